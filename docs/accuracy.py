@@ -1,6 +1,6 @@
 """Rewrite docs/accuracy.md and its pictures from measured iteration times (needs the extra `docs`).
 
-python docs/accuracy.py [FOLDER]    FOLDER holds `iterations` and `modern_gpus`; ../shared/data if left out
+python docs/accuracy.py [FOLDER]    FOLDER holds `iterations`, `modern_gpus`, `mlperf`; or ../shared/data
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import accuracy_bert as bert
 import accuracy_tables as tables
 import numpy as np
 from accuracy_pictures import FAMILIES, draw
@@ -204,6 +205,7 @@ def page(folder: Path, names: Sequence[str] = SETS, pictures: Path | None = DOCS
         "skipped": tables.skipped(sets),
         "assumed": tables.assumed(sets),
         "pictures": "\n".join(images),
+        **bert.parts(folder / bert.TABLE),
     }
     return filled("accuracy", parts)
 

@@ -22,7 +22,7 @@ import re
 from dataclasses import replace
 
 from itertime.errors import UserError
-from itertime.io import shown
+from itertime.io import GPU_W, shown
 from itertime.spec import (
     ModelSpec,
     Plan,
@@ -58,6 +58,7 @@ _BALANCES = {
     (): "drawn",
 }
 _EITHER = "fp16 or fp8"
+_LONGEST_NETWORK = 500  # characters of a text on the network that are read
 _EVALUATED, _EVALUATION_STEP = 10_000, 25_000  # samples
 _SERVERS = {"DSS8440": "dell-dss8440"}
 """Servers that an id names and whose links differ from what their GPUs could use."""
@@ -99,9 +100,8 @@ def bert_plans(row: Cells, run: MeasuredRun) -> list[Plan]:
 
 
 def stated_precision(row: Cells) -> str:
-    """The precision by which a row is grouped: of its plan, or that the source does not say which."""
-    found = _precisions(row)
-    return found[0] if len(found) == 1 else _EITHER
+    """The precision by which a row is grouped: that of its plan, or "fp16 or fp8"."""
+    return _EITHER if row["precision"].lower().startswith(_EITHER) else _precisions(row)[0]
 
 
 def _batching(row: Cells) -> PlanOptions:
@@ -111,17 +111,17 @@ def _batching(row: Cells) -> PlanOptions:
     work = (row["work"] or "unknown").lower()
     if work == "unknown":
         raise UserError("the way of batching is not known: what a GPU computes depends on it")
-    kind = re.match(r"(unpadded|packed|padded to (\d+))\b", work)
+    kind = re.match(r"(unpadded|packed|padded to the longest|padded to (\d+))\b", work)
     if kind is None:
         raise UserError(
-            f"work={shown(row['work'])}: this way of batching is not known; known are unpadded, packed and "
-            "padded to a number of tokens"
+            f"work={shown(row['work'])}: this way of batching is not known; known are unpadded, packed, and "
+            "padded to the longest or to a number of tokens"
         )
     seq_len = load_model(_MODEL).seq_len
     if kind[2] and int(kind[2]) != seq_len:
         raise UserError(f"work={shown(row['work'])}: the samples have up to {seq_len} tokens; pad to as many")
-    batching = kind[1].partition(" ")[0]
-    if batching != "unpadded":
+    batching = "longest" if "longest" in kind[1] else kind[1].partition(" ")[0]
+    if batching in ("padded", "packed"):
         return parse_options(f"batching={batching}")
     words = tuple(word for word in ("sorted", "stratified", "exchanged") if word in work)
     if words not in _BALANCES:
@@ -130,10 +130,12 @@ def _batching(row: Cells) -> PlanOptions:
 
 
 def _precisions(row: Cells) -> tuple[str, ...]:
-    """What the matrices of the layers may have been in; of several the run is the fastest that fits."""
+    """What the matrices of the layers may have been in; of several the run is the fastest that fits. NVIDIA's
+    files have 8 bit for one node, and not for the largest runs.
+    """
     stated = row["precision"].lower()
     if stated.startswith(_EITHER):
-        return "bf16", "fp8"
+        return ("bf16",) if _overlaps(row) else ("bf16", "fp8")
     if stated in ("fp16", "bf16"):
         return ("bf16",)
     if stated == "fp8":
@@ -142,7 +144,7 @@ def _precisions(row: Cells) -> tuple[str, ...]:
 
 
 def _model(row: Cells) -> ModelSpec:
-    """BERT-Large with a fused attention kernel, cut or extended as the row says."""
+    """BERT-Large as NVIDIA's code computes it, cut or extended as the row says."""
     known = load_model(_MODEL)
     ffn = known.ffn_hidden // known.hidden * row["hidden"]
     shape = {name: row[name] for name in ("layers", "hidden", "heads", "vocab")}
@@ -151,7 +153,7 @@ def _model(row: Cells) -> ModelSpec:
         name=row["id"],
         kv_heads=0,
         ffn_hidden=ffn,
-        attention="flash",
+        attention="core" if _before_fmha(row) else "flash",
         lengths=_LENGTHS,
         **shape,
     )
@@ -159,6 +161,12 @@ def _model(row: Cells) -> ModelSpec:
 
 def _plan(row: Cells, options: PlanOptions, model: ModelSpec, assumed: list[str]) -> Plan:
     gpus, samples, steps = row["gpus"], row["samples_per_gpu_step"], row["grad_accumulation"]
+    if samples != int(samples):
+        raise UserError(f"samples_per_gpu_step={samples:g}: is no whole number of samples")
+    samples = int(samples)
+    node = min(row["gpus_per_node"], gpus)
+    if gpus % node:
+        raise UserError(f"gpus={gpus}: is no multiple of gpus_per_node={node}")
     if gpus * samples != row["global_batch"]:
         what = f"is not gpus x samples_per_gpu_step = {gpus * samples}"
         raise UserError(f"global_batch={row['global_batch']}: {what}")
@@ -174,8 +182,9 @@ def _plan(row: Cells, options: PlanOptions, model: ModelSpec, assumed: list[str]
         precision=_precisions(row)[0],
         cuda_graphs="full" if row["cuda_graph"] else "none",
     )
-    if len(_precisions(row)) > 1:
-        assumed.append(f"precision={row['precision']}: taken as the faster of the two")
+    if stated_precision(row) == _EITHER:
+        found = "fp16, as from 512 GPUs on" if _overlaps(row) else "the faster of the two"
+        assumed.append(f"precision={row['precision']}: taken as {found}")
     if "adam" in row["optimizer"].lower():
         return replace(
             plan,
@@ -185,7 +194,7 @@ def _plan(row: Cells, options: PlanOptions, model: ModelSpec, assumed: list[str]
         )
     if "lamb" not in row["optimizer"].lower():
         raise UserError(f"optimizer={shown(row['optimizer'])}: must be LAMB or Adam")
-    blocks, node = _overlaps(row), min(row["gpus_per_node"], gpus)
+    blocks = _overlaps(row)
     scattered = {} if steps > 1 else {"gradient_shards": node}
     return replace(
         plan,
@@ -216,7 +225,7 @@ def _system(row: Cells, site: Site, assumed: list[str]) -> System:
         node,
         name=row["id"],
         gpus_per_node=row["gpus_per_node"],
-        nvlink_domain=None,
+        nvlink_domain=_joined(node, row["gpus_per_node"]),
         framework=_framework(row),
         site=site,
         power_w=node.power_w if power in (None, usual) else power,
@@ -224,6 +233,12 @@ def _system(row: Cells, site: Site, assumed: list[str]) -> System:
     if _sums_in_switches(row):
         system = replace(system, collective_algorithms=(*system.collective_algorithms, "sharp"))
     return system if nic is None else system.with_nic(nic)
+
+
+def _joined(node: System, gpus_per_node: int) -> int | None:
+    """GPUs joined by NVLink over nodes; None: those of a node."""
+    domain = node.nvlink_domain
+    return domain if domain and domain % gpus_per_node == 0 else None
 
 
 def _server(name: str, usual: System) -> System:
@@ -248,7 +263,14 @@ def _sums_in_switches(row: Cells) -> bool:
 def _framework(row: Cells) -> str:
     if "adam" in row["optimizer"].lower():
         return "apex-ddp-bert"
+    if _before_fmha(row):
+        return "megatron"
     return "apex-bert" if re.search(r"\bA(100|30)\b", row["gpu"].upper()) else "te-bert"
+
+
+def _before_fmha(row: Cells) -> bool:
+    """Whether the GPU is older than Apex's attention kernel, which needs an A100."""
+    return "V100" in row["gpu"].upper()
 
 
 def _evaluation(global_batch: int) -> float:
@@ -264,15 +286,19 @@ def _evaluation(global_batch: int) -> float:
 
 
 def _gpu(stated: str) -> tuple[str, float | None]:
-    """The GPU as `system_of` reads it, and its power limit in watts, None if the row does not say.
+    """The GPU as `system_of` reads it, and its power limit in watts, None if the row does not say. Raises
+    UserError for a limit that no GPU has.
 
     >>> _gpu("NVIDIA A100-SXM4-40GB(400W)"), _gpu("NVIDIA Blackwell GPU (B200-SXM-180GB)")
     (('NVIDIA A100-SXM4-40GB', 400.0), ('B200-SXM-180GB', None))
     """
-    text = stated.strip()
-    power = re.search(r"\((\d{2,4}) ?W\)$", text)
+    text = re.sub(r"(?i)\btesla ", "", stated.strip())
+    power = re.search(r"\((\d{1,9}) ?W\)$", text)
     if power:
-        return text[: power.start()].strip(), float(power[1])
+        watts, (least, most) = float(power[1]), GPU_W
+        if not least <= watts <= most:
+            raise UserError(f"gpu={shown(stated)}: its power must be {least} to {most:,} W; correct the name")
+        return text[: power.start()].strip(), watts
     if text.upper().endswith(" CTS"):
         return text[:-4].strip(), _CTS_W
     inside = re.search(r"\(([^()]+)\)$", text)
@@ -298,7 +324,7 @@ def _compute_gbps(network: str) -> float | None:
     >>> _compute_gbps("Storage: 2x ConnectX-6 IB HDR 200Gb/sec, Compute: 8x ConnectX-6 IB HDR 200Gb/sec")
     1600.0
     """
-    parts = re.split(r"[,;+]", network)
+    parts = re.split(r"[,;+]", network[:_LONGEST_NETWORK])
     named = [part for part in parts if part.strip().lower().startswith("compute")]
     others = [part for part in parts if not re.match(r"\s*(storage|management)\s*:", part.lower())]
     sums = []

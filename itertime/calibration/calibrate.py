@@ -168,11 +168,14 @@ def default_constants(runs: Iterable[MeasuredRun]) -> tuple[str, ...]:
 
     With tensor or pipeline parallelism in most runs: communication in every layer, and a layer's overhead.
     With data parallelism alone: an iteration's overhead, and either the broadcast of weights (ZeRO-1 or -2 in
-    most runs) or a layer's overhead.
+    most runs) or a layer's overhead; with LAMB, which gathers weights at once and trains narrow models,
+    memory-bound kernels.
     """
     plans = [run.plan for run in runs]
     if _most(plan.tp > 1 or plan.pp > 1 for plan in plans):
         return "gemm_multiplier", "all_reduce_multiplier", "layer_overhead_s"
+    if _most(plan.options.optimizer == "lamb" for plan in plans):
+        return "gemm_multiplier", "hbm_fraction", "iteration_overhead_s"
     if _most(plan.zero_stage in (1, 2) for plan in plans):
         return "gemm_multiplier", "iteration_overhead_s", "zero_broadcast_s"
     return "gemm_multiplier", "layer_overhead_s", "iteration_overhead_s"

@@ -18,7 +18,9 @@ __all__ = [
     "count",
     "free_text",
     "marked",
+    "nic_gbps",
     "number",
+    "of_node",
     "one_of",
     "positive",
     "power",
@@ -74,6 +76,25 @@ def positive(value: str) -> float:
         raise ValueError("must be above 0")
     if not _SMALLEST <= found <= _LARGEST:
         raise ValueError("is beyond what any machine has; check its unit")
+    return found
+
+
+_MOST_OF_NODE, _MOST_GBPS = 10_000, 1e6
+
+
+def of_node(value: str) -> int:
+    """GPUs of a node."""
+    found = count(value)
+    if found > _MOST_OF_NODE:
+        raise ValueError(f"must be at most {_MOST_OF_NODE:,}, the GPUs of one node")
+    return found
+
+
+def nic_gbps(value: str) -> float:
+    """Gb/s of a node's NICs."""
+    found = positive(value)
+    if found > _MOST_GBPS:
+        raise ValueError("is beyond what any node has; check its unit, Gb/s")
     return found
 
 

@@ -287,7 +287,7 @@ def _without_effect(model: ModelSpec, options: Mapping[str, Any]) -> list[str]:
 
 def _idle_options(model: ModelSpec, options: Mapping[str, Any]) -> list[tuple[bool, str]]:
     """Of `--options`: which change nothing beside the other options, and the sentence that says so."""
-    from itertime.spec import DEFAULT_OPTIONS, parse_options
+    from itertime.spec import DEFAULT_OPTIONS, ONE_BIT, parse_options
 
     chosen = parse_options(options["options"], "--options")
     alone = options.get("dp", 0) * options.get("cp", 1) == 1  # a search has no dp
@@ -295,6 +295,7 @@ def _idle_options(model: ModelSpec, options: Mapping[str, Any]) -> list[tuple[bo
     texts = {name: f"{name}={str(getattr(chosen, name)).lower()}" for name in names}
     stated = {name: getattr(chosen, name) != getattr(DEFAULT_OPTIONS, name) for name in names}
     exchanged = stated | {"clipping": chosen.clipping in ("before", "bucket")}
+    exchanged["compression"] &= chosen.compression not in ONE_BIT  # these are optimizers too
     return [
         *(
             (alone and exchanged[name], f"--options {texts[name]} changes nothing without data parallelism")
@@ -307,6 +308,10 @@ def _idle_options(model: ModelSpec, options: Mapping[str, Any]) -> list[tuple[bo
         (
             stated["quantized_weights"] and words_of(str(options["zero"])) == ("0",),
             f"--options {texts['quantized_weights']} changes nothing with --zero 0, where none are gathered",
+        ),
+        (
+            chosen.compression == "fp16" and not (alone or options["fp32_gradients"]),
+            "--options compression=fp16 changes nothing without --fp32-gradients: gradients have 16 bit",
         ),
         (
             chosen.workers > 1 and chosen.local_steps == 1,

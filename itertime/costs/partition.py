@@ -21,6 +21,7 @@ from itertime.spec import (
     Lengths,
     ModelSpec,
     PlanBatch,
+    PlanOptions,
     RemainderChunks,
     System,
     check_predictable,
@@ -120,7 +121,8 @@ class Partition:
 class Workload:
     """Plans of one model on one system: the argument of all cost functions.
 
-    `plans` are those of one worker where `workers` train side by side (`PlanBatch.worker`).
+    `plans` are those of one worker where `workers` train side by side (`PlanBatch.worker`); `outer` are the
+    options under which these exchange.
     `Workload.of` computes the partition, and what the mean micro-batch computes, once for all of them.
     `lengths` are those of the samples, None where each has the model's `seq_len` tokens. `of` raises
     UserError for a model whose architecture the costs would misstate (`spec/fidelity.py`), and for wrong
@@ -135,6 +137,7 @@ class Workload:
     partition: Partition
     lengths: Lengths | None
     micro_batch: MicroBatch
+    outer: PlanOptions
 
     @classmethod
     def of(
@@ -148,11 +151,11 @@ class Workload:
         """The workload under `framework`; None is the system's."""
         check_predictable(model)
         framework = framework or load_framework(system.framework)
-        plans = plans.worker
+        outer, plans = plans.options, plans.worker
         lengths = load_lengths(model.lengths, model.seq_len) if model.lengths else None
         micro_batch = micro_batch_of(model, plans, lengths, system.domain_gpus)
         partition = Partition.of(model, plans)
-        return cls(model, plans, system, profile, framework, partition, lengths, micro_batch)
+        return cls(model, plans, system, profile, framework, partition, lengths, micro_batch, outer)
 
     def __len__(self) -> int:
         return len(self.plans)

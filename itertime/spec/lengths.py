@@ -15,10 +15,11 @@ computes. Within a class the shares of the lengths rise or fall linearly, so tha
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,18 +108,32 @@ def list_lengths() -> list[str]:
     return sorted(path.stem for path in LENGTHS.glob("*.csv"))
 
 
-@cache
 def load_lengths(name: str, seq_len: int | None = None) -> Lengths:
     """The shipped distribution `name`, or that of a file if `name` is the path of a CSV or Parquet file.
 
     With `seq_len`, no length may be above it. Raises UnknownName for a name that is not shipped, UserError
     for a file that cannot be opened, TableError with file and line for one that is no such table.
     """
-    if is_path(name):
-        return _read(Path(name), Path(name).stem, name, seq_len)
+    if not is_path(name):
+        return _shipped(name, seq_len)
+    try:
+        found = os.stat(name)
+    except OSError as error:
+        raise UserError(f"{name}: cannot be read: {error.strerror or error}") from None
+    return _of_file(name, seq_len, found.st_mtime_ns, found.st_size)
+
+
+@cache
+def _shipped(name: str, seq_len: int | None) -> Lengths:
     if name not in list_lengths():
         raise UnknownName("length distribution", name, list_lengths())
     return _read(LENGTHS / f"{name}.csv", name, f"lengths/{name}.csv of itertime", seq_len)
+
+
+@lru_cache(maxsize=64)
+def _of_file(name: str, seq_len: int | None, mtime_ns: int, size: int) -> Lengths:
+    """The table in a file, read again where the file has changed."""
+    return _read(Path(name), Path(name).stem, name, seq_len)
 
 
 def is_path(name: str) -> bool:

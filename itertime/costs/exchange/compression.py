@@ -111,7 +111,7 @@ def scattered_s(workload: Workload, groups: Groups, used: NDArray[np.bool_], par
         nbytes = SENT_BITS[compression] / 8 * parameters
         sent = collective_s(reduce_scatter_s, workload, groups, used, nbytes)
         return sent + _scales_s(workload, groups, used)
-    nodes = groups.ranks // groups.local
+    nodes = -(-groups.ranks // groups.local)
     inside = Groups(groups.local, groups.local, groups.sharers, groups.stride)
     across = Groups(nodes, np.ones_like(nodes), groups.sharers * groups.local, groups.stride)
     nbytes = _integer_bytes(workload) * parameters

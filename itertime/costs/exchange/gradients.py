@@ -25,7 +25,8 @@ class Exchange:
     """Seconds to combine all gradients, and to gather updated weights, of the first stage, which ends last.
 
     Both go in `buckets` equal pieces along the passes that can hide them. With interleaved chunks, `buckets`
-    counts those of the first chunk: the rest of the pipeline hides the others. `calls` counts those of all
+    and seconds are those of the first chunk where they overlap it, because the rest of the pipeline hides the
+    others; else those of all chunks. `calls` counts those of all
     chunks, where a chunk whose gradients go at once has one.
 
     `kernels`: by name and in order, seconds of what the GPU runs on each bucket before it is sent, (plans,).
@@ -91,10 +92,12 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
         more = _sums(workload, experts / calls, copies, shards.of_experts(plans), apart)
         reduced, gathered = reduced + more[0], gathered + more[1]
     late = in_step(options)
-    per_chunk = calls / (1 if late else plans.interleave)
+    ahead = np.where(
+        plans.grad_overlap, plans.interleave, 1
+    )  # chunks among which the passes hide all but one
     found = Exchange(
-        reduce_s=reduced * per_chunk,
-        gather_s=gathered * per_chunk,
+        reduce_s=reduced * calls / (1 if late or options.clipping == "before" else ahead),
+        gather_s=gathered * calls / (1 if late else ahead),
         buckets=buckets,
         calls=calls,
         overlapped=np.zeros(len(plans), dtype=bool) if late else plans.grad_overlap,
@@ -125,7 +128,7 @@ def _sums(
     plans = workload.plans
     left = parameters / shards.gradients
     between = groups_of(workload, ranks // shards.gradients, apart * shards.gradients)
-    whole = shards.optimizer == ranks
+    whole = (shards.optimizer == ranks) & (ranks > 1)
     scattered = np.zeros_like(whole)
     if plans.options.optimizer == "lamb":
         scattered = (shards.gradients == 1) & (shards.optimizer > 1) & ~whole

@@ -12,6 +12,7 @@ them the workers exchange, all at the same time, and nothing hides it:
   every `variance_steps` (Iacob et al. 2025, DES-LOC, algorithm 1). With one period for all it is Local Adam.
 
 An entry is sent in the bytes of a gradient (4 with `fp32_gradients`, else 2), or in fewer with a compression.
+With workers, a compression is that of their exchange alone: gradients within a worker are not compressed.
 Streaming or delayed exchanges, which overlap the next steps, are not modelled. Nor is convergence: that H
 steps apart are as good as steps together is an input.
 
@@ -30,6 +31,7 @@ from itertime.costs.offload import copy_s, on_cpu_s
 from itertime.costs.partition import Workload
 from itertime.spec import PlanOptions
 
+from .compression import SENT_BITS
 from .groups import Groups, Shards, collective_s, expert_spread, gradient_bytes, groups_of
 
 __all__ = [
@@ -42,8 +44,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-COMPRESSED_BYTES = {"fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
-"""Bytes of an entry by compression; the scales of blocks are left out."""
+Whole = NDArray[np.int64]
 AVERAGED_BYTES, MOMENT_BYTES = 10.0, 8.0
 """Bytes that a GPU's memory moves per parameter to take over a mean: reads it, and writes the 32-bit state;
 of a weight the 16-bit copy too."""
@@ -58,7 +59,7 @@ def outer_sync_s(workload: Workload, shared: Array, experts: Array) -> Array:
 
     `shared` and `experts`: parameters of a stage per GPU, as for `exchange`.
     """
-    options, shards = workload.plans.options, workload.plans.optimizer_shards
+    options, shards = workload.outer, workload.plans.optimizer_shards
     owned = shared / shards + experts / Shards.of(workload.plans).of_experts(workload.plans).optimizer
     nbytes = entry_bytes(workload)
     once = workers_exchange_s(workload, shared, experts, nbytes)
@@ -78,7 +79,7 @@ def workers_exchange_s(
     Over the site link, an all-reduce of all that a worker has. Otherwise every GPU all-reduces its part with
     its likes in the other workers. Then ranks that hold the same parameters gather the parts.
     """
-    plans, system, workers = workload.plans, workload.system, workload.plans.options.workers
+    plans, system, workers = workload.plans, workload.system, workload.outer.workers
     ranks = plans.dp * plans.cp
     held = Shards.of(plans)
     alone = Shards(ranks, ranks, ranks).of_experts(plans).weights
@@ -89,15 +90,23 @@ def workers_exchange_s(
         nbytes = bytes_per_parameter * (shared / ranks + experts / alone)
         all_of_them = np.ones(len(plans), dtype=bool)
         seconds = collective_s(all_reduce_s, workload, _likes(workload), all_of_them, nbytes)
-    inside = groups_of(workload, ranks // held.optimizer, plans.tp * held.optimizer)
-    nbytes = bytes_per_parameter * shared / held.optimizer
-    seconds = seconds + collective_s(all_gather_s, workload, inside, ranks > held.optimizer, nbytes)
+    seconds = seconds + _gathered_s(workload, bytes_per_parameter * shared, ranks, held.optimizer, plans.tp)
     if experts.any():
-        held, apart = held.of_experts(plans), expert_spread(plans)
-        inside = groups_of(workload, alone // held.optimizer, apart * held.optimizer)
-        nbytes = bytes_per_parameter * experts / held.optimizer
-        seconds = seconds + collective_s(all_gather_s, workload, inside, alone > held.optimizer, nbytes)
+        owned, apart = held.of_experts(plans).optimizer, expert_spread(plans)
+        seconds = seconds + _gathered_s(workload, bytes_per_parameter * experts, alone, owned, apart)
     return seconds
+
+
+def _gathered_s(workload: Workload, nbytes: Array, ranks: Whole, shards: Whole, apart: Whole) -> Array:
+    """Seconds until every rank of a worker has all of its part, one of `shards` of `nbytes` bytes.
+
+    Of `ranks` ranks, each `apart` GPUs from the next, those with the same part have exchanged a piece each.
+    """
+    copies = ranks > shards
+    if not copies.any():
+        return np.zeros(len(workload))
+    inside = groups_of(workload, ranks // shards, apart * shards)
+    return collective_s(all_gather_s, workload, inside, copies, nbytes / shards)
 
 
 def worker_parameters(workload: Workload) -> Array:
@@ -113,9 +122,13 @@ def worker_parameters(workload: Workload) -> Array:
 
 
 def entry_bytes(workload: Workload) -> Array:
-    """Bytes in which one entry is sent between workers, (plans,)."""
-    stated = COMPRESSED_BYTES.get(workload.plans.options.compression)
-    return gradient_bytes(workload) if stated is None else np.full(len(workload), stated)
+    """Bytes in which one entry is sent between workers, (plans,), on average over the run; scales of blocks
+    are left out.
+    """
+    full, options = gradient_bytes(workload), workload.outer
+    if options.compression == "none":
+        return full
+    return options.warmup_share * full + (1 - options.warmup_share) * SENT_BITS[options.compression] / 8
 
 
 def sent_per_iteration(options: PlanOptions) -> float:
@@ -146,7 +159,7 @@ def _periods(options: PlanOptions) -> tuple[int, ...]:
 def _likes(workload: Workload) -> Groups:
     """Groups of the GPUs that have the same place in every worker; workers are numbered last."""
     plans, system = workload.plans, workload.system
-    domain, workers = system.domain_gpus, np.full(len(plans), plans.options.workers)
+    domain, workers = system.domain_gpus, np.full(len(plans), workload.outer.workers)
     local = ranks_together(workers, np.maximum(domain // plans.gpus, 1), system)
     return Groups(workers, local, np.maximum(domain // local, 1), np.maximum(plans.gpus // domain, 1))
 

@@ -53,7 +53,7 @@ def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, 
         + workload.framework.iteration_s
         + _broadcasts(plans) * site.zero_broadcast_s,
     }
-    if plans.options.workers > 1:
+    if workload.outer.workers > 1:
         once["outer_sync"] = outer_sync_s(workload, shared, experts)
     if workload.framework.contention:
         once["contention_once"] = workload.framework.contention * (traffic.total_s - exposed)

@@ -144,7 +144,7 @@ def _parts(workload: Workload) -> dict[str, Array]:
     stepped = np.where(plans.offload_optimizer, 0.0, optimizer)  # on the GPU
     summed = 6.0 if workload.framework.gradient_copies else 4.0
     predicted = workload.micro_batch.real * model.predicted_share
-    outer = outer_state_bytes(plans.options)
+    outer = outer_state_bytes(workload.outer)
     logits = np.zeros(layers.shape)
     logits[-1] = predicted * partition.vocab / plans.tp * per_logit
     return {

@@ -6,7 +6,8 @@ an option that is not used costs nothing.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool
@@ -15,11 +16,14 @@ from pydantic.dataclasses import dataclass
 from itertime.errors import UserError, quoted, shown
 from itertime.io import CONFIG, Count, Fraction, Share, construct, described
 
-__all__ = ["DEFAULT_OPTIONS", "ONE_BIT", "PlanOptions", "parse_options"]
+__all__ = ["DEFAULT_OPTIONS", "ONE_BIT", "PlanOptions", "alone", "parse_options"]
 
 ONE_BIT = ("onebit-adam", "onebit-lamb", "zeroone-adam")
 """Compressions that send the momentum's signs in place of gradients, and are optimizers of their own."""
 _LONGEST = 2_000  # characters of a text of options
+Compression = Literal[
+    "none", "fp16", "fp8", "int8", "int4", "topk", "powersgd", "onebit-adam", "onebit-lamb", "zeroone-adam"
+]  # fmt: skip
 Rank = Annotated[Count, Field(le=10_000)]
 
 
@@ -60,9 +64,8 @@ class PlanOptions:
         described("its states and what its step moves; lamb with ZeRO-1 is distributed LAMB"),
     ] = "adam"
     compression: Annotated[
-        Literal["none", "fp16", "fp8", "int8", "int4", "topk", "powersgd"]
-        | Literal["onebit-adam", "onebit-lamb", "zeroone-adam"],
-        described("what gradients are sent as"),
+        Compression,
+        described("what gradients are sent as, or with `workers` what these exchange"),
     ] = "none"
     compression_rank: Annotated[Rank, described("rank of PowerSGD's factors", "1")] = 4
     compression_density: Annotated[
@@ -89,7 +92,9 @@ class PlanOptions:
     workers: Annotated[
         Count, described("groups of data-parallel ranks that exchange only every `local_steps` iterations")
     ] = 1
-    local_steps: Annotated[Count, described("iterations between two exchanges of the workers")] = 1
+    local_steps: Annotated[
+        Count, described("iterations between two exchanges of the workers, or of 0/1 Adam on average")
+    ] = 1
     outer: Annotated[
         Literal["average", "diloco", "des-loc"],
         described("what workers exchange: weights (Local SGD), outer gradients, or weights and moments"),
@@ -112,9 +117,20 @@ class PlanOptions:
         )
 
 
+_OF_WORKERS = ("workers", "local_steps", "outer", "momentum_steps", "variance_steps")
+"""Options of what workers exchange."""
+_OF_COMPRESSION = ("compression", "warmup_share")
+"""Those of how: with workers, these compress their exchange and not the gradients within each."""
 DEFAULT_OPTIONS = PlanOptions()
 """The options of a plan that states none."""
 _NAMES = tuple(field.name for field in fields(PlanOptions))
+
+
+@cache
+def alone(options: PlanOptions) -> PlanOptions:
+    """The options of one of the workers, as a job of its own."""
+    shared = (*_OF_WORKERS, *_OF_COMPRESSION)
+    return replace(options, **{name: getattr(DEFAULT_OPTIONS, name) for name in shared})
 
 
 def _written(value: object) -> str:

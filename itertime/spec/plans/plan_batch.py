@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .choices import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RANK_ORDERS, RECOMPUTE
-from .options import DEFAULT_OPTIONS, PlanOptions
+from .options import DEFAULT_OPTIONS, PlanOptions, alone
 from .plan import Plan
 
 __all__ = ["HABIT", "PlanBatch"]
@@ -110,7 +110,8 @@ class PlanBatch:
 
     @cached_property
     def worker(self) -> PlanBatch:
-        """The plans of one worker, which trains on its share of ranks and samples; these plans themselves if
+        """The plans of one worker, which trains on its share of ranks and samples as a job of its own. Its
+        options say nothing of workers, nor how these compress what they exchange. These plans themselves if
         they have one worker only.
         """
         workers = self.options.workers
@@ -118,7 +119,8 @@ class PlanBatch:
             return self
         dp = self.dp // workers
         group = np.where(self.zero_group == self.dp * self.cp, dp * self.cp, self.zero_group)
-        return replace(self, dp=dp, global_batch=self.global_batch // workers, zero_group=group)
+        samples, options = self.global_batch // workers, alone(self.options)
+        return replace(self, dp=dp, global_batch=samples, zero_group=group, options=options)
 
     @cached_property
     def weight_shards(self) -> NDArray[np.int64]:

@@ -181,3 +181,65 @@ def test_a_cell_of_a_grid_depends_on_the_files_of_its_models(here: Path, told: T
     assert "1 of 1 cells done (0 cached)" in told("grid", "g.yaml")[1]
     code, said = told("check", "g/cells", "--replay")
     assert code == 0, said
+
+
+# Lengths of samples
+
+LENGTHS = "tokens,sequences\n64,300\n512,100\n"
+BERT = "extends: bert-large-wikipedia\nlengths: mine.csv\n"
+OPTIONS = "batching=unpadded"
+
+
+@pytest.fixture
+def bert(here: Path) -> Path:
+    """A trace beside a model of BERT with its own lengths."""
+    (here / "bert.yaml").write_text(BERT)
+    (here / "mine.csv").write_text(LENGTHS)
+    (here / "b.csv").write_text(f"{HEADER[:-1]},plan_options\na,0,bert.yaml,256,20,8,{OPTIONS}\n")
+    return here
+
+
+def test_a_table_of_lengths_is_a_file_of_its_model(bert: Path, told: Told) -> None:
+    assert told("run", "b.csv", *RUN, "--out", "out")[0] == 0
+    (files,) = (
+        m["files"] for m in json.loads((bert / "out" / "manifest.json").read_text())["models"].values()
+    )
+    assert files == [{"path": name, "sha256": sha256(bert / name)} for name in ("bert.yaml", "mine.csv")]
+    (bert / "bert.yaml").unlink()
+    for more in ([], ["--replay"]):
+        assert told("check", "out", *more)[0] == 0
+    (bert / "mine.csv").write_text(LENGTHS.replace("300", "301"))
+    assert told("report", "out")[0] == 0
+    code, said = told("check", "out", "--replay")
+    assert code == 2
+    assert "the lengths of model bert.yaml, mine.csv, are not those that the run read" in said
+
+
+def test_an_edit_of_lengths_counts_in_the_same_process(bert: Path) -> None:
+    job = Job("a", 0.0, model="bert.yaml", global_batch=256, iterations=20, gpus=8, plan_options=OPTIONS)
+    times = []
+    for count in ("300", "10"):
+        (bert / "mine.csv").write_text(LENGTHS.replace("300", count))
+        times.append(clustersim.run([job], "fifo", cluster="n1g8", overheads=None).summary["makespan_s"])
+    assert times[0] < 0.6 * times[1]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "content"),
+    [("mine.csv", "tokens,sequences\n64,swordfish\n"), ("mine.csv", "tokens,sequences\n64,1\n700,1\n"),
+     ("mine.csv", ""), ("gone.csv", LENGTHS), ("wikipedia-511", LENGTHS), ("../secret/l.csv", LENGTHS),
+     ("/etc/passwd.csv", LENGTHS), ("link.csv", LENGTHS)],
+)  # fmt: skip
+def test_lengths_that_cannot_be_used_are_those_of_no_model(bert: Path, lengths: str, content: str) -> None:
+    """Neither does a trace from elsewhere reach a file out of its folder, nor is one quoted."""
+    (bert / "sub").mkdir()
+    (bert / "secret" / "l.csv").write_text(LENGTHS)
+    (bert / "sub" / "link.csv").symlink_to(bert / "secret" / "l.csv")
+    (bert / "sub" / "mine.csv").write_text(content)
+    (bert / "sub" / "bert.yaml").write_text(BERT.replace("mine.csv", lengths))
+    said = problems("bert.yaml", trace="sub/t.csv")
+    assert said == "is not the file of a model; `itertime models show sub/bert.yaml` says why"
+    (bert / "sub" / "mine.csv").write_text(LENGTHS)
+    (bert / "sub" / "bert.yaml").write_text(BERT)
+    Path("sub/t.csv").write_text(f"{HEADER}a,0,bert.yaml,64,20,8\n")
+    assert read_trace("sub/t.csv")

@@ -109,11 +109,13 @@ def test_a_row_becomes_typed_cells_and_its_step_an_iteration(write: Write) -> No
         ("gpus", "0", "at least 1"),
         ("gpus", "many", "must be a number"),
         ("gpus_per_node", "-8", "at least 1"),
-        ("samples_per_gpu_step", "2.5", "whole number"),
+        ("samples_per_gpu_step", "0", "above 0"),
         ("samples_per_gpu_step", "nan", "finite"),
         ("grad_accumulation", "1e999", "finite"),
         ("global_batch", "1e30", "whole number"),
+        ("gpus_per_node", "1000000", "must be at most 10,000, the GPUs of one node"),
         ("node_nic_gbps", "0", "above 0"),
+        ("node_nic_gbps", "1e12", "beyond what any node has; check its unit, Gb/s"),
         ("step_s", "-0.1", "above 0"),
         ("step_s", "1e-300", "beyond what any machine has"),
         ("cuda_graph", "maybe", "yes or no"),
@@ -171,9 +173,11 @@ def test_any_text_in_the_cells_gives_runs_reasons_or_an_error(write: Write, chan
         ({"optimizer": "Adagrad"}, "optimizer=Adagrad: must be LAMB or Adam"),
         ({"optimizer": ""}, "the source does not say optimizer"),
         ({"global_batch": "3000"}, "global_batch=3000: is not gpus x samples_per_gpu_step = 3072"),
+        ({"samples_per_gpu_step": "2.5"}, "samples_per_gpu_step=2.5: is no whole number of samples"),
         ({"grad_accumulation": "5"}, "grad_accumulation=5: does not divide samples_per_gpu_step=48"),
         ({"heads": "7"}, "heads=7: must divide hidden=1024"),
-        ({"gpu": "NVIDIA A100-SXM4-80GB (4W)"}, "no profile for GPU"),
+        ({"gpu": "NVIDIA A100-SXM4-80GB (4W)"}, "its power must be 50 to 3,000 W; correct the name"),
+        ({"gpus_per_node": "3"}, "gpus=64: is no multiple of gpus_per_node=3"),
     ],
 )
 def test_a_row_that_cannot_be_expressed_is_skipped_with_the_reason(
@@ -216,7 +220,8 @@ def test_samsungs_rows(write: Write) -> None:
 
 def test_the_largest_runs_overlap_and_sum_in_switches(write: Write) -> None:
     run, plans = run_of(write(LARGEST))
-    assert [plan.precision for plan in plans] == ["bf16", "fp8"]
+    assert [plan.precision for plan in plans] == ["bf16"]
+    assert "taken as fp16, as from 512 GPUs on" in run.assumed[-1]
     assert {plan.cuda_graphs for plan in plans} == {"full"}
     assert {plan.grad_overlap for plan in plans} == {True}
     assert -(-2 * run.model.parameters // plans[0].bucket_bytes) == 5
@@ -241,6 +246,35 @@ def test_power_and_memory_of_gpus(
     run, _ = run_of(write({"gpu": gpu}))
     assert run.system.power_w == power_w
     assert run.system.hbm_bytes_per_s == memory
+
+
+def test_racks_join_nodes_and_older_gpus_have_older_kernels(write: Write) -> None:
+    rack, _ = run_of(write({"gpu": "NVIDIA Blackwell GPU (GB200)", "gpus_per_node": "4", "precision": "fp8"}))
+    assert rack.system.domain_gpus == 72
+    older, _ = run_of(write({"gpu": "Tesla V100-SXM2-32GB", "work": "padded to 512"}))
+    assert (older.system.profile, older.system.framework, older.model.attention) == (
+        "v100-32gb",
+        "megatron",
+        "core",
+    )
+
+
+@pytest.mark.parametrize(
+    ("work", "text"),
+    [
+        (SORTED, "batching=unpadded,balance=sorted"),
+        ("unpadded", "batching=unpadded"),
+        ("unpadded, exchanged in the node", "batching=unpadded,balance=exchanged"),
+        ("unpadded, stratified 4 bins", "batching=unpadded,balance=stratified"),
+        ("packed: pairs in 512 tokens", "batching=packed"),
+        ("padded to 512", ""),
+        ("padded to the longest, sorted over all ranks", "batching=longest,balance=sorted"),
+    ],
+)
+def test_ways_of_batching(write: Write, work: str, text: str) -> None:
+    _, (plan,) = run_of(write({"work": work}))
+    options = replace(plan.options, optimizer="adam", gradient_shards=None)
+    assert options.text == text
 
 
 def test_a_named_server_has_its_own_links_and_the_cards_of_the_row(write: Write) -> None:
@@ -330,3 +364,52 @@ def test_cards_without_nvlink_among_all_reduce_as_measured() -> None:
     """535 MB among 4 cards of 80 GB, joined in pairs: 33.8 ms (microsoft/vidur)."""
     system = load_system("a100-pcie")
     assert float(all_reduce_s(535e6, 4, 4, system, profile_of(system))) == pytest.approx(33.8e-3, rel=0.02)
+
+
+@pytest.fixture(scope="module")
+def measured() -> list[tuple[str, str, float]]:
+    """GPU, precision as stated, and error in percent of every row that is predicted."""
+    if not BERT.exists():
+        pytest.skip(f"{BERT} is not here")
+    return [(row.groups["gpu"], row.groups["precision"], row.error_pct) for row in validate(BERT).predicted]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "precision", "most_pct"),
+    [
+        ("A100", "bf16", 8.0),
+        ("H100 H200", "fp16 or fp8", 12.0),
+        ("H100 H200", "fp8", 15.0),
+    ],
+)
+def test_mean_errors_of_measured_rows(
+    measured: list[tuple[str, str, float]], gpus: str, precision: str, most_pct: float
+) -> None:
+    errors = [
+        abs(error)
+        for gpu, stated, error in measured
+        if stated == precision and any(name in gpu for name in gpus.split())
+    ]
+    assert len(errors) >= 13
+    assert np.mean(errors) <= most_pct
+
+
+def test_samsungs_measured_steps() -> None:
+    if not BERT.exists():
+        pytest.skip(f"{BERT} is not here")
+    errors = [row.error_pct for row in validate(BERT).predicted if "Samsung" in row.id]
+    assert len(errors) == 2
+    assert max(map(abs, errors)) <= 15
+
+
+def test_one_nodes_of_h100_held_out(tmp_path: Path) -> None:
+    if not BERT.exists():
+        pytest.skip(f"{BERT} is not here")
+    with BERT.open(newline="") as file, (tmp_path / "site.csv").open("w", newline="") as part:
+        reader = csv.DictReader(file)
+        writer = csv.DictWriter(part, list(reader.fieldnames or ()))
+        writer.writeheader()
+        writer.writerows(row for row in reader if "H100-SXM" in row["gpu"] and int(row["gpus"]) <= 8)
+    found = calibrate([tmp_path / "site.csv"], folds=5)
+    assert len(found.runs) == 17
+    assert np.abs(found.held_out).mean() <= 4

@@ -75,6 +75,7 @@ def test_options_that_need_lengths_are_refused_for_a_model_without(capsys, comma
 
 
 ONE = ["predict", *BERT, "--global-batch", "4"]
+FP16_IDLE = "compression=fp16 changes nothing without --fp32-gradients: gradients have 16 bit"
 EIGHT = ["predict", *BERT, "--dp", "8", "--global-batch", "64"]
 
 
@@ -84,7 +85,10 @@ EIGHT = ["predict", *BERT, "--dp", "8", "--global-batch", "64"]
         (ONE, "compression=fp16", "compression=fp16 changes nothing without data parallelism"),
         (ONE, "clipping=before", "clipping=before changes nothing without data parallelism"),
         (ONE, "clipping=none", ""),
-        (EIGHT, "compression=fp16", ""),
+        (ONE, "compression=onebit-adam", ""),
+        (EIGHT, "compression=fp16", FP16_IDLE),
+        ([*EIGHT, "--fp32-gradients"], "compression=fp16", ""),
+        (EIGHT, "compression=fp8", ""),
         (EIGHT, "clipping=bucket", "clipping=bucket hides nothing without --grad-overlap"),
         ([*EIGHT, "--grad-overlap"], "clipping=bucket", ""),
         (EIGHT, "workers=2", "workers=2 exchanges in every iteration; state local_steps too"),

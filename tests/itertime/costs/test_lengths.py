@@ -13,8 +13,11 @@ from itertime.costs import LAST, Workload, stage_costs
 from itertime.costs.balance import drawn_work, fullest, packs_of
 from itertime.costs.layer import kernel_counts
 from itertime.costs.passes import distinct_passes
+from itertime.errors import UserError
+from itertime.planning import Space, search
 from itertime.spec import AttentionKernel, Site, load_lengths
 from itertime.spec.plans import PlanOptions
+from tests.places import ROOT
 
 SYSTEM, PROFILE = load_system("dgx-a100-80gb"), load_profile("a100-80gb")
 LENGTHS = load_lengths("wikipedia-512")
@@ -248,3 +251,48 @@ def test_memory_holds_the_fullest_micro_batch():
     assert sizes[0] < sizes[1] == pytest.approx(sizes[2])
     balanced = [run("unpadded", balance).memory_bytes for balance in BALANCES]
     assert balanced == sorted(balanced, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("plan", "model", "rule"),
+    [
+        (dealt("unpadded"), WHOLE, "set the model's key lengths"),
+        (dealt("unpadded"), replace(MODEL, attention="core"), "set the model's attention=flash"),
+        (dealt("packed"), replace(MODEL, attention="core"), "set the model's attention=flash"),
+        (dealt("unpadded", pp=2), MODEL, "take batching=packed or padded"),
+        (dealt("longest", pp=2), MODEL, "take batching=packed or padded"),
+        (dealt("packed", cp=2), MODEL, "take batching=padded"),
+        (dealt("packed", "sorted"), MODEL, "where ranks differ; leave it out"),
+        (
+            dealt("unpadded", "stratified", micro_batch=1, global_batch=3072),
+            MODEL,
+            "at least 4 samples",
+        ),
+        (dealt("unpadded"), replace(MODEL, seq_len=256), "longer than seq_len=256"),
+    ],
+)
+def test_ways_of_batching_that_exclude_each_other(plan, model, rule):
+    with pytest.raises(UserError, match=rule):
+        predict(model, plan, SYSTEM)
+
+
+def test_a_search_leaves_out_ranks_with_too_few_samples_for_strata():
+    space = Space(recompute=("none",), options=dealt("unpadded", "stratified").options)
+    found = search(MODEL, 64, SYSTEM, max_gpus=64, space=space, top=1000)
+    assert {found.plan.dp for found in found.plans} == {1, 2, 4, 8, 16}
+    assert {found.plan.pp for found in found.plans} == {1}
+
+
+def test_the_page_on_balancing_shows_what_is_predicted():
+    """The table of docs/balancing.md: Samsung's batch, every way of batching and balancing."""
+    page = (ROOT / "docs" / "balancing.md").read_text(encoding="utf-8")
+    rows = [line.strip("|").split("|") for line in page.split("| way | iteration |")[1].splitlines()[2:10]]
+    assert len(rows) == 8
+    model = load_model("bert-large-wikipedia")
+    for way, *cells in rows:
+        batching, _, balance = way.strip().partition(", ")
+        found = run(batching, balance or "drawn", model=model)
+        low_high = "-".join(f"{1e3 * seconds:.1f}" for seconds in found.spread_s or ())
+        parts = [1e3 * found.breakdown.get(part, 0.0) for part in ("imbalance", "balance")]
+        shown = [f"{1e3 * found.iteration_s:.1f}", low_high, f"{parts[0]:.1f}", f"{parts[1]:.2f}"]
+        assert [cell.strip() for cell in cells] == [*shown, f"{found.memory_bytes / 1e9:.1f}"]

@@ -48,12 +48,14 @@ def synced(options, plan=PLAN, model=LLAMA, system=SITES):
         (load_model("llama2-70b-lora"), Plan(8, 1, 8, 1, 32)),
     ],
 )
-def test_a_worker_trains_as_a_job_of_its_own(model, plan):
+@pytest.mark.parametrize("compression", ["none", "int8"])
+def test_a_worker_trains_as_a_job_of_its_own(model, plan, compression):
     """Time and memory are those of a fourth of the ranks with a fourth of the samples, but for the exchange
-    and what DiLoCo keeps.
+    and what DiLoCo keeps. Gradients are not compressed in any case.
     """
     alone = replace(plan, dp=plan.dp // 4, global_batch=plan.global_batch // 4)
-    worker, job = predict(model, replace(plan, options=DILOCO), SITES), predict(model, alone, SITES)
+    options = replace(DILOCO, compression=compression)
+    worker, job = predict(model, replace(plan, options=options), SITES), predict(model, alone, SITES)
     parts = dict(worker.breakdown)
     outer_s = parts.pop("outer_sync")
     assert parts == job.breakdown
@@ -69,6 +71,8 @@ def test_a_stated_group_of_zero_stays_and_all_ranks_become_those_of_a_worker():
     assert plans.worker.optimizer_shards.tolist() == [16, 8]
     assert plans.worker.microbatches.tolist() == plans.microbatches.tolist() == [4, 4]
     assert plans.worker.gpus.tolist() == [16, 16]
+    assert plans.worker.options == PlanOptions()
+    assert plans.worker.worker is plans.worker
 
 
 def test_one_worker_changes_nothing():
@@ -127,6 +131,7 @@ def test_published_savings():
         (replace(DILOCO, compression="fp16"), 2.0),
         (replace(DILOCO, compression="fp8"), 1.0),
         (replace(DILOCO, compression="int4"), 0.5),
+        (replace(DILOCO, compression="int8", warmup_share=0.1), 0.1 * 4 + 0.9 * 1),
     ],
 )
 def test_what_is_sent_has_the_bytes_of_a_gradient_or_of_its_compression(options, nbytes):

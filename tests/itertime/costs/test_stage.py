@@ -163,6 +163,12 @@ def test_32_bit_gradients_cost_memory_traffic_and_exchange():
     assert full["dp_comm"] == pytest.approx(2 * half["dp_comm"], rel=0.05)
 
 
+def test_an_exchange_that_nothing_hides_is_as_long_with_interleaved_stages():
+    """Two calls in place of one: the bytes are the same, and each call has its latency."""
+    once, chunks = (breakdown(replace(PLAN, interleave=v))["dp_comm"] for v in (1, 2))
+    assert once < chunks < 1.05 * once
+
+
 def test_the_vocabulary_is_padded_as_megatron_does():
     gpt2 = replace(MODEL, vocab=50257)
     assert padded_vocab(gpt2, np.array([1, 2, 8])).tolist() == [50304, 50432, 51200]
