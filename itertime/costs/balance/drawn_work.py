@@ -72,6 +72,10 @@ def drawn_work(
     `check_balance` does.
     """
     batching, balance = options.batching, options.balance
+    _check_sizes(ranks, samples, node_ranks, micro_batch)
+    # What does not matter must not tell arguments apart: many plans then have the same draws.
+    micro_batch = micro_batch if batching == "longest" else 1
+    node_ranks = min(node_ranks, ranks) if "exchanged" in balance else 1
     return _work(Dealt(lengths, batching, balance, ranks, samples, node_ranks, micro_batch, seq_len, seed))
 
 
@@ -139,10 +143,13 @@ def _enumerated(dealt: Dealt, parts: list[UnitPart]) -> IndependentNodes | None:
     return IndependentNodes(stacked([upper_hull(each) for each in work]), pools[1], nodes, tokens, squares)
 
 
+def _check_sizes(ranks: int, samples: int, node_ranks: int, micro_batch: int) -> None:
+    if min(ranks, samples, node_ranks, micro_batch) < 1 or samples % micro_batch:
+        raise ValueError(f"{ranks=}, {samples=}, {node_ranks=}, {micro_batch=}")
+
+
 def _check(dealt: Dealt) -> None:
-    sizes = dealt[3:7]
-    if min(sizes) < 1 or dealt.samples % dealt.micro_batch:
-        raise ValueError(f"{dealt.ranks=}, {dealt.samples=}, {dealt.node_ranks=}, {dealt.micro_batch=}")
+    _check_sizes(*dealt[3:7])
     check_balance(dealt.lengths, dealt.batching, dealt.balance, dealt.samples, dealt.seq_len)
 
 

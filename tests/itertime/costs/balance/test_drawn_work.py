@@ -289,7 +289,11 @@ def test_the_same_seed_draws_the_same_in_any_process() -> None:
 def test_work_is_drawn_once() -> None:
     lengths = load_lengths("wikipedia-512")
     options = PlanOptions(batching="unpadded", balance="sorted")
-    assert drawn_work(lengths, options, 16, 8, 8, 1, 512) is drawn_work(lengths, options, 16, 8, 8, 1, 512)
+    found = drawn_work(lengths, options, 16, 8, 8, 1, 512)
+    assert found is drawn_work(lengths, options, 16, 8, 8, 1, 512)
+    assert found is drawn_work(lengths, options, 16, 8, 4, 2, 512), (
+        "sorting knows no nodes and no micro-batches"
+    )
 
 
 def test_what_cannot_be_dealt_is_told() -> None:
@@ -304,5 +308,5 @@ def test_what_cannot_be_dealt_is_told() -> None:
         slowest(Lengths("long", "mine.csv", (200, 300, 400), (0.5, 0.25, 0.25)), "stratified", 8, 8)
     with pytest.raises(UserError, match="an iteration of 20,480,000 samples is too large to be sampled"):
         slowest(lengths, "sorted", 1024, 20_000)
-    with pytest.raises(ValueError, match=r"dealt\.samples=5"):
+    with pytest.raises(ValueError, match=r"samples=5, .*micro_batch=2"):
         slowest(lengths, "drawn", 8, 5, micro_batch=2)
