@@ -35,6 +35,7 @@ _SITES: dict[str, Callable[[Cells], object]] = {
     ),
     "one node of H100 SXM, all submitters": lambda row: "H100-SXM" in row["gpu"] and row["gpus"] <= 8,
     "H100, all submitters": lambda row: "H100" in row["gpu"],
+    "H100 and H200, all submitters": lambda row: re.search("H[12]00", row["gpu"]),
 }
 
 

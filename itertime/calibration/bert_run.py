@@ -291,8 +291,11 @@ def _gpu(stated: str) -> tuple[str, float | None]:
 
     >>> _gpu("NVIDIA A100-SXM4-40GB(400W)"), _gpu("NVIDIA Blackwell GPU (B200-SXM-180GB)")
     (('NVIDIA A100-SXM4-40GB', 400.0), ('B200-SXM-180GB', None))
+    >>> _gpu("NVIDIA A100 80GB PCIe")
+    ('NVIDIA A100 PCIe-80GB', None)
     """
     text = re.sub(r"(?i)\btesla ", "", stated.strip())
+    text = re.sub(r"(?i)\b(\d+ ?GB)[- ](SXM\d*|PCIE)\b", r"\2-\1", text)
     power = re.search(r"\((\d{1,9}) ?W\)$", text)
     if power:
         watts, (least, most) = float(power[1]), GPU_W

@@ -15,9 +15,9 @@ from .options import (
     Json,
     Options,
     SystemName,
-    plan_document,
     words_of,
 )
+from .output import plan_document
 
 if TYPE_CHECKING:
     from itertime.planning import Answer, Training

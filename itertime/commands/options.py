@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .output import wrapped
+
 if TYPE_CHECKING:
-    from itertime.prediction import Prediction
     from itertime.spec import ModelSpec, Plan, System
 
 __all__ = [
@@ -53,18 +53,13 @@ __all__ = [
     "TpOverlap",
     "Zero",
     "ZeroGroup",
-    "error_note",
     "model_of",
     "numbers_of",
-    "plan_document",
     "plan_of",
-    "print_without_effect",
     "system_of",
     "words_of",
-    "wrapped",
 ]
 
-LINE = 100  # characters of a line of words in the output
 OWNERS = ("model.", "system.")
 
 ModelName = Annotated[str, typer.Option("--model", help="A name (see `itertime models`) or a YAML file.")]
@@ -241,90 +236,6 @@ def plan_of(options: Mapping[str, Any]) -> Plan:
     )
 
 
-def print_without_effect(model: ModelSpec, options: Mapping[str, Any]) -> None:
-    """Says on stderr which options of a plan, or of a search for plans, change nothing for this model beside
-    the others, by parameter name (`Context.params`).
-    """
-    for text in _without_effect(model, options):
-        print(f"note: {text}", file=sys.stderr)
-
-
-def _without_effect(model: ModelSpec, options: Mapping[str, Any]) -> list[str]:
-    def always(name: str, value: str) -> bool:
-        return words_of(str(options[name])) == (value,)
-
-    one_rank = model.experts == 1 or always("ep", "1")
-    # ranks that share an expert exchange tokens too
-    whole_experts = model.experts == 1 or (
-        always("tp", "1") if options["etp"] is None else options["etp"] == 1
-    )
-    share, dispatcher = options.get("recompute_fraction", 1), options["dispatcher"]
-    overlap = "--tp-overlap" if options["tp_overlap"] else "--no-tp-overlap"
-    idle = [
-        (
-            dispatcher != "alltoall" and one_rank,
-            f"--dispatcher {dispatcher} changes nothing without expert parallelism",
-        ),
-        (
-            options["ep_overlap"] and one_rank and whole_experts,
-            "--ep-overlap changes nothing without expert parallelism",
-        ),
-        (
-            options["tp_overlap"] is not None and always("tp", "1"),
-            f"{overlap} changes nothing without tensor parallelism",
-        ),
-        (
-            share != 1 and always("recompute", "none"),
-            f"--recompute-fraction {share:g} changes nothing with --recompute none",
-        ),
-        (
-            options.get("bucket_mb") is not None and not options["grad_overlap"],
-            "--bucket-mb hides nothing without --grad-overlap: buckets add latency at most",
-        ),
-    ]
-    return [text for without, text in (*idle, *_idle_options(model, options)) if without]
-
-
-def _idle_options(model: ModelSpec, options: Mapping[str, Any]) -> list[tuple[bool, str]]:
-    """Of `--options`: which change nothing beside the other options, and the sentence that says so."""
-    from itertime.spec import DEFAULT_OPTIONS, ONE_BIT, parse_options
-
-    chosen = parse_options(options["options"], "--options")
-    alone = options.get("dp", 0) * options.get("cp", 1) == 1  # a search has no dp
-    names = ("balance", "clipping", "compression", "quantized_weights")
-    texts = {name: f"{name}={str(getattr(chosen, name)).lower()}" for name in names}
-    stated = {name: getattr(chosen, name) != getattr(DEFAULT_OPTIONS, name) for name in names}
-    exchanged = stated | {"clipping": chosen.clipping in ("before", "bucket")}
-    exchanged["compression"] &= chosen.compression not in ONE_BIT  # these are optimizers too
-    return [
-        *(
-            (alone and exchanged[name], f"--options {texts[name]} changes nothing without data parallelism")
-            for name in ("balance", "clipping", "compression")
-        ),
-        (
-            chosen.clipping == "bucket" and not alone and not options["grad_overlap"],
-            f"--options {texts['clipping']} hides nothing without --grad-overlap",
-        ),
-        (
-            stated["quantized_weights"] and words_of(str(options["zero"])) == ("0",),
-            f"--options {texts['quantized_weights']} changes nothing with --zero 0, where none are gathered",
-        ),
-        (
-            chosen.compression == "fp16" and not (alone or options["fp32_gradients"]),
-            "--options compression=fp16 changes nothing without --fp32-gradients: gradients have 16 bit",
-        ),
-        (
-            chosen.workers > 1 and chosen.local_steps == 1,
-            f"--options workers={chosen.workers} exchanges in every iteration; state local_steps too",
-        ),
-    ]
-
-
-def wrapped(text: str) -> str:
-    """Words in lines of at most `LINE` characters, further ones indented."""
-    return textwrap.fill(text, LINE, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-
-
 def words_of(text: str) -> tuple[str, ...]:
     """The words of a comma-separated list, each once."""
     return tuple(dict.fromkeys(word.strip() for word in text.split(",")))
@@ -343,59 +254,3 @@ def numbers_of(option: str, text: str) -> tuple[int, ...]:
     if min(numbers) < 0:
         raise UserError(f"{option}={text}: must not be negative")
     return numbers
-
-
-def error_note(system: System) -> str:
-    """How wrong predictions on a system were; empty if errors are small or its site is calibrated."""
-    from itertime.accuracy import errors_on, measured_relatives
-
-    if system.site.measured_over_predicted is not None:
-        return ""
-    known = errors_on(system.profile, system.framework)
-    if known is None:
-        relatives = ", ".join(measured_relatives(system.profile))
-        borrowed = f"; intervals are those of {relatives}, widened" if relatives else ""
-        return (
-            f"no measured run on profile {system.profile} is known: how wrong predictions are is unknown"
-            f"{borrowed}"
-        )
-    if not known.large:
-        return ""
-    sources = ", ".join(f"{name} {error:.0f} %" for name, error in known.sources.items())
-    software = f" with framework {known.framework}" if known.framework else ""
-    return (
-        f"predictions on profile {system.profile}{software} are unreliable: off by {known.mape_pct:.0f} % on "
-        f"average over {known.rows:,} measured runs ({sources}), half of which took over {known.median:.2g} "
-        "times the prediction; calibrate the site (itertime calibrate), and compare plans by measuring them"
-    )
-
-
-def plan_document(model: ModelSpec, plan: Plan, system: System, prediction: Prediction) -> dict[str, Any]:
-    """One plan and its prediction, as `--json` prints it. `power_w` is the system's; null: the profile's."""
-    from dataclasses import asdict
-
-    from itertime.spec import approximations_of
-
-    return {
-        "model": model.name,
-        "system": system.name,
-        "framework": system.framework,
-        "power_w": system.power_w,
-        **vars(plan),
-        "options": asdict(plan.options),
-        "plan_options": plan.options.text,
-        "gpus": plan.gpus,
-        "iteration_s": prediction.iteration_s,
-        "interval_s": prediction.interval_s,
-        "spread_s": prediction.spread_s,
-        "memory_gb": prediction.memory_bytes / 1e9,
-        "gpu_memory_gb": prediction.capacity_bytes / 1e9,
-        "memory_headroom": prediction.memory_headroom,
-        "fits": prediction.fits,
-        "reason": prediction.reason,
-        "mfu": prediction.mfu,
-        "extrapolated": list(prediction.extrapolated),
-        "approximations": list(approximations_of(model)),
-        "breakdown": prediction.breakdown,
-        "memory_parts_gb": {name: size / 1e9 for name, size in prediction.memory_parts.items()},
-    }

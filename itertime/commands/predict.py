@@ -9,6 +9,7 @@ import typer
 
 from itertime.commandline import print_json
 
+from .idle_options import print_without_effect
 from .options import (
     MEMORY_HEADROOM,
     Attention,
@@ -49,14 +50,11 @@ from .options import (
     TpOverlap,
     Zero,
     ZeroGroup,
-    error_note,
     model_of,
-    plan_document,
     plan_of,
-    print_without_effect,
     system_of,
-    wrapped,
 )
+from .output import error_note, plan_document, wrapped
 
 if TYPE_CHECKING:
     from itertime.prediction import Prediction

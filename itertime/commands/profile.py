@@ -31,7 +31,7 @@ from .options import (
     model_of,
     system_of,
 )
-from .profile_output import (
+from .output.profile_output import (
     differences_document,
     layer_document,
     print_differences,

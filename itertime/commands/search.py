@@ -9,6 +9,7 @@ import typer
 
 from itertime.commandline import print_json
 
+from .idle_options import print_without_effect
 from .options import (
     MEMORY_HEADROOM,
     Attention,
@@ -30,11 +31,10 @@ from .options import (
     TpOverlap,
     model_of,
     numbers_of,
-    print_without_effect,
     system_of,
     words_of,
 )
-from .search_output import (
+from .output.search_output import (
     DEFAULT_USD_PER_GPU_HOUR,
     document_of,
     notes_document,

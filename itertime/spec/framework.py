@@ -80,6 +80,10 @@ class Framework:
         Share,
         described("share of hidden communication by which computation takes longer: SMs, HBM, power", "1"),
     ] = 0.0
+    gather_overlap: Annotated[
+        StrictBool,
+        described("where gradients overlap the backward pass, weights are gathered beside the next forward"),
+    ] = True
     kernels: Annotated[Positive, described("kernels issued for each one that the cost model counts", "1")] = (
         1.0
     )

@@ -75,7 +75,8 @@ def _add_passes_and_exchange(graph: Graph, plan: Plan, costs: StageCosts) -> lis
     if mixed:
         overlapped, gather, reduce = False, 0.0, float(costs.once["dp_comm"][0])
     _check_size((4 + 2 * len(kernels)) * max(count, calls), "larger buckets")
-    gathers = [gather / count] * count if plan.grad_overlap and gather else []
+    ahead = plan.grad_overlap and costs.workload.framework.gather_overlap
+    gathers = [gather / count] * count if ahead and gather else []
     reduces = [reduce / count] * count if overlapped and (reduce or kernels) else []
     after = [add_pipeline(graph, _passes(costs), plan.microbatches, plan.schedule, gathers, reduces, kernels)]
     if reduces:
@@ -87,7 +88,7 @@ def _add_passes_and_exchange(graph: Graph, plan: Plan, costs: StageCosts) -> lis
             if kernel == "norm" and norm:
                 after = [graph.add("norm over ranks", 0, "network", norm, after)]
         after = [graph.add("reduce gradients", 0, "network", reduce, after)]
-    if not plan.grad_overlap:
+    if not ahead:
         after = [graph.add("gather weights", 0, "network", gather, after)]
     return after
 

@@ -27,7 +27,8 @@ def module(name):
     return sys.modules[name]
 
 
-tables, pictures, accuracy = (module(name) for name in ("accuracy_tables", "accuracy_pictures", "accuracy"))
+PROGRAMS = ("accuracy_tables", "accuracy_pictures", "accuracy_bert", "accuracy")
+tables, pictures, bert, accuracy = (module(name) for name in PROGRAMS)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,18 @@ def test_the_page_has_everything_for_some_sets(data):
     assert "zero_broadcast_s" in text
     assert "| pp 1 | 27 |" in text
     assert re.search(rf"\| {SET} \| 8.24 \| .* \| yes \|", text)
+
+
+def test_the_page_has_mlperfs_bert(data):
+    path = data / bert.TABLE
+    if not path.exists():
+        pytest.skip(f"{path} is not here")
+    parts = bert.parts(path)
+    assert "| A100 SXM; unpadded, stratified-exchanged; fp16 | 2 |" in parts["bert"]
+    assert "| A100, all | 52 |" in parts["bert"]
+    assert "- 15: the way of batching is not known" in parts["bert_skipped"]
+    assert "Supermicro-SYS-420GP-TNAR+" in parts["bert_far"]
+    assert "| one node of H100 SXM, all submitters | 17 |" in parts["bert_calibrated"]
 
 
 def test_constants_that_calibrate_refuses_are_marked(data, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["SampleExchange", "exchange_bytes"]
+__all__ = ["ARRAYS", "SampleExchange", "exchange_bytes"]
 
 ARRAYS = 4  # token ids, segment ids, attention mask, masked labels
 ARRAY_BYTES = 2  # int16

@@ -17,16 +17,14 @@ from itertime.costs.exchange.groups import collective_s, groups_of
 from itertime.costs.network import all_gather_s
 from itertime.costs.partition import Workload
 
-from .exchange import exchange_bytes
+from .exchange import ARRAYS, exchange_bytes
 from .micro_batch import draws_of, node_ranks
 
-__all__ = ["ARRAYS", "Growth", "Spread", "add_imbalance", "balance_s", "varies"]
+__all__ = ["Growth", "Spread", "add_imbalance", "balance_s", "varies"]
 
 Array = NDArray[np.float64]
 Parts = dict[str, Array]
 ROUNDING_S = 1e-12
-ARRAYS = 4
-"""All-gathers of an exchange of samples: one for each array of a sample."""
 
 
 @dataclass(frozen=True)

@@ -94,10 +94,9 @@ def micro_batch_of(
     if batching == "padded":
         return MicroBatch(tokens, real / plans.cp, samples, whole)
     if batching == "packed":
-        packs = packs_of(lengths, s)
         rows = np.array([rows_of(lengths, batching, int(one), s) for one in samples], dtype=float)
-        filled = rows * s * packs.efficiency
-        squares = rows * math.fsum(a * b for a, b in zip(packs.squares, packs.shares, strict=True))
+        of_row = _packed_row(lengths, s)
+        filled, squares = rows * of_row[0], rows * of_row[1]
         return MicroBatch(rows * s, filled, filled**2 / squares, squares / filled)
     if batching == "unpadded":
         return MicroBatch(real, real, real**2 / squares, squares / real)
@@ -107,6 +106,14 @@ def micro_batch_of(
         draws = draws_of(model, plans, lengths, domain_gpus)
         tokens, squares = np.array([(one.tokens, one.squares) for one in draws]).T / plans.microbatches
     return MicroBatch(tokens, real, tokens**2 / squares, squares / tokens)
+
+
+@lru_cache(maxsize=64)
+def _packed_row(lengths: Lengths, seq_len: int) -> tuple[float, float]:
+    """Mean tokens of a packed row that are no padding, and the mean of its samples' squared lengths."""
+    packs = packs_of(lengths, seq_len)
+    squares = math.fsum(square * share for square, share in zip(packs.squares, packs.shares, strict=True))
+    return seq_len * packs.efficiency, squares
 
 
 def _longest(lengths: Lengths, samples: Array) -> tuple[Array, Array]:
@@ -133,14 +140,17 @@ _drawn = lru_cache(maxsize=4096)(drawn_work)
 
 
 def draws_of(model: ModelSpec, plans: PlanBatch, lengths: Lengths, domain_gpus: int) -> list[DrawnWork]:
-    """The draws of every plan: ranks that meet in every iteration, and the samples of each.
+    """The draws of every plan: ranks that meet in every iteration, and the samples of each. Plans that differ
+    in sizes which do not matter share them.
 
     Raises UserError where samples cannot be dealt as the options say (`balance.check_balance`).
     """
-    dealt = plans.microbatches * plans.micro_batch
-    columns = (plans.dp, dealt, node_ranks(plans, domain_gpus), plans.micro_batch)
+    options, nothing = plans.options, np.ones_like(plans.dp)
+    within = node_ranks(plans, domain_gpus) if "exchanged" in options.balance else nothing
+    sizes = plans.micro_batch if options.batching == "longest" else nothing
+    columns = (plans.dp, plans.microbatches * plans.micro_batch, within, sizes)
     return [
-        _drawn(lengths, plans.options, ranks, samples, within, size, model.seq_len)
+        _drawn(lengths, options, ranks, samples, within, size, model.seq_len)
         for ranks, samples, within, size in zip(*(column.tolist() for column in columns), strict=True)
     ]
 

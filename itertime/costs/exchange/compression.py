@@ -99,10 +99,11 @@ def scattered_s(workload: Workload, groups: Groups, used: NDArray[np.bool_], par
     """Seconds until every rank of the `groups` has its part of the sum of the gradients of `parameters`
     parameters, of which it has its own; 0 where it is not `used`.
 
-    Compressions that need the whole gradient on every rank do not come here (`spec.broken_options`).
+    Of compressions that need the whole gradient on every rank (`spec.broken_options`), only a group of one
+    rank has such parts.
     """
     compression = workload.plans.options.compression
-    if not used.any():
+    if not used.any() or compression in (*ONE_BIT, "topk", "powersgd"):
         return np.zeros(len(used))
     if compression == "none":
         nbytes = gradient_bytes(workload) * parameters

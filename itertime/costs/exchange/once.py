@@ -41,7 +41,8 @@ def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, 
         once["clipping"] = clipping.seconds(traffic.calls)
         traffic = traffic.clipped(clipping.kernels, clipping.norm_s, clipping.overlapped)
     along = backward + traffic.buckets * sum(traffic.kernels.values(), np.zeros(len(plans)))
-    exposed = exposed_s(traffic.gather_s, forward, traffic.buckets, plans.grad_overlap)
+    ahead = plans.grad_overlap & workload.framework.gather_overlap
+    exposed = exposed_s(traffic.gather_s, forward, traffic.buckets, ahead)
     exposed = exposed + traffic.exposed_reduce_s(along)
     if plans.options.compression != "none":
         once["compression_once"] = compression_kernels_s(workload, shared + experts)

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from itertime import predict
 from itertime.calibration import MeasuredRun, RunSet, calibrate, read_table, summary, validate
 from itertime.calibration.run_set import expressed
-from itertime.costs.network import all_reduce_s
+from itertime.costs.network import all_gather_s, all_reduce_s
 from itertime.errors import TableError
 from itertime.spec import Plan, PlanOptions, Site, load_framework, load_model, load_system, profile_of
+from itertime.timeline import iteration_graph
 from tests.places import SHARED
 
 BERT = SHARED / "data" / "mlperf" / "bert_iterations.csv"
@@ -315,6 +316,26 @@ def test_a_set_of_runs_predicts_what_validate_does(write: Write) -> None:
     seconds, _ = RunSet.of(read_table(path)).evaluate()
     one_by_one = [row.prediction.iteration_s for row in validate(path).predicted]
     assert seconds.tolist() == pytest.approx(one_by_one, rel=1e-12)
+
+
+@pytest.mark.parametrize("change", [{}, {"grad_accumulation": "2"}, SAMSUNG, LARGEST])
+def test_the_tasks_of_an_iteration_end_when_predicted(write: Write, change: dict[str, str]) -> None:
+    run, plans = run_of(write(change))
+    for plan in plans:
+        finish = max(end for _, end in iteration_graph(run.model, plan, run.system).run().values())
+        assert predict(run.model, plan, run.system).iteration_s == pytest.approx(finish, rel=1e-9)
+
+
+def test_weights_are_gathered_after_the_step_where_no_framework_hides_it(write: Write) -> None:
+    run, (plan,) = run_of(write(LARGEST))
+    late = load_framework("te-bert")
+    ahead = replace(late, gather_overlap=True)
+    seconds = [
+        predict(run.model, plan, run.system, framework=each).breakdown["dp_comm"] for each in (ahead, late)
+    ]
+    nbytes = 2.0 * run.model.parameters / 5
+    bucket = float(all_gather_s(nbytes, 8, 8, run.system, profile_of(run.system)))
+    assert seconds[1] - seconds[0] == pytest.approx(4 * bucket, rel=0.01)  # of five one is never hidden
 
 
 def test_errors_are_grouped_by_batching(write: Write) -> None:

@@ -332,6 +332,17 @@ def test_a_plan_is_predicted_alike_in_a_batch(drawn: list[Plan], dp: int) -> Non
             assert seconds[row] == pytest.approx(alone[part][0], rel=1e-12), part
 
 
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_rank_alone_exchanges_nothing_beside_others_that_do(compression: str) -> None:
+    both = [plan_of(options_of(compression), ranks) for ranks in (1, 8)]
+    together = stage_costs(Workload.of(BERT, PlanBatch.of(both), A100, PROFILE)).once
+    alone = stage_costs(workload_of(BERT, both[1], A100)).once
+    for part in ("dp_comm", "compression_once"):
+        assert together[part][0] == 0
+        assert together[part][1] == pytest.approx(alone[part][0], rel=1e-12)
+    assert together["dp_comm"][1] > 0
+
+
 @pytest.mark.parametrize(
     ("text", "more", "rule"),
     [

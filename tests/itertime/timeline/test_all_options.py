@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from itertime import ModelSpec, Plan, load_model, load_system, predict
-from itertime.spec import PlanOptions, System
+from itertime import ModelSpec, Plan, PlanBatch, evaluate, load_model, load_system, predict
+from itertime.spec import PlanOptions, System, parse_options
 from itertime.timeline import iteration_graph
 
 SYSTEMS = [
@@ -105,3 +105,41 @@ def test_no_option_is_missing_here() -> None:
     drawn = {"clipping", "optimizer", "batching", "balance", "workers", "local_steps", "outer", "compression"}
     drawn |= {"warmup_share", "quantized_weights", "secondary_shards", *SHARDS}
     assert {field.name for field in fields(PlanOptions)} == drawn | numbers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "workers=4,local_steps=30,outer=diloco,compression=int8",
+        "workers=2,local_steps=8,outer=des-loc,momentum_steps=24,optimizer=lamb,clipping=bucket",
+        "gradient_shards=2,optimizer_shards=8,batching=unpadded,balance=stratified-exchanged",
+        "weight_shards=2,gradient_shards=2,optimizer_shards=4,quantized_weights=true,compression=fp8",
+        "compression=onebit-adam,clipping=none,batching=unpadded,balance=sorted,warmup_share=0.2",
+        "compression=topk,clipping=before,batching=packed",
+    ],
+)
+def test_many_plans_at_once_equal_each_alone(text: str) -> None:
+    model = replace(load_model("bert-large"), seq_len=512, lengths="wikipedia-512", attention="flash")
+    plans = [
+        Plan(
+            tp, pp, dp, 4, 1024, zero_stage=stage, grad_overlap=overlap, offload_optimizer=offload,
+            rank_order=order, options=parse_options(text),
+        )
+        for tp, pp, dp in ((1, 1, 16), (2, 1, 64), (4, 1, 32), (1, 4, 64), (2, 2, 32))
+        for stage, order in ((0, "tp-cp-dp-pp"), (1, "tp-cp-pp-dp"), (3, "tp-cp-dp-pp"))
+        for overlap, offload in ((True, False), (False, False), (True, True))
+    ]  # fmt: skip
+    plans = [plan for plan in plans if not plan.broken_rules(model)]
+    assert len(plans) > 3
+    for system in SYSTEMS:
+        together = evaluate(model, PlanBatch.of(plans), system)
+        for row, plan in enumerate(plans):
+            alone = predict(model, plan, system)
+            for found, wanted in (
+                (together.prediction(row).breakdown, alone.breakdown),
+                (together.prediction(row).memory_parts, alone.memory_parts),
+            ):
+                assert all(
+                    found.get(name, 0.0) == pytest.approx(wanted.get(name, 0.0), rel=1e-9, abs=1e-14)
+                    for name in {**found, **wanted}
+                )

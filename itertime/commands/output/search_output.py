@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .options import error_note, plan_document, wrapped
+from .documents import error_note, plan_document, wrapped
 
 if TYPE_CHECKING:
     from itertime.planning import Choice, Found, SearchResult

@@ -1,0 +1,92 @@
+"""Options that change nothing beside the others: what `predict`, `search` and others say of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .options import words_of
+
+if TYPE_CHECKING:
+    from itertime.spec import ModelSpec
+
+__all__ = ["print_without_effect"]
+
+IDLE_FP16 = "--options compression=fp16 changes nothing without --fp32-gradients: gradients have 16 bit"
+
+
+def print_without_effect(model: ModelSpec, options: Mapping[str, Any]) -> None:
+    """Says on stderr which options of a plan, or of a search for plans, change nothing for this model beside
+    the others, by parameter name (`Context.params`).
+    """
+    for text in _without_effect(model, options):
+        print(f"note: {text}", file=sys.stderr)
+
+
+def _without_effect(model: ModelSpec, options: Mapping[str, Any]) -> list[str]:
+    def always(name: str, value: str) -> bool:
+        return words_of(str(options[name])) == (value,)
+
+    one_rank = model.experts == 1 or always("ep", "1")
+    # ranks that share an expert exchange tokens too
+    whole_experts = model.experts == 1 or (
+        always("tp", "1") if options["etp"] is None else options["etp"] == 1
+    )
+    share, dispatcher = options.get("recompute_fraction", 1), options["dispatcher"]
+    overlap = "--tp-overlap" if options["tp_overlap"] else "--no-tp-overlap"
+    idle = [
+        (
+            dispatcher != "alltoall" and one_rank,
+            f"--dispatcher {dispatcher} changes nothing without expert parallelism",
+        ),
+        (
+            options["ep_overlap"] and one_rank and whole_experts,
+            "--ep-overlap changes nothing without expert parallelism",
+        ),
+        (
+            options["tp_overlap"] is not None and always("tp", "1"),
+            f"{overlap} changes nothing without tensor parallelism",
+        ),
+        (
+            share != 1 and always("recompute", "none"),
+            f"--recompute-fraction {share:g} changes nothing with --recompute none",
+        ),
+        (
+            options.get("bucket_mb") is not None and not options["grad_overlap"],
+            "--bucket-mb hides nothing without --grad-overlap: buckets add latency at most",
+        ),
+    ]
+    return [text for without, text in (*idle, *_idle_options(model, options)) if without]
+
+
+def _idle_options(model: ModelSpec, options: Mapping[str, Any]) -> list[tuple[bool, str]]:
+    """Of `--options`: which change nothing beside the other options, and the sentence that says so."""
+    from itertime.spec import DEFAULT_OPTIONS, ONE_BIT, parse_options
+
+    chosen = parse_options(options["options"], "--options")
+    alone = options.get("dp", 0) * options.get("cp", 1) == 1  # a search has no dp
+    names = ("balance", "clipping", "compression", "quantized_weights")
+    texts = {name: f"{name}={str(getattr(chosen, name)).lower()}" for name in names}
+    stated = {name: getattr(chosen, name) != getattr(DEFAULT_OPTIONS, name) for name in names}
+    exchanged = stated | {"clipping": chosen.clipping in ("before", "bucket")}
+    exchanged["compression"] &= chosen.compression not in ONE_BIT  # these are optimizers too
+    return [
+        *(
+            (alone and exchanged[name], f"--options {texts[name]} changes nothing without data parallelism")
+            for name in ("balance", "clipping", "compression")
+        ),
+        (
+            chosen.clipping == "bucket" and not alone and not options["grad_overlap"],
+            f"--options {texts['clipping']} hides nothing without --grad-overlap",
+        ),
+        (
+            stated["quantized_weights"] and words_of(str(options["zero"])) == ("0",),
+            f"--options {texts['quantized_weights']} changes nothing with --zero 0, where none are gathered",
+        ),
+        (chosen.compression == "fp16" and not (alone or options["fp32_gradients"]), IDLE_FP16),
+        (
+            chosen.workers > 1 and chosen.local_steps == 1,
+            f"--options workers={chosen.workers} exchanges in every iteration; state local_steps too",
+        ),
+    ]

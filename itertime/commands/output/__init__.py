@@ -1,0 +1,12 @@
+"""What the commands of `itertime` print.
+
+| module | what |
+|---|---|
+| `documents` | a plan with its prediction as JSON, the note on errors, wrapped text |
+| `search_output` | the plans that a search found |
+| `profile_output` | evidence, findings and differences of profiles, the kernels of a layer |
+"""
+
+from .documents import error_note, plan_document, wrapped
+
+__all__ = ["error_note", "plan_document", "wrapped"]

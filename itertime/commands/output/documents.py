@@ -1,0 +1,75 @@
+"""What several commands print: a plan with its prediction as JSON, notes, wrapped text."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from itertime.prediction import Prediction
+    from itertime.spec import ModelSpec, Plan, System
+
+__all__ = ["error_note", "plan_document", "wrapped"]
+
+LINE = 100  # characters of a line of words in the output
+
+
+def wrapped(text: str) -> str:
+    """Words in lines of at most `LINE` characters, further ones indented."""
+    return textwrap.fill(text, LINE, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def error_note(system: System) -> str:
+    """How wrong predictions on a system were; empty if errors are small or its site is calibrated."""
+    from itertime.accuracy import errors_on, measured_relatives
+
+    if system.site.measured_over_predicted is not None:
+        return ""
+    known = errors_on(system.profile, system.framework)
+    if known is None:
+        relatives = ", ".join(measured_relatives(system.profile))
+        borrowed = f"; intervals are those of {relatives}, widened" if relatives else ""
+        return (
+            f"no measured run on profile {system.profile} is known: how wrong predictions are is unknown"
+            f"{borrowed}"
+        )
+    if not known.large:
+        return ""
+    sources = ", ".join(f"{name} {error:.0f} %" for name, error in known.sources.items())
+    software = f" with framework {known.framework}" if known.framework else ""
+    return (
+        f"predictions on profile {system.profile}{software} are unreliable: off by {known.mape_pct:.0f} % on "
+        f"average over {known.rows:,} measured runs ({sources}), half of which took over {known.median:.2g} "
+        "times the prediction; calibrate the site (itertime calibrate), and compare plans by measuring them"
+    )
+
+
+def plan_document(model: ModelSpec, plan: Plan, system: System, prediction: Prediction) -> dict[str, Any]:
+    """One plan and its prediction, as `--json` prints it. `power_w` is the system's; null: the profile's."""
+    from dataclasses import asdict
+
+    from itertime.spec import approximations_of
+
+    return {
+        "model": model.name,
+        "system": system.name,
+        "framework": system.framework,
+        "power_w": system.power_w,
+        **vars(plan),
+        "options": asdict(plan.options),
+        "plan_options": plan.options.text,
+        "gpus": plan.gpus,
+        "iteration_s": prediction.iteration_s,
+        "interval_s": prediction.interval_s,
+        "spread_s": prediction.spread_s,
+        "memory_gb": prediction.memory_bytes / 1e9,
+        "gpu_memory_gb": prediction.capacity_bytes / 1e9,
+        "memory_headroom": prediction.memory_headroom,
+        "fits": prediction.fits,
+        "reason": prediction.reason,
+        "mfu": prediction.mfu,
+        "extrapolated": list(prediction.extrapolated),
+        "approximations": list(approximations_of(model)),
+        "breakdown": prediction.breakdown,
+        "memory_parts_gb": {name: size / 1e9 for name, size in prediction.memory_parts.items()},
+    }
