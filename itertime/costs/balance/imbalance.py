@@ -2,16 +2,18 @@
 
 Data-parallel ranks meet when they combine gradients, so an iteration takes as long as the rank with the most
 work. Where the GPU waits for launches of the CPU, more work first fills that wait: a pass takes the longer of
-both.
+both, and the mean pass is the mean of the longer ones.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import exp1
 
 from itertime.costs.exchange.groups import collective_s, groups_of
 from itertime.costs.network import all_gather_s
@@ -25,6 +27,9 @@ __all__ = ["Growth", "Spread", "add_imbalance", "balance_s", "varies"]
 Array = NDArray[np.float64]
 Parts = dict[str, Array]
 ROUNDING_S = 1e-12
+_GUMBEL_90 = math.log(math.log(0.05) / math.log(0.95))
+"""From the 5th to the 95th percentile of a Gumbel distribution of scale 1."""
+_FAR = 20.0  # scales above which z, the first term of the series, is the sum to the last digit
 
 
 @dataclass(frozen=True)
@@ -79,12 +84,35 @@ def add_imbalance(
     mean, low, high = (np.zeros(stages.shape) for _ in range(3))
     for parts, waits, each in zip(passes, idle, growth, strict=True):
         grown = np.where(stages > 0, each.both, 0.0)
-        more = [
-            np.where(waits > ROUNDING_S, np.maximum(one * grown - waits, 0.0), one * grown) for one in excess
-        ]
-        parts["imbalance"] = more[0]
-        mean, low, high = mean + more[0], low + more[1], high + more[2]
+        average, least, most = (one * grown for one in excess)
+        waiting = waits > ROUNDING_S
+        if waiting.any():
+            above = above_wait_s(average, least, most, waits)
+            average = np.where(waiting, above, average)
+            least, most = (np.where(waiting, np.maximum(one - waits, 0.0), one) for one in (least, most))
+        parts["imbalance"] = average
+        mean, low, high = mean + average, low + least, high + most
     return Spread(low - mean, high - mean)
+
+
+def above_wait_s(mean: Array, low: Array, high: Array, waits: Array) -> Array:
+    """The mean of max(x - `waits`, 0) for a slowest rank that takes x longer than the mean one; `mean`, and
+    `low` and `high`, its 5th and 95th percentile, say what x is.
+
+    The largest of many ranks follows a Gumbel distribution (Fisher and Tippett 1928), whose distribution
+    function is exp(-exp(-(x-m)/b)) and whose mean is m + 0.5772 b. The integral of 1 minus that from w on is
+    b (0.5772 + ln z + E1(z)) with z = exp(-(w-m)/b) and the exponential integral E1.
+
+    >>> float(above_wait_s(*(np.array([each]) for each in (1.0, 1.0, 1.0, 0.25)))[0])
+    0.75
+    """
+    scale = (high - low) / _GUMBEL_90
+    with np.errstate(divide="ignore", invalid="ignore"):
+        place = np.clip((waits - mean) / scale + np.euler_gamma, -500.0, 500.0)
+        z = np.exp(-place)
+        above = scale * np.where(place > _FAR, z, np.euler_gamma - place + exp1(z))
+    alone = np.maximum(mean - waits, 0.0)
+    return np.where(scale > ROUNDING_S, np.maximum(above, alone), alone)
 
 
 def balance_s(workload: Workload) -> Array:
