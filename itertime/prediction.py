@@ -85,8 +85,8 @@ class Prediction:
     does. `extrapolated` names the parts of the profile that the prediction asked for sizes beyond those
     measured. `interval_s`: lowest and highest seconds of nine in ten measured iterations, None where too
     little is known. `spread_s`: 5th and 95th percentile of an iteration's seconds from draw to draw of the
-    samples, None where their lengths do not vary. `sampling_error_s`: the standard error of `iteration_s` where
-    these draws are sampled, 0 where they are computed exactly, None where lengths do not vary.
+    samples, None where their lengths do not vary. `sampling_error_s`: the standard error of `iteration_s`
+    where these draws are sampled, 0 where they are computed exactly, None where lengths do not vary.
     """
 
     iteration_s: float
