@@ -170,7 +170,7 @@ def _recompute_s(workload: Workload, parts: _Repeated) -> Array:
     if (plans.recompute == _EARLY_STOP).any():
         needed = parts.whole - _ending_s(workload, parts)
     options = [nothing, parts.core, parts.whole, needed, parts.elementwise]
-    seconds: Array = np.choose(plans.recompute, options)
+    seconds: Array = plans.recompute.choose(options)
     if (plans.recompute_permille < 1000).any():
         seconds = seconds * (plans.recompute_permille / 1000)
     return seconds
@@ -339,7 +339,7 @@ def _after_early_stop(model: ModelSpec, plans: PlanBatch) -> Whole:
     last GEMM and its collective (`_ending_s` says when).
     """
     if model.dropout:
-        return np.zeros_like(plans.tp)
+        return np.zeros(len(plans), dtype=int)
     if not _ends_in_gemm(model):
-        return np.ones_like(plans.tp)
+        return np.ones(len(plans), dtype=int)
     return np.where(plans.tp > 1, 3, 2)
