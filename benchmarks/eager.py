@@ -4,7 +4,8 @@
 
 A Llama layer as training frameworks write it: plain modules, norms and rotary positions of elementary
 operations, gradients summed in 32 bit by a hook on every weight. A second layer runs under tensor and
-sequence parallelism, with collectives through torch.distributed's "fake" backend, which moves nothing.
+sequence parallelism, with collectives through torch.distributed's "fake" backend, which moves nothing. A
+layer of BERT has its norms after the additions, biases, and a hook that puts gradients into a bucket.
 Tensors are so small that only Python, autograd and the dispatcher take time. The output is the least CPU
 time of forward and backward of a layer, in all and for each kernel that `itertime.costs.layer` counts.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -23,7 +25,7 @@ from torch import nn
 from torch.nn import functional
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from itertime import ModelSpec, Plan
+from itertime import ModelSpec, Plan, load_model
 from itertime.costs.layer import kernel_counts
 from itertime.spec import PlanBatch
 
@@ -127,6 +129,33 @@ class Layer(nn.Module):
         return x + self.down(functional.silu(gate) * up)
 
 
+class EncoderLayer(nn.Module):
+    """A layer of BERT on one rank."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(HIDDEN, 3 * HIDDEN), nn.Linear(HIDDEN, HIDDEN)
+        self.up, self.down = nn.Linear(HIDDEN, 4 * HIDDEN), nn.Linear(4 * HIDDEN, HIDDEN)
+        self.between, self.after = nn.LayerNorm(HIDDEN), nn.LayerNorm(HIDDEN)
+        self.dropped = nn.Dropout(0.1)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).view(TOKENS, 1, 3, HEADS, -1).permute(2, 1, 3, 0, 4)
+        mixed = functional.scaled_dot_product_attention(q, k, v).permute(2, 0, 1, 3)
+        x = self.between(x + self.dropped(self.out(mixed.reshape(TOKENS, 1, -1))))
+        return self.after(x + self.dropped(self.down(functional.gelu(self.up(x)))))
+
+
+def put_into_a_bucket(weight):
+    bucket = torch.zeros_like(weight)
+
+    def copy(parameter):
+        bucket.copy_(parameter.grad)
+        parameter.grad = None
+
+    weight.register_post_accumulate_grad_hook(copy)
+
+
 def summed_in_32_bit(weight):
     total = torch.zeros_like(weight, dtype=torch.float32)
 
@@ -137,21 +166,33 @@ def summed_in_32_bit(weight):
     weight.register_post_accumulate_grad_hook(add)
 
 
-def microseconds(ranks, rounds):
-    """Least CPU time of a layer's forward and backward."""
+def of_llama(ranks, rounds):
+    """As `microseconds`, of a Llama layer."""
     layers = nn.ModuleList(Layer(ranks) for _ in range(LAYERS))
     for weight in layers.parameters():
         summed_in_32_bit(weight)
     half = HIDDEN // HEADS // 2
     cosine, sine = torch.ones(TOKENS, 1, 1, half), torch.zeros(TOKENS, 1, 1, half)
-    cosine, sine = cosine.bfloat16(), sine.bfloat16()
+    return microseconds(layers, ranks, rounds, cosine.bfloat16(), sine.bfloat16())
+
+
+def of_bert(rounds):
+    """As `microseconds`, of a layer of BERT."""
+    layers = nn.ModuleList(EncoderLayer().bfloat16() for _ in range(LAYERS))
+    for weight in layers.parameters():
+        put_into_a_bucket(weight)
+    return microseconds(layers, 1, rounds)
+
+
+def microseconds(layers, ranks, rounds, *positions):
+    """Least CPU time of a layer's forward and backward."""
     found = []
     for _ in range(rounds):
         x = torch.randn(TOKENS // ranks, 1, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
         started = time.process_time()
         y = x
         for layer in layers:
-            y = layer(y, cosine, sine)
+            y = layer(y, *positions)
         middle = time.process_time()
         y.sum().backward()
         found.append((middle - started, time.process_time() - middle))
@@ -169,12 +210,18 @@ def main():
         gated_mlp=True, norm="rmsnorm", positions="rotary", biases=False, attention="flash",
     )  # fmt: skip
     print(f"{'':10} {'forward us':>10} {'backward us':>11} {'kernels':>8} {'us a kernel':>12}")
+    bert = replace(load_model("bert-large"), attention="flash")
+    alone = Plan(1, 1, 1, 1, 1, recompute="none")
+    _print("bert", bert, alone, *of_bert(rounds))
     for ranks in (1, RANKS):
         plan = Plan(ranks, 1, 1, 1, 1, recompute="none", sequence_parallel=ranks > 1)
-        forward, backward = microseconds(ranks, rounds)
-        count = sum(float(each[0]) for each in kernel_counts(model, PlanBatch.of([plan])))
-        each = (forward + backward) / count
-        print(f"tp {ranks:<7} {forward:10.0f} {backward:11.0f} {count:8.0f} {each:12.1f}")
+        _print(f"tp {ranks}", model, plan, *of_llama(ranks, rounds))
+
+
+def _print(name, model, plan, forward, backward):
+    count = sum(float(each[0]) for each in kernel_counts(model, PlanBatch.of([plan])))
+    each = (forward + backward) / count
+    print(f"{name:10} {forward:10.0f} {backward:11.0f} {count:8.0f} {each:12.1f}")
 
 
 if __name__ == "__main__":

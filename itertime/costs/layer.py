@@ -176,7 +176,11 @@ def _recompute_s(workload: Workload, parts: _Repeated) -> Array:
 def _add_launches(workload: Workload, forward: Parts, backward: Parts) -> None:
     """Adds "launch" to both passes, unless the GEMMs alone always take longer than the launches."""
     launch_s = workload.system.site.launch_s * workload.framework.kernels
+    share = workload.framework.forward_launches
     issued = [launch_s * count for count in _issued(workload)]
+    if share is not None:
+        whole = issued[0] + issued[1]
+        issued = [share * whole, (1 - share) * whole]
     both = list(zip((forward, backward), issued, strict=True))
     if any((cpu > parts["gemm"]).any() for parts, cpu in both):
         for parts, cpu in both:

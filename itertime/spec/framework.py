@@ -87,6 +87,14 @@ class Framework:
     kernels: Annotated[Positive, described("kernels issued for each one that the cost model counts", "1")] = (
         1.0
     )
+    forward_launches: Annotated[
+        Share | None,
+        described(
+            "share of the time to issue a layer's kernels that is the forward pass's; by default in "
+            "proportion to its kernels",
+            "1",
+        ),
+    ] = None
     layer_s: Annotated[NonNegative, described("added per layer and micro-batch", "s")] = 0.0
     pipeline_layer_s: Annotated[
         NonNegative, described("added per layer and micro-batch of a pipeline of several stages", "s")

@@ -16,7 +16,7 @@ from itertime.costs.layer import kernel_counts
 from itertime.costs.passes import distinct_passes
 from itertime.errors import UserError
 from itertime.planning import Space, search
-from itertime.spec import AttentionKernel, Site, load_lengths
+from itertime.spec import AttentionKernel, Site, load_framework, load_lengths
 from itertime.spec.plans import PlanOptions
 from tests.places import ROOT
 
@@ -319,3 +319,19 @@ def test_the_page_on_balancing_shows_what_is_predicted():
         parts = [1e3 * found.breakdown.get(part, 0.0) for part in ("imbalance", "balance")]
         shown = [f"{1e3 * found.iteration_s:.1f}", low_high, f"{parts[0]:.1f}", f"{parts[1]:.2f}"]
         assert [cell.strip() for cell in cells] == [*shown, f"{found.memory_bytes / 1e9:.1f}"]
+
+
+def test_a_framework_says_how_launches_are_shared_by_the_passes():
+    """Their sum stays; by default each pass has its kernels' share. Launches of 10 ms a kernel bind alone."""
+    slow = replace(SYSTEM, site=Site(launch_s=1e-2))
+    usual = load_framework("megatron")
+    found = []
+    for share in (None, 0.25):
+        framework = replace(usual, forward_launches=share)
+        workload = replace(work("unpadded"), system=slow, framework=framework)
+        costs = stage_costs(workload)
+        found.append([float(sum(parts.values())[LAST, 0]) for parts in (costs.forward, costs.backward)])
+    counts = [float(each[0]) for each in kernel_counts(MODEL, work("unpadded").plans)]
+    assert found[0][0] / sum(found[0]) == pytest.approx(counts[0] / sum(counts), rel=1e-9)
+    assert found[1][0] / sum(found[1]) == pytest.approx(0.25, rel=1e-9)
+    assert sum(found[0]) == pytest.approx(sum(found[1]), rel=1e-9)
