@@ -122,7 +122,7 @@ def submissions_md() -> str:
         of = found[each.name]
         said = f"{each.step_s:.3f}" if each.step_s else ""
         lines.append(
-            f"| {each.name} | {of.steps.count:g} | {said} | {of.prediction.iteration_s:.4f} "
+            f"| {each.name} | {of.steps.count:,.0f} | {said} | {of.prediction.iteration_s:.4f} "
             f"| {of.parts['evaluations']:.2f} | {of.start_up.seconds:.2f} | {each.train_s:.2f} "
             f"| {of.seconds:.2f} | {of.seconds / (each.train_s or np.nan) - 1:+.1%} |"
         )
