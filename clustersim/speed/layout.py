@@ -92,12 +92,15 @@ def nodes_apart(plan: Plan, gpus_per_node: int) -> int:
     """The largest distance, in nodes, from a rank to the next one of its rings. As many rings leave a switch
     side by side, each with the traffic of a node. Ranks are numbered by tp, cp, dp, pp unless the plan states
     another order.
+
+    Plans whose `options` have workers count the rings within a worker. The rings between workers are
+    longer, but run once in `local_steps` iterations, and are left out.
     """
-    stage = plan.tp * plan.cp * plan.dp
+    replica, dp = plan.tp * plan.cp, plan.dp // plan.options.workers
     if plan.rank_order == "tp-cp-pp-dp":
-        apart = plan.tp * plan.cp * plan.pp if plan.dp > 1 else plan.tp * plan.cp
+        apart = replica * plan.pp if dp > 1 else replica
     else:
-        apart = stage if plan.pp > 1 else plan.tp * plan.cp
+        apart = replica * dp if plan.pp > 1 else replica
     return max(apart // gpus_per_node, 1)
 
 

@@ -31,6 +31,7 @@ from itertime.spec import (
     System,
     load_model,
     load_system,
+    mlperf_evaluations,
     parse_options,
     profile_of,
 )
@@ -59,7 +60,6 @@ _BALANCES = {
 }
 _EITHER = "fp16 or fp8"
 _LONGEST_NETWORK = 500  # characters of a text on the network that are read
-_EVALUATED, _EVALUATION_STEP = 10_000, 25_000  # samples
 _SERVERS = {"DSS8440": "dell-dss8440"}
 """Servers that an id names and whose links differ from what their GPUs could use."""
 
@@ -274,15 +274,14 @@ def _before_fmha(row: Cells) -> bool:
 
 
 def _evaluation(global_batch: int) -> float:
-    """Seconds of evaluation in a measured step over those of an iteration. MLPerf evaluates 10,000 samples,
-    forward alone, every FLOOR(0.05 (230.23 GBS + 3,000,000), 25,000) samples of training
-    (mlcommons/training_policies, training_rules.adoc); a forward pass counts a third of an iteration.
+    """Seconds of evaluation in a measured step over those of an iteration. A forward pass counts as a third
+    of an iteration.
 
     >>> round(100 * _evaluation(448), 1)
     2.2
     """
-    every = 0.05 * (230.23 * global_batch + 3_000_000) // _EVALUATION_STEP * _EVALUATION_STEP
-    return _EVALUATED / 3 / every
+    rule = mlperf_evaluations(global_batch)
+    return rule.samples / 3 / rule.every
 
 
 def _gpu(stated: str) -> tuple[str, float | None]:

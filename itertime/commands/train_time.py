@@ -58,8 +58,8 @@ from .options import (
 from .output import error_note, plan_document, wrapped
 
 if TYPE_CHECKING:
-    from itertime.planning import Evaluations, TrainTime
-    from itertime.spec import ModelSpec, Plan, System
+    from itertime.planning import TrainTime
+    from itertime.spec import Evaluations, ModelSpec, Plan, System
 
 __all__ = ["train_time"]
 
@@ -190,7 +190,8 @@ def _evaluations(model: ModelSpec, plan: Plan, every: int | None, samples: int |
     library; UserError for half a rule of a model that has none.
     """
     from itertime.errors import UserError
-    from itertime.planning import NO_EVALUATIONS, Evaluations, evaluations_of
+    from itertime.planning import evaluations_of
+    from itertime.spec import NO_EVALUATIONS, Evaluations
 
     if samples == 0:
         return NO_EVALUATIONS

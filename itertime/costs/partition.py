@@ -124,12 +124,12 @@ _COLUMNS = tuple(field.name for field in fields(Partition))
 class Workload:
     """Plans of one model on one system: the argument of all cost functions.
 
-    `plans` are those of one worker where `workers` train side by side (`PlanBatch.worker`); `outer` are the
-    options under which these exchange.
-    `Workload.of` computes the partition, and what the mean micro-batch computes, once for all of them.
-    `lengths` are those of the samples, None where each has the model's `seq_len` tokens. `of` raises
-    UserError for a model whose architecture the costs would misstate (`spec/fidelity.py`), and for wrong
-    lengths.
+    `plans`: of one worker, where several train side by side (`PlanBatch.worker`). `outer`: the options under
+    which workers exchange. `lengths`: of the samples; None where each has the model's `seq_len` tokens.
+    `micro_batch`: what the mean micro-batch computes.
+
+    `Workload.of` computes partition and micro-batch once for all plans. It raises UserError for a model whose
+    architecture the costs would misstate (`spec/fidelity.py`), and for lengths above `seq_len`.
     """
 
     model: ModelSpec

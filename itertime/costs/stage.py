@@ -75,7 +75,7 @@ def stage_costs(workload: Workload) -> StageCosts:
 
 
 def _sharded(workload: Workload) -> list[Sharded]:
-    """What ZeRO-2 and ZeRO-3 move of a layer, and of a mixture's dense one; empty where no plan has them."""
+    """What ZeRO-2 and ZeRO-3 move of a layer, and of a mixture's dense one; empty if no plan asks for it."""
     if not workload.plans.scatters_gradients.any():
         return []
     forms = [workload, workload.dense_form] if workload.model.dense_layers else [workload]

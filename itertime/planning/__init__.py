@@ -15,8 +15,8 @@
 | `Answer`, `Training` | that model at peak and as simulated; the training of one model |
 | `published`, `generated` | shapes to try: those of SC'21, and those between them |
 | `train_time`, `TrainTime` | seconds until a model reaches its target, and their parts |
-| `Steps`, `StartUp`, `Evaluations` | what a training takes that no prediction says |
-| `NO_EVALUATIONS`, `evaluations_of` | a training without any; the rule of a model |
+| `Steps`, `StartUp` | the inputs of a time to train, from logs or from the user |
+| `evaluations_of` | how often the training of a model is evaluated |
 | `load_convergence`, `list_convergence` | steps by optimizer and batch; the models that have them |
 
 Why
@@ -39,17 +39,15 @@ from .curve_cache import default_cache
 from .planner import PLANNERS, PlannedRun, Planner, make_planner
 from .search import Found, SearchResult, judge, search
 from .space import MICRO_BATCHES, WHOLE, Space
-from .train_time import NO_EVALUATIONS, Evaluations, TrainTime, evaluations_of, train_time
+from .train_time import TrainTime, evaluations_of, train_time
 
 __all__ = [
     "MICRO_BATCHES",
-    "NO_EVALUATIONS",
     "PLANNERS",
     "WHOLE",
     "Answer",
     "Budget",
     "Choice",
-    "Evaluations",
     "Found",
     "PlannedRun",
     "Planner",

@@ -16,59 +16,28 @@ import numpy as np
 from itertime.costs import MEMORY_HEADROOM, Workload, stage_costs
 from itertime.errors import UserError
 from itertime.prediction import Prediction, predict
-from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_model, profile_of
+from itertime.spec import (
+    NO_EVALUATIONS,
+    Evaluations,
+    ModelSpec,
+    Plan,
+    PlanBatch,
+    Profile,
+    System,
+    load_model,
+    mlperf_evaluations,
+    profile_of,
+)
 
 from .convergence import WAY_OUT, StartUp, Steps, list_convergence, load_convergence, start_up
 
 __all__ = [
-    "NO_EVALUATIONS",
-    "Evaluations",
     "TrainTime",
     "evaluation_s",
     "evaluations_of",
-    "mlperf_evaluations",
     "steps_of",
     "train_time",
 ]
-
-
-@dataclass(frozen=True)
-class Evaluations:
-    """How often quality is evaluated: `every` so many samples of training, on `samples` each time.
-    `NO_EVALUATIONS` has no samples.
-    """
-
-    every: int
-    samples: int
-
-    def __post_init__(self) -> None:
-        for name, least in (("every", 1), ("samples", 0)):
-            value = getattr(self, name)
-            if not least <= value <= 10**12:
-                raise UserError(f"evaluations: {name}={value}: must be from {least} to 10^12 samples")
-
-    def count(self, trained: float) -> int:
-        """Evaluations in a training on so many samples, the last of which ends it: at least one.
-
-        >>> Evaluations(every=175_000, samples=10_000).count(684 * 4096)
-        16
-        """
-        return max(round(trained / self.every), 1) if self.samples else 0
-
-
-NO_EVALUATIONS = Evaluations(every=1, samples=0)
-
-
-def mlperf_evaluations(global_batch: int) -> Evaluations:
-    """The rule of MLPerf Training for BERT: every FLOOR(0.05 (230.23 GBS + 3,000,000), 25,000) samples, on
-    10,000 sequences of the evaluation set (mlcommons/training_policies, training_rules.adoc, "Quality
-    measurement"; mlcommons/training, language_model/tensorflow/bert, README, "Evaluation").
-
-    >>> mlperf_evaluations(16_384)
-    Evaluations(every=325000, samples=10000)
-    """
-    step = 25_000
-    return Evaluations(every=int(0.05 * (230.23 * global_batch + 3_000_000) / step) * step, samples=10_000)
 
 
 @dataclass(frozen=True)

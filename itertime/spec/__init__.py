@@ -13,6 +13,7 @@
 | `DEFAULT_OPTIONS` | the options of a plan that states none |
 | `ONE_BIT` | compressions that are optimizers of their own |
 | `broken_options` | the rules of such options, for one plan or many |
+| `STRATA` | bins of lengths of a stratified balance |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | a plan's choices; a `PlanBatch` has indices |
 | `Framework` | the software that trains: its kernels, what it hides, what it adds |
@@ -24,6 +25,8 @@
 | `model_reference`, `system_reference`, `framework_reference` | keys and files, changes by `KEY=VALUE` |
 | `Models` | models by name or path: shipped ones, and files of the user, as a trace names them |
 | `model_of`, `system_of`, `framework_of`, `Reference` | the model, system or framework that such keys make |
+| `Evaluations`, `NO_EVALUATIONS` | how often a training evaluates its model; a training without any |
+| `mlperf_evaluations` | MLPerf's rule for BERT |
 | `Lengths` | how many tokens the samples of a data set have |
 | `load_lengths`, `list_lengths` | a shipped distribution or a table of the user; names of the shipped ones |
 | `LENGTHS` | the folder of the shipped ones |
@@ -56,6 +59,7 @@ Why
 - Every part of a profile states whether it was measured, fitted or assumed.
 """
 
+from .evaluations import NO_EVALUATIONS, Evaluations, mlperf_evaluations
 from .fidelity import approximations_of, check_predictable, refusal_of
 from .framework import Framework, framework_of, framework_reference, list_frameworks, load_framework
 from .kernels import (
@@ -82,6 +86,7 @@ from .plans import (
     ONE_BIT,
     PRECISIONS,
     RECOMPUTE,
+    STRATA,
     Plan,
     PlanBatch,
     PlanOptions,
@@ -113,9 +118,11 @@ __all__ = [
     "HABIT",
     "LENGTHS",
     "NETWORK_EFFICIENCY",
+    "NO_EVALUATIONS",
     "ONE_BIT",
     "PRECISIONS",
     "RECOMPUTE",
+    "STRATA",
     "Array",
     "AttentionCurve",
     "AttentionKernel",
@@ -124,6 +131,7 @@ __all__ = [
     "CastModel",
     "ElementwiseModel",
     "ElementwiseStyle",
+    "Evaluations",
     "Evidence",
     "Framework",
     "GemmModel",
@@ -159,6 +167,7 @@ __all__ = [
     "load_model",
     "load_profile",
     "load_system",
+    "mlperf_evaluations",
     "model_of",
     "model_reference",
     "parse_options",

@@ -1,17 +1,19 @@
-"""What different lengths of samples cost: the slowest rank's extra time, and the exchange that balances.
+"""Seconds that samples of different lengths cost: the slowest rank's excess, and the exchange of samples.
 
-Data-parallel ranks meet when they combine gradients, so an iteration takes as long as the rank with the most
-work. Where the GPU waits for launches of the CPU, more work first fills that wait: a pass takes the longer of
-both.
+Data-parallel ranks wait for each other to combine gradients, so an iteration takes as long as the rank with
+the most work. A pass takes the longer of its kernels and of the CPU's launches, so where the GPU waits for
+launches, additional work first fills that wait. The mean pass is the mean of these maxima.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import exp1
 
 from itertime.costs.exchange.groups import collective_s, groups_of
 from itertime.costs.network import all_gather_s
@@ -25,12 +27,15 @@ __all__ = ["Growth", "Spread", "add_imbalance", "balance_s", "varies"]
 Array = NDArray[np.float64]
 Parts = dict[str, Array]
 ROUNDING_S = 1e-12
+_GUMBEL_90 = math.log(math.log(0.05) / math.log(0.95))
+"""From the 5th to the 95th percentile of a Gumbel distribution of scale 1."""
+_FAR = 20.0  # scales above which z, the first term of the series, is the sum to the last digit
 
 
 @dataclass(frozen=True)
 class Growth:
-    """Seconds of a pass of one micro-batch that grow with its tokens, and with the squares of attention's
-    lengths, (4, plans) each: how much a pass with twice as many would take longer.
+    """Seconds by which a pass of one micro-batch grows with its work, (4, plans) each: those that as many
+    tokens again would add, and as much again of attention's squared lengths.
     """
 
     tokens: Array
@@ -44,11 +49,13 @@ class Growth:
 @dataclass(frozen=True)
 class Spread:
     """Seconds of one micro-batch, (4, plans), that iterations at the 5th and at the 95th percentile take more
-    than the mean iteration, by their slowest rank.
+    than the mean iteration, by their slowest rank. `error`: the standard error of the mean, at most, where
+    the slowest rank is sampled, else 0.
     """
 
     low: Array
     high: Array
+    error: Array
 
 
 def varies(workload: Workload) -> bool:
@@ -59,11 +66,11 @@ def varies(workload: Workload) -> bool:
 def add_imbalance(
     workload: Workload, passes: Sequence[Parts], idle: Sequence[Array], growth: Sequence[Growth]
 ) -> Spread:
-    """Adds "imbalance" to both passes: what the slowest rank takes longer than the mean rank, spread over its
-    micro-batches. `idle`: seconds of each pass, (4, plans), that the GPU waits for launches.
+    """Adds "imbalance" to both passes: the excess of the slowest rank over the mean rank, spread evenly over
+    its micro-batches. `idle`: seconds of each pass, (4, plans), that the GPU waits for launches.
 
-    The work of a rank is a sum of tokens and squares, weighted by the seconds in which all stages grow with
-    them. The relative excess of the slowest rank then applies to every stage.
+    The work of a rank is its tokens and squares, weighted by the seconds by which all stages grow with each.
+    The relative excess of the slowest rank then applies to every stage.
     """
     assert workload.lengths is not None
     stages = workload.partition.stages
@@ -74,17 +81,41 @@ def add_imbalance(
         one.slowest(max(linear, 0.0), max(quadratic, 0.0))
         for one, linear, quadratic in zip(draws, per_token.tolist(), per_square.tolist(), strict=True)
     ]
-    values = np.array([(one.mean, one.low, one.high) for one in found]).T
+    values = np.array([(one.mean, one.low, one.high, one.average + one.error) for one in found]).T
     excess = values / np.array([one.average for one in found]) - 1
-    mean, low, high = (np.zeros(stages.shape) for _ in range(3))
+    mean, low, high, error = (np.zeros(stages.shape) for _ in range(4))
     for parts, waits, each in zip(passes, idle, growth, strict=True):
         grown = np.where(stages > 0, each.both, 0.0)
-        more = [
-            np.where(waits > ROUNDING_S, np.maximum(one * grown - waits, 0.0), one * grown) for one in excess
-        ]
-        parts["imbalance"] = more[0]
-        mean, low, high = mean + more[0], low + more[1], high + more[2]
-    return Spread(low - mean, high - mean)
+        average, least, most, off = (one * grown for one in excess)
+        waiting = waits > ROUNDING_S
+        if waiting.any():
+            above = above_wait_s(average, least, most, waits)
+            average = np.where(waiting, above, average)
+            least, most = (np.where(waiting, np.maximum(one - waits, 0.0), one) for one in (least, most))
+        parts["imbalance"] = average
+        mean, low, high = mean + average, low + least, high + most
+        error = error + np.where(average > 0, off, 0.0)
+    return Spread(low - mean, high - mean, error)
+
+
+def above_wait_s(mean: Array, low: Array, high: Array, waits: Array) -> Array:
+    """The mean of max(x - `waits`, 0) for a slowest rank that takes x longer than the mean one; `mean`, and
+    `low` and `high`, its 5th and 95th percentile, say what x is.
+
+    The largest of many ranks follows a Gumbel distribution (Fisher and Tippett 1928), whose distribution
+    function is exp(-exp(-(x-m)/b)) and whose mean is m + 0.5772 b. The integral of 1 minus that from w on is
+    b (0.5772 + ln z + E1(z)) with z = exp(-(w-m)/b) and the exponential integral E1.
+
+    >>> float(above_wait_s(*(np.array([each]) for each in (1.0, 1.0, 1.0, 0.25)))[0])
+    0.75
+    """
+    scale = (high - low) / _GUMBEL_90
+    with np.errstate(divide="ignore", invalid="ignore"):
+        place = np.clip((waits - mean) / scale + np.euler_gamma, -500.0, 500.0)
+        z = np.exp(-place)
+        above = scale * np.where(place > _FAR, z, np.euler_gamma - place + exp1(z))
+    alone = np.maximum(mean - waits, 0.0)
+    return np.where(scale > ROUNDING_S, np.maximum(above, alone), alone)
 
 
 def balance_s(workload: Workload) -> Array:

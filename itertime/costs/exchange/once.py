@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 
 def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, Exchange]:
-    """Seconds by part that an iteration spends once, on the first stage, which ends last.
+    """Seconds by part that an iteration spends once, on the first stage, the last to finish; its exchange.
 
     `forward` and `backward`: seconds of the passes of its first chunk, which buckets may overlap. Kernels
     that run on a bucket before it is sent lengthen the backward pass (`clipping.py` derives it).
@@ -63,7 +63,7 @@ def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, 
 
 
 def _broadcasts(plans: PlanBatch) -> Array:
-    """Ranks that send their share of the updated weights to those that need it, one after the other."""
+    """Number of ranks that broadcast their share of the updated weights, one after the other."""
     ranks = plans.optimizer_shards / plans.weight_shards
     return np.where(ranks > 1, ranks, 0.0)
 

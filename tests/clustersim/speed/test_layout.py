@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -23,7 +24,7 @@ from clustersim.speed.layout import (
 )
 from itertime import load_system
 from itertime.prediction import evaluate
-from itertime.spec import Plan, PlanBatch
+from itertime.spec import Plan, PlanBatch, PlanOptions
 from traces.job import Job
 
 NIC = 200e9  # of a DGX A100
@@ -98,6 +99,15 @@ def test_how_far_neighbours_in_a_ring_are_apart() -> None:
     assert nodes_apart(Plan(tp=8, pp=1, dp=4, micro_batch=1, global_batch=4), 2) == 4
     outer = Plan(tp=4, pp=6, dp=4, micro_batch=1, global_batch=4, rank_order="tp-cp-pp-dp")
     assert nodes_apart(outer, 8) == 3
+
+
+def test_rings_within_a_worker_are_as_far_apart_as_its_part_of_a_stage() -> None:
+    whole = Plan(tp=4, pp=4, dp=8, micro_batch=1, global_batch=16)
+    assert nodes_apart(whole, 8) == 4
+    assert nodes_apart(replace(whole, options=PlanOptions(workers=4, local_steps=10)), 8) == 1
+    pipelines = replace(whole, rank_order="tp-cp-pp-dp", options=PlanOptions(workers=8, local_steps=10))
+    assert nodes_apart(pipelines, 8) == 1, "a worker has no data-parallel ring"
+    assert nodes_apart(replace(pipelines, options=PlanOptions(workers=4, local_steps=10)), 8) == 2
 
 
 def test_gpus_beyond_the_plan_are_the_scattered_ones() -> None:

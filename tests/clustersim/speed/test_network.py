@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -226,3 +227,19 @@ def test_tensor_parallel_groups_that_nodes_cannot_hold_are_parted(placement: str
     run = clustersim.run([job], "fifo", cluster=str(file), placement=placement, planner="megatron")
     assert run.events[1].plan.startswith("tp2")
     assert run.jobs[0].state == "finished"
+
+
+def test_times_in_a_layout_are_told_apart_by_framework() -> None:
+    """Of two jobs with the same plan on the same nodes, eager code stays the slower one, in either order."""
+    cluster, layouts = fabric("tiers"), LayoutTimes(speed_of(fabric("tiers")))
+    speed, places = speed_of(cluster), tuple((node, 4) for node in range(4))
+    times = {}
+    for framework in ("eager", "te"):
+        curve = speed.curve(replace(gpt3("a", 0.0, 16, 10), framework=framework))
+        demand = demand_of(cluster, places, curve.training[16], 25e9)
+        layout = layout_of(cluster, "a100", places, curve.training[16], demand, uplinks(cluster))
+        found = layouts.of(curve, 16, layout)
+        assert found is not None
+        times[framework] = found.unit_s() / curve.unit_s[16], curve.unit_s[16], curve.plans[16]
+    assert times["eager"][2] == times["te"][2], "the case needs equal plans"
+    assert times["eager"][0] * times["eager"][1] > 1.02 * times["te"][0] * times["te"][1]

@@ -14,7 +14,7 @@ import pytest
 
 from itertime.calibration import RunSet, read_table
 from itertime.planning import Steps, TrainTime, load_convergence, train_time
-from itertime.planning.train_time import mlperf_evaluations
+from itertime.spec import mlperf_evaluations
 
 PUBLISHED_S = {
     ("1.1", "Samsung"): 25.06,

@@ -8,9 +8,9 @@ import pytest
 
 from itertime import Plan, load_model, load_system, predict
 from itertime.errors import UserError
-from itertime.planning import NO_EVALUATIONS, Evaluations, StartUp, Steps, train_time
-from itertime.planning.train_time import evaluation_s, mlperf_evaluations, steps_of
-from itertime.spec import PlanOptions
+from itertime.planning import StartUp, Steps, train_time
+from itertime.planning.train_time import evaluation_s, steps_of
+from itertime.spec import NO_EVALUATIONS, Evaluations, PlanOptions, mlperf_evaluations
 
 SYSTEM, BERT = load_system("dgx-a100-80gb"), load_model("bert-large")
 PLAN = Plan(tp=1, pp=1, dp=1024, micro_batch=16, global_batch=16_384, recompute="none", grad_overlap=True)
