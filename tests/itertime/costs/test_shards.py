@@ -169,3 +169,15 @@ def test_groups_that_nest_are_taken() -> None:
         assert of(name).broken_rules(LLAMA) == []
     assert Plan(1, 2, 8, 1, 8, options=PlanOptions(optimizer_shards=4)).broken_rules(LLAMA) == []
     assert Plan(1, 1, 8, 1, 8, zero_stage=2, options=PlanOptions(weight_shards=4)).broken_rules(LLAMA) == []
+
+
+def test_nothing_is_hidden_without_prefetch() -> None:
+    """Sums in another order once left -1e-19 s of contention."""
+    plan = Plan(1, 1, 8, 3, 96, zero_stage=3, grad_overlap=True, schedule="gpipe", prefetch=False)
+    plan = replace(plan, sequence_parallel=True, recompute="selective", fp32_gradients=True)
+    system = replace(load_system("a100-80gb-800g"), framework="te", collective_algorithms=("sharp",))
+    for name in ("gpt2-small", "llama2-7b", "gemma2-2b"):
+        for dp in (2, 8, 13, 32):
+            parts = predict(load_model(name), replace(plan, dp=dp, global_batch=dp * 12), system).breakdown
+            assert parts["contention"] == pytest.approx(0, abs=1e-15)
+            assert min(parts.values()) >= 0
