@@ -130,7 +130,7 @@ def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> N
         print("no interval is known for this GPU")
     if prediction.spread_s:
         low, high = prediction.spread_s
-        print(f"nine in ten iterations lie between {low:.4f} and {high:.4f} s by balancing alone")
+        print(f"nine in ten iterations take {low:.4f} to {high:.4f} s, by the lengths of the samples drawn")
     for name, seconds in prediction.breakdown.items():
         if seconds > 0:
             print(f"  {name:18} {seconds:10.4f} s {seconds / prediction.iteration_s:6.1%}")

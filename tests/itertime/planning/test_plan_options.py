@@ -13,7 +13,7 @@ from itertime.planning import WHOLE, search
 from itertime.planning.curve_cache import CurveCache
 from itertime.planning.search import among_best
 from itertime.planning.space import candidates
-from itertime.spec import DEFAULT_OPTIONS, PlanOptions, load_lengths, parse_options, profile_of
+from itertime.spec import DEFAULT_OPTIONS, PlanOptions, parse_options, profile_of
 
 SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("llama2-7b")
 BUCKET = PlanOptions(clipping="bucket")
@@ -102,7 +102,6 @@ def test_curves_follow_the_lengths_of_a_file(tmp_path):
     space = Space(micro_batch=(1,), recompute=("none",))
     for text in ("tokens,sequences\n100,1\n", "tokens,sequences\n200,1\n"):
         file.write_text(text)
-        load_lengths.cache_clear()  # as in another process
         model = replace(load_model("bert-large"), lengths=str(file))
         make_planner("3d", SYSTEM, space=space, cache=cache).curve(model, 32, [8])
     assert len(list((tmp_path / "curves").glob("*.json"))) == 2
