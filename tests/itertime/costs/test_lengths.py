@@ -109,7 +109,21 @@ def test_lengths_change_only_the_head_where_all_samples_are_padded():
     assert changed <= {"head", "dp_comm"}
     assert padded.breakdown["head"] < whole.breakdown["head"]
     assert padded.spread_s is None
+    assert padded.sampling_error_s is None
     assert padded.mfu < 0.55 * whole.mfu  # padding is no useful work
+
+
+def test_the_error_of_sampling_is_stated():
+    """In seconds, it is to the imbalance what it is in the work of the ranks; exact ways have none."""
+    assert run("unpadded", "drawn").sampling_error_s == 0
+    found, options = run("unpadded", "exchanged"), PlanOptions(batching="unpadded", balance="exchanged")
+    assert 0 < found.sampling_error_s < 0.01 * found.iteration_s
+    assert found.sampling_error_s < found.spread_s[1] - found.spread_s[0]
+    ways = drawn_work(LENGTHS, options, 1024, 16, 8, 16, 512)
+    for weights in ((1.0, 0.0), (24 * 1024**2, 4 * 1024)):
+        slowest = ways.slowest(*weights)
+        share = slowest.error / (slowest.mean - slowest.average)
+        assert found.sampling_error_s / found.breakdown["imbalance"] == pytest.approx(share, rel=0.1)
 
 
 def test_padding_costs_time():
