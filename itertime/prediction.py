@@ -268,10 +268,9 @@ def _pipeline(costs: StageCosts) -> Parts:
             bubble[rows] = schedule(*passes, plans.microbatches[rows], plans.pp[rows]) - run[rows]
     if not plain.all():
         bubble[~plain] = _interleaved(costs, ~plain) - run[~plain]
-    parts = {}
-    for name in {**costs.forward, **costs.backward}:
-        seconds = costs.forward.get(name, 0.0) + costs.backward.get(name, np.zeros(present.shape))
-        parts[name] = plans.microbatches * seconds[slowest, column]
+    names, nothing = list({**costs.forward, **costs.backward}), np.zeros(present.shape)
+    both = [costs.forward.get(name, nothing) + costs.backward.get(name, nothing) for name in names]
+    parts = dict(zip(names, plans.microbatches * np.array(both)[:, slowest, column], strict=True))
     return parts | {"bubble": np.maximum(bubble, 0.0)}  # rounding may leave less than nothing
 
 

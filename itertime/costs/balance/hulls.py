@@ -1,4 +1,4 @@
-"""Convex hulls of the work of ranks: which of them can be the slowest."""
+"""Convex hulls of the work of ranks, whose corners are the ranks that can be the slowest."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What different lengths of samples cost: the slowest rank's extra time, and the exchange that balances.
+"""Seconds that samples of different lengths cost: the slowest rank's excess, and the exchange of samples.
 
-Data-parallel ranks meet when they combine gradients, so an iteration takes as long as the rank with the most
-work. Where the GPU waits for launches of the CPU, more work first fills that wait: a pass takes the longer of
-both, and the mean pass is the mean of the longer ones.
+Data-parallel ranks wait for each other to combine gradients, so an iteration takes as long as the rank with
+the most work. A pass takes the longer of its kernels and of the CPU's launches, so where the GPU waits for
+launches, additional work first fills that wait. The mean pass is the mean of these maxima.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _FAR = 20.0  # scales above which z, the first term of the series, is the sum to
 
 @dataclass(frozen=True)
 class Growth:
-    """Seconds of a pass of one micro-batch that grow with its tokens, and with the squares of attention's
-    lengths, (4, plans) each: how much a pass with twice as many would take longer.
+    """Seconds by which a pass of one micro-batch grows with its work, (4, plans) each: those that as many
+    tokens again would add, and as much again of attention's squared lengths.
     """
 
     tokens: Array
@@ -66,11 +66,11 @@ def varies(workload: Workload) -> bool:
 def add_imbalance(
     workload: Workload, passes: Sequence[Parts], idle: Sequence[Array], growth: Sequence[Growth]
 ) -> Spread:
-    """Adds "imbalance" to both passes: what the slowest rank takes longer than the mean rank, spread over its
-    micro-batches. `idle`: seconds of each pass, (4, plans), that the GPU waits for launches.
+    """Adds "imbalance" to both passes: the excess of the slowest rank over the mean rank, spread evenly over
+    its micro-batches. `idle`: seconds of each pass, (4, plans), that the GPU waits for launches.
 
-    The work of a rank is a sum of tokens and squares, weighted by the seconds in which all stages grow with
-    them. The relative excess of the slowest rank then applies to every stage.
+    The work of a rank is its tokens and squares, weighted by the seconds by which all stages grow with each.
+    The relative excess of the slowest rank then applies to every stage.
     """
     assert workload.lengths is not None
     stages = workload.partition.stages

@@ -1,4 +1,4 @@
-"""The slowest rank of an iteration: exactly for independent ranks and for few outcomes, else from draws.
+"""The slowest rank of an iteration: exact for independent ranks and for few outcomes, otherwise from draws.
 
 The work of a rank is linear * tokens + quadratic * squares: products take a time in proportion to the tokens
 that pass them, attention one in proportion to the sum of the squared lengths. The two factors depend on model
@@ -66,11 +66,11 @@ class UnitPart(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class IndependentRanks:
-    """`ranks` ranks whose work are independent sums of the same `parts`: exact order statistics.
+    """`ranks` ranks, whose work is an independent sum of the same `parts` each: exact order statistics.
 
-    They are computed for 64 ratios of the two factors when first asked for, and are linear between them. The
-    line and the grid of the works overestimate the mean a little: for lengths of 1 to 512 tokens by less than
-    0.0003 of the mean rank's work.
+    They are computed for 64 ratios of the two factors when first asked for, and interpolated linearly. The
+    interpolation and the grid of works overestimate the mean slightly: for lengths of 1 to 512 tokens by less
+    than 0.0003 of the mean rank's work.
     """
 
     parts: Sequence[UnitPart]
@@ -138,10 +138,10 @@ class IndependentNodes:
 
 @dataclass(frozen=True, eq=False)
 class SampledRanks:
-    """Drawn iterations: what may be the slowest rank of each, and its mean rank.
+    """Drawn iterations: the ranks of each that can be the slowest, and the mean rank.
 
-    Only ranks on the upper convex hull of the points (tokens, squares) can be the slowest, whatever the two
-    factors are, so a hull is all that is kept of a draw.
+    Whatever the two factors are, the slowest rank is a corner of the upper convex hull of the points (tokens,
+    squares), so only the hull of a draw is kept.
 
     `hulls`: draws x corners x 2. `means`: draws x 2, the mean rank of each draw. `exact`: `tokens` and
     `squares` are expected values, not means over the draws.

@@ -15,8 +15,8 @@ MLPerf Training", 2024): each of n buckets is clipped to 1/sqrt(n) of the larges
 Bytes. Of gradients of g bytes each, the norm reads g (Apex, csrc/multi_tensor_l2norm_kernel.cu), the scaling
 reads and writes g (csrc/multi_tensor_scale_kernel.cu): 3 g for each local parameter. The norm of the sums
 reads 4 for each owned one. Ranks that hold other parameters, by tensor or pipeline parallelism or by ZeRO's
-shards, add up their squared norms in an all-reduce of 4 bytes. A bucket's threshold is its own: no rank asks
-another.
+shards, add up their squared norms in an all-reduce of 4 bytes. Clipping by buckets needs no such sum: each
+rank takes the norms of its own gradients.
 
 Overlap. In the last backward pass each of n buckets passes two machines: the compute stream for p + c seconds
 (its piece p of the pass, its kernels c), then the network for r. Both take the buckets in order, and all
