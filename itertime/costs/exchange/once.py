@@ -62,7 +62,7 @@ def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[P
     if workload.outer.workers > 1:
         once["outer_sync"] = outer_sync_s(workload, shared, experts)
     if workload.framework.contention:
-        once["contention_once"] = workload.framework.contention * (traffic.total_s - exposed)
+        once["contention_once"] = workload.framework.contention * np.maximum(traffic.total_s - exposed, 0.0)
     return once, traffic
 
 
