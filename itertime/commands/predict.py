@@ -131,6 +131,8 @@ def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> N
     if prediction.spread_s:
         low, high = prediction.spread_s
         print(f"nine in ten iterations lie between {low:.4f} and {high:.4f} s by balancing alone")
+        if prediction.sampling_error_s:
+            print(f"standard error of the mean, of sampled iterations: {prediction.sampling_error_s:.2g} s")
     for name, seconds in prediction.breakdown.items():
         if seconds > 0:
             print(f"  {name:18} {seconds:10.4f} s {seconds / prediction.iteration_s:6.1%}")

@@ -154,7 +154,13 @@ def _completed(
     """`found` with the fields that only single predictions have: interval, spread, extrapolations."""
     alone = predict(model, plan, system, profile)
     interval = interval_s(model, plan, system, found.iteration_s)
-    return replace(found, interval_s=interval, spread_s=alone.spread_s, extrapolated=alone.extrapolated)
+    return replace(
+        found,
+        interval_s=interval,
+        spread_s=alone.spread_s,
+        sampling_error_s=alone.sampling_error_s,
+        extrapolated=alone.extrapolated,
+    )
 
 
 def fitting_plans(

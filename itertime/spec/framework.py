@@ -58,7 +58,8 @@ class Framework:
     whole_rows: Annotated[
         StrictBool,
         described(
-            "the attention kernel meets `seq_len` keys with every query, however short its sample is (FMHA)"
+            "FMHA: every query meets `seq_len` keys, however short its sample is, and one thread block has "
+            "all queries of a sample and head; half of them or fewer if a GPU has fewer than four samples"
         ),
     ] = False
     elementwise_multiplier: Annotated[
@@ -87,13 +88,8 @@ class Framework:
     kernels: Annotated[Positive, described("kernels issued for each one that the cost model counts", "1")] = (
         1.0
     )
-    forward_launches: Annotated[
-        Share | None,
-        described(
-            "share of the time to issue a layer's kernels that is the forward pass's; by default in "
-            "proportion to its kernels",
-            "1",
-        ),
+    backward_kernels: Annotated[
+        Positive | None, described("the same in the backward pass; null: as `kernels`", "1")
     ] = None
     layer_s: Annotated[NonNegative, described("added per layer and micro-batch", "s")] = 0.0
     pipeline_layer_s: Annotated[

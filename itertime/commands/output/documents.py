@@ -62,6 +62,7 @@ def plan_document(model: ModelSpec, plan: Plan, system: System, prediction: Pred
         "iteration_s": prediction.iteration_s,
         "interval_s": prediction.interval_s,
         "spread_s": prediction.spread_s,
+        "sampling_error_s": prediction.sampling_error_s,
         "memory_gb": prediction.memory_bytes / 1e9,
         "gpu_memory_gb": prediction.capacity_bytes / 1e9,
         "memory_headroom": prediction.memory_headroom,

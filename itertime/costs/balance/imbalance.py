@@ -49,11 +49,13 @@ class Growth:
 @dataclass(frozen=True)
 class Spread:
     """Seconds of one micro-batch, (4, plans), that iterations at the 5th and at the 95th percentile take more
-    than the mean iteration, by their slowest rank.
+    than the mean iteration, by their slowest rank. `error`: the standard error of the mean, at most, where
+    the slowest rank is sampled, else 0.
     """
 
     low: Array
     high: Array
+    error: Array
 
 
 def varies(workload: Workload) -> bool:
@@ -79,12 +81,12 @@ def add_imbalance(
         one.slowest(max(linear, 0.0), max(quadratic, 0.0))
         for one, linear, quadratic in zip(draws, per_token.tolist(), per_square.tolist(), strict=True)
     ]
-    values = np.array([(one.mean, one.low, one.high) for one in found]).T
+    values = np.array([(one.mean, one.low, one.high, one.average + one.error) for one in found]).T
     excess = values / np.array([one.average for one in found]) - 1
-    mean, low, high = (np.zeros(stages.shape) for _ in range(3))
+    mean, low, high, error = (np.zeros(stages.shape) for _ in range(4))
     for parts, waits, each in zip(passes, idle, growth, strict=True):
         grown = np.where(stages > 0, each.both, 0.0)
-        average, least, most = (one * grown for one in excess)
+        average, least, most, off = (one * grown for one in excess)
         waiting = waits > ROUNDING_S
         if waiting.any():
             above = above_wait_s(average, least, most, waits)
@@ -92,7 +94,8 @@ def add_imbalance(
             least, most = (np.where(waiting, np.maximum(one - waits, 0.0), one) for one in (least, most))
         parts["imbalance"] = average
         mean, low, high = mean + average, low + least, high + most
-    return Spread(low - mean, high - mean)
+        error = error + np.where(average > 0, off, 0.0)
+    return Spread(low - mean, high - mean, error)
 
 
 def above_wait_s(mean: Array, low: Array, high: Array, waits: Array) -> Array:

@@ -69,13 +69,13 @@ def combined_s(workload: Workload, groups: Groups, used: NDArray[np.bool_], para
     """
     options, each = workload.plans.options, gradient_bytes(workload)
     compression, bits = options.compression, SENT_BITS.get(options.compression, 0)
-    if not used.any():
-        return np.zeros(len(used))
     if compression == "none":
         return collective_s(all_reduce_s, workload, groups, used, each * parameters)
     if compression in ("fp16", "fp8"):
         sent = collective_s(all_reduce_s, workload, groups, used, bits / 8 * parameters)
         return sent + _scales_s(workload, groups, used)
+    if not used.any():
+        return np.zeros(len(used))
     if compression == "topk":
         chosen = options.compression_density * parameters * (each + INDEX_BYTES)
         return collective_s(all_gather_s, workload, groups, used, groups.ranks * chosen)
@@ -103,11 +103,11 @@ def scattered_s(workload: Workload, groups: Groups, used: NDArray[np.bool_], par
     rank has such parts.
     """
     compression = workload.plans.options.compression
-    if not used.any() or compression in (*ONE_BIT, "topk", "powersgd"):
-        return np.zeros(len(used))
     if compression == "none":
         nbytes = gradient_bytes(workload) * parameters
         return collective_s(reduce_scatter_s, workload, groups, used, nbytes)
+    if not used.any() or compression in (*ONE_BIT, "topk", "powersgd"):
+        return np.zeros(len(used))
     if compression in ("fp16", "fp8"):
         nbytes = SENT_BITS[compression] / 8 * parameters
         sent = collective_s(reduce_scatter_s, workload, groups, used, nbytes)

@@ -86,22 +86,20 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
         calls = np.ones_like(calls)
     ranks, shards = plans.dp * plans.cp, Shards.of(plans)
     reduced, gathered = _sums(workload, shared / calls, ranks, shards, plans.tp)
-    if experts.any():
+    if workload.model.experts > 1:
         apart = expert_spread(plans)
         copies = ranks * plans.tp // apart
         more = _sums(workload, experts / calls, copies, shards.of_experts(plans), apart)
         reduced, gathered = reduced + more[0], gathered + more[1]
-    late = in_step(options)
-    ahead = np.where(
-        plans.grad_overlap, plans.interleave, 1
-    )  # chunks among which the passes hide all but one
+    late, nothing = in_step(options), np.zeros(len(plans))
+    ahead = 1 if late else np.where(plans.grad_overlap, plans.interleave, 1)  # chunks, of which one is shown
     found = Exchange(
-        reduce_s=reduced * calls / (1 if late or options.clipping == "before" else ahead),
-        gather_s=gathered * calls / (1 if late else ahead),
+        reduce_s=reduced * calls / (1 if options.clipping == "before" else ahead),
+        gather_s=gathered * calls / ahead,
         buckets=buckets,
         calls=calls,
-        overlapped=np.zeros(len(plans), dtype=bool) if late else plans.grad_overlap,
-        norm_s=np.zeros(len(plans)),
+        overlapped=nothing > 0 if late else plans.grad_overlap,
+        norm_s=nothing,
     )
     if not options.warmup_share:
         return found
@@ -126,21 +124,23 @@ def _sums(
     over the groups (Apex, apex/contrib/optimizers/distributed_fused_lamb.py, `dwu_group_size`).
     """
     plans = workload.plans
+    if not plans.shards_optimizer.any():  # nor then anything else
+        everywhere = np.ones(len(plans), dtype=bool)
+        copies = groups_of(workload, ranks, apart)
+        return combined_s(workload, copies, everywhere, parameters), np.zeros(len(plans))
     left = parameters / shards.gradients
     between = groups_of(workload, ranks // shards.gradients, apart * shards.gradients)
     whole = (shards.optimizer == ranks) & (ranks > 1)
-    scattered = np.zeros_like(whole)
-    if plans.options.optimizer == "lamb":
-        scattered = (shards.gradients == 1) & (shards.optimizer > 1) & ~whole
-    reduced = combined_s(workload, between, ~whole & ~scattered, left)
-    reduced = reduced + scattered_s(workload, between, whole, left)
-    if scattered.any():
+    reduced = scattered_s(workload, between, whole, left)
+    if plans.options.optimizer != "lamb":
+        reduced = reduced + combined_s(workload, between, ~whole, left)
+    else:
         group = shards.optimizer
+        scattered = (shards.gradients == 1) & (group > 1) & ~whole
+        reduced = reduced + combined_s(workload, between, ~whole & ~scattered, left)
         within, over = groups_of(workload, group, apart), groups_of(workload, ranks // group, apart * group)
         reduced = reduced + scattered_s(workload, within, scattered, left)
         reduced = reduced + combined_s(workload, over, scattered, left / group)
-    if not plans.shards_optimizer.any():
-        return reduced, np.zeros_like(reduced)
     inside = groups_of(workload, shards.optimizer // shards.weights, apart * shards.weights)
     gathers = plans.shards_optimizer & (shards.optimizer > shards.weights)
     return reduced, collective_s(all_gather_s, workload, inside, gathers, 2.0 * parameters / shards.weights)
@@ -151,6 +151,8 @@ def exposed_s(comm: Array, cover: Array, buckets: Whole, overlap: NDArray[np.boo
 
     The first bucket is ready after its share of the pass, the last one only at its end.
     """
+    if not overlap.any():
+        return comm
     hidden = np.maximum(comm / buckets, comm - cover * (1 - 1 / buckets))
     return np.where(overlap, hidden, comm)
 
@@ -178,8 +180,6 @@ def sharded_s(workload: Workload) -> Sharded:
     """
     plans, partition = workload.plans, workload.partition
     zero = np.zeros(len(plans))
-    if not plans.scatters_gradients.any():
-        return Sharded(zero, zero, zero, zero)
     shards = Shards.of(plans)
     layer = moved_s(workload, partition.shared, shards, plans.tp)
     if workload.model.lora_rank:

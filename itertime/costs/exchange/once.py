@@ -40,10 +40,11 @@ def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, 
     if clipping is not None:
         once["clipping"] = clipping.seconds(traffic.calls)
         traffic = traffic.clipped(clipping.kernels, clipping.norm_s, clipping.overlapped)
-    along = backward + traffic.buckets * sum(traffic.kernels.values(), np.zeros(len(plans)))
+    for seconds in traffic.kernels.values():
+        backward = backward + traffic.buckets * seconds
     ahead = plans.grad_overlap & workload.framework.gather_overlap
     exposed = exposed_s(traffic.gather_s, forward, traffic.buckets, ahead)
-    exposed = exposed + traffic.exposed_reduce_s(along)
+    exposed = exposed + traffic.exposed_reduce_s(backward)
     if plans.options.compression != "none":
         once["compression_once"] = compression_kernels_s(workload, shared + experts)
     once |= {

@@ -381,6 +381,24 @@ def test_fmha_meets_whole_rows_however_short_the_samples() -> None:
     assert unpadded.breakdown["attention"] / padded == pytest.approx(255.83 / 512, rel=0.05)
 
 
+def test_fmha_takes_as_long_as_its_longest_block() -> None:
+    """1,024 blocks of whole samples fill 108 multiprocessors ten times, in 2.95 ms: one block alone takes a
+    tenth of it, even if most multiprocessors have none.
+    """
+    model = replace(load_model("bert-large"), attention="flash", lengths="wikipedia-512")
+    system = replace(load_system("dgx-a100-80gb"), framework="apex-bert")
+
+    def milliseconds(samples: int, batching: str) -> float:
+        plan = Plan(1, 1, 1, samples, samples, recompute="none", options=PlanOptions(batching=batching))
+        return 1e3 * predict(model, plan, system).breakdown["attention"] / model.layers
+
+    launches = 2 * 1.62 * 11.1e-3
+    assert milliseconds(4, "packed") == pytest.approx(2.95 / 10 + launches, rel=0.05)
+    assert milliseconds(4, "packed") == pytest.approx(milliseconds(6, "packed"), rel=1e-12)
+    # Three padded samples make 96 blocks of half a sample, which run at once.
+    assert milliseconds(3, "padded") < 0.7 * milliseconds(4, "packed")
+
+
 def test_cards_without_nvlink_among_all_reduce_as_measured() -> None:
     """535 MB among 4 cards of 80 GB, joined in pairs: 33.8 ms (microsoft/vidur)."""
     system = load_system("a100-pcie")

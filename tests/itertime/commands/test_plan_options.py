@@ -29,7 +29,7 @@ def test_a_document_has_the_options_as_keys_and_as_text(capsys, command):
     assert found["plan_options"] == "clipping=bucket,optimizer=lamb"
     assert set(found["options"]) == {field.name for field in fields(PlanOptions)}
     assert (found["options"]["clipping"], found["options"]["batching"]) == ("bucket", "padded")
-    assert "spread_s" in found
+    assert {"spread_s", "sampling_error_s"} <= set(found)
 
 
 def test_the_plans_of_a_search_have_the_options(capsys):
