@@ -69,13 +69,13 @@ def stage_costs(workload: Workload) -> StageCosts:
     once, traffic = once_s(workload, *(_first_chunk_s(workload, each) for each in passes))
     # Of the first layer, which is dense if any is.
     once["fsdp_last"] = sharded[-1].last_scatter if sharded else np.zeros(len(workload))
-    if each.growth:
-        once["balance"] = balance_s(workload)
+    if spread is not None:
+        once["balance"] = balance_s(workload, spread)
     return StageCosts(workload, passes[0], passes[1], once, traffic, spread)
 
 
 def _sharded(workload: Workload) -> list[Sharded]:
-    """What ZeRO-2 and ZeRO-3 move of a layer, and of a mixture's dense one; empty where no plan asks for it."""
+    """What ZeRO-2 and ZeRO-3 move of a layer, and of a mixture's dense one; empty if no plan asks for it."""
     if not workload.plans.scatters_gradients.any():
         return []
     forms = [workload, workload.dense_form] if workload.model.dense_layers else [workload]
