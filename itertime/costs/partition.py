@@ -108,7 +108,7 @@ class Partition:
 
     def take(self, rows: Whole) -> Partition:
         """The partition of the plans at `rows`."""
-        return Partition(**{field.name: getattr(self, field.name)[..., rows] for field in fields(self)})
+        return Partition(*(getattr(self, name)[..., rows] for name in _COLUMNS))
 
     def kinds(self, rows: Whole) -> Whole:
         """The kind of every stage, (rows, most stages); columns beyond a row's stages say LAST."""
@@ -117,16 +117,19 @@ class Partition:
         return np.minimum((position[None, :, None] >= ends[:, None, :]).sum(axis=2), LAST)
 
 
+_COLUMNS = tuple(field.name for field in fields(Partition))
+
+
 @dataclass(frozen=True)
 class Workload:
     """Plans of one model on one system: the argument of all cost functions.
 
-    `plans` are those of one worker where `workers` train side by side (`PlanBatch.worker`); `outer` are the
-    options under which these exchange.
-    `Workload.of` computes the partition, and what the mean micro-batch computes, once for all of them.
-    `lengths` are those of the samples, None where each has the model's `seq_len` tokens. `of` raises
-    UserError for a model whose architecture the costs would misstate (`spec/fidelity.py`), and for wrong
-    lengths.
+    `plans`: of one worker, where several train side by side (`PlanBatch.worker`). `outer`: the options under
+    which workers exchange. `lengths`: of the samples; None where each has the model's `seq_len` tokens.
+    `micro_batch`: what the mean micro-batch computes.
+
+    `Workload.of` computes partition and micro-batch once for all plans. It raises UserError for a model whose
+    architecture the costs would misstate (`spec/fidelity.py`), and for lengths above `seq_len`.
     """
 
     model: ModelSpec

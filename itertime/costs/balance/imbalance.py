@@ -1,8 +1,8 @@
-"""What different lengths of samples cost: the slowest rank's extra time, and the exchange that balances.
+"""Seconds that samples of different lengths cost: the slowest rank's excess, and the exchange of samples.
 
-Data-parallel ranks meet when they combine gradients, so an iteration takes as long as the rank with the most
-work. Where the GPU waits for launches of the CPU, more work first fills that wait: a pass takes the longer of
-both, and the mean pass is the mean of the longer ones.
+Data-parallel ranks wait for each other to combine gradients, so an iteration takes as long as the rank with
+the most work. A pass takes the longer of its kernels and of the CPU's launches, so where the GPU waits for
+launches, additional work first fills that wait. The mean pass is the mean of these maxima.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _FAR = 20.0  # scales above which z, the first term of the series, is the sum to
 
 @dataclass(frozen=True)
 class Growth:
-    """Seconds of a pass of one micro-batch that grow with its tokens, and with the squares of attention's
-    lengths, (4, plans) each: how much a pass with twice as many would take longer.
+    """Seconds by which a pass of one micro-batch grows with its work, (4, plans) each: those that as many
+    tokens again would add, and as much again of attention's squared lengths.
     """
 
     tokens: Array
@@ -49,13 +49,20 @@ class Growth:
 @dataclass(frozen=True)
 class Spread:
     """Seconds of one micro-batch, (4, plans), that iterations at the 5th and at the 95th percentile take more
+<<<<<<< HEAD
     than the mean iteration, by their slowest rank. `error`: the standard error of the mean, at most, where
     the slowest rank is sampled, else 0. `wait`: seconds of the forward pass that its GPU still waits for
     launches.
+=======
+    than the mean iteration, by their slowest rank. `idle`: in the backward pass, what this rank still waits
+    for launches on average. `error`: the standard error of the mean, at most, where the slowest rank is
+    sampled, else 0.
+>>>>>>> main
     """
 
     low: Array
     high: Array
+    idle: Array
     error: Array
     wait: Array
 
@@ -68,11 +75,11 @@ def varies(workload: Workload) -> bool:
 def add_imbalance(
     workload: Workload, passes: Sequence[Parts], idle: Sequence[Array], growth: Sequence[Growth]
 ) -> Spread:
-    """Adds "imbalance" to both passes: what the slowest rank takes longer than the mean rank, spread over its
-    micro-batches. `idle`: seconds of each pass, (4, plans), that the GPU waits for launches.
+    """Adds "imbalance" to both passes: the excess of the slowest rank over the mean rank, spread evenly over
+    its micro-batches. `idle`: seconds of each pass, (4, plans), that the GPU waits for launches.
 
-    The work of a rank is a sum of tokens and squares, weighted by the seconds in which all stages grow with
-    them. The relative excess of the slowest rank then applies to every stage.
+    The work of a rank is its tokens and squares, weighted by the seconds by which all stages grow with each.
+    The relative excess of the slowest rank then applies to every stage.
     """
     assert workload.lengths is not None
     stages = workload.partition.stages
@@ -86,20 +93,33 @@ def add_imbalance(
     values = np.array([(one.mean, one.low, one.high, one.average + one.error) for one in found]).T
     excess = values / np.array([one.average for one in found]) - 1
     mean, low, high, error = (np.zeros(stages.shape) for _ in range(4))
+<<<<<<< HEAD
     left: list[Array] = []
     for parts, waits, each in zip(passes, idle, growth, strict=True):
         grown = np.where(stages > 0, each.both, 0.0)
         average, least, most, off = (one * grown for one in excess)
         left.append(np.maximum(waits - average, 0.0))
         waiting = waits > ROUNDING_S
+=======
+    left = np.zeros(stages.shape)
+    for parts, waits, each in zip(passes, idle, growth, strict=True):
+        grown = np.where(stages > 0, each.both, 0.0)
+        average, least, most, off = (one * grown for one in excess)
+        waiting, left = waits > ROUNDING_S, waits - average
+>>>>>>> main
         if waiting.any():
             above = above_wait_s(average, least, most, waits)
             average = np.where(waiting, above, average)
             least, most = (np.where(waiting, np.maximum(one - waits, 0.0), one) for one in (least, most))
         parts["imbalance"] = average
+        left = left + average  # E max(w - x, 0) = w - E x + E max(x - w, 0)
         mean, low, high = mean + average, low + least, high + most
         error = error + np.where(average > 0, off, 0.0)
+<<<<<<< HEAD
     return Spread(low - mean, high - mean, error, left[0])
+=======
+    return Spread(low - mean, high - mean, np.maximum(left, 0.0), error)
+>>>>>>> main
 
 
 def above_wait_s(mean: Array, low: Array, high: Array, waits: Array) -> Array:

@@ -22,12 +22,11 @@ Whole = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Exchange:
-    """Seconds to combine all gradients, and to gather updated weights, of the first stage, which ends last.
+    """Seconds to combine all gradients and to gather updated weights on the first stage, the last to finish.
 
-    Both go in `buckets` equal pieces along the passes that can hide them. With interleaved chunks, `buckets`
-    and seconds are those of the first chunk where they overlap it, because the rest of the pipeline hides the
-    others; else those of all chunks. `calls` counts those of all
-    chunks, where a chunk whose gradients go at once has one.
+    `reduce_s`, `gather_s`: seconds of `buckets` equal buckets. Where they overlap a pass, these are the
+    buckets of the first chunk, since the rest of the pipeline hides those of other chunks; otherwise of all
+    chunks. `calls`: buckets of all chunks; a chunk whose gradients are sent at once has one.
 
     `kernels`: by name and in order, seconds of what the GPU runs on each bucket before it is sent, (plans,).
     `norm_s`: seconds of a norm that is taken once, before or after the exchange. `overlapped`: plans whose
@@ -77,12 +76,13 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
     section 3.2).
     """
     plans, options = workload.plans, workload.plans.options
+    late = in_step(options)
     size = gradient_bytes(workload) * (shared + experts) / plans.interleave
     by_layer = np.maximum(layers // plans.interleave, 1)
     by_size = np.ceil(size / np.where(plans.bucket_bytes > 0, plans.bucket_bytes, np.inf)).astype(np.int64)
     buckets = np.where(plans.bucket_bytes > 0, np.maximum(by_size, 1), by_layer)
     calls = np.where(plans.grad_overlap | (plans.bucket_bytes > 0), buckets, 1) * plans.interleave
-    if in_step(options):
+    if late:
         calls = np.ones_like(calls)
     ranks, shards = plans.dp * plans.cp, Shards.of(plans)
     reduced, gathered = _sums(workload, shared / calls, ranks, shards, plans.tp)
@@ -91,8 +91,9 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
         copies = ranks * plans.tp // apart
         more = _sums(workload, experts / calls, copies, shards.of_experts(plans), apart)
         reduced, gathered = reduced + more[0], gathered + more[1]
-    late, nothing = in_step(options), np.zeros(len(plans))
-    ahead = 1 if late else np.where(plans.grad_overlap, plans.interleave, 1)  # chunks, of which one is shown
+    nothing = np.zeros(len(plans))
+    # Of so many chunks the pipeline hides all but one.
+    ahead = 1 if late else np.where(plans.grad_overlap, plans.interleave, 1)
     found = Exchange(
         reduce_s=reduced * calls / (1 if options.clipping == "before" else ahead),
         gather_s=gathered * calls / ahead,
@@ -117,8 +118,8 @@ def _sums(
     already summed within the `shards` of the gradients; what remains is the sum over those groups. If all
     ranks share the optimizer's states, each needs its part of the sum, a reduce-scatter: ZeRO-1 over all
     ranks. Otherwise it is an all-reduce: no ZeRO, or ZeRO in groups, each of which needs the whole sum. After
-    the step, weights travel from the shards of the optimizer to those of the weights (Wu et al. 2023, PaRO,
-    which divides each over no ranks, those of a group, or all).
+    the step, weights travel from the shards of the optimizer to those of the weights. PaRO (Wu et al. 2023)
+    leaves each of the three whole, or divides it over a group or over all ranks.
 
     Distributed LAMB in groups sends less: a reduce-scatter within the group, then an all-reduce of each shard
     over the groups (Apex, apex/contrib/optimizers/distributed_fused_lamb.py, `dwu_group_size`).
