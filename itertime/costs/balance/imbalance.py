@@ -49,22 +49,16 @@ class Growth:
 @dataclass(frozen=True)
 class Spread:
     """Seconds of one micro-batch, (4, plans), that iterations at the 5th and at the 95th percentile take more
-<<<<<<< HEAD
-    than the mean iteration, by their slowest rank. `error`: the standard error of the mean, at most, where
-    the slowest rank is sampled, else 0. `wait`: seconds of the forward pass that its GPU still waits for
-    launches.
-=======
     than the mean iteration, by their slowest rank. `idle`: in the backward pass, what this rank still waits
-    for launches on average. `error`: the standard error of the mean, at most, where the slowest rank is
-    sampled, else 0.
->>>>>>> main
+    for launches on average; `forward_idle`: in the forward pass. `error`: the standard error of the mean, at
+    most, where the slowest rank is sampled, else 0.
     """
 
     low: Array
     high: Array
     idle: Array
+    forward_idle: Array
     error: Array
-    wait: Array
 
 
 def varies(workload: Workload) -> bool:
@@ -93,20 +87,11 @@ def add_imbalance(
     values = np.array([(one.mean, one.low, one.high, one.average + one.error) for one in found]).T
     excess = values / np.array([one.average for one in found]) - 1
     mean, low, high, error = (np.zeros(stages.shape) for _ in range(4))
-<<<<<<< HEAD
-    left: list[Array] = []
+    left, before = np.zeros(stages.shape), np.zeros(stages.shape)
     for parts, waits, each in zip(passes, idle, growth, strict=True):
         grown = np.where(stages > 0, each.both, 0.0)
         average, least, most, off = (one * grown for one in excess)
-        left.append(np.maximum(waits - average, 0.0))
-        waiting = waits > ROUNDING_S
-=======
-    left = np.zeros(stages.shape)
-    for parts, waits, each in zip(passes, idle, growth, strict=True):
-        grown = np.where(stages > 0, each.both, 0.0)
-        average, least, most, off = (one * grown for one in excess)
-        waiting, left = waits > ROUNDING_S, waits - average
->>>>>>> main
+        waiting, before, left = waits > ROUNDING_S, left, waits - average
         if waiting.any():
             above = above_wait_s(average, least, most, waits)
             average = np.where(waiting, above, average)
@@ -115,11 +100,7 @@ def add_imbalance(
         left = left + average  # E max(w - x, 0) = w - E x + E max(x - w, 0)
         mean, low, high = mean + average, low + least, high + most
         error = error + np.where(average > 0, off, 0.0)
-<<<<<<< HEAD
-    return Spread(low - mean, high - mean, error, left[0])
-=======
-    return Spread(low - mean, high - mean, np.maximum(left, 0.0), error)
->>>>>>> main
+    return Spread(low - mean, high - mean, np.maximum(left, 0.0), np.maximum(before, 0.0), error)
 
 
 def above_wait_s(mean: Array, low: Array, high: Array, waits: Array) -> Array:
@@ -148,7 +129,8 @@ def balance_s(workload: Workload, spread: Spread) -> Array:
     wait for in its first pass hide it: the CPU issues them meanwhile.
     """
     plans = workload.plans
-    first = spread.wait[np.where(plans.pp == 1, LAST, FIRST), np.arange(len(plans))] / plans.interleave
+    first = np.where(plans.pp == 1, LAST, FIRST), np.arange(len(plans))
+    hidden = spread.forward_idle[first] / plans.interleave
     sent = exchange_bytes(plans.options.balance, 1, workload.model.seq_len)
     if not sent.bytes_per_rank:
         return np.zeros(len(plans))
@@ -157,4 +139,4 @@ def balance_s(workload: Workload, spread: Spread) -> Array:
     groups = groups_of(workload, ranks, plans.tp * plans.cp)
     samples = (ranks * plans.microbatches * plans.micro_batch).astype(float)
     each: Array = sent.bytes_per_rank / ARRAYS * samples
-    return np.maximum(ARRAYS * collective_s(all_gather_s, workload, groups, ranks > 1, each) - first, 0.0)
+    return np.maximum(ARRAYS * collective_s(all_gather_s, workload, groups, ranks > 1, each) - hidden, 0.0)
