@@ -70,8 +70,8 @@ def stage_costs(workload: Workload) -> StageCosts:
     once, traffic = once_s(workload, tuple(_first_chunk_s(workload, each) for each in passes), waits)
     # Of the first layer, which is dense if any is.
     once["fsdp_last"] = sharded[-1].last_scatter if sharded else np.zeros(len(workload))
-    if each.growth:
-        once["balance"] = balance_s(workload)
+    if spread is not None:
+        once["balance"] = balance_s(workload, spread)
     return StageCosts(workload, passes[0], passes[1], once, traffic, spread)
 
 
