@@ -261,11 +261,13 @@ def _sums_in_switches(row: Cells) -> bool:
 
 
 def _framework(row: Cells) -> str:
+    """NVIDIA's files name Transformer Engine for one node; without it the layers are Apex's."""
     if "adam" in row["optimizer"].lower():
         return "apex-ddp-bert"
     if _before_fmha(row):
         return "megatron"
-    return "apex-bert" if re.search(r"\bA(100|30)\b", row["gpu"].upper()) else "te-bert"
+    of_apex = _overlaps(row) or re.search(r"\bA(100|30)\b", row["gpu"].upper())
+    return "apex-bert" if of_apex else "te-bert"
 
 
 def _before_fmha(row: Cells) -> bool:
