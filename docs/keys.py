@@ -1,4 +1,4 @@
-"""Rewrite the tables of keys in docs/models.md and docs/plan-options.md from the fields of what they describe.
+"""Rewrite the tables of keys in docs/models.md and docs/plan-options.md from the fields they describe.
 
 python docs/keys.py
 """
