@@ -180,7 +180,7 @@ def _shards_forward(workload: Workload, sharded: Sequence[Sharded], one: Pass) -
         exposed = np.where(counts > 0, others + (counts - 1) * exposed + gathered, 0.0)
     else:
         exposed = np.where(layers > 0, (layers - 1) * exposed + alone, 0.0)
-    return _Shards(exposed + sharded[0].root_gather, moved - exposed)
+    return _Shards(exposed + sharded[0].root_gather, np.maximum(moved - exposed, 0.0))
 
 
 def _shards_backward(workload: Workload, sharded: Sequence[Sharded], one: Pass) -> _Shards:
@@ -194,7 +194,7 @@ def _shards_backward(workload: Workload, sharded: Sequence[Sharded], one: Pass) 
     for count, moves, work in zip(counts, sharded, (one.layer, one.dense), strict=False):
         exposed = exposed + np.maximum(moves.backward - _hidden_by(workload, work), 0.0) * count
         moved = moved + count * moves.backward
-    return _Shards(exposed, moved - exposed)
+    return _Shards(exposed, np.maximum(moved - exposed, 0.0))  # rounding may leave less than nothing
 
 
 def _hidden_by(workload: Workload, layer: Parts) -> Array:

@@ -78,9 +78,9 @@ class Steps:
 
     @classmethod
     def given(cls, count: float, option: str = "steps") -> Steps:
-        """Steps that the user states by the option `option`. Raises UserError unless above 0 and finite."""
-        if not 0 < count < 1e12:
-            raise UserError(f"{option}={count:g}: must be a number of steps, above 0")
+        """Steps that the user states by `option`. Raises UserError unless they are from 1 to 10^12."""
+        if not 1 <= count <= 1e12:
+            raise UserError(f"{option}={count:g}: must be a number of steps, from 1 to 10^12")
         return cls(count, count, count, "given")
 
 
@@ -98,9 +98,9 @@ class StartUp:
 
     @classmethod
     def given(cls, seconds: float, option: str = "startup") -> StartUp:
-        """Seconds that the user states by the option `option`. Raises UserError below 0."""
-        if not 0 <= seconds < 1e9:
-            raise UserError(f"{option}={seconds:g}: must be seconds, from 0")
+        """Seconds that the user states by `option`. Raises UserError below 0 and above 10^9."""
+        if not 0 <= seconds <= 1e9:
+            raise UserError(f"{option}={seconds:g}: must be seconds, from 0 to 10^9")
         return cls(seconds, seconds, seconds, "given")
 
 

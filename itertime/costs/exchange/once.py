@@ -58,7 +58,7 @@ def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, 
     if workload.outer.workers > 1:
         once["outer_sync"] = outer_sync_s(workload, shared, experts)
     if workload.framework.contention:
-        once["contention_once"] = workload.framework.contention * (traffic.total_s - exposed)
+        once["contention_once"] = workload.framework.contention * np.maximum(traffic.total_s - exposed, 0.0)
     return once, traffic
 
 

@@ -152,6 +152,8 @@ def parse_options(text: str, where: str = "options") -> PlanOptions:
     for part in text.split(",") if text.strip() else ():
         key, equals, value = part.partition("=")
         key, value = key.strip(), value.strip()
+        if not part.strip():
+            raise UserError(f"{where}: {shown(text)}: has an empty part; remove a comma")
         if not equals or not key or not value:
             raise UserError(f"{where}: {shown(part.strip())}: must be KEY=VALUE, like clipping=bucket")
         if key in values:
@@ -161,8 +163,8 @@ def parse_options(text: str, where: str = "options") -> PlanOptions:
 
 
 def _value(text: str) -> object:
-    """A value as a number or a bool where the text is one; otherwise the text."""
-    for kind in (int, float):
+    """A value as a number (in ASCII digits) or a bool where the text is one; otherwise the text."""
+    for kind in (int, float) if text.isascii() else ():
         try:
             return kind(text)
         except ValueError:

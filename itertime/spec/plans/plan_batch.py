@@ -171,7 +171,8 @@ class PlanBatch:
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_] | slice) -> PlanBatch:
         """The plans at `rows` (indices, a mask, or a slice)."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in COLUMNS})
+        columns = {name: getattr(self, name)[rows] for name in COLUMNS}
+        return PlanBatch(**columns, options=self.options)
 
     def distinct(self, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows that differ in the columns `names`, sorted by these columns, and the index among them of every

@@ -58,8 +58,11 @@ def test_evaluations_can_be_left_out_in_so_many_words(capsys):
     ("arguments", "words"),
     [
         (PLAN, "model=bert-large: has no table of steps"),
-        ([*PLAN, "--steps", "0"], "--steps=0: must be a number of steps, above 0"),
-        ([*STEPS, "--startup", "-1"], "--startup=-1: must be seconds, from 0"),
+        ([*PLAN, "--steps", "0"], "--steps=0: must be a number of steps, from 1 to 10^12"),
+        ([*PLAN, "--steps", "1e18"], "--steps=1e+18: must be a number of steps, from 1 to 10^12"),
+        ([*PLAN, "--steps", "1e-300"], "--steps=1e-300: must be a number of steps, from 1 to 10^12"),
+        ([*STEPS, "--startup", "-1"], "--startup=-1: must be seconds, from 0 to 10^9"),
+        ([*STEPS, "--startup", "1e20"], "--startup=1e+20: must be seconds, from 0 to 10^9"),
         (
             [*STEPS, "--eval-every", "1000"],
             "--eval-every: bert-large has no rule of evaluation; state --eval-s",
