@@ -17,7 +17,7 @@ from scipy.special import exp1
 
 from itertime.costs.exchange.groups import collective_s, groups_of
 from itertime.costs.network import all_gather_s
-from itertime.costs.partition import Workload
+from itertime.costs.partition import FIRST, LAST, Workload
 
 from .exchange import ARRAYS, exchange_bytes
 from .micro_batch import draws_of, node_ranks
@@ -51,13 +51,14 @@ class Spread:
     """Seconds of one micro-batch of the slowest rank, (4, plans) each.
 
     `low`, `high`: what an iteration at the 5th and at the 95th percentile takes more than the mean iteration.
-    `idle`: mean wait for launches in the backward pass. `error`: an upper bound of the standard error of the
-    mean where the slowest rank is sampled, otherwise 0.
+    `idle`, `forward_idle`: mean wait for launches in the backward and in the forward pass. `error`: an upper
+    bound of the standard error of the mean where the slowest rank is sampled, otherwise 0.
     """
 
     low: Array
     high: Array
     idle: Array
+    forward_idle: Array
     error: Array
 
 
@@ -76,20 +77,22 @@ def add_imbalance(
     mean(max(w - x, 0)) = w - mean(x) + mean(max(x - w, 0)).
     """
     stages, excess = workload.partition.stages, _relative_excess(workload, growth)
-    mean, low, high, error, remaining = (np.zeros(stages.shape) for _ in range(5))
+    mean, low, high, error = (np.zeros(stages.shape) for _ in range(4))
+    remaining: list[Array] = []  # of the wait, in the forward and the backward pass
     for parts, waits, each in zip(passes, idle, growth, strict=True):
         grown = np.where(stages > 0, each.both, 0.0)
         average, least, most, uncertain = (one * grown for one in excess)
-        waiting, remaining = waits > ROUNDING_S, waits - average
+        waiting, unfilled = waits > ROUNDING_S, waits - average
         if waiting.any():
             above = above_wait_s(average, least, most, waits)
             average = np.where(waiting, above, average)
             least, most = (np.where(waiting, np.maximum(one - waits, 0.0), one) for one in (least, most))
         parts["imbalance"] = average
-        remaining = remaining + average
+        remaining.append(np.maximum(unfilled + average, 0.0))
         mean, low, high = mean + average, low + least, high + most
         error = error + np.where(average > 0, uncertain, 0.0)
-    return Spread(low - mean, high - mean, np.maximum(remaining, 0.0), error)
+    forward_idle, backward_idle = remaining
+    return Spread(low - mean, high - mean, backward_idle, forward_idle, error)
 
 
 def _relative_excess(workload: Workload, growth: Sequence[Growth]) -> Array:
@@ -133,11 +136,14 @@ def above_wait_s(mean: Array, low: Array, high: Array, waits: Array) -> Array:
     return np.where(scale > ROUNDING_S, np.maximum(above, alone), alone)
 
 
-def balance_s(workload: Workload) -> Array:
+def balance_s(workload: Workload, spread: Spread) -> Array:
     """Seconds in which the ranks exchange the samples of an iteration, (plans,): an all-gather of each array,
-    within the node or over all ranks. Nothing hides it: it precedes the first layer.
+    within the node or over all ranks. It precedes the first layer, so only the launches that the GPU would
+    wait for in its first pass hide it: the CPU issues them meanwhile.
     """
     plans = workload.plans
+    first = np.where(plans.pp == 1, LAST, FIRST), np.arange(len(plans))
+    hidden = spread.forward_idle[first] / plans.interleave
     sent = exchange_bytes(plans.options.balance, 1, workload.model.seq_len)
     if not sent.bytes_per_rank:
         return np.zeros(len(plans))
@@ -146,4 +152,4 @@ def balance_s(workload: Workload) -> Array:
     groups = groups_of(workload, ranks, plans.tp * plans.cp)
     samples = (ranks * plans.microbatches * plans.micro_batch).astype(float)
     each: Array = sent.bytes_per_rank / ARRAYS * samples
-    return ARRAYS * collective_s(all_gather_s, workload, groups, ranks > 1, each)
+    return np.maximum(ARRAYS * collective_s(all_gather_s, workload, groups, ranks > 1, each) - hidden, 0.0)
