@@ -16,7 +16,6 @@ import csv
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,9 +40,10 @@ from experiments.bert_runs import (
     trained,
     variant,
 )
+from experiments.output import draw_if_possible, make_folder
 from itertime.calibration import Cells, read_table
 from itertime.errors import UserError
-from itertime.io import replacing, write_text
+from itertime.io import write_text
 from itertime.planning import Steps
 
 if TYPE_CHECKING:
@@ -285,13 +285,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"no measured rows: name the folder of {FILE} with --data", file=sys.stderr)
         for reason, count in sorted(skipped.items()):
             print(f"{count} row{'s' if count > 1 else ''} not compared: {reason}", file=sys.stderr)
-        try:
-            options.out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--out={options.out}: {error.strerror}") from None
+        make_folder(options.out)
         for name, text in (files | {"ablation.csv": ablation_csv()}).items():
             write_text(options.out / name, text)
-        _draw_if_possible(found, options.out / "scale.png")
+        draw_if_possible(options.out / "scale.png", lambda path: draw(found, path))
         if options.page:
             write_text(options.page, renewed(options.page.read_text(encoding="utf-8"), files))
     except UserError as error:
@@ -299,14 +296,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     print("\n".join(files.values()), end="")
     return 0
-
-
-def _draw_if_possible(found: Sequence[Measured], path: Path) -> None:
-    if find_spec("matplotlib") is None:
-        print(f"{path} is not drawn: matplotlib is not installed (extra docs)", file=sys.stderr)
-        return
-    with replacing(path) as temporary:
-        draw(found, temporary)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import bert
+from experiments import output
 from experiments.bert import (
     BALANCES,
     CLIPPINGS,
@@ -232,7 +232,7 @@ def test_writes_its_files_without_data(
     assert (tmp_path / "all" / "scale.md").read_text(encoding="utf-8") in written.out
     assert scale_md() in page.read_text(encoding="utf-8")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(bert, "find_spec", lambda name: None)
+    monkeypatch.setattr(output, "find_spec", lambda name: None)
     assert main(["--out", str(tmp_path / "less")]) == 0
     assert not (tmp_path / "less" / "scale.png").exists()
     assert "scale.png is not drawn: matplotlib is not installed" in capsys.readouterr().err

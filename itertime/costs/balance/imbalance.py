@@ -48,10 +48,11 @@ class Growth:
 
 @dataclass(frozen=True)
 class Spread:
-    """Seconds of one micro-batch, (4, plans), that iterations at the 5th and at the 95th percentile take more
-    than the mean iteration, by their slowest rank. `idle`: in the backward pass, what this rank still waits
-    for launches on average; `forward_idle`: in the forward pass. `error`: the standard error of the mean, at
-    most, where the slowest rank is sampled, else 0.
+    """Seconds of one micro-batch of the slowest rank, (4, plans) each.
+
+    `low`, `high`: what an iteration at the 5th and at the 95th percentile takes more than the mean iteration.
+    `idle`, `forward_idle`: mean wait for launches in the backward and in the forward pass. `error`: an upper
+    bound of the standard error of the mean where the slowest rank is sampled, otherwise 0.
     """
 
     low: Array
@@ -72,8 +73,34 @@ def add_imbalance(
     """Adds "imbalance" to both passes: the excess of the slowest rank over the mean rank, spread evenly over
     its micro-batches. `idle`: seconds of each pass, (4, plans), that the GPU waits for launches.
 
+    The excess x first fills the wait w: a pass grows by mean(max(x - w, 0)), and of the wait there remains
+    mean(max(w - x, 0)) = w - mean(x) + mean(max(x - w, 0)).
+    """
+    stages, excess = workload.partition.stages, _relative_excess(workload, growth)
+    mean, low, high, error = (np.zeros(stages.shape) for _ in range(4))
+    remaining: list[Array] = []  # of the wait, in the forward and the backward pass
+    for parts, waits, each in zip(passes, idle, growth, strict=True):
+        grown = np.where(stages > 0, each.both, 0.0)
+        average, least, most, uncertain = (one * grown for one in excess)
+        waiting, unfilled = waits > ROUNDING_S, waits - average
+        if waiting.any():
+            above = above_wait_s(average, least, most, waits)
+            average = np.where(waiting, above, average)
+            least, most = (np.where(waiting, np.maximum(one - waits, 0.0), one) for one in (least, most))
+        parts["imbalance"] = average
+        remaining.append(np.maximum(unfilled + average, 0.0))
+        mean, low, high = mean + average, low + least, high + most
+        error = error + np.where(average > 0, uncertain, 0.0)
+    forward_idle, backward_idle = remaining
+    return Spread(low - mean, high - mean, backward_idle, forward_idle, error)
+
+
+def _relative_excess(workload: Workload, growth: Sequence[Growth]) -> Array:
+    """The work of the slowest rank over that of the mean rank, less 1: mean, 5th and 95th percentile, and the
+    standard error of the mean, (4, plans).
+
     The work of a rank is its tokens and squares, weighted by the seconds by which all stages grow with each.
-    The relative excess of the slowest rank then applies to every stage.
+    The relative excess is taken to be that of every stage.
     """
     assert workload.lengths is not None
     stages = workload.partition.stages
@@ -85,31 +112,17 @@ def add_imbalance(
         for one, linear, quadratic in zip(draws, per_token.tolist(), per_square.tolist(), strict=True)
     ]
     values = np.array([(one.mean, one.low, one.high, one.average + one.error) for one in found]).T
-    excess = values / np.array([one.average for one in found]) - 1
-    mean, low, high, error = (np.zeros(stages.shape) for _ in range(4))
-    left, before = np.zeros(stages.shape), np.zeros(stages.shape)
-    for parts, waits, each in zip(passes, idle, growth, strict=True):
-        grown = np.where(stages > 0, each.both, 0.0)
-        average, least, most, off = (one * grown for one in excess)
-        waiting, before, left = waits > ROUNDING_S, left, waits - average
-        if waiting.any():
-            above = above_wait_s(average, least, most, waits)
-            average = np.where(waiting, above, average)
-            least, most = (np.where(waiting, np.maximum(one - waits, 0.0), one) for one in (least, most))
-        parts["imbalance"] = average
-        left = left + average  # E max(w - x, 0) = w - E x + E max(x - w, 0)
-        mean, low, high = mean + average, low + least, high + most
-        error = error + np.where(average > 0, off, 0.0)
-    return Spread(low - mean, high - mean, np.maximum(left, 0.0), np.maximum(before, 0.0), error)
+    excess: Array = values / np.array([one.average for one in found]) - 1
+    return excess
 
 
 def above_wait_s(mean: Array, low: Array, high: Array, waits: Array) -> Array:
-    """The mean of max(x - `waits`, 0) for a slowest rank that takes x longer than the mean one; `mean`, and
-    `low` and `high`, its 5th and 95th percentile, say what x is.
+    """The mean of max(x - `waits`, 0), where x is what the slowest rank takes longer than the mean rank, with
+    the given `mean`, 5th (`low`) and 95th (`high`) percentile.
 
-    The largest of many ranks follows a Gumbel distribution (Fisher and Tippett 1928), whose distribution
-    function is exp(-exp(-(x-m)/b)) and whose mean is m + 0.5772 b. The integral of 1 minus that from w on is
-    b (0.5772 + ln z + E1(z)) with z = exp(-(w-m)/b) and the exponential integral E1.
+    x is taken to have a Gumbel distribution, as the largest of many ranks has in the limit (Fisher and
+    Tippett 1928). Its distribution function F is exp(-exp(-(x-m)/b)), its mean m + 0.5772 b. The integral of
+    1 - F from w on is b (0.5772 + ln z + E1(z)) with z = exp(-(w-m)/b) and the exponential integral E1.
 
     >>> float(above_wait_s(*(np.array([each]) for each in (1.0, 1.0, 1.0, 0.25)))[0])
     0.75
