@@ -1,6 +1,4 @@
-"""What `predict`, `search` and others say of options: which change nothing beside the others, and of which
-not all is predicted.
-"""
+"""Notes on options that have no effect, given the other options and the model, and on what is unpredicted."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ IDLE_FP16 = "--options compression=fp16 changes nothing without --fp32-gradients
 
 
 def print_without_effect(model: ModelSpec, options: Mapping[str, Any]) -> None:
-    """Says on stderr which options of a plan, or of a search for plans, change nothing for this model beside
-    the others, by parameter name (`Context.params`).
+    """Prints on stderr which options of a plan, or of a search, have no effect for this model, given the
+    others. `options`: values by parameter name (`Context.params`).
     """
     for text in _without_effect(model, options):
         print(f"note: {text}", file=sys.stderr)
@@ -78,7 +76,7 @@ def _without_effect(model: ModelSpec, options: Mapping[str, Any]) -> list[str]:
 
 
 def _idle_options(model: ModelSpec, options: Mapping[str, Any]) -> list[tuple[bool, str]]:
-    """Of `--options`: which change nothing beside the other options, and the sentence that says so."""
+    """Keys of `--options`: whether they have no effect, and the sentence that says so."""
     from itertime.spec import DEFAULT_OPTIONS, ONE_BIT, parse_options
 
     chosen = parse_options(options["options"], "--options")

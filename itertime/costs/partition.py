@@ -108,13 +108,16 @@ class Partition:
 
     def take(self, rows: Whole) -> Partition:
         """The partition of the plans at `rows`."""
-        return Partition(**{field.name: getattr(self, field.name)[..., rows] for field in fields(self)})
+        return Partition(*(getattr(self, name)[..., rows] for name in _COLUMNS))
 
     def kinds(self, rows: Whole) -> Whole:
         """The kind of every stage, (rows, most stages); columns beyond a row's stages say LAST."""
         ends = np.cumsum(self.stages[:, rows], axis=0).T
         position = np.arange(ends[:, -1].max(initial=0))
         return np.minimum((position[None, :, None] >= ends[:, None, :]).sum(axis=2), LAST)
+
+
+_COLUMNS = tuple(field.name for field in fields(Partition))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from itertime.prediction import Evaluation, Prediction, evaluate, predict
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_of
 
 from .choice import REACH, Choice, choice_among
-from .space import LARGEST, Space, candidates
+from .space import LARGEST, Space, candidates, options_in_the_way
 
 __all__ = [
     "ROUNDING",
@@ -43,6 +43,7 @@ Rows = NDArray[np.int64]
 OBJECTIVES = ("time", "cost", "pareto")
 BLOCK = 4096  # plans whose arrays stay in the processor's cache
 FEW = 2000  # plans that are evaluated faster than pruned
+FEW_DRAWN = 16  # the same where each number of ranks takes draws of samples
 ROUNDING = 1e-9  # of the bound: sums in another order differ by far less
 
 
@@ -57,7 +58,8 @@ class Found:
 @dataclass(frozen=True)
 class SearchResult:
     """`plans`, best first; how many plans keep the rules (`evaluated`), how many of these fit (`feasible`),
-    and the seconds that the search took. `fitting`: all plans that fit.
+    and the seconds that the search took. `fitting`: all plans that fit. `in_the_way`: the rule of the options
+    that most plans break, if these alone leave none.
     """
 
     plans: tuple[Found, ...]
@@ -65,6 +67,7 @@ class SearchResult:
     feasible: int
     seconds: float = field(compare=False)
     fitting: PlanBatch | None = field(default=None, compare=False, repr=False)
+    in_the_way: str = ""
 
 
 def search(
@@ -91,7 +94,8 @@ def search(
     started = time.perf_counter()
     counts = _counts(gpus, max_gpus, global_batch, objective)
     profile = profile or profile_of(system)
-    plans = candidates(model, global_batch, system, space or Space(), counts)
+    space = space or Space()
+    plans = candidates(model, global_batch, system, space, counts)
     fitting = everything = fitting_plans(model, plans, system, profile, memory_headroom)
     feasible = len(fitting)
     found: tuple[Found, ...] = ()
@@ -108,8 +112,9 @@ def search(
             Found(plan, _completed(model, plan, system, profile, result.prediction(row)))
             for row, plan in ((row, fitting.plan(row)) for row in chosen)
         )
+    why = "" if len(plans) else options_in_the_way(model, global_batch, system, space, counts)
     seconds = time.perf_counter() - started
-    return SearchResult(found, len(plans), feasible, seconds, everything)
+    return SearchResult(found, len(plans), feasible, seconds, everything, why)
 
 
 def judge(
@@ -184,7 +189,7 @@ def among_best(model: ModelSpec, plans: PlanBatch, system: System, profile: Prof
 
     The bound is of no use for GPU-seconds: without communication all numbers of GPUs cost the same.
     """
-    if len(plans) <= max(FEW, 4 * top):
+    if len(plans) <= max(_few(plans), 4 * top):
         return np.arange(len(plans))
     bound = lower_bound_s(model, plans, system, profile)
     tried = np.argpartition(bound, top)[: max(top, 1)]
@@ -192,9 +197,14 @@ def among_best(model: ModelSpec, plans: PlanBatch, system: System, profile: Prof
     return np.flatnonzero(bound <= slowest)
 
 
+def _few(plans: PlanBatch) -> int:
+    """So many plans are evaluated faster than pruned. The bound is that of the mean rank, without draws."""
+    return FEW if plans.options.balance == "drawn" else FEW_DRAWN
+
+
 def best_of_counts(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Rows:
     """The rows among which, for every number of GPUs, the fastest plan on at most that many is."""
-    if len(plans) <= FEW:
+    if len(plans) <= _few(plans):
         return np.arange(len(plans))
     bound = lower_bound_s(model, plans, system, profile)
     order = np.lexsort((bound, plans.gpus))

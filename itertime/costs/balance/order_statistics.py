@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ class SumDistribution:
 
     def maximum(self, draws: int) -> Maximum:
         """The largest of `draws` independent sums."""
-        below = np.minimum(np.cumsum(self.probabilities), 1.0) ** draws
+        below = _power(np.minimum(np.cumsum(self.probabilities), 1.0), draws)
         mean = self.start + self.step * float((1 - below[:-1]).sum())
         low, high = np.searchsorted(below, [0.05 - 1e-12, 0.95 - 1e-12])
         return Maximum(mean, self.start + self.step * int(low), self.start + self.step * int(high))
@@ -85,7 +85,7 @@ def sum_distribution(parts: Sequence[Part], step: float | None = None) -> SumDis
     size = most if cut else next_fast_len(points, real=True)
     product = np.ones(size // 2 + 1, dtype=complex)
     for part in parts:
-        product *= rfft(_on_grid(part, step, size)) ** part.number
+        product *= _power(rfft(_on_grid(part, step, size)), part.number)
     probabilities = np.maximum(irfft(product, size), 0.0)
     first = 0
     if cut:  # the transform counts points modulo `size`
@@ -94,6 +94,18 @@ def sum_distribution(parts: Sequence[Part], step: float | None = None) -> SumDis
     else:
         probabilities = probabilities[:points]
     return SumDistribution(start + first * step, step, probabilities / probabilities.sum())
+
+
+def _power(values: NDArray[Any], exponent: int) -> NDArray[Any]:
+    """Each value to a whole power of at least 1, by squaring: for large ones far faster than `**`."""
+    product = None
+    while exponent:
+        if exponent % 2:
+            product = values if product is None else product * values
+        exponent //= 2
+        values = values * values if exponent else values
+    assert product is not None
+    return product
 
 
 def _mean(parts: Sequence[Part]) -> float:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from .hulls import Points
+from .hulls import Points, highest
 from .order_statistics import Array, Maximum, Part, sum_distribution
 
 __all__ = ["DrawnWork", "IndependentNodes", "IndependentRanks", "SampledRanks", "SlowestRank", "UnitPart"]
@@ -126,7 +126,7 @@ class IndependentNodes:
         """See `DrawnWork`."""
         assert linear >= 0
         assert quadratic >= 0
-        slowest = (self.hulls @ np.array((linear, quadratic))).max(axis=1)
+        slowest = highest(self.hulls, linear, quadratic)
         order = np.argsort(slowest)
         below = np.minimum(np.cumsum(self.chances[order]), 1.0) ** self.nodes
         below[-1] = 1.0
@@ -161,14 +161,14 @@ class SampledRanks:
         """
         assert linear >= 0
         assert quadratic >= 0
-        weights = np.array((linear, quadratic))
-        slowest = (self.hulls @ weights).max(axis=1)
+        slowest, draws = highest(self.hulls, linear, quadratic), len(self.hulls)
         average = linear * self.tokens + quadratic * self.squares
-        above = np.maximum(slowest - self.means @ weights, 0.0)
-        mean = average + float(above.mean())
-        error = float((above if self.exact else slowest).std(ddof=1)) / math.sqrt(len(slowest))
+        above = np.maximum(slowest - self.means @ (linear, quadratic), 0.0)
+        mean = average + float(above.sum()) / draws
+        shift = mean - float(slowest.sum()) / draws
+        apart = above - (mean - average) if self.exact else slowest - (mean - shift)
+        error = math.sqrt(float(apart @ apart) / (draws - 1) / draws)
         slowest.sort()
-        shift = mean - float(slowest.mean())
         low, high = (_quantile(slowest, q) + shift for q in (0.05, 0.95))
         return SlowestRank(mean, min(low, mean), max(high, mean), error, average)
 

@@ -13,7 +13,7 @@ from itertime.planning import WHOLE, search
 from itertime.planning.curve_cache import CurveCache
 from itertime.planning.search import among_best
 from itertime.planning.space import candidates
-from itertime.spec import DEFAULT_OPTIONS, PlanOptions, load_lengths, parse_options, profile_of
+from itertime.spec import DEFAULT_OPTIONS, PlanOptions, parse_options, profile_of
 
 SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("llama2-7b")
 BUCKET = PlanOptions(clipping="bucket")
@@ -47,6 +47,22 @@ def test_candidates_are_those_that_keep_the_rules_of_the_options(text):
     good = [plan for plan in plans if not plan.broken_rules(MODEL)]
     assert 0 < len(good) < len(plans)
     assert [kept.plan(row) for row in range(len(kept))] == good
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "words"),
+    [
+        ("workers=7", 16, "workers=7: must divide dp"),
+        ("optimizer_shards=7", 16, "optimizer_shards=7: must divide dp x cp / workers"),
+        ("optimizer=lamb", 11, ""),  # no plan of 11 GPUs keeps the other rules
+        ("optimizer=lamb", 16, ""),
+    ],
+)
+def test_a_search_without_plans_says_which_option_is_in_the_way(text, gpus, words):
+    found = search(MODEL, 32, SYSTEM, gpus, space=Space(options=parse_options(text)))
+    assert found.in_the_way.startswith(words)
+    assert bool(found.in_the_way) == bool(words)
+    assert bool(found.evaluated) == (text == "optimizer=lamb" and gpus == 16)
 
 
 def test_options_that_no_plan_of_the_model_can_have_are_an_error():
@@ -102,7 +118,6 @@ def test_curves_follow_the_lengths_of_a_file(tmp_path):
     space = Space(micro_batch=(1,), recompute=("none",))
     for text in ("tokens,sequences\n100,1\n", "tokens,sequences\n200,1\n"):
         file.write_text(text)
-        load_lengths.cache_clear()  # as in another process
         model = replace(load_model("bert-large"), lengths=str(file))
         make_planner("3d", SYSTEM, space=space, cache=cache).curve(model, 32, [8])
     assert len(list((tmp_path / "curves").glob("*.json"))) == 2
