@@ -288,7 +288,7 @@ def _evaluation(global_batch: int) -> float:
 
 def _gpu(stated: str) -> tuple[str, float | None]:
     """The GPU as `system_of` reads it, and its power limit in watts, None if the row does not say. Raises
-    UserError for a limit that no GPU has.
+    UserError for a limit that no GPU has, and for one that is not known.
 
     >>> _gpu("NVIDIA A100-SXM4-40GB(400W)"), _gpu("NVIDIA Blackwell GPU (B200-SXM-180GB)")
     (('NVIDIA A100-SXM4-40GB', 400.0), ('B200-SXM-180GB', None))
@@ -303,8 +303,10 @@ def _gpu(stated: str) -> tuple[str, float | None]:
         if not least <= watts <= most:
             raise UserError(f"gpu={shown(stated)}: its power must be {least} to {most:,} W; correct the name")
         return text[: power.start()].strip(), watts
-    if text.upper().endswith(" CTS"):
-        return text[:-4].strip(), _CTS_W
+    if custom := re.fullmatch(r"(?i)(.{1,80})[ -]CTS", text):
+        if "A100" not in text.upper():
+            raise UserError(f"gpu={shown(stated)}: the power limit of this cooling is not known")
+        return custom[1].strip(), _CTS_W
     inside = re.search(r"\(([^()]+)\)$", text)
     return (inside[1] if inside else text), None
 

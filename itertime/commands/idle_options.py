@@ -1,4 +1,4 @@
-"""Notes on options that have no effect, given the other options and the model."""
+"""Notes on options that have no effect, given the other options and the model, and on what is unpredicted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .options import words_of
 if TYPE_CHECKING:
     from itertime.spec import ModelSpec
 
-__all__ = ["print_without_effect"]
+__all__ = ["print_unpredicted", "print_without_effect"]
 
 IDLE_FP16 = "--options compression=fp16 changes nothing without --fp32-gradients: gradients have 16 bit"
 
@@ -22,6 +22,21 @@ def print_without_effect(model: ModelSpec, options: Mapping[str, Any]) -> None:
     """
     for text in _without_effect(model, options):
         print(f"note: {text}", file=sys.stderr)
+
+
+def print_unpredicted(text: str) -> None:
+    """Says on stderr which options of `text` may cost steps to a target, of which nothing is predicted."""
+    from itertime.spec import DEFAULT_OPTIONS, parse_options
+
+    chosen = parse_options(text, "--options")
+    names = [
+        name
+        for name in ("compression", "quantized_weights", "local_steps")
+        if getattr(chosen, name) != getattr(DEFAULT_OPTIONS, name)
+    ]
+    if names:
+        effect = f"the effect of {' and '.join(names)} on convergence"
+        print(f"not predicted: {effect}; the number of steps is an input", file=sys.stderr)
 
 
 def _without_effect(model: ModelSpec, options: Mapping[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ import typer
 
 from itertime.commandline import print_json
 
-from .idle_options import print_without_effect
+from .idle_options import print_unpredicted, print_without_effect
 from .options import (
     MEMORY_HEADROOM,
     Attention,
@@ -110,6 +110,7 @@ def predict(
     spec = model_of(model, seq_len, attention, settings)
     plan = plan_of(context.params)
     print_without_effect(spec, context.params)
+    print_unpredicted(options)
     machine = system_of(system, settings, framework)
     prediction = run(spec, plan, machine, memory_headroom=memory_headroom)
     if json:

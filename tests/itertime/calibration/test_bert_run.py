@@ -178,6 +178,7 @@ def test_any_text_in_the_cells_gives_runs_reasons_or_an_error(write: Write, chan
         ({"grad_accumulation": "5"}, "grad_accumulation=5: does not divide samples_per_gpu_step=48"),
         ({"heads": "7"}, "heads=7: must divide hidden=1024"),
         ({"gpu": "NVIDIA A100-SXM4-80GB (4W)"}, "its power must be 50 to 3,000 W; correct the name"),
+        ({"gpu": "NVIDIA H200-SXM-141GB-CTS"}, "the power limit of this cooling is not known"),
         ({"gpus_per_node": "3"}, "gpus=64: is no multiple of gpus_per_node=3"),
     ],
 )
@@ -235,6 +236,7 @@ def test_the_largest_runs_overlap_and_sum_in_switches(write: Write) -> None:
     [
         ("NVIDIA A100-SXM4-40GB(400W)", None, 1555e9),
         ("NVIDIA A100-SXM-80GB CTS", 500, None),
+        ("NVIDIA A100-SXM-80GB-CTS", 500, None),
         ("NVIDIA A100-PCIE-40GB (250W)", 250, 1555e9),
         ("NVIDIA A100-PCIe-80GB", 300, 1935e9),
         ("NVIDIA H100-SXM5-80GB", None, None),

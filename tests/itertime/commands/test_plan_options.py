@@ -113,3 +113,18 @@ def test_the_catalogue_has_every_key_with_its_values(capsys):
     out = capsys.readouterr().out
     assert "clipping: after or none or before or bucket; default after\n" in out
     assert "convergence is not predicted" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ("compression=int8", "compression"),
+        ("compression=int8,workers=2,local_steps=4", "compression and local_steps"),
+        ("clipping=before,optimizer=lamb", ""),
+    ],
+)
+def test_convergence_is_said_to_be_an_input(capsys, options, named):
+    assert main([*COMMANDS["predict"], "--dp", "2", "--global-batch", "8", "--options", options]) == 0
+    found = [line for line in capsys.readouterr().err.splitlines() if "convergence" in line]
+    effect = f"not predicted: the effect of {named} on convergence; the number of steps is an input"
+    assert found == ([effect] if named else [])
