@@ -2,11 +2,11 @@
 
     python experiments/bert.py --data ../shared/data/mlperf --out FOLDER
 
-writes `ideas.md` and `ablation.csv` (balancing x clipping x optimizer on 1,024 A100), `submissions.md` (five
-submissions to MLPerf) and `scale.md` (8 to 4,320 GPUs), which need no data; from `bert_iterations.csv` in the
-folder `--data` also `own_steps.md` and `measured.md` (predictions beside rows). `scale.png` (with the extra
-`docs`) has the measured points where they are known. `--page experiments/BERT.md` renews the tables of the
-page.
+writes `ideas.md`, `launches.md` and `ablation.csv` (balancing x clipping x optimizer on 1,024 A100),
+`submissions.md` (five submissions to MLPerf) and `scale.md` (8 to 4,320 GPUs), which need no data; from
+`bert_iterations.csv` in the folder `--data` also `own_steps.md` and `measured.md` (predictions beside rows).
+`scale.png` (with the extra `docs`) has the measured points where they are known. `--page experiments/BERT.md`
+renews the tables of the page.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ from experiments.bert_runs import (
     Measured,
     Point,
     gains,
+    launches_ms,
     measured,
     points,
+    step_at,
     trained,
     variant,
 )
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
 FILE = "bert_iterations.csv"
 BALANCES = ("drawn", "exchanged", "stratified", "stratified-exchanged", "sorted")
+LAYER_MS = (0.0, 1.0, 2.0, 2.5, 3.0, 3.5)
 CLIPPINGS, OPTIMIZERS = ("before", "after", "bucket"), ("lamb", "fused-adam")
 RATIOS = (("NVIDIA v1.1", 1.33), ("Azure v1.1", 1.57), ("NVIDIA v2.0", 1.13))
 """Submissions over Samsung's of the same round, and the ratio in the abstract of Kim et al. (2024)."""
@@ -89,9 +92,22 @@ def ideas_md() -> str:
     return "\n".join(lines) + "\n"
 
 
+def launches_md() -> str:
+    """Milliseconds a step by what the launches of a layer take: they hide differences between ranks."""
+    times = (*LAYER_MS, launches_ms())
+    lines = [
+        "| launches of a layer, ms | " + " | ".join(f"{each:.1f}" for each in times) + " |",
+        "|---" * (len(times) + 1) + "|",
+    ]
+    for balance in BALANCES[:-1]:
+        steps = [1e3 * step_at(balance, each) for each in times]
+        lines.append(f"| {balance} | " + " | ".join(f"{each:.2f}" for each in steps) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def _signed(value: float) -> str:
-    """One decimal with its sign; a zero has none."""
-    return f"{value:+.1f}" if abs(value) >= 0.05 else "0.0"
+    """Two decimals with their sign; a zero has none."""
+    return f"{value:+.2f}" if abs(value) >= 0.005 else "0.00"
 
 
 def submissions_md() -> str:
@@ -106,7 +122,7 @@ def submissions_md() -> str:
         of = found[each.name]
         said = f"{each.step_s:.3f}" if each.step_s else ""
         lines.append(
-            f"| {each.name} | {of.steps.count:g} | {said} | {of.prediction.iteration_s:.4f} "
+            f"| {each.name} | {of.steps.count:,.0f} | {said} | {of.prediction.iteration_s:.4f} "
             f"| {of.parts['evaluations']:.2f} | {of.start_up.seconds:.2f} | {each.train_s:.2f} "
             f"| {of.seconds:.2f} | {of.seconds / (each.train_s or np.nan) - 1:+.1%} |"
         )
@@ -260,7 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         rows = read_table(options.data / FILE) if options.data else []
-        files = {"ideas.md": ideas_md(), "submissions.md": submissions_md(), "scale.md": scale_md()}
+        files = {"ideas.md": ideas_md(), "launches.md": launches_md()}
+        files |= {"submissions.md": submissions_md(), "scale.md": scale_md()}
         found, skipped = measured(rows)
         if rows:
             files |= {"own_steps.md": own_steps_md(rows), "measured.md": measured_md(found)}

@@ -1,4 +1,4 @@
-"""Options that change nothing beside the others: what `predict`, `search` and others say of them."""
+"""Notes on options that have no effect, given the other options and the model."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ IDLE_FP16 = "--options compression=fp16 changes nothing without --fp32-gradients
 
 
 def print_without_effect(model: ModelSpec, options: Mapping[str, Any]) -> None:
-    """Says on stderr which options of a plan, or of a search for plans, change nothing for this model beside
-    the others, by parameter name (`Context.params`).
+    """Prints on stderr which options of a plan, or of a search, have no effect for this model, given the
+    others. `options`: values by parameter name (`Context.params`).
     """
     for text in _without_effect(model, options):
         print(f"note: {text}", file=sys.stderr)
@@ -61,7 +61,7 @@ def _without_effect(model: ModelSpec, options: Mapping[str, Any]) -> list[str]:
 
 
 def _idle_options(model: ModelSpec, options: Mapping[str, Any]) -> list[tuple[bool, str]]:
-    """Of `--options`: which change nothing beside the other options, and the sentence that says so."""
+    """Keys of `--options`: whether they have no effect, and the sentence that says so."""
     from itertime.spec import DEFAULT_OPTIONS, ONE_BIT, parse_options
 
     chosen = parse_options(options["options"], "--options")

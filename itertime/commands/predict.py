@@ -130,7 +130,7 @@ def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> N
         print("no interval is known for this GPU")
     if prediction.spread_s:
         low, high = prediction.spread_s
-        print(f"nine in ten iterations lie between {low:.4f} and {high:.4f} s by balancing alone")
+        print(f"nine in ten iterations take {low:.4f} to {high:.4f} s, by the lengths of the samples drawn")
         if prediction.sampling_error_s:
             print(f"standard error of the mean, of sampled iterations: {prediction.sampling_error_s:.2g} s")
     for name, seconds in prediction.breakdown.items():

@@ -62,11 +62,13 @@ def stage_costs(workload: Workload) -> StageCosts:
     ]
     for parts, kernels in zip(passes, pass_kernels_s(workload), strict=False):
         parts["compression"] = kernels
-    spread = None
+    idle = [_idle(workload, *pair) for pair in zip((forward, backward), passes, strict=True)]
+    spread, waits = None, idle[1]
     if each.growth:
-        idle = [_idle(workload, *pair) for pair in zip((forward, backward), passes, strict=True)]
         spread = add_imbalance(workload, passes, idle, each.growth)
-    once, traffic = once_s(workload, *(_first_chunk_s(workload, each) for each in passes))
+        waits = spread.idle
+    first = tuple(_first_chunk_s(workload, parts) for parts in passes)
+    once, traffic = once_s(workload, first, _of_first_chunk(workload, waits))
     # Of the first layer, which is dense if any is.
     once["fsdp_last"] = sharded[-1].last_scatter if sharded else np.zeros(len(workload))
     if each.growth:
@@ -151,8 +153,16 @@ def _first_chunk_s(workload: Workload, parts: Parts) -> Array:
         return np.zeros(len(plans))
     column = np.arange(len(plans))
     first = np.where(plans.pp == 1, LAST, FIRST)
-    chunk = _at_ends(_shared(parts), plans.interleave)[first, column] + parts["embedding"][first, column]
+    chunk = _of_first_chunk(workload, _shared(parts)) + parts["embedding"][first, column]
     return chunk + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
+
+
+def _of_first_chunk(workload: Workload, stages: Array) -> Array:
+    """Of seconds by kind of stage, (4, plans), those of the first chunk of the first stage, (plans,)."""
+    plans = workload.plans
+    first = np.where(plans.pp == 1, LAST, FIRST)
+    of_chunk: Array = _at_ends(stages, plans.interleave)[first, np.arange(len(plans))]
+    return of_chunk
 
 
 @dataclass(frozen=True)
@@ -180,7 +190,7 @@ def _shards_forward(workload: Workload, sharded: Sequence[Sharded], one: Pass) -
         exposed = np.where(counts > 0, others + (counts - 1) * exposed + gathered, 0.0)
     else:
         exposed = np.where(layers > 0, (layers - 1) * exposed + alone, 0.0)
-    return _Shards(exposed + sharded[0].root_gather, moved - exposed)
+    return _Shards(exposed + sharded[0].root_gather, np.maximum(moved - exposed, 0.0))
 
 
 def _shards_backward(workload: Workload, sharded: Sequence[Sharded], one: Pass) -> _Shards:
@@ -194,7 +204,7 @@ def _shards_backward(workload: Workload, sharded: Sequence[Sharded], one: Pass) 
     for count, moves, work in zip(counts, sharded, (one.layer, one.dense), strict=False):
         exposed = exposed + np.maximum(moves.backward - _hidden_by(workload, work), 0.0) * count
         moved = moved + count * moves.backward
-    return _Shards(exposed, moved - exposed)
+    return _Shards(exposed, np.maximum(moved - exposed, 0.0))  # rounding may leave less than nothing
 
 
 def _hidden_by(workload: Workload, layer: Parts) -> Array:

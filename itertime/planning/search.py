@@ -22,7 +22,7 @@ from itertime.prediction import Evaluation, Prediction, evaluate, predict
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_of
 
 from .choice import REACH, Choice, choice_among
-from .space import LARGEST, Space, candidates
+from .space import LARGEST, Space, candidates, options_in_the_way
 
 __all__ = [
     "ROUNDING",
@@ -58,7 +58,8 @@ class Found:
 @dataclass(frozen=True)
 class SearchResult:
     """`plans`, best first; how many plans keep the rules (`evaluated`), how many of these fit (`feasible`),
-    and the seconds that the search took. `fitting`: all plans that fit.
+    and the seconds that the search took. `fitting`: all plans that fit. `in_the_way`: the rule of the options
+    that most plans break, if these alone leave none.
     """
 
     plans: tuple[Found, ...]
@@ -66,6 +67,7 @@ class SearchResult:
     feasible: int
     seconds: float = field(compare=False)
     fitting: PlanBatch | None = field(default=None, compare=False, repr=False)
+    in_the_way: str = ""
 
 
 def search(
@@ -92,7 +94,8 @@ def search(
     started = time.perf_counter()
     counts = _counts(gpus, max_gpus, global_batch, objective)
     profile = profile or profile_of(system)
-    plans = candidates(model, global_batch, system, space or Space(), counts)
+    space = space or Space()
+    plans = candidates(model, global_batch, system, space, counts)
     fitting = everything = fitting_plans(model, plans, system, profile, memory_headroom)
     feasible = len(fitting)
     found: tuple[Found, ...] = ()
@@ -109,8 +112,9 @@ def search(
             Found(plan, _completed(model, plan, system, profile, result.prediction(row)))
             for row, plan in ((row, fitting.plan(row)) for row in chosen)
         )
+    why = "" if len(plans) else options_in_the_way(model, global_batch, system, space, counts)
     seconds = time.perf_counter() - started
-    return SearchResult(found, len(plans), feasible, seconds, everything)
+    return SearchResult(found, len(plans), feasible, seconds, everything, why)
 
 
 def judge(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,10 @@ from itertime.spec import (
     broken_options,
 )
 
-__all__ = ["LARGEST", "MICRO_BATCHES", "WHOLE", "Space", "candidates", "divisors", "tensor_splits"]
+__all__ = [
+    *("LARGEST", "MICRO_BATCHES", "WHOLE", "Space"),
+    *("candidates", "divisors", "options_in_the_way", "tensor_splits"),
+]
 
 Whole = NDArray[np.int64]
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -148,6 +151,21 @@ def _with_options(plans: PlanBatch, model: ModelSpec) -> PlanBatch:
             raise UserError(f"search: {model.name}: {rule}")
         keeps &= ~np.asarray(broken)
     return plans if keeps.all() else plans.take(keeps)
+
+
+def options_in_the_way(
+    model: ModelSpec, global_batch: int, system: System, space: Space, gpus: Sequence[int]
+) -> str:
+    """Why no plan of the space has its options: the rule that most of its plans break; "" if the space has
+    no plan without them either. For arguments of `candidates` that give no plan.
+    """
+    plans = candidates(model, global_batch, system, replace(space, options=DEFAULT_OPTIONS), gpus)
+    plans = replace(plans, options=space.options)
+    rules = [
+        (np.count_nonzero(np.broadcast_to(broken, len(plans))), rule)
+        for broken, rule in broken_options(space.options, model, plans)
+    ]
+    return max(rules, key=lambda each: each[0])[1] if rules and len(plans) else ""
 
 
 def _stages(model: ModelSpec, space: Space) -> list[int]:

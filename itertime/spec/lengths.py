@@ -197,6 +197,8 @@ class _Form(NamedTuple):
 def _form_of(table: Table) -> _Form:
     columns = table.columns
     check_repeated(columns, f"{table.path}:1", {key for form in _FORMS for key in form})
+    if {"sequences", "share"} <= set(columns):
+        raise TableError(f"{table.path}:1: columns sequences and share: both weigh the rows; keep one")
     for needed, form in _FORMS.items():
         if set(needed) <= set(columns):
             return form

@@ -51,7 +51,7 @@ def document_of(
         for found in result.plans
     ]
     counts = {"evaluated": result.evaluated, "feasible": result.feasible, "seconds": result.seconds}
-    return {"plans": plans, **counts}
+    return {"plans": plans, **counts, "in_the_way": result.in_the_way}
 
 
 def print_found(
@@ -66,6 +66,8 @@ def print_found(
     print(f"{model.name}: {counts}, {result.seconds * 1e3:.0f} ms")
     if not result.plans:
         rules = "no plan keeps the rules (see docs/itertime.md); try another number of GPUs, or restrict less"
+        if result.in_the_way:
+            rules = f"no plan can have the options, most because of {result.in_the_way}"
         print("no plan fits in memory; try more GPUs" if result.evaluated else rules)
         return
     for place, found in enumerate(result.plans, 1):

@@ -49,12 +49,14 @@ class Growth:
 @dataclass(frozen=True)
 class Spread:
     """Seconds of one micro-batch, (4, plans), that iterations at the 5th and at the 95th percentile take more
-    than the mean iteration, by their slowest rank. `error`: the standard error of the mean, at most, where
-    the slowest rank is sampled, else 0.
+    than the mean iteration, by their slowest rank. `idle`: in the backward pass, what this rank still waits
+    for launches on average. `error`: the standard error of the mean, at most, where the slowest rank is
+    sampled, else 0.
     """
 
     low: Array
     high: Array
+    idle: Array
     error: Array
 
 
@@ -84,18 +86,20 @@ def add_imbalance(
     values = np.array([(one.mean, one.low, one.high, one.average + one.error) for one in found]).T
     excess = values / np.array([one.average for one in found]) - 1
     mean, low, high, error = (np.zeros(stages.shape) for _ in range(4))
+    left = np.zeros(stages.shape)
     for parts, waits, each in zip(passes, idle, growth, strict=True):
         grown = np.where(stages > 0, each.both, 0.0)
         average, least, most, off = (one * grown for one in excess)
-        waiting = waits > ROUNDING_S
+        waiting, left = waits > ROUNDING_S, waits - average
         if waiting.any():
             above = above_wait_s(average, least, most, waits)
             average = np.where(waiting, above, average)
             least, most = (np.where(waiting, np.maximum(one - waits, 0.0), one) for one in (least, most))
         parts["imbalance"] = average
+        left = left + average  # E max(w - x, 0) = w - E x + E max(x - w, 0)
         mean, low, high = mean + average, low + least, high + most
         error = error + np.where(average > 0, off, 0.0)
-    return Spread(low - mean, high - mean, error)
+    return Spread(low - mean, high - mean, np.maximum(left, 0.0), error)
 
 
 def above_wait_s(mean: Array, low: Array, high: Array, waits: Array) -> Array:

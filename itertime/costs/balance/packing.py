@@ -8,8 +8,10 @@ together, so the work depends on the number of different lengths, not on that of
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -56,35 +58,53 @@ def packs_of(lengths: Lengths, seq_len: int, most: int = MOST_SAMPLES) -> Packs:
     """Packs of the whole data set, of at most `most` samples. UserError if a sample is longer than a row."""
     lengths.check(seq_len)
     assert most >= 1
-    open_packs: list[list[Weighted]] = [[] for _ in range(seq_len + 1)]  # by the tokens left
+    open_packs = _OpenPacks()
     full: dict[tuple[int, ...], float] = defaultdict(float)
     for tokens, share in zip(reversed(lengths.tokens), reversed(lengths.shares), strict=True):
-        for weight, pack in _add(open_packs, tokens, share):
+        for weight, pack in open_packs.take(tokens, share):
             left = seq_len - sum(pack)
             if len(pack) == most or left < lengths.tokens[0]:
                 full[pack] += weight
             else:
-                open_packs[left].append((weight, pack))
-    for weight, pack in chain.from_iterable(open_packs):
+                open_packs.put(left, (weight, pack))
+    for weight, pack in open_packs.all():
         full[pack] += weight
     total = math.fsum(full.values())
     return Packs(seq_len, tuple(full), tuple(weight / total for weight in full.values()))
 
 
-def _add(open_packs: list[list[Weighted]], tokens: int, share: float) -> list[Weighted]:
-    """Add the sequences of one length, a `share` of all, to the emptiest packs, which leave `open_packs`.
+class _OpenPacks:
+    """Packs with room, by the tokens left; the emptiest are found at once, however long a row is."""
 
-    Returns the packs that hold them; those that found no room have a pack each.
-    """
-    added: list[Weighted] = []
-    for room in range(len(open_packs) - 1, tokens - 1, -1):
-        here = open_packs[room]
-        while here and share > 0:
+    def __init__(self) -> None:
+        self._by_room: dict[int, list[Weighted]] = {}
+        self._rooms: list[int] = []  # a heap of the keys, negated
+
+    def put(self, room: int, pack: Weighted) -> None:
+        if room not in self._by_room:
+            self._by_room[room] = []
+            heapq.heappush(self._rooms, -room)
+        self._by_room[room].append(pack)
+
+    def take(self, tokens: int, share: float) -> list[Weighted]:
+        """Add the sequences of one length, a `share` of all, to the emptiest packs, which are open no more.
+
+        Returns the packs that hold them; those that found no room have a pack each.
+        """
+        added: list[Weighted] = []
+        while share > 0 and self._rooms and -self._rooms[0] >= tokens:
+            here = self._by_room[-self._rooms[0]]
             weight, pack = here.pop()
             if weight > share:
                 here.append((weight - share, pack))
+            if not here:
+                del self._by_room[-heapq.heappop(self._rooms)]
             added.append((min(weight, share), (*pack, tokens)))
             share -= min(weight, share)
-    if share > 0:
-        added.append((share, (tokens,)))
-    return added
+        if share > 0:
+            added.append((share, (tokens,)))
+        return added
+
+    def all(self) -> Iterator[Weighted]:
+        """Every open pack, from the fullest to the emptiest."""
+        return chain.from_iterable(self._by_room[room] for room in sorted(self._by_room))

@@ -73,7 +73,7 @@ def combined_s(workload: Workload, groups: Groups, used: NDArray[np.bool_], para
         return collective_s(all_reduce_s, workload, groups, used, each * parameters)
     if compression in ("fp16", "fp8"):
         sent = collective_s(all_reduce_s, workload, groups, used, bits / 8 * parameters)
-        return sent + _scales_s(workload, groups, used)
+        return sent + _scales_s(workload, groups, used & (parameters > 0))
     if not used.any():
         return np.zeros(len(used))
     if compression == "topk":
@@ -110,7 +110,7 @@ def scattered_s(workload: Workload, groups: Groups, used: NDArray[np.bool_], par
     if compression in ("fp16", "fp8"):
         nbytes = SENT_BITS[compression] / 8 * parameters
         sent = collective_s(reduce_scatter_s, workload, groups, used, nbytes)
-        return sent + _scales_s(workload, groups, used)
+        return sent + _scales_s(workload, groups, used & (parameters > 0))
     nodes = -(-groups.ranks // groups.local)
     inside = Groups(groups.local, groups.local, groups.sharers, groups.stride)
     across = Groups(nodes, np.ones_like(nodes), groups.sharers * groups.local, groups.stride)

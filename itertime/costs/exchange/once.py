@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,12 +23,14 @@ __all__ = ["once_s"]
 Array = NDArray[np.float64]
 
 
-def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, Exchange]:
+def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[Parts, Exchange]:
     """Seconds by part that an iteration spends once, on the first stage, the last to finish; its exchange.
 
-    `forward` and `backward`: seconds of the passes of its first chunk, which buckets may overlap. Kernels
-    that run on a bucket before it is sent lengthen the backward pass (`clipping.py` derives it).
+    `passes`: seconds of both passes of its first chunk, which buckets may overlap. Kernels that run on a
+    bucket before it is sent lengthen the backward pass (`clipping.py` derives it), beyond the seconds that
+    the GPU `waits` for launches in it.
     """
+    forward, backward = passes
     plans, partition, site = workload.plans, workload.partition, workload.system.site
     first = np.where(plans.pp == 1, LAST, FIRST)
     column = np.arange(len(plans))
@@ -35,7 +39,7 @@ def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, 
     if not workload.model.lora_rank:
         shared = shared + partition.tables
     traffic = exchange(workload, layers, shared, experts)
-    clipping = clipping_s(workload, shared, experts, traffic.calls)
+    clipping = clipping_s(workload, shared, experts, traffic.calls, waits / traffic.buckets)
     once: Parts = {}
     if clipping is not None:
         once["clipping"] = clipping.seconds(traffic.calls)
@@ -58,7 +62,7 @@ def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, 
     if workload.outer.workers > 1:
         once["outer_sync"] = outer_sync_s(workload, shared, experts)
     if workload.framework.contention:
-        once["contention_once"] = workload.framework.contention * (traffic.total_s - exposed)
+        once["contention_once"] = workload.framework.contention * np.maximum(traffic.total_s - exposed, 0.0)
     return once, traffic
 
 

@@ -167,7 +167,7 @@ def test_any_text_in_the_cells_gives_runs_reasons_or_an_error(write: Write, chan
             "work=sharded in thirds: this way of batching is not known",
         ),
         ({"work": "padded to 128"}, "work=padded to 128: the samples have up to 512 tokens"),
-        ({"work": "unpadded, sorted, then stratified"}, "sorted over all ranks, or dealt otherwise"),
+        ({"work": "unpadded, sorted, then stratified"}, "name sorted alone"),
         ({"gpu": "NVIDIA L40S"}, "no profile for GPU NVIDIA L40S"),
         ({"precision": "int4"}, "precision=int4: must be fp16, bf16, fp8, or fp16 or fp8"),
         ({"precision": "fp8"}, "precision=fp8: the profile a100-80gb has bf16 only"),

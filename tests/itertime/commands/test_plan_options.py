@@ -56,6 +56,8 @@ def test_a_timeline_takes_options(capsys, tmp_path):
     ("text", "words"),
     [
         ("clipping", "--options: clipping: must be KEY=VALUE"),
+        ("clipping=bucket,", "--options: clipping=bucket,: has an empty part; remove a comma"),
+        ("workers=２", "--options: workers='２': input should be"),
         ("size=1", "--options: unknown key 'size'"),
         ("workers=0", "--options: workers=0: input should be"),
         ("clipping=none,clipping=none", "--options: key 'clipping' is given twice"),

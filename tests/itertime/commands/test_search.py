@@ -299,6 +299,9 @@ def test_without_any_plan_the_words_say_whether_rules_or_memory_are_to_blame(cap
     assert "no plan keeps the rules" in capsys.readouterr().out
     assert main([*SEARCH, "--gpus", "1"]) == 0
     assert "no plan fits in memory" in capsys.readouterr().out
+    assert main([*SEARCH, "--gpus", "64", "--options", "workers=7"]) == 0
+    told = capsys.readouterr().out
+    assert "no plan can have the options, most because of workers=7: must divide dp" in told
 
 
 def test_a_space_too_large_to_hold_is_refused(capsys, monkeypatch):

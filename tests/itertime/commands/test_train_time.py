@@ -58,8 +58,11 @@ def test_evaluations_can_be_left_out_in_so_many_words(capsys):
     ("arguments", "words"),
     [
         (PLAN, "model=bert-large: has no table of steps"),
-        ([*PLAN, "--steps", "0"], "--steps=0: must be a number of steps, above 0"),
-        ([*STEPS, "--startup", "-1"], "--startup=-1: must be seconds, from 0"),
+        ([*PLAN, "--steps", "0"], "--steps=0: must be a number of steps, from 1 to 10^12"),
+        ([*PLAN, "--steps", "1e18"], "--steps=1e+18: must be a number of steps, from 1 to 10^12"),
+        ([*PLAN, "--steps", "1e-300"], "--steps=1e-300: must be a number of steps, from 1 to 10^12"),
+        ([*STEPS, "--startup", "-1"], "--startup=-1: must be seconds, from 0 to 10^9"),
+        ([*STEPS, "--startup", "1e20"], "--startup=1e+20: must be seconds, from 0 to 10^9"),
         (
             [*STEPS, "--eval-every", "1000"],
             "--eval-every: bert-large has no rule of evaluation; state --eval-s",
@@ -107,9 +110,9 @@ def test_uneven_ranks_spread_an_iteration(capsys):
     for balance in ("drawn", "sorted"):
         assert main([*arguments, f"batching=unpadded,balance={balance}"]) == 0
         out = capsys.readouterr().out
-        (line,) = [line for line in out.splitlines() if line.endswith("s by balancing alone")]
+        (line,) = [line for line in out.splitlines() if line.endswith("by the lengths of the samples drawn")]
         low, high = (float(word) for word in line.split() if word[0].isdigit())
         spreads.append(high - low)
     assert spreads[0] > spreads[1] >= 0
     assert main([*arguments, "batching=padded"]) == 0
-    assert "by balancing alone" not in capsys.readouterr().out
+    assert "samples drawn" not in capsys.readouterr().out

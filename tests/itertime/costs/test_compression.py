@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itertime import ModelSpec, Plan, PlanBatch, load_model, load_system, predict
+from itertime import ModelSpec, Plan, PlanBatch, evaluate, load_model, load_system, predict
 from itertime.costs import Workload, stage_costs
 from itertime.costs.exchange import sent_bytes
 from itertime.costs.exchange.compression_kernels import COMPRESSED, STEP_BYTES, SUMMED, UNPACKED
@@ -413,3 +413,13 @@ def test_zero_plus_plus_pays_on_slow_networks_alone() -> None:
 def test_one_rank_alone_sends_nothing(compression: str) -> None:
     plan = Plan(1, 1, 1, 4, 8, recompute="none", options=options_of(compression))
     assert predict(BERT, plan, A100).breakdown["dp_comm"] == 0.0
+
+
+def test_a_stage_without_experts_agrees_on_no_scale_for_them() -> None:
+    """The first stage holds the dense layer alone; a plan with experts beside it changes nothing."""
+    mixture = replace(load_model("deepseek-v2-lite"), layers=4)
+    options = parse_options("compression=fp8")
+    plan = Plan(4, 4, 4, 1, 8, sequence_parallel=True, rank_order="tp-cp-pp-dp", options=options)
+    system = load_system("dgx-a100-80gb")
+    together = evaluate(mixture, PlanBatch.of([plan, replace(plan, pp=1)]), system).prediction(0)
+    assert together.breakdown["dp_comm"] == pytest.approx(predict(mixture, plan, system).breakdown["dp_comm"])

@@ -16,7 +16,7 @@ from itertime.costs.layer import kernel_counts
 from itertime.costs.passes import distinct_passes
 from itertime.errors import UserError
 from itertime.planning import Space, search
-from itertime.spec import AttentionKernel, Site, load_lengths
+from itertime.spec import AttentionKernel, Site, load_framework, load_lengths
 from itertime.spec.plans import PlanOptions
 from tests.places import ROOT
 
@@ -333,3 +333,15 @@ def test_the_page_on_balancing_shows_what_is_predicted():
         parts = [1e3 * found.breakdown.get(part, 0.0) for part in ("imbalance", "balance")]
         shown = [f"{1e3 * found.iteration_s:.1f}", low_high, f"{parts[0]:.1f}", f"{parts[1]:.2f}"]
         assert [cell.strip() for cell in cells] == [*shown, f"{found.memory_bytes / 1e9:.1f}"]
+
+
+def test_a_framework_says_how_launches_are_shared_by_the_passes():
+    """By default both passes issue as many for each kernel. Launches of 10 ms a kernel bind alone."""
+    slow = replace(SYSTEM, site=Site(launch_s=1e-2))
+    counts = [float(each[0]) for each in kernel_counts(MODEL, work("unpadded").plans)]
+    for factor in (None, 3.0):
+        framework = replace(load_framework("megatron"), backward_kernels=factor)
+        workload = replace(work("unpadded"), system=slow, framework=framework)
+        costs = stage_costs(workload)
+        forward, backward = (float(sum(parts.values())[LAST, 0]) for parts in (costs.forward, costs.backward))
+        assert backward / forward == pytest.approx((factor or 1.0) * counts[1] / counts[0], rel=1e-9)

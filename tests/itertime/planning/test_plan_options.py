@@ -49,6 +49,22 @@ def test_candidates_are_those_that_keep_the_rules_of_the_options(text):
     assert [kept.plan(row) for row in range(len(kept))] == good
 
 
+@pytest.mark.parametrize(
+    ("text", "gpus", "words"),
+    [
+        ("workers=7", 16, "workers=7: must divide dp"),
+        ("optimizer_shards=7", 16, "optimizer_shards=7: must divide dp x cp / workers"),
+        ("optimizer=lamb", 11, ""),  # no plan of 11 GPUs keeps the other rules
+        ("optimizer=lamb", 16, ""),
+    ],
+)
+def test_a_search_without_plans_says_which_option_is_in_the_way(text, gpus, words):
+    found = search(MODEL, 32, SYSTEM, gpus, space=Space(options=parse_options(text)))
+    assert found.in_the_way.startswith(words)
+    assert bool(found.in_the_way) == bool(words)
+    assert bool(found.evaluated) == (text == "optimizer=lamb" and gpus == 16)
+
+
 def test_options_that_no_plan_of_the_model_can_have_are_an_error():
     with pytest.raises(UserError, match=r"llama2-7b: batching=unpadded: needs the lengths"):
         search(MODEL, 32, SYSTEM, 16, space=Space(options=PlanOptions(batching="unpadded")))

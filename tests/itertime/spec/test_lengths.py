@@ -49,6 +49,7 @@ WRONG = [
     ("a;b\n1;2\n", "l.csv:1: columns a;b: columns must be separated by commas"),
     ("tokens,count\n1,2\n", "l.csv:1: columns tokens,count: needs the columns tokens,sequences"),
     ("tokens,sequences,tokens\n1,2,3\n", "l.csv:1: column tokens appears twice; keep one"),
+    ("tokens,sequences,share\n1,2,1\n", "l.csv:1: columns sequences and share: both weigh the rows; keep"),
     (HEAD, "l.csv:1: has no rows below the header; add a row for each length"),
     (HEAD + "1,0\n2,0\n", "l.csv:1: all values of sequences are 0; give the sequences of at least one"),
     (HEAD + "0,5\n", "l.csv:2: tokens=0: must be a whole number from 1 to 1,000,000,000; correct the cell"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,14 @@ def test_rows_are_those_of_the_submissions() -> None:
 def test_a_sample_longer_than_a_row_is_told() -> None:
     with pytest.raises(UserError, match="tokens=512: longer than seq_len=256"):
         packs_of(load_lengths("wikipedia-512"), 256)
+
+
+def test_many_lengths_and_long_rows_are_packed_at_once() -> None:
+    """The work grows with the lengths, not with the tokens of a row: a billion would take minutes."""
+    tokens = tuple(range(1, 20_001))
+    lengths = Lengths("many", "an example", tokens, (1 / len(tokens),) * len(tokens))
+    started = time.process_time()
+    packs = packs_of(lengths, 10**9)
+    assert time.process_time() - started < 10
+    assert packs.samples == pytest.approx(16)
+    assert packs.efficiency == pytest.approx(16 * lengths.mean / 10**9)
