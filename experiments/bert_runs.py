@@ -178,8 +178,11 @@ def step_at(balance: str, layer_ms: float) -> float:
 def launches_ms() -> float:
     """Milliseconds that the launches of a layer take in Samsung's training, as its framework says."""
     plan, system = samsungs()
-    kernels = sum(float(each[0]) for each in kernel_counts(MODEL, PlanBatch.of([plan])))
-    return 1e3 * kernels * system.site.launch_s * load_framework(system.framework).kernels
+    framework = load_framework(system.framework)
+    factors = framework.kernels, framework.backward_kernels or framework.kernels
+    counts = kernel_counts(MODEL, PlanBatch.of([plan]))
+    kernels = sum(factor * float(count[0]) for factor, count in zip(factors, counts, strict=True))
+    return 1e3 * kernels * system.site.launch_s
 
 
 @dataclass(frozen=True)

@@ -62,17 +62,16 @@ def stage_costs(workload: Workload) -> StageCosts:
     ]
     for parts, kernels in zip(passes, pass_kernels_s(workload), strict=False):
         parts["compression"] = kernels
-    idle = [_idle(workload, *pair) for pair in zip((forward, backward), passes, strict=True)]
-    spread, waits = None, idle[1]
-    if each.growth:
-        spread = add_imbalance(workload, passes, idle, each.growth)
-        waits = spread.idle
-    first = tuple(_first_chunk_s(workload, parts) for parts in passes)
-    once, traffic = once_s(workload, first, _of_first_chunk(workload, waits))
+    spread, waits = None, np.zeros(len(workload))
+    if each.growth or workload.plans.options.clipping == "bucket":
+        idle = [_idle(workload, *pair) for pair in zip((forward, backward), passes, strict=True)]
+        spread = add_imbalance(workload, passes, idle, each.growth) if each.growth else None
+        waits = np.maximum(_of_first_chunk(workload, spread.idle if spread else idle[1]), 0.0)
+    once, traffic = once_s(workload, tuple(_first_chunk_s(workload, each) for each in passes), waits)
     # Of the first layer, which is dense if any is.
     once["fsdp_last"] = sharded[-1].last_scatter if sharded else np.zeros(len(workload))
-    if each.growth:
-        once["balance"] = balance_s(workload)
+    if spread is not None:
+        once["balance"] = balance_s(workload, spread)
     return StageCosts(workload, passes[0], passes[1], once, traffic, spread)
 
 

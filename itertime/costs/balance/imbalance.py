@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from itertime.costs.exchange.groups import collective_s, groups_of
 from itertime.costs.network import all_gather_s
-from itertime.costs.partition import Workload
+from itertime.costs.partition import FIRST, LAST, Workload
 
 from .exchange import ARRAYS, exchange_bytes
 from .micro_batch import draws_of, node_ranks
@@ -51,13 +51,14 @@ class Growth:
 class Spread:
     """Seconds of one micro-batch, (4, plans), that iterations at the 5th and at the 95th percentile take more
     than the mean iteration, by their slowest rank. `idle`: in the backward pass, what this rank still waits
-    for launches on average. `error`: the standard error of the mean, at most, where the slowest rank is
-    sampled, else 0.
+    for launches on average; `forward_idle`: in the forward pass. `error`: the standard error of the mean, at
+    most, where the slowest rank is sampled, else 0.
     """
 
     low: Array
     high: Array
     idle: Array
+    forward_idle: Array
     error: Array
 
 
@@ -87,11 +88,11 @@ def add_imbalance(
     values = np.array([(one.mean, one.low, one.high, one.average + one.error) for one in found]).T
     excess = values / np.array([one.average for one in found]) - 1
     mean, low, high, error = (np.zeros(stages.shape) for _ in range(4))
-    left = np.zeros(stages.shape)
+    left, before = np.zeros(stages.shape), np.zeros(stages.shape)
     for parts, waits, each in zip(passes, idle, growth, strict=True):
         grown = np.where(stages > 0, each.both, 0.0)
         average, least, most, off = (one * grown for one in excess)
-        waiting, left = waits > ROUNDING_S, waits - average
+        waiting, before, left = waits > ROUNDING_S, left, waits - average
         if waiting.any():
             above = above_wait_s(average, least, most, waits)
             average = np.where(waiting, above, average)
@@ -100,7 +101,7 @@ def add_imbalance(
         left = left + average  # E max(w - x, 0) = w - E x + E max(x - w, 0)
         mean, low, high = mean + average, low + least, high + most
         error = error + np.where(average > 0, off, 0.0)
-    return Spread(low - mean, high - mean, np.maximum(left, 0.0), error)
+    return Spread(low - mean, high - mean, np.maximum(left, 0.0), np.maximum(before, 0.0), error)
 
 
 def above_wait_s(mean: Array, low: Array, high: Array, waits: Array) -> Array:
@@ -141,11 +142,14 @@ def _quadrature() -> tuple[Array, Array]:
     return places, weights / 2 / places
 
 
-def balance_s(workload: Workload) -> Array:
+def balance_s(workload: Workload, spread: Spread) -> Array:
     """Seconds in which the ranks exchange the samples of an iteration, (plans,): an all-gather of each array,
-    within the node or over all ranks. Nothing hides it: it precedes the first layer.
+    within the node or over all ranks. It precedes the first layer, so only the launches that the GPU would
+    wait for in its first pass hide it: the CPU issues them meanwhile.
     """
     plans = workload.plans
+    first = np.where(plans.pp == 1, LAST, FIRST), np.arange(len(plans))
+    hidden = spread.forward_idle[first] / plans.interleave
     sent = exchange_bytes(plans.options.balance, 1, workload.model.seq_len)
     if not sent.bytes_per_rank:
         return np.zeros(len(plans))
@@ -154,4 +158,4 @@ def balance_s(workload: Workload) -> Array:
     groups = groups_of(workload, ranks, plans.tp * plans.cp)
     samples = (ranks * plans.microbatches * plans.micro_batch).astype(float)
     each: Array = sent.bytes_per_rank / ARRAYS * samples
-    return ARRAYS * collective_s(all_gather_s, workload, groups, ranks > 1, each)
+    return np.maximum(ARRAYS * collective_s(all_gather_s, workload, groups, ranks > 1, each) - hidden, 0.0)

@@ -238,6 +238,14 @@ def test_the_mean_above_a_wait_is_that_of_drawn_iterations():
         assert above_wait_s(*known, np.array([wait]))[0] == pytest.approx(above, abs=0.05 * slowest.std())
 
 
+def test_an_exchange_hides_behind_the_launches_of_the_first_pass():
+    """The CPU issues them meanwhile. Without launches to wait for, all of it shows."""
+    slow, free = (replace(SYSTEM, site=Site(launch_s=seconds)) for seconds in (1e-3, 0.0))
+    shown = [run("unpadded", "sorted", system=each).breakdown["balance"] for each in (slow, free)]
+    assert shown[0] == 0
+    assert shown[1] > 1e-3
+
+
 def test_ranks_that_never_differ_wait_for_what_is_missing():
     same = np.array([3.0])
     assert [float(above_wait_s(same, same, same, np.array([wait]))[0]) for wait in (1.0, 5.0)] == [2.0, 0.0]
