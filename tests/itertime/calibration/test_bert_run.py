@@ -228,7 +228,7 @@ def test_the_largest_runs_overlap_and_sum_in_switches(write: Write) -> None:
     assert {plan.grad_overlap for plan in plans} == {True}
     assert -(-2 * run.model.parameters // plans[0].bucket_bytes) == 5
     assert "sharp" in run.system.collective_algorithms
-    assert run.system.framework == "te-bert"
+    assert run.system.framework == "apex-bert"
 
 
 @pytest.mark.parametrize(
