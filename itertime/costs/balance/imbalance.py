@@ -91,6 +91,8 @@ def add_imbalance(
             average = np.where(waiting, above, average)
             least, most = (np.where(waiting, np.maximum(one - waits, 0.0), one) for one in (least, most))
         parts["imbalance"] = average
+        # What exceeds a wait in a few iterations alone has its mean above the 95th percentile.
+        least, most = np.minimum(least, average), np.maximum(most, average)
         mean, low, high = mean + average, low + least, high + most
     return Spread(low - mean, high - mean)
 
