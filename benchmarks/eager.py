@@ -5,8 +5,12 @@
 A Llama layer as training frameworks write it: plain modules, norms and rotary positions of elementary
 operations, gradients summed in 32 bit by a hook on every weight. A second layer runs under tensor and
 sequence parallelism, with collectives through torch.distributed's "fake" backend, which moves nothing.
+A BERT layer as NVIDIA's code of MLPerf has it: attention and norms are functions of Python, as Apex's are
+(contrib/fmha/fmha.py, contrib/layer_norm/layer_norm.py); and the same under DistributedDataParallel with a
+communication hook that clips each bucket, as Samsung's.
 Tensors are so small that only Python, autograd and the dispatcher take time. The output is the least CPU
-time of forward and backward of a layer, in all and for each kernel that `itertime.costs.layer` counts.
+time of forward and backward of a layer, its share forward, and the time of both for each kernel that
+`itertime.costs.layer` counts.
 
 This is a lower bound for a GPU: the CUDA driver's time for a launch comes on top.
 """
@@ -29,6 +33,7 @@ from itertime.spec import PlanBatch
 
 LAYERS, RANKS, TOKENS = 20, 4, 16
 HIDDEN, HEADS, FFN = 64, 8, 128
+ATEN = torch.ops.aten
 
 
 class Gather(torch.autograd.Function):
@@ -127,6 +132,79 @@ class Layer(nn.Module):
         return x + self.down(functional.silu(gate) * up)
 
 
+class PackedAttention(torch.autograd.Function):
+    """One kernel forward, one backward, on joined queries, keys and values."""
+
+    @staticmethod
+    def forward(ctx, qkv):
+        q, k, v = qkv.view(1, TOKENS, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        mixed, sums = ATEN._scaled_dot_product_flash_attention_for_cpu(q, k, v)
+        ctx.save_for_backward(q, k, v, mixed, sums)
+        return mixed.transpose(1, 2).reshape(TOKENS, HIDDEN)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        q, k, v, mixed, sums = ctx.saved_tensors
+        gradient = gradient.view(1, TOKENS, HEADS, -1).transpose(1, 2)
+        arguments = gradient, q, k, v, mixed, sums, 0.0, False
+        ATEN._scaled_dot_product_flash_attention_for_cpu_backward(*arguments)
+        return gradient.new_empty(TOKENS, 3 * HIDDEN)
+
+
+class FastNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        y, mean, inverse = torch.native_layer_norm(x, (HIDDEN,), weight, bias, 1e-12)
+        ctx.save_for_backward(x, weight, bias, mean, inverse)
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight, bias, mean, inverse = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        every = [True, True, True]
+        return ATEN.native_layer_norm_backward(gradient, x, [HIDDEN], mean, inverse, weight, bias, every)
+
+
+class Normed(nn.LayerNorm):
+    def forward(self, x):
+        return FastNorm.apply(x, self.weight, self.bias)
+
+
+class BertLayer(nn.Module):
+    """Norms after the additions; all samples' tokens are rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(HIDDEN, 3 * HIDDEN), nn.Linear(HIDDEN, HIDDEN)
+        self.up, self.down = nn.Linear(HIDDEN, 4 * HIDDEN), nn.Linear(4 * HIDDEN, HIDDEN)
+        self.first, self.second = Normed(HIDDEN), Normed(HIDDEN)
+
+    def forward(self, x):
+        mixed = self.out(PackedAttention.apply(self.qkv(x)))
+        x = self.first(x + functional.dropout(mixed, 0.1, self.training))
+        wide = functional.gelu(self.up(x))
+        return self.second(x + functional.dropout(self.down(wide), 0.1, self.training))
+
+
+class BertLayers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(BertLayer() for _ in range(LAYERS)).bfloat16()
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def clipped(state, bucket):
+    """A bucket's communication hook: its norm, the scaling, the sum over ranks."""
+    gradients = bucket.buffer()
+    gradients.mul_(torch.clamp(1.0 / (gradients.norm() + 1e-6), max=1.0))
+    return dist.all_reduce(gradients, async_op=True).get_future().then(lambda _: gradients)
+
+
 def summed_in_32_bit(weight):
     total = torch.zeros_like(weight, dtype=torch.float32)
 
@@ -145,13 +223,33 @@ def microseconds(ranks, rounds):
     half = HIDDEN // HEADS // 2
     cosine, sine = torch.ones(TOKENS, 1, 1, half), torch.zeros(TOKENS, 1, 1, half)
     cosine, sine = cosine.bfloat16(), sine.bfloat16()
-    found = []
-    for _ in range(rounds):
-        x = torch.randn(TOKENS // ranks, 1, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
-        started = time.process_time()
-        y = x
+
+    def run(y):
         for layer in layers:
             y = layer(y, cosine, sine)
+        return y
+
+    return least(run, (TOKENS // ranks, 1, HIDDEN), rounds)
+
+
+def microseconds_of_bert(parallel, rounds):
+    """Least CPU time of a layer's forward and backward, alone or under data parallelism."""
+    layers = BertLayers()
+    if parallel:
+        # Of float32, so that a layer's gradients fill a bucket.
+        nbytes = 4 * sum(weight.numel() for weight in layers.layers[0].parameters())
+        layers = nn.parallel.DistributedDataParallel(layers, bucket_cap_mb=nbytes / 2**20)
+        layers.register_comm_hook(None, clipped)
+    return least(layers, (TOKENS, HIDDEN), rounds)
+
+
+def least(run, shape, rounds):
+    """Least CPU time of both passes through LAYERS layers, microseconds a layer."""
+    found = []
+    for _ in range(rounds):
+        x = torch.randn(shape, dtype=torch.bfloat16, requires_grad=True)
+        started = time.process_time()
+        y = run(x)
         middle = time.process_time()
         y.sum().backward()
         found.append((middle - started, time.process_time() - middle))
@@ -164,17 +262,27 @@ def main():
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
     dist.init_process_group("fake", rank=0, world_size=RANKS, store=FakeStore())
-    model = ModelSpec(
-        name="llama", layers=LAYERS, hidden=HIDDEN, heads=HEADS, vocab=128, seq_len=TOKENS, ffn_hidden=FFN,
-        gated_mlp=True, norm="rmsnorm", positions="rotary", biases=False, attention="flash",
+    shape = {"layers": LAYERS, "hidden": HIDDEN, "heads": HEADS, "vocab": 128, "seq_len": TOKENS}
+    llama = ModelSpec(
+        name="llama", **shape, ffn_hidden=FFN, gated_mlp=True, norm="rmsnorm", positions="rotary",
+        biases=False, attention="flash",
     )  # fmt: skip
-    print(f"{'':10} {'forward us':>10} {'backward us':>11} {'kernels':>8} {'us a kernel':>12}")
+    bert = ModelSpec(name="bert", **shape, attention="flash", dropout=True)
+    print(f"{'':10} {'forward us':>10} {'backward us':>11} {'forward':>8} {'kernels':>8} {'us a kernel':>12}")
     for ranks in (1, RANKS):
-        plan = Plan(ranks, 1, 1, 1, 1, recompute="none", sequence_parallel=ranks > 1)
-        forward, backward = microseconds(ranks, rounds)
-        count = sum(float(each[0]) for each in kernel_counts(model, PlanBatch.of([plan])))
-        each = (forward + backward) / count
-        print(f"tp {ranks:<7} {forward:10.0f} {backward:11.0f} {count:8.0f} {each:12.1f}")
+        report(f"llama tp {ranks}", llama, ranks, microseconds(ranks, rounds))
+    for parallel in (False, True):
+        report("bert ddp" if parallel else "bert", bert, 1, microseconds_of_bert(parallel, rounds))
+
+
+def report(name, model, ranks, measured):
+    plan = Plan(ranks, 1, 1, 1, 1, recompute="none", sequence_parallel=ranks > 1)
+    count = sum(float(each[0]) for each in kernel_counts(model, PlanBatch.of([plan])))
+    forward, backward = measured
+    both = forward + backward
+    print(
+        f"{name:10} {forward:10.0f} {backward:11.0f} {forward / both:8.3f} {count:8.0f} {both / count:12.1f}"
+    )
 
 
 if __name__ == "__main__":

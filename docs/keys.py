@@ -1,4 +1,4 @@
-"""Rewrite the tables of keys in docs/models.md and docs/itertime.md from the fields of what they describe.
+"""Rewrite the tables of keys in docs/models.md and docs/plan-options.md from the fields they describe.
 
 python docs/keys.py
 """
@@ -11,7 +11,7 @@ from itertime.spec import ModelSpec, PlanOptions, System
 DOCS = Path(__file__).parent
 PAGES: dict[str, dict[str, type]] = {
     "models.md": {"a model": ModelSpec, "a system": System},
-    "itertime.md": {"the options of a plan": PlanOptions},
+    "plan-options.md": {"the options of a plan": PlanOptions},
 }
 """What the tables of a page describe, by the words in the marks around them."""
 

@@ -2,11 +2,11 @@
 
     python experiments/bert.py --data ../shared/data/mlperf --out FOLDER
 
-writes `ideas.md` and `ablation.csv` (balancing x clipping x optimizer on 1,024 A100), `submissions.md` (five
-submissions to MLPerf) and `scale.md` (8 to 4,320 GPUs), which need no data; from `bert_iterations.csv` in the
-folder `--data` also `own_steps.md` and `measured.md` (predictions beside rows). `scale.png` (with the extra
-`docs`) has the measured points where they are known. `--page experiments/BERT.md` renews the tables of the
-page.
+writes `ideas.md`, `launches.md` and `ablation.csv` (balancing x clipping x optimizer on 1,024 A100),
+`submissions.md` (five submissions to MLPerf) and `scale.md` (8 to 4,320 GPUs), which need no data; from
+`bert_iterations.csv` in the folder `--data` also `own_steps.md` and `measured.md` (predictions beside rows).
+`scale.png` (with the extra `docs`) has the measured points where they are known. `--page experiments/BERT.md`
+renews the tables of the page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import csv
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,14 +33,17 @@ from experiments.bert_runs import (
     Measured,
     Point,
     gains,
+    launches_ms,
     measured,
     points,
+    step_at,
     trained,
     variant,
 )
+from experiments.output import draw_if_possible, make_folder
 from itertime.calibration import Cells, read_table
 from itertime.errors import UserError
-from itertime.io import replacing, write_text
+from itertime.io import write_text
 from itertime.planning import Steps
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
 FILE = "bert_iterations.csv"
 BALANCES = ("drawn", "exchanged", "stratified", "stratified-exchanged", "sorted")
+LAYER_MS = (0.0, 1.0, 2.0, 2.5, 3.0, 3.5)
 CLIPPINGS, OPTIMIZERS = ("before", "after", "bucket"), ("lamb", "fused-adam")
 RATIOS = (("NVIDIA v1.1", 1.33), ("Azure v1.1", 1.57), ("NVIDIA v2.0", 1.13))
 """Submissions over Samsung's of the same round, and the ratio in the abstract of Kim et al. (2024)."""
@@ -89,9 +92,22 @@ def ideas_md() -> str:
     return "\n".join(lines) + "\n"
 
 
+def launches_md() -> str:
+    """Milliseconds a step by what the launches of a layer take: they hide differences between ranks."""
+    times = (*LAYER_MS, launches_ms())
+    lines = [
+        "| launches of a layer, ms | " + " | ".join(f"{each:.1f}" for each in times) + " |",
+        "|---" * (len(times) + 1) + "|",
+    ]
+    for balance in BALANCES[:-1]:
+        steps = [1e3 * step_at(balance, each) for each in times]
+        lines.append(f"| {balance} | " + " | ".join(f"{each:.2f}" for each in steps) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def _signed(value: float) -> str:
-    """One decimal with its sign; a zero has none."""
-    return f"{value:+.1f}" if abs(value) >= 0.05 else "0.0"
+    """Two decimals with their sign; a zero has none."""
+    return f"{value:+.2f}" if abs(value) >= 0.005 else "0.00"
 
 
 def submissions_md() -> str:
@@ -106,7 +122,7 @@ def submissions_md() -> str:
         of = found[each.name]
         said = f"{each.step_s:.3f}" if each.step_s else ""
         lines.append(
-            f"| {each.name} | {of.steps.count:g} | {said} | {of.prediction.iteration_s:.4f} "
+            f"| {each.name} | {of.steps.count:,.0f} | {said} | {of.prediction.iteration_s:.4f} "
             f"| {of.parts['evaluations']:.2f} | {of.start_up.seconds:.2f} | {each.train_s:.2f} "
             f"| {of.seconds:.2f} | {of.seconds / (each.train_s or np.nan) - 1:+.1%} |"
         )
@@ -260,7 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         rows = read_table(options.data / FILE) if options.data else []
-        files = {"ideas.md": ideas_md(), "submissions.md": submissions_md(), "scale.md": scale_md()}
+        files = {"ideas.md": ideas_md(), "launches.md": launches_md()}
+        files |= {"submissions.md": submissions_md(), "scale.md": scale_md()}
         found, skipped = measured(rows)
         if rows:
             files |= {"own_steps.md": own_steps_md(rows), "measured.md": measured_md(found)}
@@ -268,13 +285,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"no measured rows: name the folder of {FILE} with --data", file=sys.stderr)
         for reason, count in sorted(skipped.items()):
             print(f"{count} row{'s' if count > 1 else ''} not compared: {reason}", file=sys.stderr)
-        try:
-            options.out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--out={options.out}: {error.strerror}") from None
+        make_folder(options.out)
         for name, text in (files | {"ablation.csv": ablation_csv()}).items():
             write_text(options.out / name, text)
-        _draw_if_possible(found, options.out / "scale.png")
+        draw_if_possible(options.out / "scale.png", lambda path: draw(found, path))
         if options.page:
             write_text(options.page, renewed(options.page.read_text(encoding="utf-8"), files))
     except UserError as error:
@@ -282,14 +296,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     print("\n".join(files.values()), end="")
     return 0
-
-
-def _draw_if_possible(found: Sequence[Measured], path: Path) -> None:
-    if find_spec("matplotlib") is None:
-        print(f"{path} is not drawn: matplotlib is not installed (extra docs)", file=sys.stderr)
-        return
-    with replacing(path) as temporary:
-        draw(found, temporary)
 
 
 if __name__ == "__main__":

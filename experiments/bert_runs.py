@@ -15,9 +15,10 @@ from functools import cache
 from itertime import Plan, System, load_model, predict
 from itertime.calibration import Cells
 from itertime.calibration.bert_run import bert_plans, bert_run
+from itertime.costs.layer import kernel_counts
 from itertime.errors import UserError
 from itertime.planning import Steps, TrainTime, train_time
-from itertime.spec import Site, parse_options
+from itertime.spec import PlanBatch, Site, load_framework, parse_options
 
 MODEL = load_model("bert-large-wikipedia")
 GPU_NAMES = {"A100": "NVIDIA A100-SXM4-80GB (400W)", "H100": "NVIDIA H100-SXM5-80GB"}
@@ -163,6 +164,25 @@ def gains(surroundings: tuple[str, str, str]) -> dict[str, tuple[Variant, Varian
         return variant(*(own or other for own, other in zip(key, surroundings, strict=True)))
 
     return {name: (at(before), at(after)) for name, before, after in IDEAS}
+
+
+@cache
+def step_at(balance: str, layer_ms: float) -> float:
+    """Seconds a step of Samsung's training with another balance, if a layer's launches take `layer_ms`."""
+    plan, system = samsungs()
+    plan = replace(plan, options=replace(plan.options, balance=parse_options(f"balance={balance}").balance))
+    launches = replace(system.site, launch_s=system.site.launch_s * layer_ms / launches_ms())
+    return predict(MODEL, plan, replace(system, site=launches), memory_headroom=0.0).iteration_s
+
+
+def launches_ms() -> float:
+    """Milliseconds that the launches of a layer take in Samsung's training, as its framework says."""
+    plan, system = samsungs()
+    framework = load_framework(system.framework)
+    factors = framework.kernels, framework.backward_kernels or framework.kernels
+    counts = kernel_counts(MODEL, PlanBatch.of([plan]))
+    kernels = sum(factor * float(count[0]) for factor, count in zip(factors, counts, strict=True))
+    return 1e3 * kernels * system.site.launch_s
 
 
 @dataclass(frozen=True)

@@ -14,19 +14,19 @@ import io
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.output import draw_if_possible, make_folder
 from itertime import Plan, PlanBatch, System, load_model, load_profile, load_system, predict
 from itertime.costs import Workload
 from itertime.costs.exchange import sent_per_iteration
 from itertime.costs.exchange.local_steps import entry_bytes, worker_parameters
 from itertime.costs.network import all_reduce_between_sites_s
 from itertime.errors import UserError
-from itertime.io import replacing, write_text
+from itertime.io import write_text
 from itertime.spec import ModelSpec, PlanOptions, profile_of
 
 if TYPE_CHECKING:
@@ -258,26 +258,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         runs = study(load_model(options.model), load_system(options.system))
-        try:
-            options.out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--out={options.out}: {error.strerror}") from None
+        make_folder(options.out)
         write_text(options.out / "runs.csv", runs_csv(runs))
         write_text(options.out / "summary.md", summary(runs))
-        _draw_if_possible(runs, options.out / "seconds.png")
+        draw_if_possible(options.out / "seconds.png", lambda path: draw(runs, path))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     print(summary(runs), end="")
     return 0
-
-
-def _draw_if_possible(runs: Sequence[Run], path: Path) -> None:
-    if find_spec("matplotlib") is None:
-        print(f"{path} is not drawn: matplotlib is not installed (extra docs)", file=sys.stderr)
-        return
-    with replacing(path) as temporary:
-        draw(runs, temporary)
 
 
 if __name__ == "__main__":

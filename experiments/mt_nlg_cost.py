@@ -18,16 +18,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.output import draw_if_possible, make_folder
 from itertime import Evaluation, PlanBatch, Space, evaluate, load_model, load_system
 from itertime.errors import UserError
-from itertime.io import replacing, write_text
+from itertime.io import write_text
 from itertime.planning.space import candidates, divisors
 from itertime.spec import RECOMPUTE
 
@@ -255,15 +255,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         done = study(system=options.system, **choices)
         other = study(system=VTRAIN_SYSTEM, **choices) if options.system == SYSTEM else None
-        try:
-            options.out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--out={options.out}: {error.strerror}") from None
+        make_folder(options.out)
         write_text(options.out / "plans.csv", plans_csv(done))
         write_text(options.out / "summary.md", summary(done))
         if other is not None:
             write_text(options.out / "networks.md", networks(done, other))
-        _draw_if_possible(done, options.out / "heatmap.png")
+        draw_if_possible(options.out / "heatmap.png", lambda path: draw(done, path))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -273,14 +270,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if other is not None:
         print("\n" + networks(done, other), end="")
     return 0
-
-
-def _draw_if_possible(done: Study, path: Path) -> None:
-    if find_spec("matplotlib") is None:
-        print(f"{path} is not drawn: matplotlib is not installed (extra docs)", file=sys.stderr)
-        return
-    with replacing(path) as temporary:
-        draw(done, temporary)
 
 
 def _positive(text: str) -> float:

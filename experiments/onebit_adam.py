@@ -17,13 +17,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.output import draw_if_possible, make_folder
 from itertime import Plan, load_model, load_system, predict
 from itertime.errors import UserError
-from itertime.io import replacing, write_text
+from itertime.io import write_text
 from itertime.spec import PlanOptions, System
 
 if TYPE_CHECKING:
@@ -301,16 +301,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         rows = read_rows(options.data) if options.data else []
-        try:
-            options.out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--out={options.out}: {error.strerror}") from None
+        make_folder(options.out)
         if rows:
             write_text(options.out / "measured.md", measured_md(rows))
             write_text(options.out / "assumptions.md", assumptions_md(rows))
         write_text(options.out / "published.md", published_md())
         write_text(options.out / "bandwidth.md", bandwidth_md())
-        _draw_if_possible(options.out / "speedup.png")
+        draw_if_possible(options.out / "speedup.png", draw)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -318,14 +315,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(side_by_side(rows), measured_md(rows), assumptions_md(rows), sep="\n")
     print(published_md() + "\n" + bandwidth_md(), end="")
     return 0
-
-
-def _draw_if_possible(path: Path) -> None:
-    if find_spec("matplotlib") is None:
-        print(f"{path} is not drawn: matplotlib is not installed (extra docs)", file=sys.stderr)
-        return
-    with replacing(path) as temporary:
-        draw(temporary)
 
 
 if __name__ == "__main__":

@@ -85,7 +85,8 @@ class Prediction:
     does. `extrapolated` names the parts of the profile that the prediction asked for sizes beyond those
     measured. `interval_s`: lowest and highest seconds of nine in ten measured iterations, None where too
     little is known. `spread_s`: 5th and 95th percentile of an iteration's seconds from draw to draw of the
-    samples, None where their lengths do not vary.
+    samples, None where their lengths do not vary. `sampling_error_s`: the standard error of `iteration_s`
+    where these draws are sampled, 0 where they are computed exactly, None where lengths do not vary.
     """
 
     iteration_s: float
@@ -100,17 +101,20 @@ class Prediction:
     capacity_bytes: float = math.inf
     memory_headroom: float = 0.0
     spread_s: tuple[float, float] | None = None
+    sampling_error_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """`Prediction`s of many plans: one element per plan in every array. `spread`: the two of `spread_s`."""
+    """`Prediction`s of many plans: one element per plan in every array. `spread`: the two of `spread_s`, and
+    `sampling_error_s`.
+    """
 
     iteration_s: Array
     breakdown: Parts
     memory: Memory
     mfu: Array
-    spread: tuple[Array, Array] | None = None
+    spread: tuple[Array, Array, Array] | None = None
 
     def prediction(self, row: int) -> Prediction:
         total, fits = float(self.memory.total[row]), bool(self.memory.fits[row])
@@ -126,6 +130,7 @@ class Evaluation:
             capacity_bytes=self.memory.capacity,
             memory_headroom=self.memory.headroom,
             spread_s=self.spread and (float(self.spread[0][row]), float(self.spread[1][row])),
+            sampling_error_s=self.spread and float(self.spread[2][row]),
         )
 
 
@@ -207,18 +212,18 @@ def _sample_flops(model: ModelSpec, lengths: Lengths) -> float:
     return (each - square) * lengths.mean / s + square * lengths.mean_square / s**2
 
 
-def _spread_s(costs: StageCosts, iteration: Array) -> tuple[Array, Array]:
-    """Seconds of an iteration at the 5th and the 95th percentile of its slowest rank. What hides the exchange
-    of gradients, and the bubble, are taken as in the mean iteration.
+def _spread_s(costs: StageCosts, iteration: Array) -> tuple[Array, Array, Array]:
+    """Seconds of an iteration at the 5th and the 95th percentile of its slowest rank, and the standard error
+    of the mean iteration. What hides the exchange of gradients, and the bubble, are taken as in that one.
     """
     assert costs.spread is not None
     plans = costs.workload.plans
     slowest, column = _stage_s(costs)[2].argmax(axis=0), np.arange(len(plans))
-    low, high = (
-        iteration + plans.microbatches * each[slowest, column]
-        for each in (costs.spread.low, costs.spread.high)
+    low, high, error = (
+        plans.microbatches * each[slowest, column]
+        for each in (costs.spread.low, costs.spread.high, costs.spread.error)
     )
-    return low, high
+    return iteration + low, iteration + high, error
 
 
 def _stage_s(costs: StageCosts) -> tuple[Array, Array, Array]:
@@ -263,10 +268,9 @@ def _pipeline(costs: StageCosts) -> Parts:
             bubble[rows] = schedule(*passes, plans.microbatches[rows], plans.pp[rows]) - run[rows]
     if not plain.all():
         bubble[~plain] = _interleaved(costs, ~plain) - run[~plain]
-    parts = {}
-    for name in {**costs.forward, **costs.backward}:
-        seconds = costs.forward.get(name, 0.0) + costs.backward.get(name, np.zeros(present.shape))
-        parts[name] = plans.microbatches * seconds[slowest, column]
+    names, nothing = list({**costs.forward, **costs.backward}), np.zeros(present.shape)
+    both = [costs.forward.get(name, nothing) + costs.backward.get(name, nothing) for name in names]
+    parts = dict(zip(names, plans.microbatches * np.array(both)[:, slowest, column], strict=True))
     return parts | {"bubble": np.maximum(bubble, 0.0)}  # rounding may leave less than nothing
 
 

@@ -22,13 +22,14 @@ class PlanRow:
     Cells: model, global batch, GPUs, tp, pp, dp, micro-batch, the rest of the plan, time per iteration, the
     range that holds nine in ten measured times, MFU, memory, shares of bubble and of communication.
     `spread`: the times between which nine in ten iterations of one job lie, as its samples differ in length;
-    empty where all take equally long.
+    empty where all take equally long. `options`: those of the plan, as a trace states them.
     """
 
     used: tuple[tuple[Named, str], ...]
     gpu_h: float
     cells: tuple[str, ...]
     spread: str
+    options: str
 
 
 def plan_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[PlanRow]:
@@ -46,6 +47,7 @@ def plan_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[PlanRow]:
             fsum(gpu_h for _, gpu_h in used[key]),
             _cells(records[key]),
             spread_words(records[key]),
+            key.plan_options,
         )
         for key in sorted(records, key=lambda key: (key.model, key.global_batch, key.seq_len or 0, *key[3:]))
     ]

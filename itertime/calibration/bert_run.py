@@ -1,7 +1,7 @@
 """One row of a BERT table as a run: MLPerf's BERT-Large under data parallelism alone.
 
-The columns say what was measured; what they leave open is what the submitters' code does, by the files that
-`../shared/data/mlperf/README.md` names. There are two codes.
+The columns say what was measured. What they leave open follows from the submitters' code, whose files
+`../shared/data/mlperf/README.md` names. There are two codes:
 
 | | NVIDIA's | Samsung's |
 |---|---|---|
@@ -12,8 +12,7 @@ buckets of 25 MB beside it |
 | clipping | by the norm of the reduced gradients | bucket by bucket before the all-reduce |
 | switches | sum gradients (SHARP) on NVIDIA's own clusters from 1,024 A100, or 512 H100, on | do not |
 
-A row is skipped, with the reason, if its way of batching is not known or if it is the measurement of another
-row once more.
+A row is skipped, with the reason, if its batching is unknown or if it repeats another row's measurement.
 """
 
 from __future__ import annotations
@@ -59,9 +58,9 @@ _BALANCES = {
     (): "drawn",
 }
 _EITHER = "fp16 or fp8"
-_LONGEST_NETWORK = 500  # characters of a text on the network that are read
+_LONGEST_NETWORK = 500  # characters of the column network that are read
 _SERVERS = {"DSS8440": "dell-dss8440"}
-"""Servers that an id names and whose links differ from what their GPUs could use."""
+"""Shipped systems of servers, by a part of the id, whose links are slower than their GPUs' usual ones."""
 
 
 def bert_run(row: Cells, site: Site) -> MeasuredRun:
@@ -105,9 +104,7 @@ def stated_precision(row: Cells) -> str:
 
 
 def _batching(row: Cells) -> PlanOptions:
-    """The options of a plan that say how samples become micro-batches. Raises UserError for a way that is not
-    known.
-    """
+    """The batching and the balance of a row, as options of a plan. Raises UserError for an unknown one."""
     work = (row["work"] or "unknown").lower()
     if work == "unknown":
         raise UserError("the way of batching is not known: what a GPU computes depends on it")
@@ -125,13 +122,16 @@ def _batching(row: Cells) -> PlanOptions:
         return parse_options(f"batching={batching}")
     words = tuple(word for word in ("sorted", "stratified", "exchanged") if word in work)
     if words not in _BALANCES:
-        raise UserError(f"work={shown(row['work'])}: samples are sorted over all ranks, or dealt otherwise")
+        raise UserError(
+            f"work={shown(row['work'])}: this combination of balances is not known; name sorted alone, or "
+            "stratified, exchanged, or both"
+        )
     return parse_options(f"batching={batching},balance={_BALANCES[words]}")
 
 
 def _precisions(row: Cells) -> tuple[str, ...]:
-    """What the matrices of the layers may have been in; of several the run is the fastest that fits. NVIDIA's
-    files have 8 bit for one node, and not for the largest runs.
+    """The precisions that a row's matrices of the layers may have had; of several the run is the fastest that
+    fits. NVIDIA's files state 8 bit for one node, and none for the largest runs.
     """
     stated = row["precision"].lower()
     if stated.startswith(_EITHER):
@@ -144,7 +144,7 @@ def _precisions(row: Cells) -> tuple[str, ...]:
 
 
 def _model(row: Cells) -> ModelSpec:
-    """BERT-Large as NVIDIA's code computes it, cut or extended as the row says."""
+    """BERT-Large as NVIDIA's code computes it, in the shape that the row states."""
     known = load_model(_MODEL)
     ffn = known.ffn_hidden // known.hidden * row["hidden"]
     shape = {name: row[name] for name in ("layers", "hidden", "heads", "vocab")}
@@ -208,7 +208,7 @@ def _plan(row: Cells, options: PlanOptions, model: ModelSpec, assumed: list[str]
 
 
 def _overlaps(row: Cells) -> bool:
-    """Whether NVIDIA's code reduces gradients beside the backward pass (`dwu-overlap-reductions`)."""
+    """Whether NVIDIA's code overlaps reductions with the backward pass (`dwu-overlap-reductions`)."""
     return "A100" not in row["gpu"].upper() and row["gpus"] >= 512
 
 
@@ -261,11 +261,13 @@ def _sums_in_switches(row: Cells) -> bool:
 
 
 def _framework(row: Cells) -> str:
+    """NVIDIA's files name Transformer Engine for one node; without it the layers are Apex's."""
     if "adam" in row["optimizer"].lower():
         return "apex-ddp-bert"
     if _before_fmha(row):
         return "megatron"
-    return "apex-bert" if re.search(r"\bA(100|30)\b", row["gpu"].upper()) else "te-bert"
+    of_apex = _overlaps(row) or re.search(r"\bA(100|30)\b", row["gpu"].upper())
+    return "apex-bert" if of_apex else "te-bert"
 
 
 def _before_fmha(row: Cells) -> bool:
@@ -274,8 +276,8 @@ def _before_fmha(row: Cells) -> bool:
 
 
 def _evaluation(global_batch: int) -> float:
-    """Seconds of evaluation in a measured step over those of an iteration. A forward pass counts as a third
-    of an iteration.
+    """Seconds of evaluation in a measured step over those of an iteration, by MLPerf's rule. A forward pass
+    counts as a third of an iteration.
 
     >>> round(100 * _evaluation(448), 1)
     2.2
@@ -286,7 +288,7 @@ def _evaluation(global_batch: int) -> float:
 
 def _gpu(stated: str) -> tuple[str, float | None]:
     """The GPU as `system_of` reads it, and its power limit in watts, None if the row does not say. Raises
-    UserError for a limit that no GPU has.
+    UserError for a limit that no GPU has, and for one that is not known.
 
     >>> _gpu("NVIDIA A100-SXM4-40GB(400W)"), _gpu("NVIDIA Blackwell GPU (B200-SXM-180GB)")
     (('NVIDIA A100-SXM4-40GB', 400.0), ('B200-SXM-180GB', None))
@@ -301,15 +303,17 @@ def _gpu(stated: str) -> tuple[str, float | None]:
         if not least <= watts <= most:
             raise UserError(f"gpu={shown(stated)}: its power must be {least} to {most:,} W; correct the name")
         return text[: power.start()].strip(), watts
-    if text.upper().endswith(" CTS"):
-        return text[:-4].strip(), _CTS_W
+    if custom := re.fullmatch(r"(?i)(.{1,80})[ -]CTS", text):
+        if "A100" not in text.upper():
+            raise UserError(f"gpu={shown(stated)}: the power limit of this cooling is not known")
+        return custom[1].strip(), _CTS_W
     inside = re.search(r"\(([^()]+)\)$", text)
     return (inside[1] if inside else text), None
 
 
 def _nic_gbps(row: Cells, assumed: list[str]) -> float | None:
-    """Gb/s of a node's NICs, one direction: those that the text on the network gives to computation, else the
-    stated number; None if neither is there.
+    """Gb/s of a node's NICs in one direction: of those that the column `network` assigns to computation,
+    otherwise as `node_nic_gbps` states; None if neither does.
     """
     stated: float | None = row["node_nic_gbps"]
     found = _compute_gbps(row["network"] or "")
@@ -321,7 +325,8 @@ def _nic_gbps(row: Cells, assumed: list[str]) -> float | None:
 
 
 def _compute_gbps(network: str) -> float | None:
-    """The NICs that a text on the network gives to computation, Gb/s; of unnamed purposes the fastest.
+    """Gb/s of the NICs that a description of the network assigns to computation; without such a purpose, of
+    the fastest group.
 
     >>> _compute_gbps("Storage: 2x ConnectX-6 IB HDR 200Gb/sec, Compute: 8x ConnectX-6 IB HDR 200Gb/sec")
     1600.0

@@ -43,9 +43,7 @@ Cells = dict[str, Any]
 BERT = "bert"
 """The kind, in the cell "kind", of the rows of a BERT table."""
 
-_ITERATION_COLUMNS = {
-    "id": Column(free_text),
-    "site": Column(free_text, needed=False),
+_SHARED_COLUMNS = {
     "gpu": Column(free_text),
     "gpus": Column(count),
     "gpus_per_node": Column(of_node),
@@ -53,6 +51,12 @@ _ITERATION_COLUMNS = {
     "layers": Column(count),
     "hidden": Column(count),
     "heads": Column(count),
+}
+"""Columns of both kinds of tables: the machine, and the shape of the model."""
+_ITERATION_COLUMNS = {
+    "id": Column(free_text),
+    "site": Column(free_text, needed=False),
+    **_SHARED_COLUMNS,
     "kv_heads": Column(count, needed=False),
     "ffn_hidden": Column(count, needed=False),
     "gated_mlp": Column(switch, needed=False),
@@ -110,13 +114,7 @@ _INFORMATION = frozenset(
 _BERT_COLUMNS = {
     "id": Column(free_text),
     "duplicate_of": Column(free_text, needed=False),
-    "gpu": Column(free_text),
-    "gpus": Column(count),
-    "gpus_per_node": Column(of_node),
-    "node_nic_gbps": Column(nic_gbps),
-    "layers": Column(count),
-    "hidden": Column(count),
-    "heads": Column(count),
+    **_SHARED_COLUMNS,
     "vocab": Column(count),
     "samples_per_gpu_step": Column(positive),
     "grad_accumulation": Column(count),

@@ -1,4 +1,4 @@
-"""Options that change nothing beside the others: what `predict`, `search` and others say of them."""
+"""Notes on options that have no effect, given the other options and the model, and on what is unpredicted."""
 
 from __future__ import annotations
 
@@ -11,17 +11,32 @@ from .options import words_of
 if TYPE_CHECKING:
     from itertime.spec import ModelSpec
 
-__all__ = ["print_without_effect"]
+__all__ = ["print_unpredicted", "print_without_effect"]
 
 IDLE_FP16 = "--options compression=fp16 changes nothing without --fp32-gradients: gradients have 16 bit"
 
 
 def print_without_effect(model: ModelSpec, options: Mapping[str, Any]) -> None:
-    """Says on stderr which options of a plan, or of a search for plans, change nothing for this model beside
-    the others, by parameter name (`Context.params`).
+    """Prints on stderr which options of a plan, or of a search, have no effect for this model, given the
+    others. `options`: values by parameter name (`Context.params`).
     """
     for text in _without_effect(model, options):
         print(f"note: {text}", file=sys.stderr)
+
+
+def print_unpredicted(text: str) -> None:
+    """Says on stderr which options of `text` may cost steps to a target, of which nothing is predicted."""
+    from itertime.spec import DEFAULT_OPTIONS, parse_options
+
+    chosen = parse_options(text, "--options")
+    names = [
+        name
+        for name in ("compression", "quantized_weights", "local_steps")
+        if getattr(chosen, name) != getattr(DEFAULT_OPTIONS, name)
+    ]
+    if names:
+        effect = f"the effect of {' and '.join(names)} on convergence"
+        print(f"not predicted: {effect}; the number of steps is an input", file=sys.stderr)
 
 
 def _without_effect(model: ModelSpec, options: Mapping[str, Any]) -> list[str]:
@@ -61,7 +76,7 @@ def _without_effect(model: ModelSpec, options: Mapping[str, Any]) -> list[str]:
 
 
 def _idle_options(model: ModelSpec, options: Mapping[str, Any]) -> list[tuple[bool, str]]:
-    """Of `--options`: which change nothing beside the other options, and the sentence that says so."""
+    """Keys of `--options`: whether they have no effect, and the sentence that says so."""
     from itertime.spec import DEFAULT_OPTIONS, ONE_BIT, parse_options
 
     chosen = parse_options(options["options"], "--options")

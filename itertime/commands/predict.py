@@ -9,7 +9,7 @@ import typer
 
 from itertime.commandline import print_json
 
-from .idle_options import print_without_effect
+from .idle_options import print_unpredicted, print_without_effect
 from .options import (
     MEMORY_HEADROOM,
     Attention,
@@ -110,6 +110,7 @@ def predict(
     spec = model_of(model, seq_len, attention, settings)
     plan = plan_of(context.params)
     print_without_effect(spec, context.params)
+    print_unpredicted(options)
     machine = system_of(system, settings, framework)
     prediction = run(spec, plan, machine, memory_headroom=memory_headroom)
     if json:
@@ -130,7 +131,9 @@ def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> N
         print("no interval is known for this GPU")
     if prediction.spread_s:
         low, high = prediction.spread_s
-        print(f"nine in ten iterations lie between {low:.4f} and {high:.4f} s by balancing alone")
+        print(f"nine in ten iterations take {low:.4f} to {high:.4f} s, by the lengths of the samples drawn")
+        if prediction.sampling_error_s:
+            print(f"standard error of the mean, of sampled iterations: {prediction.sampling_error_s:.2g} s")
     for name, seconds in prediction.breakdown.items():
         if seconds > 0:
             print(f"  {name:18} {seconds:10.4f} s {seconds / prediction.iteration_s:6.1%}")

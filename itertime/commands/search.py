@@ -9,7 +9,7 @@ import typer
 
 from itertime.commandline import print_json
 
-from .idle_options import print_without_effect
+from .idle_options import print_unpredicted, print_without_effect
 from .options import (
     MEMORY_HEADROOM,
     Attention,
@@ -151,6 +151,7 @@ def search(
     price, price_from = price_of(machine, price)
     space = _space(context.params)
     print_without_effect(spec, context.params)
+    print_unpredicted(options)
     result = run(
         spec,
         global_batch,

@@ -147,7 +147,7 @@ def train_time(
 
 
 def _trained(model: ModelSpec, plan: Plan, system: System, options: Mapping[str, Any]) -> TrainTime:
-    """The training with what the options state, by parameter name (`Context.params`)."""
+    """The training as the options state it. `options`: values by parameter name (`Context.params`)."""
     from itertime.planning import StartUp, Steps, train_time
 
     steps, startup = options["steps"], options["startup"]
@@ -163,7 +163,7 @@ def _trained(model: ModelSpec, plan: Plan, system: System, options: Mapping[str,
 
 
 def _print_notes(model: ModelSpec, system: System, found: TrainTime, eval_samples: int | None) -> None:
-    """Says on stderr what the answer leaves out, and how far it can be trusted."""
+    """Prints on stderr what the answer leaves out, and how far it can be trusted."""
     if not found.evaluated and eval_samples != 0:
         _note(
             f"no evaluations are counted: {model.name} has no rule for them; "
@@ -205,7 +205,7 @@ def _evaluations(model: ModelSpec, plan: Plan, every: int | None, samples: int |
 
 
 def _document(found: TrainTime) -> dict[str, Any]:
-    """What `--json` says beside the plan: `input` names what no prediction says."""
+    """The part of `--json` on the training. `input` and `predicted` name the sources of its figures."""
     return {
         "train_s": found.seconds,
         "train_range_s": found.range_s,

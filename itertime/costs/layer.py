@@ -7,8 +7,11 @@ Narayanan et al. (SC'21). Matrix products with weights are in `linear.py`, memor
 The CPU issues kernels one by one, so a pass takes the longer of the GPU's time and `Site.launch_s` times the
 number of kernels. The two times do not add up, because the CPU runs ahead of a GPU that has enough to do.
 The kernels are those of this model: GEMMs, attention, memory-bound kernels, collectives. A framework that
-fuses less issues more of them (`Framework.kernels`). A CUDA graph issues its kernels at once (NVIDIA,
-"Getting Started with CUDA Graphs", 2019).
+fuses less issues more of them (`Framework.kernels`). Of a pass's CPU time eager code takes about the share
+that these counts say: forward 0.34 of a Llama layer (12 of 35 kernels), 0.36 of a BERT layer under
+DistributedDataParallel and 0.41 without it (10 of 29; `python benchmarks/eager.py`, PyTorch 2.13); the rest
+is for `backward_kernels`. A CUDA graph issues its kernels at once (NVIDIA, "Getting Started with CUDA
+Graphs", 2019).
 """
 
 from __future__ import annotations
@@ -167,7 +170,7 @@ def _recompute_s(workload: Workload, parts: _Repeated) -> Array:
     if (plans.recompute == _EARLY_STOP).any():
         needed = parts.whole - _ending_s(workload, parts)
     options = [nothing, parts.core, parts.whole, needed, parts.elementwise]
-    seconds: Array = np.choose(plans.recompute, options)
+    seconds: Array = plans.recompute.choose(options)
     if (plans.recompute_permille < 1000).any():
         seconds = seconds * (plans.recompute_permille / 1000)
     return seconds
@@ -175,8 +178,9 @@ def _recompute_s(workload: Workload, parts: _Repeated) -> Array:
 
 def _add_launches(workload: Workload, forward: Parts, backward: Parts) -> None:
     """Adds "launch" to both passes, unless the GEMMs alone always take longer than the launches."""
-    launch_s = workload.system.site.launch_s * workload.framework.kernels
-    issued = [launch_s * count for count in _issued(workload)]
+    framework, launch_s = workload.framework, workload.system.site.launch_s
+    factors = framework.kernels, framework.backward_kernels or framework.kernels
+    issued = [launch_s * factor * count for factor, count in zip(factors, _issued(workload), strict=True)]
     both = list(zip((forward, backward), issued, strict=True))
     if any((cpu > parts["gemm"]).any() for parts, cpu in both):
         for parts, cpu in both:
@@ -245,6 +249,8 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
         kv_heads = np.maximum(model.kv_heads / plans.tp, 1.0)
         causal = not model.encoder
         kernel = _attention_kernel(workload)
+        if workload.framework.whole_rows:
+            kernel = kernel._replace(longest=s / _blocks_of_a_sample(plans))
         factor = site.attention_multiplier * workload.framework.attention_multiplier
         arguments = (batch, heads, kv_heads, d, s / plans.cp, s, causal)
         limited = model.windowed_layers / model.layers
@@ -265,6 +271,14 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
     multiplier = workload.gemm_factor
     # dV, dQ and dK have the shape of the context, dP that of the scores
     return multiplier * (scores + context), multiplier * (scores + 3 * context)
+
+
+def _blocks_of_a_sample(plans: PlanBatch) -> Whole:
+    """Thread blocks that share a sample's queries in one head, in Apex's FMHA: one, but two, three or four
+    for three, two or one samples (NVIDIA/apex, contrib/fmha/fmha.py: fewer than four call `fwd_nl`;
+    contrib/csrc/fmha/fmha_api.cpp, `num_chunks`).
+    """
+    return np.maximum(5 - plans.micro_batch, 1)
 
 
 def _attention_kernel(workload: Workload) -> AttentionKernel:
@@ -325,7 +339,7 @@ def _after_early_stop(model: ModelSpec, plans: PlanBatch) -> Whole:
     last GEMM and its collective (`_ending_s` says when).
     """
     if model.dropout:
-        return np.zeros_like(plans.tp)
+        return np.zeros(len(plans), dtype=int)
     if not _ends_in_gemm(model):
-        return np.ones_like(plans.tp)
+        return np.ones(len(plans), dtype=int)
     return np.where(plans.tp > 1, 3, 2)

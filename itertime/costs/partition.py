@@ -72,7 +72,7 @@ class Partition:
     def of(cls, model: ModelSpec, plans: PlanBatch) -> Partition:
         layers, stages = _split(model, plans)
         shared, experts = _layer_shards(model, plans)
-        dense, dense_shared = np.zeros_like(layers), np.zeros(len(plans))
+        dense, dense_shared = np.zeros(layers.shape, dtype=int), np.zeros(len(plans))
         if model.dense_layers:
             dense[FIRST] = model.dense_layers
             dense[LAST] = np.where(plans.pp == 1, model.dense_layers, 0)
@@ -108,7 +108,7 @@ class Partition:
 
     def take(self, rows: Whole) -> Partition:
         """The partition of the plans at `rows`."""
-        return Partition(**{field.name: getattr(self, field.name)[..., rows] for field in fields(self)})
+        return Partition(*(getattr(self, name)[..., rows] for name in _COLUMNS))
 
     def kinds(self, rows: Whole) -> Whole:
         """The kind of every stage, (rows, most stages); columns beyond a row's stages say LAST."""
@@ -117,16 +117,19 @@ class Partition:
         return np.minimum((position[None, :, None] >= ends[:, None, :]).sum(axis=2), LAST)
 
 
+_COLUMNS = tuple(field.name for field in fields(Partition))
+
+
 @dataclass(frozen=True)
 class Workload:
     """Plans of one model on one system: the argument of all cost functions.
 
-    `plans` are those of one worker where `workers` train side by side (`PlanBatch.worker`); `outer` are the
-    options under which these exchange.
-    `Workload.of` computes the partition, and what the mean micro-batch computes, once for all of them.
-    `lengths` are those of the samples, None where each has the model's `seq_len` tokens. `of` raises
-    UserError for a model whose architecture the costs would misstate (`spec/fidelity.py`), and for wrong
-    lengths.
+    `plans`: of one worker, where several train side by side (`PlanBatch.worker`). `outer`: the options under
+    which workers exchange. `lengths`: of the samples; None where each has the model's `seq_len` tokens.
+    `micro_batch`: what the mean micro-batch computes.
+
+    `Workload.of` computes partition and micro-batch once for all plans. It raises UserError for a model whose
+    architecture the costs would misstate (`spec/fidelity.py`), and for lengths above `seq_len`.
     """
 
     model: ModelSpec
@@ -230,15 +233,14 @@ def _layer_shards(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:
 
 def _split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
     """Layers and number of stages by kind, (4, plans) each."""
-    if plans.ends.any() or plans.remainder.any():
-        return _split_in_chunks(model, plans)
-    if plans.by_compute.any():
-        return _split_by_compute(model, plans)
-    if plans.balanced.any():
-        return _balanced_split(model, plans)
-    pp = plans.pp
-    even = model.layers // pp
-    stages = np.array([np.minimum(pp - 1, 1), np.maximum(pp - 2, 0), np.zeros_like(pp), np.ones_like(pp)])
+    in_chunks = plans.ends | plans.remainder
+    if (in_chunks | plans.by_compute | plans.balanced).any():
+        if in_chunks.any():
+            return _split_in_chunks(model, plans)
+        return (_split_by_compute if plans.by_compute.any() else _balanced_split)(model, plans)
+    first, last = np.minimum(plans.pp - 1, 1), np.ones(len(plans), dtype=int)
+    even = model.layers // plans.pp
+    stages = np.array([first, np.maximum(plans.pp - 2, 0), 0 * last, last])
     return np.array([even, even, even, even]), stages
 
 

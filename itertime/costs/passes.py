@@ -48,11 +48,12 @@ MICRO_BATCH_COLUMNS = (
     "recompute_permille",
 )
 """The columns of a `PlanBatch` that decide the time of one micro-batch in a layer and in the model's ends."""
-_DEALT = ("dp", "global_batch", "pp_before_dp")
-"""Further ones where its samples depend on those of the other micro-batches."""
-_MORE = 1.5
-"""Work whose seconds show how a pass grows: far enough that steps of the GPU's waves matter little, and about
-as far as the slowest of many ranks lies above the mean rank if samples stay as drawn."""
+_DEALT_COLUMNS = ("dp", "global_batch", "pp_before_dp")
+"""Further columns, where the samples of a micro-batch depend on those of other micro-batches."""
+_PROBE = 1.5
+"""Factor by which work is enlarged to measure how the seconds of a pass grow with it. It is large enough that
+whole waves of thread blocks matter little, and about what the slowest of many ranks has over the mean rank if
+samples stay as drawn."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +93,12 @@ def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: 
 def _columns(plans: PlanBatch) -> tuple[str, ...]:
     """`MICRO_BATCH_COLUMNS`, and what else decides the longest sample of a micro-batch."""
     dealt = plans.options.batching == "longest" and plans.options.balance != "drawn"
-    return MICRO_BATCH_COLUMNS + (_DEALT if dealt else ())
+    return MICRO_BATCH_COLUMNS + (_DEALT_COLUMNS if dealt else ())
 
 
 @dataclass(frozen=True)
 class Passes:
-    """Both passes of the mean micro-batch, and where ranks differ in their work, how they grow with it."""
+    """Both passes of the mean micro-batch. `growth`: None where all ranks have the same work."""
 
     forward: Pass
     backward: Pass
@@ -107,8 +108,8 @@ class Passes:
 def distinct_passes(workload: Workload) -> Passes:
     """`micro_batch_passes`, each distinct case computed once, however many plans share it.
 
-    Where ranks differ in their work, also those of a micro-batch with `_MORE` times the tokens, and of one
-    with as many more squares of attention's lengths.
+    Where ranks differ in their work, also the growth of the passes: they are computed with `_PROBE` times the
+    tokens, and with `_PROBE` times the squares of attention's lengths.
     """
     several = varies(workload)
     if len(workload) == 1:
@@ -121,7 +122,7 @@ def distinct_passes(workload: Workload) -> Passes:
             forward, backward = micro_batch_passes(workload.take(first))
             return Passes(forward.take(where), backward.take(where))
     mean = workload.micro_batch.take(first)
-    sizes = MicroBatch.joined([mean, mean.scaled(_MORE, 1.0), mean.scaled(1.0, _MORE)])
+    sizes = MicroBatch.joined([mean, mean.scaled(_PROBE, 1.0), mean.scaled(1.0, _PROBE)])
     rows = np.concatenate([first, first, first])
     forward, backward = micro_batch_passes(replace(workload.take(rows), micro_batch=sizes))
     growth = _growth(workload, forward, where), _growth(workload, backward, where)
@@ -134,7 +135,7 @@ def _growth(workload: Workload, one: Pass, where: Whole) -> Growth:
     """
     rows = [one.embedding, one.head, *(_busy_s(parts) for parts in (one.layer, one.dense) if parts)]
     seconds = np.array(rows).reshape(len(rows), 3, -1)[:, :, where]
-    grown = (seconds[:, 1:] - seconds[:, :1]) / (_MORE - 1)
+    grown = (seconds[:, 1:] - seconds[:, :1]) / (_PROBE - 1)
     embedding, head, layer, *dense = grown[:, :, None]  # (2, 1, plans) each
     partition = workload.partition
     has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (workload.plans.pp == 1))

@@ -52,9 +52,7 @@ class StageCosts:
 
 def stage_costs(workload: Workload) -> StageCosts:
     """All parts of an iteration's time; what remains is the order in which the stages run."""
-    sharded = [sharded_s(workload)]
-    if workload.model.dense_layers:
-        sharded.append(sharded_s(workload.dense_form))
+    sharded = _sharded(workload)
     hop = _hop_s(workload)
     each = distinct_passes(workload)
     forward, backward = each.forward, each.backward
@@ -64,15 +62,25 @@ def stage_costs(workload: Workload) -> StageCosts:
     ]
     for parts, kernels in zip(passes, pass_kernels_s(workload), strict=False):
         parts["compression"] = kernels
-    spread = None
-    if each.growth:
+    spread, waits = None, np.zeros(len(workload))
+    if each.growth or workload.plans.options.clipping == "bucket":
         idle = [_idle(workload, *pair) for pair in zip((forward, backward), passes, strict=True)]
-        spread = add_imbalance(workload, passes, idle, each.growth)
-    once, traffic = once_s(workload, *(_first_chunk_s(workload, each) for each in passes))
-    once["fsdp_last"] = sharded[-1].last_scatter  # of the first layer, which is dense if any is
-    if each.growth:
-        once["balance"] = balance_s(workload)
+        spread = add_imbalance(workload, passes, idle, each.growth) if each.growth else None
+        waits = np.maximum(_of_first_chunk(workload, spread.idle if spread else idle[1]), 0.0)
+    once, traffic = once_s(workload, tuple(_first_chunk_s(workload, each) for each in passes), waits)
+    # Of the first layer, which is dense if any is.
+    once["fsdp_last"] = sharded[-1].last_scatter if sharded else np.zeros(len(workload))
+    if spread is not None:
+        once["balance"] = balance_s(workload, spread)
     return StageCosts(workload, passes[0], passes[1], once, traffic, spread)
+
+
+def _sharded(workload: Workload) -> list[Sharded]:
+    """What ZeRO-2 and ZeRO-3 move of a layer, and of a mixture's dense one; empty if no plan asks for it."""
+    if not workload.plans.scatters_gradients.any():
+        return []
+    forms = [workload, workload.dense_form] if workload.model.dense_layers else [workload]
+    return [sharded_s(form) for form in forms]
 
 
 def _layers_s(workload: Workload, one: Pass) -> Parts:
@@ -139,12 +147,21 @@ def _at_ends(stages: Array, chunks: Whole) -> Array:
 
 def _first_chunk_s(workload: Workload, parts: Parts) -> Array:
     """Seconds of a pass through the first chunk of the first stage, (plans,), where buckets overlap it."""
-    plans, column = workload.plans, np.arange(len(workload))
+    plans = workload.plans
     if not plans.grad_overlap.any():
-        return np.zeros(len(workload))
+        return np.zeros(len(plans))
+    column = np.arange(len(plans))
     first = np.where(plans.pp == 1, LAST, FIRST)
-    chunk = _at_ends(_shared(parts), plans.interleave)[first, column] + parts["embedding"][first, column]
+    chunk = _of_first_chunk(workload, _shared(parts)) + parts["embedding"][first, column]
     return chunk + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
+
+
+def _of_first_chunk(workload: Workload, stages: Array) -> Array:
+    """Of seconds by kind of stage, (4, plans), those of the first chunk of the first stage, (plans,)."""
+    plans = workload.plans
+    first = np.where(plans.pp == 1, LAST, FIRST)
+    of_chunk: Array = _at_ends(stages, plans.interleave)[first, np.arange(len(plans))]
+    return of_chunk
 
 
 @dataclass(frozen=True)
@@ -158,8 +175,9 @@ class _Shards:
 def _shards_forward(workload: Workload, sharded: Sequence[Sharded], one: Pass) -> _Shards:
     """Of a forward pass under ZeRO-3: nothing hides the first layer's gather."""
     layers = workload.partition.layers
-    if not workload.plans.scatters_gradients.any():
-        return _Shards(np.zeros(layers.shape), np.zeros(layers.shape))
+    if not sharded:
+        nothing = np.zeros(layers.shape)
+        return _Shards(nothing, nothing)
     counts, alone = layers, sharded[0].forward
     exposed = np.maximum(alone - _hidden_by(workload, one.layer), 0.0)
     moved = layers * alone
@@ -177,8 +195,9 @@ def _shards_forward(workload: Workload, sharded: Sequence[Sharded], one: Pass) -
 def _shards_backward(workload: Workload, sharded: Sequence[Sharded], one: Pass) -> _Shards:
     """Of a backward pass under ZeRO-2 and -3."""
     layers = workload.partition.layers
-    if not workload.plans.scatters_gradients.any():
-        return _Shards(np.zeros(layers.shape), np.zeros(layers.shape))
+    if not sharded:
+        nothing = np.zeros(layers.shape)
+        return _Shards(nothing, nothing)
     counts = [layers - workload.partition.dense, workload.partition.dense] if one.dense else [layers]
     exposed = moved = np.zeros(layers.shape)
     for count, moves, work in zip(counts, sharded, (one.layer, one.dense), strict=False):
@@ -206,7 +225,7 @@ def _hop_s(workload: Workload) -> Array:
     per_stage, domain = plans.next_stage, system.domain_gpus
     across = np.where(per_stage * plans.pp > domain, np.minimum(per_stage / domain, 1.0), 0.0)
     nbytes = 2.0 * workload.tokens * workload.model.hidden / plans.tp
-    sharers = np.stack([np.minimum(per_stage, domain), np.ones_like(per_stage)])
+    sharers = np.array([np.minimum(per_stage, domain), np.ones(len(plans), dtype=int)])
     stride = np.maximum(per_stage // domain, 1)
     outside, inside = p2p_s(nbytes, np.array([[True], [False]]), system, profile, sharers, stride)
     sent = system.site.p2p_exposure * (across * outside + (1 - across) * inside)
@@ -279,4 +298,4 @@ def interleaved_passes(costs: StageCosts, rows: Whole) -> InterleavedPasses:
 def _shared(parts: Parts) -> Array:
     """Seconds of a pass that the chunks of a stage share equally, (4, plans): not embedding, head, sends."""
     equal = [seconds for name, seconds in parts.items() if name not in ("embedding", "head", "p2p")]
-    return sum(equal, np.zeros_like(parts["head"]))
+    return sum(equal, np.zeros(parts["head"].shape))

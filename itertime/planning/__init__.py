@@ -14,7 +14,7 @@
 | `Budget` | GPUs and days, and the largest model that they train compute-optimally |
 | `Answer`, `Training` | that model at peak and as simulated; the training of one model |
 | `published`, `generated` | shapes to try: those of SC'21, and those between them |
-| `train_time`, `TrainTime` | seconds until a model reaches its target, and their parts |
+| `train_time`, `TrainTime` | the training of a model to its target, and its seconds by part |
 | `Steps`, `StartUp` | the inputs of a time to train, from logs or from the user |
 | `evaluations_of` | how often the training of a model is evaluated |
 | `load_convergence`, `list_convergence` | steps by optimizer and batch; the models that have them |

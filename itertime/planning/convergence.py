@@ -18,10 +18,10 @@ from itertime.errors import UserError
 
 __all__ = [
     "CONVERGENCE",
+    "REMEDY",
     "STARTUP",
     "STEPS_SUFFIX",
     "UPDATE_RULES",
-    "WAY_OUT",
     "Convergence",
     "StartUp",
     "Steps",
@@ -35,17 +35,17 @@ CONVERGENCE = Path(__file__).parents[1] / "convergence"
 STEPS_SUFFIX = "_steps.csv"
 STARTUP = "startup.csv"
 UPDATE_RULES = {"adam": "adam", "adamw": "adam", "fused-adam": "adam", "lamb": "lamb"}
-"""The rule by which an optimizer updates weights, and by which logs are grouped. apex's FusedAdam, which the
-logs call Adam, decouples weight decay by default (`adam_w_mode`), so these three are one rule.
+"""Update rule by optimizer; logs are grouped by rule. Apex's FusedAdam, which the logs call Adam, decouples
+weight decay by default (`adam_w_mode`), so the three Adams are one rule.
 """
-WAY_OUT = "give the steps that your training takes: --steps N"
+REMEDY = "give the steps that your training takes: --steps N"
 
 
 @dataclass(frozen=True)
 class StepsRow:
-    """The logs of one rule and global batch: medians over systems, `low` and `high` with eight in ten of them
-    between. Where fewer than five logs exist, the range of batches with more is put around `steps`, and
-    `own_range` is false.
+    """The logs of one update rule and global batch: their median `steps`; eight in ten lie from `low` to
+    `high`. With fewer than five logs the relative range of batches with more stands in, and `own_range` is
+    false.
     """
 
     optimizer: str
@@ -60,14 +60,14 @@ class StepsRow:
 
     @property
     def words(self) -> str:
-        """The logs, and their batch."""
+        """The logs and their batch, for readers."""
         return f"{_logs(self.logs, self.rounds, self.organisations)} at {self.global_batch:,}"
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps to the target; eight in ten logs lie from `low` to `high`. `origin`: where they come from, in
-    words. `organisations`: those whose logs they are; empty for steps that are given.
+    """Steps to the target; eight in ten logs lie from `low` to `high`. `origin`: their source, for readers.
+    `organisations`: the submitters of the logs; empty for steps that the user states.
     """
 
     count: float
@@ -78,7 +78,7 @@ class Steps:
 
     @classmethod
     def given(cls, count: float, option: str = "steps") -> Steps:
-        """Steps that the user states, as `option`. UserError unless they are from 1 to 10^12."""
+        """Steps that the user states by `option`. Raises UserError unless they are from 1 to 10^12."""
         if not 1 <= count <= 1e12:
             raise UserError(f"{option}={count:g}: must be a number of steps, from 1 to 10^12")
         return cls(count, count, count, "given")
@@ -86,8 +86,8 @@ class Steps:
 
 @dataclass(frozen=True)
 class StartUp:
-    """Seconds from the start of the clock to the first step, of which eight in ten logs lie from `low_s` to
-    `high_s`. `origin`, `organisations`: as of `Steps`.
+    """Seconds from the start of the clock to the first step; eight in ten logs lie from `low_s` to `high_s`.
+    `origin`, `organisations`: as those of `Steps`.
     """
 
     seconds: float
@@ -98,7 +98,7 @@ class StartUp:
 
     @classmethod
     def given(cls, seconds: float, option: str = "startup") -> StartUp:
-        """Seconds that the user states, as `option`. UserError below 0 and above 10^9."""
+        """Seconds that the user states by `option`. Raises UserError below 0 and above 10^9."""
         if not 0 <= seconds <= 1e9:
             raise UserError(f"{option}={seconds:g}: must be seconds, from 0 to 10^9")
         return cls(seconds, seconds, seconds, "given")
@@ -112,17 +112,17 @@ class Convergence:
     rows: tuple[StepsRow, ...]
 
     def steps(self, optimizer: str, global_batch: int) -> Steps:
-        """Steps with an optimizer of a plan at a global batch.
+        """Steps of plans with this optimizer at a global batch.
 
         Between the batches of the table, the logarithm of the steps is linear in the logarithm of the batch.
-        UserError for an optimizer without logs, and for a batch outside the table: steps stop falling with
-        the batch at a size that is not known from smaller ones (Shallue et al., JMLR 20, 2019, section 4.1).
+        Raises UserError for an optimizer without logs, and for a batch outside the table: steps stop falling
+        with the batch at a size that smaller ones do not reveal (Shallue et al., JMLR 20, 2019, section 4.1).
         """
         rule = UPDATE_RULES.get(optimizer, "")
         rows = [row for row in self.rows if row.optimizer == rule]
         if not rows:
             known = ", ".join(name for name, each in UPDATE_RULES.items() if self._has(each))
-            raise UserError(f"optimizer={optimizer}: {self.model} has steps of {known} only; {WAY_OUT}")
+            raise UserError(f"optimizer={optimizer}: {self.model} has steps of {known} only; {REMEDY}")
         batches = [row.global_batch for row in rows]
         place = bisect_left(batches, global_batch)
         if place < len(rows) and batches[place] == global_batch:
@@ -132,7 +132,7 @@ class Convergence:
             stated = f"from {least:,} to {most:,}" if least < most else f"at {least:,} alone"
             raise UserError(
                 f"global_batch={global_batch}: {self.model} with {optimizer} has steps {stated}; "
-                f"what lies outside is not known; {WAY_OUT}"
+                f"what lies outside is not known; {REMEDY}"
             )
         return _between(rows[place - 1], rows[place], global_batch)
 
@@ -160,7 +160,7 @@ def _between(below: StepsRow, above: StepsRow, global_batch: int) -> Steps:
 
 
 def _logs(logs: int, rounds: str, organisations: Sequence[str]) -> str:
-    """The logs of a row in words.
+    """The logs of a row, for readers.
 
     >>> _logs(2, "1.1 to 2.0", ("Samsung",))
     '2 logs (MLPerf 1.1 to 2.0, Samsung)'
@@ -180,7 +180,7 @@ def load_convergence(model: str) -> Convergence:
     """The table of a model, by its name. UserError for a model without one."""
     known = list_convergence()
     if model not in known:
-        raise UserError(f"model={model}: has no table of steps ({', '.join(known)} has one); {WAY_OUT}")
+        raise UserError(f"model={model}: has no table of steps ({', '.join(known)} has one); {REMEDY}")
     return _convergence(model)
 
 

@@ -43,6 +43,7 @@ Rows = NDArray[np.int64]
 OBJECTIVES = ("time", "cost", "pareto")
 BLOCK = 4096  # plans whose arrays stay in the processor's cache
 FEW = 2000  # plans that are evaluated faster than pruned
+FEW_DRAWN = 16  # the same where each number of ranks takes draws of samples
 ROUNDING = 1e-9  # of the bound: sums in another order differ by far less
 
 
@@ -158,7 +159,13 @@ def _completed(
     """`found` with the fields that only single predictions have: interval, spread, extrapolations."""
     alone = predict(model, plan, system, profile)
     interval = interval_s(model, plan, system, found.iteration_s)
-    return replace(found, interval_s=interval, spread_s=alone.spread_s, extrapolated=alone.extrapolated)
+    return replace(
+        found,
+        interval_s=interval,
+        spread_s=alone.spread_s,
+        sampling_error_s=alone.sampling_error_s,
+        extrapolated=alone.extrapolated,
+    )
 
 
 def fitting_plans(
@@ -182,7 +189,7 @@ def among_best(model: ModelSpec, plans: PlanBatch, system: System, profile: Prof
 
     The bound is of no use for GPU-seconds: without communication all numbers of GPUs cost the same.
     """
-    if len(plans) <= max(FEW, 4 * top):
+    if len(plans) <= max(_few(plans), 4 * top):
         return np.arange(len(plans))
     bound = lower_bound_s(model, plans, system, profile)
     tried = np.argpartition(bound, top)[: max(top, 1)]
@@ -190,9 +197,14 @@ def among_best(model: ModelSpec, plans: PlanBatch, system: System, profile: Prof
     return np.flatnonzero(bound <= slowest)
 
 
+def _few(plans: PlanBatch) -> int:
+    """So many plans are evaluated faster than pruned. The bound is that of the mean rank, without draws."""
+    return FEW if plans.options.balance == "drawn" else FEW_DRAWN
+
+
 def best_of_counts(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Rows:
     """The rows among which, for every number of GPUs, the fastest plan on at most that many is."""
-    if len(plans) <= FEW:
+    if len(plans) <= _few(plans):
         return np.arange(len(plans))
     bound = lower_bound_s(model, plans, system, profile)
     order = np.lexsort((bound, plans.gpus))

@@ -2,8 +2,8 @@
 
     seconds = start-up + steps x seconds of a step + evaluations x seconds of an evaluation
 
-The seconds of a step and of an evaluation are predicted. Steps and start-up are inputs, from tables of
-logs or given: whether training converges, and how soon, no prediction here says.
+The seconds of a step and of an evaluation are predicted. Steps and start-up are inputs, from tables of logs
+or from the user: nothing here predicts whether training converges, and how soon.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from itertime.spec import (
     profile_of,
 )
 
-from .convergence import WAY_OUT, StartUp, Steps, list_convergence, load_convergence, start_up
+from .convergence import REMEDY, StartUp, Steps, list_convergence, load_convergence, start_up
 
 __all__ = [
     "TrainTime",
@@ -42,8 +42,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TrainTime:
-    """A training to its target: what is predicted (`prediction` of a step, `evaluation_s` of one evaluation)
-    and what is put in (`steps`, `start_up`, `evaluations`, of which there are `evaluated`).
+    """A training to its target.
+
+    Predicted: `prediction`, of a step, and `evaluation_s`, seconds of one evaluation. Inputs: `steps`,
+    `start_up` and `evaluations`, from which their number `evaluated` follows.
     """
 
     prediction: Prediction
@@ -68,7 +70,7 @@ class TrainTime:
 
     @property
     def range_s(self) -> tuple[float, float]:
-        """Seconds with the low and with the high end of steps and start-up; the step as predicted."""
+        """Seconds at the low and at the high end of steps and start-up, with the predicted step."""
         low, high = (
             starting + steps / self.steps.count * (self.seconds - self.start_up.seconds)
             for starting, steps in (
@@ -90,11 +92,11 @@ def train_time(
     profile: Profile | None = None,
     memory_headroom: float = MEMORY_HEADROOM,
 ) -> TrainTime:
-    """Seconds until the target is reached. Steps, start-up and evaluations are those given; None: steps of
-    the model's table, start-up by the number of GPUs, and MLPerf's evaluations for a model with a table, none
-    for another.
+    """The training of a model to its target under a plan.
 
-    UserError where the table does not answer, and for an impossible plan.
+    Where an input is None, the steps are those of the model's table, the start-up is that of logs on as many
+    GPUs, and the evaluations are `evaluations_of` the model. Raises UserError where the table has no answer,
+    and for a plan that cannot train the model.
     """
     steps = steps_of(model, plan) if steps is None else steps
     prediction = predict(model, plan, system, profile, memory_headroom=memory_headroom)
@@ -108,33 +110,33 @@ def train_time(
 
 
 def evaluations_of(model: ModelSpec, global_batch: int) -> Evaluations:
-    """The rule of a model with a table of steps; `NO_EVALUATIONS` for any other."""
+    """MLPerf's rule for a model with a table of steps; `NO_EVALUATIONS` for any other."""
     return mlperf_evaluations(global_batch) if model.name in list_convergence() else NO_EVALUATIONS
 
 
 def steps_of(model: ModelSpec, plan: Plan) -> Steps:
     """The steps of a plan by the table of its model.
 
-    UserError for a model without a table or changed since, and for a plan that does not train as the logs
-    did: another optimizer, gradients that are compressed, workers that exchange every few steps.
+    Raises UserError for a model without a table, for a changed one, and for a plan that does not train as the
+    logs did: with another optimizer, compressed gradients, or workers that exchange every few steps.
     """
     table = load_convergence(model.name)
     shipped = load_model(model.name)
     if replace(model, attention=shipped.attention) != shipped:
         raise UserError(
             f"model={model.name}: the table of steps is that of the shipped model, and this one differs from "
-            f"it; {WAY_OUT}"
+            f"it; {REMEDY}"
         )
     options = plan.options
     if options.compression != "none":
         raise UserError(
             f"compression={options.compression}: the logs behind the table of steps send whole gradients, "
-            f"and what compression does to convergence is an input; {WAY_OUT}"
+            f"and what compression does to convergence is an input; {REMEDY}"
         )
     if options.workers > 1:
         raise UserError(
             f"workers={options.workers}: the logs behind the table of steps exchange gradients in each step; "
-            f"what local steps do to convergence is an input; {WAY_OUT}"
+            f"what local steps do to convergence is an input; {REMEDY}"
         )
     return table.steps(options.optimizer, plan.global_batch)
 
@@ -142,10 +144,11 @@ def steps_of(model: ModelSpec, plan: Plan) -> Steps:
 def evaluation_s(
     model: ModelSpec, plan: Plan, system: System, samples: int, profile: Profile | None = None
 ) -> float:
-    """Seconds of the forward pass on `samples`, dealt over the replicas of the model.
+    """Seconds of the forward pass on `samples` samples, divided among the replicas of the model.
 
-    The micro-batches are those of the plan, or smaller ones where a replica has fewer samples. They follow
-    each other through the pipeline's slowest stage. Reading the set and summing up are left out.
+    The micro-batches are those of the plan, or smaller ones where a replica has fewer samples. They pass one
+    after the other through the pipeline's slowest stage. Reading the set and gathering the score are left
+    out.
     """
     replica = ceil(samples / plan.dp)
     size = min(plan.micro_batch, replica)

@@ -13,6 +13,7 @@
 | `DEFAULT_OPTIONS` | the options of a plan that states none |
 | `ONE_BIT` | compressions that are optimizers of their own |
 | `broken_options` | the rules of such options, for one plan or many |
+| `STRATA` | bins of lengths of a stratified balance |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | a plan's choices; a `PlanBatch` has indices |
 | `Framework` | the software that trains: its kernels, what it hides, what it adds |
@@ -85,6 +86,7 @@ from .plans import (
     ONE_BIT,
     PRECISIONS,
     RECOMPUTE,
+    STRATA,
     Plan,
     PlanBatch,
     PlanOptions,
@@ -120,6 +122,7 @@ __all__ = [
     "ONE_BIT",
     "PRECISIONS",
     "RECOMPUTE",
+    "STRATA",
     "Array",
     "AttentionCurve",
     "AttentionKernel",

@@ -58,7 +58,8 @@ class Framework:
     whole_rows: Annotated[
         StrictBool,
         described(
-            "the attention kernel meets `seq_len` keys with every query, however short its sample is (FMHA)"
+            "FMHA: every query meets `seq_len` keys, however short its sample is, and one thread block has "
+            "all queries of a sample and head; half of them or fewer if a GPU has fewer than four samples"
         ),
     ] = False
     elementwise_multiplier: Annotated[
@@ -87,6 +88,9 @@ class Framework:
     kernels: Annotated[Positive, described("kernels issued for each one that the cost model counts", "1")] = (
         1.0
     )
+    backward_kernels: Annotated[
+        Positive | None, described("the same in the backward pass; null: as `kernels`", "1")
+    ] = None
     layer_s: Annotated[NonNegative, described("added per layer and micro-batch", "s")] = 0.0
     pipeline_layer_s: Annotated[
         NonNegative, described("added per layer and micro-batch of a pipeline of several stages", "s")

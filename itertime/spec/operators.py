@@ -90,7 +90,8 @@ class GemmModel:
         rows, columns, wave_s = self._shaped(max(m.ndim, n.ndim, batch.ndim))
         waves = np.ceil(m / rows) * np.ceil(n / columns) * batch / self.multiprocessors
         waves = waves + self.wave_quantisation * (np.ceil(waves) - waves)
-        return np.min(waves * wave_s, axis=0)
+        fastest: Array = (waves * wave_s).min(axis=0)
+        return fastest
 
     def _shaped(self, axes: int) -> tuple[Array, Array, Array]:
         """`_tile_columns`, shaped to broadcast against arrays of `axes` dimensions."""

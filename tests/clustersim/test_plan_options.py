@@ -234,6 +234,7 @@ def test_reports_say_how_iterations_vary(varied: Run) -> None:
     pages = [render_report([each]) for each in (varied, clustersim.run([job("b")], "fifo"))]
     assert [f"<td>{spread}</td>" in page for page in pages] == [True, False]
     assert [">Spread</th>" in page for page in pages] == [True, False]
+    assert ["to convergence is not predicted" in page for page in pages] == [True, False]
 
 
 def test_explanations_say_how_iterations_vary(

@@ -1,4 +1,4 @@
-"""docs/models.md and docs/itertime.md have the keys of the schema, and the examples load."""
+"""docs/models.md and docs/plan-options.md have the keys of the schema, and the examples load."""
 
 from __future__ import annotations
 

@@ -214,6 +214,13 @@ def test_help_is_quick():
     assert run.stdout.strip() == "set()"
 
 
+def test_a_prediction_starts_without_scipy():
+    """Importing it takes about as long as all else of a prediction's start."""
+    code = "import sys, itertime.prediction; print({'scipy', 'pandas', 'matplotlib'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "set()"
+
+
 def test_output_is_the_same_under_any_hash_seed(tmp_path):
     command = [sys.executable, "-m", "itertime.cli", *SEARCH, "--max-gpus", "32"]
     outputs = set()

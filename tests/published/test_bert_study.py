@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections import Counter
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from experiments import bert
+from experiments import output
 from experiments.bert import (
     BALANCES,
     CLIPPINGS,
@@ -19,6 +20,7 @@ from experiments.bert import (
     RATIOS,
     ablation_csv,
     ideas_md,
+    launches_md,
     main,
     measured_md,
     own_steps_md,
@@ -39,8 +41,10 @@ from experiments.bert_runs import (
     Submission,
     batch_of,
     gains,
+    launches_ms,
     measured,
     points,
+    step_at,
     trained,
     variant,
 )
@@ -65,8 +69,13 @@ def rows(shared_dir: Path) -> list[Cells]:
 
 
 @pytest.fixture(scope="module")
-def compared(rows: list[Cells]) -> list[Measured]:
-    return measured(rows)[0]
+def compared_and_skipped(rows: list[Cells]) -> tuple[list[Measured], Counter[str]]:
+    return measured(rows)
+
+
+@pytest.fixture(scope="module")
+def compared(compared_and_skipped: tuple[list[Measured], Counter[str]]) -> list[Measured]:
+    return compared_and_skipped[0]
 
 
 def submission(name: str) -> Submission:
@@ -83,7 +92,7 @@ def test_submissions_are_described_as_their_rows_are(rows: list[Cells]) -> None:
         assert ours.plan == theirs.plan
         assert ours.system == replace(theirs.system, name=each.name)
         assert replace(theirs.model, name=MODEL.name, source=MODEL.source) == MODEL
-        assert row["time_to_train_s"] == pytest.approx(each.train_s, abs=0.005)
+        assert row["time_to_train_s"] == pytest.approx(each.train_s, abs=0.006)
 
 
 def test_published_ratios_are_those_of_the_published_seconds() -> None:
@@ -98,8 +107,9 @@ def test_samsungs_seconds_are_within_twelve_percent() -> None:
         assert trained(one.row)[0].seconds == pytest.approx(one.train_s, rel=0.12)
 
 
-def test_samsung_is_fastest_of_its_first_round() -> None:
+def test_samsung_is_fastest_of_both_rounds() -> None:
     seconds = {each.name: trained(each.row)[0].seconds for each in SUBMISSIONS}
+    assert seconds["Samsung v2.0"] < seconds["NVIDIA v2.0"]
     assert seconds["Samsung v1.1"] < seconds["NVIDIA v1.1"] < seconds["Azure v1.1"]
 
 
@@ -129,13 +139,20 @@ def test_the_signs_of_the_gains() -> None:
     """Published: local presorting, clipping by bucket and Adam each train faster (Kim et al., abstract)."""
     for surroundings in (NONE, ALL):
         found = gains(surroundings)
-        for name in ("clipping by bucket, not before", "Adam, not LAMB", "all together"):
-            old, new = found[name]
+        for name, (old, new) in found.items():
             assert new.step_s < old.step_s
             assert new.train_s < old.train_s
-        for name in ("samples exchanged within the node", "local presorting", "presorting and exchange"):
-            old, new = found[name]
-            assert new.free_step_s < old.free_step_s
+            if name != "clipping by bucket, not after":
+                assert new.free_step_s < old.free_step_s
+
+
+def test_launches_hide_what_balancing_saves() -> None:
+    """With slow launches it saves next to nothing, with none as much as without launches."""
+    saved = [step_at("drawn", each) - step_at("stratified-exchanged", each) for each in (0.0, 2.5, 4.0)]
+    assert saved == sorted(saved, reverse=True)
+    free = [variant(balance, "bucket", "fused-adam").free_step_s for balance in ("drawn", ALL[0])]
+    assert saved[0] == pytest.approx(free[0] - free[1], rel=0.01)
+    assert step_at(ALL[0], launches_ms()) == pytest.approx(variant(*ALL).step_s, rel=1e-12)
 
 
 def test_a_table_of_all_combinations() -> None:
@@ -163,22 +180,25 @@ def test_more_gpus_train_faster_and_unknown_steps_have_no_time() -> None:
 
 
 def test_rows_are_predicted_as_validate_does(
-    shared_dir: Path, rows: list[Cells], compared: list[Measured]
+    shared_dir: Path,
+    rows: list[Cells],
+    compared_and_skipped: tuple[list[Measured], Counter[str]],
 ) -> None:
+    compared, skipped = compared_and_skipped
     found = validate(shared_dir / "data" / "mlperf" / FILE)
     wanted = {(row.measured_s, row.prediction.iteration_s) for row in found.predicted}
     for each in compared:
         assert any(
             each.step_s == step and each.predicted_step_s == pytest.approx(s, rel=1e-12) for step, s in wanted
         )
-    _, skipped = measured(rows)
     assert len(compared) + sum(skipped.values()) == len(rows) == 128
 
 
 def test_page_and_tables_are_up_to_date() -> None:
     """Regression: the sections of experiments/BERT.md that need no data, and experiments/bert/."""
     page = (FOLDER / "BERT.md").read_text(encoding="utf-8")
-    files = {"ideas.md": ideas_md(), "submissions.md": submissions_md(), "scale.md": scale_md()}
+    files = {"ideas.md": ideas_md(), "launches.md": launches_md()}
+    files |= {"submissions.md": submissions_md(), "scale.md": scale_md()}
     assert renewed(page, files) == page, RENEW
     for name, text in (files | {"ablation.csv": ablation_csv()}).items():
         assert (FOLDER / "bert" / name).read_text(encoding="utf-8") == text, RENEW
@@ -205,14 +225,14 @@ def test_writes_its_files_without_data(
     page = tmp_path / "page.md"
     page.write_text("<!-- scale.md -->\n<!-- end -->\n")
     assert main(["--out", str(tmp_path / "all"), "--page", str(page)]) == 0
-    names = ["ablation.csv", "ideas.md", "scale.md", "scale.png", "submissions.md"]
+    names = ["ablation.csv", "ideas.md", "launches.md", "scale.md", "scale.png", "submissions.md"]
     assert sorted(path.name for path in (tmp_path / "all").iterdir()) == names
     written = capsys.readouterr()
     assert "no measured rows: name the folder of bert_iterations.csv with --data" in written.err
     assert (tmp_path / "all" / "scale.md").read_text(encoding="utf-8") in written.out
     assert scale_md() in page.read_text(encoding="utf-8")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(bert, "find_spec", lambda name: None)
+    monkeypatch.setattr(output, "find_spec", lambda name: None)
     assert main(["--out", str(tmp_path / "less")]) == 0
     assert not (tmp_path / "less" / "scale.png").exists()
     assert "scale.png is not drawn: matplotlib is not installed" in capsys.readouterr().err

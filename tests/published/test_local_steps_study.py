@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import local_steps
+from experiments import local_steps, output
 from experiments.local_steps import (
     GBPS,
     GROUPED,
@@ -166,7 +166,7 @@ def test_writes_its_files(
     assert names == ["runs.csv", "seconds.png", "summary.md"]
     assert capsys.readouterr().out == (tmp_path / "all" / "summary.md").read_text(encoding="utf-8")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(local_steps, "find_spec", lambda name: None)
+    monkeypatch.setattr(output, "find_spec", lambda name: None)
     assert main(["--out", str(tmp_path / "less")]) == 0
     assert sorted(path.name for path in (tmp_path / "less").iterdir()) == ["runs.csv", "summary.md"]
     assert "seconds.png is not drawn: matplotlib is not installed" in capsys.readouterr().err

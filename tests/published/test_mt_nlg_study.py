@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import mt_nlg_cost
+from experiments import output
 from experiments.mt_nlg_cost import (
     PUBLISHED,
     VTRAIN,
@@ -122,7 +122,7 @@ def test_without_matplotlib_all_but_the_picture_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(mt_nlg_cost, "find_spec", lambda name: None)
+    monkeypatch.setattr(output, "find_spec", lambda name: None)
     assert main(["--out", str(tmp_path), "--system", VTRAIN_SYSTEM]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plans.csv", "summary.md"]
     printed = capsys.readouterr()

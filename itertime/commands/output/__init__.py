@@ -1,4 +1,4 @@
-"""What the commands of `itertime` print.
+"""Output of the commands of `itertime`.
 
 | module | what |
 |---|---|

@@ -1,4 +1,4 @@
-"""What several commands print: a plan with its prediction as JSON, notes, wrapped text."""
+"""Output of several commands: a plan with its prediction as JSON, notes, wrapped text."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LINE = 100  # characters of a line of words in the output
 
 
 def wrapped(text: str) -> str:
-    """Words in lines of at most `LINE` characters, further ones indented."""
+    """Text in lines of at most `LINE` characters, indented from the second line on."""
     return textwrap.fill(text, LINE, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def error_note(system: System) -> str:
-    """How wrong predictions on a system were; empty if errors are small or its site is calibrated."""
+    """A warning of large or unknown errors on a system; "" if they are small or its site is calibrated."""
     from itertime.accuracy import errors_on, measured_relatives
 
     if system.site.measured_over_predicted is not None:
@@ -62,6 +62,7 @@ def plan_document(model: ModelSpec, plan: Plan, system: System, prediction: Pred
         "iteration_s": prediction.iteration_s,
         "interval_s": prediction.interval_s,
         "spread_s": prediction.spread_s,
+        "sampling_error_s": prediction.sampling_error_s,
         "memory_gb": prediction.memory_bytes / 1e9,
         "gpu_memory_gb": prediction.capacity_bytes / 1e9,
         "memory_headroom": prediction.memory_headroom,

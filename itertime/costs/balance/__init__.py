@@ -5,22 +5,23 @@
 | `drawn_work`, `DrawnWork` | the tokens and squared lengths of every rank of an iteration |
 | `sampled_work`, `Dealt` | the same by seeded draws alone; its arguments |
 | `SlowestRank` | the slowest rank of an iteration: mean, percentiles, standard error; and the mean rank |
-| `check_balance` | why samples cannot be dealt so |
+| `check_balance` | refuses lengths and batches that a balance cannot deal |
 | `rows_of` | rows that the samples of a rank take |
 | `stratified_counts`, `bin_edges` | how many samples of each bin of lengths a rank takes; the bins |
 | `packs_of`, `Packs` | samples packed into rows: packing factor, efficiency, squares |
-| `exchange_bytes`, `SampleExchange` | the all-gather that dealing anew takes |
+| `exchange_bytes`, `SampleExchange` | the all-gather of samples that are exchanged |
 | `MicroBatch`, `micro_batch_of` | what the mean micro-batch computes: tokens, sequences of attention |
-| `fullest` | how much fuller the fullest micro-batch is, which memory must hold |
+| `fullest` | tokens of the fullest micro-batch over those of the mean one, for memory |
 | `draws_of`, `node_ranks` | the draws of plans; their data-parallel ranks in a node |
 
-`balance.imbalance` has what the slowest rank and the exchange of samples add to an iteration. It stands
-apart, because it needs the partition, which needs the above.
+`balance.imbalance` has what the slowest rank and the exchange of samples add to an iteration. It is not
+imported here: it needs `costs.partition`, which imports this package.
 
 Why
-- The slowest of ranks that draw on their own is an order statistic, and computed. Ranks that exchange samples
-  depend on each other, and are sampled, but for cases so small that all outcomes can be tried.
-- Work is drawn once for given sizes. Plans that differ in kernels ask it again, which takes microseconds.
+- The slowest of independent ranks is an order statistic, which is computed. Ranks that exchange samples
+  depend on each other. They are sampled, or enumerated where the outcomes are few.
+- Work is drawn once for given sizes. Plans that differ in kernels share the draws; asking them takes
+  microseconds.
 """
 
 from .drawn_work import Dealt, check_balance, drawn_work, rows_of, sampled_work

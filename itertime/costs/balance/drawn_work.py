@@ -1,9 +1,9 @@
-"""What the ranks of an iteration have to do when samples differ in length, by how they are dealt to ranks.
+"""The work of the ranks of an iteration when samples differ in length, by how samples are dealt to ranks.
 
-Where ranks draw on their own, as drawn or by strata, their slowest is an order statistic, which is computed.
-Where ranks exchange samples it is sampled, unless a node has so few outcomes that all of them are taken.
-Samples of a rank that is dealt sorted samples, or has strata, run in the order of their lengths, so those of
-a micro-batch are alike; else in the order drawn.
+Ranks that draw their own samples, as drawn or by strata, are independent: the slowest is an order statistic,
+which is computed. Where ranks exchange samples the slowest is sampled, or all outcomes of a node are
+enumerated if they are few. A rank with sorted samples or strata runs them in the order of their lengths, so
+those of a micro-batch are of similar length; otherwise it runs them as drawn.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ MOST_UNITS = 20_000_000  # of one iteration
 
 
 def rows_of(lengths: Lengths, batching: str, samples: int, seq_len: int) -> int:
-    """Rows that `samples` samples take: as many; of packs, their number over the samples of one, rounded."""
+    """Rows that `samples` samples take: one each; packed, their number over the mean samples of a pack."""
     if batching != "packed":
         return samples
     return max(1, round(samples / packs_of(lengths, seq_len).samples))
 
 
 def check_balance(lengths: Lengths, batching: str, balance: str, samples: int, seq_len: int) -> None:
-    """UserError if `samples` samples of these lengths a rank cannot be dealt so.
+    """Raises UserError if ranks cannot have `samples` samples each of these lengths under a balance.
 
     The reasons: a sample longer than `seq_len`; for strata a bin without samples, fewer samples than bins,
     and packed rows.
@@ -73,19 +73,19 @@ def drawn_work(
     """
     batching, balance = options.batching, options.balance
     _check_sizes(ranks, samples, node_ranks, micro_batch)
-    # What does not matter must not tell arguments apart: many plans then have the same draws.
+    # Neutral values where a size has no effect: plans that differ in it share their draws.
     micro_batch = micro_batch if batching == "longest" else 1
     node_ranks = min(node_ranks, ranks) if "exchanged" in balance else 1
     return _work(Dealt(lengths, batching, balance, ranks, samples, node_ranks, micro_batch, seq_len, seed))
 
 
 def sampled_work(dealt: Dealt) -> SampledRanks:
-    """The same by seeded draws, also where `drawn_work` is exact: one checks the other."""
+    """The work by seeded draws, also where `drawn_work` is exact: tests compare the two."""
     return _sampled(dealt)
 
 
 class Dealt(NamedTuple):
-    """The arguments of `drawn_work`, of its options those that matter."""
+    """The arguments of `drawn_work`, with the batching and the balance of its options."""
 
     lengths: Lengths
     batching: str
@@ -104,14 +104,14 @@ class Dealt(NamedTuple):
 
     @property
     def group(self) -> int:
-        """Ranks among which samples are dealt anew; 1 for none."""
+        """Ranks that exchange their samples; 1 if none do."""
         if self.balance == "sorted":
             return self.ranks
         return min(self.node_ranks, self.ranks) if "exchanged" in self.balance else 1
 
     @property
-    def alike(self) -> int:
-        """Samples that count as the longest of them."""
+    def padded_together(self) -> int:
+        """Samples that are padded to the longest of them."""
         return self.micro_batch if self.batching == "longest" else 1
 
 
@@ -122,23 +122,24 @@ def _work(dealt: Dealt) -> DrawnWork:
         point = np.array([(dealt.seq_len, dealt.seq_len**2)], dtype=float)
         return IndependentRanks.of([UnitPart(point, np.ones(1), dealt.samples)], dealt.ranks)
     parts = _units(dealt)
-    if dealt.group > 1 or (dealt.alike > 1 and dealt.balance != "drawn"):
+    if dealt.group > 1 or (dealt.padded_together > 1 and dealt.balance != "drawn"):
         return _enumerated(dealt, parts) or _sampled(dealt)
-    if dealt.alike > 1:
+    if dealt.padded_together > 1:
         points, shares, samples = parts[0]
-        longest = np.diff(np.cumsum(shares) ** dealt.alike, prepend=0.0)  # David and Nagaraja, section 2.1
-        parts = [UnitPart(points * dealt.alike, longest, samples // dealt.alike)]
+        size = dealt.padded_together
+        longest = np.diff(np.cumsum(shares) ** size, prepend=0.0)  # David and Nagaraja, section 2.1
+        parts = [UnitPart(points * size, longest, samples // size)]
     return IndependentRanks.of(parts, dealt.ranks)
 
 
 def _enumerated(dealt: Dealt, parts: list[UnitPart]) -> IndependentNodes | None:
-    """All outcomes of one of the nodes; None if they are too many, or the nodes differ in size."""
+    """The work with all outcomes of one node; None if they are too many, or if nodes differ in size."""
     nodes, rest = divmod(dealt.ranks, dealt.group)
     pools = None if rest else pools_of(parts, dealt.group)
     if pools is None:
         return None
     points = np.concatenate([part.points for part in parts])
-    work = work_of_ranks(points, deal(pools[0], dealt.group), dealt.alike)
+    work = work_of_ranks(points, deal(pools[0], dealt.group), dealt.padded_together)
     tokens, squares = (pools[1] @ work.mean(axis=1)).tolist()
     return IndependentNodes(stacked([upper_hull(each) for each in work]), pools[1], nodes, tokens, squares)
 
@@ -154,7 +155,7 @@ def _check(dealt: Dealt) -> None:
 
 
 def _units(dealt: Dealt) -> list[UnitPart]:
-    """What is dealt, samples or packed rows, in rising order of work, by bin, with the number of a rank."""
+    """The units that are dealt, samples or packed rows, by bin and in rising order of work."""
     if dealt.batching == "packed":
         packs = packs_of(dealt.lengths, dealt.seq_len)
         points = np.array([(dealt.seq_len, squares) for squares in packs.squares], dtype=float)
@@ -191,10 +192,10 @@ def _sampled(key: Dealt) -> SampledRanks:
     at_once = max(1, UNITS_AT_ONCE // size)
     for first in range(0, draws, at_once):
         dealt = _dealt(key, parts, rng, min(at_once, draws - first))
-        work = work_of_ranks(points, dealt, key.alike)
+        work = work_of_ranks(points, dealt, key.padded_together)
         means.extend(work.mean(axis=1))
         hulls.extend(upper_hull(each) for each in work)
-    exact = key.alike == 1
+    exact = key.padded_together == 1
     expected = IndependentRanks.of(parts, 1)
     tokens, squares = (expected.tokens, expected.squares) if exact else np.mean(means, axis=0).tolist()
     return SampledRanks(stacked(hulls), np.array(means), tokens, squares, exact)

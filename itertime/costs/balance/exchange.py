@@ -1,4 +1,4 @@
-"""What ranks send each other so that their samples can be dealt anew."""
+"""The all-gather by which ranks exchange their samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convex hulls of the work of ranks: which of them can be the slowest."""
+"""Convex hulls of the work of ranks, whose corners are the ranks that can be the slowest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Points", "stacked", "upper_hull"]
+__all__ = ["Points", "highest", "stacked", "upper_hull"]
 
 Points = NDArray[np.float64]
 """The last axis: tokens, and sum of squared lengths."""
@@ -39,8 +39,15 @@ def _turns(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float
 
 
 def stacked(hulls: Sequence[Points]) -> Points:
-    """hulls x corners x 2; hulls with fewer corners repeat their last one."""
+    """hulls x corners x 2; hulls with fewer corners repeat their last one. Memory holds the hulls along the
+    first axis side by side, over which `highest` is fastest.
+    """
     most = max(map(len, hulls))
-    return np.stack(
-        [np.concatenate([hull, np.repeat(hull[-1:], most - len(hull), axis=0)]) for hull in hulls]
-    )
+    columns = [np.concatenate([hull, np.repeat(hull[-1:], most - len(hull), axis=0)]) for hull in hulls]
+    return np.asfortranarray(columns)
+
+
+def highest(hulls: Points, linear: float, quadratic: float) -> Points:
+    """The largest linear * tokens + quadratic * squares of each of the `stacked` hulls."""
+    work: Points = (linear * hulls[..., 0] + quadratic * hulls[..., 1]).max(axis=1)
+    return work

@@ -1,8 +1,8 @@
-"""What different lengths of samples cost: the slowest rank's extra time, and the exchange that balances.
+"""Seconds that samples of different lengths cost: the slowest rank's excess, and the exchange of samples.
 
-Data-parallel ranks meet when they combine gradients, so an iteration takes as long as the rank with the most
-work. Where the GPU waits for launches of the CPU, more work first fills that wait: a pass takes the longer of
-both, and the mean pass is the mean of the longer ones.
+Data-parallel ranks wait for each other to combine gradients, so an iteration takes as long as the rank with
+the most work. A pass takes the longer of its kernels and of the CPU's launches, so where the GPU waits for
+launches, additional work first fills that wait. The mean pass is the mean of these maxima.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import exp1
 
 from itertime.costs.exchange.groups import collective_s, groups_of
 from itertime.costs.network import all_gather_s
-from itertime.costs.partition import Workload
+from itertime.costs.partition import FIRST, LAST, Workload
 
 from .exchange import ARRAYS, exchange_bytes
 from .micro_batch import draws_of, node_ranks
@@ -29,13 +29,14 @@ Parts = dict[str, Array]
 ROUNDING_S = 1e-12
 _GUMBEL_90 = math.log(math.log(0.05) / math.log(0.95))
 """From the 5th to the 95th percentile of a Gumbel distribution of scale 1."""
-_FAR = 20.0  # scales above which z, the first term of the series, is the sum to the last digit
+_LARGE = 40.0  # z above which E1(z) is below the last digit
+_NODES = 64  # of the quadrature of smaller ones
 
 
 @dataclass(frozen=True)
 class Growth:
-    """Seconds of a pass of one micro-batch that grow with its tokens, and with the squares of attention's
-    lengths, (4, plans) each: how much a pass with twice as many would take longer.
+    """Seconds by which a pass of one micro-batch grows with its work, (4, plans) each: those that as many
+    tokens again would add, and as much again of attention's squared lengths.
     """
 
     tokens: Array
@@ -48,12 +49,18 @@ class Growth:
 
 @dataclass(frozen=True)
 class Spread:
-    """Seconds of one micro-batch, (4, plans), that iterations at the 5th and at the 95th percentile take more
-    than the mean iteration, by their slowest rank.
+    """Seconds of one micro-batch of the slowest rank, (4, plans) each.
+
+    `low`, `high`: what an iteration at the 5th and at the 95th percentile takes more than the mean iteration.
+    `idle`, `forward_idle`: mean wait for launches in the backward and in the forward pass. `error`: an upper
+    bound of the standard error of the mean where the slowest rank is sampled, otherwise 0.
     """
 
     low: Array
     high: Array
+    idle: Array
+    forward_idle: Array
+    error: Array
 
 
 def varies(workload: Workload) -> bool:
@@ -64,11 +71,39 @@ def varies(workload: Workload) -> bool:
 def add_imbalance(
     workload: Workload, passes: Sequence[Parts], idle: Sequence[Array], growth: Sequence[Growth]
 ) -> Spread:
-    """Adds "imbalance" to both passes: what the slowest rank takes longer than the mean rank, spread over its
-    micro-batches. `idle`: seconds of each pass, (4, plans), that the GPU waits for launches.
+    """Adds "imbalance" to both passes: the excess of the slowest rank over the mean rank, spread evenly over
+    its micro-batches. `idle`: seconds of each pass, (4, plans), that the GPU waits for launches.
 
-    The work of a rank is a sum of tokens and squares, weighted by the seconds in which all stages grow with
-    them. The relative excess of the slowest rank then applies to every stage.
+    The excess x first fills the wait w: a pass grows by mean(max(x - w, 0)), and of the wait there remains
+    mean(max(w - x, 0)) = w - mean(x) + mean(max(x - w, 0)).
+    """
+    stages, excess = workload.partition.stages, _relative_excess(workload, growth)
+    mean, low, high, error = (np.zeros(stages.shape) for _ in range(4))
+    remaining: list[Array] = []  # of the wait, in the forward and the backward pass
+    for parts, waits, each in zip(passes, idle, growth, strict=True):
+        grown = np.where(stages > 0, each.both, 0.0)
+        average, least, most, uncertain = (one * grown for one in excess)
+        waiting, unfilled = waits > ROUNDING_S, waits - average
+        if waiting.any():
+            above = above_wait_s(average, least, most, waits)
+            average = np.where(waiting, above, average)
+            least, most = (np.where(waiting, np.maximum(one - waits, 0.0), one) for one in (least, most))
+        parts["imbalance"] = average
+        remaining.append(np.maximum(unfilled + average, 0.0))
+        # What exceeds a wait in a few iterations alone has its mean above the 95th percentile.
+        least, most = np.minimum(least, average), np.maximum(most, average)
+        mean, low, high = mean + average, low + least, high + most
+        error = error + np.where(average > 0, uncertain, 0.0)
+    forward_idle, backward_idle = remaining
+    return Spread(low - mean, high - mean, backward_idle, forward_idle, error)
+
+
+def _relative_excess(workload: Workload, growth: Sequence[Growth]) -> Array:
+    """The work of the slowest rank over that of the mean rank, less 1: mean, 5th and 95th percentile, and the
+    standard error of the mean, (4, plans).
+
+    The work of a rank is its tokens and squares, weighted by the seconds by which all stages grow with each.
+    The relative excess is taken to be that of every stage.
     """
     assert workload.lengths is not None
     stages = workload.partition.stages
@@ -79,31 +114,18 @@ def add_imbalance(
         one.slowest(max(linear, 0.0), max(quadratic, 0.0))
         for one, linear, quadratic in zip(draws, per_token.tolist(), per_square.tolist(), strict=True)
     ]
-    values = np.array([(one.mean, one.low, one.high) for one in found]).T
-    excess = values / np.array([one.average for one in found]) - 1
-    mean, low, high = (np.zeros(stages.shape) for _ in range(3))
-    for parts, waits, each in zip(passes, idle, growth, strict=True):
-        grown = np.where(stages > 0, each.both, 0.0)
-        average, least, most = (one * grown for one in excess)
-        waiting = waits > ROUNDING_S
-        if waiting.any():
-            above = above_wait_s(average, least, most, waits)
-            average = np.where(waiting, above, average)
-            least, most = (np.where(waiting, np.maximum(one - waits, 0.0), one) for one in (least, most))
-        parts["imbalance"] = average
-        # What exceeds a wait in a few iterations alone has its mean above the 95th percentile.
-        least, most = np.minimum(least, average), np.maximum(most, average)
-        mean, low, high = mean + average, low + least, high + most
-    return Spread(low - mean, high - mean)
+    values = np.array([(one.mean, one.low, one.high, one.average + one.error) for one in found]).T
+    excess: Array = values / np.array([one.average for one in found]) - 1
+    return excess
 
 
 def above_wait_s(mean: Array, low: Array, high: Array, waits: Array) -> Array:
-    """The mean of max(x - `waits`, 0) for a slowest rank that takes x longer than the mean one; `mean`, and
-    `low` and `high`, its 5th and 95th percentile, say what x is.
+    """The mean of max(x - `waits`, 0), where x is what the slowest rank takes longer than the mean rank, with
+    the given `mean`, 5th (`low`) and 95th (`high`) percentile.
 
-    The largest of many ranks follows a Gumbel distribution (Fisher and Tippett 1928), whose distribution
-    function is exp(-exp(-(x-m)/b)) and whose mean is m + 0.5772 b. The integral of 1 minus that from w on is
-    b (0.5772 + ln z + E1(z)) with z = exp(-(w-m)/b) and the exponential integral E1.
+    x is taken to have a Gumbel distribution, as the largest of many ranks has in the limit (Fisher and
+    Tippett 1928). Its distribution function F is exp(-exp(-(x-m)/b)), its mean m + 0.5772 b. The integral of
+    1 - F from w on is b (0.5772 + ln z + E1(z)) with z = exp(-(w-m)/b) and the exponential integral E1.
 
     >>> float(above_wait_s(*(np.array([each]) for each in (1.0, 1.0, 1.0, 0.25)))[0])
     0.75
@@ -112,16 +134,37 @@ def above_wait_s(mean: Array, low: Array, high: Array, waits: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         place = np.clip((waits - mean) / scale + np.euler_gamma, -500.0, 500.0)
         z = np.exp(-place)
-        above = scale * np.where(place > _FAR, z, np.euler_gamma - place + exp1(z))
+        above = scale * np.where(z > _LARGE, np.euler_gamma - place, _ein(np.minimum(z, _LARGE)))
     alone = np.maximum(mean - waits, 0.0)
     return np.where(scale > ROUNDING_S, np.maximum(above, alone), alone)
 
 
-def balance_s(workload: Workload) -> Array:
+def _ein(z: Array) -> Array:
+    """0.5772 + ln z + E1(z) for z of 0 to 40, to about 1e-13 of it: the integral of (1 - exp(-z u))/u over u
+    from 0 to 1 (Abramowitz and Stegun 1964, 5.1.39), by Gauss and Legendre. Importing SciPy for E1 would take
+    longer than a prediction's other imports together.
+    """
+    places, weights = _quadrature()
+    found: Array = -np.expm1(-z[..., None] * places) @ weights
+    return found
+
+
+@cache
+def _quadrature() -> tuple[Array, Array]:
+    """Nodes u of 0 to 1, and their weights over u."""
+    places, weights = np.polynomial.legendre.leggauss(_NODES)
+    places = (places + 1) / 2
+    return places, weights / 2 / places
+
+
+def balance_s(workload: Workload, spread: Spread) -> Array:
     """Seconds in which the ranks exchange the samples of an iteration, (plans,): an all-gather of each array,
-    within the node or over all ranks. Nothing hides it: it precedes the first layer.
+    within the node or over all ranks. It precedes the first layer, so only the launches that the GPU would
+    wait for in its first pass hide it: the CPU issues them meanwhile.
     """
     plans = workload.plans
+    first = np.where(plans.pp == 1, LAST, FIRST), np.arange(len(plans))
+    hidden = spread.forward_idle[first] / plans.interleave
     sent = exchange_bytes(plans.options.balance, 1, workload.model.seq_len)
     if not sent.bytes_per_rank:
         return np.zeros(len(plans))
@@ -130,4 +173,4 @@ def balance_s(workload: Workload) -> Array:
     groups = groups_of(workload, ranks, plans.tp * plans.cp)
     samples = (ranks * plans.microbatches * plans.micro_batch).astype(float)
     each: Array = sent.bytes_per_rank / ARRAYS * samples
-    return ARRAYS * collective_s(all_gather_s, workload, groups, ranks > 1, each)
+    return np.maximum(ARRAYS * collective_s(all_gather_s, workload, groups, ranks > 1, each) - hidden, 0.0)

@@ -140,8 +140,8 @@ _drawn = lru_cache(maxsize=4096)(drawn_work)
 
 
 def draws_of(model: ModelSpec, plans: PlanBatch, lengths: Lengths, domain_gpus: int) -> list[DrawnWork]:
-    """The draws of every plan: ranks that meet in every iteration, and the samples of each. Plans that differ
-    in sizes which do not matter share them.
+    """The drawn work of every plan's data-parallel ranks. Plans share draws where the sizes that affect them
+    agree.
 
     Raises UserError where samples cannot be dealt as the options say (`balance.check_balance`).
     """
@@ -162,9 +162,9 @@ def fullest(
     19 of 20 iterations. It decides whether a plan fits in memory.
 
     The tokens of a micro-batch are taken as normally distributed. Their variance is that of b samples; with
-    strata that of samples within their bin; an exchange among n ranks leaves 1/n of it, sorting over all
-    ranks nothing. No micro-batch has more than b s tokens. Those padded to their longest have, sooner or
-    later; rows of packed ones are always computed whole.
+    strata that of samples within their bin; an exchange among n ranks, or sorting over all n, leaves 1/n of
+    it. No micro-batch has more than b s tokens. One padded to its longest sample sooner or later has as many;
+    packed rows are always computed whole.
     """
     batching, balance = plans.options.batching, plans.options.balance
     if batching in ("padded", "packed"):
@@ -188,9 +188,7 @@ def fullest(
 
 @lru_cache(maxsize=4096)
 def _highest(draws: int) -> float:
-    """What the highest of so many standard normal numbers does not exceed in `FULLEST` of all cases, at
-    least 0.
-    """
+    """The `FULLEST` quantile of the largest of `draws` standard normal numbers, at least 0."""
     return max(NormalDist().inv_cdf(FULLEST ** (1 / draws)), 0.0)
 
 

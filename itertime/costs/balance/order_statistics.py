@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.fft import irfft, rfft
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
 
 __all__ = ["Maximum", "Part", "SumDistribution", "sum_distribution"]
 
@@ -56,7 +56,7 @@ class SumDistribution:
 
     def maximum(self, draws: int) -> Maximum:
         """The largest of `draws` independent sums."""
-        below = np.minimum(np.cumsum(self.probabilities), 1.0) ** draws
+        below = _power(np.minimum(np.cumsum(self.probabilities), 1.0), draws)
         mean = self.start + self.step * float((1 - below[:-1]).sum())
         low, high = np.searchsorted(below, [0.05 - 1e-12, 0.95 - 1e-12])
         return Maximum(mean, self.start + self.step * int(low), self.start + self.step * int(high))
@@ -74,45 +74,78 @@ def sum_distribution(parts: Sequence[Part], step: float | None = None) -> SumDis
     span = math.fsum(part.number * float(np.ptp(part.works)) for part in parts)
     if span <= 0:
         return SumDistribution(start, 1.0, np.ones(1))
-    above_start, reach = _mean(parts) - start, _reach(parts)
     furthest = max(float(np.ptp(part.works)) for part in parts)
+    mean, variance = _moments(parts)
+    reach = _reach(variance, furthest)
     cut = step is None and 2 * reach < span
     most = GRID_POINTS
     while cut and most < MOST_POINTS and 2 * reach / most > furthest / PART_POINTS:
         most *= 2
     step = step or min(span, 2 * reach) / most
     points = 1 + sum(part.number * math.ceil(np.ptp(part.works) / step - ON_GRID) for part in parts)
-    size = most if cut else next_fast_len(points, real=True)
+    size = most if cut else _fast_size(points)
     product = np.ones(size // 2 + 1, dtype=complex)
     for part in parts:
-        product *= rfft(_on_grid(part, step, size)) ** part.number
+        product *= _power(rfft(_on_grid(part, step, size)), part.number)
     probabilities = np.maximum(irfft(product, size), 0.0)
     first = 0
     if cut:  # the transform counts points modulo `size`
-        first = round(above_start / step) - size // 2
+        first = round((mean - start) / step) - size // 2
         probabilities = np.roll(probabilities, -(first % size))
     else:
         probabilities = probabilities[:points]
     return SumDistribution(start + first * step, step, probabilities / probabilities.sum())
 
 
-def _mean(parts: Sequence[Part]) -> float:
-    return math.fsum(part.number * float(np.average(part.works, weights=part.shares)) for part in parts)
+def _fast_size(points: int) -> int:
+    """The least number from `points` on without a prime factor above 5, whose transform is fast.
+
+    >>> _fast_size(8191), _fast_size(1021)
+    (8192, 1024)
+    """
+    best = odd = 1
+    while best < points:
+        best *= 2
+    while odd < best:
+        factor = odd
+        while factor < best:
+            best = min(best, factor << (-(-points // factor) - 1).bit_length())
+            factor *= 3
+        odd *= 5
+    return best
 
 
-def _reach(parts: Sequence[Part]) -> float:
-    """How far the sum is from its mean with a probability of at least 1 - 2e-18.
+def _power(values: NDArray[Any], exponent: int) -> NDArray[Any]:
+    """Each value to a whole power of at least 1, by squaring: for large ones far faster than `**`."""
+    product = None
+    while exponent:
+        if exponent % 2:
+            product = values if product is None else product * values
+        exponent //= 2
+        values = values * values if exponent else values
+    assert product is not None
+    return product
 
-    Bernstein's inequality: a sum of variance v, whose parts are within r of their means, is t above its mean
-    with a probability of at most exp(-t^2 / 2 / (v + r t / 3)) (Boucheron, Lugosi and Massart 2013,
-    "Concentration Inequalities", section 2.8).
+
+def _moments(parts: Sequence[Part]) -> tuple[float, float]:
+    """Mean and variance of the sum."""
+    mean = variance = 0.0
+    for part in parts:
+        shares = part.shares / part.shares.sum()
+        each = float(part.works @ shares)
+        mean += part.number * each
+        variance += part.number * float((part.works - each) ** 2 @ shares)
+    return mean, variance
+
+
+def _reach(variance: float, furthest: float) -> float:
+    """How far a sum of this variance is from its mean with a probability of at least 1 - 2e-18.
+
+    Bernstein's inequality: a sum of variance v, whose draws are within r = `furthest` of their means, is t
+    above its mean with a probability of at most exp(-t^2 / 2 / (v + r t / 3)) (Boucheron, Lugosi and Massart
+    2013, "Concentration Inequalities", section 2.8).
     """
     exponent = 18 * math.log(10)
-    furthest = max(float(np.ptp(part.works)) for part in parts)
-    variance = 0.0
-    for part in parts:
-        mean = np.average(part.works, weights=part.shares)
-        variance += part.number * float(np.average((part.works - mean) ** 2, weights=part.shares))
     linear = exponent * furthest / 3
     return linear + math.sqrt(linear**2 + 2 * exponent * variance)
 

@@ -6,6 +6,8 @@ of their work. They are drawn independently of each other: a data set has far mo
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -19,16 +21,19 @@ Indices = NDArray[np.integer]
 def draw(rng: np.random.Generator, shares: ArrayLike, shape: tuple[int, ...], first: int = 0) -> Indices:
     """Indices from `first` on with the probabilities `shares`, by the alias method (Walker 1977; Vose 1991).
 
-    They have 16 bits where these suffice, as they are sorted faster.
+    They have 16 bits where these suffice, as they are sorted faster. Choosing by a product instead of a
+    condition spares the processor a guess for each.
     """
     keep, alias = _alias_table(shares)
     u = rng.random(shape)
     u *= len(keep)
-    column = u.astype(np.int32)
+    column = u.astype(np.intp)
     u -= column
     small = first + len(keep) <= np.iinfo(np.int16).max
-    picked = np.where(u < keep.take(column), column, alias.take(column)) + np.int32(first)
-    return picked.astype(np.int16) if small else picked
+    width = np.int16 if small else np.int32
+    own: NDArray[Any] = column.astype(width)
+    other: NDArray[Any] = alias.astype(width).take(column)
+    return other + (own - other) * (u < keep.take(column)) + width(first)
 
 
 def _alias_table(shares: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int32]]:

@@ -1,4 +1,4 @@
-"""The slowest rank of an iteration: exactly for independent ranks and for few outcomes, else from draws.
+"""The slowest rank of an iteration: exact for independent ranks and for few outcomes, otherwise from draws.
 
 The work of a rank is linear * tokens + quadratic * squares: products take a time in proportion to the tokens
 that pass them, attention one in proportion to the sum of the squared lengths. The two factors depend on model
@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from .hulls import Points
+from .hulls import Points, highest
 from .order_statistics import Array, Maximum, Part, sum_distribution
 
 __all__ = ["DrawnWork", "IndependentNodes", "IndependentRanks", "SampledRanks", "SlowestRank", "UnitPart"]
@@ -66,11 +66,11 @@ class UnitPart(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class IndependentRanks:
-    """`ranks` ranks whose work are independent sums of the same `parts`: exact order statistics.
+    """`ranks` ranks, whose work is an independent sum of the same `parts` each: exact order statistics.
 
-    They are computed for 64 ratios of the two factors when first asked for, and are linear between them. The
-    line and the grid of the works overestimate the mean a little: for lengths of 1 to 512 tokens by less than
-    0.0003 of the mean rank's work.
+    They are computed for 64 ratios of the two factors when first asked for, and interpolated linearly. The
+    interpolation and the grid of works overestimate the mean slightly: for lengths of 1 to 512 tokens by less
+    than 0.0003 of the mean rank's work.
     """
 
     parts: Sequence[UnitPart]
@@ -126,7 +126,7 @@ class IndependentNodes:
         """See `DrawnWork`."""
         assert linear >= 0
         assert quadratic >= 0
-        slowest = (self.hulls @ np.array((linear, quadratic))).max(axis=1)
+        slowest = highest(self.hulls, linear, quadratic)
         order = np.argsort(slowest)
         below = np.minimum(np.cumsum(self.chances[order]), 1.0) ** self.nodes
         below[-1] = 1.0
@@ -138,10 +138,10 @@ class IndependentNodes:
 
 @dataclass(frozen=True, eq=False)
 class SampledRanks:
-    """Drawn iterations: what may be the slowest rank of each, and its mean rank.
+    """Drawn iterations: the ranks of each that can be the slowest, and the mean rank.
 
-    Only ranks on the upper convex hull of the points (tokens, squares) can be the slowest, whatever the two
-    factors are, so a hull is all that is kept of a draw.
+    Whatever the two factors are, the slowest rank is a corner of the upper convex hull of the points (tokens,
+    squares), so only the hull of a draw is kept.
 
     `hulls`: draws x corners x 2. `means`: draws x 2, the mean rank of each draw. `exact`: `tokens` and
     `squares` are expected values, not means over the draws.
@@ -161,14 +161,14 @@ class SampledRanks:
         """
         assert linear >= 0
         assert quadratic >= 0
-        weights = np.array((linear, quadratic))
-        slowest = (self.hulls @ weights).max(axis=1)
+        slowest, draws = highest(self.hulls, linear, quadratic), len(self.hulls)
         average = linear * self.tokens + quadratic * self.squares
-        above = np.maximum(slowest - self.means @ weights, 0.0)
-        mean = average + float(above.mean())
-        error = float((above if self.exact else slowest).std(ddof=1)) / math.sqrt(len(slowest))
+        above = np.maximum(slowest - self.means @ (linear, quadratic), 0.0)
+        mean = average + float(above.sum()) / draws
+        shift = mean - float(slowest.sum()) / draws
+        apart = above - (mean - average) if self.exact else slowest - (mean - shift)
+        error = math.sqrt(float(apart @ apart) / (draws - 1) / draws)
         slowest.sort()
-        shift = mean - float(slowest.mean())
         low, high = (_quantile(slowest, q) + shift for q in (0.05, 0.95))
         return SlowestRank(mean, min(low, mean), max(high, mean), error, average)
 

@@ -12,11 +12,9 @@ import math
 from collections.abc import Sequence
 
 from itertime.errors import UserError
-from itertime.spec import Lengths
+from itertime.spec import STRATA, Lengths
 
-__all__ = ["BINS", "apportioned", "bin_edges", "bin_shares", "stratified_counts"]
-
-BINS = 4
+__all__ = ["apportioned", "bin_edges", "bin_shares", "stratified_counts"]
 
 
 def bin_edges(seq_len: int) -> list[int]:
@@ -25,7 +23,7 @@ def bin_edges(seq_len: int) -> list[int]:
     >>> bin_edges(512)
     [128, 256, 384, 512]
     """
-    return [seq_len * number // BINS for number in range(1, BINS + 1)]
+    return [seq_len * number // STRATA for number in range(1, STRATA + 1)]
 
 
 def bin_shares(lengths: Lengths, seq_len: int) -> list[float]:
@@ -38,7 +36,7 @@ def bin_shares(lengths: Lengths, seq_len: int) -> list[float]:
             for t, share in zip(lengths.tokens, lengths.shares, strict=True)
             if edges[i] < t <= edges[i + 1]
         )
-        for i in range(BINS)
+        for i in range(STRATA)
     ]
 
 
@@ -55,10 +53,10 @@ def stratified_counts(lengths: Lengths, samples: int, seq_len: int) -> list[int]
                 f"{lengths.source}: no sample has {edges[number] + 1} to {edges[number + 1]} tokens: a "
                 f"stratified balance takes samples of every quarter of seq_len={seq_len}; choose another one"
             )
-    if samples < BINS:
+    if samples < STRATA:
         raise UserError(
-            f"samples of a rank={samples}: a stratified balance takes at least one from each of {BINS} bins "
-            f"of lengths; enlarge the batch or choose another balance"
+            f"samples of a rank={samples}: a stratified balance takes at least one from each of {STRATA} "
+            f"bins of lengths; enlarge the batch or choose another balance"
         )
     return apportioned(shares, samples)
 

@@ -6,14 +6,14 @@
 | `exposed_s` | what a pass does not hide of such buckets |
 | `sharded_s`, `Sharded` | seconds of what ZeRO-2 and ZeRO-3 move with every micro-batch |
 | `compression_kernels_s`, `pass_kernels_s` | seconds of kernels that compress: once an iteration, by pass |
-| `error_bytes`, `secondary_bytes` | bytes a parameter of errors not sent, of ZeRO++'s second weights |
+| `error_bytes`, `secondary_bytes` | bytes per parameter of compression errors and secondary weights |
 | `sent_bytes` | bytes that a rank sends for a parameter |
 | `clipping_s`, `Clipping` | seconds of gradient clipping, and what it leaves to overlap |
 | `optimizer_s` | seconds of the optimizer's step |
 | `state_bytes` | bytes of the optimizer's states per parameter |
 | `outer_sync_s`, `workers_exchange_s` | seconds of exchanges between workers: their mean, and one of them |
-| `sent_per_iteration`, `outer_state_bytes` | what workers exchange, and what memory that takes |
-| `once_s` | all of it that happens once an iteration |
+| `sent_per_iteration`, `outer_state_bytes` | entries that workers exchange, and bytes they keep for it |
+| `once_s` | all parts of an iteration that occur once |
 | `expert_copies` | GPUs that share an expert's ZeRO shards |
 """
 

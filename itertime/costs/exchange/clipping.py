@@ -15,8 +15,8 @@ MLPerf Training", 2024): each of n buckets is clipped to 1/sqrt(n) of the larges
 Bytes. Of gradients of g bytes each, the norm reads g (Apex, csrc/multi_tensor_l2norm_kernel.cu), the scaling
 reads and writes g (csrc/multi_tensor_scale_kernel.cu): 3 g for each local parameter. The norm of the sums
 reads 4 for each owned one. Ranks that hold other parameters, by tensor or pipeline parallelism or by ZeRO's
-shards, add up their squared norms in an all-reduce of 4 bytes. A bucket's threshold is its own: no rank asks
-another.
+shards, add up their squared norms in an all-reduce of 4 bytes. Clipping by buckets needs no such sum: each
+rank takes the norms of its own gradients.
 
 Overlap. In the last backward pass each of n buckets passes two machines: the compute stream for p + c seconds
 (its piece p of the pass, its kernels c), then the network for r. Both take the buckets in order, and all
@@ -30,6 +30,10 @@ buckets are alike. The network starts bucket i when it has sent i - 1 and the bu
 
 Beyond the pass, n p, and the kernels, n c, the exchange shows max(r, n r - (n - 1)(p + c)): `exposed_s` of a
 pass of n (p + c) seconds. With c = 0 it is the exchange without clipping.
+
+Where the CPU issues kernels too slowly for the GPU, the GPU waits in every piece; a bucket's kernels, which
+no later kernel of the pass needs, run meanwhile. The hook's own launches are among those of the pass
+(`Framework.backward_kernels`). A norm of all gradients, before or after the exchange, holds up what follows.
 
 With interleaved chunks the others' kernels run before the last pass of the first chunk, on the same stream:
 they are not hidden. Other stages clip after their last send, while they wait for the first stage.
@@ -72,9 +76,12 @@ class Clipping:
         return calls * sum(self.kernels.values(), np.zeros(len(self.norm_s))) + self.norm_s
 
 
-def clipping_s(workload: Workload, shared: Array, experts: Array, calls: Whole) -> Clipping | None:
+def clipping_s(
+    workload: Workload, shared: Array, experts: Array, calls: Whole, waits: Array
+) -> Clipping | None:
     """Clipping of `shared` and `experts` parameters per GPU in `calls` buckets; None if there is none, or if
-    it is among the bytes of the step (`optimizer.py`).
+    it is among the bytes of the step (`optimizer.py`). `waits`: seconds that the GPU waits for launches in
+    the piece of the backward pass that makes a bucket, (plans,).
     """
     plans, clipping = workload.plans, workload.plans.options.clipping
     if clipping == "none" or includes_norm(plans.options):
@@ -87,6 +94,10 @@ def clipping_s(workload: Workload, shared: Array, experts: Array, calls: Whole) 
     nbytes = gradient_bytes(workload) * (shared + experts) / calls
     kernels = {"norm": _kernel_s(workload, nbytes), "scale": _kernel_s(workload, 2 * nbytes)}
     if clipping == "bucket":
+        both = kernels["norm"] + kernels["scale"]
+        beyond = np.maximum(both - waits, 0.0)
+        shown = np.divide(beyond, both, out=np.zeros_like(both), where=both > 0)
+        kernels = {name: shown * seconds for name, seconds in kernels.items()}
         return Clipping(kernels, nothing, plans.grad_overlap)
     summed = norm_sums_s(workload, SCALAR_BYTES, np.ones_like(plans.dp))
     return Clipping(kernels, summed, np.zeros(len(plans), dtype=bool))

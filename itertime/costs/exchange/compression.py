@@ -3,8 +3,8 @@
 What a compression does to convergence is not predicted. The number of steps is an input, and so is the share
 of them that a warm-up sends in full (`PlanOptions.warmup_share`).
 
-Bytes that each of P ranks sends for one parameter, whose gradient has g bytes, with collectives that send no
-byte twice; p = (P-1)/P:
+Bytes that each of P ranks sends for one parameter with bandwidth-optimal collectives. A gradient has g bytes,
+and p = (P-1)/P:
 
 | compression | bytes |
 |---|---|
@@ -17,15 +17,15 @@ byte twice; p = (P-1)/P:
 
 - fp16 and fp8 are all-reduces of 2 and 1 bytes; fp8 has one of the buckets' scales before them (FP8-LM, Peng
   et al. 2023, section 2.1).
-- Integers cannot be summed on their way, because the sum needs more bits. Ranks send their pieces to each
-  other in the node, sum, do the same across nodes, and sum again (ZeRO++, Wang et al. 2023, section 3.3,
-  qgZ). That is a reduce-scatter; an all-gather of the sums makes it an all-reduce.
-- topk gathers values and 32-bit places of all ranks, so its volume grows with them (Lin et al. 2018, DGC,
-  section 3).
-- powersgd is an all-reduce of each of two factors of a low rank, and one of vectors (Vogels et al. 2019,
+- Integers cannot be summed in transit, because the sum needs more bits. An all-to-all within the node, a sum,
+  an all-to-all between nodes and another sum make a reduce-scatter (qgZ of ZeRO++, Wang et al. 2023, section
+  3.3). An all-gather of the sums completes an all-reduce.
+- topk gathers values and 32-bit indices of all ranks, so its volume grows with their number (Lin et al. 2018,
+  DGC, section 3).
+- powersgd all-reduces both low-rank factors of every matrix, and vectors as they are (Vogels et al. 2019,
   algorithm 1).
 - 1-bit optimizers send the signs of their momentum by an all-to-all, sum, and gather the signs of the sums
-  (Tang et al. 2021, section 4.3).
+  (1-bit Adam, Tang et al. 2021, algorithm 1).
 
 1-bit optimizers exchange inside their step, after the backward pass (DeepSpeed, `OnebitAdam.step`), so
 nothing hides it. All others are hooks on a bucket of gradients (PyTorch, `ddp_comm_hooks`), which leave the
@@ -51,7 +51,7 @@ Whole = NDArray[np.int64]
 SENT_BITS = {"fp16": 16, "fp8": 8, "int8": 8, "int4": 4, **dict.fromkeys(ONE_BIT, 1)}
 """Bits of a gradient as it is sent, by compression, scales apart."""
 INDEX_BYTES = 4.0
-"""Of the place of an entry that top-k sends: a 32-bit number."""
+"""Of the index of an entry that top-k sends: a 32-bit number."""
 SCALE_BYTES = 4.0
 """A 32-bit scale per row of `hidden` integers (DeepSpeed 0.10.3, `all_to_all_quant_reduce`)."""
 
@@ -69,13 +69,13 @@ def combined_s(workload: Workload, groups: Groups, used: NDArray[np.bool_], para
     """
     options, each = workload.plans.options, gradient_bytes(workload)
     compression, bits = options.compression, SENT_BITS.get(options.compression, 0)
-    if not used.any():
-        return np.zeros(len(used))
     if compression == "none":
         return collective_s(all_reduce_s, workload, groups, used, each * parameters)
     if compression in ("fp16", "fp8"):
         sent = collective_s(all_reduce_s, workload, groups, used, bits / 8 * parameters)
         return sent + _scales_s(workload, groups, used & (parameters > 0))
+    if not used.any():
+        return np.zeros(len(used))
     if compression == "topk":
         chosen = options.compression_density * parameters * (each + INDEX_BYTES)
         return collective_s(all_gather_s, workload, groups, used, groups.ranks * chosen)
@@ -99,15 +99,14 @@ def scattered_s(workload: Workload, groups: Groups, used: NDArray[np.bool_], par
     """Seconds until every rank of the `groups` has its part of the sum of the gradients of `parameters`
     parameters, of which it has its own; 0 where it is not `used`.
 
-    Of compressions that need the whole gradient on every rank (`spec.broken_options`), only a group of one
-    rank has such parts.
+    Compressions that need the whole gradient on every rank scatter nothing (`spec.broken_options`).
     """
     compression = workload.plans.options.compression
-    if not used.any() or compression in (*ONE_BIT, "topk", "powersgd"):
-        return np.zeros(len(used))
     if compression == "none":
         nbytes = gradient_bytes(workload) * parameters
         return collective_s(reduce_scatter_s, workload, groups, used, nbytes)
+    if not used.any() or compression in (*ONE_BIT, "topk", "powersgd"):
+        return np.zeros(len(used))
     if compression in ("fp16", "fp8"):
         nbytes = SENT_BITS[compression] / 8 * parameters
         sent = collective_s(reduce_scatter_s, workload, groups, used, nbytes)
@@ -157,8 +156,8 @@ def error_bytes(workload: Workload) -> Array | float:
     """Bytes that a compression keeps for every parameter whose gradient it sends, (plans,); 0 for none.
 
     1-bit Adam has a worker's error in 32 bit and a server's for a rank's chunk (Tang et al. 2021, algorithm
-    1); 1-bit LAMB a fresh variance in addition (Li et al. 2021, algorithm 1), 0/1 Adam the momentum since the
-    last exchange (Lu et al. 2022, algorithm 1), each in 32 bit. Top-k and PowerSGD keep what they did not
+    1). 1-bit LAMB has a fresh variance in addition (Li et al. 2021), 0/1 Adam the momentum since the last
+    exchange (Lu et al. 2022), each in 32 bit. Top-k and PowerSGD keep what they did not
     send in the precision of gradients (Lin et al. 2018, section 3; PyTorch's `PowerSGDState.error_dict`).
     """
     plans = workload.plans

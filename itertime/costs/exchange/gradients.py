@@ -22,12 +22,11 @@ Whole = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Exchange:
-    """Seconds to combine all gradients, and to gather updated weights, of the first stage, which ends last.
+    """Seconds to combine all gradients and to gather updated weights on the first stage, the last to finish.
 
-    Both go in `buckets` equal pieces along the passes that can hide them. With interleaved chunks, `buckets`
-    and seconds are those of the first chunk where they overlap it, because the rest of the pipeline hides the
-    others; else those of all chunks. `calls` counts those of all
-    chunks, where a chunk whose gradients go at once has one.
+    `reduce_s`, `gather_s`: seconds of `buckets` equal buckets. Where they overlap a pass, these are the
+    buckets of the first chunk, since the rest of the pipeline hides those of other chunks; otherwise of all
+    chunks. `calls`: buckets of all chunks; a chunk whose gradients are sent at once has one.
 
     `kernels`: by name and in order, seconds of what the GPU runs on each bucket before it is sent, (plans,).
     `norm_s`: seconds of a norm that is taken once, before or after the exchange. `overlapped`: plans whose
@@ -77,31 +76,31 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
     section 3.2).
     """
     plans, options = workload.plans, workload.plans.options
+    late = in_step(options)
     size = gradient_bytes(workload) * (shared + experts) / plans.interleave
     by_layer = np.maximum(layers // plans.interleave, 1)
     by_size = np.ceil(size / np.where(plans.bucket_bytes > 0, plans.bucket_bytes, np.inf)).astype(np.int64)
     buckets = np.where(plans.bucket_bytes > 0, np.maximum(by_size, 1), by_layer)
     calls = np.where(plans.grad_overlap | (plans.bucket_bytes > 0), buckets, 1) * plans.interleave
-    if in_step(options):
+    if late:
         calls = np.ones_like(calls)
     ranks, shards = plans.dp * plans.cp, Shards.of(plans)
     reduced, gathered = _sums(workload, shared / calls, ranks, shards, plans.tp)
-    if experts.any():
+    if workload.model.experts > 1:
         apart = expert_spread(plans)
         copies = ranks * plans.tp // apart
         more = _sums(workload, experts / calls, copies, shards.of_experts(plans), apart)
         reduced, gathered = reduced + more[0], gathered + more[1]
-    late = in_step(options)
-    ahead = np.where(
-        plans.grad_overlap, plans.interleave, 1
-    )  # chunks among which the passes hide all but one
+    nothing = np.zeros(len(plans))
+    # Of so many chunks the pipeline hides all but one.
+    ahead = 1 if late else np.where(plans.grad_overlap, plans.interleave, 1)
     found = Exchange(
-        reduce_s=reduced * calls / (1 if late or options.clipping == "before" else ahead),
-        gather_s=gathered * calls / (1 if late else ahead),
+        reduce_s=reduced * calls / (1 if options.clipping == "before" else ahead),
+        gather_s=gathered * calls / ahead,
         buckets=buckets,
         calls=calls,
-        overlapped=np.zeros(len(plans), dtype=bool) if late else plans.grad_overlap,
-        norm_s=np.zeros(len(plans)),
+        overlapped=nothing > 0 if late else plans.grad_overlap,
+        norm_s=nothing,
     )
     if not options.warmup_share:
         return found
@@ -119,28 +118,30 @@ def _sums(
     already summed within the `shards` of the gradients; what remains is the sum over those groups. If all
     ranks share the optimizer's states, each needs its part of the sum, a reduce-scatter: ZeRO-1 over all
     ranks. Otherwise it is an all-reduce: no ZeRO, or ZeRO in groups, each of which needs the whole sum. After
-    the step, weights travel from the shards of the optimizer to those of the weights (Wu et al. 2023, PaRO,
-    which divides each over no ranks, those of a group, or all).
+    the step, weights travel from the shards of the optimizer to those of the weights. PaRO (Wu et al. 2023)
+    leaves each of the three whole, or divides it over a group or over all ranks.
 
     Distributed LAMB in groups sends less: a reduce-scatter within the group, then an all-reduce of each shard
     over the groups (Apex, apex/contrib/optimizers/distributed_fused_lamb.py, `dwu_group_size`).
     """
     plans = workload.plans
+    if not plans.shards_optimizer.any():  # nor then anything else
+        everywhere = np.ones(len(plans), dtype=bool)
+        copies = groups_of(workload, ranks, apart)
+        return combined_s(workload, copies, everywhere, parameters), np.zeros(len(plans))
     left = parameters / shards.gradients
     between = groups_of(workload, ranks // shards.gradients, apart * shards.gradients)
     whole = (shards.optimizer == ranks) & (ranks > 1)
-    scattered = np.zeros_like(whole)
-    if plans.options.optimizer == "lamb":
-        scattered = (shards.gradients == 1) & (shards.optimizer > 1) & ~whole
-    reduced = combined_s(workload, between, ~whole & ~scattered, left)
-    reduced = reduced + scattered_s(workload, between, whole, left)
-    if scattered.any():
+    reduced = scattered_s(workload, between, whole, left)
+    if plans.options.optimizer != "lamb":
+        reduced = reduced + combined_s(workload, between, ~whole, left)
+    else:
         group = shards.optimizer
+        scattered = (shards.gradients == 1) & (group > 1) & ~whole
+        reduced = reduced + combined_s(workload, between, ~whole & ~scattered, left)
         within, over = groups_of(workload, group, apart), groups_of(workload, ranks // group, apart * group)
         reduced = reduced + scattered_s(workload, within, scattered, left)
         reduced = reduced + combined_s(workload, over, scattered, left / group)
-    if not plans.shards_optimizer.any():
-        return reduced, np.zeros_like(reduced)
     inside = groups_of(workload, shards.optimizer // shards.weights, apart * shards.weights)
     gathers = plans.shards_optimizer & (shards.optimizer > shards.weights)
     return reduced, collective_s(all_gather_s, workload, inside, gathers, 2.0 * parameters / shards.weights)
@@ -151,6 +152,8 @@ def exposed_s(comm: Array, cover: Array, buckets: Whole, overlap: NDArray[np.boo
 
     The first bucket is ready after its share of the pass, the last one only at its end.
     """
+    if not overlap.any():
+        return comm
     hidden = np.maximum(comm / buckets, comm - cover * (1 - 1 / buckets))
     return np.where(overlap, hidden, comm)
 
@@ -178,8 +181,6 @@ def sharded_s(workload: Workload) -> Sharded:
     """
     plans, partition = workload.plans, workload.partition
     zero = np.zeros(len(plans))
-    if not plans.scatters_gradients.any():
-        return Sharded(zero, zero, zero, zero)
     shards = Shards.of(plans)
     layer = moved_s(workload, partition.shared, shards, plans.tp)
     if workload.model.lora_rank:

@@ -66,9 +66,12 @@ class Shards:
         return cls(plans.weight_shards, plans.gradient_shards, plans.optimizer_shards)
 
     def of_experts(self, plans: PlanBatch) -> Shards:
-        """The same of experts, of which there are fewer copies."""
+        """The same of experts, of which there are fewer copies. What one rank alone holds nothing shares,
+        though `etp` < `tp` leaves several copies of an expert in one such rank.
+        """
         weights, gradients, optimizer = (
-            expert_copies(plans, ranks) for ranks in (self.weights, self.gradients, self.optimizer)
+            np.where(ranks > 1, expert_copies(plans, ranks), 1)
+            for ranks in (self.weights, self.gradients, self.optimizer)
         )
         return Shards(weights, gradients, optimizer)
 

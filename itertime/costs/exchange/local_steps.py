@@ -3,20 +3,20 @@
 Within a worker, every iteration is that of a job of its own (`PlanBatch.worker`). After H = `local_steps` of
 them the workers exchange, all at the same time, and nothing hides it:
 
-- "average": Local SGD averages the weights (Stich, ICLR 2019, algorithm 1; McMahan et al., AISTATS 2017,
-  FedAvg). The moments of an adaptive optimizer stay with each worker.
-- "diloco": each worker sends how far its weights went from where all began, an outer gradient, and Nesterov's
-  momentum steps from there by the mean (Douillard et al. 2023, DiLoCo, algorithm 1). A worker keeps the
-  weights it began with and the outer momentum, in 32 bit.
+- "average": Local SGD averages the weights (Stich, ICLR 2019; McMahan et al., AISTATS 2017, FedAvg). The
+  moments of an adaptive optimizer stay with each worker.
+- "diloco": each worker sends an outer gradient, the difference between the weights that all began with and
+  its own. The mean is the gradient of a step with Nesterov momentum (DiLoCo, Douillard et al. 2023, algorithm
+  1). A worker keeps the weights it began with, the anchor, and the outer momentum, in 32 bit.
 - "des-loc": weights are averaged every H iterations, first moments every `momentum_steps`, second moments
-  every `variance_steps` (Iacob et al. 2025, DES-LOC, algorithm 1). With one period for all it is Local Adam.
+  every `variance_steps` (DES-LOC, Iacob et al. 2025). With one period for all it is Local Adam.
 
 An entry is sent in the bytes of a gradient (4 with `fp32_gradients`, else 2), or in fewer with a compression.
 With workers, a compression is that of their exchange alone: gradients within a worker are not compressed.
-Streaming or delayed exchanges, which overlap the next steps, are not modelled. Nor is convergence: that H
-steps apart are as good as steps together is an input.
+Streaming or delayed exchanges, which overlap the next steps, are not modelled. Nor is convergence: the number
+of steps that local training takes is an input.
 
-The way. A system with a site link has one worker at every site, and all that its GPUs exchange shares the
+Network. A system with a site link has one worker at every site, and all that its GPUs exchange shares the
 link of the site. Otherwise workers exchange over NVLink and NICs. A worker's ranks that hold the same
 parameters each exchange a part of them, and then gather the whole within the worker.
 """
@@ -46,8 +46,8 @@ __all__ = [
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 AVERAGED_BYTES, MOMENT_BYTES = 10.0, 8.0
-"""Bytes that a GPU's memory moves per parameter to take over a mean: reads it, and writes the 32-bit state;
-of a weight the 16-bit copy too."""
+"""Bytes that a GPU's memory moves per parameter to apply a mean: it reads the mean and writes the 32-bit
+state, of a weight the 16-bit copy too."""
 NESTEROV_BYTES = 38.0
 """The same of DiLoCo. The outer gradient: reads weight and anchor, writes the difference (12). The step:
 reads the mean, anchor and momentum; writes momentum, anchor and weight, and the 16-bit copy (26)."""
@@ -77,7 +77,7 @@ def workers_exchange_s(
     """Seconds of one exchange of all workers, each of whose parameters takes so many bytes, (plans,).
 
     Over the site link, an all-reduce of all that a worker has. Otherwise every GPU all-reduces its part with
-    its likes in the other workers. Then ranks that hold the same parameters gather the parts.
+    its counterparts in the other workers. Then ranks that hold the same parameters gather the parts.
     """
     plans, system, workers = workload.plans, workload.system, workload.outer.workers
     ranks = plans.dp * plans.cp
@@ -88,8 +88,8 @@ def workers_exchange_s(
         seconds = all_reduce_between_sites_s(nbytes, workers, plans.gpus, system)
     else:
         nbytes = bytes_per_parameter * (shared / ranks + experts / alone)
-        all_of_them = np.ones(len(plans), dtype=bool)
-        seconds = collective_s(all_reduce_s, workload, _likes(workload), all_of_them, nbytes)
+        everywhere = np.ones(len(plans), dtype=bool)
+        seconds = collective_s(all_reduce_s, workload, _counterparts(workload), everywhere, nbytes)
     seconds = seconds + _gathered_s(workload, bytes_per_parameter * shared, ranks, held.optimizer, plans.tp)
     if experts.any():
         owned, apart = held.of_experts(plans).optimizer, expert_spread(plans)
@@ -156,7 +156,7 @@ def _periods(options: PlanOptions) -> tuple[int, ...]:
     return steps, options.momentum_steps or steps, options.variance_steps or steps
 
 
-def _likes(workload: Workload) -> Groups:
+def _counterparts(workload: Workload) -> Groups:
     """Groups of the GPUs that have the same place in every worker; workers are numbered last."""
     plans, system = workload.plans, workload.system
     domain, workers = system.domain_gpus, np.full(len(plans), workload.outer.workers)
@@ -165,9 +165,9 @@ def _likes(workload: Workload) -> Groups:
 
 
 def _step_s(workload: Workload, owned: Array, nbytes: float, sent: Array) -> Array:
-    """Seconds to take over what was exchanged: `nbytes` bytes of traffic on each of `owned` parameters.
+    """Seconds to apply what was exchanged: `nbytes` bytes of memory traffic for each of `owned` parameters.
 
-    Where the CPU keeps the states, what is exchanged travels up and down, in `sent` bytes an entry.
+    Where the CPU keeps the states, what is exchanged travels from and to the CPU, `sent` bytes an entry.
     """
     plans, system = workload.plans, workload.system
     seconds = workload.profile.elementwise_s(nbytes * owned, "adam") / system.site.hbm_fraction

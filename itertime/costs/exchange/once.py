@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,12 +23,14 @@ __all__ = ["once_s"]
 Array = NDArray[np.float64]
 
 
-def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, Exchange]:
-    """Seconds by part that an iteration spends once, on the first stage, which ends last.
+def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[Parts, Exchange]:
+    """Seconds by part that an iteration spends once, on the first stage, the last to finish; its exchange.
 
-    `forward` and `backward`: seconds of the passes of its first chunk, which buckets may overlap. Kernels
-    that run on a bucket before it is sent lengthen the backward pass (`clipping.py` derives it).
+    `passes`: seconds of both passes of its first chunk, which buckets may overlap. Kernels that run on a
+    bucket before it is sent lengthen the backward pass (`clipping.py` derives it), beyond the seconds that
+    the GPU `waits` for launches in it.
     """
+    forward, backward = passes
     plans, partition, site = workload.plans, workload.partition, workload.system.site
     first = np.where(plans.pp == 1, LAST, FIRST)
     column = np.arange(len(plans))
@@ -35,15 +39,16 @@ def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, 
     if not workload.model.lora_rank:
         shared = shared + partition.tables
     traffic = exchange(workload, layers, shared, experts)
-    clipping = clipping_s(workload, shared, experts, traffic.calls)
+    clipping = clipping_s(workload, shared, experts, traffic.calls, waits / traffic.buckets)
     once: Parts = {}
     if clipping is not None:
         once["clipping"] = clipping.seconds(traffic.calls)
         traffic = traffic.clipped(clipping.kernels, clipping.norm_s, clipping.overlapped)
-    along = backward + traffic.buckets * sum(traffic.kernels.values(), np.zeros(len(plans)))
+    for seconds in traffic.kernels.values():
+        backward = backward + traffic.buckets * seconds
     ahead = plans.grad_overlap & workload.framework.gather_overlap
     exposed = exposed_s(traffic.gather_s, forward, traffic.buckets, ahead)
-    exposed = exposed + traffic.exposed_reduce_s(along)
+    exposed = exposed + traffic.exposed_reduce_s(backward)
     if plans.options.compression != "none":
         once["compression_once"] = compression_kernels_s(workload, shared + experts)
     once |= {
@@ -62,7 +67,7 @@ def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, 
 
 
 def _broadcasts(plans: PlanBatch) -> Array:
-    """Ranks that send their share of the updated weights to those that need it, one after the other."""
+    """Number of ranks that broadcast their share of the updated weights, one after the other."""
     ranks = plans.optimizer_shards / plans.weight_shards
     return np.where(ranks > 1, ranks, 0.0)
 

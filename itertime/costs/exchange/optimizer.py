@@ -28,10 +28,10 @@ rows and columns of each matrix: 8 (n + m) bytes of n x m parameters.
 
 Kernels. One launch of multi-tensor-apply takes at most 320 chunks of 65,536 elements, and 110, 64, 48 or 36
 tensors where it walks through 1, 2, 3 or 4 lists of them (multi_tensor_apply.cuh; the chunk is 2048 x 32 in
-Apex's apex/multi_tensor_apply/__init__.py). The CPU waits for the word whether gradients have overflowed,
-so it is not ahead of the GPU then: a step takes at least its launches times `Site.launch_s`. A CUDA
-graph of the whole iteration launches nothing. CAME launches 42 kernels a matrix and 23 a vector, counted in
-its code.
+Apex's apex/multi_tensor_apply/__init__.py). The CPU waits until the GPU has checked gradients for overflow,
+so it cannot issue the step ahead of time: the step takes at least its launches times `Site.launch_s`. A
+CUDA graph of the whole iteration launches nothing. CAME launches 42 kernels a matrix and 23 a vector, counted
+in its code.
 """
 
 from __future__ import annotations
@@ -71,9 +71,11 @@ _FULL_GRAPH = CUDA_GRAPHS.index("full")
 
 @dataclass(frozen=True)
 class Step:
-    """Of one optimizer, per parameter: bytes that its update moves and bytes of its states; the number of
-    lists that each of its multi-tensor launches walks through; kernels per matrix and per vector of one that
-    launches them tensor by tensor.
+    """The step of one optimizer.
+
+    `update`, `states`: bytes per parameter that the update moves and that the states take. `lists`: for each
+    multi-tensor kernel, the lists of tensors that it walks through. `eager`: kernels per matrix and per
+    vector where they are launched tensor by tensor.
     """
 
     update: float

@@ -2,10 +2,10 @@
 
 Wang et al. (2023), section 3, with DeepSpeed 0.10.3 (`partition_parameters.py`, `coalesced_collectives.py`):
 
-- quantised weights (qwZ): a rank quantises its shard to 8 bit, with a scale for each 8,000 weights, before it
-  is gathered, and unpacks what it gets;
-- secondary shards (hpZ): after the forward gather every rank keeps a share of the weights, of which the ranks
-  of one node have all, and the backward pass gathers these;
+- quantised weights (qwZ): a rank quantises its shard to 8 bit, with a scale for each 8,000 weights, before
+  the all-gather, and dequantises what it receives;
+- secondary shards (hpZ): after the forward gather every rank keeps a share of the weights. The ranks of one
+  node hold all shares, so the backward pass gathers within the node;
 - quantised gradients (qgZ): `compression=int4` or `int8` in place of the reduce-scatter.
 
 All three together send 0.75 M bytes of a model of M bytes in 16 bit between nodes in place of 3 M.
@@ -95,7 +95,7 @@ def pass_kernels_s(workload: Workload) -> list[Array]:
 
 
 def _secondary(workload: Workload) -> Whole:
-    """Ranks that hold a copy of the weights for the backward pass together."""
+    """Ranks that share one copy of the weights for the backward pass, (plans,)."""
     plans, stated = workload.plans, workload.plans.options.secondary_shards
     return plans.weight_shards if stated is None else np.full(len(plans), stated)
 

@@ -80,10 +80,10 @@ def activations_of(workload: Workload) -> Activations:
     given = tokens * 2 * h / shared
     whole = outside + inside + scores
     options = [whole, outside + inside, given, given, whole - light]
-    kept = np.choose(plans.recompute, options)
+    kept = plans.recompute.choose(options)
     share = plans.recompute_permille / 1000
     kept = share * kept + (1 - share) * whole
-    live = np.choose(plans.recompute, [np.zeros(len(plans)), scores, whole, whole, light])
+    live = plans.recompute.choose([np.zeros(len(plans)), scores, whole, whole, light])
     return Activations(kept, live, given)
 
 

@@ -121,12 +121,13 @@ def _parts(workload: Workload) -> dict[str, Array]:
     in_layers, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
     casts = _casts(workload, in_layers + experts)
     shared = in_layers + ends
-    weights = _owned(plans, shared, experts, plans.weight_shards)
+    weights = _owned(workload, shared, experts, plans.weight_shards)
     if model.lora_rank:  # frozen weights have neither gradients nor states; the low-rank ones are weights too
         shared, experts = (parameters[_STAGES] for parameters in partition.trained_parameters(model))
-        weights = weights + _owned(plans, shared, experts, plans.weight_shards)
+        weights = weights + _owned(workload, shared, experts, plans.weight_shards)
     optimizer, gradients = (
-        _owned(plans, shared, experts, shards) for shards in (plans.optimizer_shards, plans.gradient_shards)
+        _owned(workload, shared, experts, shards)
+        for shards in (plans.optimizer_shards, plans.gradient_shards)
     )
     usual = activations_of(workload)
     kept_by_stage, live = usual.kept * layers, usual.live
@@ -180,11 +181,11 @@ def _casts(workload: Workload, parameters: Array) -> Array | float:
     return np.where((plans.precision > 0) & ~plans.gathers_weights, each, 0.0) * parameters
 
 
-def _owned(plans: PlanBatch, shared: Array, experts: Array, shards: NDArray[np.int64]) -> Array:
+def _owned(workload: Workload, shared: Array, experts: Array, shards: NDArray[np.int64]) -> Array:
     """Parameters that a GPU keeps where `shards` data-parallel ranks share one copy."""
-    if not experts.any():
+    if workload.model.experts == 1:
         return shared / shards
-    return shared / shards + experts / expert_copies(plans, shards)
+    return shared / shards + experts / expert_copies(workload.plans, shards)
 
 
 def _in_flight(plans: PlanBatch) -> Array:

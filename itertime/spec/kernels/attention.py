@@ -35,12 +35,14 @@ class AttentionKernel(NamedTuple):
 
     `name` is "flash" (FlashAttention-2) or another that a profile knows. `value_dim` is the head dim of
     values and outputs, None for that of queries and keys. `window` > 0 is the number of keys, its own
-    included, that a query reaches back under a causal mask; 0 is all.
+    included, that a query reaches back under a causal mask; 0 is all. `longest` is the number of queries of
+    the longest thread block, where a kernel's blocks differ; None asks for no such bound.
     """
 
     name: str = "flash"
     value_dim: float | None = None
     window: int = 0
+    longest: Array | None = None
 
 
 FLASH = AttentionKernel()
@@ -67,8 +69,9 @@ class AttentionModel:
 
     where f are the FLOPs of the longest thread block (`block_rows` queries against all keys) and S the
     multiprocessors: the last wave is only partly full. The bytes of queries, keys, values and outputs give a
-    lower bound. Head dims are padded to a multiple of 32, as the kernels do. The curves are interpolated in
-    the head dim, and constant outside the given head dims.
+    lower bound. So does the `longest` block of a kernel that gives whole sequences to blocks, of g FLOPs on
+    one multiprocessor: g (1 + seq_half / seq_kv) S / flops_per_s. Head dims are padded to multiples of 32, as
+    the kernels do. The curves are interpolated in the head dim, and constant outside the given head dims.
     """
 
     curves: list[AttentionCurve]
@@ -127,6 +130,9 @@ class AttentionModel:
         longest = row * np.minimum(self.block_rows, seq_q)
         compute = flops * (s_per_flop + s_half / seq_kv)
         compute = compute + self.tail_blocks * self.multiprocessors * longest * s_per_flop
+        if kernel.longest is not None:
+            alone = row * kernel.longest * (s_per_flop + s_half / seq_kv)
+            compute = np.maximum(compute, self.multiprocessors * alone)
         passes = 2 if backward else 1  # each of q, k, v, o is read and its gradient read or written
         memory = passes * 4 * batch * head_dim * (heads * seq_q + kv_heads * seq_kv) / self.bytes_per_s
         return np.maximum(compute, memory) + self.launch_s

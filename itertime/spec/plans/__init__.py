@@ -7,6 +7,7 @@
 | `DEFAULT_OPTIONS` | the options of a plan that states none |
 | `ONE_BIT` | compressions that are optimizers of their own |
 | `broken_options` | the rules of options, for one plan or many |
+| `STRATA` | bins of lengths of a stratified balance |
 | `RemainderChunks` | layers of the chunks of a pipeline that is split by `Plan.split` "remainder" |
 | `PlanBatch` | many plans of one model and the same options as columns of arrays |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
@@ -24,7 +25,7 @@ from .choices import (
     SCHEDULES,
     SPLITS,
 )
-from .option_rules import broken_options
+from .option_rules import STRATA, broken_options
 from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions, parse_options
 from .plan import Plan
 from .plan_batch import HABIT, PlanBatch
@@ -42,6 +43,7 @@ __all__ = [
     "RECOMPUTE",
     "SCHEDULES",
     "SPLITS",
+    "STRATA",
     "Plan",
     "PlanBatch",
     "PlanOptions",

@@ -11,10 +11,12 @@ from itertime.spec.model import ModelSpec
 
 from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions
 
-__all__ = ["Degrees", "broken_options"]
+__all__ = ["STRATA", "Degrees", "broken_options"]
 
-Broken = bool | NDArray[np.bool_]
-STRATA = 4  # quarters of the sequence length, from each of which a rank takes samples
+Rules = list[tuple[bool | NDArray[np.bool_], str]]
+"""For every rule: whether it is broken, an array for a `PlanBatch`; and the rule with its remedy as text."""
+STRATA = 4
+"""Bins of lengths, of equal width, from each of which a rank takes samples under a stratified balance."""
 _ADAMS = ("adam", "adamw", "fused-adam")
 _WITH_MOMENTS = (*_ADAMS, "lamb")
 _OF_WORKERS = ("none", "fp16", "fp8", "int8", "int4")
@@ -23,7 +25,7 @@ _STATES_OF = {"onebit-adam": _ADAMS, "zeroone-adam": _ADAMS, "onebit-lamb": ("la
 
 
 class Degrees(Protocol):
-    """What the rules ask of a plan: numbers of one, or arrays of many."""
+    """The fields of a plan that the rules read: numbers in a `Plan`, arrays in a `PlanBatch`."""
 
     @property
     def tp(self) -> Any: ...
@@ -56,10 +58,8 @@ class Degrees(Protocol):
     def offload_optimizer(self) -> Any: ...
 
 
-def broken_options(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list[tuple[Broken, str]]:
-    """Every rule: whether it is broken, for a plan as a bool and for a `PlanBatch` as an array, and the rule
-    with its remedy in a sentence.
-    """
+def broken_options(options: PlanOptions, model: ModelSpec, plans: Degrees) -> Rules:
+    """Every rule of a plan's options; an empty list for the default options, which break none."""
     if options == DEFAULT_OPTIONS:
         return []
     return [
@@ -73,7 +73,7 @@ def broken_options(options: PlanOptions, model: ModelSpec, plans: Degrees) -> li
     ]
 
 
-def _batch_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list[tuple[Broken, str]]:
+def _batch_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> Rules:
     batching, balance = options.batching, options.balance
     uneven = batching in ("longest", "unpadded")
     return [
@@ -103,7 +103,7 @@ def _batch_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list
     ]
 
 
-def _optimizer_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
+def _optimizer_rules(options: PlanOptions, plans: Degrees) -> Rules:
     clipping, optimizer, stated = options.clipping, options.optimizer, options.gradient_shards
     scattered = plans.zero_stage >= 2 if stated is None else stated > 1
     return [
@@ -119,7 +119,7 @@ def _optimizer_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken,
     ]
 
 
-def _compression_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list[tuple[Broken, str]]:
+def _compression_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> Rules:
     compression, optimizer = options.compression, options.optimizer
     one_bit = compression in ONE_BIT
     whole = one_bit or compression in ("topk", "powersgd")
@@ -157,8 +157,8 @@ def _compression_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -
     ]
 
 
-def _compression_keys(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
-    """Keys that need a compression, or one of them."""
+def _compression_keys(options: PlanOptions, plans: Degrees) -> Rules:
+    """Rules of the keys that refine a compression."""
     compression, warmup = options.compression, options.warmup_share
     scatters = (plans.zero_stage >= 2) | ((options.gradient_shards or 1) > 1)
     return [
@@ -182,8 +182,8 @@ def _compression_keys(options: PlanOptions, plans: Degrees) -> list[tuple[Broken
     ]
 
 
-def _weight_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
-    """Rules of what ZeRO++ does to the weights that every micro-batch gathers."""
+def _weight_rules(options: PlanOptions, plans: Degrees) -> Rules:
+    """Rules of ZeRO++'s quantised and secondary weights."""
     second, stated = options.secondary_shards, options.weight_shards
     gathers = plans.zero_stage == 3 if stated is None else stated > 1
     ranks = _zero_group(options, plans) if stated is None else stated
@@ -203,7 +203,7 @@ def _weight_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, st
     ]
 
 
-def _worker_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list[tuple[Broken, str]]:
+def _worker_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> Rules:
     workers, steps, outer = options.workers, options.local_steps, options.outer
     many = workers > 1
     moments = {"momentum_steps": options.momentum_steps, "variance_steps": options.variance_steps}
@@ -249,7 +249,7 @@ def _worker_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> lis
     ]
 
 
-def _shard_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
+def _shard_rules(options: PlanOptions, plans: Degrees) -> Rules:
     """Rules on the ranks that share one copy of weights, gradients and states: each a multiple of the one
     before, and a divisor of all.
     """

@@ -16,10 +16,10 @@ from pydantic.dataclasses import dataclass
 from itertime.errors import UserError, quoted, shown
 from itertime.io import CONFIG, Count, Fraction, Share, construct, described
 
-__all__ = ["DEFAULT_OPTIONS", "ONE_BIT", "PlanOptions", "alone", "parse_options"]
+__all__ = ["DEFAULT_OPTIONS", "ONE_BIT", "PlanOptions", "parse_options", "within_worker"]
 
 ONE_BIT = ("onebit-adam", "onebit-lamb", "zeroone-adam")
-"""Compressions that send the momentum's signs in place of gradients, and are optimizers of their own."""
+"""Compressions that send the signs of the momentum in place of gradients: optimizers of their own."""
 _LONGEST = 2_000  # characters of a text of options
 Compression = Literal[
     "none", "fp16", "fp8", "int8", "int4", "topk", "powersgd", "onebit-adam", "onebit-lamb", "zeroone-adam"
@@ -41,31 +41,31 @@ class PlanOptions:
     batching: Annotated[
         Literal["padded", "longest", "unpadded", "packed"],
         described(
-            "samples of a model with `lengths` take the sequence length, or that of the longest in their "
-            "micro-batch, or their own, or share rows of the sequence length"
+            "tokens that a sample of a model with `lengths` takes: the sequence length, those of the longest "
+            "in its micro-batch, its own, or its own in a row that samples share"
         ),
     ] = "padded"
     balance: Annotated[
         Literal["drawn", "sorted", "exchanged", "stratified", "stratified-exchanged"],
         described(
-            "how samples of different lengths come to data-parallel ranks: as drawn, sorted over all ranks, "
-            "exchanged within a node, in fixed numbers by length, or the last two together"
+            "how samples of different lengths are dealt to data-parallel ranks: as drawn, sorted over all "
+            "ranks, exchanged within a node, in fixed numbers by length, or the last two together"
         ),
     ] = "drawn"
     clipping: Annotated[
         Literal["after", "none", "before", "bucket"],
         described(
-            "gradient clipping: by the norm of the reduced gradients, none, by a rank's own norm before any "
-            "is reduced, or bucket by bucket before each is reduced"
+            "gradient clipping: by the norm of the reduced gradients, none, by a rank's own norm before the "
+            "reduction, or bucket by bucket before each reduction"
         ),
     ] = "after"
     optimizer: Annotated[
         Literal["adam", "adamw", "fused-adam", "lamb", "came", "sgd"],
-        described("its states and what its step moves; lamb with ZeRO-1 is distributed LAMB"),
+        described("decides states and what a step moves; lamb with ZeRO-1 is distributed LAMB"),
     ] = "adam"
     compression: Annotated[
         Compression,
-        described("what gradients are sent as, or with `workers` what these exchange"),
+        described("form in which gradients are sent, or with `workers` what these exchange"),
     ] = "none"
     compression_rank: Annotated[Rank, described("rank of PowerSGD's factors", "1")] = 4
     compression_density: Annotated[
@@ -117,20 +117,20 @@ class PlanOptions:
         )
 
 
-_OF_WORKERS = ("workers", "local_steps", "outer", "momentum_steps", "variance_steps")
-"""Options of what workers exchange."""
-_OF_COMPRESSION = ("compression", "warmup_share")
-"""Those of how: with workers, these compress their exchange and not the gradients within each."""
+_OF_WORKERS = (
+    *("workers", "local_steps", "outer", "momentum_steps", "variance_steps"),
+    *("compression", "warmup_share"),
+)
+"""Options of the exchange between workers. With workers, a compression is that of their exchange alone."""
 DEFAULT_OPTIONS = PlanOptions()
 """The options of a plan that states none."""
 _NAMES = tuple(field.name for field in fields(PlanOptions))
 
 
 @cache
-def alone(options: PlanOptions) -> PlanOptions:
-    """The options of one of the workers, as a job of its own."""
-    shared = (*_OF_WORKERS, *_OF_COMPRESSION)
-    return replace(options, **{name: getattr(DEFAULT_OPTIONS, name) for name in shared})
+def within_worker(options: PlanOptions) -> PlanOptions:
+    """The options of the iterations of one worker, which is a job of its own."""
+    return replace(options, **{name: getattr(DEFAULT_OPTIONS, name) for name in _OF_WORKERS})
 
 
 def _written(value: object) -> str:
@@ -163,7 +163,7 @@ def parse_options(text: str, where: str = "options") -> PlanOptions:
 
 
 def _value(text: str) -> object:
-    """A number in ASCII digits, or a switch, as such; anything else stays text. `none` is a word here."""
+    """A value as a number (in ASCII digits) or a bool where the text is one; otherwise the text."""
     for kind in (int, float) if text.isascii() else ():
         try:
             return kind(text)

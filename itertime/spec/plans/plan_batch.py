@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .choices import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RANK_ORDERS, RECOMPUTE
-from .options import DEFAULT_OPTIONS, PlanOptions, alone
+from .options import DEFAULT_OPTIONS, PlanOptions, within_worker
 from .plan import Plan
 
 __all__ = ["HABIT", "PlanBatch"]
@@ -37,7 +37,7 @@ class PlanBatch:
     `recompute`, `precision`, `cuda_graphs` and `dispatcher` hold indices into RECOMPUTE, PRECISIONS,
     CUDA_GRAPHS and DISPATCHERS. `bucket_bytes` is 0 where a plan has None. `etp` is never unstated.
     `tp_overlap` is 0, 1 or HABIT. `recompute_permille` is `recompute_fraction` in thousandths. `options` is
-    one value, that of all plans: what it selects is a branch of the cost functions, not a column.
+    no column: all plans of a batch have the same.
     """
 
     tp: NDArray[np.int64]
@@ -110,16 +110,15 @@ class PlanBatch:
 
     @cached_property
     def worker(self) -> PlanBatch:
-        """The plans of one worker, which trains on its share of ranks and samples as a job of its own. Its
-        options say nothing of workers, nor how these compress what they exchange. These plans themselves if
-        they have one worker only.
+        """The plans of one worker: a job of its own on its share of ranks and samples, without the options of
+        the exchange between workers. These plans themselves if they have one worker.
         """
         workers = self.options.workers
         if workers == 1:
             return self
         dp = self.dp // workers
         group = np.where(self.zero_group == self.dp * self.cp, dp * self.cp, self.zero_group)
-        samples, options = self.global_batch // workers, alone(self.options)
+        samples, options = self.global_batch // workers, within_worker(self.options)
         return replace(self, dp=dp, global_batch=samples, zero_group=group, options=options)
 
     @cached_property
@@ -172,7 +171,8 @@ class PlanBatch:
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_] | slice) -> PlanBatch:
         """The plans at `rows` (indices, a mask, or a slice)."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in COLUMNS})
+        columns = {name: getattr(self, name)[rows] for name in COLUMNS}
+        return PlanBatch(**columns, options=self.options)
 
     def distinct(self, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows that differ in the columns `names`, sorted by these columns, and the index among them of every

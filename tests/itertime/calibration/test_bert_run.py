@@ -167,7 +167,7 @@ def test_any_text_in_the_cells_gives_runs_reasons_or_an_error(write: Write, chan
             "work=sharded in thirds: this way of batching is not known",
         ),
         ({"work": "padded to 128"}, "work=padded to 128: the samples have up to 512 tokens"),
-        ({"work": "unpadded, sorted, then stratified"}, "sorted over all ranks, or dealt otherwise"),
+        ({"work": "unpadded, sorted, then stratified"}, "name sorted alone"),
         ({"gpu": "NVIDIA L40S"}, "no profile for GPU NVIDIA L40S"),
         ({"precision": "int4"}, "precision=int4: must be fp16, bf16, fp8, or fp16 or fp8"),
         ({"precision": "fp8"}, "precision=fp8: the profile a100-80gb has bf16 only"),
@@ -179,6 +179,7 @@ def test_any_text_in_the_cells_gives_runs_reasons_or_an_error(write: Write, chan
         ({"grad_accumulation": "5"}, "grad_accumulation=5: does not divide samples_per_gpu_step=48"),
         ({"heads": "7"}, "heads=7: must divide hidden=1024"),
         ({"gpu": "NVIDIA A100-SXM4-80GB (4W)"}, "its power must be 50 to 3,000 W; correct the name"),
+        ({"gpu": "NVIDIA H200-SXM-141GB-CTS"}, "the power limit of this cooling is not known"),
         ({"gpus_per_node": "3"}, "gpus=64: is no multiple of gpus_per_node=3"),
     ],
 )
@@ -236,6 +237,7 @@ def test_the_largest_runs_overlap_and_sum_in_switches(write: Write) -> None:
     [
         ("NVIDIA A100-SXM4-40GB(400W)", None, 1555e9),
         ("NVIDIA A100-SXM-80GB CTS", 500, None),
+        ("NVIDIA A100-SXM-80GB-CTS", 500, None),
         ("NVIDIA A100-PCIE-40GB (250W)", 250, 1555e9),
         ("NVIDIA A100-PCIe-80GB", 300, 1935e9),
         ("NVIDIA H100-SXM5-80GB", None, None),
@@ -380,6 +382,24 @@ def test_fmha_meets_whole_rows_however_short_the_samples() -> None:
     padded = predict(model, plan, system).breakdown["attention"]
     unpadded = predict(model, replace(plan, options=PlanOptions(batching="unpadded")), system)
     assert unpadded.breakdown["attention"] / padded == pytest.approx(255.83 / 512, rel=0.05)
+
+
+def test_fmha_takes_as_long_as_its_longest_block() -> None:
+    """1,024 blocks of whole samples fill 108 multiprocessors ten times, in 2.95 ms: one block alone takes a
+    tenth of it, even if most multiprocessors have none.
+    """
+    model = replace(load_model("bert-large"), attention="flash", lengths="wikipedia-512")
+    system = replace(load_system("dgx-a100-80gb"), framework="apex-bert")
+
+    def milliseconds(samples: int, batching: str) -> float:
+        plan = Plan(1, 1, 1, samples, samples, recompute="none", options=PlanOptions(batching=batching))
+        return 1e3 * predict(model, plan, system).breakdown["attention"] / model.layers
+
+    launches = 2 * 1.62 * 11.1e-3
+    assert milliseconds(4, "packed") == pytest.approx(2.95 / 10 + launches, rel=0.05)
+    assert milliseconds(4, "packed") == pytest.approx(milliseconds(6, "packed"), rel=1e-12)
+    # Three padded samples make 96 blocks of half a sample, which run at once.
+    assert milliseconds(3, "padded") < 0.7 * milliseconds(4, "packed")
 
 
 def test_cards_without_nvlink_among_all_reduce_as_measured() -> None:

@@ -29,7 +29,7 @@ def test_a_document_has_the_options_as_keys_and_as_text(capsys, command):
     assert found["plan_options"] == "clipping=bucket,optimizer=lamb"
     assert set(found["options"]) == {field.name for field in fields(PlanOptions)}
     assert (found["options"]["clipping"], found["options"]["batching"]) == ("bucket", "padded")
-    assert "spread_s" in found
+    assert {"spread_s", "sampling_error_s"} <= set(found)
 
 
 def test_the_plans_of_a_search_have_the_options(capsys):
@@ -113,3 +113,18 @@ def test_the_catalogue_has_every_key_with_its_values(capsys):
     out = capsys.readouterr().out
     assert "clipping: after or none or before or bucket; default after\n" in out
     assert "convergence is not predicted" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ("compression=int8", "compression"),
+        ("compression=int8,workers=2,local_steps=4", "compression and local_steps"),
+        ("clipping=before,optimizer=lamb", ""),
+    ],
+)
+def test_convergence_is_said_to_be_an_input(capsys, options, named):
+    assert main([*COMMANDS["predict"], "--dp", "2", "--global-batch", "8", "--options", options]) == 0
+    found = [line for line in capsys.readouterr().err.splitlines() if "convergence" in line]
+    effect = f"not predicted: the effect of {named} on convergence; the number of steps is an input"
+    assert found == ([effect] if named else [])

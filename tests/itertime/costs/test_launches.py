@@ -135,3 +135,17 @@ def test_eager_bert_is_bound_by_launches_until_its_batch_is_large():
     assert one.iteration_s > 2 * run(1, "full").iteration_s
     assert many.breakdown.get("launch", 0.0) == 0
     assert many.iteration_s == run(64, "full").iteration_s
+
+
+def test_a_framework_may_issue_more_kernels_in_one_pass_than_in_the_other(tmp_path):
+    """A launch of a second leaves nothing else: a layer takes as many seconds as it issues kernels."""
+    forward, backward = count(SMALL)
+    plan = Plan(1, 1, 1, 1, 1, recompute="none")
+    seconds = []
+    for number, factors in enumerate(("kernels: 2.0", "kernels: 2.0\nbackward_kernels: 3.0")):
+        framework = tmp_path / f"{number}.yaml"
+        framework.write_text(f"extends: megatron\nname: x\nsource: a test\n{factors}\n")
+        system = replace(SYSTEM, site=Site(launch_s=1.0), framework=str(framework))
+        seconds.append(predict(SMALL, plan, system).iteration_s)
+    assert seconds[0] == pytest.approx(SMALL.layers * 2 * (forward + backward), rel=1e-3)
+    assert seconds[1] - seconds[0] == pytest.approx(SMALL.layers * backward, rel=1e-9)

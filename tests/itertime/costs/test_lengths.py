@@ -16,7 +16,7 @@ from itertime.costs.layer import kernel_counts
 from itertime.costs.passes import distinct_passes
 from itertime.errors import UserError
 from itertime.planning import Space, search
-from itertime.spec import AttentionKernel, Site, load_lengths
+from itertime.spec import AttentionKernel, Site, load_framework, load_lengths
 from itertime.spec.plans import PlanOptions
 from tests.places import ROOT
 
@@ -109,7 +109,21 @@ def test_lengths_change_only_the_head_where_all_samples_are_padded():
     assert changed <= {"head", "dp_comm"}
     assert padded.breakdown["head"] < whole.breakdown["head"]
     assert padded.spread_s is None
+    assert padded.sampling_error_s is None
     assert padded.mfu < 0.55 * whole.mfu  # padding is no useful work
+
+
+def test_the_error_of_sampling_is_stated():
+    """In seconds, it is to the imbalance what it is in the work of the ranks; exact ways have none."""
+    assert run("unpadded", "drawn").sampling_error_s == 0
+    found, options = run("unpadded", "exchanged"), PlanOptions(batching="unpadded", balance="exchanged")
+    assert 0 < found.sampling_error_s < 0.01 * found.iteration_s
+    assert found.sampling_error_s < found.spread_s[1] - found.spread_s[0]
+    ways = drawn_work(LENGTHS, options, 1024, 16, 8, 16, 512)
+    for weights in ((1.0, 0.0), (24 * 1024**2, 4 * 1024)):
+        slowest = ways.slowest(*weights)
+        share = slowest.error / (slowest.mean - slowest.average)
+        assert found.sampling_error_s / found.breakdown["imbalance"] == pytest.approx(share, rel=0.1)
 
 
 def test_padding_costs_time():
@@ -232,6 +246,14 @@ def test_the_mean_above_a_wait_is_that_of_drawn_iterations():
         assert above_wait_s(*known, np.array([wait]))[0] == pytest.approx(above, abs=0.05 * slowest.std())
 
 
+def test_an_exchange_hides_behind_the_launches_of_the_first_pass():
+    """The CPU issues them meanwhile. Without launches to wait for, all of it shows."""
+    slow, free = (replace(SYSTEM, site=Site(launch_s=seconds)) for seconds in (1e-3, 0.0))
+    shown = [run("unpadded", "sorted", system=each).breakdown["balance"] for each in (slow, free)]
+    assert shown[0] == 0
+    assert shown[1] > 1e-3
+
+
 def test_ranks_that_never_differ_wait_for_what_is_missing():
     same = np.array([3.0])
     assert [float(above_wait_s(same, same, same, np.array([wait]))[0]) for wait in (1.0, 5.0)] == [2.0, 0.0]
@@ -327,3 +349,15 @@ def test_the_page_on_balancing_shows_what_is_predicted():
         parts = [1e3 * found.breakdown.get(part, 0.0) for part in ("imbalance", "balance")]
         shown = [f"{1e3 * found.iteration_s:.1f}", low_high, f"{parts[0]:.1f}", f"{parts[1]:.2f}"]
         assert [cell.strip() for cell in cells] == [*shown, f"{found.memory_bytes / 1e9:.1f}"]
+
+
+def test_a_framework_says_how_launches_are_shared_by_the_passes():
+    """By default both passes issue as many for each kernel. Launches of 10 ms a kernel bind alone."""
+    slow = replace(SYSTEM, site=Site(launch_s=1e-2))
+    counts = [float(each[0]) for each in kernel_counts(MODEL, work("unpadded").plans)]
+    for factor in (None, 3.0):
+        framework = replace(load_framework("megatron"), backward_kernels=factor)
+        workload = replace(work("unpadded"), system=slow, framework=framework)
+        costs = stage_costs(workload)
+        forward, backward = (float(sum(parts.values())[LAST, 0]) for parts in (costs.forward, costs.backward))
+        assert backward / forward == pytest.approx((factor or 1.0) * counts[1] / counts[0], rel=1e-9)

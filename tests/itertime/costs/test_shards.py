@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from itertime import Plan, PlanBatch, evaluate, load_model, load_system, predict
+from itertime.costs.exchange.gradients import exchange
+from itertime.costs.exchange.groups import Shards
 from itertime.costs.network import all_gather_s, all_reduce_s, reduce_scatter_s
+from itertime.costs.partition import Workload
 from itertime.spec import PlanOptions, load_profile
 
 H100 = load_system("dgx-h100")
@@ -169,6 +172,20 @@ def test_groups_that_nest_are_taken() -> None:
         assert of(name).broken_rules(LLAMA) == []
     assert Plan(1, 2, 8, 1, 8, options=PlanOptions(optimizer_shards=4)).broken_rules(LLAMA) == []
     assert Plan(1, 1, 8, 1, 8, zero_stage=2, options=PlanOptions(weight_shards=4)).broken_rules(LLAMA) == []
+
+
+def test_gradients_of_experts_that_nothing_shards_are_summed_over_all_copies() -> None:
+    """With `etp` below `tp`, an expert has several copies in one data-parallel rank: here 4 on 8 GPUs."""
+    mixture = load_model("mixtral-8x7b")
+    plan = Plan(4, 1, 2, 1, 8, ep=2, etp=1, zero_stage=1, sequence_parallel=True, recompute="none")
+    plans = PlanBatch.of([plan.check(mixture)])
+    experts = Shards.of(plans).of_experts(plans)
+    assert (experts.weights, experts.gradients, experts.optimizer) == (1, 1, 4)
+    workload = Workload.of(mixture, plans, H100, PROFILE)
+    none, one = np.zeros(1), np.full(1, 1e9)
+    found = exchange(workload, np.full(1, 32), none, one)
+    scattered = reduce_scatter_s(2e9, 4, 4, H100, PROFILE, 2)
+    assert found.reduce_s == pytest.approx(scattered, rel=1e-12)
 
 
 def test_nothing_is_hidden_without_prefetch() -> None:

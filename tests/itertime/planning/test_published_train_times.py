@@ -7,14 +7,19 @@ Steps are an input, and nothing is fitted to these runs. Samsung's steps by the 
 from __future__ import annotations
 
 import csv
+import json
+import re
+import shlex
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from itertime import cli
 from itertime.calibration import RunSet, read_table
 from itertime.planning import Steps, TrainTime, load_convergence, train_time
 from itertime.spec import mlperf_evaluations
+from tests.places import ROOT
 
 PUBLISHED_S = {
     ("1.1", "Samsung"): 25.06,
@@ -72,3 +77,27 @@ def test_the_published_times_are_met(logs, number, submitter, which):
 def test_the_first_round_has_the_published_order(logs, which):
     seconds = [trainings(logs)["1.1", name][which].seconds for name in ("Samsung", "NVIDIA", "Azure")]
     assert seconds == sorted(seconds)
+
+
+def documented() -> list[tuple[str, str]]:
+    """Commands of the page on iteration times, each with the line of published seconds above it."""
+    text = (ROOT / "docs" / "itertime.md").read_text(encoding="utf-8")
+    return re.findall(r"^# (.*)\nitertime (train-time .*)$", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(("stated", "command"), documented())
+def test_the_commands_of_the_page_meet_the_published_times(capsys, stated, command):
+    assert cli.main([*shlex.split(command), "--json"]) == 0
+    seconds = json.loads(capsys.readouterr().out)["train_s"]
+    submitter, _, results = stated.partition(": ")
+    for result in results.split(", "):
+        number, published = result.split()
+        assert float(published) == PUBLISHED_S[number.removeprefix("v"), submitter]
+        assert seconds == pytest.approx(float(published), rel=TOLERANCE)
+
+
+def test_the_page_has_every_submission():
+    found = [
+        (number, line.split(":")[0]) for line, _ in documented() for number in re.findall(r"v(\d\.\d)", line)
+    ]
+    assert sorted(found) == sorted(PUBLISHED_S)

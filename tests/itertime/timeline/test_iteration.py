@@ -17,6 +17,7 @@ from itertime.spec import RECOMPUTE, PlanOptions, Site, System
 from itertime.spec.plans import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, RANK_ORDERS
 from itertime.timeline import iteration_graph, write_chrome_trace
 from itertime.timeline.iteration import chrome_trace
+from tests.oracles.task_graph import predicted_as_the_graph
 
 SYSTEMS = {name: load_system(name) for name in ("dgx-a100-80gb", "a100-80gb-800g")}
 SYSTEMS["oversubscribed"] = replace(
@@ -142,10 +143,7 @@ def test_prediction_equals_the_task_graph_under_any_framework(hopper, run, preci
     plan = replace(plan, precision=precision)
     if plan.broken_rules(model):
         return
-    finish = max(end for _, end in iteration_graph(model, plan, hopper).run().values())
-    found = predict(model, plan, hopper)
-    assert found.iteration_s == pytest.approx(finish, rel=1e-9)
-    assert sum(found.breakdown.values()) == pytest.approx(finish, rel=1e-9)
+    predicted_as_the_graph(model, plan, hopper)
 
 
 @given(runs())
@@ -156,9 +154,7 @@ def test_prediction_equals_the_task_graph(run):
         with pytest.raises(UserError):
             predict(model, plan, system)
         return
-    graph = iteration_graph(model, plan, system)
-    finish = max(end for _, end in graph.run().values())
-    assert predict(model, plan, system).iteration_s == pytest.approx(finish, rel=1e-9)
+    predicted_as_the_graph(model, plan, system)
 
 
 OPTIONS = st.builds(
@@ -177,11 +173,7 @@ def test_prediction_equals_the_task_graph_however_it_clips_and_steps(hopper, run
     if plan.broken_rules(model):
         return
     for each in (system, hopper):
-        graph = iteration_graph(model, plan, each)
-        finish = max(end for _, end in graph.run().values())
-        found = predict(model, plan, each)
-        assert found.iteration_s == pytest.approx(finish, rel=1e-9)
-        assert sum(found.breakdown.values()) == pytest.approx(finish, rel=1e-9)
+        _, graph = predicted_as_the_graph(model, plan, each)
         before_buckets = [name for name in graph.tasks if name.startswith(("norm 0", "scale 0"))]
         assert bool(before_buckets) == (options.clipping in ("before", "bucket"))
 
@@ -214,11 +206,7 @@ def test_prediction_equals_the_task_graph_for_samples_of_any_length(hopper, run,
     if plan.broken_rules(model):
         return
     for each in (system, hopper):
-        graph = iteration_graph(model, plan, each)
-        finish = max(end for _, end in graph.run().values())
-        found = predict(model, plan, each)
-        assert found.iteration_s == pytest.approx(finish, rel=1e-9)
-        assert sum(found.breakdown.values()) == pytest.approx(finish, rel=1e-9)
+        found, graph = predicted_as_the_graph(model, plan, each)
         if plan.dp > 1:
             assert found.breakdown["imbalance"] > 0 or found.breakdown.get("launch", 0) > 0
         assert ("exchange samples" in graph.tasks) == (found.breakdown.get("balance", 0) > 0)
