@@ -71,7 +71,7 @@ def bert_run(row: Cells, site: Site) -> MeasuredRun:
         raise UserError(f"the measurement of {shown(row['duplicate_of'])} submitted again; that row counts")
     for column in _STATED:
         if row[column] is None:
-            raise UserError(f"the source does not say {column}")
+            raise UserError(f"the source does not say {'step_s' if column == 'iteration_s' else column}")
     assumed: list[str] = []
     batching = _batching(row)
     system = _system(row, site, assumed)

@@ -90,6 +90,8 @@ def add_imbalance(
             least, most = (np.where(waiting, np.maximum(one - waits, 0.0), one) for one in (least, most))
         parts["imbalance"] = average
         remaining.append(np.maximum(unfilled + average, 0.0))
+        # What exceeds a wait in a few iterations alone has its mean above the 95th percentile.
+        least, most = np.minimum(least, average), np.maximum(most, average)
         mean, low, high = mean + average, low + least, high + most
         error = error + np.where(average > 0, uncertain, 0.0)
     forward_idle, backward_idle = remaining

@@ -173,6 +173,7 @@ def test_any_text_in_the_cells_gives_runs_reasons_or_an_error(write: Write, chan
         ({"precision": "fp8"}, "precision=fp8: the profile a100-80gb has bf16 only"),
         ({"optimizer": "Adagrad"}, "optimizer=Adagrad: must be LAMB or Adam"),
         ({"optimizer": ""}, "the source does not say optimizer"),
+        ({"step_s": ""}, "the source does not say step_s"),
         ({"global_batch": "3000"}, "global_batch=3000: is not gpus x samples_per_gpu_step = 3072"),
         ({"samples_per_gpu_step": "2.5"}, "samples_per_gpu_step=2.5: is no whole number of samples"),
         ({"grad_accumulation": "5"}, "grad_accumulation=5: does not divide samples_per_gpu_step=48"),
