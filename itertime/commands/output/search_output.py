@@ -51,7 +51,8 @@ def document_of(
         for found in result.plans
     ]
     counts = {"evaluated": result.evaluated, "feasible": result.feasible, "seconds": result.seconds}
-    return {"plans": plans, **counts, "in_the_way": result.in_the_way}
+    why = {"in_the_way": result.in_the_way} if result.in_the_way else {}
+    return {"plans": plans, **counts, **why}
 
 
 def print_found(
