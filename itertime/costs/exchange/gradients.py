@@ -177,7 +177,8 @@ def sharded_s(workload: Workload) -> Sharded:
     scatter its gradients afterwards (Zhao et al. 2023, PyTorch FSDP, section 3).
 
     Nothing precedes the tables of the model's ends and the first layer, so nothing hides their gather. Nor
-    does anything hide their scatter after the last micro-batch.
+    does anything hide their scatter after the last micro-batch; without prefetch that of the layer is already
+    among those of the pass, none of which anything hides.
     """
     plans, partition = workload.plans, workload.partition
     zero = np.zeros(len(plans))
@@ -189,4 +190,5 @@ def sharded_s(workload: Workload) -> Sharded:
         layer += moved_s(workload, partition.experts, shards.of_experts(plans), expert_spread(plans))
     root = moved_s(workload, partition.tables, shards, plans.tp)
     root_scatter = zero if workload.model.lora_rank else root.scatter
-    return Sharded(layer.forward, layer.backward + layer.scatter, root.forward, layer.scatter + root_scatter)
+    last = np.where(plans.prefetch, layer.scatter, 0.0) + root_scatter
+    return Sharded(layer.forward, layer.backward + layer.scatter, root.forward, last)
