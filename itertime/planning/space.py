@@ -231,7 +231,10 @@ def _choices(model: ModelSpec, space: Space) -> Whole:
     ]
     sequence = [int(on) for on in (space.sequence_parallel if model.experts == 1 else (False, True))]
     experts = space.ep or divisors(model.experts)
-    return _product(recompute, space.zero_stage, sequence, experts, [0, 1][: 1 + space.offload_optimizer])
+    options = space.options
+    stated = options.weight_shards, options.gradient_shards, options.optimizer_shards
+    stages = space.zero_stage if None in stated else space.zero_stage[:1]  # which decides nothing more
+    return _product(recompute, stages, sequence, experts, [0, 1][: 1 + space.offload_optimizer])
 
 
 def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec, etp: int | None) -> NDArray[np.bool_]:

@@ -49,6 +49,13 @@ def test_candidates_are_those_that_keep_the_rules_of_the_options(text):
     assert [kept.plan(row) for row in range(len(kept))] == good
 
 
+def test_a_search_tries_one_zero_stage_where_the_options_say_what_is_shared():
+    options = parse_options("weight_shards=1,gradient_shards=8,optimizer_shards=16")
+    found = search(MODEL, 32, SYSTEM, 16, space=replace(WHOLE, options=options), top=50)
+    assert {one.plan.zero_stage for one in found.plans} == {0}
+    assert len({one.plan for one in found.plans}) == len(found.plans)
+
+
 @pytest.mark.parametrize(
     ("text", "gpus", "words"),
     [
