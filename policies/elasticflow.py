@@ -24,7 +24,6 @@ from policies.reservation.admission import Admission, Agenda
 from policies.reservation.gpu_types import Share
 from policies.reservation.seating import Seating
 from policies.reservation.spare_gpus import may_stay, share_out
-from policies.toolkit.fulfil import in_service_by_type
 from policies.toolkit.parameters import number
 
 __all__ = ["ElasticFlow"]
@@ -63,7 +62,7 @@ class ElasticFlow(Scheduler):
         admission = self.reservations(state)
         admission.release_finished(state)
         agenda = admission.agenda(state.now)
-        in_service = in_service_by_type(state) if state.cluster.mixed else {"": state.in_service}
+        in_service = state.in_service_by_type() if state.cluster.mixed else {"": state.in_service}
         target = share_out(state, admission, agenda, in_service)
         admission.widen(agenda, target, in_service, state.now)
         proposal = _Following(admission, agenda, target, state).propose()
