@@ -30,7 +30,7 @@ class Proposal(Draft):
 
     def run(
         self,
-        wanted: Mapping[JobView, int | tuple[int, str | None]] | Iterable[Wanted],
+        wanted: Mapping[JobView, int | tuple[int, str | None] | None] | Iterable[Wanted],
         *,
         smaller: bool = True,
         let_settle: bool = False,
@@ -39,7 +39,8 @@ class Proposal(Draft):
         Returns the jobs that did not get theirs, with what they hold now (0 if nothing).
 
         `wanted`: {job: GPUs} or {job: (GPUs, type)}; or entries (job, GPUs, type or None), of which a job
-        listed more than once gets the first that fits. A job with 0 GPUs stops.
+        listed more than once gets the first that fits. None stands for the GPUs that the job requests; a job
+        with 0 GPUs stops.
 
         A job that keeps its count keeps its placement. The others give up their GPUs first; then they start
         near them, the largest first. Where free GPUs are too scattered, small jobs move together (on clusters
@@ -54,11 +55,11 @@ class Proposal(Draft):
 
         PolicyError for a count that a job cannot run on.
         """
-        entries = _entries(wanted)
-        for job, gpus, gpu_type in entries:
-            if gpus != 0:
-                self._count(job, active_of(job), "run", gpus, gpu_type)
-        line = [entry for entry in entries if entry[1] != 0]
+        entries = [
+            (job, 0 if gpus == 0 else self._count(job, active_of(job), "run", gpus, gpu_type), gpu_type)
+            for job, gpus, gpu_type in _entries(wanted)
+        ]
+        line = [entry for entry in entries if entry[1]]
         settling = unsettled(self._facts) if let_settle else {}
         settling = {job: at_s for job, at_s in settling.items() if job not in self.changes}
         fulfil(self, self._facts, line, settling)
@@ -111,8 +112,10 @@ class Proposal(Draft):
         return twin
 
 
-def _entries(wanted: Mapping[JobView, int | tuple[int, str | None]] | Iterable[Wanted]) -> list[Wanted]:
+def _entries(
+    wanted: Mapping[JobView, int | tuple[int, str | None] | None] | Iterable[Wanted],
+) -> Iterable[tuple[JobView, int | None, str | None]]:
     """What `Proposal.run` was given, as entries."""
     if not isinstance(wanted, Mapping):
-        return list(wanted)
+        return wanted
     return [(job, *at) if isinstance(at, tuple) else (job, at, None) for job, at in wanted.items()]
