@@ -58,6 +58,9 @@ OutDir = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace the results that the folder of --out holds.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Parquet = Annotated[bool, typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.")]
+NoBound = Annotated[
+    bool, typer.Option("--no-bound", help="Do not compute how far the results are from the best possible.")
+]
 Baseline = Annotated[
     str | None, typer.Option(help="Policy to compare the others with; by default the first.")
 ]
@@ -89,6 +92,7 @@ def run(
     until: Until = None,
     warmup: Warmup = 0.0,
     measure: Measure = None,
+    no_bound: NoBound = False,
     out: OutDir = None,
     force: Force = False,
     parquet: Parquet = False,
@@ -142,6 +146,7 @@ def compare(
     until: Until = None,
     warmup: Warmup = 0.0,
     measure: Measure = None,
+    no_bound: NoBound = False,
     workers: Workers = None,
     out: OutDir = None,
     force: Force = False,
@@ -187,6 +192,7 @@ def demo(
     seed: Seed = 0,
     warmup: Warmup = 0.0,
     measure: Measure = None,
+    no_bound: NoBound = False,
     out: OutDir = None,
     force: Force = False,
     no_report: NoReport = False,
@@ -254,6 +260,8 @@ def _config(policy: str, options: Mapping[str, Any], **changes: Any) -> RunConfi
         values["overheads"] = {"preset": overheads}
     if given.get("table") is not None:
         values["table"] = str(given["table"])
+    if given.get("no_bound"):
+        values["bound"] = "none"
     return RunConfig.make(settings, policy=policy, **values)
 
 

@@ -10,11 +10,13 @@
 | `ManifestConsistent` | the manifest agrees with itself and with the end of the log |
 | `RecordsMatchLog` | the job records are those of the event log |
 | `UsageMatchesLog` | usage.csv is what the event log says of the cluster |
+| `NotBelowBound` | no result is better than the bound of the jobs, which the manifest states |
 | `SummaryMatchesRecords` | summary.json follows from the records and snapshots |
 | `Tally` | not a rule: job records, with the numbers that several rules need from the first iteration |
 | `counted` | not a rule: an iteration over records that also collects their columns |
 """
 
+from .best_possible import NotBelowBound
 from .manifest import ManifestConsistent, OutagesAsDrawn
 from .network import PlansOnNetwork
 from .nodes import RULES
@@ -26,6 +28,7 @@ from .trace import TraceMatches
 __all__ = [
     "RULES",
     "ManifestConsistent",
+    "NotBelowBound",
     "OutagesAsDrawn",
     "PlansAsPredicted",
     "PlansOnNetwork",
