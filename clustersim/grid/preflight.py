@@ -81,6 +81,9 @@ def read_plan(path: str | Path, settings: Mapping[str, Any] | None = None) -> Gr
     """
     file, document = read_grid_file(path)
     grid = expand(file, document)
+    for name in settings or {}:
+        if name in grid.axes:
+            raise document.error(("matrix", name), "is an axis, and the command line sets it for all cells")
     if settings:
         cells = tuple(replace(cell, settings={**cell.settings, **settings}) for cell in grid.cells)
         grid = replace(grid, cells=cells)

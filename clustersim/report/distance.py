@@ -15,7 +15,7 @@ __all__ = ["CHEAP", "bound_stated", "distances"]
 CHEAP = ("alone", "area", "quick")
 """The methods that can be far below the best possible; a better bound takes longer."""
 
-_WORDS = {"jct_over_bound": "mean JCT", "makespan_over_bound": "makespan"}
+_WORDS = {"jct_over_bound": "Mean JCT", "makespan_over_bound": "The makespan"}
 
 
 def distances(groups: Sequence[Group]) -> list[str]:
@@ -24,17 +24,16 @@ def distances(groups: Sequence[Group]) -> list[str]:
 
     Values are means over the runs of a group. Of several groups, the nearest and the farthest are named.
     """
-    found = [_factors(groups, name) for name in _WORDS]
-    factors = [text for text in found if text]
-    sentences = [f"Best possible: {'; '.join(factors)}."] if factors else []
-    sentences += _deadlines(groups)
+    factors = [_factors(groups, name) for name in _WORDS]
+    sentences = [*filter(None, factors), *_deadlines(groups)]
     cheap = dict.fromkeys(
         method for group in groups for run in group.runs if (method := _method(run)) in CHEAP
     )
     if sentences and cheap:
-        what = "a cheap bound" if len(cheap) == 1 else "cheap bounds"
-        nearer = f"These distances are from {what} ({', '.join(cheap)}); the true ones are smaller or equal."
-        sentences.append(f"{nearer} `clustersim bound` computes a better bound.")
+        bounds = "a cheap bound" if len(cheap) == 1 else "cheap bounds"
+        sentences.append(
+            f"These distances are from {bounds} ({', '.join(cheap)}): the true ones are smaller or equal."
+        )
     return sentences
 
 
@@ -44,11 +43,12 @@ def _factors(groups: Sequence[Group], name: str) -> str:
         return ""
     least, most = (pick(means, key=lambda label: means[label]) for pick in (min, max))
     near, far = (_factor(means[label]) for label in (least, most))
+    text = f"{_WORDS[name]} is within x{near} of the best possible"
     if len(groups) == 1:
-        return f"{_WORDS[name]} is within x{near}"
+        return f"{text}."
     if near == far:
-        return f"{_WORDS[name]} is within x{near} under every policy"
-    return f"{_WORDS[name]} is within x{near} under {least}, and within x{far} under {most}"
+        return f"{text} under every policy."
+    return f"{text} under {least}, and within x{far} under {most}."
 
 
 def _factor(value: float) -> str:

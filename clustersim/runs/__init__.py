@@ -45,7 +45,6 @@ Why
   another version cannot attach other numbers to an old run.
 """
 
-from .best_possible import best_possible
 from .compare import compare
 from .config import NO_BOUND, RunConfig
 from .fingerprints import (
@@ -60,6 +59,7 @@ from .manifest import profile_of
 from .plan_records import plan_record
 from .registry import find_policy, list_policies, make_policy
 from .run import run, run_config, setup_of
+from .run_bounds import best_possible
 from .source import LARGEST_FILE, Trace, stated_hash, trace_of_manifest
 
 __all__ = [

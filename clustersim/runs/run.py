@@ -26,11 +26,11 @@ from clustersim.speed import speed_for
 from itertime.errors import UserError
 from itertime.spec import Models
 
-from .best_possible import best_possible
 from .config import NO_BOUND, RunConfig
 from .manifest import Ending, manifest_of, source_hashes
 from .plan_records import plans_used
 from .registry import make_policy
+from .run_bounds import best_possible
 from .signals import interrupting
 from .source import Trace, TraceLike
 

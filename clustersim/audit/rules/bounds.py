@@ -10,13 +10,13 @@ from clustersim.audit.evidence import RESOLUTION_S, agrees, stated_bound
 from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.bounds import METHODS, Bound
-from clustersim.records import FINISHED
+from clustersim.records import FINISHED, Columns, JobRecord
 from clustersim.runs import Trace, best_possible
 from itertime.errors import UserError
 
 from .records import Tally
 
-__all__ = ["NotBelowBound"]
+__all__ = ["NotBelowBound", "better_than"]
 
 _SAME = 1e-6
 """Relative; another numpy may lead an optimiser to another bound, which is as valid."""
@@ -66,26 +66,12 @@ class NotBelowBound(Rule):
         except (UserError, ArithmeticError, ValueError) as error:
             self._why_not = f"no bound can be computed: {error}"
             return
-        wrong = [*self._below(bound), *self._otherwise(bound)]
+        wrong = [*better_than(bound, self._tally.columns), *self._otherwise(bound)]
         if wrong and not self._speeds.same_code:
             self._why_not = f"another version made the run, and by this one {wrong[0]}"
             return
         for text in wrong:
             self.report(text)
-
-    def _below(self, bound: Bound) -> list[str]:
-        """The results that are better than the bound allows."""
-        records = self._tally.columns
-        times = completion_times(records) | {"makespan_s": makespan_s(records)}
-        texts = []
-        for name in ("jct_mean_s", "jct_p99_s", "makespan_s"):
-            least, value = getattr(bound, name), times[name]
-            if least is not None and isinstance(value, int | float) and value < least - 2 * RESOLUTION_S:
-                texts.append(f"{name} is {value} by the records; no policy gets below {least}")
-        met, most = deadlines(records)["deadline_met_ratio"], bound.deadline_met_ratio
-        if most is not None and isinstance(met, int | float) and met > most:
-            texts.append(f"deadline_met_ratio is {met} by the records; no policy gets above {most}")
-        return texts
 
     def _otherwise(self, bound: Bound) -> list[str]:
         """The values of the manifest that are not those of the bound."""
@@ -97,3 +83,17 @@ class NotBelowBound(Rule):
 
     def unproved(self) -> str:
         return self._why_not
+
+
+def better_than(bound: Bound, records: Columns | Sequence[JobRecord]) -> list[str]:
+    """The results of a run that are better than its bound allows, as sentences; there should be none."""
+    times = completion_times(records) | {"makespan_s": makespan_s(records)}
+    texts = []
+    for name in ("jct_mean_s", "jct_p99_s", "makespan_s"):
+        least, value = getattr(bound, name), times[name]
+        if least is not None and isinstance(value, int | float) and value < least - 2 * RESOLUTION_S:
+            texts.append(f"{name} is {value} by the records; no policy gets below {least}")
+    met, most = deadlines(records)["deadline_met_ratio"], bound.deadline_met_ratio
+    if most is not None and isinstance(met, int | float) and met > most:
+        texts.append(f"deadline_met_ratio is {met} by the records; no policy gets above {most}")
+    return texts

@@ -24,6 +24,9 @@ from .fingerprints import code_hash
 
 __all__ = ["best_possible"]
 
+_MOST_RECENT = 64
+_recent: dict[str, Bound] = {}  # of this process, by digest: policies are compared on the same jobs
+
 _CHEAP = ("alone", "area")  # methods that take no longer than reading a file
 
 
@@ -58,9 +61,22 @@ def best_possible(
 
 
 def _bound(instance: Instance, method: str, kept: Path | None) -> Bound:
-    if kept is None or method in _CHEAP:
+    if method in _CHEAP:
         return bound_of(instance, method)
-    path = kept / f"{_digest(instance, method)}.json"
+    key = _digest(instance, method)
+    found = _recent.pop(key, None) or _shared(
+        instance, method, None if kept is None else kept / f"{key}.json"
+    )
+    _recent[key] = found  # as the last one
+    if len(_recent) > _MOST_RECENT:
+        del _recent[next(iter(_recent))]
+    return found
+
+
+def _shared(instance: Instance, method: str, path: Path | None) -> Bound:
+    """The bound in the file `path`, which is computed if there is none."""
+    if path is None:
+        return bound_of(instance, method)
     with _alone(path):  # others wait, rather than compute the same
         found = _read(path)
         if found is None:
