@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from itertools import compress
 from pathlib import Path
+from time import perf_counter
 
 from clustersim.bounds import METHODS, Bound, Instance, bound_of, instance_of
 from clustersim.cluster import Cluster
@@ -34,7 +35,7 @@ def best_possible(
     jobs: Collection[Job], finished: Sequence[bool], cluster: Cluster, speed: Speed, overheads: Overheads,
     method: str = "auto", kept: Path | None = None,
 ) -> Bound:  # fmt: skip
-    """The bound of a run, by a method of `clustersim.bounds`.
+    """The bound of a run, by a method of `clustersim.bounds`; `seconds` includes reading the jobs.
 
     `jobs`: all submitted ones, which are iterated twice; `finished`: whether each of them finished. Times are
     bounded over the jobs that finished, as in the metrics: a run that leaves out the others is a run of these
@@ -43,9 +44,16 @@ def best_possible(
 
     `kept`: a folder of bounds that other processes compute and use at the same time; it need not exist.
     """
+    began = perf_counter()
     every = instance_of(jobs, cluster, speed, overheads)
-    if all(finished):
-        return _bound(every, method, kept)
+    found = _bound(every, method, kept) if all(finished) else _of_part(every, jobs, finished, method, kept)
+    return replace(found, seconds=perf_counter() - began)
+
+
+def _of_part(
+    every: Instance, jobs: Collection[Job], finished: Sequence[bool], method: str, kept: Path | None
+) -> Bound:
+    """The bound of a run in which not all jobs finished."""
     ended = set(compress((job.job_id for job in jobs), finished))
     times = tuple(job._replace(deadline_s=None) for job in every.jobs if job.job_id in ended)
     found = _bound(Instance(every.gpus, times), method, kept)
@@ -56,8 +64,7 @@ def best_possible(
         return found
     due = tuple(job for job in every.jobs if job.deadline_s is not None)
     of_deadlines = _bound(Instance(every.gpus, due, every.deadline_jobs), found.method, kept)
-    seconds = found.seconds + of_deadlines.seconds
-    return replace(found, deadline_met_ratio=of_deadlines.deadline_met_ratio, seconds=seconds)
+    return replace(found, deadline_met_ratio=of_deadlines.deadline_met_ratio)
 
 
 def _bound(instance: Instance, method: str, kept: Path | None) -> Bound:
@@ -81,14 +88,15 @@ def _shared(instance: Instance, method: str, path: Path | None) -> Bound:
         found = _read(path)
         if found is None:
             found = bound_of(instance, method)
-            write_bytes(path, json.dumps(asdict(found)).encode())
+            stated = {name: value for name, value in asdict(found).items() if name != "seconds"}
+            write_bytes(path, json.dumps(stated).encode())  # a function of the instance alone
         return found
 
 
 def _read(path: Path) -> Bound | None:
     """The bound in a file; None if it holds none."""
     with suppress(OSError, ValueError, TypeError):
-        found = Bound(**json.loads(path.read_bytes()))
+        found = Bound(**json.loads(path.read_bytes()), seconds=0.0)
         numbers = [value for name, value in asdict(found).items() if name != "method"]
         if all(value is None or isinstance(value, float) for value in numbers) and found.method in METHODS:
             return found
