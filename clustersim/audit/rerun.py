@@ -117,6 +117,7 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
     chosen = _policy(run, policy)
     window = manifest.get("window")
     settings = {name: manifest[name] for name in _SETTINGS} | (window if isinstance(window, dict) else {})
+    settings["estimates"] = manifest.get("estimates")  # folders of earlier versions have none
     config = RunConfig.make(policy=chosen, **settings)
     if config.table is not None and _hash(config.table, LARGEST_FILE) != manifest.get("table_sha256"):
         raise UserError(
