@@ -202,7 +202,8 @@ class JobView:
         job = self._job
         count = job.requested if gpus is None else gpus
         unit_s = (job.unit_s_on(count, gpu_type) if job.offers else job.curve.unit_s.get(count)) or inf
-        return job.as_stated(job.work_left_at(self._facts.now_s)) * unit_s
+        left = job.work_left_at(self._facts.now_s)
+        return (job.as_stated(left) if job.misstated else left) * unit_s
 
     def estimated_remaining(self) -> float:
         """Seconds left of `estimate_s`: the estimate less the work done so far, at the speed of the request.
