@@ -32,7 +32,8 @@ def distances(groups: Sequence[Group]) -> list[str]:
     if sentences and cheap:
         bounds = "a cheap bound" if len(cheap) == 1 else "cheap bounds"
         sentences.append(
-            f"These distances are from {bounds} ({', '.join(cheap)}): the true ones are smaller or equal."
+            f"These distances are from {bounds} ({', '.join(cheap)}): the true ones are smaller or equal; "
+            "`clustersim bound` takes longer and gets nearer."
         )
     return sentences
 
