@@ -23,7 +23,7 @@ import yaml
 from clustersim import read_results
 from experiments.multi_tenant.figures import draw
 from experiments.multi_tenant.page import page
-from experiments.multi_tenant.rows import Row, as_csv, read_rows
+from experiments.multi_tenant.rows import Row, Speeds, as_csv, read_rows
 from experiments.multi_tenant.summary import Recorded, recorded, summarised
 from itertime.io import write_text
 from itertime.planning import make_planner
@@ -63,10 +63,15 @@ def main() -> None:
         write_text(folder / TABLE, as_csv(Row, summarised(results)))
         write_text(folder / RUNS, as_csv(Recorded, recorded(results["vtrain_definitions"])))
     rows = read_rows(folder / TABLE)
-    write_text(to / "CASE_STUDY_2.md", page(rows))
+    write_text(to / "CASE_STUDY_2.md", made_page(rows))
     draw(rows, folder)
     if failed:
         sys.exit(f"cells of {', '.join(failed)} failed; see the folders failures in {arguments.out}")
+
+
+def made_page(rows: Sequence[Row]) -> str:
+    policies = read_grid("vtrain_policies")["matrix"]["policy"]
+    return page(rows, speeds(POWERS), policies)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -141,25 +146,41 @@ def listing(value: Any) -> list[Any]:
 
 # Speeds on more GPU counts
 
-MODELS = (("megatron-18.4b", 1024), ("megatron-39.1b", 1536), ("megatron-76.1b", 1792))
-COUNTS = sorted({8 << k for k in range(8)} | {24 << k for k in range(6)})
+MODELS = (
+    ("megatron-18.4b", 1024), ("megatron-39.1b", 1536), ("megatron-76.1b", 1792), ("megatron-81.2b", 1792),
+)  # fmt: skip
+POWERS = [8 << k for k in range(8)]
+COUNTS = sorted({*POWERS, *(24 << k for k in range(6))})
+PLANNERS = ("data-parallel", "data-parallel-tuned", "data-parallel-best", "3d")
 
 
 def write_counts(folder: Path) -> None:
     """A throughput table for each planner: nodes by powers of two, and three times these."""
     folder.mkdir(exist_ok=True)
-    for planner in ("data-parallel", "data-parallel-tuned", "data-parallel-best", "3d"):
+    for planner in PLANNERS:
         write_text(folder / f"{planner}.csv", counts_table(planner))
 
 
 def counts_table(planner: str) -> str:
     """Iterations per second of each model under a planner, on all of `COUNTS`, as a throughput table."""
-    lines = ["model,global_batch,gpus,iterations_per_s"]
-    made = make_planner(planner, load_system("dgx-a100-80gb"))
-    for model, batch in MODELS:
-        curve = made.curve(load_model(model), batch, COUNTS)
-        lines += [f"{model},{batch},{n},{1 / curve[n].iteration_s:.9g}" for n in COUNTS if n in curve]
-    return "\n".join(lines) + "\n"
+    found, batches = speeds(COUNTS), dict(MODELS)
+    lines = [
+        f"{model},{batches[model]},{n},{s:.9g}" for (name, model, n), s in found.items() if name == planner
+    ]
+    return "\n".join(["model,global_batch,gpus,iterations_per_s", *lines]) + "\n"
+
+
+def speeds(counts: Sequence[int]) -> Speeds:
+    """Of each model under each planner, on these numbers of GPUs. The frozen plan is that of the smallest one
+    that holds the model.
+    """
+    found = {}
+    for planner in PLANNERS:
+        made = make_planner(planner, load_system("dgx-a100-80gb"))
+        for model, batch in MODELS:
+            curve = made.curve(load_model(model), batch, counts)
+            found |= {(planner, model, n): 1 / curve[n].iteration_s for n in counts if n in curve}
+    return found
 
 
 if __name__ == "__main__":

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from experiments.multi_tenant.rows import BY_RULE, COUNTS, SMALL, TUNED, Row, Rows
+from experiments.multi_tenant.rows import BEST, BY_RULE, COUNTS, SMALL, TUNED, Row, Rows, Speeds
 from experiments.multi_tenant.tables import (
     FIGURES,
     FREE,
     JCT,
     MAKESPAN,
     MET,
+    POLICIES,
     accepted_table,
     as_published,
     baseline_table,
@@ -27,6 +28,7 @@ from experiments.multi_tenant.tables import (
     policy_tables,
     ratio,
     seeds_of,
+    speed_table,
     sweep_table,
 )
 
@@ -35,10 +37,11 @@ REFERENCE = "reference"
 LINE = 100
 
 
-def page(rows: Iterable[Row]) -> str:
-    """CASE_STUDY_2.md."""
+def page(rows: Iterable[Row], speeds: Speeds, policies: Sequence[str]) -> str:
+    """CASE_STUDY_2.md. `policies`: all that the grid of policies names, with cells or without."""
     found = Rows(rows)
     tables = {
+        "speeds": speed_table(speeds),
         "definitions": definition_table(found),
         "nearest": nearest_table(found),
         "baselines": baseline_table(found),
@@ -50,7 +53,9 @@ def page(rows: Iterable[Row]) -> str:
         "policies_met": policy_tables(found, MET, "deadlines_of_bound", WITH_DEADLINES),
         "sweep": sweep_table(found),
     }
-    text = TEMPLATE.read_text(encoding="utf-8").format(**tables, **numbers(found))
+    text = TEMPLATE.read_text(encoding="utf-8").format(
+        **tables, **numbers(found), left_out=left_out(found, policies)
+    )
     return "\n\n".join(wrapped(block) for block in text.rstrip("\n").split("\n\n")) + "\n"
 
 
@@ -113,6 +118,12 @@ def numbers(rows: Rows) -> dict[str, str | int]:
             for kind, (metric, workload, *_) in zip(("met", "jct", "makespan"), FIGURES[1::2], strict=True)
         },
     }  # fmt: skip
+
+
+def left_out(rows: Rows, policies: Sequence[str]) -> str:
+    """Which policies of the grid have no cells."""
+    absent = [name for name in policies if name not in (BEST, *rows.values(POLICIES, "policy"))]
+    return f"Not run for this page: {', '.join(absent)}." if absent else ""
 
 
 def nearest_table(rows: Rows) -> str:

@@ -106,3 +106,7 @@ def read_rows(path: Path) -> list[Row]:
     with path.open(newline="", encoding="utf-8") as file:
         read = list(csv.DictReader(file))
     return [Row(**{f.name: kinds[str(f.type)](row[f.name]) for f in fields(Row)}) for row in read]
+
+
+Speeds = Mapping[tuple[str, str, int], float]
+"""Iterations per second by planner, model and GPUs."""

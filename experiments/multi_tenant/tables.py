@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from clustersim.runs import find_policy
-from experiments.multi_tenant.rows import BEST, BY_RULE, COUNTS, SMALL, TUNED, Row, Rows
+from experiments.multi_tenant.rows import BEST, BY_RULE, COUNTS, SMALL, TUNED, Row, Rows, Speeds
 
 MET, JCT, MAKESPAN = "deadline_met_ratio", "jct_mean_s", "makespan_s"
 FIGURES = (
@@ -76,6 +76,27 @@ def hours(value: float | None) -> str:
 def markdown(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
     every = [header, ["---"] * len(header), *lines]
     return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in every)
+
+
+# The plans
+
+
+def speed_table(speeds: Speeds) -> str:
+    """How much slower each baseline is than the best plan, by model and number of GPUs."""
+    counts = [n for n in sorted({n for *_, n in speeds}) if n & (n - 1) == 0]
+    header = ["model", "baseline", *(f"{n:,} GPUs" for n in counts)]
+    lines = []
+    for model in dict.fromkeys(model for _, model, _ in speeds):
+        for name, planner in PLANNERS.items():
+            found = [(speeds.get(("3d", model, n)), speeds.get((planner, model, n))) for n in counts]
+            lines.append(
+                [model, name, *(f"×{best / own:.2f}" if best and own else "–" for best, own in found)]
+            )
+    return markdown(header, lines)
+
+
+PLANNERS = {BY_RULE: "data-parallel", TUNED: "data-parallel-tuned", SMALL: "data-parallel-best"}
+"""The planner of each baseline."""
 
 
 # Tables of the definitions

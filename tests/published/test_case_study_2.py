@@ -9,7 +9,7 @@ import pytest
 
 from clustersim import read_results
 from experiments import case_study_2 as study
-from experiments.multi_tenant.page import page, wrapped
+from experiments.multi_tenant.page import wrapped
 from experiments.multi_tenant.rows import BEST, COUNTS, SMALL, Row, Rows, as_csv, read_rows
 from experiments.multi_tenant.summary import Recorded, means_of_both, recorded
 from experiments.multi_tenant.tables import FIGURES
@@ -24,7 +24,8 @@ def rows() -> list[Row]:
 
 
 def test_the_page_is_made_from_the_rows(rows: list[Row]) -> None:
-    assert (ROOT / "experiments" / "CASE_STUDY_2.md").read_text(encoding="utf-8") == page(rows), RENEW
+    kept = (ROOT / "experiments" / "CASE_STUDY_2.md").read_text(encoding="utf-8")
+    assert kept == study.made_page(rows), RENEW
     assert as_csv(Row, rows) == (study.FOLDER / study.TABLE).read_text(encoding="utf-8")
     assert {row.grid for row in rows} <= set(study.NAMES)
 
@@ -84,12 +85,10 @@ def test_the_tables_of_speeds_are_those_of_the_planners(planner: str) -> None:
 
 def test_the_rule_leaves_a_quarter_of_32_gpus_idle() -> None:
     """megatron-76.1b in units of 24 GPUs: as fast on 32 as on 24; the best plans use them."""
-    speeds = {}
-    for planner in ("data-parallel", "3d"):
-        lines = [line.split(",") for line in study.counts_table(planner).splitlines()[1:]]
-        speeds[planner] = {int(n): float(s) for model, _, n, s in lines if model == "megatron-76.1b"}
-    assert speeds["data-parallel"][24] == speeds["data-parallel"][32]
-    assert speeds["3d"][32] > 1.2 * speeds["3d"][24]
+    speeds = study.speeds([24, 32])
+    model = "megatron-76.1b"
+    assert speeds["data-parallel", model, 24] == speeds["data-parallel", model, 32]
+    assert speeds["3d", model, 32] > 1.2 * speeds["3d", model, 24]
 
 
 def test_a_grid_is_cut_to_some_values_and_seeds() -> None:
