@@ -31,9 +31,7 @@ class Ahead:
     `in_service`: GPUs by type.
     """
 
-    def __init__(
-        self, facts: ClusterState[JobView], jobs: Iterable[JobView], in_service: Mapping[str, int]
-    ):
+    def __init__(self, facts: ClusterState[JobView], jobs: Iterable[JobView], in_service: Mapping[str, int]):
         self.in_service = in_service
         self.facts: ClusterState[JobView] = ClusterState(
             facts.cluster, facts.placer, facts.overheads, facts.quotas
@@ -44,6 +42,7 @@ class Ahead:
         self.real: dict[JobView, JobView] = {}
         self._copies: dict[JobView, JobView] = {}
         self._done_s: dict[JobView, float] = {}
+        self._ended: set[JobView] = set()
         for job in jobs:
             self._add(job)
 
@@ -59,10 +58,10 @@ class Ahead:
         for key, share in shares.items():
             job = self._copies.get(key, key)
             gpus, named = share if isinstance(share, tuple) else (share, None)
-            if gpus == 0:
-                continue
             if job not in self.real:
-                raise PolicyError(f"look_ahead: job {job.id} has ended, or was not asked for")
+                raise PolicyError(f"look_ahead: job {job.id} does not take part")
+            if gpus == 0 or job in self._ended:
+                continue
             gpu_type = named or job.gpu_type or job.gpu_types[0]
             if not job.can_run_on(gpus, gpu_type):
                 raise PolicyError(f"look_ahead(job {job.id}, gpus={gpus!r}): it cannot run on them")
@@ -89,6 +88,7 @@ class Ahead:
         ended = sorted((job for job, done_s in self._done_s.items() if done_s <= now), key=_order)
         for job in ended:
             self._stop(job)
+        self._ended.update(ended)
         return ended
 
     def _add(self, job: JobView) -> None:
@@ -100,7 +100,11 @@ class Ahead:
             self.facts.waiting.add(view)
         else:
             assert job.gpu_type is not None
-            copy.placement, copy.gpus, copy.unit_s = self._counted(job.gpu_type, job.gpus), job.gpus, active.unit_s
+            copy.placement, copy.gpus, copy.unit_s = (
+                self._counted(job.gpu_type, job.gpus),
+                job.gpus,
+                active.unit_s,
+            )
             copy.ready_s = now + active.paying_s(now)
             self.facts.running[view] = copy.generation
             self._done_s[view] = copy.ready_s + copy.work_left * copy.unit_s
@@ -154,14 +158,12 @@ def run_ahead(
 
 
 def _copy_of(job: JobView, active: ActiveJob, now: float) -> ActiveJob:
-    """A job that waits as of `now`, with the past, the costs and, as far as the policy knows, the work left of
-    another.
-    """
+    """A waiting job with the past of another and, as far as the policy knows it, with its work left."""
     copy = ActiveJob(active.job, active.order, active.curve, active.requested, active.note)
     done, owed = active.work - active.work_left_at(now), active.save_owed_at(now)
     copy.offers, copy.start_s, copy.since_s = active.offers, active.start_s, now
     copy.work_left = copy.saved_left = job.oracle_work_left
-    copy.work = copy.work_left + done
+    copy.work, copy.misstated = copy.work_left + done, 0.0  # what is stated is true there
     copy.save_due, copy.save_s = owed, active.save_s
     if owed == 1.0 and not active.save_due:
         copy.save_due, copy.saved_left = 0.0, inf  # it has worked since its last save
