@@ -41,6 +41,7 @@ class Ahead:
         self.facts.restart_s, self.facts.curves = facts.restart_s, facts.curves
         self.real: dict[JobView, JobView] = {}
         self._copies: dict[JobView, JobView] = {}
+        self._held: dict[JobView, tuple[int, str]] = {}  # of the running jobs: GPUs and their type
         self._done_s: dict[JobView, float] = {}
         self._ended: set[JobView] = set()
         for job in jobs:
@@ -49,20 +50,25 @@ class Ahead:
     @property
     def free(self) -> int:
         """GPUs that no job holds."""
-        return self.facts.in_service - sum(job.gpus for job in self.facts.running)
+        return self.facts.in_service - sum([gpus for gpus, _ in self._held.values()])
 
     def divide(self, shares: Shares) -> None:
         """Let each job hold its share from now on. PolicyError for a share that is impossible."""
         given: dict[JobView, tuple[int, str]] = {}
-        left = dict(self.in_service)
+        left, held = dict(self.in_service), self._held
         for key, share in shares.items():
             job = self._copies.get(key, key)
             gpus, named = share if isinstance(share, tuple) else (share, None)
+            now = held.get(job)
+            if now is not None and gpus == now[0] and named in (None, now[1]):
+                given[job] = now
+                left[now[1]] -= gpus
+                continue
             if job not in self.real:
                 raise PolicyError(f"look_ahead: job {job.id} does not take part")
             if gpus == 0 or job in self._ended:
                 continue
-            gpu_type = named or job.gpu_type or job.gpu_types[0]
+            gpu_type = named or (now[1] if now is not None else job.gpu_types[0])
             if not job.can_run_on(gpus, gpu_type):
                 raise PolicyError(f"look_ahead(job {job.id}, gpus={gpus!r}): it cannot run on them")
             given[job] = gpus, gpu_type
@@ -71,12 +77,12 @@ class Ahead:
             if gpus < 0:
                 had = self.in_service[gpu_type]
                 raise PolicyError(f"look_ahead: {had - gpus} GPUs of type {gpu_type} given out of {had}")
-        for job in [job for job in self.facts.running if job not in given]:
+        for job in [job for job in held if job not in given]:
             self._stop(job)
             self.facts.waiting.add(job)
-        for job, (gpus, gpu_type) in given.items():
-            if gpus != job.gpus or gpu_type != job.gpu_type:
-                self._give(job, gpus, gpu_type)
+        for job, share in given.items():
+            if held.get(job) != share:
+                self._give(job, *share)
 
     def next_end_s(self) -> float:
         """When the next job ends if nothing changes; infinite if none runs."""
@@ -107,6 +113,7 @@ class Ahead:
             )
             copy.ready_s = now + active.paying_s(now)
             self.facts.running[view] = copy.generation
+            self._held[view] = job.gpus, job.gpu_type
             self._done_s[view] = copy.ready_s + copy.work_left * copy.unit_s
 
     def _counted(self, gpu_type: str, gpus: int) -> Placement:
@@ -127,13 +134,13 @@ class Ahead:
         unit_s = active.unit_s_on(gpus, gpu_type)
         assert unit_s is not None
         self._done_s[job] = active.hold(self._counted(gpu_type, gpus), gpus, unit_s, now, overhead_s)
-        facts.running[job] = active.generation
+        facts.running[job], self._held[job] = active.generation, (gpus, gpu_type)
 
     def _stop(self, job: JobView) -> None:
         active = active_of(job)
         active.settle(self.facts.now_s)
         active.let_go()
-        del self.facts.running[job], self._done_s[job]
+        del self.facts.running[job], self._done_s[job], self._held[job]
 
 
 def run_ahead(
