@@ -30,6 +30,7 @@ __all__ = ["best_possible"]
 _MOST_RECENT = 64
 _recent: dict[str, Bound] = {}  # of this process, by digest: policies are compared on the same jobs
 
+_MOST_SHARED = 50_000  # jobs; to compare more of them with earlier ones takes as long as a cheap bound
 _CHEAP = ("alone", "area")  # methods that take no longer than reading a file
 
 
@@ -65,7 +66,7 @@ def best_possible(
 
 
 def _bound(instance: Instance, method: str, kept: Path | None) -> Bound:
-    if method in _CHEAP:
+    if method in _CHEAP or len(instance.jobs) > _MOST_SHARED:
         return bound_of(instance, method)
     key = _digest(instance, method)
     found = _recent.pop(key, None) or _shared(
