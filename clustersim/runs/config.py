@@ -14,6 +14,7 @@ from clustersim.scheduler.cluster_state import checked_quotas
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import parse_yaml, quoted
+from traces.estimates import Estimates
 
 __all__ = ["NO_BOUND", "RunConfig"]
 
@@ -48,6 +49,7 @@ class RunConfig(BaseModel):
     | `placement` | a placer: pack, spread, topology, buddy or any |
     | `overheads` | constants of `Overheads` to replace, those of `preset` if given; None: no overheads |
     | `failures` | parameters of `Failures` to replace, likewise; None: nothing fails |
+    | `estimates` | parameters of `Estimates`: how far off the work is that jobs state; None: as the trace |
     | `calendar` | planned changes of nodes, as a list or a file |
     | `quotas` | GPUs promised to tenants, by tenant |
     | `table` | a throughput table (file) |
@@ -72,6 +74,7 @@ class RunConfig(BaseModel):
     placement: str = "pack"
     overheads: dict[str, Any] | None = Field(default_factory=dict)
     failures: dict[str, Any] | None = None
+    estimates: dict[str, Any] | None = None
     calendar: list[dict[str, Any]] = Field(default_factory=list)
     quotas: dict[str, int] = Field(default_factory=dict)
     table: str | None = None
@@ -96,6 +99,13 @@ class RunConfig(BaseModel):
         if failures is not None:
             Failures.of(failures)
         return failures
+
+    @field_validator("estimates")
+    @classmethod
+    def _are_estimates(cls, estimates: dict[str, Any] | None) -> dict[str, Any] | None:
+        if estimates is not None:
+            Estimates.of(estimates)
+        return estimates
 
     @field_validator("calendar", mode="before")
     @classmethod

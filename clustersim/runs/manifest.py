@@ -63,6 +63,7 @@ def manifest_of(
         "placement": config.placement,
         "overheads": None if config.overheads is None else setup.overheads.stated(),
         "failures": None if setup.failures is None else setup.failures.stated(),
+        "estimates": None if setup.estimates is None else setup.estimates.stated(),
         "calendar": config.calendar,
         "quotas": dict(setup.quotas),
         "window": config.window,

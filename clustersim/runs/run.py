@@ -25,6 +25,7 @@ from clustersim.scheduler.cluster_state import checked_quotas
 from clustersim.speed import speed_for
 from itertime.errors import UserError
 from itertime.spec import Models
+from traces.estimates import Estimates
 
 from .config import NO_BOUND, RunConfig
 from .manifest import Ending, manifest_of, source_hashes
@@ -215,6 +216,7 @@ def setup_of(
             quotas=checked_quotas(config.quotas, cluster.gpus),
             failures=None if config.failures is None else Failures.of(config.failures),
             maintenance=Maintenance.of(config.calendar, cluster.nodes),
+            estimates=None if config.estimates is None else Estimates.of(config.estimates),
             until_s=config.until_s,
             price_usd_per_gpu_h=config.price_usd_per_gpu_h,
             seed=config.seed,

@@ -1,0 +1,197 @@
+"""Each job in order takes the size that is best for it and for those that it delays."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import Generic, NamedTuple
+
+from .claims import Claim, J
+
+__all__ = ["Market", "Share"]
+
+
+class Share(NamedTuple):
+    """The GPUs that a job is to have, all of one type ("" on a cluster of one type)."""
+
+    gpus: int
+    gpu_type: str = ""
+
+
+_Step = tuple[float, int, int, int]  # seconds lost per GPU added; number of the claim; GPUs after, before
+_NONE = Share(0)
+
+
+class Market(Generic[J]):
+    """One division of GPUs among jobs. Call `serve` for the jobs in order, then `give_rest`.
+
+    `gpus`: those that can be given out, by type. `running`: the jobs that hold GPUs, in the order in which
+    they will be served. `worth`: what a GPU of each type counts, 1 for the best. `harm`: the weight of the
+    restarts of jobs that lose GPUs. `next_s`: seconds until a running job ends if nothing changes. `floors`:
+    shares that jobs have in any case; `serve` only adds to them, on their type.
+
+    | field | |
+    |---|---|
+    | `shares` | GPUs by job |
+    | `left` | GPUs that are not given out yet, by type |
+    """
+
+    def __init__(
+        self, gpus: Mapping[str, int], running: Sequence[Claim[J]], *, harm: float = 1.0, next_s: float = inf,
+        worth: Mapping[str, float] | None = None, floors: Mapping[J, Share] | None = None,
+    ):  # fmt: skip
+        self.left = dict(gpus)
+        self.shares: dict[J, Share] = dict(floors or {})
+        for share in self.shares.values():
+            self.left[share.gpu_type] -= share.gpus
+        self._next_s = next_s
+        self._served: list[Claim[J]] = []
+        self._sellers = {name: _Sellers(1.0 if worth is None else worth[name], harm) for name in gpus}
+        for claim in running:
+            self._sellers[claim.gpu_type].add(claim, self._extra(claim))
+
+    def serve(self, claim: Claim[J]) -> Share:
+        """Give a job the size that minimises
+
+            (1 + lam n) T(n) + harm(n),   T(n) = overhead(n) + work / rate(n)
+
+        lam is its price times the worth of a GPU of the type. harm(n): for each running job v that has to
+        give up GPUs, the last first, (1 + lam_v n_v) times its restart. A waiting job gets none if it does
+        better by waiting for the next job to end than by taking GPUs from others.
+
+        Returns its share, 0 GPUs if it gets none.
+        """
+        held = claim.held
+        if held:
+            self._sellers[claim.gpu_type].behind -= self._extra(claim)
+        floor = self.shares.get(claim.job, _NONE) if self.shares else _NONE
+        best = alone = inf
+        size, gpu_type = 0, floor.gpu_type
+        for name in (gpu_type,) if floor.gpus else claim.curves:
+            most = self.left[name] + floor.gpus
+            cost, without_harm, at_best = self._best_size(claim, name, most)
+            if without_harm < alone:
+                alone = without_harm
+            if cost < best:
+                best, size, gpu_type = cost, at_best, name
+        if best > alone and not held and self._next_s + alone < best:
+            size = 0
+        if size > floor.gpus:
+            self.left[gpu_type] -= size - floor.gpus
+            floor = self.shares[claim.job] = Share(size, gpu_type)
+        if floor.gpus:
+            self._served.append(claim)
+        return floor
+
+    def give_rest(self) -> None:
+        """Give the GPUs that are left to jobs that were served.
+
+        Step by step, the job with the largest (T(held) - T(n)) / (n - held) > 0 goes from its share to n
+        GPUs. T counts overheads, so a running job only grows where that pays its restart.
+        """
+        if not any(self.left.values()):
+            return
+        numbers = range(len(self._served))
+        steps = [step for number in numbers if (step := self._best_step(number)) is not None]
+        heapify(steps)
+        while steps:
+            _, number, size, before = heappop(steps)
+            job = self._served[number].job
+            gpu_type = self.shares[job].gpu_type
+            if size - before <= self.left[gpu_type]:
+                self.shares[job] = Share(size, gpu_type)
+                self.left[gpu_type] -= size - before
+            step = self._best_step(number)
+            if step is not None:
+                heappush(steps, step)
+
+    def _extra(self, claim: Claim[J]) -> int:
+        """The GPUs that a running job holds beyond its floor, which others may take."""
+        floor = self.shares.get(claim.job) if self.shares else None
+        if floor is None or floor.gpu_type != claim.gpu_type:
+            return claim.held
+        return max(0, claim.held - floor.gpus)
+
+    def _best_size(self, claim: Claim[J], gpu_type: str, most: int) -> tuple[float, float, int]:
+        """On up to `most` GPUs of a type: the least cost, the least without harm, and the size of the
+        former; 0 if there is none.
+        """
+        curve, sellers, work = claim.curves[gpu_type], self._sellers[gpu_type], claim.work
+        free = most - sellers.behind
+        held = claim.held if claim.gpu_type == gpu_type else 0
+        price = claim.price * sellers.worth
+        least_s = work * curve.unit_s[-1]
+        known = -1.0  # harm that jobs before it do already
+        best = alone = inf
+        chosen = 0
+        overheads = curve.launches if claim.fresh else curve.restarts
+        for size, overhead_s, unit_s in zip(curve.sizes, overheads, curve.unit_s, strict=True):
+            weight = 1.0 + price * size
+            if size > most or weight * least_s >= best:
+                break
+            cost = weight * ((overhead_s if size != held else claim.paying_s) + work * unit_s)
+            if cost < alone:
+                alone = cost
+            if size > free and cost < best:
+                if known < 0.0:
+                    known = sellers.harm(-free) if free < 0 else 0.0
+                cost += sellers.harm(size - free) - known
+            if cost < best:
+                best, chosen = cost, size
+        return best, alone, chosen
+
+    def _best_step(self, number: int) -> _Step | None:
+        """The best step of a served job from its share to at most the GPUs left; None if none gains."""
+        claim = self._served[number]
+        share, gpu_type = self.shares[claim.job]
+        sizes = claim.curves[gpu_type].sizes
+        at, end = bisect_left(sizes, share), bisect_right(sizes, share + self.left[gpu_type])
+        if at + 1 >= end:
+            return None
+        now_s = claim.seconds(gpu_type, at)
+        best, size = 0.0, 0
+        for after in range(at + 1, end):
+            lost = (claim.seconds(gpu_type, after) - now_s) / (sizes[after] - share)
+            if lost < best:
+                best, size = lost, sizes[after]
+        return (best, number, size, share) if size else None
+
+
+class _Sellers(Generic[J]):
+    """The running jobs on one GPU type, in order, and what it costs to take GPUs from the last of them.
+
+    `behind`: the GPUs that may be taken from those that are not served yet.
+    """
+
+    __slots__ = ("_gpus", "_harms", "_held", "_weight", "behind", "worth")
+
+    def __init__(self, worth: float, weight: float):
+        self.worth, self._weight = worth, weight
+        self.behind = 0
+        self._held: list[tuple[int, Claim[J]]] = []  # jobs, each with the GPUs that may be taken from it
+        self._gpus: list[int] = []  # of the last one, two, ... jobs together
+        self._harms: list[float] = []  # of taking them
+
+    def add(self, claim: Claim[J], gpus: int) -> None:
+        """Append a job, from which `gpus` GPUs may be taken."""
+        self._held.append((gpus, claim))
+        self.behind += gpus
+
+    def harm(self, gpus: int) -> float:
+        """Of taking `gpus` GPUs, in seconds; no more than that of taking all."""
+        taken, harms = self._gpus, self._harms
+        while not taken or taken[-1] < gpus:
+            if len(taken) == len(self._held):
+                return harms[-1] if harms else 0.0
+            self._price_next()
+        return harms[bisect_left(taken, gpus)]
+
+    def _price_next(self) -> None:
+        gpus, claim = self._held[-1 - len(self._gpus)]
+        curve = claim.curves[claim.gpu_type]
+        restart_s = curve.restarts[curve.at(claim.held)]
+        harm = self._weight * (1.0 + claim.price * self.worth * claim.held) * restart_s if gpus else 0.0
+        self._gpus.append(gpus + (self._gpus[-1] if self._gpus else 0))
+        self._harms.append(harm + (self._harms[-1] if self._harms else 0.0))
