@@ -51,7 +51,8 @@ def draw_definitions(rows: Rows, path: Path) -> None:
         plot.set_title(f"{title}, %", fontsize=10)
     plots[0].set_yticks(range(len(names)), names, fontsize=8)
     plots[0].invert_yaxis()
-    plots[1].legend(fontsize=7)
+    handles, labels = plots[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower left", fontsize=7)
     save(figure, path)
 
 

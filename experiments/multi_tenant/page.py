@@ -85,7 +85,8 @@ WITH_DEADLINES = (
 
 REMAINING = (
     ("counts", COUNTS, BY_RULE), ("tuned", REFERENCE, TUNED), ("small", REFERENCE, SMALL),
-    ("small_200", "200 Gb/s", SMALL),
+    ("small_200", "200 Gb/s", SMALL), ("third", "third model 81.2B", BY_RULE),
+    ("two", "no third model", BY_RULE), ("at_800", "800 Gb/s", BY_RULE), ("at_400", "400 Gb/s", BY_RULE),
 )  # fmt: skip
 """Prefix of a name in the template, definition, baseline: of 128 jobs."""
 BOUNDED = (
