@@ -123,7 +123,7 @@ def numbers(rows: Rows) -> dict[str, str | int]:
 
 def left_out(rows: Rows, policies: Sequence[str]) -> str:
     """Which policies of the grid have no cells."""
-    absent = [name for name in policies if name not in (BEST, *rows.values(POLICIES, "policy"))]
+    absent = [name for name in policies if name not in (BEST, *rows.values(POLICIES, "scheduler"))]
     return f"Not run for this page: {', '.join(absent)}." if absent else ""
 
 

@@ -31,7 +31,7 @@ def summarised(results: Mapping[str, Results]) -> Iterator[Row]:
             yield from (row for row in found if row.axes["scheduler"] == BEST)
     yield from common_jobs(results["vtrain_loads"])
     known = [metric for metric in OF_POLICIES if metric in METRICS]
-    yield from compared("vtrain_policies", results["vtrain_policies"], {"policy": BEST}, known)
+    yield from compared("vtrain_policies", results["vtrain_policies"], {"scheduler": BEST}, known)
     yield from compared(
         "load_sweep", results["load_sweep"], {"policy": "srtf"}, ("jct_mean_s", "deadline_met_ratio")
     )
