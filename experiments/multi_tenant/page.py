@@ -111,6 +111,12 @@ def numbers(rows: Rows) -> dict[str, str | int]:
         "jct_128": percent(jct_128),
         "makespan_64": percent(makespan_64),
         "makespan_128": percent(makespan_128),
+        "jct_accepted": percent(rows.of(REFERENCE, "128 jobs", JCT)),
+        "jct_common": percent(rows.load("128", "2.2", "jct_common_s")),
+        "jct_of_all": percent(rows.of("without admission", "128 jobs", JCT)),
+        "makespan_staggered": percent(rows.of(REFERENCE, "128 jobs", MAKESPAN)),
+        "met_64_span": ratio(rows.load("64", "1.1", MET)),
+        "met_128_span": ratio(rows.load("128", "1.6", MET)),
         "spread_64": seeds_of(met_64),
         "spread_128": seeds_of(met_128),
         **{
