@@ -4,7 +4,8 @@
 |---|---|
 | `Scheduler` | base class of all policies: implement `schedule`, and `admit` if jobs may be declined |
 | `State` | the cluster and its jobs as a policy sees them: `now`, `pending`, `running`, `events`, quotas |
-| `JobView` | what a policy knows of a job: request, useful GPU counts, rate, remaining time, deadline |
+| `JobView` | what a policy knows of a job: request, useful GPU counts, rate, work left, costs, deadline |
+| `JobCurve` | speeds and costs of a job at each useful GPU count, as tuples (`JobView.curve`) |
 | `Proposal` | a draft of which job runs where from now on: `start`, `stop`, `resize`, `run_by`, `wake_at` |
 | `Ranking` | the pending jobs in the order of a key, kept sorted between calls (`State.pending_by`) |
 | `Event` | something that happened since the last call: a job came or ended, a node failed, a wake-up |
@@ -32,9 +33,20 @@ Why
 from clustersim.cluster import Cluster
 from clustersim.errors import PolicyError
 
+from .job_curve import JobCurve
 from .job_view import JobView
 from .proposal import Proposal
 from .ranking import Ranking
 from .scheduler import Event, Scheduler, State
 
-__all__ = ["Cluster", "Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State"]
+__all__ = [
+    "Cluster",
+    "Event",
+    "JobCurve",
+    "JobView",
+    "PolicyError",
+    "Proposal",
+    "Ranking",
+    "Scheduler",
+    "State",
+]

@@ -8,9 +8,11 @@ from operator import attrgetter
 
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
+from clustersim.records import MIGRATE, RESIZE, RESTART
 from itertime.errors import UnknownName
 
 from .cluster_state import ClusterState
+from .job_curve import NO_COUNTS, JobCurve
 
 __all__ = ["JobView", "active_of"]
 
@@ -85,6 +87,23 @@ class JobView:
         if not self._job.offers:
             return self._job.curve.sizes
         return next((offer.curve.sizes for offer in self._job.offers_of(gpu_type)), ())
+
+    @property
+    def curve(self) -> JobCurve:
+        """Speeds and costs at the counts of `sizes`; one object for all jobs of a kind."""
+        job = self._job
+        gpu_type = job.offers[0].gpu_type if job.offers else None
+        return self._facts.curves.of(job.curve, job.curve.parameters, gpu_type)
+
+    def curve_on(self, gpu_type: str) -> JobCurve:
+        """The same on GPUs of one type; without counts if the job cannot run there."""
+        self._check_type(gpu_type)
+        job = self._job
+        if not job.offers:
+            return self._facts.curves.of(job.curve, job.curve.parameters)
+        if not job.offers_of(gpu_type):
+            return NO_COUNTS
+        return self._facts.curves.of(job.curve_at(gpu_type), job.curve.parameters, gpu_type)
 
     @property
     def gpu_types(self) -> tuple[str, ...]:
@@ -171,6 +190,22 @@ class JobView:
         if gpu_type not in self._facts.cluster.gpu_types:
             raise PolicyError(str(UnknownName("GPU type", gpu_type, self._facts.cluster.gpu_types)))
 
+    @property
+    def work_left(self) -> float:
+        """Units of work left, so that `work_left / rate(n)` is `remaining(n)`. Infinite for a job that does
+        not state its work.
+        """
+        return self._job.work_left_at(self._facts.now_s) if self._job.states_work else inf
+
+    @property
+    def oracle_work_left(self) -> float:
+        """As `work_left`, but true for a job that does not state its work. Such use is noted in the records
+        (`oracle_used`).
+        """
+        if not self._job.states_work:
+            self._facts.oracle_used = True
+        return self._job.work_left_at(self._facts.now_s)
+
     def remaining(self, gpus: int | None = None, gpu_type: str | None = None) -> float:
         """Seconds of work left on `gpus` GPUs (the request if None) of that type (of the fastest if None),
         without overheads; infinite where the job cannot run.
@@ -240,13 +275,36 @@ class JobView:
         of the running job if it lost its GPUs: a launch, the load of its checkpoint if it has done any work,
         and what it owes of a save. `saved`: without the save.
         """
+        return self._charge_s(gpus, self._facts.cluster.gpus_per_node, RESTART, saved)
+
+    def change_cost_s(self, gpus: int, gpu_type: str | None = None) -> float:
+        """Seconds without progress if the job holds `gpus` GPUs of that type from now on, packed.
+
+        That is what is still to pay where it stays; else what the engine would charge for a start, a restart,
+        a resize or a migration there. A load from storage that jobs share counts as if no other job loaded.
+        `gpu_type`: if None, that of the GPUs that the job holds, else the first of its `gpu_types`.
+        """
+        job, held_type, cluster = self._job, self.gpu_type, self._facts.cluster
+        if held_type is not None and gpus == job.gpus and gpu_type in (None, held_type):
+            return job.paying_s(self._facts.now_s)
+        if gpu_type is not None:
+            self._check_type(gpu_type)
+        node = cluster.gpus_per_node
+        if cluster.mixed:
+            node = cluster.pool(gpu_type or held_type or self.gpu_types[0]).gpus_per_node
+        kind = RESTART if held_type is None else MIGRATE if gpus == job.gpus else RESIZE
+        return self._charge_s(gpus, node, kind)
+
+    def _charge_s(self, gpus: int, node: int, kind: str, saved: bool = False) -> float:
+        """Seconds that the engine would charge now for a change to `gpus` GPUs on nodes of `node` GPUs."""
         job, facts = self._job, self._facts
         if job.start_s is None:
             return facts.overheads.start_s(gpus)
         return facts.overheads.restart_s(
             job.curve.parameters,
-            -(-gpus // facts.cluster.gpus_per_node),
+            -(-gpus // node),
             gpus,
+            kind,
             saves=0.0 if saved else job.save_owed_at(facts.now_s),
             loads=job.work_left_at(facts.now_s) < job.work,
         )

@@ -26,7 +26,7 @@ PUBLIC = {
         "write_run",
     ],
     "clustersim.scheduler": [
-        "Cluster", "Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State",
+        "Cluster", "Event", "JobCurve", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State",
     ],
     "clustersim.testing": [
         "CASES", "Case", "Decision", "Outcome", "check_case", "check_outcome", "check_parameters",
