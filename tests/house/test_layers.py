@@ -32,7 +32,7 @@ LAYERS = {
     "clustersim": (
         {"errors", "gctuning", "overheads", "failures", "cluster"},
         {"placement", "records", "speed"},
-        {"jobs", "rundir", "analysis"},
+        {"jobs", "bounds", "rundir", "analysis"},
         {"scheduler", "report"},
         {"engine", "export"},
         {"runs"},

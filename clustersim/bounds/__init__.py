@@ -1,0 +1,22 @@
+"""How good any schedule can be: bounds of a run's metrics that hold for every policy.
+
+| name | what |
+|---|---|
+| `Instance` | GPUs by type, and the jobs with everything that a bound needs to know of them |
+| `BoundJob`, `Option` | one of these jobs; what one GPU type offers it |
+| `instance_of` | the instance of a trace's jobs on a cluster |
+| `Bound` | bounds of the mean and p99 of JCT, of the makespan and of the deadlines met |
+| `bound_of` | the bound of an instance, by a method of choice |
+| `METHODS` | the names of the methods |
+
+Why
+- A bound drops what a scheduler has to respect (placement, fragmentation, ignorance of the future), and keeps
+  what no scheduler can avoid: the work, the speeds, the overheads and the number of GPUs. So it holds for
+  every policy, clairvoyant ones included, and also under failures and contention, which only slow jobs down.
+- The statement and the proof of a bound stand in the docstring of the function that computes it.
+"""
+
+from .instance import BoundJob, Instance, Option, instance_of
+from .methods import METHODS, Bound, bound_of
+
+__all__ = ["METHODS", "Bound", "BoundJob", "Instance", "Option", "bound_of", "instance_of"]

@@ -1,0 +1,76 @@
+"""An instance as arrays: jobs by column, and what each kind of job can run on as flat tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from .instance import Instance, Option
+
+__all__ = ["Columns", "Floats", "Ints", "Kind"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """All ways to run a kind of job, as arrays of equal length: `gpu_type`, `gpus`, `rate` (units/s),
+    `launch_s`, `restart_s`. `jobs`: the rows of the jobs of that kind.
+    """
+
+    gpu_type: Ints
+    gpus: Floats
+    rate: Floats
+    launch_s: Floats
+    restart_s: Floats
+    jobs: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The jobs of an instance, one row each: `release_s`, `work` and `deadline_s` (NaN: none)."""
+
+    gpus: Floats
+    release_s: Floats
+    work: Floats
+    deadline_s: Floats
+    kinds: tuple[Kind, ...]
+
+    @classmethod
+    def of(cls, instance: Instance) -> Columns:
+        jobs = instance.jobs
+        rows: dict[int, list[int]] = {}
+        options: dict[int, tuple[Option, ...]] = {}
+        for row, job in enumerate(jobs):
+            key = id(job.options)
+            if key in rows:
+                rows[key].append(row)
+            else:
+                rows[key], options[key] = [row], job.options
+        return cls(
+            gpus=np.array(instance.gpus, dtype=np.float64),
+            release_s=np.array([job.release_s for job in jobs], dtype=np.float64),
+            work=np.array([job.work for job in jobs], dtype=np.float64),
+            deadline_s=np.array([np.nan if job.deadline_s is None else job.deadline_s for job in jobs]),
+            kinds=tuple(_kind(options[key], np.array(rows[key], dtype=np.int64)) for key in rows),
+        )
+
+    def __len__(self) -> int:
+        return len(self.work)
+
+    @cached_property
+    def clock_error_s(self) -> float:
+        """More than the rounding errors of a run's clock add up to in the JCT of one job."""
+        return 64 * float(np.spacing(np.abs(self.release_s).max())) if len(self) else 0.0
+
+
+def _kind(options: tuple[Option, ...], jobs: Ints) -> Kind:
+    def flat(name: str) -> Floats:
+        return np.array([value for option in options for value in getattr(option, name)], dtype=np.float64)
+
+    gpu_type = np.array([option.gpu_type for option in options for _ in option.sizes], dtype=np.int64)
+    return Kind(gpu_type, flat("sizes"), flat("rates"), flat("launch_s"), flat("restart_s"), jobs)

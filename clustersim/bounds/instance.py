@@ -1,0 +1,96 @@
+"""Instances: what a bound knows of a cluster and of the jobs that run on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from clustersim.cluster import Cluster
+from clustersim.overheads import Overheads
+from clustersim.speed import CannotRun, Offer, Speed
+from traces.job import Job
+
+__all__ = ["BoundJob", "Instance", "Option", "instance_of"]
+
+
+class Option(NamedTuple):
+    """What one GPU type offers a job. The tuples have one entry for each count in `sizes`, which ascends.
+
+    | field | unit | meaning |
+    |---|---|---|
+    | gpu_type | | position of the type in `Instance.gpus` |
+    | sizes | GPUs | every count on which the job can run |
+    | rates | units/s | the greatest rate of work on that count, wherever its GPUs are |
+    | launch_s | s | the least time without work of the first allocation that does work |
+    | restart_s | s | the least time without work of every later one; at least `launch_s` |
+    """
+
+    gpu_type: int
+    sizes: tuple[int, ...]
+    rates: tuple[float, ...]
+    launch_s: tuple[float, ...]
+    restart_s: tuple[float, ...]
+
+
+class BoundJob(NamedTuple):
+    """A job with `work` units to do from `release_s` on, by `deadline_s` if it has a deadline. `options`: one
+    for each GPU type that can run it. Jobs of one kind share the object, which makes bounds faster.
+    """
+
+    job_id: str
+    release_s: float
+    work: float
+    options: tuple[Option, ...]
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Instance:
+    """`gpus` by GPU type, and the jobs that can run on them. `deadline_jobs`: how many jobs have a deadline,
+    those that cannot run included.
+    """
+
+    gpus: tuple[int, ...]
+    jobs: tuple[BoundJob, ...]
+    deadline_jobs: int = 0
+
+
+def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: Overheads) -> Instance:
+    """The instance of `jobs` on `cluster`; jobs that cannot run there are left out.
+
+    The overheads are the least that the engine can charge (`clustersim.overheads`). Every allocation pays at
+    least `start_s`. One that does work after an earlier one did pays a load of the checkpoint as well, which
+    takes least on as many nodes as its GPUs can touch. The save is left out, because an earlier allocation
+    can have paid it; so are the surcharges of a resize and a migration, which a preemption avoids.
+    """
+    types = {pool.gpu_type: i for i, pool in enumerate(cluster.pools)}
+    nodes = [pool.nodes for pool in cluster.pools]
+    known: dict[tuple[Offer, ...] | int, tuple[tuple[Offer, ...], tuple[Option, ...]]] = {}
+    found, deadlines = [], 0
+    for job in jobs:
+        deadlines += job.deadline_s is not None
+        try:
+            offers = speed.offers(job)
+        except CannotRun:
+            continue
+        entry = known.get(id(offers))  # with the offers themselves, so that no other object gets their id
+        if entry is None:
+            parameters = offers[0].curve.parameters  # those that the engine charges, on any type
+            options = tuple(
+                _option(offer, types[offer.gpu_type] if offer.gpu_type else 0, nodes, parameters, overheads)
+                for offer in offers
+            )
+            entry = known[id(offers)] = offers, options
+        work = job.iterations if job.kind == "iterations" else job.duration_s
+        assert work is not None
+        found.append(BoundJob(job.job_id, job.submit_s, float(work), entry[1], job.deadline_s))
+    return Instance(tuple(pool.gpus for pool in cluster.pools), tuple(found), deadlines)
+
+
+def _option(offer: Offer, gpu_type: int, nodes: list[int], parameters: float, overheads: Overheads) -> Option:
+    sizes = tuple(sorted(offer.curve.unit_s))
+    launch_s = tuple(overheads.start_s(n) for n in sizes)
+    load_s = (overheads.load_s(parameters, min(n, nodes[gpu_type])) for n in sizes)
+    restart_s = tuple(launch + load for launch, load in zip(launch_s, load_s, strict=True))
+    return Option(gpu_type, sizes, tuple(1.0 / offer.curve.unit_s[n] for n in sizes), launch_s, restart_s)

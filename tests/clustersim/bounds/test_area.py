@@ -1,0 +1,39 @@
+"""Bounds from each job alone and from GPU-seconds, against cases that are solved by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clustersim.bounds import BoundJob, Instance, Option, bound_of
+from clustersim.bounds.area import srpt_flow_s
+
+
+def fixed(
+    name: str, release_s: float, gpus: int, duration_s: float, deadline_s: float | None = None
+) -> BoundJob:
+    """A job that runs for `duration_s` on exactly `gpus` GPUs, without overheads."""
+    return BoundJob(name, release_s, duration_s, (Option(0, (gpus,), (1.0,), (0.0,), (0.0,)),), deadline_s)
+
+
+def test_one_machine_is_srpt() -> None:
+    """Releases 0, 1, 2 with 5, 2 and 1 s: the second runs from 1 to 3, the third to 4, the first to 8."""
+    bound = bound_of(Instance((4,), (fixed("a", 0, 4, 5), fixed("b", 1, 4, 2), fixed("c", 2, 4, 1))), "area")
+    assert bound.jct_mean_s == pytest.approx((8 + 2 + 2) / 3, rel=1e-8)
+    assert bound.makespan_s == pytest.approx(8, rel=1e-8)
+
+
+def test_srpt_against_all_orders() -> None:
+    """Without releases SRPT is shortest first."""
+    process = np.array([3.0, 1.0, 2.0])
+    assert srpt_flow_s(np.zeros(3), process) == 1 + 3 + 6
+
+
+def test_no_jobs() -> None:
+    bound = bound_of(Instance((4,), ()))
+    assert (bound.jct_mean_s, bound.jct_p99_s, bound.makespan_s, bound.deadline_met_ratio) == (None,) * 4
+
+
+def test_deadlines_that_no_job_meets_alone() -> None:
+    jobs = (fixed("a", 0, 1, 5, deadline_s=4), fixed("b", 3, 1, 5, deadline_s=8), fixed("c", 3, 1, 5))
+    assert bound_of(Instance((4,), jobs, deadline_jobs=4)).deadline_met_ratio == 0.25
