@@ -6,13 +6,11 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from math import inf
 
-from clustersim.scheduler import JobView, Proposal, Ranking, Scheduler, State
-from policies.pricing import Claim, Curve, Market, Prices, least_gpu_s
+from clustersim.scheduler import JobCurve, JobView, Proposal, Ranking, Scheduler, State
+from policies.pricing import Claim, Curve, Market, Prices
 from policies.toolkit.parameters import number
 
 __all__ = ["Priced"]
-
-_Entry = tuple[float, int, Claim[JobView]]  # least GPU-seconds left, order of submission, the running job
 
 
 class Priced(Scheduler):
@@ -30,22 +28,20 @@ class Priced(Scheduler):
         self.price, self.floor = number("price", price, 0.0), number("floor", floor, 0.0)
         self.harm, self.rank, self.leftover = number("harm", harm, 0.0), rank, leftover
         self._prices = Prices(self.price, self.floor, rank)
-        self._curves: dict[JobView, dict[str, Curve]] = {}
-        self._worth = {"": 1.0}
+        self._curves: dict[JobCurve, dict[str, Curve]] = {}
+        self._claims: dict[JobView, Claim[JobView]] = {}
         self._keys: list[tuple[float, int]] = []  # of the waiting jobs, sorted
 
     def schedule(self, state: State) -> Proposal:
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
-                self._curves.pop(event.job, None)
+                self._claims.pop(event.job, None)
         waiting = self._waiting(state)
         if not state.running and not self._keys:
             return state.proposal()
         running = self._running(state)
-        next_s = min((claim.seconds_left() for _, _, claim in running), default=inf)
-        market = Market(
-            {"": state.in_service}, [claim for *_, claim in running], harm=self.harm, next_s=next_s
-        )
+        next_s = min([claim.seconds_left() for claim in running], default=inf)
+        market = Market({"": state.in_service}, running, harm=self.harm, next_s=next_s)
         for claim in self._in_order(state, running, waiting, market.left):
             market.serve(claim)
             if not market.left[""]:
@@ -64,54 +60,50 @@ class Priced(Scheduler):
             insort(self._keys, (key, order))
         return waiting
 
-    def _running(self, state: State) -> list[_Entry]:
+    def _running(self, state: State) -> list[Claim[JobView]]:
         """The running jobs in the same order, with their prices."""
-        running = [(self._key(job), job.order, self._claim(job)) for job in state.running]
-        running.sort(key=lambda entry: entry[:2])
-        jobs, gpus = len(running) + len(self._keys), state.cluster.gpus
+        running = [(self._key(job), job.order, self._claims[job]) for job in state.running]
+        running.sort()
+        keys, of = self._keys, self._prices.of
+        jobs, gpus = len(running) + len(keys), state.cluster.gpus
         for at, (key, order, claim) in enumerate(running):
-            claim.price = self._prices.of(at + bisect_left(self._keys, (key, order)), jobs, gpus)
-        return running
+            claim.price = of(at + bisect_left(keys, (key, order)), jobs, gpus)
+        return [entry[2] for entry in running]
 
     def _in_order(
-        self, state: State, running: list[_Entry], waiting: Ranking[JobView], left: dict[str, int]
+        self, state: State, running: list[Claim[JobView]], waiting: Ranking[JobView], left: dict[str, int]
     ) -> Iterator[Claim[JobView]]:
         """All jobs in order, without the waiting ones that do not fit in what is left."""
         jobs, gpus = len(running) + len(self._keys), state.cluster.gpus
-        pending = waiting.walk(lambda size: size <= left[""])
-        head = next(pending, None)
-        for before, (key, order, claim) in enumerate(running):
-            while head is not None and (at := (self._key(head), head.order)) < (key, order):
-                rank = before + bisect_left(self._keys, at)
-                yield self._claim(head, self._prices.of(rank, jobs, gpus))
-                head = next(pending, None)
+        number, count = 0, len(running)
+        for job in waiting.walk(lambda size: size <= left[""]):
+            claim, order = self._claims[job], job.order
+            key = claim.key
+            while number < count and (running[number].key, running[number].job.order) < (key, order):
+                yield running[number]
+                number += 1
+            claim.price = self._prices.of(number + bisect_left(self._keys, (key, order)), jobs, gpus)
             yield claim
-        while head is not None:
-            rank = len(running) + bisect_left(self._keys, (self._key(head), head.order))
-            yield self._claim(head, self._prices.of(rank, jobs, gpus))
-            head = next(pending, None)
-
-    def _claim(self, job: JobView, price: float = 0.0) -> Claim[JobView]:
-        return Claim(
-            job, self._curve(job), self._work(job), price,
-            held=job.gpus, paying_s=job.paying_s, fresh=not job.started,
-        )  # fmt: skip
+        yield from running[number:]
 
     def _key(self, job: JobView) -> float:
-        return least_gpu_s(self._curve(job), self._work(job), self._worth)
+        """The fewest GPU-seconds that the job needs. Brings its claim up to date."""
+        work = job.oracle_work_left
+        claim = self._claims.get(job)
+        if claim is None:
+            claim = self._claims[job] = Claim(job, self._curves_of(job), work)
+        claim.work, claim.held, claim.paying_s = work, job.gpus, job.paying_s
+        claim.fresh = not job.started
+        claim.key = claim.curves[""].least_gpu_s(work)
+        return claim.key
 
-    def _work(self, job: JobView) -> float:
-        curve = self._curve(job)[""]
-        return job.oracle_remaining(curve.sizes[0]) * curve.rates[0]
-
-    def _curve(self, job: JobView) -> dict[str, Curve]:
-        curves = self._curves.get(job)
+    def _curves_of(self, job: JobView) -> dict[str, Curve]:
+        """The job's curve, shared by all jobs of its kind."""
+        known = job.curve
+        curves = self._curves.get(known)
         if curves is None:
-            sizes = job.sizes
-            rates = tuple(job.rate(size) for size in sizes)
-            restarts = tuple(job.restart_s(size) for size in sizes)
-            launches = restarts if job.started else tuple(job.start_cost_s(size) for size in sizes)
-            curves = self._curves[job] = {"": Curve(sizes, rates, restarts, launches)}
+            curve = Curve(known.sizes, known.rates, known.restarts, known.launches)
+            curves = self._curves[known] = {"": curve}
         return curves
 
 

@@ -175,6 +175,9 @@ def generate(
         str,
         typer.Option(help="NAME or NAME:WEIGHT,...: precisions of the jobs with a model, drawn by weight."),
     ] = "bf16",
+    stated_sigma: Annotated[
+        float, typer.Option(help="Users misstate iterations by a log-normal factor of this sigma, median 1.")
+    ] = 0.0,
 ) -> None:
     """Generate a synthetic trace.
 
@@ -197,6 +200,7 @@ def generate(
         seed=seed,
         load_of=load_of,
         precisions=precisions,
+        stated_sigma=stated_sigma,
     )
     made, report = generate_stored(recipe)
     beside = _write(made, report, output, "generate")

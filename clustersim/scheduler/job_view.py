@@ -65,7 +65,7 @@ class JobView:
     @property
     def estimate_s(self) -> float | None:
         """The user's estimate of the run time on the requested GPUs, in seconds, without overheads; None if
-        the trace states none.
+        the trace states none. It is a statement of its own: stated iterations do not change it.
         """
         return self._job.job.estimate_s
 
@@ -210,8 +210,9 @@ class JobView:
         """Seconds of work left on `gpus` GPUs (the request if None) of that type (of the fastest if None),
         without overheads; infinite where the job cannot run.
 
-        Known because the user stated the iterations. A job known only by its logged duration raises
-        PolicyError: no real scheduler knows that.
+        Known because the user stated the iterations, and as wrong as that statement: a job that does more
+        than it states has a tenth of its stated work left until it is done. A job known only by its logged
+        duration raises PolicyError: no real scheduler knows that.
         """
         if not self._job.states_work:
             raise PolicyError(
@@ -220,7 +221,7 @@ class JobView:
         return self._remaining(gpus, gpu_type)
 
     def oracle_remaining(self, gpus: int | None = None, gpu_type: str | None = None) -> float:
-        """As `remaining`, but true for every job: taken from the log where the user stated nothing.
+        """As `remaining`, and for jobs that state no work the truth, taken from the log.
 
         Such use is noted in the records (`oracle_used`).
         """
@@ -229,19 +230,22 @@ class JobView:
             self._facts.oracle_used = True
         if gpus is None or job.offers or (unit_s := job.curve.unit_s.get(gpus)) is None:
             return self._remaining(gpus, gpu_type)
-        return job.work_left_at(self._facts.now_s) * unit_s
+        left = job.work_left_at(self._facts.now_s)
+        return (job.as_stated(left) if job.misstated else left) * unit_s
 
     def _remaining(self, gpus: int | None, gpu_type: str | None) -> float:
         job = self._job
         count = job.requested if gpus is None else gpus
         unit_s = (job.unit_s_on(count, gpu_type) if job.offers else job.curve.unit_s.get(count)) or inf
-        return job.work_left_at(self._facts.now_s) * unit_s
+        return job.as_stated(job.work_left_at(self._facts.now_s)) * unit_s
 
     def estimated_remaining(self) -> float:
         """Seconds left of `estimate_s`: the estimate less the work done so far, at the speed of the request.
         Negative once the job has done more than its user expected. Infinite without an estimate.
         """
-        return self._remaining(None, None) + self._excess_s()
+        job = self._job
+        unit_s = job.unit_s_on(job.requested, None) or inf
+        return job.work_left_at(self._facts.now_s) * unit_s + self._excess_s()
 
     def estimated_end_s(self) -> float:
         """When `estimate_s` runs out if the job stays on its GPUs at its present speed; of a waiting job, if

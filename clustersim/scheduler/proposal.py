@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 from clustersim.errors import PolicyError
 
 from .compaction import compact
 from .draft import Draft
+from .fulfilment import Wanted, fulfil, run_smaller, unmet, unsettled
 from .job_view import JobView, active_of
 from .preemption import run_by
 from .ranking import Key
@@ -19,12 +20,54 @@ __all__ = ["Proposal"]
 class Proposal(Draft):
     """The draft that a policy returns: which job runs where from now on, and when to wake the policy up.
 
-    It adds searches over whole queues (`run_by`, `compact`) to a `Draft`. Every call checks the rules, so a
-    proposal is always possible: no GPU twice, all GPUs of a job at once, only counts that the job can run on.
+    It adds to a `Draft` calls for all jobs at once (`run`, `run_by`, `compact`). Every call checks the rules,
+    so a proposal is always possible: no GPU twice, all GPUs of a job at once, only counts that the job can
+    run on.
     """
 
     wake_at: float | None = None
     """Ask to be called at this time even if nothing happens; replaces an earlier request."""
+
+    def run(
+        self,
+        wanted: Mapping[JobView, int | tuple[int, str | None] | None] | Iterable[Wanted],
+        *,
+        smaller: bool = True,
+        let_settle: bool = False,
+    ) -> dict[JobView, int]:
+        """Run the jobs of `wanted`, most important first, on these numbers of GPUs, and stop all others.
+        Returns the jobs that did not get theirs, with what they hold now (0 if nothing).
+
+        `wanted`: {job: GPUs} or {job: (GPUs, type)}; or entries (job, GPUs, type or None), of which a job
+        listed more than once gets the first that fits. None stands for the GPUs that the job requests; a job
+        with 0 GPUs stops.
+
+        A job that keeps its count keeps its placement. The others give up their GPUs first; then they start
+        near them, the largest first. Where free GPUs are too scattered, small jobs move together (on clusters
+        of one GPU type). A job without a place runs on its largest size that fits, unless `smaller` is off.
+        GPUs that then remain stay free, but if no job of `wanted` has a place the draft stays as it was, and
+        waiting jobs start where they fit.
+
+        `let_settle`: jobs that are settling (`State.unsettled`) stay as they are, ahead of all others: where
+        restarts take longer than the time between two decisions, jobs would otherwise resize each other
+        endlessly without progress. If the first of the other jobs has to wait for them, no new job starts on
+        its count meanwhile, and `wake_at` is set to the time when the first of them has settled.
+
+        PolicyError for a count that a job cannot run on.
+        """
+        entries = [
+            (job, 0 if gpus == 0 else self._count(job, active_of(job), "run", gpus, gpu_type), gpu_type)
+            for job, gpus, gpu_type in _entries(wanted)
+        ]
+        line = [entry for entry in entries if entry[1]]
+        settling = unsettled(self._facts) if let_settle else {}
+        settling = {job: at_s for job, at_s in settling.items() if job not in self.changes}
+        fulfil(self, self._facts, line, settling)
+        if settling and any(self.gpus(job) != gpus for job, gpus, _ in line):
+            self.wake_at = min(settling.values())
+        if smaller:
+            run_smaller(self, line)
+        return unmet(self, entries)
 
     def run_by(self, key: Key[JobView], falling: bool = False, changing: bool = False) -> None:
         """Make the draft what a preemptive scheduler runs that serves jobs strictly by `key` and skips
@@ -67,3 +110,12 @@ class Proposal(Draft):
         twin = super().copy()
         twin.wake_at = self.wake_at
         return twin
+
+
+def _entries(
+    wanted: Mapping[JobView, int | tuple[int, str | None] | None] | Iterable[Wanted],
+) -> Iterable[tuple[JobView, int | None, str | None]]:
+    """What `Proposal.run` was given, as entries."""
+    if not isinstance(wanted, Mapping):
+        return wanted
+    return [(job, *at) if isinstance(at, tuple) else (job, at, None) for job, at in wanted.items()]

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from clustersim.cluster import Capacity
 
-from .cluster_state import INSTANT_S, ClusterState
+from .cluster_state import ClusterState
 from .draft import Draft
-from .job_view import JobView, active_of
+from .fulfilment import in_service_by_type, unsettled
+from .job_view import JobView
 from .proposal import Proposal
 from .ranking import Key, Ranking
 
@@ -108,6 +109,10 @@ class State:
         """GPUs that are free or held: those of the cluster less those of nodes that are down."""
         return self._facts.in_service
 
+    def in_service_by_type(self) -> dict[str, int]:
+        """The same by GPU type, in the order of the cluster's."""
+        return in_service_by_type(Draft(self._facts), self._facts)
+
     @property
     def quotas(self) -> Mapping[str, int]:
         """Guaranteed GPUs by tenant; together no more than the cluster has."""
@@ -149,17 +154,7 @@ class State:
 
         A policy that stops or resizes such jobs loses more time to restarts than the jobs have worked.
         """
-        now, restart_times, found = self._facts.now_s, self._facts.restart_s, {}
-        for view in self._facts.running:
-            job = active_of(view)
-            restart_s = restart_times[job.curve.parameters, job.gpus]
-            productive_s = now - job.ready_s
-            if productive_s > 0.0:
-                if productive_s < restart_s - INSTANT_S:
-                    found[view] = now + restart_s - productive_s
-            elif restart_s > INSTANT_S:
-                found[view] = now + job.paying_s(now) + restart_s
-        return found
+        return unsettled(self._facts)
 
     def ever_fits(self, job: JobView) -> bool:
         """Whether a pending job fits on the nodes that remain in the cluster. False only where nodes were

@@ -2,7 +2,7 @@
 
 | module   | names                           | for                                                          |
 |----------|---------------------------------|--------------------------------------------------------------|
-| `claims` | `Claim`, `Curve`, `least_gpu_s` | a job as the rule sees it: work left, curves, what it holds  |
+| `claims` | `Claim`, `Curve` | a job as the rule sees it: work left, curves, what it holds      |
 | `prices` | `Prices`                        | the price of a GPU-second for the i-th shortest of m jobs    |
 | `market` | `Market`, `Share`               | the best size of each job in order, harm to others counted;  |
 |          |                                 | then the GPUs that are left over                             |
@@ -20,8 +20,8 @@ Why
   them. A rule that is blind to them changes sizes all the time.
 """
 
-from .claims import Claim, Curve, least_gpu_s
+from .claims import Claim, Curve
 from .market import Market, Share
 from .prices import Prices
 
-__all__ = ["Claim", "Curve", "Market", "Prices", "Share", "least_gpu_s"]
+__all__ = ["Claim", "Curve", "Market", "Prices", "Share"]

@@ -21,6 +21,7 @@ class Share(NamedTuple):
 
 
 _Step = tuple[float, int, int, int]  # seconds lost per GPU added; number of the claim; GPUs after, before
+_NONE = Share(0)
 
 
 class Market(Generic[J]):
@@ -45,18 +46,13 @@ class Market(Generic[J]):
         self.shares: dict[J, Share] = dict(floors or {})
         for share in self.shares.values():
             self.left[share.gpu_type] -= share.gpus
-        self._worth = worth or dict.fromkeys(gpus, 1.0)
         self._next_s = next_s
         self._served: list[Claim[J]] = []
-        by_type: dict[str, list[tuple[int, Claim[J]]]] = {name: [] for name in gpus}
-        self._behind = dict.fromkeys(gpus, 0)
+        self._sellers = {name: _Sellers(1.0 if worth is None else worth[name], harm) for name in gpus}
         for claim in running:
-            extra = self._extra(claim)
-            by_type[claim.gpu_type].append((extra, claim))
-            self._behind[claim.gpu_type] += extra
-        self._victims = {name: _Victims(held, self._worth[name], harm) for name, held in by_type.items()}
+            self._sellers[claim.gpu_type].add(claim, self._extra(claim))
 
-    def serve(self, claim: Claim[J]) -> Share | None:
+    def serve(self, claim: Claim[J]) -> Share:
         """Give a job the size that minimises
 
             (1 + lam n) T(n) + harm(n),   T(n) = overhead(n) + work / rate(n)
@@ -64,26 +60,30 @@ class Market(Generic[J]):
         lam is its price times the worth of a GPU of the type. harm(n): for each running job v that has to
         give up GPUs, the last first, (1 + lam_v n_v) times its restart. A waiting job gets none if it does
         better by waiting for the next job to end than by taking GPUs from others.
+
+        Returns its share, 0 GPUs if it gets none.
         """
-        if claim.held:
-            self._behind[claim.gpu_type] -= self._extra(claim)
-        floor = self.shares.get(claim.job)
+        held = claim.held
+        if held:
+            self._sellers[claim.gpu_type].behind -= self._extra(claim)
+        floor = self.shares.get(claim.job, _NONE) if self.shares else _NONE
         best = alone = inf
-        chosen: Share | None = None
-        for name in claim.curves if floor is None else (floor.gpu_type,):
-            reserved = floor.gpus if floor is not None else 0
-            cost, free_cost, size = self._best_size(claim, name, self.left[name] + reserved)
-            alone = min(alone, free_cost)
-            if size and cost < best:
-                best, chosen = cost, Share(size, name)
-        if not claim.held and best > alone and self._next_s + alone < best:
-            chosen = None
-        if chosen is not None and (floor is None or chosen.gpus > floor.gpus):
-            self.left[chosen.gpu_type] -= chosen.gpus - (floor.gpus if floor is not None else 0)
-            self.shares[claim.job] = chosen
-        if claim.job in self.shares:
+        size, gpu_type = 0, floor.gpu_type
+        for name in (gpu_type,) if floor.gpus else claim.curves:
+            most = self.left[name] + floor.gpus
+            cost, without_harm, at_best = self._best_size(claim, name, most)
+            if without_harm < alone:
+                alone = without_harm
+            if cost < best:
+                best, size, gpu_type = cost, at_best, name
+        if best > alone and not held and self._next_s + alone < best:
+            size = 0
+        if size > floor.gpus:
+            self.left[gpu_type] -= size - floor.gpus
+            floor = self.shares[claim.job] = Share(size, gpu_type)
+        if floor.gpus:
             self._served.append(claim)
-        return self.shares.get(claim.job)
+        return floor
 
     def give_rest(self) -> None:
         """Give the GPUs that are left to jobs that were served.
@@ -91,15 +91,18 @@ class Market(Generic[J]):
         Step by step, the job with the largest (T(held) - T(n)) / (n - held) > 0 goes from its share to n
         GPUs. T counts overheads, so a running job only grows where that pays its restart.
         """
+        if not any(self.left.values()):
+            return
         numbers = range(len(self._served))
         steps = [step for number in numbers if (step := self._best_step(number)) is not None]
         heapify(steps)
         while steps:
-            _, number, size, held = heappop(steps)
-            job, gpu_type = self._served[number].job, self.shares[self._served[number].job].gpu_type
-            if size - held <= self.left[gpu_type]:
+            _, number, size, before = heappop(steps)
+            job = self._served[number].job
+            gpu_type = self.shares[job].gpu_type
+            if size - before <= self.left[gpu_type]:
                 self.shares[job] = Share(size, gpu_type)
-                self.left[gpu_type] -= size - held
+                self.left[gpu_type] -= size - before
             step = self._best_step(number)
             if step is not None:
                 heappush(steps, step)
@@ -111,29 +114,30 @@ class Market(Generic[J]):
             return claim.held
         return max(0, claim.held - floor.gpus)
 
-    def _best_size(self, claim: Claim, gpu_type: str, most: int) -> tuple[float, float, int]:
+    def _best_size(self, claim: Claim[J], gpu_type: str, most: int) -> tuple[float, float, int]:
         """On up to `most` GPUs of a type: the least cost, the least without harm, and the size of the
         former; 0 if there is none.
         """
-        curve, victims, work = claim.curves[gpu_type], self._victims[gpu_type], claim.work
-        free = most - self._behind[gpu_type]
+        curve, sellers, work = claim.curves[gpu_type], self._sellers[gpu_type], claim.work
+        free = most - sellers.behind
         held = claim.held if claim.gpu_type == gpu_type else 0
-        price = claim.price * self._worth[gpu_type]
-        overheads = curve.launches if claim.fresh else curve.restarts
-        least_s = work / curve.rates[-1]
-        known = victims.harm(-free) if free < 0 else 0.0
+        price = claim.price * sellers.worth
+        least_s = work * curve.unit_s[-1]
+        known = -1.0  # harm that jobs before it do already
         best = alone = inf
         chosen = 0
-        for at, size in enumerate(curve.sizes):
+        overheads = curve.launches if claim.fresh else curve.restarts
+        for size, overhead_s, unit_s in zip(curve.sizes, overheads, curve.unit_s, strict=True):
             weight = 1.0 + price * size
             if size > most or weight * least_s >= best:
                 break
-            overhead_s = overheads[at] if size != held else claim.paying_s
-            cost = weight * (overhead_s + work / curve.rates[at])
+            cost = weight * ((overhead_s if size != held else claim.paying_s) + work * unit_s)
             if cost < alone:
                 alone = cost
-            if size > free:
-                cost += victims.harm(size - free) - known
+            if size > free and cost < best:
+                if known < 0.0:
+                    known = sellers.harm(-free) if free < 0 else 0.0
+                cost += sellers.harm(size - free) - known
             if cost < best:
                 best, chosen = cost, size
         return best, alone, chosen
@@ -141,30 +145,39 @@ class Market(Generic[J]):
     def _best_step(self, number: int) -> _Step | None:
         """The best step of a served job from its share to at most the GPUs left; None if none gains."""
         claim = self._served[number]
-        held, gpu_type = self.shares[claim.job]
+        share, gpu_type = self.shares[claim.job]
         sizes = claim.curves[gpu_type].sizes
-        at, end = bisect_left(sizes, held), bisect_right(sizes, held + self.left[gpu_type])
+        at, end = bisect_left(sizes, share), bisect_right(sizes, share + self.left[gpu_type])
         if at + 1 >= end:
             return None
-        held_s = claim.seconds(gpu_type, at)
+        now_s = claim.seconds(gpu_type, at)
         best, size = 0.0, 0
         for after in range(at + 1, end):
-            lost = (claim.seconds(gpu_type, after) - held_s) / (sizes[after] - held)
+            lost = (claim.seconds(gpu_type, after) - now_s) / (sizes[after] - share)
             if lost < best:
                 best, size = lost, sizes[after]
-        return (best, number, size, held) if size else None
+        return (best, number, size, share) if size else None
 
 
-class _Victims(Generic[J]):
-    """What it costs to take GPUs of one type from running jobs, the last first."""
+class _Sellers(Generic[J]):
+    """The running jobs on one GPU type, in order, and what it costs to take GPUs from the last of them.
 
-    __slots__ = ("_gpus", "_harms", "_held", "_weight", "_worth")
+    `behind`: the GPUs that may be taken from those that are not served yet.
+    """
 
-    def __init__(self, held: Sequence[tuple[int, Claim[J]]], worth: float, weight: float):
-        """`held`: jobs with the GPUs that can be taken from them, in order."""
-        self._held, self._worth, self._weight = held, worth, weight
-        self._gpus: list[int] = []  # that the last one, two, ... jobs have
+    __slots__ = ("_gpus", "_harms", "_held", "_weight", "behind", "worth")
+
+    def __init__(self, worth: float, weight: float):
+        self.worth, self._weight = worth, weight
+        self.behind = 0
+        self._held: list[tuple[int, Claim[J]]] = []  # jobs, each with the GPUs that may be taken from it
+        self._gpus: list[int] = []  # of the last one, two, ... jobs together
         self._harms: list[float] = []  # of taking them
+
+    def add(self, claim: Claim[J], gpus: int) -> None:
+        """Append a job, from which `gpus` GPUs may be taken."""
+        self._held.append((gpus, claim))
+        self.behind += gpus
 
     def harm(self, gpus: int) -> float:
         """Of taking `gpus` GPUs, in seconds; no more than that of taking all."""
@@ -172,13 +185,13 @@ class _Victims(Generic[J]):
         while not taken or taken[-1] < gpus:
             if len(taken) == len(self._held):
                 return harms[-1] if harms else 0.0
-            self._add()
+            self._price_next()
         return harms[bisect_left(taken, gpus)]
 
-    def _add(self) -> None:
+    def _price_next(self) -> None:
         gpus, claim = self._held[-1 - len(self._gpus)]
         curve = claim.curves[claim.gpu_type]
-        restart_s = curve.restarts[curve.sizes.index(claim.held)]
-        harm = self._weight * (1.0 + claim.price * self._worth * claim.held) * restart_s if gpus else 0.0
+        restart_s = curve.restarts[curve.at(claim.held)]
+        harm = self._weight * (1.0 + claim.price * self.worth * claim.held) * restart_s if gpus else 0.0
         self._gpus.append(gpus + (self._gpus[-1] if self._gpus else 0))
         self._harms.append(harm + (self._harms[-1] if self._harms else 0.0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, State
-from policies.toolkit.fulfil import in_service_by_type
 
 from .gpu_types import Share
 from .reservations import Agenda, Reservations
@@ -23,7 +22,7 @@ def follow(state: State, reservations: Reservations, rule: SpareRule) -> Proposa
     that costs it no more than it can afford (`may_stay`).
     """
     agenda = reservations.agenda(state.now)
-    in_service = in_service_by_type(state) if state.cluster.mixed else {"": state.in_service}
+    in_service = state.in_service_by_type() if state.cluster.mixed else {"": state.in_service}
     spare = SpareGpus(state, reservations, agenda, in_service)
     rule(spare)
     reservations.widen(agenda, spare.target, in_service, state.now)
