@@ -39,8 +39,8 @@ def bound(
     model_path: ModelPath = None,
     method: Annotated[
         str,
-        typer.Option(help="How to compute it, from the fastest to the nearest; docs/bounds.md lists them."),
-    ] = "auto",
+        typer.Option(help="alone, area, quick or prices, ever slower and nearer; auto and best choose."),
+    ] = "best",
     json: Json = False,
 ) -> None:
     """Compute what no policy can do better with the jobs of a trace.

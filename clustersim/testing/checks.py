@@ -15,6 +15,7 @@ from clustersim.overheads import Overheads
 from clustersim.records import MemoryRecorder
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from itertime.errors import UserError
+from traces.estimates import Estimates
 from traces.job import Job, submission_order
 
 from .outcome import Case, Outcome, Table, TableSpeed, check_outcome
@@ -184,6 +185,7 @@ def _elastic(seed: int, deadlines: bool) -> tuple[Job, ...]:
     return tuple(jobs)
 
 
+_MISSTATES = Estimates(1.0)
 _SMALL, _TINY = Cluster(4, 4), Cluster(1, 1)
 _NEVER = (
     Job("wide", 1.0, gpus=17, duration_s=10.0),
@@ -205,6 +207,13 @@ CASES: tuple[Case, ...] = (
     Case(
         "elastic jobs with deadlines and overheads",
         _elastic(6, deadlines=True),
+        Cluster(4, 8),
+        _TABLE,
+        overheads=Overheads(launch_s=10.0),
+    ),
+    Case(
+        "jobs that misstate their work",
+        tuple(_MISSTATES.applied_to(job, 0) for job in _elastic(9, deadlines=True)),
         Cluster(4, 8),
         _TABLE,
         overheads=Overheads(launch_s=10.0),

@@ -65,7 +65,7 @@ class Claim(Generic[J]):
     | `price` | its price of a GPU-second of the best type, in seconds (`Prices`) |
     """
 
-    __slots__ = ("curves", "fresh", "gpu_type", "held", "job", "key", "paying_s", "price", "work")
+    __slots__ = ("before", "curves", "fresh", "gpu_type", "held", "job", "key", "paying_s", "price", "work")
 
     def __init__(
         self, job: J, curves: Mapping[str, Curve], work: float, price: float = 0.0, *,
@@ -74,6 +74,7 @@ class Claim(Generic[J]):
         self.job, self.curves, self.work, self.price = job, curves, work, price
         self.held, self.gpu_type, self.paying_s, self.fresh = held, gpu_type, paying_s, fresh
         self.key = 0.0
+        self.before = 0
 
     def seconds(self, gpu_type: str, at: int) -> float:
         """Seconds until the job is done if from now on it holds the size with index `at` of that type."""
