@@ -148,7 +148,7 @@ def test_every_command_finds_helpers(
         assert main(["run", *settings, "--policy", policy, "-o", f"r{i}", "--json"]) == 0
         found.append(json.loads(capsys.readouterr().out)["jct_mean_s"])
         assert main(["check", f"r{i}", "--replay", "--policy", policy]) == 0
-        assert main(["policies", "check", policy]) == 0
+    assert main(["policies", "check", policies[0]]) == 0
     assert found == [20.0, 25.0]
     capsys.readouterr()
     assert main(["compare", *settings, "--policies", ",".join(policies), "--json"]) == 0
