@@ -122,7 +122,7 @@ def test_grids_have_the_distances_and_share_bounds(
     monkeypatch.chdir(tmp_path)
     Path("g.yaml").write_text(GRID)
     text = said(capsys, "grid", "g.yaml", "--workers", "1")
-    assert "Within so many times the best possible mean JCT, mean over cells: fifo x" in text
+    assert "Mean JCT is within these factors of the best possible (means over cells): fifo x" in text
     head, *rows = Path("g/results.csv").read_text().splitlines()
     ratios = [row.split(",")[head.split(",").index("jct_over_bound")] for row in rows]
     assert len(ratios) == 4
