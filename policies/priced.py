@@ -17,7 +17,7 @@ class Priced(Scheduler):
     elastic = True
 
     def __init__(
-        self, price: float = 3.0, floor: float = 0.0, harm: float = 1.0, patience: float = 2000.0,
+        self, price: float = 3.0, floor: float = 0.0, harm: float = 1.0, patience: float = 20_000.0,
         rank: bool = True, leftover: bool = True,
     ):  # fmt: skip
         self.price, self.floor = number("price", price, 0.0), number("floor", floor, 0.0)

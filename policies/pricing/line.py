@@ -16,6 +16,15 @@ from .stated import StatedWork
 __all__ = ["Line"]
 
 
+class _JobClaim(Claim[JobView]):
+    """The claim of a job of the simulation."""
+
+    __slots__ = ()
+
+    def again_s(self) -> float:
+        return self.job.start_cost_s(self.held)
+
+
 class Line:
     """All jobs in the order of
 
@@ -90,7 +99,8 @@ class Line:
         """
         number, running, keys, of = 0, self.running, self._keys, self._prices.of
         jobs, count, gpus = len(self), len(self.running), self._most
-        for job in self._waiting.walk(lambda size: size <= max(left.values())):
+        single = len(left) == 1
+        for job in self._waiting.walk(lambda size: size <= (left[""] if single else max(left.values()))):
             claim = self._claims[job]
             place = claim.key, job.order
             while number < count and (running[number].key, running[number].job.order) < place:
@@ -105,7 +115,7 @@ class Line:
         claim = self._claims.get(job)
         left = job.oracle_work_left
         if claim is None:
-            claim = self._claims[job] = Claim(job, self._of(job), left)
+            claim = self._claims[job] = _JobClaim(job, self._of(job), left)
             self._before[job] = self._earlier
             self._stated[job] = StatedWork(left)
             self._seen += 1
@@ -115,8 +125,7 @@ class Line:
         if claim.held:
             claim.work = self._stated[job].left(left, job.productive_gpu_s, claim.rate() / claim.held)
         claim.held, claim.fresh = job.gpus, not job.started
-        if claim.held:
-            claim.paying_s, claim.again_s = job.paying_s, job.start_cost_s(job.gpus)
+        claim.paying_s = job.paying_s
         if self._values is None:
             least = claim.curves[""].least_gpu_s(claim.work)
         else:

@@ -47,9 +47,11 @@ class Market(Generic[J]):
             self.left[share.gpu_type] -= share.gpus
         self._next_s = next_s
         self._growing: list[Claim[J]] = []  # the served jobs whose shares may grow
-        self._sellers = {name: _Sellers(1.0 if worth is None else worth[name], harm) for name in gpus}
+        self._sellers: dict[str, _Sellers[J]] = {
+            name: _Sellers(1.0 if worth is None else worth[name], harm) for name in gpus
+        }
         for claim in running:
-            self._sellers[claim.gpu_type].add(claim, self._extra(claim))
+            self._sellers[claim.gpu_type].add(claim, self._extra(claim) if floors else claim.held)
 
     def serve(self, claim: Claim[J], wait_s: float = inf) -> Share:
         """Give a job the size that minimises
@@ -65,7 +67,7 @@ class Market(Generic[J]):
         """
         held = claim.held
         if held:
-            self._sellers[claim.gpu_type].behind -= self._extra(claim)
+            self._sellers[claim.gpu_type].behind -= self._extra(claim) if self.shares else held
         floor = self.shares.get(claim.job, _NONE) if self.shares else _NONE
         best = alone = inf
         size, gpu_type = 0, floor.gpu_type
@@ -138,8 +140,7 @@ class Market(Generic[J]):
         known = -1.0  # harm that jobs before it do already
         best = alone = inf
         chosen = 0
-        overheads = curve.launches if claim.fresh else curve.restarts
-        for size, overhead_s, unit_s in zip(curve.sizes, overheads, curve.unit_s, strict=True):
+        for size, overhead_s, unit_s in curve.first if claim.fresh else curve.later:
             weight = 1.0 + price * size
             if size > most or weight * least_s >= best:
                 break
@@ -186,7 +187,7 @@ class _Sellers(Generic[J]):
 
     def _price_next(self) -> None:
         gpus, claim = self._held[-1 - len(self._gpus)]
-        more_s = claim.again_s - claim.paying_s
+        more_s = claim.again_s() - claim.paying_s
         harm = self._weight * (1.0 + claim.price * self.worth * claim.held) * more_s
         if not gpus or harm < 0.0:
             harm = 0.0
