@@ -98,8 +98,8 @@ def test_a_job_that_ends_early_leaves_its_reservation_to_others(policy: type) ->
 
 
 def test_a_job_that_cannot_be_in_time_any_more_keeps_no_other_out() -> None:
-    """`a`, whose reservation was widened, outlives it. `c` needs all GPUs, and the reservation of `b` to move:
-    that `a` is late makes neither impossible.
+    """`a`, whose reservation was widened, outlives it. `c` needs all GPUs, and that `b` reserves others: `a`,
+    which is late, must not make that impossible.
     """
     table = {("m", 8): {1: 1.0, 2: 1.9, 4: 3.6}, ("wide", 8): {4: 1.0}}
     charged = Overheads(scheduling_s=0.0, launch_s=1.0, plain_restart_s=10.0)
