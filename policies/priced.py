@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.pricing import Line, Market, Prices, Share
+from policies.pricing import Claim, Line, Market, Prices
 from policies.toolkit.parameters import number
 
 __all__ = ["Priced"]
@@ -17,52 +17,50 @@ class Priced(Scheduler):
     elastic = True
 
     def __init__(
-        self, price: float = 3.0, floor: float = 0.0, harm: float = 1.0, patience: float = 1e9,
+        self, price: float = 3.0, floor: float = 0.0, harm: float = 1.0, patience: float = 2000.0,
         rank: bool = True, leftover: bool = True,
     ):  # fmt: skip
         self.price, self.floor = number("price", price, 0.0), number("floor", floor, 0.0)
         self.harm, self.rank, self.leftover = number("harm", harm, 0.0), rank, leftover
         self.patience = number("patience", patience, 1e-6)
         self._line = Line(Prices(self.price, self.floor, rank), self.patience)
+        self._waits: dict[JobView, float] = {}  # since when jobs have waited as the first in order
 
     def schedule(self, state: State) -> Proposal:
         line = self._line
+        for event in state.events:
+            if event.kind == "finished" and event.job is not None:
+                self._waits.pop(event.job, None)
         line.update(state)
         if not len(line) or not any(line.gpus.values()):
             return state.proposal()
         market = Market(line.gpus, line.running, harm=self.harm, next_s=line.next_end_s(), worth=line.worth)
-        for claim in line.walk(market.left):
-            market.serve(claim)
+        claims = line.walk(market.left)
+        first = next(claims, None)
+        if first is not None:
+            self._serve_first(first, market, state.now)
+        for claim in claims:
             if not any(market.left.values()):
                 break
+            market.serve(claim)
         if self.leftover:
             market.give_rest()
-        return _proposal(state, market.shares)
+        proposal = state.proposal()
+        if market.shares:
+            proposal.run({job: (gpus, gpu_type or None) for job, (gpus, gpu_type) in market.shares.items()})
+        return proposal
 
+    def _serve_first(self, claim: Claim[JobView], market: Market[JobView], now: float) -> None:
+        """Serve the first job in order, such that it is done in bounded time.
 
-def _proposal(state: State, shares: dict[JobView, Share]) -> Proposal:
-    """A draft that runs the jobs of `shares`."""
-    mixed = state.cluster.mixed
-    proposal = state.proposal()
-    to_start = dict(shares)
-    for job in state.running:
-        share = shares.get(job)
-        if share is not None and share.gpus == job.gpus and (not mixed or share.gpu_type == job.gpu_type):
-            del to_start[job]
-        else:
-            proposal.stop(job)
-    ranked = sorted(to_start.items(), key=lambda entry: -entry[1].gpus)
-    placed = [proposal.start(job, gpus, gpu_type=gpu_type or None) for job, (gpus, gpu_type) in ranked]
-    if None in placed and not mixed:
-        proposal.compact(
-            {job: share.gpus for job, share in shares.items() if proposal.gpus(job) != share.gpus}
-        )
-    for job, (gpus, gpu_type) in shares.items():
-        if not proposal.free:
-            break
-        if proposal.placement(job) is None:
-            sizes = job.sizes_on(gpu_type) if gpu_type else job.sizes
-            fitting = [size for size in sizes if size <= gpus and proposal.fits(size, gpu_type or None)]
-            if fitting:
-                proposal.start(job, fitting[-1], gpu_type=gpu_type or None)
-    return proposal
+        It changes its GPUs only after it has worked there for as long as a restart takes, and waits for the
+        GPUs of jobs that end no longer than it would run on its smallest size.
+        """
+        job = claim.job
+        if claim.held and job.productive_s < max(claim.curves[claim.gpu_type].restarts):
+            market.keep(claim)
+            return
+        longest_s = max([claim.work * curve.unit_s[0] for curve in claim.curves.values()])
+        share = market.serve(claim, longest_s - (now - self._waits.get(job, now)))
+        if not share.gpus:
+            self._waits.setdefault(job, now)

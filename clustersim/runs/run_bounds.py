@@ -8,7 +8,7 @@ import fcntl
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from itertools import compress
 from pathlib import Path
@@ -20,6 +20,7 @@ from clustersim.bounds import METHODS, Bound, Instance, bound_of, instance_of
 from clustersim.cluster import Cluster
 from clustersim.overheads import Overheads
 from clustersim.speed import Speed
+from itertime.errors import UserError
 from itertime.io import write_bytes
 from traces.job import Job
 
@@ -30,6 +31,7 @@ __all__ = ["best_possible"]
 _MOST_RECENT = 64
 _recent: dict[str, Bound] = {}  # of this process, by digest: policies are compared on the same jobs
 
+_MOST_SHARED = 50_000  # jobs; to compare more of them with earlier ones takes as long as a cheap bound
 _CHEAP = ("alone", "area")  # methods that take no longer than reading a file
 
 
@@ -65,7 +67,7 @@ def best_possible(
 
 
 def _bound(instance: Instance, method: str, kept: Path | None) -> Bound:
-    if method in _CHEAP:
+    if method in _CHEAP or len(instance.jobs) > _MOST_SHARED:
         return bound_of(instance, method)
     key = _digest(instance, method)
     found = _recent.pop(key, None) or _shared(
@@ -78,15 +80,20 @@ def _bound(instance: Instance, method: str, kept: Path | None) -> Bound:
 
 
 def _shared(instance: Instance, method: str, path: Path | None) -> Bound:
-    """The bound in the file `path`, which is computed if there is none."""
+    """The bound in the file `path`, which is computed if there is none. A folder that cannot be used is as
+    none: a run does not fail for it.
+    """
     if path is None:
         return bound_of(instance, method)
-    with _alone(path):  # others wait, rather than compute the same
+    with ExitStack() as held:
+        with suppress(OSError):
+            held.enter_context(_alone(path))  # others wait, rather than compute the same
         found = _read(path)
         if found is None:
             found = bound_of(instance, method)
             stated = {name: value for name, value in asdict(found).items() if name != "seconds"}
-            write_bytes(path, json.dumps(stated).encode())  # a function of the instance alone
+            with suppress(UserError):
+                write_bytes(path, json.dumps(stated).encode())  # a function of the instance alone
         return found
 
 
@@ -114,8 +121,9 @@ def _digest(instance: Instance, method: str) -> str:
     total = hashlib.sha256(repr((code_hash(), method, instance.gpus, instance.deadline_jobs)).encode())
     kinds: dict[int, int] = {}
     for job in instance.jobs:
-        kind = kinds.setdefault(id(job.options), len(kinds))
-        if kind == len(kinds) - 1:
+        if id(job.options) not in kinds:
+            kinds[id(job.options)] = len(kinds)
             total.update(repr(job.options).encode())
+        kind = kinds[id(job.options)]
         total.update(repr((job.release_s, job.work, kind, job.deadline_s)).encode())
     return total.hexdigest()

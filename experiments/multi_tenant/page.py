@@ -85,7 +85,8 @@ WITH_DEADLINES = (
 
 REMAINING = (
     ("counts", COUNTS, BY_RULE), ("tuned", REFERENCE, TUNED), ("small", REFERENCE, SMALL),
-    ("small_200", "200 Gb/s", SMALL),
+    ("small_200", "200 Gb/s", SMALL), ("third", "third model 81.2B", BY_RULE),
+    ("two", "no third model", BY_RULE), ("at_800", "800 Gb/s", BY_RULE), ("at_400", "400 Gb/s", BY_RULE),
 )  # fmt: skip
 """Prefix of a name in the template, definition, baseline: of 128 jobs."""
 BOUNDED = (
@@ -110,6 +111,12 @@ def numbers(rows: Rows) -> dict[str, str | int]:
         "jct_128": percent(jct_128),
         "makespan_64": percent(makespan_64),
         "makespan_128": percent(makespan_128),
+        "jct_accepted": percent(rows.of(REFERENCE, "128 jobs", JCT)),
+        "jct_common": percent(rows.load("128", "2.2", "jct_common_s")),
+        "jct_of_all": percent(rows.of("without admission", "128 jobs", JCT)),
+        "makespan_staggered": percent(rows.of(REFERENCE, "128 jobs", MAKESPAN)),
+        "met_64_span": ratio(rows.load("64", "1.1", MET)),
+        "met_128_span": ratio(rows.load("128", "1.6", MET)),
         "spread_64": seeds_of(met_64),
         "spread_128": seeds_of(met_128),
         **{
@@ -122,7 +129,7 @@ def numbers(rows: Rows) -> dict[str, str | int]:
 
 def left_out(rows: Rows, policies: Sequence[str]) -> str:
     """Which policies of the grid have no cells."""
-    absent = [name for name in policies if name not in (BEST, *rows.values(POLICIES, "policy"))]
+    absent = [name for name in policies if name not in (BEST, *rows.values(POLICIES, "scheduler"))]
     return f"Not run for this page: {', '.join(absent)}." if absent else ""
 
 

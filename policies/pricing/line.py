@@ -8,10 +8,10 @@ from math import inf, log1p
 
 from clustersim.scheduler import JobCurve, JobView, Ranking, State
 from policies.reservation.gpu_types import Values
-from policies.toolkit.fulfil import in_service_by_type
 
 from .claims import Claim, Curve
 from .prices import Prices
+from .stated import StatedWork
 
 __all__ = ["Line"]
 
@@ -42,12 +42,14 @@ class Line:
         self._curves: dict[JobCurve, Curve] = {}
         self._kinds: dict[JobCurve, Mapping[str, Curve]] = {}  # for clusters of one type
         self._claims: dict[JobView, Claim[JobView]] = {}
+        self._before: dict[JobView, int] = {}
+        self._stated: dict[JobView, StatedWork] = {}
         self._keys: list[tuple[float, int]] = []  # of the waiting jobs, sorted
         self._waiting: Ranking[JobView]
         self._values: Values | None = None
         self._most = 0.0  # GPUs in service, by worth
         self._cluster_gpus = 1
-        self._seen = self._before = 0  # jobs so far, and those of earlier instants
+        self._seen = self._earlier = 0  # jobs so far, and those of earlier instants
         self.running: list[Claim[JobView]] = []
         self.gpus: dict[str, int] = {}
         self.worth: Mapping[str, float] = {"": 1.0}
@@ -55,16 +57,17 @@ class Line:
     def update(self, state: State) -> None:
         """Follow the events since the last decision, and the progress of the running jobs."""
         self._cluster_gpus = state.cluster.gpus
-        self._before = self._seen
+        self._earlier = self._seen
         if state.cluster.mixed and self._values is None:
             self._values = Values(list(state.cluster.gpu_types))
             self.worth = self._values.of
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
-                self._claims.pop(event.job, None)
+                for known in (self._claims, self._before, self._stated):
+                    known.pop(event.job, None)
             elif event.kind == "submitted" and event.job is not None and self._values is not None:
                 self._values.note({name: 1 / curve.unit_gpu_s for name, curve in self._of(event.job).items()})
-        self.gpus = in_service_by_type(state) if state.cluster.mixed else {"": state.in_service}
+        self.gpus = state.in_service_by_type() if state.cluster.mixed else {"": state.in_service}
         self._most = sum([self.worth[name] * gpus for name, gpus in self.gpus.items()])
         self._waiting = state.pending_by(self.key, elastic=True)
         departed, arrived = self._waiting.changes()
@@ -100,14 +103,20 @@ class Line:
     def key(self, job: JobView) -> float:
         """See the class. Brings the claim of the job up to date."""
         claim = self._claims.get(job)
+        left = job.oracle_work_left
         if claim is None:
-            claim = self._claims[job] = Claim(job, self._of(job), 0.0)
-            claim.before = self._before
+            claim = self._claims[job] = Claim(job, self._of(job), left)
+            self._before[job] = self._earlier
+            self._stated[job] = StatedWork(left)
             self._seen += 1
         elif not claim.held and not job.gpus:
             return claim.key  # the worth of types may have changed; the place in the line does not
-        claim.work, claim.held, claim.paying_s = job.oracle_work_left, job.gpus, job.paying_s
-        claim.fresh = not job.started
+        claim.work = left
+        if claim.held:
+            claim.work = self._stated[job].left(left, job.productive_gpu_s, claim.rate() / claim.held)
+        claim.held, claim.fresh = job.gpus, not job.started
+        if claim.held:
+            claim.paying_s, claim.again_s = job.paying_s, job.start_cost_s(job.gpus)
         if self._values is None:
             least = claim.curves[""].least_gpu_s(claim.work)
         else:
@@ -115,7 +124,7 @@ class Line:
             least = min(
                 [self.worth[name] * curve.least_gpu_s(claim.work) for name, curve in claim.curves.items()]
             )
-        claim.key = log1p(least / self._cluster_gpus) + claim.before / self._patience
+        claim.key = log1p(least / self._cluster_gpus) + self._before[job] / self._patience
         return claim.key
 
     def _sort_running(self, state: State) -> None:

@@ -127,6 +127,7 @@ def test_grids_have_the_distances_and_share_bounds(
     ratios = [row.split(",")[head.split(",").index("jct_over_bound")] for row in rows]
     assert len(ratios) == 4
     assert min(map(float, ratios)) >= 1
+    assert len(list(Path("g/bounds").glob("*.json"))) == 2  # one a seed, for both policies
     for cell in Path("g/cells").iterdir():
         assert json.loads((cell / "manifest.json").read_text())["timings"]["bound_s"] is None
     text = said(capsys, "grid", "g.yaml", "--workers", "1", "--no-bound", "-o", "without")
