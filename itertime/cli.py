@@ -23,8 +23,8 @@ app = new_program(
 )
 for command in (predict, search, budget, cost, validate, calibrate, timeline, train_time):
     app.command()(command)
-for command in (plan_options, lengths):
-    app.command()(command)
+for listing in (plan_options, lengths):
+    app.command()(listing)
 GROUPS = (
     *(("models", models_app), ("systems", systems_app), ("frameworks", frameworks_app)),
     ("profile", profile_app),
