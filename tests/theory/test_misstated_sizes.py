@@ -29,7 +29,7 @@ TABLE = {("m", 8): {1: 1.0}}
 
 def jobs_of(seed: int, sigma: float) -> list[Job]:
     """Poisson arrivals, exponential work of mean 1 s on one GPU."""
-    rng, count = np.random.default_rng([11, seed]), 600
+    rng, count = np.random.default_rng([11, seed]), 800
     submit_s, work = np.cumsum(rng.exponential(1 / LOAD, count)), rng.exponential(1.0, count)
     jobs = [elastic(str(i), float(submit_s[i]), 1, float(work[i])) for i in range(count)]
     return [Estimates(sigma).applied_to(job, seed) for job in jobs]
