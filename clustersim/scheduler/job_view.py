@@ -192,10 +192,10 @@ class JobView:
 
     @property
     def work_left(self) -> float:
-        """Units of work left, so that `work_left / rate(n)` is `remaining(n)`. Infinite for a job that does
-        not state its work.
+        """Units of work left by what the job states, so that `work_left / rate(n)` is `remaining(n)`.
+        Infinite for a job that does not state its work.
         """
-        return self._job.work_left_at(self._facts.now_s) if self._job.states_work else inf
+        return self._work_left() if self._job.states_work else inf
 
     @property
     def oracle_work_left(self) -> float:
@@ -204,7 +204,17 @@ class JobView:
         """
         if not self._job.states_work:
             self._facts.oracle_used = True
-        return self._job.work_left_at(self._facts.now_s)
+        return self._work_left()
+
+    @property
+    def outlived(self) -> bool:
+        """Whether the job has done all the work that it states, and is not done."""
+        job = self._job
+        return job.misstated < 0.0 and job.work_left_at(self._facts.now_s) <= -job.misstated
+
+    def _work_left(self) -> float:
+        left = self._job.work_left_at(self._facts.now_s)
+        return self._job.as_stated(left) if self._job.misstated else left
 
     def remaining(self, gpus: int | None = None, gpu_type: str | None = None) -> float:
         """Seconds of work left on `gpus` GPUs (the request if None) of that type (of the fastest if None),
@@ -237,7 +247,7 @@ class JobView:
         job = self._job
         count = job.requested if gpus is None else gpus
         unit_s = (job.unit_s_on(count, gpu_type) if job.offers else job.curve.unit_s.get(count)) or inf
-        return job.as_stated(job.work_left_at(self._facts.now_s)) * unit_s
+        return self._work_left() * unit_s
 
     def estimated_remaining(self) -> float:
         """Seconds left of `estimate_s`: the estimate less the work done so far, at the speed of the request.

@@ -21,7 +21,8 @@ Why
 """
 
 from .claims import Claim, Curve
+from .line import Line
 from .market import Market, Share
 from .prices import Prices
 
-__all__ = ["Claim", "Curve", "Market", "Prices", "Share"]
+__all__ = ["Claim", "Curve", "Line", "Market", "Prices", "Share"]

@@ -61,18 +61,22 @@ class Claim(Generic[J]):
     | `held`, `gpu_type` | GPUs that it holds, 0 while it waits, and their type |
     | `paying_s` | seconds of overhead still to pay on them |
     | `fresh` | whether its next start is its first, which costs a launch |
-    | `key` | its place in the order: the fewest GPU-seconds that it needs, as the caller counts them |
+    | `again_s` | seconds of a start on what it holds, if it lost it now |
+    | `key` | its place in the order |
     | `price` | its price of a GPU-second of the best type, in seconds (`Prices`) |
     """
 
-    __slots__ = ("curves", "fresh", "gpu_type", "held", "job", "key", "paying_s", "price", "work")
+    __slots__ = (
+        "again_s", "curves", "fresh", "gpu_type", "held", "job", "key", "paying_s", "price", "work",
+    )  # fmt: skip
 
     def __init__(
         self, job: J, curves: Mapping[str, Curve], work: float, price: float = 0.0, *,
-        held: int = 0, gpu_type: str = "", paying_s: float = 0.0, fresh: bool = False,
+        held: int = 0, gpu_type: str = "", paying_s: float = 0.0, again_s: float = 0.0, fresh: bool = False,
     ):  # fmt: skip
         self.job, self.curves, self.work, self.price = job, curves, work, price
-        self.held, self.gpu_type, self.paying_s, self.fresh = held, gpu_type, paying_s, fresh
+        self.held, self.gpu_type, self.fresh = held, gpu_type, fresh
+        self.paying_s, self.again_s = paying_s, again_s
         self.key = 0.0
 
     def seconds(self, gpu_type: str, at: int) -> float:
@@ -83,6 +87,11 @@ class Claim(Generic[J]):
         else:
             overhead_s = curve.launches[at] if self.fresh else curve.restarts[at]
         return overhead_s + self.work * curve.unit_s[at]
+
+    def rate(self) -> float:
+        """Units of work per second on what it holds."""
+        curve = self.curves[self.gpu_type]
+        return 1.0 / curve.unit_s[curve.at(self.held)]
 
     def seconds_left(self) -> float:
         """Seconds until the job is done if it keeps what it holds, which must be one of its sizes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
@@ -20,7 +20,6 @@ class Share(NamedTuple):
     gpu_type: str = ""
 
 
-_Step = tuple[float, int, int, int]  # seconds lost per GPU added; number of the claim; GPUs after, before
 _NONE = Share(0)
 
 
@@ -47,19 +46,20 @@ class Market(Generic[J]):
         for share in self.shares.values():
             self.left[share.gpu_type] -= share.gpus
         self._next_s = next_s
-        self._served: list[Claim[J]] = []
+        self._growing: list[Claim[J]] = []  # the served jobs whose shares may grow
         self._sellers = {name: _Sellers(1.0 if worth is None else worth[name], harm) for name in gpus}
         for claim in running:
             self._sellers[claim.gpu_type].add(claim, self._extra(claim))
 
-    def serve(self, claim: Claim[J]) -> Share:
+    def serve(self, claim: Claim[J], wait_s: float = inf) -> Share:
         """Give a job the size that minimises
 
             (1 + lam n) T(n) + harm(n),   T(n) = overhead(n) + work / rate(n)
 
         lam is its price times the worth of a GPU of the type. harm(n): for each running job v that has to
-        give up GPUs, the last first, (1 + lam_v n_v) times its restart. A waiting job gets none if it does
-        better by waiting for the next job to end than by taking GPUs from others.
+        give up GPUs, the last first, (1 + lam_v n_v) times what it then has to pay more than now. A waiting
+        job gets none if it does better by waiting for the next job to end than by taking GPUs from others,
+        and has to wait for less than `wait_s`.
 
         Returns its share, 0 GPUs if it gets none.
         """
@@ -76,36 +76,48 @@ class Market(Generic[J]):
                 alone = without_harm
             if cost < best:
                 best, size, gpu_type = cost, at_best, name
-        if best > alone and not held and self._next_s + alone < best:
+        if best > alone and not held and self._next_s < min(best - alone, wait_s):
             size = 0
         if size > floor.gpus:
             self.left[gpu_type] -= size - floor.gpus
             floor = self.shares[claim.job] = Share(size, gpu_type)
         if floor.gpus:
-            self._served.append(claim)
+            self._growing.append(claim)
         return floor
+
+    def keep(self, claim: Claim[J]) -> None:
+        """Serve a running job by leaving it what it holds."""
+        self._sellers[claim.gpu_type].behind -= self._extra(claim)
+        self.left[claim.gpu_type] -= self._extra(claim)
+        self.shares[claim.job] = Share(claim.held, claim.gpu_type)
 
     def give_rest(self) -> None:
         """Give the GPUs that are left to jobs that were served.
 
-        Step by step, the job with the largest (T(held) - T(n)) / (n - held) > 0 goes from its share to n
-        GPUs. T counts overheads, so a running job only grows where that pays its restart.
+        Step by step, the job with the most time left goes from its share to the next size on which it is done
+        earlier, overheads included. So a running job only grows where that pays its restart.
         """
         if not any(self.left.values()):
             return
-        numbers = range(len(self._served))
-        steps = [step for number in numbers if (step := self._best_step(number)) is not None]
-        heapify(steps)
-        while steps:
-            _, number, size, before = heappop(steps)
-            job = self._served[number].job
-            gpu_type = self.shares[job].gpu_type
-            if size - before <= self.left[gpu_type]:
-                self.shares[job] = Share(size, gpu_type)
-                self.left[gpu_type] -= size - before
-            step = self._best_step(number)
-            if step is not None:
-                heappush(steps, step)
+        longest = [
+            (-claim.seconds(gpu_type, claim.curves[gpu_type].at(gpus)), number)
+            for number, claim in enumerate(self._growing)
+            for gpus, gpu_type in [self.shares[claim.job]]
+        ]
+        heapify(longest)
+        while longest:
+            seconds, number = heappop(longest)
+            claim = self._growing[number]
+            gpus, gpu_type = self.shares[claim.job]
+            for at in range(claim.curves[gpu_type].at(gpus) + 1, len(claim.curves[gpu_type].sizes)):
+                size = claim.curves[gpu_type].sizes[at]
+                if size - gpus > self.left[gpu_type]:
+                    break
+                if claim.seconds(gpu_type, at) < -seconds:
+                    self.shares[claim.job] = Share(size, gpu_type)
+                    self.left[gpu_type] -= size - gpus
+                    heappush(longest, (-claim.seconds(gpu_type, at), number))
+                    break
 
     def _extra(self, claim: Claim[J]) -> int:
         """The GPUs that a running job holds beyond its floor, which others may take."""
@@ -142,22 +154,6 @@ class Market(Generic[J]):
                 best, chosen = cost, size
         return best, alone, chosen
 
-    def _best_step(self, number: int) -> _Step | None:
-        """The best step of a served job from its share to at most the GPUs left; None if none gains."""
-        claim = self._served[number]
-        share, gpu_type = self.shares[claim.job]
-        sizes = claim.curves[gpu_type].sizes
-        at, end = bisect_left(sizes, share), bisect_right(sizes, share + self.left[gpu_type])
-        if at + 1 >= end:
-            return None
-        now_s = claim.seconds(gpu_type, at)
-        best, size = 0.0, 0
-        for after in range(at + 1, end):
-            lost = (claim.seconds(gpu_type, after) - now_s) / (sizes[after] - share)
-            if lost < best:
-                best, size = lost, sizes[after]
-        return (best, number, size, share) if size else None
-
 
 class _Sellers(Generic[J]):
     """The running jobs on one GPU type, in order, and what it costs to take GPUs from the last of them.
@@ -190,8 +186,9 @@ class _Sellers(Generic[J]):
 
     def _price_next(self) -> None:
         gpus, claim = self._held[-1 - len(self._gpus)]
-        curve = claim.curves[claim.gpu_type]
-        restart_s = curve.restarts[curve.at(claim.held)]
-        harm = self._weight * (1.0 + claim.price * self.worth * claim.held) * restart_s if gpus else 0.0
+        more_s = claim.again_s - claim.paying_s
+        harm = self._weight * (1.0 + claim.price * self.worth * claim.held) * more_s
+        if not gpus or harm < 0.0:
+            harm = 0.0
         self._gpus.append(gpus + (self._gpus[-1] if self._gpus else 0))
         self._harms.append(harm + (self._harms[-1] if self._harms else 0.0))

@@ -173,6 +173,7 @@ class Reservations:
                 del slots[0]
                 demand.in_place = False
             if not slots:
+                demand.counts_on_launch = False  # it is too late, and goes on with spare GPUs
                 continue
             start, end, gpus, _ = slots[0]
             if start > now + _INSTANT_S:

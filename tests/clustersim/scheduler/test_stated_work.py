@@ -47,7 +47,12 @@ def left(job: JobView) -> float:
     return job.remaining(1)
 
 
-@pytest.mark.parametrize("look", [left, lambda job: job.oracle_remaining(1)])
+LOOKS = [
+    left, lambda job: job.oracle_remaining(1), lambda job: job.work_left, lambda job: job.oracle_work_left
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("look", LOOKS)
 def test_a_job_that_does_less_than_it_states(look: Look) -> None:
     """10 iterations at one a second, 25 stated: 15 are left when it ends."""
     found, outcome = seen(elastic("a", 0, 1, 10, stated_iterations=25.0), look)
@@ -55,12 +60,18 @@ def test_a_job_that_does_less_than_it_states(look: Look) -> None:
     assert outcome.of("a").finish_s == 10.0
 
 
-@pytest.mark.parametrize("look", [left, lambda job: job.oracle_remaining(1)])
+@pytest.mark.parametrize("look", LOOKS)
 def test_a_job_that_does_more_than_it_states(look: Look) -> None:
     """From nine tenths of the 10 stated iterations on, a tenth of them is left until the 20th is done."""
     found, outcome = seen(elastic("a", 0, 1, 20, stated_iterations=10.0), look)
     assert found == pytest.approx({float(t): max(10.0 - t, LEAST_LEFT * 10) for t in range(20)})
     assert outcome.of("a").finish_s == 20.0
+
+
+def test_a_job_outlives_its_statement_once_it_has_done_all_of_it() -> None:
+    for stated, since_s in ((10.0, 10.0), (20.0, 99.0), (None, 99.0), (25.0, 99.0)):
+        found, _ = seen(elastic("a", 0, 1, 20, stated_iterations=stated), lambda job: job.outlived)
+        assert found == {float(t): t >= since_s for t in range(20)}
 
 
 def test_every_count_tells_the_same_work() -> None:
@@ -82,7 +93,7 @@ def test_the_work_left_never_grows_while_a_job_runs() -> None:
 
 def test_a_true_statement_changes_no_digit() -> None:
     job = elastic("a", 0, 2, 20 / 3)
-    for look in (left, lambda job: job.oracle_remaining(), lambda job: job.oracle_remaining(4)):
+    for look in (*LOOKS, lambda job: job.oracle_remaining(), lambda job: job.oracle_remaining(4)):
         assert seen(job, look)[0] == seen(replace(job, stated_iterations=20 / 3), look)[0]
 
 
