@@ -1,0 +1,63 @@
+"""Breakpoints and prices to begin with, from the schedule that a single machine would have."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .alone import alone_s
+from .area import areas, srpt_ends_s, type_weights
+from .columns import Columns, Floats
+
+__all__ = ["breakpoints_s", "first_ends_s", "first_prices", "jobs_in_system", "visits"]
+
+_TAIL = np.array([0.04, 0.1, 0.2, 0.4, 0.8, 1.4, 2.02])  # of the longest job alone, after the last breakpoint
+_SPREADING = 1.3  # GPU-seconds that jobs hold in good schedules, over the least
+
+
+def first_ends_s(columns: Columns) -> Floats:
+    """When each job is done on one machine under SRPT, and no earlier than alone. A guess: jobs run on more
+    GPUs than where they are most efficient.
+    """
+    ends_s = columns.release_s + alone_s(columns)
+    weights = type_weights(columns)[-1]
+    area_s = _SPREADING * areas(columns, weights) / float(weights @ columns.gpus)
+    return np.maximum(ends_s, srpt_ends_s(columns.release_s, area_s))
+
+
+def breakpoints_s(columns: Columns, ends_s: Floats, most: int) -> Floats:
+    """At most `most` of the releases and `ends_s`, evenly chosen, then a tail in which the prices are 0 and
+    every job can be done alone.
+    """
+    times_s = np.unique(np.concatenate([columns.release_s, ends_s]))
+    if len(times_s) > most:
+        times_s = times_s[np.unique(np.linspace(0, len(times_s) - 1, most).round().astype(np.int64))]
+    tail_s = times_s[-1] + _TAIL * max(float(alone_s(columns).max()), 1e-6)
+    return np.concatenate([times_s, tail_s[tail_s > times_s[-1]]])
+
+
+def jobs_in_system(release_s: Floats, ends_s: Floats, edges_s: Floats) -> Floats:
+    """The mean number of jobs between release and end, by interval."""
+
+    def passed(times_s: Floats) -> Floats:
+        """The sum of (edge - time) over the times before each edge."""
+        times_s = np.sort(times_s)
+        sums = np.concatenate([[0.0], np.cumsum(times_s - edges_s[0])])
+        before = np.searchsorted(times_s, edges_s, "right")
+        return (edges_s - edges_s[0]) * before - sums[before]
+
+    mean: Floats = np.diff(passed(release_s) - passed(ends_s)) / np.diff(edges_s)
+    return np.maximum(mean, 0.0)
+
+
+def first_prices(columns: Columns, ends_s: Floats, edges_s: Floats) -> Floats:
+    """Jobs in the system per GPU, as (GPU type, interval): what a GPU-second delays is what it is worth."""
+    present = jobs_in_system(columns.release_s, ends_s, edges_s)
+    present[edges_s[:-1] >= ends_s.max()] = 0.0
+    weights = type_weights(columns)[-1]
+    return np.outer(weights, present) / float(weights @ columns.gpus)
+
+
+def visits(columns: Columns, ends_s: Floats, edges_s: Floats) -> int:
+    """How many intervals the jobs see between release and end, in all."""
+    first, last = (np.searchsorted(edges_s, times_s) for times_s in (columns.release_s, ends_s))
+    return int((last - first).sum()) + len(columns)
