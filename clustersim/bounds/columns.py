@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -61,6 +61,19 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.work)
+
+    def part(self, rows: Ints) -> Columns:
+        """The jobs of some rows, ascending."""
+        place = np.full(len(self), -1)
+        place[rows] = np.arange(len(rows))
+        kinds = (replace(kind, jobs=place[kind.jobs][place[kind.jobs] >= 0]) for kind in self.kinds)
+        return Columns(
+            gpus=self.gpus,
+            release_s=self.release_s[rows],
+            work=self.work[rows],
+            deadline_s=self.deadline_s[rows],
+            kinds=tuple(kind for kind in kinds if len(kind.jobs)),
+        )
 
     @cached_property
     def clock_error_s(self) -> float:

@@ -170,5 +170,3 @@ def _add_held(
     pair = np.log(np.take_along_axis(multipliers, np.stack([ends.column, ends.column + 1], axis=1), axis=1))
     middle: Floats = np.exp(share * pair[:, 0] + (1.0 - share) * pair[:, 1])
     return middle * np.where(done < 0.97, 1.3, np.where(done > 1.03, 1 / 1.6, 1.0))
-
-
