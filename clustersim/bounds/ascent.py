@@ -19,8 +19,8 @@ _STEP, _DECAY, _MEMORY, _FARTHEST = 0.4, 10.0, 0.5, 2.0
 
 @dataclass(frozen=True, eq=False)
 class Ascent:
-    """The best prices found, as (GPU type, interval), and what they prove: `worth`, the sum of the jobs' values
-    less the price of all GPUs. `steps`: how many prices were tried.
+    """The best prices found, as (GPU type, interval), and what they prove: `worth`, the sum of the jobs'
+    values less the price of all GPUs. `steps`: how many prices were tried.
     """
 
     worth: float

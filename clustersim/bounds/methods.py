@@ -126,8 +126,8 @@ def _effort(columns: Columns, method: str) -> _Effort:
     if method == "quick":
         return _Effort(8, 2_000 + 2 * jobs, 8, 1_000 + jobs, 0)
     if method == "prices":
-        visits = max(15_000, 6 * jobs)
-        return _Effort(min(40, max(20, 600_000 // visits)), visits, 32, max(10_000, 4 * jobs), 8)
+        visits = max(30_000, 6 * jobs)
+        return _Effort(min(40, max(20, 1_200_000 // visits)), visits, 32, max(10_000, 4 * jobs), 8)
     return _Effort(0, 0, 0, 0, 0)
 
 

@@ -16,10 +16,10 @@ _SHARE = 0.99
 
 def p99_s(columns: Columns, alone: Floats, *, steps: int, visits: int, trials: int) -> float:
     """The least 99th percentile of JCT, interpolated between order statistics as in the metric (type 7 of
-    Hyndman and Fan). `alone`: the least JCT of each job. `trials`: how many JCTs are tried for each statistic.
+    Hyndman and Fan). `alone`: the least JCT of each job. `trials`: how many JCTs are tried for a statistic.
 
-    *Statement.* With n jobs let h = 0.99 (n - 1) and m = floor(h) + 1. The percentile is the m-th shortest JCT
-    + (h - floor(h)) x the difference to the next. The m-th shortest JCT is at least the m-th smallest of
+    *Statement.* With n jobs let h = 0.99 (n - 1) and m = floor(h) + 1. The percentile is the m-th shortest
+    JCT + (h - floor(h)) x the difference to the next. The m-th shortest JCT is at least the m-th smallest of
     `alone`. It is above x if fewer than m jobs can be done within x of their release (`met_at_most`).
 
     *Proof.* Each JCT is at least its bound, so in order they are, too. If the m-th shortest were at most x,

@@ -5,12 +5,14 @@ option's rate, but for the overhead with which the piece begins: `launch_s` of t
 later one. Here the work has a price too, the multiplier mu: a plan costs what its GPU-seconds cost, less mu
 for each unit of its work. Work is counted in units of the whole job.
 
-*What is computed.* Prices are constant in each interval. The least cost over all plans that end at a
-breakpoint is exact, if pieces may be shorter than their overheads: such a piece does negative work, which only
-costs. *Proof.* The overhead of a piece on option o is a fixed charge of mu x rate x overhead. Between two
+*Statement.* Prices are constant in each interval. The forward pass finds the least cost over all plans that
+end at a breakpoint, where pieces may be shorter than their overheads: such a piece does negative work, which
+only costs.
+
+*Proof.* The overhead of a piece on option o is a fixed charge of mu x rate x overhead. Between two
 breakpoints the rest of the cost is linear in the time of a switch, so some cheapest plan switches at
-breakpoints and at the release only. The states of such a plan are "not started", "idle" and the options, and
-a forward pass over the intervals finds the least cost of each.
+breakpoints and at the release only. The states of such a plan are "not started", "idle" and the options.
+One interval after the other, the pass finds the least cost of each state. []
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _STAYED, _AGAIN, _FIRST = np.int8(0), np.int8(1), np.int8(2)  # how a piece is h
 @dataclass(frozen=True, eq=False)
 class Jobs:
     """Some jobs as tables of (option, job): units of work per second, GPUs, GPU type, and overheads as work
-    that is lost. `first`: the interval in which a job is released. `until_s`: where plans end; None: anywhere.
+    that is lost. `first`: the interval in which a job is released. `until_s`: where plans end; None: anywhere
     """
 
     release_s: Floats
@@ -149,8 +151,8 @@ def forward(jobs: Jobs, edges_s: Floats, price: Floats, multipliers: Floats, kee
 
 
 def _begin_pieces(cost: Floats, idle: Floats, launch: Floats, restart: Floats, keep: bool) -> Codes | None:
-    """Let each option begin a piece where that is cheaper than to stay on it. Changes `cost`; returns how each
-    is held.
+    """Let each option begin a piece where that is cheaper than to stay on it. Changes `cost`; returns how
+    each is held.
     """
     entry = idle + restart
     came = np.where(launch <= entry, _FIRST, _AGAIN) if keep else None

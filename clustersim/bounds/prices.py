@@ -53,12 +53,12 @@ class Market:
 
     *Statement.* `Answer.value` is at most V_j, for any finite set of multipliers mu.
 
-    *Proof.* A plan that does the work costs the same for every mu, if mu x (1 - its work) is added. So V_j is
-    at least the minimum over ends C of the maximum over mu of g(C, mu), the least objective over all plans
-    that end at C (see `plans`), whatever work they do. For fixed mu every such plan switches at breakpoints,
-    and while it holds on its objective is linear in C. So between two breakpoints g is concave in C, and lies
-    above the straight line between its ends. Lines of two multipliers give a lower bound of the maximum, the
-    least of which over C is at an edge or where they cross. Plans that end after `stop_s` take longer. []
+    *Proof.* A plan that does the work or more costs no more for any mu, if mu x (1 - its work) is added. So
+    V_j is at least the minimum over ends C of the maximum over mu of g(C, mu), the least objective over all
+    plans that end at C (see `plans`), whatever work they do. For fixed mu some such plan switches at
+    breakpoints only, and while it holds on its objective is linear in C. So between two breakpoints g is
+    concave in C, and lies above the straight line between its ends. The larger of two such lines, for two
+    multipliers, is least over C at an edge or where they cross. Plans that end after `stop_s` take longer. []
     """
 
     def __init__(self, columns: Columns, edges_s: Floats, until_s: Floats | None = None):
