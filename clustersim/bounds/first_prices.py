@@ -11,7 +11,7 @@ from .columns import Columns, Floats
 __all__ = ["breakpoints_s", "first_ends_s", "first_prices", "jobs_in_system", "spread_evenly"]
 
 _TAIL = np.array([0.04, 0.1, 0.2, 0.4, 0.8, 1.4, 2.02])  # of the longest job alone, after the last breakpoint
-_FEWEST = 64  # breakpoints, if there are as many releases and ends
+_FEWEST = 48  # breakpoints, if there are as many releases and ends
 _SPREADING = 1.3  # GPU-seconds that jobs hold in good schedules, over the least
 
 
@@ -36,9 +36,13 @@ def breakpoints_s(columns: Columns, ends_s: Floats, visits: int) -> Floats:
 
 def spread_evenly(release_s: Floats, ends_s: Floats, visits: int) -> Floats:
     """Breakpoints, chosen evenly among releases and ends, the first and the last included: as many as there
-    may be for jobs to see `visits` intervals between release and end, in all.
+    may be for jobs to see `visits` intervals between release and end, in all. Where there are few, the
+    intervals are divided.
     """
     times_s = np.unique(np.concatenate([release_s, ends_s]))
+    if 1 < len(times_s) < _FEWEST:
+        between = np.linspace(0, len(times_s) - 1, (_FEWEST // (len(times_s) - 1)) * (len(times_s) - 1) + 1)
+        times_s = np.interp(between, np.arange(len(times_s)), times_s)
     first, last = (np.searchsorted(times_s, edges_s) for edges_s in (release_s, ends_s))
     seen = int((last - first).sum())
     most = max(_FEWEST, int(len(times_s) * min(1.0, visits / max(seen, 1))))

@@ -24,7 +24,8 @@ from .percentile import p99_s
 __all__ = ["METHODS", "Bound", "bound_of"]
 
 METHODS = ("auto", "best", "alone", "area", "quick", "prices")
-_QUICK_OPERATIONS, _PRICES_OPERATIONS, _BEST_QUICK_OPERATIONS = 50_000, 250_000, 1_000_000
+_QUICK_OPERATIONS, _PRICES_OPERATIONS = 30_000, 250_000
+_MANY_JOBS = 2000
 _DIGITS, _ERROR = 9, 1e-9
 
 
@@ -66,7 +67,7 @@ def bound_of(instance: Instance, method: str = "auto") -> Bound:
     | `prices` | or prices, 20 to 40 steps | or prices | as `area` | or prices, 32 steps |
 
     Each takes the best of what stands there and above. `auto` is `quick`, for many jobs `area`: about as long
-    as a simulation. `best` is `prices`, for very many jobs `quick` or `area`: at most minutes. Both choose by
+    as a simulation. `best` is `prices`, for very many jobs `area`: at most minutes. Both choose by
     the number of jobs and of their options. Times are rounded down and the ratio is rounded up, by more than
     the rounding errors of a run.
     """
@@ -116,9 +117,7 @@ def _choice(columns: Columns, method: str) -> str:
     operations = sum(len(kind.jobs) * len(kind.gpus) for kind in columns.kinds)
     if method == "auto":
         return "quick" if operations <= _QUICK_OPERATIONS else "area"
-    if operations <= _PRICES_OPERATIONS:
-        return "prices"
-    return "quick" if operations <= _BEST_QUICK_OPERATIONS else "area"
+    return "prices" if operations <= _PRICES_OPERATIONS else "area"
 
 
 def _effort(columns: Columns, method: str) -> _Effort:
@@ -126,8 +125,8 @@ def _effort(columns: Columns, method: str) -> _Effort:
     if method == "quick":
         return _Effort(8, 2_000 + 2 * jobs, 8, 1_000 + jobs, 0)
     if method == "prices":
-        visits = max(30_000, 6 * jobs)
-        return _Effort(min(40, max(20, 1_200_000 // visits)), visits, 32, max(10_000, 4 * jobs), 8)
+        steps = 20 if jobs > _MANY_JOBS else 40
+        return _Effort(steps, max(30_000, 20 * jobs), 32, max(10_000, 4 * jobs), 8)
     return _Effort(0, 0, 0, 0, 0)
 
 
