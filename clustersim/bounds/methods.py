@@ -30,13 +30,16 @@ _DIGITS, _ERROR = 9, 1e-9
 
 
 class _Effort(NamedTuple):
-    """Steps of the ascents, the intervals that jobs see in all, and the JCTs tried for a statistic."""
+    """Steps of the ascents for the mean, the deadlines and the p99, the intervals that jobs see in all, and
+    the JCTs that are tried for a statistic of the p99.
+    """
 
-    steps: int
-    visits: int
-    deadline_steps: int
-    deadline_visits: int
-    trials: int
+    steps: int = 0
+    visits: int = 0
+    deadline_steps: int = 0
+    deadline_visits: int = 0
+    late_steps: int = 0
+    late_trials: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def bound_of(instance: Instance, method: str = "auto") -> Bound:
     if effort.steps:
         mean_s = max(mean_s, prices_of(columns, effort.steps, effort.visits).mean_s)
     late_s = p99_s(
-        columns, least_s, steps=effort.deadline_steps, visits=effort.deadline_visits, trials=effort.trials
+        columns, least_s, steps=effort.late_steps, visits=effort.deadline_visits, trials=effort.late_trials
     )
     error_s = columns.clock_error_s
     return Bound(
@@ -123,11 +126,11 @@ def _choice(columns: Columns, method: str) -> str:
 def _effort(columns: Columns, method: str) -> _Effort:
     jobs = len(columns)
     if method == "quick":
-        return _Effort(8, 2_000 + 2 * jobs, 8, 1_000 + jobs, 0)
+        return _Effort(8, 2_000 + 2 * jobs, 8, 1_000 + jobs)
     if method == "prices":
         steps = 20 if jobs > _MANY_JOBS else 40
-        return _Effort(steps, max(30_000, 20 * jobs), 32, max(10_000, 4 * jobs), 8)
-    return _Effort(0, 0, 0, 0, 0)
+        return _Effort(steps, max(30_000, 20 * jobs), 32, max(10_000, 4 * jobs), 16, 8)
+    return _Effort()
 
 
 def _down(value: float, error: float) -> float:

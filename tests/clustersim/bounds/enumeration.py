@@ -31,9 +31,9 @@ def elastic(
     )
 
 
-def least(instance: Instance, price: Callable[[int, float, float], float], horizon_s: int) -> float:
-    """The least sum over jobs of `price(job, end, time)`, over all schedules that decide at whole seconds.
-    `price` is called with the job's position and its end; jobs may stay undone, which has the end infinity.
+def least(instance: Instance, price: Callable[[int, float], float], horizon_s: int) -> float:
+    """The least sum over jobs of `price(job, end)`, over all schedules that decide at whole seconds.
+    `price` gets the job's position and its end, which is infinite for a job that is not done by the horizon.
 
     Ends are exact to the fraction of a second, because only the decisions are discrete.
     """
@@ -43,7 +43,7 @@ def least(instance: Instance, price: Callable[[int, float, float], float], horiz
     @cache
     def best(now: int, places: tuple[Place, ...]) -> float:
         if all(work == 0 for _, _, work in places) or now >= horizon_s:
-            return sum(price(j, inf, now) for j, place in enumerate(places) if place[2] > 0)
+            return sum(price(j, inf) for j, place in enumerate(places) if place[2] > 0)
         return min(cost + best(now + 1, after) for cost, after in _choices(jobs, places, now, gpus, price))
 
     return best(0, tuple((-1, 0, round(job.work)) for job in jobs))
@@ -54,7 +54,7 @@ def _choices(
     places: tuple[Place, ...],
     now: int,
     gpus: int,
-    price: Callable[[int, float, float], float],
+    price: Callable[[int, float], float],
 ) -> Iterator[tuple[float, tuple[Place, ...]]]:
     """Cost of what ends in the next second, and the places after it, for all allocations."""
     options = [
@@ -67,10 +67,10 @@ def _choices(
             continue
         cost, after = 0.0, []
         for j, (job, o, place) in enumerate(zip(jobs, chosen, places, strict=True)):
-            cost_s, moved = _second(job, o, place, now)
+            end_s, moved = _second(job, o, place, now)
             after.append(moved)
-            if cost_s < inf:
-                cost += price(j, cost_s, now)
+            if end_s < inf:
+                cost += price(j, end_s)
         yield cost, tuple(after)
 
 
