@@ -38,9 +38,11 @@ def bound(
     table: Table = None,
     model_path: ModelPath = None,
     method: Annotated[
-        str,
-        typer.Option(help="How to compute it, from the fastest to the nearest; docs/bounds.md lists them."),
-    ] = "auto",
+        str | None,
+        typer.Option(
+            help="alone, area, quick or prices, ever slower and nearer; by default one that takes minutes."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compute what no policy can do better with the jobs of a trace.
@@ -55,6 +57,7 @@ def bound(
 
     from .terminal import progress_of
 
+    method = method or ("best" if "best" in METHODS else "auto")
     if method not in METHODS:
         raise UnknownName("method", method, METHODS)
     config = config_of("fifo", context.params)

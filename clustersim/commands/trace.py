@@ -346,6 +346,9 @@ def _as_text(trace: Path, summary: Mapping[str, Any]) -> str:
         f"GPUs: {listed(summary['gpus'])}",
         f"deadlines: {deadlines['jobs']:,}, {deadlines['below_run_time']:,} before submission + run time",
     ]
+    if stated := summary["stated_work"]:
+        factor = f"{stated['median_factor']:.3g} times the truth at the median, sigma {stated['sigma']:.3g}"
+        lines.append(f"work misstated: {stated['jobs']:,} jobs, {factor}")
     if refused["jobs"]:
         lines.append(
             f"jobs that cannot run on {gpus:,} GPUs, and do not count above: {refused['jobs']:,};"

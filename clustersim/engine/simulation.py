@@ -190,6 +190,8 @@ class Simulation:
         self._may_break_off = False
         kernel.events.clear()
         self._enact(proposal, now)
+        if proposal.notes:
+            self.enactment.note(proposal.notes, now)
         if proposal.wake_at is not None:
             self._wake_ups.request(proposal.wake_at)
         running, waiting = len(facts.running), len(facts.waiting.jobs)

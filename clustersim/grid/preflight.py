@@ -85,8 +85,8 @@ def read_plan(path: str | Path, settings: Mapping[str, Any] | None = None) -> Gr
         if name in grid.axes:
             raise document.error(("matrix", name), "is an axis, and the command line sets it for all cells")
     if settings:
-        cells = tuple(replace(cell, settings={**cell.settings, **settings}) for cell in grid.cells)
-        grid = replace(grid, cells=cells)
+        changed = (replace(cell, settings={**cell.settings, **settings}) for cell in grid.cells)
+        grid = replace(grid, cells=tuple(changed))
     plan = GridPlan(document.path, file, grid, _baseline(file, document, grid), ())
     checker = _Checker(document)
     with chdir(plan.base):

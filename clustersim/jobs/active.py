@@ -31,9 +31,10 @@ class ActiveJob:
 
     __slots__ = (
         "cost_usd", "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "least_left", "lost_s",
-        "migrations", "misstated", "note", "offers", "order", "overhead_gpu_s", "paid_gpu_s", "placement",
-        "preemptions", "ready_s", "requested", "resizes", "restarts", "save_due", "save_s", "saved_left",
-        "since_s", "start_s", "states_work", "unit_s", "usd_per_gpu_h", "wait_s", "work", "work_left",
+        "migrations", "misstated", "note", "noted", "offers", "order", "overhead_gpu_s", "paid_gpu_s",
+        "placement", "preemptions", "ready_s", "requested", "resizes", "restarts", "save_due", "save_s",
+        "saved_left", "since_s", "start_s", "states_work", "unit_s", "usd_per_gpu_h", "wait_s", "work",
+        "work_left",
     )  # fmt: skip
 
     # Changed by failures only (see `CheckpointedJob`).
@@ -45,6 +46,7 @@ class ActiveJob:
     def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str):
         """`order`: position in the order of submission. `requested`: GPUs, a count that `curve` has."""
         self.job, self.order, self.curve, self.requested, self.note = job, order, curve, requested, note
+        self.noted = ""  # by the policy, last
         self.offers: tuple[Offer, ...] = ()  # by GPU type, the best first; empty on a cluster of one type
         self.states_work = job.kind == "iterations"  # else the logged duration, which policies do not know
         work = job.iterations if self.states_work else job.duration_s

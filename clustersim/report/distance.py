@@ -15,7 +15,7 @@ __all__ = ["CHEAP", "bound_stated", "distances"]
 CHEAP = ("alone", "area", "quick")
 """The methods that can be far below the best possible; a better bound takes longer."""
 
-_WORDS = {"jct_over_bound": "Mean JCT", "makespan_over_bound": "The makespan"}
+_WORDS = {"jct_over_bound": "Mean JCT", "makespan_over_bound": "Makespan"}
 
 
 def distances(groups: Sequence[Group]) -> list[str]:
@@ -32,7 +32,8 @@ def distances(groups: Sequence[Group]) -> list[str]:
     if sentences and cheap:
         bounds = "a cheap bound" if len(cheap) == 1 else "cheap bounds"
         sentences.append(
-            f"These distances are from {bounds} ({', '.join(cheap)}): the true ones are smaller or equal."
+            f"These distances are from {bounds} ({', '.join(cheap)}): the true ones are smaller or equal; "
+            "`clustersim bound` may get nearer."
         )
     return sentences
 

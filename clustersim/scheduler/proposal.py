@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from reprlib import repr as brief
 from typing import Self
 
 from clustersim.errors import PolicyError
@@ -16,6 +17,8 @@ from .ranking import Key
 
 __all__ = ["Proposal"]
 
+_LONGEST_NOTE = 200
+
 
 class Proposal(Draft):
     """The draft that a policy returns: which job runs where from now on, and when to wake the policy up.
@@ -27,6 +30,25 @@ class Proposal(Draft):
 
     wake_at: float | None = None
     """Ask to be called at this time even if nothing happens; replaces an earlier request."""
+
+    notes: tuple[tuple[JobView, str], ...] = ()
+    """What `note` was given, in order."""
+
+    def note(self, job: JobView, text: str) -> None:
+        """Say something about a job: why the policy treats it as it does.
+
+        `text` becomes an event of the log (`note`), and the last note of a job the end of the `reason` in its
+        record. It begins with a phrase that is the same for all jobs in that situation, then a colon and what
+        is particular about this one. PolicyError for a job that is not in the system, and for a text that is
+        not one line of 1 to 200 characters.
+        """
+        if job not in self._facts.waiting.jobs and job not in self._facts.running:
+            raise PolicyError(f"note(job {job.id}): it is no longer in the system")
+        if not isinstance(text, str) or not 1 <= len(text.strip()) <= len(text) <= _LONGEST_NOTE:
+            raise PolicyError(f"note(job {job.id}, {brief(text)}): must have 1 to {_LONGEST_NOTE} characters")
+        if not text.isprintable():
+            raise PolicyError(f"note(job {job.id}, {brief(text)}): must be one line of printable characters")
+        self.notes = (*self.notes, (job, text))
 
     def run(
         self,
@@ -108,7 +130,7 @@ class Proposal(Draft):
     def copy(self) -> Self:
         """An independent draft that starts as this one, for looking ahead."""
         twin = super().copy()
-        twin.wake_at = self.wake_at
+        twin.wake_at, twin.notes = self.wake_at, self.notes
         return twin
 
 
