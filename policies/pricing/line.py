@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import inf, log1p
 
 from clustersim.scheduler import JobCurve, JobView, Ranking, State
@@ -93,14 +93,13 @@ class Line:
         """Seconds until a running job ends if nothing changes."""
         return min([claim.seconds_left() for claim in self.running], default=inf)
 
-    def walk(self, left: Mapping[str, int]) -> Iterator[Claim[JobView]]:
-        """The claims in order, without waiting jobs whose smallest size does not fit in what is left, of the
-        type with most, when the walk reaches them.
+    def walk(self, fits: Callable[[int], bool]) -> Iterator[Claim[JobView]]:
+        """The claims in order, without waiting jobs whose smallest size does not satisfy `fits` when the walk
+        reaches them. Sizes that do not must not begin to during the walk.
         """
         number, running, keys, of = 0, self.running, self._keys, self._prices.of
         jobs, count, gpus = len(self), len(self.running), self._most
-        single = len(left) == 1
-        for job in self._waiting.walk(lambda size: size <= (left[""] if single else max(left.values()))):
+        for job in self._waiting.walk(fits):
             claim = self._claims[job]
             place = claim.key, job.order
             while number < count and (running[number].key, running[number].job.order) < place:
