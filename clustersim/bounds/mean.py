@@ -7,11 +7,11 @@ from math import fsum
 
 import numpy as np
 
-from .alone import alone_s
+from .area import alone_s
 from .ascent import ascend
 from .columns import Columns, Floats
 from .first_prices import breakpoints_s, first_ends_s, first_prices, jobs_in_system
-from .prices import Market
+from .relaxation import Relaxation
 
 __all__ = ["Prices", "prices_of"]
 
@@ -32,7 +32,7 @@ class Prices:
 
 
 def prices_of(columns: Columns, steps: int, visits: int) -> Prices:
-    """The best prices that an ascent of `steps` finds, and their bound (see `Market`). `visits`: how many
+    """The best prices that an ascent of `steps` finds, and their bound (see `Relaxation`). `visits`: how many
     intervals jobs may see in all between their release and a guess of their end; it decides how fine the
     prices are in time.
 
@@ -46,9 +46,9 @@ def prices_of(columns: Columns, steps: int, visits: int) -> Prices:
     chosen = columns.part(rows)
     ends_s = first_ends_s(chosen)
     edges_s = breakpoints_s(chosen, ends_s, visits)
-    market = Market(chosen, edges_s)
+    relaxation = Relaxation(chosen, edges_s)
     found = ascend(
-        market,
+        relaxation,
         first_prices(chosen, ends_s, edges_s),
         steps,
         least=least_s[rows],
@@ -56,4 +56,4 @@ def prices_of(columns: Columns, steps: int, visits: int) -> Prices:
     )
     rest_s = fsum(least_s[columns.work <= 0].tolist())
     jobs = jobs_in_system(chosen.release_s, ends_s, edges_s)
-    return Prices((found.worth + rest_s) / len(columns), edges_s, found.price, jobs)
+    return Prices((found.dual + rest_s) / len(columns), edges_s, found.price, jobs)

@@ -12,12 +12,11 @@ import numpy as np
 
 from itertime.errors import UnknownName
 
-from .alone import alone_s
-from .area import makespan_by_area_s, srpt_mean_s, type_weights
+from .area import alone_s, srpt_mean_s, type_weights
 from .columns import Columns
 from .deadlines import met_at_most
 from .instance import Instance
-from .makespan import makespan_s
+from .makespan import makespan_by_area_s, makespan_s
 from .mean import prices_of
 from .percentile import p99_s
 

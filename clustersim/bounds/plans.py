@@ -3,16 +3,17 @@
 A *plan* of a job is a sequence of pieces. On each the job holds GPUs of one of its options, and works at that
 option's rate, but for the overhead with which the piece begins: `launch_s` of the first, `restart_s` of every
 later one. Here the work has a price too, the multiplier mu: a plan costs what its GPU-seconds cost, less mu
-for each unit of its work. Work is counted in units of the whole job.
+for each unit of its work. Work is counted in units of the whole job, so it adds up to 1.
 
 *Statement.* Prices are constant in each interval. The forward pass finds the least cost over all plans that
 end at a breakpoint, where pieces may be shorter than their overheads: such a piece does negative work, which
 only costs.
 
 *Proof.* The overhead of a piece on option o is a fixed charge of mu x rate x overhead. Between two
-breakpoints the rest of the cost is linear in the time of a switch, so some cheapest plan switches at
-breakpoints and at the release only. The states of such a plan are "not started", "idle" and the options.
-One interval after the other, the pass finds the least cost of each state. []
+breakpoints the rest of the cost is linear in the times of the switches there, so it is least where each of
+them is at one of the two breakpoints. So some cheapest plan switches at breakpoints and at the release only.
+The states of such a plan are "not started", "idle" and the options. One interval after the other, the pass
+finds the least cost of each state. []
 """
 
 from __future__ import annotations
