@@ -40,15 +40,14 @@ class Priced(Scheduler):
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
                 self._waits.pop(event.job, None)
-        market = Market(line.gpus, line.running, harm=self.harm, next_s=line.next_end_s(), worth=line.worth)
-        left = market.left
-        claims = line.walk(lambda size: any(size <= gpus for gpus in left.values()))
+        market = Market(line.gpus, line.running, harm=self.harm, worth=line.worth)
+        claims = line.walk(market.fits)
         first = next(claims, None)
         if first is None:
             return proposal
         self._serve_first(first, market, state.now)
         for claim in claims:
-            if not any(left.values()):
+            if not market.fits(1):
                 break
             market.serve(claim)
         if self.leftover:

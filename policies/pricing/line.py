@@ -89,10 +89,6 @@ class Line:
     def __len__(self) -> int:
         return len(self.running) + len(self._keys)
 
-    def next_end_s(self) -> float:
-        """Seconds until a running job ends if nothing changes."""
-        return min([claim.seconds_left() for claim in self.running], default=inf)
-
     def walk(self, fits: Callable[[int], bool]) -> Iterator[Claim[JobView]]:
         """The claims in order, without waiting jobs whose smallest size does not satisfy `fits` when the walk
         reaches them. Sizes that do not must not begin to during the walk.

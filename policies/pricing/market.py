@@ -27,9 +27,9 @@ class Market(Generic[J]):
     """One division of GPUs among jobs. Call `serve` for the jobs in order, then `give_rest`.
 
     `gpus`: those that can be given out, by type. `running`: the jobs that hold GPUs, in the order in which
-    they will be served. `worth`: what a GPU of each type counts, 1 for the best. `harm`: the weight of the
-    restarts of jobs that lose GPUs. `next_s`: seconds until a running job ends if nothing changes. `floors`:
-    shares that jobs have in any case; `serve` only adds to them, on their type.
+    they will be served. `worth`: what a GPU of each type counts, 1 for the best. `harm`: the weight of what
+    jobs lose from which GPUs are taken. `floors`: shares that jobs have in any case; `serve` only adds to
+    them, on their type.
 
     | field | |
     |---|---|
@@ -38,14 +38,13 @@ class Market(Generic[J]):
     """
 
     def __init__(
-        self, gpus: Mapping[str, int], running: Sequence[Claim[J]], *, harm: float = 1.0, next_s: float = inf,
+        self, gpus: Mapping[str, int], running: Sequence[Claim[J]], *, harm: float = 1.0,
         worth: Mapping[str, float] | None = None, floors: Mapping[J, Share] | None = None,
     ):  # fmt: skip
         self.left = dict(gpus)
         self.shares: dict[J, Share] = dict(floors or {})
         for share in self.shares.values():
             self.left[share.gpu_type] -= share.gpus
-        self._next_s = next_s
         self._growing: list[Claim[J]] = []  # the served jobs whose shares may grow
         self._sellers: dict[str, _Sellers[J]] = {
             name: _Sellers(1.0 if worth is None else worth[name], harm) for name in gpus
@@ -53,15 +52,23 @@ class Market(Generic[J]):
         for claim in running:
             self._sellers[claim.gpu_type].add(claim, self._extra(claim) if floors else claim.held)
 
+    def fits(self, gpus: int) -> bool:
+        """Whether so many GPUs of one type are left."""
+        if len(self.left) == 1:
+            (left,) = self.left.values()
+            return gpus <= left
+        return gpus <= max(self.left.values())
+
     def serve(self, claim: Claim[J], wait_s: float = inf) -> Share:
         """Give a job the size that minimises
 
             (1 + lam n) T(n) + harm(n),   T(n) = overhead(n) + work / rate(n)
 
         lam is its price times the worth of a GPU of the type. harm(n): for each running job v that has to
-        give up GPUs, the last first, (1 + lam_v n_v) times what it then has to pay more than now. A waiting
-        job gets none if it does better by waiting for the next job to end than by taking GPUs from others,
-        and has to wait for less than `wait_s`.
+        give up GPUs, the last first, (1 + lam_v n_v) times what a new start costs it more than it still has
+        to pay. A waiting job may also wait for jobs to end: with t(n) the time until n GPUs are free so,
+        beyond those that jobs before it wait for, it gets none if the least t(n) + (1 + lam n) T(n) is less,
+        and this t(n) is less than `wait_s`.
 
         Returns its share, 0 GPUs if it gets none.
         """
@@ -78,7 +85,7 @@ class Market(Generic[J]):
                 alone = without_harm
             if cost < best:
                 best, size, gpu_type = cost, at_best, name
-        if best > alone and not held and self._next_s < min(best - alone, wait_s):
+        if best > alone and not held and self._waits(claim, best, wait_s):
             size = 0
         if size > floor.gpus:
             self.left[gpu_type] -= size - floor.gpus
@@ -99,7 +106,7 @@ class Market(Generic[J]):
         Step by step, the job with the most time left goes from its share to the next size on which it is done
         earlier, overheads included. So a running job only grows where that pays its restart.
         """
-        if not any(self.left.values()):
+        if not self.fits(1):
             return
         longest = [
             (-claim.seconds(gpu_type, claim.curves[gpu_type].at(gpus)), number)
@@ -120,6 +127,28 @@ class Market(Generic[J]):
                     self.left[gpu_type] -= size - gpus
                     heappush(longest, (-claim.seconds(gpu_type, at), number))
                     break
+
+    def _waits(self, claim: Claim[J], cost: float, wait_s: float) -> bool:
+        """Whether a waiting job does better by waiting for GPUs than at `cost`; they are then reserved."""
+        best, chosen = cost, _NONE
+        for name, curve in claim.curves.items():
+            sellers = self._sellers[name]
+            free = self.left[name] - sellers.behind - sellers.reserved
+            price = claim.price * sellers.worth
+            ends, at, end_s = sellers.ends(), 0, 0.0
+            for size, overhead_s, unit_s in curve.first if claim.fresh else curve.later:
+                while free < size and at < len(ends):
+                    end_s, gpus = ends[at]
+                    free += gpus
+                    at += 1
+                if free < size or end_s >= wait_s:
+                    break
+                cost = end_s + (1.0 + price * size) * (overhead_s + claim.work * unit_s)
+                if cost < best:
+                    best, chosen = cost, Share(size, name)
+        if chosen.gpus:
+            self._sellers[chosen.gpu_type].reserved += chosen.gpus
+        return chosen.gpus > 0
 
     def _extra(self, claim: Claim[J]) -> int:
         """The GPUs that a running job holds beyond its floor, which others may take."""
@@ -159,14 +188,16 @@ class Market(Generic[J]):
 class _Sellers(Generic[J]):
     """The running jobs on one GPU type, in order, and what it costs to take GPUs from the last of them.
 
-    `behind`: the GPUs that may be taken from those that are not served yet.
+    `behind`: the GPUs that may be taken from those that are not served yet. `reserved`: those for which jobs
+    wait.
     """
 
-    __slots__ = ("_gpus", "_harms", "_held", "_weight", "behind", "worth")
+    __slots__ = ("_ends", "_gpus", "_harms", "_held", "_weight", "behind", "reserved", "worth")
 
     def __init__(self, worth: float, weight: float):
         self.worth, self._weight = worth, weight
-        self.behind = 0
+        self.behind = self.reserved = 0
+        self._ends: list[tuple[float, int]] | None = None
         self._held: list[tuple[int, Claim[J]]] = []  # jobs, each with the GPUs that may be taken from it
         self._gpus: list[int] = []  # of the last one, two, ... jobs together
         self._harms: list[float] = []  # of taking them
@@ -175,6 +206,12 @@ class _Sellers(Generic[J]):
         """Append a job, from which `gpus` GPUs may be taken."""
         self._held.append((gpus, claim))
         self.behind += gpus
+
+    def ends(self) -> list[tuple[float, int]]:
+        """When each of the jobs ends if nothing changes, in seconds from now, with its GPUs; sorted."""
+        if self._ends is None:
+            self._ends = sorted([(claim.seconds_left(), claim.held) for _, claim in self._held])
+        return self._ends
 
     def harm(self, gpus: int) -> float:
         """Of taking `gpus` GPUs, in seconds; no more than that of taking all."""
