@@ -9,6 +9,16 @@
 | `bound_of` | the bound of an instance, by a method of choice |
 | `METHODS` | the names of the methods |
 
+| module | what |
+|---|---|
+| `instance`, `columns` | an instance; the same as arrays |
+| `methods` | the bound of an instance from the bounds of the other modules |
+| `area` | least seconds and GPU-seconds of each job; mean JCT by SRPT on one machine |
+| `makespan` | the makespan, by area and by the speed that jobs need |
+| `mean`, `deadlines`, `percentile` | mean JCT, deadlines met and p99, by prices of GPU-seconds |
+| `relaxation`, `plans` | what given prices prove; the cheapest plan of each job under them |
+| `first_prices`, `ascent` | prices to begin with; better ones |
+
 Why
 - A bound drops what a scheduler has to respect (placement, fragmentation, ignorance of the future), and keeps
   what no scheduler can avoid: the work, the speeds, the overheads and the number of GPUs. So it holds for

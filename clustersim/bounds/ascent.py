@@ -20,13 +20,11 @@ _STEP, _DECAY, _MEMORY, _FARTHEST = 0.4, 10.0, 0.5, 2.0
 @dataclass(frozen=True, eq=False)
 class Ascent:
     """The best prices found, as (GPU type, interval), and what they prove: `dual`, the value of the dual
-    function, which is the sum of the jobs' values less the price of all GPUs. `steps`: how many prices were
-    tried before these, with them.
+    function, which is the sum of the jobs' values less the price of all GPUs.
     """
 
     dual: float
     price: Floats
-    steps: int
 
 
 def ascend(
@@ -47,7 +45,7 @@ def ascend(
     averaged, and steps shrink as 1 / (1 + step / 10). Validity does not depend on how good the steps are:
     what any prices prove is valid, and the best is kept.
     """
-    best = Ascent(-inf, price, 0)
+    best = Ascent(-inf, price)
     multipliers = relaxation.multipliers(price, len(_SPREAD))
     gpu_seconds = relaxation.gpus[:, None] * relaxation.spans_s
     direction = None
@@ -55,7 +53,7 @@ def ascend(
         solution = relaxation.solve(price, multipliers, held=True)
         dual = fsum(np.maximum(solution.value, least).tolist()) - relaxation.capacity_price(price)
         if dual > best.dual:
-            best, best_multipliers = Ascent(dual, price, step + 1), multipliers
+            best, best_multipliers = Ascent(dual, price), multipliers
             if dual > enough:
                 return best
         assert solution.held is not None
@@ -70,4 +68,4 @@ def ascend(
     middle = np.sqrt(best_multipliers[:, 5] * best_multipliers[:, 6])
     value = np.maximum(value, relaxation.solve(best.price, middle[:, None] * _FINE).value)
     dual = fsum(np.maximum(value, least).tolist()) - relaxation.capacity_price(best.price)
-    return Ascent(max(dual, best.dual), best.price, steps)
+    return Ascent(max(dual, best.dual), best.price)

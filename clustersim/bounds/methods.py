@@ -17,7 +17,7 @@ from .columns import Columns
 from .deadlines import met_at_most
 from .instance import Instance
 from .makespan import makespan_by_area_s, makespan_s
-from .mean import prices_of
+from .mean import mean_by_prices_s
 from .percentile import p99_s
 
 __all__ = ["METHODS", "Bound", "bound_of"]
@@ -92,7 +92,7 @@ def bound_of(instance: Instance, method: str = "auto") -> Bound:
             makespan = max(makespan, makespan_by_area_s(columns, weights))
             makespan = max(makespan, makespan_s(columns, weights, makespan))
     if effort.steps:
-        mean_s = max(mean_s, prices_of(columns, effort.steps, effort.visits).mean_s)
+        mean_s = max(mean_s, mean_by_prices_s(columns, effort.steps, effort.visits))
     late_s = p99_s(
         columns, least_s, steps=effort.late_steps, visits=effort.deadline_visits, trials=effort.late_trials
     )

@@ -38,11 +38,11 @@ def bound(
     table: Table = None,
     model_path: ModelPath = None,
     method: Annotated[
-        str | None,
+        str,
         typer.Option(
-            help="alone, area, quick or prices, ever slower and nearer; by default one that takes minutes."
+            help="alone, area, quick or prices, ever slower and nearer; auto takes seconds, best minutes."
         ),
-    ] = None,
+    ] = "best",
     json: Json = False,
 ) -> None:
     """Compute what no policy can do better with the jobs of a trace.
@@ -57,8 +57,7 @@ def bound(
 
     from .terminal import progress_of
 
-    method = method or ("best" if "best" in METHODS else "auto")
-    if method not in METHODS:
+    if method not in METHODS:  # before the trace is read, which can take long
         raise UnknownName("method", method, METHODS)
     config = config_of("fifo", context.params)
     jobs = Trace.read(trace, config.table, config.model_path)

@@ -1,5 +1,7 @@
-"""What no policy can do better in a run: the bound of its jobs, which processes that share a folder compute
-once.
+"""What no policy can do better in a run: the bound of its jobs.
+
+Policies are compared on the same jobs, and cells of a grid often have the same. So a process keeps recent
+bounds, and processes that share a folder compute each bound once.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from .fingerprints import code_hash
 __all__ = ["best_possible"]
 
 _MOST_RECENT = 64
-_recent: dict[str, Bound] = {}  # of this process, by digest: policies are compared on the same jobs
+_recent: dict[str, Bound] = {}  # of this process, by digest
 
 _MOST_SHARED = 50_000  # jobs; to compare more of them with earlier ones takes as long as a cheap bound
 _CHEAP = ("alone", "area")  # methods that take no longer than reading a file
@@ -80,8 +82,8 @@ def _bound(instance: Instance, method: str, kept: Path | None) -> Bound:
 
 
 def _shared(instance: Instance, method: str, path: Path | None) -> Bound:
-    """The bound in the file `path`, which is computed if there is none. A folder that cannot be used is as
-    none: a run does not fail for it.
+    """The bound in the file `path`; computed, and written there, if the file holds none. A folder that cannot
+    be used is left alone, because a run does not fail for it.
     """
     if path is None:
         return bound_of(instance, method)
@@ -109,7 +111,7 @@ def _read(path: Path) -> Bound | None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold the lock of a file."""
+    """Hold the lock of a file, across processes; OSError if its folder cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

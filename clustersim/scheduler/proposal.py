@@ -81,14 +81,14 @@ class Proposal(Draft):
             (job, 0 if gpus == 0 else self._count(job, active_of(job), "run", gpus, gpu_type), gpu_type)
             for job, gpus, gpu_type in _entries(wanted)
         ]
-        line = [entry for entry in entries if entry[1]]
+        to_run = [entry for entry in entries if entry[1]]
         settling = unsettled(self._facts) if let_settle else {}
         settling = {job: at_s for job, at_s in settling.items() if job not in self.changes}
-        fulfil(self, self._facts, line, settling)
-        if settling and any(self.gpus(job) != gpus for job, gpus, _ in line):
+        fulfil(self, self._facts, to_run, settling)
+        if settling and any(self.gpus(job) != gpus for job, gpus, _ in to_run):
             self.wake_at = min(settling.values())
         if smaller:
-            run_smaller(self, line)
+            run_smaller(self, to_run)
         return unmet(self, entries)
 
     def run_by(self, key: Key[JobView], falling: bool = False, changing: bool = False) -> None:
