@@ -174,7 +174,7 @@ def speeds(counts: Sequence[int]) -> Speeds:
     """Of each model under each planner, on these numbers of GPUs. The frozen plan is that of the smallest one
     that holds the model.
     """
-    found = {}
+    found: dict[tuple[str, str, int], float] = {}
     for planner in PLANNERS:
         made = make_planner(planner, load_system("dgx-a100-80gb"))
         for model, batch in MODELS:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
+from math import fsum, inf
 
 import numpy as np
 
 from .columns import Columns, Floats
 
-__all__ = ["areas", "makespan_by_area_s", "srpt_mean_s", "type_weights"]
+__all__ = ["areas", "makespan_by_area_s", "srpt_ends_s", "srpt_mean_s", "type_weights"]
 
 
 def type_weights(columns: Columns) -> tuple[Floats, ...]:
@@ -58,31 +59,31 @@ def srpt_mean_s(columns: Columns, weights: Floats) -> float:
     completion times among those (Schrage, Operations Research 16, 1968; preemption in parts as in
     processor sharing does not help).
     """
-    process_s = areas(columns, weights) / float(weights @ columns.gpus)
-    order = np.argsort(columns.release_s, kind="stable")
-    return srpt_flow_s(columns.release_s[order], process_s[order]) / len(columns)
+    ends_s = srpt_ends_s(columns.release_s, areas(columns, weights) / float(weights @ columns.gpus))
+    return fsum((ends_s - columns.release_s).tolist()) / len(columns)
 
 
-def srpt_flow_s(release_s: Floats, process_s: Floats) -> float:
-    """The sum of flow times under shortest remaining processing time on one machine, exactly, in
-    O(n log n). `release_s` ascends.
-    """
-    remaining: list[float] = []
-    total, now = 0.0, -np.inf
-    releases = release_s.tolist()
-    for release, process in zip(releases, process_s.tolist(), strict=True):
-        while remaining and now + remaining[0] <= release:
-            now += heappop(remaining)
-            total += now
-        if remaining and now < release:
-            heappush(remaining, heappop(remaining) - (release - now))
+def srpt_ends_s(release_s: Floats, process_s: Floats) -> Floats:
+    """When each job is done under shortest remaining processing time on one machine, in O(n log n)."""
+    ends_s, waiting, now = np.empty(len(release_s)), list[tuple[float, int]](), -inf
+    order = np.argsort(release_s, kind="stable")
+    for job, release, process in zip(
+        order.tolist(), release_s[order].tolist(), process_s[order].tolist(), strict=True
+    ):
+        while waiting and now + waiting[0][0] <= release:
+            remaining, done = heappop(waiting)
+            now += remaining
+            ends_s[done] = now
+        if waiting and now < release:
+            remaining, served = waiting[0]
+            heapreplace(waiting, (remaining - (release - now), served))
         now = release
-        heappush(remaining, process)
-        total -= release
-    while remaining:
-        now += heappop(remaining)
-        total += now
-    return total
+        heappush(waiting, (process, job))
+    while waiting:
+        remaining, done = heappop(waiting)
+        now += remaining
+        ends_s[done] = now
+    return ends_s
 
 
 def makespan_by_area_s(columns: Columns, weights: Floats) -> float:

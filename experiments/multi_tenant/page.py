@@ -18,6 +18,7 @@ from experiments.multi_tenant.tables import (
     accepted_table,
     as_published,
     baseline_table,
+    best_table,
     definition_table,
     definitions,
     load_table,
@@ -47,6 +48,7 @@ def page(rows: Iterable[Row], speeds: Speeds, policies: Sequence[str]) -> str:
         "baselines": baseline_table(found),
         "loads": load_table(found),
         "accepted": accepted_table(found),
+        "best": best_table(found, COMPARED),
         "policies_jct": policy_tables(found, JCT, "jct_over_bound", FREE),
         "policies_p99": policy_tables(found, "jct_p99_s", "", FREE),
         "policies_makespan": policy_tables(found, MAKESPAN, "makespan_over_bound", FREE[2:]),
@@ -94,6 +96,15 @@ BOUNDED = (
     "full knowledge of the future ([docs/bounds.md](../docs/bounds.md))."
 )
 UNBOUNDED = "The cells of this page were made without bounds."
+
+
+COMPARED = (
+    (JCT, "mean JCT, h", FREE),
+    ("jct_p99_s", "p99 of JCT, h", FREE),
+    (MAKESPAN, "makespan, h", FREE[2:]),
+    (MET, "deadlines met", WITH_DEADLINES),
+)
+"""Metric, its words, and the workloads on which policies are compared by it."""
 
 
 def numbers(rows: Rows) -> dict[str, str | int]:

@@ -204,6 +204,8 @@ POLICIES = "vtrain_policies"
 def policy_tables(rows: Rows, metric: str, over: str, workloads: Sequence[str]) -> str:
     """Elastic and rigid policies apart; `over`: the metric that relates `metric` to its bound."""
     workloads = [w for w in workloads if w in rows.values(POLICIES, "workload")]
+    if not workloads:
+        return "Not run for this page."
     names = [BEST, *rows.values(POLICIES, "scheduler")]
     tables = []
     for kind, elastic in (("elastic", True), ("at the GPUs asked for", False)):
@@ -218,6 +220,33 @@ def policy_tables(rows: Rows, metric: str, over: str, workloads: Sequence[str]) 
             lines.append([name, *found])
         tables.append(markdown(header, lines))
     return "\n\n".join(tables)
+
+
+def best_table(rows: Rows, metrics: Sequence[tuple[str, str, Sequence[str]]]) -> str:
+    """By workload: the published policy with the best mean, and this project's own with the best mean.
+
+    `metrics`: each with its name, and its workloads.
+    """
+    header = ["metric", "workload", "best published", "its mean", "best own", "its mean", "own / published"]
+    lines = []
+    names = [BEST, *rows.values(POLICIES, "scheduler")]
+    for metric, words, workloads in metrics:
+        for workload in (w for w in workloads if w in rows.values(POLICIES, "workload")):
+            found = {n: v for n in names if (v := value_of(rows, metric, workload, n)) is not None}
+            sides = [{n: v for n, v in found.items() if n.startswith(OWN) is own} for own in (False, True)]
+            if all(sides):
+                choose = max if metric == MET else min
+                published, own = (choose(side, key=side.__getitem__) for side in sides)
+                text = share if metric == MET else hours
+                lines.append(
+                    [words, workload, published, text(found[published]), own, text(found[own]),
+                     f"×{found[own] / found[published]:.3f}"]
+                )  # fmt: skip
+    return markdown(header, lines)
+
+
+OWN = "priced"
+"""What the names of this project's own policies begin with."""
 
 
 def is_elastic(scheduler: str) -> bool:

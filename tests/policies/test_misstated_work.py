@@ -29,7 +29,7 @@ FACTORS = (1e-6, 0.1, 0.9, 1 - 1e-12, 1.0, 1 + 1e-15, 1.1, 10.0, 1e6)
 def hostile(seed: int) -> Case:
     """The elastic jobs with deadlines of the kit, a few of them with no statement, others with odd ones."""
     random, jobs = Random(seed), []
-    for job in ELASTIC.jobs[:20]:
+    for job in ELASTIC.jobs[:16]:
         true = job.iterations or 0.0
         stated = random.choice([None, *HOSTILE, *(true * factor for factor in FACTORS)])
         jobs.append(replace(job, stated_iterations=stated))
@@ -37,12 +37,12 @@ def hostile(seed: int) -> Case:
 
 
 def drawn(sigma: float) -> Case:
-    jobs = tuple(Estimates(sigma).applied_to(job, 1) for job in ELASTIC.jobs[:20])
+    jobs = tuple(Estimates(sigma).applied_to(job, 1) for job in ELASTIC.jobs[:16])
     return replace(ELASTIC, name=f"statements of sigma {sigma:g}", jobs=jobs)
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("case", [drawn(0.5), drawn(2.0), hostile(0)], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [drawn(2.0), hostile(0)], ids=lambda case: case.name)
 def test_every_policy_serves_every_job(case: Case, name: str) -> None:
     """Within the rules of the audit, in the same way twice and in any order of rows, with keys that hold."""
     check_case(lambda: make_policy(name, {}), case)

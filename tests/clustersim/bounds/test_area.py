@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from clustersim.bounds import BoundJob, Instance, Option, bound_of
-from clustersim.bounds.area import srpt_flow_s
 
 
 def fixed(
@@ -21,12 +19,6 @@ def test_one_machine_is_srpt() -> None:
     bound = bound_of(Instance((4,), (fixed("a", 0, 4, 5), fixed("b", 1, 4, 2), fixed("c", 2, 4, 1))), "area")
     assert bound.jct_mean_s == pytest.approx((8 + 2 + 2) / 3, rel=1e-8)
     assert bound.makespan_s == pytest.approx(8, rel=1e-8)
-
-
-def test_srpt_against_all_orders() -> None:
-    """Without releases SRPT is shortest first."""
-    process = np.array([3.0, 1.0, 2.0])
-    assert srpt_flow_s(np.zeros(3), process) == 1 + 3 + 6
 
 
 def test_no_jobs() -> None:
