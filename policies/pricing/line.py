@@ -116,15 +116,16 @@ class Line:
             self._seen += 1
         elif not claim.held and not job.gpus:
             return claim.key  # the worth of types may have changed; the place in the line does not
+        if not claim.held:  # it has started since the last look
+            claim.held, claim.gpu_type = job.gpus, self._type_of(job)
         claim.work = left
         if claim.held:
             claim.work = self._stated[job].left(left, job.productive_gpu_s, claim.rate() / claim.held)
-        claim.held, claim.fresh = job.gpus, not job.started
+        claim.held, claim.gpu_type, claim.fresh = job.gpus, self._type_of(job), not job.started
         claim.paying_s = job.paying_s
         if self._values is None:
             least = claim.curves[""].least_gpu_s(claim.work)
         else:
-            claim.gpu_type = job.gpu_type or ""
             least = min(
                 [self.worth[name] * curve.least_gpu_s(claim.work) for name, curve in claim.curves.items()]
             )
@@ -139,6 +140,10 @@ class Line:
         for at, (key, order, claim) in enumerate(entries):
             claim.price = of(at + bisect_left(keys, (key, order)), jobs, gpus)
         self.running = [claim for *_, claim in entries]
+
+    def _type_of(self, job: JobView) -> str:
+        """The type of the GPUs that a job holds; "" if it holds none, or there is one type."""
+        return "" if self._values is None else job.gpu_type or ""
 
     def _of(self, job: JobView) -> Mapping[str, Curve]:
         """A job's curves by type."""

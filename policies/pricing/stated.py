@@ -12,37 +12,31 @@ class StatedWork:
     """The work left of one job, as far as its statement and its progress tell.
 
     A job that has done all that it stated, and more, states a tenth of that to be left for as long as it
-    runs. A rule that serves short jobs first would take it for one that is done soon. So once it has done the
-    last tenth and still runs, it counts as having half of what it stated left.
+    runs. A rule that serves short jobs first would take it for one that is done soon. So once it has done all
+    and still runs, it counts as having half of what it stated left.
 
     `stated`: units, as of the job's submission. `again`: the share of them that a job still has to do when it
     has done them all.
 
     >>> work = StatedWork(100.0)
-    >>> [work.left(60.0, 0.0, 1.0), work.left(10.0, 50.0, 1.0), work.left(10.0, 55.0, 1.0)]
-    [60.0, 10.0, 5.0]
-    >>> work.left(10.0, 60.0, 1.0)
-    50.0
+    >>> [work.left(left, done, rate=1.0) for left, done in [(60.0, 40.0), (10.0, 95.0), (10.0, 100.0)]]
+    [60.0, 5.0, 50.0]
     """
 
-    __slots__ = ("_again_left", "_gpu_s", "_last", "_least", "_rounding")
+    __slots__ = ("_again_left", "_gpu_s", "_least", "_rest", "_rounding")
 
     def __init__(self, stated: float, again: float = 0.5):
         self._least, self._again_left = _LEAST_LEFT * stated, again * stated
         self._rounding = _ROUNDING * stated
-        self._last = -1.0  # units of the last tenth that are left; negative until it is reached
-        self._gpu_s = 0.0  # when it was looked at last
+        self._rest, self._gpu_s = stated, 0.0  # what was left at the last look
 
     def left(self, stated_left: float, gpu_s: float, rate: float) -> float:
         """Units left. `stated_left`: those that the job states now. `gpu_s`: GPU-seconds in which it has
         worked so far. `rate`: units per GPU-second since the last call.
         """
+        before_s, self._gpu_s = self._gpu_s, gpu_s
         if abs(stated_left - self._least) > self._rounding:
-            self._last = -1.0
+            self._rest = stated_left
             return stated_left
-        if self._last < 0.0:
-            self._last = self._least
-        else:
-            self._last = max(0.0, self._last - (gpu_s - self._gpu_s) * rate)
-        self._gpu_s = gpu_s
-        return self._last if self._last > self._rounding else self._again_left
+        self._rest -= (gpu_s - before_s) * rate
+        return self._rest if self._rest > self._rounding else self._again_left
