@@ -25,9 +25,9 @@ def met_at_most(
     `steps`: of the ascent; 0 counts the jobs that meet it alone. `visits`: how many intervals jobs may see in
     all. The search ends once at most `enough` jobs are left.
 
-    *Statement.* For prices lam >= 0, the number of jobs that meet their deadline is at most the price of all
-    GPUs over all time + sum over jobs of max(0, 1 - K_j), where K_j is the least price of the GPU-seconds
-    of a plan of j that ends by its deadline, infinite if there is none.
+    *Statement.* Take prices lam >= 0. Let K_j be the least price of the GPU-seconds of a plan of job j that
+    ends by its deadline, infinite if there is none. The number of jobs that meet their deadline is at most
+    the price of all GPUs over all time + sum over jobs of max(0, 1 - K_j).
 
     *Proof.* Let y_j = 1 for jobs that meet it, else 0. Their plans hold no more than all GPUs, so the sum of
     y_j is at most itself + the price of the GPU-seconds that they leave. That is the price of all GPUs + the

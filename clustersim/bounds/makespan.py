@@ -38,13 +38,13 @@ def makespan_s(columns: Columns, weights: Floats, at_least_s: float) -> float:
 
     *Statement.* For any time t, let J be the jobs released from t on. The end T of the run satisfies the sum
     over J of G_j(T - a_j - L_j) + the least that j holds for a launch <= N (T - t). Here N are the weighted
-    GPUs, a_j the release, L_j the least launch, G_j(x) = x h(w_j / x), and h(y) the least weighted GPUs, time
-    shared between options, that do y units a second.
+    GPUs, a_j is the release, L_j the least launch, and G_j(x) = x h(w_j / x). h(y) are the least weighted
+    GPUs that do y units a second, shared over time between options.
 
     *Proof.* After its release j spends at least L_j without work, so it works for at most x = T - a_j - L_j
     seconds. Working at rate y it holds at least h(y) weighted GPUs. h is convex and h(0) = 0, so by Jensen's
-    inequality it holds at least x h(w_j / x) GPU-seconds while it works, and this falls with x. No x does
-    where w_j / x is more than the greatest rate: then G_j is infinite. While it pays the launch of its last
+    inequality it holds at least x h(w_j / x) GPU-seconds while it works, and this falls with x. Where
+    w_j / x is more than the greatest rate, j cannot be done by T, and G_j is infinite. While it pays the launch of its last
     allocation j holds more, at least the least GPUs x launch_s of its options. All that is held after t is at
     most N (T - t). []
 

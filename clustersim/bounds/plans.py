@@ -10,8 +10,8 @@ end at a breakpoint, where pieces may be shorter than their overheads: such a pi
 only costs.
 
 *Proof.* The overhead of a piece on option o is a fixed charge of mu x rate x overhead. Between two
-breakpoints the rest of the cost is linear in the times of the switches there, so it is least where each of
-them is at one of the two breakpoints. So some cheapest plan switches at breakpoints and at the release only.
+breakpoints the rest of the cost is linear in the times of the switches there. So it is least with each of
+them at one of the two breakpoints, and some cheapest plan switches at breakpoints and at the release only.
 The states of such a plan are "not started", "idle" and the options. One interval after the other, the pass
 finds the least cost of each state. []
 """

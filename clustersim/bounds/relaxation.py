@@ -47,27 +47,27 @@ class Relaxation:
     `edges_s`, and 0 outside them. Plans end anywhere; with `until_s` they end there. All jobs have work to
     do.
 
-    *Statement.* For prices lam(t) >= 0 by GPU type, the sum of JCTs of any run is at least
-    D(lam) = sum of V_j(lam) - sum over types of GPUs x integral of lam, where V_j(lam) is the least
-    JCT + price of the GPU-seconds held, over the plans of job j.
+    *Statement.* Take prices lam(t) >= 0 by GPU type. Let V_j(lam) be the least JCT + price of the GPU-seconds
+    held, over the plans of job j. The sum of JCTs of any run is at least
+    D(lam) = sum of V_j(lam) - sum over types of GPUs x integral of lam.
 
     *Proof.* Take a run, in which job j holds n_j(t) GPUs. The held GPUs of a type never exceed its GPUs, so
     the sum of JCTs is at least itself + the integral of lam x (sum of n_j - GPUs). Regrouped by job, this is
     the sum of JCT + price of what each job holds, less the price of all GPUs. Now drop the allocations of j
     that add nothing to its work: the price falls, and the JCT stays. Those that are left are the pieces of a
     plan. In the run, too, the first pays at least its launch and each later one at least its restart
-    (`Option`), and contention, saves and lost work only slow it down. So the plan does the work of j or more,
-    and costs at least V_j. []
+    (`Option`). Contention, saves and lost work only slow the run down. So the plan does the work of j or
+    more, and costs at least V_j. []
 
     *Statement.* `Solution.value` is at most V_j, for any finite set of multipliers mu.
 
     *Proof.* The cost of a plan that does the work or more does not grow if mu x (1 - its work) is added, for
-    any mu >= 0. So V_j is at least the minimum over ends C of the maximum over mu of g(C, mu), the least such
-    objective over all plans that end at C (see `plans`), whatever work they do. For fixed mu some best plan
-    switches at breakpoints only, and as it goes on beyond one its objective is linear in C. So between two
-    breakpoints g is the least of linear functions. It is concave in C, and lies above the straight line
-    between its ends. The larger of two such lines, for two multipliers, is least over C at an edge or where
-    they cross. The objective of a plan that ends after `stop_s` is at least `stop_s`. []
+    any mu >= 0. Let g(C, mu) be the least such objective over all plans that end at C (see `plans`),
+    whatever work they do. Then V_j is at least the minimum over C of the maximum over mu of g(C, mu). For
+    fixed mu some best plan switches at breakpoints only, and as it goes on beyond one its objective is linear
+    in C. So between two breakpoints g is the least of linear functions. It is concave in C, and lies above
+    the straight line between its ends. The larger of two such lines, for two multipliers, is least over C at
+    an edge or where they cross. The objective of a plan that ends after `stop_s` is at least `stop_s`. []
     """
 
     def __init__(self, columns: Columns, edges_s: Floats, until_s: Floats | None = None):

@@ -47,8 +47,8 @@ def bound(
 ) -> None:
     """Compute what no policy can do better with the jobs of a trace.
 
-    No policy, clairvoyant or not, has a lower mean or 99th percentile of job completion time, a shorter
-    makespan, or meets more deadlines, if it finishes all jobs that can run.
+    Take any policy that finishes all jobs that can run, clairvoyant or not. Its mean and 99th percentile of
+    job completion time and its makespan are no shorter than these, and it meets no more deadlines.
     """
     from clustersim.bounds import METHODS, bound_of, instance_of
     from clustersim.runs import Trace, setup_of
