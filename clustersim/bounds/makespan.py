@@ -43,10 +43,10 @@ def makespan_s(columns: Columns, weights: Floats, at_least_s: float) -> float:
 
     *Proof.* After its release j spends at least L_j without work, so it works for at most x = T - a_j - L_j
     seconds. Working at rate y it holds at least h(y) weighted GPUs. h is convex and h(0) = 0, so by Jensen's
-    inequality it holds at least x h(w_j / x) GPU-seconds while it works, and this falls with x. Where
-    w_j / x is more than the greatest rate, j cannot be done by T, and G_j is infinite. While it pays the launch of its last
-    allocation j holds more, at least the least GPUs x launch_s of its options. All that is held after t is at
-    most N (T - t). []
+    inequality it holds at least x h(w_j / x) GPU-seconds while it works, and this falls with x. Where w_j / x
+    is more than the greatest rate, j cannot be done by T, and G_j is infinite. While it pays the launch of
+    its last allocation j holds more, at least the least GPUs x launch_s of its options. All that is held
+    after t is at most N (T - t). []
 
     The left side falls in T and the right side grows: every T at which the inequality fails is exceeded, and
     bisection finds the largest. The bound is the maximum over the releases t that the area alone makes

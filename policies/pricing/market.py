@@ -46,11 +46,11 @@ class Market(Generic[J]):
         for share in self.shares.values():
             self.left[share.gpu_type] -= share.gpus
         self._growing: list[Claim[J]] = []  # the served jobs whose shares may grow
-        self._sellers: dict[str, _Sellers[J]] = {
-            name: _Sellers(1.0 if worth is None else worth[name], harm) for name in gpus
+        self._holders: dict[str, _Holders[J]] = {
+            name: _Holders(1.0 if worth is None else worth[name], harm) for name in gpus
         }
         for claim in running:
-            self._sellers[claim.gpu_type].add(claim, self._extra(claim) if floors else claim.held)
+            self._holders[claim.gpu_type].add(claim, self._extra(claim) if floors else claim.held)
 
     def fits(self, gpus: int) -> bool:
         """Whether so many GPUs of one type are left."""
@@ -74,7 +74,7 @@ class Market(Generic[J]):
         """
         held = claim.held
         if held:
-            self._sellers[claim.gpu_type].behind -= self._extra(claim) if self.shares else held
+            self._holders[claim.gpu_type].behind -= self._extra(claim) if self.shares else held
         floor = self.shares.get(claim.job, _NONE) if self.shares else _NONE
         best = alone = inf
         size, gpu_type = 0, floor.gpu_type
@@ -96,7 +96,7 @@ class Market(Generic[J]):
 
     def keep(self, claim: Claim[J]) -> None:
         """Serve a running job by leaving it what it holds."""
-        self._sellers[claim.gpu_type].behind -= self._extra(claim)
+        self._holders[claim.gpu_type].behind -= self._extra(claim)
         self.left[claim.gpu_type] -= self._extra(claim)
         self.shares[claim.job] = Share(claim.held, claim.gpu_type)
 
@@ -132,10 +132,10 @@ class Market(Generic[J]):
         """Whether a waiting job does better by waiting for GPUs than at `cost`; they are then reserved."""
         best, chosen = cost, _NONE
         for name, curve in claim.curves.items():
-            sellers = self._sellers[name]
-            free = self.left[name] - sellers.behind - sellers.reserved
-            price = claim.price * sellers.worth
-            ends, at, end_s = sellers.ends(), 0, 0.0
+            holders = self._holders[name]
+            free = self.left[name] - holders.behind - holders.reserved
+            price = claim.price * holders.worth
+            ends, at, end_s = holders.ends(), 0, 0.0
             for size, overhead_s, unit_s in curve.first if claim.fresh else curve.later:
                 while free < size and at < len(ends):
                     end_s, gpus = ends[at]
@@ -147,7 +147,7 @@ class Market(Generic[J]):
                 if cost < best:
                     best, chosen = cost, Share(size, name)
         if chosen.gpus:
-            self._sellers[chosen.gpu_type].reserved += chosen.gpus
+            self._holders[chosen.gpu_type].reserved += chosen.gpus
         return chosen.gpus > 0
 
     def _extra(self, claim: Claim[J]) -> int:
@@ -161,10 +161,10 @@ class Market(Generic[J]):
         """On up to `most` GPUs of a type: the least cost, the least without harm, and the size of the
         former; 0 if there is none.
         """
-        curve, sellers, work = claim.curves[gpu_type], self._sellers[gpu_type], claim.work
-        free = most - sellers.behind
+        curve, holders, work = claim.curves[gpu_type], self._holders[gpu_type], claim.work
+        free = most - holders.behind
         held = claim.held if claim.gpu_type == gpu_type else 0
-        price = claim.price * sellers.worth
+        price = claim.price * holders.worth
         least_s = work * curve.unit_s[-1]
         known = -1.0  # harm that jobs before it do already
         best = alone = inf
@@ -178,14 +178,14 @@ class Market(Generic[J]):
                 alone = cost
             if size > free and cost < best:
                 if known < 0.0:
-                    known = sellers.harm(-free) if free < 0 else 0.0
-                cost += sellers.harm(size - free) - known
+                    known = holders.harm(-free) if free < 0 else 0.0
+                cost += holders.harm(size - free) - known
             if cost < best:
                 best, chosen = cost, size
         return best, alone, chosen
 
 
-class _Sellers(Generic[J]):
+class _Holders(Generic[J]):
     """The running jobs on one GPU type, in order, and what it costs to take GPUs from the last of them.
 
     `behind`: the GPUs that may be taken from those that are not served yet. `reserved`: those for which jobs
@@ -214,15 +214,16 @@ class _Sellers(Generic[J]):
         return self._ends
 
     def harm(self, gpus: int) -> float:
-        """Of taking `gpus` GPUs, in seconds; no more than that of taking all."""
+        """The harm of taking `gpus` GPUs from the last jobs, in seconds; at most that of taking all."""
         taken, harms = self._gpus, self._harms
         while not taken or taken[-1] < gpus:
             if len(taken) == len(self._held):
                 return harms[-1] if harms else 0.0
-            self._price_next()
+            self._count_next()
         return harms[bisect_left(taken, gpus)]
 
-    def _price_next(self) -> None:
+    def _count_next(self) -> None:
+        """Add the harm of taking all GPUs of the last job that is not counted yet."""
         gpus, claim = self._held[-1 - len(self._gpus)]
         more_s = claim.again_s() - claim.paying_s
         harm = self._weight * (1.0 + claim.price * self.worth * claim.held) * more_s
