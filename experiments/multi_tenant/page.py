@@ -36,6 +36,28 @@ from experiments.multi_tenant.tables import (
 TEMPLATE = Path(__file__).parent.parent / "case_study_2" / "page.template.md"
 REFERENCE = "reference"
 LINE = 100
+WITH_DEADLINES = (
+    "64 jobs, deadlines, load 2.2", "128 jobs, deadlines, load 2.2", "128 jobs, deadlines, load 3.3",
+    "128 jobs, deadlines, load 4.4",
+)  # fmt: skip
+REMAINING = (
+    ("counts", COUNTS, BY_RULE), ("tuned", REFERENCE, TUNED), ("small", REFERENCE, SMALL),
+    ("small_200", "200 Gb/s", SMALL), ("third", "third model 81.2B", BY_RULE),
+    ("two", "no third model", BY_RULE), ("at_800", "800 Gb/s", BY_RULE), ("at_400", "400 Gb/s", BY_RULE),
+)  # fmt: skip
+"""Prefix of a name in the template, definition, baseline: of 128 jobs."""
+BOUNDED = (
+    "The columns *of the bound* state a run's value over what no policy can beat on the same jobs, with\n"
+    "full knowledge of the future ([docs/bounds.md](../docs/bounds.md))."
+)
+UNBOUNDED = "The cells of this page were made without bounds."
+COMPARED = (
+    (JCT, "mean JCT, h", FREE),
+    ("jct_p99_s", "p99 of JCT, h", FREE),
+    (MAKESPAN, "makespan, h", FREE[2:]),
+    (MET, "deadlines met", WITH_DEADLINES),
+)
+"""Metric, its words, and the workloads on which policies are compared by it."""
 
 
 def page(rows: Iterable[Row], speeds: Speeds, policies: Sequence[str]) -> str:
@@ -77,34 +99,6 @@ def wrapped(block: str) -> str:
         )
         for item in items
     )  # fmt: skip
-
-
-WITH_DEADLINES = (
-    "64 jobs, deadlines, load 2.2", "128 jobs, deadlines, load 2.2", "128 jobs, deadlines, load 3.3",
-    "128 jobs, deadlines, load 4.4",
-)  # fmt: skip
-
-
-REMAINING = (
-    ("counts", COUNTS, BY_RULE), ("tuned", REFERENCE, TUNED), ("small", REFERENCE, SMALL),
-    ("small_200", "200 Gb/s", SMALL), ("third", "third model 81.2B", BY_RULE),
-    ("two", "no third model", BY_RULE), ("at_800", "800 Gb/s", BY_RULE), ("at_400", "400 Gb/s", BY_RULE),
-)  # fmt: skip
-"""Prefix of a name in the template, definition, baseline: of 128 jobs."""
-BOUNDED = (
-    "The columns *of the bound* state a run's value over what no policy can beat on the same jobs, with\n"
-    "full knowledge of the future ([docs/bounds.md](../docs/bounds.md))."
-)
-UNBOUNDED = "The cells of this page were made without bounds."
-
-
-COMPARED = (
-    (JCT, "mean JCT, h", FREE),
-    ("jct_p99_s", "p99 of JCT, h", FREE),
-    (MAKESPAN, "makespan, h", FREE[2:]),
-    (MET, "deadlines met", WITH_DEADLINES),
-)
-"""Metric, its words, and the workloads on which policies are compared by it."""
 
 
 def numbers(rows: Rows) -> dict[str, str | int]:

@@ -21,6 +21,16 @@ FIGURES = (
 the data-parallel baseline (Bang et al., MICRO 2024, section V-B). For which number of jobs JCT and makespan
 are published is not known to us.
 """
+PLANNERS = {BY_RULE: "data-parallel", TUNED: "data-parallel-tuned", SMALL: "data-parallel-best"}
+"""The planner of each baseline."""
+NEEDS_DEADLINES = ("without admission", "load as expected")
+"""Definitions that are the reference where all jobs come at once, without deadlines."""
+FREE = ("64 jobs", "128 jobs", "64 jobs at once", "128 jobs at once")
+"""The workloads without deadlines."""
+POLICIES = "vtrain_policies"
+"""The grid of policies."""
+OWN = "priced"
+"""What the names of this project's own policies begin with."""
 
 
 # Numbers
@@ -95,10 +105,6 @@ def speed_table(speeds: Speeds) -> str:
     return markdown(header, lines)
 
 
-PLANNERS = {BY_RULE: "data-parallel", TUNED: "data-parallel-tuned", SMALL: "data-parallel-best"}
-"""The planner of each baseline."""
-
-
 # Tables of the definitions
 
 
@@ -123,10 +129,6 @@ def definition_cell(rows: Rows, definition: str, workload: str, metric: str) -> 
     if row is None and definition in NEEDS_DEADLINES and "at once" in workload:
         return "as reference"
     return margin(row, metric)
-
-
-NEEDS_DEADLINES = ("without admission", "load as expected")
-"""Definitions that are the reference where all jobs come at once, without deadlines."""
 
 
 def baseline_table(rows: Rows) -> str:
@@ -197,9 +199,6 @@ def seeds_of(row: Row | None) -> str:
 
 # Tables of the policies
 
-FREE = ("64 jobs", "128 jobs", "64 jobs at once", "128 jobs at once")
-POLICIES = "vtrain_policies"
-
 
 def policy_tables(rows: Rows, metric: str, over: str, workloads: Sequence[str]) -> str:
     """Elastic and rigid policies apart; `over`: the metric that relates `metric` to its bound."""
@@ -212,7 +211,7 @@ def policy_tables(rows: Rows, metric: str, over: str, workloads: Sequence[str]) 
         chosen = [name for name in names if is_elastic(name) is elastic]
         ordered = sorted(chosen, key=lambda name: standing(rows, metric, workloads, name))
         bounded = any(policy_row(rows, over, w, n) for w in workloads for n in chosen)
-        header = [kind, *workloads, *(f"{w}: {WORDS[over]}" for w in workloads if bounded)]
+        header = [kind, *workloads, *(f"{w}: of the bound" for w in workloads if bounded)]
         lines = []
         for name in ordered:
             found = [policy_cell(rows, metric, workload, name) for workload in workloads]
@@ -245,20 +244,9 @@ def best_table(rows: Rows, metrics: Sequence[tuple[str, str, Sequence[str]]]) ->
     return markdown(header, lines)
 
 
-OWN = "priced"
-"""What the names of this project's own policies begin with."""
-
-
 def is_elastic(scheduler: str) -> bool:
     """Whether a policy chooses GPU counts; `priced at 6` is `priced` with a parameter."""
     return bool(find_policy(scheduler.split()[0]).elastic)
-
-
-WORDS = {
-    "jct_over_bound": "of the bound",
-    "makespan_over_bound": "of the bound",
-    "deadlines_of_bound": "of the bound",
-}
 
 
 def policy_row(rows: Rows, metric: str, workload: str, policy: str) -> Row | None:
