@@ -12,9 +12,14 @@ from .relaxation import Relaxation
 
 __all__ = ["Ascent", "ascend"]
 
+# Multipliers of a job's work, as factors of its best one so far; the finer ones are for the best prices.
 _SPREAD = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 1.7, 2.6, 5.0, 12.0])
 _FINE = np.geomspace(0.1, 12.0, 33)
-_STEP, _DECAY, _MEMORY, _FARTHEST = 0.4, 10.0, 0.5, 2.0
+_MIDDLE = 5  # the best one of the step before is in `_SPREAD` between this and the next
+
+_STEP, _DECAY = 0.4, 10.0  # relative size of the first step; steps after which it is half of that
+_MEMORY = 0.5  # weight of the present step, against those before
+_FARTHEST = 2.0  # excess of held GPUs, over those that there are, beyond which a step grows no further
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +70,7 @@ def ascend(
         price[:, -1] = 0.0
         multipliers = solution.multiplier[:, None] * _SPREAD
     value = relaxation.solve(best.price, best_multipliers).value
-    middle = np.sqrt(best_multipliers[:, 5] * best_multipliers[:, 6])
+    middle = np.sqrt(best_multipliers[:, _MIDDLE] * best_multipliers[:, _MIDDLE + 1])
     value = np.maximum(value, relaxation.solve(best.price, middle[:, None] * _FINE).value)
     dual = fsum(np.maximum(value, least).tolist()) - relaxation.capacity_price(best.price)
     return Ascent(max(dual, best.dual), best.price)

@@ -14,7 +14,8 @@ from .relaxation import Relaxation
 
 __all__ = ["met_at_most"]
 
-_ERROR, _TRIAL_STEPS = 1e-9, 12
+_ERROR = 1e-9  # relative, of times
+_TRIAL_STEPS = 12  # after which the search goes on only if prices prove that some jobs are late
 
 
 def met_at_most(

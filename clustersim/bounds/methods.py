@@ -23,9 +23,9 @@ from .percentile import p99_s
 __all__ = ["METHODS", "Bound", "bound_of"]
 
 METHODS = ("auto", "best", "alone", "area", "quick", "prices")
-_QUICK_OPERATIONS, _PRICES_OPERATIONS = 30_000, 250_000
-_MANY_JOBS = 2000
-_DIGITS, _ERROR = 9, 1e-9
+_QUICK_OPERATIONS, _PRICES_OPERATIONS = 30_000, 250_000  # jobs x options, up to which prices are computed
+_MANY_JOBS = 2000  # beyond which `prices` takes fewer steps
+_DIGITS, _ERROR = 9, 1e-9  # of stated values; relative, more than the rounding errors of a run and of a bound
 
 
 class _Effort(NamedTuple):

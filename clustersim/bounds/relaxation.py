@@ -87,7 +87,9 @@ class Relaxation:
         return float(self.gpus @ (price @ self.spans_s))
 
     def multipliers(self, price: Floats, columns: int) -> Floats:
-        """Multipliers that hold the best one of every job, as (job, column), ascending in each row."""
+        """Multipliers among which the best one of every job is likely to be, as (job, column), ascending in
+        each row: from what its work costs at no price to what it costs at the highest.
+        """
         found = np.empty((self._jobs, columns))
         most = float(price.max(initial=0.0))
         for rows, jobs in self._chunks:
@@ -178,4 +180,5 @@ def _add_held(
             total[gpu_type] += np.bincount(piece.interval, here.sum(1), len(total[gpu_type]))
     pair = np.log(np.take_along_axis(multipliers, np.stack([ends.column, ends.column + 1], axis=1), axis=1))
     middle: Floats = np.exp(share * pair[:, 0] + (1.0 - share) * pair[:, 1])
+    # Plans that do too little work have too small a multiplier, and those that do too much too large a one.
     return middle * np.where(done < 0.97, 1.3, np.where(done > 1.03, 1 / 1.6, 1.0))
