@@ -6,7 +6,7 @@ import numpy as np
 
 from .columns import Columns, Floats
 
-__all__ = ["alone_s", "least_idle"]
+__all__ = ["alone_s"]
 
 
 def alone_s(columns: Columns) -> Floats:
@@ -25,15 +25,4 @@ def alone_s(columns: Columns) -> Floats:
         for option in range(len(unit_s)):
             np.minimum(best, kind.launch_s[option] + work * unit_s[option], out=best)
         least[kind.jobs] = best
-    return least
-
-
-def least_idle(columns: Columns) -> Floats:
-    """The least GPU-seconds that each job holds without work: min over its options of GPUs x launch_s.
-
-    *Proof.* The allocation with which the job gets done pays its launch or more on all its GPUs.
-    """
-    least = np.empty(len(columns))
-    for kind in columns.kinds:
-        least[kind.jobs] = np.min(kind.gpus * kind.launch_s)
     return least

@@ -24,7 +24,7 @@ def makespan_s(columns: Columns, weights: Floats, at_least_s: float) -> float:
     *Proof.* After its release j spends at least L_j without work, so it works for at most x = T - a_j - L_j
     seconds. Working at rate y it holds at least h(y) GPUs. h is convex and h(0) = 0, so by Jensen's
     inequality it holds at least x h(w_j / x) GPU-seconds while it works, and this falls with x. Besides, it
-    holds `least_idle`. All that is held after t is at most N (T - t). []
+    holds the least GPUs x launch while it does not work. All that is held after t is at most N (T - t). []
 
     The left side falls in T and the right side grows: every T at which the inequality fails is exceeded, and
     bisection finds the largest. The bound is the maximum over the releases t that the area alone makes
