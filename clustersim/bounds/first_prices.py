@@ -10,7 +10,7 @@ from .columns import Columns, Floats
 __all__ = ["breakpoints_s", "first_ends_s", "first_prices", "jobs_in_system", "spread_evenly"]
 
 _TAIL = np.array([0.04, 0.1, 0.2, 0.4, 0.8, 1.4, 2.02])  # of the longest job alone, after the last breakpoint
-_FEWEST = 48  # breakpoints, if there are as many releases and ends
+_FEWEST, _MOST_PARTS = 48, 2  # intervals in all; of one between two times
 _SPREADING = 1.3  # GPU-seconds that jobs hold in good schedules, over the least
 
 
@@ -36,19 +36,19 @@ def breakpoints_s(columns: Columns, ends_s: Floats, visits: int) -> Floats:
 def spread_evenly(release_s: Floats, ends_s: Floats, visits: int) -> Floats:
     """Breakpoints, chosen evenly among releases and ends, the first and the last included: as many as there
     may be for jobs to see `visits` intervals between release and end, in all. Where there are few, the
-    intervals are divided.
+    intervals are divided into equal parts.
     """
     times_s = np.unique(np.concatenate([release_s, ends_s]))
-    if 1 < len(times_s) < _FEWEST:
-        between = np.linspace(0, len(times_s) - 1, (_FEWEST // (len(times_s) - 1)) * (len(times_s) - 1) + 1)
-        times_s = np.interp(between, np.arange(len(times_s)), times_s)
     first, last = (np.searchsorted(times_s, edges_s) for edges_s in (release_s, ends_s))
-    seen = int((last - first).sum())
-    most = max(_FEWEST, int(len(times_s) * min(1.0, visits / max(seen, 1))))
-    if len(times_s) <= most:
+    seen, intervals = max(int((last - first).sum()), 1), len(times_s) - 1
+    if seen > visits and intervals > _FEWEST:
+        most = max(_FEWEST, int(intervals * visits / seen))
+        return times_s[np.unique(np.linspace(0, intervals, most + 1).round().astype(np.int64))]
+    if not intervals:
         return times_s
-    edges_s: Floats = times_s[np.unique(np.linspace(0, len(times_s) - 1, most).round().astype(np.int64))]
-    return edges_s
+    parts = max(_FEWEST // intervals, min(_MOST_PARTS, visits // seen), 1)
+    between: Floats = np.interp(np.arange(parts * intervals + 1) / parts, np.arange(intervals + 1), times_s)
+    return between
 
 
 def jobs_in_system(

@@ -14,11 +14,10 @@ from itertime.errors import UnknownName
 
 from .area import alone_s, srpt_mean_s, type_weights
 from .columns import Columns
-from .deadlines import met_at_most
+from .deadlines import met_at_most, p99_s
 from .instance import Instance
 from .makespan import makespan_by_area_s, makespan_s
 from .mean import mean_by_prices_s
-from .percentile import p99_s
 
 __all__ = ["METHODS", "Bound", "bound_of"]
 
