@@ -15,7 +15,7 @@
 | `methods` | the bound of an instance from the bounds of the other modules |
 | `area` | least seconds and GPU-seconds of each job; mean JCT by SRPT on one machine |
 | `makespan` | the makespan, by area and by the speed that jobs need |
-| `mean`, `deadlines`, `percentile` | mean JCT, deadlines met and p99, by prices of GPU-seconds |
+| `mean`, `deadlines` | mean JCT; deadlines met and p99: by prices of GPU-seconds |
 | `relaxation`, `plans` | what given prices prove; the cheapest plan of each job under them |
 | `first_prices`, `ascent` | prices to begin with; better ones |
 

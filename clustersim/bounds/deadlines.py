@@ -15,8 +15,8 @@ from .relaxation import Relaxation
 __all__ = ["met_at_most", "p99_s"]
 
 _ERROR = 1e-9  # relative, of times
+_SHARE = 0.99  # of the percentile
 _TRIAL_STEPS = 12  # after which the search goes on only if prices prove that some jobs are late
-_SHARE = 0.99
 
 
 def met_at_most(
