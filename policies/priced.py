@@ -45,7 +45,7 @@ class Priced(Scheduler):
         first = next(claims, None)
         if first is None:
             return proposal
-        self._serve_first(first, market, state.now)
+        wake_at = self._serve_first(first, market, state.now)
         for claim in claims:
             if not market.fits(1):
                 break
@@ -55,10 +55,13 @@ class Priced(Scheduler):
         wanted = {job: (gpus, gpu_type or None) for job, (gpus, gpu_type) in market.shares.items()}
         if not all(proposal.run(wanted).values()):
             self._fill(proposal)
+        if wake_at > state.now:
+            proposal.wake_at = wake_at
         return proposal
 
-    def _serve_first(self, claim: Claim[JobView], market: Market[JobView], now: float) -> None:
-        """Serve the first job in order, such that it is done in bounded time.
+    def _serve_first(self, claim: Claim[JobView], market: Market[JobView], now: float) -> float:
+        """Serve the first job in order, such that it is done in bounded time. Returns when it stops waiting,
+        0 if it does not wait.
 
         It changes its GPUs only after it has worked on them for as long as a restart takes. It waits for
         GPUs of jobs that end no longer, in all, than it would run on its smallest size.
@@ -66,11 +69,12 @@ class Priced(Scheduler):
         job = claim.job
         if claim.held and job.productive_s < max(claim.curves[claim.gpu_type].restarts):
             market.keep(claim)
-            return
-        longest_s = max([claim.work * curve.unit_s[0] for curve in claim.curves.values()])
-        share = market.serve(claim, longest_s - (now - self._waits.get(job, now)))
-        if not share.gpus:
-            self._waits.setdefault(job, now)
+            return 0.0
+        until = self._waits.get(job, now) + max([claim.work * c.unit_s[0] for c in claim.curves.values()])
+        if market.serve(claim, until - now).gpus:
+            return 0.0
+        self._waits.setdefault(job, now)
+        return until
 
     def _fill(self, proposal: Proposal) -> None:
         """Start jobs in order where jobs before them found no place: after the loss of nodes, enough free
