@@ -31,16 +31,16 @@ class Priced(Scheduler):
         self.price, self.floor = number("price", price, 0.0, 1e9), number("floor", floor, 0.0, 1e9)
         self.harm, self.patience = number("harm", harm, 0.0, 1e9), number("patience", patience, 1.0)
         self.rank, self.leftover = switch("rank", rank), switch("leftover", leftover)
-        self._line = Line(Prices(self.price, self.floor, self.rank), self.patience)
+        self.line = Line(Prices(self.price, self.floor, self.rank), self.patience)
         self._waits: dict[JobView, float] = {}  # since when jobs have waited as the first in order
 
     def schedule(self, state: State) -> Proposal:
-        line, proposal = self._line, state.proposal()
+        line, proposal = self.line, state.proposal()
         line.update(state)
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
                 self._waits.pop(event.job, None)
-        market = Market(line.gpus, line.running, harm=self.harm, worth=line.worth)
+        market = self.market()
         claims = line.walk(market.fits)
         first = next(claims, None)
         if first is None:
@@ -58,6 +58,10 @@ class Priced(Scheduler):
         if wake_at > state.now:
             proposal.wake_at = wake_at
         return proposal
+
+    def market(self) -> Market[JobView]:
+        """The division of a decision, before any job is served."""
+        return Market(self.line.gpus, self.line.running, harm=self.harm, worth=self.line.worth)
 
     def _serve_first(self, claim: Claim[JobView], market: Market[JobView], now: float) -> float:
         """Serve the first job in order, such that it is done in bounded time. Returns when it stops waiting,
@@ -80,7 +84,7 @@ class Priced(Scheduler):
         """Start jobs in order where jobs before them found no place: after the loss of nodes, enough free
         GPUs need not be a place.
         """
-        for claim in self._line.walk(proposal.fits):
+        for claim in self.line.walk(proposal.fits):
             job = claim.job
             if not proposal.gpus(job):
                 fitting = [size for size in job.sizes if proposal.fits(size)]
