@@ -31,21 +31,21 @@ class Priced(Scheduler):
         self.price, self.floor = number("price", price, 0.0, 1e9), number("floor", floor, 0.0, 1e9)
         self.harm, self.patience = number("harm", harm, 0.0, 1e9), number("patience", patience, 1.0)
         self.rank, self.leftover = switch("rank", rank), switch("leftover", leftover)
-        self._line = Line(Prices(self.price, self.floor, self.rank), self.patience)
+        self.line = Line(Prices(self.price, self.floor, self.rank), self.patience)
         self._waits: dict[JobView, float] = {}  # since when jobs have waited as the first in order
 
     def schedule(self, state: State) -> Proposal:
-        line, proposal = self._line, state.proposal()
+        line, proposal = self.line, state.proposal()
         line.update(state)
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
                 self._waits.pop(event.job, None)
-        market = Market(line.gpus, line.running, harm=self.harm, worth=line.worth)
+        market = self.market()
         claims = line.walk(market.fits)
         first = next(claims, None)
         if first is None:
             return proposal
-        self._serve_first(first, market, state.now)
+        wake_at = self._serve_first(first, market, state.now)
         for claim in claims:
             if not market.fits(1):
                 break
@@ -55,10 +55,17 @@ class Priced(Scheduler):
         wanted = {job: (gpus, gpu_type or None) for job, (gpus, gpu_type) in market.shares.items()}
         if not all(proposal.run(wanted).values()):
             self._fill(proposal)
+        if wake_at > state.now:
+            proposal.wake_at = wake_at
         return proposal
 
-    def _serve_first(self, claim: Claim[JobView], market: Market[JobView], now: float) -> None:
-        """Serve the first job in order, such that it is done in bounded time.
+    def market(self) -> Market[JobView]:
+        """The division of a decision, before any job is served."""
+        return Market(self.line.gpus, self.line.running, harm=self.harm, worth=self.line.worth)
+
+    def _serve_first(self, claim: Claim[JobView], market: Market[JobView], now: float) -> float:
+        """Serve the first job in order, such that it is done in bounded time. Returns when it stops waiting,
+        0 if it does not wait.
 
         It changes its GPUs only after it has worked on them for as long as a restart takes. It waits for
         GPUs of jobs that end no longer, in all, than it would run on its smallest size.
@@ -66,17 +73,18 @@ class Priced(Scheduler):
         job = claim.job
         if claim.held and job.productive_s < max(claim.curves[claim.gpu_type].restarts):
             market.keep(claim)
-            return
-        longest_s = max([claim.work * curve.unit_s[0] for curve in claim.curves.values()])
-        share = market.serve(claim, longest_s - (now - self._waits.get(job, now)))
-        if not share.gpus:
-            self._waits.setdefault(job, now)
+            return 0.0
+        until = self._waits.get(job, now) + max([claim.work * c.unit_s[0] for c in claim.curves.values()])
+        if market.serve(claim, until - now).gpus:
+            return 0.0
+        self._waits.setdefault(job, now)
+        return until
 
     def _fill(self, proposal: Proposal) -> None:
         """Start jobs in order where jobs before them found no place: after the loss of nodes, enough free
         GPUs need not be a place.
         """
-        for claim in self._line.walk(proposal.fits):
+        for claim in self.line.walk(proposal.fits):
             job = claim.job
             if not proposal.gpus(job):
                 fitting = [size for size in job.sizes if proposal.fits(size)]

@@ -41,6 +41,7 @@ class Line:
 
     | field | |
     |---|---|
+    | `claims` | of all jobs |
     | `running` | the claims of the running jobs, in order |
     | `gpus` | GPUs that are free or held, by type; the type is "" on a cluster of one type |
     | `worth` | what a GPU of each type counts, 1 for the best |
@@ -50,7 +51,7 @@ class Line:
         self._prices, self._patience = prices, patience
         self._curves: dict[JobCurve, Curve] = {}
         self._kinds: dict[JobCurve, Mapping[str, Curve]] = {}  # for clusters of one type
-        self._claims: dict[JobView, Claim[JobView]] = {}
+        self.claims: dict[JobView, Claim[JobView]] = {}
         self._before: dict[JobView, int] = {}
         self._stated: dict[JobView, StatedWork] = {}
         self._keys: list[tuple[float, int]] = []  # of the waiting jobs, sorted
@@ -72,7 +73,7 @@ class Line:
             self.worth = self._values.of
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
-                for known in (self._claims, self._before, self._stated):
+                for known in (self.claims, self._before, self._stated):
                     known.pop(event.job, None)
             elif event.kind == "submitted" and event.job is not None and self._values is not None:
                 self._values.note({name: 1 / curve.unit_gpu_s for name, curve in self._of(event.job).items()})
@@ -96,7 +97,7 @@ class Line:
         number, running, keys, of = 0, self.running, self._keys, self._prices.of
         jobs, count, gpus = len(self), len(self.running), self._most
         for job in self._waiting.walk(fits):
-            claim = self._claims[job]
+            claim = self.claims[job]
             place = claim.key, job.order
             while number < count and (running[number].key, running[number].job.order) < place:
                 yield running[number]
@@ -107,10 +108,10 @@ class Line:
 
     def key(self, job: JobView) -> float:
         """See the class. Brings the claim of the job up to date."""
-        claim = self._claims.get(job)
+        claim = self.claims.get(job)
         left = job.oracle_work_left
         if claim is None:
-            claim = self._claims[job] = _JobClaim(job, self._of(job), left)
+            claim = self.claims[job] = _JobClaim(job, self._of(job), left)
             self._before[job] = self._earlier
             self._stated[job] = StatedWork(left)
             self._seen += 1
@@ -133,7 +134,7 @@ class Line:
         return claim.key
 
     def _sort_running(self, state: State) -> None:
-        entries = [(self.key(job), job.order, self._claims[job]) for job in state.running]
+        entries = [(self.key(job), job.order, self.claims[job]) for job in state.running]
         entries.sort()
         keys, of, gpus = self._keys, self._prices.of, self._most
         jobs = len(entries) + len(keys)
@@ -148,17 +149,19 @@ class Line:
     def _of(self, job: JobView) -> Mapping[str, Curve]:
         """A job's curves by type."""
         if self._values is not None:
-            return {name: self._curve(job.curve_on(name)) for name in job.gpu_types}
+            return {name: self._kept(job.curve_on(name)) for name in job.gpu_types}
         known = job.curve
         curves = self._kinds.get(known)
         if curves is None:
-            curves = self._kinds[known] = {"": self._curve(known)}
+            curves = self._kinds[known] = {"": self._kept(known)}
         return curves
 
-    def _curve(self, known: JobCurve) -> Curve:
-        """The curve of a kind of jobs on one type."""
+    def _kept(self, known: JobCurve) -> Curve:
         curve = self._curves.get(known)
         if curve is None:
-            curve = Curve(known.sizes, known.rates, known.restarts, known.launches)
-            self._curves[known] = curve
+            curve = self._curves[known] = self.curve(known)
         return curve
+
+    def curve(self, known: JobCurve) -> Curve:
+        """What the rule sees of a kind of jobs on one type; asked for once a kind."""
+        return Curve(known.sizes, known.rates, known.restarts, known.launches)
