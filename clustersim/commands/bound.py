@@ -53,12 +53,15 @@ def bound(
     from clustersim.bounds import METHODS, bound_of, instance_of
     from clustersim.runs import Trace, setup_of
     from itertime.commandline import print_json
-    from itertime.errors import UnknownName
+    from itertime.errors import UnknownName, UserError
 
     from .terminal import progress_of
 
     if method not in METHODS:  # before the trace is read, which can take long
         raise UnknownName("method", method, METHODS)
+    for text in settings or []:
+        if text.partition("=")[0].strip() == "bound":
+            raise UserError(f"--set {text}: is a setting of runs; give --method here")
     config = config_of("fifo", context.params)
     jobs = Trace.read(trace, config.table, config.model_path)
     setup = setup_of(config, models=jobs.models)
@@ -86,5 +89,6 @@ def _print(found: Bound, able: int, jobs: int, deadlines: int) -> None:
         print_table(["result", "no policy", "gets beyond"], rows)
     else:
         print("Nothing is known: no job can run here.")
-    left_out = f"; {jobs - able:,} cannot run here and are left out" if able < jobs else ""
+    are = "is" if jobs - able == 1 else "are"
+    left_out = f"; {jobs - able:,} cannot run here and {are} left out" if able < jobs else ""
     print(f"Method {found.method}, {found.seconds:.3g} s, over {able:,} of {jobs:,} jobs{left_out}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from reprlib import repr as brief
-from typing import Self
+from typing import Any, Self
 
 from clustersim.errors import PolicyError
 
@@ -137,7 +137,17 @@ class Proposal(Draft):
 def _entries(
     wanted: Mapping[JobView, int | tuple[int, str | None] | None] | Iterable[Wanted],
 ) -> Iterable[tuple[JobView, int | None, str | None]]:
-    """What `Proposal.run` was given, as entries."""
-    if not isinstance(wanted, Mapping):
-        return wanted
-    return [(job, *at) if isinstance(at, tuple) else (job, at, None) for job, at in wanted.items()]
+    """What `Proposal.run` was given, as entries. PolicyError for anything else."""
+    if isinstance(wanted, Mapping):
+        entries: Iterable[Any] = [
+            (job, *at) if isinstance(at, tuple) else (job, at, None) for job, at in wanted.items()
+        ]
+    else:
+        entries = wanted if isinstance(wanted, Iterable) else (wanted,)
+    checked = []
+    for entry in entries:
+        if not (isinstance(entry, tuple) and len(entry) == 3 and isinstance(entry[0], JobView)):
+            what = "wants {job: GPUs}, {job: (GPUs, type)} or entries (job, GPUs, type or None)"
+            raise PolicyError(f"run: {what}, not {brief(entry)}")
+        checked.append(entry)
+    return checked

@@ -8,7 +8,7 @@ preemptions, resizes and migrations, and charges their overheads.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from math import inf
+from math import inf, isnan
 from typing import NamedTuple
 
 from clustersim.cluster import Capacity
@@ -201,8 +201,13 @@ class State:
         engine charges. Work is what users state; that of jobs that state none comes from the oracle, which
         the records note. Arrivals, failures and periodic checkpoints are left out.
 
-        PolicyError for shares that are impossible, and if no job ends in 10,000 rounds.
+        PolicyError for shares that are impossible, for times that are none, and if no job ends in 10,000
+        rounds.
         """
+        if not round_s > 0 or isnan(until_s):
+            raise PolicyError(
+                f"look_ahead(until_s={until_s!r}, round_s={round_s!r}): must be a time and seconds above 0"
+            )
         ahead = Ahead(
             self._facts, [*self.running, *self.pending] if jobs is None else jobs, self.in_service_by_type()
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf
+from math import inf, nan
 from random import Random
 from typing import Any
 
@@ -252,6 +252,12 @@ def test_rounds_in_which_nothing_ends_come_to_an_end() -> None:
 
     with pytest.raises(PolicyError, match="no job has ended in 10,000 rounds; set until_s"):
         asked(lambda state: state.look_ahead(turns, round_s=5.0))
+
+
+@pytest.mark.parametrize("times", [{"round_s": 0.0}, {"round_s": -1.0}, {"round_s": nan}, {"until_s": nan}])
+def test_times_that_are_none_are_refused(times: dict[str, float]) -> None:
+    with pytest.raises(PolicyError, match=r"look_ahead\(until_s=.*must be a time and seconds above 0"):
+        asked(lambda state: state.look_ahead(in_order, **times))
 
 
 def test_stated_work_is_what_counts() -> None:
