@@ -48,7 +48,7 @@ def ascend(
         answer = market.answer(price, multipliers, held=True)
         worth = fsum(np.maximum(answer.value, least).tolist()) - market.worth(price)
         if worth > best.worth:
-            best, best_multipliers = Ascent(worth, price, step + 1), multipliers
+            best, found, used = Ascent(worth, price, step + 1), answer.value, multipliers
             if worth > enough:
                 return best
         assert answer.held is not None
@@ -59,8 +59,7 @@ def ascend(
         price = np.maximum(0.0, price + scale * direction.clip(-1.0, _FARTHEST))
         price[:, -1] = 0.0
         multipliers = answer.multiplier[:, None] * _SPREAD
-    value = market.answer(best.price, best_multipliers).value
-    middle = np.sqrt(best_multipliers[:, 5] * best_multipliers[:, 6])
-    value = np.maximum(value, market.answer(best.price, middle[:, None] * _FINE).value)
+    middle = np.sqrt(used[:, 5] * used[:, 6])[:, None]
+    value = np.maximum(found, market.answer(best.price, middle * _FINE).value)
     worth = fsum(np.maximum(value, least).tolist()) - market.worth(best.price)
-    return Ascent(max(worth, best.worth), best.price, steps)
+    return Ascent(worth, best.price, steps)

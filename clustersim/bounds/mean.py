@@ -13,7 +13,7 @@ from .columns import Columns, Floats
 from .first_prices import breakpoints_s, first_ends_s, first_prices, jobs_in_system
 from .prices import Market
 
-__all__ = ["Prices", "prices_of"]
+__all__ = ["Prices", "search_prices"]
 
 _SMALL_PRICE = 0.3  # of a GPU that one job delays: 1 / all GPUs
 
@@ -31,7 +31,7 @@ class Prices:
     jobs: Floats
 
 
-def prices_of(columns: Columns, steps: int, visits: int) -> Prices:
+def search_prices(columns: Columns, steps: int, visits: int) -> Prices:
     """The best prices that an ascent of `steps` finds, and their bound (see `Market`). `visits`: how many
     intervals jobs may see in all between their release and a guess of their end; it decides how fine the
     prices are in time.
