@@ -58,7 +58,7 @@ def ascend(
         solution = relaxation.solve(price, multipliers, held=True)
         dual = fsum(np.maximum(solution.value, least).tolist()) - relaxation.capacity_price(price)
         if dual > best.dual:
-            best, best_multipliers = Ascent(dual, price), multipliers
+            best, found, used = Ascent(dual, price), solution.value, multipliers
             if dual > enough:
                 return best
         assert solution.held is not None
@@ -69,8 +69,7 @@ def ascend(
         price = np.maximum(0.0, price + scale * direction.clip(-1.0, _FARTHEST))
         price[:, -1] = 0.0
         multipliers = solution.multiplier[:, None] * _SPREAD
-    value = relaxation.solve(best.price, best_multipliers).value
-    middle = np.sqrt(best_multipliers[:, _MIDDLE] * best_multipliers[:, _MIDDLE + 1])
-    value = np.maximum(value, relaxation.solve(best.price, middle[:, None] * _FINE).value)
+    middle = np.sqrt(used[:, _MIDDLE] * used[:, _MIDDLE + 1])
+    value = np.maximum(found, relaxation.solve(best.price, middle[:, None] * _FINE).value)
     dual = fsum(np.maximum(value, least).tolist()) - relaxation.capacity_price(best.price)
-    return Ascent(max(dual, best.dual), best.price)
+    return Ascent(dual, best.price)

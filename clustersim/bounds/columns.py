@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,7 @@ __all__ = ["Columns", "Floats", "Ints", "Kind"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+_MOST_SUMS, _FEW_JOBS = 1_000_000, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +35,8 @@ class Kind:
 @dataclass(frozen=True, eq=False)
 class Columns:
     """The jobs of an instance, one row each: `release_s`, `work` and `deadline_s` (NaN: none). Times count
-    from the first release. `clock_error_s`: more than what the rounding of a run's clock adds to a JCT.
+    from the first release. `gpus`: the most of each type that jobs can hold at a time. `clock_error_s`: more
+    than what the rounding of a run's clock adds to a JCT.
     """
 
     gpus: Floats
@@ -57,7 +61,9 @@ class Columns:
         deadline_s = np.array([np.nan if job.deadline_s is None else job.deadline_s for job in jobs])
         first_s = release_s.min(initial=np.inf)
         return cls(
-            gpus=np.array(instance.gpus, dtype=np.float64),
+            gpus=np.array(
+                [_usable(instance, gpu_type, rows, options) for gpu_type in range(len(instance.gpus))]
+            ),
             release_s=release_s - first_s,
             work=np.array([job.work for job in jobs], dtype=np.float64),
             deadline_s=deadline_s - first_s,
@@ -81,6 +87,31 @@ class Columns:
             kinds=tuple(kind for kind in kinds if len(kind.jobs)),
             clock_error_s=self.clock_error_s,
         )
+
+
+def _usable(
+    instance: Instance, gpu_type: int, rows: dict[int, list[int]], options: dict[int, tuple[Option, ...]]
+) -> float:
+    """The most GPUs of a type that jobs can hold at a time: the largest sum of one size each that fits; of
+    any number of sizes if there are many jobs. At least 1, so that it can divide.
+
+    Bit n of `sums` says whether n GPUs are such a sum.
+    """
+    gpus = instance.gpus[gpu_type]
+    if gpus > _MOST_SUMS:
+        return float(gpus)
+    sums, mask = 1, (1 << (gpus + 1)) - 1
+    for key, jobs in rows.items():
+        sizes = [n for option in options[key] if option.gpu_type == gpu_type for n in option.sizes]
+        if len(instance.jobs) <= _FEW_JOBS:
+            for _ in jobs:
+                sums |= reduce(or_, (sums << n for n in sizes), 0) & mask
+        else:
+            for n in sizes:
+                while n <= gpus:
+                    sums |= sums << n & mask
+                    n *= 2
+    return float(max(1, sums.bit_length() - 1))
 
 
 def _kind(options: tuple[Option, ...], jobs: Ints) -> Kind:

@@ -17,9 +17,9 @@ from .columns import Columns
 from .deadlines import met_at_most, p99_s
 from .instance import Instance
 from .makespan import makespan_by_area_s, makespan_s
-from .mean import mean_by_prices_s
+from .mean import Prices, search_prices
 
-__all__ = ["METHODS", "Bound", "bound_of"]
+__all__ = ["METHODS", "Bound", "bound_of", "prices_of"]
 
 METHODS = ("auto", "best", "alone", "area", "quick", "prices")
 _QUICK_OPERATIONS, _PRICES_OPERATIONS = 30_000, 250_000  # jobs x options, up to which prices are computed
@@ -91,7 +91,7 @@ def bound_of(instance: Instance, method: str = "auto") -> Bound:
             makespan = max(makespan, makespan_by_area_s(columns, weights))
             makespan = max(makespan, makespan_s(columns, weights, makespan))
     if effort.steps:
-        mean_s = max(mean_s, mean_by_prices_s(columns, effort.steps, effort.visits))
+        mean_s = max(mean_s, search_prices(columns, effort.steps, effort.visits).mean_s)
     late_s = p99_s(
         columns, least_s, steps=effort.late_steps, visits=effort.deadline_visits, trials=effort.late_trials
     )
@@ -104,6 +104,15 @@ def bound_of(instance: Instance, method: str = "auto") -> Bound:
         method=method,
         seconds=perf_counter() - began,
     )
+
+
+def prices_of(instance: Instance) -> Prices:
+    """The prices that prove the bound of the mean JCT by the method `prices`. ValueError without jobs."""
+    columns = Columns.of(instance)
+    if not len(columns):
+        raise ValueError("an instance without jobs has no prices")
+    effort = _effort(columns, "prices")
+    return search_prices(columns, effort.steps, effort.visits)
 
 
 def _met_ratio(columns: Columns, deadline_jobs: int, effort: _Effort) -> float | None:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.bounds import BoundJob, Instance, Option, bound_of
+from clustersim.bounds import BoundJob, Instance, Option, bound_of, prices_of
 from clustersim.bounds.area import srpt_ends_s
 from clustersim.bounds.columns import Columns
-from clustersim.bounds.mean import mean_by_prices_s
+from clustersim.bounds.mean import search_prices
 from clustersim.bounds.relaxation import Relaxation
 from tests.clustersim.bounds.enumeration import elastic, least
 
@@ -74,8 +74,8 @@ def test_prices_alone_come_close_to_srpt() -> None:
     """Without the help of the area bound."""
     jobs = tuple(elastic(str(i), 0, 1 + i, {4: 1}) for i in range(6))
     mean_s = sum((6 - i) * (1 + i) for i in range(6)) / 6
-    bound_s = mean_by_prices_s(Columns.of(Instance((4,), jobs)), steps=200, visits=10_000)
-    assert 0.98 * mean_s <= bound_s <= mean_s * (1 + 1e-9)
+    found = search_prices(Columns.of(Instance((4,), jobs)), steps=200, visits=10_000)
+    assert 0.98 * mean_s <= found.mean_s <= mean_s * (1 + 1e-9)
 
 
 @settings(max_examples=60, deadline=None)
@@ -183,3 +183,15 @@ def _can_end_by(instance: Instance, end_s: float) -> bool:
         return inf if job_end_s > end_s else 0.0
 
     return least(instance, late, horizon_s=ceil(end_s)) == 0.0
+
+
+def test_prices_fall_with_the_jobs_in_the_system() -> None:
+    """Jobs of 1 to 6 s on one machine: while k of them are left, a second of it delays k jobs."""
+    found = prices_of(Instance((4,), tuple(elastic(str(i), 0, 1 + i, {4: 1}) for i in range(6))))
+    middles_s = (found.edges_s[1:] + found.edges_s[:-1]) / 2
+    early, late = (
+        4 * float(np.mean(found.price[0, rows]))
+        for rows in (middles_s < 1, (middles_s > 11) & (middles_s < 14))
+    )
+    assert 4 < early < 7
+    assert 1 < late < 3
