@@ -14,12 +14,12 @@ class Priced(Scheduler):
     the jobs which could use them; at every event.
 
     Jobs are ordered by the least GPU-seconds that they still need. The i-th of m (from 0) pays
-    (`price` (m - 1 - i) + `floor`) / GPUs for a GPU-second, in seconds: `price` 3 for mean completion time, 6
-    for the 99th percentile as well, 1,000 with `floor` 1,000 for the makespan. `harm` weighs what jobs lose
-    when others take their GPUs. A job that has seen `patience` more jobs arrive counts as 2.7 times as short,
-    so that no job waits for ever. `rank` off: all jobs pay (`price` m + `floor`) / GPUs. `leftover` off: GPUs
-    that no job takes at its price stay free. Work is the stated iterations; for jobs that state none it comes
-    from the oracle.
+    (`price` (m - 1 - i) + `floor`) / GPUs for a GPU-second, in seconds. `harm` weighs what jobs lose when
+    others take their GPUs. A job that has seen `patience` more jobs arrive counts as 2.7 times as short, so
+    that no job waits for ever. The defaults are for the mean completion time; `price` 6 with `patience` 400 is
+    for the 99th percentile, and `price` with `floor` 1000 for the makespan. `rank` off: all jobs pay
+    (`price` m + `floor`) / GPUs. `leftover` off: GPUs that no job takes at its price stay free. Work is the
+    stated iterations; for jobs that state none it comes from the oracle.
     """
 
     elastic = True
