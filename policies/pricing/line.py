@@ -26,9 +26,9 @@ class _JobClaim(Claim[JobView]):
 
 
 class Line:
-    """All jobs in order of their key: the least GPU-seconds that a job still needs, a launch on the fewest GPUs
-    and then all work at the best efficiency. Ties are in order of submission. Before all of them stand the
-    first `most_overdue` jobs that are overdue, in order of `due_s`:
+    """All jobs in order of their key: the least GPU-seconds that a job still needs, a launch on the fewest
+    GPUs and then all work at the best efficiency. Ties are in order of submission. Before all of them stand
+    the first `most_overdue` jobs that are overdue, in order of `due_s`:
 
         due_s = submission + `patience` x least seconds of a launch and all work
 
@@ -147,7 +147,7 @@ class Line:
         self._stated.pop(job, None)
 
     def _find_overdue(self, now: float) -> None:
-        """The overdue jobs in order of `due_s` that the GPUs in service can hold, and when the next is due."""
+        """Find the overdue jobs that the GPUs in service can hold, and when the next is due."""
         self.overdue, self.next_due_s = [], inf
         for due_s, _, job in self._due:
             if len(self.overdue) == self._most_overdue:
@@ -156,7 +156,9 @@ class Line:
                 self.next_due_s = due_s
                 break
             claim = self.claims[job]
-            if claim.held or any(curve.sizes[0] <= self.gpus.get(name, 0) for name, curve in claim.curves.items()):
+            if claim.held or any(
+                curve.sizes[0] <= self.gpus.get(name, 0) for name, curve in claim.curves.items()
+            ):
                 self.overdue.append(claim)
 
     def _sort_running(self, state: State) -> None:

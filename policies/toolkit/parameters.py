@@ -24,7 +24,9 @@ def number(name: str, value: object, least: float, most: float = inf) -> float:
 
 
 def whole(name: str, value: object, least: int, most: int) -> int:
-    """`value`, a whole number from `least` to `most`. Otherwise a ValueError names parameter, value and range."""
+    """`value`, a whole number from `least` to `most`. Otherwise a ValueError names parameter, value and
+    range.
+    """
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
     raise ValueError(f"{name}={brief(value)}: must be a whole number between {least} and {most:,}")
