@@ -89,7 +89,7 @@ def _record(one: _Asked, found: Prediction) -> PlanRecord | None:
     spread_low_s, spread_high_s = found.spread_s or (None, None)
     return PlanRecord(
         model=key.model,
-        global_batch=key.global_batch,
+        global_batch=plan.global_batch,
         seq_len=key.seq_len,
         framework=key.framework,
         precision=key.precision,
