@@ -14,7 +14,7 @@ __all__ = ["Ascent", "ascend"]
 
 _SPREAD = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 1.7, 2.6, 5.0, 12.0])
 _FINE = np.geomspace(0.1, 12.0, 33)
-_STEP, _DECAY, _MEMORY, _FARTHEST = 0.4, 10.0, 0.5, 2.0
+_DECAY, _MEMORY, _FARTHEST = 10.0, 0.5, 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +29,19 @@ class Ascent:
 
 
 def ascend(
-    market: Market, price: Floats, steps: int, *, least: Floats, unit_price: float, enough: float = inf
+    market: Market,
+    price: Floats,
+    steps: int,
+    *,
+    least: Floats,
+    unit_price: float,
+    enough: float = inf,
+    first_step: float = 0.4,
 ) -> Ascent:
     """Improve `price` in `steps` steps, or until its worth is above `enough`.
 
     `least`: what each job's value is at least, at any prices. `unit_price`: the smallest price that matters.
+    `first_step`: by which share prices change in the first step where demand is twice the GPUs.
 
     Each step follows a supergradient of the concave function D (see `Market`): prices rise in proportion
     where the cheapest plans hold more GPUs than there are, and fall where they hold fewer. Two steps are
@@ -55,7 +63,7 @@ def ascend(
         assert answer.multiplier is not None
         excess = answer.held / gpu_seconds - 1.0
         direction = excess if direction is None else (1 - _MEMORY) * direction + _MEMORY * excess
-        scale = _STEP / (1.0 + step / _DECAY) * np.maximum(price, unit_price)
+        scale = first_step / (1.0 + step / _DECAY) * np.maximum(price, unit_price)
         price = np.maximum(0.0, price + scale * direction.clip(-1.0, _FARTHEST))
         price[:, -1] = 0.0
         multipliers = answer.multiplier[:, None] * _SPREAD

@@ -137,7 +137,7 @@ def _effort(columns: Columns, method: str) -> _Effort:
         return _Effort(8, 2_000 + 2 * jobs, 8, 1_000 + jobs)
     if method == "prices":
         steps = 20 if jobs > _MANY_JOBS else 40
-        return _Effort(steps, max(30_000, 20 * jobs), 32, max(10_000, 4 * jobs), 16, 8)
+        return _Effort(steps, max(60_000, 20 * jobs), 32, max(10_000, 4 * jobs), 16, 8)
     return _Effort()
 
 
