@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.solvers.afs_scan import Gain, Scan, gains
-from policies.toolkit.fulfil import run_elastic
 from policies.toolkit.stepwise import Walk, jobs_by
 
 __all__ = ["Afs", "apathetic_shares"]
@@ -34,7 +33,9 @@ class Afs(Scheduler):
             if event.kind == "finished" and event.job is not None:
                 self._gains.pop(event.job, None)
         walk = jobs_by(state, _run_time)
-        return run_elastic(state, apathetic_shares(walk, state.in_service, self._gains))
+        proposal = state.proposal()
+        proposal.run(apathetic_shares(walk, state.in_service, self._gains), let_settle=True)
+        return proposal
 
 
 def _run_time(job: JobView) -> float:

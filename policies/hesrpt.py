@@ -6,7 +6,6 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.toolkit.fulfil import run_elastic
 from policies.toolkit.parameters import number
 from policies.toolkit.rounds import Rounds
 
@@ -54,13 +53,13 @@ class HeSrpt(Scheduler):
         self._parts_of: tuple[int, int] = (0, 0)  # the jobs and GPUs that they are for
 
     def schedule(self, state: State) -> Proposal:
-        if self._rounds is None:
-            return self._divided(state)
-        begins = self._rounds.begins(state)
-        return self._rounds.until_end(self._divided(state) if begins else state.proposal(), state)
+        proposal = state.proposal()
+        if self._rounds is None or self._rounds.begins(state):
+            proposal.run(self._shares(state), let_settle=True)
+        return proposal if self._rounds is None else self._rounds.until_end(proposal, state)
 
-    def _divided(self, state: State) -> Proposal:
-        """Divide the cluster anew."""
+    def _shares(self, state: State) -> dict[JobView, int]:
+        """GPUs by job when the cluster is divided anew."""
         departed, arrived = state.pending_by(_gpu_seconds_left).changes()
         for key, order, job in departed:
             del self._waiting[bisect_left(self._waiting, (key, order, job.sizes, job))]
@@ -73,7 +72,7 @@ class HeSrpt(Scheduler):
         running.sort()
         self._running = [entry[1:] for entry in running]
         jobs = sorted([*running, *self._waiting])
-        return run_elastic(state, _raised(jobs, self._rounded(jobs, state.in_service), state.in_service))
+        return _raised(jobs, self._rounded(jobs, state.in_service), state.in_service)
 
     def _running_as_before(self, state: State) -> list[tuple[int, tuple[int, ...], JobView]]:
         """The running jobs in the order of the last decision, which is nearly the present one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.toolkit.fulfil import run_elastic
 from policies.toolkit.stepwise import allocate_stepwise, jobs_by
 
 __all__ = ["MaxMin"]
@@ -21,7 +20,10 @@ class MaxMin(Scheduler):
     elastic = True
 
     def schedule(self, state: State) -> Proposal:
-        return run_elastic(state, allocate_stepwise(jobs_by(state, _smallest), state.in_service, _size))
+        proposal = state.proposal()
+        shares = allocate_stepwise(jobs_by(state, _smallest), state.in_service, _size)
+        proposal.run(shares, let_settle=True)
+        return proposal
 
 
 def _smallest(job: JobView) -> int:

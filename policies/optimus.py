@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.toolkit.fulfil import run_elastic
 from policies.toolkit.parameters import number
 from policies.toolkit.rounds import Rounds
 from policies.toolkit.stepwise import allocate_stepwise, jobs_by
@@ -29,10 +28,11 @@ class Optimus(Scheduler):
         self._rounds = Rounds(self.round_s)
 
     def schedule(self, state: State) -> Proposal:
-        if not self._rounds.begins(state):
-            return self._rounds.until_end(state.proposal(), state)
-        shares = allocate_stepwise(jobs_by(state, _submission), state.in_service, loss_per_gpu)
-        return self._rounds.until_end(run_elastic(state, shares), state)
+        proposal = state.proposal()
+        if self._rounds.begins(state):
+            shares = allocate_stepwise(jobs_by(state, _submission), state.in_service, loss_per_gpu)
+            proposal.run(shares, let_settle=True)
+        return self._rounds.until_end(proposal, state)
 
 
 def _submission(job: JobView) -> int:

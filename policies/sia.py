@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.solvers.assignment import Choice, assign
-from policies.toolkit.fulfil import Wanted, in_service_by_type, run_at_most
 from policies.toolkit.parameters import number
 from policies.toolkit.rounds import Rounds
 
@@ -63,7 +62,7 @@ class Sia(Scheduler):
                 self._changes.pop(event.job, None)
         if not self._rounds.begins(state):
             return self._rounds.until_end(state.proposal(), state)
-        capacity = in_service_by_type(state)
+        capacity = state.in_service_by_type()
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
         before: _Held = {job: (job.gpu_type, job.gpus) for job in jobs}
         if (capacity, before) == self._settled:
@@ -73,7 +72,8 @@ class Sia(Scheduler):
         wanted = self._assigned(state, movable, capacity)
         if wanted is None:
             return self._rounds.until_end(state.proposal(), state)
-        proposal = run_at_most(state, wanted)
+        proposal = state.proposal()
+        proposal.run(wanted, let_settle=True)
         after: _Held = {job: (proposal.gpu_type(job), proposal.gpus(job)) for job in jobs}
         for job in state.running:
             if proposal.gpus(job) and before[job] != after[job]:
@@ -83,7 +83,7 @@ class Sia(Scheduler):
 
     def _assigned(
         self, state: State, movable: Sequence[JobView], capacity: Mapping[str, int]
-    ) -> list[Wanted] | None:
+    ) -> dict[JobView, tuple[int, str | None]] | None:
         """The jobs that get a configuration, with it; None if the solver found no solution."""
         types, free = list(capacity), dict(capacity)
         for job in state.unsettled():
@@ -93,11 +93,11 @@ class Sia(Scheduler):
         given = assign(choices, list(free.values()), gap=self.gap, search_nodes=self.search_nodes)
         if given is None:
             return None
-        return [
-            (job, configuration[1], types[configuration[0]] if state.cluster.mixed else None)
+        return {
+            job: (configuration[1], types[configuration[0]] if state.cluster.mixed else None)
             for job, configuration in zip(movable, given, strict=True)
             if configuration is not None
-        ]
+        }
 
     def _choice(self, job: JobView, types: Sequence[str], now: float) -> Choice:
         """The cost of each configuration: its normalised speed to the power p, less the cost of waiting.

@@ -8,7 +8,6 @@ from math import ceil, log
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.solvers.partial_allocation import auction
-from policies.toolkit.fulfil import Wanted, run_ranked
 from policies.toolkit.parameters import number
 from policies.toolkit.rounds import Rounds
 
@@ -48,13 +47,14 @@ class Themis(Scheduler):
         self._note_present(jobs, state.now)
         leased = [] if self._rounds.begins(state) else list(state.running)
         offered = state.in_service - sum(job.gpus for job in leased)
+        proposal = state.proposal()
         if not offered:
-            return self._rounds.until_end(state.proposal(), state)
+            return self._rounds.until_end(proposal, state)
         bidders = [job for job in jobs if not leased or not job.running]
         bidders.sort(key=lambda job: (-self.ratio(job, 0, state.now), job.order))
-        ranked: list[Wanted] = [(job, job.gpus, job.gpu_type) for job in leased]
-        ranked += self._allot(bidders, offered, state.now)
-        return self._rounds.until_end(run_ranked(state, ranked), state)
+        shares = {job: job.gpus for job in leased} | self._allot(bidders, offered, state.now)
+        proposal.run(shares, smaller=False, let_settle=True)
+        return self._rounds.until_end(proposal, state)
 
     def ratio(self, job: JobView, gpus: int, now: float) -> float:
         """rho = T_shared / T_independent of a job that has `gpus` GPUs from now on (section 3).
@@ -78,7 +78,7 @@ class Themis(Scheduler):
             job: before.get(job) or _Record(max(job.oracle_remaining(), 1e-3), self._crowd) for job in jobs
         }
 
-    def _allot(self, bidders: Sequence[JobView], gpus: int, now: float) -> list[Wanted]:
+    def _allot(self, bidders: Sequence[JobView], gpus: int, now: float) -> dict[JobView, int]:
         """The GPUs that each of `bidders`, the worst off first, gets of the `gpus` on offer.
 
         First come the jobs in the auction, then the others, then again those in the auction that
@@ -92,7 +92,7 @@ class Themis(Scheduler):
             if more:
                 remaining -= more - held.get(job, 0)
                 held[job] = more
-        return [(job, held[job], None) for job in bidders if job in held]
+        return {job: held[job] for job in bidders if job in held}
 
     def _auction(self, bidding: Sequence[JobView], gpus: int, now: float) -> dict[JobView, int]:
         """The GPUs that each bidder keeps: what the payment leaves of the GPUs won, rounded down to a count

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from clustersim.records import MemoryRecorder, Run
+from clustersim.rundir import RunWriter
 from tests.places import SHARED
 
 # A slow or busy machine is no fault of what is tested.
@@ -17,6 +22,30 @@ settings.load_profile("any-machine")
 # Programs started in the background by a script ignore Ctrl-C, and so would those that tests send it to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["ITERTIME_CACHE"] = "off"  # tests of the cache have folders of their own
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_run_is_better_than_possible() -> Iterator[None]:
+    """Every run that a test makes in this process is held against its bound."""
+    patch = pytest.MonkeyPatch()
+    for recorder in (MemoryRecorder, RunWriter):
+        patch.setattr(recorder, "finish", _held_against_its_bound(recorder.finish))
+    yield
+    patch.undo()
+
+
+def _held_against_its_bound(finish: Callable[..., Run]) -> Callable[..., Run]:
+    @wraps(finish)
+    def checked(*arguments: Any, **options: Any) -> Run:
+        run = finish(*arguments, **options)
+        far = {name: run.summary.get(name) for name in ("jct_over_bound", "makespan_over_bound")}
+        below = {name: value for name, value in far.items() if value is not None and value < 1}
+        share = run.summary.get("deadlines_of_bound")
+        assert not below, f"{run.policy} is better than any policy can be: {below}"
+        assert share is None or share <= 1, f"{run.policy} meets more deadlines than can be met: {share}"
+        return run
+
+    return checked
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ class Job:
     | gpus | GPUs | the request; rigid policies allocate exactly this many |
     | min_gpus, max_gpus | GPUs | bounds for policies that choose the number |
     | iterations | iterations | work; need not be whole |
+    | stated_iterations | iterations | the work that its user states, which policies see; None = iterations |
     | duration_s | s | run time on `gpus` GPUs |
     | deadline_s | s | absolute, on the same clock as `submit_s` |
     | priority | | larger is more urgent |
@@ -70,6 +71,7 @@ class Job:
     framework: str | None = None
     precision: str | None = None
     plan_options: str | None = None
+    stated_iterations: float | None = None
 
     @property
     def kind(self) -> Literal["iterations", "duration"]:

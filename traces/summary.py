@@ -6,7 +6,7 @@ import statistics
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from math import fsum
+from math import fsum, log
 from typing import Any
 
 from traces.job import Job
@@ -107,9 +107,11 @@ def summarise(
     The jobs (at least one) are read once, in any order; memory holds a few numbers of each.
     `deadlines.below_run_time` counts jobs that miss their deadline even if they start at submission on the
     GPUs they request. `larger_than_cluster` counts jobs that request more than `cluster_gpus`.
+    `stated_work` is about the jobs with `stated_iterations`; None if there are none.
     """
     asked, kinds, models, gpus = _Asked(), Counter[Any](), Counter[Any](), Counter[Any]()
     tenants, larger, deadlines, tight = set[str](), 0, 0, 0
+    factors = array("d")
     for job in jobs:
         requested = request(job)
         asked.add(job, requested)
@@ -118,6 +120,8 @@ def summarise(
         gpus[job.gpus] += 1
         tenants.add(job.tenant)
         larger += (job.gpus or job.min_gpus or 0) > cluster_gpus
+        if job.stated_iterations is not None and job.iterations is not None:
+            factors.append(job.stated_iterations / job.iterations)
         if job.deadline_s is not None:
             deadlines += 1
             tight += job.deadline_s < job.submit_s + (requested[1] if requested else 0.0)
@@ -137,6 +141,7 @@ def summarise(
         "models": _shown(models),
         "gpus": _shown(gpus),
         "deadlines": {"jobs": deadlines, "below_run_time": tight},
+        "stated_work": _stated_work(factors),
     }
 
 
@@ -151,6 +156,14 @@ def _gaps(submits: list[float]) -> dict[str, float | None]:
     gaps = array("d", map(float.__sub__, submits[1:], submits))
     mean = statistics.fmean(gaps) if gaps else 0.0
     return {"mean_s": mean if gaps else None, "cv": statistics.pstdev(gaps) / mean if mean > 0 else None}
+
+
+def _stated_work(factors: array[float]) -> dict[str, float] | None:
+    """Stated over true work; sigma is the standard deviation of its logarithm."""
+    if not factors:
+        return None
+    sigma = statistics.pstdev(map(log, factors))
+    return {"jobs": len(factors), "median_factor": statistics.median(factors), "sigma": sigma}
 
 
 def _run_time(known: list[float]) -> dict[str, float] | None:

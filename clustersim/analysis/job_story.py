@@ -19,6 +19,7 @@ from clustersim.records import (
     ENDS,
     INTERRUPT,
     LOADED,
+    NOTE,
     PREEMPT,
     RATE,
     RELEASES,
@@ -94,13 +95,14 @@ class Spell:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The record of a job, with its waits and spells in order of time. If the run ended before the
-    submission, `submitted` is false and there are neither.
+    """The record of a job, with its waits and spells in order of time, and what the policy noted. If the run
+    ended before the submission, `submitted` is false and there are none of them.
     """
 
     record: JobRecord
     spells: tuple[Wait | Spell, ...]
     submitted: bool = True
+    notes: tuple[EventRecord, ...] = ()
 
 
 def explain(run: Recorded, job_id: str) -> Explanation:
@@ -113,7 +115,8 @@ def explain(run: Recorded, job_id: str) -> Explanation:
         known = [job.job_id for job in islice(run.jobs, _MOST_COMPARED)]
         raise UserError(f"--job {job_id}: {_instead(job_id, known)}")
     own, last_s = _own_events(run, job_id)
-    log = [event for event in own if event.event not in (RATE, LOADED)]
+    log = [event for event in own if event.event not in (RATE, LOADED, NOTE)]
+    notes = tuple(event for event in own if event.event == NOTE)
     loads = {event.time_s: event.overhead_s for event in own if event.event == LOADED}
     end_s = max(last_s, stated_end_s(run.manifest))
     pairs = [
@@ -134,7 +137,7 @@ def explain(run: Recorded, job_id: str) -> Explanation:
         elif _waits(event, after) and to_s > event.time_s:
             needed = after.gpus if after is not None else record.gpus or 0
             spells.append(_wait(run, event, to_s, needed, others))
-    return Explanation(record, tuple(spells), bool(log))
+    return Explanation(record, tuple(spells), bool(log), notes)
 
 
 def _waits(event: EventRecord, after: EventRecord | None) -> bool:

@@ -1,4 +1,5 @@
-"""Metrics of a run, from records alone. `docs/metrics.md` lists every formula.
+"""Metrics of a run, from records alone; three of them also divide by a bound of the run (`against_bound`).
+`docs/metrics.md` lists every formula.
 
 Notation: a job j has submit_j, start_j (its first start), finish_j, isolated_j (`isolated_s`) and gpus_j. F
 is the set of finished jobs, G the number of GPUs of the cluster, T0 the first submission and T1 the last
@@ -8,6 +9,7 @@ rounded once (`math.fsum`), so neither vector units nor the order of summation c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import fsum
 
@@ -21,6 +23,7 @@ from .demand import admitted, arrival_window, offered_load, share_of_gpus, tail,
 
 __all__ = [
     "METRICS",
+    "against_bound",
     "completion_times",
     "cost_usd",
     "deadlines",
@@ -40,6 +43,7 @@ METRICS = (
     "wait_mean_s", "wait_p99_s", "waited_ratio", "makespan_s", "tail_jobs", "tail_ratio",
     "gpu_allocated_ratio", "gpu_allocated_arrival_ratio", "gpu_useful_ratio", "fragmentation_ratio",
     "deadline_jobs", "deadline_met_ratio",
+    "jct_over_bound", "makespan_over_bound", "deadlines_of_bound",
     "preemptions", "resizes", "restarts", "migrations", "interruptions", "lost_gpu_h", "slowdown_mean",
     "finish_time_fairness_max", "jain_index", "cost_usd", "wall_s", "policy_wall_s", "events", "covers",
 )  # fmt: skip
@@ -49,13 +53,15 @@ METRICS = (
 def summarise(
     jobs: Jobs, snapshots: Snapshots, cluster: Cluster, *,
     end_s: float, events: int, price_usd_per_gpu_h: float = 5.0,
+    bound: Mapping[str, float | None] | None = None,
 ) -> dict[str, Value]:  # fmt: skip
     """All metrics of one run, by name, in the order of `METRICS`.
 
     `jobs`: the record of every submitted job; `snapshots`: the use of the cluster; both as records or as
     columns. `end_s`: the end of the run on the trace's clock. `events`: the length of the event log.
-    `wall_s` and `policy_wall_s` are None because they depend on the machine; the manifest states them under
-    `timings`. So equal inputs give equal summaries, byte for byte.
+    `bound`: what no policy can do better, for `against_bound`. `wall_s` and `policy_wall_s` are None because
+    they depend on the machine; the manifest states them under `timings`. So equal inputs give equal
+    summaries, byte for byte.
     """
     usage, jobs = Usage.of(snapshots, end_s), job_columns(jobs)
     arrivals = arrival_window(jobs)
@@ -79,6 +85,7 @@ def summarise(
         "events": events,
         "covers": _covers(jobs),
     }
+    values |= against_bound(values, bound)
     return {name: values[name] for name in METRICS}
 
 
@@ -139,6 +146,25 @@ def deadlines(jobs: Jobs) -> dict[str, Value]:
     columns = job_columns(jobs)
     met = columns["deadline_met"][~np.isnan(columns["deadline_s"])] == 1.0
     return {"deadline_jobs": len(met), "deadline_met_ratio": int(met.sum()) / len(met) if len(met) else None}
+
+
+def against_bound(values: Mapping[str, Value], bound: Mapping[str, float | None] | None) -> dict[str, Value]:
+    """Metrics over what no policy can do better: jct_over_bound = jct_mean_s / its bound (at least 1),
+    makespan_over_bound = makespan_s / its bound (at least 1), deadlines_of_bound = deadline_met_ratio / its
+    bound (at most 1).
+
+    `values`, `bound`: by the names of these three metrics. None where either is unknown, or the bound is 0.
+    """
+    names = {
+        "jct_over_bound": "jct_mean_s",
+        "makespan_over_bound": "makespan_s",
+        "deadlines_of_bound": "deadline_met_ratio",
+    }
+    ratios: dict[str, Value] = {}
+    for ratio, name in names.items():
+        value, best = values[name], (bound or {}).get(name)
+        ratios[ratio] = value / best if best and isinstance(value, int | float) else None
+    return ratios
 
 
 def disruptions(jobs: Jobs) -> dict[str, Value]:

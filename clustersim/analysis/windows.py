@@ -30,9 +30,12 @@ __all__ = [
     "with_window",
 ]
 
-UNDEFINED_IN_A_WINDOW = ("makespan_s", "tail_jobs", "tail_ratio", "gpu_useful_ratio", "events")
-"""Makespan, tail and length of the event log belong to a whole run. Useful GPU time needs overheads by time,
-and records state overheads by job.
+UNDEFINED_IN_A_WINDOW = (
+    "makespan_s", "tail_jobs", "tail_ratio", "gpu_useful_ratio", "events",
+    "jct_over_bound", "makespan_over_bound", "deadlines_of_bound",
+)  # fmt: skip
+"""Makespan, tail, bounds and length of the event log belong to a whole run. Useful GPU time needs overheads
+by time, and records state overheads by job.
 """
 
 _OF_THE_MACHINE = ("wall_s", "policy_wall_s")

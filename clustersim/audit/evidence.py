@@ -32,6 +32,7 @@ __all__ = [
     "agrees",
     "as_stated",
     "slack_s",
+    "stated_bound",
     "stated_number",
     "stated_price",
 ]
@@ -50,6 +51,7 @@ RELATIVE = 1e-9
 WORK_EPSILON = 1e-9
 """Units of work that floating point may leave in a job that fails before any work."""
 
+_BOUNDS = ("jct_mean_s", "jct_p99_s", "makespan_s", "deadline_met_ratio")
 _LARGEST = 1e15  # larger numbers in a manifest are nonsense; products of smaller ones do not overflow
 
 
@@ -126,6 +128,19 @@ def stated_number(manifest: Mapping[str, Any], name: str) -> float:
     if not isinstance(value, int | float) or not 0 <= value <= _LARGEST:
         raise UserError(f"manifest.json: {name}={quoted(value)}: must be from 0 to {_LARGEST:g}; run again")
     return float(value)
+
+
+def stated_bound(manifest: Mapping[str, Any]) -> dict[str, float | None] | None:
+    """The bounds of mean, 99th percentile, makespan and deadlines met in a manifest, by their metrics; None
+    if it states none. UserError for anything but numbers, or None, under all of these names.
+    """
+    stated = manifest.get("bound")
+    if stated is None:
+        return None
+    if not isinstance(stated, dict) or set(stated) != {*_BOUNDS, "method"}:
+        names = ", ".join(_BOUNDS)
+        raise UserError(f"manifest.json: bound={quoted(stated)}: must state {names} and method; run again")
+    return {name: None if stated[name] is None else stated_number(stated, name) for name in _BOUNDS}
 
 
 def stated_price(manifest: Mapping[str, Any]) -> float:

@@ -31,6 +31,7 @@ from .log_pass import prove
 from .rules import (
     RULES,
     ManifestConsistent,
+    NotBelowBound,
     OutagesAsDrawn,
     PlansAsPredicted,
     PlansOnNetwork,
@@ -99,6 +100,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         partial(ManifestConsistent, manifest=manifest, until_s=until_s, speeds=speeds),
         partial(RecordsMatchLog, tally=tally, submitted=_submitted(manifest)),
         partial(UsageMatchesLog, snapshots=counted(run.snapshots, usage), complete=complete),
+        partial(NotBelowBound, tally=tally, manifest=manifest, trace=jobs, speeds=speeds),
         partial(SummaryMatchesRecords, run=run, jobs=tally.columns, usage=usage),
     ]
     return prove(evidence, rules)

@@ -18,6 +18,7 @@ from clustersim.records import (
     ENDS,
     INTERRUPT,
     NODE_DOWN,
+    NOTE,
     PREEMPT,
     RELEASES,
     START,
@@ -53,10 +54,11 @@ class JobHistory:
     | totals | the sums over the events of the job |
     | terms | the terms of the allocation that the present event makes |
     | counts | number of events by kind, without kinds that occur once |
+    | note | the last note of the policy |
     """
 
     __slots__ = (
-        "allocation", "counts", "facts", "first", "first_index", "job_id", "last", "phase", "planned",
+        "allocation", "counts", "facts", "first", "first_index", "job_id", "last", "note", "phase", "planned",
         "record", "terms", "totals",
     )  # fmt: skip
 
@@ -68,6 +70,7 @@ class JobHistory:
         self.allocation: EventRecord | None = None
         self.totals, self.terms = JobTotals(), PLAIN
         self.counts: dict[str, int] = {}
+        self.note = ""
 
 
 class ClusterHistory:
@@ -133,6 +136,9 @@ class ClusterHistory:
     def apply(self, event: EventRecord, job: JobHistory) -> None:
         """Apply an event of a job."""
         kind = event.event
+        if kind == NOTE:
+            job.note = event.detail
+            return
         if self._prices is not None and kind in ALLOCATES and event.placement:
             job.totals.pay(self._prices[self.cluster.type_of(event.placement[0][0])])
         job.totals.add(event, job.terms)

@@ -25,6 +25,7 @@ from clustersim.rundir import (
 )
 from clustersim.runs import (
     LARGEST_FILE,
+    NO_BOUND,
     RunConfig,
     Trace,
     is_of_this_code,
@@ -117,6 +118,9 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
     chosen = _policy(run, policy)
     window = manifest.get("window")
     settings = {name: manifest[name] for name in _SETTINGS} | (window if isinstance(window, dict) else {})
+    settings["estimates"] = manifest.get("estimates")  # folders of earlier versions have none
+    bound = manifest.get("bound")  # auto has chosen a method, which is stated
+    settings["bound"] = bound.get("method") if isinstance(bound, dict) else NO_BOUND
     config = RunConfig.make(policy=chosen, **settings)
     if config.table is not None and _hash(config.table, LARGEST_FILE) != manifest.get("table_sha256"):
         raise UserError(

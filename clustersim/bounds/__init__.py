@@ -10,6 +10,16 @@
 | `METHODS` | the names of the methods |
 | `prices_of` | the `Prices` behind a bound: what a GPU-second is worth over time |
 
+| module | what |
+|---|---|
+| `instance`, `columns` | an instance; the same as arrays |
+| `methods` | the bound of an instance from the bounds of the other modules |
+| `area` | least seconds and GPU-seconds of each job; mean JCT by SRPT on one machine |
+| `makespan` | the makespan, by area and by the speed that jobs need |
+| `mean`, `deadlines` | mean JCT; deadlines met and p99: by prices of GPU-seconds |
+| `relaxation`, `plans` | what given prices prove; the cheapest plan of each job under them |
+| `first_prices`, `ascent` | prices to begin with; better ones |
+
 Why
 - A bound drops what a scheduler has to respect (placement, fragmentation, ignorance of the future), and keeps
   what no scheduler can avoid: the work, the speeds, the overheads and the number of GPUs. So it holds for

@@ -6,17 +6,17 @@ from math import floor, inf
 
 import numpy as np
 
-from .alone import alone_s
-from .area import areas, type_weights
+from .area import alone_s, areas, type_weights
 from .ascent import ascend
 from .columns import Columns, Floats
 from .first_prices import jobs_in_system, spread_evenly
-from .prices import Market
+from .relaxation import Relaxation
 
 __all__ = ["met_at_most", "p99_s"]
 
-_ERROR, _TRIAL_STEPS = 1e-9, 12
-_SHARE = 0.99
+_ERROR = 1e-9  # relative, of times
+_SHARE = 0.99  # of the percentile
+_TRIAL_STEPS = 12  # after which the search goes on only if prices prove that some jobs are late
 
 
 def met_at_most(
@@ -27,16 +27,18 @@ def met_at_most(
     `steps`: of the ascent; 0 counts the jobs that meet it alone. `visits`: how many intervals jobs may see in
     all. The search ends once at most `enough` jobs are left.
 
-    *Statement.* For prices lam >= 0, the number of jobs that meet their deadline is at most the price of all
-    GPUs over all time + sum over jobs of max(0, 1 - K_j), where K_j is the least price of the GPU-seconds
-    of a plan of j that ends by its deadline, infinite if there is none.
+    *Statement.* Take prices lam >= 0. Let K_j be the least price of the GPU-seconds of a plan of job j that
+    ends by its deadline, infinite if there is none. The number of jobs that meet their deadline is at most
+    the price of all GPUs over all time + sum over jobs of max(0, 1 - K_j).
 
     *Proof.* Let y_j = 1 for jobs that meet it, else 0. Their plans hold no more than all GPUs, so the sum of
-    y_j is at most itself + the price of what is not held by them: the price of all GPUs + the sum of
-    y_j (1 - price of what j holds), and that price is at least K_j. Jobs that are late only hold more. []
+    y_j is at most itself + the price of the GPU-seconds that they leave. That is the price of all GPUs + the
+    sum of y_j (1 - price of what j holds), and what j holds costs at least K_j. Jobs that are late only hold
+    more. []
 
-    Holding GPUs to the deadline at no gain costs nothing less, so K_j is computed over plans that end at the
-    deadline (`Market`). A job for which 1 is not enough buys nothing. The count is rounded down.
+    A plan may hold nothing for a while before it ends. So plans that end exactly at the deadline cover those
+    that end earlier, and K_j is computed over them (`Relaxation`). A job with K_j > 1 adds nothing. The count
+    is rounded down.
     """
     slack_s = _ERROR * np.abs(deadline_s - columns.release_s) + columns.clock_error_s
     least_s = alone_s(columns)
@@ -54,21 +56,21 @@ def met_at_most(
     unit_price = 1.0 / float(np.percentile(area, 90))
     demand = jobs_in_system(chosen.release_s, until_s, edges_s, area / (until_s - chosen.release_s)) / gpus
     price = np.outer(weights, unit_price * (demand - 0.5).clip(0.0, 1.0))
-    market, nothing = Market(chosen, edges_s, until_s), np.zeros(len(rows))
+    relaxation, nothing = Relaxation(chosen, edges_s, until_s), np.zeros(len(rows))
     most = possible
     for part in (min(steps, _TRIAL_STEPS), steps - _TRIAL_STEPS):
         if part <= 0:
             break
         found = ascend(
-            market,
+            relaxation,
             price,
             part,
             least=nothing,
             unit_price=0.1 * unit_price,
             enough=possible - enough - 1 + 1e-6,
         )
-        most = min(most, floor(possible - found.worth + 1e-6))
-        if found.worth <= 0 or most <= enough:
+        most = min(most, floor(possible - found.dual + 1e-6))
+        if found.dual <= 0 or most <= enough:
             break  # without any sign of contention more steps find none
         price = found.price
     return most

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .alone import alone_s
-from .area import areas, srpt_ends_s, type_weights
+from .area import alone_s, areas, srpt_ends_s, type_weights
 from .columns import Columns, Floats
 
 __all__ = ["breakpoints_s", "first_ends_s", "first_prices", "jobs_in_system", "spread_evenly"]

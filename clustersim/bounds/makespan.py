@@ -1,4 +1,4 @@
-"""A bound of the makespan from the speed that jobs need to be done in time."""
+"""Bounds of the makespan: from the area of the jobs, and from the speed that they need to be done in time."""
 
 from __future__ import annotations
 
@@ -7,32 +7,53 @@ import numpy as np
 from .area import areas
 from .columns import Columns, Floats, Ints
 
-__all__ = ["makespan_s"]
+__all__ = ["makespan_by_area_s", "makespan_s"]
 
 _HALVINGS = 40
 _MOST_RELEASES, _MOST_WORK = 12, 4_000_000  # release times that are tried; times of jobs in all
+
+
+def makespan_by_area_s(columns: Columns, weights: Floats) -> float:
+    """Makespan >= max over release times t of (t - first release) + the areas of the jobs released from t on,
+    over all GPUs.
+
+    *Proof.* These jobs hold their areas after t, and no more than all GPUs at a time. []
+    """
+    order, area_s = _areas_from(columns, weights)
+    release_s = columns.release_s[order]
+    return float(np.max(release_s - release_s[0] + area_s))
+
+
+def _areas_from(columns: Columns, weights: Floats) -> tuple[Ints, Floats]:
+    """The jobs in order of release, and for each the areas of it and all later ones over all GPUs, in
+    seconds.
+    """
+    order = np.argsort(columns.release_s, kind="stable")
+    after = np.cumsum(areas(columns, weights)[order][::-1])[::-1]
+    return order, after / float(weights @ columns.gpus)
 
 
 def makespan_s(columns: Columns, weights: Floats, at_least_s: float) -> float:
     """The least makespan T, from the first release on; `at_least_s`: a bound that is known.
 
     *Statement.* For any time t, let J be the jobs released from t on. The end T of the run satisfies the sum
-    over J of G_j(T - a_j - L_j) + the least that j holds without work <= N (T - t). Here N are the weighted
-    GPUs, a_j the release, L_j the least launch, G_j(x) = x h(w_j / x), and h(y) the least weighted GPUs, time
-    shared between options, that do y units a second.
+    over J of G_j(T - a_j - L_j) + the least that j holds for a launch <= N (T - t). Here N are the weighted
+    GPUs, a_j is the release, L_j the least launch, and G_j(x) = x h(w_j / x). h(y) are the least weighted
+    GPUs that do y units a second, shared over time between options.
 
     *Proof.* After its release j spends at least L_j without work, so it works for at most x = T - a_j - L_j
-    seconds. Working at rate y it holds at least h(y) GPUs. h is convex and h(0) = 0, so by Jensen's
-    inequality it holds at least x h(w_j / x) GPU-seconds while it works, and this falls with x. Besides, it
-    holds the least GPUs x launch while it does not work. All that is held after t is at most N (T - t). []
+    seconds. Working at rate y it holds at least h(y) weighted GPUs. h is convex and h(0) = 0, so by Jensen's
+    inequality it holds at least x h(w_j / x) GPU-seconds while it works, and this falls with x. Where w_j / x
+    is more than the greatest rate, j cannot be done by T, and G_j is infinite. While it pays the launch of
+    its last allocation j holds more, at least the least GPUs x launch_s of its options. All that is held
+    after t is at most N (T - t). []
 
     The left side falls in T and the right side grows: every T at which the inequality fails is exceeded, and
     bisection finds the largest. The bound is the maximum over the releases t that the area alone makes
     largest.
     """
-    order = np.argsort(columns.release_s, kind="stable")
+    order, area_s = _areas_from(columns, weights)
     release_s, gpus = columns.release_s[order], float(weights @ columns.gpus)
-    area_s = np.cumsum(areas(columns, weights)[order][::-1])[::-1] / gpus
     first_s = float(release_s[0])
     ends_s = release_s + area_s
     chances = min(_MOST_RELEASES, max(1, _MOST_WORK // (_HALVINGS * len(columns))))

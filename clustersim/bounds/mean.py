@@ -1,23 +1,24 @@
-"""The bound of the mean JCT by prices, and the prices."""
+"""The bound of the mean JCT by prices."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import fsum
+from typing import NamedTuple
 
 import numpy as np
 
-from .alone import alone_s
+from .area import alone_s
 from .ascent import ascend
 from .columns import Columns, Floats
 from .first_prices import breakpoints_s, first_ends_s, first_prices, jobs_in_system
-from .prices import Market
+from .relaxation import Relaxation
 
 __all__ = ["Prices", "search_prices"]
 
 _SMALL_PRICE = 0.3  # of a GPU that one job delays: 1 / all GPUs
-_FIRST_STEP, _LATE_STEP = 0.4, 0.25
-_MANY_STEPS = 20
+_MANY_STEPS = 20  # from which on some are taken with fewer breakpoints
+_FIRST_STEP, _LATE_STEP = 0.4, 0.25  # of the first ascent and of one that goes on from good prices
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +35,9 @@ class Prices:
 
 
 def search_prices(columns: Columns, steps: int, visits: int) -> Prices:
-    """The best prices that an ascent of `steps` finds, and their bound (see `Market`). `visits`: how many
+    """The best prices that an ascent of `steps` finds, and their bound (see `Relaxation`). `visits`: how many
     intervals jobs may see in all between their release and a guess of their end; it decides how fine the
-    prices are in time. If there are many
-    steps, five of eight are taken with a quarter of the intervals.
+    prices are in time. Of many steps, the first five of eight have a quarter of the intervals.
 
     A job without work has no price to pay: its launch bounds its JCT.
     """
@@ -48,22 +48,38 @@ def search_prices(columns: Columns, steps: int, visits: int) -> Prices:
         empty = np.zeros((len(columns.gpus), 0))
         return Prices(rest_s / len(columns), np.zeros(0), empty, np.zeros(0))
     chosen = columns.part(rows)
-    ends_s, unit_price = first_ends_s(chosen), _SMALL_PRICE / float(columns.gpus.sum())
-    early = steps * 5 // 8 if steps >= _MANY_STEPS else 0
-    stages = [(visits // 4, early, _FIRST_STEP), (visits, steps - early, _LATE_STEP)]
-    if not early:
-        stages = [(visits, steps, _FIRST_STEP)]
-    found, edges_s = None, np.zeros(0)
-    for seen, count, first_step in stages:
-        before_s, edges_s = edges_s, breakpoints_s(chosen, ends_s, seen)
-        price = first_prices(chosen, ends_s, edges_s)
-        if found is not None:
-            places = np.searchsorted(before_s, (edges_s[1:] + edges_s[:-1]) / 2) - 1
-            price = found.price[:, places.clip(0, len(before_s) - 2)]
+    ends_s = first_ends_s(chosen)
+    edges_s, price = np.zeros(0), np.zeros((len(columns.gpus), 0))
+    for stage in _stages(steps, visits):
+        before_s, edges_s = edges_s, breakpoints_s(chosen, ends_s, stage.visits)
         found = ascend(
-            Market(chosen, edges_s), price, count,
-            least=least_s[rows], unit_price=unit_price, first_step=first_step,
-        )  # fmt: skip
-    assert found is not None
+            Relaxation(chosen, edges_s),
+            _at(price, before_s, edges_s) if len(before_s) else first_prices(chosen, ends_s, edges_s),
+            stage.steps,
+            least=least_s[rows],
+            unit_price=_SMALL_PRICE / float(columns.gpus.sum()),
+            first_step=stage.first_step,
+        )
+        price = found.price
     jobs = jobs_in_system(chosen.release_s, ends_s, edges_s)
-    return Prices((found.worth + rest_s) / len(columns), edges_s, found.price, jobs)
+    return Prices((found.dual + rest_s) / len(columns), edges_s, price, jobs)
+
+
+class _Stage(NamedTuple):
+    visits: int
+    steps: int
+    first_step: float
+
+
+def _stages(steps: int, visits: int) -> list[_Stage]:
+    if steps < _MANY_STEPS:
+        return [_Stage(visits, steps, _FIRST_STEP)]
+    early = steps * 5 // 8
+    return [_Stage(visits // 4, early, _FIRST_STEP), _Stage(visits, steps - early, _LATE_STEP)]
+
+
+def _at(price: Floats, before_s: Floats, edges_s: Floats) -> Floats:
+    """`price` between the breakpoints `before_s`, as prices between `edges_s`: those of the middles."""
+    middles_s = (edges_s[1:] + edges_s[:-1]) / 2
+    place = np.searchsorted(before_s, middles_s) - 1
+    return price[:, place.clip(0, len(before_s) - 2)]

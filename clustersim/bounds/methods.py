@@ -12,20 +12,19 @@ import numpy as np
 
 from itertime.errors import UnknownName
 
-from .alone import alone_s
-from .area import makespan_by_area_s, srpt_mean_s, type_weights
+from .area import alone_s, srpt_mean_s, type_weights
 from .columns import Columns
 from .deadlines import met_at_most, p99_s
 from .instance import Instance
-from .makespan import makespan_s
+from .makespan import makespan_by_area_s, makespan_s
 from .mean import Prices, search_prices
 
 __all__ = ["METHODS", "Bound", "bound_of", "prices_of"]
 
 METHODS = ("auto", "best", "alone", "area", "quick", "prices")
-_QUICK_OPERATIONS, _PRICES_OPERATIONS = 30_000, 250_000
-_MANY_JOBS = 2000
-_DIGITS, _ERROR = 9, 1e-9
+_QUICK_OPERATIONS, _PRICES_OPERATIONS = 30_000, 250_000  # jobs x options, up to which prices are computed
+_MANY_JOBS = 2000  # beyond which `prices` takes fewer steps
+_DIGITS, _ERROR = 9, 1e-9  # of stated values; relative, more than the rounding errors of a run and of a bound
 
 
 class _Effort(NamedTuple):

@@ -3,16 +3,17 @@
 A *plan* of a job is a sequence of pieces. On each the job holds GPUs of one of its options, and works at that
 option's rate, but for the overhead with which the piece begins: `launch_s` of the first, `restart_s` of every
 later one. Here the work has a price too, the multiplier mu: a plan costs what its GPU-seconds cost, less mu
-for each unit of its work. Work is counted in units of the whole job.
+for each unit of its work. Work is counted in units of the whole job, so it adds up to 1.
 
 *Statement.* Prices are constant in each interval. The forward pass finds the least cost over all plans that
 end at a breakpoint, where pieces may be shorter than their overheads: such a piece does negative work, which
 only costs.
 
 *Proof.* The overhead of a piece on option o is a fixed charge of mu x rate x overhead. Between two
-breakpoints the rest of the cost is linear in the time of a switch, so some cheapest plan switches at
-breakpoints and at the release only. The states of such a plan are "not started", "idle" and the options.
-One interval after the other, the pass finds the least cost of each state. []
+breakpoints the rest of the cost is linear in the times of the switches there. So it is least with each of
+them at one of the two breakpoints, and some cheapest plan switches at breakpoints and at the release only.
+The states of such a plan are "not started", "idle" and the options. One interval after the other, the pass
+finds the least cost of each state. []
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["Forward", "Jobs", "Pieces", "forward", "trace_back"]
 
 Codes = npt.NDArray[np.int8]
 _NEVER = 1e30  # overhead, in works, of an option that a job does not have
-_DROP_AT = 0.15
+_DROP_AT = 0.15  # share of jobs that are over, at which the arrays are made smaller
 _STAYED, _AGAIN, _FIRST = np.int8(0), np.int8(1), np.int8(2)  # how a piece is held: as before, after another
 
 
@@ -97,8 +98,12 @@ def forward(jobs: Jobs, edges_s: Floats, price: Floats, multipliers: Floats, kee
     """The least objectives of `jobs` under `price`, as (GPU type, interval), and `multipliers`, as
     (job, multiplier). `keep`: for `trace_back`.
 
-    A job is done at its `until_s`, or when its JCT is no less than the least objective so far. Its plans that
-    end later take at least that JCT.
+    Step k is about the k-th interval of every job, counted from the one of its release. `cost` is the least
+    cost of the plans that hold each option at that time, `idle` that of the plans that hold none any more.
+    "Not started" costs nothing.
+
+    A job is over at its `until_s`, or when its JCT is no less than the least objective so far: the objective
+    of a plan that ends later is at least that JCT.
     """
     size, last = multipliers.shape, len(edges_s) - 2
     found = Forward(np.full(len(jobs), np.inf))
@@ -114,7 +119,7 @@ def forward(jobs: Jobs, edges_s: Floats, price: Floats, multipliers: Floats, kee
         ends_s = edges_s[interval + 1]
         if until_s is not None:
             ends_s = np.minimum(ends_s, until_s)
-        came = _begin_pieces(cost, idle, launch, restart, keep)
+        came = _begin_pieces(cost, idle, launch, restart, keep)  # at the left edge, if at all
         span_s = np.maximum(ends_s - begins_s, 0.0)
         per_gpu = price[0, interval] if len(price) == 1 else price[kept, interval]
         rise = (per_gpu * count)[:, :, None] - rate
@@ -124,7 +129,7 @@ def forward(jobs: Jobs, edges_s: Floats, price: Floats, multipliers: Floats, kee
         np.minimum(idle, cost.min(0), out=idle)
         right = mu + np.minimum(idle, 0.0)
         if best is not None and came is not None:
-            best[idle > 0] = -1  # not to start is cheaper
+            best[idle > 0] = -1  # not to start at all is cheaper
             found.came.append(came)
             found.best.append(best)
         if until_s is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from clustersim.analysis import Explanation, Spell, Wait
-    from clustersim.records import JobRecord, PlanKey, PlanRecord
+    from clustersim.records import EventRecord, JobRecord, PlanKey, PlanRecord
     from clustersim.rundir import StreamedRun
 
 __all__ = ["explain"]
@@ -64,11 +65,16 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
         f", to be done by t={_n(job.deadline_s)} s" if job.deadline_s is not None else ""
     )
     varying = _varying_plans(run, job)
+    notes = deque(story.notes)
     for spell in story.spells:
+        begins_s = spell.from_s if isinstance(spell, Wait) else spell.given.time_s
+        while notes and notes[0].time_s < begins_s:
+            yield _noted(notes.popleft())
         if isinstance(spell, Wait):
             yield from _wait(run, spell)
         else:
             yield from _ran(run, spell, varying.get(plan_key(job, spell.given, run.cluster)))
+    yield from map(_noted, notes)
     if job.jct_s is not None:
         ran_s = job.jct_s - job.wait_s
         yield (
@@ -80,6 +86,10 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
     if job.deadline_met is not None:
         yield f"  deadline {'met' if job.deadline_met else 'missed'}"
     yield from _costs(story)
+
+
+def _noted(event: EventRecord) -> str:
+    return f"  t={_n(event.time_s)} s: noted by the policy: {event.detail}"
 
 
 def _wait(run: StreamedRun, wait: Wait) -> Iterator[str]:

@@ -36,6 +36,9 @@ def grid(
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a running dask scheduler: tcp://HOST:PORT.")
     ] = None,
+    no_bound: Annotated[
+        bool, typer.Option("--no-bound", help="As `set: {bound: none}` in the grid file.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the cells without simulating them.")
     ] = False,
@@ -52,7 +55,7 @@ def grid(
 
     if workers is not None and scheduler is not None:
         raise UserError("--workers and --scheduler: give one of them; the scheduler has workers of its own")
-    plan = read_plan(file)
+    plan = read_plan(file, {"bound": "none"} if no_bound else {})
     folder = out if out is not None else Path(plan.name)
     if dry_run:
         print_cells(plan, folder, json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def print_results(results: Results, comparisons: Sequence[Comparison], json: boo
     statuses = [result.status for result in results]
     counts = {status: statuses.count(status) for status in ("done", "failed", "missing")}
     if json:
-        rows, told = as_rows(comparisons), cell_notes(results)
+        rows, told = as_rows(comparisons), [*bound_notes(results), *cell_notes(results)]
         print_json(
             {
                 "cells": len(results), **counts, "baseline": results.baseline, "comparisons": rows,
@@ -48,7 +49,7 @@ def print_results(results: Results, comparisons: Sequence[Comparison], json: boo
         )  # fmt: skip
         return
     print_differences(comparisons, results.baseline or {})
-    for sentence in cell_notes(results):
+    for sentence in [*bound_notes(results), *cell_notes(results)]:
         print(sentence)
     print(f"Results of {len(results)} cells: {results.folder / 'results.csv'} (and .parquet)")
 
@@ -69,6 +70,39 @@ def cell_notes(results: Results) -> list[str]:
         "(tail_ratio).": tailed,
     }
     return [sentence for sentence, count in sentences.items() if count]
+
+
+def bound_notes(results: Results) -> list[str]:
+    """How far the cells are from the best possible, by the values of the axes of the baseline."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for result in results:
+        label = ", ".join(plain(str(result.axes[name])) for name in results.baseline or {})
+        groups.setdefault(label, []).append(result.metrics)
+    sentences = []
+    for name, what in (("jct_over_bound", "Mean JCT"), ("makespan_over_bound", "Makespan")):
+        factors = {label: _mean(name, group) for label, group in groups.items()}
+        known = [f"{label} x{value:,.2f}".strip() for label, value in factors.items() if value is not None]
+        if known:
+            within = "is within these factors of the best possible (means over cells)"
+            sentences.append(f"{what} {within}: {', '.join(known)}.")
+    met = [
+        f"{label} {100 * ours:.1f} of at most {100 * best:.1f} %".strip()
+        for label, group in groups.items()
+        if (ours := _mean("deadline_met_ratio", group))
+        and (best := _mean("_best", list(map(_with_best, group))))
+    ]
+    return [*sentences, *([f"Deadlines met, mean over cells: {', '.join(met)}."] if met else [])]
+
+
+def _with_best(metrics: Mapping[str, Any]) -> dict[str, float | None]:
+    """The bound of the deadlines met, by `_best`."""
+    met, share = metrics.get("deadline_met_ratio"), metrics.get("deadlines_of_bound")
+    return {"_best": met / share if met and share else None}
+
+
+def _mean(name: str, cells: Sequence[Mapping[str, Any]]) -> float | None:
+    known = [metrics[name] for metrics in cells if metrics.get(name) is not None]
+    return fsum(known) / len(known) if known else None
 
 
 def _count(made: Sequence[Mapping[str, Any]], name: str, holds: Callable[[float], bool]) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from clustersim.records import Run
     from clustersim.runs import RunConfig, Trace
 
-__all__ = ["compare", "demo", "run"]
+__all__ = ["compare", "config_of", "demo", "run"]
 
 TraceFile = Annotated[Path, typer.Argument(help="Trace in the native format (CSV or Parquet).")]
 ClusterShape = Annotated[
@@ -58,6 +58,9 @@ OutDir = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace the results that the folder of --out holds.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Parquet = Annotated[bool, typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.")]
+NoBound = Annotated[
+    bool, typer.Option("--no-bound", help="Do not compute how far the results are from the best possible.")
+]
 Baseline = Annotated[
     str | None, typer.Option(help="Policy to compare the others with; by default the first.")
 ]
@@ -89,6 +92,7 @@ def run(
     until: Until = None,
     warmup: Warmup = 0.0,
     measure: Measure = None,
+    no_bound: NoBound = False,
     out: OutDir = None,
     force: Force = False,
     parquet: Parquet = False,
@@ -102,7 +106,7 @@ def run(
     from .run_output import check_folder, print_run
     from .terminal import progress_of
 
-    config = _config(policy, context.params)
+    config = config_of(policy, context.params)
     jobs = Trace.read(trace, config.table, config.model_path)
     if out is not None:
         check_folder(out, force=force)
@@ -142,6 +146,7 @@ def compare(
     until: Until = None,
     warmup: Warmup = 0.0,
     measure: Measure = None,
+    no_bound: NoBound = False,
     workers: Workers = None,
     out: OutDir = None,
     force: Force = False,
@@ -157,7 +162,7 @@ def compare(
 
     names = _policy_names(policies)
     configs = [
-        _config(name, context.params, seed=seed + k, settings=_settings_of(name, names, settings))
+        config_of(name, context.params, seed=seed + k, settings=_settings_of(name, names, settings))
         for name in names
         for k in range(seeds)
     ]
@@ -187,6 +192,7 @@ def demo(
     seed: Seed = 0,
     warmup: Warmup = 0.0,
     measure: Measure = None,
+    no_bound: NoBound = False,
     out: OutDir = None,
     force: Force = False,
     no_report: NoReport = False,
@@ -201,7 +207,7 @@ def demo(
     from clustersim.runs import Trace
     from traces.synthetic import Recipe
 
-    configs = [_config(name, context.params) for name in _policy_names(policies)]
+    configs = [config_of(name, context.params) for name in _policy_names(policies)]
     recipe = Recipe(
         jobs=jobs,
         load=load,
@@ -239,7 +245,7 @@ def _policy_names(text: str) -> list[str]:
     return names
 
 
-def _config(policy: str, options: Mapping[str, Any], **changes: Any) -> RunConfig:
+def config_of(policy: str, options: Mapping[str, Any], **changes: Any) -> RunConfig:
     """The settings of a run: the options of its command by parameter name, some of them replaced."""
     from clustersim.runs import RunConfig
 
@@ -254,6 +260,12 @@ def _config(policy: str, options: Mapping[str, Any], **changes: Any) -> RunConfi
         values["overheads"] = {"preset": overheads}
     if given.get("table") is not None:
         values["table"] = str(given["table"])
+    if given.get("no_bound"):
+        if contrary := next(
+            (text for text in settings or [] if text.partition("=")[0].strip() == "bound"), ""
+        ):
+            raise UserError(f"--set {contrary}: contradicts --no-bound; leave one of them out")
+        values["bound"] = "none"
     return RunConfig.make(settings, policy=policy, **values)
 
 

@@ -175,6 +175,9 @@ def generate(
         str,
         typer.Option(help="NAME or NAME:WEIGHT,...: precisions of the jobs with a model, drawn by weight."),
     ] = "bf16",
+    stated_sigma: Annotated[
+        float, typer.Option(help="Users misstate iterations by a log-normal factor of this sigma, median 1.")
+    ] = 0.0,
 ) -> None:
     """Generate a synthetic trace.
 
@@ -197,6 +200,7 @@ def generate(
         seed=seed,
         load_of=load_of,
         precisions=precisions,
+        stated_sigma=stated_sigma,
     )
     made, report = generate_stored(recipe)
     beside = _write(made, report, output, "generate")
@@ -342,6 +346,9 @@ def _as_text(trace: Path, summary: Mapping[str, Any]) -> str:
         f"GPUs: {listed(summary['gpus'])}",
         f"deadlines: {deadlines['jobs']:,}, {deadlines['below_run_time']:,} before submission + run time",
     ]
+    if stated := summary["stated_work"]:
+        factor = f"{stated['median_factor']:.3g} times the truth at the median, sigma {stated['sigma']:.3g}"
+        lines.append(f"work misstated: {stated['jobs']:,} jobs, {factor}")
     if refused["jobs"]:
         lines.append(
             f"jobs that cannot run on {gpus:,} GPUs, and do not count above: {refused['jobs']:,};"

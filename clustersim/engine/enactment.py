@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
 from clustersim.cluster import Placement
 from clustersim.jobs import ActiveJob
-from clustersim.records import MIGRATE, PREEMPT, RATE, RESIZE, RESTART, START
+from clustersim.records import MIGRATE, NOTE, PREEMPT, RATE, RESIZE, RESTART, START
 from clustersim.scheduler import JobView, Proposal
 from clustersim.scheduler.draft import adopt
 from clustersim.scheduler.job_view import active_of
@@ -60,6 +60,13 @@ class Enactment:
                 self._allocate(job, active, placement, now, speeds.pop(active, None))
         for active, unit_s in speeds.items():
             self.change_speed(active, unit_s)
+
+    def note(self, notes: Iterable[tuple[JobView, str]], now: float) -> None:
+        """Record what the policy says about jobs."""
+        for job, text in notes:
+            active = active_of(job)
+            active.noted = text
+            self._kernel.recorder.event(now, NOTE, active.job.job_id, detail=text)
 
     def preempt(self, active: ActiveJob, reason: str = "") -> None:
         """Let a running job wait again, with its progress; its GPUs are free already."""

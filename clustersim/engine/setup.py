@@ -13,6 +13,7 @@ from clustersim.placement import Placer, placer
 from clustersim.scheduler import Scheduler
 from clustersim.speed import Speed
 from itertime.errors import UserError
+from traces.estimates import Estimates
 
 __all__ = ["RunSetup"]
 
@@ -32,6 +33,7 @@ class RunSetup:
     | `type_slowdown` | how many times slower than on its best GPU type a job may start | no limit |
     | `quotas` | GPUs promised to tenants | none |
     | `failures`, `maintenance` | what takes nodes out of service | nothing |
+    | `estimates` | how far the work is off that jobs state | by what the trace states |
     | `until_s` | the end of the run on the trace's clock | when no event is left |
     | `price_usd_per_gpu_h` | of GPU types for which the cluster states no price | 5 |
     | `seed` | of everything random | 0 |
@@ -48,6 +50,7 @@ class RunSetup:
     quotas: Mapping[str, int] = field(default_factory=dict)
     failures: Failures | None = None
     maintenance: Maintenance | None = None
+    estimates: Estimates | None = None
     until_s: float | None = None
     price_usd_per_gpu_h: float = 5.0
     seed: int = 0

@@ -54,6 +54,8 @@ class Simulation:
             setup.cluster, setup.placer, setup.overheads, setup.quotas
         )
         facts.type_slowdown = setup.type_slowdown
+        if (estimates := setup.estimates) is not None:
+            jobs = (estimates.applied_to(job, setup.seed) for job in jobs)
         arrivals = Arrivals(jobs)
         clock = Clock(0.0 if arrivals.next is None else arrivals.next.submit_s)
         facts.now_s = clock.now
@@ -188,6 +190,8 @@ class Simulation:
         self._may_break_off = False
         kernel.events.clear()
         self._enact(proposal, now)
+        if proposal.notes:
+            self.enactment.note(proposal.notes, now)
         if proposal.wake_at is not None:
             self._wake_ups.request(proposal.wake_at)
         running, waiting = len(facts.running), len(facts.waiting.jobs)

@@ -81,7 +81,7 @@ def _make(order: Mapping[str, Any]) -> CellVerdict:
             raise UserError(f"{trace.path}: was changed while the grid ran; run the grid again")
         if model_hashes(trace) != order["hashed"].get("models", {}):
             raise UserError(f"{trace.path}: its models were changed while the grid ran; run the grid again")
-        result = run(trace, config=inputs.config)
+        result = run(trace, config=inputs.config, shared_bounds=store.bounds)
         with store.making(key, order["hashed"]) as folder:
             write_run(folder, _as_cell(result, inputs))
     return {"status": "made"}
@@ -105,7 +105,7 @@ def load_trace(inputs: Inputs) -> Trace:
 def _as_cell(result: Run, inputs: Inputs) -> Run:
     """The run, with a manifest that depends on its inputs alone: no timings, but the command to repeat it."""
     manifest = dict(result.manifest)
-    manifest["timings"] = {"wall_s": None, "policy_wall_s": None}
+    manifest["timings"] = dict.fromkeys(manifest["timings"])
     manifest["command"] = ["clustersim", "run", *_arguments(inputs)]
     if isinstance(inputs.trace, Recipe):
         manifest["trace"] = {**manifest["trace"], "path": "trace.csv"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from contextlib import chdir
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,10 +74,19 @@ class GridPlan:
         }
 
 
-def read_plan(path: str | Path) -> GridPlan:
-    """Read a grid file and check every cell. UserError (TableError for a trace) with file and line."""
+def read_plan(path: str | Path, settings: Mapping[str, Any] | None = None) -> GridPlan:
+    """Read a grid file and check every cell. `settings` replace those of all cells.
+
+    UserError (TableError for a trace) with file and line.
+    """
     file, document = read_grid_file(path)
     grid = expand(file, document)
+    for name in settings or {}:
+        if name in grid.axes:
+            raise document.error(("matrix", name), "is an axis, and the command line sets it for all cells")
+    if settings:
+        changed = (replace(cell, settings={**cell.settings, **settings}) for cell in grid.cells)
+        grid = replace(grid, cells=tuple(changed))
     plan = GridPlan(document.path, file, grid, _baseline(file, document, grid), ())
     checker = _Checker(document)
     with chdir(plan.base):

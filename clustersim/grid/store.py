@@ -6,6 +6,7 @@
 | `cells/KEY/` | what `clustersim run --out` writes, and `cell.json`: the inputs that KEY is the hash of |
 | `failures/KEY.json` | why a cell failed, with its traceback; removed when the cell succeeds |
 | `locks/KEY` | held by the process that makes the cell, so that two clients do not make it twice |
+| `bounds/` | bounds of the jobs of cells, which cells with the same jobs share |
 
 A cell is written to `cells/.KEY.RANDOM.tmp` and renamed. Everything is JSON or CSV; nothing is unpickled.
 """
@@ -32,7 +33,7 @@ __all__ = ["FORMAT", "Store", "read_object", "write_json"]
 
 FORMAT = "clustersim-grid-1"
 _OURS = (
-    "cells", "failures", "locks",
+    "cells", "failures", "locks", "bounds",
     "grid.json", "timings.csv", "results.csv", "results.parquet", "comparison.csv",
 )  # fmt: skip
 _CELL = "cell.json"
@@ -44,6 +45,7 @@ class Store:
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
         self.cells, self.failures, self.locks = (self.folder / n for n in ("cells", "failures", "locks"))
+        self.bounds = self.folder / "bounds"
 
     def open(self) -> None:
         """Make the folder, or accept one that a grid made. UserError for any other, or if that fails."""

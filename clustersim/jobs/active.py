@@ -8,7 +8,16 @@ from clustersim.records import START
 from clustersim.speed import Curve, Offer
 from traces.job import Job
 
-__all__ = ["ActiveJob"]
+__all__ = ["LEAST_LEFT", "ActiveJob"]
+
+LEAST_LEFT = 0.1
+"""The share of its stated work that a job states to be left, at least, until it is done.
+
+Without it, a job that has done more than it stated would have nothing left. Policies that serve the shortest
+job first could then never take its GPUs back, however long it runs (Dell'Amico et al., MASCOTS 2014), and
+others divide by the work left. With a tenth it counts as a job of a tenth of its size. The share is reached
+without a jump, so the work left never grows while a job runs, on which sorted queues rely.
+"""
 
 
 class ActiveJob:
@@ -16,13 +25,16 @@ class ActiveJob:
 
     Work is counted in units: iterations, or seconds of logged duration. Between two changes the job holds
     `placement`, pays overhead until `ready_s`, then does one unit every `unit_s` seconds.
+
+    `misstated`: units by which the work that the user states exceeds the true `work`; 0 if they are equal.
     """
 
     __slots__ = (
-        "cost_usd", "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "lost_s", "migrations",
-        "note", "offers", "order", "overhead_gpu_s", "paid_gpu_s", "placement", "preemptions", "ready_s",
-        "requested", "resizes", "restarts", "save_due", "save_s", "saved_left", "since_s", "start_s",
-        "states_work", "unit_s", "usd_per_gpu_h", "wait_s", "work", "work_left",
+        "cost_usd", "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "least_left", "lost_s",
+        "migrations", "misstated", "note", "noted", "offers", "order", "overhead_gpu_s", "paid_gpu_s",
+        "placement", "preemptions", "ready_s", "requested", "resizes", "restarts", "save_due", "save_s",
+        "saved_left", "since_s", "start_s", "states_work", "unit_s", "usd_per_gpu_h", "wait_s", "work",
+        "work_left",
     )  # fmt: skip
 
     # Changed by failures only (see `CheckpointedJob`).
@@ -34,11 +46,16 @@ class ActiveJob:
     def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str):
         """`order`: position in the order of submission. `requested`: GPUs, a count that `curve` has."""
         self.job, self.order, self.curve, self.requested, self.note = job, order, curve, requested, note
+        self.noted = ""  # by the policy, last
         self.offers: tuple[Offer, ...] = ()  # by GPU type, the best first; empty on a cluster of one type
         self.states_work = job.kind == "iterations"  # else the logged duration, which policies do not know
         work = job.iterations if self.states_work else job.duration_s
         assert work is not None
         self.work = self.work_left = self.saved_left = float(work)  # `saved_left`: as of the last save
+        self.misstated = self.least_left = 0.0
+        if self.states_work and job.stated_iterations is not None:
+            self.misstated = job.stated_iterations - self.work
+            self.least_left = LEAST_LEFT * job.stated_iterations
         self.placement: Placement | None = None
         self.gpus = 0
         self.unit_s = 0.0
@@ -63,6 +80,13 @@ class ActiveJob:
             began_s = self.since_s
         remaining = self.work_left - (now - began_s) / self.unit_s
         return remaining if remaining > 0.0 else 0.0
+
+    def as_stated(self, left: float) -> float:
+        """Units still to do by the work that the user states, where `left` are still to do in truth."""
+        if not self.misstated:
+            return left
+        stated = left + self.misstated
+        return stated if stated > self.least_left else self.least_left
 
     def settle(self, now: float) -> None:
         """Close the present allocation or wait at `now`: book its progress, GPU-seconds and overhead."""

@@ -119,6 +119,16 @@ class CheckpointedJob(ActiveJob):
         self.ready_s = now
         return self._expected_end_s()
 
+    def save_owed_at(self, now: float) -> float:
+        """As for every job; what periodic saves have saved by `now` is not owed."""
+        ran_s = 0.0 if self.placement is None else now - max(self.ready_s, self.since_s)
+        end_s = self.phase_s + ran_s
+        saved_s = self.cycle.saved_s(end_s) if ran_s > 0 else 0.0
+        if not saved_s:
+            return super().save_owed_at(now)
+        left, unsaved_s = self.work_left_at(now), self.cycle.worked_s(end_s) - saved_s
+        return 1.0 if left < left + unsaved_s / self.unit_s else 0.0
+
     def paying_s(self, now: float) -> float:
         if self.ready_s < inf or self._loads is None:
             return super().paying_s(now)

@@ -24,6 +24,7 @@
 | `PREEMPT`, `INTERRUPT` | a job loses its GPUs: to the policy or a planned change, to a failure |
 | `LOADED`, `RATE` | a job has loaded its checkpoint from shared storage; has another speed |
 | `NODE_DOWN`, `NODE_UP` | a node goes out of service, comes back |
+| `NOTE` | the policy says something about a job (`Proposal.note`) |
 | `ALLOCATES`, `RELEASES` | the events that give GPUs to a job; that take all of them |
 | `WAITS_AFTER`, `ENDS` | the events after which a job waits; with which it leaves the system |
 | `NODE_EVENTS` | the events of nodes |
@@ -66,6 +67,7 @@ from .records import (
     NODE_DOWN,
     NODE_EVENTS,
     NODE_UP,
+    NOTE,
     PREEMPT,
     RATE,
     REJECT,
@@ -104,6 +106,7 @@ __all__ = [
     "NODE_DOWN",
     "NODE_EVENTS",
     "NODE_UP",
+    "NOTE",
     "PARTS",
     "PREEMPT",
     "RATE",

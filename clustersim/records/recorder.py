@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from clustersim.cluster import Capacity, Cluster, Placement
 from traces.job import Job
 
 from .columns import Columns
 from .plans import PlanKey, PlanRecord, plan_key
-from .records import EventRecord, JobRecord, Snapshot, as_row
+from .records import FINISHED, EventRecord, JobRecord, Snapshot, as_row
 from .run import Run
 
 __all__ = ["MemoryRecorder", "Recorder"]
@@ -56,6 +58,11 @@ class Recorder(Protocol):
     @property
     def job_table(self) -> Sequence[JobRecord] | Columns:
         """What metrics need of all jobs recorded so far."""
+        ...
+
+    @property
+    def finished(self) -> np.ndarray:
+        """For each job in the order of submission, whether it finished; after every job was recorded."""
         ...
 
     @property
@@ -116,6 +123,10 @@ class MemoryRecorder:
     @property
     def job_table(self) -> list[JobRecord]:
         return self.jobs_by_submission()
+
+    @property
+    def finished(self) -> np.ndarray:
+        return np.array([job.state == FINISHED for job in self.jobs_by_submission()], bool)
 
     @property
     def usage_table(self) -> list[Snapshot]:

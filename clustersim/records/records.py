@@ -25,6 +25,7 @@ __all__ = [
     "NODE_DOWN",
     "NODE_EVENTS",
     "NODE_UP",
+    "NOTE",
     "PREEMPT",
     "RATE",
     "REJECT",
@@ -50,6 +51,7 @@ SUBMIT, REJECT, FINISH, FAIL = "submit", "reject", "finish", "fail"
 START, RESTART, RESIZE, MIGRATE = "start", "restart", "resize", "migrate"
 LOADED, RATE, PREEMPT, INTERRUPT = "loaded", "rate", "preempt", "interrupt"
 NODE_DOWN, NODE_UP = "node_down", "node_up"
+NOTE = "note"
 
 ALLOCATES = (START, RESTART, RESIZE, MIGRATE)
 """The events that give GPUs to a job, instead of those that it held before."""
@@ -95,6 +97,7 @@ class JobRecord:
     requested GPUs without wait or overhead, `gpus` the effective request. `global_batch`, `seq_len`,
     `framework`, `precision` and `plan_options` are as submitted, the last three empty where the job states
     none.
+    `reason`: why the job did not finish, how it ran otherwise than it asked, and what its policy noted last.
     `interruptions`: how often a failure took the job's GPUs; `lost_work_s`, `lost_work_gpu_s`: seconds and
     GPU-seconds of work lost in interruptions, which are part of `lost_s`. `cost_usd`: US dollars for the GPUs
     held, where the cluster states prices by GPU type; None elsewhere, and for a job that held none.
@@ -138,7 +141,7 @@ JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))
 
 class EventRecord(NamedTuple):
     """One line of the event log: submit, reject, start, restart, resize, migrate, loaded, rate, preempt,
-    interrupt, fail or finish of a job; node_down or node_up, without a job, of the node in `placement`.
+    interrupt, note, fail or finish of a job; node_down or node_up, without a job, of the node in `placement`.
 
     `overhead_s`: with new GPUs, the seconds before the job makes progress; of `loaded`, the duration of the
     load that has ended; of `interrupt`, the seconds of work that are lost.
@@ -146,6 +149,8 @@ class EventRecord(NamedTuple):
     `unit_s`: seconds per unit of work (an iteration, or a second of logged duration) after the event, once
     `overhead_s` has passed; a `rate` event changes nothing else. A `submit` states the speed on the requested
     GPUs, 0 if no GPUs can run the job.
+
+    `detail`: why, of a reject, preempt, interrupt or fail; the text of a note. A note changes nothing.
     """
 
     time_s: float

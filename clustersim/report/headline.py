@@ -25,7 +25,9 @@ __all__ = ["Cell", "Column", "Headline", "Row", "comparison_table", "headline_ro
 
 @dataclass(frozen=True)
 class Measure:
-    """What a column shows: a metric, its kind (time, share, load, count, usd), and the better direction."""
+    """What a column shows: a metric, its kind (time, share, load, factor, count, usd), and the better
+    direction.
+    """
 
     key: str
     title: str
@@ -36,13 +38,16 @@ class Measure:
 _COMMON = Measure("jct_common_s", "JCT mean, jobs all finished", "time", "lower")
 _MEASURES = (
     Measure("jct_mean_s", "JCT mean", "time", "lower"),
+    Measure("jct_over_bound", "JCT x best possible", "factor"),
     Measure("jct_p50_s", "JCT p50", "time", "lower"),
     Measure("jct_p99_s", "JCT p99", "time", "lower"),
     Measure("wait_mean_s", "Waiting mean", "time", "lower"),
     Measure("wait_p99_s", "Waiting p99", "time", "lower"),
     Measure("queue_mean_s", "First start after, mean", "time", "lower"),
     Measure("makespan_s", "Makespan", "time", "lower"),
+    Measure("makespan_over_bound", "Makespan x best possible", "factor"),
     Measure("deadline_met_ratio", "Deadlines met", "share", "higher"),
+    Measure("deadlines_of_bound", "Deadlines met of possible", "share", "higher"),
     Measure("rejected", "Rejected", "count", "lower"),
     Measure("unfinished", "Unfinished", "count", "lower"),
     Measure("offered_load", "Offered load", "load"),
@@ -54,8 +59,9 @@ _MEASURES = (
 )
 _OVER_FINISHED = ("jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "wait_p99_s", "queue_mean_s")
 _ON_TERMINAL = (
-    "jct_common_s", "jct_mean_s", "wait_mean_s", "deadline_met_ratio", "gpu_allocated_arrival_ratio",
-    "rejected", "unfinished", "makespan_s", "gpu_useful_ratio", "jct_p99_s", "gpu_allocated_ratio",
+    "jct_common_s", "jct_mean_s", "wait_mean_s", "deadline_met_ratio", "jct_over_bound",
+    "gpu_allocated_arrival_ratio", "rejected", "unfinished", "makespan_s", "gpu_useful_ratio", "jct_p99_s",
+    "gpu_allocated_ratio",
 )  # fmt: skip
 """The columns on a terminal, the most important first; the last are left out where it is narrow."""
 
@@ -189,7 +195,7 @@ def _scale(measure: Measure, values: Sequence[float | None]) -> _Scale:
         return _Scale("%", 0.01, 1)
     if measure.kind == "count":
         return _Scale("", 1.0, 0)
-    if measure.kind == "load":
+    if measure.kind in ("load", "factor"):
         return _Scale("", 1.0, 2)
     if measure.kind == "usd":
         return _Scale("USD", 1.0, 0)
@@ -198,7 +204,7 @@ def _scale(measure: Measure, values: Sequence[float | None]) -> _Scale:
 
 
 def _cell(measure: Measure, scale: _Scale, value: float | None, base: float | None) -> Cell:
-    if value is None or base is None:
+    if value is None or base is None or measure.kind == "factor":  # a factor is a comparison already
         return Cell(scale.text(value))
     worse = value > base if measure.better == "lower" else value < base
     trend = "" if not measure.better or value == base else "worse" if worse else "better"

@@ -18,6 +18,7 @@ from clustersim.analysis import CATEGORIES, METRICS, GpuTime
 from clustersim.analysis.tables import finished, jobs_of
 from clustersim.records import REJECTED, STATES, Run
 
+from .distance import bound_stated
 from .numbers import duration
 from .plans import accuracy
 from .runs import Named, cluster_words, named
@@ -167,6 +168,7 @@ def assumptions(runs: Sequence[Run], times: Sequence[tuple[Named, GpuTime | None
         ("Throughput table", lambda run: _plain(run.manifest.get("table")) or "none"),
         ("True run times used", _oracle),
         ("End of the run", _end),
+        ("Best possible", bound_stated),
         ("Price per GPU-hour, USD", lambda run: _stated(run, "price_usd_per_gpu_h")),
         ("Seed", lambda run: _stated(run, "seed")),
         ("Versions", lambda run: _stated(run, "versions")),

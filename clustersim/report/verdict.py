@@ -11,6 +11,7 @@ from clustersim.analysis import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, measured
 from clustersim.analysis.tables import jobs_of
 from clustersim.records import REJECTED, Run
 
+from .distance import distances
 from .numbers import difference, duration
 from .runs import Group, common_jobs, group_runs, mean_jct_s, measured, same_jobs_finished, same_trace
 
@@ -62,6 +63,7 @@ def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
     """What a reader must know to judge the numbers, as sentences for the terminal and the page.
 
     - the window of measurement, and the load that the jobs offered;
+    - how far the results are from the best possible;
     - that hardly any job waited, so that the runs say little about scheduling;
     - that the end of a run belongs to a few jobs;
     - that policies gave identical schedules, or that no job left elastic policies a choice of sizes.
@@ -70,8 +72,8 @@ def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
     """
     groups = group_runs(runs)
     return [
-        *_window(groups), *_load(groups), *_no_queueing(groups, read_records), *_tails(groups),
-        *(_identical(groups) if read_records else []), *_rigid(groups),
+        *_window(groups), *_load(groups), *distances(groups), *_no_queueing(groups, read_records),
+        *_tails(groups), *(_identical(groups) if read_records else []), *_rigid(groups),
     ]  # fmt: skip
 
 

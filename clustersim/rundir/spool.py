@@ -111,6 +111,11 @@ class Spool:
         self.flush()
         return JOBS if self._stated else required(JOBS)
 
+    @property
+    def orders(self) -> Sequence[int]:
+        """The position of each row in the order of submission."""
+        return self._orders
+
     def add(self, record: JobRecord, order: int) -> None:
         self._orders.append(order)
         self._waiting.append(record)

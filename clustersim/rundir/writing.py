@@ -16,8 +16,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from clustersim.cluster import Capacity, Cluster, Placement
 from clustersim.records import (
+    FINISHED,
     Columns,
     EventRecord,
     JobRecord,
@@ -156,6 +159,13 @@ class RunWriter:
         """The numeric fields of all job records so far, and their states."""
         self._spool.flush()
         return self._job_columns
+
+    @property
+    def finished(self) -> np.ndarray:
+        """For each job in the order of submission, whether it finished; after every job was recorded."""
+        found = np.zeros(len(self.job_table), bool)
+        found[self._spool.orders] = self._job_columns.equal("state", FINISHED)
+        return found
 
     @property
     def usage_table(self) -> Columns:

@@ -6,6 +6,8 @@
 | `run_config` | the same for a `Trace` and a `RunConfig` |
 | `compare` | several configurations on one trace, in parallel processes |
 | `RunConfig` | the settings of a run, checked before anything is simulated |
+| `best_possible` | the bound of the jobs of a run: what no policy can do better |
+| `NO_BOUND` | the value of the setting `bound` with which no bound is computed |
 | `setup_of` | the `RunSetup` of settings: files are read, the policy is made |
 
 | traces | |
@@ -44,7 +46,7 @@ Why
 """
 
 from .compare import compare
-from .config import RunConfig
+from .config import NO_BOUND, RunConfig
 from .fingerprints import (
     code_hash,
     is_of_this_code,
@@ -57,12 +59,15 @@ from .manifest import profile_of
 from .plan_records import plan_record
 from .registry import find_policy, list_policies, make_policy
 from .run import run, run_config, setup_of
+from .run_bounds import best_possible
 from .source import LARGEST_FILE, Trace, stated_hash, trace_of_manifest
 
 __all__ = [
     "LARGEST_FILE",
+    "NO_BOUND",
     "RunConfig",
     "Trace",
+    "best_possible",
     "code_hash",
     "compare",
     "find_policy",

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from clustersim.records import Run
@@ -49,34 +50,53 @@ def compare(
     for config in chosen:
         setup_of(config, models=trace.models)  # raises for mistakes before anything runs
     count = min(len(chosen), workers or os.cpu_count() or 1)
-    runs: dict[int, Run] = {}
     folders = [None] * len(chosen) if out is None else out
-    if count <= 1:
-        for i, config in enumerate(chosen):
-            runs[i] = run(trace, config=config, out=folders[i], parquet=parquet)
+    with _temporary() as bounds:
+        options: list[dict[str, Any]] = [
+            {"config": config, "out": folder, "parquet": parquet, "shared_bounds": Path(bounds)}
+            for config, folder in zip(chosen, folders, strict=True)
+        ]
+        if count > 1:
+            return _in_processes(trace, options, count, on_done)
+        runs = []
+        for i, given in enumerate(options):
+            runs.append(run(trace, **given))
             if on_done is not None:
                 on_done(i, runs[i])
-    else:
-        # The trace goes to the workers, not to each run: forked processes share the jobs stored on disk.
-        pool = ProcessPoolExecutor(count, initializer=_begin_worker, initargs=(trace,))
-        try:
-            with without_interrupts():  # workers start here, and inherit the blocked signal
-                futures = {
-                    pool.submit(_run_of_worker, config=config, out=folders[i], parquet=parquet): i
-                    for i, config in enumerate(chosen)
-                }
-            for future in as_completed(futures):
-                i = futures[future]
-                runs[i] = future.result()
-                if on_done is not None:
-                    on_done(i, runs[i])
-        except BaseException:
-            for worker in multiprocessing.active_children():
-                worker.terminate()  # their results are not needed any more
-            raise
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-    return [runs[i] for i in range(len(chosen))]
+        return runs
+
+
+def _in_processes(
+    trace: Trace, options: Sequence[dict[str, Any]], count: int, on_done: Callable[[int, Run], None] | None
+) -> list[Run]:
+    runs: dict[int, Run] = {}
+    # The trace goes to the workers, not to each run: forked processes share the jobs stored on disk.
+    pool = ProcessPoolExecutor(count, initializer=_begin_worker, initargs=(trace,))
+    try:
+        with without_interrupts():  # workers start here, and inherit the blocked signal
+            futures = {pool.submit(_run_of_worker, **given): i for i, given in enumerate(options)}
+        for future in as_completed(futures):
+            i = futures[future]
+            runs[i] = future.result()
+            if on_done is not None:
+                on_done(i, runs[i])
+    except BaseException:
+        for worker in multiprocessing.active_children():
+            worker.terminate()  # their results are not needed any more
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    return [runs[i] for i in range(len(options))]
+
+
+def _temporary() -> TemporaryDirectory[str]:
+    """A folder for bounds, of which the runs compute each only once."""
+    try:
+        return TemporaryDirectory(prefix="clustersim-bounds-")
+    except OSError as error:
+        raise UserError(
+            f"no temporary folder: {error.strerror or error}; set TMPDIR to one with room"
+        ) from None
 
 
 _trace_of_worker: Trace

@@ -7,14 +7,19 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from clustersim.bounds import METHODS
 from clustersim.failures import Failures, read_calendar
 from clustersim.overheads import Overheads
 from clustersim.scheduler.cluster_state import checked_quotas
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import parse_yaml, quoted
+from traces.estimates import Estimates
 
-__all__ = ["RunConfig"]
+__all__ = ["NO_BOUND", "RunConfig"]
+
+NO_BOUND = "none"
+"""The value of the setting `bound` with which no bound is computed."""
 
 _WANTED = {
     "string_type": "must be text; put it in quotes if it looks like a number or a date",
@@ -44,6 +49,7 @@ class RunConfig(BaseModel):
     | `placement` | a placer: pack, spread, topology, buddy or any |
     | `overheads` | constants of `Overheads` to replace, those of `preset` if given; None: no overheads |
     | `failures` | parameters of `Failures` to replace, likewise; None: nothing fails |
+    | `estimates` | parameters of `Estimates`: how far off the work is that jobs state; None: as the trace |
     | `calendar` | planned changes of nodes, as a list or a file |
     | `quotas` | GPUs promised to tenants, by tenant |
     | `table` | a throughput table (file) |
@@ -51,6 +57,7 @@ class RunConfig(BaseModel):
     | `until_s` | end of the run on the trace's clock; None: when no event is left |
     | `warmup_s`, `measure_s` | a window of measurement (`clustersim.analysis.windows`); 0, None: none |
     | `price_usd_per_gpu_h` | US dollars per GPU-hour, for the cost of a run |
+    | `bound` | a method of `clustersim.bounds` for the best possible results; auto or none |
     | `seed` | of everything random |
     """
 
@@ -67,6 +74,7 @@ class RunConfig(BaseModel):
     placement: str = "pack"
     overheads: dict[str, Any] | None = Field(default_factory=dict)
     failures: dict[str, Any] | None = None
+    estimates: dict[str, Any] | None = None
     calendar: list[dict[str, Any]] = Field(default_factory=list)
     quotas: dict[str, int] = Field(default_factory=dict)
     table: str | None = None
@@ -75,6 +83,7 @@ class RunConfig(BaseModel):
     warmup_s: float = Field(default=0.0, ge=0, le=1e12, allow_inf_nan=False)
     measure_s: float | None = Field(default=None, gt=0, le=1e12, allow_inf_nan=False)
     price_usd_per_gpu_h: float = Field(default=5.0, ge=0, le=1e9, allow_inf_nan=False)
+    bound: str = "auto"
     seed: int = Field(default=0, ge=0)
 
     @field_validator("overheads")
@@ -91,10 +100,24 @@ class RunConfig(BaseModel):
             Failures.of(failures)
         return failures
 
+    @field_validator("estimates")
+    @classmethod
+    def _are_estimates(cls, estimates: dict[str, Any] | None) -> dict[str, Any] | None:
+        if estimates is not None:
+            Estimates.of(estimates)
+        return estimates
+
     @field_validator("calendar", mode="before")
     @classmethod
     def _may_be_a_file(cls, calendar: Any) -> Any:
         return read_calendar(calendar) if isinstance(calendar, str) else calendar
+
+    @field_validator("bound")
+    @classmethod
+    def _is_a_way_to_bound(cls, bound: str) -> str:
+        if bound not in (*METHODS, NO_BOUND):
+            raise UnknownName("bound", bound, (*METHODS, NO_BOUND))
+        return bound
 
     @field_validator("quotas", mode="before")
     @classmethod

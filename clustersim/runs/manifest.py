@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from clustersim.bounds import Bound
 from clustersim.engine import RunSetup
 from clustersim.records import COMPLETE, Recorder
 from clustersim.scheduler import Scheduler
@@ -17,7 +19,7 @@ from .config import RunConfig
 from .fingerprints import policy_hash, recipe_hash, systems_hash, versions
 from .source import Trace
 
-__all__ = ["Ending", "manifest_of", "profile_of", "source_hashes"]
+__all__ = ["Ending", "bound_stated", "manifest_of", "profile_of", "source_hashes"]
 
 
 class Ending(NamedTuple):
@@ -38,9 +40,11 @@ def source_hashes(config: RunConfig, policy: str | type[Scheduler]) -> dict[str,
 
 def manifest_of(
     trace: Trace, config: RunConfig, setup: RunSetup, recorder: Recorder, ending: Ending,
-    hashes: Mapping[str, str | None],
+    hashes: Mapping[str, str | None], bound: Bound | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Plain JSON data. `hashes`: those of `source_hashes` when the run began."""
+    """Plain JSON data. `hashes`: those of `source_hashes` when the run began. `bound`: None if it was not
+    computed.
+    """
     cluster = setup.cluster
     source: dict[str, Any] = {"path": trace.path, "sha256": trace.sha256, "jobs": len(trace.jobs)}
     if trace.recipe is not None:
@@ -59,6 +63,7 @@ def manifest_of(
         "placement": config.placement,
         "overheads": None if config.overheads is None else setup.overheads.stated(),
         "failures": None if setup.failures is None else setup.failures.stated(),
+        "estimates": None if setup.estimates is None else setup.estimates.stated(),
         "calendar": config.calendar,
         "quotas": dict(setup.quotas),
         "window": config.window,
@@ -74,8 +79,18 @@ def manifest_of(
         "complete": ending.status == COMPLETE,
         "status": ending.status,
         "end_s": recorder.end_s,
-        "timings": {"wall_s": ending.wall_s, "policy_wall_s": ending.policy_wall_s},
+        "bound": None if bound is None else bound_stated(bound),
+        "timings": {
+            "wall_s": ending.wall_s,
+            "policy_wall_s": ending.policy_wall_s,
+            "bound_s": None if bound is None else bound.seconds,
+        },
     }
+
+
+def bound_stated(bound: Bound) -> dict[str, Any]:
+    """The values of a bound and their method, which depend on trace and settings alone."""
+    return {name: value for name, value in asdict(bound).items() if name != "seconds"}
 
 
 def profile_of(speed: Speed) -> dict[str, str] | None:

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from clustersim.analysis import check_window, summarise, window_summary
+from clustersim.bounds import Bound
 from clustersim.cluster import Cluster, load_cluster
 from clustersim.engine import RunSetup, Simulation
 from clustersim.errors import PolicyError
@@ -24,11 +25,13 @@ from clustersim.scheduler.cluster_state import checked_quotas
 from clustersim.speed import speed_for
 from itertime.errors import UserError
 from itertime.spec import Models
+from traces.estimates import Estimates
 
-from .config import RunConfig
+from .config import NO_BOUND, RunConfig
 from .manifest import Ending, manifest_of, source_hashes
 from .plan_records import plans_used
 from .registry import make_policy
+from .run_bounds import best_possible
 from .signals import interrupting
 from .source import Trace, TraceLike
 
@@ -43,6 +46,7 @@ def run(
     out: str | Path | None = None,
     parquet: bool = False,
     on_progress: Callable[[int], None] | None = None,
+    shared_bounds: Path | None = None,
     **settings: Any,
 ) -> Run:
     """Simulate `trace` (a file, jobs, or a data frame of the trace's columns) under one policy, by name or
@@ -51,6 +55,9 @@ def run(
     Settings are those of `RunConfig`, or all are in `config`. `out`: a folder that the run is written to
     while it goes on (see `clustersim.rundir`; `parquet` as there). The records of the result are then read
     from the folder on first access, and memory holds only the jobs in the system and a few numbers of each.
+
+    The summary says how far the run is from the best possible, unless `bound` is none. `shared_bounds`: a
+    folder of bounds that several runs share, so that each is computed once.
 
     With `warmup_s` or `measure_s`, the summary has the metrics of this window under `window`.
 
@@ -72,7 +79,15 @@ def run(
         config = RunConfig.make(policy=named or "fifo", **settings)
     trace = Trace.given(trace, config.table, config.model_path)
     chosen = policy if isinstance(policy, type) else config.policy
-    return run_config(trace, config, policy=chosen, out=out, parquet=parquet, on_progress=on_progress)
+    return run_config(
+        trace,
+        config,
+        policy=chosen,
+        out=out,
+        parquet=parquet,
+        on_progress=on_progress,
+        shared_bounds=shared_bounds,
+    )
 
 
 def run_config(
@@ -84,6 +99,7 @@ def run_config(
     out: str | Path | None = None,
     parquet: bool = False,
     on_progress: Callable[[int], None] | None = None,
+    shared_bounds: Path | None = None,
 ) -> Run:
     """As `run`; `policy` and `cluster`, if given, replace those that `config` names."""
     with redirect_stdout(sys.stderr):  # a policy may print, but stdout is for results
@@ -94,11 +110,17 @@ def run_config(
         with _recorder(out, setup.cluster, parquet) as recorder:
             simulation = Simulation(trace.jobs, setup, recorder, on_progress)
 
-            def finish(ending: Ending) -> Run:
-                manifest = manifest_of(trace, config, setup, recorder, ending, hashes)
+            def finish(ending: Ending, bound: Bound | None) -> Run:
+                manifest = manifest_of(trace, config, setup, recorder, ending, hashes, bound)
                 return _finish(config, setup, recorder, manifest)
 
-            return _simulate(simulation, finish)
+            def bound() -> Bound | None:
+                if config.bound == NO_BOUND:
+                    return None
+                known = setup.cluster, setup.speed, setup.overheads
+                return best_possible(trace.jobs, recorder.finished, *known, config.bound, shared_bounds)
+
+            return _simulate(simulation, bound, finish)
 
 
 def _recorder(out: str | Path | None, cluster: Cluster, parquet: bool) -> AbstractContextManager[Recorder]:
@@ -107,14 +129,19 @@ def _recorder(out: str | Path | None, cluster: Cluster, parquet: bool) -> Abstra
     return RunWriter(out, cluster, parquet=parquet)
 
 
-def _simulate(simulation: Simulation, finish: Callable[[Ending], Run]) -> Run:
-    """Run to completion. If the policy fails or the user interrupts, attach the partial run to the exception
-    as `partial`, provided its records are consistent.
+def _simulate(
+    simulation: Simulation,
+    bound: Callable[[], Bound | None],
+    finish: Callable[[Ending, Bound | None], Run],
+) -> Run:
+    """Run to completion. If the policy fails or the user interrupts, attach the run so far to the exception
+    as `partial`, provided its records are consistent. A run that is interrupted after its end is complete and
+    has no bound.
     """
     began = perf_counter()
 
-    def ended(status: str) -> Run:
-        return finish(Ending(status, perf_counter() - began, simulation.kernel.policy.wall_s))
+    def ended(status: str) -> Ending:
+        return Ending(status, perf_counter() - began, simulation.kernel.policy.wall_s)
 
     with interrupting(simulation.interrupt):
         try:
@@ -122,9 +149,20 @@ def _simulate(simulation: Simulation, finish: Callable[[Ending], Run]) -> Run:
         except (PolicyError, KeyboardInterrupt) as error:
             status = STOPPED if isinstance(error, PolicyError) else INTERRUPTED
             if simulation.closed:
-                error.partial = ended(status)  # type: ignore[union-attr]
+                error.partial = finish(ended(status), None)  # type: ignore[union-attr]
             raise
-    return ended(COMPLETE)
+    ending = ended(COMPLETE)
+    try:
+        with interrupting(_interrupt):
+            found = bound()
+    except KeyboardInterrupt as error:
+        error.partial = finish(ending, None)  # type: ignore[attr-defined]
+        raise
+    return finish(ending, found)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: dict[str, Any]) -> Run:
@@ -135,6 +173,7 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
         end_s=recorder.end_s,
         events=recorder.event_count,
         price_usd_per_gpu_h=config.price_usd_per_gpu_h,
+        bound=manifest["bound"],
     )
     if config.window is not None:
         summary["window"] = window_summary(
@@ -177,6 +216,7 @@ def setup_of(
             quotas=checked_quotas(config.quotas, cluster.gpus),
             failures=None if config.failures is None else Failures.of(config.failures),
             maintenance=Maintenance.of(config.calendar, cluster.nodes),
+            estimates=None if config.estimates is None else Estimates.of(config.estimates),
             until_s=config.until_s,
             price_usd_per_gpu_h=config.price_usd_per_gpu_h,
             seed=config.seed,

@@ -15,6 +15,7 @@ from clustersim.placement import Placer
 from clustersim.speed import Offer
 from itertime.errors import UserError, quoted
 
+from .job_curve import JobCurves
 from .ranking import ChangingRanking, CurrentKeys, J, Key, NonIncreasingKeys, Ranking, RunningOrder
 
 __all__ = ["INSTANT_S", "ClusterState", "RestartTimes", "WaitingJobs", "checked_quotas"]
@@ -36,14 +37,14 @@ class ClusterState(Generic[J]):
     | `gone_for_good` | by a time, the nodes that never return after it; None if none are ever removed |
     | `running` | in the order of their starts, each with a number that every start changes |
     | `waiting` | the jobs that wait for GPUs |
-    | `restart_s` | see `RestartTimes` |
+    | `restart_s`, `curves` | see `RestartTimes` and `JobCurves` |
     | `type_slowdown` | how many times slower than on its best GPU type a job may be placed by default |
     | `orders` | the running jobs by each key that a policy promised never grows while a job runs |
     """
 
     __slots__ = (
-        "capacity", "cluster", "decision", "gone_for_good", "gpus_down", "now_s", "oracle_used", "orders",
-        "overheads", "placer", "quotas", "restart_s", "running", "type_slowdown", "waiting",
+        "capacity", "cluster", "curves", "decision", "gone_for_good", "gpus_down", "now_s", "oracle_used",
+        "orders", "overheads", "placer", "quotas", "restart_s", "running", "type_slowdown", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +62,7 @@ class ClusterState(Generic[J]):
         self.running: dict[J, int] = {}
         self.waiting: WaitingJobs[J] = WaitingJobs()
         self.restart_s = RestartTimes(cluster, overheads)
+        self.curves = JobCurves(cluster, overheads)
         self.orders: dict[Key[J], NonIncreasingKeys[J]] = {}
 
     def default_offers(self, job: ActiveJob) -> tuple[Offer, ...]:

@@ -155,7 +155,9 @@ class Draft:
         """An independent draft that starts as this one, for looking ahead."""
         twin = type(self)(self._facts)
         twin.decision = self.decision
-        twin._capacity, twin._owns_capacity = self._capacity.copy(), True
+        twin._capacity, twin._owns_capacity = self._capacity, self._owns_capacity
+        if self._owns_capacity:
+            twin._capacity = self._capacity.copy()
         twin._changes = dict(self._changes)
         return twin
 
@@ -275,7 +277,8 @@ facts_of: Callable[[Draft], ClusterState[JobView]] = attrgetter("_facts")
 
 def take_over(draft: Draft, other: Draft) -> None:
     """Change `draft` into `other`, a copy of it that is not used any more."""
-    draft._capacity, draft._changes, draft._owns_capacity = other._capacity, other._changes, True
+    draft._capacity, draft._owns_capacity = other._capacity, other._owns_capacity
+    draft._changes = other._changes
 
 
 def adopt(draft: Draft) -> Mapping[JobView, Placement | None]:

@@ -8,9 +8,11 @@ from operator import attrgetter
 
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
+from clustersim.records import MIGRATE, RESIZE, RESTART
 from itertime.errors import UnknownName
 
 from .cluster_state import ClusterState
+from .job_curve import NO_COUNTS, JobCurve
 
 __all__ = ["JobView", "active_of"]
 
@@ -63,7 +65,7 @@ class JobView:
     @property
     def estimate_s(self) -> float | None:
         """The user's estimate of the run time on the requested GPUs, in seconds, without overheads; None if
-        the trace states none.
+        the trace states none. It is a statement of its own: stated iterations do not change it.
         """
         return self._job.job.estimate_s
 
@@ -85,6 +87,23 @@ class JobView:
         if not self._job.offers:
             return self._job.curve.sizes
         return next((offer.curve.sizes for offer in self._job.offers_of(gpu_type)), ())
+
+    @property
+    def curve(self) -> JobCurve:
+        """Speeds and costs at the counts of `sizes`; one object for all jobs of a kind."""
+        job = self._job
+        gpu_type = job.offers[0].gpu_type if job.offers else None
+        return self._facts.curves.of(job.curve, job.curve.parameters, gpu_type)
+
+    def curve_on(self, gpu_type: str) -> JobCurve:
+        """The same on GPUs of one type; without counts if the job cannot run there."""
+        self._check_type(gpu_type)
+        job = self._job
+        if not job.offers:
+            return self._facts.curves.of(job.curve, job.curve.parameters)
+        if not job.offers_of(gpu_type):
+            return NO_COUNTS
+        return self._facts.curves.of(job.curve_at(gpu_type), job.curve.parameters, gpu_type)
 
     @property
     def gpu_types(self) -> tuple[str, ...]:
@@ -171,12 +190,39 @@ class JobView:
         if gpu_type not in self._facts.cluster.gpu_types:
             raise PolicyError(str(UnknownName("GPU type", gpu_type, self._facts.cluster.gpu_types)))
 
+    @property
+    def work_left(self) -> float:
+        """Units of work left by what the job states, so that `work_left / rate(n)` is `remaining(n)`.
+        Infinite for a job that does not state its work.
+        """
+        return self._work_left() if self._job.states_work else inf
+
+    @property
+    def oracle_work_left(self) -> float:
+        """As `work_left`, but true for a job that does not state its work. Such use is noted in the records
+        (`oracle_used`).
+        """
+        if not self._job.states_work:
+            self._facts.oracle_used = True
+        return self._work_left()
+
+    @property
+    def outlived(self) -> bool:
+        """Whether the job has done all the work that it states, and is not done."""
+        job = self._job
+        return job.misstated < 0.0 and job.work_left_at(self._facts.now_s) <= -job.misstated
+
+    def _work_left(self) -> float:
+        left = self._job.work_left_at(self._facts.now_s)
+        return self._job.as_stated(left) if self._job.misstated else left
+
     def remaining(self, gpus: int | None = None, gpu_type: str | None = None) -> float:
         """Seconds of work left on `gpus` GPUs (the request if None) of that type (of the fastest if None),
         without overheads; infinite where the job cannot run.
 
-        Known because the user stated the iterations. A job known only by its logged duration raises
-        PolicyError: no real scheduler knows that.
+        Known because the user stated the iterations, and as wrong as that statement: a job that does more
+        than it states has a tenth of its stated work left until it is done. A job known only by its logged
+        duration raises PolicyError: no real scheduler knows that.
         """
         if not self._job.states_work:
             raise PolicyError(
@@ -185,7 +231,7 @@ class JobView:
         return self._remaining(gpus, gpu_type)
 
     def oracle_remaining(self, gpus: int | None = None, gpu_type: str | None = None) -> float:
-        """As `remaining`, but true for every job: taken from the log where the user stated nothing.
+        """As `remaining`, and for jobs that state no work the truth, taken from the log.
 
         Such use is noted in the records (`oracle_used`).
         """
@@ -194,19 +240,22 @@ class JobView:
             self._facts.oracle_used = True
         if gpus is None or job.offers or (unit_s := job.curve.unit_s.get(gpus)) is None:
             return self._remaining(gpus, gpu_type)
-        return job.work_left_at(self._facts.now_s) * unit_s
+        left = job.work_left_at(self._facts.now_s)
+        return (job.as_stated(left) if job.misstated else left) * unit_s
 
     def _remaining(self, gpus: int | None, gpu_type: str | None) -> float:
         job = self._job
         count = job.requested if gpus is None else gpus
         unit_s = (job.unit_s_on(count, gpu_type) if job.offers else job.curve.unit_s.get(count)) or inf
-        return job.work_left_at(self._facts.now_s) * unit_s
+        return self._work_left() * unit_s
 
     def estimated_remaining(self) -> float:
         """Seconds left of `estimate_s`: the estimate less the work done so far, at the speed of the request.
         Negative once the job has done more than its user expected. Infinite without an estimate.
         """
-        return self._remaining(None, None) + self._excess_s()
+        job = self._job
+        unit_s = job.unit_s_on(job.requested, None) or inf
+        return job.work_left_at(self._facts.now_s) * unit_s + self._excess_s()
 
     def estimated_end_s(self) -> float:
         """When `estimate_s` runs out if the job stays on its GPUs at its present speed; of a waiting job, if
@@ -240,13 +289,36 @@ class JobView:
         of the running job if it lost its GPUs: a launch, the load of its checkpoint if it has done any work,
         and what it owes of a save. `saved`: without the save.
         """
+        return self._charge_s(gpus, self._facts.cluster.gpus_per_node, RESTART, saved)
+
+    def change_cost_s(self, gpus: int, gpu_type: str | None = None) -> float:
+        """Seconds without progress if the job holds `gpus` GPUs of that type from now on, packed.
+
+        That is what is still to pay where it stays; else what the engine would charge for a start, a restart,
+        a resize or a migration there. A load from storage that jobs share counts as if no other job loaded.
+        `gpu_type`: if None, that of the GPUs that the job holds, else the first of its `gpu_types`.
+        """
+        job, held_type, cluster = self._job, self.gpu_type, self._facts.cluster
+        if held_type is not None and gpus == job.gpus and gpu_type in (None, held_type):
+            return job.paying_s(self._facts.now_s)
+        if gpu_type is not None:
+            self._check_type(gpu_type)
+        node = cluster.gpus_per_node
+        if cluster.mixed:
+            node = cluster.pool(gpu_type or held_type or self.gpu_types[0]).gpus_per_node
+        kind = RESTART if held_type is None else MIGRATE if gpus == job.gpus else RESIZE
+        return self._charge_s(gpus, node, kind)
+
+    def _charge_s(self, gpus: int, node: int, kind: str, saved: bool = False) -> float:
+        """Seconds that the engine would charge now for a change to `gpus` GPUs on nodes of `node` GPUs."""
         job, facts = self._job, self._facts
         if job.start_s is None:
             return facts.overheads.start_s(gpus)
         return facts.overheads.restart_s(
             job.curve.parameters,
-            -(-gpus // facts.cluster.gpus_per_node),
+            -(-gpus // node),
             gpus,
+            kind,
             saves=0.0 if saved else job.save_owed_at(facts.now_s),
             loads=job.work_left_at(facts.now_s) < job.work,
         )

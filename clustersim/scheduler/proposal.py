@@ -2,29 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Self
+from collections.abc import Iterable, Mapping
+from reprlib import repr as brief
+from typing import Any, Self
 
 from clustersim.errors import PolicyError
 
 from .compaction import compact
 from .draft import Draft
+from .fulfilment import Wanted, fulfil, run_smaller, unmet, unsettled
 from .job_view import JobView, active_of
 from .preemption import run_by
 from .ranking import Key
 
 __all__ = ["Proposal"]
 
+_LONGEST_NOTE = 200
+
 
 class Proposal(Draft):
     """The draft that a policy returns: which job runs where from now on, and when to wake the policy up.
 
-    It adds searches over whole queues (`run_by`, `compact`) to a `Draft`. Every call checks the rules, so a
-    proposal is always possible: no GPU twice, all GPUs of a job at once, only counts that the job can run on.
+    It adds to a `Draft` calls for all jobs at once (`run`, `run_by`, `compact`). Every call checks the rules,
+    so a proposal is always possible: no GPU twice, all GPUs of a job at once, only counts that the job can
+    run on.
     """
 
     wake_at: float | None = None
     """Ask to be called at this time even if nothing happens; replaces an earlier request."""
+
+    notes: tuple[tuple[JobView, str], ...] = ()
+    """What `note` was given, in order."""
+
+    def note(self, job: JobView, text: str) -> None:
+        """Say something about a job: why the policy treats it as it does.
+
+        `text` becomes an event of the log (`note`), and the last note of a job the end of the `reason` in its
+        record. It begins with a phrase that is the same for all jobs in that situation, then a colon and what
+        is particular about this one. PolicyError for a job that is not in the system, and for a text that is
+        not one line of 1 to 200 characters.
+        """
+        if job not in self._facts.waiting.jobs and job not in self._facts.running:
+            raise PolicyError(f"note(job {job.id}): it is no longer in the system")
+        if not isinstance(text, str) or not 1 <= len(text.strip()) <= len(text) <= _LONGEST_NOTE:
+            raise PolicyError(f"note(job {job.id}, {brief(text)}): must have 1 to {_LONGEST_NOTE} characters")
+        if not text.isprintable():
+            raise PolicyError(f"note(job {job.id}, {brief(text)}): must be one line of printable characters")
+        self.notes = (*self.notes, (job, text))
+
+    def run(
+        self,
+        wanted: Mapping[JobView, int | tuple[int, str | None] | None] | Iterable[Wanted],
+        *,
+        smaller: bool = True,
+        let_settle: bool = False,
+    ) -> dict[JobView, int]:
+        """Run the jobs of `wanted`, most important first, on these numbers of GPUs, and stop all others.
+        Returns the jobs that did not get theirs, with what they hold now (0 if nothing).
+
+        `wanted`: {job: GPUs} or {job: (GPUs, type)}; or entries (job, GPUs, type or None), of which a job
+        listed more than once gets the first that fits. None stands for the GPUs that the job requests; a job
+        with 0 GPUs stops.
+
+        A job that keeps its count keeps its placement. The others give up their GPUs first; then they start
+        near them, the largest first. Where free GPUs are too scattered, small jobs move together (on clusters
+        of one GPU type). A job without a place runs on its largest size that fits, unless `smaller` is off.
+        GPUs that then remain stay free, but if no job of `wanted` has a place the draft stays as it was, and
+        waiting jobs start where they fit.
+
+        `let_settle`: jobs that are settling (`State.unsettled`) stay as they are, ahead of all others: where
+        restarts take longer than the time between two decisions, jobs would otherwise resize each other
+        endlessly without progress. If the first of the other jobs has to wait for them, no new job starts on
+        its count meanwhile, and `wake_at` is set to the time when the first of them has settled.
+
+        PolicyError for a count that a job cannot run on.
+        """
+        entries = [
+            (job, 0 if gpus == 0 else self._count(job, active_of(job), "run", gpus, gpu_type), gpu_type)
+            for job, gpus, gpu_type in _entries(wanted)
+        ]
+        to_run = [entry for entry in entries if entry[1]]
+        settling = unsettled(self._facts) if let_settle else {}
+        settling = {job: at_s for job, at_s in settling.items() if job not in self.changes}
+        fulfil(self, self._facts, to_run, settling)
+        if settling and any(self.gpus(job) != gpus for job, gpus, _ in to_run):
+            self.wake_at = min(settling.values())
+        if smaller:
+            run_smaller(self, to_run)
+        return unmet(self, entries)
 
     def run_by(self, key: Key[JobView], falling: bool = False, changing: bool = False) -> None:
         """Make the draft what a preemptive scheduler runs that serves jobs strictly by `key` and skips
@@ -65,5 +130,24 @@ class Proposal(Draft):
     def copy(self) -> Self:
         """An independent draft that starts as this one, for looking ahead."""
         twin = super().copy()
-        twin.wake_at = self.wake_at
+        twin.wake_at, twin.notes = self.wake_at, self.notes
         return twin
+
+
+def _entries(
+    wanted: Mapping[JobView, int | tuple[int, str | None] | None] | Iterable[Wanted],
+) -> Iterable[tuple[JobView, int | None, str | None]]:
+    """What `Proposal.run` was given, as entries. PolicyError for anything else."""
+    if isinstance(wanted, Mapping):
+        entries: Iterable[Any] = [
+            (job, *at) if isinstance(at, tuple) else (job, at, None) for job, at in wanted.items()
+        ]
+    else:
+        entries = wanted if isinstance(wanted, Iterable) else (wanted,)
+    checked = []
+    for entry in entries:
+        if not (isinstance(entry, tuple) and len(entry) == 3 and isinstance(entry[0], JobView)):
+            what = "wants {job: GPUs}, {job: (GPUs, type)} or entries (job, GPUs, type or None)"
+            raise PolicyError(f"run: {what}, not {brief(entry)}")
+        checked.append(entry)
+    return checked

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ulp
 from typing import Any
 
 from clustersim.audit import Evidence, JobFacts, Violation, prove
-from clustersim.audit.rules import RULES
+from clustersim.audit.rules import RULES, better_than
 from clustersim.cluster import Cluster
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
-from clustersim.records import EventRecord, JobRecord
+from clustersim.records import FINISHED, EventRecord, JobRecord
+from clustersim.runs import best_possible
 from clustersim.speed import CannotRun, Curve, Speed, SpeedOnOneType
-from traces.job import Job
+from traces.job import Job, submission_order
 
-__all__ = ["Case", "Outcome", "Table", "TableSpeed", "check_outcome", "evidence_of"]
+__all__ = ["BrokenCase", "Case", "Outcome", "Table", "TableSpeed", "check_outcome", "evidence_of"]
 
 Table = Mapping[tuple[str, int], Mapping[int, float]]
 """(model, global batch) -> GPUs -> iterations per second."""
@@ -48,6 +49,17 @@ class Case:
     failures: Failures | None = None
     calendar: tuple[Mapping[str, Any], ...] = ()
     seed: int = 0
+
+
+class BrokenCase(AssertionError):
+    """A policy broke a rule in a case; the text names both.
+
+    `case`: as it was run. `logs`: its event log, as far as it came, and that of a second run if they differ.
+    """
+
+    def __init__(self, text: str, case: Case, *logs: Sequence[EventRecord]):
+        super().__init__(text)
+        self.case, self.logs = case, logs
 
 
 @dataclass(frozen=True)
@@ -83,11 +95,12 @@ def check_outcome(outcome: Outcome) -> None:
         ):  # the rule itself checks finished jobs alone; here every job must finish
             _raise_first(outcome, _check_drained(outcome))
         _raise_first(outcome, finding.violations)
+    _raise_first(outcome, map(Violation, _better_than_possible(outcome)))
 
 
 def _raise_first(outcome: Outcome, broken: Iterable[Violation]) -> None:
     for violation in broken:
-        raise AssertionError(f"{outcome.case.name}: {violation.text}")
+        raise BrokenCase(f"{outcome.case.name}: {violation.text}", outcome.case, outcome.events)
 
 
 def evidence_of(outcome: Outcome) -> Evidence:
@@ -122,6 +135,16 @@ def _known(job: Job, curve: Curve | None) -> JobFacts:
     if curve is None:
         return JobFacts(work, only_known_sizes=True, parameters=0.0)
     return JobFacts(work, 0.0, curve.unit_s, only_known_sizes=True, parameters=curve.parameters)
+
+
+def _better_than_possible(outcome: Outcome) -> list[str]:
+    """The results that no policy can have, by the bound of the case's jobs."""
+    case = outcome.case
+    jobs = submission_order(case.jobs)
+    ended = {record.job_id for record in outcome.records if record.state == FINISHED}
+    finished = [job.job_id in ended for job in jobs]
+    bound = best_possible(jobs, finished, case.cluster, outcome.speed, case.overheads)
+    return better_than(bound, outcome.records)
 
 
 def _check_drained(outcome: Outcome) -> Iterator[Violation]:

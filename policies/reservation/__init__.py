@@ -2,18 +2,23 @@
 
 `elasticflow` and `vtrain-aware` are made of these parts; docs/policies/elasticflow.md has the whole argument.
 
-| module       | names                                   | what                                             |
-|--------------|-----------------------------------------|--------------------------------------------------|
-| `calendar`   | `NodeCalendar`, `Slot`, `WHOLE`,        | what reservations leave free, by address;        |
-|              | `Addresses`, `Placement`                | which node serves which address                  |
-| `filling`    | `Demand`, `fill`, `shorten`, `yield_of` | how a job's work is reserved before its deadline |
-| `gpu_types`  | `Room`, `Share`, `Values`, `rooms_of`,  | the nodes of each GPU type, and what a GPU of it |
-|              | `held_on`                               | is worth                                         |
-| `refilling`  | `by_value`, `cheapest`, `refill`,       | on which type a job is filled                    |
-|              | `Refilled`                              |                                                  |
-| `admission`  | `Admission`, `Agenda`, `urgency`        | the reservations of all admitted jobs            |
-| `seating`    | `Seating`                               | where jobs with reserved GPUs run                |
-| `spare_gpus` | `share_out`, `may_stay`                 | GPUs that are not reserved, by marginal return   |
+| module            | names                                   | what                                         |
+|-------------------|-----------------------------------------|----------------------------------------------|
+| `calendar`        | `NodeCalendar`, `Slot`, `WHOLE`,        | what reservations leave free, by address;    |
+|                   | `Addresses`, `Placement`                | which node serves which address              |
+| `filling`         | `Demand`, `fill`, `shorten`, `yield_of` | how work is reserved before its deadline     |
+| `gpu_types`       | `Room`, `Share`, `Values`, `rooms_of`,  | the nodes of each GPU type, and the worth of |
+|                   | `held_on`                               | a GPU of it                                  |
+| `refilling`       | `by_value`, `cheapest`, `refill`,       | on which type a job is filled                |
+|                   | `Refilled`                              |                                              |
+| `reservations`    | `Reservations`, `Agenda`, `TakenOut`,   | all reservations, and what is due            |
+|                   | `urgency`                               |                                              |
+| `admission`       | `Admission`                             | which further jobs may reserve               |
+| `seating`         | `Seating`                               | where jobs with reserved GPUs run            |
+| `spare_gpus`      | `SpareGpus`, `SpareRule`, `may_stay`    | GPUs that are not reserved, and which of     |
+|                   |                                         | them a job may have                          |
+| `marginal_return` | `by_marginal_return`                    | ElasticFlow's rule for them                  |
+| `following`       | `follow`                                | the proposal of a policy with reservations   |
 
 Why reservations have addresses
 - Counting GPUs is not enough. With jobs of 1, 2 and 4 GPUs among whole-node jobs, a calendar that only counts
@@ -32,13 +37,16 @@ Why reservations have addresses
 
 from __future__ import annotations
 
-from .admission import Admission, Agenda, urgency
+from .admission import Admission
 from .calendar import WHOLE, Addresses, NodeCalendar, Placement, Slot
 from .filling import Demand, fill, shorten, yield_of
+from .following import follow
 from .gpu_types import Room, Share, Values, held_on, rooms_of
+from .marginal_return import by_marginal_return
 from .refilling import Refilled, by_value, cheapest, refill
+from .reservations import Agenda, Reservations, TakenOut, urgency
 from .seating import Seating
-from .spare_gpus import may_stay, share_out
+from .spare_gpus import SpareGpus, SpareRule, may_stay
 
 __all__ = [
     "WHOLE",
@@ -49,19 +57,24 @@ __all__ = [
     "NodeCalendar",
     "Placement",
     "Refilled",
+    "Reservations",
     "Room",
     "Seating",
     "Share",
     "Slot",
+    "SpareGpus",
+    "SpareRule",
+    "TakenOut",
     "Values",
+    "by_marginal_return",
     "by_value",
     "cheapest",
     "fill",
+    "follow",
     "held_on",
     "may_stay",
     "refill",
     "rooms_of",
-    "share_out",
     "shorten",
     "urgency",
     "yield_of",

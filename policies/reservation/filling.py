@@ -22,9 +22,11 @@ __all__ = ["Demand", "fill", "shorten", "yield_of"]
 
 @dataclass(slots=True)
 class Demand:
-    """What one job needs of one GPU type: the `sizes` it can use, ascending, with its `rates` (iterations/s)
-    and `restarts` (s) there, and the number of whole `nodes` that each size takes. `gpu_type` is "" where all
-    GPUs are alike.
+    """What one job needs of one GPU type. `gpu_type` is "" where all GPUs are alike.
+
+    `reservable`: the sizes that the job may reserve, ascending: all its sizes, or only those of whole nodes
+    (see `of`). `nodes`: the number of nodes that each of them takes if it takes whole ones. `rates`
+    (iterations/s) and `restarts` (s) hold for every size of the job, whether reservable or not.
 
     `work`, `gpus` (GPUs of the type that it holds) and `paying_s` (overhead left to pay on the GPUs that it
     holds, of any type) are as of the last `refresh`. `work` is `guard_s` seconds more than the job needs, so
@@ -35,7 +37,7 @@ class Demand:
 
     job: JobView
     deadline_s: float
-    sizes: tuple[int, ...]
+    reservable: tuple[int, ...]
     nodes: tuple[int, ...]
     rates: dict[int, float]
     restarts: dict[int, float]
@@ -52,14 +54,14 @@ class Demand:
         """The demand of `job` on nodes of `gpus_per_node` GPUs of a type that can run it. A job that requests
         a node or more is planned in whole nodes, if its fastest size is a number of whole nodes.
         """
-        sizes = job.sizes_on(gpu_type) if gpu_type else job.sizes
+        sizes = reservable = job.sizes_on(gpu_type) if gpu_type else job.sizes
         if job.requested >= gpus_per_node and sizes[-1] % gpus_per_node == 0:
-            sizes = tuple(n for n in sizes if n % gpus_per_node == 0)
+            reservable = tuple(n for n in sizes if n % gpus_per_node == 0)
         demand = cls(
             job=job,
             deadline_s=inf if job.deadline_s is None else job.deadline_s,
-            sizes=sizes,
-            nodes=tuple(-(-n // gpus_per_node) for n in sizes),
+            reservable=reservable,
+            nodes=tuple(-(-n // gpus_per_node) for n in reservable),
             rates={n: job.rate(n, gpu_type or None) for n in sizes},
             restarts={n: job.restart_s(n) for n in sizes},
             guard_s=guard_s,
@@ -70,7 +72,7 @@ class Demand:
 
     def refresh(self) -> None:
         """Take over what the job has done and holds now."""
-        smallest = self.sizes[0]
+        smallest = self.reservable[0]
         left_s = self.job.oracle_remaining(smallest, self.gpu_type or None)
         self.work = left_s * self.rates[smallest] + self.guard_s * self.rates[smallest]
         self.gpus = held_on(self.job, self.gpu_type)
@@ -82,23 +84,27 @@ class Demand:
         return self.job.start_cost_s(gpus) if self.counts_on_launch else self.restarts[gpus]
 
     def launch_is_cheaper(self) -> bool:
-        """Whether the start of the first slot costs less than a restart on any of the sizes."""
-        return any(self.opening_s(gpus) < self.restarts[gpus] for gpus in self.sizes)
+        """Whether the start of the first slot costs less than a restart on any size."""
+        return any(self.opening_s(gpus) < self.restarts[gpus] for gpus in self.reservable)
 
     def speed_per_gpu(self) -> float:
         """Iterations/s per GPU at the most efficient size."""
-        return max(rate / n for n, rate in self.rates.items())
+        return max(self.rates[n] / n for n in self.reservable)
+
+    def fastest(self) -> float:
+        """Iterations/s on the largest size."""
+        return self.rates[self.reservable[-1]]
 
     def least_gpu_seconds(self) -> float:
         """A lower bound of the GPU-seconds that the remaining work takes."""
-        return self.work * min(n / self.rates[n] for n in self.sizes)
+        return self.work * min(n / self.rates[n] for n in self.reservable)
 
 
 def fill(calendar: NodeCalendar, demand: Demand, now: float, home: int | None = None) -> list[Slot] | None:
     """Slots in `calendar` that finish `demand` by its deadline at the lowest level, or None. Nothing is
     reserved yet.
 
-    A level is one of the job's sizes. At level n the job takes n GPUs, or its largest size that is free where
+    A level is a reservable size. At level n the job takes n GPUs, or its largest size that is free where
     fewer are, from its deadline backwards until its work is done. The reservation is thus as late as possible
     and leaves the near future to other jobs (ElasticFlow, ASPLOS 2023, section 4.1: the lowest such level is
     the job's minimum satisfactory share).
@@ -107,8 +113,8 @@ def fill(calendar: NodeCalendar, demand: Demand, now: float, home: int | None = 
     may go on there without one. The first slot of a job that counts on a launch is charged the launch.
     """
     span = demand.deadline_s - now
-    fill_at = _fill_whole if demand.sizes[0] >= calendar.gpus_per_node else _fill_shared
-    for level in demand.sizes:
+    fill_at = _fill_whole if demand.reservable[0] >= calendar.gpus_per_node else _fill_shared
+    for level in demand.reservable:
         if demand.rates[level] * span < demand.work:
             continue
         slots = fill_at(calendar, demand, level, now, home)
@@ -122,7 +128,7 @@ def _fill_whole(
 ) -> list[Slot] | None:
     """`fill` for a job with sizes of a node or more only: free nodes are counted."""
     times, counts = calendar.whole.times, calendar.whole.free
-    nodes, sizes = demand.nodes, demand.sizes
+    nodes, sizes = demand.nodes, demand.reservable
     enough = nodes[sizes.index(level)]
     need = demand.work
     slots: list[Slot] = []
@@ -166,8 +172,8 @@ def _fill_shared(
     need, end = demand.work, demand.deadline_s
     slots: list[Slot] = []
     while end > now:
-        gpus = calendar.largest(demand.sizes, level, end)
-        larger = _above(demand.sizes, gpus)
+        gpus = calendar.largest(demand.reservable, level, end)
+        larger = _above(demand.reservable, gpus)
         change = now if gpus == level else max(now, calendar.last(larger, end))
         if not gpus:
             end = change

@@ -2,11 +2,10 @@
 
 | module          | names                                           | for                                    |
 |-----------------|-------------------------------------------------|----------------------------------------|
-| `parameters`    | `number`, `positive`, `increasing`, `by_tenant` | checks of parameters that users set    |
+| `parameters`    | `number`, `positive`, `increasing`, `by_tenant`,| checks of parameters that users set    |
+|                 | `switch`                                        |                                        |
 | `rounds`        | `Rounds`, `TimeSlices`                          | deciding once a round; time slicing    |
 | `stepwise`      | `jobs_by`, `allocate_stepwise`, `Walk`, `Price` | GPUs handed out step by step           |
-| `fulfil`        | `run_ranked`, `run_at_most`, `run_elastic`,     | from jobs with GPU counts              |
-|                 | `in_service_by_type`, `Wanted`                  | to a proposal that runs them           |
 | `gpu_calendar`  | `FreeGpus`                                      | free GPUs at each future time          |
 | `backfill`      | `Estimates`, `Shadow`                           | run-time estimates, EASY's reservation |
 | `gavel`         | `Gavel`, `Ledger`, `priorities`                 | rounds that follow shares of time      |
@@ -20,8 +19,8 @@ Why
 - A job is left alone until its restart has paid off. Published rules of this kind know no restart costs. With
   the restarts of large models, or overheads of ten times the default, they would move jobs endlessly. So
   between two decisions about it, a job works for about as long as it pays; only making room for other jobs
-  (`Proposal.compact`) may move it earlier. This rule belongs to the policies (`run_ranked`), not to the
-  engine, which only says which jobs are settling (`State.unsettled`).
+  (`Proposal.compact`) may move it earlier. This rule belongs to the policies (`let_settle` of
+  `Proposal.run`), not to the engine, which only says which jobs are settling (`State.unsettled`).
 - The time owed to a job and the time received by it add up over the job's whole life (`Ledger`). In a busy
   cluster the shares change every round. Counting anew at each change would always prefer the jobs with the
   larger share. Comparing the latest share with all time received would make old jobs yield to young ones.
@@ -30,10 +29,9 @@ Why
 from __future__ import annotations
 
 from .backfill import Estimates, Shadow
-from .fulfil import Wanted, in_service_by_type, run_at_most, run_elastic, run_ranked
 from .gavel import Gavel, Ledger, priorities
 from .gpu_calendar import FreeGpus
-from .parameters import by_tenant, increasing, number, positive
+from .parameters import by_tenant, increasing, number, positive, switch
 from .rounds import Rounds, TimeSlices
 from .stepwise import Price, Walk, allocate_stepwise, jobs_by
 from .tenant_queues import TenantQueues
@@ -49,16 +47,12 @@ __all__ = [
     "TenantQueues",
     "TimeSlices",
     "Walk",
-    "Wanted",
     "allocate_stepwise",
     "by_tenant",
-    "in_service_by_type",
     "increasing",
     "jobs_by",
     "number",
     "positive",
     "priorities",
-    "run_at_most",
-    "run_elastic",
-    "run_ranked",
+    "switch",
 ]

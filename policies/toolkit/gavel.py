@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
-from .fulfil import run_ranked
 from .parameters import number
 from .rounds import Rounds
 
@@ -121,7 +120,9 @@ class Gavel(Scheduler):
             self._ledger.set_shares(self.time_shares(jobs, rates, capacity, state.now))
         self._jobs = jobs
         pairs = ((job, job.requested, types[i]) for job, i in self._ledger.ranked(self.round_s))
-        proposal = run_ranked(state, [pair for pair in pairs if pair[0].can_run_on(pair[1], pair[2])])
+        able = [pair for pair in pairs if pair[0].can_run_on(pair[1], pair[2])]
+        proposal = state.proposal()
+        proposal.run(able, smaller=False, let_settle=True)
         for job in proposal.running():
             self._ledger.ran_on(job, types.index(proposal.gpu_type(job)))
         return self._rounds.until_end(proposal, state)

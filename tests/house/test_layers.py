@@ -28,7 +28,7 @@ LAYERS = {
         {"commands", "evidence"},
         {"cli"},
     ),
-    "traces": ({"job"}, {"summary", "native", "workload"}, {"logs", "synthetic"}),
+    "traces": ({"job"}, {"summary", "native", "workload"}, {"estimates"}, {"logs", "synthetic"}),
     "clustersim": (
         {"errors", "gctuning", "overheads", "failures", "cluster"},
         {"placement", "records", "speed"},
@@ -42,7 +42,7 @@ LAYERS = {
         {"cli"},
         {"__main__"},
     ),
-    "policies": ({"toolkit", "solvers"}, {"reservation"}),
+    "policies": ({"toolkit", "solvers"}, {"reservation"}, {"pricing"}),
 }
 """Units of each package, lowest first: sub-packages and modules of the root. A unit may import units of lower
 layers, never one of its own layer. The policies themselves stand above their package's layers.

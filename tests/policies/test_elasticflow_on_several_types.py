@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from random import Random
 
@@ -226,3 +227,14 @@ def test_values_of_one_type() -> None:
     values = Values([""])
     values.note({"": 3.0})
     assert values.of == {"": 1.0}
+
+
+def test_the_schedule_is_as_it_was() -> None:
+    """Regression: the digest was taken before reservations became a library."""
+    seen = hashlib.sha256()
+    for seed in range(32):
+        for scale, placement in ((0, "pack"), (1, "any"), (10, "spread")):
+            on, jobs = random_bench(seed, scale, placement)
+            for e in on.run(jobs, ElasticFlow(admission=seed % 5 > 0)).events:
+                seen.update(f"{e.time_s:.3f} {e.event} {e.job_id} {e.placement}\n".encode())
+    assert seen.hexdigest() == "a43c78efd8224613f5498852889f0ee98d8d3cdb95248d6504574dc3e2e07515"

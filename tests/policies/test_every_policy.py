@@ -11,7 +11,7 @@ import clustersim
 from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES
 from clustersim.runs import find_policy, list_policies, make_policy
-from clustersim.testing import check_scheduler, simulate
+from clustersim.testing import check_outcome, check_scheduler, simulate
 from traces.job import Job
 
 NAMES = [info.name for info in list_policies()]
@@ -54,5 +54,6 @@ def test_jobs_that_never_fit_together_do_not_change_places_for_ever(name: str) -
     charged = Overheads(launch_s=3600.0, plain_restart_s=0.0)
     jobs = [Job("a", 0.0, gpus=14, duration_s=200.0), Job("b", 0.0, gpus=16, duration_s=300.0)]
     outcome = simulate(jobs, make_policy(name, {}), "n5g6", placement="buddy", overheads=charged)
+    check_outcome(outcome)
     assert [record.state for record in outcome.records] == ["finished", "finished"]
     assert sum(record.preemptions for record in outcome.records) <= 2

@@ -13,7 +13,7 @@
 | `unreadable` | why a trace with a given job could not be read again |
 | `number`, `whole` | parsers of a finite number, of a whole number |
 | `MIN_SECONDS`, `MAX_SECONDS` | resolution of tables, and the largest time |
-| `MAX_COUNT` | the most iterations of a job |
+| `MIN_ITERATIONS`, `MAX_COUNT` | the fewest and the most iterations of a job |
 
 Why
 - A trace is checked as a whole before a run, and then needed job by job in order of submission. Reading the
@@ -26,7 +26,17 @@ Why
 
 from .data_frame import jobs_of_frame
 from .parsing import TEXTS
-from .schema import COLUMNS, MAX_COUNT, MAX_SECONDS, MIN_SECONDS, contradictions, number, unreadable, whole
+from .schema import (
+    COLUMNS,
+    MAX_COUNT,
+    MAX_SECONDS,
+    MIN_ITERATIONS,
+    MIN_SECONDS,
+    contradictions,
+    number,
+    unreadable,
+    whole,
+)
 from .sorted_jobs import StoredJobs
 from .trace_file import read_trace, store_trace, write_trace
 
@@ -34,6 +44,7 @@ __all__ = [
     "COLUMNS",
     "MAX_COUNT",
     "MAX_SECONDS",
+    "MIN_ITERATIONS",
     "MIN_SECONDS",
     "TEXTS",
     "StoredJobs",

@@ -19,6 +19,7 @@ __all__ = [
     "COLUMNS",
     "MAX_COUNT",
     "MAX_SECONDS",
+    "MIN_ITERATIONS",
     "MIN_SECONDS",
     "NAMES",
     "contradictions",
@@ -31,7 +32,7 @@ MAX_SECONDS = 4e9  # epoch seconds until 2096; above 8e9 a double cannot resolve
 MIN_SECONDS = 1e-6  # the resolution of tables
 _MAX_TEXT = 100_000  # the csv module does not read cells of 131,072 characters or more
 MAX_COUNT = 10**12
-_MIN_ITERATIONS = 1e-12  # below any real work, and large enough that ratios to it stay finite
+MIN_ITERATIONS = 1e-12  # below any real work, and large enough that ratios to it stay finite
 _MAX_BATCH = 10_000_000  # the largest global batch that itertime plans
 
 
@@ -91,15 +92,20 @@ def _run_time(if_none: str, if_short: str) -> Callable[[str], float]:
     return parse
 
 
-def _iterations(text: str) -> float:
-    value = number(text)
-    if value <= 0:
-        raise ValueError("must be greater than 0; leave out jobs without work")
-    if value < _MIN_ITERATIONS:
-        raise ValueError(f"is below {_MIN_ITERATIONS:g}, which is no work; leave the job out")
-    if value > MAX_COUNT:
-        raise ValueError(f"is above {MAX_COUNT:g}; correct it")
-    return value
+def _iterations(if_none: str, if_small: str) -> Callable[[str], float]:
+    """A parser of iterations; the remedies for 0 or less, and for less than any real work."""
+
+    def parse(text: str) -> float:
+        value = number(text)
+        if value <= 0:
+            raise ValueError(f"must be greater than 0; {if_none}")
+        if value < MIN_ITERATIONS:
+            raise ValueError(f"is below {MIN_ITERATIONS:g}, which is no work; {if_small}")
+        if value > MAX_COUNT:
+            raise ValueError(f"is above {MAX_COUNT:g}; correct it")
+        return value
+
+    return parse
 
 
 def _count(limit: int) -> Callable[[str], int]:
@@ -150,7 +156,8 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "max_gpus": _count(MAX_GPUS),
     "global_batch": _count(_MAX_BATCH),
     "seq_len": _count(MAX_COUNT),
-    "iterations": _iterations,
+    "iterations": _iterations("leave out jobs without work", "leave the job out"),
+    "stated_iterations": _iterations("leave the cell empty if the user states the true work", "correct it"),
     "duration_s": _run_time("leave out jobs that never ran", "leave the job out"),
     "deadline_s": _time,
     "priority": _priority,
@@ -184,6 +191,9 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
     if job.logged_start_s is not None and job.logged_start_s < job.submit_s:
         text = f"is before submit_s={job.submit_s:g}; a job starts after its submission, on the same clock"
         yield "logged_start_s", f"{job.logged_start_s:g}", text
+    if job.stated_iterations is not None and job.iterations is None:
+        text = "is stated without iterations, the work that the job does; state both or neither"
+        yield "stated_iterations", f"{job.stated_iterations:g}", text
 
 
 NAMES = ("framework", "precision", "plan_options")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from itertime.errors import UserError
 from itertime.io import sha256
+from traces.estimates import Estimates
 from traces.job import MAX_GPUS, Job
 from traces.native import MAX_COUNT, MAX_SECONDS, MIN_SECONDS, StoredJobs
 from traces.summary import cautions, demand, load_of
@@ -48,10 +49,11 @@ def generate_stored(recipe: Recipe) -> tuple[StoredJobs, dict[str, Any]]:
     factors = deadline_factors(parse_deadlines(recipe.deadlines, rules), recipe.seed, recipe.jobs)
     drawn = _draw(recipe, sizes, maker)
     submits = _submissions(recipe, each, drawn)
-    jobs = StoredJobs()
+    jobs, estimates = StoredJobs(), Estimates(recipe.stated_sigma)
     parts = zip(as_floats(submits), drawn.kinds_of, drawn.run_s, factors, _precisions(recipe), strict=True)
     for i, (submit_s, kind, run_s, factor, precision) in enumerate(parts):
-        jobs.add(i, _job(i, submit_s, drawn.kinds[kind], run_s, factor, precision))
+        job = _job(i, submit_s, drawn.kinds[kind], run_s, factor, precision)
+        jobs.add(i, estimates.applied_to(job, recipe.seed))
     asked = demand(jobs.finish(""))
     report = {
         "recipe": asdict(recipe),

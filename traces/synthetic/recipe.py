@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UnknownName, UserError
 from itertime.spec import PRECISIONS
+from traces.estimates import Estimates
 from traces.native import MAX_SECONDS
 from traces.workload import Deadlines, Rules
 
@@ -36,6 +37,7 @@ class Recipe:
     | planner, system | determine the iteration time on the requested GPUs, under which the load holds |
     | seed | of all random draws; each purpose has a stream of its own |
     | precisions | NAME or NAME:WEIGHT,...: drawn for jobs with a model; their iterations are those of bf16 |
+    | stated_sigma | the `sigma` of `Estimates`: users misstate the iterations of their jobs; 0: they do not |
     | load_of | "trace": each trace offers exactly `load`; "process": the rate of arrivals is as expected |
 
     The arrival window is the time from the first submission to the last. Run under `planner` on the requested
@@ -65,6 +67,7 @@ class Recipe:
     memory_headroom: float = MEMORY_HEADROOM
     load_of: str = "trace"
     precisions: str = "bf16"
+    stated_sigma: float = 0.0
 
     def __post_init__(self) -> None:
         for name, limit in (("jobs", MAX_JOBS), ("gpus", MAX_JOBS)):
@@ -79,6 +82,7 @@ class Recipe:
             raise UnknownName("load_of", self.load_of, LOADS)
         checked_headroom(self.memory_headroom)
         parse_precisions(self.precisions)
+        Estimates(self.stated_sigma)
 
 
 def parse_precisions(text: str) -> dict[str, float]:

@@ -10,11 +10,14 @@
 | `ManifestConsistent` | the manifest agrees with itself and with the end of the log |
 | `RecordsMatchLog` | the job records are those of the event log |
 | `UsageMatchesLog` | usage.csv is what the event log says of the cluster |
+| `NotBelowBound` | no result is better than the bound of the jobs, which the manifest states |
 | `SummaryMatchesRecords` | summary.json follows from the records and snapshots |
+| `better_than` | not a rule: the results of a run that are better than its bound |
 | `Tally` | not a rule: job records, with the numbers that several rules need from the first iteration |
 | `counted` | not a rule: an iteration over records that also collects their columns |
 """
 
+from .bounds import NotBelowBound, better_than
 from .manifest import ManifestConsistent, OutagesAsDrawn
 from .network import PlansOnNetwork
 from .nodes import RULES
@@ -26,6 +29,7 @@ from .trace import TraceMatches
 __all__ = [
     "RULES",
     "ManifestConsistent",
+    "NotBelowBound",
     "OutagesAsDrawn",
     "PlansAsPredicted",
     "PlansOnNetwork",
@@ -34,5 +38,6 @@ __all__ = [
     "Tally",
     "TraceMatches",
     "UsageMatchesLog",
+    "better_than",
     "counted",
 ]

@@ -25,6 +25,7 @@ from clustersim.records import (
     LOADED,
     MIGRATE,
     NODE_EVENTS,
+    NOTE,
     PREEMPT,
     RATE,
     REJECT,
@@ -58,6 +59,8 @@ class EventsInOrder(Rule):
             self.report(text, i, event.time_s, event.job_id)
         self._now = event.time_s
         if job is None:
+            return
+        if event.event == NOTE and job.phase in (NEW, RUNNING, STOPPED):
             return
         given_up = event.event == FAIL and job.phase == STOPPED
         if job.phase != _PHASE_BEFORE.get(event.event) and not given_up:

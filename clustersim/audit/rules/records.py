@@ -19,6 +19,7 @@ from clustersim.records import (
     FINISHED,
     INTERRUPT,
     MIGRATE,
+    NOTE,
     PREEMPT,
     REJECT,
     REJECTED,
@@ -105,8 +106,10 @@ class RecordsMatchLog(Rule):
         self._tally, self._submitted = tally, submitted
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
-        """The reason of a rejection or failure is that of the record. Other events state no reason."""
-        if job is None or event.event in (PREEMPT, INTERRUPT):
+        """The reason of a rejection or failure is that of the record. Other events state no reason, but for
+        notes, of which the record has the last.
+        """
+        if job is None or event.event in (PREEMPT, INTERRUPT, NOTE):
             return
         record = job.record
         if event.event == REJECT:
@@ -145,6 +148,8 @@ class RecordsMatchLog(Rule):
 
 def _contradictions(job: JobHistory, record: JobRecord) -> Iterator[str]:
     first, counts = job.first, job.counts
+    if job.note and not record.reason.endswith(job.note):
+        yield f"reason is {shown(record.reason)} in its record, and the last note {shown(job.note)}"
     if first is not None and (record.isolated_s is None) != (first.unit_s == 0):
         yield f"isolated_s is {record.isolated_s}, with {first.unit_s:g} s per unit when it was submitted"
     logged = (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clustersim.analysis import has_waited, summarise, window_summary
-from clustersim.audit.evidence import RESOLUTION_S, agrees, stated_number, stated_price
+from clustersim.audit.evidence import RESOLUTION_S, agrees, stated_bound, stated_number, stated_price
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.records import FINISHED, Columns, Recorded
 from clustersim.runs import is_of_this_code
@@ -17,7 +17,10 @@ from itertime.errors import UserError
 
 __all__ = ["SummaryMatchesRecords"]
 
-_RATIOS = ("slowdown_mean", "finish_time_fairness_max", "jain_index")  # metrics that divide two times
+_RATIOS = (
+    "slowdown_mean", "finish_time_fairness_max", "jain_index", "jct_over_bound", "makespan_over_bound",
+)  # fmt: skip
+"""Metrics that divide two times."""
 _OF_ARRIVALS = ("offered_load", "gpu_allocated_arrival_ratio")  # metrics that divide by the arrival window
 _BY_THE_WINDOW = (*_OF_ARRIVALS, "gpu_allocated_ratio", "fragmentation_ratio")  # the same within a window
 _WINDOW = "window"
@@ -33,7 +36,7 @@ class SummaryMatchesRecords(Rule):
     def __init__(self, history: ClusterHistory, run: Recorded, jobs: Columns, usage: Columns):
         super().__init__(history)
         self._run, self._jobs, self._usage = run, jobs, usage
-        self._price = stated_price(run.manifest)
+        self._price, self._bound = stated_price(run.manifest), stated_bound(run.manifest)
         self._window = _stated_window(run.manifest)
         self._same_code = is_of_this_code(run.manifest)
         self._skipped: dict[str, None] = {}
@@ -46,6 +49,7 @@ class SummaryMatchesRecords(Rule):
                 summarise(
                     self._jobs, self._usage, cluster,
                     end_s=end_s, events=self.history.event_count, price_usd_per_gpu_h=self._price,
+                    bound=self._bound,
                 )
             )  # fmt: skip
             if self._window is not None:

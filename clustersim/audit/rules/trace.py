@@ -16,6 +16,7 @@ from clustersim.records import (
     FAILED,
     FINISHED,
     GIVEN_UP,
+    NOTE,
     REJECTED,
     UNFINISHED,
     EventRecord,
@@ -50,8 +51,10 @@ class TraceMatches(Rule):
         speeds: Recomputed,
     ):
         super().__init__(history)
-        self.kinds = () if isinstance(trace, str) else ALLOCATES
-        self._bounds: dict[str, Job] = {}  # jobs in the system that limit their GPUs
+        self.kinds = () if isinstance(trace, str) else (*ALLOCATES, NOTE)
+        self._limited: dict[str, Job] = {}  # jobs in the system that limit their GPUs
+        self._notes: dict[str, str] = {}  # the last one of the policy, by job
+        self._unusual: list[tuple[Job, JobRecord]] = []  # finished, with more than its offer's note
         self._failures_due: dict[str, JobFailure] = {}  # of jobs in the system that fail by their records
         self._speeds, self._why_not = speeds, trace if isinstance(trace, str) else ""
         self._jobs: Iterator[Job] = iter(() if isinstance(trace, str) else trace.jobs)
@@ -95,13 +98,21 @@ class TraceMatches(Rule):
         for job_id in self._without_job:
             self._incomplete = True
             self.report(f"job {job_id} is not in the trace", job_id=job_id)
+        for job, record in self._unusual:
+            beside = record.reason.removesuffix(self._notes.get(job.job_id, "")).removesuffix("; ")
+            if not self._is_note(job, beside):
+                what = f"it finished, and its record says {shown(record.reason)}"
+                self.report(f"job {job.job_id}: {what}", job_id=job.job_id)
         if self._disorder and not self._incomplete:
             what = "its record is not in the order of submission, which ids decide at equal times"
             self.report(f"job {self._disorder}: {what}", job_id=self._disorder)
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
-        """Check that the number of GPUs is within the limits of the job."""
-        submitted = self._bounds.get(event.job_id)
+        """Check that the number of GPUs is within the limits of the job, and keep notes."""
+        if event.event == NOTE:
+            self._notes[event.job_id] = event.detail
+            return
+        submitted = self._limited.get(event.job_id)
         if submitted is None or event.gpus == submitted.gpus:
             return
         low, high = submitted.min_gpus or 1, submitted.max_gpus or self.history.cluster.gpus
@@ -110,7 +121,7 @@ class TraceMatches(Rule):
             self.report_at(i, event, f"{event.event} of job {event.job_id} {text}")
 
     def on_departure(self, job: JobHistory) -> None:
-        self._bounds.pop(job.job_id, None)
+        self._limited.pop(job.job_id, None)
         failure = self._failures_due.pop(job.job_id, None)
         work, done = job.facts.work, job.totals.work
         if failure is None or job.last != FAIL or work is None or done is None:
@@ -122,7 +133,7 @@ class TraceMatches(Rule):
 
     def _compare(self, job: Job, record: JobRecord) -> None:
         if job.kind == "iterations" and (job.min_gpus is not None or job.max_gpus is not None):
-            self._bounds[job.job_id] = job
+            self._limited[job.job_id] = job
         for name, submitted, recorded in (
             ("submit_s", job.submit_s, record.submit_s),
             ("tenant", job.tenant, record.tenant),
@@ -183,7 +194,7 @@ class TraceMatches(Rule):
             declined = record.reason.partition("; ")[0] == DECLINED
             return "" if declined else f"it can run, and is rejected: {shown(record.reason)}"
         if record.state == FINISHED and not self._is_note(job, record.reason):
-            return f"it finished, and its record says {shown(record.reason)}"
+            self._unusual.append((job, record))
         if failures is None:
             return ""
         failure = failure_of_job(job, failures, self._seed)

@@ -61,6 +61,7 @@ BY_HAND = {
     "gpu_allocated_arrival_ratio": 1 / 2,
     "gpu_allocated_ratio": 880 / 1280, "gpu_useful_ratio": 760 / 1280, "fragmentation_ratio": 400 / 1280,
     "deadline_jobs": 3, "deadline_met_ratio": 1 / 3,
+    "jct_over_bound": 125 / 100, "makespan_over_bound": 160 / 100, "deadlines_of_bound": 1 / 2,
     "preemptions": 1, "resizes": 3, "restarts": 1, "migrations": 2, "interruptions": 0,
     "lost_gpu_h": 120 / 3600,
     "slowdown_mean": (100 / 90 + 150 / 50) / 2,
@@ -75,8 +76,11 @@ BY_HAND = {
 }  # fmt: skip
 
 
+BOUND = {"jct_mean_s": 100.0, "makespan_s": 100.0, "deadline_met_ratio": 2 / 3}
+
+
 def test_three_jobs_by_hand() -> None:
-    summary = summarise([A, B, C], SNAPSHOTS, CLUSTER, end_s=160.0, events=7)
+    summary = summarise([A, B, C], SNAPSHOTS, CLUSTER, end_s=160.0, events=7, bound=BOUND)
     assert list(summary) == list(METRICS)
     for name, expected in BY_HAND.items():
         exact = type(expected) is not float
@@ -85,6 +89,12 @@ def test_three_jobs_by_hand() -> None:
 
 def test_by_hand_names_every_metric() -> None:
     assert set(BY_HAND) == set(METRICS)
+
+
+@pytest.mark.parametrize("bound", [None, {}, dict.fromkeys(BOUND), dict.fromkeys(BOUND, 0.0)])
+def test_without_a_bound_there_is_no_distance_from_it(bound: dict[str, float | None] | None) -> None:
+    summary = summarise([A, B, C], SNAPSHOTS, CLUSTER, end_s=160.0, events=7, bound=bound)
+    assert [summary[name] for name in METRICS if "bound" in name] == [None] * 3
 
 
 def test_price() -> None:
@@ -108,8 +118,8 @@ def test_undefined_is_none_and_never_nan(jobs: list[JobRecord]) -> None:
     json.dumps(summary, allow_nan=False)
     kinds = ("jct", "queue", "wait_", "tail_", "slowdown", "gpu_", "jain", "finish_time", "offered")
     averages = [name for name in METRICS if name.startswith(kinds)]
-    assert len(averages) == 17
-    assert [summary[name] for name in [*averages, "makespan_s", "fragmentation_ratio"]] == [None] * 19
+    assert len(averages) == 18
+    assert [summary[name] for name in [*averages, "makespan_s", "fragmentation_ratio"]] == [None] * 20
     assert (summary["deadline_met_ratio"] is None) == (not jobs)
 
 

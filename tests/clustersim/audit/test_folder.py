@@ -31,7 +31,7 @@ from traces.job import Job
 
 RULES = (
     "files", "causality", "capacity", "gang", "progress", "conservation", "overheads", "service", "loads",
-    "outages", "plans", "trace", "manifest", "records", "usage", "summary",
+    "outages", "plans", "trace", "manifest", "records", "usage", "bound", "summary",
 )  # fmt: skip
 RIGID = (
     Job("long", 0.0, gpus=16, duration_s=300.0, deadline_s=350.0),
@@ -82,7 +82,7 @@ def test_progress_is_proved_at_every_size() -> None:
     resized = simulated(ELASTIC, "elasticflow")
     sizes = {(e.job_id, e.gpus) for e in resized.events if e.gpus}
     assert len(sizes) > len(ELASTIC)
-    assert [f.rule for f in check_run(resized) if f.unproved] == ["trace"]  # which is in no file
+    assert [f.rule for f in check_run(resized) if f.unproved] == ["trace", "bound"]  # which is in no file
     i = next(i for i, e in enumerate(resized.events) if e.event == "resize")
     slower = list(resized.events)
     slower[i] = slower[i]._replace(unit_s=slower[i].unit_s * 1.01)
@@ -277,7 +277,7 @@ def test_the_command_on_sound_runs(sound: Run, tmp_path: Path, capsys: pytest.Ca
     assert lines[0] == f"{tmp_path / 'a'}: every rule kept"
     assert [tuple(line.split()[:2]) for line in lines[1:-1]] == [("ok", rule) for rule in RULES]
     assert lines[-1].startswith(
-        "  Proved: every rule above, trace in part (see there). Not proved: what the policy"
+        "  Proved: every rule above, trace, bound in part (see there). Not proved: what the policy"
     )
     assert main(["check", str(tmp_path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -312,8 +312,11 @@ def test_files_changed_by_hand(sound: Run, tmp_path: Path, capsys: pytest.Captur
     path.write_text(path.read_text().replace('"finished": 3', '"finished": 4'))
     assert main(["check", str(tmp_path)]) == 4
     out = capsys.readouterr().out
-    assert "2 of 16 rules broken" in out
-    assert "Proved: the other rules, trace in part (see there). Not proved: what the policy decided" in out
+    assert "2 of 17 rules broken" in out
+    assert (
+        "Proved: the other rules, trace, bound in part (see there). Not proved: what the policy decided"
+        in out
+    )
     assert "summary.json: is not what manifest.json was written for" in out
     assert "finished is 4 in summary.json, 3 by the records" in out
 

@@ -79,6 +79,7 @@ def texts(folder: Path, **options: Any) -> str:
         },
         {"policy": "fifo", "calendar": [{"at_s": 30, "maintenance": "0-1", "for_s": 100}], "until_s": 90.0},
         {"policy": "edf", "cluster": "c.yaml", "placement": "any"},
+        {"policy": "vtrain-aware", "estimates": {"sigma": 2}},
     ],
     ids=str,
 )

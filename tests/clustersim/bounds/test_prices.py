@@ -16,7 +16,7 @@ from clustersim.bounds import BoundJob, Instance, Option, bound_of, prices_of
 from clustersim.bounds.area import srpt_ends_s
 from clustersim.bounds.columns import Columns
 from clustersim.bounds.mean import search_prices
-from clustersim.bounds.prices import Market
+from clustersim.bounds.relaxation import Relaxation
 from tests.clustersim.bounds.enumeration import elastic, least
 
 CONCAVE = {1: 4, 2: 7, 4: 12}
@@ -24,10 +24,10 @@ CONCAVE = {1: 4, 2: 7, 4: 12}
 
 def proved_by(instance: Instance, price: list[float], edges_s: list[float], multipliers: int = 6) -> float:
     """The bound of the mean JCT that some prices prove."""
-    market = Market(Columns.of(instance), np.array(edges_s))
+    relaxation = Relaxation(Columns.of(instance), np.array(edges_s))
     prices = np.array([price])
-    value = market.answer(prices, market.multipliers(prices, multipliers)).value
-    return (float(value.sum()) - market.worth(prices)) / len(instance.jobs)
+    value = relaxation.solve(prices, relaxation.multipliers(prices, multipliers)).value
+    return (float(value.sum()) - relaxation.capacity_price(prices)) / len(instance.jobs)
 
 
 ELASTIC = {

@@ -11,7 +11,7 @@ import pytest
 import clustersim
 from clustersim.bounds import Bound, Instance, bound_of, instance_of
 from clustersim.bounds.columns import Columns
-from clustersim.bounds.prices import Market
+from clustersim.bounds.relaxation import Relaxation
 from clustersim.cluster import Cluster, load_cluster
 from clustersim.overheads import Overheads
 from clustersim.records import JobRecord
@@ -70,9 +70,9 @@ def assert_random_prices_hold(instance: Instance, jct_s: list[float], seed: int)
         edges_s = np.append(np.sort(np.append(rng.uniform(0, end_s, 12), 0.0)), 2 * end_s)
         scale = 10 ** rng.uniform(-2, 1) / columns.gpus.sum()
         price = scale * rng.exponential(1.0, (len(columns.gpus), len(edges_s) - 1))
-        market = Market(columns, edges_s)
-        value = market.answer(price, market.multipliers(price, 9)).value
-        assert value.sum() - market.worth(price) <= sum(jct_s) * (1 + 1e-9)
+        relaxation = Relaxation(columns, edges_s)
+        value = relaxation.solve(price, relaxation.multipliers(price, 9)).value
+        assert value.sum() - relaxation.capacity_price(price) <= sum(jct_s) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

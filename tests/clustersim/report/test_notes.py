@@ -12,6 +12,7 @@ import clustersim
 from clustersim.analysis import with_window
 from clustersim.records import Run
 from clustersim.report import comparison_table, notes, render_report
+from clustersim.report.distance import CHEAP
 from clustersim.report.verdict import sizes_given, verdict
 from clustersim.rundir import read_run, write_run
 from clustersim.scheduler import JobView, Scheduler, State
@@ -203,7 +204,8 @@ def test_the_verdict_of_a_comparison_states_all_waiting() -> None:
 
 def test_a_run_of_an_older_version_has_a_headline_and_no_false_notes() -> None:
     new = ("offered_load", "arrival_window_s", "load_jobs", "wait_mean_s", "wait_p99_s", "waited_ratio",
-           "tail_jobs", "tail_ratio", "gpu_allocated_arrival_ratio")  # fmt: skip
+           "tail_jobs", "tail_ratio", "gpu_allocated_arrival_ratio",
+           "jct_over_bound", "makespan_over_bound", "deadlines_of_bound")  # fmt: skip
     run = run_of(stream(20, 100.0))
     for name in new:
         del run.summary[name]
@@ -212,3 +214,41 @@ def test_a_run_of_an_older_version_has_a_headline_and_no_false_notes() -> None:
     heads, _, _ = comparison_table([run], None)
     assert not any(head.startswith("Waiting") for head in heads)
     assert "No queueing" not in render_report([run])
+
+
+def test_the_distance_from_the_best_possible_is_stated() -> None:
+    """Under fifo the short job waits for the long one; srtf preempts, which is best."""
+    jobs = [
+        Job("long", 0.0, gpus=8, duration_s=100.0, deadline_s=50.0),
+        Job("short", 0.5, gpus=8, duration_s=10.0, deadline_s=200.0),
+    ]
+    runs = [run_of(jobs), run_of(jobs, "srtf")]
+    method = runs[0].manifest["bound"]["method"]
+    assert note(runs[:1], "Mean JCT") == "Mean JCT is within x1.75 of the best possible."
+    assert note(runs[:1], "Makespan is within") == "Makespan is within x1.00 of the best possible."
+    assert note(runs[:1], "Deadlines met") == "Deadlines met: 50.0 of at most 50.0 %."
+    text = note(runs, "Mean JCT")
+    assert text == "Mean JCT is within x1.00 of the best possible under srtf, and within x1.75 under fifo."
+    assert note(runs, "Makespan is") == "Makespan is within x1.00 of the best possible under every policy."
+    cheap = note(runs, "These distances")
+    assert bool(cheap) == (method in CHEAP)
+    assert method in cheap or not cheap
+    assert "JCT x best possible" in comparison_table(runs, "fifo").heads
+    page = render_report(runs)
+    assert text in page
+    assert "Best possible" in page
+    bare = [run_of(jobs, bound="none")]
+    assert not note(bare, "Mean JCT")
+    assert "JCT x best possible" not in comparison_table(bare, None).heads
+
+
+def test_the_bound_in_a_forged_manifest_harms_no_page() -> None:
+    made = run_of(stream(5, 10.0))
+    for stated in 7, "x", {}, {"method": [], "jct_mean_s": "<b>"}, {"method": "<b>", "jct_mean_s": 1.0}:
+        page = render_report([replace(made, manifest={**made.manifest, "bound": stated})])
+        assert "<b>" not in page.partition("<script")[0]
+
+
+def test_deadlines_that_can_be_met_and_are_not_are_named() -> None:
+    jobs = [Job("a", 0.0, gpus=8, duration_s=100.0), Job("b", 0.5, gpus=8, duration_s=10.0, deadline_s=20.0)]
+    assert note([run_of(jobs)], "No deadline") == "No deadline is met, and some can be."

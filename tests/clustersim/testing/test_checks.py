@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from clustersim.bounds import Bound
 from clustersim.cluster import Cluster
 from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
@@ -313,10 +314,23 @@ def test_overheads_must_be_those_of_the_case(sound: Outcome, index: int, text: s
 # The bench
 
 
+@pytest.mark.parametrize("name", ["jct_mean_s", "jct_p99_s", "makespan_s"])
+def test_a_result_that_no_policy_can_have_fails(
+    name: str, sound: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other rule of the log shows that a bound is too high, so the bound itself is forged."""
+    check_outcome(sound)
+    forged = replace(Bound(None, None, None, None, "area", 0.0), **{name: 1e9})
+    monkeypatch.setattr("clustersim.testing.outcome.best_possible", lambda *_: forged)
+    with pytest.raises(AssertionError, match=f"{name} is .* no policy gets below 1000000000"):
+        check_outcome(sound)
+
+
 def test_cases_cover_what_they_say() -> None:
     assert [case.name for case in CASES] == [
         "rigid jobs", "rigid jobs with overheads", "one GPU", "elastic jobs",
-        "elastic jobs with deadlines and overheads", "jobs that can never run", "nodes that fail",
+        "elastic jobs with deadlines and overheads", "jobs that misstate their work",
+        "jobs that can never run", "nodes that fail",
     ]  # fmt: skip
     busiest = {}
     for case in CASES:

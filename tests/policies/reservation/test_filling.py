@@ -48,7 +48,7 @@ def demands(draw: st.DrawFn) -> Demand:
     return Demand(
         job=cast(Any, None),
         deadline_s=float(draw(st.integers(60, 260))),
-        sizes=sizes,
+        reservable=sizes,
         nodes=sizes,
         rates={n: n**power for n in sizes},
         restarts=dict.fromkeys(sizes, restart_s),
@@ -64,7 +64,7 @@ def best_yield(slots: list[Slot], demand: Demand, level: int) -> float:
     """The work of a job that takes what it may of what is free, second by second, up to its deadline."""
     total, run, size_before = 0.0, 0.0, 0
     for second in range(int(demand.deadline_s) + 1):
-        able = [n for n in demand.sizes if n <= min(level, GPUS - taken(slots, second))]
+        able = [n for n in demand.reservable if n <= min(level, GPUS - taken(slots, second))]
         size = able[-1] if able and second < demand.deadline_s else 0
         if size != size_before:
             if size_before:
@@ -79,16 +79,16 @@ def best_yield(slots: list[Slot], demand: Demand, level: int) -> float:
 def test_fill(slots: list[Slot], demand: Demand) -> None:
     free = calendar_with(slots).whole
     found = fill(calendar_with(slots), demand, 0.0)
-    possible = {level: best_yield(slots, demand, level) for level in demand.sizes}
+    possible = {level: best_yield(slots, demand, level) for level in demand.reservable}
     if found is None:
         assert all(done < demand.work + 1e-6 for done in possible.values())
         return
     assert all(0.0 <= start < end <= demand.deadline_s for start, end, _, _ in found)
     assert all(a[1] <= b[0] for a, b in pairwise(found))
-    assert all(gpus in demand.sizes and free.least(start, end) >= gpus for start, end, gpus, _ in found)
+    assert all(gpus in demand.reservable and free.least(start, end) >= gpus for start, end, gpus, _ in found)
     assert yield_of(found, demand, 0.0) >= demand.work * (1 - 1e-9), "done by the deadline"
     used = max(slot.gpus for slot in found)
-    for level in demand.sizes:
+    for level in demand.reservable:
         assert level >= used or possible[level] < demand.work + 1e-6, "the smallest level that will do"
 
 
@@ -101,7 +101,7 @@ def test_fill_is_late(slots: list[Slot], demand: Demand) -> None:
     assert found is not None
     level = max(slot.gpus for slot in found)
     for second in range(int(found[0][0]) + 1, int(demand.deadline_s)):
-        able = [n for n in demand.sizes if n <= min(level, GPUS - taken(slots, second))]
+        able = [n for n in demand.reservable if n <= min(level, GPUS - taken(slots, second))]
         held = [gpus for start, end, gpus, _ in found if start <= second < end]
         if not held and able:
             # only a stretch too short to restart in is left out
@@ -114,7 +114,7 @@ def _stretch(slots: list[Slot], demand: Demand, level: int, second: int) -> int:
     """How long the same size is free around `second`."""
 
     def size(t: int) -> int:
-        able = [n for n in demand.sizes if n <= min(level, GPUS - taken(slots, t))]
+        able = [n for n in demand.reservable if n <= min(level, GPUS - taken(slots, t))]
         return able[-1] if able and 0 <= t < demand.deadline_s else 0
 
     first = last = second
@@ -235,7 +235,7 @@ def test_fill_at_addresses(slots: list[Slot], demand: Demand, home: int | None) 
         alone = fill(NodeCalendar(0.0, 4, 8), demand, 0.0, home)
         assert slots or alone is None
         return
-    assert all(0.0 <= p.start < p.end <= demand.deadline_s and p.gpus in demand.sizes for p in found)
+    assert all(0.0 <= p.start < p.end <= demand.deadline_s and p.gpus in demand.reservable for p in found)
     assert all(a.end <= b.start for a, b in pairwise(found))
     assert all((p.node == WHOLE) == (p.gpus >= 8) for p in found)
     bounds = {t for p in (*slots, *found) for t in (p.start, p.end)}

@@ -107,7 +107,7 @@ def test_all_encodings_of_a_trace_give_equal_jobs(
 
 def test_empty_cells_are_what_the_job_does_not_state(tmp_path: Path) -> None:
     header = ",".join(COLUMNS)
-    row = "a,0,,,1,,,,, ,9" + "," * (len(COLUMNS) - 11)
+    row = "a,0,,,1,,,,, ,,9" + "," * (len(COLUMNS) - 12)
     assert read_trace(write(tmp_path, f"{header}\n{row}\n")) == [Job("a", 0.0, gpus=1, duration_s=9.0)]
 
 
@@ -174,6 +174,19 @@ BAD_CELLS = [
     ("global_batch", "0.5", "must be a whole number; round it"),
     ("iterations", "0", "must be greater than 0; leave out jobs without work"),
     ("iterations", "-inf", "must be finite; leave an optional cell empty instead"),
+    (
+        "stated_iterations",
+        "0",
+        "must be greater than 0; leave the cell empty if the user states the true work",
+    ),
+    ("stated_iterations", "1e-13", "is below 1e-12, which is no work; correct it"),
+    ("stated_iterations", "1e13", "is above 1e+12; correct it"),
+    ("stated_iterations", "inf", "must be finite; leave an optional cell empty instead"),
+    (
+        "stated_iterations",
+        "50",
+        "is stated without iterations, the work that the job does; state both or neither",
+    ),
 ]
 
 

@@ -14,6 +14,7 @@ from scipy import stats
 
 from itertime.errors import UserError
 from traces import Job, read_trace, submission_order, write_trace
+from traces.summary import summarise
 from traces.synthetic import Recipe, generate, generate_stored
 from traces.synthetic.arrivals import ARRIVALS, DAY_S, arrival_times, arrivals_within, weibull_shape
 from traces.synthetic.generate import gpu_seconds_per_job
@@ -350,6 +351,7 @@ def test_the_trace_of_a_seed_does_not_change() -> None:
         ({"load_of": "job"}, "unknown load_of 'job'; known: process, trace"),
         ({"jobs": 2, "arrivals": "batches", "cv": 50}, "puts all 2 jobs into one batch, which has no load"),
         ({"seed": -1}, "seed=-1: must not be negative"),
+        ({"stated_sigma": -1}, "sigma=-1: of the errors of stated work, must be a number from 0 to 10"),
         ({"arrivals": "poison"}, "unknown arrivals 'poison'; did you mean poisson"),
         ({"cv": 2}, "cv=2: arrivals 'poisson' take no cv"),
         ({"arrivals": "regular", "cv": 2}, "cv=2: arrivals 'regular' take no cv"),
@@ -480,3 +482,20 @@ def test_precisions_are_drawn_by_weight_and_leave_the_rest_alone() -> None:
 def test_precisions_that_are_none(text: str) -> None:
     with pytest.raises(UserError, match=r"^precisions="):
         Recipe(jobs=1, precisions=text)
+
+
+def test_users_misstate_work_and_the_rest_stays_as_it_is(tmp_path: Path) -> None:
+    plain = dataclasses.replace(RIGID, jobs=40, rules="llm-mix")
+    jobs, truth = generate(plain)
+    found, report = generate(dataclasses.replace(plain, stated_sigma=0.5))
+    assert [dataclasses.replace(job, stated_iterations=None) for job in found] == jobs
+    assert (report["demand"], report["load"]) == (truth["demand"], truth["load"]), "of the true work"
+    stated = summarise(found)["stated_work"]
+    assert stated["jobs"] == 40
+    assert 0.3 < stated["sigma"] < 0.7
+    assert 0.7 < stated["median_factor"] < 1.4
+    assert summarise(jobs)["stated_work"] is None
+    write_trace(found, tmp_path / "t.csv")
+    assert read_trace(tmp_path / "t.csv") == found
+    rigid = dataclasses.replace(RIGID, stated_sigma=0.5)
+    assert generate(rigid)[0] == generate(RIGID)[0], "a job of a duration states no work"

@@ -75,7 +75,10 @@ def test_speeds_follow_from_where_a_job_runs_and_what_else_sends(network: str, t
     assert (kinds.count("rate") > 3) == (network == "contention")
     write_run(tmp_path / "run", made)
     findings = check_run_folder(tmp_path / "run")
-    assert [f.rule for f in findings if f.violations or f.unproved] == ["trace"]  # which is in no file
+    assert [f.rule for f in findings if f.violations or f.unproved] == [
+        "trace",
+        "bound",
+    ]  # which is in no file
 
 
 def test_gpu_types_have_speeds_of_their_own(tmp_path: Path) -> None:

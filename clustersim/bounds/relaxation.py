@@ -1,4 +1,8 @@
-"""The bound that prices of GPU-seconds give, for any prices."""
+"""The bound that prices of GPU-seconds give, for any prices: Lagrangian duality.
+
+The limit of GPUs ties the jobs to each other. Without it, and with a price for each GPU-second instead, each
+job has a problem of its own. The sum of their optima, less the price of all GPUs, is a lower bound.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,15 @@ import numpy as np
 from .columns import Columns, Floats, Ints
 from .plans import Forward, Jobs, forward, trace_back
 
-__all__ = ["Answer", "Market"]
+__all__ = ["Relaxation", "Solution"]
 
 _CHUNK = 2000  # jobs at a time, which bounds the memory
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """How the jobs of a market answer to prices. `value`: what the cheapest plan of each job costs at least.
-    `held`: the GPU-seconds of these plans, as (GPU type, interval). `multiplier`: the marginal value of each
+class Solution:
+    """The relaxed problem, solved at given prices. `value`: what each job's cheapest plan costs at least.
+    `held`: the GPU-seconds of these plans, as (GPU type, interval). `multiplier`: the marginal cost of each
     job's work. Both are approximate, and None where they were not asked for.
     """
 
@@ -38,27 +42,32 @@ class _Ends:
     column: Ints
 
 
-class Market:
-    """Jobs that buy GPU-seconds at prices that are constant between the breakpoints `edges_s`, and 0 after
-    them. Plans end anywhere; with `until_s` they end there. All jobs have work to do.
+class Relaxation:
+    """Jobs that pay for GPU-seconds and need not share GPUs. Prices are constant between the breakpoints
+    `edges_s`, and 0 outside them. Plans end anywhere; with `until_s` they end there. All jobs have work to
+    do.
 
-    *Statement.* For prices lam(t) >= 0 by GPU type, the sum of JCTs of any run is at least
-    D(lam) = sum of V_j(lam) - sum over types of GPUs x integral of lam, where V_j(lam) is the least
-    JCT + price of the GPU-seconds held, over the plans of job j.
+    *Statement.* Take prices lam(t) >= 0 by GPU type. Let V_j(lam) be the least JCT + price of the GPU-seconds
+    held, over the plans of job j. The sum of JCTs of any run is at least
+    D(lam) = sum of V_j(lam) - sum over types of GPUs x integral of lam.
 
     *Proof.* Take a run, in which job j holds n_j(t) GPUs. The held GPUs of a type never exceed its GPUs, so
     the sum of JCTs is at least itself + the integral of lam x (sum of n_j - GPUs). Regrouped by job, this is
-    the sum of JCT + price of what each job holds, less the price of all GPUs. In the run each job carries out
-    a plan, so its part is at least V_j. (Allocations that do no work add to both, and can be dropped.) []
+    the sum of JCT + price of what each job holds, less the price of all GPUs. Now drop the allocations of j
+    that add nothing to its work: the price falls, and the JCT stays. Those that are left are the pieces of a
+    plan. In the run, too, the first pays at least its launch and each later one at least its restart
+    (`Option`). Contention, saves and lost work only slow the run down. So the plan does the work of j or
+    more, and costs at least V_j. []
 
-    *Statement.* `Answer.value` is at most V_j, for any finite set of multipliers mu.
+    *Statement.* `Solution.value` is at most V_j, for any finite set of multipliers mu.
 
-    *Proof.* A plan that does the work or more costs no more for any mu, if mu x (1 - its work) is added. So
-    V_j is at least the minimum over ends C of the maximum over mu of g(C, mu), the least objective over all
-    plans that end at C (see `plans`), whatever work they do. For fixed mu some such plan switches at
-    breakpoints only, and while it holds on its objective is linear in C. So between two breakpoints g is
-    concave in C, and lies above the straight line between its ends. The larger of two such lines, for two
-    multipliers, is least over C at an edge or where they cross. Plans that end after `stop_s` take longer. []
+    *Proof.* The cost of a plan that does the work or more does not grow if mu x (1 - its work) is added, for
+    any mu >= 0. Let g(C, mu) be the least such objective over all plans that end at C (see `plans`),
+    whatever work they do. Then V_j is at least the minimum over C of the maximum over mu of g(C, mu). For
+    fixed mu some best plan switches at breakpoints only, and as it goes on beyond one its objective is linear
+    in C. So between two breakpoints g is the least of linear functions. It is concave in C, and lies above
+    the straight line between its ends. The larger of two such lines, for two multipliers, is least over C at
+    an edge or where they cross. The objective of a plan that ends after `stop_s` is at least `stop_s`. []
     """
 
     def __init__(self, columns: Columns, edges_s: Floats, until_s: Floats | None = None):
@@ -73,12 +82,14 @@ class Market:
         """Seconds of each interval."""
         return np.diff(self.edges_s)
 
-    def worth(self, price: Floats) -> float:
+    def capacity_price(self, price: Floats) -> float:
         """The price of all GPUs over all time: sum over types of GPUs x integral of `price`."""
         return float(self.gpus @ (price @ self.spans_s))
 
     def multipliers(self, price: Floats, columns: int) -> Floats:
-        """Multipliers that hold the best one of every job, as (job, column), ascending in each row."""
+        """Multipliers among which the best one of every job is likely to be, as (job, column), ascending in
+        each row: from what its work costs at no price to what it costs at the highest.
+        """
         found = np.empty((self._jobs, columns))
         most = float(price.max(initial=0.0))
         for rows, jobs in self._chunks:
@@ -93,8 +104,8 @@ class Market:
             found[rows] = np.geomspace(low, high, columns, axis=1)
         return found
 
-    def answer(self, price: Floats, multipliers: Floats, held: bool = False) -> Answer:
-        """The answer to `price`, as (GPU type, interval), of at least 0; `multipliers` as (job, column),
+    def solve(self, price: Floats, multipliers: Floats, held: bool = False) -> Solution:
+        """The solution at `price`, as (GPU type, interval), of at least 0; `multipliers` as (job, column),
         ascending in each row. `held`: whether what the plans hold is wanted too.
         """
         value, middle = np.empty(self._jobs), np.empty(self._jobs)
@@ -106,7 +117,7 @@ class Market:
             value[rows] = ends.value
             if held:
                 middle[rows] = _add_held(total, jobs, self.edges_s, found, ends, columns)
-        return Answer(value, total, middle) if held else Answer(value)
+        return Solution(value, total, middle) if held else Solution(value)
 
 
 def _free_ends(found: Forward) -> _Ends:
@@ -169,4 +180,5 @@ def _add_held(
             total[gpu_type] += np.bincount(piece.interval, here.sum(1), len(total[gpu_type]))
     pair = np.log(np.take_along_axis(multipliers, np.stack([ends.column, ends.column + 1], axis=1), axis=1))
     middle: Floats = np.exp(share * pair[:, 0] + (1.0 - share) * pair[:, 1])
+    # Plans that do too little work have too small a multiplier, and those that do too much too large a one.
     return middle * np.where(done < 0.97, 1.3, np.where(done > 1.03, 1 / 1.6, 1.0))

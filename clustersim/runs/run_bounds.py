@@ -1,0 +1,131 @@
+"""What no policy can do better in a run: the bound of its jobs.
+
+Policies are compared on the same jobs, and cells of a grid often have the same. So a process keeps recent
+bounds, and processes that share a folder compute each bound once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, replace
+from itertools import compress
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from clustersim.bounds import METHODS, Bound, Instance, bound_of, instance_of
+from clustersim.cluster import Cluster
+from clustersim.overheads import Overheads
+from clustersim.speed import Speed
+from itertime.errors import UserError
+from itertime.io import write_bytes
+from traces.job import Job
+
+from .fingerprints import code_hash
+
+__all__ = ["best_possible"]
+
+_MOST_RECENT = 64
+_recent: dict[str, Bound] = {}  # of this process, by digest
+
+_MOST_SHARED = 50_000  # jobs; to compare more of them with earlier ones takes as long as a cheap bound
+_CHEAP = ("alone", "area")  # methods that take no longer than reading a file
+
+
+def best_possible(
+    jobs: Iterable[Job], finished: Sequence[bool] | np.ndarray, cluster: Cluster, speed: Speed,
+    overheads: Overheads, method: str = "auto", kept: Path | None = None,
+) -> Bound:  # fmt: skip
+    """The bound of a run, by a method of `clustersim.bounds`; `seconds` includes reading the jobs.
+
+    `jobs`: all submitted ones, which are iterated several times; `finished`: whether each of them finished.
+    Times are bounded over the jobs that finished, as in the metrics: a run that leaves out the others is a
+    run of these alone. The makespan counts from the first submission of all. Deadlines are bounded over all
+    jobs that have one, because those that miss it only take GPUs away.
+
+    `kept`: a folder of bounds that other processes compute and use at the same time; it need not exist.
+    """
+    began = perf_counter()
+    instance = every = instance_of(jobs, cluster, speed, overheads)
+    ended = np.asarray(finished, bool)
+    if int(ended.sum()) < len(every.jobs):
+        ids = set(compress((job.job_id for job in jobs), ended.tolist()))
+        times = (job._replace(deadline_s=None) for job in every.jobs if job.job_id in ids)
+        instance = Instance(every.gpus, tuple(times))
+    found = _bound(instance, method, kept)
+    if instance is not every and every.deadline_jobs:
+        due = tuple(job for job in every.jobs if job.deadline_s is not None)
+        of_deadlines = _bound(Instance(every.gpus, due, every.deadline_jobs), found.method, kept)
+        found = replace(found, deadline_met_ratio=of_deadlines.deadline_met_ratio)
+    if found.makespan_s is not None and not ended.all():
+        late_s = min(job.release_s for job in instance.jobs) - min(job.submit_s for job in jobs)
+        found = replace(found, makespan_s=found.makespan_s + late_s)
+    return replace(found, seconds=perf_counter() - began)
+
+
+def _bound(instance: Instance, method: str, kept: Path | None) -> Bound:
+    if method in _CHEAP or len(instance.jobs) > _MOST_SHARED:
+        return bound_of(instance, method)
+    key = _digest(instance, method)
+    found = _recent.pop(key, None) or _shared(
+        instance, method, None if kept is None else kept / f"{key}.json"
+    )
+    _recent[key] = found  # as the last one
+    if len(_recent) > _MOST_RECENT:
+        del _recent[next(iter(_recent))]
+    return found
+
+
+def _shared(instance: Instance, method: str, path: Path | None) -> Bound:
+    """The bound in the file `path`; computed, and written there, if the file holds none. A folder that cannot
+    be used is left alone, because a run does not fail for it.
+    """
+    if path is None:
+        return bound_of(instance, method)
+    with ExitStack() as held:
+        with suppress(OSError):
+            held.enter_context(_alone(path))  # others wait, rather than compute the same
+        found = _read(path)
+        if found is None:
+            found = bound_of(instance, method)
+            stated = {name: value for name, value in asdict(found).items() if name != "seconds"}
+            with suppress(UserError):
+                write_bytes(path, json.dumps(stated).encode())  # a function of the instance alone
+        return found
+
+
+def _read(path: Path) -> Bound | None:
+    """The bound in a file; None if it holds none."""
+    with suppress(OSError, ValueError, TypeError):
+        found = Bound(**json.loads(path.read_bytes()), seconds=0.0)
+        numbers = [value for name, value in asdict(found).items() if name != "method"]
+        if all(value is None or isinstance(value, float) for value in numbers) and found.method in METHODS:
+            return found
+    return None
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, across processes; OSError if its folder cannot be written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _digest(instance: Instance, method: str) -> str:
+    """A hash of everything that the bound depends on."""
+    total = hashlib.sha256(repr((code_hash(), method, instance.gpus, instance.deadline_jobs)).encode())
+    kinds: dict[int, int] = {}
+    for job in instance.jobs:
+        if id(job.options) not in kinds:
+            kinds[id(job.options)] = len(kinds)
+            total.update(repr(job.options).encode())
+        kind = kinds[id(job.options)]
+        total.update(repr((job.release_s, job.work, kind, job.deadline_s)).encode())
+    return total.hexdigest()

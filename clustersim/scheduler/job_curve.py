@@ -1,0 +1,67 @@
+"""What each GPU count gives a job and costs it, as plain tuples (`JobView.curve`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clustersim.cluster import Cluster
+from clustersim.overheads import Overheads
+from clustersim.speed import Curve
+
+__all__ = ["NO_COUNTS", "JobCurve", "JobCurves"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class JobCurve:
+    """The useful GPU counts of one kind of job on one GPU type; four tuples of equal length.
+
+    | field | |
+    |---|---|
+    | `sizes` | GPUs, ascending, each count strictly faster than the one before |
+    | `rates` | units of work per second (`JobView.rate`) |
+    | `restarts` | the most seconds that a change to that count costs (`JobView.restart_s`) |
+    | `launches` | seconds of a first start |
+
+    Jobs of one kind share one object, which compares and hashes by identity: a policy can keep what it
+    derives from a curve under the curve.
+    """
+
+    sizes: tuple[int, ...]
+    rates: tuple[float, ...]
+    restarts: tuple[float, ...]
+    launches: tuple[float, ...]
+
+
+NO_COUNTS = JobCurve((), (), (), ())
+"""The curve of a job on a GPU type that cannot run it."""
+
+
+class JobCurves:
+    """The `JobCurve` of each kind of job, made when it is first looked up."""
+
+    __slots__ = ("_cluster", "_known", "_overheads")
+
+    def __init__(self, cluster: Cluster, overheads: Overheads):
+        self._cluster, self._overheads = cluster, overheads
+        # The speeds are kept with the result: while they live, no other object has their id.
+        self._known: dict[tuple[int, str | None], tuple[Curve, JobCurve]] = {}
+
+    def of(self, speeds: Curve, parameters: float, gpu_type: str | None = None) -> JobCurve:
+        """The curve of jobs with these speeds on `gpu_type`, or where all nodes have as many GPUs as the
+        largest if None. `parameters`: those of the model, which decide the size of a checkpoint.
+        """
+        known = self._known.get((id(speeds), gpu_type))
+        if known is None:
+            known = self._known[id(speeds), gpu_type] = speeds, self._made(speeds, parameters, gpu_type)
+        return known[1]
+
+    def _made(self, speeds: Curve, parameters: float, gpu_type: str | None) -> JobCurve:
+        sizes, overheads, node = speeds.sizes, self._overheads, self._cluster.gpus_per_node
+        if gpu_type is not None:
+            node = self._cluster.pool(gpu_type).gpus_per_node
+        return JobCurve(
+            sizes,
+            tuple(1.0 / speeds.unit_s[n] for n in sizes),
+            tuple(overheads.change_s(parameters, -(-n // node), n) for n in sizes),
+            tuple(overheads.start_s(n) for n in sizes),
+        )

@@ -1,0 +1,158 @@
+"""Spare GPUs by marginal return.
+
+ElasticFlow (ASPLOS 2023, section 4.2): one step at a time, to the job with the smallest growth of GPU time
+per GPU added. A restart is part of the price of a step.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from math import inf
+from typing import NamedTuple
+
+from clustersim.scheduler import JobView
+
+from .filling import Demand
+from .reservations import urgency
+from .spare_gpus import SpareGpus
+
+__all__ = ["by_marginal_return"]
+
+
+def by_marginal_return(gpus: SpareGpus) -> None:
+    """Share out spare GPUs step by step, by marginal return."""
+    _Steps(gpus).share_out()
+
+
+class _Step(NamedTuple):
+    """A job's next step. Steps are taken in ascending order: the least `growth` of GPU time per GPU added
+    (seconds, on the most valuable type) first, then steps that change nothing, then the earliest deadline.
+    """
+
+    growth: float
+    changes: bool
+    deadline_s: float
+    order: int
+    size: int
+    demand: Demand
+
+
+class _Steps:
+    """The steps of one decision."""
+
+    def __init__(self, gpus: SpareGpus):
+        self.gpus, self.state, self.reservations = gpus, gpus.state, gpus.reservations
+        self._steps: list[_Step] = []
+        self._stuck: dict[JobView, None] = {}  # jobs without a step
+
+    def share_out(self) -> None:
+        reservations, target, spare, steps = self.reservations, self.gpus.target, self.gpus.spare, self._steps
+        for job in self.state.running:
+            for option in reservations.options[job]:
+                option.refresh()
+            self._push(job)
+        self._waiting = iter(self.state.pending_by(urgency))
+        self._push_next_waiting()
+        while steps and any(spare.values()):
+            *_, size, demand = heappop(steps)
+            job, name = demand.job, demand.gpu_type
+            held = target.get(job)
+            more = size - (held.gpus if held and held.gpu_type == name else 0)
+            if more <= self.gpus.limit(demand, size):
+                self.gpus.give(demand, size)
+                if held and held.gpu_type != name:
+                    self._resume()
+            self._push(job)
+            if not held and not job.gpus:
+                self._push_next_waiting()
+
+    def _push(self, job: JobView) -> None:
+        """Add the next step of a job, if it has one."""
+        step = self._next_step(job)
+        if step is None:
+            self._stuck[job] = None
+            return
+        size, growth, demand = step
+        heappush(self._steps, _Step(growth, size != demand.gpus, demand.deadline_s, job.order, size, demand))
+
+    def _push_next_waiting(self) -> None:
+        # The first step has the same price for all waiting jobs, so the heap needs only one of them.
+        room = {name: self.gpus.spare[name] - self.gpus.held_back[name] for name in self.gpus.spare}
+        if all(room[name] < self.reservations.least_size(name) for name in room):
+            return
+        for job in self._waiting:
+            options = self.reservations.options[job]
+            if job not in self.gpus.target and any(
+                one.reservable[0] <= room[one.gpu_type] for one in options
+            ):
+                for option in options:
+                    option.refresh()
+                self._push(job)
+                return
+
+    def _resume(self) -> None:
+        """Go on with the jobs that had no step: a job has left its GPUs for others of another type."""
+        stuck, self._stuck = self._stuck, {}
+        for job in stuck:
+            self._push(job)
+        queued = {step.demand.job for step in self._steps}
+        self._waiting = iter([job for job in self.state.pending_by(urgency) if job not in queued])
+        self._push_next_waiting()
+
+    def _next_step(self, job: JobView) -> tuple[int, float, Demand] | None:
+        """The size beyond the job's target with the smallest growth of GPU time per GPU added, that growth in
+        seconds, and the demand on the type of that size; None if no step finishes the job earlier.
+
+        The GPU time of a size is that of finishing on it, with a restart unless the job runs on it already.
+        Without GPUs it is that of finishing on the smallest size later on. GPUs and GPU time of a type count
+        as much as the type is worth.
+        """
+        options, values = self.reservations.options[job], self.reservations.values
+        held = self.gpus.target.get(job)
+        base_s = inf  # to finish on the GPUs held
+        if held:
+            at = next(option for option in options if option.gpu_type == held.gpu_type)
+            base_s = _gpu_time(at, held.gpus) / held.gpus
+            gpus = values[at.gpu_type] * held.gpus
+            cost = values[at.gpu_type] * _gpu_time(at, held.gpus)
+        else:
+            gpus, cost = 0.0, self._least_cost(options)
+        best, best_growth = None, inf
+        for option in options:
+            value = values[option.gpu_type]
+            here = held.gpus if held and held.gpu_type == option.gpu_type else 0
+            for size in option.reservable[bisect_right(option.reservable, here) :]:
+                if size - here > self.gpus.limit(option, size):
+                    break
+                if value * size <= gpus:
+                    continue
+                price = _gpu_time(option, size)
+                growth = (value * price - cost) / (value * size - gpus)
+                if growth >= best_growth or price / size >= base_s:
+                    continue  # a restart that takes longer than the larger size saves is no gain
+                if self.gpus.may_have(option, size):
+                    best, best_growth = (size, growth, option), growth
+        return best
+
+    def _least_cost(self, options: Sequence[Demand]) -> float:
+        """The worth of the GPU time that a job takes on the smallest size of the type that suits it best, of
+        those with room.
+        """
+        values = self.reservations.values
+        costs = [
+            values[one.gpu_type]
+            * (
+                one.reservable[0]
+                * (one.work / one.rates[one.reservable[0]] + one.restarts[one.reservable[0]])
+            )
+            for one in options
+            if one.reservable[0] <= self.gpus.limit(one, one.reservable[0])
+        ]
+        return min(costs, default=0.0)
+
+
+def _gpu_time(demand: Demand, size: int) -> float:
+    """GPU-seconds in which a job finishes on a size, with a restart unless it runs on it already."""
+    return size * (demand.work / demand.rates[size] + (0.0 if size == demand.gpus else demand.restarts[size]))

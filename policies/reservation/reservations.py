@@ -1,0 +1,247 @@
+"""The reservations of jobs with a deadline, and what they say about an instant.
+
+Which jobs may reserve is decided in `admission.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+from clustersim.scheduler import Cluster, JobView, State
+
+from .calendar import NodeCalendar, Slot
+from .filling import Demand, shorten, yield_of
+from .gpu_types import Share, Values, held_on, rooms_of
+
+__all__ = ["Agenda", "Reservations", "TakenOut", "urgency"]
+
+_INSTANT_S = 1e-6  # boundaries of reservations this close are one: they differ by rounding
+_LEAD_RESTARTS = 3  # a reservation begins soon when it does so within this many restarts of its job
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """What reservations say about an instant.
+
+    `due`: the slot reserved for now, by job. `soon`: reservations that begin soon, as (start, order of
+    submission, job, GPUs). `growing`: GPUs by which jobs on reserved GPUs grow soon, by GPU type. `wake_at`:
+    when the agenda changes without any event.
+    """
+
+    due: dict[JobView, Slot]
+    soon: list[tuple[float, int, JobView, int]]
+    growing: Counter[str]
+    wake_at: float
+
+
+class TakenOut(NamedTuple):
+    """A reservation that was taken out and can be put back. `order`: all reservations before."""
+
+    demand: Demand
+    in_place: bool
+    counts_on_launch: bool
+    widened: bool
+    order: dict[JobView, list[Slot]]
+
+
+class Reservations:
+    """The jobs that entered, with their demands, the reservations of some of them, and what those leave free.
+
+    A job that entered has a reservation, or is *best effort*: it runs on spare GPUs only. `options`: a job's
+    demands on the GPU types that can run it, the best type first. `demands`: the one of them on the type of
+    its reservation; the first for a best-effort job.
+    """
+
+    def __init__(self, now: float, cluster: Cluster, guard_s: float):
+        self.guard_s, self.rooms = guard_s, rooms_of(cluster)
+        self.options: dict[JobView, tuple[Demand, ...]] = {}
+        self.demands: dict[JobView, Demand] = {}
+        self._values = Values(list(self.rooms))
+        self._smallest: Counter[tuple[str, int]] = Counter()  # options by their type and smallest size
+        self._slots: dict[JobView, list[Slot]] = {}  # in order of admission
+        self._widened: dict[JobView, None] = {}  # jobs with spare GPUs added to their reservation
+        self._calendars: dict[str, NodeCalendar] = {
+            name: NodeCalendar(now, room.nodes, room.gpus_per_node) for name, room in self.rooms.items()
+        }
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """What a GPU of each type is worth, relative to the best type."""
+        return self._values.of
+
+    def slots(self, job: JobView) -> list[Slot]:
+        """The rest of a job's reservation; empty for a job without one."""
+        return self._slots.get(job, [])
+
+    def reserved(self) -> list[JobView]:
+        """The jobs with a reservation, in order of admission."""
+        return list(self._slots)
+
+    def slack_s(self, job: JobView, now: float) -> float:
+        """Seconds of work, on the smallest size, that a job's reservation does beyond what the job needs."""
+        demand = self.demands[job]
+        slack = yield_of(self._slots[job], demand, now) - demand.work
+        return slack / demand.rates[demand.reservable[0]]
+
+    def least_size(self, gpu_type: str) -> int:
+        """The fewest GPUs of a type that any job can use."""
+        sizes = (size for (name, size), count in self._smallest.items() if count and name == gpu_type)
+        return min(sizes, default=0)
+
+    # Entering and leaving
+
+    def enter(self, job: JobView) -> None:
+        """Take in a job as best effort."""
+        names = job.gpu_types if len(self.rooms) > 1 else ("",)
+        options = tuple(Demand.of(job, self.guard_s, self.rooms[name].gpus_per_node, name) for name in names)
+        self._values.note({option.gpu_type: option.speed_per_gpu() for option in options})
+        self.options[job], self.demands[job] = options, options[0]
+        self._smallest.update((option.gpu_type, option.reservable[0]) for option in options)
+
+    def leave(self, job: JobView) -> None:
+        """Forget a job, and free its reservation."""
+        demand = self.demands.pop(job)
+        for option in self.options.pop(job):
+            self._smallest[option.gpu_type, option.reservable[0]] -= 1
+        self._calendars[demand.gpu_type].give_back(self._slots.pop(job, []))
+        self._widened.pop(job, None)
+
+    def release_finished(self, state: State) -> None:
+        """Let the jobs leave that have finished since the last call."""
+        for event in state.events:
+            if event.kind == "submitted":
+                break  # events of finished jobs come first
+            if event.kind == "finished" and event.job is not None and event.job in self.demands:
+                self.leave(event.job)
+
+    def drop(self, job: JobView) -> None:
+        """Free the reservation of a job, which stays as best effort. KeyError if it has none."""
+        self.taken_out(job)
+
+    def taken_out(self, job: JobView) -> TakenOut:
+        """As `drop`; `put_back` undoes it if nothing else has been reserved since."""
+        demand, options = self.demands[job], self.options[job]
+        kept = TakenOut(
+            demand, demand.in_place, demand.counts_on_launch, job in self._widened, dict(self._slots)
+        )
+        self._calendars[demand.gpu_type].give_back(self._slots.pop(job))
+        self._widened.pop(job, None)
+        for option in options:
+            option.in_place = option.counts_on_launch = False
+        self.demands[job] = options[0]
+        return kept
+
+    def put_back(self, kept: TakenOut) -> None:
+        """Undo `taken_out`."""
+        demand, job = kept.demand, kept.demand.job
+        demand.in_place, demand.counts_on_launch = kept.in_place, kept.counts_on_launch
+        self.demands[job] = demand
+        self._calendars[demand.gpu_type].reserve(kept.order[job])
+        self._slots = {other: self._slots.get(other, slots) for other, slots in kept.order.items()}
+        if kept.widened:
+            self._widened[job] = None
+
+    def shorten_all(self, now: float) -> None:
+        """Cut every reservation to the latest part that still does its job's work."""
+        for job, slots in self._slots.items():
+            demand = self.demands[job]
+            demand.refresh()
+            kept = shorten(slots, demand, now)
+            if kept != slots:
+                if not kept or kept[0].start > now or kept[0].end != slots[0].end:
+                    demand.in_place = False
+                self._calendars[demand.gpu_type].give_back(slots)
+                self._calendars[demand.gpu_type].reserve(kept)
+                self._slots[job] = kept
+        for calendar in self._calendars.values():
+            calendar.advance(now)
+
+    # Following
+
+    def agenda(self, now: float) -> Agenda:
+        """What is reserved for now and for soon. Slots that are over are dropped."""
+        due: dict[JobView, Slot] = {}
+        soon: list[tuple[float, int, JobView, int]] = []
+        growing, wake_at = Counter[str](), inf
+        for job, slots in self._slots.items():
+            demand = self.demands[job]
+            while slots and slots[0].end <= now + _INSTANT_S:
+                del slots[0]
+                demand.in_place = False
+            if not slots:
+                demand.counts_on_launch = False  # it is too late, and goes on with spare GPUs
+                self._widened.pop(job, None)
+                continue
+            start, end, gpus, _ = slots[0]
+            if start > now + _INSTANT_S:
+                wake_at = min(wake_at, start)
+                if start - now <= self._lead_s(job, gpus):
+                    soon.append((start, job.order, job, gpus))
+                continue
+            due[job] = slots[0]
+            wake_at = min(wake_at, end)
+            held = held_on(job, demand.gpu_type)
+            if held != gpus:
+                demand.in_place = False  # it has lost its GPUs to a failure
+            if len(slots) > 1 and slots[1].start - now <= self._lead_s(job, slots[1].gpus):
+                growing[demand.gpu_type] += max(0, slots[1].gpus - max(gpus, held))
+        return Agenda(due, sorted(soon), growing, wake_at)
+
+    def _lead_s(self, job: JobView, gpus: int) -> float:
+        return _LEAD_RESTARTS * self.demands[job].restarts[gpus]
+
+    def widen(
+        self, agenda: Agenda, target: dict[JobView, Share], in_service: Mapping[str, int], now: float
+    ) -> None:
+        """Let jobs that must follow their reservation reserve remaining GPUs until they finish.
+
+        Such a job cannot afford to grow on spare GPUs, which may be gone at the next event; reserved GPUs
+        stay. `target` and `agenda.due` are updated. `in_service`: free and held GPUs by type.
+        """
+        spare = Counter(in_service)
+        for share in target.values():
+            spare[share.gpu_type] -= share.gpus
+        for job in sorted(agenda.due, key=urgency):
+            name = self.demands[job].gpu_type
+            held = held_on(job, name)
+            if target[job] != (held, name) or spare[name] <= 0:
+                continue
+            slot = self._widest(job, held + spare[name], now)
+            if slot:
+                spare[name] -= slot.gpus - held
+                agenda.due[job], target[job] = slot, Share(slot.gpus, name)
+
+    def _widest(self, job: JobView, limit: int, now: float) -> Slot | None:
+        """Reserve the largest size up to `limit` on which the job finishes earlier than on its present GPUs,
+        if there is one.
+        """
+        demand, own = self.demands[job], self._slots[job]
+        calendar = self._calendars[demand.gpu_type]
+        finish_s = now + demand.paying_s + demand.work / demand.rates[job.gpus]
+        for size in reversed(demand.reservable):
+            end = now + demand.restarts[size] + demand.work / demand.rates[size]
+            if not job.gpus < size <= limit or end > min(demand.deadline_s, finish_s):
+                continue
+            calendar.give_back(own)
+            node, since = calendar.address_before(size, end, now, own[0].node)
+            if since <= now:
+                slot = Slot(now, end, size, node)
+                calendar.reserve([slot])
+                self._slots[job], self._widened[job], demand.in_place = [slot], None, False
+                return slot
+            calendar.reserve(own)
+        return None
+
+    def note_seated(self, due: Mapping[JobView, Slot], seated: Mapping[JobView, None]) -> None:
+        """Note which of the jobs that are `due` now run at their reserved address."""
+        for job in due:
+            self.demands[job].in_place = job in seated
+
+
+def urgency(job: JobView) -> float:
+    """The deadline; jobs without one come last."""
+    return inf if job.deadline_s is None else job.deadline_s

@@ -1,0 +1,256 @@
+"""Work left, curves and costs of changes, as a view states them: what the engine then charges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf, isclose
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.cluster import Cluster
+from clustersim.cluster.topology import NodeGroup
+from clustersim.engine import Simulation
+from clustersim.errors import PolicyError
+from clustersim.failures import Failures
+from clustersim.overheads import Overheads
+from clustersim.records import ALLOCATES
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.speed.speed import SpeedByType
+from tests.builders import StatedSpeed, elastic, free_setup, rigid
+from traces.job import Job, submission_order
+
+SLOW = {("m", 8): {1: 1.0, 2: 1.8, 4: 3.0, 8: 5.0}, ("w", 8): {2: 0.5, 4: 0.9, 16: 2.0}}
+FAST = {("m", 8): {1: 2.0, 2: 3.5, 4: 6.5}, ("w", 8): {4: 2.0, 8: 3.0}}
+PARAMETERS = {"m": 1e9, "w": 6e9}
+PLAIN = Cluster(4, 4)
+MIXED = Cluster.of(
+    [NodeGroup("a", 3, 4, gpu_type="a"), NodeGroup("b", 2, 8, gpu_type="b", usd_per_gpu_hour=2.0)]
+)
+
+
+def jobs(seed: int) -> list[Job]:
+    random, made = Random(seed), []
+    for i in range(8):
+        at = float(random.choice((0, 0, 25, 60, 130)))
+        if random.random() < 0.2:
+            made.append(rigid(f"{i}", at, random.choice((1, 2, 4)), random.uniform(20, 200)))
+        else:
+            model = random.choice("mw")
+            work = random.uniform(40, 400)
+            made.append(elastic(f"{i}", at, 4, work, model=model, global_batch=8))
+    return made
+
+
+class Changer(Scheduler):
+    """Stops, starts, resizes and moves jobs at random times, and notes what each change was said to cost."""
+
+    def __init__(self, seed: int):
+        self.random = Random(seed)
+        self.said: dict[tuple[float, str], float] = {}
+
+    def schedule(self, state: State) -> Proposal:
+        random, proposal = self.random, state.proposal()
+        for job in [*state.running, *state.pending]:
+            if random.random() < 0.5:
+                continue
+            if job.running and random.random() < 0.4:
+                proposal.stop(job)
+                continue
+            gpu_type = random.choice(job.gpu_types)
+            sizes = job.curve_on(gpu_type).sizes
+            gpus = random.choice(sizes)
+            if job.running:
+                proposal.stop(job)  # so that a change of place alone is a migration
+            proposal.start(job, gpus, gpu_type=gpu_type)
+        for job, placement in proposal.changes.items():
+            gpu_type = proposal.gpu_type(job)
+            if placement and gpu_type:
+                node = state.cluster.pool(gpu_type).gpus_per_node
+                stays = job.gpus == proposal.gpus(job) and job.gpu_type == gpu_type
+                if len(placement) == -(-proposal.gpus(job) // node) and not stays:
+                    self.said[state.now, job.id] = job.change_cost_s(proposal.gpus(job), gpu_type)
+        if state.running or state.pending:
+            proposal.wake_at = state.now + random.choice((1.0, 7.0, 20.0, 33.0, 90.0))
+        return proposal
+
+
+@st.composite
+def overheads(draw: Any) -> Overheads:
+    seconds = st.sampled_from((0.0, 3.0, 20.0))
+    return Overheads(
+        launch_s=draw(seconds),
+        launch_gpu_s=draw(st.sampled_from((0.0, 0.5))),
+        plain_restart_s=draw(seconds),
+        resize_s=draw(seconds),
+        migrate_s=draw(seconds),
+        checkpoint_bytes_per_parameter=draw(st.sampled_from((0.0, 14.0))),
+        checkpoint_interval_s=draw(st.sampled_from(("none", "daly", 10.0))),
+        storage_shared=draw(st.booleans()),
+        scale=draw(st.sampled_from((0.0, 1.0, 1.5))),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), charged=overheads(), mixed=st.booleans(), fails=st.booleans())
+def test_a_change_costs_what_the_view_says(seed: int, charged: Overheads, mixed: bool, fails: bool) -> None:
+    """States: never started, waiting after work, stopped while paying, running, paying; resizes, restarts and
+    changes of type; with periodic checkpoints, failures and shared storage.
+    """
+    cluster = MIXED if mixed else PLAIN
+    if mixed:
+        by_type = {
+            pool.gpu_type: StatedSpeed(Cluster(pool.nodes, pool.gpus_per_node), table, PARAMETERS)
+            for pool, table in zip(cluster.pools, (SLOW, FAST), strict=True)
+        }
+        for name, one in by_type.items():
+            one.gpu_type = name
+        speed: Any = SpeedByType(by_type)
+    else:
+        speed = StatedSpeed(cluster, SLOW, PARAMETERS)
+    policy = Changer(seed)
+    failures = Failures(mtbf_gpu_h=0.5, kinds={"short": (1.0, 0.01)}) if fails else None
+    setup = free_setup(
+        cluster, policy, speed=speed, overheads=charged, failures=failures, seed=seed, until_s=3000.0
+    )
+    recorder = Simulation(submission_order(jobs(seed)), setup).run()
+    models = {job.job_id: PARAMETERS.get(job.model or "", 0.0) for job in jobs(seed)}
+    compared = 0
+    for event in recorder.events:
+        said = policy.said.pop((event.time_s, event.job_id), None)
+        if event.event not in ALLOCATES or said is None:
+            continue
+        nodes = len(event.placement)
+        paid_s = event.overhead_s
+        alone_s = charged.load_s(models[event.job_id], nodes)
+        loads = charged.shares_load(models[event.job_id]) and isclose(said, paid_s + alone_s)
+        assert isclose(said, paid_s, abs_tol=1e-9) or loads, event
+        compared += 1
+    assert compared >= 3
+
+
+def looked_at(job: Job, at_s: float, look: Any, *, charged: Overheads, **more: Any) -> Any:
+    """What `look(view)` returns at a time of a run in which the job starts at once on 4 GPUs."""
+    found: list[Any] = []
+
+    class Look(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            for view in state.pending:
+                proposal.start(view, 4)
+            if state.now == at_s:
+                found.append(look(next(iter(state.running))))
+            elif state.now < at_s:
+                proposal.wake_at = at_s
+            return proposal
+
+    speed = StatedSpeed(PLAIN, SLOW, PARAMETERS)
+    Simulation([job], free_setup(PLAIN, Look(), speed=speed, overheads=charged, **more)).run()
+    return found[0]
+
+
+CHARGED = Overheads(launch_s=10.0, plain_restart_s=20.0, resize_s=4.0, checkpoint_bytes_per_parameter=0.0)
+
+
+@pytest.mark.parametrize(
+    ("at_s", "stay", "resize"),
+    [
+        (4.0, 6.0, 14.0),  # pays its launch; nothing to save or load yet
+        (10.0, 0.0, 14.0),
+        (25.0, 0.0, 34.0),  # has worked
+    ],
+)
+def test_staying_costs_what_is_still_to_pay(at_s: float, stay: float, resize: float) -> None:
+    def look(view: JobView) -> tuple[float, ...]:
+        return view.change_cost_s(4), view.change_cost_s(8), view.start_cost_s(8), view.restart_s(8)
+
+    found = looked_at(elastic("a", 0.0, 4, 300.0), at_s, look, charged=CHARGED)
+    assert found == (stay, resize, resize - 4.0, 34.0)
+
+
+def test_work_left_is_in_units_of_the_rate() -> None:
+    def look(view: JobView) -> tuple[float, ...]:
+        return view.work_left, view.oracle_work_left, view.remaining(8) * view.rate(8), view.rate(4)
+
+    assert looked_at(elastic("a", 0.0, 4, 300.0), 30.0, look, charged=CHARGED) == (240.0, 240.0, 240.0, 3.0)
+
+
+def test_only_the_oracle_knows_the_work_of_a_job_that_does_not_state_it() -> None:
+    noted: list[bool] = []
+
+    def look(view: JobView) -> tuple[float, ...]:
+        left = view.work_left
+        noted.append(view._facts.oracle_used)
+        left, true = left, view.oracle_work_left
+        noted.append(view._facts.oracle_used)
+        return left, true, view.rate(4)
+
+    assert looked_at(rigid("a", 0.0, 4, 300.0), 30.0, look, charged=CHARGED) == (inf, 280.0, 1.0)
+    assert noted == [False, True]
+
+
+def test_jobs_of_a_kind_share_one_curve() -> None:
+    seen: dict[str, Any] = {}
+
+    class Look(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            for view in [*state.pending]:
+                seen[view.id] = view.curve
+                assert view.curve is view.curve
+                assert view.curve.sizes == view.sizes
+                assert view.curve.rates == tuple(view.rate(n) for n in view.sizes)
+                assert view.curve.restarts == tuple(view.restart_s(n) for n in view.sizes)
+                assert view.curve.launches == tuple(view.start_cost_s(n) for n in view.sizes)
+                proposal.start(view)
+            return proposal
+
+    made = [elastic(name, 0.0, 4, 30.0, model=model) for name, model in (("a", "m"), ("b", "w"), ("c", "m"))]
+    speed = StatedSpeed(PLAIN, SLOW, PARAMETERS)
+    Simulation(
+        made, free_setup(PLAIN, Look(), speed=speed, overheads=replace(CHARGED, launch_gpu_s=1.0))
+    ).run()
+    assert seen["a"] is seen["c"]
+    assert seen["a"] is not seen["b"]
+    assert {seen["a"]: 1}[seen["c"]] == 1
+
+
+def test_a_type_that_cannot_run_the_job_has_no_counts() -> None:
+    found: list[Any] = []
+
+    class Look(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            for view in state.pending:
+                found.append((view.curve_on("a").sizes, view.curve_on("b").sizes, view.curve.sizes))
+                found.append((view.curve_on("b").rates, view.curve_on("b").restarts))
+                with pytest.raises(PolicyError, match="GPU type"):
+                    view.curve_on("c")
+                with pytest.raises(PolicyError, match="GPU type"):
+                    view.change_cost_s(4, "c")
+            return state.proposal()
+
+    by_type = {
+        name: StatedSpeed(Cluster(pool.nodes, pool.gpus_per_node), table, PARAMETERS)
+        for (name, table), pool in zip({"a": {}, "b": FAST}.items(), MIXED.pools, strict=True)
+    }
+    for name, one in by_type.items():
+        one.gpu_type = name
+    made = [elastic("x", 0.0, 4, 30.0, model="w")]
+    speed = SpeedByType(by_type)
+    Simulation(made, free_setup(MIXED, Look(), speed=speed, overheads=Overheads(), until_s=1.0)).run()
+    save_s = 6e9 * 14 / 2e9
+    assert found[0] == ((), (4, 8), (4, 8))
+    assert found[1] == ((2.0, 3.0), (30 + 2 * save_s, 30 + 2 * save_s))
+
+
+@pytest.mark.parametrize(("at_s", "owed_s"), [(29.0, 10.0), (30.0, 0.0), (31.0, 10.0)])
+def test_a_job_that_has_just_saved_owes_no_save(at_s: float, owed_s: float) -> None:
+    """It launches until 10 s, works until 20 s and saves until 30 s."""
+    periodic = replace(CHARGED, checkpoint_interval_s=10.0)
+    failures = Failures(mtbf_gpu_h=1e9, kinds={"rare": (1.0, 1.0)})
+    job = elastic("a", 0.0, 4, 300.0)
+    cost_s = looked_at(job, at_s, lambda view: view.change_cost_s(8), charged=periodic, failures=failures)
+    assert cost_s == 24.0 + owed_s

@@ -1,0 +1,296 @@
+"""`Proposal.run`: jobs with GPU counts, most important first, as a draft that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.cluster import Cluster
+from clustersim.errors import PolicyError
+from clustersim.overheads import Overheads
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.scheduler.job_view import active_of
+from clustersim.testing import decide, simulate
+from tests.builders import MixedBench, elastic, rigid
+from traces.job import Job
+
+TABLE = {("m", 8): {1: 1.0, 2: 1.9, 3: 2.5, 4: 3.4, 8: 5.5, 16: 8.0}}
+Wanted = Callable[[Mapping[str, JobView]], Any]
+
+
+class Asks(Scheduler):
+    """Calls `run` once with what `wanted` makes of the jobs by id."""
+
+    def __init__(
+        self, wanted: Wanted, before: Callable[[Proposal, Any], object] | None = None, **options: bool
+    ):
+        self.wanted, self.before, self.options = wanted, before, options
+        self.unmet: dict[str, int] = {}
+
+    def schedule(self, state: State) -> Proposal:
+        jobs = {job.id: job for job in (*state.running, *state.pending)}
+        proposal = state.proposal()
+        if self.before is not None:
+            self.before(proposal, jobs)
+        unmet = proposal.run(self.wanted(jobs), **self.options)
+        self.unmet = {job.id: gpus for job, gpus in unmet.items()}
+        return proposal
+
+
+def job(name: str, gpus: int = 4, submit_s: float = 0.0) -> Job:
+    return elastic(name, submit_s, gpus, 10_000.0)
+
+
+def asked(
+    wanted: Mapping[str, Any], *, running: Any = (), pending: Any = (), **options: Any
+) -> tuple[str, Any]:
+    """The decision in words, and what `run` returned."""
+    policy = Asks(lambda jobs: {jobs[name]: gpus for name, gpus in wanted.items()}, **options)
+    scene = {"cluster": "2x8", "table": TABLE, "overheads": Overheads.none()}
+    decision = decide(policy, running=running, pending=pending, **scene)  # type: ignore[arg-type]
+    return str(decision), policy.unmet
+
+
+def test_jobs_not_named_stop_and_those_that_keep_their_count_stay() -> None:
+    text, unmet = asked({"b": 4, "c": 8}, running=[job("a"), job("b")], pending=[job("c", submit_s=5)])
+    assert text == "t=5 s: stop a; start c on 8 GPUs (node 1)"
+    assert unmet == {}
+
+
+def test_shrinking_jobs_make_room_for_growing_ones_whatever_the_order() -> None:
+    running = [(job("a"), 8), (job("b"), 8)]
+    for names in ("abc", "cba", "bca"):
+        wanted = {name: {"a": 4, "b": 4, "c": 8}[name] for name in names}
+        text, unmet = asked(wanted, running=running, pending=[job("c")])
+        assert unmet == {}
+        assert text.count("to 4 GPUs") == 2
+        assert "start c on 8 GPUs" in text
+
+
+def test_the_largest_start_first_so_that_none_is_split() -> None:
+    text, unmet = asked({"a": 1, "b": 4, "c": 8}, pending=[job("a"), job("b"), job("c")])
+    assert text == "t=0 s: start a on 1 GPU (node 1); start b on 4 GPUs (node 1); start c on 8 GPUs (node 0)"
+    assert unmet == {}
+
+
+def test_scattered_gpus_are_gathered() -> None:
+    running = [(job("a"), 4), (job("b"), 3), (job("c"), 4), (job("d"), 3)]
+    text, unmet = asked({"a": 4, "b": 3, "e": 8}, running=running, pending=[job("e", submit_s=1)])
+    assert unmet == {}
+    assert "stop c; stop d" in text
+    running = [(job("a"), 4), (job("b"), 4), (job("c"), 4)]
+    text, unmet = asked({"a": 4, "c": 4, "e": 8}, running=running, pending=[job("e", submit_s=1)])
+    assert unmet == {}
+    assert text == "t=1 s: stop b; move c to 4 GPUs (node 0); start e on 8 GPUs (node 1)"
+
+
+def test_a_job_without_a_place_gets_the_largest_size_that_fits() -> None:
+    wanted, waiting = {"a": 8, "b": 4, "c": 8}, [job("a"), job("b"), job("c")]
+    text, unmet = asked(wanted, pending=waiting)
+    assert "start c on 4 GPUs" in text
+    assert unmet == {"c": 4}
+    text, unmet = asked(wanted, pending=waiting, smaller=False)
+    assert text.endswith("c waits")
+    assert unmet == {"c": 0}
+
+
+def test_the_most_important_come_first() -> None:
+    text, unmet = asked({"c": 8, "b": 8, "a": 8}, running=[(job("a"), 8)], pending=[job("b"), job("c")])
+    assert unmet == {"a": 0}
+    assert text.startswith("t=0 s: stop a; ")
+
+
+def test_no_gpus_and_no_jobs() -> None:
+    text, unmet = asked({"a": 0, "b": 4}, running=[job("a")], pending=[job("b")])
+    assert text == "t=0 s: stop a; start b on 4 GPUs (node 0)"
+    assert unmet == {}
+    text, unmet = asked({}, running=[job("a")], pending=[job("b")])
+    assert (text, unmet) == ("t=0 s: stop a; b waits", {})
+
+
+def test_none_stands_for_the_request() -> None:
+    text, unmet = asked({"a": None, "b": None}, running=[(job("a"), 8)], pending=[job("b", gpus=8)])
+    assert text == "t=0 s: resize a from 8 to 4 GPUs (node 1); start b on 8 GPUs (node 0)"
+    assert unmet == {}
+
+
+def test_what_the_draft_has_changed_before_counts() -> None:
+    def before(proposal: Proposal, jobs: Mapping[str, JobView]) -> None:
+        proposal.stop(jobs["a"])
+        proposal.start(jobs["b"], 4, on=((1, 4),))
+
+    wanted = {"b": 4, "a": 8}
+    text, _ = asked(wanted, running=[job("a")], pending=[job("b")], before=before)
+    assert text == "t=0 s: resize a from 4 to 8 GPUs (node 0); start b on 4 GPUs (node 1)"
+
+
+@pytest.mark.parametrize("gpus", [5, -1, 32, 2.5, "4"])
+def test_a_count_that_a_job_cannot_run_on_is_refused(gpus: Any) -> None:
+    with pytest.raises(PolicyError, match=r"run\(job a, gpus=.*it can run on 1, 2, 3, 4, 8, 16 GPUs"):
+        asked({"a": gpus}, pending=[job("a")])
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        None,
+        5,
+        "ab",
+        lambda a: [a],
+        lambda a: [(a, 4)],
+        lambda a: [(a, 4, None, 1)],
+        lambda a: {a: (4,)},
+        lambda a: {"a": 4},
+    ],
+)
+def test_what_is_no_list_of_jobs_is_refused(wanted: Any) -> None:
+    class Odd(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            proposal.run(wanted(next(iter(state.pending))) if callable(wanted) else wanted)
+            return proposal
+
+    with pytest.raises(PolicyError, match=r"run: wants \{job: GPUs\}, .*, not .*test_run_counts\.py:\d+\)$"):
+        simulate([rigid("a", 0, 1, 10)], Odd())
+
+
+@pytest.mark.parametrize("gpu_type", [7, "b"])
+def test_a_wrong_type_is_reported_at_the_line_of_the_policy(gpu_type: Any) -> None:
+    class Odd(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            proposal.run([(next(iter(state.pending)), 1, gpu_type)])
+            return proposal
+
+    with pytest.raises(PolicyError, match=rf"unknown GPU type .*{gpu_type}.*test_run_counts\.py:\d+\)$"):
+        simulate([rigid("a", 0, 1, 10)], Odd())
+
+
+def test_a_job_that_has_left_is_refused() -> None:
+    kept: list[JobView] = []
+
+    class Late(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            kept.extend(state.pending)
+            proposal = state.proposal()
+            proposal.run(dict.fromkeys(kept, 1))
+            return proposal
+
+    with pytest.raises(PolicyError, match="no longer in the system"):
+        simulate([rigid("a", 0, 1, 10)], Late())
+
+
+def test_a_list_names_a_job_once_for_every_type_that_would_do() -> None:
+    class Types(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            jobs = sorted((*state.running, *state.pending), key=lambda job: job.order)
+            entries = [(job, 4, name) for job in jobs for name in ("fast", "slow")]
+            unmet = proposal.run(entries, smaller=False)
+            seen.append(
+                ({job.id: proposal.gpu_type(job) for job in jobs}, {job.id: n for job, n in unmet.items()})
+            )
+            return proposal
+
+    seen: list[Any] = []
+    bench = MixedBench(
+        [("slow", 1, 4), ("fast", 1, 8)], {"slow": TABLE, "fast": {("m", 8): {4: 9.0, 8: 20.0}}}
+    )
+    bench.run([elastic(name, 0, 4, 900) for name in "abcd"], Types())
+    assert seen[0] == ({"a": "fast", "b": "fast", "c": "slow", "d": None}, {"d": 0})
+
+
+def test_a_mapping_may_name_types() -> None:
+    class Types(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            a, b, c = state.pending
+            unmet = proposal.run({a: (3, "slow"), b: (8, None), c: (2, "slow")})
+            seen.append({job.id: (proposal.gpus(job), proposal.gpu_type(job)) for job in (a, b, c)})
+            seen.append({job.id: gpus for job, gpus in unmet.items()})
+            return proposal
+
+    seen: list[Any] = []
+    bench = MixedBench([("slow", 1, 4), ("fast", 1, 8)], {"slow": TABLE, "fast": TABLE})
+    with pytest.raises(PolicyError, match="not enough values"):  # at the end of the first job
+        bench.run([elastic(name, 0, 4, 900) for name in "abc"], Types())
+    assert seen == [{"a": (3, "slow"), "b": (8, "fast"), "c": (1, "slow")}, {"c": 1}]
+
+
+def test_settling_jobs_stay_where_that_is_asked_for() -> None:
+    """They have worked for less than a restart takes: `decide` charges no launch, and restarts take 100 s."""
+    running = [(elastic("a", 0.0, 4, 10_000.0), 8), (elastic("b", 0.0, 4, 10_000.0), 8)]
+    waiting = [elastic("c", 60.0, 4, 10_000.0)]
+
+    def decided(**options: bool) -> tuple[str, Any]:
+        policy = Asks(lambda jobs: {jobs["c"]: 8, jobs["a"]: 8}, **options)
+        costly = Overheads(launch_s=100.0, plain_restart_s=0.0)
+        scene: Any = {"cluster": "2x8", "table": TABLE, "overheads": costly}
+        return str(decide(policy, running=running, pending=waiting, **scene)), policy.unmet
+
+    assert decided() == ("t=60 s: stop b; start c on 8 GPUs (node 1)", {})
+    assert decided(let_settle=True) == ("t=60 s: nothing changes; c waits; wake up at t=100 s", {"c": 0})
+
+
+class Wanders(Scheduler):
+    """Runs random counts of random jobs, and checks each draft."""
+
+    def __init__(self, seed: int):
+        self.random, self.calls = Random(seed), 0
+
+    def schedule(self, state: State) -> Proposal:
+        random, proposal = self.random, state.proposal()
+        jobs = [*state.running, *state.pending]
+        random.shuffle(jobs)
+        wanted = {job: random.choice((0, *job.sizes)) for job in jobs if random.random() < 0.8}
+        wanted |= {job: job.gpus for job in state.running if random.random() < 0.3}
+        smaller = random.random() < 0.5
+        unmet = proposal.run(wanted, smaller=smaller)
+        self.check(state, proposal, wanted, unmet, smaller)
+        again = state.proposal()
+        assert again.run(wanted, smaller=smaller) == unmet
+        assert list(again.changes.items()) == list(proposal.changes.items())
+        self.calls += 1
+        if state.pending or state.running:
+            proposal.wake_at = state.now + 50
+        return proposal
+
+    def check(
+        self, state: State, proposal: Proposal, wanted: dict[JobView, int], unmet: dict[JobView, int],
+        smaller: bool,
+    ) -> None:  # fmt: skip
+        running = proposal.running()
+        assert unmet == {job: proposal.gpus(job) for job, n in wanted.items() if proposal.gpus(job) != n}
+        named = [job for job, gpus in wanted.items() if gpus]
+        if named and not any(proposal.gpus(job) for job in named):
+            return
+        assert set(running) <= set(named)
+        for job in running:
+            assert proposal.gpus(job) <= wanted[job] or not smaller
+        if sum(wanted.values()) <= state.in_service and state._facts.placer.name == "any":
+            assert not unmet
+            for job in running:
+                if job.gpus == wanted[job]:
+                    assert proposal.placement(job) == active_of(job).placement, "it keeps its GPUs"
+        first = named[0] if named else None
+        if first is not None and wanted[first] <= state.in_service:
+            assert proposal.gpus(first) == wanted[first], "the most important job runs"
+        if smaller:
+            waiting = [job for job in named if not proposal.gpus(job)]
+            assert not any(proposal.fits(job.sizes[0]) for job in waiting), "what fits runs"
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), placement=st.sampled_from(["any", "pack", "buddy", "spread", "topology"]))
+def test_any_counts_give_a_draft_as_described(seed: int, placement: str) -> None:
+    random = Random(seed)
+    jobs = [elastic(f"{i}", float(random.randrange(100)), 4, random.uniform(50, 400)) for i in range(12)]
+    policy = Wanders(seed)
+    cluster = Cluster(random.choice((1, 2, 3)), 8)
+    simulate(jobs, policy, cluster, table=TABLE, placement=placement, until_s=2000)
+    assert policy.calls > 10
