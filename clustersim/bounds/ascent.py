@@ -12,12 +12,14 @@ from .relaxation import Relaxation
 
 __all__ = ["Ascent", "ascend"]
 
-# Multipliers of a job's work, as factors of its best one so far; the finer ones are for the best prices.
-_SPREAD = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 1.7, 2.6, 5.0, 12.0])
-_FINE = np.geomspace(0.1, 12.0, 33)
-_MIDDLE = 5  # the best one of the step before is in `_SPREAD` between this and the next
+# Multipliers of a job's work, as factors of the best one at the prices before; the finer ones are for the
+# best prices. Where jobs end anywhere, each end has a best multiplier, and often many ends cost about the
+# same, so all need a near one. Where the end is given, one multiplier is enough.
+_ANYWHERE, _ANYWHERE_FINE = np.geomspace(0.1, 12.0, 24), np.geomspace(0.07, 16.0, 161)
+_AT_TIME = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 1.7, 2.6, 5.0, 12.0])
+_AT_TIME_FINE = np.geomspace(0.1, 12.0, 33)
 
-_DECAY = 10.0  # steps after which a step is half of the first
+_STEP, _DECAY = 0.3, 10.0  # relative size of the first step; steps after which it is half of that
 _MEMORY = 0.5  # weight of the present step, against those before
 _FARTHEST = 2.0  # excess of held GPUs, over those that there are, beyond which a step grows no further
 
@@ -40,12 +42,10 @@ def ascend(
     least: Floats,
     unit_price: float,
     enough: float = inf,
-    first_step: float = 0.4,
 ) -> Ascent:
     """Improve `price` in `steps` steps, or until the dual is above `enough`.
 
     `least`: what each job's value is at least, at any prices. `unit_price`: the smallest price that matters.
-    `first_step`: the share by which a price rises in the first step if its GPUs are held twice.
 
     Each step follows a supergradient of the concave function D (see `Relaxation`): prices rise in proportion
     where the cheapest plans hold more GPUs than there are, and fall where they hold fewer. Two steps are
@@ -53,25 +53,26 @@ def ascend(
     what any prices prove is valid, and the best is kept.
     """
     best = Ascent(-inf, price)
-    multipliers = relaxation.multipliers(price, len(_SPREAD))
+    spread, fine = (_ANYWHERE, _ANYWHERE_FINE) if relaxation.free_end else (_AT_TIME, _AT_TIME_FINE)
+    multipliers = relaxation.multipliers(price, len(spread))
     gpu_seconds = relaxation.gpus[:, None] * relaxation.spans_s
     direction = None
     for step in range(steps):
         solution = relaxation.solve(price, multipliers, held=True)
         dual = fsum(np.maximum(solution.value, least).tolist()) - relaxation.capacity_price(price)
         if dual > best.dual:
-            best, found, used = Ascent(dual, price), solution.value, multipliers
+            best, found = Ascent(dual, price), solution
             if dual > enough:
                 return best
         assert solution.held is not None
         assert solution.multiplier is not None
         excess = solution.held / gpu_seconds - 1.0
         direction = excess if direction is None else (1 - _MEMORY) * direction + _MEMORY * excess
-        scale = first_step / (1.0 + step / _DECAY) * np.maximum(price, unit_price)
+        scale = _STEP / (1.0 + step / _DECAY) * np.maximum(price, unit_price)
         price = np.maximum(0.0, price + scale * direction.clip(-1.0, _FARTHEST))
         price[:, -1] = 0.0
-        multipliers = solution.multiplier[:, None] * _SPREAD
-    middle = np.sqrt(used[:, _MIDDLE] * used[:, _MIDDLE + 1])
-    value = np.maximum(found, relaxation.solve(best.price, middle[:, None] * _FINE).value)
-    dual = fsum(np.maximum(value, least).tolist()) - relaxation.capacity_price(best.price)
-    return Ascent(dual, best.price)
+        multipliers = solution.multiplier[:, None] * spread
+    assert found.multiplier is not None
+    again = relaxation.solve(best.price, found.multiplier[:, None] * fine)
+    value = np.maximum(np.maximum(found.value, again.value), least)
+    return Ascent(fsum(value.tolist()) - relaxation.capacity_price(best.price), best.price)

@@ -10,7 +10,7 @@ from .columns import Columns, Floats
 __all__ = ["breakpoints_s", "first_ends_s", "first_prices", "jobs_in_system", "spread_evenly"]
 
 _TAIL = np.array([0.04, 0.1, 0.2, 0.4, 0.8, 1.4, 2.02])  # of the longest job alone, after the last breakpoint
-_FEWEST, _MOST_PARTS = 48, 3  # intervals in all; of one between two times
+_FEWEST, _MOST_PARTS = 48, 2  # intervals in all; of one between two times
 _SPREADING = 1.3  # GPU-seconds that jobs hold in good schedules, over the least
 
 
