@@ -8,7 +8,6 @@ from math import inf, log1p
 
 from clustersim.scheduler import JobCurve, JobView, Ranking, State
 from policies.reservation.gpu_types import Values
-from policies.toolkit.fulfil import in_service_by_type
 
 from .claims import Claim, Curve
 from .prices import Prices
@@ -64,7 +63,7 @@ class Line:
                 self._claims.pop(event.job, None)
             elif event.kind == "submitted" and event.job is not None and self._values is not None:
                 self._values.note({name: 1 / curve.unit_gpu_s for name, curve in self._of(event.job).items()})
-        self.gpus = in_service_by_type(state) if state.cluster.mixed else {"": state.in_service}
+        self.gpus = state.in_service_by_type() if state.cluster.mixed else {"": state.in_service}
         self._most = sum([self.worth[name] * gpus for name, gpus in self.gpus.items()])
         self._waiting = state.pending_by(self.key, elastic=True)
         departed, arrived = self._waiting.changes()
