@@ -40,7 +40,7 @@ QUICK: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "vtrain_definitions": {"definition": ["reference", "third model 81.2B", "200 Gb/s"]},
     "vtrain_loads": {"trace.load": [1.1, 2.2, 4.4]},
     "vtrain_policies": {
-        "policy": ["priced", "vtrain-aware", "elasticflow", "hesrpt", "optimus", "srtf", "fifo"],
+        "scheduler": ["priced", "vtrain-aware", "elasticflow", "hesrpt", "optimus", "srtf", "fifo"],
         "workload": ["128 jobs", "128 jobs at once", "128 jobs, deadlines, load 3.3"],
     },
     "load_sweep": {"policy": ["fifo", "srtf", "vtrain-aware"], "trace.load": [1.0]},
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def made_page(rows: Sequence[Row]) -> str:
-    policies = read_grid("vtrain_policies")["matrix"]["policy"]
+    policies = list(read_grid("vtrain_policies")["matrix"]["scheduler"])
     return page(rows, speeds(POWERS), policies)
 
 
@@ -174,7 +174,7 @@ def speeds(counts: Sequence[int]) -> Speeds:
     """Of each model under each planner, on these numbers of GPUs. The frozen plan is that of the smallest one
     that holds the model.
     """
-    found = {}
+    found: dict[tuple[str, str, int], float] = {}
     for planner in PLANNERS:
         made = make_planner(planner, load_system("dgx-a100-80gb"))
         for model, batch in MODELS:

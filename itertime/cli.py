@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from itertime.commandline import new_program, run_app
-from itertime.commands.budget import budget
+from itertime.commands.budget import budget, cost
 from itertime.commands.calibrate import calibrate
 from itertime.commands.catalogue import frameworks_app, lengths, models_app, plan_options, systems_app
 from itertime.commands.predict import predict
@@ -21,8 +21,10 @@ __all__ = ["app", "main"]
 app = new_program(
     "Predict the time of one training iteration of a large language model, and search for the best plan."
 )
-for command in (predict, search, budget, validate, calibrate, timeline, train_time, plan_options, lengths):
+for command in (predict, search, budget, cost, validate, calibrate, timeline, train_time):
     app.command()(command)
+for listing in (plan_options, lengths):
+    app.command()(listing)
 GROUPS = (
     *(("models", models_app), ("systems", systems_app), ("frameworks", frameworks_app)),
     ("profile", profile_app),

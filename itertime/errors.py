@@ -86,7 +86,7 @@ class UnknownName(UserError):
     """A name that is not in a catalogue; the message lists close matches, else all known names."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]):
-        names = sorted(known)
+        names, name = sorted(known), str(name)
         close = difflib.get_close_matches(name[:_LONGEST], names, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(names)}"
         super().__init__(f"unknown {kind} {quoted(name)}; {hint}")

@@ -11,6 +11,8 @@ from policies.toolkit.stepwise import jobs_by
 
 __all__ = ["EdfAdmission"]
 
+_GRACE_S = 1.0  # beyond rounding, so that a job which does what it states is done before
+
 Stretch = tuple[float, float]
 """(from, to): a time during which a job holds its GPUs."""
 
@@ -23,8 +25,9 @@ class EdfAdmission(Scheduler):
     counts GPUs and charges the costs of starts and restarts. No admitted job is late if jobs can run on any
     free GPUs. Where they cannot, small jobs migrate together, which the test does not charge. On one
     processor no test admits more (Liu and Layland, JACM 1973). A job that is late anyway, because of failures
-    or removed nodes, keeps no other out. Jobs without a deadline are always admitted and run last. Run times
-    that users do not state come from the oracle.
+    or removed nodes, keeps no other out. Jobs without a deadline are always admitted and run last, and so do
+    jobs that have done all the work that they state and are not done. Run times that users do not state come
+    from the oracle.
     """
 
     one_gpu_type = True
@@ -32,7 +35,7 @@ class EdfAdmission(Scheduler):
     def admit(self, job: JobView, state: State) -> bool:
         if job.deadline_s is None:
             return True
-        rivals = [other for other in (*state.running, *state.pending) if other.deadline_s is not None]
+        rivals = [other for other in (*state.running, *state.pending) if _urgency(other)[0] < inf]
         late_anyway: frozenset[JobView] | None = None
         for other in _late(state, [*rivals, job]):
             if other is job:
@@ -46,11 +49,13 @@ class EdfAdmission(Scheduler):
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
-        proposal.run_by(_urgency, falling=True)
+        proposal.run_by(_urgency)
         due = _due(state)
-        if all(proposal.placement(job) for job in due):
-            return proposal
-        return _together(state, due) or proposal
+        if not all(proposal.placement(job) for job in due):
+            proposal = _together(state, due) or proposal
+        if state.pending:
+            proposal.wake_at = _overstays_s(proposal, state.now)
+        return proposal
 
 
 def _due(state: State) -> dict[JobView, int]:
@@ -65,6 +70,18 @@ def _due(state: State) -> dict[JobView, int]:
         if not remaining:
             break
     return due
+
+
+def _overstays_s(proposal: Proposal, now: float) -> float | None:
+    """When the first of the running jobs that are admitted by deadline is done for certain, if it does the
+    work that it states; None if there is none. If it is not done then, it gives way to others.
+    """
+    ends = [
+        (job.paying_s if job.running else job.start_cost_s(job.requested)) + job.oracle_remaining()
+        for job in proposal.running()
+        if _urgency(job)[0] < inf
+    ]
+    return now + min(ends) + _GRACE_S if ends else None
 
 
 def _together(state: State, due: Mapping[JobView, int]) -> Proposal | None:
@@ -95,7 +112,7 @@ def _late(state: State, jobs: Iterable[JobView]) -> Iterator[JobView]:
 
 
 def _urgency(job: JobView) -> tuple[float, int]:
-    return inf if job.deadline_s is None else job.deadline_s, job.order
+    return inf if job.deadline_s is None or job.outlived else job.deadline_s, job.order
 
 
 def _in_time(stretches: list[Stretch], job: JobView) -> bool:

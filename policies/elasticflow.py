@@ -16,13 +16,11 @@ GPUs is moved only where that finishes it earlier.
 
 from __future__ import annotations
 
-from reprlib import repr as brief
-
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.reservation.admission import Admission
 from policies.reservation.following import follow
 from policies.reservation.marginal_return import by_marginal_return
-from policies.toolkit.parameters import number
+from policies.toolkit.parameters import number, switch
 
 __all__ = ["ElasticFlow"]
 
@@ -42,9 +40,8 @@ class ElasticFlow(Scheduler):
     elastic = True
 
     def __init__(self, guard_s: float = 1.0, admission: bool = True):
-        if not isinstance(admission, bool):
-            raise ValueError(f"admission={brief(admission)}: must be true or false")
-        self.guard_s, self.admission = number("guard_s", guard_s, _LEAST_GUARD_S), admission
+        self.guard_s = number("guard_s", guard_s, _LEAST_GUARD_S)
+        self.admission = switch("admission", admission)
         self._admission: Admission | None = None
 
     def admit(self, job: JobView, state: State) -> bool:

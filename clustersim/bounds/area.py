@@ -1,19 +1,43 @@
-"""Bounds from GPU-seconds: all GPUs as one machine that is fully used."""
+"""What each job needs at least, in seconds and in GPU-seconds, and shortest-first service on one machine.
+
+"Area" is the field's word for GPUs x time.
+"""
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
+from math import fsum, inf
 
 import numpy as np
 
 from .columns import Columns, Floats
 
-__all__ = ["areas", "makespan_by_area_s", "srpt_mean_s", "type_weights"]
+__all__ = ["alone_s", "areas", "srpt_ends_s", "srpt_mean_s", "type_weights"]
+
+
+def alone_s(columns: Columns) -> Floats:
+    """The least JCT of each job, in seconds, as if it had the cluster for itself: min over its options o of
+    launch_s(o) + work / rate(o).
+
+    *Proof.* Call an allocation useful if it adds to the job's work. Let o be the fastest option of the useful
+    allocations. The work alone takes at least work / rate(o). Each useful allocation also pays its launch or
+    more, so one of them pays launch_s(o). The two times do not overlap. A job without work is done when an
+    allocation has paid its launch. []
+    """
+    least = np.empty(len(columns))
+    for kind in columns.kinds:
+        unit_s = 1.0 / kind.rate
+        best = np.full(len(kind.jobs), np.inf)
+        work = columns.work[kind.jobs]
+        for option in range(len(unit_s)):
+            np.minimum(best, kind.launch_s[option] + work * unit_s[option], out=best)
+        least[kind.jobs] = best
+    return least
 
 
 def type_weights(columns: Columns) -> tuple[Floats, ...]:
     """Weights of the GPU types with which to compute `areas`: all alike, and by the mean rate per GPU of the
-    jobs that can run on all types. Any weights >= 0 with a positive sum give valid bounds.
+    jobs that can run on all types. Any weights >= 0 of which one is positive give valid bounds.
     """
     types = len(columns.gpus)
     alike = np.ones(types)
@@ -33,13 +57,14 @@ def type_weights(columns: Columns) -> tuple[Floats, ...]:
 
 
 def areas(columns: Columns, weights: Floats) -> Floats:
-    """The least weighted GPU-seconds of each job: work / efficiency + the least that it holds without work.
+    """The least weighted GPU-seconds of each job: those of its work + those of its launch.
 
-    A GPU of type k counts `weights[k]`. The efficiency is the most units per weighted GPU-second,
-    max over options of rate / (weight x GPUs); both parts are 0 where a weight is 0.
+    A GPU of type k counts `weights[k]`. Those of the work are work x the least weighted GPU-seconds per unit,
+    min over options of weight x GPUs / rate. Those of the launch are min over options of weight x GPUs x
+    launch_s.
 
-    *Proof.* A weighted GPU-second of an allocation that works does at most `efficiency` units, so the work
-    takes at least work / efficiency of them. Those that pay for a launch are not among them.
+    *Proof.* No allocation does a unit of work in fewer weighted GPU-seconds than the best option. The
+    allocation with which the job ends pays its launch or more on all its GPUs, and does no work meanwhile. []
     """
     least = np.empty(len(columns))
     for kind in columns.kinds:
@@ -52,46 +77,34 @@ def areas(columns: Columns, weights: Floats) -> Floats:
 def srpt_mean_s(columns: Columns, weights: Floats) -> float:
     """Mean JCT >= the mean flow time under SRPT on one machine, with processing times area / GPUs.
 
-    *Proof.* By its completion a job has held its area (see `areas`). Let a job that holds weighted GPUs g of
-    N be served by a machine at speed g / N. The speeds add up to at most 1, so this is a preemptive schedule
-    of one machine, in which every job is complete no later than in the run. SRPT minimises the sum of
-    completion times among those (Schrage, Operations Research 16, 1968; preemption in parts as in
-    processor sharing does not help).
+    *Proof.* By its completion a job has held its area (see `areas`). Let a machine serve a job that holds
+    weighted GPUs g of N at speed g / N. The speeds add up to at most 1, so this is a preemptive schedule of
+    one machine, in which every job is complete no later than in the run. Among such schedules SRPT has the
+    least sum of completion times (Schrage, Operations Research 16, 1968). Sharing the machine between jobs at
+    one time, as here, is a limit of ever shorter turns, and gains nothing. []
     """
-    process_s = areas(columns, weights) / float(weights @ columns.gpus)
-    order = np.argsort(columns.release_s, kind="stable")
-    return srpt_flow_s(columns.release_s[order], process_s[order]) / len(columns)
+    ends_s = srpt_ends_s(columns.release_s, areas(columns, weights) / float(weights @ columns.gpus))
+    return fsum((ends_s - columns.release_s).tolist()) / len(columns)
 
 
-def srpt_flow_s(release_s: Floats, process_s: Floats) -> float:
-    """The sum of flow times under shortest remaining processing time on one machine, exactly, in
-    O(n log n). `release_s` ascends.
-    """
-    remaining: list[float] = []
-    total, now = 0.0, -np.inf
-    releases = release_s.tolist()
-    for release, process in zip(releases, process_s.tolist(), strict=True):
-        while remaining and now + remaining[0] <= release:
-            now += heappop(remaining)
-            total += now
-        if remaining and now < release:
-            heappush(remaining, heappop(remaining) - (release - now))
+def srpt_ends_s(release_s: Floats, process_s: Floats) -> Floats:
+    """When each job is done under shortest remaining processing time on one machine, in O(n log n)."""
+    ends_s, waiting, now = np.empty(len(release_s)), list[tuple[float, int]](), -inf
+    order = np.argsort(release_s, kind="stable")
+    for job, release, process in zip(
+        order.tolist(), release_s[order].tolist(), process_s[order].tolist(), strict=True
+    ):
+        while waiting and now + waiting[0][0] <= release:
+            remaining, done = heappop(waiting)
+            now += remaining
+            ends_s[done] = now
+        if waiting and now < release:
+            remaining, served = waiting[0]
+            heapreplace(waiting, (remaining - (release - now), served))
         now = release
-        heappush(remaining, process)
-        total -= release
-    while remaining:
-        now += heappop(remaining)
-        total += now
-    return total
-
-
-def makespan_by_area_s(columns: Columns, weights: Floats) -> float:
-    """Makespan >= max over release times t of (t - first release) + the areas of the jobs released from t on,
-    over all GPUs.
-
-    *Proof.* These jobs hold their areas after t, and no more than all GPUs at a time.
-    """
-    order = np.argsort(columns.release_s, kind="stable")
-    release_s = columns.release_s[order]
-    after_s = np.cumsum(areas(columns, weights)[order][::-1])[::-1] / float(weights @ columns.gpus)
-    return float(np.max(release_s - release_s[0] + after_s))
+        heappush(waiting, (process, job))
+    while waiting:
+        remaining, done = heappop(waiting)
+        now += remaining
+        ends_s[done] = now
+    return ends_s

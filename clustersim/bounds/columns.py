@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ __all__ = ["Columns", "Floats", "Ints", "Kind"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+_MOST_SUMS, _FEW_JOBS = 1_000_000, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,13 +34,17 @@ class Kind:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The jobs of an instance, one row each: `release_s`, `work` and `deadline_s` (NaN: none)."""
+    """The jobs of an instance, one row each: `release_s`, `work` and `deadline_s` (NaN: none). Times count
+    from the first release. `gpus`: the most of each type that jobs can hold at a time. `clock_error_s`: more
+    than what the rounding of a run's clock adds to a JCT.
+    """
 
     gpus: Floats
     release_s: Floats
     work: Floats
     deadline_s: Floats
     kinds: tuple[Kind, ...]
+    clock_error_s: float
 
     @classmethod
     def of(cls, instance: Instance) -> Columns:
@@ -51,21 +57,61 @@ class Columns:
                 rows[key].append(row)
             else:
                 rows[key], options[key] = [row], job.options
+        release_s = np.array([job.release_s for job in jobs], dtype=np.float64)
+        deadline_s = np.array([np.nan if job.deadline_s is None else job.deadline_s for job in jobs])
+        first_s = release_s.min(initial=np.inf)
         return cls(
-            gpus=np.array(instance.gpus, dtype=np.float64),
-            release_s=np.array([job.release_s for job in jobs], dtype=np.float64),
+            gpus=np.array(
+                [_usable(instance, gpu_type, rows, options) for gpu_type in range(len(instance.gpus))]
+            ),
+            release_s=release_s - first_s,
             work=np.array([job.work for job in jobs], dtype=np.float64),
-            deadline_s=np.array([np.nan if job.deadline_s is None else job.deadline_s for job in jobs]),
+            deadline_s=deadline_s - first_s,
             kinds=tuple(_kind(options[key], np.array(rows[key], dtype=np.int64)) for key in rows),
+            clock_error_s=64 * float(np.spacing(np.abs(release_s).max(initial=1.0))),
         )
 
     def __len__(self) -> int:
         return len(self.work)
 
-    @cached_property
-    def clock_error_s(self) -> float:
-        """More than the rounding errors of a run's clock add up to in the JCT of one job."""
-        return 64 * float(np.spacing(np.abs(self.release_s).max())) if len(self) else 0.0
+    def part(self, rows: Ints) -> Columns:
+        """The jobs of some rows, ascending."""
+        place = np.full(len(self), -1)
+        place[rows] = np.arange(len(rows))
+        kinds = (replace(kind, jobs=place[kind.jobs][place[kind.jobs] >= 0]) for kind in self.kinds)
+        return Columns(
+            gpus=self.gpus,
+            release_s=self.release_s[rows],
+            work=self.work[rows],
+            deadline_s=self.deadline_s[rows],
+            kinds=tuple(kind for kind in kinds if len(kind.jobs)),
+            clock_error_s=self.clock_error_s,
+        )
+
+
+def _usable(
+    instance: Instance, gpu_type: int, rows: dict[int, list[int]], options: dict[int, tuple[Option, ...]]
+) -> float:
+    """The most GPUs of a type that jobs can hold at a time: the largest sum of one size each that fits; of
+    any number of sizes if there are many jobs. At least 1, so that it can divide.
+
+    Bit n of `sums` says whether n GPUs are such a sum.
+    """
+    gpus = instance.gpus[gpu_type]
+    if gpus > _MOST_SUMS:
+        return float(gpus)
+    sums, mask = 1, (1 << (gpus + 1)) - 1
+    for key, jobs in rows.items():
+        sizes = [n for option in options[key] if option.gpu_type == gpu_type for n in option.sizes]
+        if len(instance.jobs) <= _FEW_JOBS:
+            for _ in jobs:
+                sums |= reduce(or_, (sums << n for n in sizes), 0) & mask
+        else:
+            for n in sizes:
+                while n <= gpus:
+                    sums |= sums << n & mask
+                    n *= 2
+    return float(max(1, sums.bit_length() - 1))
 
 
 def _kind(options: tuple[Option, ...], jobs: Ints) -> Kind:

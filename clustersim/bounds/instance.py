@@ -9,6 +9,7 @@ from typing import NamedTuple
 from clustersim.cluster import Cluster
 from clustersim.overheads import Overheads
 from clustersim.speed import CannotRun, Offer, Speed
+from clustersim.speed.layout import Layout, LayoutTimes
 from traces.job import Job
 
 __all__ = ["BoundJob", "Instance", "Option", "instance_of"]
@@ -63,10 +64,15 @@ def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: 
     least `start_s`. One that does work after an earlier one did pays a load of the checkpoint as well, which
     takes least on as many nodes as its GPUs can touch. The save is left out, because an earlier allocation
     can have paid it; so are the surcharges of a resize and a migration, which a preemption avoids.
+
+    The rates are those of the job's curve. On a network that is not ideal they are the greatest of any layout
+    (`clustersim.speed.network`): a plan can be faster on more nodes, each with a NIC for fewer of its GPUs.
+    Uplinks and other jobs only slow it down.
     """
     types = {pool.gpu_type: i for i, pool in enumerate(cluster.pools)}
     nodes = [pool.nodes for pool in cluster.pools]
     known: dict[tuple[Offer, ...] | int, tuple[tuple[Offer, ...], tuple[Option, ...]]] = {}
+    layouts = LayoutTimes(speed)
     found, deadlines = [], 0
     for job in jobs:
         deadlines += job.deadline_s is not None
@@ -78,7 +84,13 @@ def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: 
         if entry is None:
             parameters = offers[0].curve.parameters  # those that the engine charges, on any type
             options = tuple(
-                _option(offer, types[offer.gpu_type] if offer.gpu_type else 0, nodes, parameters, overheads)
+                _option(
+                    types.get(offer.gpu_type, 0),
+                    _unit_s(offer, cluster, layouts),
+                    nodes,
+                    parameters,
+                    overheads,
+                )
                 for offer in offers
             )
             entry = known[id(offers)] = offers, options
@@ -88,9 +100,24 @@ def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: 
     return Instance(tuple(pool.gpus for pool in cluster.pools), tuple(found), deadlines)
 
 
-def _option(offer: Offer, gpu_type: int, nodes: list[int], parameters: float, overheads: Overheads) -> Option:
-    sizes = tuple(sorted(offer.curve.unit_s))
-    launch_s = tuple(overheads.start_s(n) for n in sizes)
-    load_s = (overheads.load_s(parameters, min(n, nodes[gpu_type])) for n in sizes)
+def _unit_s(offer: Offer, cluster: Cluster, layouts: LayoutTimes) -> dict[int, float]:
+    """The least seconds per unit of work by GPU count, ascending, over all layouts."""
+    curve, gpu_type = offer.curve, offer.gpu_type
+    unit_s = dict(sorted(curve.unit_s.items()))
+    if cluster.network == "ideal":
+        return unit_s
+    for gpus, plan in curve.training.items():
+        for per_node in range(1, min(cluster.pool(gpu_type).gpus_per_node, plan.gpus // 2) + 1):
+            times = layouts.of(curve, gpus, Layout(gpu_type, per_node))
+            if times is not None:
+                unit_s[gpus] = min(unit_s[gpus], times.unit_s())
+    return unit_s
+
+
+def _option(
+    gpu_type: int, unit_s: dict[int, float], nodes: list[int], parameters: float, overheads: Overheads
+) -> Option:
+    launch_s = tuple(overheads.start_s(n) for n in unit_s)
+    load_s = (overheads.load_s(parameters, min(n, nodes[gpu_type])) for n in unit_s)
     restart_s = tuple(launch + load for launch, load in zip(launch_s, load_s, strict=True))
-    return Option(gpu_type, sizes, tuple(1.0 / offer.curve.unit_s[n] for n in sizes), launch_s, restart_s)
+    return Option(gpu_type, tuple(unit_s), tuple(1.0 / s for s in unit_s.values()), launch_s, restart_s)

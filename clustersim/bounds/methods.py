@@ -6,20 +6,38 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from math import fsum
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
 from itertime.errors import UnknownName
 
-from .alone import alone_s
-from .area import makespan_by_area_s, srpt_mean_s, type_weights
+from .area import alone_s, srpt_mean_s, type_weights
 from .columns import Columns
+from .deadlines import met_at_most, p99_s
 from .instance import Instance
+from .makespan import makespan_by_area_s, makespan_s
+from .mean import Prices, search_prices
 
-__all__ = ["METHODS", "Bound", "bound_of"]
+__all__ = ["METHODS", "Bound", "bound_of", "prices_of"]
 
-METHODS = ("auto", "alone", "area")
-_DIGITS, _ERROR = 9, 1e-9
+METHODS = ("auto", "best", "alone", "area", "quick", "prices")
+_QUICK_OPERATIONS, _PRICES_OPERATIONS = 30_000, 250_000  # jobs x options, up to which prices are computed
+_MANY_JOBS = 2000  # beyond which `prices` takes fewer steps
+_DIGITS, _ERROR = 9, 1e-9  # of stated values; relative, more than the rounding errors of a run and of a bound
+
+
+class _Effort(NamedTuple):
+    """Steps of the ascents for the mean, the deadlines and the p99, the intervals that jobs see in all, and
+    the JCTs that are tried for a statistic of the p99.
+    """
+
+    steps: int = 0
+    visits: int = 0
+    deadline_steps: int = 0
+    deadline_visits: int = 0
+    late_steps: int = 0
+    late_trials: int = 0
 
 
 @dataclass(frozen=True)
@@ -45,36 +63,81 @@ def bound_of(instance: Instance, method: str = "auto") -> Bound:
     | method | mean JCT | p99 | makespan | deadlines |
     |---|---|---|---|---|
     | `alone` | each job alone | each job alone | each job alone | those met alone |
-    | `area` | alone, or SRPT on one machine | each job alone | alone, or area | those met alone |
+    | `area` | or SRPT on one machine | each job alone | or area, or speed in time | those met alone |
+    | `quick` | or prices, 8 steps | each job alone | as `area` | or prices, 8 steps |
+    | `prices` | or prices, 20 to 40 steps | or prices | as `area` | or prices, 32 steps |
 
-    Times are rounded down and the ratio is rounded up, by more than the rounding errors of a run.
+    Each takes the best of what stands there and above. `auto` is `quick`, for many jobs `area`: about as long
+    as a simulation. `best` is `prices`, for very many jobs `area`: at most minutes. Both choose by
+    the number of jobs and of their options. Times are rounded down and the ratio is rounded up, by more than
+    the rounding errors of a run.
     """
     if method not in METHODS:
         raise UnknownName("method", method, METHODS)
     began = perf_counter()
-    method = "area" if method == "auto" else method
     columns = Columns.of(instance)
+    if method in ("auto", "best"):
+        method = _choice(columns, method)
     if not len(columns):
         met = 0.0 if instance.deadline_jobs else None
         return Bound(None, None, None, met, method, perf_counter() - began)
+    effort = _effort(columns, method)
     least_s = alone_s(columns)
+    makespan = float(np.max(columns.release_s + least_s) - np.min(columns.release_s))
     mean_s = fsum(least_s.tolist()) / len(least_s)
-    ends_s = columns.release_s + least_s
-    makespan_s = float(np.max(ends_s) - np.min(columns.release_s))
-    if method == "area":
+    if method != "alone":
         for weights in type_weights(columns):
             mean_s = max(mean_s, srpt_mean_s(columns, weights))
-            makespan_s = max(makespan_s, makespan_by_area_s(columns, weights))
+            makespan = max(makespan, makespan_by_area_s(columns, weights))
+            makespan = max(makespan, makespan_s(columns, weights, makespan))
+    if effort.steps:
+        mean_s = max(mean_s, search_prices(columns, effort.steps, effort.visits).mean_s)
+    late_s = p99_s(
+        columns, least_s, steps=effort.late_steps, visits=effort.deadline_visits, trials=effort.late_trials
+    )
     error_s = columns.clock_error_s
-    possible = int(np.sum(ends_s - _ERROR * least_s - error_s <= columns.deadline_s))  # False for NaN
     return Bound(
         jct_mean_s=_down(mean_s, error_s),
-        jct_p99_s=_down(float(np.percentile(least_s, 99)), error_s),
-        makespan_s=_down(makespan_s, error_s),
-        deadline_met_ratio=_up(possible / instance.deadline_jobs) if instance.deadline_jobs else None,
+        jct_p99_s=_down(late_s, error_s),
+        makespan_s=_down(makespan, error_s),
+        deadline_met_ratio=_met_ratio(columns, instance.deadline_jobs, effort),
         method=method,
         seconds=perf_counter() - began,
     )
+
+
+def prices_of(instance: Instance) -> Prices:
+    """The prices that prove the bound of the mean JCT by the method `prices`. ValueError without jobs."""
+    columns = Columns.of(instance)
+    if not len(columns):
+        raise ValueError("an instance without jobs has no prices")
+    effort = _effort(columns, "prices")
+    return search_prices(columns, effort.steps, effort.visits)
+
+
+def _met_ratio(columns: Columns, deadline_jobs: int, effort: _Effort) -> float | None:
+    if not deadline_jobs:
+        return None
+    met = met_at_most(columns, columns.deadline_s, steps=effort.deadline_steps, visits=effort.deadline_visits)
+    return _up(met / deadline_jobs)
+
+
+def _choice(columns: Columns, method: str) -> str:
+    """What `auto` and `best` stand for, by the number of jobs times the number of options of a job."""
+    operations = sum(len(kind.jobs) * len(kind.gpus) for kind in columns.kinds)
+    if method == "auto":
+        return "quick" if operations <= _QUICK_OPERATIONS else "area"
+    return "prices" if operations <= _PRICES_OPERATIONS else "area"
+
+
+def _effort(columns: Columns, method: str) -> _Effort:
+    jobs = len(columns)
+    if method == "quick":
+        return _Effort(8, 2_000 + 2 * jobs, 8, 1_000 + jobs)
+    if method == "prices":
+        steps = 20 if jobs > _MANY_JOBS else 40
+        return _Effort(steps, max(30_000, 20 * jobs), 32, max(10_000, 4 * jobs), 16, 8)
+    return _Effort()
 
 
 def _down(value: float, error: float) -> float:

@@ -39,24 +39,29 @@ def bound(
     model_path: ModelPath = None,
     method: Annotated[
         str,
-        typer.Option(help="alone, area, quick or prices, ever slower and nearer; auto and best choose."),
+        typer.Option(
+            help="alone, area, quick or prices, ever slower and nearer; auto takes seconds, best minutes."
+        ),
     ] = "best",
     json: Json = False,
 ) -> None:
     """Compute what no policy can do better with the jobs of a trace.
 
-    No policy, clairvoyant or not, has a lower mean or 99th percentile of job completion time, a shorter
-    makespan, or meets more deadlines, if it finishes all jobs that can run.
+    Take any policy that finishes all jobs that can run, clairvoyant or not. Its mean and 99th percentile of
+    job completion time and its makespan are no shorter than these, and it meets no more deadlines.
     """
     from clustersim.bounds import METHODS, bound_of, instance_of
     from clustersim.runs import Trace, setup_of
     from itertime.commandline import print_json
-    from itertime.errors import UnknownName
+    from itertime.errors import UnknownName, UserError
 
     from .terminal import progress_of
 
-    if method not in METHODS:
+    if method not in METHODS:  # before the trace is read, which can take long
         raise UnknownName("method", method, METHODS)
+    for text in settings or []:
+        if text.partition("=")[0].strip() == "bound":
+            raise UserError(f"--set {text}: is a setting of runs; give --method here")
     config = config_of("fifo", context.params)
     jobs = Trace.read(trace, config.table, config.model_path)
     setup = setup_of(config, models=jobs.models)
@@ -84,5 +89,6 @@ def _print(found: Bound, able: int, jobs: int, deadlines: int) -> None:
         print_table(["result", "no policy", "gets beyond"], rows)
     else:
         print("Nothing is known: no job can run here.")
-    left_out = f"; {jobs - able:,} cannot run here and are left out" if able < jobs else ""
+    are = "is" if jobs - able == 1 else "are"
+    left_out = f"; {jobs - able:,} cannot run here and {are} left out" if able < jobs else ""
     print(f"Method {found.method}, {found.seconds:.3g} s, over {able:,} of {jobs:,} jobs{left_out}.")

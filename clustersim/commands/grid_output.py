@@ -79,13 +79,12 @@ def bound_notes(results: Results) -> list[str]:
         label = ", ".join(plain(str(result.axes[name])) for name in results.baseline or {})
         groups.setdefault(label, []).append(result.metrics)
     sentences = []
-    for name, what in (("jct_over_bound", "mean JCT"), ("makespan_over_bound", "makespan")):
+    for name, what in (("jct_over_bound", "Mean JCT"), ("makespan_over_bound", "Makespan")):
         factors = {label: _mean(name, group) for label, group in groups.items()}
         known = [f"{label} x{value:,.2f}".strip() for label, value in factors.items() if value is not None]
         if known:
-            sentences.append(
-                f"Within so many times the best possible {what}, mean over cells: {', '.join(known)}."
-            )
+            within = "is within these factors of the best possible (means over cells)"
+            sentences.append(f"{what} {within}: {', '.join(known)}.")
     met = [
         f"{label} {100 * ours:.1f} of at most {100 * best:.1f} %".strip()
         for label, group in groups.items()

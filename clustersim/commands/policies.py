@@ -48,11 +48,18 @@ def check(
         list[str] | None,
         typer.Option("--set", help="policy.NAME=VALUE: a parameter of the policy; repeatable."),
     ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--keep", metavar="FOLDER", help="Where to write the traces, settings and event logs that failed."
+        ),
+    ] = None,
 ) -> None:
     """Test that a policy keeps every rule.
 
     Runs the policy over small traces and audits the event logs. Prints a line per trace; if a rule is broken,
-    the line states the rule, the time and the jobs, and the exit code is 4.
+    the line states the rule, the time and the jobs, and the exit code is 4. With --keep, a command follows
+    that runs the trace again.
     """
     from contextlib import redirect_stdout
     from sys import stderr
@@ -60,7 +67,8 @@ def check(
     from clustersim.errors import PolicyError
     from clustersim.runs import RunConfig, make_policy
     from clustersim.scheduler import Scheduler
-    from clustersim.testing import CASES, check_case, check_parameters
+    from clustersim.testing import CASES, BrokenCase, check_case, check_parameters
+    from clustersim.testing.kept import keep_case
 
     params = RunConfig.make(settings, policy=policy).params
 
@@ -77,6 +85,8 @@ def check(
         except AssertionError as error:
             broken += 1
             print(f"{name}: BROKEN: {str(error).removeprefix(f'{name}: ')}")
+            if keep is not None and isinstance(error, BrokenCase):
+                print(f"  run it again: {keep_case(error, keep, policy, params)}")
         else:
             print(f"{name}: ok")
     if broken:

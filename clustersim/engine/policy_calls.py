@@ -15,7 +15,8 @@ from clustersim.scheduler.key_checks import broken_promise, place_of
 
 __all__ = ["PolicyCalls", "locate_policy_error"]
 
-_PACKAGE = __name__.partition(".")[0]
+_OURS = (__name__.partition(".")[0], "itertime", "traces")
+"""The packages of which a policy's author knows the face alone."""
 
 
 class PolicyCalls:
@@ -88,11 +89,11 @@ class PolicyCalls:
 
 
 def locate_policy_error(error: BaseException, call: str) -> str:
-    """What a policy's `call` raised, with file and line: of the innermost frame outside this package, if
-    there is one.
+    """What a policy's `call` raised, with file and line: of the innermost frame outside the
+    packages of the simulator, if there is one.
     """
     frames = list(traceback.walk_tb(error.__traceback__))
-    outside = [entry for entry in frames if _package_of(entry[0].f_globals) != _PACKAGE]
+    outside = [entry for entry in frames if _package_of(entry[0].f_globals) not in _OURS]
     frame, line = (outside or frames)[-1]
     where = f"{frame.f_code.co_filename}:{line}"
     if isinstance(error, PolicyError):

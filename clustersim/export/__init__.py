@@ -11,8 +11,10 @@
 | `write_timeline` | write a run as JSON for ui.perfetto.dev or chrome://tracing |
 """
 
-from .figures import KINDS, check_ending, figures, save
+from itertime.io.figures import check_ending, figures, save
+
 from .perfetto import write_timeline
+from .run_figures import KINDS
 from .sweep import draw_sweep, read_sweep
 
 __all__ = ["KINDS", "check_ending", "draw_sweep", "figures", "read_sweep", "save", "write_timeline"]

@@ -12,7 +12,7 @@ from clustersim.analysis import METRICS
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import open_table, shown, without_guard
 
-from .figures import line_style
+from .run_figures import line_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

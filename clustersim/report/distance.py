@@ -33,7 +33,7 @@ def distances(groups: Sequence[Group]) -> list[str]:
         bounds = "a cheap bound" if len(cheap) == 1 else "cheap bounds"
         sentences.append(
             f"These distances are from {bounds} ({', '.join(cheap)}): the true ones are smaller or equal; "
-            "`clustersim bound` takes longer and gets nearer."
+            "`clustersim bound` may get nearer."
         )
     return sentences
 

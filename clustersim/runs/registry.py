@@ -6,9 +6,7 @@ other, or named as `path/to/file.py:Class`.
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
 import traceback
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -19,9 +17,12 @@ from clustersim.errors import PolicyError
 from clustersim.scheduler import Scheduler
 from itertime.errors import UnknownName, UserError, quoted
 
+from .policy_modules import load_policy_file
+
 __all__ = ["PolicyInfo", "find_policy", "list_policies", "make_policy"]
 
 GROUP = "clustersim.schedulers"
+_HERE = str(Path(__file__).parent)
 
 
 @dataclass(frozen=True)
@@ -123,16 +124,10 @@ def _from_file(name: str) -> type[Scheduler]:
         raise UserError(f"policy {quoted(name)}: name the class too, as in {file}:MyScheduler")
     if not path.is_file():
         raise UserError(f"policy {quoted(name)}: there is no file {file}")
-    module_name = f"clustersim_policy_{path.stem}"
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module  # dataclasses and pickling look their module up
     try:
-        spec.loader.exec_module(module)
+        module = load_policy_file(path)
     except SyntaxError as error:
-        raise PolicyError(f"policy file {file}:{error.lineno}: {error.msg}") from None
+        raise PolicyError(f"policy file {error.filename or file}:{error.lineno}: {error.msg}") from None
     except (Exception, SystemExit) as error:
         raise PolicyError(f"policy file {file} does not import: {_where(error)}") from None
     if not hasattr(module, class_name):
@@ -147,7 +142,9 @@ def _from_file(name: str) -> type[Scheduler]:
 
 def _where(error: BaseException) -> str:
     """File, line, type and message of an error in a policy."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if not frame.filename.startswith((_HERE, "<frozen importlib"))]
+    frame = (outside or frames)[-1]
     return f"{frame.filename}:{frame.lineno}: {type(error).__name__}: {error}"
 
 

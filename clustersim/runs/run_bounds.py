@@ -1,5 +1,7 @@
-"""What no policy can do better in a run: the bound of its jobs, which processes that share a folder compute
-once.
+"""What no policy can do better in a run: the bound of its jobs.
+
+Policies are compared on the same jobs, and cells of a grid often have the same. So a process keeps recent
+bounds, and processes that share a folder compute each bound once.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ import fcntl
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from itertools import compress
 from pathlib import Path
@@ -20,6 +22,7 @@ from clustersim.bounds import METHODS, Bound, Instance, bound_of, instance_of
 from clustersim.cluster import Cluster
 from clustersim.overheads import Overheads
 from clustersim.speed import Speed
+from itertime.errors import UserError
 from itertime.io import write_bytes
 from traces.job import Job
 
@@ -28,8 +31,9 @@ from .fingerprints import code_hash
 __all__ = ["best_possible"]
 
 _MOST_RECENT = 64
-_recent: dict[str, Bound] = {}  # of this process, by digest: policies are compared on the same jobs
+_recent: dict[str, Bound] = {}  # of this process, by digest
 
+_MOST_SHARED = 50_000  # jobs; to compare more of them with earlier ones takes as long as a cheap bound
 _CHEAP = ("alone", "area")  # methods that take no longer than reading a file
 
 
@@ -65,7 +69,7 @@ def best_possible(
 
 
 def _bound(instance: Instance, method: str, kept: Path | None) -> Bound:
-    if method in _CHEAP:
+    if method in _CHEAP or len(instance.jobs) > _MOST_SHARED:
         return bound_of(instance, method)
     key = _digest(instance, method)
     found = _recent.pop(key, None) or _shared(
@@ -78,15 +82,20 @@ def _bound(instance: Instance, method: str, kept: Path | None) -> Bound:
 
 
 def _shared(instance: Instance, method: str, path: Path | None) -> Bound:
-    """The bound in the file `path`, which is computed if there is none."""
+    """The bound in the file `path`; computed, and written there, if the file holds none. A folder that cannot
+    be used is left alone, because a run does not fail for it.
+    """
     if path is None:
         return bound_of(instance, method)
-    with _alone(path):  # others wait, rather than compute the same
+    with ExitStack() as held:
+        with suppress(OSError):
+            held.enter_context(_alone(path))  # others wait, rather than compute the same
         found = _read(path)
         if found is None:
             found = bound_of(instance, method)
             stated = {name: value for name, value in asdict(found).items() if name != "seconds"}
-            write_bytes(path, json.dumps(stated).encode())  # a function of the instance alone
+            with suppress(UserError):
+                write_bytes(path, json.dumps(stated).encode())  # a function of the instance alone
         return found
 
 
@@ -102,7 +111,7 @@ def _read(path: Path) -> Bound | None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold the lock of a file."""
+    """Hold the lock of a file, across processes; OSError if its folder cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -114,8 +123,9 @@ def _digest(instance: Instance, method: str) -> str:
     total = hashlib.sha256(repr((code_hash(), method, instance.gpus, instance.deadline_jobs)).encode())
     kinds: dict[int, int] = {}
     for job in instance.jobs:
-        kind = kinds.setdefault(id(job.options), len(kinds))
-        if kind == len(kinds) - 1:
+        if id(job.options) not in kinds:
+            kinds[id(job.options)] = len(kinds)
             total.update(repr(job.options).encode())
+        kind = kinds[id(job.options)]
         total.update(repr((job.release_s, job.work, kind, job.deadline_s)).encode())
     return total.hexdigest()

@@ -3,10 +3,10 @@
 | name | what |
 |---|---|
 | `Scheduler` | base class of all policies: implement `schedule`, and `admit` if jobs may be declined |
-| `State` | the cluster and its jobs as a policy sees them: `now`, `pending`, `running`, `events`, quotas |
+| `State` | the cluster and its jobs as a policy sees them: `now`, `pending`, `running`, `look_ahead` |
 | `JobView` | what a policy knows of a job: request, useful GPU counts, rate, work left, costs, deadline |
 | `JobCurve` | speeds and costs of a job at each useful GPU count, as tuples (`JobView.curve`) |
-| `Proposal` | a draft of which job runs where from now on: `start`, `stop`, `resize`, `run_by`, `wake_at` |
+| `Proposal` | a draft of which job runs where from now on: `start`, `stop`, `resize`, `run`, `run_by` |
 | `Ranking` | the pending jobs in the order of a key, kept sorted between calls (`State.pending_by`) |
 | `Event` | something that happened since the last call: a job came or ended, a node failed, a wake-up |
 | `Cluster` | the machines (from `clustersim.cluster`) |
@@ -26,8 +26,8 @@ Why
   draft is no event at all, and a policy cannot forget to release GPUs. Every rule is checked in the draft,
   where the mistake is made.
 - Preemptive disciplines share `run_by(key)`, which keeps running jobs in place and takes GPUs from the end
-  of the order first. `pending_by(key)` keeps waiting jobs sorted and apart by size, so a decision looks only
-  at jobs that it can place.
+  of the order first. Elastic ones share `run({job: gpus})`, which finds places for counts. `pending_by(key)`
+  keeps waiting jobs sorted and apart by size, so a decision looks only at jobs that it can place.
 """
 
 from clustersim.cluster import Cluster

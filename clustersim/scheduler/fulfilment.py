@@ -34,21 +34,21 @@ def fulfil(
     """
     before, cluster = draft.copy(), facts.cluster
     others = [entry for entry in wanted if entry[0] not in settling] if settling else wanted
-    line: list[Wanted] = [
+    entries: list[Wanted] = [
         (job, draft.gpus(job), draft.gpu_type(job) if cluster.mixed else None) for job in settling
     ]
-    line += others
-    _place(draft, facts, _choose(draft, facts, line), settling)
+    entries += others
+    _place(draft, facts, _choose(draft, facts, entries), settling)
     first = others[0][0] if others else None
     if first and draft.placement(first) is None:
-        take_over(draft, _placed_in_order(before, facts, line))
+        take_over(draft, _placed_in_order(before, facts, entries))
     blocked = bool(settling) and first is not None and draft.placement(first) is None
-    for job, gpus, gpu_type in line:
+    for job, gpus, gpu_type in entries:
         if not draft.free:
             break
         if draft.placement(job) is None and draft.fits(gpus, gpu_type) and (job.running or not blocked):
             draft.start(job, gpus, gpu_type=gpu_type)
-    if wanted and not settling and not any(draft.placement(job) for job, _, _ in line):
+    if wanted and not settling and not any(draft.placement(job) for job, _, _ in entries):
         _start_pending(before, facts)
         take_over(draft, before)
 
@@ -110,12 +110,12 @@ def _running(draft: Draft, facts: ClusterState[JobView]) -> list[JobView]:
     return [job for job in {**facts.running, **draft.changes} if draft.placement(job)]
 
 
-def _choose(draft: Draft, facts: ClusterState[JobView], line: Iterable[Wanted]) -> dict[JobView, Wanted]:
-    """The entries of `line` that get GPUs when each in order takes its count from those of its type."""
+def _choose(draft: Draft, facts: ClusterState[JobView], entries: Iterable[Wanted]) -> dict[JobView, Wanted]:
+    """Those of `entries` that get GPUs when each in order takes its count from those of its type."""
     remaining = facts.in_service
     by_type = in_service_by_type(draft, facts) if facts.cluster.mixed else {}
     chosen: dict[JobView, Wanted] = {}
-    for entry in line:
+    for entry in entries:
         job, gpus, gpu_type = entry
         enough = gpus <= remaining and (gpu_type is None or gpus <= by_type.get(gpu_type, gpus))
         if job not in chosen and enough:
@@ -155,12 +155,12 @@ def _place(
         take_over(draft, compacted)
 
 
-def _placed_in_order(draft: Draft, facts: ClusterState[JobView], line: Iterable[Wanted]) -> Draft:
-    """A copy of `draft` in which jobs are placed on the empty cluster, strictly in the order of `line`."""
+def _placed_in_order(draft: Draft, facts: ClusterState[JobView], entries: Iterable[Wanted]) -> Draft:
+    """A copy of `draft` in which jobs are placed on the empty cluster, strictly in the order of `entries`."""
     other = draft.copy()
     for job in _running(other, facts):
         other.stop(job)
-    for job, gpus, gpu_type in line:
+    for job, gpus, gpu_type in entries:
         if other.placement(job) is None and other.fits(gpus, gpu_type):
             other.start(job, gpus, gpu_type=gpu_type)
     return other

@@ -206,6 +206,12 @@ class JobView:
             self._facts.oracle_used = True
         return self._work_left()
 
+    @property
+    def outlived(self) -> bool:
+        """Whether the job has done all the work that it states, and is not done."""
+        job = self._job
+        return job.misstated < 0.0 and job.work_left_at(self._facts.now_s) <= -job.misstated
+
     def _work_left(self) -> float:
         left = self._job.work_left_at(self._facts.now_s)
         return self._job.as_stated(left) if self._job.misstated else left

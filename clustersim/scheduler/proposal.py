@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from reprlib import repr as brief
-from typing import Self
+from typing import Any, Self
 
 from clustersim.errors import PolicyError
 
@@ -81,14 +81,14 @@ class Proposal(Draft):
             (job, 0 if gpus == 0 else self._count(job, active_of(job), "run", gpus, gpu_type), gpu_type)
             for job, gpus, gpu_type in _entries(wanted)
         ]
-        line = [entry for entry in entries if entry[1]]
+        to_run = [entry for entry in entries if entry[1]]
         settling = unsettled(self._facts) if let_settle else {}
         settling = {job: at_s for job, at_s in settling.items() if job not in self.changes}
-        fulfil(self, self._facts, line, settling)
-        if settling and any(self.gpus(job) != gpus for job, gpus, _ in line):
+        fulfil(self, self._facts, to_run, settling)
+        if settling and any(self.gpus(job) != gpus for job, gpus, _ in to_run):
             self.wake_at = min(settling.values())
         if smaller:
-            run_smaller(self, line)
+            run_smaller(self, to_run)
         return unmet(self, entries)
 
     def run_by(self, key: Key[JobView], falling: bool = False, changing: bool = False) -> None:
@@ -137,7 +137,17 @@ class Proposal(Draft):
 def _entries(
     wanted: Mapping[JobView, int | tuple[int, str | None] | None] | Iterable[Wanted],
 ) -> Iterable[tuple[JobView, int | None, str | None]]:
-    """What `Proposal.run` was given, as entries."""
-    if not isinstance(wanted, Mapping):
-        return wanted
-    return [(job, *at) if isinstance(at, tuple) else (job, at, None) for job, at in wanted.items()]
+    """What `Proposal.run` was given, as entries. PolicyError for anything else."""
+    if isinstance(wanted, Mapping):
+        entries: Iterable[Any] = [
+            (job, *at) if isinstance(at, tuple) else (job, at, None) for job, at in wanted.items()
+        ]
+    else:
+        entries = wanted if isinstance(wanted, Iterable) else (wanted,)
+    checked = []
+    for entry in entries:
+        if not (isinstance(entry, tuple) and len(entry) == 3 and isinstance(entry[0], JobView)):
+            what = "wants {job: GPUs}, {job: (GPUs, type)} or entries (job, GPUs, type or None)"
+            raise PolicyError(f"run: {what}, not {brief(entry)}")
+        checked.append(entry)
+    return checked

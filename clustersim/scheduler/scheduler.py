@@ -7,15 +7,18 @@ preemptions, resizes and migrations, and charges their overheads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from math import inf, isnan
 from typing import NamedTuple
 
 from clustersim.cluster import Capacity
+from clustersim.errors import PolicyError
 
 from .cluster_state import ClusterState
 from .draft import Draft
 from .fulfilment import in_service_by_type, unsettled
 from .job_view import JobView
+from .look_ahead import Ahead, Shares, run_ahead
 from .proposal import Proposal
 from .ranking import Key, Ranking
 
@@ -176,3 +179,61 @@ class State:
     def proposal(self) -> Proposal:
         """A fresh draft in which everything stays as it is."""
         return Proposal(self._facts)
+
+    def look_ahead(
+        self,
+        shares: Callable[[State], Shares],
+        jobs: Iterable[JobView] | None = None,
+        *,
+        until_s: float = inf,
+        round_s: float = inf,
+    ) -> dict[JobView, float]:
+        """When each job would end if GPUs were divided by `shares` from now on: {job: time}, in the order of
+        the ends; infinite for a job that does not end by `until_s`, or never gets GPUs.
+
+        `shares(ahead)` returns {job: GPUs}, or {job: (GPUs, type)}; jobs that it leaves out wait, and those
+        that have ended need nothing. It is called now, whenever jobs end, and every `round_s` seconds.
+        `ahead` is a `State` in which time has passed: its jobs answer as always (`work_left`, `curve`,
+        `change_cost_s`), and its events are the ends. So a policy can try out the very function by which it
+        decides, if that keeps no notes. `jobs`: which take part, by default all that run or wait.
+
+        GPUs are counted, not placed: every job is packed and alone in the network. Changes cost what the
+        engine charges. Work is what users state; that of jobs that state none comes from the oracle, which
+        the records note. Arrivals, failures and periodic checkpoints are left out.
+
+        PolicyError for shares that are impossible, for times that are none, and if no job ends in 10,000
+        rounds.
+        """
+        if not round_s > 0 or isnan(until_s):
+            raise PolicyError(
+                f"look_ahead(until_s={until_s!r}, round_s={round_s!r}): must be a time and seconds above 0"
+            )
+        ahead = Ahead(
+            self._facts, [*self.running, *self.pending] if jobs is None else jobs, self.in_service_by_type()
+        )
+        state = _StateAhead(ahead)
+        return run_ahead(ahead, lambda ended: shares(state.after(ended)), until_s, round_s)
+
+
+class _StateAhead(State):
+    """The state in a look-ahead."""
+
+    def __init__(self, ahead: Ahead):
+        super().__init__(ahead.facts)
+        self._ahead = ahead
+
+    @property
+    def free(self) -> int:
+        return self._ahead.free
+
+    def in_service_by_type(self) -> dict[str, int]:
+        return dict(self._ahead.in_service)
+
+    def proposal(self) -> Proposal:
+        raise PolicyError("look_ahead: GPUs are not placed there; return {job: GPUs} instead of a proposal")
+
+    def after(self, ended: Iterable[JobView]) -> State:
+        """This state, after the ends of these jobs."""
+        self._facts.decision += 1
+        self.events[:] = [Event("finished", job) for job in ended]
+        return self

@@ -10,6 +10,7 @@
 | `Case` | a small trace, with its cluster, overheads and failures |
 | `CASES` | the cases of `check_scheduler`: rigid and elastic jobs, deadlines, failures, impossible jobs |
 | `check_case` | check a policy on one case |
+| `BrokenCase` | what a failed check raises: the case, and the event log as far as it came |
 | `check_outcome` | check one run by the rules of the audit |
 | `check_parameters` | check that parameters are stored under their own names |
 
@@ -23,10 +24,11 @@ A failed check is an AssertionError that names the case, the simulated time and 
 
 from .checks import CASES, check_case, check_parameters, check_scheduler, simulate
 from .decide import Decision, decide
-from .outcome import Case, Outcome, check_outcome
+from .outcome import BrokenCase, Case, Outcome, check_outcome
 
 __all__ = [
     "CASES",
+    "BrokenCase",
     "Case",
     "Decision",
     "Outcome",

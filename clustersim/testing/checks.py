@@ -18,7 +18,7 @@ from itertime.errors import UserError
 from traces.estimates import Estimates
 from traces.job import Job, submission_order
 
-from .outcome import Case, Outcome, Table, TableSpeed, check_outcome
+from .outcome import BrokenCase, Case, Outcome, Table, TableSpeed, check_outcome
 
 __all__ = ["CASES", "check_case", "check_parameters", "check_scheduler", "simulate"]
 
@@ -87,7 +87,10 @@ def check_case(factory: Callable[[], Scheduler], case: Case) -> None:
     _check_same(outcome, shuffled, "the result depends on the order of the trace's rows")
 
 
-def _run(case: Case, scheduler: Scheduler, until_s: float | None = None) -> Outcome:
+def _run(
+    case: Case, scheduler: Scheduler, until_s: float | None = None, recorder: MemoryRecorder | None = None
+) -> Outcome:
+    recorder = recorder or MemoryRecorder(case.cluster)
     speed = TableSpeed(case.cluster, case.table)
     setup = RunSetup(
         cluster=case.cluster,
@@ -101,7 +104,6 @@ def _run(case: Case, scheduler: Scheduler, until_s: float | None = None) -> Outc
         seed=case.seed,
         check_all_keys=True,
     )
-    recorder = MemoryRecorder(case.cluster)
     Simulation(submission_order(case.jobs), setup, recorder).run()
     return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), speed)
 
@@ -125,18 +127,20 @@ class _Counted(Scheduler):
 def _guarded(case: Case, factory: Callable[[], Scheduler]) -> Outcome:
     scheduler = factory()
     counted = type(type(scheduler).__name__, (_Counted,), {})  # so that errors name the policy itself
+    recorder = MemoryRecorder(case.cluster)
     try:
-        return _run(case, counted(scheduler))
+        return _run(case, counted(scheduler), recorder=recorder)
     except UserError as error:
-        raise AssertionError(f"{case.name}: {error}") from error
+        raise BrokenCase(f"{case.name}: {error}", case, recorder.events) from error
 
 
 def _check_same(one: Outcome, two: Outcome, text: str) -> None:
     for a, b in zip(one.events, two.events, strict=False):
         if a != b:
-            raise AssertionError(f"{one.case.name}: {text}: at t={a.time_s:g} s first {a}, then {b}")
+            text = f"{text}: at t={a.time_s:g} s first {a}, then {b}"
+            break
     if one.events != two.events or one.records != two.records:
-        raise AssertionError(f"{one.case.name}: {text}")
+        raise BrokenCase(f"{one.case.name}: {text}", two.case, one.events, two.events)
 
 
 def check_parameters(scheduler: Scheduler) -> None:

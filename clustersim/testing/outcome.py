@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ulp
 from typing import Any
@@ -17,7 +17,7 @@ from clustersim.runs import best_possible
 from clustersim.speed import CannotRun, Curve, Speed, SpeedOnOneType
 from traces.job import Job, submission_order
 
-__all__ = ["Case", "Outcome", "Table", "TableSpeed", "check_outcome", "evidence_of"]
+__all__ = ["BrokenCase", "Case", "Outcome", "Table", "TableSpeed", "check_outcome", "evidence_of"]
 
 Table = Mapping[tuple[str, int], Mapping[int, float]]
 """(model, global batch) -> GPUs -> iterations per second."""
@@ -49,6 +49,17 @@ class Case:
     failures: Failures | None = None
     calendar: tuple[Mapping[str, Any], ...] = ()
     seed: int = 0
+
+
+class BrokenCase(AssertionError):
+    """A policy broke a rule in a case; the text names both.
+
+    `case`: as it was run. `logs`: its event log, as far as it came, and that of a second run if they differ.
+    """
+
+    def __init__(self, text: str, case: Case, *logs: Sequence[EventRecord]):
+        super().__init__(text)
+        self.case, self.logs = case, logs
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,7 @@ def check_outcome(outcome: Outcome) -> None:
 
 def _raise_first(outcome: Outcome, broken: Iterable[Violation]) -> None:
     for violation in broken:
-        raise AssertionError(f"{outcome.case.name}: {violation.text}")
+        raise BrokenCase(f"{outcome.case.name}: {violation.text}", outcome.case, outcome.events)
 
 
 def evidence_of(outcome: Outcome) -> Evidence:

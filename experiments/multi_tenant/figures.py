@@ -7,9 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustersim.runs import find_policy
 from experiments.multi_tenant.rows import BEST, BY_RULE, SMALL, TUNED, Row, Rows
-from experiments.multi_tenant.tables import FIGURES, JCT, MET, POLICIES, definitions, value_of
+from experiments.multi_tenant.tables import FIGURES, JCT, MET, POLICIES, definitions, is_elastic, value_of
 from experiments.output import draw_if_possible
 
 if TYPE_CHECKING:
@@ -51,7 +50,8 @@ def draw_definitions(rows: Rows, path: Path) -> None:
         plot.set_title(f"{title}, %", fontsize=10)
     plots[0].set_yticks(range(len(names)), names, fontsize=8)
     plots[0].invert_yaxis()
-    plots[1].legend(fontsize=7)
+    handles, labels = plots[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="upper left", fontsize=7)
     save(figure, path)
 
 
@@ -98,9 +98,9 @@ def draw_policies(rows: Rows, path: Path) -> None:
     figure, plots = plt.subplots(1, max(1, len(workloads)), figsize=(11, 6), squeeze=False)
     for plot, workload in zip(plots[0], workloads, strict=False):
         base = value_of(rows, JCT, workload, BEST) or 1.0
-        names = [BEST, *rows.values(POLICIES, "policy")]
+        names = [BEST, *rows.values(POLICIES, "scheduler")]
         bars = sorted(((value_of(rows, JCT, workload, name) or 0) / base, name) for name in names)
-        colours = ["tab:blue" if find_policy(name).elastic else "tab:grey" for _, name in bars]
+        colours = ["tab:blue" if is_elastic(name) else "tab:grey" for _, name in bars]
         plot.barh([name for _, name in bars], [value for value, _ in bars], color=colours)
         plot.axvline(1, color="black", linewidth=0.6)
         plot.set_title(f"{workload}: mean JCT, relative to {BEST}", fontsize=10)

@@ -11,7 +11,8 @@ from clustersim.analysis import METRICS, paired_difference
 from clustersim.grid import Comparison, Results
 from experiments.multi_tenant.rows import BEST, BY_RULE, SMALL, TUNED, Row
 
-PLAIN = ("deadline_met_ratio", "rejected", "jct_mean_s", "makespan_s", "arrival_window_s")
+OF_DEFINITIONS = ("deadline_met_ratio", "jct_mean_s", "makespan_s")
+OF_LOADS = (*OF_DEFINITIONS, "rejected", "arrival_window_s")
 OF_POLICIES = (
     "jct_mean_s", "jct_p99_s", "makespan_s", "deadline_met_ratio", "jct_over_bound", "makespan_over_bound",
     "deadlines_of_bound",
@@ -24,14 +25,13 @@ RECORDED_SEEDS = (20, 21)
 def summarised(results: Mapping[str, Results]) -> Iterator[Row]:
     """All rows of comparisons.csv."""
     for name in ("vtrain_definitions", "vtrain_loads", "vtrain_counts"):
-        grid = results[name]
-        yield from compared(name, grid, {"scheduler": BY_RULE}, PLAIN)
-        for baseline in (TUNED, SMALL):
-            of_best = compared(name, grid, {"scheduler": baseline}, PLAIN)
-            yield from (row for row in of_best if row.axes["scheduler"] == BEST)
+        for baseline in (BY_RULE, TUNED, SMALL):
+            metrics = OF_LOADS if name == "vtrain_loads" and baseline == BY_RULE else OF_DEFINITIONS
+            found = compared(name, results[name], {"scheduler": baseline}, metrics)
+            yield from (row for row in found if row.axes["scheduler"] == BEST)
     yield from common_jobs(results["vtrain_loads"])
     known = [metric for metric in OF_POLICIES if metric in METRICS]
-    yield from compared("vtrain_policies", results["vtrain_policies"], {"policy": BEST}, known)
+    yield from compared("vtrain_policies", results["vtrain_policies"], {"scheduler": BEST}, known)
     yield from compared(
         "load_sweep", results["load_sweep"], {"policy": "srtf"}, ("jct_mean_s", "deadline_met_ratio")
     )

@@ -12,15 +12,25 @@ MET, JCT, MAKESPAN = "deadline_met_ratio", "jct_mean_s", "makespan_s"
 FIGURES = (
     (MET, "64 jobs", "deadlines met, 64 jobs", 0.09),
     (MET, "128 jobs", "deadlines met, 128 jobs", 0.23),
-    (JCT, "64 jobs at once", "mean JCT, 64 at once", -0.1521),
-    (JCT, "128 jobs at once", "mean JCT, 128 at once", -0.1521),
-    (MAKESPAN, "64 jobs at once", "makespan, 64 at once", -0.2303),
-    (MAKESPAN, "128 jobs at once", "makespan, 128 at once", -0.2303),
+    (JCT, "64 jobs at once", "mean JCT, 64 jobs at once", -0.1521),
+    (JCT, "128 jobs at once", "mean JCT, 128 jobs at once", -0.1521),
+    (MAKESPAN, "64 jobs at once", "makespan, 64 jobs at once", -0.2303),
+    (MAKESPAN, "128 jobs at once", "makespan, 128 jobs at once", -0.2303),
 )
 """Metric, workload and heading of each column of the tables of definitions, and the published difference from
 the data-parallel baseline (Bang et al., MICRO 2024, section V-B). For which number of jobs JCT and makespan
 are published is not known to us.
 """
+PLANNERS = {BY_RULE: "data-parallel", TUNED: "data-parallel-tuned", SMALL: "data-parallel-best"}
+"""The planner of each baseline."""
+NEEDS_DEADLINES = ("without admission", "load as expected")
+"""Definitions that are the reference where all jobs come at once, without deadlines."""
+FREE = ("64 jobs", "128 jobs", "64 jobs at once", "128 jobs at once")
+"""The workloads without deadlines."""
+POLICIES = "vtrain_policies"
+"""The grid of policies."""
+OWN = "priced"
+"""What the names of this project's own policies begin with."""
 
 
 # Numbers
@@ -95,10 +105,6 @@ def speed_table(speeds: Speeds) -> str:
     return markdown(header, lines)
 
 
-PLANNERS = {BY_RULE: "data-parallel", TUNED: "data-parallel-tuned", SMALL: "data-parallel-best"}
-"""The planner of each baseline."""
-
-
 # Tables of the definitions
 
 
@@ -123,10 +129,6 @@ def definition_cell(rows: Rows, definition: str, workload: str, metric: str) -> 
     if row is None and definition in NEEDS_DEADLINES and "at once" in workload:
         return "as reference"
     return margin(row, metric)
-
-
-NEEDS_DEADLINES = ("without admission", "load as expected")
-"""Definitions that are the reference where all jobs come at once, without deadlines."""
 
 
 def baseline_table(rows: Rows) -> str:
@@ -197,20 +199,19 @@ def seeds_of(row: Row | None) -> str:
 
 # Tables of the policies
 
-FREE = ("64 jobs", "128 jobs", "64 jobs at once", "128 jobs at once")
-POLICIES = "vtrain_policies"
-
 
 def policy_tables(rows: Rows, metric: str, over: str, workloads: Sequence[str]) -> str:
     """Elastic and rigid policies apart; `over`: the metric that relates `metric` to its bound."""
     workloads = [w for w in workloads if w in rows.values(POLICIES, "workload")]
-    names = [BEST, *rows.values(POLICIES, "policy")]
+    if not workloads:
+        return "Not run for this page."
+    names = [BEST, *rows.values(POLICIES, "scheduler")]
     tables = []
     for kind, elastic in (("elastic", True), ("at the GPUs asked for", False)):
-        chosen = [name for name in names if find_policy(name).elastic is elastic]
+        chosen = [name for name in names if is_elastic(name) is elastic]
         ordered = sorted(chosen, key=lambda name: standing(rows, metric, workloads, name))
         bounded = any(policy_row(rows, over, w, n) for w in workloads for n in chosen)
-        header = [kind, *workloads, *(f"{w}: {WORDS[over]}" for w in workloads if bounded)]
+        header = [kind, *workloads, *(f"{w}: of the bound" for w in workloads if bounded)]
         lines = []
         for name in ordered:
             found = [policy_cell(rows, metric, workload, name) for workload in workloads]
@@ -220,15 +221,36 @@ def policy_tables(rows: Rows, metric: str, over: str, workloads: Sequence[str]) 
     return "\n\n".join(tables)
 
 
-WORDS = {
-    "jct_over_bound": "of the bound",
-    "makespan_over_bound": "of the bound",
-    "deadlines_of_bound": "of the bound",
-}
+def best_table(rows: Rows, metrics: Sequence[tuple[str, str, Sequence[str]]]) -> str:
+    """By workload: the published policy with the best mean, and this project's own with the best mean.
+
+    `metrics`: each with its name, and its workloads.
+    """
+    header = ["metric", "workload", "best published", "its mean", "best own", "its mean", "own / published"]
+    lines = []
+    names = [BEST, *rows.values(POLICIES, "scheduler")]
+    for metric, words, workloads in metrics:
+        for workload in (w for w in workloads if w in rows.values(POLICIES, "workload")):
+            found = {n: v for n in names if (v := value_of(rows, metric, workload, n)) is not None}
+            sides = [{n: v for n, v in found.items() if n.startswith(OWN) is own} for own in (False, True)]
+            if all(sides):
+                choose = max if metric == MET else min
+                published, own = (choose(side, key=side.__getitem__) for side in sides)
+                text = share if metric == MET else hours
+                lines.append(
+                    [words, workload, published, text(found[published]), own, text(found[own]),
+                     f"×{found[own] / found[published]:.3f}"]
+                )  # fmt: skip
+    return markdown(header, lines)
+
+
+def is_elastic(scheduler: str) -> bool:
+    """Whether a policy chooses GPU counts; `priced at 6` is `priced` with a parameter."""
+    return bool(find_policy(scheduler.split()[0]).elastic)
 
 
 def policy_row(rows: Rows, metric: str, workload: str, policy: str) -> Row | None:
-    return rows.find(POLICIES, metric, BEST, {"workload": workload, "policy": policy})
+    return rows.find(POLICIES, metric, BEST, {"workload": workload, "scheduler": policy})
 
 
 def value_of(rows: Rows, metric: str, workload: str, policy: str) -> float | None:
@@ -236,7 +258,7 @@ def value_of(rows: Rows, metric: str, workload: str, policy: str) -> float | Non
     if policy != BEST:
         row = policy_row(rows, metric, workload, policy)
         return row.value if row else None
-    found = (policy_row(rows, metric, workload, name) for name in rows.values(POLICIES, "policy"))
+    found = (policy_row(rows, metric, workload, name) for name in rows.values(POLICIES, "scheduler"))
     return next((row.base for row in found if row), None)
 
 

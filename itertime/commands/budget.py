@@ -1,18 +1,22 @@
-"""`itertime budget`."""
+"""`itertime budget`, what GPUs train in some days, and `itertime cost`, what a training takes and costs."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from itertime.commandline import print_json
+from itertime.errors import UserError, quoted
 
 from .options import (
     MEMORY_HEADROOM,
     GlobalBatch,
     Headroom,
     Json,
+    ModelName,
     Options,
     SystemName,
     words_of,
@@ -23,7 +27,10 @@ if TYPE_CHECKING:
     from itertime.planning import Answer, Training
     from itertime.spec import System
 
-__all__ = ["budget"]
+__all__ = ["budget", "cost"]
+
+MOST_POINTS = 1000  # of a range of utilisations
+Modes = Annotated[str, typer.Option("--recompute", help="Modes to try.")]
 
 
 def budget(
@@ -31,7 +38,7 @@ def budget(
     gpus: Annotated[int, typer.Option("--gpus", min=1, help="Use at most this many GPUs.")],
     days: Annotated[float, typer.Option("--days", help="Days of training.")],
     global_batch: GlobalBatch,
-    recompute: Annotated[str, typer.Option("--recompute", help="Modes to try.")] = "none,selective,full",
+    recompute: Modes = "none,selective,full",
     tokens_per_parameter: Annotated[
         float,
         typer.Option(
@@ -68,6 +75,76 @@ def budget(
         print(f"{name} shapes")
         _print_training("at 100 %", answer.naive)
         _print_training("simulated", answer.simulated)
+
+
+def cost(
+    model: ModelName = "gpt3-175b",
+    system: SystemName = "dgx-a100-80gb",
+    gpus: Annotated[int, typer.Option("--gpus", min=1, help="GPUs of the training.")] = 1024,
+    tokens: Annotated[float, typer.Option("--tokens", help="Tokens to train on.")] = 300e9,
+    utilisation: Annotated[
+        str, typer.Option("--utilisation", help="LOW:HIGH or LOW:HIGH:STEP, shares of the peak.")
+    ] = "0.3:0.7",
+    flops: Annotated[
+        str, typer.Option("--flops", help="FLOPs that count: model (as in MFU), 6nt, or 8nt (recomputed).")
+    ] = "model",
+    price: Annotated[float, typer.Option("--price", help="Dollars per GPU-hour; 5 is vTrain's price.")] = 5.0,
+    global_batch: GlobalBatch = 1536,
+    recompute: Modes = "none,selective,full",
+    memory_headroom: Headroom = MEMORY_HEADROOM,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write the points to this file.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw the curve: .png, .pdf or .svg (needs matplotlib).")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show days and cost of a training over the utilisation of its GPUs, with the best plan's predicted."""
+    from itertime.planning import Space, TrainingCost
+    from itertime.spec import load_model, load_system
+
+    from .output.cost_output import draw_cost, print_cost, write_cost_csv
+
+    spec, machine = load_model(model), load_system(system)
+    shares = _shares(utilisation)
+    training = TrainingCost(spec, machine, tokens, gpus, price, flops)
+    points = [training.at(share) for share in shares]
+    found = training.predicted(global_batch, Space(recompute=words_of(recompute)), memory_headroom)
+    point, plan = found if found else (None, None)
+    title = f"{spec.name}, {tokens / 1e9:,.6g}B tokens on {gpus:,} GPUs at ${price:g} a GPU-hour"
+    if csv is not None:
+        write_cost_csv(csv, points, point)
+    if plot is not None:
+        draw_cost(plot, title, points, point)
+    if json:
+        best = plan_document(spec, plan.plan, machine, plan.prediction) if plan else None
+        named = {"model": spec.name, "system": machine.name, "gpus": gpus, "tokens": tokens}
+        stated = {"flops": training.flops, "count": flops, "price": price}
+        curve = [each._asdict() for each in points]
+        last = {"points": curve, "predicted": point._asdict() if point else None, "plan": best}
+        print_json(named | stated | last)
+        return
+    print(title)
+    print(f"{training.flops:.4g} FLOPs, counted as {flops}")
+    print_cost(points, point)
+    if plan:
+        print(f"predicted: {plan.prediction.iteration_s:.2f} s an iteration, {plan.plan.label}")
+    else:
+        print(f"no plan for a global batch of {global_batch:,} fits", file=sys.stderr)
+
+
+def _shares(text: str) -> list[float]:
+    """The utilisations of LOW:HIGH or LOW:HIGH:STEP, in steps of 0.05 unless stated; HIGH always counts."""
+    try:
+        low, high, *steps = (float(part) for part in text.split(":"))
+        step = steps[0] if steps else 0.05
+        if len(steps) > 1 or not 0 < low <= high <= 1 or not step > 0 or (high - low) / step > MOST_POINTS:
+            raise ValueError
+    except ValueError:
+        wanted = f"LOW:HIGH or LOW:HIGH:STEP, shares of the peak above 0, at most {MOST_POINTS:,} steps"
+        raise UserError(f"--utilisation {quoted(text)}: must be {wanted}, as in 0.3:0.7:0.1") from None
+    count = int((high - low) / step + 1e-9)
+    shares = [round(low + i * step, 12) for i in range(count + 1)]
+    return shares if shares[-1] == high else [*shares, high]
 
 
 def _document(answer: Answer, system: System) -> dict[str, Any]:

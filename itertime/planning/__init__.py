@@ -14,6 +14,7 @@
 | `Budget` | GPUs and days, and the largest model that they train compute-optimally |
 | `Answer`, `Training` | that model at peak and as simulated; the training of one model |
 | `published`, `generated` | shapes to try: those of SC'21, and those between them |
+| `TrainingCost`, `CostPoint`, `COUNTS` | days and dollars of a training by utilisation; counts of its FLOPs |
 | `train_time`, `TrainTime` | the training of a model to its target, and its seconds by part |
 | `Steps`, `StartUp` | the inputs of a time to train, from logs or from the user |
 | `evaluations_of` | how often the training of a model is evaluated |
@@ -40,14 +41,17 @@ from .planner import PLANNERS, PlannedRun, Planner, make_planner
 from .search import Found, SearchResult, judge, search
 from .space import MICRO_BATCHES, WHOLE, Space
 from .train_time import TrainTime, evaluations_of, train_time
+from .training_cost import COUNTS, CostPoint, TrainingCost
 
 __all__ = [
+    "COUNTS",
     "MICRO_BATCHES",
     "PLANNERS",
     "WHOLE",
     "Answer",
     "Budget",
     "Choice",
+    "CostPoint",
     "Found",
     "PlannedRun",
     "Planner",
@@ -57,6 +61,7 @@ __all__ = [
     "Steps",
     "TrainTime",
     "Training",
+    "TrainingCost",
     "default_cache",
     "evaluations_of",
     "generated",

@@ -21,9 +21,12 @@ class Curve:
     | `restarts`, `launches` | seconds of a restart or resize onto each; of a first start there |
     | `launch_gpu_s` | the fewest GPU-seconds of a launch |
     | `unit_gpu_s` | the fewest GPU-seconds for a unit of work |
+    | `first`, `later` | (GPUs, seconds of a launch or restart, seconds for a unit of work) of each size |
     """
 
-    __slots__ = ("_at", "launch_gpu_s", "launches", "restarts", "sizes", "unit_gpu_s", "unit_s")
+    __slots__ = (
+        "_at", "first", "later", "launch_gpu_s", "launches", "restarts", "sizes", "unit_gpu_s", "unit_s",
+    )  # fmt: skip
 
     def __init__(
         self, sizes: Sequence[int], rates: Sequence[float], restarts: Sequence[float],
@@ -34,6 +37,8 @@ class Curve:
         self.unit_s = tuple(1.0 / rate for rate in rates)
         self.launch_gpu_s = min(size * launch_s for size, launch_s in zip(sizes, launches, strict=True))
         self.unit_gpu_s = min(size / rate for size, rate in zip(sizes, rates, strict=True))
+        self.first = tuple(zip(self.sizes, self.launches, self.unit_s, strict=True))
+        self.later = tuple(zip(self.sizes, self.restarts, self.unit_s, strict=True))
         self._at = {size: at for at, size in enumerate(self.sizes)}
 
     def at(self, size: int) -> int:
@@ -61,11 +66,13 @@ class Claim(Generic[J]):
     | `held`, `gpu_type` | GPUs that it holds, 0 while it waits, and their type |
     | `paying_s` | seconds of overhead still to pay on them |
     | `fresh` | whether its next start is its first, which costs a launch |
-    | `key` | its place in the order: the fewest GPU-seconds that it needs, as the caller counts them |
+    | `key` | its place in the order |
     | `price` | its price of a GPU-second of the best type, in seconds (`Prices`) |
     """
 
-    __slots__ = ("before", "curves", "fresh", "gpu_type", "held", "job", "key", "paying_s", "price", "work")
+    __slots__ = (
+        "curves", "fresh", "gpu_type", "held", "job", "key", "paying_s", "price", "work",
+    )  # fmt: skip
 
     def __init__(
         self, job: J, curves: Mapping[str, Curve], work: float, price: float = 0.0, *,
@@ -74,7 +81,6 @@ class Claim(Generic[J]):
         self.job, self.curves, self.work, self.price = job, curves, work, price
         self.held, self.gpu_type, self.paying_s, self.fresh = held, gpu_type, paying_s, fresh
         self.key = 0.0
-        self.before = 0
 
     def seconds(self, gpu_type: str, at: int) -> float:
         """Seconds until the job is done if from now on it holds the size with index `at` of that type."""
@@ -84,6 +90,16 @@ class Claim(Generic[J]):
         else:
             overhead_s = curve.launches[at] if self.fresh else curve.restarts[at]
         return overhead_s + self.work * curve.unit_s[at]
+
+    def again_s(self) -> float:
+        """Seconds of a start on what the job holds, if it lost it now."""
+        curve = self.curves[self.gpu_type]
+        return curve.restarts[curve.at(self.held)]
+
+    def rate(self) -> float:
+        """Units of work per second on what it holds."""
+        curve = self.curves[self.gpu_type]
+        return 1.0 / curve.unit_s[curve.at(self.held)]
 
     def seconds_left(self) -> float:
         """Seconds until the job is done if it keeps what it holds, which must be one of its sizes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
@@ -20,7 +20,6 @@ class Share(NamedTuple):
     gpu_type: str = ""
 
 
-_Step = tuple[float, int, int, int]  # seconds lost per GPU added; number of the claim; GPUs after, before
 _NONE = Share(0)
 
 
@@ -28,9 +27,9 @@ class Market(Generic[J]):
     """One division of GPUs among jobs. Call `serve` for the jobs in order, then `give_rest`.
 
     `gpus`: those that can be given out, by type. `running`: the jobs that hold GPUs, in the order in which
-    they will be served. `worth`: what a GPU of each type counts, 1 for the best. `harm`: the weight of the
-    restarts of jobs that lose GPUs. `next_s`: seconds until a running job ends if nothing changes. `floors`:
-    shares that jobs have in any case; `serve` only adds to them, on their type.
+    they will be served. `worth`: what a GPU of each type counts, 1 for the best. `harm`: the weight of what
+    jobs lose from which GPUs are taken. `floors`: shares that jobs have in any case; `serve` only adds to
+    them, on their type.
 
     | field | |
     |---|---|
@@ -39,33 +38,43 @@ class Market(Generic[J]):
     """
 
     def __init__(
-        self, gpus: Mapping[str, int], running: Sequence[Claim[J]], *, harm: float = 1.0, next_s: float = inf,
+        self, gpus: Mapping[str, int], running: Sequence[Claim[J]], *, harm: float = 1.0,
         worth: Mapping[str, float] | None = None, floors: Mapping[J, Share] | None = None,
     ):  # fmt: skip
         self.left = dict(gpus)
         self.shares: dict[J, Share] = dict(floors or {})
         for share in self.shares.values():
             self.left[share.gpu_type] -= share.gpus
-        self._next_s = next_s
-        self._served: list[Claim[J]] = []
-        self._sellers = {name: _Sellers(1.0 if worth is None else worth[name], harm) for name in gpus}
+        self._growing: list[Claim[J]] = []  # the served jobs whose shares may grow
+        self._holders: dict[str, _Holders[J]] = {
+            name: _Holders(1.0 if worth is None else worth[name], harm) for name in gpus
+        }
         for claim in running:
-            self._sellers[claim.gpu_type].add(claim, self._extra(claim))
+            self._holders[claim.gpu_type].add(claim, self._extra(claim) if floors else claim.held)
 
-    def serve(self, claim: Claim[J]) -> Share:
+    def fits(self, gpus: int) -> bool:
+        """Whether so many GPUs of one type are left."""
+        if len(self.left) == 1:
+            (left,) = self.left.values()
+            return gpus <= left
+        return gpus <= max(self.left.values())
+
+    def serve(self, claim: Claim[J], wait_s: float = inf) -> Share:
         """Give a job the size that minimises
 
             (1 + lam n) T(n) + harm(n),   T(n) = overhead(n) + work / rate(n)
 
         lam is its price times the worth of a GPU of the type. harm(n): for each running job v that has to
-        give up GPUs, the last first, (1 + lam_v n_v) times its restart. A waiting job gets none if it does
-        better by waiting for the next job to end than by taking GPUs from others.
+        give up GPUs, the last first, (1 + lam_v n_v) times what a new start costs it more than it still has
+        to pay. A waiting job may also wait for jobs to end: with t(n) the time until n GPUs are free so,
+        beyond those that jobs before it wait for, it gets none if the least t(n) + (1 + lam n) T(n) is less,
+        and this t(n) is less than `wait_s`.
 
         Returns its share, 0 GPUs if it gets none.
         """
         held = claim.held
         if held:
-            self._sellers[claim.gpu_type].behind -= self._extra(claim)
+            self._holders[claim.gpu_type].behind -= self._extra(claim) if self.shares else held
         floor = self.shares.get(claim.job, _NONE) if self.shares else _NONE
         best = alone = inf
         size, gpu_type = 0, floor.gpu_type
@@ -76,36 +85,70 @@ class Market(Generic[J]):
                 alone = without_harm
             if cost < best:
                 best, size, gpu_type = cost, at_best, name
-        if best > alone and not held and self._next_s + alone < best:
+        if best > alone and not held and self._waits(claim, best, wait_s):
             size = 0
         if size > floor.gpus:
             self.left[gpu_type] -= size - floor.gpus
             floor = self.shares[claim.job] = Share(size, gpu_type)
         if floor.gpus:
-            self._served.append(claim)
+            self._growing.append(claim)
         return floor
+
+    def keep(self, claim: Claim[J]) -> None:
+        """Serve a running job by leaving it what it holds."""
+        self._holders[claim.gpu_type].behind -= self._extra(claim)
+        self.left[claim.gpu_type] -= self._extra(claim)
+        self.shares[claim.job] = Share(claim.held, claim.gpu_type)
 
     def give_rest(self) -> None:
         """Give the GPUs that are left to jobs that were served.
 
-        Step by step, the job with the largest (T(held) - T(n)) / (n - held) > 0 goes from its share to n
-        GPUs. T counts overheads, so a running job only grows where that pays its restart.
+        Step by step, the job with the most time left goes from its share to the next size on which it is done
+        earlier, overheads included. So a running job only grows where that pays its restart.
         """
-        if not any(self.left.values()):
+        if not self.fits(1):
             return
-        numbers = range(len(self._served))
-        steps = [step for number in numbers if (step := self._best_step(number)) is not None]
-        heapify(steps)
-        while steps:
-            _, number, size, before = heappop(steps)
-            job = self._served[number].job
-            gpu_type = self.shares[job].gpu_type
-            if size - before <= self.left[gpu_type]:
-                self.shares[job] = Share(size, gpu_type)
-                self.left[gpu_type] -= size - before
-            step = self._best_step(number)
-            if step is not None:
-                heappush(steps, step)
+        longest = [
+            (-claim.seconds(gpu_type, claim.curves[gpu_type].at(gpus)), number)
+            for number, claim in enumerate(self._growing)
+            for gpus, gpu_type in [self.shares[claim.job]]
+        ]
+        heapify(longest)
+        while longest:
+            seconds, number = heappop(longest)
+            claim = self._growing[number]
+            gpus, gpu_type = self.shares[claim.job]
+            for at in range(claim.curves[gpu_type].at(gpus) + 1, len(claim.curves[gpu_type].sizes)):
+                size = claim.curves[gpu_type].sizes[at]
+                if size - gpus > self.left[gpu_type]:
+                    break
+                if claim.seconds(gpu_type, at) < -seconds:
+                    self.shares[claim.job] = Share(size, gpu_type)
+                    self.left[gpu_type] -= size - gpus
+                    heappush(longest, (-claim.seconds(gpu_type, at), number))
+                    break
+
+    def _waits(self, claim: Claim[J], cost: float, wait_s: float) -> bool:
+        """Whether a waiting job does better by waiting for GPUs than at `cost`; they are then reserved."""
+        best, chosen = cost, _NONE
+        for name, curve in claim.curves.items():
+            holders = self._holders[name]
+            free = self.left[name] - holders.behind - holders.reserved
+            price = claim.price * holders.worth
+            ends, at, end_s = holders.ends(), 0, 0.0
+            for size, overhead_s, unit_s in curve.first if claim.fresh else curve.later:
+                while free < size and at < len(ends):
+                    end_s, gpus = ends[at]
+                    free += gpus
+                    at += 1
+                if free < size or end_s >= wait_s:
+                    break
+                cost = end_s + (1.0 + price * size) * (overhead_s + claim.work * unit_s)
+                if cost < best:
+                    best, chosen = cost, Share(size, name)
+        if chosen.gpus:
+            self._holders[chosen.gpu_type].reserved += chosen.gpus
+        return chosen.gpus > 0
 
     def _extra(self, claim: Claim[J]) -> int:
         """The GPUs that a running job holds beyond its floor, which others may take."""
@@ -118,16 +161,15 @@ class Market(Generic[J]):
         """On up to `most` GPUs of a type: the least cost, the least without harm, and the size of the
         former; 0 if there is none.
         """
-        curve, sellers, work = claim.curves[gpu_type], self._sellers[gpu_type], claim.work
-        free = most - sellers.behind
+        curve, holders, work = claim.curves[gpu_type], self._holders[gpu_type], claim.work
+        free = most - holders.behind
         held = claim.held if claim.gpu_type == gpu_type else 0
-        price = claim.price * sellers.worth
+        price = claim.price * holders.worth
         least_s = work * curve.unit_s[-1]
         known = -1.0  # harm that jobs before it do already
         best = alone = inf
         chosen = 0
-        overheads = curve.launches if claim.fresh else curve.restarts
-        for size, overhead_s, unit_s in zip(curve.sizes, overheads, curve.unit_s, strict=True):
+        for size, overhead_s, unit_s in curve.first if claim.fresh else curve.later:
             weight = 1.0 + price * size
             if size > most or weight * least_s >= best:
                 break
@@ -136,40 +178,26 @@ class Market(Generic[J]):
                 alone = cost
             if size > free and cost < best:
                 if known < 0.0:
-                    known = sellers.harm(-free) if free < 0 else 0.0
-                cost += sellers.harm(size - free) - known
+                    known = holders.harm(-free) if free < 0 else 0.0
+                cost += holders.harm(size - free) - known
             if cost < best:
                 best, chosen = cost, size
         return best, alone, chosen
 
-    def _best_step(self, number: int) -> _Step | None:
-        """The best step of a served job from its share to at most the GPUs left; None if none gains."""
-        claim = self._served[number]
-        share, gpu_type = self.shares[claim.job]
-        sizes = claim.curves[gpu_type].sizes
-        at, end = bisect_left(sizes, share), bisect_right(sizes, share + self.left[gpu_type])
-        if at + 1 >= end:
-            return None
-        now_s = claim.seconds(gpu_type, at)
-        best, size = 0.0, 0
-        for after in range(at + 1, end):
-            lost = (claim.seconds(gpu_type, after) - now_s) / (sizes[after] - share)
-            if lost < best:
-                best, size = lost, sizes[after]
-        return (best, number, size, share) if size else None
 
-
-class _Sellers(Generic[J]):
+class _Holders(Generic[J]):
     """The running jobs on one GPU type, in order, and what it costs to take GPUs from the last of them.
 
-    `behind`: the GPUs that may be taken from those that are not served yet.
+    `behind`: the GPUs that may be taken from those that are not served yet. `reserved`: those for which jobs
+    wait.
     """
 
-    __slots__ = ("_gpus", "_harms", "_held", "_weight", "behind", "worth")
+    __slots__ = ("_ends", "_gpus", "_harms", "_held", "_weight", "behind", "reserved", "worth")
 
     def __init__(self, worth: float, weight: float):
         self.worth, self._weight = worth, weight
-        self.behind = 0
+        self.behind = self.reserved = 0
+        self._ends: list[tuple[float, int]] | None = None
         self._held: list[tuple[int, Claim[J]]] = []  # jobs, each with the GPUs that may be taken from it
         self._gpus: list[int] = []  # of the last one, two, ... jobs together
         self._harms: list[float] = []  # of taking them
@@ -179,19 +207,27 @@ class _Sellers(Generic[J]):
         self._held.append((gpus, claim))
         self.behind += gpus
 
+    def ends(self) -> list[tuple[float, int]]:
+        """When each of the jobs ends if nothing changes, in seconds from now, with its GPUs; sorted."""
+        if self._ends is None:
+            self._ends = sorted([(claim.seconds_left(), claim.held) for _, claim in self._held])
+        return self._ends
+
     def harm(self, gpus: int) -> float:
-        """Of taking `gpus` GPUs, in seconds; no more than that of taking all."""
+        """The harm of taking `gpus` GPUs from the last jobs, in seconds; at most that of taking all."""
         taken, harms = self._gpus, self._harms
         while not taken or taken[-1] < gpus:
             if len(taken) == len(self._held):
                 return harms[-1] if harms else 0.0
-            self._price_next()
+            self._count_next()
         return harms[bisect_left(taken, gpus)]
 
-    def _price_next(self) -> None:
+    def _count_next(self) -> None:
+        """Add the harm of taking all GPUs of the last job that is not counted yet."""
         gpus, claim = self._held[-1 - len(self._gpus)]
-        curve = claim.curves[claim.gpu_type]
-        restart_s = curve.restarts[curve.at(claim.held)]
-        harm = self._weight * (1.0 + claim.price * self.worth * claim.held) * restart_s if gpus else 0.0
+        more_s = claim.again_s() - claim.paying_s
+        harm = self._weight * (1.0 + claim.price * self.worth * claim.held) * more_s
+        if not gpus or harm < 0.0:
+            harm = 0.0
         self._gpus.append(gpus + (self._gpus[-1] if self._gpus else 0))
         self._harms.append(harm + (self._harms[-1] if self._harms else 0.0))

@@ -183,6 +183,8 @@ class Reservations:
                 del slots[0]
                 demand.in_place = False
             if not slots:
+                demand.counts_on_launch = False  # it is too late, and goes on with spare GPUs
+                self._widened.pop(job, None)
                 continue
             start, end, gpus, _ = slots[0]
             if start > now + _INSTANT_S:

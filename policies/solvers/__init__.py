@@ -20,8 +20,8 @@ Why
   finish-time ratio is found by cuts, from the prices of programs that fail. Both are exact, and take few
   programs where bisection takes forty.
 - Limits are gaps and nodes of the search tree, never the clock, so a run can be repeated on any machine.
-- HiGHS occasionally prints a line to file descriptor 1, whatever its options. `assign` redirects the line to
-  stderr, because stdout belongs to the command's document.
+- HiGHS occasionally prints a line to file descriptor 1, whatever its options. `assign` drops it, because
+  stdout belongs to the document of a command, or to the notebook that runs a simulation.
 """
 
 from __future__ import annotations

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from tempfile import TemporaryFile
 from threading import Lock
 
 import numpy as np
 
-__all__ = ["Choice", "assign", "stdout_to_stderr"]
+__all__ = ["Choice", "assign", "without_lines_of_highs"]
 
 Choice = tuple[tuple[int, int, float], ...]
 """A job's configurations as (number of the GPU type, GPUs, cost relative to having none), ascending."""
@@ -62,7 +63,7 @@ def _solve(
     column = np.arange(len(pairs))
     one_each = csr_array((np.ones(len(pairs)), (row, column)), shape=(len(copies), len(pairs)))
     taken = csr_array((gpus, (type_, column)), shape=(len(capacity), len(pairs)))
-    with stdout_to_stderr():
+    with without_lines_of_highs():
         result = milp(
             cost,
             integrality=np.ones(len(pairs)),
@@ -75,18 +76,28 @@ def _solve(
 
 
 _ONE_AT_A_TIME = Lock()
+_OF_HIGHS = b"Highs"  # its lines begin with the name of a class
 
 
 @contextmanager
-def stdout_to_stderr() -> Iterator[None]:
-    """Redirect file descriptor 1 to stderr. HiGHS occasionally prints a line there, whatever its options say,
-    and stdout belongs to the command's document.
+def without_lines_of_highs() -> Iterator[None]:
+    """Drop the lines that HiGHS occasionally prints to file descriptor 1, whatever its options say: stdout
+    belongs to the document of a command. What other threads print meanwhile follows at the end.
     """
     with _ONE_AT_A_TIME:
-        stdout = os.dup(1)
         try:
-            os.dup2(2, 1)
+            stdout = os.dup(1)
+        except OSError:  # the process has no stdout
             yield
-        finally:
-            os.dup2(stdout, 1)
-            os.close(stdout)
+            return
+        with TemporaryFile() as printed:
+            try:
+                os.dup2(printed.fileno(), 1)
+                yield
+            finally:
+                os.dup2(stdout, 1)
+                os.close(stdout)
+                printed.seek(0)
+                for line in printed:
+                    if not line.startswith(_OF_HIGHS):
+                        os.write(1, line)

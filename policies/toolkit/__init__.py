@@ -2,7 +2,8 @@
 
 | module          | names                                           | for                                    |
 |-----------------|-------------------------------------------------|----------------------------------------|
-| `parameters`    | `number`, `positive`, `increasing`, `by_tenant` | checks of parameters that users set    |
+| `parameters`    | `number`, `positive`, `increasing`, `by_tenant`,| checks of parameters that users set    |
+|                 | `switch`                                        |                                        |
 | `rounds`        | `Rounds`, `TimeSlices`                          | deciding once a round; time slicing    |
 | `stepwise`      | `jobs_by`, `allocate_stepwise`, `Walk`, `Price` | GPUs handed out step by step           |
 | `gpu_calendar`  | `FreeGpus`                                      | free GPUs at each future time          |
@@ -30,7 +31,7 @@ from __future__ import annotations
 from .backfill import Estimates, Shadow
 from .gavel import Gavel, Ledger, priorities
 from .gpu_calendar import FreeGpus
-from .parameters import by_tenant, increasing, number, positive
+from .parameters import by_tenant, increasing, number, positive, switch
 from .rounds import Rounds, TimeSlices
 from .stepwise import Price, Walk, allocate_stepwise, jobs_by
 from .tenant_queues import TenantQueues
@@ -53,4 +54,5 @@ __all__ = [
     "number",
     "positive",
     "priorities",
+    "switch",
 ]

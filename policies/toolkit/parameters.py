@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import inf
 from reprlib import repr as brief
 
-__all__ = ["by_tenant", "increasing", "number", "positive"]
+__all__ = ["by_tenant", "increasing", "number", "positive", "switch"]
 
 
 def number(name: str, value: object, least: float, most: float = inf) -> float:
@@ -21,6 +21,13 @@ def number(name: str, value: object, least: float, most: float = inf) -> float:
         return float(value)  # type: ignore[arg-type]
     span = f"at least {least:g}" if most == inf else f"between {least:g} and {most:g}"
     raise ValueError(f"{name}={brief(value)}: must be a finite number, {span}")
+
+
+def switch(name: str, value: object) -> bool:
+    """`value`, true or false. Otherwise a ValueError names parameter and value."""
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"{name}={brief(value)}: must be true or false")
 
 
 def positive(name: str, values: object) -> tuple[float, ...]:

@@ -29,8 +29,8 @@ PUBLIC = {
         "Cluster", "Event", "JobCurve", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State",
     ],
     "clustersim.testing": [
-        "CASES", "Case", "Decision", "Outcome", "check_case", "check_outcome", "check_parameters",
-        "check_scheduler", "decide", "simulate",
+        "BrokenCase", "CASES", "Case", "Decision", "Outcome", "check_case", "check_outcome",
+        "check_parameters", "check_scheduler", "decide", "simulate",
     ],
     "traces": ["Job", "read_trace", "submission_order", "write_trace"],
 }  # fmt: skip

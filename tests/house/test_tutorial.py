@@ -29,5 +29,6 @@ def test_the_tutorial_runs(capsys: pytest.CaptureFixture[str]) -> None:
         assert printed == (output or "")
         shown += output is not None
     assert shown >= 5
-    steps = [name for name in names if name in ("Queue", "Patient", "ShortestFirst", "Ageing", "Elastic")]
-    assert len(steps) == 5
+    every = ("Queue", "Patient", "ShortestFirst", "Ageing", "Elastic", "Foresight")
+    steps = [name for name in names if name in every]
+    assert len(steps) == 6

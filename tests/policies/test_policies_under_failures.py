@@ -58,6 +58,26 @@ def test_jobs_without_a_place_on_the_nodes_that_are_left_keep_no_job_out(
         assert not [job for job in left if jobs[int(job)].gpus <= 4]
 
 
+@pytest.mark.parametrize("policy", COUNTS_ALONE)
+def test_a_reservation_that_passes_while_nodes_are_down(policy: str) -> None:
+    """`next` counts on a launch at the end of `first`, and the node is down then. Later it runs like any
+    other job, and so does `last`, which waits behind it.
+    """
+    table = {("m", 8): {1: 1.0}}
+    jobs = [
+        Job(name, submit_s, model="m", global_batch=8, gpus=1, iterations=work, deadline_s=deadline_s)
+        for name, submit_s, work, deadline_s in (
+            ("first", 0.0, 100.0, 115.0), ("next", 20.0, 60.0, 190.0), ("last", 300.0, 5.0, None)
+        )
+    ]  # fmt: skip
+    outcome = simulate(
+        jobs, make_policy(policy, {}), "n1g1", table=table,
+        overheads=Overheads(launch_s=10.0, plain_restart_s=50.0),
+        calendar=[{"at_s": 90, "maintenance": 0, "for_s": 400}],
+    )  # fmt: skip
+    assert [record.state for record in outcome.records] == ["finished"] * 3
+
+
 BLOCKING = ("fifo", "sjf", "drf")
 HEAD = Job("head", 200.0, "one", gpus=8, duration_s=10.0)
 BEHIND = Job("behind", 210.0, "two", gpus=4, duration_s=30.0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
@@ -15,7 +17,7 @@ import clustersim
 from clustersim.overheads import Overheads
 from clustersim.testing import simulate
 from policies.sia import Sia
-from policies.solvers.assignment import Choice, assign, stdout_to_stderr
+from policies.solvers.assignment import Choice, assign, without_lines_of_highs
 from tests.builders import Bench, elastic
 from traces.job import Job
 
@@ -92,11 +94,35 @@ def test_the_faster_gpus_go_to_the_job_that_gains_most(tmp_path: Path) -> None:
         assert finish_s == {"sharp": 1000.0, "dull": 4000.0}
 
 
-def test_what_the_solver_prints_is_not_data(capfd: pytest.CaptureFixture[str]) -> None:
-    with stdout_to_stderr():
-        os.write(1, b"a line of the solver\n")
+PRINTS: list[Choice] = [
+    *[((0, 4, -0.1), (0, 8, -0.364644), (0, 16, -0.52265))] * 2,
+    *[((0, 4, -0.11),), ((0, 1, -0.11),), ((0, 2, -0.11),), ((0, 2, -0.1),)],
+    ((0, 1, -0.1), (0, 3, -0.454503), (0, 5, -0.61), (0, 6, -0.633748), (0, 12, -0.746447)),
+    *[((0, 1, -0.1), (0, 2, -0.374524), (0, 4, -0.557674), (0, 8, -0.673599), (0, 16, -0.746447))] * 3,
+    *[((0, 1, -0.1), (0, 2, -0.392893), (0, 4, -0.6), (0, 8, -0.652786))] * 2,
+    ((0, 4, -0.1), (0, 8, -0.354644), (0, 16, -0.52265)),
+]
+"""A program for which the HiGHS of scipy 1.17 prints a line while it solves."""
+
+
+def test_nothing_that_the_solver_prints_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
+    assert assign(PRINTS, [32], gap=0.001, search_nodes=1000)
     os.write(1, b"data\n")
-    assert capfd.readouterr() == ("data\n", "a line of the solver\n")
+    assert capfd.readouterr() == ("data\n", "")
+
+
+def test_what_others_print_during_a_solution_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    with without_lines_of_highs():
+        os.write(1, b"one\nHighsMipSolverData::some line\n")
+        os.write(2, b"a warning\n")
+        os.write(1, b"two")
+    assert capfd.readouterr() == ("one\ntwo", "a warning\n")
+
+
+def test_a_program_is_solved_without_stdout() -> None:
+    code = "from policies.solvers import assign\n"
+    code += "import sys; sys.exit(assign([((0, 1, -1.0),)], [1], gap=0.1, search_nodes=9) != [(0, 1)])"
+    assert subprocess.run([sys.executable, "-c", code], preexec_fn=lambda: os.close(1)).returncode == 0
 
 
 def test_two_equal_jobs_share() -> None:

@@ -58,6 +58,15 @@ def test_the_margin_is_that_of_the_baseline(rows: list[Row]) -> None:
             assert (rule.relative or 0) < (counts.relative or 0)
 
 
+def test_no_policy_is_better_than_its_bound(rows: list[Row]) -> None:
+    times = [r for r in rows if r.metric in ("jct_over_bound", "makespan_over_bound")]
+    met = [r for r in rows if r.metric == "deadlines_of_bound"]
+    if not times:
+        pytest.skip("the page was made without bounds")
+    assert all((r.base or 1) >= 1 <= (r.value or 1) for r in times)
+    assert all((r.base or 0) <= 1 >= (r.value or 0) for r in met)
+
+
 def test_runs_come_out_again(tmp_path: Path) -> None:
     """Within 1e-5, the digits of the file."""
     keep = {"definition": ["reference"], "workload": ["64 jobs"], "scheduler": ["by rule", BEST]}

@@ -52,7 +52,7 @@ class TraceMatches(Rule):
     ):
         super().__init__(history)
         self.kinds = () if isinstance(trace, str) else (*ALLOCATES, NOTE)
-        self._bounds: dict[str, Job] = {}  # jobs in the system that limit their GPUs
+        self._limited: dict[str, Job] = {}  # jobs in the system that limit their GPUs
         self._notes: dict[str, str] = {}  # the last one of the policy, by job
         self._unusual: list[tuple[Job, JobRecord]] = []  # finished, with more than its offer's note
         self._failures_due: dict[str, JobFailure] = {}  # of jobs in the system that fail by their records
@@ -112,7 +112,7 @@ class TraceMatches(Rule):
         if event.event == NOTE:
             self._notes[event.job_id] = event.detail
             return
-        submitted = self._bounds.get(event.job_id)
+        submitted = self._limited.get(event.job_id)
         if submitted is None or event.gpus == submitted.gpus:
             return
         low, high = submitted.min_gpus or 1, submitted.max_gpus or self.history.cluster.gpus
@@ -121,7 +121,7 @@ class TraceMatches(Rule):
             self.report_at(i, event, f"{event.event} of job {event.job_id} {text}")
 
     def on_departure(self, job: JobHistory) -> None:
-        self._bounds.pop(job.job_id, None)
+        self._limited.pop(job.job_id, None)
         failure = self._failures_due.pop(job.job_id, None)
         work, done = job.facts.work, job.totals.work
         if failure is None or job.last != FAIL or work is None or done is None:
@@ -133,7 +133,7 @@ class TraceMatches(Rule):
 
     def _compare(self, job: Job, record: JobRecord) -> None:
         if job.kind == "iterations" and (job.min_gpus is not None or job.max_gpus is not None):
-            self._bounds[job.job_id] = job
+            self._limited[job.job_id] = job
         for name, submitted, recorded in (
             ("submit_s", job.submit_s, record.submit_s),
             ("tenant", job.tenant, record.tenant),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from clustersim.bounds import BoundJob, Instance, Option, bound_of
-from clustersim.bounds.area import srpt_flow_s
 
 
 def fixed(
@@ -23,12 +21,6 @@ def test_one_machine_is_srpt() -> None:
     assert bound.makespan_s == pytest.approx(8, rel=1e-8)
 
 
-def test_srpt_against_all_orders() -> None:
-    """Without releases SRPT is shortest first."""
-    process = np.array([3.0, 1.0, 2.0])
-    assert srpt_flow_s(np.zeros(3), process) == 1 + 3 + 6
-
-
 def test_no_jobs() -> None:
     bound = bound_of(Instance((4,), ()))
     assert (bound.jct_mean_s, bound.jct_p99_s, bound.makespan_s, bound.deadline_met_ratio) == (None,) * 4
@@ -37,3 +29,10 @@ def test_no_jobs() -> None:
 def test_deadlines_that_no_job_meets_alone() -> None:
     jobs = (fixed("a", 0, 1, 5, deadline_s=4), fixed("b", 3, 1, 5, deadline_s=8), fixed("c", 3, 1, 5))
     assert bound_of(Instance((4,), jobs, deadline_jobs=4)).deadline_met_ratio == 0.25
+
+
+def test_gpus_that_no_jobs_can_hold_together_do_not_count() -> None:
+    """Of 4 GPUs, jobs of 3 can hold 3 at a time: the second waits for the first."""
+    bound = bound_of(Instance((4,), (fixed("a", 0, 3, 6), fixed("b", 0, 3, 6))), "area")
+    assert bound.jct_mean_s == pytest.approx(9, rel=1e-8)
+    assert bound.makespan_s == pytest.approx(12, rel=1e-8)

@@ -67,7 +67,7 @@ def test_jobs_that_cannot_run_are_left_out_and_counted(
     path.write_text("job_id,submit_s,gpus,duration_s,deadline_s\nwide,0,99,10,20\n")
     text = said(capsys, "bound", str(path), *HERE)
     assert "at most" in text  # no deadline can be met
-    assert "over 0 of 1 jobs; 1 cannot run here and are left out." in text
+    assert "over 0 of 1 jobs; 1 cannot run here and is left out." in text
     path.write_text("job_id,submit_s,gpus,duration_s\nwide,0,99,10\n")
     assert "Nothing is known: no job can run here." in said(capsys, "bound", str(path), *HERE)
 
@@ -76,6 +76,8 @@ def test_jobs_that_cannot_run_are_left_out_and_counted(
     ("options", "code", "text"),
     [
         (["--method", "arae"], 2, "error: unknown method 'arae'; did you mean area?"),
+        (["--method", ""], 2, "error: unknown method ''"),
+        (["--set", "bound=area"], 2, "error: --set bound=area: is a setting of runs; give --method here"),
         (["--cluster", "x"], 2, "error: cluster"),
         (["--set", "overheads.lunch_s=1"], 2, "did you mean launch_s"),
         (["--no-overheads", "--overheads", "pollux"], 2, "contradicts --no-overheads"),
@@ -122,11 +124,12 @@ def test_grids_have_the_distances_and_share_bounds(
     monkeypatch.chdir(tmp_path)
     Path("g.yaml").write_text(GRID)
     text = said(capsys, "grid", "g.yaml", "--workers", "1")
-    assert "Within so many times the best possible mean JCT, mean over cells: fifo x" in text
+    assert "Mean JCT is within these factors of the best possible (means over cells): fifo x" in text
     head, *rows = Path("g/results.csv").read_text().splitlines()
     ratios = [row.split(",")[head.split(",").index("jct_over_bound")] for row in rows]
     assert len(ratios) == 4
     assert min(map(float, ratios)) >= 1
+    assert len(list(Path("g/bounds").glob("*.json"))) == 2  # one a seed, for both policies
     for cell in Path("g/cells").iterdir():
         assert json.loads((cell / "manifest.json").read_text())["timings"]["bound_s"] is None
     text = said(capsys, "grid", "g.yaml", "--workers", "1", "--no-bound", "-o", "without")

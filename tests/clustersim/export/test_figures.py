@@ -13,8 +13,8 @@ import clustersim
 from clustersim import Run, write_run
 from clustersim.cli import main
 from clustersim.export import KINDS, figures, read_sweep, save
-from clustersim.export.figures import ENDINGS
 from itertime.errors import TableError, UnknownName, UserError
+from itertime.io.figures import ENDINGS
 from traces import Job
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")

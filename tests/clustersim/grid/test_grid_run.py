@@ -281,7 +281,7 @@ def test_a_cell_depends_on_the_modules_beside_its_policy(here: Path, call: Calla
     """An edit of a module that the file of the policy imports makes the cell anew."""
     (here / "ranks.py").write_text("def rank(job):\n    return job.order\n")
     (here / "mine.py").write_text(
-        "import sys\nsys.path.insert(0, '.')\nfrom clustersim import Scheduler\n"
+        "from clustersim import Scheduler\n"
         "class Mine(Scheduler):\n"
         "    def schedule(self, state):\n"
         "        from ranks import rank\n"

@@ -84,6 +84,13 @@ def test_processes_share_bounds_in_a_folder(tmp_path: Path, monkeypatch: pytest.
         assert json.loads(file.read_text()) == stated
 
 
+def test_a_folder_that_cannot_be_used_is_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
+    (tmp_path / "file").write_text("")
+    found = bound(True, True, True, True, kept=tmp_path / "file" / "bounds")
+    assert found.jct_mean_s == bound(True, True, True, True).jct_mean_s
+
+
 def test_a_process_computes_the_bound_of_the_same_jobs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 

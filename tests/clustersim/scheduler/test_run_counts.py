@@ -135,6 +135,42 @@ def test_a_count_that_a_job_cannot_run_on_is_refused(gpus: Any) -> None:
         asked({"a": gpus}, pending=[job("a")])
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        None,
+        5,
+        "ab",
+        lambda a: [a],
+        lambda a: [(a, 4)],
+        lambda a: [(a, 4, None, 1)],
+        lambda a: {a: (4,)},
+        lambda a: {"a": 4},
+    ],
+)
+def test_what_is_no_list_of_jobs_is_refused(wanted: Any) -> None:
+    class Odd(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            proposal.run(wanted(next(iter(state.pending))) if callable(wanted) else wanted)
+            return proposal
+
+    with pytest.raises(PolicyError, match=r"run: wants \{job: GPUs\}, .*, not .*test_run_counts\.py:\d+\)$"):
+        simulate([rigid("a", 0, 1, 10)], Odd())
+
+
+@pytest.mark.parametrize("gpu_type", [7, "b"])
+def test_a_wrong_type_is_reported_at_the_line_of_the_policy(gpu_type: Any) -> None:
+    class Odd(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            proposal.run([(next(iter(state.pending)), 1, gpu_type)])
+            return proposal
+
+    with pytest.raises(PolicyError, match=rf"unknown GPU type .*{gpu_type}.*test_run_counts\.py:\d+\)$"):
+        simulate([rigid("a", 0, 1, 10)], Odd())
+
+
 def test_a_job_that_has_left_is_refused() -> None:
     kept: list[JobView] = []
 

@@ -68,6 +68,12 @@ def test_a_job_that_does_more_than_it_states(look: Look) -> None:
     assert outcome.of("a").finish_s == 20.0
 
 
+def test_a_job_outlives_its_statement_once_it_has_done_all_of_it() -> None:
+    for stated, since_s in ((10.0, 10.0), (20.0, 99.0), (None, 99.0), (25.0, 99.0)):
+        found, _ = seen(elastic("a", 0, 1, 20, stated_iterations=stated), lambda job: job.outlived)
+        assert found == {float(t): t >= since_s for t in range(20)}
+
+
 def test_every_count_tells_the_same_work() -> None:
     found, _ = seen(
         elastic("a", 0, 1, 20, stated_iterations=12.0),

@@ -1,0 +1,75 @@
+"""Better prices, step by step: projected supergradient ascent of the dual function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import fsum, inf
+
+import numpy as np
+
+from .columns import Floats
+from .relaxation import Relaxation
+
+__all__ = ["Ascent", "ascend"]
+
+# Multipliers of a job's work, as factors of its best one so far; the finer ones are for the best prices.
+_SPREAD = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 1.7, 2.6, 5.0, 12.0])
+_FINE = np.geomspace(0.1, 12.0, 33)
+_MIDDLE = 5  # the best one of the step before is in `_SPREAD` between this and the next
+
+_STEP, _DECAY = 0.4, 10.0  # relative size of the first step; steps after which it is half of that
+_MEMORY = 0.5  # weight of the present step, against those before
+_FARTHEST = 2.0  # excess of held GPUs, over those that there are, beyond which a step grows no further
+
+
+@dataclass(frozen=True, eq=False)
+class Ascent:
+    """The best prices found, as (GPU type, interval), and what they prove: `dual`, the value of the dual
+    function, which is the sum of the jobs' values less the price of all GPUs.
+    """
+
+    dual: float
+    price: Floats
+
+
+def ascend(
+    relaxation: Relaxation,
+    price: Floats,
+    steps: int,
+    *,
+    least: Floats,
+    unit_price: float,
+    enough: float = inf,
+) -> Ascent:
+    """Improve `price` in `steps` steps, or until the dual is above `enough`.
+
+    `least`: what each job's value is at least, at any prices. `unit_price`: the smallest price that matters.
+
+    Each step follows a supergradient of the concave function D (see `Relaxation`): prices rise in proportion
+    where the cheapest plans hold more GPUs than there are, and fall where they hold fewer. Two steps are
+    averaged, and steps shrink as 1 / (1 + step / 10). Validity does not depend on how good the steps are:
+    what any prices prove is valid, and the best is kept.
+    """
+    best = Ascent(-inf, price)
+    multipliers = relaxation.multipliers(price, len(_SPREAD))
+    gpu_seconds = relaxation.gpus[:, None] * relaxation.spans_s
+    direction = None
+    for step in range(steps):
+        solution = relaxation.solve(price, multipliers, held=True)
+        dual = fsum(np.maximum(solution.value, least).tolist()) - relaxation.capacity_price(price)
+        if dual > best.dual:
+            best, found, used = Ascent(dual, price), solution.value, multipliers
+            if dual > enough:
+                return best
+        assert solution.held is not None
+        assert solution.multiplier is not None
+        excess = solution.held / gpu_seconds - 1.0
+        direction = excess if direction is None else (1 - _MEMORY) * direction + _MEMORY * excess
+        scale = _STEP / (1.0 + step / _DECAY) * np.maximum(price, unit_price)
+        price = np.maximum(0.0, price + scale * direction.clip(-1.0, _FARTHEST))
+        price[:, -1] = 0.0
+        multipliers = solution.multiplier[:, None] * _SPREAD
+    middle = np.sqrt(used[:, _MIDDLE] * used[:, _MIDDLE + 1])
+    value = np.maximum(found, relaxation.solve(best.price, middle[:, None] * _FINE).value)
+    dual = fsum(np.maximum(value, least).tolist()) - relaxation.capacity_price(best.price)
+    return Ascent(dual, best.price)

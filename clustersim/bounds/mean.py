@@ -1,0 +1,58 @@
+"""The bound of the mean JCT by prices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import fsum
+
+import numpy as np
+
+from .area import alone_s
+from .ascent import ascend
+from .columns import Columns, Floats
+from .first_prices import breakpoints_s, first_ends_s, first_prices, jobs_in_system
+from .relaxation import Relaxation
+
+__all__ = ["Prices", "search_prices"]
+
+_SMALL_PRICE = 0.3  # of a GPU that one job delays: 1 / all GPUs
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """What a GPU-second is worth over time, in seconds of JCT: `price` as (GPU type, interval) between the
+    breakpoints `edges_s`. `jobs`: the mean number of jobs in the system of the schedule that the search began
+    with. `mean_s`: the bound of the mean JCT that the prices prove.
+    """
+
+    mean_s: float
+    edges_s: Floats
+    price: Floats
+    jobs: Floats
+
+
+def search_prices(columns: Columns, steps: int, visits: int) -> Prices:
+    """The best prices that an ascent of `steps` finds, and their bound (see `Relaxation`). `visits`: how many
+    intervals jobs may see in all between their release and a guess of their end; it decides how fine the
+    prices are in time.
+
+    A job without work has no price to pay: its launch bounds its JCT.
+    """
+    least_s = alone_s(columns)
+    rows = np.nonzero(columns.work > 0)[0]
+    if not len(rows):
+        empty = np.zeros((len(columns.gpus), 0))
+        return Prices(fsum(least_s.tolist()) / len(columns), np.zeros(0), empty, np.zeros(0))
+    chosen = columns.part(rows)
+    ends_s = first_ends_s(chosen)
+    edges_s = breakpoints_s(chosen, ends_s, visits)
+    found = ascend(
+        Relaxation(chosen, edges_s),
+        first_prices(chosen, ends_s, edges_s),
+        steps,
+        least=least_s[rows],
+        unit_price=_SMALL_PRICE / float(columns.gpus.sum()),
+    )
+    rest_s = fsum(least_s[columns.work <= 0].tolist())
+    jobs = jobs_in_system(chosen.release_s, ends_s, edges_s)
+    return Prices((found.dual + rest_s) / len(columns), edges_s, found.price, jobs)

@@ -1,0 +1,221 @@
+"""The cheapest plans of jobs where GPU-seconds have a price, by dynamic programming over intervals.
+
+A *plan* of a job is a sequence of pieces. On each the job holds GPUs of one of its options, and works at that
+option's rate, but for the overhead with which the piece begins: `launch_s` of the first, `restart_s` of every
+later one. Here the work has a price too, the multiplier mu: a plan costs what its GPU-seconds cost, less mu
+for each unit of its work. Work is counted in units of the whole job, so it adds up to 1.
+
+*Statement.* Prices are constant in each interval. The forward pass finds the least cost over all plans that
+end at a breakpoint, where pieces may be shorter than their overheads: such a piece does negative work, which
+only costs.
+
+*Proof.* The overhead of a piece on option o is a fixed charge of mu x rate x overhead. Between two
+breakpoints the rest of the cost is linear in the times of the switches there. So it is least with each of
+them at one of the two breakpoints, and some cheapest plan switches at breakpoints and at the release only.
+The states of such a plan are "not started", "idle" and the options. One interval after the other, the pass
+finds the least cost of each state. []
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from .columns import Columns, Floats, Ints
+
+__all__ = ["Forward", "Jobs", "Pieces", "forward", "trace_back"]
+
+Codes = npt.NDArray[np.int8]
+_NEVER = 1e30  # overhead, in works, of an option that a job does not have
+_DROP_AT = 0.15  # share of jobs that are over, at which the arrays are made smaller
+_STAYED, _AGAIN, _FIRST = np.int8(0), np.int8(1), np.int8(2)  # how a piece is held: as before, after another
+
+
+@dataclass(frozen=True, eq=False)
+class Jobs:
+    """Some jobs as tables of (option, job): units of work per second, GPUs, GPU type, and overheads as work
+    that is lost. `first`: the interval in which a job is released. `until_s`: where plans end; None: anywhere
+    """
+
+    release_s: Floats
+    until_s: Floats | None
+    first: Ints
+    rate: Floats
+    count: Floats
+    type: Ints
+    launch: Floats
+    restart: Floats
+
+    @classmethod
+    def of(cls, columns: Columns, rows: Ints, edges_s: Floats, until_s: Floats | None) -> Jobs:
+        """The jobs of these rows of `columns`, which all have work to do."""
+        kinds = [(kind, np.nonzero(np.isin(rows, kind.jobs))[0]) for kind in columns.kinds]
+        shape = max((len(kind.gpus) for kind, here in kinds if len(here)), default=0), len(rows)
+        rate, count, kept = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.int64)
+        launch, restart = np.full(shape, _NEVER), np.full(shape, _NEVER)
+        for kind, here in kinds:
+            options = np.arange(len(kind.gpus))[:, None]
+            share = kind.rate[:, None] / columns.work[rows[here]]
+            rate[options, here], count[options, here] = share, kind.gpus[:, None]
+            launch[options, here] = kind.launch_s[:, None] * share
+            restart[options, here] = kind.restart_s[:, None] * share
+            kept[options, here] = kind.gpu_type[:, None]
+        release_s = columns.release_s[rows]
+        first = np.clip(np.searchsorted(edges_s, release_s, "right") - 1, 0, len(edges_s) - 2)
+        until_s = None if until_s is None else until_s[rows]
+        return cls(release_s, until_s, first, rate, count, kept, launch, restart)
+
+    def __len__(self) -> int:
+        return len(self.release_s)
+
+    @property
+    def fastest_s(self) -> Floats:
+        """Seconds of each job's work on its fastest option."""
+        return 1.0 / self.rate.max(0)
+
+
+@dataclass(eq=False)
+class Forward:
+    """A forward pass. Entry k of each list is about the jobs `rows[k]` in their k-th interval, and all
+    multipliers: the least objective of a plan that ends at the `left` and the `right` edge, as
+    (job, multiplier); whence the cheapest plans came, for `trace_back`.
+
+    The objective is the cost + mu, and the JCT if plans may end anywhere. `stop_s`: from this JCT on, no plan
+    was looked at, because none is cheaper than the least found.
+    """
+
+    stop_s: Floats
+    rows: list[Ints] = field(default_factory=list)
+    left: list[Floats] = field(default_factory=list)
+    right: list[Floats] = field(default_factory=list)
+    came: list[Codes] = field(default_factory=list)
+    best: list[Codes] = field(default_factory=list)
+
+
+def forward(jobs: Jobs, edges_s: Floats, price: Floats, multipliers: Floats, keep: bool) -> Forward:
+    """The least objectives of `jobs` under `price`, as (GPU type, interval), and `multipliers`, as
+    (job, multiplier). `keep`: for `trace_back`.
+
+    Step k is about the k-th interval of every job, counted from the one of its release. `cost` is the least
+    cost of the plans that hold each option at that time, `idle` that of the plans that hold none any more.
+    "Not started" costs nothing.
+
+    A job is over at its `until_s`, or when its JCT is no less than the least objective so far: the objective
+    of a plan that ends later is at least that JCT.
+    """
+    size, last = multipliers.shape, len(edges_s) - 2
+    found = Forward(np.full(len(jobs), np.inf))
+    rows, interval, release_s, mu = np.arange(len(jobs)), jobs.first.copy(), jobs.release_s, multipliers
+    count, kept, until_s = jobs.count, jobs.type, jobs.until_s
+    rate, launch, restart = (
+        table[:, :, None] * mu for table in (jobs.rate, jobs.launch, jobs.restart)
+    )  # per (option, job, multiplier)
+    cost, idle = np.full(rate.shape, np.inf), np.full(size, np.inf)
+    left, least = mu, np.full(len(jobs), np.inf)
+    begins_s = release_s
+    while len(rows):
+        ends_s = edges_s[interval + 1]
+        if until_s is not None:
+            ends_s = np.minimum(ends_s, until_s)
+        came = _begin_pieces(cost, idle, launch, restart, keep)  # at the left edge, if at all
+        span_s = np.maximum(ends_s - begins_s, 0.0)
+        per_gpu = price[0, interval] if len(price) == 1 else price[kept, interval]
+        rise = (per_gpu * count)[:, :, None] - rate
+        rise *= span_s[:, None]
+        cost += rise
+        best = _best_ends(cost, idle) if keep else None
+        np.minimum(idle, cost.min(0), out=idle)
+        right = mu + np.minimum(idle, 0.0)
+        if best is not None and came is not None:
+            best[idle > 0] = -1  # not to start at all is cheaper
+            found.came.append(came)
+            found.best.append(best)
+        if until_s is None:
+            taken_s = ends_s - release_s
+            right += taken_s[:, None]
+            np.minimum(least, np.minimum(left, right).max(1), out=least)
+            over = taken_s >= least
+            found.stop_s[rows] = taken_s
+        else:
+            over = ends_s >= until_s
+        found.rows.append(rows)
+        found.left.append(left)
+        found.right.append(right)
+        interval, left = interval + 1, right
+        ended = interval > last
+        if ended.any() or over.sum() > _DROP_AT * len(over):  # a few rows that are over cost less than a copy
+            go = ~(over | ended)
+            rows, interval, release_s, mu = rows[go], interval[go], release_s[go], mu[go]
+            count, kept, least, left, idle = count[:, go], kept[:, go], least[go], left[go], idle[go]
+            cost, rate, launch, restart = cost[:, go], rate[:, go], launch[:, go], restart[:, go]
+            until_s = None if until_s is None else until_s[go]
+        begins_s = edges_s[interval]
+    return found
+
+
+def _begin_pieces(cost: Floats, idle: Floats, launch: Floats, restart: Floats, keep: bool) -> Codes | None:
+    """Let each option begin a piece where that is cheaper than to stay on it. Changes `cost`; returns how
+    each is held.
+    """
+    entry = idle + restart
+    came = np.where(launch <= entry, _FIRST, _AGAIN) if keep else None
+    np.minimum(entry, launch, out=entry)
+    if came is not None:
+        came[entry >= cost] = _STAYED
+    np.minimum(cost, entry, out=cost)
+    return came
+
+
+def _best_ends(cost: Floats, idle: Floats) -> Codes:
+    """The option with which the cheapest plan holds GPUs until now; their number if it is idle already."""
+    best = cost.argmin(0).astype(np.int8)
+    best[idle <= cost.min(0)] = len(cost)
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """What traced plans hold in one interval each: for `jobs`, the `interval`, GPU-seconds and GPU type as
+    (job, plan).
+    """
+
+    jobs: Ints
+    interval: Ints
+    gpu_seconds: Floats
+    type: Ints
+
+
+def trace_back(
+    jobs: Jobs, edges_s: Floats, found: Forward, chosen: Ints, ends: Ints
+) -> tuple[Floats, list[Pieces]]:
+    """The cheapest plans of multipliers `chosen` that end after the job's interval number `ends` (-1: at the
+    release), both as (job, plan). Returns the work that they do, as (job, plan), and what they hold.
+    """
+    options, work, pieces = len(jobs.rate), np.zeros(chosen.shape), []
+    state = np.full(chosen.shape, -1)  # the option held at the end of an interval; `options`: the best end
+    last = ends.max(1)
+    for k in range(int(last.max(initial=-1)), -1, -1):
+        at = np.nonzero(last[found.rows[k]] >= k)[0]
+        here = found.rows[k][at]
+        at, column, held = at[:, None], chosen[here], state[here]
+        held[ends[here] == k] = options
+        held = np.where(held == options, found.best[k][at, column], held)
+        on = (held >= 0) & (held < options)
+        option, row = np.where(on, held, 0), here[:, None]
+        interval = jobs.first[here] + k
+        begins_s = edges_s[interval] if k else jobs.release_s[here]
+        ends_s = edges_s[interval + 1]
+        if jobs.until_s is not None:
+            ends_s = np.minimum(ends_s, jobs.until_s[here])
+        span_s = np.where(on, (ends_s - begins_s)[:, None], 0.0)
+        came = np.where(on, found.came[k][option, at, column], _STAYED)
+        work[here] += jobs.rate[option, row] * span_s
+        work[here] -= np.where(came == _AGAIN, jobs.restart[option, row], 0.0)
+        work[here] -= np.where(came == _FIRST, jobs.launch[option, row], 0.0)
+        pieces.append(Pieces(here, interval, jobs.count[option, row] * span_s, jobs.type[option, row]))
+        held[came == _AGAIN] = options
+        held[came == _FIRST] = -1
+        state[here] = held
+    return work, pieces

@@ -1,0 +1,184 @@
+"""The bound that prices of GPU-seconds give, for any prices: Lagrangian duality.
+
+The limit of GPUs ties the jobs to each other. Without it, and with a price for each GPU-second instead, each
+job has a problem of its own. The sum of their optima, less the price of all GPUs, is a lower bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .columns import Columns, Floats, Ints
+from .plans import Forward, Jobs, forward, trace_back
+
+__all__ = ["Relaxation", "Solution"]
+
+_CHUNK = 2000  # jobs at a time, which bounds the memory
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The relaxed problem, solved at given prices. `value`: what each job's cheapest plan costs at least.
+    `held`: the GPU-seconds of these plans, as (GPU type, interval). `multiplier`: the marginal cost of each
+    job's work. Both are approximate, and None where they were not asked for.
+    """
+
+    value: Floats
+    held: Floats | None = None
+    multiplier: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """The cheapest end of each job: in interval number `step` of the job, at the share `theta` of it, between
+    the multipliers number `column` and the next.
+    """
+
+    value: Floats
+    step: Ints
+    theta: Floats
+    column: Ints
+
+
+class Relaxation:
+    """Jobs that pay for GPU-seconds and need not share GPUs. Prices are constant between the breakpoints
+    `edges_s`, and 0 outside them. Plans end anywhere; with `until_s` they end there. All jobs have work to
+    do.
+
+    *Statement.* Take prices lam(t) >= 0 by GPU type. Let V_j(lam) be the least JCT + price of the GPU-seconds
+    held, over the plans of job j. The sum of JCTs of any run is at least
+    D(lam) = sum of V_j(lam) - sum over types of GPUs x integral of lam.
+
+    *Proof.* Take a run, in which job j holds n_j(t) GPUs. The held GPUs of a type never exceed its GPUs, so
+    the sum of JCTs is at least itself + the integral of lam x (sum of n_j - GPUs). Regrouped by job, this is
+    the sum of JCT + price of what each job holds, less the price of all GPUs. Now drop the allocations of j
+    that add nothing to its work: the price falls, and the JCT stays. Those that are left are the pieces of a
+    plan. In the run, too, the first pays at least its launch and each later one at least its restart
+    (`Option`). Contention, saves and lost work only slow the run down. So the plan does the work of j or
+    more, and costs at least V_j. []
+
+    *Statement.* `Solution.value` is at most V_j, for any finite set of multipliers mu.
+
+    *Proof.* The cost of a plan that does the work or more does not grow if mu x (1 - its work) is added, for
+    any mu >= 0. Let g(C, mu) be the least such objective over all plans that end at C (see `plans`),
+    whatever work they do. Then V_j is at least the minimum over C of the maximum over mu of g(C, mu). For
+    fixed mu some best plan switches at breakpoints only, and as it goes on beyond one its objective is linear
+    in C. So between two breakpoints g is the least of linear functions. It is concave in C, and lies above
+    the straight line between its ends. The larger of two such lines, for two multipliers, is least over C at
+    an edge or where they cross. The objective of a plan that ends after `stop_s` is at least `stop_s`. []
+    """
+
+    def __init__(self, columns: Columns, edges_s: Floats, until_s: Floats | None = None):
+        self.edges_s, self.gpus = edges_s, columns.gpus
+        rows = np.argsort(columns.release_s, kind="stable")
+        parts = [rows[i : i + _CHUNK] for i in range(0, len(rows), _CHUNK)]
+        self._chunks = [(part, Jobs.of(columns, part, edges_s, until_s)) for part in parts]
+        self._jobs, self._free_end = len(columns), until_s is None
+
+    @property
+    def spans_s(self) -> Floats:
+        """Seconds of each interval."""
+        return np.diff(self.edges_s)
+
+    def capacity_price(self, price: Floats) -> float:
+        """The price of all GPUs over all time: sum over types of GPUs x integral of `price`."""
+        return float(self.gpus @ (price @ self.spans_s))
+
+    def multipliers(self, price: Floats, columns: int) -> Floats:
+        """Multipliers among which the best one of every job is likely to be, as (job, column), ascending in
+        each row: from what its work costs at no price to what it costs at the highest.
+        """
+        found = np.empty((self._jobs, columns))
+        most = float(price.max(initial=0.0))
+        for rows, jobs in self._chunks:
+            gpus = np.where(jobs.rate > 0, jobs.count, np.inf)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                takes_s = (1.0 + jobs.launch) / jobs.rate
+                dear = np.nanmin((self._free_end + most * gpus) * takes_s, axis=0)
+            if self._free_end:
+                low, high = 0.8 * jobs.fastest_s, 2.0 * np.maximum(dear, jobs.fastest_s)
+            else:
+                low, high = np.maximum(dear / 1000, 1e-12), np.maximum(8 * dear, 1e-9)
+            found[rows] = np.geomspace(low, high, columns, axis=1)
+        return found
+
+    def solve(self, price: Floats, multipliers: Floats, held: bool = False) -> Solution:
+        """The solution at `price`, as (GPU type, interval), of at least 0; `multipliers` as (job, column),
+        ascending in each row. `held`: whether what the plans hold is wanted too.
+        """
+        value, middle = np.empty(self._jobs), np.empty(self._jobs)
+        total = np.zeros((len(self.gpus), len(self.edges_s) - 1))
+        for rows, jobs in self._chunks:
+            columns = multipliers[rows]
+            found = forward(jobs, self.edges_s, price, columns, held)
+            ends = _free_ends(found) if self._free_end else _fixed_ends(found)
+            value[rows] = ends.value
+            if held:
+                middle[rows] = _add_held(total, jobs, self.edges_s, found, ends, columns)
+        return Solution(value, total, middle) if held else Solution(value)
+
+
+def _free_ends(found: Forward) -> _Ends:
+    """The cheapest ends where plans end anywhere."""
+    rows, left, right = (np.concatenate(parts) for parts in (found.rows, found.left, found.right))
+    step = np.repeat(np.arange(len(found.rows)), [len(part) for part in found.rows])
+    apart_left, apart_right = left[:, :-1] - left[:, 1:], right[:, :-1] - right[:, 1:]
+    crosses = apart_left * apart_right < 0
+    theta = np.divide(apart_left, apart_left - apart_right, out=np.zeros_like(apart_left), where=crosses)
+    meet = np.where(crosses, left[:, :-1] + theta * (right[:, :-1] - left[:, :-1]), np.inf)
+    at_left, at_right = np.maximum(left[:, :-1], left[:, 1:]), np.maximum(right[:, :-1], right[:, 1:])
+    least = np.minimum(np.minimum(at_left, at_right), meet)
+    # Of pairs with the same maximum the one with the larger sum has the best multiplier between its two.
+    sums = np.minimum(left[:, :-1] + left[:, 1:], right[:, :-1] + right[:, 1:])
+    column = (least + 1e-9 * sums).argmax(1)
+    every = np.arange(len(column))
+    value = least[every, column]
+    order = np.lexsort((value, rows))
+    best = order[np.append(True, np.diff(rows[order]) > 0)]  # of each job, in the order of jobs
+    column = column[best]
+    met, early, late = meet[best, column], at_left[best, column], at_right[best, column]
+    share = np.where((met <= early) & (met <= late), theta[best, column], np.where(late < early, 1.0, 0.0))
+    return _Ends(np.minimum(value[best], found.stop_s), step[best], share, column)
+
+
+def _fixed_ends(found: Forward) -> _Ends:
+    """The ends where they are given: after the last interval of each job."""
+    jobs = len(found.stop_s)
+    step, value = np.zeros(jobs, dtype=np.int64), np.empty((jobs, found.right[0].shape[1]))
+    for k, (rows, right) in enumerate(zip(found.rows, found.right, strict=True)):
+        step[rows], value[rows] = k, right
+    column = (np.maximum(value[:, :-1], value[:, 1:]) + 1e-9 * (value[:, :-1] + value[:, 1:])).argmax(1)
+    return _Ends(np.minimum(value.max(1), 1.0), step, np.ones(jobs), column)
+
+
+def _add_held(
+    total: Floats, jobs: Jobs, edges_s: Floats, found: Forward, ends: _Ends, multipliers: Floats
+) -> Floats:
+    """Add what the plans hold to `total`, and return the multipliers between those of the plans.
+
+    A job carries out a mixture of four plans: those of two multipliers that end at the two edges around its
+    cheapest end. The weights of the ends follow from `theta`, those of the multipliers from the work, which
+    adds up to that of the job; if both do more, their weights are scaled down.
+    """
+    chosen = np.stack([ends.column, ends.column, ends.column + 1, ends.column + 1], axis=1)
+    steps = np.stack([ends.step - 1, ends.step] * 2, axis=1)
+    work, pieces = trace_back(jobs, edges_s, found, chosen, steps)
+    early, late = 1.0 - ends.theta, ends.theta
+    low, high = work[:, 0] * early + work[:, 1] * late, work[:, 2] * early + work[:, 3] * late
+    share = np.divide(high - 1.0, high - low, out=np.ones_like(low), where=high > low).clip(0.0, 1.0)
+    done = share * low + (1.0 - share) * high
+    weights = np.stack([share * early, share * late, (1 - share) * early, (1 - share) * late], axis=1)
+    weights /= np.maximum(1.0, done)[:, None]
+    if jobs.until_s is not None:
+        weights[ends.value >= 1.0] = 0.0
+    for piece in pieces:
+        amount = piece.gpu_seconds * weights[piece.jobs]
+        for gpu_type in range(len(total)):
+            here = amount if len(total) == 1 else np.where(piece.type == gpu_type, amount, 0.0)
+            total[gpu_type] += np.bincount(piece.interval, here.sum(1), len(total[gpu_type]))
+    pair = np.log(np.take_along_axis(multipliers, np.stack([ends.column, ends.column + 1], axis=1), axis=1))
+    middle: Floats = np.exp(share * pair[:, 0] + (1.0 - share) * pair[:, 1])
+    # Plans that do too little work have too small a multiplier, and those that do too much too large a one.
+    return middle * np.where(done < 0.97, 1.3, np.where(done > 1.03, 1 / 1.6, 1.0))

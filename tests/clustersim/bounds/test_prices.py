@@ -1,0 +1,197 @@
+"""Prices: any of them are valid, and good ones come close to the best schedule."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from functools import cache
+from math import ceil, inf
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.bounds import BoundJob, Instance, Option, bound_of, prices_of
+from clustersim.bounds.area import srpt_ends_s
+from clustersim.bounds.columns import Columns
+from clustersim.bounds.mean import search_prices
+from clustersim.bounds.relaxation import Relaxation
+from tests.clustersim.bounds.enumeration import elastic, least
+
+CONCAVE = {1: 4, 2: 7, 4: 12}
+
+
+def proved_by(instance: Instance, price: list[float], edges_s: list[float], multipliers: int = 6) -> float:
+    """The bound of the mean JCT that some prices prove."""
+    relaxation = Relaxation(Columns.of(instance), np.array(edges_s))
+    prices = np.array([price])
+    value = relaxation.solve(prices, relaxation.multipliers(prices, multipliers)).value
+    return (float(value.sum()) - relaxation.capacity_price(prices)) / len(instance.jobs)
+
+
+ELASTIC = {
+    "two at once": (elastic("a", 0, 24, CONCAVE), elastic("b", 0, 24, CONCAVE)),
+    "short and long": (elastic("a", 0, 8, CONCAVE), elastic("b", 0, 40, CONCAVE)),
+    "three in turn": tuple(elastic(str(i), i, 12 + 6 * i, CONCAVE) for i in range(3)),
+    "overheads": (elastic("a", 0, 24, CONCAVE, 1, reload_s=1), elastic("b", 1, 12, CONCAVE, 1, reload_s=1)),
+    "long overheads": (elastic("a", 0, 28, CONCAVE, 3), elastic("b", 0, 16, CONCAVE, 3)),
+    "alone": (elastic("a", 3, 30, CONCAVE, 2),),
+}
+
+
+@cache
+def best_mean_s(name: str) -> float:
+    """Of all schedules that decide at whole seconds."""
+    jobs = ELASTIC[name]
+
+    def price(job: int, end_s: float) -> float:
+        return end_s - jobs[job].release_s
+
+    return least(Instance((4,), jobs), price, horizon_s=7 if len(jobs) == 3 else 10) / len(jobs)
+
+
+@pytest.mark.parametrize("name", ELASTIC)
+def test_elastic_jobs_against_all_schedules(name: str) -> None:
+    """No more than the best schedule, and at least 90 % of it."""
+    best_s = best_mean_s(name)
+    bound_s = bound_of(Instance((4,), ELASTIC[name]), "prices").jct_mean_s
+    assert bound_s is not None
+    assert 0.9 * best_s <= bound_s <= best_s
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_machine_against_srpt(seed: int) -> None:
+    """Jobs that need all GPUs: SRPT is the best schedule, and the bound is equal to it."""
+    random = Random(seed)
+    jobs = tuple(elastic(str(i), random.randint(0, 12), random.randint(1, 9), {4: 1}) for i in range(8))
+    ends_s = srpt_ends_s(np.array([job.release_s for job in jobs]), np.array([job.work for job in jobs]))
+    mean_s = float(np.mean(ends_s - [job.release_s for job in jobs]))
+    assert bound_of(Instance((4,), jobs), "prices").jct_mean_s == pytest.approx(mean_s, rel=1e-8)
+
+
+def test_prices_alone_come_close_to_srpt() -> None:
+    """Without the help of the area bound."""
+    jobs = tuple(elastic(str(i), 0, 1 + i, {4: 1}) for i in range(6))
+    mean_s = sum((6 - i) * (1 + i) for i in range(6)) / 6
+    found = search_prices(Columns.of(Instance((4,), jobs)), steps=200, visits=10_000)
+    assert 0.98 * mean_s <= found.mean_s <= mean_s * (1 + 1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    prices=st.lists(st.floats(0, 3), min_size=1, max_size=8),
+    cuts=st.lists(st.floats(0.1, 4), min_size=8, max_size=8),
+    multipliers=st.integers(2, 7),
+    name=st.sampled_from(sorted(ELASTIC)),
+)
+def test_any_prices_are_valid(prices: list[float], cuts: list[float], multipliers: int, name: str) -> None:
+    """Whatever the prices, the breakpoints and the multipliers."""
+    instance = Instance((4,), ELASTIC[name])
+    edges_s = [0.0, *np.cumsum(cuts[: len(prices)]).tolist(), 400.0]
+    assert proved_by(instance, [*prices, 0.0], edges_s, multipliers) <= best_mean_s(name) + 1e-9
+
+
+def test_no_price_proves_each_job_alone() -> None:
+    instance = Instance((4,), ELASTIC["short and long"])
+    assert bound_of(instance, "alone").jct_mean_s == pytest.approx((8 / 12 + 40 / 12) / 2, rel=1e-8)
+    assert proved_by(instance, [0.0, 0.0], [0.0, 1.0, 400.0]) <= (8 / 12 + 40 / 12) / 2 + 1e-9
+
+
+def test_more_gpus_and_less_work_never_raise_the_alone_bound() -> None:
+    jobs = ELASTIC["three in turn"]
+    less = tuple(job._replace(work=job.work / 2) for job in jobs)
+    for method in ("alone", "area"):
+        bound_s = bound_of(Instance((4,), jobs), method).jct_mean_s
+        for easier in (Instance((8,), jobs), Instance((4,), less)):
+            easier_s = bound_of(easier, method).jct_mean_s
+            assert bound_s is not None
+            assert easier_s is not None
+            assert easier_s <= bound_s
+
+
+def test_two_gpu_types_are_two_machines() -> None:
+    """Two jobs that each need all GPUs of one type do not wait for each other."""
+    first, second = (Option(i, (4,), (1.0,), (0.0,), (0.0,)) for i in range(2))
+    jobs = (
+        BoundJob("a", 0.0, 10.0, (first,)),
+        BoundJob("b", 0.0, 10.0, (first,)),
+        BoundJob("c", 0.0, 10.0, (second,)),
+    )
+    bound_s = bound_of(Instance((4, 4), jobs), "prices").jct_mean_s
+    assert bound_s is not None
+    assert 0.95 * 40 / 3 <= bound_s <= 40 / 3
+
+
+@pytest.mark.parametrize("method", ["alone", "area", "quick", "prices"])
+def test_one_job_takes_what_it_takes_alone(method: str) -> None:
+    job = elastic("a", 5, 30, CONCAVE, 2, deadline_s=10)
+    bound = bound_of(Instance((4,), (job,), deadline_jobs=1), method)
+    assert bound.jct_mean_s == pytest.approx(2 + 30 / 12, rel=1e-8)
+    assert bound.jct_p99_s == pytest.approx(2 + 30 / 12, rel=1e-8)
+    assert bound.makespan_s == pytest.approx(2 + 30 / 12, rel=1e-8)
+    assert bound.deadline_met_ratio == 1.0
+
+
+@pytest.mark.parametrize("method", ["alone", "area", "quick", "prices"])
+def test_a_job_without_work_pays_its_launch(method: str) -> None:
+    jobs = (elastic("a", 0, 0, CONCAVE, 2), elastic("b", 0, 12, CONCAVE, 1))
+    bound_s = bound_of(Instance((4,), jobs), method).jct_mean_s
+    assert bound_s is not None
+    assert 2 - 1e-6 <= bound_s <= (2 + 4) / 2
+
+
+def test_deadlines_against_all_schedules() -> None:
+    """Of three jobs that need all GPUs for 4 s, two can be done by 8 s; of elastic ones likewise."""
+    rigid = tuple(elastic(str(i), 0, 4, {4: 1}, deadline_s=8) for i in range(3))
+    spread = tuple(elastic(str(i), 0, 12, CONCAVE, 1, deadline_s=3) for i in range(3))
+    for jobs in (rigid, spread):
+        instance = Instance((4,), jobs, deadline_jobs=3)
+
+        def late(job: int, end_s: float, jobs: tuple[BoundJob, ...] = jobs) -> float:
+            deadline_s = jobs[job].deadline_s
+            assert deadline_s is not None
+            return float(end_s > deadline_s)
+
+        most = 3 - least(instance, late, horizon_s=int(jobs[0].deadline_s or 0))
+        ratio = bound_of(instance, "prices").deadline_met_ratio
+        assert ratio is not None
+        assert most / 3 <= ratio
+        assert ratio < 1.0
+
+
+def test_p99_against_all_schedules() -> None:
+    """The longest JCT counts most: of four jobs, one has to wait for three."""
+    jobs = tuple(elastic(str(i), 0, 4, {4: 1}) for i in range(4))
+    bound_s = bound_of(Instance((4,), jobs), "prices").jct_p99_s
+    assert bound_s is not None
+    assert 0.9 * 15.88 <= bound_s <= float(np.percentile([4, 8, 12, 16], 99))
+
+
+def test_makespan_against_all_schedules() -> None:
+    """Two elastic jobs, and two of which the second comes late."""
+    for jobs in (ELASTIC["two at once"], (elastic("a", 0, 40, CONCAVE), elastic("b", 2, 24, CONCAVE))):
+        instance = Instance((4,), jobs)
+        best_s = bisect_left(range(60), True, key=lambda quarter: _can_end_by(instance, quarter / 4)) / 4
+        bound_s = bound_of(instance, "area").makespan_s
+        assert bound_s is not None
+        assert 0.9 * best_s <= bound_s <= best_s
+
+
+def _can_end_by(instance: Instance, end_s: float) -> bool:
+    def late(job: int, job_end_s: float) -> float:
+        return inf if job_end_s > end_s else 0.0
+
+    return least(instance, late, horizon_s=ceil(end_s)) == 0.0
+
+
+def test_prices_fall_with_the_jobs_in_the_system() -> None:
+    """Jobs of 1 to 6 s on one machine: while k of them are left, a second of it delays k jobs."""
+    found = prices_of(Instance((4,), tuple(elastic(str(i), 0, 1 + i, {4: 1}) for i in range(6))))
+    middles_s = (found.edges_s[1:] + found.edges_s[:-1]) / 2
+    early, late = (
+        4 * float(np.mean(found.price[0, rows]))
+        for rows in (middles_s < 1, (middles_s > 11) & (middles_s < 14))
+    )
+    assert 4 < early < 7
+    assert 1 < late < 3

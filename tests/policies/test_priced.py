@@ -1,0 +1,233 @@
+"""Priced: theory where there is one, the bound on waiting, its parts one by one, and where it has to cope."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil, log1p
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import clustersim
+from clustersim.failures import Failures
+from clustersim.overheads import Overheads
+from clustersim.testing import CASES, Case, Outcome, check_case, check_scheduler, decide, simulate
+from policies.hesrpt import HeSrpt
+from policies.max_min import MaxMin
+from policies.optimus import Optimus
+from policies.priced import Priced
+from policies.srtf import Srtf
+from tests.builders import Bench, MixedBench, elastic, finishes, gpt3, mean_jct_s, rigid, starts
+from traces.job import Job
+
+LINEAR = {("m", 8): {n: float(n) for n in (1, 2, 4, 8)}}
+ROOT_OF_GPUS = {("m", 8): {n: n**0.5 for n in (1, 2, 4, 8)}}
+
+
+def stream(count: int, seed: int = 0, mean_gap_s: float = 40.0) -> list[Job]:
+    """Elastic jobs with work over two orders of magnitude, submitted at random."""
+    random, now, jobs = Random(seed), 0.0, []
+    for i in range(count):
+        now += random.expovariate(1 / mean_gap_s)
+        jobs.append(elastic(str(i), now, 4, 10 ** random.uniform(1, 3)))
+    return jobs
+
+
+# The rules of the kit
+
+
+def test_it_keeps_every_rule() -> None:
+    check_scheduler(Priced)
+
+
+@pytest.mark.parametrize("scale", [0.0, 10.0])
+@pytest.mark.parametrize("case", [case for case in CASES if "elastic" in case.name], ids=lambda c: c.name)
+def test_it_keeps_every_rule_whatever_restarts_cost(case: Case, scale: float) -> None:
+    check_case(Priced, replace(case, overheads=Overheads(scale=scale)))
+
+
+@pytest.mark.parametrize("name", ["price", "floor", "harm", "patience", "rank", "leftover"])
+def test_a_wrong_parameter_is_named(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}="):
+        Priced(**{name: -1})  # type: ignore[arg-type]
+
+
+# Theory
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(1, 100)), min_size=1, max_size=8))
+def test_jobs_that_take_the_whole_cluster_are_served_as_srtf_does(jobs: list[tuple[int, int]]) -> None:
+    """SRPT has the least mean completion time on one machine (Schrage 1968)."""
+    rows = [rigid(str(i), submit_s, 8, run_s) for i, (submit_s, run_s) in enumerate(jobs)]
+    bench = Bench("n1g8", LINEAR)
+    assert mean_jct_s(bench.run(rows, Priced())) == pytest.approx(mean_jct_s(bench.run(rows, Srtf())))
+
+
+def first_shares(rows: list[Job], **parameters: float | bool) -> dict[str, int]:
+    """What the first decision gives each job, on 8 GPUs, at a speed of n^0.5."""
+    policy = Priced(**parameters)  # type: ignore[arg-type]
+    decision = decide(policy, pending=rows, table=ROOT_OF_GPUS, overheads=Overheads.none())
+    return {job: sum(gpus for _, gpus in place) for job, place in sorted(decision.starts.items())}
+
+
+def test_two_jobs_share_as_the_price_says() -> None:
+    """At a speed of n^0.5 the best size is 1 / lam; the shorter of two jobs has lam = `price` / 8."""
+    rows = [elastic("a", 0, 4, 1000), elastic("b", 0, 4, 100_000)]
+    assert first_shares(rows, price=2.0, leftover=False) == {"a": 4, "b": 4}
+    assert first_shares(rows, price=4.0, leftover=False) == {"a": 2, "b": 4}
+    assert first_shares(rows, price=8.0, leftover=False) == {"a": 1, "b": 4}
+    assert first_shares(rows, price=4.0, leftover=False, rank=False) == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize("other", [HeSrpt, Optimus, MaxMin])
+@pytest.mark.parametrize("overheads", [Overheads.none(), Overheads(launch_s=5.0)], ids=["free", "restarts"])
+def test_jobs_are_done_earlier_than_under_other_divisions(other: type, overheads: Overheads) -> None:
+    """In the mean over streams at a load at which jobs wait."""
+    bench = Bench("n2g8", {("m", 8): {n: n**0.7 for n in (1, 2, 4, 8, 16)}}, {"m": 1e8}, overheads)
+    ours, theirs = (
+        sum(mean_jct_s(bench.run(stream(60, seed), policy())) for seed in range(4))
+        for policy in (Priced, other)
+    )
+    assert ours < theirs
+
+
+# Nobody waits for ever
+
+
+def bound_s(jobs: list[Job], late: Job, patience: float, gpus: int, outcome: Outcome) -> float:
+    """The bound of docs/policies/priced.md on the completion time of `late`, for speeds that are those of
+    LINEAR and starts that take 1 s, 10 s at most after work.
+    """
+    rate, gpu_s = 1.0, 1.0  # on the smallest size; least GPU-seconds for a unit of work
+    least_s = (1.0 + (late.iterations or 0.0) * gpu_s) / gpus
+    earlier = sum(job.submit_s < late.submit_s for job in jobs)
+    passing = ceil(patience * log1p(least_s))
+    ends = finishes(outcome)
+    before = [
+        job
+        for place, job in enumerate(jobs)
+        if (job.submit_s <= late.submit_s or place - earlier <= passing)
+        and (ends[job.job_id] or 0.0) > late.submit_s
+    ]
+    work_s = sum((job.iterations or 0.0) / rate for job in before)
+    return 3 * work_s + 2 * len(before) * 10.0
+
+
+def test_a_long_job_is_done_however_many_short_ones_come() -> None:
+    """Short jobs keep the GPU busy for ever. With the patience of 5 jobs, the long one overtakes them."""
+    jobs = [elastic("long", 0.5, 1, 50)]
+    jobs += [elastic(f"short{i}", 4.0 * i, 1, 4) for i in range(400)]
+    jobs.sort(key=lambda job: job.submit_s)
+    bench = Bench("n1g1", {("m", 8): {1: 1.0}})
+    late = {patience: finishes(bench.run(jobs, Priced(patience=patience)))["long"] for patience in (5, 1e6)}
+    assert late[1e6] == 1650.0  # after all others
+    assert late[5] is not None
+    assert late[5] < 200.0
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from([1.0, 3.0, 10.0, 1000.0]), st.sampled_from([1.0, 5.0, 50.0]))
+def test_the_bound_on_completion_times_holds(seed: int, patience: float, mean_gap_s: float) -> None:
+    jobs = stream(25, seed, mean_gap_s)
+    overheads = Overheads(launch_s=1.0, storage_node_bytes_per_s=1e9)
+    outcome = Bench("n1g8", LINEAR, {"m": 1e8}, overheads).run(jobs, Priced(patience=patience))
+    assert max(record.restarts for record in outcome.records) < 1000
+    for job in jobs:
+        done_s = finishes(outcome)[job.job_id]
+        assert done_s is not None
+        assert done_s - job.submit_s <= bound_s(jobs, job, patience, 8, outcome)
+
+
+# Its parts
+
+
+def test_a_job_is_moved_less_often_than_by_rules_that_know_no_restarts() -> None:
+    bench = Bench("n2g8", {("m", 8): {n: n**0.7 for n in (1, 2, 4, 8, 16)}}, {"m": 1e9}, Overheads())
+
+    def moves(policy: type) -> int:
+        outcomes = [bench.run(stream(60, seed), policy()) for seed in range(4)]
+        return sum(record.resizes + record.preemptions for outcome in outcomes for record in outcome.records)
+
+    assert moves(Priced) < moves(MaxMin)
+
+
+def test_without_harm_jobs_lose_their_gpus_more_often() -> None:
+    bench = Bench("n1g8", LINEAR, {"m": 1e9}, Overheads())
+
+    def preemptions(harm: float) -> int:
+        outcomes = [bench.run(stream(60, seed), Priced(harm=harm)) for seed in range(4)]
+        return sum(record.preemptions for outcome in outcomes for record in outcome.records)
+
+    assert preemptions(1.0) < preemptions(0.0)
+
+
+def test_without_leftovers_gpus_stay_free() -> None:
+    """A price of 10 a GPU-second is worth one GPU a job."""
+    rows = [elastic("a", 0, 4, 1000), elastic("b", 0, 4, 100_000)]
+    assert first_shares(rows, price=80.0, floor=80.0, leftover=False) == {"a": 1, "b": 1}
+    assert first_shares(rows, price=80.0, floor=80.0) == {"a": 4, "b": 4}
+
+
+# What it has to cope with
+
+
+def test_a_job_that_never_fits_keeps_no_other_out() -> None:
+    jobs = [rigid("huge", 0, 64, 10.0), elastic("a", 1, 4, 10), elastic("b", 1, 4, 10)]
+    outcome = Bench("n1g8", LINEAR).run(jobs, Priced())
+    assert finishes(outcome)["huge"] is None
+    assert None not in (finishes(outcome)["a"], finishes(outcome)["b"])
+
+
+def test_bounds_of_jobs_are_kept() -> None:
+    rows = [
+        gpt3("any", 0, 8, 50),
+        elastic("few", 0, 8, 50, model="gpt3-6.7b", global_batch=512, max_gpus=8),
+        elastic("many", 0, 16, 50, model="gpt3-6.7b", global_batch=512, min_gpus=16),
+    ]
+    run = clustersim.run(rows, "priced", cluster="n8g8")
+    held = {event.job_id: set[int]() for event in run.events if event.job_id}
+    for event in run.events:
+        if event.job_id and event.gpus:
+            held[event.job_id].add(event.gpus)
+    assert max(held["few"]) <= 8
+    assert min(held["many"]) >= 16
+
+
+def test_the_price_follows_the_gpus_that_are_in_service() -> None:
+    """With one of two nodes down, jobs still end, and none waits for the node to come back."""
+    rows = stream(20)
+    outcome = simulate(
+        rows, Priced(), "n2g8", table=LINEAR,
+        failures=Failures(mtbf_gpu_h=4.0, kinds={"node": (1.0, 0.5)}),
+    )  # fmt: skip
+    assert None not in finishes(outcome).values()
+
+
+def test_a_job_that_overran_its_statement_does_not_stay_first() -> None:
+    """`over` states 40 units and does 1,000. `short` comes when it has done 60, and takes its GPU."""
+    rows = [
+        elastic("over", 0, 1, 1000, stated_iterations=40.0),
+        elastic("tick", 45, 1, 300),
+        elastic("short", 60, 1, 10),
+    ]
+    outcome = Bench("n1g1", {("m", 8): {1: 1.0}}).run(rows, Priced())
+    assert starts(outcome)["short"] == 60.0
+
+
+def test_the_faster_type_goes_to_the_job_that_gains_by_it() -> None:
+    even, picky = {n: float(n) for n in (1, 2, 4, 8)}, {n: 4.0 * n for n in (1, 2, 4, 8)}
+    tables = {
+        "a100": {("even", 8): even, ("picky", 8): even},
+        "h100": {("even", 8): even, ("picky", 8): picky},
+    }
+    rows = [elastic("e", 0, 8, 800, model="even"), elastic("p", 0, 8, 1600, model="picky")]
+    outcome = MixedBench([("h100", 1, 8), ("a100", 1, 8)], tables).run(rows, Priced())
+    assert finishes(outcome) == {"e": pytest.approx(100.0), "p": pytest.approx(50.0)}
+
+
+def test_it_runs_by_its_name() -> None:
+    run = clustersim.run([gpt3("a", 0, 8, 10)], "priced", cluster="n2g8", params={"price": 6})
+    assert run.summary["finished"] == 1
