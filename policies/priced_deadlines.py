@@ -27,10 +27,11 @@ class PricedDeadlines(Scheduler):
     and `patience` are those of `priced`.
     """
 
+    one_gpu_type = True
     elastic = True
 
     def __init__(
-        self, price: float = 3.0, floor: float = 0.0, harm: float = 1.0, patience: float = 1e9,
+        self, price: float = 3.0, floor: float = 0.0, harm: float = 1.0, patience: float = 20_000.0,
         guard_s: float = 1.0, give_up: bool = True, share: float = 1.0,
     ):  # fmt: skip
         if not isinstance(give_up, bool):
@@ -72,17 +73,18 @@ class PricedDeadlines(Scheduler):
             return
         running = [_allowed(claim, spare) for claim in line.running]
         market = Market(
-            {name: gpus - spare.held_back[name] for name, gpus in line.gpus.items()}, running,
-            harm=self.harm, next_s=line.next_end_s(), worth=line.worth,
+            {name: gpus - spare.held_back[name] for name, gpus in line.gpus.items()},
+            [claim for claim in running if claim.held],  # the others have to leave what they hold
+            harm=self.harm, worth=line.worth,
             floors={job: Share(*share) for job, share in spare.target.items()},
         )  # fmt: skip
         known = {claim.job: claim for claim in running}
-        for claim in line.walk(market.left):
+        for claim in line.walk(market.fits):
+            if not market.fits(1):
+                break
             claim = known.get(claim.job) or _allowed(claim, spare)
             if claim.curves:
                 market.serve(claim)
-            if not any(market.left.values()):
-                break
         market.give_rest()
         for job, (gpus, gpu_type) in market.shares.items():
             if spare.target.get(job) != (gpus, gpu_type):

@@ -16,7 +16,7 @@ from clustersim.testing import Outcome, check_outcome
 from policies.priced_deadlines import PricedDeadlines
 from policies.reservation.triage import LATE, NEVER, TAKEN_BACK
 from tests.builders import Bench, elastic, finishes, states
-from tests.deadlines import hostile_bench, mixed_bench, random_bench, watch, watch_types
+from tests.deadlines import hostile_bench, random_bench, watch
 
 EIGHT = {("m", 8): {8: 1.0}}  # runs on 8 GPUs, an iteration a second
 FOUR_EIGHT = {("m", 8): {4: 1.0, 8: 2.0}, ("wide", 8): {8: 1.0}}
@@ -145,8 +145,7 @@ class Watched(PricedDeadlines):
 
     def schedule(self, state: State) -> Proposal:
         proposal = super().schedule(state)
-        check = watch_types if state.cluster.mixed else watch
-        check(proposal, self.triage(state).admission, state)
+        watch(proposal, self.triage(state).admission, state)
         return proposal
 
 
@@ -157,7 +156,7 @@ def check(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize("scale", [0, 1, 10])
-@pytest.mark.parametrize("maker", [random_bench, hostile_bench, mixed_bench])
+@pytest.mark.parametrize("maker", [random_bench, hostile_bench])
 @given(seed=st.integers(0, 10**9), placement=st.sampled_from(("pack", "any", "spread", "buddy")))
 @settings(max_examples=20, deadline=None)
 def test_promises_that_are_not_taken_back_are_kept(
@@ -180,9 +179,9 @@ def test_without_giving_up_all_promises_are_kept(maker: Any, scale: float, seed:
 
 @pytest.mark.long
 @pytest.mark.parametrize("scale", [0, 1, 10])
-@pytest.mark.parametrize("maker", [random_bench, hostile_bench, mixed_bench])
+@pytest.mark.parametrize("maker", [random_bench, hostile_bench])
 def test_a_campaign(maker: Any, scale: float) -> None:
-    """5,400 traces in all."""
+    """3,600 traces in all."""
     broken = []
     for seed in range(600):
         on, jobs = maker(seed, scale, ("pack", "any", "spread", "buddy")[seed % 4])
