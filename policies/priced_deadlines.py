@@ -27,7 +27,6 @@ class PricedDeadlines(Scheduler):
     and `patience` are those of `priced`.
     """
 
-    one_gpu_type = True
     elastic = True
 
     def __init__(

@@ -1,6 +1,7 @@
 """Deadlines that are met: what jobs reserve, which jobs are admitted, and where they run.
 
-`elasticflow`, `vtrain-aware` and `priced-deadlines` use these parts; docs/policies/elasticflow.md has the whole argument.
+`elasticflow`, `vtrain-aware` and `priced-deadlines` use these parts; docs/policies/elasticflow.md has the
+whole argument.
 
 | module            | names                                   | what                                         |
 |-------------------|-----------------------------------------|----------------------------------------------|
@@ -48,6 +49,7 @@ from .refilling import Refilled, by_value, cheapest, refill
 from .reservations import Agenda, Reservations, TakenOut, urgency
 from .seating import Seating
 from .spare_gpus import SpareGpus, SpareRule, may_stay
+from .triage import Triage
 
 __all__ = [
     "WHOLE",
@@ -66,6 +68,7 @@ __all__ = [
     "SpareGpus",
     "SpareRule",
     "TakenOut",
+    "Triage",
     "Values",
     "by_marginal_return",
     "by_value",

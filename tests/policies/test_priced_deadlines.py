@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.overheads import Overheads
-from clustersim.records import NOTE
+from clustersim.records import DECLINED, NOTE
 from clustersim.scheduler import Proposal, State
 from clustersim.testing import Outcome, check_outcome
 from policies.priced_deadlines import PricedDeadlines
 from policies.reservation.triage import LATE, NEVER, TAKEN_BACK
-from tests.builders import Bench, elastic, finishes, states
-from tests.deadlines import hostile_bench, random_bench, watch
+from tests.builders import Bench, MixedBench, elastic, finishes
+from tests.deadlines import hostile_bench, mixed_bench, random_bench, watch, watch_types
 
 EIGHT = {("m", 8): {8: 1.0}}  # runs on 8 GPUs, an iteration a second
-FOUR_EIGHT = {("m", 8): {4: 1.0, 8: 2.0}, ("wide", 8): {8: 1.0}}
+MAKERS = (random_bench, hostile_bench, mixed_bench)
 
 
 def notes(outcome: Outcome) -> list[tuple[str, str]]:
@@ -32,12 +31,14 @@ def met(outcome: Outcome) -> set[str]:
 
 
 def broken_promises(outcome: Outcome) -> list[str]:
-    """Jobs that are late although they have a promise."""
+    """Jobs that are late although they have a promise. Jobs that cannot run on the cluster have none."""
     last = dict(notes(outcome))
     return [
         record.job_id
         for record in outcome.records
-        if record.deadline_met is False and last.get(record.job_id, LATE) == LATE
+        if record.deadline_met is False
+        and record.state != "rejected"
+        and last.get(record.job_id, LATE) == LATE
     ]
 
 
@@ -77,15 +78,11 @@ def test_the_largest_job_that_makes_room_is_given_up() -> None:
 
 
 def test_a_job_that_was_given_up_gets_its_promise_back_when_it_can() -> None:
-    """`b` reserves until 101, and is done at 57 on more GPUs than it reserved: `a` fits again."""
-    table = {("m", 8): {8: 1.0}, ("scales", 8): {8: 1.0, 16: 1.9}}
-    jobs = [
-        elastic("a", 0, 16, 150, 165, model="scales"),
-        elastic("b", 2, 8, 92, 101),
-        elastic("c", 3, 8, 92, 101),
-    ]
-    outcome = Bench("n2g8", table).run(jobs, PricedDeadlines())
-    assert states(outcome) == dict.fromkeys("abc", "finished")
+    """`b` states 80 s, for which `a` is given up, and is done after 10."""
+    jobs = [elastic("a", 0, 8, 90, 165), elastic("b", 2, 8, 10, 101, stated_iterations=80.0)]
+    outcome = Bench("n1g8", EIGHT).run(jobs, PricedDeadlines())
+    assert notes(outcome) == [("a", TAKEN_BACK), ("a", LATE)]
+    assert met(outcome) == {"a", "b"}
 
 
 def test_a_job_without_any_hope_is_not_promised_anything_and_runs() -> None:
@@ -130,11 +127,29 @@ def most_met(jobs: list[Any]) -> int:
 
 
 @given(bursts())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_of_a_burst_on_one_gpu_as_many_as_possible_are_in_time(jobs: list[Any]) -> None:
     """There one for one, the largest first, is exact: Moore and Hodgson, Management Science 1968."""
     outcome = Bench("n1g1", {("m", 8): {1: 1.0}}).run(jobs, PricedDeadlines(guard_s=1e-3))
     assert len(met(outcome)) == most_met(jobs)
+
+
+def test_on_several_types_as_many_jobs_are_in_time_on_the_types_that_they_need() -> None:
+    """`tight` needs the fast node for all of its time; `large`, which was promised that node, is given up."""
+    tables = {"slow": {("m", 8): {8: 1.0}}, "fast": {("m", 8): {8: 4.0}}}
+    jobs = [elastic("large", 0, 8, 380, 100), elastic("tight", 5, 8, 200, 60)]
+    jobs.append(elastic("loose", 6, 8, 90, 100))
+    outcome = MixedBench([("slow", 1, 8), ("fast", 1, 8)], tables).run(jobs, PricedDeadlines())
+    assert met(outcome) == {"tight", "loose"}
+    assert notes(outcome) == [("large", TAKEN_BACK)]
+
+
+def test_a_due_job_that_waits_is_seated_where_it_cannot_have_more() -> None:
+    """It may get more GPUs than it has reserved, and find no place for them; it holds none that it could stay
+    on.
+    """
+    on, jobs = mixed_bench(21, 0, "pack")
+    check(on.run(jobs, Watched()))
 
 
 # The promise
@@ -145,20 +160,21 @@ class Watched(PricedDeadlines):
 
     def schedule(self, state: State) -> Proposal:
         proposal = super().schedule(state)
-        watch(proposal, self.triage(state).admission, state)
+        held_to = watch_types if state.cluster.mixed else watch
+        held_to(proposal, self.triage(state).admission, state)
         return proposal
 
 
 def check(outcome: Outcome) -> None:
     check_outcome(outcome)
     assert broken_promises(outcome) == []
-    assert "rejected" not in states(outcome).values()
+    assert DECLINED not in [record.reason for record in outcome.records]
 
 
 @pytest.mark.parametrize("scale", [0, 1, 10])
-@pytest.mark.parametrize("maker", [random_bench, hostile_bench])
+@pytest.mark.parametrize("maker", MAKERS)
 @given(seed=st.integers(0, 10**9), placement=st.sampled_from(("pack", "any", "spread", "buddy")))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_promises_that_are_not_taken_back_are_kept(
     maker: Any, scale: float, seed: int, placement: str
 ) -> None:
@@ -167,9 +183,9 @@ def test_promises_that_are_not_taken_back_are_kept(
 
 
 @pytest.mark.parametrize("scale", [0, 10])
-@pytest.mark.parametrize("maker", [random_bench, hostile_bench])
+@pytest.mark.parametrize("maker", MAKERS)
 @given(seed=st.integers(0, 10**9))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_without_giving_up_all_promises_are_kept(maker: Any, scale: float, seed: int) -> None:
     on, jobs = maker(seed, scale, "pack")
     outcome = on.run(jobs, Watched(give_up=False, share=0.3))
@@ -179,9 +195,9 @@ def test_without_giving_up_all_promises_are_kept(maker: Any, scale: float, seed:
 
 @pytest.mark.long
 @pytest.mark.parametrize("scale", [0, 1, 10])
-@pytest.mark.parametrize("maker", [random_bench, hostile_bench])
+@pytest.mark.parametrize("maker", MAKERS)
 def test_a_campaign(maker: Any, scale: float) -> None:
-    """3,600 traces in all."""
+    """5,400 traces in all."""
     broken = []
     for seed in range(600):
         on, jobs = maker(seed, scale, ("pack", "any", "spread", "buddy")[seed % 4])
