@@ -22,7 +22,8 @@ class Triage:
     On submission of job j:
 
         reserve for j;
-        failing that, for the `most` jobs with a promise and more GPU time left than j, the largest first:
+        failing that, for jobs with a promise that are in its way (`Admission.short_s`) and have more GPU time
+            left than j, the largest first, at most `most`:
             drop that reservation; if j can reserve now, j has the promise instead,
                 and the other one reserves again if it still can; if not, put it back;
         failing that, j is best effort
@@ -85,13 +86,14 @@ class Triage:
         admission, now = self.admission, state.now
         if self._is_hopeless(job, now) or not self._is_small(job, now):
             return False
-        least = self._gpu_s(job) * (1 + _EASED)
-        for other in admission.reserved():
+        least, until_s = self._gpu_s(job) * (1 + _EASED), admission.short_s
+        in_the_way = [
+            other for other in admission.reserved() if admission.demands[other].deadline_s <= until_s
+        ]
+        for other in in_the_way:
             self._refresh(other)
         larger = [
-            (-gpu_s, other.order, other)
-            for other in admission.reserved()
-            if (gpu_s := self._gpu_s(other)) > least
+            (-gpu_s, other.order, other) for other in in_the_way if (gpu_s := self._gpu_s(other)) > least
         ]
         for *_, other in sorted(larger)[: self.most]:
             if admission.try_replace(other, job, state):

@@ -77,6 +77,15 @@ def test_the_largest_job_that_makes_room_is_given_up() -> None:
     assert notes(outcome) == [("b", TAKEN_BACK)]
 
 
+def test_a_job_in_the_way_is_given_up_however_many_larger_ones_are_not() -> None:
+    """The 40 others are due after `v`, and `v` needs all the time until then."""
+    jobs = [elastic("v", 0, 8, 98, 100), elastic("small", 5, 8, 20, 40)]
+    jobs += [elastic(str(i), 1, 8, 100, 100 + 102 * (i + 1)) for i in range(40)]
+    outcome = Bench("n1g8", EIGHT).run(jobs, PricedDeadlines())
+    assert notes(outcome) == [("v", TAKEN_BACK)]
+    assert len(met(outcome)) == 41
+
+
 def test_a_job_that_was_given_up_gets_its_promise_back_when_it_can() -> None:
     """`b` states 80 s, for which `a` is given up, and is done after 10."""
     jobs = [elastic("a", 0, 8, 90, 165), elastic("b", 2, 8, 10, 101, stated_iterations=80.0)]
