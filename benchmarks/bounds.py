@@ -2,11 +2,13 @@
 
 python benchmarks/bounds.py
 python benchmarks/bounds.py --jobs 1000 --loads 0.8 1.3 2.5 --methods area quick prices
+python benchmarks/bounds.py --loads 1.0 --prices
 python benchmarks/bounds.py --jobs 1000000 --rigid --loads 0.9 --methods area --no-run
 
 LLM jobs under the rules llm-mix, or rigid jobs of 1 to 64 GPUs, arrive as a Poisson stream on 1,024 GPUs,
 with the default overheads. `x best` is a method's bound of the mean JCT over that of the last method. `x run`
 is its time over that of a simulation under hesrpt (rigid: srtf), which other programs disturb as much.
+`--prices` prints instead what GPU-seconds are worth, over (jobs in the system) / GPUs: percentiles over time.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from time import process_time
 
 import numpy as np
 
-from clustersim.bounds import METHODS, Instance, bound_of, instance_of
+from clustersim.bounds import METHODS, Instance, bound_of, instance_of, prices_of
 from clustersim.cluster import Cluster
 from clustersim.engine import RunSetup, Simulation
 from clustersim.overheads import Overheads
@@ -56,6 +58,17 @@ def measured(instance: Instance, methods: list[str]) -> list[tuple[str, float, f
     return rows
 
 
+def print_prices(load: float, instance: Instance) -> None:
+    """Price x GPUs / jobs in the system, while there is one: its 10th, 50th and 90th percentile over time."""
+    prices = prices_of(instance)
+    busy = prices.jobs >= 1.0
+    ratio = prices.price[0, busy] * CLUSTER.gpus / prices.jobs[busy]
+    order, span_s = np.argsort(ratio), np.diff(prices.edges_s)[busy]
+    passed = np.cumsum(span_s[order]) / span_s.sum()
+    low, middle, high = (ratio[order][np.searchsorted(passed, share)] for share in (0.1, 0.5, 0.9))
+    print(f"load {load:.2f}: {low:.2f} {middle:.2f} {high:.2f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=1000)
@@ -63,8 +76,10 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=["area", "quick", "prices"])
     parser.add_argument("--rigid", action="store_true")
     parser.add_argument("--no-run", action="store_true", help="leave out the simulation")
+    parser.add_argument("--prices", action="store_true", help="the prices of GPU-seconds, not the times")
     args = parser.parse_args()
-    print(f"{'load':>5} {'method':>8} {'CPU s':>8} {'x run':>8} {'mean JCT s':>12} {'x best':>7}")
+    if not args.prices:
+        print(f"{'load':>5} {'method':>8} {'CPU s':>8} {'x run':>8} {'mean JCT s':>12} {'x best':>7}")
     for load in args.loads:
         speed = speed_for(CLUSTER, "3d")
         if args.rigid:
@@ -73,6 +88,9 @@ def main() -> None:
             recipe = Recipe(jobs=args.jobs, gpus=CLUSTER.gpus, arrivals="poisson", rules="llm-mix", load=load)
             jobs, _ = generate(recipe)
         instance = instance_of(jobs, CLUSTER, speed, OVERHEADS)
+        if args.prices:
+            print_prices(load, instance)
+            continue
         run_s = 0.0 if args.no_run else seconds_of_run(jobs, speed, "srtf" if args.rigid else "hesrpt")
         rows = measured(instance, args.methods)
         for method, seconds, mean_s in rows:

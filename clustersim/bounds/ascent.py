@@ -12,12 +12,14 @@ from .relaxation import Relaxation
 
 __all__ = ["Ascent", "ascend"]
 
-# Multipliers of a job's work, as factors of its best one so far; the finer ones are for the best prices.
-_SPREAD = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 1.7, 2.6, 5.0, 12.0])
-_FINE = np.geomspace(0.1, 12.0, 33)
-_MIDDLE = 5  # the best one of the step before is in `_SPREAD` between this and the next
+# Multipliers of a job's work, as factors of the best one at the prices before; the finer ones are for the
+# best prices. Where jobs end anywhere, each end has a best multiplier, and often many ends cost about the
+# same, so all need a near one. Where the end is given, one multiplier is enough.
+_ANYWHERE, _ANYWHERE_FINE = np.geomspace(0.1, 12.0, 24), np.geomspace(0.07, 16.0, 161)
+_AT_TIME = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 1.7, 2.6, 5.0, 12.0])
+_AT_TIME_FINE = np.geomspace(0.1, 12.0, 33)
 
-_STEP, _DECAY = 0.4, 10.0  # relative size of the first step; steps after which it is half of that
+_STEP, _DECAY = 0.3, 10.0  # relative size of the first step; steps after which it is half of that
 _MEMORY = 0.5  # weight of the present step, against those before
 _FARTHEST = 2.0  # excess of held GPUs, over those that there are, beyond which a step grows no further
 
@@ -51,14 +53,15 @@ def ascend(
     what any prices prove is valid, and the best is kept.
     """
     best = Ascent(-inf, price)
-    multipliers = relaxation.multipliers(price, len(_SPREAD))
+    spread, fine = (_ANYWHERE, _ANYWHERE_FINE) if relaxation.free_end else (_AT_TIME, _AT_TIME_FINE)
+    multipliers = relaxation.multipliers(price, len(spread))
     gpu_seconds = relaxation.gpus[:, None] * relaxation.spans_s
     direction = None
     for step in range(steps):
         solution = relaxation.solve(price, multipliers, held=True)
         dual = fsum(np.maximum(solution.value, least).tolist()) - relaxation.capacity_price(price)
         if dual > best.dual:
-            best, found, used = Ascent(dual, price), solution.value, multipliers
+            best, found = Ascent(dual, price), solution
             if dual > enough:
                 return best
         assert solution.held is not None
@@ -68,8 +71,8 @@ def ascend(
         scale = _STEP / (1.0 + step / _DECAY) * np.maximum(price, unit_price)
         price = np.maximum(0.0, price + scale * direction.clip(-1.0, _FARTHEST))
         price[:, -1] = 0.0
-        multipliers = solution.multiplier[:, None] * _SPREAD
-    middle = np.sqrt(used[:, _MIDDLE] * used[:, _MIDDLE + 1])
-    value = np.maximum(found, relaxation.solve(best.price, middle[:, None] * _FINE).value)
-    dual = fsum(np.maximum(value, least).tolist()) - relaxation.capacity_price(best.price)
-    return Ascent(dual, best.price)
+        multipliers = solution.multiplier[:, None] * spread
+    assert found.multiplier is not None
+    again = relaxation.solve(best.price, found.multiplier[:, None] * fine)
+    value = np.maximum(np.maximum(found.value, again.value), least)
+    return Ascent(fsum(value.tolist()) - relaxation.capacity_price(best.price), best.price)

@@ -15,7 +15,7 @@ from .plans import Forward, Jobs, forward, trace_back
 
 __all__ = ["Relaxation", "Solution"]
 
-_CHUNK = 2000  # jobs at a time, which bounds the memory
+_CHUNK = 500  # jobs at a time, which bounds the memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +44,8 @@ class _Ends:
 
 class Relaxation:
     """Jobs that pay for GPU-seconds and need not share GPUs. Prices are constant between the breakpoints
-    `edges_s`, and 0 outside them. Plans end anywhere; with `until_s` they end there. All jobs have work to
-    do.
+    `edges_s`, and 0 outside them. Plans end anywhere (`free_end`); with `until_s` they end there. All jobs
+    have work to do.
 
     *Statement.* Take prices lam(t) >= 0 by GPU type. Let V_j(lam) be the least JCT + price of the GPU-seconds
     held, over the plans of job j. The sum of JCTs of any run is at least
@@ -75,7 +75,7 @@ class Relaxation:
         rows = np.argsort(columns.release_s, kind="stable")
         parts = [rows[i : i + _CHUNK] for i in range(0, len(rows), _CHUNK)]
         self._chunks = [(part, Jobs.of(columns, part, edges_s, until_s)) for part in parts]
-        self._jobs, self._free_end = len(columns), until_s is None
+        self._jobs, self.free_end = len(columns), until_s is None
 
     @property
     def spans_s(self) -> Floats:
@@ -96,8 +96,8 @@ class Relaxation:
             gpus = np.where(jobs.rate > 0, jobs.count, np.inf)
             with np.errstate(divide="ignore", invalid="ignore"):
                 takes_s = (1.0 + jobs.launch) / jobs.rate
-                dear = np.nanmin((self._free_end + most * gpus) * takes_s, axis=0)
-            if self._free_end:
+                dear = np.nanmin((self.free_end + most * gpus) * takes_s, axis=0)
+            if self.free_end:
                 low, high = 0.8 * jobs.fastest_s, 2.0 * np.maximum(dear, jobs.fastest_s)
             else:
                 low, high = np.maximum(dear / 1000, 1e-12), np.maximum(8 * dear, 1e-9)
@@ -113,7 +113,7 @@ class Relaxation:
         for rows, jobs in self._chunks:
             columns = multipliers[rows]
             found = forward(jobs, self.edges_s, price, columns, held)
-            ends = _free_ends(found) if self._free_end else _fixed_ends(found)
+            ends = _free_ends(found) if self.free_end else _fixed_ends(found)
             value[rows] = ends.value
             if held:
                 middle[rows] = _add_held(total, jobs, self.edges_s, found, ends, columns)

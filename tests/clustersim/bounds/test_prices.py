@@ -160,6 +160,23 @@ def test_deadlines_against_all_schedules() -> None:
         assert ratio < 1.0
 
 
+@pytest.mark.parametrize("method", ["alone", "area", "quick", "prices"])
+def test_deadlines_met_are_a_ratio_of_counts(method: str) -> None:
+    """Two of three jobs can be done in time, as in a run that meets two: no distance is left."""
+    jobs = tuple(elastic(str(i), 0, 4, {4: 1}, deadline_s=(2, 40, 40)[i]) for i in range(3))
+    bound = bound_of(Instance((4,), jobs, deadline_jobs=3), method)
+    assert bound.deadline_met_ratio == 2 / 3
+
+
+def test_many_ends_that_cost_alike_are_all_priced() -> None:
+    """Jobs that wait for each other from the same time on: each end has a best multiplier of its own."""
+    jobs = tuple(elastic(str(i), 0, 10 + i, {1: 1, 2: 1.9, 4: 3.5}) for i in range(12))
+    found = search_prices(Columns.of(Instance((4,), jobs)), steps=40, visits=30_000)
+    process_s = np.array([job.work / 4 for job in jobs])
+    least_s = float(srpt_ends_s(np.zeros(12), process_s).mean())
+    assert found.mean_s >= least_s
+
+
 def test_p99_against_all_schedules() -> None:
     """The longest JCT counts most: of four jobs, one has to wait for three."""
     jobs = tuple(elastic(str(i), 0, 4, {4: 1}) for i in range(4))

@@ -119,6 +119,23 @@ def test_a_mixed_fleet_with_contention(policy: str, tmp_path: Path) -> None:
     assert_random_prices_hold(instance, jct_s, seed=1)
 
 
+@pytest.mark.parametrize("policy", ["quota", "priced"])
+def test_quotas_leave_the_bound_valid(policy: str) -> None:
+    """A bound knows nothing of quotas, which only keep GPUs from tenants."""
+    jobs = [
+        Job(str(i), 30.0 * i, f"tenant{i % 2}", gpus=(1, 2, 4, 8)[i % 4], duration_s=300.0 + 100 * (i % 5),
+            deadline_s=30.0 * i + 1500)
+        for i in range(16)
+    ]  # fmt: skip
+    run = clustersim.run(
+        jobs, policy, cluster="n2g8", overheads={}, quotas={"tenant0": 4, "tenant1": 12}, bound="quick"
+    )
+    cluster = Cluster.parse("n2g8")
+    instance, jct_s = finished(jobs, run.jobs, cluster, speed_for(cluster, "3d"), Overheads.of({}))
+    assert len(jct_s) == len(jobs)
+    assert_holds(bound_of(instance, "quick"), instance, jct_s)
+
+
 def test_scattered_placements_that_are_faster_count() -> None:
     """On some systems a plan is faster on half-filled nodes: its ring of tensors has twice the NICs."""
     job = Job("a", 0.0, model="llama2-13b", global_batch=1024, gpus=1024, iterations=10.0)

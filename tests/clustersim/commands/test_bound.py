@@ -41,6 +41,35 @@ def test_the_command_prints_a_table_or_these_keys(trace: str, capsys: pytest.Cap
     assert "over 7 of 7 jobs." in text
 
 
+def test_an_interrupt_ends_the_command(
+    trace: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ctrl-C ends any other command: 130, a line that says so, and no result."""
+
+    def interrupted(instance: object, method: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("clustersim.bounds.bound_of", interrupted)
+    text = said(capsys, "bound", trace, *HERE, "--json", code=130)
+    assert "interrupted" in text
+    assert "Traceback" not in text
+    assert "jct_mean_s" not in text
+
+
+def test_a_trace_that_misstates_its_work_has_the_same_bound(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Policies see the stated work; the bound takes the true one."""
+    head, *rows = TRACE.splitlines()
+    path = tmp_path / "stated.csv"
+    lines = [f"{row},{1 if row.startswith('m') else ''}" for row in rows]
+    path.write_text("\n".join([f"{head},stated_iterations", *lines, ""]))
+    bounds = [json.loads(said(capsys, "bound", str(file), *HERE, "--json")) for file in (trace, path)]
+    for bound in bounds:
+        del bound["seconds"]
+    assert bounds[0] == bounds[1]
+
+
 def test_it_takes_the_options_of_a_run(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     def mean_s(*options: str) -> float:
         return float(json.loads(said(capsys, "bound", trace, "--json", *HERE, *options))["jct_mean_s"])

@@ -91,6 +91,23 @@ def test_a_folder_that_cannot_be_used_is_as_none(tmp_path: Path, monkeypatch: py
     assert found.jct_mean_s == bound(True, True, True, True).jct_mean_s
 
 
+def test_a_folder_that_cannot_be_written_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its lock nor a file of it can be opened for writing; the bound in it counts."""
+    monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
+    found = bound(True, True, True, True, kept=tmp_path)
+    (file,), (lock,) = tmp_path.glob("*.json"), tmp_path.glob("*.lock")
+    stated = {name: value for name, value in asdict(found).items() if name != "seconds"}
+    file.write_text(json.dumps(stated | {"jct_mean_s": 1.0}))
+    lock.unlink()
+    lock.mkdir()
+    monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
+    assert bound(True, True, True, True, kept=tmp_path).jct_mean_s == 1.0
+    file.unlink()
+    file.mkdir()
+    monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
+    assert bound(True, True, True, True, kept=tmp_path).jct_mean_s == found.jct_mean_s
+
+
 def test_a_process_computes_the_bound_of_the_same_jobs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 

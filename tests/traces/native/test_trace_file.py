@@ -33,6 +33,8 @@ def jobs(draw: st.DrawFn, job_id: str) -> Job:
         batch, iterations = draw(counts), draw(st.floats(1e-12, 1e12))
         work |= {"model": draw(st.sampled_from(["gpt3-13b", "bert-large"]))}  # type: ignore[dict-item]
         work |= {"global_batch": batch, "iterations": iterations}
+        if draw(st.booleans()):
+            work |= {"stated_iterations": draw(st.floats(1e-12, 1e12))}
     optional = {
         "tenant": names,
         "min_gpus": st.just(low),
