@@ -1,6 +1,7 @@
 """Deadlines that are met: what jobs reserve, which jobs are admitted, and where they run.
 
-`elasticflow` and `vtrain-aware` are made of these parts; docs/policies/elasticflow.md has the whole argument.
+`elasticflow`, `vtrain-aware` and `priced-deadlines` use these parts; docs/policies/elasticflow.md has the
+whole argument.
 
 | module            | names                                   | what                                         |
 |-------------------|-----------------------------------------|----------------------------------------------|
@@ -19,6 +20,7 @@
 |                   |                                         | them a job may have                          |
 | `marginal_return` | `by_marginal_return`                    | ElasticFlow's rule for them                  |
 | `following`       | `follow`                                | the proposal of a policy with reservations   |
+| `triage`          | `Triage`                                | which jobs keep a promise where not all can  |
 
 Why reservations have addresses
 - Counting GPUs is not enough. With jobs of 1, 2 and 4 GPUs among whole-node jobs, a calendar that only counts
@@ -47,6 +49,7 @@ from .refilling import Refilled, by_value, cheapest, refill
 from .reservations import Agenda, Reservations, TakenOut, urgency
 from .seating import Seating
 from .spare_gpus import SpareGpus, SpareRule, may_stay
+from .triage import Triage
 
 __all__ = [
     "WHOLE",
@@ -65,6 +68,7 @@ __all__ = [
     "SpareGpus",
     "SpareRule",
     "TakenOut",
+    "Triage",
     "Values",
     "by_marginal_return",
     "by_value",

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from math import inf
 
-from clustersim.scheduler import JobView, State
+from clustersim.scheduler import Cluster, JobView, State
 
 from .calendar import WHOLE, Addresses, Slot
 from .filling import Demand
@@ -28,7 +28,15 @@ __all__ = ["Admission"]
 
 
 class Admission(Reservations):
-    """Reservations, and the test of which further jobs fit beside them."""
+    """Reservations, and the test of which further jobs fit beside them.
+
+    `short_s`: the deadline of the job for which too little was left when the last job was refused; of several
+    ways to admit it, the latest one. Only reservations with deadlines up to then were in its way.
+    """
+
+    def __init__(self, now: float, cluster: Cluster, guard_s: float):
+        super().__init__(now, cluster, guard_s)
+        self.short_s = -inf
 
     def try_admit(self, job: JobView, state: State) -> bool:
         """Reserve for a job if it can finish in time without making a job with a reservation late. Returns
@@ -60,6 +68,7 @@ class Admission(Reservations):
     def _fits(self, job: JobView, state: State) -> bool:
         """Reserve for a best-effort job, if that is possible."""
         options, now = self.options[job], state.now
+        self.short_s = -inf
         for option in options:
             option.refresh()
         span_s = options[0].deadline_s - now
@@ -121,6 +130,7 @@ class Admission(Reservations):
             and (demand.deadline_s >= deadline_s or job in self._widened)
         ]
         if not again:
+            self.short_s = max(self.short_s, deadline_s)
             return False
         choices = {demand.job: self._choices(demand, types) for demand in again}
         if not self._may_fit(new, types, choices, state.now):
@@ -135,7 +145,8 @@ class Admission(Reservations):
         )
         addresses, former = self._addresses({options[0].job for options in by_deadline}, state)
         refilled = refill(by_deadline, calendars, self.values, addresses, former, state)
-        if refilled is None:
+        if isinstance(refilled, float):
+            self.short_s = max(self.short_s, refilled)
             return False
         for demand in again:
             demand.in_place = False
@@ -194,5 +205,6 @@ class Admission(Reservations):
             needed += min(self.values[one.gpu_type] * one.least_gpu_seconds() for one in options)
             available = worth * (options[0].deadline_s - now)
             if options[0].deadline_s >= new[0].deadline_s and needed > available:
+                self.short_s = max(self.short_s, options[0].deadline_s)
                 return False
         return True

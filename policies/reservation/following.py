@@ -124,7 +124,7 @@ class _Following:
         """Whether a job that is due may stay where it is, on spare GPUs."""
         slots, demand = self.reservations.slots(job), self.reservations.demands[job]
         held = self._holds(job)
-        if self._drafted(job) != held:
+        if not held.gpus or self._drafted(job) != held:
             return False
         if held.gpu_type == demand.gpu_type:
             if held.gpus < slots[0].gpus:

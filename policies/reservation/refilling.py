@@ -57,9 +57,9 @@ def cheapest(
 def refill(
     by_deadline: Sequence[Sequence[Demand]], calendars: Mapping[str, NodeCalendar],
     values: Mapping[str, float], addresses: Mapping[str, Addresses], former: Mapping[int, int], state: State,
-) -> Refilled | None:  # fmt: skip
-    """Reserve for jobs, each on one of its demands, in `calendars`, in their order; None if one of them
-    cannot finish in time.
+) -> Refilled | float:  # fmt: skip
+    """Reserve for jobs, each on one of its demands, in `calendars`, in their order. If one of them cannot
+    finish in time, its deadline.
 
     A job that goes on where it runs, from now on, claims its nodes in `addresses`, so that no later one
     claims them too. `former`: by node, the virtual node that it served.
@@ -74,7 +74,7 @@ def refill(
     for options in by_deadline:
         found = cheapest(options, calendars, values, state.now, home)
         if found is None:
-            return None
+            return options[0].deadline_s
         demand, slots = found
         job = demand.job
         calendars[demand.gpu_type].reserve(slots)

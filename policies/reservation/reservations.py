@@ -92,6 +92,16 @@ class Reservations:
         sizes = (size for (name, size), count in self._smallest.items() if count and name == gpu_type)
         return min(sizes, default=0)
 
+    def free_gpu_s(self, now: float, until: float) -> float:
+        """GPU-seconds that are not reserved from `now` until then, by worth, with all nodes in service."""
+        free = 0.0
+        for name, room in self.rooms.items():
+            free += self.values[name] * room.gpus * (until - now)
+        for job, slots in self._slots.items():
+            taken = sum(gpus * max(0.0, min(end, until) - max(start, now)) for start, end, gpus, _ in slots)
+            free -= self.values[self.demands[job].gpu_type] * taken
+        return free
+
     # Entering and leaving
 
     def enter(self, job: JobView) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from random import Random
 from typing import Any
 
 import pytest
@@ -15,23 +13,15 @@ import clustersim
 from clustersim.overheads import Overheads
 from clustersim.overheads.overheads import PRESETS
 from clustersim.scheduler import Proposal, State
-from clustersim.testing import Outcome, check_outcome
+from clustersim.testing import check_outcome
 from policies.elasticflow import ElasticFlow
-from policies.reservation.calendar import WHOLE
 from policies.vtrain_aware import VTrainAware
-from tests.builders import Bench, elastic, rigid, states
+from tests.builders import Bench, elastic, states
+from tests.deadlines import hostile_bench, late, random_bench, watch
 from traces.job import Job
 
 EIGHT = {("m", 8): {8: 1.0}}  # runs on 8 GPUs, an iteration a second
 FOUR_EIGHT = {("m", 8): {4: 1.0, 8: 2.0}, ("wide", 8): {8: 1.0}}
-
-
-def late(outcome: Outcome) -> list[tuple[str, float]]:
-    return [
-        (record.job_id, record.finish_s - record.deadline_s)
-        for record in outcome.records
-        if record.state == "finished" and record.finish_s and record.deadline_s and not record.deadline_met
-    ]
 
 
 # Admission
@@ -150,33 +140,6 @@ def test_a_job_still_paying_for_spare_gpus_leaves_them_when_its_reservation_begi
     assert late(outcome) == []
 
 
-def random_bench(seed: int, scale: float, placement: str) -> tuple[Any, list[Job]]:
-    """Jobs of four models that scale, need and restart differently, in bursts; tight and loose deadlines."""
-    random = Random(seed)
-    nodes = random.choice((1, 2, 4, 16))
-    table, parameters = {}, {}
-    for model in "abcd":
-        least, power, base = (
-            random.choice((1, 1, 2, 4, 8)),
-            random.uniform(0.3, 1.0),
-            10 ** random.uniform(-2, 1),
-        )
-        counts = [n for n in (1, 2, 4, 8, 16, 32, 64, 128) if least <= n <= 8 * nodes]
-        table[model, 8] = {n: base * n**power for n in counts}
-        parameters[model] = random.choice((0.0, 1e9, 2e10))
-    load, now, jobs = random.uniform(0.3, 3), 0.0, []
-    for i in range(random.randint(3, 40)):
-        model = random.choice("abcd")
-        gpus = random.choice(list(table[model, 8]))
-        run_s = random.lognormvariate(random.choice((4, 7)), 1.2)
-        now += random.choice((0.0, random.expovariate(2 * nodes * load / (gpus * run_s + 1))))
-        deadline_s = None
-        if random.random() < 0.85:
-            deadline_s = now + run_s * random.uniform(0.5, 3) + random.choice((0, 0, 100 * scale))
-        jobs.append(elastic(str(i), now, gpus, run_s * table[model, 8][gpus], deadline_s, model=model))
-    return Bench(f"n{nodes}g8", table, parameters, Overheads(scale=scale), placement), jobs
-
-
 @pytest.mark.parametrize("scale", [0, 1, 10])
 @pytest.mark.parametrize("placement", ["pack", "any"])
 @given(seed=st.integers(0, 10**9))
@@ -188,80 +151,12 @@ def test_no_admitted_job_is_late(scale: float, placement: str, seed: int) -> Non
     assert late(outcome) == []
 
 
-def hostile_bench(seed: int, scale: float, placement: str = "pack") -> tuple[Any, list[Job]]:
-    """Rigid and elastic jobs of odd counts in bursts on few nodes of 4, 6 or 8 GPUs, many of them late if
-    anything goes wrong once.
-    """
-    random = Random(seed)
-    node, nodes = random.choice((4, 6, 8)), random.randint(1, 8)
-    table, parameters = {}, {}
-    for model in "abc":
-        least, power, base = (
-            random.choice((1, 2, 3, 5, 8)),
-            random.uniform(0.3, 1),
-            10 ** random.uniform(-2, 1),
-        )
-        counts = random.choice(((1, 2, 4, 8, 16, 32), (1, 2, 3, 5, 6, 7, 9, 12, 24), (1, 3, 6, 12, 24)))
-        able = [n for n in counts if least <= n <= node * nodes] or [1]
-        table[model, 8] = {n: base * n**power for n in able}
-        parameters[model] = random.choice((0.0, 1e9, 2e10))
-    small = [n for n in (1, 2, 3, 4, 5) if n <= node]
-    load, share, now, jobs = random.uniform(0.5, 3), random.choice((0.0, 0.5, 1.0)), 0.0, []
-    for i in range(random.randint(5, 50)):
-        model, is_rigid = random.choice("abc"), random.random() >= share
-        odd = small if random.random() < 0.6 else [n for n in range(1, 25) if n <= node * nodes]
-        gpus = random.choice(odd if is_rigid else list(table[model, 8]))
-        run_s = random.lognormvariate(random.choice((4, 6, 7)), 1.0)
-        now += random.choice((0.0, random.expovariate(node * nodes * load / (gpus * run_s + 1))))
-        deadline_s = now + run_s * random.uniform(0.6, 4) + 100 * scale * random.random()
-        if is_rigid:
-            jobs.append(rigid(str(i), now, gpus, run_s, deadline_s))
-            continue
-        best_effort = random.random() < 0.1
-        work = run_s * table[model, 8][gpus]
-        jobs.append(elastic(str(i), now, gpus, work, None if best_effort else deadline_s, model=model))
-    return Bench(f"n{nodes}g{node}", table, parameters, Overheads(scale=scale), placement), jobs
-
-
 class Watched(ElasticFlow):
     """ElasticFlow, every decision of which is held to what the proof of its promise says."""
 
     def schedule(self, state: State) -> Proposal:
         proposal = super().schedule(state)
-        admission = self.reservations(state)
-        used: Counter[int] = Counter()
-        serves: dict[int, int] = {}
-        whole: list[int] = []
-        for job in admission.reserved():
-            slots, demand = admission.slots(job), admission.demands[job]
-            demand.refresh()
-            if proposal.placement(job) != state.proposal().placement(job):
-                gpus = proposal.gpus(job)  # what it will pay there
-                demand.paying_s = (
-                    (job.start_cost_s(gpus) if not job.gpus else demand.restarts[gpus]) if gpus else 0.0
-                )
-            assert admission.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
-            if not slots or slots[0].start > state.now + 1e-6:
-                continue
-            slot, placement = slots[0], proposal.placement(job) or ()
-            assert proposal.gpus(job) >= slot.gpus, "a job that is due runs"
-            if slot.node == WHOLE:
-                used[WHOLE] += -(-slot.gpus // state.cluster.gpus_per_node)
-            else:
-                used[slot.node] += slot.gpus
-            if not demand.in_place:
-                continue
-            assert proposal.gpus(job) == slot.gpus
-            assert len(placement) == -(-slot.gpus // state.cluster.gpus_per_node)
-            if slot.node == WHOLE:
-                whole += [node for node, _ in placement]
-            else:
-                assert serves.setdefault(slot.node, placement[0][0]) == placement[0][0], (
-                    "one node for all there"
-                )
-        assert len({*whole, *serves.values()}) == len(whole) + len(serves), "nodes serve one address each"
-        assert all(used[v] <= state.cluster.gpus_per_node for v in used if v != WHOLE)
-        assert used[WHOLE] + len([v for v in used if v != WHOLE]) <= state.cluster.nodes, "nodes enough"
+        watch(proposal, self.reservations(state), state)
         return proposal
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -15,22 +13,14 @@ from clustersim.records import RESIZE, RESTART, START
 from clustersim.scheduler import Proposal, State
 from clustersim.testing import Outcome, check_outcome
 from policies.elasticflow import ElasticFlow
-from policies.reservation.calendar import WHOLE
 from policies.reservation.gpu_types import Values
-from tests.builders import MixedBench, elastic, rigid, states
+from tests.builders import MixedBench, elastic, states
+from tests.deadlines import late, mixed_bench, watch_types
 from traces.job import Job
 
 # An iteration a second on a slow GPU, 4 on a fast one.
 SLOW_FAST = {"slow": {("m", 8): {8: 8.0, 16: 15.0}}, "fast": {("m", 8): {8: 32.0, 16: 60.0}}}
 PLACED = (START, RESIZE, RESTART, "migrate")
-
-
-def late(outcome: Outcome) -> list[tuple[str, float]]:
-    return [
-        (record.job_id, record.finish_s - record.deadline_s)
-        for record in outcome.records
-        if record.state == "finished" and record.finish_s and record.deadline_s and not record.deadline_met
-    ]
 
 
 def types_of(outcome: Outcome, job_id: str) -> list[str]:
@@ -114,73 +104,12 @@ def test_a_job_changes_its_type_only_if_that_pays(work: float, moves: bool) -> N
 # The promise
 
 
-def random_bench(seed: int, scale: float, placement: str) -> tuple[MixedBench, list[Job]]:
-    """Rigid and elastic jobs in bursts on two or three types of small pools; some types cannot run some
-    models, and nodes differ in size.
-    """
-    random = Random(seed)
-    groups = [(name, random.randint(1, 4), random.choice((4, 8))) for name in "xyz"[: random.randint(2, 3)]]
-    tables: dict[str, dict[tuple[str, int], dict[int, float]]] = {name: {} for name, *_ in groups}
-    parameters = {}
-    for model in "abc":
-        least, power = random.choice((1, 1, 2, 3, 4)), random.uniform(0.3, 1.0)
-        base = 10 ** random.uniform(-2, 1)
-        counts = random.choice(((1, 2, 4, 8, 16, 32), (1, 2, 3, 4, 6, 8, 12, 24)))
-        parameters[model] = random.choice((0.0, 1e9, 2e10))
-        able = [group for group in groups if random.random() < 0.8] or groups[:1]
-        for name, nodes, node in able:
-            speed = random.choice((1.0, 2.0, random.uniform(0.5, 5)))
-            sizes = [n for n in counts if least <= n <= nodes * node]
-            tables[name][model, 8] = {n: speed * base * n**power for n in sizes or [1]}
-    load, now, jobs = random.uniform(0.5, 3), 0.0, []
-    gpus_in_all = sum(nodes * node for _, nodes, node in groups)
-    for i in range(random.randint(5, 40)):
-        model = random.choice("abc")
-        rates = random.choice([table[model, 8] for table in tables.values() if (model, 8) in table])
-        gpus = random.choice(list(rates))
-        run_s = random.lognormvariate(random.choice((4, 6, 7)), 1.0)
-        now += random.choice((0.0, random.expovariate(gpus_in_all * load / (gpus * run_s + 1))))
-        deadline_s = None
-        if random.random() < 0.85:
-            deadline_s = now + run_s * random.uniform(0.4, 4) + 100 * scale * random.random()
-        if random.random() < 0.25:
-            jobs.append(rigid(str(i), now, random.choice((1, 2, 3, 4, 8)), run_s, deadline_s))
-            continue
-        wish = {"gpu_type": random.choice([name for name, *_ in groups])} if random.random() < 0.1 else {}
-        jobs.append(elastic(str(i), now, gpus, run_s * rates[gpus], deadline_s, model=model, **wish))
-    return MixedBench(groups, tables, parameters, Overheads(scale=scale), placement), jobs
-
-
 class Watched(ElasticFlow):
-    """ElasticFlow, every decision of which is held to what the proof of its promise says, type by type."""
+    """ElasticFlow, every decision of which is held to what the proof of its promise says."""
 
     def schedule(self, state: State) -> Proposal:
         proposal = super().schedule(state)
-        admission = self.reservations(state)
-        used: dict[str, Counter[int]] = {name: Counter() for name in admission.rooms}
-        for job in admission.reserved():
-            slots, demand = admission.slots(job), admission.demands[job]
-            demand.refresh()
-            if proposal.placement(job) != state.proposal().placement(job):
-                gpus = proposal.gpus(job)  # what it will pay there
-                cost_s = (job.start_cost_s(gpus) if not job.gpus else job.restart_s(gpus)) if gpus else 0.0
-                demand.paying_s = cost_s
-            assert admission.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
-            if not slots or slots[0].start > state.now + 1e-6:
-                continue
-            slot, here = slots[0], proposal.gpu_type(job)
-            assert here is not None, "a job that is due runs"
-            due_rate = demand.rates[slot.gpus]
-            assert job.rate(proposal.gpus(job), here) >= due_rate, "and no slower than it has reserved"
-            node = admission.rooms[demand.gpu_type].gpus_per_node
-            whole = slot.node == WHOLE
-            used[demand.gpu_type][slot.node] += -(-slot.gpus // node) if whole else slot.gpus
-            if demand.in_place:
-                assert (proposal.gpus(job), here) == (slot.gpus, demand.gpu_type)
-        for name, room in admission.rooms.items():
-            counts = used[name]
-            assert all(n <= room.gpus_per_node for at, n in counts.items() if at != WHOLE)
-            assert counts[WHOLE] + sum(at != WHOLE for at in counts) <= room.nodes, "nodes enough"
+        watch_types(proposal, self.reservations(state), state)
         return proposal
 
 
@@ -204,7 +133,7 @@ def check(on: MixedBench, jobs: list[Job], policy: ElasticFlow) -> Outcome:
 @given(seed=st.integers(0, 10**9))
 @settings(max_examples=25, deadline=None)
 def test_no_admitted_job_is_late(scale: float, placement: str, seed: int) -> None:
-    on, jobs = random_bench(seed, scale, placement)
+    on, jobs = mixed_bench(seed, scale, placement)
     outcome = check(on, jobs, Watched())
     assert late(outcome) == []
     assert on.run(jobs, ElasticFlow()).events == outcome.events, "deterministic"
@@ -217,7 +146,7 @@ def test_a_campaign(scale: float, placement: str) -> None:
     """6,000 traces in all."""
     broken = []
     for seed in range(400):
-        on, jobs = random_bench(seed, scale, placement)
+        on, jobs = mixed_bench(seed, scale, placement)
         if late(on.run(jobs, ElasticFlow())):
             broken.append(seed)
     assert broken == [], broken
@@ -234,7 +163,7 @@ def test_the_schedule_is_as_it_was() -> None:
     seen = hashlib.sha256()
     for seed in range(32):
         for scale, placement in ((0, "pack"), (1, "any"), (10, "spread")):
-            on, jobs = random_bench(seed, scale, placement)
+            on, jobs = mixed_bench(seed, scale, placement)
             for e in on.run(jobs, ElasticFlow(admission=seed % 5 > 0)).events:
                 seen.update(f"{e.time_s:.3f} {e.event} {e.job_id} {e.placement}\n".encode())
     assert seen.hexdigest() == "a43c78efd8224613f5498852889f0ee98d8d3cdb95248d6504574dc3e2e07515"

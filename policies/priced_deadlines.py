@@ -1,0 +1,125 @@
+"""Promised deadlines by triage, and spare GPUs at a price."""
+
+from __future__ import annotations
+
+from reprlib import repr as brief
+
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.pricing import Claim, Curve, Line, Market, Prices, Share
+from policies.reservation.admission import Admission
+from policies.reservation.following import follow
+from policies.reservation.spare_gpus import SpareGpus
+from policies.reservation.triage import Triage
+from policies.toolkit.parameters import number
+
+__all__ = ["PricedDeadlines"]
+
+_LEAST_GUARD_S = 1e-3  # as for `elasticflow`
+
+
+class PricedDeadlines(Scheduler):
+    """ElasticFlow's reservations for the deadlines of as many jobs as possible; `priced` for all other GPUs.
+
+    No job is declined. A job that cannot be promised its deadline is best effort. A promise is kept, unless
+    it is taken back for a job with less GPU time left (`give_up`); both are noted in the records. `share`: no
+    promise for a job that needs more than this share of the GPU time that is free before its deadline.
+    `guard_s`: seconds of work that a reservation holds beyond what the job needs. `price`, `floor`, `harm`
+    and `patience` are those of `priced`.
+    """
+
+    elastic = True
+
+    def __init__(
+        self, price: float = 3.0, floor: float = 0.0, harm: float = 1.0, patience: float = 20_000.0,
+        guard_s: float = 1.0, give_up: bool = True, share: float = 1.0,
+    ):  # fmt: skip
+        if not isinstance(give_up, bool):
+            raise ValueError(f"give_up={brief(give_up)}: must be true or false")
+        self.price, self.floor = number("price", price, 0.0), number("floor", floor, 0.0)
+        self.harm, self.patience = number("harm", harm, 0.0), number("patience", patience, 1e-6)
+        self.guard_s, self.give_up = number("guard_s", guard_s, _LEAST_GUARD_S), give_up
+        self.share = number("share", share, 0.0, 1.0)
+        self._line = Line(Prices(self.price, self.floor), self.patience)
+        self._triage: Triage | None = None
+
+    def admit(self, job: JobView, state: State) -> bool:
+        triage = self.triage(state)
+        triage.admission.release_finished(state)
+        triage.enter(job, state)
+        return True
+
+    def schedule(self, state: State) -> Proposal:
+        triage = self.triage(state)
+        triage.admission.release_finished(state)
+        triage.try_again(state)
+        proposal = follow(state, triage.admission, self._share_out)
+        for job, text in triage.take_notes().items():
+            proposal.note(job, text)
+        return proposal
+
+    def triage(self, state: State) -> Triage:
+        """The promises."""
+        if self._triage is None:
+            admission = Admission(state.now, state.cluster, self.guard_s)
+            self._triage = Triage(admission, self.give_up, self.share)
+        return self._triage
+
+    def _share_out(self, spare: SpareGpus) -> None:
+        """Share out spare GPUs as `priced` does, within what promises allow."""
+        line = self._line
+        line.update(spare.state)
+        if not len(line):
+            return
+        running = [_allowed(claim, spare) for claim in line.running]
+        market = Market(
+            {name: gpus - spare.held_back[name] for name, gpus in line.gpus.items()},
+            [claim for claim in running if claim.held],  # the others have to leave what they hold
+            harm=self.harm, worth=line.worth,
+            floors={job: Share(*share) for job, share in spare.target.items()},
+        )  # fmt: skip
+        known = {claim.job: claim for claim in running}
+        for claim in line.walk(market.fits):
+            if not market.fits(1):
+                break
+            claim = known.get(claim.job) or _allowed(claim, spare)
+            if claim.curves:
+                market.serve(claim)
+        market.give_rest()
+        for job, (gpus, gpu_type) in market.shares.items():
+            if spare.target.get(job) != (gpus, gpu_type):
+                option = next(one for one in spare.reservations.options[job] if one.gpu_type == gpu_type)
+                spare.give(option, gpus)
+
+
+def _allowed(claim: Claim[JobView], spare: SpareGpus) -> Claim[JobView]:
+    """The claim of a job, on the sizes alone that its promise allows."""
+    job, reservations = claim.job, spare.reservations
+    floor = spare.target.get(job)
+    if floor is None and not reservations.slots(job):
+        return claim
+    curves, held = {}, 0
+    for option in reservations.options[job]:
+        option.refresh()
+        name, known = option.gpu_type, claim.curves[option.gpu_type]
+        own = floor.gpus if floor is not None and floor.gpu_type == name else 0
+        at = [i for i, size in enumerate(known.sizes) if size == own or spare.may_have(option, size)]
+        if at:
+            rates = [1 / known.unit_s[i] for i in at]
+            curves[name] = Curve(
+                [known.sizes[i] for i in at],
+                rates,
+                [known.restarts[i] for i in at],
+                [known.launches[i] for i in at],
+            )
+            if name == claim.gpu_type and claim.held in curves[name].sizes:
+                held = claim.held
+    return Claim(
+        job,
+        curves,
+        claim.work,
+        claim.price,
+        held=held,
+        gpu_type=claim.gpu_type if held else "",
+        paying_s=claim.paying_s,
+        fresh=claim.fresh,
+    )

@@ -1,0 +1,189 @@
+"""Traces with deadlines that anything unforeseen would break, and what holds at every decision of a policy
+that keeps its reservations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+from clustersim.overheads import Overheads
+from clustersim.scheduler import Proposal, State
+from clustersim.testing import Outcome
+from policies.reservation.calendar import WHOLE
+from policies.reservation.reservations import Reservations
+from tests.builders import Bench, MixedBench, elastic, rigid
+from traces.job import Job
+
+__all__ = ["hostile_bench", "late", "mixed_bench", "random_bench", "watch", "watch_types"]
+
+
+def late(outcome: Outcome) -> list[tuple[str, float]]:
+    return [
+        (record.job_id, record.finish_s - record.deadline_s)
+        for record in outcome.records
+        if record.state == "finished" and record.finish_s and record.deadline_s and not record.deadline_met
+    ]
+
+
+def random_bench(seed: int, scale: float, placement: str) -> tuple[Any, list[Job]]:
+    """Jobs of four models that scale, need and restart differently, in bursts; tight and loose deadlines."""
+    random = Random(seed)
+    nodes = random.choice((1, 2, 4, 16))
+    table, parameters = {}, {}
+    for model in "abcd":
+        least, power, base = (
+            random.choice((1, 1, 2, 4, 8)),
+            random.uniform(0.3, 1.0),
+            10 ** random.uniform(-2, 1),
+        )
+        counts = [n for n in (1, 2, 4, 8, 16, 32, 64, 128) if least <= n <= 8 * nodes]
+        table[model, 8] = {n: base * n**power for n in counts}
+        parameters[model] = random.choice((0.0, 1e9, 2e10))
+    load, now, jobs = random.uniform(0.3, 3), 0.0, []
+    for i in range(random.randint(3, 40)):
+        model = random.choice("abcd")
+        gpus = random.choice(list(table[model, 8]))
+        run_s = random.lognormvariate(random.choice((4, 7)), 1.2)
+        now += random.choice((0.0, random.expovariate(2 * nodes * load / (gpus * run_s + 1))))
+        deadline_s = None
+        if random.random() < 0.85:
+            deadline_s = now + run_s * random.uniform(0.5, 3) + random.choice((0, 0, 100 * scale))
+        jobs.append(elastic(str(i), now, gpus, run_s * table[model, 8][gpus], deadline_s, model=model))
+    return Bench(f"n{nodes}g8", table, parameters, Overheads(scale=scale), placement), jobs
+
+
+def hostile_bench(seed: int, scale: float, placement: str = "pack") -> tuple[Any, list[Job]]:
+    """Rigid and elastic jobs of odd counts in bursts on few nodes of 4, 6 or 8 GPUs, many of them late if
+    anything goes wrong once.
+    """
+    random = Random(seed)
+    node, nodes = random.choice((4, 6, 8)), random.randint(1, 8)
+    table, parameters = {}, {}
+    for model in "abc":
+        least, power, base = (
+            random.choice((1, 2, 3, 5, 8)),
+            random.uniform(0.3, 1),
+            10 ** random.uniform(-2, 1),
+        )
+        counts = random.choice(((1, 2, 4, 8, 16, 32), (1, 2, 3, 5, 6, 7, 9, 12, 24), (1, 3, 6, 12, 24)))
+        able = [n for n in counts if least <= n <= node * nodes] or [1]
+        table[model, 8] = {n: base * n**power for n in able}
+        parameters[model] = random.choice((0.0, 1e9, 2e10))
+    small = [n for n in (1, 2, 3, 4, 5) if n <= node]
+    load, share, now, jobs = random.uniform(0.5, 3), random.choice((0.0, 0.5, 1.0)), 0.0, []
+    for i in range(random.randint(5, 50)):
+        model, is_rigid = random.choice("abc"), random.random() >= share
+        odd = small if random.random() < 0.6 else [n for n in range(1, 25) if n <= node * nodes]
+        gpus = random.choice(odd if is_rigid else list(table[model, 8]))
+        run_s = random.lognormvariate(random.choice((4, 6, 7)), 1.0)
+        now += random.choice((0.0, random.expovariate(node * nodes * load / (gpus * run_s + 1))))
+        deadline_s = now + run_s * random.uniform(0.6, 4) + 100 * scale * random.random()
+        if is_rigid:
+            jobs.append(rigid(str(i), now, gpus, run_s, deadline_s))
+            continue
+        best_effort = random.random() < 0.1
+        work = run_s * table[model, 8][gpus]
+        jobs.append(elastic(str(i), now, gpus, work, None if best_effort else deadline_s, model=model))
+    return Bench(f"n{nodes}g{node}", table, parameters, Overheads(scale=scale), placement), jobs
+
+
+def mixed_bench(seed: int, scale: float, placement: str) -> tuple[MixedBench, list[Job]]:
+    """Rigid and elastic jobs in bursts on two or three types of small pools; some types cannot run some
+    models, and nodes differ in size.
+    """
+    random = Random(seed)
+    groups = [(name, random.randint(1, 4), random.choice((4, 8))) for name in "xyz"[: random.randint(2, 3)]]
+    tables: dict[str, dict[tuple[str, int], dict[int, float]]] = {name: {} for name, *_ in groups}
+    parameters = {}
+    for model in "abc":
+        least, power = random.choice((1, 1, 2, 3, 4)), random.uniform(0.3, 1.0)
+        base = 10 ** random.uniform(-2, 1)
+        counts = random.choice(((1, 2, 4, 8, 16, 32), (1, 2, 3, 4, 6, 8, 12, 24)))
+        parameters[model] = random.choice((0.0, 1e9, 2e10))
+        able = [group for group in groups if random.random() < 0.8] or groups[:1]
+        for name, nodes, node in able:
+            speed = random.choice((1.0, 2.0, random.uniform(0.5, 5)))
+            sizes = [n for n in counts if least <= n <= nodes * node]
+            tables[name][model, 8] = {n: speed * base * n**power for n in sizes or [1]}
+    load, now, jobs = random.uniform(0.5, 3), 0.0, []
+    gpus_in_all = sum(nodes * node for _, nodes, node in groups)
+    for i in range(random.randint(5, 40)):
+        model = random.choice("abc")
+        rates = random.choice([table[model, 8] for table in tables.values() if (model, 8) in table])
+        gpus = random.choice(list(rates))
+        run_s = random.lognormvariate(random.choice((4, 6, 7)), 1.0)
+        now += random.choice((0.0, random.expovariate(gpus_in_all * load / (gpus * run_s + 1))))
+        deadline_s = None
+        if random.random() < 0.85:
+            deadline_s = now + run_s * random.uniform(0.4, 4) + 100 * scale * random.random()
+        if random.random() < 0.25:
+            jobs.append(rigid(str(i), now, random.choice((1, 2, 3, 4, 8)), run_s, deadline_s))
+            continue
+        wish = {"gpu_type": random.choice([name for name, *_ in groups])} if random.random() < 0.1 else {}
+        jobs.append(elastic(str(i), now, gpus, run_s * rates[gpus], deadline_s, model=model, **wish))
+    return MixedBench(groups, tables, parameters, Overheads(scale=scale), placement), jobs
+
+
+def watch(proposal: Proposal, reservations: Reservations, state: State) -> None:
+    """Hold a decision to what the proof of the promise says, on one GPU type."""
+    used: Counter[int] = Counter()
+    serves: dict[int, int] = {}
+    whole: list[int] = []
+    for job in reservations.reserved():
+        slots, demand = reservations.slots(job), reservations.demands[job]
+        demand.refresh()
+        if proposal.placement(job) != state.proposal().placement(job):
+            gpus = proposal.gpus(job)  # what it will pay there
+            demand.paying_s = (
+                (job.start_cost_s(gpus) if not job.gpus else demand.restarts[gpus]) if gpus else 0.0
+            )
+        assert reservations.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
+        if not slots or slots[0].start > state.now + 1e-6:
+            continue
+        slot, placement = slots[0], proposal.placement(job) or ()
+        assert proposal.gpus(job) >= slot.gpus, "a job that is due runs"
+        if slot.node == WHOLE:
+            used[WHOLE] += -(-slot.gpus // state.cluster.gpus_per_node)
+        else:
+            used[slot.node] += slot.gpus
+        if not demand.in_place:
+            continue
+        assert proposal.gpus(job) == slot.gpus
+        assert len(placement) == -(-slot.gpus // state.cluster.gpus_per_node)
+        if slot.node == WHOLE:
+            whole += [node for node, _ in placement]
+        else:
+            assert serves.setdefault(slot.node, placement[0][0]) == placement[0][0], "one node for all there"
+    assert len({*whole, *serves.values()}) == len(whole) + len(serves), "nodes serve one address each"
+    assert all(used[v] <= state.cluster.gpus_per_node for v in used if v != WHOLE)
+    assert used[WHOLE] + len([v for v in used if v != WHOLE]) <= state.cluster.nodes, "nodes enough"
+
+
+def watch_types(proposal: Proposal, reservations: Reservations, state: State) -> None:
+    """Hold a decision to what the proof of the promise says, type by type."""
+    used: dict[str, Counter[int]] = {name: Counter() for name in reservations.rooms}
+    for job in reservations.reserved():
+        slots, demand = reservations.slots(job), reservations.demands[job]
+        demand.refresh()
+        if proposal.placement(job) != state.proposal().placement(job):
+            gpus = proposal.gpus(job)  # what it will pay there
+            cost_s = (job.start_cost_s(gpus) if not job.gpus else job.restart_s(gpus)) if gpus else 0.0
+            demand.paying_s = cost_s
+        assert reservations.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
+        if not slots or slots[0].start > state.now + 1e-6:
+            continue
+        slot, here = slots[0], proposal.gpu_type(job)
+        assert here is not None, "a job that is due runs"
+        due_rate = demand.rates[slot.gpus]
+        assert job.rate(proposal.gpus(job), here) >= due_rate, "and no slower than it has reserved"
+        node = reservations.rooms[demand.gpu_type].gpus_per_node
+        whole = slot.node == WHOLE
+        used[demand.gpu_type][slot.node] += -(-slot.gpus // node) if whole else slot.gpus
+        if demand.in_place:
+            assert (proposal.gpus(job), here) == (slot.gpus, demand.gpu_type)
+    for name, room in reservations.rooms.items():
+        counts = used[name]
+        assert all(n <= room.gpus_per_node for at, n in counts.items() if at != WHOLE)
+        assert counts[WHOLE] + sum(at != WHOLE for at in counts) <= room.nodes, "nodes enough"
