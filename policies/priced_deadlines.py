@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprlib import repr as brief
+from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.pricing import Claim, Curve, Line, Market, Prices, Share
@@ -10,7 +10,7 @@ from policies.reservation.admission import Admission
 from policies.reservation.following import follow
 from policies.reservation.spare_gpus import SpareGpus
 from policies.reservation.triage import Triage
-from policies.toolkit.parameters import number
+from policies.toolkit.parameters import number, switch, whole
 
 __all__ = ["PricedDeadlines"]
 
@@ -23,23 +23,22 @@ class PricedDeadlines(Scheduler):
     No job is declined. A job that cannot be promised its deadline is best effort. A promise is kept, unless
     it is taken back for a job with less GPU time left (`give_up`); both are noted in the records. `share`: no
     promise for a job that needs more than this share of the GPU time that is free before its deadline.
-    `guard_s`: seconds of work that a reservation holds beyond what the job needs. `price`, `floor`, `harm`
-    and `patience` are those of `priced`.
+    `guard_s`: seconds of work that a reservation holds beyond what the job needs. `price`, `floor`, `harm`,
+    `patience` and `overdue` are those of `priced`, for the GPUs that are not reserved.
     """
 
     elastic = True
 
     def __init__(
-        self, price: float = 3.0, floor: float = 0.0, harm: float = 1.0, patience: float = 20_000.0,
-        guard_s: float = 1.0, give_up: bool = True, share: float = 1.0,
+        self, price: float = 3.0, floor: float = 0.0, harm: float = 1.0, patience: float = 100.0,
+        overdue: int = 4, guard_s: float = 1.0, give_up: bool = True, share: float = 1.0,
     ):  # fmt: skip
-        if not isinstance(give_up, bool):
-            raise ValueError(f"give_up={brief(give_up)}: must be true or false")
-        self.price, self.floor = number("price", price, 0.0), number("floor", floor, 0.0)
-        self.harm, self.patience = number("harm", harm, 0.0), number("patience", patience, 1e-6)
-        self.guard_s, self.give_up = number("guard_s", guard_s, _LEAST_GUARD_S), give_up
+        self.price, self.floor = number("price", price, 0.0, 1e9), number("floor", floor, 0.0, 1e9)
+        self.harm, self.patience = number("harm", harm, 0.0, 1e9), number("patience", patience, 0.0, 1e9)
+        self.overdue = whole("overdue", overdue, 1, 1000)
+        self.guard_s, self.give_up = number("guard_s", guard_s, _LEAST_GUARD_S), switch("give_up", give_up)
         self.share = number("share", share, 0.0, 1.0)
-        self._line = Line(Prices(self.price, self.floor), self.patience)
+        self._line = Line(Prices(self.price, self.floor), self.patience, self.overdue)
         self._triage: Triage | None = None
 
     def admit(self, job: JobView, state: State) -> bool:
@@ -55,6 +54,8 @@ class PricedDeadlines(Scheduler):
         proposal = follow(state, triage.admission, self._share_out)
         for job, text in triage.take_notes().items():
             proposal.note(job, text)
+        if self._line.next_due_s < inf:
+            proposal.wake_at = min(proposal.wake_at or inf, self._line.next_due_s)
         return proposal
 
     def triage(self, state: State) -> Triage:
