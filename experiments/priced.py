@@ -277,7 +277,7 @@ def of_logs(runs: Runs) -> str:
             runs.ratio(ours, tail, "jct_p99_s"), runs.ratio((workload, "", TAIL), tail, "jct_p99_s"),
         ])  # fmt: skip
     heads = ["log, jobs", "best other mean", OURS, "vtrain-aware", "over the bound"]
-    return table([*heads, "best other p99", OURS, "priced at 6", TAIL], rows)
+    return table([*heads, "best other p99", OURS, TAIL], rows)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
