@@ -31,6 +31,12 @@ SACCT = (
     "JobIDRaw|User|Account|Partition|QOS|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|"
     "ReqTRES|AllocTRES|State|Priority\n"
 )
+TIRESIAS = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
+MURI_RESULTS = (
+    "time,job_id,num_gpu,submit_time,start_time,end_time,executed_time,real_executed_time,JCT,"
+    "duration,pending_time,job_counter,promote\n"
+)
+MORPHLING = "name,submission_time,duration,application,num_gpus,num_cpus,bandwidth,exec_plan,steps,is_sla\n"
 SWF = "; Version: 2.2\n; MaxProcs: 128\n;\n"
 SAMPLES = {
     "itp": "job_id,submission_time,duration,num_gpu\na,0,600,1\n",
@@ -60,6 +66,9 @@ SAMPLES = {
     "fleetsim": FLEETSIM + "a,u,v,train,5000000,1,,1,600,900,COMPLETED\n",
     "chronus": CHRONUS + "0,v,1,12,9,vgg,10,8,30,10,0,strict\n",
     "muri": MURI + "0,1,0,9,vgg,16,600000,0,100,1,2,3,0\n",
+    "tiresias": TIRESIAS + "0,1,0,9,vgg,600,0\n",
+    "muri-results": MURI_RESULTS + "640,0,1,0,20,640,620,600,640,590,40,2,0\n",
+    "morphling": MORPHLING + "t5-0,0,600,t5,1,8,0,ga,9,0\n",
     "gaia": "arrival_time,length,cpus\n0,600,1\n",
     "slurm": SACCT + "1|u|v|p|q|2024-05-01T12:00:00|Unknown|Unknown|600|60|1||gres/gpu=1|COMPLETED|5\n",
     "swf": SWF + "1 0 -1 600 1 -1 -1 -1 -1 -1 1 7 3 -1 -1 -1 -1 -1\n",
@@ -146,6 +155,32 @@ def test_a_row_of_muri_counts_in_milliseconds(tmp_path: Path) -> None:
     )
     assert jobs == [Job("0", 0.0, gpus=8, duration_s=1.5, priority=1), Job("1", 2.0, gpus=2, duration_s=0.25)]
     assert report["demand"]["gpu_seconds"] == 8 * 1.5 + 2 * 0.25
+
+
+def test_a_row_of_muris_results_keeps_when_the_job_held_its_gpus(tmp_path: Path) -> None:
+    """A job that was stopped between its start and its end held its GPUs for less than the time between."""
+    rows = "1000,7,8,100,400,1000,600,450,900,400,450,3,0\n1300,3,2,0,1200,1300,100,100,1300,90,1200,1,0\n"
+    jobs, report = imported(tmp_path, MURI_RESULTS + rows)
+    assert jobs == [
+        Job("3", 0.0, gpus=2, duration_s=100.0, logged_start_s=1200.0),
+        Job("7", 100.0, gpus=8, duration_s=450.0, logged_start_s=400.0),
+    ]
+    assert report["demand"]["gpu_seconds"] == 8 * 450 + 2 * 100
+
+
+def test_a_row_of_tiresias_counts_in_seconds(tmp_path: Path) -> None:
+    jobs, _ = imported(tmp_path, TIRESIAS + "0,4,50,9,vgg,160,50\n1,0,60,9,vgg,160,10\n")
+    assert jobs == [Job("0", 0.0, gpus=4, duration_s=160.0)]
+
+
+def test_a_row_of_rubick_says_whether_it_is_guaranteed(tmp_path: Path) -> None:
+    rows = "t5-0,5,0.25,t5,8,8,0,ga,9,0\nllama7-1,9,60,llama7,64,8,1.25,248,9,1\nx,10,60,x,1,1,0,x,1,2\n"
+    jobs, report = imported(tmp_path, MORPHLING + rows)
+    assert jobs == [
+        Job("t5-0", 0.0, gpus=8, duration_s=0.25, qos="best-effort"),
+        Job("llama7-1", 4.0, gpus=64, duration_s=60.0, qos="guaranteed"),
+    ]
+    assert report["dropped_by_reason"] == {"is_sla: must be 0 or 1": 1}
 
 
 @pytest.mark.parametrize(

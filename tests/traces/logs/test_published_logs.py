@@ -52,13 +52,19 @@ def philly(path: Path) -> Iterator[Row]:
 
 
 MS, US, MIN = 1e-3, 1e-6, 60.0
+MURI_HELD = ("submit_time", "num_gpu", "real_executed_time")
 LOGS = {
     "clusters/muri_testbed/cluster_trace.csv": (columns, "submit_time", "num_gpu", "duration", MS, MS),
     "clusters/muri_philly/trace1.csv.gz": (columns, "submit_time", "num_gpu", "duration", MS, MS),
     "clusters/muri_philly/trace3.csv.gz": (columns, "submit_time", "num_gpu", "duration", MS, MS),
+    "clusters/muri_testbed/SRTF.job.csv.gz": (columns, *MURI_HELD, 1.0, 1.0),
+    "clusters/muri_testbed/SRSF.job.csv.gz": (columns, *MURI_HELD, 1.0, 1.0),
+    "clusters/morphling/workload-base.csv": (columns, "submission_time", "num_gpus", "duration", 1.0, 1.0),
     "clusters/helios/venus_vcvGl_sept.csv": (columns, "submit_time", "num_chips", "duration_s", US, 1.0),
     "clusters/pai_gaia/pai_1k.csv.gz": (columns, "arrival_time", "cpus", "length", 1.0, 1.0),
     "traces/chronus/trace_job_Philly_SLO.csv.gz": (columns, "submit_time", "num_gpu", "duration", MIN, MIN),
+    "traces/chronus/trace_job_Philly_MIX1.csv.gz": (columns, "submit_time", "num_gpu", "duration", MIN, MIN),
+    "traces/formats/tiresias_60_job.csv": (columns, "submit_time", "num_gpu", "duration", 1.0, 1.0),
     "traces/formats/helios_cluster_log_sample.csv": (dates, "submit_time", "gpu_num", "duration"),
     "traces/philly/philly_jobs_12vc.csv.gz": (dates, "timestamp", "num_gpus", "duration"),
     "traces/formats/philly_cluster_job_log_sample.json": (philly,),

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 from traces.logs.log_format import LogFormat
 
-from .elasticflow import ELASTICFLOW
 from .helios import FLEETSIM, HELIOS
+from .live import SLURM
 from .microsoft import ITP, PHILLY_TABLE
-from .papers import CHRONUS, GAIA, MURI
+from .papers import CHRONUS, ELASTICFLOW, GAIA, MORPHLING, MURI, MURI_RESULTS, TIRESIAS
 from .philly import PHILLY
-from .slurm import SLURM
 from .swf import SWF
 
 __all__ = ["FORMATS"]
@@ -19,7 +18,9 @@ __all__ = ["FORMATS"]
 FORMATS: Mapping[str, LogFormat] = {
     known.name: known
     for known in (
-        ITP, ELASTICFLOW, PHILLY, PHILLY_TABLE, HELIOS, FLEETSIM, CHRONUS, MURI, GAIA, SLURM, SWF
+        ITP, ELASTICFLOW, PHILLY, PHILLY_TABLE, HELIOS, FLEETSIM,
+        CHRONUS, TIRESIAS, MURI, MURI_RESULTS, MORPHLING, GAIA,
+        SLURM, SWF,
     )
 }  # fmt: skip
 """Name -> format. A log of one of them is recognised as that one only."""
