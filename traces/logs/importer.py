@@ -21,11 +21,15 @@ from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, wo
 from . import named_columns
 from .formats import FORMATS
 from .log import Dropped, Log, LoggedJob, ReadOptions
+from .run_times import Speeds, settled, with_speeds, with_work, work_of
 from .source import Head, LogSource, open_log
+from .throughputs import read_throughputs
 
 __all__ = ["Selection", "convert", "format_of", "import_log", "read"]
 
 Report = dict[str, Any]
+
+_NO_RUN_TIME = "states no run time, which rules turn into work; --speeds SOURCE gives one"
 
 
 @dataclass(frozen=True)
@@ -93,15 +97,41 @@ def import_log(
     if rules != "none":
         maker, source = work_maker(rules, planner, system, memory_headroom, Models(search=model_path))
         source |= {"seed": seed}
+    options = options or ReadOptions()
     with open_log(path) as opened:
-        log = read(opened, options or ReadOptions())
+        log = read(opened, options)
         sha256 = opened.sha256()
+    log, others = _with_profiles(log, options)
     jobs, report = convert(log, maker, seed, selection or Selection())
     head: Report = {
         "format": log.format,
         "input": {"file": Path(path).name, "sha256": sha256, "columns": list(log.columns)},
     }
-    return jobs, head | source | report
+    return jobs, head | others | source | report
+
+
+def _with_profiles(log: Log, options: ReadOptions) -> tuple[Log, Report]:
+    """The log with the work and the run times that other files give its jobs, and what these files are."""
+    used: Report = {}
+    if options.work_of is not None:
+        jobs, used["work_of"] = _jobs_of(options.work_of)
+        log = with_work(log, work_of(jobs, options.work_of), options.work_of)
+    if options.speeds is not None:
+        if Path(options.speeds).is_dir():
+            rows, tables = read_throughputs(options.speeds)
+            speeds, used["speeds"] = Speeds.of(rows, options.speeds), tables["files"]
+        else:
+            jobs, used["speeds"] = _jobs_of(options.speeds)
+            speeds = Speeds.of_jobs(jobs, options.speeds)
+        log = with_speeds(log, speeds)
+    return log, used
+
+
+def _jobs_of(path: str) -> tuple[tuple[LoggedJob, ...], Report]:
+    """The jobs of another log, and what this log is."""
+    with open_log(path) as opened:
+        log = read(opened, ReadOptions())
+        return log.jobs, {"file": Path(path).name, "format": log.format, "sha256": opened.sha256()}
 
 
 def read(source: LogSource, options: ReadOptions) -> Log:
@@ -125,6 +155,9 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
     purpose. So the selection decides which jobs remain, never what a job is. Raises UserError if the
     selection is empty, TableError if it holds no usable job.
     """
+    log = settled(log)
+    if not log.jobs:
+        raise TableError(f"no job can be imported; line {log.dropped[0].line}: {log.dropped[0].reason}")
     rows = sorted(log.jobs, key=lambda row: submission_key(row.submit_s, row.job_id))
     inside = _window(rows, selection)
     kept = inside[: selection.limit]
@@ -201,6 +234,9 @@ def _works(
     works: dict[int, Work | Dropped | None] = {}
     for i in kept:
         row = rows[i]
+        if row.duration_s is None:
+            works[i] = Dropped(row.line, row.job_id, _NO_RUN_TIME)
+            continue
         work = maker.work(row.gpus, row.duration_s, float(uniform[i]))
         works[i] = Dropped(row.line, row.job_id, work) if isinstance(work, str) else work
     return works
@@ -238,7 +274,9 @@ def _deadline_factors(log: Log, maker: WorkMaker | None, seed: int) -> list[floa
 
 def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: float | None) -> Job:
     submit_s = clock.submit_s(row)
-    drawn = None if deadline_factor is None else submit_s + deadline_factor * row.duration_s
+    drawn = None
+    if deadline_factor is not None and row.duration_s is not None:
+        drawn = submit_s + deadline_factor * row.duration_s
     return Job(
         job_id=row.job_id,
         submit_s=submit_s,
@@ -246,6 +284,7 @@ def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: floa
         state=row.state,
         model=work.model if work else row.model,
         gpus=work.gpus if work else row.gpus,
+        min_gpus=None if work else row.min_gpus,
         global_batch=work.global_batch if work else row.global_batch,
         iterations=work.iterations if work else row.iterations,
         duration_s=row.duration_s,

@@ -22,15 +22,16 @@ _NOT_OF_JOBS = ("start_s", "end_s", "wait_s", "deadline_after_s", "best_effort")
 class LoggedJob:
     """One row of a log, on the log's own clock (seconds); None where the format does not state a field.
 
-    `part_of_gpu`: the job held a part of a GPU, which counts as a whole GPU. The other fields are those of
-    `traces.Job`.
+    `duration_s` None: the log states no run time, as of a job that has not ended; `traces.logs.run_times` may
+    find one. `reason`: why a job still waits. `part_of_gpu`: the job held a part of a GPU, which counts as a
+    whole GPU. The other fields are those of `traces.Job`.
     """
 
     line: int
     job_id: str
     submit_s: float
     gpus: int
-    duration_s: float
+    duration_s: float | None
     model: str | None = None
     global_batch: int | None = None
     iterations: float | None = None
@@ -45,6 +46,8 @@ class LoggedJob:
     logged_start_s: float | None = None
     partition: str | None = None
     qos: str | None = None
+    min_gpus: int | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,9 @@ class Log:
     """A log as read: `jobs` and `dropped` are its rows, `assumptions` the interpretations of the reader.
 
     `states_deadlines`: whether the format has deadlines; a job without a deadline is then best effort.
-    `times`: how its times were read, in words. `warnings`: what the user has to know before using the trace.
+    `only_run_times`: its jobs are as long as their run time, so model, batch and iterations tell nothing but
+    speeds. `times`: how its times were read, in words. `warnings`: what the user has to know before using the
+    trace.
     """
 
     format: str
@@ -73,6 +78,7 @@ class Log:
     assumptions: tuple[str, ...]
     times: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    only_run_times: bool = False
 
 
 class LogRows:
@@ -98,7 +104,7 @@ class LogRows:
 
         `start_s`, `end_s` (which give the run time if there is no `duration_s`, and the logged start),
         `wait_s` (from submission to start), `deadline_after_s` (from submission to deadline), `best_effort`
-        (the row's deadline counts for nothing).
+        (the row's deadline counts for nothing). A `duration_s` of None says that the run time is not known.
         """
         job_id = values.setdefault("job_id", str(line))  # for a log without job ids
         try:
@@ -119,19 +125,15 @@ class LogRows:
         if not self.jobs:
             first = f"; line {self.dropped[0].line}: {self.dropped[0].reason}" if self.dropped else ""
             raise TableError(f"{self._path}:1: holds no usable job ({len(self.dropped)} rows){first}")
-        if all(job.estimate_s == job.duration_s for job in self.jobs):
+        if all(job.duration_s is not None and job.estimate_s == job.duration_s for job in self.jobs):
             self.jobs = [replace(job, estimate_s=None) for job in self.jobs]
             self._left_out["estimate: is the run time itself in every row"] = len(self.jobs)
         left_out = [f"left out of {n:,} jobs: {reason}" for reason, n in sorted(self._left_out.items())]
-        return Log(
-            format=log.format,
-            columns=log.columns,
-            states_deadlines=log.states_deadlines,
+        return replace(
+            log,
             jobs=tuple(self.jobs),
             dropped=tuple(self.dropped),
             assumptions=(*log.assumptions, *left_out),
-            times=log.times,
-            warnings=log.warnings,
         )
 
 
@@ -173,7 +175,9 @@ class ReadOptions:
     """What the user says about a log.
 
     `log_format` None detects the format; for a log of another layout, `columns` names its columns instead, as
-    `parse_columns` reads them. `time_unit` states the unit of times (see `StatedUnits.parse`), `tenant` the
+    `parse_columns` reads them. Jobs without iterations have those of jobs of the same model and batch in the
+    log `work_of`; those without run time go at the speeds of `speeds`, a log or a folder of throughput tables.
+    `time_unit` states the unit of times (see `StatedUnits.parse`), `tenant` the
     column that holds the tenants.
     """
 
@@ -181,3 +185,5 @@ class ReadOptions:
     columns: str | None = None
     time_unit: str | None = None
     tenant: str | None = None
+    speeds: str | None = None
+    work_of: str | None = None

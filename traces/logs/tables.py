@@ -94,7 +94,8 @@ def _doubts(rows: LogRows) -> list[str]:
     if not rows.jobs:
         return []
     submits = [job.submit_s for job in rows.jobs]
-    span_s, run_s = max(submits) - min(submits), statistics.median(job.duration_s for job in rows.jobs)
+    known = [job.duration_s for job in rows.jobs if job.duration_s is not None]
+    span_s, run_s = max(submits) - min(submits), statistics.median(known) if known else None
     if plausible(span_s, run_s):
         return []
     return [f"{in_words(span_s, run_s)} are implausible; is the unit right? --time-unit {', '.join(UNITS)}"]
