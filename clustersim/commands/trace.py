@@ -64,8 +64,8 @@ LogFormatName = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="Format: itp, elasticflow, philly, philly-table, helios, fleetsim, chronus, muri, gaia, "
-        "slurm or swf; by default recognised by the log's beginning.",
+        help="Format: itp, elasticflow, philly, philly-table, helios, fleetsim, acme, kalos-converted, pai, "
+        "openb, dlrm, chronus, muri, gaia, slurm or swf; by default recognised by the log's beginning.",
     ),
 ]
 Columns = Annotated[
@@ -82,11 +82,16 @@ TimeUnit = Annotated[
 
 @app.command("import")
 def import_(
-    log: Annotated[Path, typer.Argument(help="Job log, plain or gzip; may be a pipe.")],
+    log: Annotated[
+        Path, typer.Argument(help="Job log, plain or gzip; may be a pipe, or a folder of tables.")
+    ],
     output: Output,
     log_format: LogFormatName = None,
     columns: Columns = None,
     time_unit: TimeUnit = None,
+    time_zone: Annotated[
+        str | None, typer.Option(help="Zone of dates without an offset, such as Asia/Shanghai; else UTC.")
+    ] = None,
     tenant: Annotated[str | None, typer.Option(help="Column of the log that names the tenant.")] = None,
     rules: Rules = "none",
     planner: PlannerName = "3d",
@@ -109,7 +114,7 @@ def import_(
 
     jobs, report = import_log(
         log,
-        ReadOptions(log_format, columns, time_unit, tenant),
+        ReadOptions(log_format, columns, time_unit, tenant, time_zone),
         rules=rules,
         planner=planner,
         system=system,

@@ -10,6 +10,7 @@ import pytest
 
 from itertime.errors import TableError, UserError
 from tests.traces.importing import import_log
+from tests.traces.logs.cluster_samples import CLUSTER_SAMPLES
 from traces import Job, read_trace, write_trace
 from traces.logs import FORMATS
 from traces.logs.source import open_log
@@ -32,7 +33,8 @@ SACCT = (
     "ReqTRES|AllocTRES|State|Priority\n"
 )
 SWF = "; Version: 2.2\n; MaxProcs: 128\n;\n"
-SAMPLES = {
+SAMPLES: dict[str, str | dict[str, str]] = {
+    **CLUSTER_SAMPLES,
     "itp": "job_id,submission_time,duration,num_gpu\na,0,600,1\n",
     "elasticflow": "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\n"
     "a,0,9,bert,900,64,1,600\n",
@@ -66,17 +68,26 @@ SAMPLES = {
 }
 
 
+def write(path: Path, log: str | dict[str, str]) -> Path:
+    """Write a log, which is a folder if it is several files."""
+    if isinstance(log, str):
+        path.write_text(log)
+        return path
+    path.mkdir(exist_ok=True)
+    for name, text in log.items():
+        (path / name).write_text(text)
+    return path
+
+
 def imported(
-    folder: Path, text: str, name: str = "log.txt", **options: Any
+    folder: Path, log: str | dict[str, str], name: str = "log.txt", **options: Any
 ) -> tuple[list[Job], dict[str, Any]]:
-    (folder / name).write_text(text)
-    return import_log(folder / name, **options)
+    return import_log(write(folder / name, log), **options)
 
 
 @pytest.mark.parametrize("name", list(FORMATS))
 def test_a_log_is_recognised_as_its_format_only(tmp_path: Path, name: str) -> None:
-    (tmp_path / "log").write_text(SAMPLES[name])
-    with open_log(tmp_path / "log") as source:
+    with open_log(write(tmp_path / "log", SAMPLES[name])) as source:
         assert [known for known, form in FORMATS.items() if form.matches(source.head)] == [name]
 
 
@@ -92,9 +103,13 @@ def test_ten_minutes_on_a_gpu_are_a_sixth_of_a_gpu_hour_in_every_format(tmp_path
 
 @pytest.mark.parametrize("name", sorted(set(FORMATS) - {"philly"}))
 def test_a_log_of_a_format_may_have_any_line_ends_and_a_byte_order_mark(tmp_path: Path, name: str) -> None:
-    plain, _ = imported(tmp_path, SAMPLES[name])
-    (tmp_path / "other").write_bytes(b"\xef\xbb\xbf" + SAMPLES[name].replace("\n", "\r\n").encode())
-    assert import_log(tmp_path / "other")[0] == plain
+    sample = SAMPLES[name]
+    plain, _ = imported(tmp_path, sample)
+    if isinstance(sample, str):
+        marked: str | dict[str, str] = "\ufeff" + sample.replace("\n", "\r\n")
+    else:
+        marked = {file: "\ufeff" + text.replace("\n", "\r\n") for file, text in sample.items()}
+    assert imported(tmp_path, marked, "other")[0] == plain
 
 
 def test_a_row_of_helios(tmp_path: Path) -> None:
@@ -107,7 +122,10 @@ def test_a_row_of_helios(tmp_path: Path) -> None:
         Job("a", 0.0, tenant="v", gpus=8, duration_s=3600.0, state="FAILED", user="u", logged_start_s=60.0)
     ]
     assert report["dropped_by_reason"] == {"gpu_num: must be at least 1": 1}
-    assert report["times"] == ["submit_time, start_time: dates", "duration in s (the unit of Helios' logs)"]
+    assert report["times"] == [
+        "submit_time, start_time, end_time: dates",
+        "duration in s (the unit of Helios' logs)",
+    ]
 
 
 def test_a_row_of_fleetsim_counts_submissions_in_microseconds(tmp_path: Path) -> None:

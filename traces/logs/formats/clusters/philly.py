@@ -13,7 +13,7 @@ from typing import Any
 
 from itertime.errors import TableError, UnknownName
 from itertime.io import shown
-from traces.logs.cells import MixedColumnError, Moments, text
+from traces.logs.cells import MixedColumnError, Moments, of_dates, text, time_zone
 from traces.logs.log import Log, LogRows, ReadOptions
 from traces.logs.log_format import LogFormat
 from traces.logs.source import Head, LogSource
@@ -27,7 +27,6 @@ _ASSUMPTIONS = (
     "the GPUs of a job are those of its last attempt with start, end and GPUs; its run time is the "
     "GPU-seconds of all such attempts, divided by these GPUs",
     "the waits between attempts are no run time",
-    "dates are taken as UTC",
     "every job is taken to want all of its logged run time, however it ended",
 )
 
@@ -40,7 +39,8 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
     tenant = options.tenant or _TENANTS[0]
     if tenant not in _TENANTS:
         raise UnknownName("tenant of a Philly log", tenant, _TENANTS)
-    times = Moments(StatedUnits.parse(options.time_unit).every or "s")
+    zone = time_zone(options.time_zone)
+    times = Moments(StatedUnits.parse(options.time_unit).every or "s", zone)
     rows = LogRows(source.path)
     for line, entry in _entries(source):
         try:
@@ -57,7 +57,7 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
             states_deadlines=False,
             jobs=(),
             dropped=(),
-            assumptions=(*_ASSUMPTIONS, f"the tenant is {tenant}"),
+            assumptions=(*_ASSUMPTIONS, f"the tenant is {tenant}", *of_dates([times], options.time_zone)),
             times=("submitted_time, start_time, end_time: dates",),
         )
     )
@@ -121,6 +121,7 @@ def _values(entry: Any, tenant: str, times: Moments) -> dict[str, Any]:
         "gpus": COLUMNS["gpus"](str(gpus)),
         "duration_s": gpu_seconds / gpus,
         "logged_start_s": min(start_s for start_s, _, _ in ran),
+        "logged_end_s": max(end_s for _, end_s, _ in ran),
         "tenant": _text(entry, tenant),
         "user": _text(entry, "user"),
         "state": _text(entry, "status"),
