@@ -64,8 +64,10 @@ LogFormatName = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="Format: itp, elasticflow, philly, philly-table, helios, fleetsim, chronus, muri, gaia, "
-        "slurm or swf; by default recognised by the log's beginning.",
+        help="Format: itp, elasticflow, philly, philly-table, helios, fleetsim, acme, kalos-converted, pai, "
+        "openb, dlrm, chronus, tiresias, muri, muri-results, morphling, pollux, gavel, shockwave, gaia, "
+        "slurm, slurm-json, squeue, scontrol, kueue, kubernetes-pods, volcano or swf; by default recognised "
+        "by the log's beginning.",
     ),
 ]
 Columns = Annotated[
@@ -82,12 +84,30 @@ TimeUnit = Annotated[
 
 @app.command("import")
 def import_(
-    log: Annotated[Path, typer.Argument(help="Job log, plain or gzip; may be a pipe.")],
+    log: Annotated[
+        Path, typer.Argument(help="Job log, plain or gzip; may be a pipe, or a folder of tables.")
+    ],
     output: Output,
     log_format: LogFormatName = None,
     columns: Columns = None,
     time_unit: TimeUnit = None,
+    time_zone: Annotated[
+        str | None, typer.Option(help="Zone of dates without an offset, such as Asia/Shanghai; else UTC.")
+    ] = None,
     tenant: Annotated[str | None, typer.Option(help="Column of the log that names the tenant.")] = None,
+    speeds: Annotated[
+        str | None,
+        typer.Option(
+            help="Speeds for logs without run times: a folder of throughput tables, or a log of jobs with "
+            "model, batch, iterations and run time."
+        ),
+    ] = None,
+    work_of: Annotated[
+        str | None,
+        typer.Option(
+            help="Log whose jobs state the iterations of those without, by model and batch (Sia, Pollux)."
+        ),
+    ] = None,
     rules: Rules = "none",
     planner: PlannerName = "3d",
     system: SystemName = "dgx-a100-80gb",
@@ -109,7 +129,7 @@ def import_(
 
     jobs, report = import_log(
         log,
-        ReadOptions(log_format, columns, time_unit, tenant),
+        ReadOptions(log_format, columns, time_unit, tenant, time_zone, speeds, work_of),
         rules=rules,
         planner=planner,
         system=system,
@@ -304,7 +324,9 @@ def _say_imported(report: Mapping[str, Any], output: Path) -> None:
     left_out = sum(counts["left_out"].values())
     _say(f"{output}: {counts['jobs']:,} jobs of {counts['rows']:,} rows ({report['format']})")
     asked = f"{demand['gpu_seconds'] / 3600:,.2f} GPU-hours"
-    if demand["mean_gpus"] is None:
+    if not demand["jobs"]:
+        _say(f"no job states a run time, so there are no GPU-hours; submitted over {_span(demand['span_s'])}")
+    elif demand["mean_gpus"] is None:
         _say(f"{asked}, all submitted at once")
     else:
         gpus = max(1, round(demand["mean_gpus"]))

@@ -21,7 +21,7 @@ from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, wo
 from . import named_columns
 from .formats import FORMATS
 from .log import Dropped, Log, LoggedJob, ReadOptions
-from .run_times import Speeds, settled, with_speeds, with_work, work_of
+from .run_times import Rate, Speeds, rates_of, settled, with_speeds, with_work, work_of
 from .source import Head, LogSource, open_log
 from .throughputs import read_throughputs
 
@@ -61,6 +61,8 @@ def format_of(path: object, head: Head) -> str:
     found = [name for name, known in FORMATS.items() if known.matches(head)]
     if found:
         return found[0]
+    if head.files or Path(str(path)).is_dir():
+        raise TableError(f"{path}: is a folder of no known log; give a file of it")
     if not head.text and not head.columns:
         raise TableError(f"{path}:1: empty file; the first line names the columns")
     known = ", ".join(FORMATS)
@@ -86,11 +88,11 @@ def import_log(
 ) -> tuple[list[Job], Report]:
     """Read a log and turn it into jobs in submission order, with a JSON-ready report.
 
-    `path` may be a pipe. `options` say what the log does not: format, columns, unit of times, tenants.
-    `rules` "none" keeps the jobs as logged; a bundled name or a file gives them models, with work by
-    `planner` on `system`, which leaves `memory_headroom` of the memory free, and draws from `seed`. Rules may
-    name models whose files are in the folders `model_path`. Raises UserError for unusable options, TableError
-    for an unusable log.
+    `path` may be a pipe, or a folder of tables. `options` say what the log does not: format, columns, unit
+    and zone of times, tenants. `rules` "none" keeps the jobs as logged; a bundled name or a file gives them
+    models, with work by `planner` on `system`, which leaves `memory_headroom` of the memory free, and draws
+    from `seed`. Rules may name models whose files are in the folders `model_path`. Raises UserError for
+    unusable options, TableError for an unusable log.
     """
     maker: WorkMaker | None = None
     source: Report = {"rules": {"name": "none"}}
@@ -115,15 +117,16 @@ def _with_profiles(log: Log, options: ReadOptions) -> tuple[Log, Report]:
     used: Report = {}
     if options.work_of is not None:
         jobs, used["work_of"] = _jobs_of(options.work_of)
-        log = with_work(log, work_of(jobs, options.work_of), options.work_of)
+        log = with_work(log, work_of(jobs, options.work_of), Path(options.work_of).name)
     if options.speeds is not None:
+        name = Path(options.speeds).name
         if Path(options.speeds).is_dir():
             rows, tables = read_throughputs(options.speeds)
-            speeds, used["speeds"] = Speeds.of(rows, options.speeds), tables["files"]
+            rates, used["speeds"] = list[Rate](rows), tables["files"]
         else:
             jobs, used["speeds"] = _jobs_of(options.speeds)
-            speeds = Speeds.of_jobs(jobs, options.speeds)
-        log = with_speeds(log, speeds)
+            rates = rates_of(jobs, options.speeds)
+        log = with_speeds(log, Speeds.of(rates, name))
     return log, used
 
 
@@ -172,10 +175,12 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
     clock = _Clock(rows[next(iter(done))].submit_s, selection.time_scale)
     jobs = [_job(rows[i], work, clock, factors[i]) for i, work in done.items()]
     parts = sum(rows[i].part_of_gpu for i in done)
+    held_gpu_s = _held_gpu_seconds([rows[i] for i in done]) if parts else None
     left_out = {"window": len(rows) - len(inside), "limit": len(inside) - len(kept)}
     report = {
         "counts": _counts(log, jobs, dropped, left_out),
         "parts_of_gpus": parts,
+        "held_gpu_seconds": held_gpu_s,
         "clock": {"shift_s": clock.zero_s, "time_scale": clock.scale},
         "selection": _plain(selection),
         "demand": demand(jobs),
@@ -183,7 +188,7 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
         "warnings": list(log.warnings),
         "assumptions": [
             *log.assumptions,
-            *_of_parts(parts),
+            *_of_parts(parts, held_gpu_s),
             *_assumptions(log, maker.rules if maker else None),
         ],
         "choices": _choices(rows, done),
@@ -193,10 +198,18 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
     return jobs, report
 
 
-def _of_parts(jobs: int) -> list[str]:
-    what = "a part of a GPU (MIG slices such as 1g.5gb, or gpu_milli below 1000)"
+def _held_gpu_seconds(rows: list[LoggedJob]) -> float | None:
+    """GPU-seconds of the log with its parts of GPUs; None if it does not state them of every such job."""
+    if any(row.part_of_gpu and row.held_gpus is None for row in rows):
+        return None
+    return math.fsum((row.held_gpus or row.gpus) * (row.duration_s or 0.0) for row in rows)
+
+
+def _of_parts(jobs: int, held_gpu_s: float | None) -> list[str]:
+    what = "a part of a GPU (MIG slices such as 1g.5gb, gpu_milli below 1000, or hundredths in plan_gpu)"
     why = "count with whole GPUs: the trace asks for more than was held"
-    return [f"{jobs:,} jobs held {what}, and {why}"] if jobs else []
+    held = "" if held_gpu_s is None else f", {held_gpu_s / 3600:,.2f} GPU-hours by all jobs"
+    return [f"{jobs:,} jobs held {what}, and {why}{held}"] if jobs else []
 
 
 def _window(rows: list[LoggedJob], selection: Selection) -> list[int]:

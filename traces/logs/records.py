@@ -10,7 +10,7 @@ from typing import Any
 from itertime.errors import TableError, UnknownName
 from itertime.io import shown
 
-from .cells import MixedColumnError, Moments, text
+from .cells import MixedColumnError, Moments, of_dates, text, time_zone
 from .log import Log, LogRows, ReadOptions
 from .source import LogSource
 from .units import StatedUnits
@@ -50,7 +50,7 @@ def read_records(source: LogSource, form: RecordsOfJobs, options: ReadOptions) -
     tenant = options.tenant or next(iter(form.tenants))
     if tenant not in form.tenants:
         raise UnknownName(f"tenant of a {form.format} log", shown(tenant), form.tenants)
-    moments = Moments(StatedUnits.parse(options.time_unit).every or "s")
+    moments = Moments(StatedUnits.parse(options.time_unit).every or "s", time_zone(options.time_zone))
     rows = LogRows(source.path)
     for line, entry in form.entries(source):
         try:
@@ -67,7 +67,11 @@ def read_records(source: LogSource, form: RecordsOfJobs, options: ReadOptions) -
             states_deadlines=False,
             jobs=(),
             dropped=(),
-            assumptions=(*form.assumptions, f"the tenant is {tenant}"),
+            assumptions=(
+                *form.assumptions,
+                f"the tenant is {tenant}",
+                *of_dates([moments], options.time_zone),
+            ),
             times=form.times,
         )
     )
@@ -148,7 +152,9 @@ class _JsonReader:
             if self.sign() == ",":
                 self._pass()
             elif self.sign() != "]":
-                raise TableError(f"{self._path}:{self._at()}: is not JSON: a comma or ] is missing between jobs")
+                raise TableError(
+                    f"{self._path}:{self._at()}: is not JSON: a comma or ] is missing between jobs"
+                )
 
     def elements_of(self, key: str) -> Iterator[tuple[int, Any]]:
         """The elements of the list under a key of the object that begins here, or the object itself."""

@@ -17,22 +17,25 @@ from itertime.errors import TableError
 
 from .log import Dropped, Log, LoggedJob
 
-__all__ = ["Speeds", "settled", "with_speeds", "with_work", "work_of"]
+__all__ = ["Rate", "Speeds", "rates_of", "settled", "with_speeds", "with_work", "work_of"]
 
 Kind = tuple[str, int]
 """Model and global batch."""
 
+Rate = tuple[str, int, int, float]
+"""Model, global batch, GPUs, iterations/s."""
+
 
 @dataclass(frozen=True)
 class Speeds:
-    """Iterations/s of kinds of jobs. `rates`: kind -> (GPUs, iterations/s), GPUs ascending. `source`: a name."""
+    """Iterations/s. `rates`: kind of job -> (GPUs, iterations/s), GPUs ascending. `source`: its name."""
 
     rates: Mapping[Kind, tuple[tuple[int, float], ...]]
     source: str
 
     @classmethod
-    def of(cls, stated: Iterable[tuple[str, int, int, float]], source: str) -> Speeds:
-        """From (model, global batch, GPUs, iterations/s); the median counts of several for the same."""
+    def of(cls, stated: Iterable[Rate], source: str) -> Speeds:
+        """From single speeds; of several for the same model, batch and GPUs, the median counts."""
         found: dict[Kind, dict[int, list[float]]] = {}
         for model, batch, gpus, rate in stated:
             found.setdefault((model, batch), {}).setdefault(gpus, []).append(rate)
@@ -43,19 +46,6 @@ class Speeds:
             },
             source,
         )
-
-    @classmethod
-    def of_jobs(cls, jobs: Iterable[LoggedJob], source: str) -> Speeds:
-        """From jobs that state model, batch, iterations and run time. Raises TableError if there are none."""
-        stated = [
-            (job.model, job.global_batch, job.gpus, job.iterations / job.duration_s)
-            for job in jobs
-            if job.model and job.global_batch and job.iterations and job.duration_s
-        ]
-        if not stated:
-            what = "no job states model, batch, iterations and run time"
-            raise TableError(f"{source}: {what}; name a log of jobs that do, or a folder of throughput tables")
-        return cls.of(stated, source)
 
     def on(self, model: str, batch: int, gpus: int) -> tuple[float, bool] | None:
         """Iterations/s, and whether they are stated for this number of GPUs; None if they are not known.
@@ -79,6 +69,19 @@ class Speeds:
         return exp(log(slow) + share * log(fast / slow)), False
 
 
+def rates_of(jobs: Iterable[LoggedJob], source: str) -> list[Rate]:
+    """The speeds of jobs that state model, batch, iterations and run time. TableError if there are none."""
+    rates = [
+        (job.model, job.global_batch, job.gpus, job.iterations / job.duration_s)
+        for job in jobs
+        if job.model and job.global_batch and job.iterations and job.duration_s
+    ]
+    if not rates:
+        what = "no job states model, batch, iterations and run time"
+        raise TableError(f"{source}: {what}; name a log of jobs that do, or a folder of throughput tables")
+    return rates
+
+
 def work_of(jobs: Iterable[LoggedJob], source: str) -> dict[Kind, float]:
     """Kind of job -> the median of its iterations. Raises TableError if no job states them."""
     found: dict[Kind, list[float]] = {}
@@ -98,7 +101,9 @@ def with_work(logged: Log, work: Mapping[Kind, float], source: str) -> Log:
         else job
         for job in logged.jobs
     ]
-    count = sum(new is not old and new.iterations is not None for new, old in zip(jobs, logged.jobs, strict=True))
+    count = sum(
+        new is not old and new.iterations is not None for new, old in zip(jobs, logged.jobs, strict=True)
+    )
     note = f"{count:,} jobs have the median of the iterations of jobs in {source} of the same model and batch"
     return replace(logged, jobs=tuple(jobs), assumptions=(*logged.assumptions, note))
 
@@ -112,19 +117,18 @@ def with_speeds(logged: Log, speeds: Speeds) -> Log:
             continue
         found = speeds.on(job.model, job.global_batch, job.gpus)
         if found is None:
-            lacks = f"{speeds.source} has no speed of {job.model} with batch {job.global_batch:,} on {job.gpus:,} GPUs"
-            dropped.append(Dropped(job.line, job.job_id, lacks, lacks))
+            lacks = f"{speeds.source} has no speed of this model and batch on so many GPUs"
+            of_what = f"{job.model}, {job.global_batch:,}, {job.gpus:,}"
+            dropped.append(Dropped(job.line, job.job_id, f"{lacks}: {of_what}", lacks))
             continue
         rate, stated = found
         ways[stated] += 1
         jobs.append(replace(job, duration_s=job.iterations / rate))
     note = (
-        f"the run time of {ways.total():,} jobs is their iterations over the speed in {speeds.source} of the same "
-        f"model and batch; for {ways[False]:,} of them the speed lies between those on fewer and on more GPUs"
+        f"the run time of {ways.total():,} jobs is their iterations over the speed in {speeds.source} of the "
+        f"same model and batch; for {ways[False]:,} of them it lies between those on fewer and on more GPUs"
     )
-    return replace(
-        logged, jobs=tuple(jobs), dropped=tuple(dropped), assumptions=(*logged.assumptions, note)
-    )
+    return replace(logged, jobs=tuple(jobs), dropped=tuple(dropped), assumptions=(*logged.assumptions, note))
 
 
 def settled(logged: Log) -> Log:
@@ -150,7 +154,9 @@ def settled(logged: Log) -> Log:
             dropped.append(Dropped(job.line, job.job_id, "has not ended, and states no time limit"))
     assumptions, warnings = list(logged.assumptions), list(logged.warnings)
     if count := ways["estimate"]:
-        assumptions.append(f"{count:,} jobs had not ended: each is taken to run for its estimate, the time limit")
+        assumptions.append(
+            f"{count:,} jobs had not ended: each is taken to run for its estimate, the time limit"
+        )
         warnings.append(f"{count:,} jobs had not ended: their run times are their time limits")
     if count := ways["iterations"]:
         what = f"{count:,} jobs state iterations of a model and no run time"

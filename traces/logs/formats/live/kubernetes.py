@@ -1,7 +1,7 @@
 """What the objects of Kubernetes have in common, as `kubectl get KIND -A -o json` prints them.
 
-A list is `{apiVersion: v1, kind: List, items: [...]}`; an object is `{apiVersion, kind, metadata, spec, status}`.
-Times are RFC 3339 dates with an offset. Sources: the API references of Kubernetes 1.30, "Pod v1" and
+A list is `{apiVersion: v1, kind: List, items: [...]}`, an object `{apiVersion, kind, metadata, spec,
+status}`. Times are RFC 3339 dates with an offset. Sources: the API reference of Kubernetes, "Pod v1" and
 "ObjectMeta" (kubernetes.io/docs/reference/kubernetes-api), and "Schedule GPUs" for the names of resources.
 """
 
@@ -13,7 +13,6 @@ from typing import Any
 
 from itertime.io import shown
 from traces.logs.cells import Moments
-from traces.logs.log import ReadOptions
 from traces.logs.records import json_entries, member, text_of
 from traces.logs.source import Head, LogSource
 from traces.native import whole

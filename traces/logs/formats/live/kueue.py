@@ -136,10 +136,11 @@ _FORM = RecordsOfJobs(
     columns=("metadata", "spec", "status"),
     tenants=("queueName", "clusterQueue", "namespace"),
     assumptions=(
-        "the submission is the creation, the start the time of the condition Admitted, the end that of Finished; "
-        "of a workload that was evicted and admitted again, the last admission",
+        "the submission is the creation, the start the time of the condition Admitted, the end that of "
+        "Finished; of a workload that was evicted and admitted again, the last admission",
         "the GPUs are those assigned, or before the admission those that all pods request",
-        "the estimate is maximumExecutionTimeSeconds, the partition the cluster queue, the GPU type the flavor",
+        "the estimate is maximumExecutionTimeSeconds, the partition the cluster queue, the GPU type the "
+        "flavor",
         "the run times of workloads that have not finished are not known",
     ),
     times=("creationTimestamp, lastTransitionTime: dates; maximumExecutionTimeSeconds in s",),

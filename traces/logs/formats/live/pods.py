@@ -1,7 +1,7 @@
 """Pods of Kubernetes: `kubectl get pods -A -o json`.
 
-Schema: "Pod v1" of kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1. GPUs are requests of
-`nvidia.com/gpu`, `amd.com/gpu` or MIG slices. A pod holds them from its condition `PodScheduled` (else
+Schema: "Pod v1" of kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1. GPUs are requests
+of `nvidia.com/gpu`, `amd.com/gpu` or MIG slices. A pod holds them from its condition `PodScheduled` (else
 `status.startTime`) to the last `finishedAt` of its containers. `phase` is Pending, Running, Succeeded, Failed
 or Unknown.
 
@@ -169,7 +169,7 @@ _FORM = RecordsOfJobs(
     tenants=("namespace", "queue"),
     assumptions=(
         "the pods of one controller are one job; pods of services and those without controller are jobs each",
-        "a job has the most GPUs that its pods held at once; its run time is their GPU-seconds divided by these",
+        "a job has the most GPUs that its pods held at once; its run time is their GPU-seconds over these",
         "a pod holds its GPUs from its condition PodScheduled to the last end of its containers",
         "the submission is the creation, the estimate activeDeadlineSeconds",
         "the run times of jobs with pods that have not ended are not known",

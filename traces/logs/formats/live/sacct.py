@@ -90,7 +90,6 @@ _FURTHER = (
 )
 _ASSUMPTIONS = (
     "ElapsedRaw is the run time on the GPUs of AllocTRES; of a requeued job that of its last run",
-    "times of day are taken as UTC: where clocks change twice a year, an hour is off for half of it",
     "every job is taken to want all of its logged run time, however it ended, and no more than it had so far "
     "where it was still running",
     "the tenant is the account, the priority Slurm's, the estimate the time limit; --tenant Partition or "

@@ -1,8 +1,9 @@
 """Slurm's live jobs as `scontrol show job` prints them (scontrol(1), slurm.schedmd.com/scontrol.html).
 
 A job is a record of `Key=Value` pairs that begins with `JobId=`, on several lines with an empty line after
-it, or on one line (`-o`). Used are `JobId, ArrayJobId, ArrayTaskId, UserId, Priority, Account, QOS, JobState,
-Reason, TimeLimit, SubmitTime, StartTime, EndTime, Partition, NumNodes, AllocTRES, ReqTRES, TRES, TresPerNode`.
+it, or on one line (`-o`). Used are `JobId, ArrayJobId, ArrayTaskId, UserId, Priority, Account, QOS,
+JobState, Reason, TimeLimit, SubmitTime, StartTime, EndTime, Partition, NumNodes, AllocTRES, ReqTRES, TRES,
+TresPerNode`.
 Dates have no offset. Values of other keys, such as `Command`, may hold spaces. Jobs that have ended stay for
 Slurm's `MinJobAge`, five minutes by default.
 """
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from traces.logs.cells import Moments
 from traces.logs.log import Log, ReadOptions
@@ -32,7 +32,7 @@ _KEYS = (
 
 
 def _matches(head: Head) -> bool:
-    return re.match(r"\s*JobId=\d+ ", head.text) is not None
+    return re.match(r"\s*JobId=\d+\s", head.text) is not None
 
 
 def _records(source: LogSource) -> Iterator[tuple[int, Mapping[str, str]]]:

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from traces.logs.cells import Moments, span
+from itertime.io import shown
+from traces.logs.cells import Moments
 from traces.logs.records import Row
-from traces.native import MIN_SECONDS, whole
+from traces.native import COLUMNS, MIN_SECONDS, whole
 
 from .sacct import gpu_type_of, gpus_of, has_slices
 
@@ -20,8 +21,8 @@ __all__ = ["ASSUMPTIONS", "TENANTS", "SlurmJob", "gpus_per_node"]
 TENANTS = ("account", "user", "partition", "qos")
 
 ASSUMPTIONS = (
-    "the GPUs are those allocated, or requested before the start: of gres/gpu in the trackable resources, else "
-    "those of a node times the nodes",
+    "the GPUs are those allocated, or requested before the start: of gres/gpu in the trackable resources, "
+    "else those of a node times the nodes",
     "the estimate is the time limit; a pending job has no start, whatever Slurm expects",
     "each task of a pending array is a job",
     "a job that is not pending and has ended ran from its start to its end; the run times of the others are "
@@ -36,7 +37,16 @@ _STATES = {
 """Compact state of `squeue` -> state (squeue(1), "Job State Codes")."""
 
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
-_GOING = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
+_GOING = (
+    "RUNNING",
+    "SUSPENDED",
+    "COMPLETING",
+    "CONFIGURING",
+    "STOPPED",
+    "SIGNALING",
+    "STAGE_OUT",
+    "RESIZING",
+)
 _NO_TIME = ("", "Unknown", "None", "N/A", "(null)", "0", "NONE")
 _NO_LIMIT = ("", "UNLIMITED", "Partition_Limit", "INVALID", "NOT_SET", "N/A", "infinite")
 _NO_TEXT = ("", "(null)", "N/A", "None", "null")
@@ -137,20 +147,23 @@ def _time(name: str, text: str, times: Moments) -> float | None:
     try:
         return times(text)
     except ValueError as error:
-        raise ValueError(f"{name} {text[:40]!r}: {error}", f"{name}: {error}") from None
+        raise ValueError(f"{name} {shown(text)}: {error}", f"{name}: {error}") from None
 
 
 def _limit(text: str) -> float | None:
-    """Parse a limit: minutes, `MM:SS`, `HH:MM:SS`, `D-HH:MM:SS`, or none."""
+    """A limit in seconds, None if there is none; all ways of sbatch(1), such as `M`, `H:M:S` and `D-H`."""
     if text in _NO_LIMIT:
         return None
-    clock = text.replace("-", ":").split(":")
-    if len(clock) == 2 and "-" not in text:
-        text = f"0:{text}"
+    days, dash, clock = text.rpartition("-")
+    parts = clock.split(":")
+    units = (3600, 60, 1) if dash or len(parts) == 3 else (60, 1)
     try:
-        return span(text, "min")
+        if len(parts) > len(units):
+            raise ValueError("is no limit such as 1-00:00:00")
+        total = sum(whole(part) * unit for part, unit in zip(parts, units, strict=False))
+        return float(COLUMNS["estimate_s"](str(total + 86_400 * (whole(days) if dash else 0))))
     except ValueError as error:
-        raise ValueError(f"time limit {text[:40]!r}: {error}", f"time limit: {error}") from None
+        raise ValueError(f"time limit {shown(text)}: {error}", f"time limit: {error}") from None
 
 
 def _text(text: str) -> str | None:

@@ -3,8 +3,8 @@
 Schema: `job_info` of slurm.schedmd.com/rest_api.html. `jobs` is a list of objects; used are `job_id,
 array_job_id, array_task_id, array_task_string, job_state, account, user_name, partition, qos, priority,
 state_reason, submit_time, start_time, end_time, time_limit, tres_alloc_str, tres_req_str, tres_per_node,
-node_count`. Times are seconds since 1970, limits minutes. A number may be an object `{set, infinite, number}`,
-the state a list of a state and its flags.
+node_count`. Times are seconds since 1970, limits minutes. A number may be an object `{set, infinite,
+number}`, the state a list of a state and its flags.
 """
 
 from __future__ import annotations
@@ -101,5 +101,8 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
 
 
 SLURM_JSON = LogFormat(
-    "slurm-json", "Slurm's live jobs, as squeue --json or scontrol show job --json prints them", _matches, _read
+    "slurm-json",
+    "Slurm's live jobs, as squeue --json or scontrol show job --json prints them",
+    _matches,
+    _read,
 )

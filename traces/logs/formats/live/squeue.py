@@ -1,10 +1,11 @@
 """Slurm's queue as `squeue` prints it (squeue(1), slurm.schedmd.com/squeue.html).
 
 The columns are those that `-o` or `-O` (`--Format`) names, by their headings: `JOBID`, `STATE` or `ST`,
-`SUBMIT_TIME`, and the GPUs as `TRES_ALLOC`, `TRES_PER_NODE` or `GRES` with `NODES`. Used where they are there:
-`START_TIME`, `END_TIME`, `TIME_LIMIT`, `ACCOUNT`, `USER`, `PARTITION`, `QOS`, `PRIORITY`, `REASON`. Cells are
-separated by `|` or by white space; then the last one may hold spaces. `-O` cuts cells at 20 characters unless
-it is told a width. The output without options states neither GPUs nor submissions, so it is refused.
+`SUBMIT_TIME`, and the GPUs as `TRES_ALLOC`, or as `TRES_PER_NODE` or `GRES` with `NODES`. Used where they are
+there: `START_TIME`, `END_TIME`, `TIME_LIMIT`, `ACCOUNT`, `USER`, `PARTITION`, `QOS`, `PRIORITY`, `REASON`.
+Cells are separated by `|` or by white space; then the last one may hold spaces. `-O` cuts cells at 20
+characters unless it is told a width. The output without options states neither GPUs nor submissions, so it is
+refused.
 
 Dates have no offset. `[1-3]` in the id of a pending array are its tasks.
 """
@@ -85,11 +86,11 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
         for field, headings in _FIELDS.items()
         if set(headings) & set(names)
     }
-    missing = [field for field in ("job_id", "state", "submit") if field not in places]
-    missing += [] if "tres" in places or {"gres", "nodes"} <= places.keys() else ["gres", "nodes"]
+    missing = [_FIELDS[field][0] for field in ("job_id", "state", "submit") if field not in places]
+    if "tres" not in places and not {"gres", "nodes"} <= places.keys():
+        missing.append("TRES_ALLOC (or TRES_PER_NODE and NODES)")
     if missing:
-        listed = ", ".join(_FIELDS[field][0] for field in missing)
-        raise TableError(f"{source.path}:1: missing column {listed}; {_REMEDY}")
+        raise TableError(f"{source.path}:1: missing column {', '.join(missing)}; {_REMEDY}")
 
     def values(row: Any, tenant: str, times: Moments) -> Iterable[Row]:
         if len(row) != len(names):

@@ -98,7 +98,7 @@ def _least(pods: list[tuple[int, int]], fewest: int) -> int:
 
 
 def _pods(job: Mapping[str, Any]) -> tuple[list[tuple[int, int]], bool, str | None]:
-    """(GPUs of a pod, pods), fewest GPUs first; whether slices are among them; the type if they select one."""
+    """(GPUs of a pod, pods), fewest GPUs first; whether slices are among them; their type if it is one."""
     pods, part, types = list[tuple[int, int]](), False, dict[str | None, None]()
     tasks = member(job, "spec", "tasks")
     for task in tasks if isinstance(tasks, list) else []:
@@ -149,7 +149,7 @@ def _of_group(group: Mapping[str, Any], times: Moments) -> Row:
 
 
 def _go_span(entry: Any, *path: str) -> float | None:
-    """A span as Go prints it, such as `1h30m5s`, in seconds; None if there is none, ValueError if it is wrong."""
+    """A span as Go prints it (`1h30m5s`), in seconds; None if there is none. ValueError if it is wrong."""
     value = text_of(entry, *path)
     found = _GO_SPAN.fullmatch(value) if value else None
     if value is None:
@@ -168,10 +168,10 @@ _FORM = RecordsOfJobs(
     columns=("metadata", "spec", "status"),
     tenants=("queue", "namespace"),
     assumptions=(
-        "the submission is the creation, the start the first time in the phase Running, the end the last change "
-        "of phase",
-        "the GPUs are those of all pods of a job, the least those of the smallest minAvailable pods; of a pod "
-        "group, minResources",
+        "the submission is the creation, the start the first time in the phase Running, the end the last "
+        "change of phase",
+        "the GPUs are those of all pods of a job, the least those of the smallest minAvailable pods; of a "
+        "pod group, minResources",
         "the estimate is runningEstimate; the priority, which a class names, is left out",
         "the run times of jobs that have not ended are not known",
     ),
@@ -183,4 +183,6 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
     return read_records(source, _FORM, options)
 
 
-VOLCANO = LogFormat("volcano", "Volcano's jobs and pod groups, as kubectl -o json prints them", _matches, _read)
+VOLCANO = LogFormat(
+    "volcano", "Volcano's jobs and pod groups, as kubectl -o json prints them", _matches, _read
+)

@@ -10,9 +10,9 @@ throughput of the type, `scheduler/simulation_throughputs.json` of Gavel.
 
 Shockwave (Zheng et al., NSDI 2023; github.com/uw-mad-dash/shockwave, scheduler/traces) has 12: job type,
 command, working folder, name of the steps' flag, whether it needs data, steps, scale factor, mode (`static`,
-`accordion`, `gns`), priority, SLO, duration, arrival. The batch of a job changes in the last two modes. Within
-a file, steps over duration depend on the type and the scale factor alone: the duration is that of the first
-batch.
+`accordion`, `gns`), priority, SLO, duration, arrival. The batch of a job changes in the last two modes.
+Within a file, steps over duration depend on the type and the scale factor alone: the duration is that of the
+first batch.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """Workloads of Pollux and of Sia (Qiao et al., OSDI 2021; Jayaram Subramanya et al., SOSP 2023).
 
-Source: github.com/siasosp23/artifacts, sia-simulator/workloads/NAME/workload-I.csv. The columns are `name, time,
-application, num_replicas, batch_size`, and in some files `num_steps`; `time` is the submission in seconds.
+Source: github.com/siasosp23/artifacts, sia-simulator/workloads/NAME/workload-I.csv. The columns are `name,
+time, application, num_replicas, batch_size`, and in some files `num_steps`; `time` is the submission in
+seconds.
 
-There are no run times: both schedulers change batch and GPUs as a job runs, by profiles of its application that
-are not in the workload. A job becomes one of a trace by `num_steps`, or by the iterations that jobs of the same
-application and batch take in another log (`--work-of`). Its run time is that over a speed (`--speeds`).
-ElasticFlow published such a log and such speeds for Pollux' applications.
+There are no run times: both schedulers change batch and GPUs as a job runs, by profiles of its application
+that are not in the workload. A job becomes one of a trace by `num_steps`, or by the iterations that jobs of
+the same application and batch take in another log (`--work-of`). Its run time is these over a speed
+(`--speeds`). ElasticFlow published such a log, `elasticVpollux_e.csv`, and such speeds, `throughputs_T4`, for
+Pollux' applications.
 """
 
 from __future__ import annotations
