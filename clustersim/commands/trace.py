@@ -82,9 +82,7 @@ TimeUnit = Annotated[
 
 @app.command("import")
 def import_(
-    log: Annotated[
-        Path, typer.Argument(help="Job log, plain or gzip; may be a pipe, or a folder of tables.")
-    ],
+    log: Annotated[Path, typer.Argument(help="Job log, plain or gzip; a file, a pipe, or a folder.")],
     output: Output,
     log_format: LogFormatName = None,
     columns: Columns = None,
