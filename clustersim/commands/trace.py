@@ -108,20 +108,22 @@ def import_(
 
     Assumptions and dropped rows are written next to the trace, to NAME.import.json.
     """
+    from clustersim.gctuning import collect_less_often
     from traces.logs import ReadOptions, Selection, import_log
 
-    jobs, report = import_log(
-        log,
-        ReadOptions(log_format, columns, time_unit, tenant, time_zone),
-        rules=rules,
-        planner=planner,
-        system=system,
-        memory_headroom=memory_headroom,
-        seed=seed,
-        selection=Selection(from_s, until_s, limit, time_scale),
-        model_path=model_path or (),
-    )
-    beside = _write(jobs, report, output, "import", log)
+    with collect_less_often():
+        jobs, report = import_log(
+            log,
+            ReadOptions(log_format, columns, time_unit, tenant, time_zone),
+            rules=rules,
+            planner=planner,
+            system=system,
+            memory_headroom=memory_headroom,
+            seed=seed,
+            selection=Selection(from_s, until_s, limit, time_scale),
+            model_path=model_path or (),
+        )
+        beside = _write(jobs, report, output, "import", log)
     _say_imported(report, output)
     if rules != "none":
         made = "models, batches, GPU counts, and deadlines where the log has none, are those of the rules"

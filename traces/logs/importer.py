@@ -132,14 +132,16 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
     kept = inside[: selection.limit]
     works = _works(rows, kept, maker, seed)
     factors = _deadline_factors(log, maker, seed)
-    works = _readable(rows, works, factors, selection.time_scale)
+    works, made = _readable(rows, works, factors, selection.time_scale)
     dropped = [*log.dropped, *(w for w in works.values() if isinstance(w, Dropped))]
     dropped.sort(key=lambda row: row.line)
     done = {i: work for i, work in works.items() if not isinstance(work, Dropped)}
     if not done:
         raise TableError(f"no job can be imported; line {dropped[0].line}: {dropped[0].reason}")
     clock = _Clock(rows[next(iter(done))].submit_s, selection.time_scale)
-    jobs = [_job(rows[i], work, clock, factors[i]) for i, work in done.items()]
+    if next(iter(done)) not in made:  # the clock that it was made with is another one
+        made = {i: _job(rows[i], work, clock, factors[i]) for i, work in done.items()}
+    jobs = [made[i] for i in done]
     parts = sum(rows[i].part_of_gpu for i in done)
     held_gpu_s = _held_gpu_seconds([rows[i] for i in done]) if parts else None
     left_out = {"window": len(rows) - len(inside), "limit": len(inside) - len(kept)}
@@ -223,23 +225,25 @@ def _readable(
     works: dict[int, Work | Dropped | None],
     factors: list[float | None],
     time_scale: float,
-) -> dict[int, Work | Dropped | None]:
-    """The works, those dropped whose job the native trace could not hold.
+) -> tuple[dict[int, Work | Dropped | None], dict[int, Job]]:
+    """The works, those dropped whose job the native trace could not hold; and the jobs, if the first is one.
 
     The trace's clock starts with the first job that remains, so a job whose times fit once remains in.
     """
     first = next((i for i, work in works.items() if not isinstance(work, Dropped)), None)
     if first is None:
-        return works
+        return works, {}
     clock = _Clock(rows[first].submit_s, time_scale)
-    checked = dict(works)
+    checked, jobs = dict(works), dict[int, Job]()
     for i, work in works.items():
         if isinstance(work, Dropped):
             continue
-        reason = unreadable(_job(rows[i], work, clock, factors[i]))
-        if reason:
+        job = _job(rows[i], work, clock, factors[i])
+        if reason := unreadable(job):
             checked[i] = Dropped(rows[i].line, rows[i].job_id, *reason)
-    return checked
+        else:
+            jobs[i] = job
+    return checked, jobs if first in jobs else {}
 
 
 def _deadline_factors(log: Log, maker: WorkMaker | None, seed: int) -> list[float | None]:
