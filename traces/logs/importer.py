@@ -57,7 +57,7 @@ def format_of(path: object, head: Head) -> str:
     found = [name for name, known in FORMATS.items() if known.matches(head)]
     if found:
         return found[0]
-    if head.files or Path(str(path)).is_dir():
+    if head.files is not None:
         raise TableError(f"{path}: is a folder of no known log; give a file of it")
     if not head.text and not head.columns:
         raise TableError(f"{path}:1: empty file; the first line names the columns")
@@ -113,6 +113,8 @@ def read(source: LogSource, options: ReadOptions) -> Log:
         if log_format is not None:
             given = f"--columns {shown(columns)}: cannot be combined with --format {shown(log_format)}"
             raise UserError(f"{given}; give one of them")
+        if source.head.files is not None:
+            raise UserError(f"{source.path}: is a folder; --columns names the columns of a file")
         return named_columns.read_log(source, named_columns.parse_columns(columns), options)
     log_format = log_format or format_of(source.path, source.head)
     if log_format not in FORMATS:

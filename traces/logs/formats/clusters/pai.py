@@ -177,7 +177,7 @@ class _Reader:
 def _found(folder: LogFolder) -> dict[str, LogSource]:
     """Table -> the file that holds it. Raises TableError if two files hold the same one."""
     tables: dict[str, LogSource] = {}
-    for name, head in folder.head.files.items():
+    for name, head in (folder.head.files or {}).items():
         kind = _kind(name, head)
         if kind is None:
             continue
