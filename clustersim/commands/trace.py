@@ -84,9 +84,7 @@ TimeUnit = Annotated[
 
 @app.command("import")
 def import_(
-    log: Annotated[
-        Path, typer.Argument(help="Job log, plain or gzip; may be a pipe, or a folder of tables.")
-    ],
+    log: Annotated[Path, typer.Argument(help="Job log, plain or gzip; a file, a pipe, or a folder.")],
     output: Output,
     log_format: LogFormatName = None,
     columns: Columns = None,
@@ -125,20 +123,22 @@ def import_(
 
     Assumptions and dropped rows are written next to the trace, to NAME.import.json.
     """
+    from clustersim.gctuning import collect_less_often
     from traces.logs import ReadOptions, Selection, import_log
 
-    jobs, report = import_log(
-        log,
-        ReadOptions(log_format, columns, time_unit, tenant, time_zone, speeds, work_of),
-        rules=rules,
-        planner=planner,
-        system=system,
-        memory_headroom=memory_headroom,
-        seed=seed,
-        selection=Selection(from_s, until_s, limit, time_scale),
-        model_path=model_path or (),
-    )
-    beside = _write(jobs, report, output, "import", log)
+    with collect_less_often():
+        jobs, report = import_log(
+            log,
+            ReadOptions(log_format, columns, time_unit, tenant, time_zone, speeds, work_of),
+            rules=rules,
+            planner=planner,
+            system=system,
+            memory_headroom=memory_headroom,
+            seed=seed,
+            selection=Selection(from_s, until_s, limit, time_scale),
+            model_path=model_path or (),
+        )
+        beside = _write(jobs, report, output, "import", log)
     _say_imported(report, output)
     if rules != "none":
         made = "models, batches, GPU counts, and deadlines where the log has none, are those of the rules"

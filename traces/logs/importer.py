@@ -61,7 +61,7 @@ def format_of(path: object, head: Head) -> str:
     found = [name for name, known in FORMATS.items() if known.matches(head)]
     if found:
         return found[0]
-    if head.files or Path(str(path)).is_dir():
+    if head.files is not None:
         raise TableError(f"{path}: is a folder of no known log; give a file of it")
     if not head.text and not head.columns:
         raise TableError(f"{path}:1: empty file; the first line names the columns")
@@ -144,6 +144,8 @@ def read(source: LogSource, options: ReadOptions) -> Log:
         if log_format is not None:
             given = f"--columns {shown(columns)}: cannot be combined with --format {shown(log_format)}"
             raise UserError(f"{given}; give one of them")
+        if source.head.files is not None:
+            raise UserError(f"{source.path}: is a folder; --columns names the columns of a file")
         return named_columns.read_log(source, named_columns.parse_columns(columns), options)
     log_format = log_format or format_of(source.path, source.head)
     if log_format not in FORMATS:
@@ -166,14 +168,16 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
     kept = inside[: selection.limit]
     works = _works(rows, kept, maker, seed)
     factors = _deadline_factors(log, maker, seed)
-    works = _readable(rows, works, factors, selection.time_scale)
+    works, made = _readable(rows, works, factors, selection.time_scale)
     dropped = [*log.dropped, *(w for w in works.values() if isinstance(w, Dropped))]
     dropped.sort(key=lambda row: row.line)
     done = {i: work for i, work in works.items() if not isinstance(work, Dropped)}
     if not done:
         raise TableError(f"no job can be imported; line {dropped[0].line}: {dropped[0].reason}")
     clock = _Clock(rows[next(iter(done))].submit_s, selection.time_scale)
-    jobs = [_job(rows[i], work, clock, factors[i]) for i, work in done.items()]
+    if next(iter(done)) not in made:  # the clock that it was made with is another one
+        made = {i: _job(rows[i], work, clock, factors[i]) for i, work in done.items()}
+    jobs = [made[i] for i in done]
     parts = sum(rows[i].part_of_gpu for i in done)
     held_gpu_s = _held_gpu_seconds([rows[i] for i in done]) if parts else None
     left_out = {"window": len(rows) - len(inside), "limit": len(inside) - len(kept)}
@@ -260,23 +264,25 @@ def _readable(
     works: dict[int, Work | Dropped | None],
     factors: list[float | None],
     time_scale: float,
-) -> dict[int, Work | Dropped | None]:
-    """The works, those dropped whose job the native trace could not hold.
+) -> tuple[dict[int, Work | Dropped | None], dict[int, Job]]:
+    """The works, those dropped whose job the native trace could not hold; and the jobs, if the first is one.
 
     The trace's clock starts with the first job that remains, so a job whose times fit once remains in.
     """
     first = next((i for i, work in works.items() if not isinstance(work, Dropped)), None)
     if first is None:
-        return works
+        return works, {}
     clock = _Clock(rows[first].submit_s, time_scale)
-    checked = dict(works)
+    checked, jobs = dict(works), dict[int, Job]()
     for i, work in works.items():
         if isinstance(work, Dropped):
             continue
-        reason = unreadable(_job(rows[i], work, clock, factors[i]))
-        if reason:
+        job = _job(rows[i], work, clock, factors[i])
+        if reason := unreadable(job):
             checked[i] = Dropped(rows[i].line, rows[i].job_id, *reason)
-    return checked
+        else:
+            jobs[i] = job
+    return checked, jobs if first in jobs else {}
 
 
 def _deadline_factors(log: Log, maker: WorkMaker | None, seed: int) -> list[float | None]:
