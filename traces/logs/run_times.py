@@ -139,7 +139,7 @@ def settled(logged: Log) -> Log:
     jobs, dropped, ways = list[LoggedJob](), list(logged.dropped), Counter[str]()
     for job in logged.jobs:
         if job.duration_s is not None:
-            jobs.append(replace(job, model=None, iterations=None) if logged.only_run_times else job)
+            jobs.append(_by_run_time(job) if logged.only_run_times else job)
         elif job.model and job.global_batch and job.iterations:
             ways["iterations"] += 1
             jobs.append(job)
@@ -168,3 +168,7 @@ def settled(logged: Log) -> Log:
         assumptions=tuple(assumptions),
         warnings=tuple(warnings),
     )
+
+
+def _by_run_time(job: LoggedJob) -> LoggedJob:
+    return replace(job, model=None, global_batch=None, iterations=None)

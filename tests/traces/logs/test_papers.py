@@ -92,7 +92,7 @@ def test_a_row_of_shockwave_runs_as_long_as_it_says(tmp_path: Path) -> None:
         "LM (batch size 5)", 9, 1, 0, 11
     )
     jobs, report = imported(tmp_path, "# made up\n" + rows)
-    assert jobs == [Job("2", 0.0, gpus=2, global_batch=5, duration_s=30.5)]
+    assert jobs == [Job("2", 0.0, gpus=2, duration_s=30.5)]
     assert report["dropped_by_reason"] == {
         "duration: must be greater than 0; leave out jobs that never ran": 1
     }

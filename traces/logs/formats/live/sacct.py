@@ -1,8 +1,8 @@
 """Slurm's accounting, as `sacct -a -X --parsable2` prints it (sacct(1), section "Job Accounting Fields").
 
 Required columns: `JobIDRaw, Account, Submit, ElapsedRaw, AllocTRES, State`. Used where they are there:
-`User`, `Start`, `TimelimitRaw` (minutes) or `Timelimit`, `Priority`, `Partition`, `QOS`, `ReqTRES`. Dates
-have no offset; `Start` of a job that never started is `Unknown`, a limit may be `UNLIMITED` or
+`User`, `Start`, `End`, `TimelimitRaw` (minutes) or `Timelimit`, `Priority`, `Partition`, `QOS`, `ReqTRES`.
+Dates have no offset; `Start` of a job that never started is `Unknown`, a limit may be `UNLIMITED` or
 `Partition_Limit`.
 """
 
@@ -82,6 +82,7 @@ _CELLS: Cells = {
 _FURTHER = (
     ("user", Cell("User", optional=True)),
     ("logged_start_s", Cell("Start", optional=True, empty=_NEVER)),
+    ("logged_end_s", Cell("End", optional=True, empty=_NEVER)),
     ("estimate_s", Cell("TimelimitRaw", unit="min", optional=True, empty=_NO_LIMIT)),
     ("estimate_s", Cell("Timelimit", unit="min", optional=True, empty=_NO_LIMIT)),
     ("priority", Cell("Priority", optional=True)),
