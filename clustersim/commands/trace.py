@@ -148,24 +148,31 @@ def import_(
 
 @app.command("import-table")
 def import_table(
-    folder: Annotated[Path, typer.Argument(help="Folder of MODEL.csv files: global_batch_size,1,2,4,...")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of MODEL.csv files (global_batch_size,1,2,4,...), or a log whose jobs state model, "
+            "batch, iterations and run time."
+        ),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Throughput table to write (CSV).")],
 ) -> None:
-    """Turn ElasticFlow's throughput tables into one table.
+    """Turn ElasticFlow's throughput tables, or the speeds of a log's jobs, into one table.
 
     Its columns are model, global_batch, gpus, iterations_per_s.
     """
     from itertime.io import sha256
-    from traces.logs import read_throughputs, write_throughputs
+    from traces.logs import read_speeds, write_throughputs
 
-    rows, report = read_throughputs(folder)
+    rows, report = read_speeds(source)
     write_throughputs(rows, output)
     produced = {"output": {"file": output.name, "sha256": sha256(output), "rows": len(rows)}}
     beside = _write_report(report | produced, output, "import")
     models = len({row.model for row in rows})
     _say(f"{output}: {len(rows)} speeds of {models} models")
-    without = report["counts"]["cells_without_speed"]
-    _say(f"{without} cells state no speed; what was assumed: {beside}", err=True)
+    kind = "cells" if source.is_dir() else "jobs"
+    without = report["counts"][f"{kind}_without_speed"]
+    _say(f"{without} {kind} state no speed; what was assumed: {beside}", err=True)
 
 
 @app.command()

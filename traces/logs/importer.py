@@ -21,11 +21,11 @@ from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, wo
 from . import named_columns
 from .formats import FORMATS
 from .log import Dropped, Log, LoggedJob, ReadOptions
-from .run_times import Rate, Speeds, rates_of, settled, with_speeds, with_work, work_of
+from .run_times import Speeds, rates_of, settled, with_speeds, with_work, work_of
 from .source import Head, LogSource, open_log
-from .throughputs import read_throughputs
+from .throughputs import TableRow, read_throughputs
 
-__all__ = ["Selection", "convert", "format_of", "import_log", "read"]
+__all__ = ["Selection", "convert", "format_of", "import_log", "read", "read_speeds"]
 
 Report = dict[str, Any]
 
@@ -119,15 +119,33 @@ def _with_profiles(log: Log, options: ReadOptions) -> tuple[Log, Report]:
         jobs, used["work_of"] = _jobs_of(options.work_of)
         log = with_work(log, work_of(jobs, options.work_of), Path(options.work_of).name)
     if options.speeds is not None:
-        name = Path(options.speeds).name
-        if Path(options.speeds).is_dir():
-            rows, tables = read_throughputs(options.speeds)
-            rates, used["speeds"] = list[Rate](rows), tables["files"]
-        else:
-            jobs, used["speeds"] = _jobs_of(options.speeds)
-            rates = rates_of(jobs, options.speeds)
-        log = with_speeds(log, Speeds.of(rates, name))
+        rows, table = read_speeds(options.speeds)
+        log, used["speeds"] = with_speeds(log, Speeds.of(rows, Path(options.speeds).name)), table["files"]
     return log, used
+
+
+def read_speeds(path: str | Path) -> tuple[list[TableRow], Report]:
+    """Speeds of a folder of throughput tables, or of a log whose jobs state them, with a report.
+
+    Raises as `read_throughputs`, and TableError for a log without jobs that state model, batch, iterations
+    and run time.
+    """
+    if Path(path).is_dir():
+        return read_throughputs(path)
+    jobs, file = _jobs_of(str(path))
+    stated = rates_of(jobs, str(path))
+    rows = Speeds.of(stated, str(path)).rows()
+    notes = [
+        "a speed is iterations over run time on that many GPUs; of several jobs alike, the median",
+        "jobs that do not state model, batch, iterations and run time give no row",
+    ]
+    counts = {
+        "jobs": len(jobs),
+        "stated": len(stated),
+        "rows": len(rows),
+        "jobs_without_speed": len(jobs) - len(stated),
+    }
+    return rows, {"format": file["format"], "files": [file], "counts": counts, "assumptions": notes}
 
 
 def _jobs_of(path: str) -> tuple[tuple[LoggedJob, ...], Report]:

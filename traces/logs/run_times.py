@@ -16,14 +16,12 @@ from math import exp, log
 from itertime.errors import TableError
 
 from .log import Dropped, Log, LoggedJob
+from .throughputs import TableRow
 
-__all__ = ["Rate", "Speeds", "rates_of", "settled", "with_speeds", "with_work", "work_of"]
+__all__ = ["Speeds", "rates_of", "settled", "with_speeds", "with_work", "work_of"]
 
 Kind = tuple[str, int]
 """Model and global batch."""
-
-Rate = tuple[str, int, int, float]
-"""Model, global batch, GPUs, iterations/s."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Speeds:
     source: str
 
     @classmethod
-    def of(cls, stated: Iterable[Rate], source: str) -> Speeds:
+    def of(cls, stated: Iterable[TableRow], source: str) -> Speeds:
         """From single speeds; of several for the same model, batch and GPUs, the median counts."""
         found: dict[Kind, dict[int, list[float]]] = {}
         for model, batch, gpus, rate in stated:
@@ -47,12 +45,16 @@ class Speeds:
             source,
         )
 
+    def rows(self) -> list[TableRow]:
+        """The speeds as rows of a throughput table."""
+        return [TableRow(*kind, *one) for kind, stated in sorted(self.rates.items()) for one in stated]
+
     def on(self, model: str, batch: int, gpus: int) -> tuple[float, bool] | None:
         """Iterations/s, and whether they are stated for this number of GPUs; None if they are not known.
 
         Between two stated numbers of GPUs, the speed is on the straight line through both in logarithms.
 
-        >>> speeds = Speeds.of([("m", 8, 2, 10.0), ("m", 8, 8, 40.0)], "here")
+        >>> speeds = Speeds.of([TableRow("m", 8, 2, 10.0), TableRow("m", 8, 8, 40.0)], "here")
         >>> speeds.on("m", 8, 8), speeds.on("m", 8, 16)
         ((40.0, True), None)
         >>> round(speeds.on("m", 8, 4)[0], 9)
@@ -69,10 +71,10 @@ class Speeds:
         return exp(log(slow) + share * log(fast / slow)), False
 
 
-def rates_of(jobs: Iterable[LoggedJob], source: str) -> list[Rate]:
+def rates_of(jobs: Iterable[LoggedJob], source: str) -> list[TableRow]:
     """The speeds of jobs that state model, batch, iterations and run time. TableError if there are none."""
     rates = [
-        (job.model, job.global_batch, job.gpus, job.iterations / job.duration_s)
+        TableRow(job.model, job.global_batch, job.gpus, job.iterations / job.duration_s)
         for job in jobs
         if job.model and job.global_batch and job.iterations and job.duration_s
     ]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clustersim.cli import main
 from itertime.errors import TableError
 from tests.traces.importing import imported
 from tests.traces.logs.paper_samples import (
@@ -146,7 +147,7 @@ def test_speeds_of_another_log_give_run_times(tmp_path: Path) -> None:
     assert [(job.gpus, job.iterations) for job in jobs] == [(1, 600.0), (2, 600.0), (4, 600.0)]
     assert [job.duration_s for job in jobs] == pytest.approx([60.0, 30.0, 15.0])
     assert list(report["dropped_by_reason"].values()) == [2]
-    assert report["speeds"]["format"] == "shockwave"
+    assert [file["format"] for file in report["speeds"]] == ["shockwave"]
     assert report["warnings"] == []
 
 
@@ -193,3 +194,19 @@ def test_logs_without_speeds_or_work_are_no_source_of_them(tmp_path: Path) -> No
 def test_rules_need_run_times(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="states no run time, which rules turn into work; --speeds SOURCE"):
         imported(tmp_path, gavel("A3C", 9, 0, 1), rules="llm-mix")
+
+
+def test_a_log_gives_a_throughput_table_with_which_jobs_of_iterations_run(tmp_path: Path) -> None:
+    rows = shockwave("LM (batch size 5)", 1000, 1, 100, 0) + shockwave("LM (batch size 5)", 500, 1, 100, 0)
+    rows += shockwave("LM (batch size 5)", 900, 1, 100, 0) + shockwave("A3C", 30, 4, 10, 0)
+    log, table, trace = tmp_path / "log", tmp_path / "table.csv", tmp_path / "gavel.csv"
+    log.write_text(rows)
+    (tmp_path / "jobs").write_text(gavel("LM (batch size 5)", 90, 0, 1) + gavel("A3C", 30, 1, 4))
+    assert main(["trace", "import-table", str(log), "-o", str(table)]) == 0
+    assert table.read_text().splitlines() == [
+        "model,global_batch,gpus,iterations_per_s",
+        "A3C,1,4,3.0",
+        "LM,5,1,9.0",
+    ]
+    assert main(["trace", "import", str(tmp_path / "jobs"), "-o", str(trace)]) == 0
+    assert main(["trace", "check", str(trace), "--table", str(table)]) == 0
