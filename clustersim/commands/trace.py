@@ -80,6 +80,21 @@ TimeUnit = Annotated[
     str | None,
     typer.Option(help="Unit of the log's times: s, ms, us, min or h; or of some: submit_s=us,duration_s=s."),
 ]
+SpeedSource = Annotated[
+    str | None,
+    typer.Option(
+        "--speeds",
+        help="Speeds for logs without run times: a folder of throughput tables, or a log of jobs with "
+        "model, batch, iterations and run time.",
+    ),
+]
+WorkSource = Annotated[
+    str | None,
+    typer.Option(
+        "--work-of",
+        help="Log whose jobs state the iterations of those without, by model and batch (Sia, Pollux).",
+    ),
+]
 
 
 @app.command("import")
@@ -93,19 +108,8 @@ def import_(
         str | None, typer.Option(help="Zone of dates without an offset, such as Asia/Shanghai; else UTC.")
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Column of the log that names the tenant.")] = None,
-    speeds: Annotated[
-        str | None,
-        typer.Option(
-            help="Speeds for logs without run times: a folder of throughput tables, or a log of jobs with "
-            "model, batch, iterations and run time."
-        ),
-    ] = None,
-    work_of: Annotated[
-        str | None,
-        typer.Option(
-            help="Log whose jobs state the iterations of those without, by model and batch (Sia, Pollux)."
-        ),
-    ] = None,
+    speeds: SpeedSource = None,
+    work_of: WorkSource = None,
     rules: Rules = "none",
     planner: PlannerName = "3d",
     system: SystemName = "dgx-a100-80gb",
