@@ -75,6 +75,8 @@ def read_table(
     """
     columns = layout.names if layout and layout.names else source.head.columns
     form = _with_tenant(source, form, options.tenant, columns)
+    if layout is None or layout.header or layout.names:
+        form = _without_absent(form, columns)
     zone = time_zone(options.time_zone)
     times = _times(source, form, StatedUnits.parse(options.time_unit), layout)
     rows = LogRows(source.path)
@@ -132,6 +134,18 @@ def _with_tenant(
         raise TableError(f"{source.path}:1: {unknown_column(column, columns)}")
     notes = [*form.assumptions, f"the tenant is {column}, as the user says"]
     return replace(form, cells=cells, assumptions=notes)
+
+
+def _without_absent(form: TableOfJobs, columns: Collection[str]) -> TableOfJobs:
+    """The form without the optional columns that a log does not have."""
+    absent = {field for field, cell in form.cells.items() if cell.optional and cell.column not in columns}
+    if not absent:
+        return form
+    names = dict.fromkeys(form.cells[field].column for field in sorted(absent))
+    notes = [*form.assumptions, f"the log has no column {', '.join(names)}"]
+    return replace(
+        form, cells={f: cell for f, cell in form.cells.items() if f not in absent}, assumptions=notes
+    )
 
 
 class _Place(NamedTuple):

@@ -187,6 +187,37 @@ def test_json_of_slurm_states_numbers_as_objects_or_as_numbers(tmp_path: Path) -
     ]
 
 
+def test_json_of_sacct(tmp_path: Path) -> None:
+    def job(job_id: int, state: str, end: int, **more: Any) -> dict[str, Any]:
+        tres = [
+            {"type": "cpu", "name": "", "id": 1, "count": 64},
+            {"type": "gres", "name": "gpu", "id": 1001, "count": 8},
+            {"type": "gres", "name": "gpu:a100", "id": 1002, "count": 8},
+        ]
+        limit = {"set": True, "infinite": False, "number": 30}
+        times = {"elapsed": 60, "submission": 1714564800, "start": 1714564805, "end": end, "limit": limit}
+        return {
+            "job_id": job_id, "account": "vision", "user": "ann", "partition": "gpu", "qos": "high",
+            "array": {"job_id": 0, "task_id": {"set": False, "infinite": False, "number": 0}, "task": ""},
+            "priority": {"set": True, "infinite": False, "number": 7}, "time": times,
+            "state": {"current": [state], "reason": "None"}, "tres": {"allocated": tres, "requested": tres},
+        } | more  # fmt: skip
+
+    task = {"job_id": 18, "task_id": {"set": True, "infinite": False, "number": 3}, "task": ""}
+    text = slurm_json(
+        job(17, "COMPLETED", 1714564865),
+        job(19, "RUNNING", 0, array=task),
+        job(20, "COMPLETED", 1714564865, tres={"allocated": [], "requested": []}),
+    )
+    log = state(tmp_path, text)
+    assert [facts(one) for one in log.jobs] == [
+        ("17", "COMPLETED", 0.0, 5.0, 65.0, 8, 60.0, 1800.0),
+        ("18_3", "RUNNING", 0.0, 5.0, None, 8, None, 1800.0),
+    ]
+    assert (log.jobs[0].gpu_type, log.jobs[0].priority, log.jobs[0].user) == ("a100", 7, "ann")
+    assert reasons(log) == ["names no GPU: a job without GPUs"]
+
+
 def test_jobs_that_have_not_ended_run_for_their_limit_or_are_dropped(tmp_path: Path) -> None:
     text = slurm_json(
         slurm_job(),

@@ -87,6 +87,14 @@ def test_lengths_in_gaia_that_could_be_either_are_refused_with_the_option(tmp_pa
     assert imported(tmp_path, rows, time_unit="min")[0][0].duration_s == 1200.0
 
 
+def test_columns_that_a_trace_may_lack(tmp_path: Path) -> None:
+    jobs, report = imported(tmp_path, MORPHLING.replace(",is_sla", "") + "t5-0,5,60,t5,8,8,0,ga,9\n")
+    assert jobs == [Job("t5-0", 0.0, gpus=8, duration_s=60.0)]
+    assert "the log has no column is_sla" in report["assumptions"]
+    jobs, _ = imported(tmp_path, MURI.replace(",priority", "") + "0,8,500,9,vgg,16,1500,0,100,1,2,3\n")
+    assert jobs == [Job("0", 0.0, gpus=8, duration_s=1.5)]
+
+
 def test_a_row_of_shockwave_runs_as_long_as_it_says(tmp_path: Path) -> None:
     """The batches of its jobs change, so model and steps are no work of theirs."""
     rows = shockwave("LM (batch size 5)", 900, 2, 30.5, 10, "gns") + shockwave(
