@@ -44,6 +44,7 @@ class TableOfJobs:
 
     `unit`: of its times and why, or a rule that finds it. `derive` changes what the cells of a row say into
     what `LogRows.add` takes; it raises ValueError (reason, kind of reason) for a row without a job.
+    `only_run_times`: see `Log`.
     """
 
     format: str
@@ -52,6 +53,7 @@ class TableOfJobs:
     unit: tuple[str, str] | Rule | None = None
     warnings: tuple[str, ...] = ()
     derive: Callable[[dict[str, Any]], None] | None = None
+    only_run_times: bool = False
 
 
 def table_format(title: str, matches: Callable[[Head], bool], form: TableOfJobs) -> LogFormat:
@@ -93,6 +95,7 @@ def read_table(
             assumptions=(*form.assumptions, *of_dates(moments.values(), options.time_zone)),
             times=times.notes(dates),
             warnings=(*form.warnings, *times.warnings, *_doubts(rows)),
+            only_run_times=form.only_run_times,
         )
     )
 
@@ -102,7 +105,8 @@ def _doubts(rows: LogRows) -> list[str]:
     if not rows.jobs:
         return []
     submits = [job.submit_s for job in rows.jobs]
-    span_s, run_s = max(submits) - min(submits), statistics.median(job.duration_s for job in rows.jobs)
+    known = [job.duration_s for job in rows.jobs if job.duration_s is not None]
+    span_s, run_s = max(submits) - min(submits), statistics.median(known) if known else None
     if plausible(span_s, run_s):
         return []
     return [f"{in_words(span_s, run_s)} are implausible; is the unit right? --time-unit {', '.join(UNITS)}"]
