@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from itertime.errors import UnknownName
 from itertime.io import shown
 from traces.native import COLUMNS, MAX_SECONDS, MIN_SECONDS, number, whole
 
@@ -20,13 +22,16 @@ __all__ = [
     "flag",
     "is_number",
     "moment",
+    "of_dates",
     "parser",
     "rate",
     "span",
     "text",
+    "time_zone",
 ]
 
 _CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)?)", re.ASCII)
+_EPOCH = datetime(1970, 1, 1)
 _OTHER_UNIT = "if it is in another unit, say so: --time-unit ms"
 
 
@@ -35,8 +40,9 @@ class Cell:
     """The column that states a field of a job.
 
     `parse` reads its cells; None reads them like the native column of the same name, times in `unit`. A cell
-    is empty if it is blank or one of `empty`; then the column `instead` is read, if the log has it. Rows with
-    an empty cell are dropped unless it is `optional`. `pick` takes from a cell the part that is read.
+    is empty if it is blank or one of `empty`; then the first column of `instead` is read that the log has and
+    that is not empty. Rows with an empty cell are dropped unless it is `optional`; `if_empty` says what it
+    means that the cell is empty. `pick` takes from a cell the part that is read.
     """
 
     column: str
@@ -44,23 +50,24 @@ class Cell:
     unit: str | None = None
     optional: bool = False
     empty: tuple[str, ...] = ()
-    instead: str | None = None
+    instead: str | tuple[str, ...] = ()
     pick: Callable[[str], str] | None = None
+    if_empty: str = ""
 
 
-def parser(field: str, cell: Cell, unit: str) -> Callable[[str], Any]:
-    """The function that reads the cells of a column, times in `unit`."""
+def parser(field: str, cell: Cell, unit: str, zone: tzinfo = UTC) -> Callable[[str], Any]:
+    """The function that reads the cells of a column, times in `unit`, dates without an offset of `zone`."""
     if cell.parse is not None:
         return cell.parse
     if field in MOMENTS:
-        return Moments(unit)
+        return Moments(unit, zone)
     if field in TIME_FIELDS:
         least_s = 0.0 if field in ("wait_s", "deadline_after_s") else MIN_SECONDS
         pick = cell.pick
         if pick is not None:
             return lambda whole_cell: span(pick(whole_cell), unit, least_s)
         return lambda whole_cell: span(whole_cell, unit, least_s)
-    return COLUMNS[field]
+    return COLUMNS["iterations" if field == "steps" else field]
 
 
 def text(cell: str) -> str:
@@ -80,14 +87,33 @@ def flag(cell: str) -> bool:
     return bool(value)
 
 
-def moment(cell: str, unit: str = "s") -> float:
-    """Parse a number of `unit`, or a date (UTC unless it has an offset), as seconds; dates since 1970."""
-    if is_number(cell):
+def time_zone(name: str | None) -> tzinfo:
+    """The zone of dates without an offset, UTC if none is named. Raises UserError for an unknown name."""
+    if name is None:
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise UnknownName("name in --time-zone", shown(name), sorted(available_timezones())) from None
+
+
+def moment(cell: str, unit: str = "s", zone: tzinfo = UTC) -> float:
+    """Parse a number of `unit`, or a date (of `zone` without an offset), as seconds; dates since 1970."""
+    return _moment(cell, unit, zone)[0]
+
+
+def _moment(cell: str, unit: str, zone: tzinfo) -> tuple[float, datetime | None]:
+    """The seconds of a cell, and the date that it is, as it is written."""
+    when: datetime | None = None
+    if not _is_dashed(cell) and is_number(cell):
         value = seconds(number(cell), unit)
     else:
         try:
             when = datetime.fromisoformat(cell.strip())
-            value = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+            if when.tzinfo is None and zone is UTC:  # the same, in half of the time
+                value = (when - _EPOCH).total_seconds()
+            else:
+                value = (when if when.tzinfo else when.replace(tzinfo=zone)).timestamp()
         except (ValueError, OverflowError):
             what = "is neither a number of seconds nor a date like 2024-05-01 13:30:00"
             raise ValueError(what) from None
@@ -95,22 +121,30 @@ def moment(cell: str, unit: str = "s") -> float:
         raise ValueError("must not be negative; shift the trace so that its clock starts at 0")
     if value > MAX_SECONDS:
         raise ValueError(f"is above {MAX_SECONDS:g} seconds; {_OTHER_UNIT}")
-    return value
+    return value, when
+
+
+def _is_dashed(cell: str) -> bool:
+    """Whether a cell has dashes where a date has them, and no number."""
+    return cell[4:5] == "-" == cell[7:8]
 
 
 class Moments:
     """`moment` for the cells of one column, which must be all numbers or all dates.
 
     In a mixed column, seconds since any time but 1970 would be misread as moments of that year.
+    `lack_offsets`: whether there were dates without an offset from UTC.
     """
 
-    def __init__(self, unit: str = "s") -> None:
-        self._unit = unit
+    def __init__(self, unit: str = "s", zone: tzinfo = UTC) -> None:
+        self._unit, self._zone = unit, zone
         self._first = ""
-        self.are_dates = False
+        self.are_dates = self.lack_offsets = False
 
     def __call__(self, cell: str) -> float:
-        value, is_date = moment(cell, self._unit), not is_number(cell)
+        value, when = _moment(cell, self._unit, self._zone)
+        is_date = when is not None
+        self.lack_offsets |= when is not None and when.tzinfo is None
         if not self._first:
             self._first, self.are_dates = cell, is_date
         elif is_date != self.are_dates:
@@ -119,6 +153,16 @@ class Moments:
             what = f"is {this}; the rows before it have {others}, the first {shown(self._first)}"
             raise MixedColumnError(f"{what}; write the whole column one way")
         return value
+
+
+def of_dates(columns: Iterable[Moments], zone: str | None) -> tuple[str, ...]:
+    """What is assumed of the dates of these columns, where some have no offset."""
+    if not any(column.lack_offsets for column in columns):
+        return ()
+    if zone is not None:
+        return (f"dates without an offset are of {shown(zone)}, as the user says",)
+    why = "where clocks change twice a year, an hour is off for half of it unless --time-zone names the zone"
+    return (f"dates without an offset are taken as UTC: {why}",)
 
 
 class MixedColumnError(Exception):

@@ -12,25 +12,32 @@ from traces.native import MAX_SECONDS, MIN_SECONDS
 
 __all__ = ["BESIDE", "Dropped", "Log", "LogRows", "LoggedJob", "ReadOptions"]
 
-BESIDE = ("estimate_s", "logged_start_s", "wait_s", "priority")
+BESIDE = (
+    "estimate_s", "logged_start_s", "logged_end_s", "stated_duration_s", "wait_s", "priority",
+)  # fmt: skip
 """Fields without which a row is still a job: values that cannot be used are left out, and counted."""
 
-_NOT_OF_JOBS = ("start_s", "end_s", "wait_s", "deadline_after_s", "best_effort")
+_NOT_OF_JOBS = (
+    "start_s", "end_s", "steps", "step_s", "wait_s", "deadline_after_s", "best_effort", "stated_duration_s",
+)  # fmt: skip
+_AGREE_S, _AGREE = 1.0, 0.05  # run times that differ by less are the same, which one log may round
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedJob:
     """One row of a log, on the log's own clock (seconds); None where the format does not state a field.
 
-    `part_of_gpu`: the job held a part of a GPU, which counts as a whole GPU. The other fields are those of
-    `traces.Job`.
+    `duration_s` None: the log states no run time, as of a job that has not ended; `traces.logs.run_times` may
+    find one. `reason`: why a job still waits. `part_of_gpu`: the job held a part of a GPU, which counts as a
+    whole GPU; `held_gpus` are then the GPUs with their parts, if the format states them. `logged_start_s` and
+    `logged_end_s`: when it first started and last ended. The other fields are those of `traces.Job`.
     """
 
     line: int
     job_id: str
     submit_s: float
     gpus: int
-    duration_s: float
+    duration_s: float | None
     model: str | None = None
     global_batch: int | None = None
     iterations: float | None = None
@@ -45,6 +52,10 @@ class LoggedJob:
     logged_start_s: float | None = None
     partition: str | None = None
     qos: str | None = None
+    logged_end_s: float | None = None
+    held_gpus: float | None = None
+    min_gpus: int | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +73,9 @@ class Log:
     """A log as read: `jobs` and `dropped` are its rows, `assumptions` the interpretations of the reader.
 
     `states_deadlines`: whether the format has deadlines; a job without a deadline is then best effort.
-    `times`: how its times were read, in words. `warnings`: what the user has to know before using the trace.
+    `only_run_times`: its jobs are as long as their run time, so model, batch and iterations tell nothing but
+    speeds. `times`: how its times were read, in words. `warnings`: what the user has to know before using the
+    trace.
     """
 
     format: str
@@ -73,6 +86,7 @@ class Log:
     assumptions: tuple[str, ...]
     times: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    only_run_times: bool = False
 
 
 class LogRows:
@@ -84,6 +98,7 @@ class LogRows:
         self._path = path
         self._lines: dict[str, int] = {}
         self._left_out = Counter[str]()
+        self._compared = self._disagree = 0
 
     def drop(self, line: int, job_id: object, reason: str, kind: str = "") -> None:
         """Note a row without a job."""
@@ -96,9 +111,11 @@ class LogRows:
     def add(self, line: int, values: dict[str, Any]) -> None:
         """Add the row of `line`. `values` holds fields of `LoggedJob`, and perhaps these, all in seconds:
 
-        `start_s`, `end_s` (which give the run time if there is no `duration_s`, and the logged start),
-        `wait_s` (from submission to start), `deadline_after_s` (from submission to deadline), `best_effort`
-        (the row's deadline counts for nothing).
+        `start_s`, `end_s` (which give the run time if there is no `duration_s`, and the logged start and
+        end), `steps`, `step_s` (whose product gives the run time if there is no other), `stated_duration_s`
+        (a run time that is compared with end - start, and not used), `wait_s` (from submission to start),
+        `deadline_after_s` (from submission to deadline), `best_effort` (the row's deadline counts for
+        nothing). A `duration_s` of None says that the run time is not known.
         """
         job_id = values.setdefault("job_id", str(line))  # for a log without job ids
         try:
@@ -112,26 +129,37 @@ class LogRows:
             return
         if job.logged_start_s is None and _logged_start_s(values) is not None:
             self.leave_out("logged start: lies before the submission")
+        if job.logged_end_s is None and _logged_end_s(values) is not None:
+            self.leave_out("logged end: lies before the start or the submission")
+        self._compare(job, values)
         self.jobs.append(job)
+
+    def _compare(self, job: LoggedJob, values: dict[str, Any]) -> None:
+        """Count a job whose run time, as a number of the log, is not the time from its start to its end."""
+        stated_s = values.get("stated_duration_s", values.get("duration_s"))
+        if stated_s is None or job.logged_start_s is None or job.logged_end_s is None:
+            return
+        elapsed_s = job.logged_end_s - job.logged_start_s
+        self._compared += 1
+        self._disagree += abs(stated_s - elapsed_s) > _AGREE_S + _AGREE * elapsed_s
 
     def finish(self, log: Log) -> Log:
         """`log` with the rows collected. Raises TableError if no row is usable."""
         if not self.jobs:
             first = f"; line {self.dropped[0].line}: {self.dropped[0].reason}" if self.dropped else ""
             raise TableError(f"{self._path}:1: holds no usable job ({len(self.dropped)} rows){first}")
-        if all(job.estimate_s == job.duration_s for job in self.jobs):
+        if all(job.duration_s is not None and job.estimate_s == job.duration_s for job in self.jobs):
             self.jobs = [replace(job, estimate_s=None) for job in self.jobs]
             self._left_out["estimate: is the run time itself in every row"] = len(self.jobs)
         left_out = [f"left out of {n:,} jobs: {reason}" for reason, n in sorted(self._left_out.items())]
-        return Log(
-            format=log.format,
-            columns=log.columns,
-            states_deadlines=log.states_deadlines,
+        if self._disagree:
+            of_all = f"{self._disagree:,} of {self._compared:,} jobs"
+            left_out.append(f"the stated run time is not the time from start to end in {of_all}")
+        return replace(
+            log,
             jobs=tuple(self.jobs),
             dropped=tuple(self.dropped),
             assumptions=(*log.assumptions, *left_out),
-            times=log.times,
-            warnings=log.warnings,
         )
 
 
@@ -140,14 +168,12 @@ def _derived(values: dict[str, Any]) -> dict[str, Any]:
     fields = {name: value for name, value in values.items() if name not in _NOT_OF_JOBS}
     submit_s, start_s, end_s = values["submit_s"], values.get("start_s"), values.get("end_s")
     if "duration_s" not in values:
-        if start_s is None or end_s is None:
-            raise ValueError("states neither a run time nor start and end")
-        fields["duration_s"] = end_s - start_s
-        if fields["duration_s"] < MIN_SECONDS:
-            raise ValueError("does not end after its start")
+        fields["duration_s"] = _run_time(start_s, end_s, values.get("steps"), values.get("step_s"))
     logged_s = _logged_start_s(values)
     possible = logged_s is not None and submit_s <= logged_s <= MAX_SECONDS
     fields["logged_start_s"] = logged_s if possible else None
+    ended_s, first_s = _logged_end_s(values), max(submit_s, logged_s if logged_s is not None else submit_s)
+    fields["logged_end_s"] = ended_s if ended_s is not None and first_s < ended_s <= MAX_SECONDS else None
     if (after_s := values.get("deadline_after_s")) is not None:
         fields["deadline_s"] = submit_s + after_s
     if values.get("best_effort"):
@@ -159,6 +185,20 @@ def _derived(values: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def _run_time(start_s: float | None, end_s: float | None, steps: float | None, step_s: float | None) -> float:
+    """The run time by start and end, or by steps. Raises ValueError if a row states neither."""
+    if start_s is not None and end_s is not None:
+        if end_s - start_s < MIN_SECONDS:
+            raise ValueError("does not end after its start")
+        return end_s - start_s
+    if steps is None or step_s is None:
+        raise ValueError("states neither a run time nor start and end")
+    if not MIN_SECONDS <= steps * step_s <= MAX_SECONDS:
+        text = f"is not between {MIN_SECONDS:g} and {MAX_SECONDS:g} seconds"
+        raise ValueError(f"steps x seconds a step = {steps * step_s:.15g}: {text}", f"steps x step: {text}")
+    return steps * step_s
+
+
 def _logged_start_s(values: dict[str, Any]) -> float | None:
     """The start that a row states, as a time of its own or by the wait."""
     if values.get("start_s") is not None:
@@ -168,16 +208,26 @@ def _logged_start_s(values: dict[str, Any]) -> float | None:
     return values.get("logged_start_s")
 
 
+def _logged_end_s(values: dict[str, Any]) -> float | None:
+    """The end that a row states."""
+    return values.get("logged_end_s") if values.get("end_s") is None else float(values["end_s"])
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """What the user says about a log.
 
     `log_format` None detects the format; for a log of another layout, `columns` names its columns instead, as
     `parse_columns` reads them. `time_unit` states the unit of times (see `StatedUnits.parse`), `tenant` the
-    column that holds the tenants.
+    column that holds the tenants, `time_zone` the zone of dates without an offset (such as `Asia/Shanghai`).
+    Jobs without iterations have those of jobs of the same model and batch in the log `work_of`; those without
+    run time go at the speeds of `speeds`, a log or a folder of throughput tables.
     """
 
     log_format: str | None = None
     columns: str | None = None
     time_unit: str | None = None
     tenant: str | None = None
+    time_zone: str | None = None
+    speeds: str | None = None
+    work_of: str | None = None

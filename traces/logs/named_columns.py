@@ -16,12 +16,14 @@ from .tables import TableOfJobs, read_table, unknown_column
 __all__ = ["MEANINGS", "parse_columns", "read_log"]
 
 MEANINGS: tuple[str, ...] = (
-    "job_id", "submit_s", "gpus", "duration_s", "start_s", "end_s", "deadline_s", "tenant", "user", "state",
-    "priority", "estimate_s", "gpu_type", "logged_start_s", "wait_s", "partition", "qos",
+    "job_id", "submit_s", "gpus", "duration_s", "start_s", "end_s", "steps", "step_s", "deadline_s", "tenant",
+    "user", "state", "priority", "estimate_s", "gpu_type", "logged_start_s", "logged_end_s", "wait_s",
+    "partition", "qos",
 )  # fmt: skip
 """Names that the user can give to a column."""
 
 _REQUIRED = ("job_id", "submit_s", "gpus", "duration_s")
+_PAIRS = (("start_s", "end_s"), ("steps", "step_s"))  # of which one gives the run time, if no column does
 _SHARE, _WHOLE_GPU = "gpu_milli", 1000  # of Alibaba's GPU traces of 2023 (Weng et al., USENIX ATC 2023)
 
 
@@ -48,9 +50,15 @@ def parse_columns(text: str) -> dict[str, str]:
     for meaning in ("submit_s", "gpus"):
         if meaning not in named:
             raise UserError(f"--columns: {meaning} is missing; add {meaning}=COLUMN")
-    if "duration_s" not in named and not {"start_s", "end_s"} <= set(named):
-        raise UserError("--columns: needs duration_s=COLUMN, or both start_s=COLUMN and end_s=COLUMN")
+    if "duration_s" not in named and _pair(named) is None:
+        pairs = " or ".join("both " + " and ".join(f"{name}=COLUMN" for name in pair) for pair in _PAIRS)
+        raise UserError(f"--columns: needs duration_s=COLUMN, or {pairs}")
     return named
+
+
+def _pair(named: Mapping[str, str]) -> tuple[str, str] | None:
+    """The two fields that give the run time together."""
+    return next((pair for pair in _PAIRS if set(pair) <= set(named)), None)
 
 
 def read_log(source: LogSource, named: Mapping[str, str], options: ReadOptions) -> Log:
@@ -93,7 +101,7 @@ def _read_by_number(source: LogSource, named: Mapping[str, str], options: ReadOp
 
 
 def _cells(named: Mapping[str, str]) -> dict[str, Cell]:
-    required = _REQUIRED if "duration_s" in named else (*_REQUIRED, "start_s", "end_s")
+    required = _REQUIRED if "duration_s" in named else (*_REQUIRED, *(_pair(named) or ()))
     return {meaning: Cell(column, optional=meaning not in required) for meaning, column in named.items()}
 
 
@@ -126,11 +134,14 @@ def _is_share(cell: str) -> bool:
 
 def _assumptions(named: Mapping[str, str]) -> list[str]:
     meant = ", ".join(f"{meaning} is {column}" for meaning, column in named.items())
-    length = named.get("duration_s") or f"{named['end_s']} - {named['start_s']}"
+    length = named.get("duration_s")
+    if length is None:
+        by_times = _pair(named) == _PAIRS[0]
+        length = "{end_s} - {start_s}" if by_times else "{steps} x {step_s}"
+        length = length.format_map(named)
     notes = [
         f"columns as the user named them: {meant}",
         f"{length} is the run time on {named['gpus']} GPUs, without queueing and without restarts",
-        "dates without an offset are UTC",
         "every job is taken to want all of its logged run time, however it ended",
     ]
     if "job_id" not in named:

@@ -5,35 +5,39 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import zlib
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from itertime.errors import TableError
+from itertime.errors import TableError, UserError
 from itertime.io import Layout, Table, not_utf8, open_input, open_table
 
-__all__ = ["Head", "LogSource", "open_log"]
+__all__ = ["Head", "LogFolder", "LogSource", "open_log"]
 
 _GZIP = b"\x1f\x8b"
 _HEAD_BYTES = 65_536
 _MOST_BYTES = 2_000_000_000  # of a log that memory holds whole
 _SEPARATORS = (",", "|", "\t", ";")
 _COMMENTS = "#"
+_MOST_FILES = 64  # of a folder that holds a log
 
 
 @dataclass(frozen=True)
 class Head:
     """The beginning of a log. `text`: its first 64 KiB. `columns`: its header, if it is a table.
 
-    `separator`: what separates the cells; " " stands for any white space.
+    `separator`: what separates the cells; " " stands for any white space. `files`: of a folder, the beginning
+    of each of its files by name; the rest is then empty.
     """
 
     text: str
     columns: tuple[str, ...]
     separator: str
+    files: Mapping[str, Head] | None = None
 
     @property
     def lines(self) -> list[str]:
@@ -99,11 +103,56 @@ class LogSource:
         return start.decode("utf-8-sig", errors="replace")
 
 
+class LogFolder(LogSource):
+    """A folder that holds a log of several tables. `head.files` are those of its files that are text."""
+
+    def __init__(self, path: Path, closing: ExitStack):
+        self.path, self.separator = path, ","
+        self._members: dict[str, LogSource] = {}
+        with os.scandir(path) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_file())
+        if len(names) > _MOST_FILES:
+            what = f"holds {len(names):,} files, and a log in a folder has a few"
+            raise UserError(f"{path}: {what}; give one file, or a folder of the log alone")
+        for name in names:
+            with suppress(UserError):  # a file of another kind
+                self._members[name] = LogSource(path / name, closing.enter_context(open_input(path / name)))
+        self.head = Head("", (), ",", {name: one.head for name, one in self._members.items()})
+
+    def member(self, name: str) -> LogSource:
+        """A file of the folder."""
+        return self._members[name]
+
+    def table(self, layout: Layout | None = None) -> AbstractContextManager[Table]:
+        """Raises UserError: a folder is no table."""
+        raise self._no_file()
+
+    def text(self) -> str:
+        """Raises UserError: a folder is no text."""
+        raise self._no_file()
+
+    def sha256(self) -> str:
+        """Hex digest of the names and digests of its files."""
+        listed = "".join(f"{one.sha256()}  {name}\n" for name, one in self._members.items())
+        return hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()
+
+    def _no_file(self) -> UserError:
+        return UserError(f"{self.path}: is a folder; give the file of the log")
+
+
 @contextmanager
 def open_log(path: str | Path) -> Iterator[LogSource]:
-    """Open a log: a file or a pipe, plain or gzip. Raises UserError or TableError if it cannot be read."""
-    with open_input(path) as file:
-        yield LogSource(Path(path), file)
+    """Open a log: a file, a pipe, plain or gzip, or a folder of files.
+
+    Raises UserError or TableError if it cannot be read.
+    """
+    with ExitStack() as closing:
+        try:
+            is_folder = Path(path).is_dir()
+            source = LogFolder(Path(path), closing) if is_folder else None
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+        yield source or LogSource(Path(path), closing.enter_context(open_input(path)))
 
 
 def _has_semicolon_comments(text: str) -> bool:

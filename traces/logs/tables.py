@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import tzinfo
 from itertools import islice
 from math import isfinite
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 from itertime.errors import TableError, UnknownName
 from itertime.io import Layout, Table, check_repeated, separator_hint, shown
 
-from .cells import Cell, MixedColumnError, Moments, moment, parser
+from .cells import Cell, MixedColumnError, Moments, moment, of_dates, parser, time_zone
 from .log import BESIDE, Log, LogRows, ReadOptions
 from .log_format import LogFormat
 from .source import Head, LogSource
@@ -39,13 +40,20 @@ Cells = Mapping[str, Cell]
 
 @dataclass(frozen=True)
 class TableOfJobs:
-    """What a format says of its tables. `unit`: of its times and why, or a rule that finds it."""
+    """What a format says of its tables.
+
+    `unit`: of its times and why, or a rule that finds it. `derive` changes what the cells of a row say into
+    what `LogRows.add` takes; it raises ValueError (reason, kind of reason) for a row without a job.
+    `only_run_times`: see `Log`.
+    """
 
     format: str
     cells: Cells
     assumptions: Collection[str]
     unit: tuple[str, str] | Rule | None = None
     warnings: tuple[str, ...] = ()
+    derive: Callable[[dict[str, Any]], None] | None = None
+    only_run_times: bool = False
 
 
 def table_format(title: str, matches: Callable[[Head], bool], form: TableOfJobs) -> LogFormat:
@@ -67,14 +75,18 @@ def read_table(
     """
     columns = layout.names if layout and layout.names else source.head.columns
     form = _with_tenant(source, form, options.tenant, columns)
+    if layout is None or layout.header or layout.names:
+        form = _without_absent(form, columns)
+    zone = time_zone(options.time_zone)
     times = _times(source, form, StatedUnits.parse(options.time_unit), layout)
     rows = LogRows(source.path)
     with source.table(layout) as table:
-        places = _places(table, form, times)
+        places = _places(table, form, times, zone)
         for line, row in table.rows:
-            _add(rows, table, line, row, places)
+            _add(rows, table, line, row, places, form.derive)
     used = dict.fromkeys(cell.column for cell in form.cells.values())
-    dates = [one.field for one in places if isinstance(one.parse, Moments) and one.parse.are_dates]
+    moments = {one.field: one.parse for one in places if isinstance(one.parse, Moments)}
+    dates = [field for field, parsed in moments.items() if parsed.are_dates]
     return rows.finish(
         Log(
             format=form.format,
@@ -82,9 +94,10 @@ def read_table(
             states_deadlines="deadline_s" in form.cells or "deadline_after_s" in form.cells,
             jobs=(),
             dropped=(),
-            assumptions=tuple(form.assumptions),
+            assumptions=(*form.assumptions, *of_dates(moments.values(), options.time_zone)),
             times=times.notes(dates),
             warnings=(*form.warnings, *times.warnings, *_doubts(rows)),
+            only_run_times=form.only_run_times,
         )
     )
 
@@ -94,7 +107,8 @@ def _doubts(rows: LogRows) -> list[str]:
     if not rows.jobs:
         return []
     submits = [job.submit_s for job in rows.jobs]
-    span_s, run_s = max(submits) - min(submits), statistics.median(job.duration_s for job in rows.jobs)
+    known = [job.duration_s for job in rows.jobs if job.duration_s is not None]
+    span_s, run_s = max(submits) - min(submits), statistics.median(known) if known else None
     if plausible(span_s, run_s):
         return []
     return [f"{in_words(span_s, run_s)} are implausible; is the unit right? --time-unit {', '.join(UNITS)}"]
@@ -119,22 +133,34 @@ def _with_tenant(
     if column not in columns:
         raise TableError(f"{source.path}:1: {unknown_column(column, columns)}")
     notes = [*form.assumptions, f"the tenant is {column}, as the user says"]
-    return TableOfJobs(form.format, cells, notes, form.unit, form.warnings)
+    return replace(form, cells=cells, assumptions=notes)
+
+
+def _without_absent(form: TableOfJobs, columns: Collection[str]) -> TableOfJobs:
+    """The form without the optional columns that a log does not have."""
+    absent = {field for field, cell in form.cells.items() if cell.optional and cell.column not in columns}
+    if not absent:
+        return form
+    names = dict.fromkeys(form.cells[field].column for field in sorted(absent))
+    notes = [*form.assumptions, f"the log has no column {', '.join(names)}"]
+    return replace(
+        form, cells={f: cell for f, cell in form.cells.items() if f not in absent}, assumptions=notes
+    )
 
 
 class _Place(NamedTuple):
-    """A field's column in a table: its index, the parser and the rules of its cells, the index of the column
-    that is read instead of an empty cell.
+    """A field's column in a table: its index, the parser and the rules of its cells, the indices of the
+    columns that are read instead of an empty cell.
     """
 
     field: str
     at: int
     parse: Callable[[str], Any]
     rules: Cell
-    instead: int | None
+    instead: list[int]
 
 
-def _places(table: Table, form: TableOfJobs, times: TimesRead) -> list[_Place]:
+def _places(table: Table, form: TableOfJobs, times: TimesRead, zone: tzinfo) -> list[_Place]:
     """Find the columns of a form in a table. Raises TableError if one is missing or repeated."""
     columns = [cell.column for cell in form.cells.values()]
     index = {name: i for i, name in reversed(list(enumerate(table.columns)))}
@@ -150,27 +176,39 @@ def _places(table: Table, form: TableOfJobs, times: TimesRead) -> list[_Place]:
         _Place(
             field=field,
             at=index[cell.column],
-            parse=parser(field, cell, times.unit(field)),
+            parse=parser(field, cell, times.unit(field), zone),
             rules=cell,
-            instead=index.get(cell.instead) if cell.instead else None,
+            instead=[index[name] for name in _names(cell.instead) if name in index],
         )
         for field, cell in form.cells.items()
     ]
 
 
-def _add(rows: LogRows, table: Table, line: int, row: list[str], places: list[_Place]) -> None:
+def _names(columns: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else columns
+
+
+def _add(
+    rows: LogRows,
+    table: Table,
+    line: int,
+    row: list[str],
+    places: list[_Place],
+    derive: Callable[[dict[str, Any]], None] | None,
+) -> None:
     values: dict[str, Any] = {}
     if len(row) != len(table.columns):
         rows.drop(line, "", f"has {len(row)} cells where the header has {len(table.columns)}")
         return
     for field, at, parse, rules, instead in places:
-        if instead is not None and _is_empty(row[at], rules):
-            at = instead
+        if instead and _is_empty(row[at], rules):
+            at = next((i for i in instead if not _is_empty(row[i], rules)), instead[-1])
         name, cell = table.columns[at], row[at]
         if _is_empty(cell, rules):
             if rules.optional:
                 continue
-            rows.drop(line, values.get("job_id", ""), f"{name} is empty")
+            why = f": {rules.if_empty}" if rules.if_empty else ""
+            rows.drop(line, values.get("job_id", ""), f"{name} is empty{why}")
             return
         try:
             values[field] = parse(cell)
@@ -183,6 +221,12 @@ def _add(rows: LogRows, table: Table, line: int, row: list[str], places: list[_P
             return
         except MixedColumnError as error:
             raise TableError(f"{table.path}:{line}: {name}={shown(cell)}: {error}") from None
+    if derive is not None:
+        try:
+            derive(values)
+        except ValueError as error:
+            rows.drop(line, values.get("job_id", ""), error.args[0], error.args[-1])
+            return
     rows.add(line, values)
 
 

@@ -6,12 +6,31 @@ from collections.abc import Mapping
 
 from traces.logs.log_format import LogFormat
 
-from .elasticflow import ELASTICFLOW
-from .helios import FLEETSIM, HELIOS
-from .microsoft import ITP, PHILLY_TABLE
-from .papers import CHRONUS, GAIA, MURI
-from .philly import PHILLY
-from .slurm import SLURM
+from .clusters import (
+    ACME,
+    DLRM,
+    FLEETSIM,
+    HELIOS,
+    ITP,
+    KALOS_CONVERTED,
+    OPENB,
+    PAI,
+    PHILLY,
+    PHILLY_TABLE,
+)
+from .live import KUEUE, PODS, SCONTROL, SLURM, SLURM_JSON, SQUEUE, VOLCANO
+from .papers import (
+    CHRONUS,
+    ELASTICFLOW,
+    GAIA,
+    GAVEL,
+    MORPHLING,
+    MURI,
+    MURI_RESULTS,
+    POLLUX,
+    SHOCKWAVE,
+    TIRESIAS,
+)
 from .swf import SWF
 
 __all__ = ["FORMATS"]
@@ -19,7 +38,10 @@ __all__ = ["FORMATS"]
 FORMATS: Mapping[str, LogFormat] = {
     known.name: known
     for known in (
-        ITP, ELASTICFLOW, PHILLY, PHILLY_TABLE, HELIOS, FLEETSIM, CHRONUS, MURI, GAIA, SLURM, SWF
+        ITP, ELASTICFLOW, PHILLY, PHILLY_TABLE, HELIOS, FLEETSIM,
+        ACME, KALOS_CONVERTED, PAI, OPENB, DLRM,
+        CHRONUS, TIRESIAS, MURI, MURI_RESULTS, MORPHLING, POLLUX, GAVEL, SHOCKWAVE, GAIA,
+        SLURM, SLURM_JSON, SQUEUE, SCONTROL, KUEUE, PODS, VOLCANO, SWF,
     )
 }  # fmt: skip
 """Name -> format. A log of one of them is recognised as that one only."""

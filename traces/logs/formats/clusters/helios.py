@@ -27,6 +27,7 @@ HELIOS = table_format(
             "job_id": Cell("job_id"),
             "submit_s": Cell("submit_time"),
             "logged_start_s": Cell("start_time", optional=True),
+            "logged_end_s": Cell("end_time", optional=True),
             "duration_s": Cell("duration"),
             "gpus": Cell("gpu_num"),
             "tenant": Cell("vc", optional=True),
@@ -35,7 +36,6 @@ HELIOS = table_format(
         },
         assumptions=(
             "duration is the run time on gpu_num GPUs, without queueing",
-            "dates are taken as UTC",
             "every job is taken to want all of its logged run time, however it ended",
             "the tenant is the virtual cluster (vc)",
         ),

@@ -7,15 +7,14 @@ A job that was preempted or failed has several attempts.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 from itertime.errors import TableError, UnknownName
 from itertime.io import shown
-from traces.logs.cells import MixedColumnError, Moments, text
+from traces.logs.cells import MixedColumnError, Moments, of_dates, text, time_zone
 from traces.logs.log import Log, LogRows, ReadOptions
 from traces.logs.log_format import LogFormat
+from traces.logs.records import json_entries
 from traces.logs.source import Head, LogSource
 from traces.logs.units import StatedUnits
 from traces.native import COLUMNS
@@ -27,7 +26,6 @@ _ASSUMPTIONS = (
     "the GPUs of a job are those of its last attempt with start, end and GPUs; its run time is the "
     "GPU-seconds of all such attempts, divided by these GPUs",
     "the waits between attempts are no run time",
-    "dates are taken as UTC",
     "every job is taken to want all of its logged run time, however it ended",
 )
 
@@ -40,9 +38,10 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
     tenant = options.tenant or _TENANTS[0]
     if tenant not in _TENANTS:
         raise UnknownName("tenant of a Philly log", tenant, _TENANTS)
-    times = Moments(StatedUnits.parse(options.time_unit).every or "s")
+    zone = time_zone(options.time_zone)
+    times = Moments(StatedUnits.parse(options.time_unit).every or "s", zone)
     rows = LogRows(source.path)
-    for line, entry in _entries(source):
+    for line, entry in json_entries(source):
         try:
             rows.add(line, _values(entry, tenant, times))
         except ValueError as error:
@@ -57,47 +56,10 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
             states_deadlines=False,
             jobs=(),
             dropped=(),
-            assumptions=(*_ASSUMPTIONS, f"the tenant is {tenant}"),
+            assumptions=(*_ASSUMPTIONS, f"the tenant is {tenant}", *of_dates([times], options.time_zone)),
             times=("submitted_time, start_time, end_time: dates",),
         )
     )
-
-
-def _entries(source: LogSource) -> Iterator[tuple[int, Any]]:
-    """The elements of the list, each with the line on which it begins."""
-    content = source.text()
-    decoder = json.JSONDecoder(parse_constant=_no_constant)
-    place, line = _after_space(content, 0), 1
-    if content[place : place + 1] != "[":
-        raise TableError(f"{source.path}:1: is not a JSON list of jobs, as Philly's log is")
-    counted, place = 0, _after_space(content, place + 1)
-    while content[place : place + 1] != "]":
-        line += content.count("\n", counted, place)
-        counted = place
-        try:
-            entry, place = decoder.raw_decode(content, place)
-        except json.JSONDecodeError as error:
-            raise TableError(f"{source.path}:{error.lineno}: is not JSON: {error.msg}") from None
-        except (ValueError, RecursionError) as error:  # numbers of thousands of digits, NaN, deep nesting
-            what = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]
-            raise TableError(f"{source.path}:{line}: is not JSON that can be read: {what}") from None
-        yield line, entry
-        place = _after_space(content, place)
-        if content[place : place + 1] == ",":
-            place = _after_space(content, place + 1)
-        elif content[place : place + 1] != "]":
-            line += content.count("\n", counted, place)
-            raise TableError(f"{source.path}:{line}: is not JSON: a comma or ] is missing between jobs")
-
-
-def _after_space(content: str, place: int) -> int:
-    while content[place : place + 1].isspace():
-        place += 1
-    return place
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _values(entry: Any, tenant: str, times: Moments) -> dict[str, Any]:
@@ -121,6 +83,7 @@ def _values(entry: Any, tenant: str, times: Moments) -> dict[str, Any]:
         "gpus": COLUMNS["gpus"](str(gpus)),
         "duration_s": gpu_seconds / gpus,
         "logged_start_s": min(start_s for start_s, _, _ in ran),
+        "logged_end_s": max(end_s for _, end_s, _ in ran),
         "tenant": _text(entry, tenant),
         "user": _text(entry, "user"),
         "state": _text(entry, "status"),

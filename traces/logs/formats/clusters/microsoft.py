@@ -49,7 +49,6 @@ PHILLY_TABLE = table_format(
         },
         assumptions=(
             "duration is the run time on num_gpus GPUs, without queueing",
-            "dates are taken as UTC",
             "jobs are named by the line of their row; the tenant is the virtual cluster (cluster)",
         ),
         unit=("s", "the unit of this table"),
