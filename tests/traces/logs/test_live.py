@@ -57,7 +57,7 @@ def reasons(log: Log) -> list[str]:
     return [row.reason for row in log.dropped]
 
 
-def test_squeue_states_who_waits_and_since_when(tmp_path: Path) -> None:
+def test_squeue_states_which_jobs_wait_and_since_when(tmp_path: Path) -> None:
     rows = [
         f"17|vision|ann|gpu|high|RUNNING|{AT}0|{AT}5|{AT}9|1-00:00:00|2|gres:gpu:a100:4|500|None",
         f"18|nlp|bob|gpu|low|PD|{AT}1|{AT}9|N/A|90:00|1|gres/gpu:2|7|(Resources)",
