@@ -57,7 +57,7 @@ def reasons(log: Log) -> list[str]:
     return [row.reason for row in log.dropped]
 
 
-def test_squeue_states_who_waits_and_since_when(tmp_path: Path) -> None:
+def test_squeue_states_which_jobs_wait_and_since_when(tmp_path: Path) -> None:
     rows = [
         f"17|vision|ann|gpu|high|RUNNING|{AT}0|{AT}5|{AT}9|1-00:00:00|2|gres:gpu:a100:4|500|None",
         f"18|nlp|bob|gpu|low|PD|{AT}1|{AT}9|N/A|90:00|1|gres/gpu:2|7|(Resources)",
@@ -125,11 +125,16 @@ def test_what_is_no_limit_of_slurm(tmp_path: Path, limit: str) -> None:
 
 def test_an_array_of_unlisted_tasks_is_dropped_with_the_remedy(tmp_path: Path) -> None:
     row = f"{{}}|v|a|gpu|high|PENDING|{AT}0|N/A|N/A|10:00|1|gpu:1|5|Priority\n"
-    log = state(tmp_path, SQUEUE + row.format("5") + row.format("6_[1-3,...]") + row.format("7_[0-999999]"))
+    ids = ["5", "6_[1-3,...]", "7_[0-999999]", "8_[0-99999999999999999999]", "9_[3-1]", "4_[1-2,-]"]
+    log = state(tmp_path, SQUEUE + "".join(row.format(one) for one in ids))
     assert reasons(log) == [
         "is an array whose tasks are not listed; squeue -r lists them",
         "is an array of more than 100,000 tasks",
+        "is an array of more than 100,000 tasks",
+        "is an array without tasks",
+        "is not a number; write a plain number such as 3600 or 0.5",
     ]
+    assert [job.job_id for job in log.jobs] == ["5"]
 
 
 def test_scontrol_states_jobs_in_records(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ class SlurmJob:
             "qos": names["qos"],
             "state": state,
             "reason": _text(self.reason.strip("()")) if state in _WAITING else None,
-            "priority": whole(self.priority) if self.priority.isdigit() else None,
+            "priority": COLUMNS["priority"](self.priority) if self.priority.isdigit() else None,
         }
         for job_id in _tasks(self.job_id):
             yield {"job_id": job_id, **row}
@@ -170,20 +170,21 @@ def _text(text: str) -> str | None:
     return None if text in _NO_TEXT else text
 
 
-def _tasks(job_id: str) -> Iterator[str]:
+def _tasks(job_id: str) -> list[str]:
     """The ids of the tasks of an array, such as `17_[1-3,7:2%4]`; the id itself if it is of no array."""
     found = _ARRAY.fullmatch(job_id)
     if not found:
         if "[" in job_id:
             raise ValueError("is an array whose tasks are not listed; squeue -r lists them")
-        yield job_id
-        return
-    count = 0
+        return [job_id]
+    tasks = list[int]()
     for part in found[2].split(","):
         first, _, rest = part.partition("-")
         last, _, step = rest.partition(":")
-        tasks = range(whole(first), whole(last or first) + 1, max(1, whole(step or "1")))
-        count += len(tasks)
-        if count > _MOST_TASKS:
+        some = range(whole(first), whole(last or first) + 1, max(1, whole(step or "1")))
+        if (some.stop - some.start) // some.step > _MOST_TASKS - len(tasks):
             raise ValueError(f"is an array of more than {_MOST_TASKS:,} tasks")
-        yield from (f"{found[1]}_{task}" for task in tasks)
+        tasks += some
+    if not tasks:
+        raise ValueError("is an array without tasks")
+    return [f"{found[1]}_{task}" for task in tasks]
