@@ -18,9 +18,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .logged import Floats, LoggedRun
+from .logged import Floats, LoggedRun, Rows
 from .site import Simulated
 
 __all__ = ["QUANTILES", "compared", "errors_of", "score", "times_of"]
@@ -29,12 +28,12 @@ QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 _LEAST_S = 1.0
 
 
-def compared(log: LoggedRun, made: Simulated, from_row: int = 0, until_row: int | None = None) -> Floats:
+def compared(log: LoggedRun, made: Simulated, from_row: int = 0, until_row: int | None = None) -> Rows:
     """The rows of the jobs from one place in the log to another that started in the log and in the
     simulation.
     """
     both = ~np.isnan(log.start_s) & ~np.isnan(made.start_s)
-    rows = np.flatnonzero(both)
+    rows: Rows = np.flatnonzero(both).astype(np.int64)
     last = len(log.jobs) if until_row is None else until_row
     return rows[(rows >= from_row) & (rows < last)]
 
@@ -46,7 +45,7 @@ def times_of(log: LoggedRun, made: Simulated, what: str) -> tuple[Floats, Floats
     return log.jct_s, made.end_s - log.submit_s
 
 
-def errors_of(log: LoggedRun, made: Simulated, rows: NDArray[np.int64]) -> dict[str, Any]:
+def errors_of(log: LoggedRun, made: Simulated, rows: Rows) -> dict[str, Any]:
     """Waits and JCT of these jobs, compared as in the table of this module, as JSON; times in seconds."""
     found: dict[str, Any] = {"jobs": len(rows)}
     for what in ("wait", "jct"):
@@ -56,7 +55,7 @@ def errors_of(log: LoggedRun, made: Simulated, rows: NDArray[np.int64]) -> dict[
     return found
 
 
-def score(log: LoggedRun, made: Simulated, rows: NDArray[np.int64]) -> float | None:
+def score(log: LoggedRun, made: Simulated, rows: Rows) -> float | None:
     """The score of the waits of these jobs; None without a job."""
     if not len(rows):
         return None

@@ -17,16 +17,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, TypeAlias
 
 from .errors import compared, score
 from .logged import LoggedRun
 from .pools import Pool
 from .site import Simulated, Site, idle_start_up_s, simulate
 
-__all__ = ["CANDIDATES", "CAPACITIES", "Trial", "fit"]
+__all__ = ["CANDIDATES", "CAPACITIES", "Candidates", "Trial", "fit"]
 
-CANDIDATES: tuple[tuple[str, dict[str, Any]], ...] = (
+Candidates: TypeAlias = Sequence[tuple[str, dict[str, Any]]]
+
+CANDIDATES: Candidates = (
     ("fifo", {}), ("easy", {}), ("conservative", {}), ("fifo-skip", {}), ("sjf", {}), ("smallest", {}),
     ("quota", {}),
 )  # fmt: skip
@@ -57,7 +59,7 @@ def fit(
     log: LoggedRun,
     pools: Sequence[Pool],
     rows: tuple[int, int],
-    candidates: Sequence[tuple[str, dict[str, Any]]] = CANDIDATES,
+    candidates: Candidates = CANDIDATES,
     settings: Sequence[str] = (),
     on_trial: Callable[[int], None] = lambda _: None,
 ) -> tuple[Site, Simulated, list[Trial]]:

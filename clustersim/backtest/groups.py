@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .errors import times_of
-from .logged import LoggedRun
+from .logged import LoggedRun, Rows
 from .pools import Pool
 from .site import Simulated
 
@@ -21,7 +19,7 @@ _FIELDS = ("tenant", "user", "partition", "qos", "gpu_type")
 
 
 def groups_of(
-    log: LoggedRun, made: Simulated, rows: NDArray[np.int64], pools: list[Pool]
+    log: LoggedRun, made: Simulated, rows: Rows, pools: list[Pool]
 ) -> dict[str, list[dict[str, Any]]]:
     """Logged and simulated waits of the jobs in `rows` by kind of group, then by group, as JSON.
 
@@ -47,14 +45,14 @@ def _size(gpus: int) -> str:
 
 
 def _groups(
-    log: LoggedRun, made: Simulated, rows: NDArray[np.int64], labels: list[str], kind: str
+    log: LoggedRun, made: Simulated, rows: Rows, labels: list[str], kind: str
 ) -> list[dict[str, Any]]:
     counts = Counter(labels)
     by_size = kind in ("size", "hour")
     order = sorted(counts, key=_number if by_size else lambda name: (-counts[name], name))
     kept = order if by_size else order[:_MOST_GROUPS]
     array = np.array(labels, dtype=object)
-    groups = [_group(log, made, rows[array == name], name) for name in kept]
+    groups: list[dict[str, Any]] = [_group(log, made, rows[array == name], name) for name in kept]
     if len(order) > len(kept):
         groups.append({"group": None, "left_out": sum(counts[name] for name in order[len(kept) :])})
     return groups
@@ -64,7 +62,7 @@ def _number(name: str) -> int:
     return int(name.partition("-")[0])
 
 
-def _group(log: LoggedRun, made: Simulated, rows: NDArray[np.int64], name: str) -> Mapping[str, Any]:
+def _group(log: LoggedRun, made: Simulated, rows: Rows, name: str) -> dict[str, Any]:
     logged, simulated = (times[rows] for times in times_of(log, made, "wait"))
     return {
         "group": name,

@@ -18,9 +18,11 @@ from traces.logs.importer import convert, read
 from traces.logs.named_columns import MEANINGS
 from traces.logs.source import Head, open_log
 
-__all__ = ["Floats", "LoggedRun", "read_logged"]
+__all__ = ["Floats", "LoggedRun", "Rows", "read_logged"]
 
 Floats: TypeAlias = NDArray[np.float64]
+Rows: TypeAlias = NDArray[np.int64]
+"""Places of jobs in the log, or numbers of GPUs."""
 
 _OURS = ("submit_s", "gpus", "duration_s")  # columns by which a native trace is recognised
 _DATED_S = 1e8  # a clock that reads more than this at the first submission counts from 1970
@@ -47,7 +49,7 @@ class LoggedRun:
         return np.array([job.submit_s for job in self.jobs])
 
     @cached_property
-    def gpus(self) -> NDArray[np.int64]:
+    def gpus(self) -> Rows:
         return np.array([job.gpus for job in self.jobs], dtype=np.int64)
 
     @cached_property
@@ -69,7 +71,7 @@ class LoggedRun:
         """Whether the log's clock counts from 1970, so that hours of the day are known."""
         return self.zero_s > _DATED_S
 
-    def hour(self) -> NDArray[np.int64]:
+    def hour(self) -> Rows:
         """The hour of the day of each submission: of the log's zone, or from the zero of its own clock."""
         return ((self.submit_s + self.zero_s) % 86400 // 3600).astype(np.int64)
 

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from itertime.errors import UserError
 from itertime.io import with_guard, write_text
 
 from .errors import compared, errors_of, score
-from .fit import CANDIDATES, CAPACITIES, Trial, fit
+from .fit import CANDIDATES, CAPACITIES, Candidates, Trial, fit
 from .groups import groups_of
-from .logged import LoggedRun
+from .logged import LoggedRun, Rows
 from .pools import Pool, Wanted, pools_of
 from .site import Simulated, Site, idle_start_up_s, simulate
 from .use import in_use, mean_difference, mean_use
@@ -73,8 +72,8 @@ def backtest(
     pools, said = pools_of(log, wanted, split if fitted else None)
     trials: list[Trial] = []
     if fitted:
-        candidates = [(name, {}) for name in policies] or CANDIDATES
-        site, made, trials = fit(log, pools, (first, split), candidates, settings, on_trial)
+        given: Candidates = [(name, {}) for name in policies]
+        site, made, trials = fit(log, pools, (first, split), given or CANDIDATES, settings, on_trial)
     else:
         if len(policies) > 1:
             raise UserError(f"--policy {','.join(policies)}: several policies need --fit, which chooses one")
@@ -157,7 +156,7 @@ def _not_compared(log: LoggedRun, made: Simulated, first: int) -> dict[str, int]
     }
 
 
-def _baseline(log: LoggedRun, made: Simulated, rows: NDArray[np.int64]) -> float | None:
+def _baseline(log: LoggedRun, made: Simulated, rows: Rows) -> float | None:
     """The score of a simulation in which no job waits."""
     return score(log, Simulated(log.submit_s, log.submit_s, made.gpus, made.pools), rows)
 

@@ -8,14 +8,13 @@ from math import ceil, inf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from clustersim.cluster import Cluster
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
 from traces import Job
 
-from .logged import LoggedRun
+from .logged import LoggedRun, Rows
 from .use import Reduced, peak, reduced
 
 __all__ = ["DIVISIONS", "Pool", "Wanted", "pools_of"]
@@ -37,7 +36,7 @@ class Pool:
     """
 
     name: str
-    rows: NDArray[np.int64]
+    rows: Rows
     cluster: Cluster
     stated: bool
     reduced: tuple[Reduced, ...]
@@ -127,7 +126,7 @@ def _check(clusters: Mapping[str, Cluster], names: list[str], division: str) -> 
 def _pool(
     log: LoggedRun,
     name: str,
-    rows: NDArray[np.int64],
+    rows: Rows,
     wanted: Wanted,
     clusters: Mapping[str, Cluster],
     known: int,
@@ -147,7 +146,7 @@ def _pool(
     return Pool(name, rows, cluster, stated, tuple(less), _quotas(log, seen, cluster))
 
 
-def _quotas(log: LoggedRun, seen: NDArray[np.int64], cluster: Cluster) -> dict[str, int]:
+def _quotas(log: LoggedRun, seen: Rows, cluster: Cluster) -> dict[str, int]:
     """The peak of each tenant, in proportion of the capacity."""
     tenants = np.array([log.jobs[i].tenant for i in seen], dtype=object)
     peaks = {}

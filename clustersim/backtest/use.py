@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .logged import Floats
+from .logged import Floats, Rows
 
 __all__ = ["Reduced", "in_use", "mean_difference", "mean_use", "peak", "reduced"]
 
@@ -37,7 +37,7 @@ class Reduced:
     gpus: int
 
 
-def in_use(start_s: Floats, run_s: Floats, gpus: NDArray[np.int64]) -> tuple[Floats, Floats]:
+def in_use(start_s: Floats, run_s: Floats, gpus: Rows) -> tuple[Floats, Floats]:
     """Times in ascending order, and the GPUs in use from each of them to the next. Jobs without a start (NaN)
     hold nothing.
     """
@@ -48,7 +48,7 @@ def in_use(start_s: Floats, run_s: Floats, gpus: NDArray[np.int64]) -> tuple[Flo
     return moments, np.cumsum(np.bincount(places, weights=change, minlength=len(moments)))
 
 
-def peak(start_s: Floats, run_s: Floats, gpus: NDArray[np.int64]) -> int:
+def peak(start_s: Floats, run_s: Floats, gpus: Rows) -> int:
     """The capacity by the rule of the peak; 0 without a start."""
     moments, used = in_use(start_s, run_s, gpus)
     if not len(moments):
@@ -61,7 +61,7 @@ def peak(start_s: Floats, run_s: Floats, gpus: NDArray[np.int64]) -> int:
     return int(used[levels[min(reached, len(levels) - 1)]])
 
 
-def mean_use(start_s: Floats, run_s: Floats, gpus: NDArray[np.int64], from_s: float, until_s: float) -> float:
+def mean_use(start_s: Floats, run_s: Floats, gpus: Rows, from_s: float, until_s: float) -> float:
     """GPUs in use on average between two times; 0 for a window of nothing."""
     if until_s <= from_s:
         return 0.0
@@ -85,7 +85,7 @@ def _at(curve: tuple[Floats, Floats], moments: Floats) -> Floats:
 
 
 def reduced(
-    submit_s: Floats, start_s: Floats, run_s: Floats, gpus: NDArray[np.int64], capacity: int, until_s: float
+    submit_s: Floats, start_s: Floats, run_s: Floats, gpus: Rows, capacity: int, until_s: float
 ) -> list[Reduced]:
     """Times of reduced capacity before `until_s`, by the rule above, in order of time."""
     moments, used, waiting = _with_queue(submit_s, start_s, run_s, gpus)
@@ -113,7 +113,7 @@ def _parts(moments: Floats, used: Floats, mask: NDArray[np.bool_], until_s: floa
 
 
 def _with_queue(
-    submit_s: Floats, start_s: Floats, run_s: Floats, gpus: NDArray[np.int64]
+    submit_s: Floats, start_s: Floats, run_s: Floats, gpus: Rows
 ) -> tuple[Floats, Floats, Floats]:
     """As `in_use`, with the largest request that waits from each time to the next; 0 if none waits."""
     known = np.flatnonzero(~np.isnan(start_s))

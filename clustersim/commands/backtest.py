@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ from .simulate import Json, Settings, SystemName
 from .trace import Columns, LogFormatName, TimeUnit
 
 if TYPE_CHECKING:
+    from clustersim.backtest import Backtest, LoggedRun, Wanted
     from clustersim.cluster import Cluster
 
 __all__ = ["backtest"]
@@ -23,53 +25,62 @@ _MOST_TRIALS, _WIDTH = 20, 100
 
 Part = Mapping[str, Any]
 
+LogFile = Annotated[Path, typer.Argument(help="Job log with starts, of any format of `trace import`.")]
+Policies = Annotated[
+    str, typer.Option(help="Policy of the site; with --fit, policies to choose from, by commas.")
+]
+Fit = Annotated[
+    bool, typer.Option("--fit", help="Choose policy, capacity and start-up on the first part of the log.")
+]
+FitShare = Annotated[float, typer.Option(help="Share of the jobs that are the first part.")]
+Clusters = Annotated[
+    list[str] | None,
+    typer.Option(help="Shape (n20g8) or YAML file, else inferred; POOL=SHAPE for one pool; repeatable."),
+]
+Division = Annotated[
+    str, typer.Option(help="Field of jobs that do not compete: tenant, partition, qos, gpu_type, none, auto.")
+]
+GpusPerNode = Annotated[int, typer.Option(help="GPUs of a node, where the cluster is inferred.")]
+Constant = Annotated[bool, typer.Option("--constant", help="Do not look for times of reduced capacity.")]
+StartUp = Annotated[
+    float | None, typer.Option(min=0, help="Seconds before each logged start; by default inferred.")
+]
+Warmup = Annotated[
+    float, typer.Option(min=0, help="Jobs submitted in the first seconds are load, and not compared.")
+]
+TimeZone = Annotated[
+    str | None, typer.Option(help="Zone of dates without an offset, such as Asia/Shanghai; else UTC.")
+]
+TenantColumn = Annotated[str | None, typer.Option(help="Column of the log that names the tenant.")]
+Limit = Annotated[int | None, typer.Option(help="Keep at most this number of jobs.")]
+FromS = Annotated[float, typer.Option(help="Skip jobs submitted before this time, in seconds of the log.")]
+UntilS = Annotated[float, typer.Option(help="Skip jobs submitted at this time or later.")]
+OutFolder = Annotated[Path | None, typer.Option("--out", "-o", help="Folder for jobs.csv and summary.json.")]
+
 
 def backtest(
-    log: Annotated[Path, typer.Argument(help="Job log with starts, of any format of `trace import`.")],
-    policy: Annotated[
-        str, typer.Option(help="Policy of the site; with --fit, policies to choose from, by commas.")
-    ] = "",
-    fit: Annotated[
-        bool, typer.Option("--fit", help="Choose policy, capacity and start-up on the first part of the log.")
-    ] = False,
-    fit_share: Annotated[float, typer.Option(help="Share of the jobs that are the first part.")] = 0.5,
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option(help="Shape (n20g8) or YAML file, else inferred; POOL=SHAPE for one pool; repeatable."),
-    ] = None,
-    pools: Annotated[
-        str,
-        typer.Option(
-            help="Jobs of different ... do not compete: auto, none, tenant, partition, qos, gpu_type."
-        ),
-    ] = "auto",
-    gpus_per_node: Annotated[int, typer.Option(help="GPUs of a node, where the cluster is inferred.")] = 1,
-    constant: Annotated[
-        bool, typer.Option("--constant", help="Do not look for times of reduced capacity.")
-    ] = False,
-    start_up: Annotated[
-        float | None, typer.Option(min=0, help="Seconds before each logged start; by default inferred.")
-    ] = None,
-    warmup: Annotated[
-        float, typer.Option(min=0, help="Jobs submitted in the first seconds are load, and not compared.")
-    ] = 0.0,
+    context: typer.Context,
+    log: LogFile,
+    policy: Policies = "",
+    fit: Fit = False,
+    fit_share: FitShare = 0.5,
+    cluster: Clusters = None,
+    pools: Division = "auto",
+    gpus_per_node: GpusPerNode = 1,
+    constant: Constant = False,
+    start_up: StartUp = None,
+    warmup: Warmup = 0.0,
     system: SystemName = "dgx-a100-80gb",
     settings: Settings = None,
     log_format: LogFormatName = None,
     columns: Columns = None,
     time_unit: TimeUnit = None,
-    time_zone: Annotated[
-        str | None, typer.Option(help="Zone of dates without an offset, such as Asia/Shanghai; else UTC.")
-    ] = None,
-    tenant: Annotated[str | None, typer.Option(help="Column of the log that names the tenant.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Keep at most this number of jobs.")] = None,
-    from_s: Annotated[
-        float, typer.Option(help="Skip jobs submitted before this time, in seconds of the log.")
-    ] = 0.0,
-    until_s: Annotated[float, typer.Option(help="Skip jobs submitted at this time or later.")] = float("inf"),
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for jobs.csv and summary.json.")
-    ] = None,
+    time_zone: TimeZone = None,
+    tenant: TenantColumn = None,
+    limit: Limit = None,
+    from_s: FromS = 0.0,
+    until_s: UntilS = inf,
+    out: OutFolder = None,
     json: Json = False,
 ) -> None:
     """Simulate a log of a real cluster, and compare with what happened.
@@ -82,32 +93,14 @@ def backtest(
     from itertime.errors import UserError
     from traces.logs import ReadOptions, Selection
 
-    from .terminal import progress_of
-
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: is not a folder; choose another place")
     if fit and start_up is not None:
         raise UserError(f"--start-up {start_up:g}: is chosen by --fit; leave one of them out")
     wanted = library.Wanted(pools, _clusters(cluster or [], system), gpus_per_node, not constant)
-    logged = library.read_logged(
-        log,
-        ReadOptions(log_format, columns, time_unit, tenant, time_zone),
-        Selection(from_s, until_s, limit),
-    )
-    named = [name.strip() for name in policy.split(",") if name.strip()]
-    trials = (len(named) or len(library.CANDIDATES)) + len(library.CAPACITIES) + 1 if fit else 1
-    with progress_of("simulating", trials) as advance:
-        result = library.backtest(
-            logged,
-            wanted,
-            policies=named,
-            fitted=fit,
-            fit_share=fit_share,
-            warmup_s=warmup,
-            start_up_s=start_up,
-            settings=settings or [],
-            on_trial=advance,
-        )
+    options = ReadOptions(log_format, columns, time_unit, tenant, time_zone)
+    logged = library.read_logged(log, options, Selection(from_s, until_s, limit))
+    result = _backtest(logged, wanted, context.params)
     if out is not None:
         library.write_backtest(result, out)
     if json:
@@ -116,6 +109,28 @@ def backtest(
     _print(result.summary)
     if out is not None:
         print(f"Written to {out}: jobs.csv, summary.json")
+
+
+def _backtest(logged: LoggedRun, wanted: Wanted, options: Mapping[str, Any]) -> Backtest:
+    """The backtest that the options of the command ask for."""
+    from clustersim import backtest as library
+
+    from .terminal import progress_of
+
+    named = [name.strip() for name in options["policy"].split(",") if name.strip()]
+    tried = (len(named) or len(library.CANDIDATES)) + len(library.CAPACITIES) + 1
+    with progress_of("simulating", tried if options["fit"] else 1) as advance:
+        return library.backtest(
+            logged,
+            wanted,
+            policies=named,
+            fitted=options["fit"],
+            fit_share=options["fit_share"],
+            warmup_s=options["warmup"],
+            start_up_s=options["start_up"],
+            settings=options["settings"] or [],
+            on_trial=advance,
+        )
 
 
 def _clusters(given: list[str], system: str) -> dict[str, Cluster]:
