@@ -30,7 +30,7 @@ Candidates: TypeAlias = Sequence[tuple[str, dict[str, Any]]]
 
 CANDIDATES: Candidates = (
     ("fifo", {}), ("easy", {}), ("conservative", {}), ("fifo-skip", {}), ("sjf", {}), ("smallest", {}),
-    ("quota", {}),
+    ("quota", {}), ("multifactor", {}),
 )  # fmt: skip
 """Policies, with parameters, that a fit tries unless the user names others."""
 

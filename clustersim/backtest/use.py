@@ -5,9 +5,10 @@ Rules
   thousandth of the time in which any were in use if that is less. So the second that a log's rounding makes
   a job overlap with its successor adds no GPU. It is at least the largest request.
 - **Reduced capacity.** While jobs wait, and even the largest of them would fit beside what is in use, no
-  scheduler that uses what it has would leave them waiting. If that goes on for at least six hours, and use
-  stays near its top (its mean is at least 0.8 of it) or is zero, the capacity in that time is the most that
-  was in use. Jobs on hold and limits of users can look the same.
+  scheduler that uses what it has would leave them waiting. If that goes on for at least six hours, in which
+  no job starts within a minute of its submission, and use stays near its top (its mean is at least 0.8 of
+  it) or is zero, the capacity in that time is the most that was in use. Jobs on hold and limits of users
+  can look the same; the jobs that start at once beside them tell most such times apart.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ __all__ = ["Reduced", "in_use", "mean_difference", "mean_use", "peak", "reduced"
 _LEAST_S, _LEAST_SHARE = 60.0, 0.001  # for which a level of use counts as capacity
 _REDUCED_S = 6 * 3600.0
 _NEAR_TOP = 0.8
+_AT_ONCE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,9 @@ def reduced(
         part
         for mask in (unexplained & (used == 0), unexplained & (used > 0))
         for part in _parts(moments, used, mask, until_s)
+        if not (
+            (submit_s >= part.from_s) & (start_s < part.until_s) & (start_s - submit_s <= _AT_ONCE_S)
+        ).any()
     ]
     return sorted(found, key=lambda part: part.from_s)
 

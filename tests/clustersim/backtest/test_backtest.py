@@ -44,6 +44,13 @@ def test_a_fit_finds_the_policy_that_made_the_log(policy: str, tmp_path: Path) -
     assert {part: errors["jobs"] for part, errors in summary["parts"].items()} == {"fitted": 60, "judged": 60}
 
 
+def test_a_fit_finds_fair_share(tmp_path: Path) -> None:
+    log = read_logged(written(tmp_path, logged(jobs_of(tenants=3), "multifactor")))
+    summary = backtest(log, fitted=True).summary
+    assert summary["site"]["policy"] == "multifactor"
+    assert summary["parts"]["judged"]["score"] == 0
+
+
 def test_a_fit_finds_the_start_up(tmp_path: Path) -> None:
     jobs = logged(jobs_of(), "easy", 20.0, overheads={"preset": "none", "scheduling_s": 20.0})
     summary = backtest(read_logged(written(tmp_path, jobs)), fitted=True).summary
