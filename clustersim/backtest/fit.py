@@ -4,9 +4,10 @@ The search has three steps, and each keeps the best score so far (`errors.score`
 part; ties go to what was tried first.
 
 1. Each policy with its parameters, with the start-up that the log shows.
-2. The best one with 1.02, 1.05, 1.1 and 1.2 times the inferred capacity, which is a lower bound. A stated
-   cluster stays as it is.
-3. The best one without start-up, if the log shows any.
+2. The best one with 0.7, 0.8, 0.9, 1.05 and 1.2 times the inferred capacity, which is a peak: nodes that are
+   often out of service make it too large, and a cluster that was never full makes it too small. A cluster
+   that the user states stays as it is, and the largest request always fits.
+3. Each policy with the best capacity, if that is another one; then the best one without start-up.
 
 Every trial simulates the whole log, so that the jobs after the first part meet the queue that it left. Their
 waits, and the times at which they started, take no part in the choice, nor in capacity and start-up.
@@ -34,7 +35,7 @@ CANDIDATES: Candidates = (
 )  # fmt: skip
 """Policies, with parameters, that a fit tries unless the user names others."""
 
-CAPACITIES = (1.02, 1.05, 1.1, 1.2)
+CAPACITIES = (0.7, 0.8, 0.9, 1.05, 1.2)
 """Factors of the inferred capacity that a fit tries."""
 
 
@@ -90,5 +91,8 @@ def fit(
         chosen = best[0].site
         for factor in CAPACITIES:
             attempt(replace(chosen, capacity=factor))
+        if (factor := best[0].site.capacity) != 1:
+            for policy, params in candidates:
+                attempt(Site(policy, params, factor, start_up_s))
     attempt(replace(best[0].site, start_up_s=0.0))
     return best[0].site, best[1], trials

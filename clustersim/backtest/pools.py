@@ -31,22 +31,26 @@ _NOT_STATED = "(not stated)"
 class Pool:
     """Jobs that compete for the GPUs of one cluster.
 
-    `rows`: places of its jobs in the log. `cluster`: by the log, unless `stated` by the user. `reduced`: when
-    it had less. `quotas`: GPUs by tenant.
+    `rows`: places of its jobs in the log. `cluster`: by the log, unless `stated` by the user. `largest`:
+    its largest request. `reduced`: when it had less. `quotas`: GPUs by tenant.
     """
 
     name: str
     rows: Rows
     cluster: Cluster
     stated: bool
+    largest: int
     reduced: tuple[Reduced, ...]
     quotas: Mapping[str, int]
 
-    def enlarged(self, factor: float) -> Cluster:
-        """The cluster with its capacity times `factor`, in whole nodes; as it is if the user stated it."""
+    def scaled(self, factor: float) -> Cluster:
+        """The cluster with its capacity times `factor`, in whole nodes that hold the largest request; as it
+        is if the user stated it.
+        """
         if self.stated or factor == 1:
             return self.cluster
-        return Cluster(ceil(self.cluster.nodes * factor), self.cluster.gpus_per_node, self.cluster.system)
+        size = self.cluster.gpus_per_node
+        return Cluster(max(ceil(self.cluster.nodes * factor), ceil(self.largest / size)), size)
 
     def calendar(self, cluster: Cluster) -> list[dict[str, Any]]:
         """The reduced capacity as planned changes of nodes: the last ones are taken out."""
@@ -131,19 +135,19 @@ def _pool(
     clusters: Mapping[str, Cluster],
     known: int,
 ) -> Pool:
-    seen = rows[rows < known]
+    seen, largest = rows[rows < known], int(log.gpus[rows].max())
     cluster = clusters.get(name, clusters.get(""))
     stated = cluster is not None
     if cluster is None:
         most = peak(log.start_s[seen], log.run_s[seen], log.gpus[seen])
-        gpus = max(most, int(log.gpus[rows].max()))
+        gpus = max(most, largest)
         cluster = Cluster(ceil(gpus / wanted.gpus_per_node), wanted.gpus_per_node)
     less: list[Reduced] = []
     if wanted.look_for_reduced and not cluster.mixed and cluster.node_sizes == 1:
         until_s = inf if known >= len(log.jobs) else float(log.submit_s[known])
         columns = (log.submit_s[seen], log.start_s[seen], log.run_s[seen], log.gpus[seen])
         less = reduced(*columns, cluster.gpus, until_s)
-    return Pool(name, rows, cluster, stated, tuple(less), _quotas(log, seen, cluster))
+    return Pool(name, rows, cluster, stated, largest, tuple(less), _quotas(log, seen, cluster))
 
 
 def _quotas(log: LoggedRun, seen: Rows, cluster: Cluster) -> dict[str, int]:

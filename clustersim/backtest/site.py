@@ -62,7 +62,7 @@ def simulate(
     starts_s, ends_s = np.full(len(log.jobs), np.nan), np.full(len(log.jobs), np.nan)
     sizes = {}
     for pool in pools:
-        cluster = pool.enlarged(site.capacity)
+        cluster = pool.scaled(site.capacity)
         sizes[pool.name] = cluster.gpus
         config = RunConfig.make(
             list(settings),

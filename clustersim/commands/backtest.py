@@ -118,7 +118,7 @@ def _backtest(logged: LoggedRun, wanted: Wanted, options: Mapping[str, Any]) -> 
     from .terminal import progress_of
 
     named = [name.strip() for name in options["policy"].split(",") if name.strip()]
-    tried = (len(named) or len(library.CANDIDATES)) + len(library.CAPACITIES) + 1
+    tried = 2 * (len(named) or len(library.CANDIDATES)) + len(library.CAPACITIES)  # at most
     with progress_of("simulating", tried if options["fit"] else 1) as advance:
         return library.backtest(
             logged,

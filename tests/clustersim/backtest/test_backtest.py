@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from clustersim.backtest import JOB_COLUMNS, Wanted, backtest, read_logged, write_backtest
@@ -15,6 +16,7 @@ from clustersim.cluster import Cluster
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import without_guard
 from tests.clustersim.backtest.logs import GPUS, jobs_of, logged, written
+from traces.logs import ReadOptions
 
 
 @pytest.mark.parametrize("policy", ["fifo", "easy", "sjf"])
@@ -178,6 +180,23 @@ def test_impossible_times_are_counted_by_reason(tmp_path: Path) -> None:
     assert "left out of 1 jobs: logged start: lies before the submission" in said
     assert "left out of 1 jobs: logged end: lies before the start or the submission" in said
     assert sum(summary["log"]["dropped_by_reason"].values()) == 1
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_damaged_log_is_refused_or_backtested(seed: int, tmp_path: Path) -> None:
+    draw = np.random.default_rng(seed)
+    rows = [f"{i} {40 * i} {i % 7} {60 + i} 4 -1 -1 4 900 -1 1 {i % 3} 1 -1 1 1 -1 -1" for i in range(1, 30)]
+    content = bytearray("\n".join(rows).encode())
+    for place in draw.integers(0, len(content), 1 + seed % 12):
+        content[place] = draw.choice(list(b"0123456789-. \n;,e"))
+    path = tmp_path / "log.swf"
+    path.write_bytes(content)
+    try:
+        summary = backtest(read_logged(path, ReadOptions("swf")), policies=["easy"]).summary
+    except UserError:
+        return
+    assert summary["parts"]["all"]["jobs"] + sum(summary["not_compared"].values()) == summary["log"]["jobs"]
+    json.dumps(summary, allow_nan=False)
 
 
 @pytest.mark.parametrize(
