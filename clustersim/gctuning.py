@@ -1,4 +1,4 @@
-"""The threshold of the garbage collector during a run."""
+"""The threshold of the garbage collector during a run, or while a log is read."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _YOUNG = 50_000
 
 @contextmanager
 def collect_less_often() -> Iterator[None]:
-    """Raise the garbage collector's threshold. The engine creates no reference cycles per job, so frequent
-    collections only rescan buffered records.
+    """Raise the garbage collector's threshold. Neither the engine nor the reading of a log creates reference
+    cycles per job, so frequent collections only rescan what is kept.
 
     No effect where the collector is off or its threshold is higher already.
     """

@@ -40,7 +40,16 @@ QUICK: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "vtrain_definitions": {"definition": ["reference", "third model 81.2B", "200 Gb/s"]},
     "vtrain_loads": {"trace.load": [1.1, 2.2, 4.4]},
     "vtrain_policies": {
-        "scheduler": ["priced", "vtrain-aware", "elasticflow", "hesrpt", "optimus", "srtf", "fifo"],
+        "scheduler": [
+            "priced",
+            "priced-deadlines",
+            "vtrain-aware",
+            "elasticflow",
+            "hesrpt",
+            "optimus",
+            "srtf",
+            "fifo",
+        ],
         "workload": ["128 jobs", "128 jobs at once", "128 jobs, deadlines, load 3.3"],
     },
     "load_sweep": {"policy": ["fifo", "srtf", "vtrain-aware"], "trace.load": [1.0]},

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.pricing import Claim, Line, Market, Prices
-from policies.toolkit.parameters import number, switch
+from policies.toolkit.parameters import number, switch, whole
 
 __all__ = ["Priced"]
 
@@ -13,25 +15,27 @@ class Priced(Scheduler):
     """Each job, the shortest first, gets as many GPUs as are worth it at a price of GPU-seconds that counts
     the jobs which could use them; at every event.
 
-    Jobs are ordered by the least GPU-seconds that they still need. The i-th of m (from 0) pays
-    (`price` (m - 1 - i) + `floor`) / GPUs for a GPU-second, in seconds: `price` 3 for mean completion time, 6
-    for the 99th percentile as well, 1,000 with `floor` 1,000 for the makespan. `harm` weighs what jobs lose
-    when others take their GPUs. A job that has seen `patience` more jobs arrive counts as 2.7 times as short,
-    so that no job waits for ever. `rank` off: all jobs pay (`price` m + `floor`) / GPUs. `leftover` off: GPUs
-    that no job takes at its price stay free. Work is the stated iterations; for jobs that state none it comes
-    from the oracle.
+    Jobs are ordered by the least GPU-seconds that they still need. Before them stand up to `overdue` jobs
+    that have been in the system for `patience` times the seconds that they would need alone, so that no
+    job waits for ever. The i-th of m (from 0) pays (`price` (m - 1 - i) + `floor`) / GPUs for a GPU-
+    second, in seconds. `harm` weighs what jobs lose when others take their GPUs. The defaults are for the
+    mean completion time; `price` 6 with `patience` 5 is for the 99th percentile, and `price` with `floor`
+    1000 for the makespan. `rank` off: all jobs pay (`price` m + `floor`) / GPUs. `leftover` off: GPUs
+    that no job takes at its price stay free. Work is the stated iterations; for jobs that state none it
+    comes from the oracle.
     """
 
     elastic = True
 
     def __init__(
-        self, price: float = 3.0, floor: float = 0.0, harm: float = 1.0, patience: float = 20_000.0,
-        rank: bool = True, leftover: bool = True,
+        self, price: float = 3.0, floor: float = 0.0, harm: float = 1.0, patience: float = 100.0,
+        overdue: int = 4, rank: bool = True, leftover: bool = True,
     ):  # fmt: skip
         self.price, self.floor = number("price", price, 0.0, 1e9), number("floor", floor, 0.0, 1e9)
-        self.harm, self.patience = number("harm", harm, 0.0, 1e9), number("patience", patience, 1.0)
+        self.harm, self.patience = number("harm", harm, 0.0, 1e9), number("patience", patience, 0.0, 1e9)
+        self.overdue = whole("overdue", overdue, 1, 1000)
         self.rank, self.leftover = switch("rank", rank), switch("leftover", leftover)
-        self.line = Line(Prices(self.price, self.floor, self.rank), self.patience)
+        self.line = Line(Prices(self.price, self.floor, self.rank), self.patience, self.overdue)
         self._waits: dict[JobView, float] = {}  # since when jobs have waited as the first in order
 
     def schedule(self, state: State) -> Proposal:
@@ -55,7 +59,8 @@ class Priced(Scheduler):
         wanted = {job: (gpus, gpu_type or None) for job, (gpus, gpu_type) in market.shares.items()}
         if not all(proposal.run(wanted).values()):
             self._fill(proposal)
-        if wake_at > state.now:
+        wake_at = min(line.next_due_s, wake_at if wake_at > state.now else inf)
+        if wake_at < inf:
             proposal.wake_at = wake_at
         return proposal
 

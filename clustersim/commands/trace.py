@@ -65,7 +65,9 @@ LogFormatName = Annotated[
     typer.Option(
         "--format",
         help="Format: itp, elasticflow, philly, philly-table, helios, fleetsim, acme, kalos-converted, pai, "
-        "openb, dlrm, chronus, muri, gaia, slurm or swf; by default recognised by the log's beginning.",
+        "openb, dlrm, chronus, tiresias, muri, muri-results, morphling, pollux, gavel, shockwave, gaia, "
+        "slurm, slurm-json, squeue, scontrol, kueue, kubernetes-pods, volcano or swf; by default recognised "
+        "by the log's beginning.",
     ),
 ]
 Columns = Annotated[
@@ -77,6 +79,21 @@ Columns = Annotated[
 TimeUnit = Annotated[
     str | None,
     typer.Option(help="Unit of the log's times: s, ms, us, min or h; or of some: submit_s=us,duration_s=s."),
+]
+SpeedSource = Annotated[
+    str | None,
+    typer.Option(
+        "--speeds",
+        help="Speeds for logs without run times: a folder of throughput tables, or a log of jobs with "
+        "model, batch, iterations and run time.",
+    ),
+]
+WorkSource = Annotated[
+    str | None,
+    typer.Option(
+        "--work-of",
+        help="Log whose jobs state the iterations of those without, by model and batch (Sia, Pollux).",
+    ),
 ]
 
 
@@ -91,6 +108,8 @@ def import_(
         str | None, typer.Option(help="Zone of dates without an offset, such as Asia/Shanghai; else UTC.")
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Column of the log that names the tenant.")] = None,
+    speeds: SpeedSource = None,
+    work_of: WorkSource = None,
     rules: Rules = "none",
     planner: PlannerName = "3d",
     system: SystemName = "dgx-a100-80gb",
@@ -108,20 +127,22 @@ def import_(
 
     Assumptions and dropped rows are written next to the trace, to NAME.import.json.
     """
+    from clustersim.gctuning import collect_less_often
     from traces.logs import ReadOptions, Selection, import_log
 
-    jobs, report = import_log(
-        log,
-        ReadOptions(log_format, columns, time_unit, tenant, time_zone),
-        rules=rules,
-        planner=planner,
-        system=system,
-        memory_headroom=memory_headroom,
-        seed=seed,
-        selection=Selection(from_s, until_s, limit, time_scale),
-        model_path=model_path or (),
-    )
-    beside = _write(jobs, report, output, "import", log)
+    with collect_less_often():
+        jobs, report = import_log(
+            log,
+            ReadOptions(log_format, columns, time_unit, tenant, time_zone, speeds, work_of),
+            rules=rules,
+            planner=planner,
+            system=system,
+            memory_headroom=memory_headroom,
+            seed=seed,
+            selection=Selection(from_s, until_s, limit, time_scale),
+            model_path=model_path or (),
+        )
+        beside = _write(jobs, report, output, "import", log)
     _say_imported(report, output)
     if rules != "none":
         made = "models, batches, GPU counts, and deadlines where the log has none, are those of the rules"
@@ -131,24 +152,31 @@ def import_(
 
 @app.command("import-table")
 def import_table(
-    folder: Annotated[Path, typer.Argument(help="Folder of MODEL.csv files: global_batch_size,1,2,4,...")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of MODEL.csv files (global_batch_size,1,2,4,...), or a log whose jobs state model, "
+            "batch, iterations and run time."
+        ),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Throughput table to write (CSV).")],
 ) -> None:
-    """Turn ElasticFlow's throughput tables into one table.
+    """Turn ElasticFlow's throughput tables, or the speeds of a log's jobs, into one table.
 
     Its columns are model, global_batch, gpus, iterations_per_s.
     """
     from itertime.io import sha256
-    from traces.logs import read_throughputs, write_throughputs
+    from traces.logs import read_speeds, write_throughputs
 
-    rows, report = read_throughputs(folder)
+    rows, report = read_speeds(source)
     write_throughputs(rows, output)
     produced = {"output": {"file": output.name, "sha256": sha256(output), "rows": len(rows)}}
     beside = _write_report(report | produced, output, "import")
     models = len({row.model for row in rows})
     _say(f"{output}: {len(rows)} speeds of {models} models")
-    without = report["counts"]["cells_without_speed"]
-    _say(f"{without} cells state no speed; what was assumed: {beside}", err=True)
+    kind = "cells" if source.is_dir() else "jobs"
+    without = report["counts"][f"{kind}_without_speed"]
+    _say(f"{without} {kind} state no speed; what was assumed: {beside}", err=True)
 
 
 @app.command()
@@ -307,7 +335,9 @@ def _say_imported(report: Mapping[str, Any], output: Path) -> None:
     left_out = sum(counts["left_out"].values())
     _say(f"{output}: {counts['jobs']:,} jobs of {counts['rows']:,} rows ({report['format']})")
     asked = f"{demand['gpu_seconds'] / 3600:,.2f} GPU-hours"
-    if demand["mean_gpus"] is None:
+    if not demand["jobs"]:
+        _say(f"no job states a run time, so there are no GPU-hours; submitted over {_span(demand['span_s'])}")
+    elif demand["mean_gpus"] is None:
         _say(f"{asked}, all submitted at once")
     else:
         gpus = max(1, round(demand["mean_gpus"]))

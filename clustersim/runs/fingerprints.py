@@ -133,12 +133,15 @@ LIBRARIES = ("numpy", "scipy", "simpy")
 """What computes numbers besides our own code; scipy solves the programs of some policies."""
 
 
+_version = cache(version)  # reads the metadata of an installed package
+
+
 def versions() -> dict[str, str]:
     return {
-        "clustersim": version("clustersim"),
+        "clustersim": _version("clustersim"),
         "code": code_hash(),
         "python": platform.python_version(),
-        **{name: version(name) for name in LIBRARIES},
+        **{name: _version(name) for name in LIBRARIES},
     }
 
 

@@ -6,13 +6,15 @@ without it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from clustersim.records import PARTS, PlanKey, PlanRecord, plan_of_label
 from clustersim.speed import CannotRun, Curve, Speed
 from itertime.accuracy import interval_s
+from itertime.planning import Planner
 from itertime.prediction import Prediction, evaluate
-from itertime.spec import PlanBatch
+from itertime.spec import ModelSpec, Plan, PlanBatch
 from traces.job import Job
 
 __all__ = ["plan_record", "plans_used"]
@@ -24,37 +26,71 @@ def plans_used(plans: Mapping[PlanKey, Job], speed: Speed) -> list[PlanRecord]:
     """A record for each plan, with a job that ran it, in the order of the keys.
 
     A plan whose prediction is not the speed that the engine used is left out: its split would not be that of
-    the run.
+    the run. Plans of one model are predicted together, which takes hardly longer than to predict one.
     """
-    found = (plan_record(plans[key], key, speed) for key in sorted(plans, key=_order))
-    return [record for record in found if record is not None]
+    asked = [found for key in sorted(plans, key=_order) if (found := _asked(plans[key], key, speed))]
+    groups: dict[object, list[_Asked]] = {}
+    for one in asked:
+        key = one.key
+        kind = one.model, one.plan.options, key.gpu_type, key.framework, key.precision
+        groups.setdefault(kind, []).append(one)
+    predicted = {one.key: found for group in groups.values() for one, found in _predictions(group)}
+    records = (_record(one, predicted[one.key]) for one in asked)
+    return [record for record in records if record is not None]
+
+
+def plan_record(job: Job, key: PlanKey, speed: Speed) -> PlanRecord | None:
+    """The record of `key`, a plan that `job` ran; None if `speed` has another speed for these GPUs."""
+    records = plans_used({key: job}, speed)
+    return records[0] if records else None
 
 
 def _order(key: PlanKey) -> tuple[object, ...]:
     return key.model, key.global_batch or 0, key.seq_len or 0, *key[3:]
 
 
-def plan_record(job: Job, key: PlanKey, speed: Speed) -> PlanRecord | None:
-    """The record of `key`, a plan that `job` ran; None if `speed` has another speed for these GPUs."""
+class _Asked(NamedTuple):
+    """A plan to predict: its key, itself, the planner and the model of its job, seconds in the engine."""
+
+    key: PlanKey
+    plan: Plan
+    planner: Planner
+    model: ModelSpec
+    ran_s: float
+
+
+def _asked(job: Job, key: PlanKey, speed: Speed) -> _Asked | None:
+    """The plan of `key`, which `job` ran; None if it cannot be predicted."""
     planner = speed.planner_of(key.gpu_type)
     plan = plan_of_label(key.plan, job.global_batch or 0)
     if job.model is None or job.global_batch is None or plan is None or planner is None:
         return None
     curve = _curve(job, key.gpu_type, speed)
     model = None if curve is None else curve.model
-    system = planner.under(key.framework or None, key.precision or None).system
+    planner = planner.under(key.framework or None, key.precision or None)
     if curve is None or model is None or plan.broken_rules(model):
         return None
-    found = evaluate(model, PlanBatch.of([plan]), system, planner.profile).prediction(0)
-    ran_s = curve.unit_s.get(key.gpus, 0.0)
-    if abs(found.iteration_s - ran_s) > _SAME * ran_s:
+    return _Asked(key, plan, planner, model, curve.unit_s.get(key.gpus, 0.0))
+
+
+def _predictions(group: Sequence[_Asked]) -> list[tuple[_Asked, Prediction]]:
+    """The predictions of plans of one model with the same options, under one planner."""
+    model, planner = group[0].model, group[0].planner
+    found = evaluate(model, PlanBatch.of([one.plan for one in group]), planner.system, planner.profile)
+    return [(one, found.prediction(row)) for row, one in enumerate(group)]
+
+
+def _record(one: _Asked, found: Prediction) -> PlanRecord | None:
+    """The record of a plan; None if its prediction is not the speed of the engine."""
+    key, plan, system = one.key, one.plan, one.planner.system
+    if abs(found.iteration_s - one.ran_s) > _SAME * one.ran_s:
         return None
-    low_s, high_s = interval_s(model, plan, system, found.iteration_s) or (None, None)
+    low_s, high_s = interval_s(one.model, plan, system, found.iteration_s) or (None, None)
     spread_low_s, spread_high_s = found.spread_s or (None, None)
     return PlanRecord(
-        model=job.model,
-        global_batch=job.global_batch,
-        seq_len=job.seq_len,
+        model=key.model,
+        global_batch=key.global_batch,
+        seq_len=key.seq_len,
         framework=key.framework,
         precision=key.precision,
         plan_options=key.plan_options,

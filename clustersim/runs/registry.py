@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,9 @@ class PolicyInfo:
     summary: str
 
 
+@cache
 def _registered() -> dict[str, EntryPoint]:
+    """The registered policies by name, read once: it takes the metadata of all installed packages."""
     return {entry.name: entry for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name)}
 
 

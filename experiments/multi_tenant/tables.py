@@ -245,7 +245,7 @@ def best_table(rows: Rows, metrics: Sequence[tuple[str, str, Sequence[str]]]) ->
 
 
 def is_elastic(scheduler: str) -> bool:
-    """Whether a policy chooses GPU counts; `priced at 6` is `priced` with a parameter."""
+    """Whether a policy chooses GPU counts; `priced for the tail` is `priced` with other parameters."""
     return bool(find_policy(scheduler.split()[0]).elastic)
 
 

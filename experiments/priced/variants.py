@@ -26,7 +26,7 @@ class Blind(Priced):
 
     def __init__(self, price: float = 3.0):
         super().__init__(price, harm=0.0)
-        self.line = _FreeRestarts(Prices(self.price), self.patience)
+        self.line = _FreeRestarts(Prices(self.price), self.patience, self.overdue)
 
 
 class _FreeRestarts(Line):

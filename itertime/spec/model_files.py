@@ -18,7 +18,12 @@ MODELS = Path(__file__).parents[1] / "models"
 
 def list_models() -> list[str]:
     """Names of the shapes that ship with the package, in alphabetical order."""
-    return sorted(path.stem for path in MODELS.glob("*.yaml"))
+    return list(_shipped())
+
+
+@cache
+def _shipped() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in MODELS.glob("*.yaml")))
 
 
 @cache

@@ -54,6 +54,14 @@ class Curve:
         """
         return self.launch_gpu_s + work * self.unit_gpu_s
 
+    def alone_s(self, work: float) -> float:
+        """The least seconds in which a job can be launched and do `work` units.
+
+        >>> Curve((1, 2), (1.0, 1.5), (20.0, 20.0), (10.0, 10.0)).alone_s(60.0)
+        50.0
+        """
+        return min([launch_s + work * unit_s for _, launch_s, unit_s in self.first])
+
 
 class Claim(Generic[J]):
     """A job that wants GPUs, as of now.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping
-from math import inf, log1p
+from math import inf
 
 from clustersim.scheduler import JobCurve, JobView, Ranking, State
 from policies.reservation.gpu_types import Values
@@ -26,55 +26,55 @@ class _JobClaim(Claim[JobView]):
 
 
 class Line:
-    """All jobs in the order of
+    """All jobs in order of their key: the least GPU-seconds that a job still needs, a launch on the fewest
+    GPUs and then all work at the best efficiency. Ties are in order of submission. Before all of them stand
+    the first `most_overdue` jobs that are overdue, in order of `due_s`:
 
-        key = ln(1 + A / N) + B / patience,
+        due_s = submission + `patience` x least seconds of a launch and all work
 
-    ties in order of submission. A are the least GPU-seconds that a job still needs: a launch on the fewest
-    GPUs, then all work at the best efficiency. N are the GPUs of the cluster, so A / N is in seconds. B is
-    the number of jobs that were submitted at earlier instants. So a job that has seen `patience` more jobs
-    arrive counts as 2.7 times as short, two waiting jobs never change places, and of the jobs submitted later
-    at most patience x ln(1 + A / N) can ever pass it, and those that come at the same instant as the last of
-    these.
+    Both are constants of a waiting job. So two waiting jobs change places only when one of them is overdue,
+    and no job that is submitted later can stand before the overdue job with the least `due_s`.
 
     Call `update` first in every decision.
 
     | field | |
     |---|---|
     | `claims` | of all jobs |
+    | `overdue` | those of the overdue jobs that stand before all others, in order |
+    | `next_due_s` | when there will be one more of them if no job ends; inf if there is none |
     | `running` | the claims of the running jobs, in order |
     | `gpus` | GPUs that are free or held, by type; the type is "" on a cluster of one type |
     | `worth` | what a GPU of each type counts, 1 for the best |
     """
 
-    def __init__(self, prices: Prices, patience: float = inf):
-        self._prices, self._patience = prices, patience
+    def __init__(self, prices: Prices, patience: float = inf, most_overdue: int = 1):
+        self._prices, self._patience, self._most_overdue = prices, patience, most_overdue
         self._curves: dict[JobCurve, Curve] = {}
         self._kinds: dict[JobCurve, Mapping[str, Curve]] = {}  # for clusters of one type
         self.claims: dict[JobView, Claim[JobView]] = {}
-        self._before: dict[JobView, int] = {}
+        self._due: list[tuple[float, int, JobView]] = []  # (due_s, order, job) of all jobs, sorted
+        self._due_s: dict[JobView, float] = {}
         self._stated: dict[JobView, StatedWork] = {}
         self._keys: list[tuple[float, int]] = []  # of the waiting jobs, sorted
         self._waiting: Ranking[JobView]
         self._values: Values | None = None
         self._most = 0.0  # GPUs in service, by worth
-        self._cluster_gpus = 1
-        self._seen = self._earlier = 0  # jobs so far, and those of earlier instants
+        self.overdue: list[Claim[JobView]] = []
+        self.next_due_s = inf
         self.running: list[Claim[JobView]] = []
+        self._others: list[Claim[JobView]] = []  # the running jobs that are not in `overdue`
+        self._late_keys: list[tuple[float, int]] = []  # of the waiting ones in `overdue`, sorted
         self.gpus: dict[str, int] = {}
         self.worth: Mapping[str, float] = {"": 1.0}
 
     def update(self, state: State) -> None:
         """Follow the events since the last decision, and the progress of the running jobs."""
-        self._cluster_gpus = state.cluster.gpus
-        self._earlier = self._seen
         if state.cluster.mixed and self._values is None:
             self._values = Values(list(state.cluster.gpu_types))
             self.worth = self._values.of
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
-                for known in (self.claims, self._before, self._stated):
-                    known.pop(event.job, None)
+                self._forget(event.job)
             elif event.kind == "submitted" and event.job is not None and self._values is not None:
                 self._values.note({name: 1 / curve.unit_gpu_s for name, curve in self._of(event.job).items()})
         self.gpus = state.in_service_by_type() if state.cluster.mixed else {"": state.in_service}
@@ -94,15 +94,20 @@ class Line:
         """The claims in order, without waiting jobs whose smallest size does not satisfy `fits` when the walk
         reaches them. Sizes that do not must not begin to during the walk.
         """
-        number, running, keys, of = 0, self.running, self._keys, self._prices.of
-        jobs, count, gpus = len(self), len(self.running), self._most
+        for claim in self.overdue:
+            if claim.held or any(fits(curve.sizes[0]) for curve in claim.curves.values()):
+                yield claim
+        running = self._others
+        number, count = 0, len(running)
         for job in self._waiting.walk(fits):
             claim = self.claims[job]
+            if claim in self.overdue:
+                continue
             place = claim.key, job.order
             while number < count and (running[number].key, running[number].job.order) < place:
                 yield running[number]
                 number += 1
-            claim.price = of(number + bisect_left(keys, place), jobs, gpus)
+            claim.price = self._price(number, place)
             yield claim
         yield from running[number:]
 
@@ -112,9 +117,11 @@ class Line:
         left = job.oracle_work_left
         if claim is None:
             claim = self.claims[job] = _JobClaim(job, self._of(job), left)
-            self._before[job] = self._earlier
             self._stated[job] = StatedWork(left)
-            self._seen += 1
+            if self._patience < inf:
+                alone_s = min([curve.alone_s(left) for curve in claim.curves.values()])
+                due_s = self._due_s[job] = job.submit_s + self._patience * alone_s
+                insort(self._due, (due_s, job.order, job))
         elif not claim.held and not job.gpus:
             return claim.key  # the worth of types may have changed; the place in the line does not
         if not claim.held:  # it has started since the last look
@@ -125,22 +132,53 @@ class Line:
         claim.held, claim.gpu_type, claim.fresh = job.gpus, self._type_of(job), not job.started
         claim.paying_s = job.paying_s
         if self._values is None:
-            least = claim.curves[""].least_gpu_s(claim.work)
+            claim.key = claim.curves[""].least_gpu_s(claim.work)
         else:
-            least = min(
+            claim.key = min(
                 [self.worth[name] * curve.least_gpu_s(claim.work) for name, curve in claim.curves.items()]
             )
-        claim.key = log1p(least / self._cluster_gpus) + self._before[job] / self._patience
         return claim.key
 
+    def _forget(self, job: JobView) -> None:
+        due_s = self._due_s.pop(job, inf)
+        if due_s < inf:
+            del self._due[bisect_left(self._due, (due_s, job.order))]
+        self.claims.pop(job, None)
+        self._stated.pop(job, None)
+
+    def _find_overdue(self, now: float) -> None:
+        """Find the overdue jobs that the GPUs in service can hold, and when the next is due."""
+        self.overdue, self.next_due_s = [], inf
+        for due_s, _, job in self._due:
+            if len(self.overdue) == self._most_overdue:
+                break
+            if due_s > now:
+                self.next_due_s = due_s
+                break
+            claim = self.claims[job]
+            if claim.held or any(
+                curve.sizes[0] <= self.gpus.get(name, 0) for name, curve in claim.curves.items()
+            ):
+                self.overdue.append(claim)
+
     def _sort_running(self, state: State) -> None:
+        """Put the running jobs in order, and price them and the overdue ones."""
         entries = [(self.key(job), job.order, self.claims[job]) for job in state.running]
+        self._find_overdue(state.now)
+        entries = [entry for entry in entries if entry[2] not in self.overdue]
         entries.sort()
-        keys, of, gpus = self._keys, self._prices.of, self._most
-        jobs = len(entries) + len(keys)
+        self._others = [claim for *_, claim in entries]
+        self.running = [*(claim for claim in self.overdue if claim.held), *self._others]
+        self._late_keys = sorted((claim.key, claim.job.order) for claim in self.overdue if not claim.held)
+        for rank, claim in enumerate(self.overdue):
+            claim.price = self._prices.of(rank, len(self), self._most)
         for at, (key, order, claim) in enumerate(entries):
-            claim.price = of(at + bisect_left(keys, (key, order)), jobs, gpus)
-        self.running = [claim for *_, claim in entries]
+            claim.price = self._price(at, (key, order))
+
+    def _price(self, running: int, place: tuple[float, int]) -> float:
+        """The price of a job with its `place` in the order of keys, which `running` running jobs precede."""
+        waiting = bisect_left(self._keys, place) - bisect_left(self._late_keys, place)
+        return self._prices.of(len(self.overdue) + running + waiting, len(self), self._most)
 
     def _type_of(self, job: JobView) -> str:
         """The type of the GPUs that a job holds; "" if it holds none, or there is one type."""

@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import inf
 from reprlib import repr as brief
 
-__all__ = ["by_tenant", "increasing", "number", "positive", "switch"]
+__all__ = ["by_tenant", "increasing", "number", "positive", "switch", "whole"]
 
 
 def number(name: str, value: object, least: float, most: float = inf) -> float:
@@ -21,6 +21,15 @@ def number(name: str, value: object, least: float, most: float = inf) -> float:
         return float(value)  # type: ignore[arg-type]
     span = f"at least {least:g}" if most == inf else f"between {least:g} and {most:g}"
     raise ValueError(f"{name}={brief(value)}: must be a finite number, {span}")
+
+
+def whole(name: str, value: object, least: int, most: int) -> int:
+    """`value`, a whole number from `least` to `most`. Otherwise a ValueError names parameter, value and
+    range.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+        return value
+    raise ValueError(f"{name}={brief(value)}: must be a whole number between {least} and {most:,}")
 
 
 def switch(name: str, value: object) -> bool:

@@ -6,6 +6,7 @@
 | `ReadOptions` | what the user says about a log: format, columns, unit of times, tenants |
 | `Selection` | the part of a log that becomes jobs, and the scale of its clock |
 | `read_throughputs` | speeds from ElasticFlow's folder of tables |
+| `read_speeds` | speeds from such a folder, or from a log whose jobs state them |
 | `write_throughputs` | these speeds as a throughput table of `clustersim` |
 | `FORMATS` | name -> `LogFormat` of every format; other logs are read by the columns that the user names |
 
@@ -18,8 +19,16 @@ Why
 """
 
 from .formats import FORMATS
-from .importer import Selection, import_log
+from .importer import Selection, import_log, read_speeds
 from .log import ReadOptions
 from .throughputs import read_throughputs, write_throughputs
 
-__all__ = ["FORMATS", "ReadOptions", "Selection", "import_log", "read_throughputs", "write_throughputs"]
+__all__ = [
+    "FORMATS",
+    "ReadOptions",
+    "Selection",
+    "import_log",
+    "read_speeds",
+    "read_throughputs",
+    "write_throughputs",
+]

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 _CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)?)", re.ASCII)
+_EPOCH = datetime(1970, 1, 1)
 _OTHER_UNIT = "if it is in another unit, say so: --time-unit ms"
 
 
@@ -104,12 +105,15 @@ def moment(cell: str, unit: str = "s", zone: tzinfo = UTC) -> float:
 def _moment(cell: str, unit: str, zone: tzinfo) -> tuple[float, datetime | None]:
     """The seconds of a cell, and the date that it is, as it is written."""
     when: datetime | None = None
-    if is_number(cell):
+    if not _is_dashed(cell) and is_number(cell):
         value = seconds(number(cell), unit)
     else:
         try:
             when = datetime.fromisoformat(cell.strip())
-            value = (when if when.tzinfo else when.replace(tzinfo=zone)).timestamp()
+            if when.tzinfo is None and zone is UTC:  # the same, in half of the time
+                value = (when - _EPOCH).total_seconds()
+            else:
+                value = (when if when.tzinfo else when.replace(tzinfo=zone)).timestamp()
         except (ValueError, OverflowError):
             what = "is neither a number of seconds nor a date like 2024-05-01 13:30:00"
             raise ValueError(what) from None
@@ -118,6 +122,11 @@ def _moment(cell: str, unit: str, zone: tzinfo) -> tuple[float, datetime | None]
     if value > MAX_SECONDS:
         raise ValueError(f"is above {MAX_SECONDS:g} seconds; {_OTHER_UNIT}")
     return value, when
+
+
+def _is_dashed(cell: str) -> bool:
+    """Whether a cell has dashes where a date has them, and no number."""
+    return cell[4:5] == "-" == cell[7:8]
 
 
 class Moments:

@@ -21,11 +21,15 @@ from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, wo
 from . import named_columns
 from .formats import FORMATS
 from .log import Dropped, Log, LoggedJob, ReadOptions
+from .run_times import Speeds, rates_of, settled, with_speeds, with_work, work_of
 from .source import Head, LogSource, open_log
+from .throughputs import TableRow, read_throughputs
 
-__all__ = ["Selection", "convert", "format_of", "import_log", "read"]
+__all__ = ["Selection", "convert", "format_of", "import_log", "read", "read_speeds"]
 
 Report = dict[str, Any]
+
+_NO_RUN_TIME = "states no run time, which rules turn into work; --speeds SOURCE gives one"
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ def format_of(path: object, head: Head) -> str:
     found = [name for name, known in FORMATS.items() if known.matches(head)]
     if found:
         return found[0]
-    if head.files or Path(str(path)).is_dir():
+    if head.files is not None:
         raise TableError(f"{path}: is a folder of no known log; give a file of it")
     if not head.text and not head.columns:
         raise TableError(f"{path}:1: empty file; the first line names the columns")
@@ -95,15 +99,60 @@ def import_log(
     if rules != "none":
         maker, source = work_maker(rules, planner, system, memory_headroom, Models(search=model_path))
         source |= {"seed": seed}
+    options = options or ReadOptions()
     with open_log(path) as opened:
-        log = read(opened, options or ReadOptions())
+        log = read(opened, options)
         sha256 = opened.sha256()
+    log, others = _with_profiles(log, options)
     jobs, report = convert(log, maker, seed, selection or Selection())
     head: Report = {
         "format": log.format,
         "input": {"file": Path(path).name, "sha256": sha256, "columns": list(log.columns)},
     }
-    return jobs, head | source | report
+    return jobs, head | others | source | report
+
+
+def _with_profiles(log: Log, options: ReadOptions) -> tuple[Log, Report]:
+    """The log with the work and the run times that other files give its jobs, and what these files are."""
+    used: Report = {}
+    if options.work_of is not None:
+        jobs, used["work_of"] = _jobs_of(options.work_of)
+        log = with_work(log, work_of(jobs, options.work_of), Path(options.work_of).name)
+    if options.speeds is not None:
+        rows, table = read_speeds(options.speeds)
+        log, used["speeds"] = with_speeds(log, Speeds.of(rows, Path(options.speeds).name)), table["files"]
+    return log, used
+
+
+def read_speeds(path: str | Path) -> tuple[list[TableRow], Report]:
+    """Speeds of a folder of throughput tables, or of a log whose jobs state them, with a report.
+
+    Raises as `read_throughputs`, and TableError for a log without jobs that state model, batch, iterations
+    and run time.
+    """
+    if Path(path).is_dir():
+        return read_throughputs(path)
+    jobs, file = _jobs_of(str(path))
+    stated = rates_of(jobs, str(path))
+    rows = Speeds.of(stated, str(path)).rows()
+    notes = [
+        "a speed is iterations over run time on that many GPUs; of several jobs alike, the median",
+        "jobs that do not state model, batch, iterations and run time give no row",
+    ]
+    counts = {
+        "jobs": len(jobs),
+        "stated": len(stated),
+        "rows": len(rows),
+        "jobs_without_speed": len(jobs) - len(stated),
+    }
+    return rows, {"format": file["format"], "files": [file], "counts": counts, "assumptions": notes}
+
+
+def _jobs_of(path: str) -> tuple[tuple[LoggedJob, ...], Report]:
+    """The jobs of another log, and what this log is."""
+    with open_log(path) as opened:
+        log = read(opened, ReadOptions())
+        return log.jobs, {"file": Path(path).name, "format": log.format, "sha256": opened.sha256()}
 
 
 def read(source: LogSource, options: ReadOptions) -> Log:
@@ -113,6 +162,8 @@ def read(source: LogSource, options: ReadOptions) -> Log:
         if log_format is not None:
             given = f"--columns {shown(columns)}: cannot be combined with --format {shown(log_format)}"
             raise UserError(f"{given}; give one of them")
+        if source.head.files is not None:
+            raise UserError(f"{source.path}: is a folder; --columns names the columns of a file")
         return named_columns.read_log(source, named_columns.parse_columns(columns), options)
     log_format = log_format or format_of(source.path, source.head)
     if log_format not in FORMATS:
@@ -127,19 +178,24 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
     purpose. So the selection decides which jobs remain, never what a job is. Raises UserError if the
     selection is empty, TableError if it holds no usable job.
     """
+    log = settled(log)
+    if not log.jobs:
+        raise TableError(f"no job can be imported; line {log.dropped[0].line}: {log.dropped[0].reason}")
     rows = sorted(log.jobs, key=lambda row: submission_key(row.submit_s, row.job_id))
     inside = _window(rows, selection)
     kept = inside[: selection.limit]
     works = _works(rows, kept, maker, seed)
     factors = _deadline_factors(log, maker, seed)
-    works = _readable(rows, works, factors, selection.time_scale)
+    works, made = _readable(rows, works, factors, selection.time_scale)
     dropped = [*log.dropped, *(w for w in works.values() if isinstance(w, Dropped))]
     dropped.sort(key=lambda row: row.line)
     done = {i: work for i, work in works.items() if not isinstance(work, Dropped)}
     if not done:
         raise TableError(f"no job can be imported; line {dropped[0].line}: {dropped[0].reason}")
     clock = _Clock(rows[next(iter(done))].submit_s, selection.time_scale)
-    jobs = [_job(rows[i], work, clock, factors[i]) for i, work in done.items()]
+    if next(iter(done)) not in made:  # the clock that it was made with is another one
+        made = {i: _job(rows[i], work, clock, factors[i]) for i, work in done.items()}
+    jobs = [made[i] for i in done]
     parts = sum(rows[i].part_of_gpu for i in done)
     held_gpu_s = _held_gpu_seconds([rows[i] for i in done]) if parts else None
     left_out = {"window": len(rows) - len(inside), "limit": len(inside) - len(kept)}
@@ -168,7 +224,7 @@ def _held_gpu_seconds(rows: list[LoggedJob]) -> float | None:
     """GPU-seconds of the log with its parts of GPUs; None if it does not state them of every such job."""
     if any(row.part_of_gpu and row.held_gpus is None for row in rows):
         return None
-    return math.fsum((row.held_gpus or row.gpus) * row.duration_s for row in rows)
+    return math.fsum((row.held_gpus or row.gpus) * (row.duration_s or 0.0) for row in rows)
 
 
 def _of_parts(jobs: int, held_gpu_s: float | None) -> list[str]:
@@ -213,6 +269,9 @@ def _works(
     works: dict[int, Work | Dropped | None] = {}
     for i in kept:
         row = rows[i]
+        if row.duration_s is None:
+            works[i] = Dropped(row.line, row.job_id, _NO_RUN_TIME)
+            continue
         work = maker.work(row.gpus, row.duration_s, float(uniform[i]))
         works[i] = Dropped(row.line, row.job_id, work) if isinstance(work, str) else work
     return works
@@ -223,23 +282,25 @@ def _readable(
     works: dict[int, Work | Dropped | None],
     factors: list[float | None],
     time_scale: float,
-) -> dict[int, Work | Dropped | None]:
-    """The works, those dropped whose job the native trace could not hold.
+) -> tuple[dict[int, Work | Dropped | None], dict[int, Job]]:
+    """The works, those dropped whose job the native trace could not hold; and the jobs, if the first is one.
 
     The trace's clock starts with the first job that remains, so a job whose times fit once remains in.
     """
     first = next((i for i, work in works.items() if not isinstance(work, Dropped)), None)
     if first is None:
-        return works
+        return works, {}
     clock = _Clock(rows[first].submit_s, time_scale)
-    checked = dict(works)
+    checked, jobs = dict(works), dict[int, Job]()
     for i, work in works.items():
         if isinstance(work, Dropped):
             continue
-        reason = unreadable(_job(rows[i], work, clock, factors[i]))
-        if reason:
+        job = _job(rows[i], work, clock, factors[i])
+        if reason := unreadable(job):
             checked[i] = Dropped(rows[i].line, rows[i].job_id, *reason)
-    return checked
+        else:
+            jobs[i] = job
+    return checked, jobs if first in jobs else {}
 
 
 def _deadline_factors(log: Log, maker: WorkMaker | None, seed: int) -> list[float | None]:
@@ -250,7 +311,9 @@ def _deadline_factors(log: Log, maker: WorkMaker | None, seed: int) -> list[floa
 
 def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: float | None) -> Job:
     submit_s = clock.submit_s(row)
-    drawn = None if deadline_factor is None else submit_s + deadline_factor * row.duration_s
+    drawn = None
+    if deadline_factor is not None and row.duration_s is not None:
+        drawn = submit_s + deadline_factor * row.duration_s
     return Job(
         job_id=row.job_id,
         submit_s=submit_s,
@@ -258,6 +321,7 @@ def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: floa
         state=row.state,
         model=work.model if work else row.model,
         gpus=work.gpus if work else row.gpus,
+        min_gpus=None if work else row.min_gpus,
         global_batch=work.global_batch if work else row.global_batch,
         iterations=work.iterations if work else row.iterations,
         duration_s=row.duration_s,

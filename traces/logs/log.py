@@ -27,16 +27,17 @@ _AGREE_S, _AGREE = 1.0, 0.05  # run times that differ by less are the same, whic
 class LoggedJob:
     """One row of a log, on the log's own clock (seconds); None where the format does not state a field.
 
-    `part_of_gpu`: the job held a part of a GPU, which counts as a whole GPU; `held_gpus` are then the GPUs
-    with their parts, if the format states them. `logged_start_s` and `logged_end_s`: when it first started
-    and last ended. The other fields are those of `traces.Job`.
+    `duration_s` None: the log states no run time, as of a job that has not ended; `traces.logs.run_times` may
+    find one. `reason`: why a job still waits. `part_of_gpu`: the job held a part of a GPU, which counts as a
+    whole GPU; `held_gpus` are then the GPUs with their parts, if the format states them. `logged_start_s` and
+    `logged_end_s`: when it first started and last ended. The other fields are those of `traces.Job`.
     """
 
     line: int
     job_id: str
     submit_s: float
     gpus: int
-    duration_s: float
+    duration_s: float | None
     model: str | None = None
     global_batch: int | None = None
     iterations: float | None = None
@@ -53,6 +54,8 @@ class LoggedJob:
     qos: str | None = None
     logged_end_s: float | None = None
     held_gpus: float | None = None
+    min_gpus: int | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,9 @@ class Log:
     """A log as read: `jobs` and `dropped` are its rows, `assumptions` the interpretations of the reader.
 
     `states_deadlines`: whether the format has deadlines; a job without a deadline is then best effort.
-    `times`: how its times were read, in words. `warnings`: what the user has to know before using the trace.
+    `only_run_times`: its jobs are as long as their run time, so model, batch and iterations tell nothing but
+    speeds. `times`: how its times were read, in words. `warnings`: what the user has to know before using the
+    trace.
     """
 
     format: str
@@ -81,6 +86,7 @@ class Log:
     assumptions: tuple[str, ...]
     times: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    only_run_times: bool = False
 
 
 class LogRows:
@@ -109,7 +115,7 @@ class LogRows:
         end), `steps`, `step_s` (whose product gives the run time if there is no other), `stated_duration_s`
         (a run time that is compared with end - start, and not used), `wait_s` (from submission to start),
         `deadline_after_s` (from submission to deadline), `best_effort` (the row's deadline counts for
-        nothing).
+        nothing). A `duration_s` of None says that the run time is not known.
         """
         job_id = values.setdefault("job_id", str(line))  # for a log without job ids
         try:
@@ -142,22 +148,18 @@ class LogRows:
         if not self.jobs:
             first = f"; line {self.dropped[0].line}: {self.dropped[0].reason}" if self.dropped else ""
             raise TableError(f"{self._path}:1: holds no usable job ({len(self.dropped)} rows){first}")
-        if all(job.estimate_s == job.duration_s for job in self.jobs):
+        if all(job.duration_s is not None and job.estimate_s == job.duration_s for job in self.jobs):
             self.jobs = [replace(job, estimate_s=None) for job in self.jobs]
             self._left_out["estimate: is the run time itself in every row"] = len(self.jobs)
         left_out = [f"left out of {n:,} jobs: {reason}" for reason, n in sorted(self._left_out.items())]
         if self._disagree:
             of_all = f"{self._disagree:,} of {self._compared:,} jobs"
             left_out.append(f"the stated run time is not the time from start to end in {of_all}")
-        return Log(
-            format=log.format,
-            columns=log.columns,
-            states_deadlines=log.states_deadlines,
+        return replace(
+            log,
             jobs=tuple(self.jobs),
             dropped=tuple(self.dropped),
             assumptions=(*log.assumptions, *left_out),
-            times=log.times,
-            warnings=log.warnings,
         )
 
 
@@ -218,6 +220,8 @@ class ReadOptions:
     `log_format` None detects the format; for a log of another layout, `columns` names its columns instead, as
     `parse_columns` reads them. `time_unit` states the unit of times (see `StatedUnits.parse`), `tenant` the
     column that holds the tenants, `time_zone` the zone of dates without an offset (such as `Asia/Shanghai`).
+    Jobs without iterations have those of jobs of the same model and batch in the log `work_of`; those without
+    run time go at the speeds of `speeds`, a log or a folder of throughput tables.
     """
 
     log_format: str | None = None
@@ -225,3 +229,5 @@ class ReadOptions:
     time_unit: str | None = None
     tenant: str | None = None
     time_zone: str | None = None
+    speeds: str | None = None
+    work_of: str | None = None

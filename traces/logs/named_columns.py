@@ -136,8 +136,9 @@ def _assumptions(named: Mapping[str, str]) -> list[str]:
     meant = ", ".join(f"{meaning} is {column}" for meaning, column in named.items())
     length = named.get("duration_s")
     if length is None:
-        sign = "-" if _pair(named) == _PAIRS[0] else "x"
-        length = f" {sign} ".join(reversed([named[name] for name in _pair(named) or ()]))
+        by_times = _pair(named) == _PAIRS[0]
+        length = "{end_s} - {start_s}" if by_times else "{steps} x {step_s}"
+        length = length.format_map(named)
     notes = [
         f"columns as the user named them: {meant}",
         f"{length} is the run time on {named['gpus']} GPUs, without queueing and without restarts",

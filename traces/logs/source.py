@@ -9,7 +9,7 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -37,7 +37,7 @@ class Head:
     text: str
     columns: tuple[str, ...]
     separator: str
-    files: Mapping[str, Head] = field(default_factory=dict)
+    files: Mapping[str, Head] | None = None
 
     @property
     def lines(self) -> list[str]:

@@ -44,6 +44,7 @@ class TableOfJobs:
 
     `unit`: of its times and why, or a rule that finds it. `derive` changes what the cells of a row say into
     what `LogRows.add` takes; it raises ValueError (reason, kind of reason) for a row without a job.
+    `only_run_times`: see `Log`.
     """
 
     format: str
@@ -52,6 +53,7 @@ class TableOfJobs:
     unit: tuple[str, str] | Rule | None = None
     warnings: tuple[str, ...] = ()
     derive: Callable[[dict[str, Any]], None] | None = None
+    only_run_times: bool = False
 
 
 def table_format(title: str, matches: Callable[[Head], bool], form: TableOfJobs) -> LogFormat:
@@ -73,6 +75,8 @@ def read_table(
     """
     columns = layout.names if layout and layout.names else source.head.columns
     form = _with_tenant(source, form, options.tenant, columns)
+    if layout is None or layout.header or layout.names:
+        form = _without_absent(form, columns)
     zone = time_zone(options.time_zone)
     times = _times(source, form, StatedUnits.parse(options.time_unit), layout)
     rows = LogRows(source.path)
@@ -93,6 +97,7 @@ def read_table(
             assumptions=(*form.assumptions, *of_dates(moments.values(), options.time_zone)),
             times=times.notes(dates),
             warnings=(*form.warnings, *times.warnings, *_doubts(rows)),
+            only_run_times=form.only_run_times,
         )
     )
 
@@ -102,7 +107,8 @@ def _doubts(rows: LogRows) -> list[str]:
     if not rows.jobs:
         return []
     submits = [job.submit_s for job in rows.jobs]
-    span_s, run_s = max(submits) - min(submits), statistics.median(job.duration_s for job in rows.jobs)
+    known = [job.duration_s for job in rows.jobs if job.duration_s is not None]
+    span_s, run_s = max(submits) - min(submits), statistics.median(known) if known else None
     if plausible(span_s, run_s):
         return []
     return [f"{in_words(span_s, run_s)} are implausible; is the unit right? --time-unit {', '.join(UNITS)}"]
@@ -128,6 +134,18 @@ def _with_tenant(
         raise TableError(f"{source.path}:1: {unknown_column(column, columns)}")
     notes = [*form.assumptions, f"the tenant is {column}, as the user says"]
     return replace(form, cells=cells, assumptions=notes)
+
+
+def _without_absent(form: TableOfJobs, columns: Collection[str]) -> TableOfJobs:
+    """The form without the optional columns that a log does not have."""
+    absent = {field for field, cell in form.cells.items() if cell.optional and cell.column not in columns}
+    if not absent:
+        return form
+    names = dict.fromkeys(form.cells[field].column for field in sorted(absent))
+    notes = [*form.assumptions, f"the log has no column {', '.join(names)}"]
+    return replace(
+        form, cells={f: cell for f, cell in form.cells.items() if f not in absent}, assumptions=notes
+    )
 
 
 class _Place(NamedTuple):

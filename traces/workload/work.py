@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from itertime.costs import MEMORY_HEADROOM
 from itertime.io import sha256
-from itertime.planning import Planner, make_planner
+from itertime.planning import Planner, default_cache, make_planner
 from itertime.spec import Models, load_system
 from traces.job import MAX_GPUS
 
@@ -104,7 +104,8 @@ def work_maker(
     }
     if own:
         source["models"] = own
-    return WorkMaker(loaded, make_planner(planner, built, memory_headroom=memory_headroom), models), source
+    made = make_planner(planner, built, cache=default_cache(), memory_headroom=memory_headroom)
+    return WorkMaker(loaded, made, models), source
 
 
 def deadline_factors(deadlines: Deadlines | None, seed: int, count: int) -> Iterator[float | None]:

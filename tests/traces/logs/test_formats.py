@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from itertime.errors import TableError, UserError
-from tests.traces.importing import import_log
+from tests.traces.importing import imported, write
 from tests.traces.logs.cluster_samples import CLUSTER_SAMPLES
+from tests.traces.logs.live_samples import LIVE_SAMPLES
+from tests.traces.logs.paper_samples import PAPER_SAMPLES, WITHOUT_RUN_TIMES
 from traces import Job, read_trace, write_trace
 from traces.logs import FORMATS
 from traces.logs.source import open_log
@@ -20,14 +22,6 @@ FLEETSIM = (
     "# a slice\n# of a log\n"
     "job_id,user,tenant,class,submit_time,num_chips,chip_type,num_nodes,duration_s,walltime_limit_s,final_status\n"
 )
-CHRONUS = (
-    "job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,"
-    "expect_time_list,expect_value_list,best_effort,job_type\n"
-)
-MURI = (
-    "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval,"
-    "iteration_time,resource_time_0,resource_time_1,resource_time_2,priority\n"
-)
 SACCT = (
     "JobIDRaw|User|Account|Partition|QOS|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|"
     "ReqTRES|AllocTRES|State|Priority\n"
@@ -35,9 +29,10 @@ SACCT = (
 SWF = "; Version: 2.2\n; MaxProcs: 128\n;\n"
 SAMPLES: dict[str, str | dict[str, str]] = {
     **CLUSTER_SAMPLES,
+    **PAPER_SAMPLES,
+    **WITHOUT_RUN_TIMES,
+    **LIVE_SAMPLES,
     "itp": "job_id,submission_time,duration,num_gpu\na,0,600,1\n",
-    "elasticflow": "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\n"
-    "a,0,9,bert,900,64,1,600\n",
     "philly": json.dumps(
         [
             {
@@ -60,29 +55,9 @@ SAMPLES: dict[str, str | dict[str, str]] = {
     "helios": HELIOS
     + "a,u,v,1,1,1,COMPLETED,2020-06-09 18:00:00,2020-06-09 18:00:00,2020-06-09 18:10:00,600,0\n",
     "fleetsim": FLEETSIM + "a,u,v,train,5000000,1,,1,600,900,COMPLETED\n",
-    "chronus": CHRONUS + "0,v,1,12,9,vgg,10,8,30,10,0,strict\n",
-    "muri": MURI + "0,1,0,9,vgg,16,600000,0,100,1,2,3,0\n",
-    "gaia": "arrival_time,length,cpus\n0,600,1\n",
     "slurm": SACCT + "1|u|v|p|q|2024-05-01T12:00:00|Unknown|Unknown|600|60|1||gres/gpu=1|COMPLETED|5\n",
     "swf": SWF + "1 0 -1 600 1 -1 -1 -1 -1 -1 1 7 3 -1 -1 -1 -1 -1\n",
 }
-
-
-def write(path: Path, log: str | dict[str, str]) -> Path:
-    """Write a log, which is a folder if it is several files."""
-    if isinstance(log, str):
-        path.write_text(log)
-        return path
-    path.mkdir(exist_ok=True)
-    for name, text in log.items():
-        (path / name).write_text(text)
-    return path
-
-
-def imported(
-    folder: Path, log: str | dict[str, str], name: str = "log.txt", **options: Any
-) -> tuple[list[Job], dict[str, Any]]:
-    return import_log(write(folder / name, log), **options)
 
 
 @pytest.mark.parametrize("name", list(FORMATS))
@@ -91,7 +66,7 @@ def test_a_log_is_recognised_as_its_format_only(tmp_path: Path, name: str) -> No
         assert [known for known, form in FORMATS.items() if form.matches(source.head)] == [name]
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", sorted(set(FORMATS) - set(WITHOUT_RUN_TIMES)))
 def test_ten_minutes_on_a_gpu_are_a_sixth_of_a_gpu_hour_in_every_format(tmp_path: Path, name: str) -> None:
     """What is imported is a trace that reads back, too."""
     jobs, report = imported(tmp_path, SAMPLES[name])
@@ -101,7 +76,7 @@ def test_ten_minutes_on_a_gpu_are_a_sixth_of_a_gpu_hour_in_every_format(tmp_path
     assert read_trace(tmp_path / "trace.csv", known_models=["bert"]) == jobs
 
 
-@pytest.mark.parametrize("name", sorted(set(FORMATS) - {"philly"}))
+@pytest.mark.parametrize("name", sorted(set(FORMATS) - {"philly", "pollux"}))
 def test_a_log_of_a_format_may_have_any_line_ends_and_a_byte_order_mark(tmp_path: Path, name: str) -> None:
     sample = SAMPLES[name]
     plain, _ = imported(tmp_path, sample)
@@ -145,44 +120,6 @@ def test_a_limit_that_is_the_run_time_itself_is_no_estimate(tmp_path: Path) -> N
     jobs, report = imported(tmp_path, FLEETSIM + rows)
     assert [job.estimate_s for job in jobs] == [None, None]
     assert "left out of 2 jobs: estimate: is the run time itself in every row" in report["assumptions"]
-
-
-def test_a_row_of_chronus_counts_in_minutes_and_has_a_deadline_after_its_submission(tmp_path: Path) -> None:
-    rows = "0,v,4,100,9,vgg,10,8,15-30,10-5,0,soft\n1,v,1,160,9,vgg,20,8,160,10,1,best\n"
-    rows += "2,v,0,160,9,vgg,2,8,9,1,0,strict\n"
-    jobs, report = imported(tmp_path, CHRONUS + rows)
-    assert jobs == [
-        Job("0", 0.0, "v", gpus=4, duration_s=600.0, deadline_s=900.0),
-        Job("1", 3600.0, "v", gpus=1, duration_s=1200.0),
-    ]
-    assert report["counts"]["dropped"] == 1
-
-
-def test_a_row_of_muri_counts_in_milliseconds(tmp_path: Path) -> None:
-    jobs, report = imported(
-        tmp_path, MURI + "0,8,500,9,vgg,16,1500,0,100,1,2,3,1\n1,2,2500,9,x,16,250,0,9,1,2,3,0\n"
-    )
-    assert jobs == [Job("0", 0.0, gpus=8, duration_s=1.5, priority=1), Job("1", 2.0, gpus=2, duration_s=0.25)]
-    assert report["demand"]["gpu_seconds"] == 8 * 1.5 + 2 * 0.25
-
-
-@pytest.mark.parametrize(
-    ("rows", "run_times"),
-    [("0,600,1\n60,86400,2\n", [600.0, 86400.0]), ("0,0.5,1\n60,24,2\n", [1800.0, 86400.0])],
-    ids=["seconds", "hours"],
-)
-def test_lengths_in_gaia_tell_hours_from_seconds(tmp_path: Path, rows: str, run_times: list[float]) -> None:
-    jobs, report = imported(tmp_path, "arrival_time,length,cpus\n" + rows)
-    assert [job.duration_s for job in jobs] == run_times
-    assert jobs[1].submit_s == (60.0 if run_times[0] == 600 else 60 * 3600.0)
-    assert report["warnings"] == ["cpus, the unit of demand of the log, count as GPUs"]
-
-
-def test_lengths_in_gaia_that_could_be_either_are_refused_with_the_option(tmp_path: Path) -> None:
-    rows = "arrival_time,length,cpus\n0,20,1\n5,400,1\n"
-    with pytest.raises(TableError, match=r"length is from 20 to 400: .*; state the unit: --time-unit s or"):
-        imported(tmp_path, rows)
-    assert imported(tmp_path, rows, time_unit="min")[0][0].duration_s == 1200.0
 
 
 def test_a_row_of_sacct_keeps_what_it_says_beside_the_work(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import math
+import statistics
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from traces import read_trace, write_trace
-from traces.logs import import_log
+from traces.logs import ReadOptions, import_log
+from traces.logs.importer import read
+from traces.logs.source import open_log
 
 Row = tuple[float, float, float]  # submission s, GPUs, run time s
 
@@ -51,14 +55,28 @@ def philly(path: Path) -> Iterator[Row]:
         yield at(job["submitted_time"]), gpus, took
 
 
+def headerless(path: Path, submit: int, gpus: int, took: int) -> Iterator[Row]:
+    for line in lines(path):
+        cells = line.split("\t")
+        yield float(cells[submit]), float(cells[gpus]), float(cells[took])
+
+
 MS, US, MIN = 1e-3, 1e-6, 60.0
+MURI_HELD = ("submit_time", "num_gpu", "real_executed_time")
 LOGS = {
     "clusters/muri_testbed/cluster_trace.csv": (columns, "submit_time", "num_gpu", "duration", MS, MS),
     "clusters/muri_philly/trace1.csv.gz": (columns, "submit_time", "num_gpu", "duration", MS, MS),
     "clusters/muri_philly/trace3.csv.gz": (columns, "submit_time", "num_gpu", "duration", MS, MS),
+    "clusters/muri_testbed/SRTF.job.csv.gz": (columns, *MURI_HELD, 1.0, 1.0),
+    "clusters/muri_testbed/SRSF.job.csv.gz": (columns, *MURI_HELD, 1.0, 1.0),
+    "clusters/morphling/workload-base.csv": (columns, "submission_time", "num_gpus", "duration", 1.0, 1.0),
+    "clusters/shockwave/120_dynamic.trace.gz": (headerless, 11, 6, 10),
+    "clusters/shockwave/460_dynamic.trace.gz": (headerless, 11, 6, 10),
     "clusters/helios/venus_vcvGl_sept.csv": (columns, "submit_time", "num_chips", "duration_s", US, 1.0),
     "clusters/pai_gaia/pai_1k.csv.gz": (columns, "arrival_time", "cpus", "length", 1.0, 1.0),
     "traces/chronus/trace_job_Philly_SLO.csv.gz": (columns, "submit_time", "num_gpu", "duration", MIN, MIN),
+    "traces/chronus/trace_job_Philly_MIX1.csv.gz": (columns, "submit_time", "num_gpu", "duration", MIN, MIN),
+    "traces/formats/tiresias_60_job.csv": (columns, "submit_time", "num_gpu", "duration", 1.0, 1.0),
     "traces/formats/helios_cluster_log_sample.csv": (dates, "submit_time", "gpu_num", "duration"),
     "traces/philly/philly_jobs_12vc.csv.gz": (dates, "timestamp", "num_gpus", "duration"),
     "traces/formats/philly_cluster_job_log_sample.json": (philly,),
@@ -98,3 +116,113 @@ def test_a_log_in_hours_like_gaias(shared_dir: Path, tmp_path: Path) -> None:
     for ours, theirs in zip(hours, import_log(path)[0], strict=True):
         assert ours.submit_s == pytest.approx(theirs.submit_s, abs=1e-6)
         assert ours.duration_s == pytest.approx(theirs.duration_s)
+
+
+@pytest.mark.parametrize(
+    ("policy", "mean_jct_s", "makespan_s"), [("SRTF", 249_140, 4.157e6), ("SRSF", 238_612, 4.223e6)]
+)
+def test_starts_and_ends_of_muris_testbed(
+    shared_dir: Path, policy: str, mean_jct_s: float, makespan_s: float
+) -> None:
+    """The logged times give the means that its authors' results have, and what a job held its GPUs for."""
+    path = shared_dir / "data" / "clusters" / "muri_testbed" / f"{policy}.job.csv.gz"
+    with open_log(path) as source:
+        logged = {job.job_id: job for job in read(source, ReadOptions()).jobs}
+    spans = [(job.submit_s, job.logged_start_s, job.logged_end_s) for job in logged.values()]
+    jct_s = [end - submit for submit, _, end in spans if end is not None]
+    assert len(jct_s) == 400
+    assert sum(jct_s) / 400 == pytest.approx(mean_jct_s, abs=0.6)
+    assert max(end for _, _, end in spans if end) - min(s for s, _, _ in spans) == pytest.approx(
+        makespan_s, rel=2e-4
+    )
+    for row in csv.DictReader(lines(path)):
+        job = logged[row["job_id"]]
+        assert job.logged_start_s is not None
+        assert job.logged_start_s == pytest.approx(float(row["start_time"]))
+        assert job.duration_s == pytest.approx(float(row["JCT"]) - float(row["pending_time"]))
+
+
+GAVEL = ["0e4a51", "103959", "11cb48", "2869ce", "e13805"]
+
+
+def gavel_rows(path: Path) -> list[tuple[str, float, float, int]]:
+    """(job type, steps, arrival, GPUs) of each line."""
+    rows = [line.split("\t") for line in lines(path)]
+    return [(row[0], float(row[4]), float(row[5]), int(row[6])) for row in rows]
+
+
+@pytest.mark.parametrize("name", GAVEL)
+def test_steps_of_gavel(shared_dir: Path, name: str) -> None:
+    path = shared_dir / "data" / "clusters" / "gavel_msr" / f"seed0_{name}.trace.gz"
+    rows, (jobs, report) = gavel_rows(path), import_log(path)
+    assert (len(jobs), report["dropped"]) == (len(rows), [])
+    assert report["demand"]["span_s"] == pytest.approx(max(r[2] for r in rows) - min(r[2] for r in rows))
+    assert sum(job.iterations or 0 for job in jobs) == sum(row[1] for row in rows)
+    samples = sum(row[1] * int(row[0].split("size ")[1][:-1]) for row in rows if "size" in row[0])
+    of_jobs = [
+        (job.iterations or 0) * (job.global_batch or 0)
+        for job in jobs
+        if job.model not in ("A3C", "CycleGAN")
+    ]
+    assert sum(of_jobs) == samples
+
+
+def between(known: dict[int, float], gpus: int) -> float | None:
+    """The speed on a number of GPUs, on a straight line in logarithms between the next known ones."""
+    if gpus in known:
+        return known[gpus]
+    low, high = [n for n in known if n < gpus], [n for n in known if n > gpus]
+    if not low or not high:
+        return None
+    a, b = max(low), min(high)
+    return float(known[a] * (known[b] / known[a]) ** (math.log(gpus / a) / math.log(b / a)))
+
+
+def test_gpu_hours_of_gavel_by_the_speeds_of_shockwave(shared_dir: Path) -> None:
+    clusters = shared_dir / "data" / "clusters"
+    speeds = clusters / "shockwave" / "460_dynamic.trace.gz"
+    found: dict[str, dict[int, list[float]]] = {}
+    for cells in (line.split("\t") for line in lines(speeds)):
+        found.setdefault(cells[0], {}).setdefault(int(cells[6]), []).append(
+            float(cells[5]) / float(cells[10])
+        )
+    known = {kind: {n: statistics.median(rates) for n, rates in by.items()} for kind, by in found.items()}
+    path = clusters / "gavel_msr" / "seed0_0e4a51.trace.gz"
+    timed = [(n, steps, between(known.get(kind, {}), n)) for kind, steps, _, n in gavel_rows(path)]
+    jobs, report = import_log(path, ReadOptions(speeds=str(speeds)))
+    assert len(jobs) == sum(rate is not None for _, _, rate in timed) == 771
+    gpu_s = sum(n * steps / rate for n, steps, rate in timed if rate)
+    assert report["demand"]["gpu_seconds"] == pytest.approx(gpu_s, rel=1e-9)
+    assert report["counts"]["rows"] == len(timed)
+
+
+@pytest.mark.parametrize(
+    "name", ["philly-1", "philly-2", "saturn-1", "saturn-2", "newtrace-1", "newtrace-2", "scale_32x-1"]
+)
+def test_gpu_hours_of_sia_by_the_work_and_speeds_of_elasticflow(shared_dir: Path, name: str) -> None:
+    elasticflow = shared_dir / "data" / "traces" / "itp_elasticflow"
+    work = {
+        (row["model_name"], row["batch_size"]): float(row["iteration"])
+        for row in csv.DictReader(lines(elasticflow / "elasticVpollux_e.csv"))
+    }
+    speeds: dict[tuple[str, str], dict[int, float]] = {}
+    for table in (elasticflow / "throughputs_T4").glob("*.csv"):
+        for row in csv.DictReader(lines(table)):
+            batch = row.pop("global_batch_size")
+            speeds[table.stem, batch] = {
+                int(n): float(cell) for n, cell in row.items() if cell not in ("", "nan")
+            }
+    path = shared_dir / "data" / "clusters" / "sia" / f"{name}.csv.gz"
+    gpu_s, count, rows = 0.0, 0, list(csv.DictReader(lines(path)))
+    for row in rows:
+        kind, gpus = (row["application"], row["batch_size"]), int(row["num_replicas"])
+        rate = between(speeds.get(kind, {}), gpus)
+        if kind in work and rate:
+            count, gpu_s = count + 1, gpu_s + gpus * work[kind] / rate
+    options = ReadOptions(
+        work_of=str(elasticflow / "elasticVpollux_e.csv"), speeds=str(elasticflow / "throughputs_T4")
+    )
+    jobs, report = import_log(path, options)
+    assert len(jobs) == count >= 0.98 * len(rows)
+    assert report["demand"]["gpu_seconds"] == pytest.approx(gpu_s, rel=1e-9)
+    assert sum(report["dropped_by_reason"].values()) == len(rows) - count

@@ -18,9 +18,19 @@ from .clusters import (
     PHILLY,
     PHILLY_TABLE,
 )
-from .elasticflow import ELASTICFLOW
-from .papers import CHRONUS, GAIA, MURI
-from .slurm import SLURM
+from .live import KUEUE, PODS, SCONTROL, SLURM, SLURM_JSON, SQUEUE, VOLCANO
+from .papers import (
+    CHRONUS,
+    ELASTICFLOW,
+    GAIA,
+    GAVEL,
+    MORPHLING,
+    MURI,
+    MURI_RESULTS,
+    POLLUX,
+    SHOCKWAVE,
+    TIRESIAS,
+)
 from .swf import SWF
 
 __all__ = ["FORMATS"]
@@ -30,7 +40,8 @@ FORMATS: Mapping[str, LogFormat] = {
     for known in (
         ITP, ELASTICFLOW, PHILLY, PHILLY_TABLE, HELIOS, FLEETSIM,
         ACME, KALOS_CONVERTED, PAI, OPENB, DLRM,
-        CHRONUS, MURI, GAIA, SLURM, SWF,
+        CHRONUS, TIRESIAS, MURI, MURI_RESULTS, MORPHLING, POLLUX, GAVEL, SHOCKWAVE, GAIA,
+        SLURM, SLURM_JSON, SQUEUE, SCONTROL, KUEUE, PODS, VOLCANO, SWF,
     )
 }  # fmt: skip
 """Name -> format. A log of one of them is recognised as that one only."""

@@ -15,7 +15,7 @@ the run times of Kalos. The names of the other columns vary, so they are found b
 |---|---|
 | submission | has `arriv` or `submi` |
 | iterations | has `iter` or `step`, and no `time`, `dur`, `len` or `sec` |
-| length of an iteration | has `iter` or `step`, and one of these |
+| length of an iteration | has `iter` or `step`, and one of these or a unit at its end (`step_ms`) |
 | run time, if there is no product | has `dur` or `run`, and neither `iter` nor `step` |
 | name, if any | is `job_id`, `jobid`, `id`, `job`, `job_name` or `name` |
 """
@@ -32,6 +32,7 @@ from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat, has_columns
 from traces.logs.source import Head, LogSource
 from traces.logs.tables import TableOfJobs, read_table, table_format
+from traces.logs.units import unit_of_name
 from traces.native import number
 
 __all__ = ["ACME", "KALOS_CONVERTED"]
@@ -73,8 +74,10 @@ ACME = table_format(
 
 def _read_converted(source: LogSource, options: ReadOptions) -> Log:
     columns = source.head.columns
-    steps = [name for name in columns if _STEP.search(name) and not _LENGTH.search(name)]
-    lengths = [name for name in columns if _STEP.search(name) and _LENGTH.search(name)]
+    lengths = [
+        name for name in columns if _STEP.search(name) and (_LENGTH.search(name) or unit_of_name(name))
+    ]
+    steps = [name for name in columns if _STEP.search(name) and name not in lengths]
     runs = [name for name in columns if _RUN.search(name) and not _STEP.search(name)]
     cells = {"submit_s": Cell(_one(source, "submission", [n for n in columns if _ARRIVAL.search(n)]))}
     if steps or lengths:

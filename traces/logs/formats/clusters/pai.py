@@ -8,10 +8,10 @@
 | groups | `inst_id, user, gpu_type_spec, group, workload` |
 
 The tables of jobs and tasks are needed, the others are used if they are there. Tables are known by their
-headers or by the first row; that of groups, whose cells are any text, by the file name
-(`pai_group_tag_table.csv`). Times are seconds since an unknown date. A job's `start_time` is its submission.
-`plan_gpu` is hundredths of a GPU for each of the `inst_num` instances of a task, empty for a task without
-GPUs. `gpu_type_spec` is the type that the job demands, empty if it takes any.
+headers, by their names (`pai_group_tag_table.csv`) or by the first row. Times are seconds since an unknown
+date. A job's `start_time` is its submission. `plan_gpu` is hundredths of a GPU for each of the `inst_num`
+instances of a task, empty for a task without GPUs. `gpu_type_spec` is the type that the job demands, empty if
+it takes any.
 """
 
 from __future__ import annotations
@@ -46,20 +46,24 @@ _TABLES: dict[str, tuple[str, ...]] = {
     "group": ("inst_id", "user", "gpu_type_spec", "group", "workload"),
 }  # fmt: skip
 _STATUSES = frozenset(("Terminated", "Failed", "Running", "Waiting", "Ready", "Interrupted", "Stopped"))
-_GROUPS = "group_tag_table"  # in the name of the table of groups
+_HEADERS = ".header"  # the published headers, which state nothing that is not stated here
 _ROUNDING = 1e-9  # of sums of hundredths of GPUs
 
 
 def _kind(name: str, head: Head) -> str | None:
     """Which table of the log a file is, if any."""
     first = head.columns
+    if name.endswith(_HEADERS):
+        return None
     for kind, columns in _TABLES.items():
         if first == columns:
             return kind
         if len(first) != len(columns):
             continue
+        if f"pai_{kind}_" in name:
+            return kind
         if kind == "group":
-            return kind if _GROUPS in name else None
+            continue
         start = columns.index("start_time")
         if first[columns.index("status")] in _STATUSES and (not first[start] or is_number(first[start])):
             return kind
@@ -173,7 +177,7 @@ class _Reader:
 def _found(folder: LogFolder) -> dict[str, LogSource]:
     """Table -> the file that holds it. Raises TableError if two files hold the same one."""
     tables: dict[str, LogSource] = {}
-    for name, head in folder.head.files.items():
+    for name, head in (folder.head.files or {}).items():
         kind = _kind(name, head)
         if kind is None:
             continue

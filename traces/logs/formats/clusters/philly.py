@@ -7,8 +7,6 @@ A job that was preempted or failed has several attempts.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 from itertime.errors import TableError, UnknownName
@@ -16,6 +14,7 @@ from itertime.io import shown
 from traces.logs.cells import MixedColumnError, Moments, of_dates, text, time_zone
 from traces.logs.log import Log, LogRows, ReadOptions
 from traces.logs.log_format import LogFormat
+from traces.logs.records import json_entries
 from traces.logs.source import Head, LogSource
 from traces.logs.units import StatedUnits
 from traces.native import COLUMNS
@@ -42,7 +41,7 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
     zone = time_zone(options.time_zone)
     times = Moments(StatedUnits.parse(options.time_unit).every or "s", zone)
     rows = LogRows(source.path)
-    for line, entry in _entries(source):
+    for line, entry in json_entries(source):
         try:
             rows.add(line, _values(entry, tenant, times))
         except ValueError as error:
@@ -61,43 +60,6 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
             times=("submitted_time, start_time, end_time: dates",),
         )
     )
-
-
-def _entries(source: LogSource) -> Iterator[tuple[int, Any]]:
-    """The elements of the list, each with the line on which it begins."""
-    content = source.text()
-    decoder = json.JSONDecoder(parse_constant=_no_constant)
-    place, line = _after_space(content, 0), 1
-    if content[place : place + 1] != "[":
-        raise TableError(f"{source.path}:1: is not a JSON list of jobs, as Philly's log is")
-    counted, place = 0, _after_space(content, place + 1)
-    while content[place : place + 1] != "]":
-        line += content.count("\n", counted, place)
-        counted = place
-        try:
-            entry, place = decoder.raw_decode(content, place)
-        except json.JSONDecodeError as error:
-            raise TableError(f"{source.path}:{error.lineno}: is not JSON: {error.msg}") from None
-        except (ValueError, RecursionError) as error:  # numbers of thousands of digits, NaN, deep nesting
-            what = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]
-            raise TableError(f"{source.path}:{line}: is not JSON that can be read: {what}") from None
-        yield line, entry
-        place = _after_space(content, place)
-        if content[place : place + 1] == ",":
-            place = _after_space(content, place + 1)
-        elif content[place : place + 1] != "]":
-            line += content.count("\n", counted, place)
-            raise TableError(f"{source.path}:{line}: is not JSON: a comma or ] is missing between jobs")
-
-
-def _after_space(content: str, place: int) -> int:
-    while content[place : place + 1].isspace():
-        place += 1
-    return place
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _values(entry: Any, tenant: str, times: Moments) -> dict[str, Any]:

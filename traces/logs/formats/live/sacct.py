@@ -1,8 +1,8 @@
 """Slurm's accounting, as `sacct -a -X --parsable2` prints it (sacct(1), section "Job Accounting Fields").
 
 Required columns: `JobIDRaw, Account, Submit, ElapsedRaw, AllocTRES, State`. Used where they are there:
-`User`, `Start`, `TimelimitRaw` (minutes) or `Timelimit`, `Priority`, `Partition`, `QOS`, `ReqTRES`. Dates
-have no offset; `Start` of a job that never started is `Unknown`, a limit may be `UNLIMITED` or
+`User`, `Start`, `End`, `TimelimitRaw` (minutes) or `Timelimit`, `Priority`, `Partition`, `QOS`, `ReqTRES`.
+Dates have no offset; `Start` of a job that never started is `Unknown`, a limit may be `UNLIMITED` or
 `Partition_Limit`.
 """
 
@@ -18,7 +18,7 @@ from traces.logs.source import Head, LogSource
 from traces.logs.tables import Cells, TableOfJobs, read_table
 from traces.native import COLUMNS, whole
 
-__all__ = ["COMMAND", "SLURM", "gpu_type_of", "gpus_of"]
+__all__ = ["COMMAND", "SLURM", "gpu_type_of", "gpus_of", "has_slices"]
 
 COMMAND = "sacct -a -X --parsable2 --format=JobIDRaw,Account,Submit,ElapsedRaw,AllocTRES,State"
 """The command that prints the expected log."""
@@ -52,7 +52,7 @@ def gpu_type_of(text: str) -> str | None:
     return types[0] if len(types) == 1 and not _SLICE.search(types[0]) else None
 
 
-def _has_slices(text: str) -> bool:
+def has_slices(text: str) -> bool:
     """Whether a list of trackable resources includes MIG slices, which are named like `1g.5gb`."""
     return any(_SLICE.search(gpu_type) for gpu_type, _ in _GPUS.findall(text))
 
@@ -74,7 +74,7 @@ _CELLS: Cells = {
     "submit_s": Cell("Submit"),
     "duration_s": Cell("ElapsedRaw", unit="s"),
     "gpus": Cell("AllocTRES", gpus_of, instead="ReqTRES"),
-    "part_of_gpu": Cell("AllocTRES", _has_slices, instead="ReqTRES"),
+    "part_of_gpu": Cell("AllocTRES", has_slices, instead="ReqTRES"),
     "gpu_type": Cell("AllocTRES", gpu_type_of, instead="ReqTRES", optional=True),
     "tenant": Cell("Account", optional=True),
     "state": Cell("State", _state, optional=True),
@@ -82,6 +82,7 @@ _CELLS: Cells = {
 _FURTHER = (
     ("user", Cell("User", optional=True)),
     ("logged_start_s", Cell("Start", optional=True, empty=_NEVER)),
+    ("logged_end_s", Cell("End", optional=True, empty=_NEVER)),
     ("estimate_s", Cell("TimelimitRaw", unit="min", optional=True, empty=_NO_LIMIT)),
     ("estimate_s", Cell("Timelimit", unit="min", optional=True, empty=_NO_LIMIT)),
     ("priority", Cell("Priority", optional=True)),

@@ -1,0 +1,114 @@
+"""What live systems say of one job, made up: of ten minutes on a GPU."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+SQUEUE = (
+    "JOBID|ACCOUNT|USER|PARTITION|QOS|STATE|SUBMIT_TIME|START_TIME|END_TIME|TIME_LIMIT|NODES|"
+    "TRES_PER_NODE|PRIORITY|REASON\n"
+)
+AT = "2024-05-01T12:00:0"
+
+
+def scontrol(**changes: str) -> str:
+    """A record of `scontrol show job`; `changes` by key."""
+    pairs = {
+        "JobId": "17", "JobName": "train it", "UserId": "ann(1000)", "Priority": "500", "Account": "vision",
+        "QOS": "high", "JobState": "RUNNING", "Reason": "None", "Dependency": "(null)",
+        "RunTime": "00:05:00", "TimeLimit": "00:10:00", "TimeMin": "N/A", "SubmitTime": f"{AT}0",
+        "StartTime": f"{AT}5", "EndTime": "2024-05-01T12:10:05", "Partition": "gpu", "NumNodes": "1",
+        "ReqTRES": "cpu=8,mem=64G,node=1,billing=8,gres/gpu=1", "Command": "/home/ann/run it.sh",
+    }  # fmt: skip
+    lines = [f"{key}={value}" for key, value in (pairs | changes).items()]
+    return "\n   ".join(lines) + "\n\n"
+
+
+def slurm_job(**changes: Any) -> dict[str, Any]:
+    """A job of `squeue --json`."""
+    return {
+        "job_id": 17, "account": "vision", "user_name": "ann", "partition": "gpu", "qos": "high",
+        "job_state": ["RUNNING"], "state_reason": "None", "array_job_id": {"set": True, "number": 0},
+        "array_task_id": {"set": False, "number": 0}, "array_task_string": "",
+        "submit_time": {"set": True, "infinite": False, "number": 1714564800},
+        "start_time": {"set": True, "infinite": False, "number": 1714564805},
+        "end_time": {"set": True, "infinite": False, "number": 1714565405},
+        "time_limit": {"set": True, "infinite": False, "number": 10},
+        "priority": {"set": True, "infinite": False, "number": 500},
+        "node_count": {"set": True, "infinite": False, "number": 1},
+        "tres_req_str": "cpu=8,mem=64G,node=1,gres/gpu=1", "tres_alloc_str": "",
+        "tres_per_node": "gres/gpu:1",
+    } | changes  # fmt: skip
+
+
+def slurm_json(*jobs: Any) -> str:
+    return json.dumps({"meta": {"slurm": {"version": "23"}}, "jobs": list(jobs), "errors": []}, indent=1)
+
+
+def at(time: str) -> str:
+    return f"2024-05-01T{time}Z"
+
+
+def kube_list(*objects: Any) -> str:
+    """As `kubectl get -o json` prints objects: keys in alphabetical order."""
+    return json.dumps({"apiVersion": "v1", "items": list(objects), "kind": "List", "metadata": {}}, indent=4)
+
+
+def pod_spec(gpus: int | str | None, **more: Any) -> dict[str, Any]:
+    resources = {} if gpus is None else {"requests": {"cpu": "8", "nvidia.com/gpu": gpus}}
+    return {"containers": [{"name": "main", "resources": resources}], **more}
+
+
+def kube(version: str, kind: str, name: str, spec: Any, status: Any, **metadata: Any) -> dict[str, Any]:
+    about = {"creationTimestamp": at("12:00:00"), "name": name, "namespace": "team"} | metadata
+    return {"apiVersion": version, "kind": kind, "metadata": about, "spec": spec, "status": status}
+
+
+def when(kind: str, time: str, status: str = "True", **more: str) -> dict[str, str]:
+    return {"type": kind, "status": status, "lastTransitionTime": at(time), **more}
+
+
+def workload(name: str, *conditions: dict[str, str], gpus: int | None = 1, **spec: Any) -> dict[str, Any]:
+    """A workload of Kueue."""
+    pod_sets = [{"name": "main", "count": 1, "template": {"spec": pod_spec(gpus)}}]
+    asked = {"queueName": "q", "priority": 5, "podSets": pod_sets} | spec
+    return kube("kueue.x-k8s.io/v1beta1", "Workload", name, asked, {"conditions": list(conditions)})
+
+
+def pod(
+    name: str, phase: str, times: tuple[str | None, str | None], gpus: int | None = 1, **metadata: Any
+) -> dict[str, Any]:
+    """A pod that was scheduled and ended at two times, or has not been or not yet."""
+    scheduled, ended = times
+    status: dict[str, Any] = {"phase": phase, "conditions": [], "containerStatuses": []}
+    if scheduled:
+        status["conditions"] = [when("Initialized", "11:00:00"), when("PodScheduled", scheduled)]
+    else:
+        status["conditions"] = [when("PodScheduled", "12:00:00", "False", message="0/4 nodes are available")]
+    if ended:
+        status["containerStatuses"] = [{"state": {"terminated": {"finishedAt": at(ended), "exitCode": 0}}}]
+    return kube("v1", "Pod", name, pod_spec(gpus), status, **metadata)
+
+
+def owned(kind: str, name: str) -> dict[str, Any]:
+    return {"ownerReferences": [{"apiVersion": "x/v1", "controller": True, "kind": kind, "name": name}]}
+
+
+def volcano_job(name: str, phase: str, changed: str, *seen: tuple[str, str], **spec: Any) -> dict[str, Any]:
+    """A job of Volcano, in a phase since a time, after other phases."""
+    tasks = [{"name": "worker", "replicas": 1, "template": {"spec": pod_spec(1)}}]
+    asked = {"minAvailable": 1, "queue": "q", "tasks": tasks} | spec
+    phases = [{"status": one, "lastTransitionTime": at(time)} for one, time in seen]
+    status = {"state": {"phase": phase, "lastTransitionTime": at(changed)}, "conditions": phases}
+    return kube("batch.volcano.sh/v1alpha1", "Job", name, asked, status)
+
+
+LIVE_SAMPLES: dict[str, str | dict[str, str]] = {
+    "squeue": SQUEUE + f"17|vision|ann|gpu|high|RUNNING|{AT}0|{AT}5|N/A|10:00|1|gres:gpu:1|500|None\n",
+    "scontrol": scontrol(),
+    "slurm-json": slurm_json(slurm_job()),
+    "kueue": kube_list(workload("a", when("Admitted", "12:01:00"), when("Finished", "12:11:00"))),
+    "kubernetes-pods": kube_list(pod("a", "Succeeded", ("12:01:00", "12:11:00"))),
+    "volcano": kube_list(volcano_job("a", "Completed", "12:11:00", ("Running", "12:01:00"))),
+}

@@ -1,0 +1,141 @@
+"""What the objects of Kubernetes have in common, as `kubectl get KIND -A -o json` prints them.
+
+A list is `{apiVersion: v1, kind: List, items: [...]}`, an object `{apiVersion, kind, metadata, spec,
+status}`. Times are RFC 3339 dates with an offset. Sources: the API reference of Kubernetes, "Pod v1" and
+"ObjectMeta" (kubernetes.io/docs/reference/kubernetes-api), and "Schedule GPUs" for the names of resources.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from itertime.io import shown
+from traces.logs.cells import Moments
+from traces.logs.records import json_entries, member, text_of
+from traces.logs.source import Head, LogSource
+from traces.native import whole
+
+__all__ = [
+    "GPU_TYPE_LABEL",
+    "condition",
+    "gpus_in",
+    "gpus_of_pod",
+    "is_first_object",
+    "is_gpu",
+    "items",
+    "items_of",
+    "name_of",
+    "time_of",
+]
+
+GPU_TYPE_LABEL = "nvidia.com/gpu.product"
+"""The label of nodes, and so of node selectors, that names the GPU type (NVIDIA's GPU feature discovery)."""
+
+_WHOLE = ("nvidia.com/gpu", "amd.com/gpu")
+_SLICE = "nvidia.com/mig-"
+_FIRST = re.compile(
+    r'"apiVersion"\s*:\s*"([^"]*)"\s*,\s*"kind"\s*:\s*"([^"]*)"|"kind"\s*:\s*"([^"]*)"\s*,\s*"apiVersion"\s*:\s*"([^"]*)"'
+)
+_GROUP = re.compile(r"([^/]*)(?:/[^/]*)?")
+
+
+def is_first_object(head: Head, group: str, kinds: Iterable[str]) -> bool:
+    """Whether the first object of a JSON text that is no list is of an API group ("v1" for the core) and of
+    one of the kinds.
+    """
+    if not head.text.lstrip().startswith("{"):
+        return False
+    for found in _FIRST.finditer(head.text):
+        version, kind = (found[1], found[2]) if found[2] else (found[4], found[3])
+        if not kind.endswith("List"):
+            return version.partition("/")[0] == group and kind in kinds
+    return False
+
+
+def items(source: LogSource) -> Iterator[tuple[int, Any]]:
+    """The objects of a list, or the one object, with the lines on which they begin."""
+    return json_entries(source, "items")
+
+
+def items_of(entry: Any, kind: str) -> Mapping[str, Any]:
+    """The object, if it is of a kind. Raises ValueError if not."""
+    if not isinstance(entry, dict) or entry.get("kind") != kind:
+        found = shown(str(member(entry, "kind")))[:80]
+        raise ValueError(f"is of kind {found}, not {kind}", f"is not of kind {kind}")
+    return entry
+
+
+def name_of(entry: Any) -> str:
+    """Namespace and name of an object, which together are unique among its kind. Raises ValueError."""
+    name = text_of(entry, "metadata", "name")
+    if name is None:
+        raise ValueError("has no metadata.name")
+    return f"{text_of(entry, 'metadata', 'namespace') or 'default'}/{name}"
+
+
+def time_of(times: Moments, entry: Any, *path: str) -> float | None:
+    """The moment under a path of keys, None if there is none. Raises ValueError (reason, kind of reason)."""
+    value = member(entry, *path)
+    if value is None or value == "":
+        return None
+    try:
+        return times(str(value))
+    except ValueError as error:
+        raise ValueError(f"{path[-1]}={shown(str(value)[:80])}: {error}", f"{path[-1]}: {error}") from None
+
+
+def condition(entry: Any, kind: str) -> Mapping[str, Any]:
+    """The condition of a type in an object's status; an empty mapping if it is not there."""
+    found = member(entry, "status", "conditions")
+    held = [one for one in found if member(one, "type") == kind] if isinstance(found, list) else []
+    return held[0] if held else {}
+
+
+def is_gpu(resource: str) -> bool:
+    """Whether a resource is GPUs or MIG slices.
+
+    >>> is_gpu("nvidia.com/gpu"), is_gpu("nvidia.com/mig-1g.5gb"), is_gpu("cpu")
+    (True, True, False)
+    """
+    return resource in _WHOLE or resource.startswith(_SLICE)
+
+
+def gpus_in(resources: Any) -> tuple[int, bool]:
+    """The GPUs in a mapping of resources to quantities, and whether slices are among them. ValueError."""
+    total, part = 0, False
+    for name, quantity in resources.items() if isinstance(resources, Mapping) else ():
+        name = name.removeprefix("requests.")
+        if not is_gpu(name):
+            continue
+        try:
+            count = whole(str(quantity))
+        except ValueError as error:
+            raise ValueError(f"{name}={shown(str(quantity)[:80])}: {error}", f"{name}: {error}") from None
+        if count < 0:
+            raise ValueError(f"{name}={count}: must not be negative", f"{name}: must not be negative")
+        total, part = total + count, part or (count > 0 and name.startswith(_SLICE))
+    return total, part
+
+
+def gpus_of_pod(spec: Any) -> tuple[int, bool]:
+    """The GPUs that a pod of this spec holds, and whether slices are among them.
+
+    They are those of its containers and sidecars together, or of its largest init container. A container
+    that states limits only requests these ("Resource Management for Pods and Containers").
+    """
+    together, largest, part = 0, 0, False
+    for name, restarts in (("containers", True), ("initContainers", False)):
+        containers = member(spec, name)
+        for container in containers if isinstance(containers, list) else []:
+            asked = member(container, "resources", "requests")
+            count, sliced = gpus_in(asked)
+            if not count:
+                count, sliced = gpus_in(member(container, "resources", "limits"))
+            part = part or sliced
+            if restarts or member(container, "restartPolicy") == "Always":
+                together += count
+            else:
+                largest = max(largest, count)
+    return max(together, largest), part

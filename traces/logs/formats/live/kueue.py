@@ -1,0 +1,154 @@
+"""Kueue's workloads: `kubectl get workloads -A -o json`.
+
+Schema: `Workload` of kueue.sigs.k8s.io/docs/reference/kueue.v1beta1. `spec` holds `queueName`, `priority`,
+`active`, `maximumExecutionTimeSeconds` and `podSets` (`count`, `minCount`, `template`). `status` holds the
+conditions `QuotaReserved`, `Admitted`, `Evicted`, `Finished`, each with `lastTransitionTime`, and `admission`
+(`clusterQueue`, `podSetAssignments` with `flavors` and `resourceUsage` of all pods of a set).
+
+A workload that was evicted and admitted again states its last admission only. One that has finished keeps the
+condition `Admitted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from traces.logs.cells import Moments
+from traces.logs.log import Log, ReadOptions
+from traces.logs.log_format import LogFormat
+from traces.logs.records import RecordsOfJobs, Row, member, read_records, text_of
+from traces.logs.source import Head, LogSource
+from traces.native import COLUMNS, whole
+
+from .kubernetes import (
+    condition,
+    gpus_in,
+    gpus_of_pod,
+    is_first_object,
+    is_gpu,
+    items,
+    items_of,
+    name_of,
+    time_of,
+)
+
+__all__ = ["KUEUE"]
+
+
+def _matches(head: Head) -> bool:
+    return is_first_object(head, "kueue.x-k8s.io", ["Workload"])
+
+
+def _values(entry: Any, tenant: str, times: Moments) -> Iterator[Row]:
+    work = items_of(entry, "Workload")
+    submit_s = time_of(times, work, "metadata", "creationTimestamp")
+    if submit_s is None:
+        raise ValueError("has no creationTimestamp")
+    gpus, least, part = _requested(work)
+    held, gpu_type = _admitted(work)
+    start_s = _since(work, times, "Admitted") or _since(work, times, "QuotaReserved")
+    end_s = _since(work, times, "Finished")
+    if end_s is not None and (start_s is None or end_s <= start_s):
+        raise ValueError("finished without having been admitted")
+    cluster_queue = text_of(work, "status", "admission", "clusterQueue")
+    owners = {
+        "queueName": text_of(work, "spec", "queueName"),
+        "clusterQueue": cluster_queue,
+        "namespace": text_of(work, "metadata", "namespace"),
+    }
+    limit = member(work, "spec", "maximumExecutionTimeSeconds")
+    priority = member(work, "spec", "priority")
+    yield {
+        "job_id": name_of(work),
+        "submit_s": submit_s,
+        "gpus": COLUMNS["gpus"](str(held or gpus)),
+        "min_gpus": least,
+        "gpu_type": gpu_type,
+        "part_of_gpu": part,
+        "duration_s": None if end_s is None or start_s is None else end_s - start_s,
+        "logged_start_s": start_s,
+        "logged_end_s": end_s,
+        "estimate_s": None if limit is None else COLUMNS["estimate_s"](str(limit)),
+        "priority": None if priority is None else COLUMNS["priority"](str(priority)),
+        "tenant": owners[tenant],
+        "partition": cluster_queue,
+        "state": _state(work, start_s, end_s),
+        "reason": None if start_s is not None else text_of(condition(work, "QuotaReserved"), "message"),
+    }
+
+
+def _since(work: Any, times: Moments, kind: str) -> float | None:
+    """When a condition became true; None if it is not."""
+    found = condition(work, kind)
+    return time_of(times, found, "lastTransitionTime") if found.get("status") == "True" else None
+
+
+def _state(work: Mapping[str, Any], start_s: float | None, end_s: float | None) -> str:
+    if end_s is not None:
+        return text_of(condition(work, "Finished"), "reason") or "Finished"
+    if start_s is not None:
+        return "Admitted"
+    return "Inactive" if member(work, "spec", "active") is False else "Pending"
+
+
+def _requested(work: Mapping[str, Any]) -> tuple[int, int | None, bool]:
+    """GPUs of all pods, the least number if some may be left out, and whether slices are among them."""
+    total, least, part = 0, 0, False
+    pod_sets = member(work, "spec", "podSets")
+    for pods in pod_sets if isinstance(pod_sets, list) else []:
+        of_pod, sliced = gpus_of_pod(member(pods, "template", "spec"))
+        count = _count(pods, "count", 1)
+        total += of_pod * count
+        least += of_pod * min(count, _count(pods, "minCount", count))
+        part = part or sliced
+    if total < 1:
+        raise ValueError("asks for no GPU")
+    return total, least if 0 < least < total else None, part
+
+
+def _count(pods: Any, name: str, unstated: int) -> int:
+    stated = member(pods, name)
+    count = unstated if stated is None else whole(str(stated))
+    if count < 0:
+        raise ValueError(f"{name}: must not be negative")
+    return count
+
+
+def _admitted(work: Mapping[str, Any]) -> tuple[int, str | None]:
+    """GPUs that were assigned, 0 if none were, and their flavor if there is exactly one."""
+    assigned = member(work, "status", "admission", "podSetAssignments")
+    total, flavors = 0, dict[str, None]()
+    for pods in assigned if isinstance(assigned, list) else []:
+        total += gpus_in(member(pods, "resourceUsage"))[0]
+        named = member(pods, "flavors")
+        for resource, flavor in named.items() if isinstance(named, Mapping) else ():
+            if is_gpu(resource):
+                flavors[str(flavor)] = None
+    return total, next(iter(flavors)) if len(flavors) == 1 else None
+
+
+_FORM = RecordsOfJobs(
+    format="kueue",
+    entries=items,
+    values=_values,
+    name=name_of,
+    columns=("metadata", "spec", "status"),
+    tenants=("queueName", "clusterQueue", "namespace"),
+    assumptions=(
+        "the submission is the creation, the start the time of the condition Admitted, the end that of "
+        "Finished; of a workload that was evicted and admitted again, the last admission",
+        "the GPUs are those assigned, or before the admission those that all pods request",
+        "the estimate is maximumExecutionTimeSeconds, the partition the cluster queue, the GPU type the "
+        "flavor",
+        "the run times of workloads that have not finished are not known",
+    ),
+    times=("creationTimestamp, lastTransitionTime: dates; maximumExecutionTimeSeconds in s",),
+)
+
+
+def _read(source: LogSource, options: ReadOptions) -> Log:
+    return read_records(source, _FORM, options)
+
+
+KUEUE = LogFormat("kueue", "Kueue's workloads, as kubectl -o json prints them", _matches, _read)

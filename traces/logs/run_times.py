@@ -1,0 +1,176 @@
+"""Run times that a log does not state: from speeds of the same model and batch, or from time limits.
+
+Gavel's jobs state iterations, those of Sia not even these; a job that has not ended states its limit at best.
+Nothing is guessed: a job whose run time has no source is dropped, with the reason.
+"""
+
+from __future__ import annotations
+
+import statistics
+from bisect import bisect
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import exp, log
+
+from itertime.errors import TableError
+
+from .log import Dropped, Log, LoggedJob
+from .throughputs import TableRow
+
+__all__ = ["Speeds", "rates_of", "settled", "with_speeds", "with_work", "work_of"]
+
+Kind = tuple[str, int]
+"""Model and global batch."""
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Iterations/s. `rates`: kind of job -> (GPUs, iterations/s), GPUs ascending. `source`: its name."""
+
+    rates: Mapping[Kind, tuple[tuple[int, float], ...]]
+    source: str
+
+    @classmethod
+    def of(cls, stated: Iterable[TableRow], source: str) -> Speeds:
+        """From single speeds; of several for the same model, batch and GPUs, the median counts."""
+        found: dict[Kind, dict[int, list[float]]] = {}
+        for model, batch, gpus, rate in stated:
+            found.setdefault((model, batch), {}).setdefault(gpus, []).append(rate)
+        return cls(
+            {
+                kind: tuple((n, statistics.median(rates)) for n, rates in sorted(by_gpus.items()))
+                for kind, by_gpus in found.items()
+            },
+            source,
+        )
+
+    def rows(self) -> list[TableRow]:
+        """The speeds as rows of a throughput table."""
+        return [TableRow(*kind, *one) for kind, stated in sorted(self.rates.items()) for one in stated]
+
+    def on(self, model: str, batch: int, gpus: int) -> tuple[float, bool] | None:
+        """Iterations/s, and whether they are stated for this number of GPUs; None if they are not known.
+
+        Between two stated numbers of GPUs, the speed is on the straight line through both in logarithms.
+
+        >>> speeds = Speeds.of([TableRow("m", 8, 2, 10.0), TableRow("m", 8, 8, 40.0)], "here")
+        >>> speeds.on("m", 8, 8), speeds.on("m", 8, 16)
+        ((40.0, True), None)
+        >>> round(speeds.on("m", 8, 4)[0], 9)
+        20.0
+        """
+        known = self.rates.get((model, batch), ())
+        place = bisect(known, (gpus, float("inf")))
+        if place and known[place - 1][0] == gpus:
+            return known[place - 1][1], True
+        if not 0 < place < len(known):
+            return None
+        (fewer, slow), (more, fast) = known[place - 1], known[place]
+        share = log(gpus / fewer) / log(more / fewer)
+        return exp(log(slow) + share * log(fast / slow)), False
+
+
+def rates_of(jobs: Iterable[LoggedJob], source: str) -> list[TableRow]:
+    """The speeds of jobs that state model, batch, iterations and run time. TableError if there are none."""
+    rates = [
+        TableRow(job.model, job.global_batch, job.gpus, job.iterations / job.duration_s)
+        for job in jobs
+        if job.model and job.global_batch and job.iterations and job.duration_s
+    ]
+    if not rates:
+        what = "no job states model, batch, iterations and run time"
+        raise TableError(f"{source}: {what}; name a log of jobs that do, or a folder of throughput tables")
+    return rates
+
+
+def work_of(jobs: Iterable[LoggedJob], source: str) -> dict[Kind, float]:
+    """Kind of job -> the median of its iterations. Raises TableError if no job states them."""
+    found: dict[Kind, list[float]] = {}
+    for job in jobs:
+        if job.model and job.global_batch and job.iterations:
+            found.setdefault((job.model, job.global_batch), []).append(job.iterations)
+    if not found:
+        raise TableError(f"{source}: no job states model, batch and iterations; name a log of jobs that do")
+    return {kind: statistics.median(counts) for kind, counts in found.items()}
+
+
+def with_work(logged: Log, work: Mapping[Kind, float], source: str) -> Log:
+    """The log, its jobs without iterations having those of `work`."""
+    jobs = [
+        replace(job, iterations=work.get((job.model, job.global_batch)))
+        if job.iterations is None and job.model and job.global_batch
+        else job
+        for job in logged.jobs
+    ]
+    count = sum(
+        new is not old and new.iterations is not None for new, old in zip(jobs, logged.jobs, strict=True)
+    )
+    note = f"{count:,} jobs have the median of the iterations of jobs in {source} of the same model and batch"
+    return replace(logged, jobs=tuple(jobs), assumptions=(*logged.assumptions, note))
+
+
+def with_speeds(logged: Log, speeds: Speeds) -> Log:
+    """The log, its jobs without run time having iterations over speed; those of unknown speed are dropped."""
+    jobs, dropped, ways = list[LoggedJob](), list(logged.dropped), Counter[bool]()
+    for job in logged.jobs:
+        if job.duration_s is not None or not (job.model and job.global_batch and job.iterations):
+            jobs.append(job)
+            continue
+        found = speeds.on(job.model, job.global_batch, job.gpus)
+        if found is None:
+            lacks = f"{speeds.source} has no speed of this model and batch on so many GPUs"
+            of_what = f"{job.model}, {job.global_batch:,}, {job.gpus:,}"
+            dropped.append(Dropped(job.line, job.job_id, f"{lacks}: {of_what}", lacks))
+            continue
+        rate, stated = found
+        ways[stated] += 1
+        jobs.append(replace(job, duration_s=job.iterations / rate))
+    note = (
+        f"the run time of {ways.total():,} jobs is their iterations over the speed in {speeds.source} of the "
+        f"same model and batch; for {ways[False]:,} of them it lies between those on fewer and on more GPUs"
+    )
+    return replace(logged, jobs=tuple(jobs), dropped=tuple(dropped), assumptions=(*logged.assumptions, note))
+
+
+def settled(logged: Log) -> Log:
+    """The log with every job as one that a trace can hold: by run time, or by iterations of a model.
+
+    A job that has not ended runs for its estimate. One without estimate and iterations is dropped.
+    """
+    jobs, dropped, ways = list[LoggedJob](), list(logged.dropped), Counter[str]()
+    for job in logged.jobs:
+        if job.duration_s is not None:
+            jobs.append(_by_run_time(job) if logged.only_run_times else job)
+        elif job.model and job.global_batch and job.iterations:
+            ways["iterations"] += 1
+            jobs.append(job)
+        elif job.estimate_s is not None:
+            ways["estimate"] += 1
+            jobs.append(replace(job, duration_s=job.estimate_s))
+        elif job.model and job.global_batch:
+            lacks = "states neither run time nor iterations"
+            remedy = "--work-of LOG and --speeds SOURCE take them from jobs of the same model and batch"
+            dropped.append(Dropped(job.line, job.job_id, f"{lacks}; {remedy}", lacks))
+        else:
+            dropped.append(Dropped(job.line, job.job_id, "has not ended, and states no time limit"))
+    assumptions, warnings = list(logged.assumptions), list(logged.warnings)
+    if count := ways["estimate"]:
+        assumptions.append(
+            f"{count:,} jobs had not ended: each is taken to run for its estimate, the time limit"
+        )
+        warnings.append(f"{count:,} jobs had not ended: their run times are their time limits")
+    if count := ways["iterations"]:
+        what = f"{count:,} jobs state iterations of a model and no run time"
+        warnings.append(f"{what}: the trace runs with a throughput table; --speeds SOURCE gives run times")
+    return replace(
+        logged,
+        jobs=tuple(jobs),
+        dropped=tuple(dropped),
+        assumptions=tuple(assumptions),
+        warnings=tuple(warnings),
+    )
+
+
+def _by_run_time(job: LoggedJob) -> LoggedJob:
+    return replace(job, model=None, global_batch=None, iterations=None)
