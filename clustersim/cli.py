@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from clustersim.commands import bound, check, draw, explain, grid, policies, simulate, trace
+from clustersim.commands import backtest, bound, check, draw, explain, grid, policies, simulate, trace
 from itertime.commandline import new_program, run_app
 
 __all__ = ["app", "main"]
@@ -18,6 +18,7 @@ app.command("run")(simulate.run)
 app.command("compare")(simulate.compare)
 app.command("grid")(grid.grid)
 app.command("bound")(bound.bound)
+app.command("backtest")(backtest.backtest)
 app.command("report")(draw.report)
 app.command("timeline")(draw.timeline)
 app.command("plot")(draw.plot)

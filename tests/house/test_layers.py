@@ -36,7 +36,7 @@ LAYERS = {
         {"scheduler", "report"},
         {"engine", "export"},
         {"runs"},
-        {"grid", "audit"},
+        {"grid", "audit", "backtest"},
         {"testing"},
         {"commands"},
         {"cli"},

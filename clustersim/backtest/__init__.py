@@ -1,0 +1,38 @@
+"""Backtests: the jobs of a log, simulated, beside what happened to them.
+
+| name | what |
+|---|---|
+| `read_logged` | a job log with the logged start and end of each job, as a `LoggedRun` |
+| `LoggedRun` | the jobs in order of submission, and what became of them |
+| `Wanted` | what the user says of the site: pools, clusters, sizes of nodes |
+| `backtest` | simulate the site, or fit one on the first part of the log; compare, as a `Backtest` |
+| `Backtest` | the summary, and the simulated times of each job |
+| `write_backtest` | jobs.csv and summary.json of a backtest |
+| `JOB_COLUMNS` | the columns of its jobs.csv |
+| `DIVISIONS` | what can tell the pools of a site apart |
+| `CANDIDATES`, `CAPACITIES` | what a fit tries |
+
+Why
+- A log says what happened, never why. So all that a simulation needs beyond the jobs is inferred by a stated
+  rule, and each rule is among the assumptions of the result.
+- Pools are simulated one by one, because their jobs do not compete.
+- A fit never sees a wait of the judged part. Capacity, start-up and quotas come from the first part, too.
+"""
+
+from .fit import CANDIDATES, CAPACITIES
+from .logged import LoggedRun, read_logged
+from .outcome import JOB_COLUMNS, Backtest, backtest, write_backtest
+from .pools import DIVISIONS, Wanted
+
+__all__ = [
+    "CANDIDATES",
+    "CAPACITIES",
+    "DIVISIONS",
+    "JOB_COLUMNS",
+    "Backtest",
+    "LoggedRun",
+    "Wanted",
+    "backtest",
+    "read_logged",
+    "write_backtest",
+]

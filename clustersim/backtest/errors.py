@@ -1,0 +1,98 @@
+"""How far simulated waits and completion times are from those of the log.
+
+| name | formula, over the jobs that started in both |
+|---|---|
+| error of a job | simulated - logged |
+| bias | mean of the errors |
+| absolute | mean of the errors' magnitudes |
+| distance | the same with both sides sorted: the Wasserstein-1 distance of the two distributions |
+| spearman, kendall | rank correlation (tau-b); None where one side is constant |
+| score | (absolute + distance) / 2 of waits, over the mean logged wait (at least a second) |
+
+The score is 0 only if every job waits as logged. Its first half asks for the right jobs, its second for the
+right distribution.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .logged import Floats, LoggedRun, Rows
+from .site import Simulated
+
+__all__ = ["QUANTILES", "compared", "errors_of", "score", "times_of"]
+
+QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
+_LEAST_S = 1.0
+
+
+def compared(log: LoggedRun, made: Simulated, from_row: int = 0, until_row: int | None = None) -> Rows:
+    """The rows of the jobs from one place in the log to another that started in the log and in the
+    simulation.
+    """
+    both = ~np.isnan(log.start_s) & ~np.isnan(made.start_s)
+    rows: Rows = np.flatnonzero(both).astype(np.int64)
+    last = len(log.jobs) if until_row is None else until_row
+    return rows[(rows >= from_row) & (rows < last)]
+
+
+def times_of(log: LoggedRun, made: Simulated, what: str) -> tuple[Floats, Floats]:
+    """Logged and simulated times of all jobs, in seconds after their submission: `what` is wait or jct."""
+    if what == "wait":
+        return log.wait_s, made.start_s - log.submit_s
+    return log.jct_s, made.end_s - log.submit_s
+
+
+def errors_of(log: LoggedRun, made: Simulated, rows: Rows) -> dict[str, Any]:
+    """Waits and JCT of these jobs, compared as in the table of this module, as JSON; times in seconds."""
+    found: dict[str, Any] = {"jobs": len(rows)}
+    for what in ("wait", "jct"):
+        logged, simulated = (times[rows] for times in times_of(log, made, what))
+        found[what] = _errors(logged, simulated)
+    found["score"] = score(log, made, rows)
+    return found
+
+
+def score(log: LoggedRun, made: Simulated, rows: Rows) -> float | None:
+    """The score of the waits of these jobs; None without a job."""
+    if not len(rows):
+        return None
+    logged, simulated = (times[rows] for times in times_of(log, made, "wait"))
+    absolute = float(np.abs(simulated - logged).mean())
+    distance = float(np.abs(np.sort(simulated) - np.sort(logged)).mean())
+    return (absolute + distance) / 2 / max(float(logged.mean()), _LEAST_S)
+
+
+def _errors(logged: Floats, simulated: Floats) -> dict[str, Any]:
+    ended = ~np.isnan(simulated)
+    logged, simulated = logged[ended], simulated[ended]
+    if not len(logged):
+        return {"logged": None, "simulated": None}
+    spearman, kendall = _rank_correlations(logged, simulated)
+    return {
+        "logged": _distribution(logged),
+        "simulated": _distribution(simulated),
+        "bias_s": float((simulated - logged).mean()),
+        "absolute_s": float(np.abs(simulated - logged).mean()),
+        "distance_s": float(np.abs(np.sort(simulated) - np.sort(logged)).mean()),
+        "spearman": spearman,
+        "kendall": kendall,
+    }
+
+
+def _distribution(times: Floats) -> dict[str, float]:
+    quantiles = np.quantile(times, list(QUANTILES.values()))
+    return {
+        "mean_s": float(times.mean()),
+        **{f"{n}_s": float(q) for n, q in zip(QUANTILES, quantiles, strict=True)},
+    }
+
+
+def _rank_correlations(one: Floats, two: Floats) -> tuple[float | None, float | None]:
+    if len(one) < 2 or np.ptp(one) == 0 or np.ptp(two) == 0:
+        return None, None
+    from scipy.stats import kendalltau, spearmanr
+
+    return float(spearmanr(one, two).statistic), float(kendalltau(one, two).statistic)

@@ -1,0 +1,98 @@
+"""The site's policy and few of its parameters, chosen by the first part of a log.
+
+The search has three steps, and each keeps the best score so far (`errors.score`) of the jobs of the first
+part; ties go to what was tried first.
+
+1. Each policy with its parameters, with the start-up that the log shows.
+2. The best one with 0.7, 0.8, 0.9, 1.05 and 1.2 times the inferred capacity, which is a peak: nodes that are
+   often out of service make it too large, and a cluster that was never full makes it too small. A cluster
+   that the user states stays as it is, and the largest request always fits.
+3. Each policy with the best capacity, if that is another one; then the best one without start-up.
+
+Every trial simulates the whole log, so that the jobs after the first part meet the queue that it left. Their
+waits, and the times at which they started, take no part in the choice, nor in capacity and start-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, TypeAlias
+
+from .errors import compared, score
+from .logged import LoggedRun
+from .pools import Pool
+from .site import Simulated, Site, idle_start_up_s, simulate
+
+__all__ = ["CANDIDATES", "CAPACITIES", "Candidates", "Trial", "fit"]
+
+Candidates: TypeAlias = Sequence[tuple[str, dict[str, Any]]]
+
+CANDIDATES: Candidates = (
+    ("fifo", {}), ("easy", {}), ("conservative", {}), ("fifo-skip", {}), ("sjf", {}), ("smallest", {}),
+    ("quota", {}), ("multifactor", {}),
+)  # fmt: skip
+"""Policies, with parameters, that a fit tries unless the user names others."""
+
+CAPACITIES = (0.7, 0.8, 0.9, 1.05, 1.2)
+"""Factors of the inferred capacity that a fit tries."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A site that was tried, with its scores over the first part and over the rest.
+
+    Only `fitted` decides. It is infinite if no job of that part started in the simulation.
+    """
+
+    site: Site
+    fitted: float
+    judged: float | None
+
+    def document(self) -> dict[str, Any]:
+        """The trial as JSON."""
+        fitted = None if self.fitted == inf else self.fitted
+        return self.site.document() | {"fitted_score": fitted, "judged_score": self.judged}
+
+
+def fit(
+    log: LoggedRun,
+    pools: Sequence[Pool],
+    rows: tuple[int, int],
+    candidates: Candidates = CANDIDATES,
+    settings: Sequence[str] = (),
+    on_trial: Callable[[int], None] = lambda _: None,
+) -> tuple[Site, Simulated, list[Trial]]:
+    """The best site by the jobs from `rows[0]` to before `rows[1]`, its simulation, and all trials in order.
+
+    Raises what `simulate` raises.
+    """
+    trials: list[Trial] = []
+    best: tuple[Trial, Simulated] | None = None
+
+    def attempt(site: Site) -> None:
+        nonlocal best
+        if any(trial.site == site for trial in trials):
+            return
+        made = simulate(log, pools, site, settings)
+        fitted = score(log, made, compared(log, made, *rows))
+        judged = score(log, made, compared(log, made, rows[1]))
+        trials.append(Trial(site, inf if fitted is None else fitted, judged))
+        if best is None or trials[-1].fitted < best[0].fitted:
+            best = trials[-1], made
+        on_trial(len(trials))
+
+    start_up_s = idle_start_up_s(log, pools, rows[1])
+    for policy, params in candidates:
+        attempt(Site(policy, params, start_up_s=start_up_s))
+    assert best is not None
+    if any(not pool.stated for pool in pools):
+        chosen = best[0].site
+        for factor in CAPACITIES:
+            attempt(replace(chosen, capacity=factor))
+        if (factor := best[0].site.capacity) != 1:
+            for policy, params in candidates:
+                attempt(Site(policy, params, factor, start_up_s))
+    attempt(replace(best[0].site, start_up_s=0.0))
+    return best[0].site, best[1], trials

@@ -1,0 +1,75 @@
+"""Waits by groups of jobs: size, user, tenant, queue, pool and hour of submission."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from .errors import times_of
+from .logged import LoggedRun, Rows
+from .pools import Pool
+from .site import Simulated
+
+__all__ = ["groups_of"]
+
+_MOST_GROUPS = 20  # of one kind; those with the most jobs
+_FIELDS = ("tenant", "user", "partition", "qos", "gpu_type")
+
+
+def groups_of(
+    log: LoggedRun, made: Simulated, rows: Rows, pools: list[Pool]
+) -> dict[str, list[dict[str, Any]]]:
+    """Logged and simulated waits of the jobs in `rows` by kind of group, then by group, as JSON.
+
+    Sizes and hours are in their order, other groups by their number of jobs. A kind in which all jobs are of
+    one group is left out; `left_out` counts the jobs of groups beyond the first twenty.
+    """
+    kinds: dict[str, list[str]] = {"size": [_size(int(log.gpus[i])) for i in rows]}
+    if len(pools) > 1:
+        pool_of = {int(i): pool.name for pool in pools for i in pool.rows}
+        kinds["pool"] = [pool_of[int(i)] for i in rows]
+    for name in _FIELDS:
+        kinds[name] = [getattr(log.jobs[i], name) or "" for i in rows]
+    hours = log.hour()
+    kinds["hour"] = [f"{hours[i]:02d}" for i in rows]
+    found = {kind: _groups(log, made, rows, labels, kind) for kind, labels in kinds.items()}
+    return {kind: groups for kind, groups in found.items() if len(groups) > 1}
+
+
+def _size(gpus: int) -> str:
+    """The power of two that holds a number of GPUs, as a range: 1, 2, 3-4, 5-8, ..."""
+    top = 1 << (gpus - 1).bit_length()
+    return f"{top // 2 + 1}-{top}" if top > 2 else str(top)
+
+
+def _groups(
+    log: LoggedRun, made: Simulated, rows: Rows, labels: list[str], kind: str
+) -> list[dict[str, Any]]:
+    counts = Counter(labels)
+    by_size = kind in ("size", "hour")
+    order = sorted(counts, key=_number if by_size else lambda name: (-counts[name], name))
+    kept = order if by_size else order[:_MOST_GROUPS]
+    array = np.array(labels, dtype=object)
+    groups: list[dict[str, Any]] = [_group(log, made, rows[array == name], name) for name in kept]
+    if len(order) > len(kept):
+        groups.append({"group": None, "left_out": sum(counts[name] for name in order[len(kept) :])})
+    return groups
+
+
+def _number(name: str) -> int:
+    return int(name.partition("-")[0])
+
+
+def _group(log: LoggedRun, made: Simulated, rows: Rows, name: str) -> dict[str, Any]:
+    logged, simulated = (times[rows] for times in times_of(log, made, "wait"))
+    return {
+        "group": name,
+        "jobs": len(rows),
+        "logged_mean_s": float(logged.mean()),
+        "simulated_mean_s": float(simulated.mean()),
+        "logged_p90_s": float(np.quantile(logged, 0.9)),
+        "simulated_p90_s": float(np.quantile(simulated, 0.9)),
+        "absolute_s": float(np.abs(simulated - logged).mean()),
+    }

@@ -1,0 +1,126 @@
+"""A job log with what happened: when each job was submitted, started and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.errors import TableError
+from traces import Job
+from traces.logs import ReadOptions, Selection
+from traces.logs.importer import convert, read
+from traces.logs.named_columns import MEANINGS
+from traces.logs.source import Head, open_log
+
+__all__ = ["Floats", "LoggedRun", "Rows", "read_logged"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Rows: TypeAlias = NDArray[np.int64]
+"""Places of jobs in the log, or numbers of GPUs."""
+
+_OURS = ("submit_s", "gpus", "duration_s")  # columns by which a native trace is recognised
+_DATED_S = 1e8  # a clock that reads more than this at the first submission counts from 1970
+_IN_DETAIL = ("dropped", "choices", "selection", "demand")  # parts of the import's report left out here
+
+
+@dataclass(frozen=True)
+class LoggedRun:
+    """The jobs of a log in order of submission, with arrays of the same length: what became of them.
+
+    Times are seconds on the trace's clock, which begins with the first submission. `start_s` and `end_s` are
+    NaN where the log does not state them. `zero_s`: the first submission on the log's own clock. `account`:
+    the report of the import (format, counts, reasons of dropped rows, times, assumptions).
+    """
+
+    jobs: tuple[Job, ...]
+    start_s: Floats
+    end_s: Floats
+    zero_s: float
+    account: Mapping[str, Any]
+
+    @cached_property
+    def submit_s(self) -> Floats:
+        return np.array([job.submit_s for job in self.jobs])
+
+    @cached_property
+    def gpus(self) -> Rows:
+        return np.array([job.gpus for job in self.jobs], dtype=np.int64)
+
+    @cached_property
+    def run_s(self) -> Floats:
+        return np.array([job.duration_s for job in self.jobs])
+
+    @cached_property
+    def wait_s(self) -> Floats:
+        """From the submission to the first start."""
+        return self.start_s - self.submit_s
+
+    @cached_property
+    def jct_s(self) -> Floats:
+        """From the submission to the end. Where the log states no end, it is the start plus the run time."""
+        return np.where(np.isnan(self.end_s), self.start_s + self.run_s, self.end_s) - self.submit_s
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether the log's clock counts from 1970, so that hours of the day are known."""
+        return self.zero_s > _DATED_S
+
+    def hour(self) -> Rows:
+        """The hour of the day of each submission: of the log's zone, or from the zero of its own clock."""
+        return ((self.submit_s + self.zero_s) % 86400 // 3600).astype(np.int64)
+
+
+def read_logged(
+    path: str | Path, options: ReadOptions | None = None, selection: Selection | None = None
+) -> LoggedRun:
+    """Read any log that `trace import` reads, or a native trace that states `logged_start_s`.
+
+    Jobs run as logged: on their logged GPUs, for their logged run time, whatever model they name. Raises
+    TableError for a log that cannot be used, or that states no start; UserError for unusable options.
+    """
+    options = options or ReadOptions()
+    with open_log(path) as opened:
+        if options.columns is None and options.log_format is None and set(_OURS) <= set(opened.head.columns):
+            options = replace(options, columns=_native_columns(opened.head))
+        log = read(opened, options)
+        digest = opened.sha256()
+    jobs, report = convert(log, None, 0, selection or Selection())
+    zero_s = report["clock"]["shift_s"]
+    ends = {row.job_id: row.logged_end_s for row in log.jobs}
+    starts_s = _array([job.logged_start_s for job in jobs])
+    if np.isnan(starts_s).all():
+        raise TableError(_no_starts(path, log.format))
+    account = {name: value for name, value in report.items() if name not in _IN_DETAIL}
+    return LoggedRun(
+        jobs=tuple(_as_logged(job) for job in jobs),
+        start_s=starts_s,
+        end_s=_array([ends[job.job_id] for job in jobs]) - zero_s,
+        zero_s=zero_s,
+        account={"format": log.format, "file": Path(path).name, "sha256": digest, **account},
+    )
+
+
+def _native_columns(head: Head) -> str:
+    """The columns of a native trace as `--columns` names them."""
+    return ",".join(f"{name}={name}" for name in MEANINGS if name in head.columns)
+
+
+def _array(values: list[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _as_logged(job: Job) -> Job:
+    """The job with its GPUs and run time as its work, and nothing that would make it elastic or urgent."""
+    return replace(job, model=None, global_batch=None, iterations=None, deadline_s=None)
+
+
+def _no_starts(path: object, log_format: str) -> str:
+    what = f"{path}: states no start of any job (format {log_format}), so no wait is known to compare with"
+    named = "name it with --columns ...,start_s=COLUMN or wait_s=COLUMN if the log has it"
+    return f"{what}; {named}, or simulate without comparing: clustersim trace import, then clustersim run"

@@ -1,0 +1,189 @@
+"""The parts of a site whose jobs do not compete for GPUs with those of other parts, and what each has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Any
+
+import numpy as np
+
+from clustersim.cluster import Cluster
+from itertime.errors import UnknownName, UserError
+from itertime.io import shown
+from traces import Job
+
+from .logged import LoggedRun, Rows
+from .use import Reduced, peak, reduced
+
+__all__ = ["DIVISIONS", "Pool", "Wanted", "pools_of"]
+
+DIVISIONS = ("auto", "none", "tenant", "partition", "qos", "gpu_type")
+"""What can tell the pools of a site apart: nothing, or a field of its jobs."""
+
+_EXCLUSIVE = ("helios", "fleetsim")  # formats of sites where a tenant is a virtual cluster with its own nodes
+_MOST_POOLS = 1000
+_NOT_STATED = "(not stated)"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Jobs that compete for the GPUs of one cluster.
+
+    `rows`: places of its jobs in the log. `cluster`: by the log, unless `stated` by the user. `largest`:
+    its largest request. `reduced`: when it had less. `quotas`: GPUs by tenant.
+    """
+
+    name: str
+    rows: Rows
+    cluster: Cluster
+    stated: bool
+    largest: int
+    reduced: tuple[Reduced, ...]
+    quotas: Mapping[str, int]
+
+    def scaled(self, factor: float) -> Cluster:
+        """The cluster with its capacity times `factor`, in whole nodes that hold the largest request; as it
+        is if the user stated it.
+        """
+        if self.stated or factor == 1:
+            return self.cluster
+        size = self.cluster.gpus_per_node
+        return Cluster(max(ceil(self.cluster.nodes * factor), ceil(self.largest / size)), size)
+
+    def calendar(self, cluster: Cluster) -> list[dict[str, Any]]:
+        """The reduced capacity as planned changes of nodes: the last ones are taken out."""
+        entries = []
+        for part in self.reduced:
+            nodes = (cluster.gpus - part.gpus) // cluster.gpus_per_node
+            if nodes > 0:
+                out = f"{cluster.nodes - nodes}-{cluster.nodes - 1}"
+                entries.append({"at_s": part.from_s, "maintenance": out, "for_s": part.until_s - part.from_s})
+        return entries
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user says of the site: how to divide it, the clusters of pools by name ("" for the only pool),
+    the size of nodes, and whether times of reduced capacity are looked for.
+    """
+
+    division: str = "auto"
+    clusters: Mapping[str, Cluster] | None = None
+    gpus_per_node: int = 1
+    look_for_reduced: bool = True
+
+    def __post_init__(self) -> None:
+        if self.division not in DIVISIONS:
+            raise UnknownName("division into pools", self.division, DIVISIONS)
+        if not 1 <= self.gpus_per_node <= 64:
+            raise UserError(f"--gpus-per-node {self.gpus_per_node}: must be between 1 and 64")
+
+
+def pools_of(log: LoggedRun, wanted: Wanted, known: int | None = None) -> tuple[list[Pool], list[str]]:
+    """The pools of the site, the largest in jobs first, and the assumptions made.
+
+    Only the first `known` jobs (all, if None) may show what a pool has. UserError if the user states a
+    cluster of a pool that does not exist, or one cluster for several pools.
+    """
+    clusters = dict(wanted.clusters or {})
+    division = _division(log, wanted, clusters)
+    names = _names(log.jobs, division)
+    order = sorted(set(names), key=lambda name: (-names.count(name), name))
+    if len(order) > _MOST_POOLS:
+        raise UserError(f"--pools {division}: makes {len(order):,} pools, more than {_MOST_POOLS:,}")
+    _check(clusters, order, division)
+    known = len(log.jobs) if known is None else known
+    labels = np.array(names, dtype=object)
+    pools = [_pool(log, name, np.flatnonzero(labels == name), wanted, clusters, known) for name in order]
+    return pools, [*_said_of(division, order, log), *(line for pool in pools for line in _said(pool, wanted))]
+
+
+def _division(log: LoggedRun, wanted: Wanted, clusters: Mapping[str, Cluster]) -> str:
+    if wanted.division != "auto":
+        return wanted.division
+    if "" in clusters:
+        return "none"
+    if log.account["format"] in _EXCLUSIVE:
+        return "tenant"
+    if len({job.gpu_type for job in log.jobs}) > 1 and all(job.gpu_type for job in log.jobs):
+        return "gpu_type"
+    return "none"
+
+
+def _names(jobs: Sequence[Job], division: str) -> list[str]:
+    if division == "none":
+        return ["all"] * len(jobs)
+    return [getattr(job, division) or _NOT_STATED for job in jobs]
+
+
+def _check(clusters: Mapping[str, Cluster], names: list[str], division: str) -> None:
+    if "" in clusters and len(names) > 1:
+        given = f"--cluster {shown(clusters[''].shape)}: is one cluster for {len(names)} pools ({division})"
+        raise UserError(f"{given}; give --cluster {shown(names[0])}=SHAPE for each, or --pools none")
+    for name in clusters:
+        if name and name not in names:
+            raise UnknownName("pool", name, names)
+
+
+def _pool(
+    log: LoggedRun,
+    name: str,
+    rows: Rows,
+    wanted: Wanted,
+    clusters: Mapping[str, Cluster],
+    known: int,
+) -> Pool:
+    seen, largest = rows[rows < known], int(log.gpus[rows].max())
+    cluster = clusters.get(name, clusters.get(""))
+    stated = cluster is not None
+    if cluster is None:
+        most = peak(log.start_s[seen], log.run_s[seen], log.gpus[seen])
+        gpus = max(most, largest)
+        cluster = Cluster(ceil(gpus / wanted.gpus_per_node), wanted.gpus_per_node)
+    less: list[Reduced] = []
+    if wanted.look_for_reduced and not cluster.mixed and cluster.node_sizes == 1:
+        until_s = inf if known >= len(log.jobs) else float(log.submit_s[known])
+        columns = (log.submit_s[seen], log.start_s[seen], log.run_s[seen], log.gpus[seen])
+        less = reduced(*columns, cluster.gpus, until_s)
+    return Pool(name, rows, cluster, stated, largest, tuple(less), _quotas(log, seen, cluster))
+
+
+def _quotas(log: LoggedRun, seen: Rows, cluster: Cluster) -> dict[str, int]:
+    """The peak of each tenant, in proportion of the capacity."""
+    tenants = np.array([log.jobs[i].tenant for i in seen], dtype=object)
+    peaks = {}
+    for tenant in sorted(set(tenants)):
+        own = seen[tenants == tenant]
+        peaks[tenant] = peak(log.start_s[own], log.run_s[own], log.gpus[own])
+    total = sum(peaks.values())
+    if len(peaks) < 2 or not total:
+        return {}
+    return {tenant: cluster.gpus * most // total for tenant, most in peaks.items()}
+
+
+def _said_of(division: str, names: list[str], log: LoggedRun) -> list[str]:
+    if division == "none":
+        return ["all jobs compete for one pool of GPUs"]
+    why = ""
+    if log.account["format"] in _EXCLUSIVE and division == "tenant":
+        why = ": a virtual cluster is an exclusive set of nodes (Hu et al., SC 2021)"
+    return [f"{len(names)} pools by {division}, whose jobs do not compete{why}"]
+
+
+def _said(pool: Pool, wanted: Wanted) -> list[str]:
+    where = "" if pool.name == "all" else f"pool {shown(pool.name)}: "
+    if pool.stated:
+        said = [f"{where}{pool.cluster.gpus:,} GPUs ({pool.cluster.shape}), as stated"]
+    else:
+        nodes = "in nodes of 1, so nothing is fragmented"
+        if wanted.gpus_per_node > 1:
+            nodes = f"in nodes of {wanted.gpus_per_node}, a number that is stated"
+        rule = "the most in use at once for a minute in all, at least the largest request"
+        said = [f"{where}{pool.cluster.gpus:,} GPUs, {rule}; {nodes}"]
+    if pool.reduced:
+        hours = sum(part.until_s - part.from_s for part in pool.reduced) / 3600
+        what = "jobs waited that would have fitted beside what was in use"
+        said.append(f"{where}less capacity in {len(pool.reduced)} times, {hours:,.0f} h in all: {what}")
+    return said

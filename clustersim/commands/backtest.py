@@ -1,0 +1,256 @@
+"""`clustersim backtest`: a job log simulated, beside what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .simulate import Json, Settings, SystemName
+from .trace import Columns, LogFormatName, TimeUnit
+
+if TYPE_CHECKING:
+    from clustersim.backtest import Backtest, LoggedRun, Wanted
+    from clustersim.cluster import Cluster
+
+__all__ = ["backtest"]
+
+_SHOWN = {"size": 12, "pool": 10, "tenant": 5, "user": 5, "partition": 5, "qos": 5, "gpu_type": 5, "hour": 24}
+"""Groups of each kind on the terminal; summary.json has twenty."""
+_MOST_TRIALS, _WIDTH = 20, 100
+
+Part = Mapping[str, Any]
+
+LogFile = Annotated[Path, typer.Argument(help="Job log with starts, of any format of `trace import`.")]
+Policies = Annotated[
+    str, typer.Option(help="Policy of the site; with --fit, policies to choose from, by commas.")
+]
+Fit = Annotated[
+    bool, typer.Option("--fit", help="Choose policy, capacity and start-up on the first part of the log.")
+]
+FitShare = Annotated[float, typer.Option(help="Share of the jobs that are the first part.")]
+Clusters = Annotated[
+    list[str] | None,
+    typer.Option(help="Shape (n20g8) or YAML file, else inferred; POOL=SHAPE for one pool; repeatable."),
+]
+Division = Annotated[
+    str, typer.Option(help="Field of jobs that do not compete: tenant, partition, qos, gpu_type, none, auto.")
+]
+GpusPerNode = Annotated[int, typer.Option(help="GPUs of a node, where the cluster is inferred.")]
+Constant = Annotated[bool, typer.Option("--constant", help="Do not look for times of reduced capacity.")]
+StartUp = Annotated[
+    float | None, typer.Option(min=0, help="Seconds before each logged start; by default inferred.")
+]
+Warmup = Annotated[
+    float, typer.Option(min=0, help="Jobs submitted in the first seconds are load, and not compared.")
+]
+TimeZone = Annotated[
+    str | None, typer.Option(help="Zone of dates without an offset, such as Asia/Shanghai; else UTC.")
+]
+TenantColumn = Annotated[str | None, typer.Option(help="Column of the log that names the tenant.")]
+Limit = Annotated[int | None, typer.Option(help="Keep at most this number of jobs.")]
+FromS = Annotated[float, typer.Option(help="Skip jobs submitted before this time, in seconds of the log.")]
+UntilS = Annotated[float, typer.Option(help="Skip jobs submitted at this time or later.")]
+OutFolder = Annotated[Path | None, typer.Option("--out", "-o", help="Folder for jobs.csv and summary.json.")]
+
+
+def backtest(
+    context: typer.Context,
+    log: LogFile,
+    policy: Policies = "",
+    fit: Fit = False,
+    fit_share: FitShare = 0.5,
+    cluster: Clusters = None,
+    pools: Division = "auto",
+    gpus_per_node: GpusPerNode = 1,
+    constant: Constant = False,
+    start_up: StartUp = None,
+    warmup: Warmup = 0.0,
+    system: SystemName = "dgx-a100-80gb",
+    settings: Settings = None,
+    log_format: LogFormatName = None,
+    columns: Columns = None,
+    time_unit: TimeUnit = None,
+    time_zone: TimeZone = None,
+    tenant: TenantColumn = None,
+    limit: Limit = None,
+    from_s: FromS = 0.0,
+    until_s: UntilS = inf,
+    out: OutFolder = None,
+    json: Json = False,
+) -> None:
+    """Simulate a log of a real cluster, and compare with what happened.
+
+    The waits, completion times and utilisation that the log states are compared with those of the site's
+    policy in the simulator: per job, as distributions, and by size, user, queue and hour.
+    """
+    from clustersim import backtest as library
+    from itertime.commandline import print_json
+    from itertime.errors import UserError
+    from traces.logs import ReadOptions, Selection
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise UserError(f"--out {out}: is not a folder; choose another place")
+    if fit and start_up is not None:
+        raise UserError(f"--start-up {start_up:g}: is chosen by --fit; leave one of them out")
+    wanted = library.Wanted(pools, _clusters(cluster or [], system), gpus_per_node, not constant)
+    options = ReadOptions(log_format, columns, time_unit, tenant, time_zone)
+    logged = library.read_logged(log, options, Selection(from_s, until_s, limit))
+    result = _backtest(logged, wanted, context.params)
+    if out is not None:
+        library.write_backtest(result, out)
+    if json:
+        print_json(result.summary)
+        return
+    _print(result.summary)
+    if out is not None:
+        print(f"Written to {out}: jobs.csv, summary.json")
+
+
+def _backtest(logged: LoggedRun, wanted: Wanted, options: Mapping[str, Any]) -> Backtest:
+    """The backtest that the options of the command ask for."""
+    from clustersim import backtest as library
+
+    from .terminal import progress_of
+
+    named = [name.strip() for name in options["policy"].split(",") if name.strip()]
+    tried = 2 * (len(named) or len(library.CANDIDATES)) + len(library.CAPACITIES)  # at most
+    with progress_of("simulating", tried if options["fit"] else 1) as advance:
+        return library.backtest(
+            logged,
+            wanted,
+            policies=named,
+            fitted=options["fit"],
+            fit_share=options["fit_share"],
+            warmup_s=options["warmup"],
+            start_up_s=options["start_up"],
+            settings=options["settings"] or [],
+            on_trial=advance,
+        )
+
+
+def _clusters(given: list[str], system: str) -> dict[str, Cluster]:
+    """Clusters by the name of their pool, "" for the only one."""
+    from clustersim.cluster import load_cluster
+    from itertime.errors import UserError
+
+    found: dict[str, Cluster] = {}
+    for text in given:
+        pool, equals, shape = text.rpartition("=")
+        if equals and not pool:
+            raise UserError(f"--cluster {text}: write POOL=SHAPE, or SHAPE")
+        if pool in found:
+            raise UserError(f"--cluster {text}: is the second for {pool or 'the only pool'}; keep one")
+        found[pool] = load_cluster(shape, system)
+    if "" in found and len(found) > 1:
+        raise UserError("--cluster: give one for all, or POOL=SHAPE for each")
+    return found
+
+
+def _print(summary: Part) -> None:
+    from .terminal import plain
+
+    log, site = summary["log"], summary["site"]
+    jobs = f"{log['jobs']:,} jobs of {log['counts']['rows']:,} rows, {log['with_start']:,} with a start"
+    print(f"{plain(log['file'])} ({log['format']}): {jobs}")
+    for reason, n in list(log["dropped_by_reason"].items())[:5]:
+        print(f"  dropped {n:,}: {plain(reason)}")
+    for text in (*log["warnings"], *log["assumptions"], *summary["assumptions"]):
+        for line in wrap(plain(text), _WIDTH, initial_indent="  - ", subsequent_indent="    "):
+            print(line)
+    if "fit" in summary:
+        _print_trials(summary["fit"])
+    print(f"\nSite: {plain(_site(site))}; {site['gpus']:,} GPUs")
+    for part, errors in summary["parts"].items():
+        _print_part(part, errors)
+    _print_use(summary["use"])
+    for kind, groups in summary["groups"].items():
+        _print_groups(kind, groups)
+    left = [f"{n:,} {reason}" for reason, n in summary["not_compared"].items() if n]
+    if left:
+        print(f"Not compared: {'; '.join(left)}.")
+
+
+def _print_trials(found: Part) -> None:
+    from .terminal import plain, print_table
+
+    trials = sorted(found["trials"], key=lambda trial: (trial["fitted_score"] is None, trial["fitted_score"]))
+    rows = [[plain(_site(t)), _ratio(t["fitted_score"]), _ratio(t["judged_score"])] for t in trials]
+    base = found["baseline_score"]
+    rows = [*rows[:_MOST_TRIALS], ["(no job waits)", _ratio(base["fitted"]), _ratio(base["judged"])]]
+    print("\nTrials, best first by the score of the fitted part, which alone decides (0 is exact)")
+    print_table(["site", "fitted", "judged"], rows)
+
+
+def _site(site: Part) -> str:
+    params = "".join(f", {key}={value}" for key, value in site["params"].items())
+    factor = "" if site["capacity_factor"] == 1 else f", {site['capacity_factor']:g} x the inferred capacity"
+    return f"{site['policy']}{params}{factor}, start-up {site['start_up_s']:g} s"
+
+
+def _print_part(part: str, errors: Part) -> None:
+    from .terminal import print_table
+
+    title = {"all": "Compared", "fitted": "Fitted part", "judged": "Judged part"}[part]
+    print(f"\n{title}: {errors['jobs']:,} jobs, score {_ratio(errors['score'])}")
+    rows = []
+    for what, name in (("wait", "wait"), ("jct", "JCT")):
+        for key, logged in (errors[what]["logged"] or {}).items():
+            made = errors[what]["simulated"][key]
+            rows.append([name, key.removesuffix("_s"), _time(logged), _time(made), _off(made, logged)])
+    if not rows:
+        return
+    print_table(["time", "of jobs", "logged", "simulated", "error"], rows, 2)
+    wait = errors["wait"]
+    apart = f"distance of the distributions {_time(wait['distance_s'])}"
+    ranks = f"Spearman {_ratio(wait['spearman'])}, Kendall {_ratio(wait['kendall'])}"
+    print(f"Waits: bias {_time(wait['bias_s'])}, mean absolute error {_time(wait['absolute_s'])},")
+    print(f"{apart}; {ranks}")
+
+
+def _print_use(use: Part) -> None:
+    shares = f"logged {100 * use['logged']:.1f} %, simulated {100 * use['simulated']:.1f} %"
+    apart = f"{100 * use['mean_difference']:.1f} % apart on average"
+    print(f"\nGPUs in use while jobs are submitted: {shares}, {apart}")
+
+
+def _print_groups(kind: str, groups: list[Part]) -> None:
+    from .terminal import plain, print_table
+
+    shown = [group for group in groups if "jobs" in group][: _SHOWN[kind]]
+    rows = [
+        [
+            plain(group["group"]) or "(not stated)",
+            f"{group['jobs']:,}",
+            _time(group["logged_mean_s"]),
+            _time(group["simulated_mean_s"]),
+            _off(group["simulated_mean_s"], group["logged_mean_s"]),
+            _time(group["logged_p90_s"]),
+            _time(group["simulated_p90_s"]),
+        ]
+        for group in shown
+    ]
+    most = f" (the {len(shown)} with most jobs)" if len(shown) < len(groups) else ""
+    print(f"\nWaits by {kind.replace('_', ' ')}{most}")
+    heads = [kind.replace("_", " "), "jobs", "logged mean", "simulated", "error", "logged p90", "simulated"]
+    print_table(heads, rows)
+
+
+def _time(seconds: float) -> str:
+    from clustersim.report.numbers import duration
+
+    return f"-{duration(-seconds)}" if seconds < 0 else duration(seconds)
+
+
+def _off(value: float, base: float) -> str:
+    from clustersim.report.numbers import difference
+
+    return difference("time", value, base)
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
