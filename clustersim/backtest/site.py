@@ -16,6 +16,9 @@ from .pools import Pool
 __all__ = ["Simulated", "Site", "idle_start_up_s", "simulate"]
 
 _LONGEST_START_UP_S = 300.0  # a longer wait with GPUs free is no start-up
+_FREE = dict.fromkeys(
+    ("launch_s", "launch_gpu_s", "plain_restart_s", "checkpoint_bytes_per_parameter"), 0.0
+)  # the preset "none" would also multiply the start-up by 0
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def simulate(
             policy=site.policy,
             params=dict(site.params),
             cluster=cluster.shape if not cluster.groups else "n1g1",  # the cluster itself is handed over
-            overheads={"preset": "none", "scheduling_s": site.start_up_s} if site.start_up_s else None,
+            overheads={**_FREE, "scheduling_s": site.start_up_s} if site.start_up_s else None,
             calendar=pool.calendar(cluster),
             quotas=_fitting(pool.quotas, cluster.gpus),
             bound=NO_BOUND,

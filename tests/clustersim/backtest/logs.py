@@ -31,6 +31,12 @@ def jobs_of(count: int = 120, seed: int = 1, tenants: int = 1) -> list[Job]:
     ]
 
 
+def start_up_of(seconds: float) -> dict[str, float]:
+    """Overheads of which each start costs `seconds`, and nothing else costs anything."""
+    free = ("launch_s", "launch_gpu_s", "plain_restart_s", "checkpoint_bytes_per_parameter")
+    return {**dict.fromkeys(free, 0.0), "scheduling_s": seconds}
+
+
 def logged(jobs: list[Job], policy: str = "fifo", delay_s: float = 0.0, **settings: Any) -> list[Job]:
     """The jobs with the starts that they had under a policy on 16 GPUs, each `delay_s` after the decision."""
     settings = {"cluster": f"n{GPUS}g1", "overheads": None, "bound": "none", **settings}

@@ -15,7 +15,8 @@ from clustersim.backtest import JOB_COLUMNS, Wanted, backtest, read_logged, writ
 from clustersim.cluster import Cluster
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import without_guard
-from tests.clustersim.backtest.logs import GPUS, jobs_of, logged, written
+from tests.clustersim.backtest.logs import GPUS, jobs_of, logged, start_up_of, written
+from traces import Job
 from traces.logs import ReadOptions
 
 
@@ -54,10 +55,20 @@ def test_a_fit_finds_fair_share(tmp_path: Path) -> None:
 
 
 def test_a_fit_finds_the_start_up(tmp_path: Path) -> None:
-    jobs = logged(jobs_of(), "easy", 20.0, overheads={"preset": "none", "scheduling_s": 20.0})
+    jobs = logged(jobs_of(), "easy", 20.0, overheads=start_up_of(20.0))
     summary = backtest(read_logged(written(tmp_path, jobs)), fitted=True).summary
     assert (summary["site"]["policy"], summary["site"]["start_up_s"]) == ("easy", 20.0)
     assert summary["parts"]["judged"]["score"] == 0
+
+
+def test_gpus_are_held_during_the_start_up(tmp_path: Path) -> None:
+    jobs = [
+        Job("a", 0.0, gpus=1, duration_s=100.0, logged_start_s=20.0),
+        Job("b", 10.0, gpus=1, duration_s=50.0, logged_start_s=140.0),
+    ]
+    result = backtest(read_logged(written(tmp_path, jobs)), start_up_s=20.0)
+    assert (result.made.start_s.tolist(), result.made.end_s.tolist()) == ([20.0, 140.0], [120.0, 190.0])
+    assert result.summary["parts"]["all"]["jct"]["absolute_s"] == 0
 
 
 def test_a_fit_does_not_see_the_judged_part(tmp_path: Path) -> None:
