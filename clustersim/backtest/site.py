@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from clustersim.runs import NO_BOUND, RunConfig, Trace, run_config
+from itertime.errors import UserError
+from itertime.io import shown
 
 from .logged import Floats, LoggedRun
 from .pools import Pool
@@ -19,6 +21,7 @@ _LONGEST_START_UP_S = 300.0  # a longer wait with GPUs free is no start-up
 _FREE = dict.fromkeys(
     ("launch_s", "launch_gpu_s", "plain_restart_s", "checkpoint_bytes_per_parameter"), 0.0
 )  # the preset "none" would also multiply the start-up by 0
+_OPTIONS = {"cluster": "--cluster", "overheads": "--start-up"}  # what replaces settings
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,10 @@ def simulate(
     `settings`: assignments as of `--set`. Raises UserError for settings that cannot be used, PolicyError if
     the policy breaks a rule.
     """
+    for text in settings:
+        name = text.partition("=")[0].partition(".")[0].strip()
+        if name in _OPTIONS:
+            raise UserError(f"--set {shown(text)}: a backtest decides that itself; use {_OPTIONS[name]}")
     starts_s, ends_s = np.full(len(log.jobs), np.nan), np.full(len(log.jobs), np.nan)
     sizes = {}
     for pool in pools:

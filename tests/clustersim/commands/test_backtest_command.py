@@ -49,6 +49,8 @@ def test_clusters_by_pool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["--policy", "fifi"], 2, "did you mean fifo"),
         (["--pools", "user"], 2, "unknown division into pools"),
         (["--set", "colour=1"], 2, "colour"),
+        (["--set", "cluster=n4g1"], 2, "use --cluster"),
+        (["--set", "overheads.launch_s=10"], 2, "use --start-up"),
         (["--limit", "0"], 2, "--limit 0"),
     ],
 )
