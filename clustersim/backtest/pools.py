@@ -24,6 +24,7 @@ DIVISIONS = ("auto", "none", "tenant", "partition", "qos", "gpu_type")
 
 _EXCLUSIVE = ("helios", "fleetsim")  # formats of sites where a tenant is a virtual cluster with its own nodes
 _MOST_POOLS = 1000
+_USUAL_SIZE = 8  # GPUs of a node
 _NOT_STATED = "(not stated)"
 
 
@@ -66,18 +67,18 @@ class Pool:
 @dataclass(frozen=True)
 class Wanted:
     """What the user says of the site: how to divide it, the clusters of pools by name ("" for the only pool),
-    the size of nodes, and whether times of reduced capacity are looked for.
+    the size of nodes (None: inferred), and whether times of reduced capacity are looked for.
     """
 
     division: str = "auto"
     clusters: Mapping[str, Cluster] | None = None
-    gpus_per_node: int = 1
+    gpus_per_node: int | None = None
     look_for_reduced: bool = True
 
     def __post_init__(self) -> None:
         if self.division not in DIVISIONS:
             raise UnknownName("division into pools", self.division, DIVISIONS)
-        if not 1 <= self.gpus_per_node <= 64:
+        if self.gpus_per_node is not None and not 1 <= self.gpus_per_node <= 64:
             raise UserError(f"--gpus-per-node {self.gpus_per_node}: must be between 1 and 64")
 
 
@@ -141,13 +142,20 @@ def _pool(
     if cluster is None:
         most = peak(log.start_s[seen], log.run_s[seen], log.gpus[seen])
         gpus = max(most, largest)
-        cluster = Cluster(ceil(gpus / wanted.gpus_per_node), wanted.gpus_per_node)
+        size = wanted.gpus_per_node or _node_size(log.gpus[rows])
+        cluster = Cluster(ceil(gpus / size), size)
     less: list[Reduced] = []
     if wanted.look_for_reduced and not cluster.mixed and cluster.node_sizes == 1:
         until_s = inf if known >= len(log.jobs) else float(log.submit_s[known])
         columns = (log.submit_s[seen], log.start_s[seen], log.run_s[seen], log.gpus[seen])
         less = reduced(*columns, cluster.gpus, until_s)
     return Pool(name, rows, cluster, stated, largest, tuple(less), _quotas(log, seen, cluster))
+
+
+def _node_size(requests: Rows) -> int:
+    """8 if some request is of at least 8 GPUs, and all larger ones are multiples of 8; else 1."""
+    odd = (requests[requests > _USUAL_SIZE] % _USUAL_SIZE).any()
+    return _USUAL_SIZE if requests.max() >= _USUAL_SIZE and not odd else 1
 
 
 def _quotas(log: LoggedRun, seen: Rows, cluster: Cluster) -> dict[str, int]:
@@ -178,8 +186,10 @@ def _said(pool: Pool, wanted: Wanted) -> list[str]:
         said = [f"{where}{pool.cluster.gpus:,} GPUs ({pool.cluster.shape}), as stated"]
     else:
         nodes = "in nodes of 1, so nothing is fragmented"
-        if wanted.gpus_per_node > 1:
-            nodes = f"in nodes of {wanted.gpus_per_node}, a number that is stated"
+        if wanted.gpus_per_node is not None:
+            nodes = f"in nodes of {wanted.gpus_per_node}, as stated"
+        elif pool.cluster.gpus_per_node > 1:
+            nodes = f"in nodes of {_USUAL_SIZE}, of which all larger requests are multiples"
         rule = "the most in use at once for a minute in all, at least the largest request"
         said = [f"{where}{pool.cluster.gpus:,} GPUs, {rule}; {nodes}"]
     if pool.reduced:

@@ -40,7 +40,7 @@ Clusters = Annotated[
 Division = Annotated[
     str, typer.Option(help="Field of jobs that do not compete: tenant, partition, qos, gpu_type, none, auto.")
 ]
-GpusPerNode = Annotated[int, typer.Option(help="GPUs of a node, where the cluster is inferred.")]
+GpusPerNode = Annotated[int | None, typer.Option(help="GPUs of a node, where the capacity is inferred.")]
 Constant = Annotated[bool, typer.Option("--constant", help="Do not look for times of reduced capacity.")]
 StartUp = Annotated[
     float | None, typer.Option(min=0, help="Seconds before each logged start; by default inferred.")
@@ -66,7 +66,7 @@ def backtest(
     fit_share: FitShare = 0.5,
     cluster: Clusters = None,
     pools: Division = "auto",
-    gpus_per_node: GpusPerNode = 1,
+    gpus_per_node: GpusPerNode = None,
     constant: Constant = False,
     start_up: StartUp = None,
     warmup: Warmup = 0.0,

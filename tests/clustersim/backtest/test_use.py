@@ -73,3 +73,17 @@ def test_start_up_is_the_wait_of_jobs_that_find_room(delay_s: float, seen_s: flo
     summary = backtest(read_logged(written(tmp_path, jobs))).summary
     assert summary["site"]["start_up_s"] == seen_s
     assert summary["parts"]["all"]["wait"]["bias_s"] == seen_s - delay_s
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shape"), [((1, 8, 16), "n2g8"), ((1, 8, 12), "n12g1"), ((1, 4), "n4g1"), ((8, 9), "n9g1")]
+)
+def test_nodes_of_eight_where_no_request_contradicts(
+    sizes: tuple[int, ...], shape: str, tmp_path: Path
+) -> None:
+    jobs = [
+        Job(f"{i}", 1000.0 * i, gpus=gpus, duration_s=900.0, logged_start_s=1000.0 * i)
+        for i, gpus in enumerate(sizes)
+    ]
+    pool = backtest(read_logged(written(tmp_path, jobs))).pools[0]
+    assert pool.cluster.shape == shape
