@@ -24,6 +24,7 @@ DIVISIONS = ("auto", "none", "tenant", "partition", "qos", "gpu_type")
 
 _EXCLUSIVE = ("helios", "fleetsim")  # formats of sites where a tenant is a virtual cluster with its own nodes
 _MOST_POOLS = 1000
+_LARGEST_NODE = 8  # GPUs; that of the default system, which bounds inferred clusters
 _USUAL_SIZE = 8  # GPUs of a node
 _NOT_STATED = "(not stated)"
 
@@ -78,8 +79,8 @@ class Wanted:
     def __post_init__(self) -> None:
         if self.division not in DIVISIONS:
             raise UnknownName("division into pools", self.division, DIVISIONS)
-        if self.gpus_per_node is not None and not 1 <= self.gpus_per_node <= 64:
-            raise UserError(f"--gpus-per-node {self.gpus_per_node}: must be between 1 and 64")
+        if self.gpus_per_node is not None and not 1 <= self.gpus_per_node <= _LARGEST_NODE:
+            raise UserError(f"--gpus-per-node {self.gpus_per_node}: must be between 1 and {_LARGEST_NODE}")
 
 
 def pools_of(log: LoggedRun, wanted: Wanted, known: int | None = None) -> tuple[list[Pool], list[str]]:

@@ -33,7 +33,7 @@ def test_the_policy_of_a_testbed_is_found(
     for what in ("wait", "jct"):
         logged, simulated = judged[what]["logged"], judged[what]["simulated"]
         assert simulated["mean_s"] == pytest.approx(logged["mean_s"], rel=0.05)
-    assert judged["jct"]["spearman"] == pytest.approx(0.995, abs=0.0006)
+    assert judged["jct"]["spearman"] == pytest.approx(0.994, abs=0.0006)
     if policy == "SRSF":
         table = PAGE.partition(COMMAND)[2].split("```text\n")[1].split("```")[0].splitlines()
         assert [line.rstrip() for line in shown if line.rstrip() in table] == table

@@ -214,7 +214,8 @@ def test_a_damaged_log_is_refused_or_backtested(seed: int, tmp_path: Path) -> No
     ("wanted", "options", "error"),
     [
         ({"division": "colour"}, {}, "unknown division into pools"),
-        ({"gpus_per_node": 0}, {}, "must be between 1 and 64"),
+        ({"gpus_per_node": 0}, {}, "must be between 1 and 8"),
+        ({"gpus_per_node": 9}, {}, "must be between 1 and 8"),
         ({"division": "tenant", "clusters": {"": Cluster(4, 1)}}, {}, "one cluster for 2 pools"),
         ({"clusters": {"t9": Cluster(4, 1)}}, {}, "unknown pool"),
         ({}, {"policies": ["fifo", "easy"]}, "several policies need --fit"),
