@@ -201,14 +201,21 @@ def seeds_of(row: Row | None) -> str:
 
 
 def policy_tables(rows: Rows, metric: str, over: str, workloads: Sequence[str]) -> str:
-    """Elastic and rigid policies apart; `over`: the metric that relates `metric` to its bound."""
+    """Elastic and rigid policies apart, those that ran; `over`: what relates `metric` to its bound."""
     workloads = [w for w in workloads if w in rows.values(POLICIES, "workload")]
     if not workloads:
         return "Not run for this page."
     names = [BEST, *rows.values(POLICIES, "scheduler")]
     tables = []
     for kind, elastic in (("elastic", True), ("at the GPUs asked for", False)):
-        chosen = [name for name in names if is_elastic(name) is elastic]
+        chosen = [
+            name
+            for name in names
+            if is_elastic(name) is elastic
+            and any(value_of(rows, metric, workload, name) is not None for workload in workloads)
+        ]
+        if not chosen:
+            continue
         ordered = sorted(chosen, key=lambda name: standing(rows, metric, workloads, name))
         bounded = any(policy_row(rows, over, w, n) for w in workloads for n in chosen)
         header = [kind, *workloads, *(f"{w}: of the bound" for w in workloads if bounded)]
