@@ -214,8 +214,11 @@ def _verdicts(future: Any, orders: Sequence[Order]) -> Sequence[CellVerdict]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep dask's own log lines off stderr; a grid reports the same events in its own words."""
-    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    """Keep the log lines of dask and of its event loop off stderr; a grid reports the same events in its own
+    words, and an interrupt can fail a callback of theirs.
+    """
+    chatty = ("distributed", "tornado")
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in chatty]
     before = {name: logging.getLogger(name).level for name in names}
     for name in names:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
