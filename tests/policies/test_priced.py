@@ -94,7 +94,7 @@ def test_jobs_are_done_earlier_than_under_other_divisions(other: type, overheads
     assert ours < theirs
 
 
-# Nobody waits for ever
+# No job waits for ever
 
 
 def bound_s(late: Job, due_s: Mapping[str, float], jobs: list[Job], outcome: Outcome) -> float:

@@ -69,7 +69,7 @@ def run_of(folder: Path, **changes: Any) -> MeasuredRun:
         {"recompute_modules": "core_attn"},  # nothing is repeated
         {"moe_dispatcher": "hybridep", "moe_a2a_overlap": True},  # nothing without experts
         {"grad_dtype": "bf16"},
-        {"model": "a model that nobody published"},
+        {"model": "an unpublished model"},
     ],
 )
 def test_what_a_run_has_anyway_changes_nothing(tmp_path: Path, same: dict[str, Any]) -> None:
