@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 
 from clustersim import Run, read_run
-from clustersim.commands.run_output import run_folders
+from clustersim.commands.output.runs import run_folders
 from clustersim.report import render_report
 
 ROUNDS = 3

@@ -9,21 +9,22 @@
 | `explain` | `explain` |
 | `trace` | `trace import`, `trace import-table`, `trace generate`, `trace check` |
 | `policies` | `policies`, `policies check`, `policies new` |
-| `run_output`, `grid_output` | what the commands print about runs and grids; the folders of runs |
-| `terminal` | tables and progress on a terminal |
+| `backtest` | `backtest` |
+| `bound` | `bound` |
+| `output` | what the commands print about runs and grids; tables and progress on a terminal |
 
 Commands import what they need inside their functions, so that `--help` is fast.
 """
 
 __all__ = [
+    "backtest",
+    "bound",
     "check",
     "draw",
     "explain",
     "grid",
-    "grid_output",
+    "output",
     "policies",
-    "run_output",
     "simulate",
-    "terminal",
     "trace",
 ]

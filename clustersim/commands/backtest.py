@@ -115,7 +115,7 @@ def _backtest(logged: LoggedRun, wanted: Wanted, options: Mapping[str, Any]) -> 
     """The backtest that the options of the command ask for."""
     from clustersim import backtest as library
 
-    from .terminal import progress_of
+    from .output.terminal import progress_of
 
     named = [name.strip() for name in options["policy"].split(",") if name.strip()]
     tried = 2 * (len(named) or len(library.CANDIDATES)) + len(library.CAPACITIES)  # at most
@@ -152,7 +152,7 @@ def _clusters(given: list[str], system: str) -> dict[str, Cluster]:
 
 
 def _print(summary: Part) -> None:
-    from .terminal import plain
+    from .output.terminal import plain
 
     log, site = summary["log"], summary["site"]
     jobs = f"{log['jobs']:,} jobs of {log['counts']['rows']:,} rows, {log['with_start']:,} with a start"
@@ -176,7 +176,7 @@ def _print(summary: Part) -> None:
 
 
 def _print_trials(found: Part) -> None:
-    from .terminal import plain, print_table
+    from .output.terminal import plain, print_table
 
     trials = sorted(found["trials"], key=lambda trial: (trial["fitted_score"] is None, trial["fitted_score"]))
     rows = [[plain(_site(t)), _ratio(t["fitted_score"]), _ratio(t["judged_score"])] for t in trials]
@@ -193,7 +193,7 @@ def _site(site: Part) -> str:
 
 
 def _print_part(part: str, errors: Part) -> None:
-    from .terminal import print_table
+    from .output.terminal import print_table
 
     title = {"all": "Compared", "fitted": "Fitted part", "judged": "Judged part"}[part]
     print(f"\n{title}: {errors['jobs']:,} jobs, score {_ratio(errors['score'])}")
@@ -219,7 +219,7 @@ def _print_use(use: Part) -> None:
 
 
 def _print_groups(kind: str, groups: list[Part]) -> None:
-    from .terminal import plain, print_table
+    from .output.terminal import plain, print_table
 
     shown = [group for group in groups if "jobs" in group][: _SHOWN[kind]]
     rows = [

@@ -55,7 +55,7 @@ def bound(
     from itertime.commandline import print_json
     from itertime.errors import UnknownName, UserError
 
-    from .terminal import progress_of
+    from .output.terminal import progress_of
 
     if method not in METHODS:  # before the trace is read, which can take long
         raise UnknownName("method", method, METHODS)
@@ -78,7 +78,7 @@ def bound(
 def _print(found: Bound, able: int, jobs: int, deadlines: int) -> None:
     from clustersim.report.numbers import duration
 
-    from .terminal import print_table
+    from .output.terminal import print_table
 
     times = {"mean JCT": found.jct_mean_s, "p99 of JCT": found.jct_p99_s, "makespan": found.makespan_s}
     rows = [[name, "at least", duration(value)] for name, value in times.items() if value is not None]

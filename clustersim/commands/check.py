@@ -43,8 +43,8 @@ def check(
     from clustersim.audit import check_run_folder
     from itertime.commandline import print_json
 
-    from .run_output import run_folders
-    from .terminal import plain
+    from .output.runs import run_folders
+    from .output.terminal import plain
 
     if policy is not None and not replay:
         raise UserError(f"--policy {policy}: needs --replay; leave it out, or give both")
@@ -78,7 +78,7 @@ def _replay(reports: Mapping[Path, list[Finding]], trace: Path | None, policy: s
 
 
 def _print(home: Path, findings: Sequence[Finding]) -> None:
-    from .terminal import plain
+    from .output.terminal import plain
 
     broken = sum(bool(finding.violations) for finding in findings)
     print(f"{home}: {f'{broken} of {len(findings)} rules broken' if broken else 'every rule kept'}")

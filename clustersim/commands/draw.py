@@ -39,7 +39,7 @@ def report(
     from clustersim.rundir import read_run
     from itertime.io import write_text
 
-    from .run_output import of_sound_records, run_folders
+    from .output.runs import of_sound_records, run_folders
 
     homes = run_folders(folder)
     runs = [read_run(home) for home in homes]
@@ -70,7 +70,7 @@ def timeline(
     from clustersim.export import write_timeline
     from clustersim.rundir import read_run
 
-    from .run_output import of_sound_records, run_folders
+    from .output.runs import of_sound_records, run_folders
 
     homes = run_folders(folder)
     if homes != [folder]:
@@ -103,7 +103,7 @@ def plot(
     from clustersim.export import KINDS, check_ending, draw_sweep, figures, read_sweep, save
     from clustersim.rundir import read_run
 
-    from .run_output import of_sound_records, run_folders
+    from .output.runs import of_sound_records, run_folders
 
     if kind not in (*KINDS, _SWEEP):
         raise UnknownName("kind of plot", kind, [*KINDS, _SWEEP])

@@ -37,8 +37,8 @@ def explain(
     from clustersim.gctuning import collect_less_often
     from clustersim.rundir import read_streamed, refuse_changed
 
-    from .run_output import of_sound_records, run_folders
-    from .terminal import plain
+    from .output.runs import of_sound_records, run_folders
+    from .output.terminal import plain
 
     for home in run_folders(folder):
         with collect_less_often():

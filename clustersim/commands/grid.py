@@ -51,7 +51,7 @@ def grid(
     """
     from clustersim.grid import Campaign, read_plan, read_results, write_tables
 
-    from .grid_output import print_cells, print_results
+    from .output.grids import print_cells, print_results
 
     if workers is not None and scheduler is not None:
         raise UserError("--workers and --scheduler: give one of them; the scheduler has workers of its own")
@@ -88,7 +88,7 @@ def _announce(campaign: Campaign) -> None:
 
 
 def _say_failure(label: str, reason: str) -> None:
-    from .terminal import plain
+    from .output.terminal import plain
 
     _say(f"failed: {plain(label)}: {plain(reason)[:500]}")
 

@@ -103,8 +103,8 @@ def run(
     from clustersim.runs import Trace
     from clustersim.runs import run as simulate
 
-    from .run_output import check_folder, print_run
-    from .terminal import progress_of
+    from .output.runs import check_folder, print_run
+    from .output.terminal import progress_of
 
     config = config_of(policy, context.params)
     jobs = Trace.read(trace, config.table, config.model_path)
@@ -283,8 +283,8 @@ def _compare(
 ) -> None:
     from clustersim.runs import compare as simulate
 
-    from .run_output import check_folder, print_comparison
-    from .terminal import progress_of
+    from .output.runs import check_folder, print_comparison
+    from .output.terminal import progress_of
 
     names = list(dict.fromkeys(config.policy for config in configs))
     if baseline is not None and baseline not in names:
@@ -316,7 +316,7 @@ def _compare(
 
 def _finish(runs: list[Run], out: Path, baseline: str | None, *, no_report: bool, json: bool) -> None:
     """Write the report, unless it is not wanted, and print where the results are."""
-    from .run_output import has_report
+    from .output.runs import has_report
 
     if not no_report:
         _report(runs, out, baseline)
@@ -328,7 +328,7 @@ def _finish(runs: list[Run], out: Path, baseline: str | None, *, no_report: bool
 
 
 def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
-    from .run_output import has_report
+    from .output.runs import has_report
 
     if not has_report(runs):
         jobs = sum(len(run.jobs) for run in runs)

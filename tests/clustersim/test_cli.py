@@ -197,7 +197,7 @@ def test_a_page_that_no_browser_opens_is_left_out_in_one_line(
     call: Callable[..., Done], trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is of all jobs of all runs; `report` tries nevertheless."""
-    monkeypatch.setattr("clustersim.commands.run_output._MOST_REPORTED", 4)
+    monkeypatch.setattr("clustersim.commands.output.runs._MOST_REPORTED", 4)
     one, two = tmp_path / "one", tmp_path / "two"
     done = call("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--out", one)
     assert (done.code, done.err, (one / "report.html").exists()) == (0, "", True)

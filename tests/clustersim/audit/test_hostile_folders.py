@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from clustersim.cli import main
-from clustersim.commands.run_output import of_sound_records
+from clustersim.commands.output.runs import of_sound_records
 from clustersim.records import Run
 from clustersim.rundir import write_run
 from clustersim.runs import Trace, run

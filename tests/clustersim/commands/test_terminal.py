@@ -6,9 +6,9 @@ import pytest
 
 import clustersim
 from clustersim.analysis import paired_difference
-from clustersim.commands import terminal
-from clustersim.commands.grid_output import print_differences
-from clustersim.commands.run_output import print_comparison
+from clustersim.commands.output import terminal
+from clustersim.commands.output.grids import print_differences
+from clustersim.commands.output.runs import print_comparison
 from clustersim.grid import Comparison
 from traces import Job
 

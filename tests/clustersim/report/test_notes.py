@@ -165,7 +165,7 @@ def test_policies_are_compared_over_the_jobs_of_the_window() -> None:
 
 
 def test_the_terminal_and_the_page_have_the_same_notes(capsys: pytest.CaptureFixture[str]) -> None:
-    from clustersim.commands.run_output import print_comparison
+    from clustersim.commands.output.runs import print_comparison
 
     jobs = stream(12, 100.0)
     runs = [run_of(jobs), run_of(jobs, "srtf")]

@@ -103,7 +103,7 @@ def print_comparison(runs: Sequence[Run], baseline: str, json: bool) -> None:
     from clustersim.grid import compare_runs
     from clustersim.report import comparison_table
 
-    from .grid_output import as_rows, print_differences
+    from .grids import as_rows, print_differences
 
     seeds = {run.manifest["seed"] for run in runs}
     differences = compare_runs(runs, baseline) if len(seeds) > 1 else []

@@ -1,0 +1,10 @@
+"""What the commands print.
+
+| module | what |
+|---|---|
+| `runs` | what stands for a run or a comparison; the folders of runs that a command was given |
+| `grids` | cells, differences and results of a grid |
+| `terminal` | tables, plain lines and progress on a terminal |
+"""
+
+__all__ = ["grids", "runs", "terminal"]
