@@ -7,7 +7,7 @@ GPUs and makes no progress.
 | what | costs |
 |---|---|
 | begin | `scheduling_s` + launch |
-| launch | `launch_s` + `launch_gpu_s` x GPUs + `launch_log2_s` x (log2 GPUs + 1) + `launch_steps`, `launch_points` |
+| launch | `launch_s` + `launch_gpu_s` x GPUs + `launch_log2_s` x (log2 GPUs + 1) + its steps and points |
 | first start | begin |
 | restart, resize, migration | begin + save owed + load of a checkpoint if any, + `resize_s` or `migrate_s` |
 | save owed | a save if the job has worked since its last one, else the unpaid rest of that one |
