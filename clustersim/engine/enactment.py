@@ -61,6 +61,12 @@ class Enactment:
         for active, unit_s in speeds.items():
             self.change_speed(active, unit_s)
 
+    def share_links(self) -> None:
+        """Let the running jobs have what those that left leave them of the network's links."""
+        if self.network is not None:
+            for active, unit_s in self.network.after({}).items():
+                self.change_speed(active, unit_s)
+
     def note(self, notes: Iterable[tuple[JobView, str]], now: float) -> None:
         """Record what the policy says about jobs."""
         for job, text in notes:

@@ -54,6 +54,7 @@ class RunConfig(BaseModel):
     | `quotas` | GPUs promised to tenants, by tenant |
     | `table` | a throughput table (file) |
     | `model_path` | folders of model files, which jobs name without ending |
+    | `decision_interval_s` | the policy decides at its multiples on the trace's clock; None: at every event |
     | `until_s` | end of the run on the trace's clock; None: when no event is left |
     | `warmup_s`, `measure_s` | a window of measurement (`clustersim.analysis.windows`); 0, None: none |
     | `price_usd_per_gpu_h` | US dollars per GPU-hour, for the cost of a run |
@@ -79,6 +80,7 @@ class RunConfig(BaseModel):
     quotas: dict[str, int] = Field(default_factory=dict)
     table: str | None = None
     model_path: list[str] = Field(default_factory=list)
+    decision_interval_s: float | None = Field(default=None, ge=0.001, le=1e9, allow_inf_nan=False)
     until_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     warmup_s: float = Field(default=0.0, ge=0, le=1e12, allow_inf_nan=False)
     measure_s: float | None = Field(default=None, gt=0, le=1e12, allow_inf_nan=False)
@@ -127,6 +129,7 @@ class RunConfig(BaseModel):
         return quotas
 
     @field_validator(
+        "decision_interval_s",
         "until_s",
         "warmup_s",
         "measure_s",

@@ -217,6 +217,7 @@ def setup_of(
             failures=None if config.failures is None else Failures.of(config.failures),
             maintenance=Maintenance.of(config.calendar, cluster.nodes),
             estimates=None if config.estimates is None else Estimates.of(config.estimates),
+            decision_interval_s=config.decision_interval_s or 0.0,
             until_s=config.until_s,
             price_usd_per_gpu_h=config.price_usd_per_gpu_h,
             seed=config.seed,
