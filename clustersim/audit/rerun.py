@@ -48,7 +48,7 @@ _SETTINGS = (
     "params", "planner", "type_slowdown", "memory_headroom", "placement", "overheads", "failures", "calendar",
     "quotas", "table", "until_s", "price_usd_per_gpu_h", "seed",
 )  # fmt: skip
-_ADDED = ("estimates", "decision_interval_s")  # settings that folders of earlier versions lack
+_ADDED = ("estimates", "decision_interval_s", "step_time")  # settings that folders of earlier versions lack
 _PIECE = 1 << 16  # bytes of a line that are compared at once
 
 

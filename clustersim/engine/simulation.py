@@ -72,8 +72,9 @@ class Simulation:
             on_progress=on_progress,
         )
         self.enactment = Enactment(
-            kernel, setup.speed, self._on_completion, setup.cluster.prices(setup.price_usd_per_gpu_h)
-        )
+            kernel, setup.speed, self._on_completion, setup.cluster.prices(setup.price_usd_per_gpu_h),
+            step_times=setup.step_times, seed=setup.seed,
+        )  # fmt: skip
         self._wake_ups = WakeUps(kernel)
         self._disruptions = Disruptions.of(
             kernel,
