@@ -13,7 +13,8 @@ from typing import Any
 
 from itertime.io import shown
 from traces.logs.cells import Moments
-from traces.logs.records import json_entries, member, text_of
+from traces.logs.json_entries import json_entries
+from traces.logs.records import member, text_of
 from traces.logs.source import Head, LogSource
 from traces.native import whole
 
