@@ -3,10 +3,10 @@
 python benchmarks/imports.py --rows 100000
 python benchmarks/imports.py --rows 1000000 --formats helios philly kueue
 
-Each log is synthetic, written in the form that its format has in the wild: `helios` is a CSV table with dates,
-`slurm` what sacct prints, `swf` white-space columns, and `philly`, `kubernetes-pods`, `kueue`, `volcano` and
-`slurm-json` are JSON, indented as `kubectl` and `squeue` print it. All state the same jobs. Every import is a
-process of its own, started after its log is written.
+Each log is synthetic, written in the form that its format has in the wild: `helios` is a CSV table with
+dates, `slurm` what sacct prints, `swf` white-space columns, and `philly`, `kubernetes-pods`, `kueue`, `volcano`
+and `slurm-json` are JSON, indented as `kubectl` and `squeue` print it. All state the same jobs. Every import
+is a process of its own, started after its log is written.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def rfc(seconds: int) -> str:
 
 
 def helios(count: int, file: TextIO) -> None:
-    file.write("job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n")
+    file.write(
+        "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+    )
     for r in rows(count):
         moments = ",".join(date(s) for s in (r.submit_s, r.start_s, r.end_s))
         nodes = max(1, r.gpus // 8)
@@ -71,13 +73,27 @@ def helios(count: int, file: TextIO) -> None:
 
 
 def slurm(count: int, file: TextIO) -> None:
-    names = "JobIDRaw User Account Partition QOS Submit Start End ElapsedRaw TimelimitRaw NNodes ReqTRES AllocTRES"
-    file.write("|".join([*names.split(), "State", "Priority"]) + "\n")
+    names = "JobIDRaw User Account Partition QOS Submit Start End ElapsedRaw TimelimitRaw NNodes ReqTRES"
+    file.write("|".join([*names.split(), "AllocTRES", "State", "Priority"]) + "\n")
     for r in rows(count):
         moments = [date(s, "T") for s in (r.submit_s, r.start_s, r.end_s)]
         tres = f"billing={r.gpus},cpu={8 * r.gpus},gres/gpu={r.gpus},mem={64 * r.gpus}G,node=1"
         run = r.end_s - r.start_s
-        cells = [r.number, r.user, r.group, "gpu", "normal", *moments, run, 2880, 1, tres, tres, "COMPLETED", 100]
+        cells = [
+            r.number,
+            r.user,
+            r.group,
+            "gpu",
+            "normal",
+            *moments,
+            run,
+            2880,
+            1,
+            tres,
+            tres,
+            "COMPLETED",
+            100,
+        ]
         file.write("|".join(map(str, cells)) + "\n")
 
 
@@ -90,7 +106,9 @@ def swf(count: int, file: TextIO) -> None:
 
 
 def philly_job(r: Row) -> dict[str, Any]:
-    held = [{"ip": f"m{n}", "gpus": [f"gpu{i}" for i in range(min(8, r.gpus))]} for n in range(-(-r.gpus // 8))]
+    held = [
+        {"ip": f"m{n}", "gpus": [f"gpu{i}" for i in range(min(8, r.gpus))]} for n in range(-(-r.gpus // 8))
+    ]
     attempt = {"start_time": date(r.start_s), "end_time": date(r.end_s), "detail": held}
     name = f"application_1506638472019_{r.number}"
     return {
@@ -132,7 +150,13 @@ def workload(r: Row) -> dict[str, Any]:
     assigned = {"name": "main", "count": 1, "flavors": {"nvidia.com/gpu": "a100"}, "resourceUsage": gpus}
     since = {"QuotaReserved": r.start_s, "Admitted": r.start_s, "Finished": r.end_s}
     conditions = [
-        {"type": kind, "status": "True", "lastTransitionTime": rfc(at), "reason": kind, "message": "as stated"}
+        {
+            "type": kind,
+            "status": "True",
+            "lastTransitionTime": rfc(at),
+            "reason": kind,
+            "message": "as stated",
+        }
         for kind, at in since.items()
     ]
     template = {"spec": {"containers": [container]}}

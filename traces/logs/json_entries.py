@@ -1,8 +1,8 @@
 """The elements of a JSON list, one by one: memory holds a window of the text and not the whole.
 
 The decoder of the standard library reads the elements, each from the window. Where an element does not end
-within it, the window grows and the element is read once more. It grows to twice its size, so an element of any
-length is read a few times at most.
+within it, the window grows and the element is read once more. It grows to twice its size, so an element of
+any length is read a few times at most.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,7 @@ __all__ = ["json_entries"]
 
 _WINDOW_BYTES = 1 << 20
 _MOST_CHARACTERS = 200_000_000  # of one element
+_SPACE = re.compile(r"\s+")
 _LONGEST_ESCAPE = 12  # a pair of \uXXXX: what is wrong so near to the end may only be cut off
 
 
@@ -53,7 +55,7 @@ class _Window:
         self._lines = 0  # that ended before the text
 
     def grow(self, since: int, size: int) -> None:
-        """Forget the text before `since`, and read at least one more character, about `size`, if there is one.
+        """Forget the text before `since`, and read about `size` bytes more; at least a character, if any is left.
 
         Raises TableError for a damaged file, and for text that is not UTF-8.
         """
@@ -154,9 +156,7 @@ class _JsonReader:
             except (ValueError, RecursionError) as error:  # numbers of thousands of digits, NaN, deep nesting
                 deep = isinstance(error, RecursionError)
                 what = "nested too deeply" if deep else str(error).partition(";")[0]
-                raise TableError(
-                    f"{self._path}:{self._at()}: is not JSON that can be read: {what}"
-                ) from None
+                raise TableError(f"{self._path}:{self._at()}: is not JSON that can be read: {what}") from None
             self._grow()
 
     def _grow(self) -> None:
@@ -174,8 +174,8 @@ class _JsonReader:
 
     def _skip_space(self) -> None:
         while True:
-            while self.sign().isspace():
-                self._place += 1
+            space = _SPACE.match(self._window.text, self._place)
+            self._place = space.end() if space else self._place
             if self.sign() or self._window.ended:
                 return
             self._grow()

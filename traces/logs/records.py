@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,30 +14,35 @@ from .log import Log, LogRows, ReadOptions
 from .source import LogSource
 from .units import StatedUnits
 
-__all__ = ["RecordsOfJobs", "Row", "member", "read_records", "text_of"]
+__all__ = ["Entries", "RecordsOfJobs", "Row", "member", "read_records", "text_of"]
 
 Row = dict[str, Any]
 """What `LogRows.add` takes."""
+
+Entries = Iterable[tuple[int, Any]]
+"""Entries of a log, each with the line on which it begins."""
 
 
 @dataclass(frozen=True)
 class RecordsOfJobs:
     """What a format says of its records.
 
-    `entries` yields each record with the line on which it begins. `values(record, tenant, times)` gives the
-    jobs of a record; `times` reads its moments. It raises ValueError (reason, kind of reason) for a record
-    without a job. `name` is what a dropped record is called. `tenants` are the names of what a tenant can be
-    made of, the default first. `times`: how times are read, in words.
+    `entries` yields each entry with the line on which it begins. `gather(entries, times)` makes records of
+    entries where several are one; else each entry is a record. `values(record, tenant, times)` gives the jobs
+    of a record; `times` reads its moments. It raises ValueError (reason, kind of reason) for a record without
+    a job. `name` is what a dropped record is called. `tenants` are the names of what a tenant can be made of,
+    the default first. `times`: how times are read, in words.
     """
 
     format: str
-    entries: Callable[[LogSource], Iterable[tuple[int, Any]]]
+    entries: Callable[[LogSource], Entries]
     values: Callable[[Any, str, Moments], Iterable[Row]]
     name: Callable[[Any], str]
     columns: tuple[str, ...]
     tenants: Collection[str]
     assumptions: tuple[str, ...]
     times: tuple[str, ...]
+    gather: Callable[[Entries, Moments], Entries] | None = None
 
 
 def read_records(source: LogSource, form: RecordsOfJobs, options: ReadOptions) -> Log:
@@ -51,7 +56,8 @@ def read_records(source: LogSource, form: RecordsOfJobs, options: ReadOptions) -
         raise UnknownName(f"tenant of a {form.format} log", shown(tenant), form.tenants)
     moments = Moments(StatedUnits.parse(options.time_unit).every or "s", time_zone(options.time_zone))
     rows = LogRows(source.path)
-    for line, entry in form.entries(source):
+    entries = form.entries(source)
+    for line, entry in form.gather(entries, moments) if form.gather else entries:
         try:
             for row in form.values(entry, tenant, moments):
                 rows.add(line, {name: value for name, value in row.items() if _is_stated(name, value)})
@@ -94,7 +100,9 @@ def member(entry: Any, *path: str) -> Any:
     (5, None)
     """
     for key in path:
-        entry = entry.get(key) if isinstance(entry, Mapping) else None
+        if not isinstance(entry, dict):
+            return None
+        entry = entry.get(key)
     return entry
 
 

@@ -106,7 +106,7 @@ def is_gpu(resource: str) -> bool:
 def gpus_in(resources: Any) -> tuple[int, bool]:
     """The GPUs in a mapping of resources to quantities, and whether slices are among them. ValueError."""
     total, part = 0, False
-    for name, quantity in resources.items() if isinstance(resources, Mapping) else ():
+    for name, quantity in resources.items() if isinstance(resources, dict) else ():
         name = name.removeprefix("requests.")
         if not is_gpu(name):
             continue
