@@ -3,10 +3,10 @@
 python benchmarks/imports.py --rows 100000
 python benchmarks/imports.py --rows 1000000 --formats helios philly kueue
 
-Each log is synthetic, written in the form that its format has in the wild: `helios` is a CSV table with
-dates, `slurm` what sacct prints, `swf` white-space columns, and `philly`, `kubernetes-pods`, `kueue`, `volcano`
-and `slurm-json` are JSON, indented as `kubectl` and `squeue` print it. All state the same jobs. Every import
-is a process of its own, started after its log is written.
+Each log is synthetic, in the form that its format has in the wild: `helios` is a CSV table with dates,
+`slurm` what sacct prints, `swf` white-space columns. `philly`, `kubernetes-pods`, `kueue`, `volcano` and
+`slurm-json` are JSON, indented as `kubectl` and `squeue` print it. All state the same jobs. Every import is a
+process of its own, started after its log is written.
 """
 
 from __future__ import annotations

@@ -55,7 +55,8 @@ class _Window:
         self._lines = 0  # that ended before the text
 
     def grow(self, since: int, size: int) -> None:
-        """Forget the text before `since`, and read about `size` bytes more; at least a character, if any is left.
+        """Forget the text before `since`, and read about `size` bytes more: one character at least, if any is
+        left.
 
         Raises TableError for a damaged file, and for text that is not UTF-8.
         """

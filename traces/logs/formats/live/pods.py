@@ -72,7 +72,7 @@ def _jobs(pods: Entries, times: Moments) -> Iterator[tuple[int, list[_Pod]]]:
     jobs: dict[object, tuple[int, list[_Pod]]] = {}
     for line, entry in pods:
         pod = _pod(entry, times)
-        key = (pod.namespace, *pod.owner) if pod.owner else line
+        key: object = (pod.namespace, *pod.owner) if pod.owner else line
         jobs.setdefault(key, (line, []))[1].append(pod)
     for key in list(jobs):
         yield jobs.pop(key)
