@@ -28,7 +28,7 @@ LAYERS = {
         {"commands", "evidence"},
         {"cli"},
     ),
-    "traces": ({"job"}, {"summary", "native", "workload"}, {"estimates"}, {"logs", "synthetic"}),
+    "traces": ({"job"}, {"summary", "native", "workload"}, {"estimates"}, {"logs", "synthetic"}, {"statistics"}),
     "clustersim": (
         {"errors", "gctuning", "overheads", "failures", "cluster"},
         {"placement", "records", "speed"},

@@ -22,6 +22,7 @@ from .options import (
     SpeedSource,
     SystemName,
     TimeUnit,
+    TimeZone,
     WorkSource,
 )
 from .output import say, span, write, write_report
@@ -37,9 +38,7 @@ def import_(
     log_format: LogFormatName = None,
     columns: Columns = None,
     time_unit: TimeUnit = None,
-    time_zone: Annotated[
-        str | None, typer.Option(help="Zone of dates without an offset, such as Asia/Shanghai; else UTC.")
-    ] = None,
+    time_zone: TimeZone = None,
     tenant: Annotated[str | None, typer.Option(help="Column of the log that names the tenant.")] = None,
     speeds: SpeedSource = None,
     work_of: WorkSource = None,

@@ -24,6 +24,7 @@ __all__ = [
     "SpeedSource",
     "SystemName",
     "TimeUnit",
+    "TimeZone",
     "WorkSource",
 ]
 
@@ -80,6 +81,10 @@ Columns = Annotated[
     typer.Option(
         help="For other formats: submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN, by name or by number."
     ),
+]
+TimeZone = Annotated[
+    str | None,
+    typer.Option("--time-zone", help="Zone of dates without an offset, such as Asia/Shanghai; else UTC."),
 ]
 TimeUnit = Annotated[
     str | None,
