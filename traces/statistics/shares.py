@@ -50,7 +50,7 @@ def by_name(columns: Columns, names: NDArray[np.str_]) -> dict[str, Any]:
     """Shares of jobs and of GPU time by a text column: how many names, how unequal, and the first ten."""
     found, of_job = np.unique(names, return_inverse=True)
     jobs = np.bincount(of_job, minlength=len(found)).astype(np.float64)
-    gpu_s = np.bincount(of_job, weights=columns.gpu_s, minlength=len(found))
+    gpu_s = np.bincount(of_job, weights=columns.gpu_s, minlength=len(found)).astype(np.float64)
     order = sorted(range(len(found)), key=lambda i: (-jobs[i], str(found[i])))
     total = gpu_s.sum() or 1.0
     return {

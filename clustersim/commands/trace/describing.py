@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,7 +81,7 @@ def compare(
     say("times: A to B over that, of factors their logarithms; large: above 3 times")
 
 
-def distance_table(found: list[Mapping[str, Any]]) -> str:
+def distance_table(found: Sequence[Mapping[str, Any]]) -> str:
     """Distances as a table, in their order."""
     rows = [
         [
@@ -99,7 +99,7 @@ def distance_table(found: list[Mapping[str, Any]]) -> str:
 
 def _paragraphs(trace: Path, found: Mapping[str, Any]) -> Iterator[str]:
     head = f"{trace}: {found['jobs']:,} jobs submitted over {span(found['span_s'])}"
-    yield f"{head}\n{found['gpu_hours']:,.0f} GPU-hours"
+    yield f"{head}\n{found['gpu_hours']:,.2f} GPU-hours"
     yield _sizes(found)
     yield _arrivals(found["arrivals"])
     for name in ("tenants", "users", "states"):
