@@ -28,7 +28,7 @@ LAYERS = {
         {"commands", "evidence"},
         {"cli"},
     ),
-    "traces": ({"job"}, {"summary", "native", "workload"}, {"estimates"}, {"logs", "synthetic"}, {"statistics"}),
+    "traces": ({"job"}, {"summary", "native", "workload"}, {"estimates"}, {"logs", "synthetic"}, {"statistics"}, {"fitting"}),
     "clustersim": (
         {"errors", "gctuning", "overheads", "failures", "cluster"},
         {"placement", "records", "speed"},
