@@ -26,8 +26,8 @@ def fit_arrivals(columns: Columns) -> Rhythm:
 
     Hours and days of the week are those of the calendar where the trace knows it, else of its own clock; they
     are fitted to logs of 3 and of 21 days or more. What a day's submissions differ from that by is the rate
-    of the day, for logs of 7 days or more: the variance of its logarithm less what counts of a Poisson process
-    would have. Gaps are then measured on a clock that runs with the rate.
+    of the day, for logs of 7 days or more: the variance of its logarithm less what counts of a Poisson
+    process would have. Gaps are then measured on a clock that runs with the rate.
     """
     moment_s = columns.submit_s + (columns.zero_s or 0.0)
     first_s = np.floor(moment_s[0] / _DAY_S) * _DAY_S
@@ -72,7 +72,7 @@ def _rates(
 
 
 def _busy_days(counts: Numbers, expected: Numbers) -> tuple[float, float, Numbers]:
-    """Standard deviation and correlation of the logarithms of the days' rates, and these rates; shape (days,)."""
+    """Standard deviation and correlation of the logarithms of days' rates; these rates, shape (days,)."""
     expected = expected * counts.sum() / expected.sum()
     whole = expected > 0
     logs = np.where(whole, np.log((counts + 0.5) / (expected + 0.5)), 0.0)

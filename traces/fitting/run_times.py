@@ -45,8 +45,8 @@ def fit_sizes(columns: Columns) -> tuple[SizeClass, ...]:
 def table_of(values: Numbers) -> tuple[tuple[float, float], ...]:
     """The quantiles of values above 0 at `LEVELS`, of four digits; shape as `QuantileTable` takes it.
 
-    Between its levels a table is smooth and the values are not, so its mean may differ. The last level but one
-    is moved, between its neighbours, to where the mean is that of the values, or comes nearest to it.
+    Between its levels a table is smooth and the values are not, so its mean may differ. The last level but
+    one is moved, between its neighbours, to where the mean is that of the values, or comes nearest to it.
     """
     found = np.maximum(np.quantile(values, LEVELS), _LEAST_S)
     low, high = found[-3], found[-1]

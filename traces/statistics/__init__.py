@@ -4,7 +4,7 @@
 |---|---|
 | `Columns` | the jobs of a trace as columns of numbers |
 | `read_columns` | those of a file: a native trace, or a log of any known format |
-| `is_trace`, `sidecar` | whether a file is a native trace; the path of the report beside one |
+| `is_trace` | whether a file is a native trace |
 | `describe` | sizes, run times, arrivals, owners, states, estimates and load of a trace |
 | `distances`, `Distance` | how far two traces are apart, statistic by statistic |
 """
@@ -12,6 +12,6 @@
 from .columns import Columns
 from .comparison import Distance, distances
 from .description import describe
-from .reading import is_trace, read_columns, sidecar
+from .reading import is_trace, read_columns
 
-__all__ = ["Columns", "Distance", "describe", "distances", "is_trace", "read_columns", "sidecar"]
+__all__ = ["Columns", "Distance", "describe", "distances", "is_trace", "read_columns"]

@@ -14,7 +14,7 @@ from itertime.commandline import print_json
 from .options import Columns, LogFormatName, TimeUnit, TimeZone
 from .output import say, span
 
-__all__ = ["compare", "describe", "distance_table"]
+__all__ = ["TraceOrLog", "compare", "describe", "distance_table"]
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _QUANTILES = ("p5", "p25", "p50", "p75", "p95")
@@ -89,12 +89,14 @@ def distance_table(found: Sequence[Mapping[str, Any]]) -> str:
             _SHORT.get(one["statistic"], one["statistic"]),
             f"{one['distance']:.3f}",
             f"{one['baseline']:.3f}",
+            *([f"{one['first_to_rest']:.3f}"] if "first_to_rest" in one else []),
             f"{one['times_baseline']:.1f}" if one["times_baseline"] < 1000 else ">1000",
             "large" if one["note"] == "large" else "",
         ]
         for one in found
     ]
-    return table(["", "", "A to B", "halves of A", "times", ""], rows, keys=2)
+    first = ["first"] if found and "first_to_rest" in found[0] else []
+    return table(["", "", "A to B", "halves of A", *first, "times", ""], rows, keys=2)
 
 
 def _paragraphs(trace: Path, found: Mapping[str, Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ import typer
 
 from itertime.commands.options import MEMORY_HEADROOM
 
-from .options import Arrivals, Cv, Headroom, Load, LoadOf, Output, Rules, RunPlanner, Seed, SystemName
+from .options import Arrivals, Cv, Headroom, Load, LoadOf, Output, RunPlanner, Seed, SystemName
 from .output import offered, say, write
 
 __all__ = ["generate"]
@@ -17,14 +17,25 @@ __all__ = ["generate"]
 def generate(
     output: Output,
     jobs: Annotated[int, typer.Option(min=1, help="Number of jobs.")] = 1000,
-    load: Load = 1.0,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="Sizes, run times, arrivals and tenants as in a log: itp, acme-kalos, acme-seren, philly, "
+            "helios, or a YAML file that `fit` wrote. Then, unless stated, without rules, at the log's rate."
+        ),
+    ] = None,
+    load: Load = None,
     gpus: Annotated[int, typer.Option(min=1, help="GPUs of the cluster that the load refers to.")] = 1024,
-    arrivals: Arrivals = "poisson",
+    arrivals: Arrivals = None,
     cv: Cv = None,
     sizes: Annotated[
-        str, typer.Option(help="GPUs and run times: itp, itp-8h, kalos, exponential, or a YAML file.")
-    ] = "itp",
-    rules: Rules = "llm-mix",
+        str | None,
+        typer.Option(help="GPUs and run times: itp (default), itp-8h, kalos, exponential, or a YAML file."),
+    ] = None,
+    rules: Annotated[
+        str | None,
+        typer.Option(help="Rules that assign models to jobs: llm-mix (default), a YAML file, or none."),
+    ] = None,
     deadlines: Annotated[
         str,
         typer.Option(
@@ -48,15 +59,20 @@ def generate(
 
     Its recipe, and the load that it offers, are written next to it, to NAME.generate.json.
     """
+    from itertime.errors import UserError
     from traces.synthetic import Recipe, generate_stored
 
+    for name, value in (("--arrivals", arrivals), ("--cv", cv), ("--sizes", sizes)):
+        if preset is not None and value is not None:
+            raise UserError(f"{name} {value}: cannot be combined with --preset, which states it")
+    rules = rules or ("llm-mix" if preset is None else "none")
     recipe = Recipe(
         jobs=jobs,
-        load=load,
+        load=1.0 if load is None and preset is None else load,
         gpus=gpus,
-        arrivals=arrivals,
+        arrivals=arrivals or "poisson",
         cv=cv,
-        sizes=sizes,
+        sizes=sizes or "itp",
         rules=rules,
         deadlines=deadlines,
         planner=planner,
@@ -66,6 +82,7 @@ def generate(
         load_of=load_of,
         precisions=precisions,
         stated_sigma=stated_sigma,
+        preset=preset,
     )
     made, report = generate_stored(recipe)
     beside = write(made, report, output, "generate")

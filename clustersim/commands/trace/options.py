@@ -52,7 +52,8 @@ RunPlanner = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
 Arrivals = Annotated[
-    str, typer.Option(help="Arrival process: poisson, bursty, batches, day-night, regular or at-zero.")
+    str | None,
+    typer.Option(help="Arrival process: poisson (default), bursty, batches, day-night, regular or at-zero."),
 ]
 Cv = Annotated[
     float | None,
@@ -61,7 +62,8 @@ Cv = Annotated[
     ),
 ]
 Load = Annotated[
-    float, typer.Option(help="GPU-seconds requested, over those of the cluster while jobs are submitted.")
+    float | None,
+    typer.Option(help="GPU-seconds requested, over those of the cluster while jobs are submitted; else 1."),
 ]
 LoadOf = Annotated[
     str, typer.Option(help="trace: it offers exactly the load; process: the load is the expected one.")

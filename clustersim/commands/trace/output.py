@@ -34,11 +34,9 @@ def write(
 def write_report(report: Mapping[str, Any], output: Path, kind: str) -> Path:
     """Write a report beside a trace, as NAME.KIND.json. Returns its path."""
     from itertime.io import write_text
+    from traces.sidecars import sidecar
 
-    name = output.name
-    for ending in (".gz", ".csv", ".parquet"):
-        name = name.removesuffix(ending)
-    path = output.with_name(f"{name}.{kind}.json")
+    path = sidecar(output, kind)
     write_text(path, json.dumps(report, indent=2, allow_nan=False) + "\n")
     return path
 
