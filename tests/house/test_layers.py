@@ -37,7 +37,7 @@ LAYERS = {
         {"engine", "export"},
         {"runs"},
         {"grid", "audit", "backtest"},
-        {"testing"},
+        {"testing", "forecast"},
         {"commands"},
         {"cli"},
         {"__main__"},

@@ -4,7 +4,8 @@
 |---|---|
 | `runs` | what stands for a run or a comparison; the folders of runs that a command was given |
 | `grids` | cells, differences and results of a grid |
+| `waits` | the wait of a job in words |
 | `terminal` | tables, plain lines and progress on a terminal |
 """
 
-__all__ = ["grids", "runs", "terminal"]
+__all__ = ["grids", "runs", "terminal", "waits"]
