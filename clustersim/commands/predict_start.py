@@ -58,6 +58,9 @@ DefaultLimit = Annotated[str | None, typer.Option(help="Time limit of jobs that 
 Now = Annotated[str | None, typer.Option(help="Moment of the state; by default the latest that it states.")]
 By = Annotated[str | None, typer.Option(help="Show the chance of a start by this moment.")]
 Draws = Annotated[int, typer.Option(help="Simulations, which differ in the drawn run times.")]
+NoArrivals = Annotated[
+    bool, typer.Option("--no-arrivals", help="No job is submitted later; else as often as in the history.")
+]
 NoChanges = Annotated[
     bool, typer.Option("--no-changes", help="Do not simulate what might bring the start forward.")
 ]
@@ -87,6 +90,7 @@ def predict_start(
     by: By = None,
     draws: Draws = 200,
     seed: Seed = 0,
+    no_arrivals: NoArrivals = False,
     no_changes: NoChanges = False,
     system: SystemName = "dgx-a100-80gb",
     settings: Settings = None,
@@ -145,6 +149,7 @@ def _options(given: Mapping[str, Any], reading: Any) -> Options:
         draws=given["draws"],
         seed=given["seed"],
         by_s=None if given["by"] is None else moment_of("--by", given["by"], reading),
+        arrivals=not given["no_arrivals"],
         with_changes=not given["no_changes"],
     )
 

@@ -34,7 +34,8 @@ class Options:
 
     `policy`: the site's. `wanted`: pools and clusters, as for a backtest. `ratio`: run time over time limit
     where there is no history. `default_limit_s`: the limit of jobs that state none. `draws`: simulations.
-    `by_s`: a moment on the log's clock for which the chance of a start is wanted. `with_changes`: whether to
+    `by_s`: a moment on the log's clock for which the chance of a start is wanted. `arrivals`: whether jobs
+    are submitted later, as in the history. `with_changes`: whether to
     simulate what might bring the start forward. UserError for impossible values.
     """
 
@@ -45,6 +46,7 @@ class Options:
     draws: int = 200
     seed: int = 0
     by_s: float | None = None
+    arrivals: bool = True
     with_changes: bool = True
 
     def __post_init__(self) -> None:
@@ -105,7 +107,9 @@ def predict_start(
     ratio = 1.0 if options.ratio is None else options.ratio
     run_times = RunTimes.of(ended or (), ratio, options.default_limit_s)
     draws = 1 if ended is None else options.draws
-    scene = Scene.of(state, ended or (), run_times, options.wanted, options.policy, draws, options.seed)
+    scene = Scene.of(
+        state, ended or (), run_times, options.wanted, options.policy, draws, options.seed, options.arrivals
+    )
     used = dict(run_times.used.most_common())
     pool = scene.pool_name(job)
     changes = changes_of(scene, job, pool) if options.with_changes else []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from math import inf
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from itertime.io import shown
 from traces.job import Job, submission_key
 from traces.logs.log import LoggedJob
 
+from .arrivals import Arrivals
 from .placing import places_of
 from .resumed import Resumed
 from .run_times import RunTimes
@@ -53,9 +56,10 @@ class Scene:
     """A state with all that a simulation of it needs.
 
     `pools`: by name. `pool_of`: the pool of each job that runs or waits. `setups`: of each pool, without its
-    policy. `places`: the GPUs of each running job, by pool. `draws`: seconds that each job runs in all, one
-    for each draw. `by_priority`: whether the queue is in the order of stated priorities. `division`: the
-    field of jobs that tells pools apart. `zero_s`: the zero of the simulations, on the log's clock.
+    policy. `places`: the GPUs of each running job, by pool. `arrivals`: jobs that come later, by pool.
+    `draws`: seconds that each job runs in all, one for each draw. `by_priority`: whether the queue is in the
+    order of stated priorities. `division`: the field of jobs that tells pools apart. `zero_s`: the zero of
+    the simulations, on the log's clock.
     """
 
     state: LiveState
@@ -65,6 +69,7 @@ class Scene:
     config: RunConfig
     setups: Mapping[str, RunSetup]
     places: Mapping[str, Mapping[str, Placement]]
+    arrivals: Mapping[str, Arrivals]
     run_times: RunTimes
     draws: Mapping[str, Floats]
     by_priority: bool
@@ -82,15 +87,16 @@ class Scene:
         policy: SitePolicy,
         draws: int,
         seed: int,
+        with_arrivals: bool,
     ) -> Scene:
-        """The scene of a state, with `draws` run times of every job.
+        """The scene of a state, with `draws` run times of every job, and with later jobs if wanted.
 
         `history`: jobs that had ended, which may show the capacity. Every job has its own numbers from the
         seed, which depend on its place in the order of submission alone. Raises what `pools_of`,
         `RunConfig.make` and `RunTimes.drawn` raise.
         """
         present = [*state.running, *state.waiting]
-        log = _as_log(history, present, state)
+        log = _as_log(history, present, state, run_times)
         pools, said = pools_of(log, replace(wanted, look_for_reduced=False))
         first = len(log.jobs) - len(present)
         pool_of = {log.jobs[i].job_id: pool.name for pool in pools for i in pool.rows if i >= first}
@@ -110,12 +116,16 @@ class Scene:
             job.job_id: run_times.drawn(job, _elapsed_s(job, state.now_s), generator.random(draws))
             for job in present
         }
+        begins = np.random.default_rng([seed, *b"arrivals"]).random(draws)
+        arrivals = {
+            pool.name: found for pool in pools
+            if with_arrivals and (found := _arrivals(log, pool, first, state.now_s, begins, drawn))
+        }  # fmt: skip
         began = [job.logged_start_s or 0.0 for job in state.running]
         zero_s = min([state.now_s - _LEAST_S, *began, *(job.submit_s for job in state.waiting)])
         return cls(
-            state, policy, {pool.name: pool for pool in pools}, pool_of, config, setups, places, run_times,
-            drawn,
-            by_priority, _division(wanted, log, pools), zero_s, said,
+            state, policy, {pool.name: pool for pool in pools}, pool_of, config, setups, places, arrivals,
+            run_times, drawn, by_priority, _division(wanted, log, pools), zero_s, said,
         )  # fmt: skip
 
     @property
@@ -153,15 +163,15 @@ class Scene:
 
     def part(self, job: LoggedJob, pool: str) -> Part:
         """The jobs of a pool in which `job` waits, whether it is one of them or not."""
-        now_s, limit_s = self.now_s, self.run_times.limit_s
+        now_s = self.now_s
         jobs = []
         for other in self.state.running:
             if self.pool_of[other.job_id] == pool:
                 start_s = min((other.logged_start_s or 0.0) - self.zero_s, now_s - _LEAST_S)
-                jobs.append(replace(_job_of(other, 1.0), submit_s=start_s, estimate_s=limit_s(other)))
+                jobs.append(replace(_job_of(other, 1.0, self.run_times), submit_s=start_s))
         for other in self.queue(pool, job):
             submit_s = now_s if self.by_priority else other.submit_s - self.zero_s
-            jobs.append(replace(_job_of(other, 1.0), submit_s=submit_s, estimate_s=limit_s(other)))
+            jobs.append(replace(_job_of(other, 1.0, self.run_times), submit_s=submit_s))
         jobs.sort(key=lambda job: job.submit_s)  # stable: the queue keeps its order
         return Part(self, pool, job.job_id, jobs, self.places[pool])
 
@@ -192,7 +202,10 @@ class Part:
             jobs.append(replace(job, duration_s=run_s))
         config, setup = scene.config, scene.setups[self.pool]
         policy = Resumed(make_policy(config.policy, config.params), now_s, self.places, self.target)
-        Simulation(jobs, replace(setup, scheduler=policy), recorder).run()
+        coming: Iterable[Job] = ()
+        if (arrivals := scene.arrivals.get(self.pool)) is not None:
+            coming = arrivals.after(now_s, draw, lambda: policy.started_s == inf)
+        Simulation(chain(jobs, coming), replace(setup, scheduler=policy), recorder).run()
         if policy.unplaced:
             what = f"running job {shown(policy.unplaced[0])} has no room on {setup.cluster.shape}"
             raise UserError(f"--cluster: {what}; state the cluster as it is")
@@ -204,7 +217,7 @@ def _elapsed_s(job: LoggedJob, now_s: float) -> float:
     return now_s - job.logged_start_s if started and job.logged_start_s is not None else 0.0
 
 
-def _job_of(job: LoggedJob, run_s: float) -> Job:
+def _job_of(job: LoggedJob, run_s: float, times: RunTimes) -> Job:
     return Job(
         job_id=job.job_id,
         submit_s=job.submit_s,
@@ -212,6 +225,7 @@ def _job_of(job: LoggedJob, run_s: float) -> Job:
         gpus=job.gpus,
         duration_s=run_s,
         priority=job.priority,
+        estimate_s=times.limit_s(job),
         user=job.user,
         gpu_type=job.gpu_type,
         partition=job.partition,
@@ -219,11 +233,13 @@ def _job_of(job: LoggedJob, run_s: float) -> Job:
     )
 
 
-def _as_log(history: Sequence[LoggedJob], present: Sequence[LoggedJob], state: LiveState) -> LoggedRun:
+def _as_log(
+    history: Sequence[LoggedJob], present: Sequence[LoggedJob], state: LiveState, times: RunTimes
+) -> LoggedRun:
     """The jobs of the past and those present as a log; those that run hold their GPUs beyond now."""
     waiting = {job.job_id for job in state.waiting}
-    jobs = [_job_of(job, job.duration_s or _MARGIN_S) for job in history]
-    jobs += [_job_of(job, _elapsed_s(job, state.now_s) + _MARGIN_S) for job in present]
+    jobs = [_job_of(job, job.duration_s or _MARGIN_S, times) for job in history]
+    jobs += [_job_of(job, _elapsed_s(job, state.now_s) + _MARGIN_S, times) for job in present]
     starts = [job.logged_start_s for job in history]
     starts += [None if job.job_id in waiting else job.logged_start_s for job in present]
     starts_s = np.array([np.nan if start_s is None else start_s for start_s in starts])
@@ -243,6 +259,15 @@ def _places(
     here = [rows[i] for i in pool.rows if i < len(rows)]
     past = len([i for i in pool.rows if i < len(history)])
     return places_of(here[past:], here[:past], setup.cluster, setup.placer)
+
+
+def _arrivals(
+    log: LoggedRun, pool: Pool, present: int, now_s: float, begins: Floats, drawn: Mapping[str, Floats]
+) -> Arrivals | None:
+    """What comes later in a pool; the jobs of the log from place `present` on are there now."""
+    past = [log.jobs[i] for i in pool.rows if i < present]
+    here = [log.jobs[i] for i in pool.rows if i >= present]
+    return Arrivals.of(past, here, now_s, begins, drawn)
 
 
 def _division(wanted: Wanted, log: LoggedRun, pools: Sequence[Pool]) -> str:

@@ -120,7 +120,11 @@ def assumptions_of(
         yield "the queue is in the order of the stated priorities, which do not change; a new job is last"
     else:
         yield "the queue is in the order of submission, unless the policy orders it"
-    yield "no further job is submitted; no node fails or comes back; jobs that start hold GPUs at once"
+    if scene.arrivals:
+        yield "later jobs are the submissions of the past again, from a moment on that is drawn"
+    else:
+        yield "no further job is submitted"
+    yield "no node fails or comes back; a job that starts holds its GPUs at once"
     if any(pool.cluster.gpus_per_node > 1 for pool in scene.pools.values()):
         rule = scene.config.placement
         yield f"running jobs lie on nodes as the rule {rule} leaves them if past starts and ends are repeated"
