@@ -12,9 +12,10 @@ from clustersim.analysis import Usage, holdings
 from clustersim.analysis.tables import jobs_of, snapshots_of
 from clustersim.records import Run
 
+from .frame import short
 from .numbers import duration
 
-__all__ = ["Clock", "short"]
+__all__ = ["Clock"]
 
 _BINS, _MOST_CHANGES = 600, 500
 _UNITS = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
@@ -76,8 +77,3 @@ class Clock:
             times, values = edges[:-1], usage.averages(values, edges[:-1], edges[1:])
         times, values = np.append(times, self.to_s), np.append(values, values[-1])
         return short((times - self.from_s) / self.unit_s), short(values)
-
-
-def short(values: np.ndarray) -> list[float]:
-    """The values rounded to five digits, which is finer than a screen."""
-    return [float(f"{value:.5g}") for value in values]
