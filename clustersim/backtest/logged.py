@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,18 +15,19 @@ from numpy.typing import NDArray
 from itertime.errors import TableError
 from traces import Job
 from traces.logs import ReadOptions, Selection
+from traces.logs.cells import time_zone
 from traces.logs.importer import convert, read
 from traces.logs.named_columns import MEANINGS
 from traces.logs.source import Head, open_log
 
-__all__ = ["Floats", "LoggedRun", "Rows", "read_logged"]
+__all__ = ["DATED_S", "Floats", "LoggedRun", "Rows", "read_logged"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.int64]
 """Places of jobs in the log, or numbers of GPUs."""
 
 _OURS = ("submit_s", "gpus", "duration_s")  # columns by which a native trace is recognised
-_DATED_S = 1e8  # a clock that reads more than this at the first submission counts from 1970
+DATED_S = 1e8  # a clock that reads more than this at the first submission counts from 1970
 _IN_DETAIL = ("dropped", "choices", "selection", "demand")  # parts of the import's report left out here
 
 
@@ -35,7 +37,8 @@ class LoggedRun:
 
     Times are seconds on the trace's clock, which begins with the first submission. `start_s` and `end_s` are
     NaN where the log does not state them. `zero_s`: the first submission on the log's own clock. `account`:
-    the report of the import (format, counts, reasons of dropped rows, times, assumptions).
+    the report of the import (format, counts, reasons of dropped rows, times, assumptions). `zone`: that of
+    its dates.
     """
 
     jobs: tuple[Job, ...]
@@ -43,6 +46,7 @@ class LoggedRun:
     end_s: Floats
     zero_s: float
     account: Mapping[str, Any]
+    zone: tzinfo = UTC
 
     @cached_property
     def submit_s(self) -> Floats:
@@ -69,10 +73,13 @@ class LoggedRun:
     @property
     def is_dated(self) -> bool:
         """Whether the log's clock counts from 1970, so that hours of the day are known."""
-        return self.zero_s > _DATED_S
+        return self.zero_s > DATED_S
 
     def hour(self) -> Rows:
         """The hour of the day of each submission: of the log's zone, or from the zero of its own clock."""
+        if self.is_dated and self.zone is not UTC:
+            dates = (datetime.fromtimestamp(t, self.zone) for t in (self.submit_s + self.zero_s).tolist())
+            return np.array([date.hour for date in dates], dtype=np.int64)
         return ((self.submit_s + self.zero_s) % 86400 // 3600).astype(np.int64)
 
 
@@ -102,7 +109,14 @@ def read_logged(
         start_s=starts_s,
         end_s=_array([ends[job.job_id] for job in jobs]) - zero_s,
         zero_s=zero_s,
-        account={"format": log.format, "file": Path(path).name, "sha256": digest, **account},
+        account={
+            "format": log.format,
+            "file": Path(path).name,
+            "sha256": digest,
+            "time_zone": options.time_zone or "UTC",
+            **account,
+        },
+        zone=time_zone(options.time_zone),
     )
 
 

@@ -58,7 +58,8 @@ def _completion(groups: Sequence[Group]) -> Chart:
         seconds = np.maximum(jct[rank], 1.0)  # the axis is logarithmic
         share = 100 * (rank + 1) / len(jobs)
         text = [duration(float(jct[i])) for i in rank]
-        series.append(series_of(number, group.label, short(seconds), short(share), text=text))
+        hover = "%{y:.1f} % within %{text}"
+        series.append(series_of(number, group.label, short(seconds), short(share), text=text, hover=hover))
     layout = {
         "xaxis": {"type": "log", "title": {"text": "job completion time"}, **TIME_TICKS},
         "yaxis": {"title": {"text": "% of submitted jobs"}, "range": [0, 101]},
@@ -78,7 +79,8 @@ def _paired(pairs: Sequence[Pair], baseline: str) -> Chart:
         share = 100 * (rank + 1) / max(1, len(pair.ratio))
         text = [_times(float(pair.ratio[i])) for i in rank]
         ratio = np.clip(pair.ratio[rank], 1e-3, 1e3)
-        series.append(series_of(pair.series, pair.label, short(ratio), short(share), text=text))
+        hover = "%{y:.1f} % at most %{text}"
+        series.append(series_of(pair.series, pair.label, short(ratio), short(share), text=text, hover=hover))
     layout = {
         "xaxis": {
             "type": "log", "title": {"text": f"JCT over JCT of the same job under {plotly_text(baseline)}"},
@@ -182,6 +184,7 @@ def _slowdown(groups: Sequence[Group]) -> Chart:
             "name": plotly_text(group.label),
             "x": x,
             "text": text,
+            "hover": "%{y:.2f}×, %{text}",
         }
         series.append({**dots, "y": [float(mean) for mean in y]})
     used = [name for name in names if any(name in one["x"] for one in series)]
