@@ -5,7 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from clustersim.commands import backtest, bound, check, draw, explain, grid, policies, simulate, trace
+from clustersim.commands import (
+    backtest,
+    bound,
+    calendar,
+    check,
+    draw,
+    explain,
+    grid,
+    policies,
+    simulate,
+    trace,
+)
 from itertime.commandline import new_program, run_app
 
 __all__ = ["app", "main"]
@@ -24,6 +35,7 @@ app.command("timeline")(draw.timeline)
 app.command("plot")(draw.plot)
 app.command("check")(check.check)
 app.command("explain")(explain.explain)
+trace.app.command("calendar")(calendar.calendar)
 app.add_typer(trace.app, name="trace")
 app.add_typer(policies.app, name="policies")
 

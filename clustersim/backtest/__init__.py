@@ -11,6 +11,7 @@
 | `write_backtest_report` | report.html again, from the other files |
 | `has_backtest` | whether a folder holds a backtest |
 | `site_words` | a site on one line |
+| `calendar_of` | when the nodes of a log were there, as a `LogCalendar` of `Outage`s |
 | `JOB_COLUMNS` | the columns of its jobs.csv |
 | `DIVISIONS` | what can tell the pools of a site apart |
 | `CANDIDATES`, `CAPACITIES` | what a fit tries |
@@ -22,6 +23,7 @@ Why
 - A fit never sees a wait of the judged part. Capacity, start-up and quotas come from the first part, too.
 """
 
+from .calendars import LogCalendar, Outage, calendar_of
 from .fit import CANDIDATES, CAPACITIES
 from .folder import JOB_COLUMNS, has_backtest, write_backtest, write_backtest_report
 from .logged import LoggedRun, read_logged
@@ -35,9 +37,12 @@ __all__ = [
     "DIVISIONS",
     "JOB_COLUMNS",
     "Backtest",
+    "LogCalendar",
     "LoggedRun",
+    "Outage",
     "Wanted",
     "backtest",
+    "calendar_of",
     "has_backtest",
     "read_logged",
     "site_words",

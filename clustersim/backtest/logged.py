@@ -17,6 +17,7 @@ from traces import Job
 from traces.logs import ReadOptions, Selection
 from traces.logs.cells import time_zone
 from traces.logs.importer import convert, read
+from traces.logs.log import OnNode
 from traces.logs.named_columns import MEANINGS
 from traces.logs.source import Head, open_log
 
@@ -38,7 +39,7 @@ class LoggedRun:
     Times are seconds on the trace's clock, which begins with the first submission. `start_s` and `end_s` are
     NaN where the log does not state them. `zero_s`: the first submission on the log's own clock. `account`:
     the report of the import (format, counts, reasons of dropped rows, times, assumptions). `zone`: that of
-    its dates.
+    its dates. `on_nodes`: where each job ran, on the trace's clock; empty if the log does not say.
     """
 
     jobs: tuple[Job, ...]
@@ -47,6 +48,7 @@ class LoggedRun:
     zero_s: float
     account: Mapping[str, Any]
     zone: tzinfo = UTC
+    on_nodes: tuple[tuple[OnNode, ...], ...] = ()
 
     @cached_property
     def submit_s(self) -> Floats:
@@ -99,7 +101,7 @@ def read_logged(
         digest = opened.sha256()
     jobs, report = convert(log, None, 0, selection or Selection())
     zero_s = report["clock"]["shift_s"]
-    ends = {row.job_id: row.logged_end_s for row in log.jobs}
+    rows = {row.job_id: row for row in log.jobs}
     starts_s = _array([job.logged_start_s for job in jobs])
     if np.isnan(starts_s).all():
         raise TableError(_no_starts(path, log.format))
@@ -107,7 +109,7 @@ def read_logged(
     return LoggedRun(
         jobs=tuple(_as_logged(job) for job in jobs),
         start_s=starts_s,
-        end_s=_array([ends[job.job_id] for job in jobs]) - zero_s,
+        end_s=_array([rows[job.job_id].logged_end_s for job in jobs]) - zero_s,
         zero_s=zero_s,
         account={
             "format": log.format,
@@ -117,7 +119,12 @@ def read_logged(
             **account,
         },
         zone=time_zone(options.time_zone),
+        on_nodes=tuple(_shifted(rows[job.job_id].on_nodes, zero_s) for job in jobs),
     )
+
+
+def _shifted(spans: tuple[OnNode, ...], zero_s: float) -> tuple[OnNode, ...]:
+    return tuple(one._replace(from_s=one.from_s - zero_s, until_s=one.until_s - zero_s) for one in spans)
 
 
 def _native_columns(head: Head) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from traces.logs.cells import Moments
-from traces.logs.log import Log, ReadOptions
+from traces.logs.log import Log, OnNode, ReadOptions
 from traces.logs.log_format import LogFormat
 from traces.logs.records import RecordsOfJobs, Row, member, read_records, text_of
 from traces.logs.source import Head, LogSource
@@ -109,6 +109,7 @@ def _values(pods: list[Any], tenant: str, times: Moments) -> Iterator[Row]:
         "namespace": text_of(first, "metadata", "namespace"),
         "queue": text_of(first, "metadata", "labels", _QUEUE_LABEL),
     }
+    held = [(member(pod.spec, "nodeName"), pod.start_s, pod.end_s, pod.gpus) for pod in read]
     yield {
         "job_id": _name(pods),
         "submit_s": min(pod.created_s for pod in read),
@@ -123,6 +124,15 @@ def _values(pods: list[Any], tenant: str, times: Moments) -> Iterator[Row]:
         "tenant": owners[tenant],
         "state": state,
         "reason": text_of(condition(pods[-1], "PodScheduled"), "message") if state == "Pending" else None,
+        "on_nodes": tuple(
+            OnNode(node, start_s, end_s, gpus)
+            for node, start_s, end_s, gpus in held
+            if isinstance(node, str)
+            and node
+            and start_s is not None
+            and end_s is not None
+            and end_s > start_s
+        ),
     }
 
 
