@@ -3,7 +3,8 @@
 | the cluster | |
 |---|---|
 | `Cluster` | nodes, GPUs per node, GPU types, switches; `Cluster.parse("n128g8")` is 128 nodes of 8 GPUs |
-| `Pool` | all nodes of one GPU type; a job runs within one pool |
+| `Pool` | all nodes of one GPU type (in a fleet: of one cluster); a job runs within one pool |
+| `Part` | a cluster of a fleet, by itself |
 | `load_cluster` | the cluster of a shape or of a cluster file |
 | `cluster_of` | the cluster that a manifest states |
 
@@ -29,7 +30,7 @@ Why
 """
 
 from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf
-from .cluster import Cluster, Placement
+from .cluster import Cluster, Part, Placement
 from .clusterfile import cluster_of, load_cluster
 from .node_set import NodeSet, first_node, node_range, node_set, nodes_of
 from .topology import Pool
@@ -41,6 +42,7 @@ __all__ = [
     "FreeNodes",
     "FreeNodesByLeaf",
     "NodeSet",
+    "Part",
     "Placement",
     "Pool",
     "cluster_of",
