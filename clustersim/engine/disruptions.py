@@ -17,7 +17,7 @@ from traces.job import Job
 from .checkpoint_loading import CheckpointLoading
 from .enactment import Enactment
 from .kernel import Kernel
-from .node_events import NodeEvents
+from .node_events import NodeEvents, NodesInService
 from .wake_ups import WakeUps
 
 __all__ = ["Disruptions"]
@@ -28,20 +28,24 @@ class Disruptions:
 
     def __init__(
         self, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, *,
-        failures: Failures | None, maintenance: Maintenance | None, seed: int,
+        failures: Failures | None, maintenance: Maintenance | None, seed: int, first: int | None = None,
     ):  # fmt: skip
+        """`first`: None outside a fleet; in a fleet, which applies the outages, the number of node 0."""
         self._kernel, self._failures, self._seed = kernel, failures, seed
         self._cluster = cluster = kernel.facts.cluster
-        gpus = [cluster.size_of(node) for node in range(cluster.nodes)]
-        outages = Outages(gpus, kernel.clock.now, failures=failures, maintenance=maintenance, seed=seed)
         retries = failures.retries if failures else 0
-        self._node_events = NodeEvents(kernel, enactment, wake_ups, outages, retries)
+        self.nodes = NodesInService(kernel, enactment, wake_ups, retries, first or 0)
+        self._node_events: NodeEvents | None = None
+        if first is None:
+            gpus = [cluster.size_of(node) for node in range(cluster.nodes)]
+            outages = Outages(gpus, kernel.clock.now, failures=failures, maintenance=maintenance, seed=seed)
+            self._node_events = NodeEvents(kernel.clock, [self.nodes], outages)
         self._loading = CheckpointLoading(kernel, enactment) if kernel.overheads.storage_shared else None
 
     @classmethod
     def of(
         cls, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, *,
-        failures: Failures | None, maintenance: Maintenance | None, seed: int,
+        failures: Failures | None, maintenance: Maintenance | None, seed: int, first: int | None = None,
     ) -> Disruptions | None:  # fmt: skip
         """The disruptions of a run; None if only the policy changes what jobs do."""
         overheads = kernel.overheads
@@ -49,11 +53,14 @@ class Disruptions:
         planned = maintenance is not None and (maintenance.changes or maintenance.absent)
         if failures is None and not planned and not saves and not overheads.storage_shared:
             return None
-        return cls(kernel, enactment, wake_ups, failures=failures, maintenance=maintenance, seed=seed)
+        return cls(
+            kernel, enactment, wake_ups, failures=failures, maintenance=maintenance, seed=seed, first=first
+        )
 
     def begin(self) -> None:
         """Called once, before the first event."""
-        self._node_events.begin()
+        if self._node_events is not None:
+            self._node_events.begin()
 
     def job(self, job: Job, order: int, curve: Curve, requested: int, note: str) -> ActiveJob:
         """A submitted job, with its failure if it has one."""

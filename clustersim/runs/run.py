@@ -141,7 +141,7 @@ def _simulate(
     began = perf_counter()
 
     def ended(status: str) -> Ending:
-        return Ending(status, perf_counter() - began, simulation.kernel.policy.wall_s)
+        return Ending(status, perf_counter() - began, simulation.policy_wall_s)
 
     with interrupting(simulation.interrupt):
         try:
