@@ -37,6 +37,7 @@ class RunSetup:
     | `until_s` | the end of the run on the trace's clock | when no event is left |
     | `price_usd_per_gpu_h` | of GPU types for which the cluster states no price | 5 |
     | `seed` | of everything random | 0 |
+    | `parts` | the set-ups of the clusters of a fleet to which jobs are sent | none |
     | `check_all_keys` | whether to look up every waiting job's key after every decision, as a check | false |
     """
 
@@ -55,9 +56,10 @@ class RunSetup:
     price_usd_per_gpu_h: float = 5.0
     seed: int = 0
     check_all_keys: bool = False
+    parts: tuple[RunSetup, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.cluster.mixed and self.scheduler.one_gpu_type:
+        if self.cluster.mixed and not self.parts and self.scheduler.one_gpu_type:
             types = ", ".join(self.cluster.gpu_types)
             name = type(self.scheduler).__name__
             refused = f"policy {name} plans with one GPU type, the cluster has {types}"

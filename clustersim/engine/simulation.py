@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 import simpy
 
 from clustersim.jobs import ActiveJob
-from clustersim.records import DECLINED, REJECTED, SUBMIT, MemoryRecorder, Recorder, as_row
+from clustersim.records import DECLINED, NOTE, REJECTED, SUBMIT, MemoryRecorder, Recorder, as_row
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClusterState
 from clustersim.speed import CannotRun
@@ -128,15 +128,21 @@ class Simulation(Course):
             self.kernel.clock.after(job.submit_s - now, self._on_submissions_due)
 
     def _on_submissions(self, _: Due) -> None:
-        kernel, now = self.kernel, self.kernel.clock.now
-        self._wake_ups.reset(now)
-        for job, order in kernel.arrivals.until(now):
+        now = self.clock.now
+        for job, order in self.kernel.arrivals.until(now):
             self.submit(job, order)
         self._expect_submissions(now)
-        kernel.decide_at_this_instant(now)
+        self.decide_on_arrivals(now)
 
-    def submit(self, job: Job, order: int) -> None:
-        """A job arrives; the next decision admits or declines it."""
+    def decide_on_arrivals(self, now: float) -> None:
+        """Decide at this instant, at which jobs were submitted."""
+        self._wake_ups.reset(now)
+        self.kernel.decide_at_this_instant(now)
+
+    def submit(self, job: Job, order: int, sent: str = "", again: bool = False) -> None:
+        """A job arrives; the next decision admits or declines it. `sent`: a note on why it came to this
+        cluster of a fleet. `again`: it was submitted to another before.
+        """
         kernel = self.kernel
         try:
             offers = self._offers(job)
@@ -146,13 +152,17 @@ class Simulation(Course):
             return
         best = offers[0]
         curve, requested, note = best.curve, best.requested, best.note
-        kernel.recorder.event(job.submit_s, SUBMIT, job.job_id, unit_s=curve.unit_s[requested])
+        if not again:
+            kernel.recorder.event(job.submit_s, SUBMIT, job.job_id, unit_s=curve.unit_s[requested])
         if self.disruptions is None:
             active = ActiveJob(job, order, curve, requested, note)
         else:
             active = self.disruptions.job(job, order, curve, requested, note)
         if self._mixed:
             active.offers = offers
+        if sent:
+            active.noted = sent
+            kernel.recorder.event(self.clock.now, NOTE, job.job_id, detail=sent)
         kernel.submitted.append(active)
 
     def _on_completion(self, event: Due) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from clustersim.bounds import METHODS
+from clustersim.engine.fleet import Routing
 from clustersim.failures import Failures, read_calendar
 from clustersim.overheads import Overheads
 from clustersim.scheduler.cluster_state import checked_quotas
@@ -51,6 +52,7 @@ class RunConfig(BaseModel):
     | `failures` | parameters of `Failures` to replace, likewise; None: nothing fails |
     | `estimates` | parameters of `Estimates`: how far off the work is that jobs state; None: as the trace |
     | `calendar` | planned changes of nodes, as a list or a file |
+    | `routing` | parameters of `Routing`: how a fleet sends jobs to its clusters; None: one policy for all |
     | `quotas` | GPUs promised to tenants, by tenant |
     | `table` | a throughput table (file) |
     | `model_path` | folders of model files, which jobs name without ending |
@@ -76,6 +78,7 @@ class RunConfig(BaseModel):
     failures: dict[str, Any] | None = None
     estimates: dict[str, Any] | None = None
     calendar: list[dict[str, Any]] = Field(default_factory=list)
+    routing: dict[str, Any] | None = None
     quotas: dict[str, int] = Field(default_factory=dict)
     table: str | None = None
     model_path: list[str] = Field(default_factory=list)
@@ -106,6 +109,13 @@ class RunConfig(BaseModel):
         if estimates is not None:
             Estimates.of(estimates)
         return estimates
+
+    @field_validator("routing")
+    @classmethod
+    def _is_a_routing(cls, routing: dict[str, Any] | None) -> dict[str, Any] | None:
+        if routing is not None:
+            Routing.of(routing)
+        return routing
 
     @field_validator("calendar", mode="before")
     @classmethod
