@@ -118,8 +118,13 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
     chosen = _policy(run, policy)
     window = manifest.get("window")
     settings = {name: manifest[name] for name in _SETTINGS} | (window if isinstance(window, dict) else {})
-    for name in ("estimates", "routing"):  # stated where they were set; folders of earlier versions have none
+    for name in (
+        "estimates",
+        "routing",
+        "spot",
+    ):  # stated where they were set; folders of earlier versions have none
         settings[name] = manifest.get(name)
+    settings["reservations"] = manifest.get("reservations", [])
     bound = manifest.get("bound")  # auto has chosen a method, which is stated
     settings["bound"] = bound.get("method") if isinstance(bound, dict) else NO_BOUND
     config = RunConfig.make(policy=chosen, **settings)

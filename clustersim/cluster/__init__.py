@@ -12,6 +12,7 @@
 |---|---|
 | `Placement` | where a job runs: (node, GPUs there) pairs, by node |
 | `Capacity` | free GPUs by node: `take`, `release`, `close` and `open` a node, `copy` for a draft |
+| `OpenNodes` | the free GPUs without those of nodes that are closed to a job |
 | `CapacityIfStopped` | the free GPUs that there would be if some jobs stopped |
 | `FreeNodes`, `FreeNodesByLeaf` | protocols: what tells whether a job fits; what a placer chooses from |
 
@@ -29,7 +30,7 @@ Why
   of one GPU type are the cluster's sets of bits under a mask.
 """
 
-from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf
+from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf, OpenNodes
 from .cluster import Cluster, Part, Placement
 from .clusterfile import cluster_of, load_cluster
 from .node_set import NodeSet, first_node, node_range, node_set, nodes_of
@@ -42,6 +43,7 @@ __all__ = [
     "FreeNodes",
     "FreeNodesByLeaf",
     "NodeSet",
+    "OpenNodes",
     "Part",
     "Placement",
     "Pool",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from itertime.errors import UnknownName, UserError, quoted
@@ -133,6 +134,13 @@ class Cluster:
     @cached_property
     def gpu_types(self) -> tuple[str, ...]:
         return tuple(pool.gpu_type for pool in self.pools)
+
+    @cached_property
+    def spot_nodes(self) -> tuple[int, ...]:
+        """The nodes of spot groups."""
+        ends = list(accumulate(group.nodes for group in self.groups))
+        spots = [(end - group.nodes, end) for group, end in zip(self.groups, ends, strict=True) if group.spot]
+        return tuple(node for first, end in spots for node in range(first, end))
 
     def pool(self, gpu_type: str) -> Pool:
         """The nodes of a GPU type. UnknownName for a type that the cluster does not have."""

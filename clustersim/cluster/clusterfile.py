@@ -94,6 +94,7 @@ class _Group:
     spine_oversubscription: Ratio | None = None
     spine_uplink_gbps: Gbps | None = None
     usd_per_gpu_hour: Positive | None = None
+    spot: bool = False
 
 
 def load_cluster(text: str, system: str | None = None, network: str | None = None) -> Cluster:
@@ -234,6 +235,7 @@ def _resolved(group: _Group, where: str, folder: Path) -> NodeGroup:
         nodes_per_spine=spine,
         spine_uplink_bytes_per_s=spine_uplink,
         usd_per_gpu_hour=group.usd_per_gpu_hour or (system.usd_per_gpu_hour if system else None),
+        spot=group.spot,
     )
 
 

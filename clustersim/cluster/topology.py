@@ -35,7 +35,8 @@ class NodeGroup:
     `nic_bytes_per_s`: of a node, one direction; None: that of the system. `nodes_per_leaf`,
     `nodes_per_spine`: nodes of a leaf, and of a spine block; None: one for the whole group. The last leaf and
     the last block may have fewer nodes. `usd_per_gpu_hour`: None: the price that the run states. `cluster`:
-    the cluster of a fleet that the nodes belong to; None outside a fleet.
+    the cluster of a fleet that the nodes belong to; None outside a fleet. `spot`: whether the nodes may be
+    reclaimed (`clustersim.failures.Spot`); spot nodes are a pool of their own.
     """
 
     name: Name
@@ -50,18 +51,22 @@ class NodeGroup:
     spine_uplink_bytes_per_s: Positive | None = None
     usd_per_gpu_hour: Positive | None = None
     cluster: Name | None = None
+    spot: bool = False
 
     @property
     def pool(self) -> str:
-        """The name of the group's pool: its GPU type; in a fleet behind the name of its cluster."""
-        return self.gpu_type if self.cluster is None else f"{self.cluster}/{self.gpu_type}"
+        """The name of the group's pool: its GPU type; in a fleet behind the name of its cluster. `-spot`
+        follows for spot nodes.
+        """
+        name = self.gpu_type if self.cluster is None else f"{self.cluster}/{self.gpu_type}"
+        return f"{name}-spot" if self.spot else name
 
     def document(self) -> dict[str, Any]:
-        """The group as JSON; `NodeGroup(**document)` reads it. `cluster` is left out where it is None."""
+        """The group as JSON; `NodeGroup(**document)` reads it. `cluster` and `spot` only where they say
+        something.
+        """
         document = asdict(self)
-        if self.cluster is None:
-            del document["cluster"]
-        return document
+        return {name: value for name, value in document.items() if name not in ("cluster", "spot") or value}
 
     @classmethod
     def of_system(cls, name: str, nodes: int, gpus_per_node: int, system: str) -> NodeGroup:
@@ -123,7 +128,9 @@ class Pool:
     @property
     def names(self) -> tuple[str, ...]:
         """The names by which a job may ask for these GPUs: pool, GPU type, cluster."""
-        return (self.gpu_type, self.chip, *(() if self.cluster is None else (self.cluster,)))
+        if self.cluster is None:
+            return (self.gpu_type, self.chip)
+        return (self.gpu_type, self.chip, self.cluster, f"{self.cluster}/{self.chip}")
 
 
 def leaves_of(groups: Sequence[NodeGroup]) -> tuple[Leaf, ...]:

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
 from clustersim.cluster import Placement
-from clustersim.failures import NodeChange, Outages
+from clustersim.failures import NodeChange, Notice, Outages
 from clustersim.jobs import ActiveJob, CheckpointedJob
 from clustersim.records import GIVEN_UP, INTERRUPT, NODE_DOWN, NODE_UP
 from clustersim.scheduler import Event
@@ -17,7 +17,7 @@ from .enactment import Enactment
 from .kernel import Kernel
 from .wake_ups import WakeUps
 
-__all__ = ["NodeEvents", "NodesInService"]
+__all__ = ["NodeEvents", "NodesInService", "is_on"]
 
 _MOST_IDLE_CHANGES = 10_000
 
@@ -30,7 +30,7 @@ class NodeEvents:
     def __init__(self, clock: Clock, parts: Sequence[NodesInService], outages: Outages):
         self._clock, self._parts, self._outages = clock, parts, outages
         self._firsts = [part.first for part in parts]
-        self._next = outages.next()
+        self._next = outages.next_or_notice()
         self._idle = 0  # changes in a row while no job ran and none was to be submitted
         for part in parts:
             part.expect_removals(outages)
@@ -57,10 +57,13 @@ class NodeEvents:
         changed: list[NodesInService] = []
         while self._next is not None and self._next.time_s <= now:
             part = self._parts[bisect_right(self._firsts, self._next.node) - 1]
-            part.apply(self._next)
+            if isinstance(self._next, Notice):
+                part.announce(self._next)
+            else:
+                part.apply(self._next)
             if part not in changed:
                 changed.append(part)
-            self._next = self._outages.next()
+            self._next = self._outages.next_or_notice()
         return changed
 
     def _expect_next(self) -> None:
@@ -90,9 +93,10 @@ class NodeEvents:
 class NodesInService:
     """The nodes of one cluster, which go out of service and come back.
 
-    Jobs on a node that fails lose the work that no checkpoint holds. Before a planned outage they save. In
-    both cases the jobs wait again, and the policy restarts them. A job that failures have stopped more than
-    `retries` times is given up. `first`: the number of its node 0 in the fleet, 0 outside a fleet.
+    Jobs on a node that fails lose the work that no checkpoint holds. Before a planned outage they save, and
+    before a reclaim if its notice leaves the time. In all cases the jobs wait again, and the policy restarts
+    them. A job that failures have stopped more than `retries` times is given up. `first`: the number of its
+    node 0 in the fleet, 0 outside a fleet.
     """
 
     def __init__(self, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, retries: int, first: int = 0):
@@ -128,11 +132,18 @@ class NodesInService:
             for gpu_type in job.gpu_types
         )
 
+    def announce(self, notice: Notice) -> None:
+        """A node is to be reclaimed; the policy may move its jobs before."""
+        kernel, node = self.kernel, notice.node - self.first
+        kernel.facts.leaving[node] = notice.leaves_s
+        kernel.events.append(Event("reclaim_notice", None, node))
+
     def apply(self, change: NodeChange) -> None:
         """Take a node out of service, or put it back. `change.node` counts the nodes of the fleet."""
         kernel, facts, node = self.kernel, self.kernel.facts, change.node - self.first
         size = facts.cluster.size_of(node)
         in_use = facts.capacity.free_on(node) < size
+        facts.leaving.pop(node, None)
         if change.up:
             facts.capacity.open(node)
             facts.gpus_down -= size
@@ -144,21 +155,35 @@ class NodesInService:
         kernel.events.append(Event(kind, None, node))
         if not change.up and in_use:
             running = [active_of(view) for view in facts.running]
-            for active in [active for active in running if _is_on(active.placement or (), node)]:
+            for active in [active for active in running if is_on(active.placement or (), node)]:
                 self._stop(active, change, node)
 
     def _stop(self, active: ActiveJob, change: NodeChange, node: int) -> None:
+        saves = change.planned and change.notice_s >= self._to_save_s(active)
+        self.stop(active, f"{change.kind} on node {change.node}", node, saves=saves)
+
+    def stop(self, active: ActiveJob, reason: str, node: int, *, saves: bool) -> None:
+        """A running job loses its GPUs; if it does not save, also the work since its last checkpoint."""
         kernel, now = self.kernel, self.kernel.clock.now
         if isinstance(active, CheckpointedJob) and active.done_s <= now:
             return  # its completion is due at this very instant
-        view = kernel.views[active]
         active.settle(now)
-        reason = f"{change.kind} on node {change.node}"
-        if change.planned:
+        if saves:
+            view = kernel.views[active]
             kernel.facts.capacity.release(active.placement or ())
             self._enactment.preempt(active, reason)
             kernel.events.append(Event("stopped", view, node))
-            return
+        else:
+            self._crash(active, reason, node)
+
+    def _to_save_s(self, active: ActiveJob) -> float:
+        """Seconds to save what the job would lose."""
+        owed = active.save_owed_at(self.kernel.clock.now)
+        nodes = len(active.placement or ())
+        return owed * self.kernel.overheads.save_s(active.curve.parameters, nodes) if owed else 0.0
+
+    def _crash(self, active: ActiveJob, reason: str, node: int) -> None:
+        kernel, now, view = self.kernel, self.kernel.clock.now, self.kernel.views[active]
         assert isinstance(active, CheckpointedJob)
         lost_s = active.crash()
         self._enactment.withdraw(active)
@@ -170,7 +195,7 @@ class NodesInService:
         kernel.events.append(Event("interrupted", view, node))
 
 
-def _is_on(placement: Placement, node: int) -> bool:
-    """Placements are sorted by node."""
+def is_on(placement: Placement, node: int) -> bool:
+    """Whether a job runs on a node. Placements are sorted by node."""
     i = bisect_left(placement, (node,))
     return i < len(placement) and placement[i][0] == node

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from clustersim.cluster import Cluster
-from clustersim.failures import Failures, Maintenance
+from clustersim.failures import Failures, Maintenance, Reservation, Spot
 from clustersim.overheads import Overheads
 from clustersim.placement import Placer, placer
 from clustersim.scheduler import Scheduler
@@ -33,6 +33,8 @@ class RunSetup:
     | `type_slowdown` | how many times slower than on its best GPU type a job may start | no limit |
     | `quotas` | GPUs promised to tenants | none |
     | `failures`, `maintenance` | what takes nodes out of service | nothing |
+    | `spot` | nodes that are reclaimed with notice | none |
+    | `reservations` | nodes that are for some jobs alone, in order of time | none |
     | `estimates` | how far the work is off that jobs state | by what the trace states |
     | `until_s` | the end of the run on the trace's clock | when no event is left |
     | `price_usd_per_gpu_h` | of GPU types for which the cluster states no price | 5 |
@@ -51,6 +53,8 @@ class RunSetup:
     quotas: Mapping[str, int] = field(default_factory=dict)
     failures: Failures | None = None
     maintenance: Maintenance | None = None
+    spot: Spot | None = None
+    reservations: tuple[Reservation, ...] = ()
     estimates: Estimates | None = None
     until_s: float | None = None
     price_usd_per_gpu_h: float = 5.0

@@ -89,9 +89,7 @@ class Simulation(Course):
             kernel,
             self.enactment,
             self._wake_ups,
-            failures=setup.failures,
-            maintenance=setup.maintenance,
-            seed=setup.seed,
+            setup,
             first=None if shared is None else shared.first,
         )
         self._offers, self._mixed = setup.speed.offers, setup.cluster.mixed

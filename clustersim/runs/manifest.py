@@ -68,6 +68,8 @@ def manifest_of(
         "calendar": config.calendar,
         "quotas": dict(setup.quotas),
         **_routing(config),
+        **({} if setup.spot is None else {"spot": setup.spot.stated()}),
+        **({"reservations": config.reservations} if config.reservations else {}),
         "window": config.window,
         "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
         "until_s": setup.until_s,

@@ -17,7 +17,7 @@ from clustersim.cluster import Cluster, load_cluster
 from clustersim.engine import RunSetup, Simulation
 from clustersim.engine.fleet import FleetSimulation, Routing
 from clustersim.errors import PolicyError
-from clustersim.failures import Failures, Maintenance
+from clustersim.failures import Failures, Maintenance, Spot, reservations_of
 from clustersim.overheads import Overheads
 from clustersim.placement import placer
 from clustersim.records import COMPLETE, INTERRUPTED, STOPPED, MemoryRecorder, Recorder, Run
@@ -225,21 +225,38 @@ def setup_of(
             quotas=checked_quotas(config.quotas, cluster.gpus),
             failures=None if config.failures is None else Failures.of(config.failures),
             maintenance=Maintenance.of(config.calendar, cluster.nodes),
+            spot=spot_of(config, cluster),
             estimates=None if config.estimates is None else Estimates.of(config.estimates),
             until_s=config.until_s,
             price_usd_per_gpu_h=config.price_usd_per_gpu_h,
             seed=config.seed,
         )
-        setup = partial(made, cluster=cluster, scheduler=scheduler, speed=speeds(cluster))
+        pools = {pool.gpu_type: range(pool.first, pool.first + pool.nodes) for pool in cluster.pools}
+        reserved = reservations_of(config.reservations, cluster.sizes, pools)
+        setup = partial(
+            made, cluster=cluster, scheduler=scheduler, speed=speeds(cluster), reservations=reserved
+        )
         if config.routing is None:
             return setup()
         schedulers = _schedulers_of(Routing.of(config.routing), config, policy, cluster)
         return setup(
             parts=tuple(
-                made(cluster=part.cluster, scheduler=own, speed=speeds(part.cluster))
+                made(
+                    cluster=part.cluster,
+                    scheduler=own,
+                    speed=speeds(part.cluster),
+                    reservations=tuple(
+                        inside for one in reserved if (inside := one.within(part.first, part.cluster.nodes))
+                    ),
+                )
                 for part, own in zip(cluster.parts, schedulers, strict=True)
             )
         )
+
+
+def spot_of(config: RunConfig, cluster: Cluster) -> Spot | None:
+    """The spot nodes of a run; None without any. UserError for wrong parameters."""
+    return None if config.spot is None else Spot.of(config.spot, cluster.nodes, cluster.spot_nodes)
 
 
 def _schedulers_of(

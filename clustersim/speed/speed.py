@@ -277,7 +277,7 @@ class SpeedByType:
         self.by_type = dict(by_type)
         self._asked: dict[str, list[str]] = {name: [name] for name in self.by_type}
         for pool in pools:
-            for name in pool.names[1:]:
+            for name in dict.fromkeys(pool.names[1:]):
                 if pool.gpu_type != name:
                     self._asked.setdefault(name, []).append(pool.gpu_type)
         speeds = self.by_type.values()

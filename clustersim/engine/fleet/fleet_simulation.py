@@ -56,7 +56,7 @@ class FleetSimulation(Course):
             cluster = setup.cluster
             outages = Outages(
                 [cluster.size_of(node) for node in range(cluster.nodes)], self.clock.now,
-                failures=setup.failures, maintenance=setup.maintenance, seed=setup.seed,
+                failures=setup.failures, maintenance=setup.maintenance, spot=setup.spot, seed=setup.seed,
             )  # fmt: skip
             self._nodes = NodeEvents(self.clock, [one.nodes for one in served], outages)
 
@@ -72,6 +72,9 @@ class FleetSimulation(Course):
 
     def begin(self) -> None:
         self._expect_submissions(self.clock.now)
+        for member in self._members:
+            if member.simulation.disruptions is not None:
+                member.simulation.disruptions.begin()
         if self._nodes is not None:
             self._nodes.begin()
 
@@ -181,7 +184,8 @@ class _Member:
         self.simulation = Simulation((), setup, recorder, fleet.count_departure, shared)
         self._asked: dict[str | None, str | None] = {None: None, part.name: None}
         for pool in part.cluster.pools:
-            self._asked |= {pool.chip: pool.chip, f"{part.name}/{pool.chip}": pool.chip}
+            for name in pool.names:
+                self._asked |= {name: name, f"{part.name}/{name}": name}
 
     def own(self, job: Job) -> Job:
         """The job as the cluster sees it, which knows nothing of the fleet."""
