@@ -176,7 +176,9 @@ class Profile:
     ) -> Array:
         """Seconds of one launch of `batch` GEMMs y[m, n] = x[m, k] w[k, n], with the launch.
 
-        The operands have the given precision, y has 16 bits; casts are not included. The GEMMs of the
+        The operands have the given precision, y has 16 bits, or 32 with "tf32"; casts are not included. TF32
+        runs at half the rate of 16 bit on all tensor cores that have it (NVIDIA's data sheets from A100 to
+        B200), and all three matrices take twice the bytes; that both are reached as in 16 bit is assumed. The GEMMs of the
         backward pass, dx = dy w^T (m, k, n) and dw = x^T dy (k, n, m), and batched GEMMs use the same
         formula; where no table measures them, `parts` says so. Raises `UserError` for a precision that the
         profile has no model of.
@@ -199,12 +201,21 @@ class Profile:
         return model.seconds(m, n, k, groups)
 
     def _gemm_of(self, precision: str) -> GemmModel:
+        if precision == "tf32" and "V100" not in self.gpu:  # whose tensor cores lack it
+            return self._tf32
         if precision not in self.gemm_precisions:
             known = ", ".join(self.precisions)
             raise UserError(
                 f"profile {self.name}: precision={quoted(precision)}: no GEMM model; it has {known}"
             )
         return self.gemm_precisions[precision]
+
+    @functools.cached_property
+    def _tf32(self) -> GemmModel:
+        model = self.gemm
+        return dataclasses.replace(
+            model, peak_flops_per_s=model.peak_flops_per_s / 2, bytes_per_s=model.bytes_per_s / 2
+        )
 
     def variant(
         self,
