@@ -77,7 +77,7 @@ def test_the_optimizer_leaves_the_gpu_and_runs_at_the_speed_of_the_cpus_memory()
 
 def test_slow_links_hold_up_the_step_itself():
     owned = np.array([1e9])
-    found = offloaded_step(workload(PLAN, system=link(SYSTEM, 1)), owned)
+    found = offloaded_step(workload(PLAN, system=link(SYSTEM, 1)), owned, owned)
     assert found.step[0] == pytest.approx(2e9 / 0.8e9)
 
 
