@@ -35,43 +35,51 @@ TUNED = ("bert", "gpt2")
 """Models to whose rows the two times of an offloaded step are fitted; every other figure is held out."""
 KINDS = ("ga", "gc", "zero-dp", "zero-offload")
 DEGREES = "PTD"
+DDP_BUCKET = 25 * 2**20
+"""Bytes of a bucket of PyTorch's DistributedDataParallel."""
 COLUMNS = ("model", "plan", "placement", "gpus", "measured_s", "predicted_s", "memory_gb", "even", "half")
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A model of the measurements: shape, samples of an iteration (as its repository's code has them), and the
-    tokens of a sample in degree plans where these differ.
+    """A model of the measurements: samples of an iteration, as its repository's code has them.
+
+    `degrees_seq_len`: tokens of a sample in degree plans, None as in the model's file. `overlaps`: the exchange of
+    `ga` and `gc` runs beside the backward pass. `fused`: its degree plans use a fused optimizer, as Megatron-LM does.
     """
 
-    model: str
+    name: str
     batch: int
-    seq_len: int | None = None
     degrees_seq_len: int | None = None
+    overlaps: bool = False
+    fused: bool = False
 
     def spec(self, plan: str) -> ModelSpec:
-        """The model that a plan trains, with unfused attention."""
-        path = HERE / f"{self.model}.yaml"
-        model = replace(load_model(str(path) if path.is_file() else self.model), attention="core")
-        tokens = self.degrees_seq_len if plan.isdigit() and self.degrees_seq_len else self.seq_len
+        """The model that a plan trains."""
+        model = load_model(str(HERE / f"{self.name}.yaml"))
+        tokens = self.degrees_seq_len if plan.isdigit() else None
         return model.with_seq_len(tokens) if tokens else model
 
 
 WORKLOADS = {
-    "bert": Workload("bert-large", 32),
-    "gpt2": Workload("gpt2-xl", 16),
-    "llama7": Workload("llama2-7b", 8, 2048),
-    "llama30": Workload("llama-33b", 4, 2048),
-    "roberta": Workload("roberta-large", 64),
-    "t5": Workload("t5-1.2b", 16, 512, 1024),
-    "vit": Workload("vit-base", 64),
+    each.name: each
+    for each in (
+        Workload("bert", 32),
+        Workload("gpt2", 16),
+        Workload("llama7", 8, fused=True),
+        Workload("llama30", 4, fused=True),
+        Workload("roberta", 64, overlaps=True),
+        Workload("t5", 16, degrees_seq_len=1024),
+        Workload("vit", 64, overlaps=True),
+    )
 }
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measured iteration and its prediction. `even`: every node has an even number of the job's GPUs.
-    `half`: measured with half of the samples, as the ratio to two GPUs shows.
+    """One measured iteration and its prediction. `forward`: the column of that name, in the unit of its file.
+    `even`: every node has an even number of the job's GPUs. `half`: measured with half of the samples, as the
+    ratio to two GPUs shows.
     """
 
     model: str
@@ -80,6 +88,7 @@ class Row:
     measured_s: float
     predicted_s: float
     memory_bytes: float
+    forward: float = 0.0
     half: bool = False
 
     @property
@@ -97,26 +106,28 @@ class Row:
 
 def plan_of(plan: str, gpus: int, workload: Workload) -> Plan:
     """The plan as `itertime` states it: one micro-batch, 32 bit with TF32, the exchange after the backward
-    pass. Digits are pipeline, tensor and data degree.
+    pass unless the workload overlaps them. Digits are pipeline, tensor and data degree.
     """
     model = workload.spec(plan)
     if plan.isdigit():
         pp, tp, dp = (int(digit) for digit in plan)
         each = -(-workload.batch // dp)
         split = "even" if model.layers % pp == 0 else "balanced"
-        options = PlanOptions(optimizer="fused-adam" if workload.model.startswith("llama") else "torch-adamw")
+        options = PlanOptions(optimizer="fused-adam" if workload.fused else "torch-adamw")
         return Plan(
             tp, pp, dp, each, dp * each, recompute="none", precision="tf32", split=split, options=options
         )
     if plan not in KINDS:
         raise UserError(f"plan {plan}: must be three digits or one of {', '.join(KINDS)}")
     each = -(-workload.batch // gpus)
-    offloaded = plan == "zero-offload"
+    overlaps = workload.overlaps and plan in ("ga", "gc")
     return Plan(
         *(1, 1, gpus, each, gpus * each),
         recompute="full" if plan == "gc" else "none",
         zero_stage=1 if plan.startswith("zero") else 0,
-        offload_optimizer=offloaded,
+        offload_optimizer=plan == "zero-offload",
+        grad_overlap=overlaps,
+        bucket_bytes=DDP_BUCKET if overlaps else None,
         precision="tf32",
         options=PlanOptions(optimizer="torch-adamw"),
     )
@@ -142,8 +153,11 @@ def system_of(system: System, placement: str) -> System:
     )
 
 
-def read_rows(folder: Path, name: str, system: System) -> tuple[list[Row], list[str]]:
-    """The rows of a model with their predictions, and why others are left out."""
+def read_rows(folder: Path, name: str, system: System, overlap: bool = True) -> tuple[list[Row], list[str]]:
+    """The rows of a model with their predictions, and why others are left out. Without `overlap` no exchange
+    runs beside a backward pass.
+    """
+    workload = WORKLOADS[name] if overlap else replace(WORKLOADS[name], overlaps=False)
     path = folder / f"placements_{name}.csv"
     try:
         lines = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
@@ -156,17 +170,24 @@ def read_rows(folder: Path, name: str, system: System) -> tuple[list[Row], list[
             left_out.append(f"{name}: line {number}: did not run")
             continue
         try:
-            rows.append(_row(name, plan, placement, seconds, system))
+            rows.append(predicted(workload, plan, placement, system, seconds, float(line["forward"])))
         except UserError as error:
             left_out.append(f"{name}: line {number}: {error}")
     return _halves(rows), left_out
 
 
-def _row(name: str, plan: str, placement: str, seconds: float, system: System) -> Row:
-    workload = WORKLOADS[name]
+def predicted(
+    workload: Workload,
+    plan: str,
+    placement: str,
+    system: System,
+    seconds: float = float("nan"),
+    forward: float = 0.0,
+) -> Row:
+    """The row of a plan and placement, measured at `seconds`. Raises UserError for a plan that cannot train."""
     gpus = sum(map(int, placement))
     found = predict(workload.spec(plan), plan_of(plan, gpus, workload), system_of(system, placement))
-    return Row(name, plan, placement, seconds, found.iteration_s, found.memory_bytes)
+    return Row(workload.name, plan, placement, seconds, found.iteration_s, found.memory_bytes, forward)
 
 
 def _halves(rows: Sequence[Row]) -> list[Row]:
@@ -274,9 +295,15 @@ def accuracy_table(lines: Sequence[Line]) -> str:
     for name, rows in lines:
         level = np.median([row.predicted_s / row.measured_s for row in rows])
         cells = [len(rows), len({row.plan for row in rows}), len({row.placement for row in rows})]
-        numbers = [_shown(spearman(rows), 3), _shown(at_one_placement(rows), 2), _shown(mape(ratios(rows)), 1)]
+        numbers = [
+            _shown(spearman(rows), 3),
+            _shown(at_one_placement(rows), 2),
+            _shown(mape(ratios(rows)), 1),
+        ]
         numbers += [_shown(pairwise(rows), 1)]
-        numbers += [_shown(mape(each), 1) if len(each) else "" for each in (plan_ratios(rows), placement_ratios(rows))]
+        numbers += [
+            _shown(mape(each), 1) if len(each) else "" for each in (plan_ratios(rows), placement_ratios(rows))
+        ]
         text.append(f"| {name} | {' | '.join(map(str, cells))} | {' | '.join(numbers)} | {level:.2f} |")
     return "\n".join(text) + "\n"
 
@@ -298,6 +325,23 @@ def kinds_table(models: Sequence[Line]) -> str:
     return "\n".join(text) + "\n"
 
 
+def hosts_table(models: Sequence[Line]) -> str:
+    """How much longer the forward pass takes than under ZeRO-Offload, whose forward pass is the same, at the
+    same placement of eight GPUs: medians over the plans that run on the GPU alone, as a Markdown table.
+    """
+    text = ["| | even GPUs on every node | an odd number on some | most |", "|---|---|---|---|"]
+    for model, rows in models:
+        base = {row.placement: row.forward for row in rows if row.kind == "zero-offload" and row.gpus == 8}
+        both: dict[bool, list[float]] = {True: [], False: []}
+        for row in rows:
+            if row.kind in KINDS[:3] and base.get(row.placement):
+                both[row.even].append(row.forward / base[row.placement])
+        if both[True] and both[False]:
+            medians = [f"{np.median(both[even]):.2f}" for even in (True, False)]
+            text.append(f"| {model} | {' | '.join(medians)} | {max(both[False]):.1f} |")
+    return "\n".join(text) + "\n"
+
+
 def rows_csv(rows: Sequence[Row]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -309,8 +353,8 @@ def rows_csv(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def summary(models: dict[str, list[Row]]) -> str:
-    """The tables of the page."""
+def summary(models: dict[str, list[Row]], apart: dict[str, list[Row]]) -> str:
+    """The tables of the page. `apart`: the models whose exchange overlaps, without overlap."""
     parts: list[Line] = list(models.items())
     clean: list[Line] = []
     for name, rows in parts:
@@ -318,11 +362,20 @@ def summary(models: dict[str, list[Row]]) -> str:
         if len(whole) < len(rows):
             clean.append((f"{name}, full samples", whole))
         if name in ("vit", "t5"):
-            kept = [row for row in whole if row.even or row.plan == "zero-offload"]
-            clean.append((f"{name}, even GPUs a node", kept))
+            clean.append((f"{name}, hosts not slow", _fast_hosts(rows)))
         if name == "llama7":
             clean.append((f"{name}, degrees", [row for row in rows if row.kind == DEGREES]))
-    return "\n".join([accuracy_table(parts), accuracy_table(clean), kinds_table(parts)])
+        if name in apart:
+            clean.append((f"{name}, no overlap", apart[name]))
+            if name == "vit":
+                clean.append((f"{name}, no overlap, hosts not slow", _fast_hosts(apart[name])))
+    tables = [accuracy_table(parts), accuracy_table(clean), kinds_table(parts), hosts_table(parts)]
+    return "\n".join(tables)
+
+
+def _fast_hosts(rows: Sequence[Row]) -> list[Row]:
+    """The rows with an even number of GPUs on every node, and those of ZeRO-Offload."""
+    return [row for row in rows if row.even or row.plan == "zero-offload"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -333,11 +386,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         make_folder(options.out)
         system = load_system(SYSTEM)
-        models, left_out = {}, []
-        for name in WORKLOADS:
+        models, apart, left_out = {}, {}, []
+        for name, workload in WORKLOADS.items():
             if (options.folder / f"placements_{name}.csv").is_file():
                 models[name], without = read_rows(options.folder, name, system)
                 left_out += without
+                if workload.overlaps:
+                    apart[name], _ = read_rows(options.folder, name, system, overlap=False)
         if not models:
             raise UserError(f"{options.folder}: has no placements_MODEL.csv of {', '.join(WORKLOADS)}")
         bare = replace(system, site=replace(system.site, cpu_adam_s=0.0, cpu_gradient_s=0.0))
@@ -349,7 +404,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     for why in left_out:
         print(why, file=sys.stderr)
-    text = summary(models)
+    text = summary(models, apart)
     write_text(options.out / "rows.csv", rows_csv([row for rows in models.values() for row in rows]))
     write_text(options.out / "summary.md", text)
     print(text)
