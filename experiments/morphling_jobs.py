@@ -3,8 +3,8 @@
     python experiments/morphling_jobs.py ../shared/data/clusters/morphling --out FOLDER
 
 writes `jobs.csv` (a trace for `--model-path experiments/morphling`), `measured.csv` (the same without jobs of
-models whose iterations are not measured) and `table.csv` (for `--table`). It prints the seconds of an iteration
-that the workload implies for each of its plans beside the predicted ones.
+models whose iterations are not measured) and `table.csv` (for `--table`). It prints the seconds that the
+workload implies for an iteration of each of its plans beside the predicted ones.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     """Final norm, projection onto the vocabulary (three GEMMs), cross-entropy; backward one all-reduce.
 
     Bytes per logit, forward/backward: in 32 bit, unfused, 36/14 (cast, maximum, subtract, exponential, sum,
-    divide; multiply, cast); in one kernel 2/4. Without the two casts 30/8, and 4/8, where logits have 32 bit. Of the tokens that are not padding, only the predicted ones
-    reach the head. An encoder transforms them first: a matrix h x h on every rank, GELU, norm (Devlin et al.
+    divide; multiply, cast); in one kernel 2/4. A plan in 32 bit casts nothing: 30/8, and 4/8. Of the tokens
+    that are not padding, only the predicted ones reach the head. An encoder transforms them first: a matrix h x h on every rank, GELU, norm (Devlin et al.
     2019; Megatron-LM's BertLMHead). `reduced`: `activation_all_reduce_s`.
     """
     model, plans, profile, site = workload.model, workload.plans, workload.profile, workload.system.site
@@ -53,14 +53,14 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     times = workload.gemm_factor * workload.gemm_s(m, n, k)
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
     loss, loss_back = _loss_bytes(workload)
-    h_bytes = tokens * h * plans.width
-    normed = profile.elementwise_s(np.array([4 * h_bytes, 6 * h_bytes]), norm, h)
+    both = np.array([4 * tokens * h, 6 * tokens * h]) * plans.width
+    normed = profile.elementwise_s(both, norm, h)
     crossed = profile.elementwise_s(
         np.array([loss * tokens * columns, loss_back * tokens * columns]), "cross_entropy"
     )
     memory = normed + crossed
     if model.encoder:
-        memory = memory + normed + profile.elementwise_s(np.array([4 * h_bytes, 6 * h_bytes]), "gelu")
+        memory = memory + normed + profile.elementwise_s(both, "gelu")
     if frozen:
         times[2::3] = 0.0
     summed = profile.elementwise_s(0.0 if frozen else plans.width * plans.accumulated * columns * h)

@@ -30,7 +30,8 @@ Array = NDArray[np.float64]
 # Of the link: copies of pinned memory reach about 25 of PCIe 4's 31.5 GB/s. Assumed of all links.
 _LINK_SHARE = 0.8
 # Bytes of the CPU's memory that Adam moves per parameter: reads gradient (2), master weight and moments (12),
-# writes these and the 16-bit weight (14); in 32 bit as many, without a copy of the weight. Of the memory's peak bandwidth, half is assumed to be reached.
+# writes these and the 16-bit weight (14); in 32 bit as many, without a copy of the weight. Of the memory's
+# peak bandwidth, half is assumed to be reached.
 _ADAM_BYTES, _MEMORY_SHARE = 28.0, 0.5
 
 

@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.errors import UserError
 from itertime.spec import (
     Framework,
     Lengths,

@@ -167,6 +167,16 @@ class Profile:
         """The precisions whose GEMMs the profile has a model of."""
         return ("bf16", *self.gemm_precisions)
 
+    @property
+    def trained_precisions(self) -> tuple[str, ...]:
+        """The precisions in which plans can train: 16 bit, those with a model of GEMMs and of casts, TF32."""
+        casts = (name for name in self.gemm_precisions if name in self.casts)
+        return ("bf16", *casts, *(("tf32",) if self._has_tf32 else ()))
+
+    @property
+    def _has_tf32(self) -> bool:
+        return "V100" not in self.gpu  # whose tensor cores lack it
+
     def peak_flops_of(self, precision: str = "bf16") -> float:
         """Dense peak of a precision, FLOP/s. Raises `UserError` if the profile has no model of it."""
         return self.peak_flops_per_s if precision == "bf16" else self._gemm_of(precision).peak_flops_per_s
@@ -176,12 +186,14 @@ class Profile:
     ) -> Array:
         """Seconds of one launch of `batch` GEMMs y[m, n] = x[m, k] w[k, n], with the launch.
 
-        The operands have the given precision, y has 16 bits, or 32 with "tf32"; casts are not included. TF32
-        runs at half the rate of 16 bit on all tensor cores that have it (NVIDIA's data sheets from A100 to
-        B200), and all three matrices take twice the bytes; that both are reached as in 16 bit is assumed. The GEMMs of the
+        The operands have the given precision, y has 16 bits; casts are not included. The GEMMs of the
         backward pass, dx = dy w^T (m, k, n) and dw = x^T dy (k, n, m), and batched GEMMs use the same
         formula; where no table measures them, `parts` says so. Raises `UserError` for a precision that the
         profile has no model of.
+
+        With "tf32" y has 32 bits. TF32 runs at half the rate of 16 bit on all tensor cores that have it
+        (NVIDIA's data sheets from A100 to B200), and every matrix takes twice the bytes. That it reaches the
+        same shares of both is assumed.
         """
         model = self.gemm if precision == "bf16" else self._gemm_of(precision)
         return model.seconds(m, n, k, batch)
@@ -201,7 +213,7 @@ class Profile:
         return model.seconds(m, n, k, groups)
 
     def _gemm_of(self, precision: str) -> GemmModel:
-        if precision == "tf32" and "V100" not in self.gpu:  # whose tensor cores lack it
+        if precision == "tf32" and self._has_tf32:
             return self._tf32
         if precision not in self.gemm_precisions:
             known = ", ".join(self.precisions)

@@ -24,8 +24,9 @@ width of a gradient. Apex's kernels are those of its csrc/ (multi_tensor_*.cu).
 - CAME (Luo et al., ACL 2023, Algorithm 2), 164: PyTorch's own kernels, one for each operation on a tensor.
   Squares, means by row and column, two outer products, the first moment, instability: 41 times 4 bytes.
 
-- PyTorch's AdamW without `fused`, 92: one multi-tensor kernel for each operation. The norm's factor (8), decay (8),
-  first moment (12), second moment scaled (8) and added to (16), root (8), division (8), epsilon (8), step (16).
+- PyTorch's AdamW without `fused`, 92: one multi-tensor kernel for each operation. The norm's factor (8),
+  decay (8), first moment (12), second moment scaled (8) and added to (16), root (8), division (8), epsilon
+  (8), step (16).
 
 A plan that trains in 32 bit (`precision` "tf32") neither unscales nor copies, and its states lack the master
 weight.
