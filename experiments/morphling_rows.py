@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 HERE = Path(__file__).parent / "morphling"
-SYSTEM = "a800"
+SYSTEM = str(HERE / "a800-offload.yaml")
 TUNED = ("bert", "gpt2")
 """Models to whose rows the two times of an offloaded step are fitted; every other figure is held out."""
 KINDS = ("ga", "gc", "zero-dp", "zero-offload")

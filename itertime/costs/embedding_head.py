@@ -37,8 +37,9 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
 
     Bytes per logit, forward/backward: in 32 bit, unfused, 36/14 (cast, maximum, subtract, exponential, sum,
     divide; multiply, cast); in one kernel 2/4. A plan in 32 bit casts nothing: 30/8, and 4/8. Of the tokens
-    that are not padding, only the predicted ones reach the head. An encoder transforms them first: a matrix h x h on every rank, GELU, norm (Devlin et al.
-    2019; Megatron-LM's BertLMHead). `reduced`: `activation_all_reduce_s`.
+    that are not padding, only the predicted ones reach the head. An encoder transforms them first: a matrix
+    h x h on every rank, GELU, norm (Devlin et al. 2019; Megatron-LM's BertLMHead). `reduced`:
+    `activation_all_reduce_s`.
     """
     model, plans, profile, site = workload.model, workload.plans, workload.profile, workload.system.site
     tokens = workload.micro_batch.real * model.predicted_share

@@ -26,7 +26,7 @@ Whole = NDArray[np.int64]
 
 
 def activation_all_reduce_s(workload: Workload) -> Array:
-    """Seconds to sum one micro-batch's activations, 2 s b h bytes or twice as many, over tensor-parallel ranks."""
+    """Seconds to sum one micro-batch's activations, 2 s b h bytes or twice that, over the group's ranks."""
     plans, system = workload.plans, workload.system
     if (plans.tp == 1).all():
         return np.zeros(len(plans))

@@ -24,7 +24,11 @@ Array = NDArray[np.float64]
 # An element and its share of the scales: blocks of 128 with a 32-bit scale (DeepSeek-V3, 2024, section 3.3),
 # of 32 with 8 bit (OCP microscaling, 2023), of 16 with 8 bit (NVIDIA, NVFP4).
 _BYTES = {
-    **{"bf16": 2.0, "fp8": 1.0, "fp8_block": 1 + 4 / 128, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16},
+    "bf16": 2.0,
+    "fp8": 1.0,
+    "fp8_block": 1 + 4 / 128,
+    "mxfp8": 1 + 1 / 32,
+    "nvfp4": 0.5 + 1 / 16,
     "tf32": 4.0,
 }
 
