@@ -2,9 +2,8 @@
 
     python experiments/morphling_jobs.py ../shared/data/clusters/morphling --out FOLDER
 
-writes `jobs.csv` (a trace for `--model-path experiments/morphling`), `measured.csv` (the same without jobs of
-models whose iterations are not measured) and `table.csv` (for `--table`). It prints the seconds that the
-workload implies for an iteration of each of its plans beside the predicted ones.
+writes `jobs.csv` (a trace for `--model-path experiments/morphling`) and `table.csv` (for `--table`). It
+prints the seconds that the workload implies for an iteration of each of its plans, and the predicted ones.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ def trace_csv(jobs: Sequence[dict[str, str]]) -> str:
     return _csv(JOB_COLUMNS, lines)
 
 
-def table_csv(measured: dict[str, list[Row]]) -> str:
+def table_csv(measured: dict[str, list[Row]], jobs: Sequence[dict[str, str]]) -> str:
     """The fastest measured plan of every model and number of GPUs, on the fewest nodes that were measured.
 
-    Rows with half of the samples are left out.
+    Rows with half of the samples are left out. Models without measurements have the seconds that jobs imply.
     """
     lines = []
     for name, rows in measured.items():
@@ -58,31 +57,33 @@ def table_csv(measured: dict[str, list[Row]]) -> str:
             known = fastest.get(row.gpus)
             if known is None or _rank(row) < _rank(known):
                 fastest[row.gpus] = row
-        batch = WORKLOADS[name].batch
-        lines += [(name, batch, n, f"{1 / row.measured_s:.6g}") for n, row in sorted(fastest.items())]
-    return _csv(TABLE_COLUMNS, lines)
+        lines += [(name, n, row.measured_s) for n, row in sorted(fastest.items())]
+    lines += [(name, gpus, s) for (name, gpus, _), s in implied(jobs).items() if name not in measured]
+    return _csv(TABLE_COLUMNS, [(name, WORKLOADS[name].batch, n, f"{1 / s:.6g}") for name, n, s in lines])
 
 
 def _rank(row: Row) -> tuple[int, float]:
     return len(row.placement), row.measured_s
 
 
-def implied(jobs: Sequence[dict[str, str]], system: System) -> str:
-    """Seconds of an iteration that durations and steps imply, by model, GPUs and plan, beside predictions for
-    full nodes, as a Markdown table. Jobs of fewer than `LEAST_STEPS` steps are left out.
+def implied(jobs: Sequence[dict[str, str]]) -> dict[tuple[str, int, str], float]:
+    """Seconds of an iteration by model, GPUs and plan, in their order: duration over steps of the job with the
+    most steps. Those of fewer than `LEAST_STEPS` are left out.
     """
-    most: dict[tuple[str, int, str], dict[str, str]] = {}
+    most: dict[tuple[str, int, str], tuple[int, float]] = {}
     for job in jobs:
-        key = job["application"], int(job["num_gpus"]), job["exec_plan"]
-        if int(job["steps"]) > int(most.get(key, job)["steps"]) or key not in most:
-            most[key] = job
+        key, steps = (job["application"], int(job["num_gpus"]), job["exec_plan"]), int(job["steps"])
+        if steps >= LEAST_STEPS and steps > most.get(key, (0, 0.0))[0]:
+            most[key] = steps, float(job["duration"]) / steps
+    return {key: seconds for key, (_, seconds) in sorted(most.items())}
+
+
+def implied_table(jobs: Sequence[dict[str, str]], system: System) -> str:
+    """`implied` beside predictions for full nodes, as a Markdown table."""
     lines = ["| model | GPUs | plan | implied, s | predicted, s | difference |", "|---|---|---|---|---|---|"]
-    for (name, gpus, plan), job in sorted(most.items()):
-        steps = int(job["steps"])
-        if steps < LEAST_STEPS:
-            continue
-        placement = str(gpus) if gpus <= system.gpus_per_node else "8" * (gpus // 8)
-        seconds = float(job["duration"]) / steps
+    for (name, gpus, plan), seconds in implied(jobs).items():
+        per_node = system.gpus_per_node
+        placement = str(gpus) if gpus <= per_node else str(per_node) * (gpus // per_node)
         found = predicted(WORKLOADS[name], plan, placement, system, seconds).predicted_s
         shown = f"{seconds:.3f} | {found:.3f} | {100 * (found / seconds - 1):+.1f}%"
         lines.append(f"| {name} | {gpus} | {plan} | {shown} |")
@@ -108,14 +109,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         jobs = read_jobs(options.folder / "workload-base.csv")
         names = [name for name in WORKLOADS if (options.folder / f"placements_{name}.csv").is_file()]
         measured = {name: read_rows(options.folder, name, system)[0] for name in names}
-        text = implied(jobs, system)
+        text = implied_table(jobs, system)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     write_text(options.out / "jobs.csv", trace_csv(jobs))
-    known = [job for job in jobs if job["application"] in measured]
-    write_text(options.out / "measured.csv", trace_csv(known))
-    write_text(options.out / "table.csv", table_csv(measured))
+    write_text(options.out / "table.csv", table_csv(measured, jobs))
     print(text)
     return 0
 
