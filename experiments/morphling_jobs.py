@@ -67,8 +67,8 @@ def _rank(row: Row) -> tuple[int, float]:
 
 
 def implied(jobs: Sequence[dict[str, str]]) -> dict[tuple[str, int, str], float]:
-    """Seconds of an iteration by model, GPUs and plan, in their order: duration over steps of the job with the
-    most steps. Those of fewer than `LEAST_STEPS` are left out.
+    """Seconds of an iteration by model, GPUs and plan, in their order: duration over steps of the job with
+    the most steps. Those of fewer than `LEAST_STEPS` are left out.
     """
     most: dict[tuple[str, int, str], tuple[int, float]] = {}
     for job in jobs:

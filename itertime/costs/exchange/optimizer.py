@@ -44,7 +44,7 @@ in its code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,6 +158,9 @@ def _fused_step_s(workload: Workload, owned: Array, share: Array, layers: Whole)
     whole = [layers * count for count in _tensors(workload)]
     matrices, vectors = (np.ceil(share * count) for count in whole)
     launches = _launches(step, owned, matrices, vectors)
+    if plans.in_32_bit.any():
+        without = _launches(replace(step, lists=step.lists[1:-1]), owned, matrices, vectors)
+        launches = np.where(plans.in_32_bit, without, launches)
     copies = np.where(plans.in_32_bit, 0.0, gradient_bytes(workload) + _COPIES)
     nbytes = (copies + step.update) * owned
     seconds = launches * workload.profile.elementwise_s(nbytes / launches, "adam") / site.hbm_fraction
