@@ -79,7 +79,7 @@ def test_memory_has_sixteen_bytes_a_parameter_and_none_beside_them() -> None:
 
 @pytest.mark.parametrize(("optimizer", "nbytes"), [("adam", 38), ("fused-adam", 28), ("torch-adamw", 92)])
 def test_a_step_neither_unscales_nor_copies(optimizer: str, nbytes: float) -> None:
-    """Adam's 50 bytes less 6 of unscaling and 6 of the copy; kernels of the others without both. Launches add up to 2 %."""
+    """Adam has 50 bytes less 6 of unscaling and 6 of the copy, the others neither; launches add a little."""
     options = PlanOptions(optimizer=optimizer, clipping="after")  # type: ignore[arg-type]
     plan = replace(WIDE, options=options, dp=1, micro_batch=1, global_batch=1)
     found = predict(MODEL, plan, SYSTEM)
