@@ -216,7 +216,7 @@ class SpeedOnOneType:
         if job.framework is None and job.precision is None and job.plan_options is None:
             return planner
         profile, precision = planner.profile, job.precision or "bf16"
-        able = [name for name in profile.precisions if name == "bf16" or name in profile.casts]
+        able = profile.trained_precisions
         if precision not in able:
             what = f"the profile {profile.name} has {', '.join(able)}"
             raise CannotRun(f"its GPUs do not run precision {precision}: {what}")
