@@ -118,7 +118,7 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
     chosen = _policy(run, policy)
     window = manifest.get("window")
     settings = {name: manifest[name] for name in _SETTINGS} | (window if isinstance(window, dict) else {})
-    settings["estimates"] = manifest.get("estimates")  # folders of earlier versions have none
+    settings |= {name: manifest.get(name) for name in ("estimates", "sharing")}  # some folders have none
     bound = manifest.get("bound")  # auto has chosen a method, which is stated
     settings["bound"] = bound.get("method") if isinstance(bound, dict) else NO_BOUND
     config = RunConfig.make(policy=chosen, **settings)

@@ -10,6 +10,7 @@
 | placements and free GPUs | |
 |---|---|
 | `Placement` | where a job runs: (node, GPUs there) pairs, by node |
+| `SharedPlacement` | where a job runs that holds part of a GPU; `parts_of` a fraction, `gpus_held` in all |
 | `Capacity` | free GPUs by node: `take`, `release`, `close` and `open` a node, `copy` for a draft |
 | `CapacityIfStopped` | the free GPUs that there would be if some jobs stopped |
 | `FreeNodes`, `FreeNodesByLeaf` | protocols: what tells whether a job fits; what a placer chooses from |
@@ -26,15 +27,19 @@ Why
   costs some ten references, and the draft that is enacted becomes the free capacity.
 - Node numbers run through all groups, so placements, logs and audits know nothing of groups. The free GPUs
   of one GPU type are the cluster's sets of bits under a mask.
+- A GPU that jobs share is a GPU that is not free, with a list of the parts held (`SharedGpus`). Placers and
+  policies that know nothing of sharing keep counting whole GPUs.
 """
 
 from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf
 from .cluster import Cluster, Placement
 from .clusterfile import cluster_of, load_cluster
 from .node_set import NodeSet, first_node, node_range, node_set, nodes_of
+from .sharing import MILLION, SharedGpus, SharedPlacement, gpus_held, parts_of
 from .topology import Pool
 
 __all__ = [
+    "MILLION",
     "Capacity",
     "CapacityIfStopped",
     "Cluster",
@@ -43,10 +48,14 @@ __all__ = [
     "NodeSet",
     "Placement",
     "Pool",
+    "SharedGpus",
+    "SharedPlacement",
     "cluster_of",
     "first_node",
+    "gpus_held",
     "load_cluster",
     "node_range",
     "node_set",
     "nodes_of",
+    "parts_of",
 ]

@@ -71,7 +71,11 @@ class Simulation:
             on_progress=on_progress,
         )
         self.enactment = Enactment(
-            kernel, setup.speed, self._on_completion, setup.cluster.prices(setup.price_usd_per_gpu_h)
+            kernel,
+            setup.speed,
+            self._on_completion,
+            setup.cluster.prices(setup.price_usd_per_gpu_h),
+            setup.sharing,
         )
         self._wake_ups = WakeUps(kernel)
         self._disruptions = Disruptions.of(

@@ -16,6 +16,7 @@
 | `plan_of_label`, `plan_words` | the plan of a label; a label for readers |
 | `spread_words` | between which times the iterations of one job lie, for readers |
 | `Exact` | type of a number that tables write with every digit |
+| `Gpus` | type of a number of GPUs of which jobs may hold parts |
 
 | events of the log | |
 |---|---|
@@ -82,6 +83,7 @@ from .records import (
     WAITS_AFTER,
     EventRecord,
     Exact,
+    Gpus,
     JobRecord,
     Snapshot,
     as_row,
@@ -125,6 +127,7 @@ __all__ = [
     "EventRecord",
     "Exact",
     "Fields",
+    "Gpus",
     "JobRecord",
     "MemoryRecorder",
     "PlanKey",

@@ -90,7 +90,7 @@ class MemoryRecorder:
         self.end_s = 0.0
         self.oracle_used = False
         self._orders: list[int] = []
-        self._last_use: tuple[int, ...] = ()
+        self._last_use: tuple[float, ...] = ()
 
     def event(
         self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
@@ -107,7 +107,7 @@ class MemoryRecorder:
         self.plans.setdefault(key, job)
 
     def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
-        use = (self.cluster.gpus - down - capacity.free, capacity.stranded, running, pending, down)
+        use = (*capacity.in_use(self.cluster.gpus - down), running, pending, down)
         if use != self._last_use:
             self._last_use = use
             self.snapshots.append(as_row(Snapshot, (time_s, *use)))

@@ -40,6 +40,7 @@ __all__ = [
     "WAITS_AFTER",
     "EventRecord",
     "Exact",
+    "Gpus",
     "JobRecord",
     "Snapshot",
     "as_row",
@@ -87,6 +88,9 @@ as_row = tuple.__new__
 Exact = NewType("Exact", float)
 """A number that tables write with every digit; times are rounded to a microsecond."""
 
+Gpus = NewType("Gpus", float)
+"""A number of GPUs: whole, or in millionths where jobs share GPUs."""
+
 
 @dataclass(slots=True)  # not frozen: that triples the time it takes to make one
 class JobRecord:
@@ -101,6 +105,7 @@ class JobRecord:
     `interruptions`: how often a failure took the job's GPUs; `lost_work_s`, `lost_work_gpu_s`: seconds and
     GPU-seconds of work lost in interruptions, which are part of `lost_s`. `cost_usd`: US dollars for the GPUs
     held, where the cluster states prices by GPU type; None elsewhere, and for a job that held none.
+    `gpu_fraction`: the part that the job holds of its one GPU, None for whole GPUs.
     """
 
     job_id: str
@@ -134,6 +139,7 @@ class JobRecord:
     precision: str = ""
     cost_usd: float | None = None
     plan_options: str = ""
+    gpu_fraction: float | None = None
 
 
 JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))
@@ -167,12 +173,13 @@ class EventRecord(NamedTuple):
 class Snapshot(NamedTuple):
     """The cluster after a decision, until the next one.
 
-    `stranded`: free GPUs on nodes that also run something; `down`: GPUs of nodes out of service.
+    `stranded`: free GPUs on nodes that also run something; `down`: GPUs of nodes out of service. Of a GPU
+    that jobs share, the part that they hold is allocated and the rest stranded.
     """
 
     time_s: float
-    allocated: int
-    stranded: int
+    allocated: Gpus
+    stranded: Gpus
     running: int
     pending: int
     down: int = 0

@@ -205,7 +205,7 @@ def _held(run: Run, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:
         "from": _grown(begins),
         "to": (ends - begins).tolist(),
         "paid": clock.lengths(held.paid_s),
-        "gpus": held.gpus.astype(int).tolist(),
+        "gpus": np.ceil(held.gpus).astype(int).tolist(),
         "plan": words.tolist(),
         "kind": kinds[: len(begun)],
         "ended": kinds[len(begun) :],

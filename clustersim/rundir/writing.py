@@ -88,7 +88,7 @@ class RunWriter:
         self.end_s = 0.0
         self.oracle_used = False
         self.folder, self._parquet = Path(folder), parquet
-        self._last_use: tuple[int, ...] = ()
+        self._last_use: tuple[float, ...] = ()
         self._files = ExitStack()
         self._finished = False
         self._job_columns = Columns(JobRecord, coded=("state",))
@@ -133,7 +133,7 @@ class RunWriter:
         self.plans.setdefault(key, job)
 
     def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
-        use = (self.cluster.gpus - down - capacity.free, capacity.stranded, running, pending, down)
+        use = (*capacity.in_use(self.cluster.gpus - down), running, pending, down)
         if use != self._last_use:
             self._last_use = use
             self._usage.add(as_row(Snapshot, (time_s, *use)))

@@ -11,6 +11,7 @@ from clustersim.bounds import METHODS
 from clustersim.failures import Failures, read_calendar
 from clustersim.overheads import Overheads
 from clustersim.scheduler.cluster_state import checked_quotas
+from clustersim.speed import Interference
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import parse_yaml, quoted
@@ -49,6 +50,7 @@ class RunConfig(BaseModel):
     | `placement` | a placer: pack, spread, topology, buddy or any |
     | `overheads` | constants of `Overheads` to replace, those of `preset` if given; None: no overheads |
     | `failures` | parameters of `Failures` to replace, likewise; None: nothing fails |
+    | `sharing` | parameters of `Interference`: how jobs on one GPU slow each other down; None: not at all |
     | `estimates` | parameters of `Estimates`: how far off the work is that jobs state; None: as the trace |
     | `calendar` | planned changes of nodes, as a list or a file |
     | `quotas` | GPUs promised to tenants, by tenant |
@@ -74,6 +76,7 @@ class RunConfig(BaseModel):
     placement: str = "pack"
     overheads: dict[str, Any] | None = Field(default_factory=dict)
     failures: dict[str, Any] | None = None
+    sharing: dict[str, Any] | None = None
     estimates: dict[str, Any] | None = None
     calendar: list[dict[str, Any]] = Field(default_factory=list)
     quotas: dict[str, int] = Field(default_factory=dict)
@@ -106,6 +109,13 @@ class RunConfig(BaseModel):
         if estimates is not None:
             Estimates.of(estimates)
         return estimates
+
+    @field_validator("sharing")
+    @classmethod
+    def _is_interference(cls, sharing: dict[str, Any] | None) -> dict[str, Any] | None:
+        if sharing is not None:
+            Interference.of(sharing)
+        return sharing
 
     @field_validator("calendar", mode="before")
     @classmethod

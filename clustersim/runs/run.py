@@ -22,7 +22,7 @@ from clustersim.records import COMPLETE, INTERRUPTED, STOPPED, MemoryRecorder, R
 from clustersim.rundir import RunWriter
 from clustersim.scheduler import Scheduler
 from clustersim.scheduler.cluster_state import checked_quotas
-from clustersim.speed import speed_for
+from clustersim.speed import Interference, speed_for
 from itertime.errors import UserError
 from itertime.spec import Models
 from traces.estimates import Estimates
@@ -216,6 +216,7 @@ def setup_of(
             quotas=checked_quotas(config.quotas, cluster.gpus),
             failures=None if config.failures is None else Failures.of(config.failures),
             maintenance=Maintenance.of(config.calendar, cluster.nodes),
+            sharing=None if config.sharing is None else Interference.of(config.sharing),
             estimates=None if config.estimates is None else Estimates.of(config.estimates),
             until_s=config.until_s,
             price_usd_per_gpu_h=config.price_usd_per_gpu_h,

@@ -120,6 +120,15 @@ def _count(limit: int) -> Callable[[str], int]:
     return parse
 
 
+def _fraction(text: str) -> float:
+    value = number(text)
+    if not 0 < value < 1:
+        raise ValueError("must be above 0 and below 1; leave the cell empty for whole GPUs")
+    if round(value, 6) != value:
+        raise ValueError("is finer than a millionth of a GPU; write at most six decimals")
+    return value
+
+
 def _priority(text: str) -> int:
     value = whole(text)
     if abs(value) > MAX_COUNT:
@@ -171,6 +180,7 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "framework": _one_of("framework", cache(list_frameworks)),
     "precision": _one_of("precision", lambda: PRECISIONS),
     "plan_options": _options,
+    "gpu_fraction": _fraction,
 }
 """Column name -> parser of its non-empty cells, in the order in which columns are written."""
 
@@ -185,6 +195,8 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
         yield "gpus", job.gpus, f"is below min_gpus={job.min_gpus}; the request must lie within the bounds"
     elif job.gpus is not None and job.max_gpus is not None and job.gpus > job.max_gpus:
         yield "gpus", job.gpus, f"is above max_gpus={job.max_gpus}; the request must lie within the bounds"
+    if job.gpu_fraction is not None and job.gpus != 1:
+        yield "gpu_fraction", f"{job.gpu_fraction:g}", "needs gpus=1: a job shares one GPU; or leave it empty"
     if job.deadline_s is not None and job.deadline_s < job.submit_s:
         text = f"is before submit_s={job.submit_s:g}; deadlines are absolute, not relative to the submission"
         yield "deadline_s", f"{job.deadline_s:g}", text
