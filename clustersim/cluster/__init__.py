@@ -10,7 +10,9 @@
 | placements and free GPUs | |
 |---|---|
 | `Placement` | where a job runs: (node, GPUs there) pairs, by node |
-| `SharedPlacement` | where a job runs that holds part of a GPU; `parts_of` a fraction, `gpus_held` in all |
+| `SharedPlacement` | where a job runs that holds part of a GPU; `gpus_held` counts it as that part |
+| `SharedGpus` | the GPUs that jobs share, and how much of each is held |
+| `parts_of`, `MILLION` | a fraction of a GPU in millionths; those of a whole one |
 | `Capacity` | free GPUs by node: `take`, `release`, `close` and `open` a node, `copy` for a draft |
 | `CapacityIfStopped` | the free GPUs that there would be if some jobs stopped |
 | `FreeNodes`, `FreeNodesByLeaf` | protocols: what tells whether a job fits; what a placer chooses from |

@@ -33,6 +33,7 @@ MIN_SECONDS = 1e-6  # the resolution of tables
 _MAX_TEXT = 100_000  # the csv module does not read cells of 131,072 characters or more
 MAX_COUNT = 10**12
 MIN_ITERATIONS = 1e-12  # below any real work, and large enough that ratios to it stay finite
+_LEAST_FRACTION = 1e-6  # of a GPU; parts are counted in millionths
 _MAX_BATCH = 10_000_000  # the largest global batch that itertime plans
 
 
@@ -124,8 +125,8 @@ def _fraction(text: str) -> float:
     value = number(text)
     if not 0 < value < 1:
         raise ValueError("must be above 0 and below 1; leave the cell empty for whole GPUs")
-    if round(value, 6) != value:
-        raise ValueError("is finer than a millionth of a GPU; write at most six decimals")
+    if value < _LEAST_FRACTION:
+        raise ValueError(f"is below {_LEAST_FRACTION:g}, the smallest part of a GPU; leave the job out")
     return value
 
 
