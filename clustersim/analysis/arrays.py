@@ -91,7 +91,7 @@ def reached(jobs: Columns) -> Array:
     return ~(jobs.equal("state", UNFINISHED) & np.isnan(jobs["isolated_s"]))
 
 
-def requested_gpus(jobs: Columns) -> Array:
+def requested_gpus(jobs: Columns | Table) -> Array:
     """The GPUs that each job asks for; NaN where it asks for none. Part of a GPU counts as that part."""
     return jobs["gpus"] * np.nan_to_num(jobs["gpu_fraction"], nan=1.0)
 

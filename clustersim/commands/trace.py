@@ -110,6 +110,7 @@ def import_(
     tenant: Annotated[str | None, typer.Option(help="Column of the log that names the tenant.")] = None,
     speeds: SpeedSource = None,
     work_of: WorkSource = None,
+    gpu_fractions: Annotated[bool, typer.Option("--gpu-fractions", help="Keep parts of a GPU.")] = False,
     rules: Rules = "none",
     planner: PlannerName = "3d",
     system: SystemName = "dgx-a100-80gb",
@@ -133,7 +134,7 @@ def import_(
     with collect_less_often():
         jobs, report = import_log(
             log,
-            ReadOptions(log_format, columns, time_unit, tenant, time_zone, speeds, work_of),
+            ReadOptions(log_format, columns, time_unit, tenant, time_zone, speeds, work_of, gpu_fractions),
             rules=rules,
             planner=planner,
             system=system,

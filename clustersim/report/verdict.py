@@ -8,6 +8,7 @@ from math import fsum
 import numpy as np
 
 from clustersim.analysis import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, measured_jobs
+from clustersim.analysis.arrays import requested_gpus
 from clustersim.analysis.tables import jobs_of
 from clustersim.records import REJECTED, Run
 
@@ -362,7 +363,7 @@ def _sizes(group: Group) -> tuple[float, float]:
     """Shares of finished jobs that held on average over 1 % more, and over 1 % fewer, GPUs than requested."""
     parts = []
     for jobs in map(jobs_of, group.runs):
-        gpus, held_s = jobs["gpus"], jobs["jct_s"] - jobs["wait_s"]
+        gpus, held_s = requested_gpus(jobs), jobs["jct_s"] - jobs["wait_s"]
         known = (held_s > _SHORTEST_S) & (gpus > 0)  # not for NaN
         parts.append(jobs["gpu_seconds"][known] / held_s[known] / gpus[known])
     held = np.concatenate(parts)
