@@ -65,7 +65,7 @@ def bound_of(instance: Instance, method: str = "auto") -> Bound:
     | `alone` | each job alone | each job alone | each job alone | those met alone |
     | `area` | or SRPT on one machine | each job alone | or area, or speed in time | those met alone |
     | `quick` | or prices, 8 steps | each job alone | as `area` | or prices, 8 steps |
-    | `prices` | or prices, 20 to 40 steps | or prices | as `area` | or prices, 32 steps |
+    | `prices` | or prices, 20 to 100 steps | or prices | as `area` | or prices, 32 steps |
 
     Each takes the best of what stands there and above. `auto` is `quick`, for many jobs `area`: about as long
     as a simulation. `best` is `prices`, for very many jobs `area`: at most minutes. Both choose by
@@ -141,7 +141,7 @@ def _effort(columns: Columns, method: str) -> _Effort:
     if method == "quick":
         return _Effort(8, 2_000 + 2 * jobs, 8, 1_000 + jobs)
     if method == "prices":
-        steps = 20 if jobs > _MANY_JOBS else 40
+        steps = 20 if jobs > _MANY_JOBS else 100
         return _Effort(steps, max(30_000, 20 * jobs), 32, max(10_000, 4 * jobs), 16, 8)
     return _Effort()
 
