@@ -5,7 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from clustersim.commands import backtest, bound, check, draw, explain, grid, policies, simulate, trace
+from clustersim.commands import (
+    backtest,
+    bound,
+    check,
+    draw,
+    explain,
+    grid,
+    policies,
+    predict_start,
+    simulate,
+    trace,
+)
 from itertime.commandline import new_program, run_app
 
 __all__ = ["app", "main"]
@@ -19,6 +30,7 @@ app.command("compare")(simulate.compare)
 app.command("grid")(grid.grid)
 app.command("bound")(bound.bound)
 app.command("backtest")(backtest.backtest)
+app.command("predict-start")(predict_start.predict_start)
 app.command("report")(draw.report)
 app.command("timeline")(draw.timeline)
 app.command("plot")(draw.plot)

@@ -15,10 +15,11 @@ from itertime.errors import TableError
 from traces import Job
 from traces.logs import ReadOptions, Selection
 from traces.logs.importer import convert, read
+from traces.logs.log import Log
 from traces.logs.named_columns import MEANINGS
 from traces.logs.source import Head, open_log
 
-__all__ = ["Floats", "LoggedRun", "Rows", "read_logged"]
+__all__ = ["Floats", "LoggedRun", "Rows", "read_logged", "read_rows"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.int64]
@@ -85,11 +86,7 @@ def read_logged(
     TableError for a log that cannot be used, or that states no start; UserError for unusable options.
     """
     options = options or ReadOptions()
-    with open_log(path) as opened:
-        if options.columns is None and options.log_format is None and set(_OURS) <= set(opened.head.columns):
-            options = replace(options, columns=_native_columns(opened.head))
-        log = read(opened, options)
-        digest = opened.sha256()
+    log, digest = read_rows(path, options)
     jobs, report = convert(log, None, 0, selection or Selection())
     zero_s = report["clock"]["shift_s"]
     ends = {row.job_id: row.logged_end_s for row in log.jobs}
@@ -104,6 +101,14 @@ def read_logged(
         zero_s=zero_s,
         account={"format": log.format, "file": Path(path).name, "sha256": digest, **account},
     )
+
+
+def read_rows(path: str | Path, options: ReadOptions) -> tuple[Log, str]:
+    """The rows of any log that `trace import` reads, or of a native trace; and the hash of its bytes."""
+    with open_log(path) as opened:
+        if options.columns is None and options.log_format is None and set(_OURS) <= set(opened.head.columns):
+            options = replace(options, columns=_native_columns(opened.head))
+        return read(opened, options), opened.sha256()
 
 
 def _native_columns(head: Head) -> str:

@@ -22,7 +22,7 @@ from clustersim.records import COMPLETE, INTERRUPTED, STOPPED, MemoryRecorder, R
 from clustersim.rundir import RunWriter
 from clustersim.scheduler import Scheduler
 from clustersim.scheduler.cluster_state import checked_quotas
-from clustersim.speed import Interference, speed_for
+from clustersim.speed import Interference, StepTimes, speed_for
 from itertime.errors import UserError
 from itertime.spec import Models
 from traces.estimates import Estimates
@@ -218,6 +218,8 @@ def setup_of(
             maintenance=Maintenance.of(config.calendar, cluster.nodes),
             sharing=None if config.sharing is None else Interference.of(config.sharing),
             estimates=None if config.estimates is None else Estimates.of(config.estimates),
+            decision_interval_s=config.decision_interval_s or 0.0,
+            step_times=None if config.step_time is None else StepTimes.of(config.step_time),
             until_s=config.until_s,
             price_usd_per_gpu_h=config.price_usd_per_gpu_h,
             seed=config.seed,

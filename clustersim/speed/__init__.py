@@ -11,6 +11,7 @@
 | `Requests` | the GPUs that a job requests, and its run time on them |
 | `regular_counts` | 1, 2, 4, ... GPUs within a node, then 1, 2, 4, ... whole nodes |
 | `read_throughput_table` | measured speeds: {(model, global batch): {GPUs: iterations/s}} |
+| `StepTimes` | how much slower than predicted jobs run: interference, unequal workers |
 | `Network` | the speeds of placed jobs, which depend on their nodes and on other jobs' traffic |
 | `Interference` | how much jobs on one GPU slow each other down |
 | `CoRunners` | the jobs that share GPUs, and how much each is slowed down |
@@ -37,6 +38,7 @@ from .interference import CoRunners, Interference
 from .network import Network
 from .requests import Requests
 from .speed import Speed, SpeedOnOneType, speed_for
+from .step_times import StepTimes
 from .throughput_table import read_throughput_table
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "Requests",
     "Speed",
     "SpeedOnOneType",
+    "StepTimes",
     "read_throughput_table",
     "regular_counts",
     "speed_for",
