@@ -10,7 +10,7 @@ from math import fsum
 import numpy as np
 
 from clustersim.cluster import Cluster
-from clustersim.records import REJECTED, Columns
+from clustersim.records import REJECTED, SERVED, Columns
 
 from .arrays import (
     Array,
@@ -109,8 +109,9 @@ def waiting(jobs: Jobs) -> dict[str, Value]:
 
 
 def admitted(jobs: Columns) -> Array:
-    """For each job, whether it can run here and the policy accepted it."""
-    return ~np.isnan(jobs["isolated_s"]) & ~jobs.equal("state", REJECTED)
+    """For each job, whether it can run here and the policy accepted it; not for instances of services."""
+    apart = jobs.equal("state", REJECTED) | jobs.equal("state", SERVED)
+    return ~np.isnan(jobs["isolated_s"]) & ~apart
 
 
 def has_waited(jobs: Columns, beyond_s: float = 0.0) -> Array:

@@ -208,6 +208,8 @@ class ClusterHistory:
 
     def _terms(self, event: EventRecord, job: JobHistory) -> ChargeTerms:
         evidence, parameters = self.evidence, job.facts.parameters
+        if job.record is not None and job.record.service:  # it has nothing to save or to load
+            return ChargeTerms(due_s=evidence.overheads.start_s(event.gpus))
         if parameters is None:
             return ChargeTerms(due_s=evidence.overheads.start_s(event.gpus) if event.event == START else None)
         mtbf_s = inf

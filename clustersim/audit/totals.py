@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from clustersim.cluster import SharedPlacement, gpus_held
 from clustersim.overheads import Cycle
-from clustersim.records import ALLOCATES, ENDS, FINISH, INTERRUPT, LOADED, RATE, START, EventRecord
+from clustersim.records import ALLOCATES, ENDS, FINISH, INTERRUPT, LOADED, RATE, SERVED, START, EventRecord
 
 __all__ = ["PLAIN", "ChargeTerms", "JobTotals"]
 
@@ -111,7 +111,7 @@ class JobTotals:
             self.gpus = None
         if kind == START and self.start_s is None:
             self.start_s = event.time_s
-        elif kind == FINISH and self.finish_s is None:
+        elif kind in (FINISH, SERVED) and self.finish_s is None:
             self.finish_s = event.time_s
 
     def end(self, end_s: float | None, error: float) -> None:

@@ -54,6 +54,7 @@ def record_of(active: ActiveJob, state: str, reason: str = "") -> JobRecord:
     record.lost_work_s = active.lost_work_s
     record.lost_work_gpu_s = active.lost_work_gpu_s
     record.gpu_fraction = active.needs if active.parts else None
+    record.service = job.service or ""
     return record
 
 
@@ -93,6 +94,7 @@ def _untouched(job: Job, state: str, reason: str) -> JobRecord:
         precision=job.precision or "",
         plan_options=job.plan_options or "",
         gpu_fraction=None if job.gpu_fraction is None else parts_of(job.gpu_fraction) / MILLION,
+        service=job.service or "",
     )
 
 

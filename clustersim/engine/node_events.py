@@ -79,7 +79,7 @@ class NodeEvents:
         the policy does not run them.
         """
         kernel = self._kernel
-        at_work = kernel.submitted or kernel.facts.running
+        at_work = kernel.submitted or kernel.facts.running or kernel.services
         idle = kernel.arrivals.next is None and not at_work
         self._idle = self._idle + 1 if idle else 0
         return idle and (self._idle > _MOST_IDLE_CHANGES or self._all_too_large())
@@ -115,6 +115,8 @@ class NodeEvents:
             running = [active_of(view) for view in facts.running]
             for active in [active for active in running if _is_on(active.placement or (), node)]:
                 self._stop(active, change)
+            if kernel.services is not None:
+                kernel.services.stop_on(node, f"{change.kind} on node {node}")
 
     def _stop(self, active: ActiveJob, change: NodeChange) -> None:
         kernel, now = self._kernel, self._kernel.clock.now

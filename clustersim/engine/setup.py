@@ -30,6 +30,7 @@ class RunSetup:
     | `planner` | the name of the planner behind `speed` | empty: it has none |
     | `overheads` | what starts, preemptions and resizes cost | the default constants |
     | `sharing` | how much jobs on one GPU slow each other down | not at all |
+    | `services_preempt` | whether running jobs are stopped for instances of services | true |
     | `placement` | a placer or its name | `pack` |
     | `type_slowdown` | how many times slower than on its best GPU type a job may start | no limit |
     | `quotas` | GPUs promised to tenants | none |
@@ -49,6 +50,7 @@ class RunSetup:
     planner: str = ""
     overheads: Overheads = field(default_factory=Overheads)
     sharing: Interference | None = None
+    services_preempt: bool = True
     placement: str | Placer = "pack"
     type_slowdown: float = inf
     quotas: Mapping[str, int] = field(default_factory=dict)

@@ -25,6 +25,7 @@ from .enactment import Enactment
 from .job_records import record_of, rejected_record, unfinished
 from .kernel import Kernel
 from .policy_calls import PolicyCalls
+from .services import Services
 from .setup import RunSetup
 from .wake_ups import DecisionRounds, WakeUps
 
@@ -87,6 +88,7 @@ class Simulation:
         interval_s = setup.decision_interval_s
         self._rounds = DecisionRounds(kernel, interval_s) if interval_s else None
         self._offers, self._mixed, self._until_s = setup.speed.offers, setup.cluster.mixed, setup.until_s
+        self._services: Services | None = None  # those of the trace, from the first on
         self.closed = False
         self._interrupted = self._may_break_off = False
         # Bound once: they are called at every decision.
@@ -162,13 +164,25 @@ class Simulation:
         best = offers[0]
         curve, requested, note = best.curve, best.requested, best.note
         kernel.recorder.event(job.submit_s, SUBMIT, job.job_id, unit_s=curve.unit_s[requested])
-        if self._disruptions is None:
+        if self._disruptions is None or job.service is not None:
             active = ActiveJob(job, order, curve, requested, note)
         else:
             active = self._disruptions.job(job, order, curve, requested, note)
         if self._mixed:
             active.offers = offers
+        if job.service is not None:
+            self._services_for(active)
+            return
         kernel.submitted.append(active)
+
+    def _services_for(self, active: ActiveJob) -> None:
+        """Serve an instance of a service that was just submitted."""
+        setup = self.setup
+        if self._services is None:
+            prices = setup.cluster.prices(setup.price_usd_per_gpu_h)
+            self._services = Services(self.kernel, self.enactment, prices, setup.services_preempt)
+            self.kernel.services = self._services
+        self._services.add(active)
 
     def _on_completion(self, event: Due) -> None:
         active, generation = cast("tuple[ActiveJob, int]", event.value)
@@ -187,6 +201,8 @@ class Simulation:
         kernel, facts = self.kernel, self.kernel.facts
         facts.now_s = now = kernel.clock.now
         facts.decision += 1
+        if self._services is not None:
+            self._services.serve(now)
         if self._rounds is not None and self._rounds.must_wait(now):
             self._note_changes(now)
             return
@@ -214,8 +230,10 @@ class Simulation:
 
     def _note_use(self, now: float) -> None:
         kernel, facts = self.kernel, self.kernel.facts
-        waiting = len(facts.waiting.jobs) + len(kernel.submitted)
-        self._snapshot(now, facts.capacity, len(facts.running), waiting, facts.gpus_down)
+        waiting, running = len(facts.waiting.jobs) + len(kernel.submitted), len(facts.running)
+        if (services := self._services) is not None:
+            waiting, running = waiting + len(services) - services.serving, running + services.serving
+        self._snapshot(now, facts.capacity, running, waiting, facts.gpus_down)
 
     def _admit(self) -> None:
         kernel = self.kernel
@@ -244,6 +262,8 @@ class Simulation:
             kernel.state, kernel.submitted, kernel.arrivals, now,
             interrupted=self._interrupted, ends_early=self._until_s is not None,
         ):  # fmt: skip
+            kernel.recorder.keep_job(record, order)
+        for record, order in () if self._services is None else self._services.unfinished(now):
             kernel.recorder.keep_job(record, order)
         kernel.recorder.end_s = now
         kernel.recorder.oracle_used = facts.oracle_used

@@ -33,6 +33,7 @@
 | states and reasons of jobs | |
 |---|---|
 | `FINISHED`, `REJECTED`, `UNFINISHED`, `FAILED` | a job's state when the run has ended; `STATES` has all |
+| `SERVED` | the event and the state of an instance of a service whose time is over |
 | `DECLINED`, `GIVEN_UP` | how a reason begins: the policy rejected the job; failures stopped it too often |
 
 | recording | |
@@ -76,6 +77,7 @@ from .records import (
     RELEASES,
     RESIZE,
     RESTART,
+    SERVED,
     START,
     STATES,
     SUBMIT,
@@ -117,6 +119,7 @@ __all__ = [
     "RELEASES",
     "RESIZE",
     "RESTART",
+    "SERVED",
     "START",
     "STATES",
     "STOPPED",

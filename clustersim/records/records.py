@@ -33,6 +33,7 @@ __all__ = [
     "RELEASES",
     "RESIZE",
     "RESTART",
+    "SERVED",
     "START",
     "STATES",
     "SUBMIT",
@@ -51,19 +52,20 @@ __all__ = [
 SUBMIT, REJECT, FINISH, FAIL = "submit", "reject", "finish", "fail"
 START, RESTART, RESIZE, MIGRATE = "start", "restart", "resize", "migrate"
 LOADED, RATE, PREEMPT, INTERRUPT = "loaded", "rate", "preempt", "interrupt"
+SERVED = "served"
 NODE_DOWN, NODE_UP = "node_down", "node_up"
 NOTE = "note"
 
 ALLOCATES = (START, RESTART, RESIZE, MIGRATE)
 """The events that give GPUs to a job, instead of those that it held before."""
 
-RELEASES = (PREEMPT, INTERRUPT, FINISH, FAIL)
+RELEASES = (PREEMPT, INTERRUPT, FINISH, FAIL, SERVED)
 """The events that take all GPUs from a job. Any other event leaves its GPUs as they are."""
 
 WAITS_AFTER = (SUBMIT, PREEMPT, INTERRUPT)
 """The events after which a job waits for GPUs."""
 
-ENDS = (FINISH, REJECT, FAIL)
+ENDS = (FINISH, REJECT, FAIL, SERVED)
 """The events with which a job leaves the system."""
 
 NODE_EVENTS = (NODE_DOWN, NODE_UP)
@@ -71,7 +73,7 @@ NODE_EVENTS = (NODE_DOWN, NODE_UP)
 
 FINISHED, REJECTED, UNFINISHED, FAILED = "finished", "rejected", "unfinished", "failed"
 STATES = (FINISHED, REJECTED, UNFINISHED, FAILED)
-"""The states of a job when the run has ended."""
+"""The states of a job when the run has ended; an instance of a service whose time is over is `SERVED`."""
 
 DECLINED = "declined by the policy"
 """The reason of a job that the policy declines to admit; "; " and a note may follow."""
@@ -105,7 +107,8 @@ class JobRecord:
     `interruptions`: how often a failure took the job's GPUs; `lost_work_s`, `lost_work_gpu_s`: seconds and
     GPU-seconds of work lost in interruptions, which are part of `lost_s`. `cost_usd`: US dollars for the GPUs
     held, where the cluster states prices by GPU type; None elsewhere, and for a job that held none.
-    `gpu_fraction`: the part that the job holds of its one GPU, None for whole GPUs.
+    `gpu_fraction`: the part that the job holds of its one GPU, None for whole GPUs. `service`: the service of
+    which the job is an instance, empty if of none; `finish_s` is then when its time was over.
     """
 
     job_id: str
@@ -140,6 +143,7 @@ class JobRecord:
     cost_usd: float | None = None
     plan_options: str = ""
     gpu_fraction: float | None = None
+    service: str = ""
 
 
 JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))
@@ -147,7 +151,8 @@ JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))
 
 class EventRecord(NamedTuple):
     """One line of the event log: submit, reject, start, restart, resize, migrate, loaded, rate, preempt,
-    interrupt, note, fail or finish of a job; node_down or node_up, without a job, of the node in `placement`.
+    interrupt, note, fail, finish or served of a job; node_down or node_up, without a job, of the node in
+    `placement`.
 
     `overhead_s`: with new GPUs, the seconds before the job makes progress; of `loaded`, the duration of the
     load that has ended; of `interrupt`, the seconds of work that are lost.

@@ -51,6 +51,7 @@ class RunConfig(BaseModel):
     | `overheads` | constants of `Overheads` to replace, those of `preset` if given; None: no overheads |
     | `failures` | parameters of `Failures` to replace, likewise; None: nothing fails |
     | `sharing` | parameters of `Interference`: how jobs on one GPU slow each other down; None: not at all |
+    | `services_preempt` | whether running jobs are stopped for instances of services |
     | `estimates` | parameters of `Estimates`: how far off the work is that jobs state; None: as the trace |
     | `calendar` | planned changes of nodes, as a list or a file |
     | `quotas` | GPUs promised to tenants, by tenant |
@@ -79,6 +80,7 @@ class RunConfig(BaseModel):
     overheads: dict[str, Any] | None = Field(default_factory=dict)
     failures: dict[str, Any] | None = None
     sharing: dict[str, Any] | None = None
+    services_preempt: bool = True
     estimates: dict[str, Any] | None = None
     calendar: list[dict[str, Any]] = Field(default_factory=list)
     quotas: dict[str, int] = Field(default_factory=dict)

@@ -182,6 +182,7 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "precision": _one_of("precision", lambda: PRECISIONS),
     "plan_options": _options,
     "gpu_fraction": _fraction,
+    "service": _text,
 }
 """Column name -> parser of its non-empty cells, in the order in which columns are written."""
 
@@ -198,6 +199,8 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
         yield "gpus", job.gpus, f"is above max_gpus={job.max_gpus}; the request must lie within the bounds"
     if job.gpu_fraction is not None and job.gpus != 1:
         yield "gpu_fraction", f"{job.gpu_fraction:g}", "needs gpus=1: a job shares one GPU; or leave it empty"
+    if job.service is not None and (clash := _clash_of_service(job)):
+        yield "service", job.service, clash
     if job.deadline_s is not None and job.deadline_s < job.submit_s:
         text = f"is before submit_s={job.submit_s:g}; deadlines are absolute, not relative to the submission"
         yield "deadline_s", f"{job.deadline_s:g}", text
@@ -207,6 +210,17 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
     if job.stated_iterations is not None and job.iterations is None:
         text = "is stated without iterations, the work that the job does; state both or neither"
         yield "stated_iterations", f"{job.stated_iterations:g}", text
+
+
+def _clash_of_service(job: Job) -> str:
+    """What an instance of a service cannot state beside it; "" if all is well."""
+    if job.kind == "iterations":
+        return "trains a model; an instance of a service states gpus and duration_s, and no iterations"
+    if job.gpu_fraction is not None:
+        return "states gpu_fraction; an instance of a service holds whole GPUs"
+    if job.deadline_s is not None:
+        return "states deadline_s; an instance of a service leaves when its duration_s is over"
+    return ""
 
 
 NAMES = ("framework", "precision", "plan_options")

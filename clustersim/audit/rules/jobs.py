@@ -31,6 +31,7 @@ from clustersim.records import (
     REJECT,
     RESIZE,
     RESTART,
+    SERVED,
     START,
     SUBMIT,
     EventRecord,
@@ -63,6 +64,8 @@ class EventsInOrder(Rule):
         if event.event == NOTE and job.phase in (NEW, RUNNING, STOPPED):
             return
         given_up = event.event == FAIL and job.phase == STOPPED
+        if event.event == SERVED and job.phase in (NEW, RUNNING, STOPPED):
+            return
         if job.phase != _PHASE_BEFORE.get(event.event) and not given_up:
             self._report_phase(i, event, job.phase)
 

@@ -25,6 +25,7 @@ from clustersim.records import (
     REJECTED,
     RESIZE,
     RESTART,
+    SERVED,
     UNFINISHED,
     Columns,
     EventRecord,
@@ -39,7 +40,7 @@ __all__ = ["RecordsMatchLog", "Tally", "UsageMatchesLog", "counted"]
 _BLOCK = 2000  # records that are turned into columns at once
 _COUNTED = {PREEMPT: "preemptions", RESIZE: "resizes", RESTART: "restarts", MIGRATE: "migrations",
             INTERRUPT: "interruptions"}  # fmt: skip
-_STATE_AFTER = {FINISH: FINISHED, REJECT: REJECTED, FAIL: FAILED}
+_STATE_AFTER = {FINISH: FINISHED, REJECT: REJECTED, FAIL: FAILED, SERVED: SERVED}
 _NO_COUNTS = [0] * len(_COUNTED)
 _COMPARED = ("state", *_COUNTED.values(), "submit_s", "jct_s", "queue_s")
 _compared = attrgetter(*_COMPARED)

@@ -145,6 +145,7 @@ class TraceMatches(Rule):
             ("framework", job.framework or "", record.framework),
             ("precision", job.precision or "", record.precision),
             ("plan_options", job.plan_options or "", record.plan_options),
+            ("service", job.service or "", record.service),
             ("gpu_fraction", job.gpu_fraction and parts_of(job.gpu_fraction) / MILLION, record.gpu_fraction),
         ):
             if not as_stated(recorded, submitted):
