@@ -52,7 +52,8 @@ _ADDED = (
     "estimates",
     "decision_interval_s",
     "step_time",
-    "sharing", "services_preempt",
+    "sharing",
+    "services_preempt",
 )  # settings that folders of earlier versions lack
 _PIECE = 1 << 16  # bytes of a line that are compared at once
 

@@ -334,6 +334,7 @@ def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: floa
         partition=row.partition,
         qos=row.qos,
         gpu_fraction=None if work else row.gpu_fraction,
+        service=None if work else row.service,
     )
 
 

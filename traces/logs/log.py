@@ -57,6 +57,7 @@ class LoggedJob:
     min_gpus: int | None = None
     reason: str | None = None
     gpu_fraction: float | None = None
+    service: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +237,8 @@ class ReadOptions:
     column that holds the tenants, `time_zone` the zone of dates without an offset (such as `Asia/Shanghai`).
     Jobs without iterations have those of jobs of the same model and batch in the log `work_of`; those without
     run time go at the speeds of `speeds`, a log or a folder of throughput tables. `gpu_fractions`: jobs that
-    hold the part of one GPU keep it; else they get a whole one.
+    hold the part of one GPU keep it; else they get a whole one. `services`: instances of services are such;
+    else they are jobs that do all of their logged work.
     """
 
     log_format: str | None = None
@@ -247,3 +249,4 @@ class ReadOptions:
     speeds: str | None = None
     work_of: str | None = None
     gpu_fractions: bool = False
+    services: bool = False

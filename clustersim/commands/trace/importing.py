@@ -45,6 +45,9 @@ def import_(
     gpu_fractions: Annotated[
         bool, typer.Option("--gpu-fractions", help="Let jobs that hold part of a GPU keep it.")
     ] = False,
+    services: Annotated[
+        bool, typer.Option("--services", help="Let instances of services be such (DLRM).")
+    ] = False,
     rules: Rules = "none",
     planner: PlannerName = "3d",
     system: SystemName = "dgx-a100-80gb",
@@ -68,7 +71,9 @@ def import_(
     with collect_less_often():
         jobs, report = import_log(
             log,
-            ReadOptions(log_format, columns, time_unit, tenant, time_zone, speeds, work_of, gpu_fractions),
+            ReadOptions(
+                log_format, columns, time_unit, tenant, time_zone, speeds, work_of, gpu_fractions, services
+            ),
             rules=rules,
             planner=planner,
             system=system,
