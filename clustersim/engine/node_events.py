@@ -116,7 +116,9 @@ class NodesInService:
     def is_idle(self) -> bool:
         """Whether no job runs and none is to be submitted."""
         kernel = self.kernel
-        return kernel.arrivals.next is None and not (kernel.submitted or kernel.facts.running)
+        return kernel.arrivals.next is None and not (
+            kernel.submitted or kernel.facts.running or kernel.services
+        )
 
     def all_too_large(self) -> bool:
         """Whether every waiting job needs more GPUs than the nodes that remain have."""
@@ -157,6 +159,8 @@ class NodesInService:
             running = [active_of(view) for view in facts.running]
             for active in [active for active in running if is_on(active.placement or (), node)]:
                 self._stop(active, change, node)
+            if kernel.services is not None:
+                kernel.services.stop_on(node, f"{change.kind} on node {change.node}")
 
     def _stop(self, active: ActiveJob, change: NodeChange, node: int) -> None:
         saves = change.planned and change.notice_s >= self._to_save_s(active)

@@ -11,7 +11,7 @@ from clustersim.failures import Failures, Maintenance, Reservation, Spot
 from clustersim.overheads import Overheads
 from clustersim.placement import Placer, placer
 from clustersim.scheduler import Scheduler
-from clustersim.speed import Speed, StepTimes
+from clustersim.speed import Interference, Speed, StepTimes
 from itertime.errors import UserError
 from traces.estimates import Estimates
 
@@ -29,6 +29,8 @@ class RunSetup:
     | `speed` | how fast jobs run on GPUs | |
     | `planner` | the name of the planner behind `speed` | empty: it has none |
     | `overheads` | what starts, preemptions and resizes cost | the default constants |
+    | `sharing` | how much jobs on one GPU slow each other down | not at all |
+    | `services_preempt` | whether running jobs are stopped for instances of services | true |
     | `placement` | a placer or its name | `pack` |
     | `type_slowdown` | how many times slower than on its best GPU type a job may start | no limit |
     | `quotas` | GPUs promised to tenants | none |
@@ -50,6 +52,8 @@ class RunSetup:
     speed: Speed
     planner: str = ""
     overheads: Overheads = field(default_factory=Overheads)
+    sharing: Interference | None = None
+    services_preempt: bool = True
     placement: str | Placer = "pack"
     type_slowdown: float = inf
     quotas: Mapping[str, int] = field(default_factory=dict)

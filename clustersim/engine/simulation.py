@@ -24,6 +24,7 @@ from .enactment import Enactment
 from .job_records import record_of, rejected_record, unfinished
 from .kernel import Kernel
 from .policy_calls import PolicyCalls
+from .services import Services
 from .setup import RunSetup
 from .wake_ups import DecisionRounds, WakeUps
 
@@ -84,7 +85,7 @@ class Simulation(Course):
         )
         self.enactment = Enactment(
             kernel, setup.speed, self._on_completion, setup.cluster.prices(setup.price_usd_per_gpu_h),
-            step_times=setup.step_times, seed=setup.seed,
+            step_times=setup.step_times, seed=setup.seed, sharing=setup.sharing,
         )  # fmt: skip
         self._wake_ups = WakeUps(kernel)
         self.disruptions = Disruptions.of(
@@ -97,6 +98,7 @@ class Simulation(Course):
         interval_s = setup.decision_interval_s
         self._rounds = DecisionRounds(kernel, interval_s) if interval_s else None
         self._offers, self._mixed = setup.speed.offers, setup.cluster.mixed
+        self._services: Services | None = None  # those of the trace, from the first on
         # Bound once: they are called at every decision.
         self._schedule, self._enact, self._snapshot = (
             kernel.policy.schedule, self.enactment.enact, kernel.recorder.snapshot,
@@ -156,7 +158,7 @@ class Simulation(Course):
         curve, requested, note = best.curve, best.requested, best.note
         if not again:
             kernel.recorder.event(job.submit_s, SUBMIT, job.job_id, unit_s=curve.unit_s[requested])
-        if self.disruptions is None:
+        if self.disruptions is None or job.service is not None:
             active = ActiveJob(job, order, curve, requested, note)
         else:
             active = self.disruptions.job(job, order, curve, requested, note)
@@ -165,7 +167,19 @@ class Simulation(Course):
         if sent:
             active.noted = sent
             kernel.recorder.event(self.clock.now, NOTE, job.job_id, detail=sent)
+        if job.service is not None:
+            self._services_for(active)
+            return
         kernel.submitted.append(active)
+
+    def _services_for(self, active: ActiveJob) -> None:
+        """Serve an instance of a service that was just submitted."""
+        setup = self.setup
+        if self._services is None:
+            prices = setup.cluster.prices(setup.price_usd_per_gpu_h)
+            self._services = Services(self.kernel, self.enactment, prices, setup.services_preempt)
+            self.kernel.services = self._services
+        self._services.add(active)
 
     def _on_completion(self, event: Due) -> None:
         active, generation = cast("tuple[ActiveJob, int]", event.value)
@@ -184,6 +198,8 @@ class Simulation(Course):
         kernel, facts = self.kernel, self.kernel.facts
         facts.now_s = now = kernel.clock.now
         facts.decision += 1
+        if self._services is not None:
+            self._services.serve(now)
         if self._rounds is not None and self._rounds.must_wait(now):
             self._note_changes(now)
             return
@@ -212,8 +228,10 @@ class Simulation(Course):
 
     def _note_use(self, now: float) -> None:
         kernel, facts = self.kernel, self.kernel.facts
-        waiting = len(facts.waiting.jobs) + len(kernel.submitted)
-        self._snapshot(now, facts.capacity, len(facts.running), waiting, facts.gpus_down)
+        waiting, running = len(facts.waiting.jobs) + len(kernel.submitted), len(facts.running)
+        if (services := self._services) is not None:
+            waiting, running = waiting + len(services) - services.serving, running + services.serving
+        self._snapshot(now, facts.capacity, running, waiting, facts.gpus_down)
 
     def _admit(self) -> None:
         kernel = self.kernel
@@ -249,6 +267,8 @@ class Simulation(Course):
             kernel.state, kernel.submitted, arrivals, now,
             interrupted=self._course.interrupted, ends_early=self._course.until_s is not None,
         ):  # fmt: skip
+            kernel.recorder.keep_job(record, order)
+        for record, order in () if self._services is None else self._services.unfinished(now):
             kernel.recorder.keep_job(record, order)
 
 

@@ -12,7 +12,7 @@ from clustersim.engine.fleet import Routing
 from clustersim.failures import Failures, read_calendar, read_reservations
 from clustersim.overheads import Overheads
 from clustersim.scheduler.cluster_state import checked_quotas
-from clustersim.speed import StepTimes
+from clustersim.speed import Interference, StepTimes
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import parse_yaml, quoted
@@ -51,6 +51,8 @@ class RunConfig(BaseModel):
     | `placement` | a placer: pack, spread, topology, buddy or any |
     | `overheads` | constants of `Overheads` to replace, those of `preset` if given; None: no overheads |
     | `failures` | parameters of `Failures` to replace, likewise; None: nothing fails |
+    | `sharing` | parameters of `Interference`: how jobs on one GPU slow each other down; None: not at all |
+    | `services_preempt` | whether running jobs are stopped for instances of services |
     | `estimates` | parameters of `Estimates`: how far off the work is that jobs state; None: as the trace |
     | `calendar` | planned changes of nodes, as a list or a file |
     | `routing` | parameters of `Routing`: how a fleet sends jobs to its clusters; None: one policy for all |
@@ -81,6 +83,8 @@ class RunConfig(BaseModel):
     placement: str = "pack"
     overheads: dict[str, Any] | None = Field(default_factory=dict)
     failures: dict[str, Any] | None = None
+    sharing: dict[str, Any] | None = None
+    services_preempt: bool = True
     estimates: dict[str, Any] | None = None
     calendar: list[dict[str, Any]] = Field(default_factory=list)
     routing: dict[str, Any] | None = None
@@ -118,6 +122,13 @@ class RunConfig(BaseModel):
         if estimates is not None:
             Estimates.of(estimates)
         return estimates
+
+    @field_validator("sharing")
+    @classmethod
+    def _is_interference(cls, sharing: dict[str, Any] | None) -> dict[str, Any] | None:
+        if sharing is not None:
+            Interference.of(sharing)
+        return sharing
 
     @field_validator("step_time")
     @classmethod

@@ -65,6 +65,8 @@ def manifest_of(
         "overheads": None if config.overheads is None else setup.overheads.stated(),
         "failures": None if setup.failures is None else setup.failures.stated(),
         "estimates": None if setup.estimates is None else setup.estimates.stated(),
+        "sharing": None if setup.sharing is None else setup.sharing.stated(),
+        "services_preempt": setup.services_preempt,
         "calendar": config.calendar,
         "quotas": dict(setup.quotas),
         **_routing(config),

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from clustersim.analysis import check_window, summarise, window_summary
+from clustersim.analysis import check_window, service_summary, summarise, window_summary
 from clustersim.bounds import Bound
 from clustersim.cluster import Cluster, load_cluster
 from clustersim.engine import RunSetup, Simulation
@@ -24,7 +24,7 @@ from clustersim.records import COMPLETE, INTERRUPTED, STOPPED, MemoryRecorder, R
 from clustersim.rundir import RunWriter
 from clustersim.scheduler import Scheduler
 from clustersim.scheduler.cluster_state import checked_quotas
-from clustersim.speed import StepTimes, speed_for
+from clustersim.speed import Interference, StepTimes, speed_for
 from itertime.errors import UserError
 from itertime.spec import Models
 from traces.estimates import Estimates
@@ -182,6 +182,8 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
         price_usd_per_gpu_h=config.price_usd_per_gpu_h,
         bound=manifest["bound"],
     )
+    if (services := service_summary(recorder.job_table)) is not None:
+        summary["services"] = services
     if config.window is not None:
         summary["window"] = window_summary(
             recorder.job_table,
@@ -226,6 +228,8 @@ def setup_of(
             failures=None if config.failures is None else Failures.of(config.failures),
             maintenance=Maintenance.of(config.calendar, cluster.nodes),
             spot=spot_of(config, cluster),
+            sharing=None if config.sharing is None else Interference.of(config.sharing),
+            services_preempt=config.services_preempt,
             estimates=None if config.estimates is None else Estimates.of(config.estimates),
             decision_interval_s=config.decision_interval_s or 0.0,
             step_times=None if config.step_time is None else StepTimes.of(config.step_time),

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Self
 
-from clustersim.cluster import Capacity, CapacityIfStopped, FreeNodesByLeaf, OpenNodes, Placement
+from clustersim.cluster import Capacity, CapacityIfStopped, FreeNodesByLeaf, NodeSet, OpenNodes, Placement
+from clustersim.cluster.sharing import SharedPlacement, parts_of
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
 from itertime.errors import UnknownName
@@ -78,12 +79,23 @@ class Draft:
         placement = self.placement(job)
         return None if not placement else self._facts.cluster.type_of(placement[0][0])
 
-    def fits(self, gpus: int, gpu_type: str | None = None, job: JobView | None = None) -> bool:
+    @property
+    def full(self) -> bool:
+        """Whether no job could start in this draft, not even on part of a GPU that jobs share."""
+        return not self._capacity.free and not self._capacity.idle_parts
+
+    def fits(self, gpus: float, gpu_type: str | None = None, job: JobView | None = None) -> bool:
         """Whether the draft has room for a job of `gpus` GPUs of that type (of any one type if None).
 
-        `job`: which job; if None, nodes count that are open to any job, for example those of a reservation.
+        Below 1 they are part of a GPU: on one that jobs share already, or on a free one. `job`: which job; if
+        None, nodes count that are open to any job, for example those of a reservation.
         """
         placer, cluster = self._facts.placer, self._facts.cluster
+        if gpus < 1:
+            if self._capacity.part(parts_of(gpus), self._span(gpu_type), self._closed(job)) is not None:
+                return True
+            gpus = 1
+        assert isinstance(gpus, int)
         if gpu_type is not None:
             return placer.fits(self._open_nodes(gpu_type, job), gpus)
         if cluster.mixed:
@@ -96,12 +108,13 @@ class Draft:
         """Free GPUs in this draft on nodes that are open to `job`."""
         return self._open_nodes(None, job).free
 
-    def may_fit_without(self, placements: Iterable[Placement], gpus: int) -> bool:
+    def may_fit_without(self, placements: Iterable[Placement], gpus: float) -> bool:
         """Whether a job of `gpus` GPUs may fit once the jobs in `placements` have stopped. On a cluster of
-        several pools the answer is always True.
+        several pools, and for a part of a GPU, the answer is always True.
         """
-        if len(self._facts.cluster.pools) > 1:
+        if len(self._facts.cluster.pools) > 1 or gpus < 1:
             return True
+        assert isinstance(gpus, int)
         return self._facts.placer.fits(CapacityIfStopped(self._capacity, placements), gpus)
 
     def start(
@@ -217,9 +230,12 @@ class Draft:
 
     def _open_nodes(self, gpu_type: str | None, job: JobView | None) -> FreeNodesByLeaf:
         """What a placer may look at for `job`."""
-        nodes = self._free_nodes(gpu_type)
-        closed = 0 if self._closed_to is None else self._closed_to(job)
+        nodes, closed = self._free_nodes(gpu_type), self._closed(job)
         return OpenNodes(nodes, closed) if closed else nodes
+
+    def _closed(self, job: JobView | None) -> NodeSet:
+        """The nodes that are closed to `job`; None: to any job."""
+        return 0 if self._closed_to is None else self._closed_to(job)
 
     def _unit(self, active: ActiveJob, gpus: int, gpu_type: str | None) -> int:
         """GPUs of the job that must share a node: a tensor-parallel group, as far as nodes can hold it. 1
@@ -246,6 +262,8 @@ class Draft:
         gpu_type: str | None = None,
     ) -> Placement | None:  # fmt: skip
         own = active.placement
+        if active.parts:
+            return self._place_part(job, active, placement, gpu_type)
         if placement is None:
             if gpus > self._capacity.free:
                 return None
@@ -289,11 +307,48 @@ class Draft:
 
     def _check_open(self, job: JobView, placement: Placement, own: Placement) -> None:
         """PolicyError if the job does not hold GPUs of `placement` that are on nodes closed to it."""
-        closed = 0 if self._closed_to is None else self._closed_to(job)
+        closed = self._closed(job)
         for node, count in placement if closed else ():
             if closed >> node & 1 and (node, count) not in own:
                 what = f"node {node} is closed to it: it is reserved for other jobs, or about to be reclaimed"
                 raise PolicyError(f"start(job {job.id}, on={placement}): {what}")
+
+    def _place_part(
+        self, job: JobView, active: ActiveJob, asked: Placement | None, gpu_type: str | None
+    ) -> Placement | None:
+        """Give a job part of a GPU: its own if that is still free, else on the shared GPU with the least room
+        that is enough (best fit), else on a free GPU.
+        """
+        parts, own, capacity = active.parts, active.placement, self._capacity
+        placement: Placement | None = asked
+        if not isinstance(asked, SharedPlacement):
+            where = None if asked is None else tuple(asked)
+            keeps = where in (None, () if own is None else tuple(own))
+            if own is not None and keeps and gpu_type in (None, job.gpu_type) and capacity.has_room(own):
+                placement = own
+            else:
+                if where is not None and (len(where) != 1 or where[0][1] != 1):
+                    raise PolicyError(f"start(job {job.id}, on={asked}): it needs part of one GPU")
+                span = self._span(gpu_type) if where is None else (where[0][0], 1)
+                placement = capacity.part(parts, span, 0 if where else self._closed(job))
+                if placement is None and where is None and capacity.free:
+                    where = self._facts.placer.place(self._open_nodes(gpu_type, job), 1)
+                if placement is None and where is not None:
+                    placement = capacity.new_part(parts, where)
+        if placement is None:
+            return None
+        if asked is not None:
+            self._check_open(job, placement, own or ())
+        try:
+            self._own().take(placement)
+        except ValueError as error:
+            raise PolicyError(f"start(job {job.id}, on={placement}): {error}") from None
+        self._note(job, placement, own)
+        return placement
+
+    def _span(self, gpu_type: str | None) -> tuple[int, int]:
+        """First node and number of nodes of a GPU type; of all nodes if None."""
+        return self._free_nodes(gpu_type).span
 
     def _could_keep(self, job: JobView, own: Placement, gpus: int, gpu_type: str | None) -> bool:
         """Whether `own`, the job's real placement, satisfies the call and is still free in this draft."""
@@ -335,7 +390,10 @@ def adopt(draft: Draft) -> Mapping[JobView, Placement | None]:
     facts, drafted = draft._facts, draft._capacity
     taken = sum([count for placement in changes.values() for _, count in placement or ()])
     released = sum([active_of(job).gpus for job in changes])
-    if drafted.free != facts.capacity.free + released - taken and not drafted.closed:
+    exact = (
+        not drafted.closed and drafted.shared is None
+    )  # a job that shares a GPU may take none or free none
+    if exact and drafted.free != facts.capacity.free + released - taken:
         raise ValueError(f"of {taken} GPUs in the changes of a proposal some are not free there")
     facts.capacity, draft._owns_capacity = drafted, False
     return changes

@@ -228,6 +228,8 @@ class SpeedOnOneType:
 
     def _bounds(self, job: Job) -> tuple[int, int]:
         """The fewest and the most GPUs that the job may get here."""
+        if job.gpu_fraction is not None:
+            return 1, 1
         return job.min_gpus or 1, min(job.max_gpus or self.cluster.gpus, self.cluster.gpus)
 
     def _counts_for(self, job: Job) -> list[int]:
@@ -341,6 +343,8 @@ def _kind_of(job: Job) -> object:
     if job.kind == "duration":
         return job.gpus
     software = job.framework, job.precision, job.plan_options
+    if job.gpu_fraction is not None:
+        return job.model, job.global_batch, job.seq_len, *software, "part of a GPU"
     return job.model, job.global_batch, job.seq_len, *software, job.gpus, job.min_gpus, job.max_gpus
 
 

@@ -6,6 +6,8 @@
 | `OutagesAsDrawn` | nodes go out of service and come back when seed and calendar say so |
 | `PlansAsPredicted` | jobs run at the speeds of their plans, on an ideal network |
 | `PlansOnNetwork` | jobs run at the speeds that their placement and shared links leave them |
+| `ServicesLeave` | instances of services leave when their time is over |
+| `SharersAsSlow` | jobs that share a GPU run as fast as the others on it let them |
 | `TraceMatches` | the records are those of the jobs of the trace |
 | `ManifestConsistent` | the manifest agrees with itself and with the end of the log |
 | `ReservationsKept` | reserved nodes serve those jobs alone for which they are reserved |
@@ -25,6 +27,8 @@ from .nodes import RULES
 from .plans import PlansAsPredicted
 from .records import RecordsMatchLog, Tally, UsageMatchesLog, counted
 from .reservations import ReservationsKept
+from .services import ServicesLeave
+from .sharing import SharersAsSlow
 from .summary import SummaryMatchesRecords
 from .trace import TraceMatches
 
@@ -37,6 +41,8 @@ __all__ = [
     "PlansOnNetwork",
     "RecordsMatchLog",
     "ReservationsKept",
+    "ServicesLeave",
+    "SharersAsSlow",
     "SummaryMatchesRecords",
     "Tally",
     "TraceMatches",

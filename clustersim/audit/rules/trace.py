@@ -8,6 +8,7 @@ from typing import Any
 from clustersim.audit.evidence import RESOLUTION_S, WORK_EPSILON, agrees, as_stated
 from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
+from clustersim.cluster import MILLION, parts_of
 from clustersim.failures import JobFailure, failure_of_job
 from clustersim.records import (
     ALLOCATES,
@@ -145,6 +146,8 @@ class TraceMatches(Rule):
             ("framework", job.framework or "", record.framework),
             ("precision", job.precision or "", record.precision),
             ("plan_options", job.plan_options or "", record.plan_options),
+            ("service", job.service or "", record.service),
+            ("gpu_fraction", job.gpu_fraction and parts_of(job.gpu_fraction) / MILLION, record.gpu_fraction),
         ):
             if not as_stated(recorded, submitted):
                 what = f"job {job.job_id}: {name} is {recorded} in its record"

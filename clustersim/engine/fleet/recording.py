@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from clustersim.cluster import Capacity, Part, Placement
-from clustersim.records import EventRecord, MemoryRecorder, Recorder
+from clustersim.cluster.sharing import in_use, moved
+from clustersim.records import EventRecord, InUse, MemoryRecorder, Recorder
 
 __all__ = ["PartRecorder", "UseOfParts"]
 
 
 class _Use(NamedTuple):
-    """The use of one cluster, or of all: free GPUs, those of them on partly used nodes, jobs, GPUs down."""
+    """The use of one cluster, or of all: free GPUs, those of them on partly used nodes, millionths of shared
+    GPUs that no job holds, jobs, GPUs down.
+    """
 
     free: int
     stranded: int
+    idle_parts: int
     running: int
     pending: int
     down: int
+
+    def in_use(self, in_service: int) -> tuple[float, float]:
+        return in_use(in_service, self.free, self.stranded, self.idle_parts)
 
 
 class UseOfParts:
@@ -26,7 +33,7 @@ class UseOfParts:
 
     def __init__(self, recorder: Recorder, parts: tuple[Part, ...]):
         self._recorder = recorder
-        self._uses = {part.name: _Use(part.cluster.gpus, 0, 0, 0, 0) for part in parts}
+        self._uses = {part.name: _Use(part.cluster.gpus, 0, 0, 0, 0, 0) for part in parts}
         self._changed_s: float | None = None
 
     def change(self, name: str, time_s: float, use: _Use) -> None:
@@ -38,8 +45,7 @@ class UseOfParts:
         """Record the use since the last change."""
         if self._changed_s is not None:
             total = _Use(*map(sum, zip(*self._uses.values(), strict=True)))
-            use = cast("Capacity", total)  # a recorder reads free and stranded
-            self._recorder.snapshot(self._changed_s, use, total.running, total.pending, total.down)
+            self._recorder.snapshot(self._changed_s, total, total.running, total.pending, total.down)
             self._changed_s = None
 
 
@@ -59,10 +65,11 @@ class PartRecorder(MemoryRecorder):
     ) -> EventRecord:  # fmt: skip
         first = self._part.first
         if placement and first:
-            placement = tuple((node + first, count) for node, count in placement)
+            placement = moved(placement, first)
         return self._whole.event(time_s, event, job_id, gpus, placement, plan, overhead_s, detail, unit_s)
 
-    def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
-        use = _Use(capacity.free, capacity.stranded, running, pending, down)
+    def snapshot(self, time_s: float, capacity: InUse, running: int, pending: int, down: int = 0) -> None:
+        assert isinstance(capacity, Capacity)
+        use = _Use(capacity.free, capacity.stranded, capacity.idle_parts, running, pending, down)
         self._use.change(self._part.name, time_s, use)
         self._decided()
