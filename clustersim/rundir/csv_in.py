@@ -31,6 +31,7 @@ _PLACEMENTS = 20_000  # in the cache: about 200 bytes each, more for jobs on man
 _INTEGER = re.compile(r"-?\d{1,18}")
 _NODES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?x(\d{1,9})")
 
+_PARTS = re.compile(r"-?\d{1,12}\.\d{1,6}")
 _PART = re.compile(r"#(\d{1,9}):(0\.\d{1,6})")
 
 _Read = Callable[[Sequence[str]], list[Any]]
@@ -192,9 +193,12 @@ def _integer(cell: str) -> int:
 
 
 def _gpus(cell: str) -> float:
-    if _INTEGER.fullmatch(cell) and cell.isascii():
-        return int(cell)
-    return _numbers([cell])[0]
+    if _PARTS.fullmatch(cell) and cell.isascii():
+        return float(cell)
+    try:
+        return _integer(cell)
+    except ValueError:
+        raise ValueError("must be a whole number, or have up to six decimals") from None
 
 
 def _numbers(cells: Sequence[str]) -> list[float]:
