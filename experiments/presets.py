@@ -127,9 +127,10 @@ def _acme(source: Source, data: Path) -> tuple[Preset, list[list[str]]]:
     said = (
         f"{source.whose} (Hu et al., NSDI 2024): {count:,} GPU jobs from March to August 2023, by published "
         "curves and totals, since no log is at hand. GPUs by the curves of jobs and of GPU time; run times "
-        f"in the form of the curve of {kinds}, with the mean that gives each count its share of the GPU time. "
-        "Nothing is known of the times of submissions: gaps are exponential at the mean rate, and there are no "
-        "tenants, hours or days."
+        f"in the form of the curve of {kinds}, with the mean that gives each count its share of the GPU "
+        "time. "
+        "Nothing is known of the times of submissions: gaps are exponential at the mean rate, and there are "
+        "no tenants, hours or days."
     )
     gaps = tuple((level, float(f"{max(1e-3, -np.log1p(-min(level, 1 - 1e-5))):.4g}")) for level in LEVELS)
     rate = float(f"{count / ACME_DAYS:.4g}")
