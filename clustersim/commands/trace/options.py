@@ -18,9 +18,12 @@ __all__ = [
     "ModelPath",
     "Output",
     "PlannerName",
+    "PresetName",
     "Rules",
+    "RulesToDraw",
     "RunPlanner",
     "Seed",
+    "SizesName",
     "SpeedSource",
     "SystemName",
     "TimeUnit",
@@ -105,5 +108,25 @@ WorkSource = Annotated[
     typer.Option(
         "--work-of",
         help="Log whose jobs state the iterations of those without, by model and batch (Sia, Pollux).",
+    ),
+]
+PresetName = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        help="Sizes, run times, arrivals and tenants as in a log: itp, acme-kalos, acme-seren, philly, "
+        "helios, or a YAML file that `fit` wrote. Then, unless stated, without rules, at the log's rate.",
+    ),
+]
+SizesName = Annotated[
+    str | None,
+    typer.Option(
+        "--sizes", help="GPUs and run times: itp (default), itp-8h, kalos, exponential, or a YAML file."
+    ),
+]
+RulesToDraw = Annotated[
+    str | None,
+    typer.Option(
+        "--rules", help="Rules that assign models to jobs: llm-mix (default), a YAML file, or none."
     ),
 ]
