@@ -43,8 +43,8 @@ def fit_arrivals(columns: Columns) -> Rhythm:
     rate = rate * np.array(of_days or [1.0])[weekday % len(of_days or [1])]
     sigma, correlation, of_day = 0.0, 0.0, np.ones(len(hours) // 24 + 1)
     if span_days >= _DAYS_OF_DAYS:
-        expected = np.bincount(hours // 24, weights=rate * inside)
-        sigma, correlation, of_day = _busy_days(np.bincount(hours // 24, weights=counts), expected)
+        by_day = (np.bincount(hours // 24, weights=of).astype(np.float64) for of in (counts, rate * inside))
+        sigma, correlation, of_day = _busy_days(*by_day)
     clock = np.concatenate([[0.0], np.cumsum(rate * of_day[hours // 24])])
     gaps = np.diff(np.interp((moment_s - first_s) / _HOUR_S, np.arange(len(clock)), clock))
     positive = gaps[gaps > 0]

@@ -11,10 +11,12 @@ from itertime.commands.options import MEMORY_HEADROOM
 from .options import (
     Arrivals,
     Cv,
+    DeadlinesToDraw,
     Headroom,
     Load,
     LoadOf,
     Output,
+    Precisions,
     PresetName,
     RulesToDraw,
     RunPlanner,
@@ -37,21 +39,13 @@ def generate(
     cv: Cv = None,
     sizes: SizesName = None,
     rules: RulesToDraw = None,
-    deadlines: Annotated[
-        str,
-        typer.Option(
-            help="rules, none, or LOW:HIGH[:SHARE]: a share of jobs, U(LOW, HIGH) run times after submission."
-        ),
-    ] = "rules",
+    deadlines: DeadlinesToDraw = "rules",
     planner: RunPlanner = "3d",
     system: SystemName = "dgx-a100-80gb",
     memory_headroom: Headroom = MEMORY_HEADROOM,
     seed: Seed = 0,
     load_of: LoadOf = "trace",
-    precisions: Annotated[
-        str,
-        typer.Option(help="NAME or NAME:WEIGHT,...: precisions of the jobs with a model, drawn by weight."),
-    ] = "bf16",
+    precisions: Precisions = "bf16",
     stated_sigma: Annotated[
         float, typer.Option(help="Users misstate iterations by a log-normal factor of this sigma, median 1.")
     ] = 0.0,

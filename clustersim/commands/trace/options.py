@@ -11,6 +11,7 @@ __all__ = [
     "Arrivals",
     "Columns",
     "Cv",
+    "DeadlinesToDraw",
     "Headroom",
     "Load",
     "LoadOf",
@@ -18,6 +19,7 @@ __all__ = [
     "ModelPath",
     "Output",
     "PlannerName",
+    "Precisions",
     "PresetName",
     "Rules",
     "RulesToDraw",
@@ -129,4 +131,14 @@ RulesToDraw = Annotated[
     typer.Option(
         "--rules", help="Rules that assign models to jobs: llm-mix (default), a YAML file, or none."
     ),
+]
+DeadlinesToDraw = Annotated[
+    str,
+    typer.Option(
+        "--deadlines",
+        help="rules, none, or LOW:HIGH[:SHARE]: a share of jobs, U(LOW, HIGH) run times after submission.",
+    ),
+]
+Precisions = Annotated[
+    str, typer.Option(help="NAME or NAME:WEIGHT,...: precisions of the jobs with a model, drawn by weight.")
 ]
