@@ -15,12 +15,14 @@ from math import ulp
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clustersim.failures import Failures
+from clustersim.cluster import Cluster
+from clustersim.failures import Failures, Reservation, reservations_of
 from clustersim.gctuning import collect_less_often
 from clustersim.overheads import Overheads
 from clustersim.records import SUBMIT, Columns, EventRecord, JobRecord, Run, Snapshot
 from clustersim.rundir import StreamedRun, changes, read_streamed
 from clustersim.runs import trace_of_manifest
+from clustersim.speed import StepTimes
 from itertime.errors import UserError, quoted
 from itertime.spec import Models
 
@@ -36,6 +38,7 @@ from .rules import (
     PlansAsPredicted,
     PlansOnNetwork,
     RecordsMatchLog,
+    ReservationsKept,
     SummaryMatchesRecords,
     Tally,
     TraceMatches,
@@ -85,7 +88,10 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         end_s=end_s,
         resolution_s=max(RESOLUTION_S, 2 * ulp(end_s or 0.0)),
         failures=_constants(Failures, manifest, "failures"),
+        reservations=_reservations(manifest, run.cluster),
+        reclaims=_reclaims(manifest),
         price_usd_per_gpu_h=stated_price(manifest),
+        **_step_times(manifest),
     )
     complete = manifest.get("complete") is True
     speeds = Recomputed(run.cluster, manifest)
@@ -94,6 +100,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
     plans = PlansAsPredicted if run.cluster.network == "ideal" else PlansOnNetwork
     rules: list[Callable[[ClusterHistory], Rule]] = [
         *RULES,
+        *([ReservationsKept] if evidence.reservations else []),
         partial(OutagesAsDrawn, manifest=manifest),
         partial(plans, due=speeds, rows=run.plans, complete=complete),
         partial(TraceMatches, tally=tally, manifest=manifest, trace=jobs, speeds=speeds),
@@ -104,6 +111,22 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         partial(SummaryMatchesRecords, run=run, jobs=tally.columns, usage=usage),
     ]
     return prove(evidence, rules)
+
+
+def _reservations(manifest: Mapping[str, Any], cluster: Cluster) -> tuple[Reservation, ...]:
+    """The reservations that a manifest states."""
+    pools = {pool.gpu_type: range(pool.first, pool.first + pool.nodes) for pool in cluster.pools}
+    try:
+        return reservations_of(manifest.get("reservations", []), cluster.sizes, pools)
+    except UserError as error:
+        raise UserError(f"manifest.json: {error}") from None
+
+
+def _reclaims(manifest: Mapping[str, Any]) -> bool:
+    """Whether a manifest states spot nodes, or a calendar with reclaims."""
+    calendar = manifest.get("calendar")
+    entries = calendar if isinstance(calendar, list) else []
+    return bool(manifest.get("spot")) or any(isinstance(one, dict) and "reclaim" in one for one in entries)
 
 
 def _facts(
@@ -150,6 +173,16 @@ def _constants(kind: type[Constants], manifest: Mapping[str, Any], name: str) ->
     if not isinstance(stated, dict) or set(stated) != {f.name for f in fields(kind)}:
         raise UserError(f"manifest.json: {name}={quoted(stated)}: must state every constant; run again")
     return kind(**stated)
+
+
+def _step_times(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """How much slower than predicted jobs ran; folders of earlier versions state nothing."""
+    stated, seed = manifest.get("step_time"), manifest.get("seed")
+    if stated is None:
+        return {}
+    if not isinstance(stated, dict) or type(seed) is not int or seed < 0:
+        raise UserError(f"manifest.json: step_time={quoted(stated)}, seed={quoted(seed)}; run again")
+    return {"step_times": StepTimes.of(stated), "seed": seed}
 
 
 def _submitted(manifest: Mapping[str, Any]) -> object:

@@ -3,7 +3,8 @@
 | the cluster | |
 |---|---|
 | `Cluster` | nodes, GPUs per node, GPU types, switches; `Cluster.parse("n128g8")` is 128 nodes of 8 GPUs |
-| `Pool` | all nodes of one GPU type; a job runs within one pool |
+| `Pool` | all nodes of one GPU type (in a fleet: of one cluster); a job runs within one pool |
+| `Part` | a cluster of a fleet, by itself |
 | `load_cluster` | the cluster of a shape or of a cluster file |
 | `cluster_of` | the cluster that a manifest states |
 
@@ -11,6 +12,7 @@
 |---|---|
 | `Placement` | where a job runs: (node, GPUs there) pairs, by node |
 | `Capacity` | free GPUs by node: `take`, `release`, `close` and `open` a node, `copy` for a draft |
+| `OpenNodes` | the free GPUs without those of nodes that are closed to a job |
 | `CapacityIfStopped` | the free GPUs that there would be if some jobs stopped |
 | `FreeNodes`, `FreeNodesByLeaf` | protocols: what tells whether a job fits; what a placer chooses from |
 
@@ -28,8 +30,8 @@ Why
   of one GPU type are the cluster's sets of bits under a mask.
 """
 
-from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf
-from .cluster import Cluster, Placement
+from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf, OpenNodes
+from .cluster import Cluster, Part, Placement
 from .clusterfile import cluster_of, load_cluster
 from .node_set import NodeSet, first_node, node_range, node_set, nodes_of
 from .topology import Pool
@@ -41,6 +43,8 @@ __all__ = [
     "FreeNodes",
     "FreeNodesByLeaf",
     "NodeSet",
+    "OpenNodes",
+    "Part",
     "Placement",
     "Pool",
     "cluster_of",

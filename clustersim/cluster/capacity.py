@@ -14,7 +14,14 @@ from .cluster import Cluster, Placement
 from .node_set import NodeSet, node_range, nodes_of
 from .topology import Leaf, Pool
 
-__all__ = ["Capacity", "CapacityIfStopped", "FreeNodes", "FreeNodesByLeaf", "PoolCapacity"]
+__all__ = [
+    "Capacity",
+    "CapacityIfStopped",
+    "FreeNodes",
+    "FreeNodesByLeaf",
+    "OpenNodes",
+    "PoolCapacity",
+]
 
 
 class FreeNodes(Protocol):
@@ -277,6 +284,39 @@ class PoolCapacity:
 
     def nodes_with(self, free: int) -> NodeSet:
         return self._all.nodes_with(free) & self._own
+
+    def count_with(self, free: int) -> int:
+        return self.nodes_with(free).bit_count()
+
+    def empty_nodes(self) -> int:
+        return self.count_with(self.gpus_per_node)
+
+
+class OpenNodes:
+    """The free GPUs without those of some nodes that are closed to a job: a view of a cluster or of its nodes
+    of one type. The members mean the same as there.
+    """
+
+    __slots__ = ("_all", "_closed", "gpus_per_node", "leaves", "nodes", "span")
+
+    def __init__(self, capacity: FreeNodesByLeaf, closed: NodeSet):
+        self._all, self._closed = capacity, closed
+        self.nodes, self.gpus_per_node, self.span = capacity.nodes, capacity.gpus_per_node, capacity.span
+        self.leaves = capacity.leaves
+
+    @property
+    def free(self) -> int:
+        return sum(n * self.count_with(n) for n in range(1, self.gpus_per_node + 1))
+
+    def empty_by_leaf(self) -> list[int]:
+        empty = self.nodes_with(self.gpus_per_node)
+        return [(empty & node_range(leaf.first, leaf.nodes)).bit_count() for leaf in self.leaves]
+
+    def free_on(self, node: int) -> int:
+        return 0 if self._closed >> node & 1 else self._all.free_on(node)
+
+    def nodes_with(self, free: int) -> NodeSet:
+        return self._all.nodes_with(free) & ~self._closed
 
     def count_with(self, free: int) -> int:
         return self.nodes_with(free).bit_count()

@@ -8,9 +8,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from clustersim.bounds import METHODS
-from clustersim.failures import Failures, read_calendar
+from clustersim.engine.fleet import Routing
+from clustersim.failures import Failures, read_calendar, read_reservations
 from clustersim.overheads import Overheads
 from clustersim.scheduler.cluster_state import checked_quotas
+from clustersim.speed import StepTimes
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import parse_yaml, quoted
@@ -51,9 +53,14 @@ class RunConfig(BaseModel):
     | `failures` | parameters of `Failures` to replace, likewise; None: nothing fails |
     | `estimates` | parameters of `Estimates`: how far off the work is that jobs state; None: as the trace |
     | `calendar` | planned changes of nodes, as a list or a file |
+    | `routing` | parameters of `Routing`: how a fleet sends jobs to its clusters; None: one policy for all |
+    | `spot` | parameters of `Spot`: nodes that are reclaimed with notice; None: none are |
+    | `reservations` | nodes that are for some jobs alone, as a list or a file |
     | `quotas` | GPUs promised to tenants, by tenant |
     | `table` | a throughput table (file) |
     | `model_path` | folders of model files, which jobs name without ending |
+    | `decision_interval_s` | the policy decides at its multiples on the trace's clock; None: at every event |
+    | `step_time` | parameters of `StepTimes`: how much slower than predicted jobs run; None: as predicted |
     | `until_s` | end of the run on the trace's clock; None: when no event is left |
     | `warmup_s`, `measure_s` | a window of measurement (`clustersim.analysis.windows`); 0, None: none |
     | `price_usd_per_gpu_h` | US dollars per GPU-hour, for the cost of a run |
@@ -76,9 +83,14 @@ class RunConfig(BaseModel):
     failures: dict[str, Any] | None = None
     estimates: dict[str, Any] | None = None
     calendar: list[dict[str, Any]] = Field(default_factory=list)
+    routing: dict[str, Any] | None = None
+    spot: dict[str, Any] | None = None
+    reservations: list[dict[str, Any]] = Field(default_factory=list)
     quotas: dict[str, int] = Field(default_factory=dict)
     table: str | None = None
     model_path: list[str] = Field(default_factory=list)
+    decision_interval_s: float | None = Field(default=None, ge=0.001, le=1e9, allow_inf_nan=False)
+    step_time: dict[str, Any] | None = None
     until_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     warmup_s: float = Field(default=0.0, ge=0, le=1e12, allow_inf_nan=False)
     measure_s: float | None = Field(default=None, gt=0, le=1e12, allow_inf_nan=False)
@@ -107,10 +119,29 @@ class RunConfig(BaseModel):
             Estimates.of(estimates)
         return estimates
 
+    @field_validator("step_time")
+    @classmethod
+    def _are_step_times(cls, step_time: dict[str, Any] | None) -> dict[str, Any] | None:
+        if step_time is not None:
+            StepTimes.of(step_time)
+        return step_time
+
+    @field_validator("routing")
+    @classmethod
+    def _is_a_routing(cls, routing: dict[str, Any] | None) -> dict[str, Any] | None:
+        if routing is not None:
+            Routing.of(routing)
+        return routing
+
     @field_validator("calendar", mode="before")
     @classmethod
     def _may_be_a_file(cls, calendar: Any) -> Any:
         return read_calendar(calendar) if isinstance(calendar, str) else calendar
+
+    @field_validator("reservations", mode="before")
+    @classmethod
+    def _may_name_a_file(cls, reservations: Any) -> Any:
+        return read_reservations(reservations) if isinstance(reservations, str) else reservations
 
     @field_validator("bound")
     @classmethod
@@ -127,6 +158,7 @@ class RunConfig(BaseModel):
         return quotas
 
     @field_validator(
+        "decision_interval_s",
         "until_s",
         "warmup_s",
         "measure_s",

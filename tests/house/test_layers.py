@@ -44,7 +44,7 @@ LAYERS = {
         {"engine", "export"},
         {"runs"},
         {"grid", "audit", "backtest"},
-        {"testing"},
+        {"testing", "forecast"},
         {"commands"},
         {"cli"},
         {"__main__"},

@@ -8,6 +8,7 @@
 | `PlansOnNetwork` | jobs run at the speeds that their placement and shared links leave them |
 | `TraceMatches` | the records are those of the jobs of the trace |
 | `ManifestConsistent` | the manifest agrees with itself and with the end of the log |
+| `ReservationsKept` | reserved nodes serve those jobs alone for which they are reserved |
 | `RecordsMatchLog` | the job records are those of the event log |
 | `UsageMatchesLog` | usage.csv is what the event log says of the cluster |
 | `NotBelowBound` | no result is better than the bound of the jobs, which the manifest states |
@@ -23,6 +24,7 @@ from .network import PlansOnNetwork
 from .nodes import RULES
 from .plans import PlansAsPredicted
 from .records import RecordsMatchLog, Tally, UsageMatchesLog, counted
+from .reservations import ReservationsKept
 from .summary import SummaryMatchesRecords
 from .trace import TraceMatches
 
@@ -34,6 +36,7 @@ __all__ = [
     "PlansAsPredicted",
     "PlansOnNetwork",
     "RecordsMatchLog",
+    "ReservationsKept",
     "SummaryMatchesRecords",
     "Tally",
     "TraceMatches",
