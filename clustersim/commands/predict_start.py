@@ -175,9 +175,9 @@ def _print(found: Forecast) -> None:
 
     summary = found.summary
     state, job, start = summary["state"], summary["job"], summary["start"]
-    held = f", {state['held']:,} are held back" if state["held"] else ""
-    jobs = f"{state['running']:,} jobs run, {state['waiting']:,} wait{held}"
-    print(f"{plain(state['file'])} ({state['format']}), {state['now']}: {jobs}")
+    held = f", {state['held']:,} held back" if state["held"] else ""
+    jobs = f"jobs: {state['running']:,} running, {state['waiting']:,} waiting{held}"
+    print(f"{plain(state['file'])} ({state['format']}), {state['now']}, {jobs}")
     for reason, count in list(state["dropped_by_reason"].items())[:5]:
         print(f"  dropped {count:,}: {plain(reason)}")
     for text in summary["assumptions"]:

@@ -42,7 +42,7 @@ def test_without_a_history() -> None:
     assert set(times.drawn(running("x", 1, 400, 1000), 400, U)) == {500.0}
     assert set(times.drawn(running("x", 1, 600, 1000), 600, U)) == {1000.0}
     assert set(times.drawn(running("x", 1, 1200, 1000), 1200, U)) == {1200 + OUTLIVED_S}
-    with pytest.raises(UserError, match="line 1: job x: states no time limit; give --history LOG"):
+    with pytest.raises(UserError, match="state:1: job x: states no time limit; give --history LOG"):
         times.drawn(running("x", 1, 0, None), 0, U)
     assert set(RunTimes.of(default_limit_s=60.0).drawn(running("x", 1, 0, None), 0, U)) == {60.0}
 
