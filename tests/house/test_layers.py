@@ -28,7 +28,14 @@ LAYERS = {
         {"commands", "evidence"},
         {"cli"},
     ),
-    "traces": ({"job"}, {"summary", "native", "workload"}, {"estimates"}, {"logs", "synthetic"}),
+    "traces": (
+        {"job", "sidecars"},
+        {"summary", "native", "workload"},
+        {"estimates", "editing"},
+        {"logs", "synthetic"},
+        {"statistics"},
+        {"fitting"},
+    ),
     "clustersim": (
         {"errors", "gctuning", "overheads", "failures", "cluster"},
         {"placement", "records", "speed"},
