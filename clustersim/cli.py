@@ -5,7 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from clustersim.commands import backtest, bound, check, draw, explain, grid, policies, simulate, trace
+from clustersim.commands import (
+    backtest,
+    bound,
+    calendar,
+    check,
+    draw,
+    explain,
+    grid,
+    policies,
+    predict_start,
+    simulate,
+    trace,
+)
 from itertime.commandline import new_program, run_app
 
 __all__ = ["app", "main"]
@@ -19,11 +31,13 @@ app.command("compare")(simulate.compare)
 app.command("grid")(grid.grid)
 app.command("bound")(bound.bound)
 app.command("backtest")(backtest.backtest)
+app.command("predict-start")(predict_start.predict_start)
 app.command("report")(draw.report)
 app.command("timeline")(draw.timeline)
 app.command("plot")(draw.plot)
 app.command("check")(check.check)
 app.command("explain")(explain.explain)
+trace.app.command("calendar")(calendar.calendar)
 app.add_typer(trace.app, name="trace")
 app.add_typer(policies.app, name="policies")
 

@@ -19,7 +19,8 @@ _ANYWHERE, _ANYWHERE_FINE = np.geomspace(0.1, 12.0, 24), np.geomspace(0.07, 16.0
 _AT_TIME = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 1.7, 2.6, 5.0, 12.0])
 _AT_TIME_FINE = np.geomspace(0.1, 12.0, 33)
 
-_STEP, _DECAY = 0.3, 10.0  # relative size of the first step; steps after which it is half of that
+_STEP = 0.3  # relative size of the first step
+_DECAY, _DECAY_SHARE = 10.0, 0.25  # half of that after the larger of so many steps and this share of all
 _MEMORY = 0.5  # weight of the present step, against those before
 _FARTHEST = 2.0  # excess of held GPUs, over those that there are, beyond which a step grows no further
 
@@ -49,13 +50,14 @@ def ascend(
 
     Each step follows a supergradient of the concave function D (see `Relaxation`): prices rise in proportion
     where the cheapest plans hold more GPUs than there are, and fall where they hold fewer. Two steps are
-    averaged, and steps shrink as 1 / (1 + step / 10). Validity does not depend on how good the steps are:
-    what any prices prove is valid, and the best is kept.
+    averaged, and steps shrink as 1 / (1 + step / d), d the larger of 10 and a quarter of all steps. Validity
+    does not depend on how good the steps are: what any prices prove is valid, and the best is kept.
     """
     best = Ascent(-inf, price)
     spread, fine = (_ANYWHERE, _ANYWHERE_FINE) if relaxation.free_end else (_AT_TIME, _AT_TIME_FINE)
     multipliers = relaxation.multipliers(price, len(spread))
     gpu_seconds = relaxation.gpus[:, None] * relaxation.spans_s
+    decay = max(_DECAY, _DECAY_SHARE * steps)
     direction = None
     for step in range(steps):
         solution = relaxation.solve(price, multipliers, held=True)
@@ -68,7 +70,7 @@ def ascend(
         assert solution.multiplier is not None
         excess = solution.held / gpu_seconds - 1.0
         direction = excess if direction is None else (1 - _MEMORY) * direction + _MEMORY * excess
-        scale = _STEP / (1.0 + step / _DECAY) * np.maximum(price, unit_price)
+        scale = _STEP / (1.0 + step / decay) * np.maximum(price, unit_price)
         price = np.maximum(0.0, price + scale * direction.clip(-1.0, _FARTHEST))
         price[:, -1] = 0.0
         multipliers = solution.multiplier[:, None] * spread

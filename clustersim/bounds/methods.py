@@ -57,15 +57,16 @@ class Bound:
     seconds: float
 
 
-def bound_of(instance: Instance, method: str = "auto") -> Bound:
-    """The bound of `instance` by one of `METHODS`; UnknownName for another.
+def bound_of(instance: Instance, method: str = "auto", *, times: bool = True) -> Bound:
+    """The bound of `instance` by one of `METHODS`; UnknownName for another. Without `times` only deadlines
+    are bounded, and the times are None.
 
     | method | mean JCT | p99 | makespan | deadlines |
     |---|---|---|---|---|
     | `alone` | each job alone | each job alone | each job alone | those met alone |
     | `area` | or SRPT on one machine | each job alone | or area, or speed in time | those met alone |
     | `quick` | or prices, 8 steps | each job alone | as `area` | or prices, 8 steps |
-    | `prices` | or prices, 20 to 40 steps | or prices | as `area` | or prices, 32 steps |
+    | `prices` | or prices, 20 to 100 steps | or prices | as `area` | or prices, 32 steps |
 
     Each takes the best of what stands there and above. `auto` is `quick`, for many jobs `area`: about as long
     as a simulation. `best` is `prices`, for very many jobs `area`: at most minutes. Both choose by
@@ -82,6 +83,19 @@ def bound_of(instance: Instance, method: str = "auto") -> Bound:
         met = 0.0 if instance.deadline_jobs else None
         return Bound(None, None, None, met, method, perf_counter() - began)
     effort = _effort(columns, method)
+    mean_s, late_s, span_s = _times(columns, effort, method) if times else (None, None, None)
+    return Bound(
+        jct_mean_s=mean_s,
+        jct_p99_s=late_s,
+        makespan_s=span_s,
+        deadline_met_ratio=_met_ratio(columns, instance.deadline_jobs, effort),
+        method=method,
+        seconds=perf_counter() - began,
+    )
+
+
+def _times(columns: Columns, effort: _Effort, method: str) -> tuple[float, float, float]:
+    """The least mean JCT, 99th percentile and makespan, rounded down; seconds."""
     least_s = alone_s(columns)
     makespan = float(np.max(columns.release_s + least_s) - np.min(columns.release_s))
     mean_s = fsum(least_s.tolist()) / len(least_s)
@@ -96,14 +110,7 @@ def bound_of(instance: Instance, method: str = "auto") -> Bound:
         columns, least_s, steps=effort.late_steps, visits=effort.deadline_visits, trials=effort.late_trials
     )
     error_s = columns.clock_error_s
-    return Bound(
-        jct_mean_s=_down(mean_s, error_s),
-        jct_p99_s=_down(late_s, error_s),
-        makespan_s=_down(makespan, error_s),
-        deadline_met_ratio=_met_ratio(columns, instance.deadline_jobs, effort),
-        method=method,
-        seconds=perf_counter() - began,
-    )
+    return _down(mean_s, error_s), _down(late_s, error_s), _down(makespan, error_s)
 
 
 def prices_of(instance: Instance) -> Prices:
@@ -141,7 +148,7 @@ def _effort(columns: Columns, method: str) -> _Effort:
     if method == "quick":
         return _Effort(8, 2_000 + 2 * jobs, 8, 1_000 + jobs)
     if method == "prices":
-        steps = 20 if jobs > _MANY_JOBS else 40
+        steps = 20 if jobs > _MANY_JOBS else 100
         return _Effort(steps, max(30_000, 20 * jobs), 32, max(10_000, 4 * jobs), 16, 8)
     return _Effort()
 

@@ -3,6 +3,7 @@
 | name | what |
 |---|---|
 | `ActiveJob` | a job and its work left, in iterations or in seconds of logged duration |
+| `LEAST_LEFT` | the share of its stated work that a job states to be left until it is done |
 | `CheckpointedJob` | a job that also saves checkpoints, loses unsaved work in failures, or fails on its own |
 
 Why
@@ -12,7 +13,7 @@ Why
   have it and pays nothing for it.
 """
 
-from .active import ActiveJob
+from .active import LEAST_LEFT, ActiveJob
 from .checkpointed import CheckpointedJob
 
-__all__ = ["ActiveJob", "CheckpointedJob"]
+__all__ = ["LEAST_LEFT", "ActiveJob", "CheckpointedJob"]

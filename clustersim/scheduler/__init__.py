@@ -10,6 +10,7 @@
 | `Ranking` | the pending jobs in the order of a key, kept sorted between calls (`State.pending_by`) |
 | `Event` | something that happened since the last call: a job came or ended, a node failed, a wake-up |
 | `Cluster` | the machines (from `clustersim.cluster`) |
+| `LEAST_LEFT` | the share of its stated work that a job states to be left until it is done |
 | `PolicyError` | a broken rule, for example a GPU count that a job cannot run on |
 
 >>> from clustersim.scheduler import Scheduler
@@ -32,6 +33,7 @@ Why
 
 from clustersim.cluster import Cluster
 from clustersim.errors import PolicyError
+from clustersim.jobs import LEAST_LEFT
 
 from .job_curve import JobCurve
 from .job_view import JobView
@@ -40,6 +42,7 @@ from .ranking import Ranking
 from .scheduler import Event, Scheduler, State
 
 __all__ = [
+    "LEAST_LEFT",
     "Cluster",
     "Event",
     "JobCurve",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from clustersim.scheduler import LEAST_LEFT
+
 __all__ = ["StatedWork"]
 
-_LEAST_LEFT = 0.1  # of the stated work: what a job states to be left until it is done (`JobView.work_left`)
 _ROUNDING = 1e-9
 
 
@@ -26,7 +27,7 @@ class StatedWork:
     __slots__ = ("_again_left", "_gpu_s", "_least", "_rest", "_rounding")
 
     def __init__(self, stated: float, again: float = 0.5):
-        self._least, self._again_left = _LEAST_LEFT * stated, again * stated
+        self._least, self._again_left = LEAST_LEFT * stated, again * stated
         self._rounding = _ROUNDING * stated
         self._rest, self._gpu_s = stated, 0.0  # what was left at the last look
 

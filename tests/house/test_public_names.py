@@ -26,7 +26,8 @@ PUBLIC = {
         "write_run",
     ],
     "clustersim.scheduler": [
-        "Cluster", "Event", "JobCurve", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State",
+        "Cluster", "Event", "JobCurve", "JobView", "LEAST_LEFT", "PolicyError", "Proposal", "Ranking",
+        "Scheduler", "State",
     ],
     "clustersim.testing": [
         "BrokenCase", "CASES", "Case", "Decision", "Outcome", "check_case", "check_outcome",
