@@ -18,7 +18,7 @@ import argparse
 import csv
 import io
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
@@ -257,15 +257,17 @@ def others_table(jobs: Mapping[str, MuriJob], found: Executions) -> str:
 # The program
 
 
-def as_csv(found: Sequence[Compared]) -> str:
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[str | float]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    names = [f.name for f in fields(Compared)]
-    writer.writerow(names)
-    for one in found:
-        values = (getattr(one, name) for name in names)
-        writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in values])
+    writer.writerow(head)
+    writer.writerows([f"{v:.6g}" if isinstance(v, float) else v for v in row] for row in rows)
     return text.getvalue()
+
+
+def as_csv(found: Sequence[Compared]) -> str:
+    names = [f.name for f in fields(Compared)]
+    return csv_text(names, [[getattr(one, name) for name in names] for one in found])
 
 
 def page(
@@ -288,21 +290,22 @@ def page(
     )
 
 
-def judge_files(
-    jobs: Mapping[str, MuriJob], logs: Mapping[str, Mapping[str, Measured]],
-    asked: Sequence[tuple[str, str]], changes: Sequence[str],
-) -> str:  # fmt: skip
-    """A table of policies beside the logs in files, with the constants of the logs of the same folder that
-    are of other policies.
+def judge_file(
+    jobs: Mapping[str, MuriJob], logs: Mapping[str, Mapping[str, Measured]], policy: str, file: Path,
+    changes: Sequence[str],
+) -> tuple[Compared, list[tuple[str | float, ...]]]:  # fmt: skip
+    """A policy beside the log in `file`, with the constants of the `logs` of other policies; and a row for
+    each job.
     """
-    found = []
-    for policy, file in asked:
-        log = read_log(Path(file))
-        if strangers := set(log) - set(jobs):
-            raise UserError(f"{file}: job {min(strangers)} is not in the trace of the testbed")
-        ours = simulated(jobs, policy, conditions(without(jobs, logs, policy)), changes)
-        found.append(compared(policy, LAST, jobs, log, ours))
-    return steps_table(found)
+    log = read_log(file)
+    if strangers := set(log) - set(jobs):
+        raise UserError(f"{file}: job {min(strangers)} is not in the trace of the testbed")
+    ours = simulated(jobs, policy, conditions(without(jobs, logs, policy)), changes)
+    rows = [
+        (policy, name, jobs[name].gpus, done.end_s - jobs[name].submit_s, ours[name][1] - jobs[name].submit_s)
+        for name, done in log.items()
+    ]
+    return compared(policy, LAST, jobs, log, ours), rows
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -314,15 +317,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="as in clustersim run"
     )
+    parser.add_argument("--jobs", type=Path, metavar="FILE", help="with --policy: write a row a job")
     given = parser.parse_args(arguments)
     jobs = read_trace(given.data)
     logs = {policy: read_log(given.data / f"{name}.job.csv.gz") for policy, name in LOGS.items()}
-    if given.policy:
-        print(judge_files(jobs, logs, [(name, file) for name, file in given.policy], given.set))
+    if not given.policy:
+        found = judge(jobs, logs)
+        write_text(FOLDER / "results.csv", as_csv(found))
+        write_text(PAGE, page(jobs, logs, found))
         return
-    found = judge(jobs, logs)
-    write_text(FOLDER / "results.csv", as_csv(found))
-    write_text(PAGE, page(jobs, logs, found))
+    judged = [
+        judge_file(jobs, logs, name if ".py" in name else name.lower(), Path(file), given.set)
+        for name, file in given.policy
+    ]
+    print(steps_table([found for found, _ in judged]))
+    if given.jobs is not None:
+        head = ("policy", "job_id", "gpus", "measured_jct_s", "simulated_jct_s")
+        write_text(given.jobs, csv_text(head, [row for _, rows in judged for row in rows]))
 
 
 if __name__ == "__main__":

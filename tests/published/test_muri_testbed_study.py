@@ -75,11 +75,16 @@ def test_the_plain_simulation_is_as_far_off_as_stated() -> None:
 
 
 @needs_data
-def test_any_log_of_the_testbed_can_judge(capsys: pytest.CaptureFixture[str]) -> None:
-    file = str(study.DATA / "SRSF.job.csv.gz")
-    study.main(["--policy", "tiresias", file, "--set", "policy.order=submission"])
+def test_any_log_of_the_testbed_can_judge(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file, jobs = str(study.DATA / "SRSF.job.csv.gz"), tmp_path / "jobs.csv"
+    study.main(["--policy", "Tiresias", file, "--set", "policy.order=submission", "--jobs", str(jobs)])
     row = capsys.readouterr().out.splitlines()[-1]
     assert row.startswith("| tiresias | + slower steps |")
+    with jobs.open(newline="") as text:
+        rows = list(csv.DictReader(text))
+    assert len(rows) == 400
+    mean_s = sum(float(row["simulated_jct_s"]) for row in rows) / 400
+    assert mean_s == pytest.approx(float(row.split("|")[3].replace(",", "")), abs=1)
 
 
 @needs_data
