@@ -4,7 +4,7 @@
     python experiments/muri_testbed.py --policy NAME FILE [--policy NAME FILE ...]
 
 The first line writes the page `experiments/MURI_TESTBED.md` and the figures behind it,
-`experiments/muri_testbed/results.csv`. The second one prints how far a policy of ours is from another log of
+`experiments/muri/results.csv`. The second one prints how far a policy of ours is from another log of
 the testbed, under the same conditions; FILE is in the form of the logs of FOLDER.
 
 The work of a job is its iterations x the seconds of one, as the trace of the testbed states both. Two
@@ -50,7 +50,7 @@ from itertime.io import write_text
 from traces import Job
 
 HERE = Path(__file__).parent
-FOLDER, PAGE = HERE / "muri_testbed", HERE / "MURI_TESTBED.md"
+FOLDER, PAGE = HERE / "muri", HERE / "MURI_TESTBED.md"
 DATA = HERE.parents[1] / "shared" / "data" / "clusters" / "muri_testbed"
 LOGS = {"srtf": "SRTF", "srsf": "SRSF"}
 """Our policies by the name of the log."""

@@ -91,7 +91,8 @@ class Enactment:
     def change_speed(self, active: ActiveJob, unit_s: float) -> None:
         """Let a running job continue at another predicted speed, on the same GPUs."""
         now = self._clock.now
-        unit_s = self._in_truth(unit_s, active, active.gpus)
+        if self._step_times is not None:
+            unit_s *= self._step_times.factor(active.job.job_id, active.gpus, self._seed)
         self.expect_completion(active, active.change_speed(unit_s, now), now)
         self._kernel.recorder.event(now, RATE, active.job.job_id, unit_s=unit_s)
 
@@ -101,12 +102,6 @@ class Enactment:
         """
         if done_s < inf:
             self._clock.after(done_s - now, self._on_completion_due, (active, active.generation))
-
-    def _in_truth(self, unit_s: float, active: ActiveJob, gpus: int) -> float:
-        """Seconds per unit of work where `unit_s` are predicted."""
-        if self._step_times is None:
-            return unit_s
-        return unit_s * self._step_times.factor(active.job.job_id, gpus, self._seed)
 
     def _let_go(self, active: ActiveJob) -> None:
         active.let_go()
@@ -131,7 +126,9 @@ class Enactment:
         curve = active.curve
         if active.offers:
             curve = active.curve_at(self._facts.cluster.type_of(placement[0][0]))
-        unit_s = self._in_truth(curve.unit_s[gpus] if unit_s is None else unit_s, active, gpus)
+        unit_s = curve.unit_s[gpus] if unit_s is None else unit_s
+        if self._step_times is not None:
+            unit_s *= self._step_times.factor(active.job.job_id, gpus, self._seed)
         self.expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s), now)
         plan = curve.plans.get(gpus, "")
         recorder = self._kernel.recorder

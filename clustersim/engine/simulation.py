@@ -201,21 +201,19 @@ class Simulation:
             self.enactment.note(proposal.notes, now)
         if proposal.wake_at is not None:
             self._wake_ups.request(proposal.wake_at)
-        self._note_use(now)
+        running, waiting = len(facts.running), len(facts.waiting.jobs)
+        self._snapshot(now, facts.capacity, running, waiting, facts.gpus_down)
         if self._interrupted:
             raise simpy.core.StopSimulation(None)  # the value that `clock.run` returns
 
     def _note_changes(self, now: float) -> None:
         """What changed at this instant, between two rounds of decisions, changes speeds and the records."""
-        self.enactment.share_links()
-        self._note_use(now)
-        if self._interrupted:
-            raise simpy.core.StopSimulation(None)
-
-    def _note_use(self, now: float) -> None:
         kernel, facts = self.kernel, self.kernel.facts
+        self.enactment.share_links()
         waiting = len(facts.waiting.jobs) + len(kernel.submitted)
         self._snapshot(now, facts.capacity, len(facts.running), waiting, facts.gpus_down)
+        if self._interrupted:
+            raise simpy.core.StopSimulation(None)
 
     def _admit(self) -> None:
         kernel = self.kernel

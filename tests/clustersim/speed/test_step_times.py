@@ -125,6 +125,7 @@ def test_the_audit_notices_other_step_times(tmp_path: Path) -> None:
 def test_time_beyond_the_plans_own_has_a_place_of_its_own() -> None:
     found = clustersim.run(MIX[6:7], "fifo", cluster="n1g8", overheads=None, step_time={"slowdown": 1.25})
     shares = gpu_time(found)
+    assert shares is not None
     assert shares.seconds["network"] / shares.total == pytest.approx(0.2)
 
 
