@@ -4,7 +4,7 @@
     python experiments/muri_testbed.py --policy NAME FILE [--policy NAME FILE ...]
 
 The first line writes the page `experiments/MURI_TESTBED.md` and the figures behind it,
-`experiments/muri_testbed/results.csv`. The second one prints how far a policy of ours is from another log of
+`experiments/muri/results.csv`. The second one prints how far a policy of ours is from another log of
 the testbed, under the same conditions; FILE is in the form of the logs of FOLDER.
 
 The work of a job is its iterations x the seconds of one, as the trace of the testbed states both. Two
@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import argparse
 import csv
-import gzip
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -30,21 +29,31 @@ from scipy import stats
 
 from clustersim import RunConfig, run
 from clustersim.runs import Trace
+from experiments.muri_executions import (
+    FAST_FORWARD,
+    INTERVAL_S,
+    Executions,
+    Measured,
+    MuriJob,
+    dependence,
+    duration_of,
+    executions_table,
+    models_table,
+    read_log,
+    read_trace,
+    table,
+    without,
+    work_of,
+)
 from itertime.errors import UserError
 from itertime.io import write_text
 from traces import Job
 
 HERE = Path(__file__).parent
-FOLDER, PAGE = HERE / "muri_testbed", HERE / "MURI_TESTBED.md"
+FOLDER, PAGE = HERE / "muri", HERE / "MURI_TESTBED.md"
 DATA = HERE.parents[1] / "shared" / "data" / "clusters" / "muri_testbed"
 LOGS = {"srtf": "SRTF", "srsf": "SRSF"}
 """Our policies by the name of the log."""
-
-INTERVAL_S = 360.0
-"""The testbed decides every six minutes."""
-
-FAST_FORWARD = 60
-"""The seconds of the logs in one second of the testbed."""
 
 PUBLISHED = {"tiresias": (336_533, 3.960e6), "themis": (461_456, 3.925e6)}
 """Mean JCT and makespan in seconds of logs of which no more is known here."""
@@ -75,87 +84,6 @@ VARIANTS: Mapping[str, Mapping[str, tuple[str, Sequence[str]]]] = {
 """Policies of ours, with changes of parameters, for a policy of the testbed. `--policy` uses the first."""
 
 
-@dataclass(frozen=True)
-class TestbedJob:
-    """A row of the testbed's trace. `work_s`: iterations x seconds of one; `duration_s`: as stated."""
-
-    job_id: str
-    submit_s: float
-    gpus: int
-    model: str
-    work_s: float
-    duration_s: float
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What the testbed measured. `executed_s`: seconds with GPUs; `starts`: how often the job got some."""
-
-    start_s: float
-    end_s: float
-    executed_s: float
-    starts: int
-
-
-def read_trace(folder: Path) -> dict[str, TestbedJob]:
-    """The jobs by id; the file counts milliseconds."""
-    return {
-        row["job_id"]: TestbedJob(
-            row["job_id"], float(row["submit_time"]) / 1000, int(row["num_gpu"]), row["model_name"],
-            float(row["iterations"]) * float(row["iteration_time"]) / 1000, float(row["duration"]) / 1000,
-        )
-        for row in _rows(folder / "cluster_trace.csv")
-    }  # fmt: skip
-
-
-def read_log(path: Path) -> dict[str, Measured]:
-    """The measured jobs by id."""
-    return {
-        row["job_id"]: Measured(
-            float(row["start_time"]), float(row["end_time"]),
-            float(row["real_executed_time"]), int(float(row["job_counter"])),
-        )
-        for row in _rows(path)
-    }  # fmt: skip
-
-
-def _rows(path: Path) -> Iterable[dict[str, str]]:
-    try:
-        with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as file:
-            yield from csv.DictReader(file)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-# What executions show
-
-
-@dataclass(frozen=True)
-class Executions:
-    """`start_s`: the median of execution - work over jobs that started once and work for at most an interval
-    of decisions. `slowdown`: the GPU-seconds of all executions without their starts, over those of the work.
-    """
-
-    start_s: float
-    slowdown: float
-
-    @classmethod
-    def of(cls, jobs: Mapping[str, TestbedJob], logs: Sequence[Mapping[str, Measured]]) -> Executions:
-        """The constants of some logs together."""
-        pairs = [(jobs[name], done) for log in logs for name, done in log.items()]
-        short = [(job, done) for job, done in pairs if done.starts == 1 and job.work_s <= INTERVAL_S]
-        start_s = median(done.executed_s - job.work_s for job, done in short)
-        spent = sum(job.gpus * (done.executed_s - done.starts * start_s) for job, done in pairs)
-        return cls(start_s, spent / sum(job.gpus * job.work_s for job, _ in pairs))
-
-
-def without(
-    jobs: Mapping[str, TestbedJob], logs: Mapping[str, Mapping[str, Measured]], policy: str
-) -> Executions:
-    """The constants by which the log of a policy is judged: those of the others."""
-    return Executions.of(jobs, [log for name, log in logs.items() if name != policy])
-
-
 # Simulations
 
 
@@ -176,13 +104,12 @@ Simulated = Mapping[str, tuple[float, float, int]]
 
 
 def simulated(
-    jobs: Mapping[str, TestbedJob], policy: str, settings: Settings, changes: Sequence[str] = (),
-    work_of: Callable[[TestbedJob], float] | None = None,
+    jobs: Mapping[str, MuriJob], policy: str, settings: Settings, changes: Sequence[str] = (),
+    seconds_of: Callable[[MuriJob], float] = work_of,
 ) -> Simulated:  # fmt: skip
     """The jobs under a policy. `changes`: assignments as in `--set`."""
     trace = [
-        Job(job.job_id, job.submit_s, gpus=job.gpus, duration_s=(work_of or _work)(job))
-        for job in jobs.values()
+        Job(job.job_id, job.submit_s, gpus=job.gpus, duration_s=seconds_of(job)) for job in jobs.values()
     ]
     values = {"overheads": None, "params": PARAMETERS.get(policy, {}), **settings}
     config = RunConfig.make(list(changes), policy=policy, cluster="n8g8", bound="none", **values)
@@ -209,7 +136,7 @@ class Compared:
 
 
 def compared(
-    policy: str, name: str, jobs: Mapping[str, TestbedJob], log: Mapping[str, Measured], ours: Simulated
+    policy: str, name: str, jobs: Mapping[str, MuriJob], log: Mapping[str, Measured], ours: Simulated
 ) -> Compared:
     """`ours` beside `log`, over the jobs of the log. `name`: of the conditions."""
     there = np.array([done.end_s - jobs[job].submit_s for job, done in log.items()])
@@ -242,30 +169,17 @@ def steps_to_the_testbed(found: Executions) -> dict[str, tuple[Settings, bool]]:
 LAST = "+ slower steps"
 
 
-def _duration(job: TestbedJob) -> float:
-    return job.duration_s
-
-
-def _work(job: TestbedJob) -> float:
-    return job.work_s
-
-
-def judge(jobs: Mapping[str, TestbedJob], logs: Mapping[str, Mapping[str, Measured]]) -> list[Compared]:
+def judge(jobs: Mapping[str, MuriJob], logs: Mapping[str, Mapping[str, Measured]]) -> list[Compared]:
     """Every step for every log, with the constants of the other logs."""
     found = []
     for policy, log in logs.items():
         for name, (settings, logged) in steps_to_the_testbed(without(jobs, logs, policy)).items():
-            ours = simulated(jobs, policy, settings, work_of=_duration if logged else _work)
+            ours = simulated(jobs, policy, settings, seconds_of=duration_of if logged else work_of)
             found.append(compared(policy, name, jobs, log, ours))
     return found
 
 
 # Tables
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def steps_table(found: Sequence[Compared]) -> str:
@@ -288,15 +202,15 @@ def steps_table(found: Sequence[Compared]) -> str:
     ))  # fmt: skip
 
 
-def _gpus(least: int, most: int) -> Callable[[TestbedJob], bool]:
+def _gpus(least: int, most: int) -> Callable[[MuriJob], bool]:
     return lambda job: least <= job.gpus <= most
 
 
-def _works(above_s: float, most_s: float) -> Callable[[TestbedJob], bool]:
+def _works(above_s: float, most_s: float) -> Callable[[MuriJob], bool]:
     return lambda job: above_s < job.work_s <= most_s
 
 
-CLASSES: Mapping[str, Callable[[TestbedJob], bool]] = {
+CLASSES: Mapping[str, Callable[[MuriJob], bool]] = {
     "1 GPU": _gpus(1, 1),
     "2 to 4 GPUs": _gpus(2, 4),
     "8 GPUs": _gpus(8, 8),
@@ -309,7 +223,7 @@ CLASSES: Mapping[str, Callable[[TestbedJob], bool]] = {
 
 
 def classes_table(
-    jobs: Mapping[str, TestbedJob], logs: Mapping[str, Mapping[str, Measured]], ours: Mapping[str, Simulated]
+    jobs: Mapping[str, MuriJob], logs: Mapping[str, Mapping[str, Measured]], ours: Mapping[str, Simulated]
 ) -> str:
     """Mean JCT by GPUs and by work, and the errors of the simulated ones."""
     rows = []
@@ -325,78 +239,7 @@ def classes_table(
     return table(("jobs", "number", *head), rows)
 
 
-def executions_table(jobs: Mapping[str, TestbedJob], logs: Mapping[str, Mapping[str, Measured]]) -> str:
-    """What executions take, by log."""
-    rows = []
-    for policy, log in logs.items():
-        found = Executions.of(jobs, [log])
-        gpu_s = sum(jobs[name].gpus * done.executed_s for name, done in log.items())
-        over = [gpu_s / sum(j.gpus * of(j) for j in jobs.values()) - 1 for of in (_duration, _work)]
-        middle = median(done.executed_s / jobs[name].duration_s for name, done in log.items()) - 1
-        rows.append((
-            policy, f"{100 * middle:+.1f} %", *(f"{100 * part:+.1f} %" for part in over),
-            f"{found.start_s:.1f}", f"{found.slowdown:.4f}",
-        ))  # fmt: skip
-    head = (
-        "log",
-        "over `duration`, median",
-        "over `duration`, GPU-seconds",
-        "over work, GPU-seconds",
-        "start, s",
-        "slowdown",
-    )
-    return table(head, rows)
-
-
-def models_table(jobs: Mapping[str, TestbedJob], logs: Mapping[str, Mapping[str, Measured]]) -> str:
-    """Starts and slowdown by model."""
-    rows = []
-    for model in sorted({job.model for job in jobs.values()}):
-        cells = [model]
-        for log in logs.values():
-            found = Executions.of(jobs, [{name: d for name, d in log.items() if jobs[name].model == model}])
-            cells += [f"{found.start_s:.0f}", f"{found.slowdown:.3f}"]
-        rows.append(cells)
-    return table(("model", *(f"{p}: {what}" for p in logs for what in ("start, s", "slowdown"))), rows)
-
-
-def dependence(
-    jobs: Mapping[str, TestbedJob], logs: Mapping[str, Mapping[str, Measured]]
-) -> dict[str, float]:
-    """What the slowdown of jobs that work for 10 minutes and more goes with: correlations over these jobs. A
-    kind is a model on a number of GPUs; its mean is taken off for `again`.
-    """
-    chosen = [name for name, job in jobs.items() if job.work_s > 600]
-    slow, rest = [], []
-    for log in logs.values():
-        starts_s = {
-            model: Executions.of(jobs, [{n: d for n, d in log.items() if jobs[n].model == model}]).start_s
-            for model in {job.model for job in jobs.values()}
-        }
-        of = np.array([
-            (log[n].executed_s - log[n].starts * starts_s[jobs[n].model]) / jobs[n].work_s for n in chosen
-        ])  # fmt: skip
-        kinds = [(jobs[n].model, jobs[n].gpus) for n in chosen]
-        means = {
-            kind: np.mean([f for f, k in zip(of, kinds, strict=True) if k == kind]) for kind in set(kinds)
-        }
-        slow.append(of)
-        rest.append(of - np.array([means[kind] for kind in kinds]))
-    log = next(iter(logs.values()))
-    rate = [log[n].starts / jobs[n].work_s for n in chosen]
-    return {
-        "gpus": _correlation([jobs[n].gpus for n in chosen], slow[0]),
-        "starts": _correlation(rate, slow[0]),
-        "kind": 100 * (1 - float(np.var(rest[0]) / np.var(slow[0]))),
-        "again": _correlation(rest[0], rest[1]),
-    }
-
-
-def _correlation(one: Sequence[float] | np.ndarray, other: np.ndarray) -> float:
-    return float(stats.spearmanr(one, other).statistic)
-
-
-def others_table(jobs: Mapping[str, TestbedJob], found: Executions) -> str:
+def others_table(jobs: Mapping[str, MuriJob], found: Executions) -> str:
     """Tiresias and Themis beside the means of the testbed."""
     rows = []
     for policy, (jct_s, makespan_s) in PUBLISHED.items():
@@ -414,19 +257,21 @@ def others_table(jobs: Mapping[str, TestbedJob], found: Executions) -> str:
 # The program
 
 
-def as_csv(found: Sequence[Compared]) -> str:
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[str | float]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    names = [f.name for f in fields(Compared)]
-    writer.writerow(names)
-    for one in found:
-        values = (getattr(one, name) for name in names)
-        writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in values])
+    writer.writerow(head)
+    writer.writerows([f"{v:.6g}" if isinstance(v, float) else v for v in row] for row in rows)
     return text.getvalue()
 
 
+def as_csv(found: Sequence[Compared]) -> str:
+    names = [f.name for f in fields(Compared)]
+    return csv_text(names, [[getattr(one, name) for name in names] for one in found])
+
+
 def page(
-    jobs: Mapping[str, TestbedJob], logs: Mapping[str, Mapping[str, Measured]], found: Sequence[Compared]
+    jobs: Mapping[str, MuriJob], logs: Mapping[str, Mapping[str, Measured]], found: Sequence[Compared]
 ) -> str:
     """The page, from its template and the tables."""
     ours = {policy: simulated(jobs, policy, conditions(without(jobs, logs, policy))) for policy in logs}
@@ -445,21 +290,22 @@ def page(
     )
 
 
-def judge_files(
-    jobs: Mapping[str, TestbedJob], logs: Mapping[str, Mapping[str, Measured]],
-    asked: Sequence[tuple[str, str]], changes: Sequence[str],
-) -> str:  # fmt: skip
-    """A table of policies beside the logs in files, with the constants of the logs of the same folder that
-    are of other policies.
+def judge_file(
+    jobs: Mapping[str, MuriJob], logs: Mapping[str, Mapping[str, Measured]], policy: str, file: Path,
+    changes: Sequence[str],
+) -> tuple[Compared, list[tuple[str | float, ...]]]:  # fmt: skip
+    """A policy beside the log in `file`, with the constants of the `logs` of other policies; and a row for
+    each job.
     """
-    found = []
-    for policy, file in asked:
-        log = read_log(Path(file))
-        if strangers := set(log) - set(jobs):
-            raise UserError(f"{file}: job {min(strangers)} is not in the trace of the testbed")
-        ours = simulated(jobs, policy, conditions(without(jobs, logs, policy)), changes)
-        found.append(compared(policy, LAST, jobs, log, ours))
-    return steps_table(found)
+    log = read_log(file)
+    if strangers := set(log) - set(jobs):
+        raise UserError(f"{file}: job {min(strangers)} is not in the trace of the testbed")
+    ours = simulated(jobs, policy, conditions(without(jobs, logs, policy)), changes)
+    rows = [
+        (policy, name, jobs[name].gpus, done.end_s - jobs[name].submit_s, ours[name][1] - jobs[name].submit_s)
+        for name, done in log.items()
+    ]
+    return compared(policy, LAST, jobs, log, ours), rows
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -471,15 +317,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="as in clustersim run"
     )
+    parser.add_argument("--jobs", type=Path, metavar="FILE", help="with --policy: write a row a job")
     given = parser.parse_args(arguments)
     jobs = read_trace(given.data)
     logs = {policy: read_log(given.data / f"{name}.job.csv.gz") for policy, name in LOGS.items()}
-    if given.policy:
-        print(judge_files(jobs, logs, [(name, file) for name, file in given.policy], given.set))
+    if not given.policy:
+        found = judge(jobs, logs)
+        write_text(FOLDER / "results.csv", as_csv(found))
+        write_text(PAGE, page(jobs, logs, found))
         return
-    found = judge(jobs, logs)
-    write_text(FOLDER / "results.csv", as_csv(found))
-    write_text(PAGE, page(jobs, logs, found))
+    judged = [
+        judge_file(jobs, logs, name if ".py" in name else name.lower(), Path(file), given.set)
+        for name, file in given.policy
+    ]
+    print(steps_table([found for found, _ in judged]))
+    if given.jobs is not None:
+        head = ("policy", "job_id", "gpus", "measured_jct_s", "simulated_jct_s")
+        write_text(given.jobs, csv_text(head, [row for _, rows in judged for row in rows]))
 
 
 if __name__ == "__main__":

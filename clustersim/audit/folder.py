@@ -167,7 +167,7 @@ def _parameters(models: Models) -> Callable[[str], float | None]:
     return of
 
 
-Constants = TypeVar("Constants", Overheads, Failures)
+Constants = TypeVar("Constants", Overheads, Failures, StepTimes)
 
 
 def _constants(kind: type[Constants], manifest: Mapping[str, Any], name: str) -> Constants | None:
@@ -181,12 +181,10 @@ def _constants(kind: type[Constants], manifest: Mapping[str, Any], name: str) ->
 
 def _step_times(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """How much slower than predicted jobs ran; folders of earlier versions state nothing."""
-    stated, seed = manifest.get("step_time"), manifest.get("seed")
-    if stated is None:
-        return {}
-    if not isinstance(stated, dict) or type(seed) is not int or seed < 0:
-        raise UserError(f"manifest.json: step_time={quoted(stated)}, seed={quoted(seed)}; run again")
-    return {"step_times": StepTimes.of(stated), "seed": seed}
+    times, seed = _constants(StepTimes, manifest, "step_time"), manifest.get("seed")
+    if times is not None and (type(seed) is not int or seed < 0):
+        raise UserError(f"manifest.json: seed={quoted(seed)}: step_time depends on it; run again")
+    return {} if times is None else {"step_times": times, "seed": seed}
 
 
 def _submitted(manifest: Mapping[str, Any]) -> object:

@@ -108,7 +108,8 @@ class Enactment:
     def change_speed(self, active: ActiveJob, unit_s: float) -> None:
         """Let a running job continue at another predicted speed, on the same GPUs."""
         now = self._clock.now
-        unit_s = self._in_truth(unit_s, active, active.gpus)
+        if self._step_times is not None:
+            unit_s *= self._step_times.factor(active.job.job_id, active.gpus, self._seed)
         self.expect_completion(active, active.change_speed(unit_s, now), now)
         self._kernel.recorder.event(now, RATE, active.job.job_id, unit_s=unit_s)
 
@@ -118,12 +119,6 @@ class Enactment:
         """
         if done_s < inf:
             self._clock.after(done_s - now, self._on_completion_due, (active, active.generation))
-
-    def _in_truth(self, unit_s: float, active: ActiveJob, gpus: int) -> float:
-        """Seconds per unit of work where `unit_s` are predicted."""
-        if self._step_times is None:
-            return unit_s
-        return unit_s * self._step_times.factor(active.job.job_id, gpus, self._seed)
 
     def _let_go(self, active: ActiveJob) -> None:
         active.let_go()
@@ -158,7 +153,8 @@ class Enactment:
         if factor is not None:
             self._alone_s[active] = unit_s
             unit_s *= factor
-        unit_s = self._in_truth(unit_s, active, gpus)
+        if self._step_times is not None:
+            unit_s *= self._step_times.factor(active.job.job_id, gpus, self._seed)
         self.expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s), now)
         plan = curve.plans.get(gpus, "")
         recorder = self._kernel.recorder

@@ -11,10 +11,13 @@ from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.failures import Maintenance, NodeChange, Outages, Spot
 from clustersim.records import ALLOCATES, COMPLETE, NODE_DOWN, NODE_EVENTS, NODE_UP, EventRecord
 from clustersim.runs import is_of_this_code, malformed_versions, other_libraries
+from itertime.errors import UserError
 from itertime.io import quoted, shown
 from itertime.planning import PLANNERS
 
 __all__ = ["ManifestConsistent", "OutagesAsDrawn"]
+
+_LEAST_INTERVAL_S = 0.001  # of the setting
 
 
 class OutagesAsDrawn(Rule):
@@ -108,6 +111,10 @@ class ManifestConsistent(Rule):
         self._interval_s = 0.0
         if manifest.get("decision_interval_s") is not None:
             self._interval_s = stated_number(manifest, "decision_interval_s")
+            if self._interval_s < _LEAST_INTERVAL_S:
+                raise UserError(
+                    f"manifest.json: decision_interval_s={self._interval_s:g}: too short; run again"
+                )
         self.kinds = ALLOCATES if self._interval_s else ()
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:

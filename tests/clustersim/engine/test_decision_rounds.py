@@ -90,6 +90,15 @@ def test_the_audit_notices_a_start_between_rounds(tmp_path: Path) -> None:
     assert any("start of job short is no multiple of decision_interval_s, 45" in text for text in texts)
 
 
+@pytest.mark.parametrize("forged", [0.0, 1e-320, -5, "often", [60]])
+def test_a_forged_interval_is_named(forged: Any, tmp_path: Path) -> None:
+    found = simulated(JOBS, "srtf", overheads=None)
+    found.manifest["decision_interval_s"] = forged
+    write_run(tmp_path / "run", found)
+    with pytest.raises(UserError, match="decision_interval_s="):
+        check_run_folder(tmp_path / "run")
+
+
 @pytest.mark.parametrize("value", [0, -1.0, float("nan"), True, "often"])
 def test_impossible_intervals_are_named(value: Any) -> None:
     with pytest.raises(UserError, match="setting decision_interval_s="):

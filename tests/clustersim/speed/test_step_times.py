@@ -122,9 +122,19 @@ def test_the_audit_notices_other_step_times(tmp_path: Path) -> None:
     assert {"progress", "plans"} <= broken
 
 
+@pytest.mark.parametrize("forged", [{"slowdown": 0.5}, {"slow": 1}, "much", {"slowdown": "1"}, 3])
+def test_forged_step_times_are_named(forged: Any, tmp_path: Path) -> None:
+    found = clustersim.run(MIX[:3], "fifo", cluster="n2g8")
+    found.manifest["step_time"] = forged
+    write_run(tmp_path / "run", found)
+    with pytest.raises(UserError, match="step_time"):
+        check_run_folder(tmp_path / "run")
+
+
 def test_time_beyond_the_plans_own_has_a_place_of_its_own() -> None:
     found = clustersim.run(MIX[6:7], "fifo", cluster="n1g8", overheads=None, step_time={"slowdown": 1.25})
     shares = gpu_time(found)
+    assert shares is not None
     assert shares.seconds["network"] / shares.total == pytest.approx(0.2)
 
 
