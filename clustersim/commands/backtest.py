@@ -55,6 +55,11 @@ TenantColumn = Annotated[str | None, typer.Option(help="Column of the log that n
 Limit = Annotated[int | None, typer.Option(help="Keep at most this number of jobs.")]
 FromS = Annotated[float, typer.Option(help="Skip jobs submitted before this time, in seconds of the log.")]
 UntilS = Annotated[float, typer.Option(help="Skip jobs submitted at this time or later.")]
+Only = Annotated[
+    str, typer.Option(help="Keep the jobs of one tenant, partition, ...: FIELD=VALUE, such as tenant=vcvGl.")
+]
+Since = Annotated[str, typer.Option(help="Keep jobs submitted at this date or later, such as 2020-09-01.")]
+Before = Annotated[str, typer.Option(help="Keep jobs submitted before this date.")]
 OutFolder = Annotated[Path | None, typer.Option("--out", "-o", help="Folder for jobs, summary and report.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html.")]
 
@@ -81,6 +86,9 @@ def backtest(
     limit: Limit = None,
     from_s: FromS = 0.0,
     until_s: UntilS = inf,
+    only: Only = "",
+    since: Since = "",
+    before: Before = "",
     out: OutFolder = None,
     no_report: NoReport = False,
     json: Json = False,
@@ -101,7 +109,7 @@ def backtest(
         raise UserError(f"--start-up {start_up:g}: is chosen by --fit; leave one of them out")
     wanted = library.Wanted(pools, _clusters(cluster or [], system), gpus_per_node, not constant)
     options = ReadOptions(log_format, columns, time_unit, tenant, time_zone)
-    logged = library.read_logged(log, options, Selection(from_s, until_s, limit))
+    logged = library.read_logged(log, options, Selection(from_s, until_s, limit)).part(only, since, before)
     result = _backtest(logged, wanted, context.params)
     written = [] if out is None else library.write_backtest(result, out, report=not no_report)
     if json:
