@@ -79,7 +79,7 @@ def demand(jobs: Sequence[Job], gpus: int) -> Demand:
 
 def main() -> None:
     """Print both tables for each virtual cluster of the log."""
-    jobs, _ = import_log(*sys.argv[1:2] or [LOG])
+    jobs, _ = import_log(sys.argv[1] if len(sys.argv) > 1 else LOG)
     for tenant in sorted({job.tenant for job in jobs} & set(CLUSTERS)):
         own = [job for job in jobs if job.tenant == tenant]
         own_demand = demand(own, 8 * int(CLUSTERS[tenant][1:-2]))

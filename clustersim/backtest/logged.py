@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import shown
 from traces import Job
-from traces.logs import ReadOptions, Selection
+from traces.logs import OnNode, ReadOptions, Selection, convert, open_log, read
 from traces.logs.cells import time_zone
-from traces.logs.importer import convert, read
-from traces.logs.log import OnNode
 from traces.logs.named_columns import MEANINGS
-from traces.logs.source import Head, open_log
+from traces.logs.source import Head
 
 __all__ = ["DATED_S", "Floats", "LoggedRun", "Rows", "read_logged"]
 
@@ -85,7 +83,6 @@ class LoggedRun:
             dates = (datetime.fromtimestamp(t, self.zone) for t in (self.submit_s + self.zero_s).tolist())
             return np.array([date.hour for date in dates], dtype=np.int64)
         return ((self.submit_s + self.zero_s) % 86400 // 3600).astype(np.int64)
-
 
     def part(self, only: str = "", since: str = "", before: str = "") -> LoggedRun:
         """The jobs with `only` (FIELD=VALUE), submitted from the date `since` to before the date `before`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any
@@ -15,7 +15,7 @@ from itertime.io import shown
 from traces import Job
 
 from .logged import LoggedRun, Rows
-from .use import Reduced, peak, reduced
+from .use import Reduced, in_use, peak, reduced
 
 __all__ = ["DIVISIONS", "Pool", "Wanted", "pools_of"]
 
@@ -99,7 +99,12 @@ def pools_of(log: LoggedRun, wanted: Wanted, known: int | None = None) -> tuple[
     known = len(log.jobs) if known is None else known
     labels = np.array(names, dtype=object)
     pools = [_pool(log, name, np.flatnonzero(labels == name), wanted, clusters, known) for name in order]
-    return pools, [*_said_of(division, order, log), *(line for pool in pools for line in _said(pool, wanted))]
+    if wanted.gpus_per_node is not None and all(pool.stated for pool in pools):
+        raise UserError(f"--gpus-per-node {wanted.gpus_per_node}: --cluster states the nodes; leave one out")
+    return pools, [
+        *_said_of(division, order, log),
+        *(line for pool in pools for line in _said(pool, wanted, log)),
+    ]
 
 
 def _division(log: LoggedRun, wanted: Wanted, clusters: Mapping[str, Cluster]) -> str:
@@ -181,10 +186,23 @@ def _said_of(division: str, names: list[str], log: LoggedRun) -> list[str]:
     return [f"{len(names)} pools by {division}, whose jobs do not compete{why}"]
 
 
-def _said(pool: Pool, wanted: Wanted) -> list[str]:
+def _exceeded(pool: Pool, log: LoggedRun) -> Iterator[str]:
+    """How often, and by how much, the log uses more than the stated cluster has."""
+    moments, used = in_use(log.start_s[pool.rows], log.run_s[pool.rows], log.gpus[pool.rows])
+    lasted = np.diff(moments, append=moments[-1:])
+    above = used > pool.cluster.gpus
+    if above.any():
+        hours, share = lasted[above].sum() / 3600, lasted[above].sum() / max(1e-9, lasted[used > 0].sum())
+        most = f"the log has up to {int(used.max()):,} GPUs in use at once"
+        times = f"{hours:,.1f} h, {100 * share:.1f} % of the time in use"
+        yield f"WARNING: {most}, more than there are for {times}"
+
+
+def _said(pool: Pool, wanted: Wanted, log: LoggedRun) -> list[str]:
     where = "" if pool.name == "all" else f"pool {shown(pool.name)}: "
     if pool.stated:
         said = [f"{where}{pool.cluster.gpus:,} GPUs ({pool.cluster.shape}), as stated"]
+        said += [f"{where}{line}" for line in _exceeded(pool, log)]
     else:
         nodes = "in nodes of 1, so nothing is fragmented"
         if wanted.gpus_per_node is not None:

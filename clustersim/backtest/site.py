@@ -15,13 +15,19 @@ from itertime.io import shown
 from .logged import Floats, LoggedRun
 from .pools import Pool
 
-__all__ = ["Simulated", "Site", "idle_start_up_s", "simulate", "site_words"]
+__all__ = ["Simulated", "Site", "idle_start_up_s", "settings_named", "simulate", "site_words"]
 
 _LONGEST_START_UP_S = 300.0  # a longer wait with GPUs free is no start-up
 _FREE = dict.fromkeys(
     ("launch_s", "launch_gpu_s", "plain_restart_s", "checkpoint_bytes_per_parameter"), 0.0
 )  # the preset "none" would also multiply the start-up by 0
-_OPTIONS = {"cluster": "--cluster", "overheads": "--start-up"}  # what replaces settings
+_INSTEAD = {
+    "cluster": "use --cluster",
+    "overheads": "use --start-up",
+    "bound": "it compares with the log, not with a bound",
+    "until_s": "use --until-s or --before, which leave jobs out of the log",
+}
+"""Settings that a backtest decides, and what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +78,13 @@ def simulate(
     `settings`: assignments as of `--set`. Raises UserError for settings that cannot be used, PolicyError if
     the policy breaks a rule.
     """
-    for text in settings:
-        name = text.partition("=")[0].partition(".")[0].strip()
-        if name in _OPTIONS:
-            raise UserError(f"--set {shown(text)}: a backtest decides that itself; use {_OPTIONS[name]}")
+    named = settings_named(settings)
+    for name, instead in _INSTEAD.items():
+        if name in named:
+            raise UserError(f"--set {shown(named[name])}: a backtest decides that itself; {instead}")
+    if "calendar" in named and (len(pools) > 1 or not pools[0].stated):
+        what = "numbers the nodes of one cluster; state it with --cluster SHAPE, and --pools none"
+        raise UserError(f"--set {shown(named['calendar'])}: {what}")
     starts_s, ends_s = np.full(len(log.jobs), np.nan), np.full(len(log.jobs), np.nan)
     sizes = {}
     for pool in pools:
@@ -87,8 +96,8 @@ def simulate(
             params=dict(site.params),
             cluster=cluster.shape if not cluster.groups else "n1g1",  # the cluster itself is handed over
             overheads={**_FREE, "scheduling_s": site.start_up_s} if site.start_up_s else None,
-            calendar=pool.calendar(cluster),
-            quotas=_fitting(pool.quotas, cluster.gpus),
+            calendar=[] if "calendar" in named else pool.calendar(cluster),
+            quotas={} if "quotas" in named else _fitting(pool.quotas, cluster.gpus),
             bound=NO_BOUND,
             seed=seed,
         )
@@ -101,6 +110,11 @@ def simulate(
             if record.finish_s is not None:
                 ends_s[i] = record.finish_s
     return Simulated(starts_s, ends_s, sum(sizes.values()), sizes)
+
+
+def settings_named(settings: Sequence[str]) -> dict[str, str]:
+    """Assignments as of `--set`, each by the setting that it is about."""
+    return {text.partition("=")[0].partition(".")[0].strip(): text for text in settings}
 
 
 def _fitting(quotas: Mapping[str, int], gpus: int) -> dict[str, int]:
