@@ -14,6 +14,7 @@ from clustersim.commands import (
     explain,
     grid,
     policies,
+    predict_start,
     simulate,
     trace,
 )
@@ -30,6 +31,7 @@ app.command("compare")(simulate.compare)
 app.command("grid")(grid.grid)
 app.command("bound")(bound.bound)
 app.command("backtest")(backtest.backtest)
+app.command("predict-start")(predict_start.predict_start)
 app.command("report")(draw.report)
 app.command("timeline")(draw.timeline)
 app.command("plot")(draw.plot)

@@ -30,7 +30,7 @@ CATEGORIES = {
     "pp_comm": "Pipeline communication",
     "dp_comm": "Data-parallel communication",
     "imbalance": "Waiting for the rank with the longest samples",
-    "network": "Slowed by the network",
+    "network": "Slowed by the network, or by unequal steps",
     "running": "Running, not split",
     "unused": "Held, not used by the plan",
     "overhead": "Launches, restarts, checkpoints",
@@ -165,7 +165,7 @@ def _clipped(held: Holdings, from_s: float, to_s: float) -> tuple[np.ndarray, np
 def _slowed(run: Run, plans: Sequence[PlanRecord | None], numbers: np.ndarray) -> np.ndarray:
     """For each allocation, how much slower than its plan the job ran; `numbers`: its plan among `plans`."""
     held, slowed = holdings(run), np.zeros(len(numbers))
-    if run.cluster.network == "ideal":
+    if run.cluster.network == "ideal" and not run.manifest.get("step_time"):
         return slowed
     speeds, ids = _Speeds(run), jobs_of(run).values("job_id")
     times = zip(held.from_s.tolist(), held.paid_s.tolist(), held.to_s.tolist(), strict=True)
@@ -175,7 +175,8 @@ def _slowed(run: Run, plans: Sequence[PlanRecord | None], numbers: np.ndarray) -
 
 
 class _Speeds:
-    """How much slower than their plans jobs ran, because of their placement and of jobs on the same links.
+    """How much slower than their plans jobs ran, because of their placement, of jobs on the same links and of
+    `step_time`.
 
     The log states the speed of a job with every allocation, and again whenever the speed changes.
     """

@@ -17,6 +17,7 @@ from clustersim.cluster import Cluster
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.records import EventRecord, JobRecord
+from clustersim.speed import StepTimes
 from itertime.errors import UserError, quoted
 
 __all__ = [
@@ -109,6 +110,7 @@ class Evidence:
     `end_s`: the run ended then or later. If None, nothing is proved about allocations and waits that last
     until the end. `resolution_s`: the largest error of a difference of two recorded times.
     `price_usd_per_gpu_h`: of GPU types without a price, where the cluster states one for others.
+    `step_times`: how much slower than predicted jobs ran, drawn with `seed`; None: as predicted.
     """
 
     cluster: Cluster
@@ -120,6 +122,12 @@ class Evidence:
     resolution_s: float = 0.0
     failures: Failures | None = None
     price_usd_per_gpu_h: float = 5.0
+    step_times: StepTimes | None = None
+    seed: int = 0
+
+    def in_truth(self, unit_s: float, job_id: str, gpus: int) -> float:
+        """The seconds per unit of work of a job on `gpus` GPUs, where `unit_s` are predicted."""
+        return unit_s if self.step_times is None else unit_s * self.step_times.factor(job_id, gpus, self.seed)
 
 
 def stated_number(manifest: Mapping[str, Any], name: str) -> float:

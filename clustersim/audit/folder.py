@@ -21,6 +21,7 @@ from clustersim.overheads import Overheads
 from clustersim.records import SUBMIT, Columns, EventRecord, JobRecord, Run, Snapshot
 from clustersim.rundir import StreamedRun, changes, read_streamed
 from clustersim.runs import trace_of_manifest
+from clustersim.speed import StepTimes
 from itertime.errors import UserError, quoted
 from itertime.spec import Models
 
@@ -86,6 +87,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         resolution_s=max(RESOLUTION_S, 2 * ulp(end_s or 0.0)),
         failures=_constants(Failures, manifest, "failures"),
         price_usd_per_gpu_h=stated_price(manifest),
+        **_step_times(manifest),
     )
     complete = manifest.get("complete") is True
     speeds = Recomputed(run.cluster, manifest)
@@ -150,6 +152,16 @@ def _constants(kind: type[Constants], manifest: Mapping[str, Any], name: str) ->
     if not isinstance(stated, dict) or set(stated) != {f.name for f in fields(kind)}:
         raise UserError(f"manifest.json: {name}={quoted(stated)}: must state every constant; run again")
     return kind(**stated)
+
+
+def _step_times(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """How much slower than predicted jobs ran; folders of earlier versions state nothing."""
+    stated, seed = manifest.get("step_time"), manifest.get("seed")
+    if stated is None:
+        return {}
+    if not isinstance(stated, dict) or type(seed) is not int or seed < 0:
+        raise UserError(f"manifest.json: step_time={quoted(stated)}, seed={quoted(seed)}; run again")
+    return {"step_times": StepTimes.of(stated), "seed": seed}
 
 
 def _submitted(manifest: Mapping[str, Any]) -> object:

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import shown
 from traces import Job
-from traces.logs import OnNode, ReadOptions, Selection, convert, open_log, read
+from traces.logs import Log, OnNode, ReadOptions, Selection, convert, open_log, read
 from traces.logs.cells import time_zone
 from traces.logs.named_columns import MEANINGS
 from traces.logs.source import Head
 
-__all__ = ["DATED_S", "Floats", "LoggedRun", "Rows", "read_logged"]
+__all__ = ["DATED_S", "Floats", "LoggedRun", "Rows", "read_logged", "read_rows"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.int64]
@@ -146,11 +146,7 @@ def read_logged(
     TableError for a log that cannot be used, or that states no start; UserError for unusable options.
     """
     options = options or ReadOptions()
-    with open_log(path) as opened:
-        if options.columns is None and options.log_format is None and set(_OURS) <= set(opened.head.columns):
-            options = replace(options, columns=_native_columns(opened.head))
-        log = read(opened, options)
-        digest = opened.sha256()
+    log, digest = read_rows(path, options)
     jobs, report = convert(log, None, 0, selection or Selection())
     zero_s = report["clock"]["shift_s"]
     rows = {row.job_id: row for row in log.jobs}
@@ -177,6 +173,14 @@ def read_logged(
 
 def _shifted(spans: tuple[OnNode, ...], zero_s: float) -> tuple[OnNode, ...]:
     return tuple(one._replace(from_s=one.from_s - zero_s, until_s=one.until_s - zero_s) for one in spans)
+
+
+def read_rows(path: str | Path, options: ReadOptions) -> tuple[Log, str]:
+    """The rows of any log that `trace import` reads, or of a native trace; and the hash of its bytes."""
+    with open_log(path) as opened:
+        if options.columns is None and options.log_format is None and set(_OURS) <= set(opened.head.columns):
+            options = replace(options, columns=_native_columns(opened.head))
+        return read(opened, options), opened.sha256()
 
 
 def _native_columns(head: Head) -> str:

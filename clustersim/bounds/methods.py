@@ -57,8 +57,9 @@ class Bound:
     seconds: float
 
 
-def bound_of(instance: Instance, method: str = "auto") -> Bound:
-    """The bound of `instance` by one of `METHODS`; UnknownName for another.
+def bound_of(instance: Instance, method: str = "auto", *, times: bool = True) -> Bound:
+    """The bound of `instance` by one of `METHODS`; UnknownName for another. Without `times` only deadlines
+    are bounded, and the times are None.
 
     | method | mean JCT | p99 | makespan | deadlines |
     |---|---|---|---|---|
@@ -82,6 +83,19 @@ def bound_of(instance: Instance, method: str = "auto") -> Bound:
         met = 0.0 if instance.deadline_jobs else None
         return Bound(None, None, None, met, method, perf_counter() - began)
     effort = _effort(columns, method)
+    mean_s, late_s, span_s = _times(columns, effort, method) if times else (None, None, None)
+    return Bound(
+        jct_mean_s=mean_s,
+        jct_p99_s=late_s,
+        makespan_s=span_s,
+        deadline_met_ratio=_met_ratio(columns, instance.deadline_jobs, effort),
+        method=method,
+        seconds=perf_counter() - began,
+    )
+
+
+def _times(columns: Columns, effort: _Effort, method: str) -> tuple[float, float, float]:
+    """The least mean JCT, 99th percentile and makespan, rounded down; seconds."""
     least_s = alone_s(columns)
     makespan = float(np.max(columns.release_s + least_s) - np.min(columns.release_s))
     mean_s = fsum(least_s.tolist()) / len(least_s)
@@ -96,14 +110,7 @@ def bound_of(instance: Instance, method: str = "auto") -> Bound:
         columns, least_s, steps=effort.late_steps, visits=effort.deadline_visits, trials=effort.late_trials
     )
     error_s = columns.clock_error_s
-    return Bound(
-        jct_mean_s=_down(mean_s, error_s),
-        jct_p99_s=_down(late_s, error_s),
-        makespan_s=_down(makespan, error_s),
-        deadline_met_ratio=_met_ratio(columns, instance.deadline_jobs, effort),
-        method=method,
-        seconds=perf_counter() - began,
-    )
+    return _down(mean_s, error_s), _down(late_s, error_s), _down(makespan, error_s)
 
 
 def prices_of(instance: Instance) -> Prices:

@@ -10,6 +10,7 @@
 | `trace` | `trace import`, `trace import-table`, `trace generate`, `trace check` |
 | `policies` | `policies`, `policies check`, `policies new` |
 | `backtest` | `backtest` |
+| `predict_start` | `predict-start` |
 | `bound` | `bound` |
 | `output` | what the commands print about runs and grids; tables and progress on a terminal |
 
@@ -25,6 +26,7 @@ __all__ = [
     "grid",
     "output",
     "policies",
+    "predict_start",
     "simulate",
     "trace",
 ]

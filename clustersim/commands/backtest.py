@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from clustersim.backtest import Backtest, LoggedRun, Wanted
     from clustersim.cluster import Cluster
 
-__all__ = ["backtest"]
+__all__ = ["backtest", "named_clusters"]
 
 _SHOWN = {"size": 12, "pool": 10, "tenant": 5, "user": 5, "partition": 5, "qos": 5, "gpu_type": 5, "hour": 24}
 """Groups of each kind on the terminal; summary.json has twenty."""
@@ -112,7 +112,9 @@ def backtest(
         raise UserError(f"--system {system}: is the system of --cluster, which is not given")
     if fit and start_up is not None:
         raise UserError(f"--start-up {start_up:g}: is chosen by --fit; leave one of them out")
-    wanted = library.Wanted(pools, _clusters(cluster or [], system or _SYSTEM), gpus_per_node, not constant)
+    wanted = library.Wanted(
+        pools, named_clusters(cluster or [], system or _SYSTEM), gpus_per_node, not constant
+    )
     options = ReadOptions(log_format, columns, time_unit, tenant, time_zone)
     logged = library.read_logged(log, options, Selection(from_s, until_s, limit)).part(only, since, before)
     result = _backtest(logged, wanted, context.params)
@@ -171,7 +173,7 @@ def _policies(text: str) -> list[str]:
     return names if text else []
 
 
-def _clusters(given: list[str], system: str) -> dict[str, Cluster]:
+def named_clusters(given: list[str], system: str) -> dict[str, Cluster]:
     """Clusters by the name of their pool, "" for the only one."""
     from clustersim.cluster import load_cluster
     from itertime.errors import UserError

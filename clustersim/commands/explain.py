@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from .output.waits import named, num, wait_lines
 
 if TYPE_CHECKING:
     from clustersim.analysis import Explanation, Spell, Wait
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["explain"]
 
-_NAMED = 5
 _VERBS = {"start": "started on", "restart": "restarted on", "resize": "resized to", "migrate": "migrated, to"}
 _ENDS = {
     "finish": "finished", "preempt": "preempted", "resize": "resized", "migrate": "migrated",
@@ -61,8 +62,9 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
     yield f"job {job.job_id} ({what}) under {run.policy}: {job.state}" + (
         f", {job.reason}" if job.reason else ""
     )
-    yield f"  t={_n(job.submit_s)} s: {'submitted' if story.submitted else 'would have been submitted'}" + (
-        f", to be done by t={_n(job.deadline_s)} s" if job.deadline_s is not None else ""
+    yield (
+        f"  t={num(job.submit_s)} s: {'submitted' if story.submitted else 'would have been submitted'}"
+        + (f", to be done by t={num(job.deadline_s)} s" if job.deadline_s is not None else "")
     )
     varying = _varying_plans(run, job)
     notes = deque(story.notes)
@@ -78,10 +80,10 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
     if job.jct_s is not None:
         ran_s = job.jct_s - job.wait_s
         yield (
-            f"  in all {_n(job.jct_s)} s: {_n(job.wait_s)} s of waiting, "
-            f"{_n(job.lost_s - job.lost_work_s)} s of overheads, "
-            + (f"{_n(job.lost_work_s)} s of work that was lost, " if job.interruptions else "")
-            + f"{_n(ran_s - job.lost_s)} s of progress"
+            f"  in all {num(job.jct_s)} s: {num(job.wait_s)} s of waiting, "
+            f"{num(job.lost_s - job.lost_work_s)} s of overheads, "
+            + (f"{num(job.lost_work_s)} s of work that was lost, " if job.interruptions else "")
+            + f"{num(ran_s - job.lost_s)} s of progress"
         )
     if job.deadline_met is not None:
         yield f"  deadline {'met' if job.deadline_met else 'missed'}"
@@ -89,26 +91,12 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
 
 
 def _noted(event: EventRecord) -> str:
-    return f"  t={_n(event.time_s)} s: noted by the policy: {event.detail}"
+    return f"  t={num(event.time_s)} s: noted by the policy: {event.detail}"
 
 
 def _wait(run: StreamedRun, wait: Wait) -> Iterator[str]:
-    length_s, low, high = wait.to_s - wait.from_s, *wait.free
-    yield f"  t={_n(wait.from_s)} s: waited {_n(length_s)} s for {wait.needed} GPUs"
-    free = f"{low} free" if low == high else f"{low} to {high} free"
-    if wait.short_s > 0:
-        out = f", up to {wait.down} out of service" if wait.down else ""
-        yield f"      lacked GPUs for {_n(wait.short_s)} s: {free} of {run.cluster.gpus}{out}"
-    if wait.short_s < length_s:
-        enough_s = length_s - wait.short_s
-        yield f"      for {_n(enough_s)} s enough were free ({free}), but not given to it"
-    if wait.ahead:
-        yield f"      ahead of it when it began to wait, submitted earlier: {_named(wait.ahead)}"
-    if wait.overtakers:
-        yield f"      overtaken by jobs submitted later: {_named(wait.overtakers)}"
-    if wait.holders:
-        held = [f"{job_id} ({_n(seconds / length_s)} on average)" for job_id, seconds in wait.holders]
-        yield f"      GPUs were held by {_named(held)}"
+    yield f"  t={num(wait.from_s)} s: waited {num(wait.to_s - wait.from_s)} s for {wait.needed} GPUs"
+    yield from wait_lines(wait, run.cluster.gpus)
 
 
 def _varying_plans(run: StreamedRun, job: JobRecord) -> dict[PlanKey, PlanRecord]:
@@ -128,19 +116,19 @@ def _ran(run: StreamedRun, spell: Spell, varying: PlanRecord | None) -> Iterator
     plan = f", plan {plan_words(event.plan)}" if event.plan else ""
     kind = f"{run.cluster.type_of(event.placement[0][0])} " if run.cluster.mixed else ""
     where = f"{event.gpus} {kind}GPUs, nodes {placement_text(event.placement)}{plan}"
-    yield f"  t={_n(event.time_s)} s: {_VERBS[event.event]} {where}"
+    yield f"  t={num(event.time_s)} s: {_VERBS[event.event]} {where}"
     if varying is not None:
         mean = f"{1000 * varying.iteration_s:,.4g} ms on average"
         yield f"      nine in ten iterations take {spread_words(varying)} by the samples drawn, {mean}"
     if spell.paid_s > 0:
-        yield f"      paid {_n(spell.paid_s)} s of overhead, {_n(spell.paid_s * event.gpus)} GPU-seconds"
-    takers = f"; its nodes went to {_named(spell.takers)}" if spell.takers else ""
+        yield f"      paid {num(spell.paid_s)} s of overhead, {num(spell.paid_s * event.gpus)} GPU-seconds"
+    takers = f"; its nodes went to {named(spell.takers)}" if spell.takers else ""
     end = "still running when the run ended" if spell.ended is None else _ENDS[spell.ended]
     why = f" ({spell.why})" if spell.why else ""
-    yield f"      t={_n(spell.to_s)} s: {end} after {_n(spell.to_s - event.time_s)} s{why}{takers}"
+    yield f"      t={num(spell.to_s)} s: {end} after {num(spell.to_s - event.time_s)} s{why}{takers}"
     if spell.ended == "interrupt":
         yield (
-            f"      lost the work of {_n(spell.lost_s)} s, {_n(spell.lost_s * event.gpus)} GPU-seconds, "
+            f"      lost the work of {num(spell.lost_s)} s, {num(spell.lost_s * event.gpus)} GPU-seconds, "
             "done since its last checkpoint"
         )
 
@@ -154,26 +142,21 @@ def _costs(story: Explanation) -> Iterator[str]:
         if spells:
             gpu_s = sum(s.paid_s * s.given.gpus for s in spells)
             paid_s = sum(s.paid_s for s in spells)
-            yield f"  cost of {_counted(len(spells), kind)}: {_n(paid_s)} s, {_n(gpu_s)} GPU-seconds"
+            yield f"  cost of {_counted(len(spells), kind)}: {num(paid_s)} s, {num(gpu_s)} GPU-seconds"
     record = story.record
     paid_s = sum(s.paid_s for s in story.spells if isinstance(s, Spell))
     saves_s = record.lost_s - record.lost_work_s - paid_s
     if saves_s > 1e-3:
-        yield f"  cost of periodic checkpoints: {_n(saves_s)} s"
+        yield f"  cost of periodic checkpoints: {num(saves_s)} s"
     for kind, name, count in (
         ("preempt", "preemption", record.preemptions),
         ("interrupt", "failure", record.interruptions),
     ):
         waits = [w for w in story.spells if isinstance(w, Wait) and w.after == kind]
         waited_s = sum(w.to_s - w.from_s for w in waits)
-        lost = f"{_n(record.lost_work_s)} s of work and " if kind == "interrupt" else ""
+        lost = f"{num(record.lost_work_s)} s of work and " if kind == "interrupt" else ""
         if count:
-            yield f"  cost of {_counted(count, name)}: {lost}{_n(waited_s)} s of waiting"
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+            yield f"  cost of {_counted(count, name)}: {lost}{num(waited_s)} s of waiting"
 
 
 def _counted(count: int, noun: str) -> str:
@@ -183,12 +166,3 @@ def _counted(count: int, noun: str) -> str:
     ('1 failure', '2 failures')
     """
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _n(value: float) -> str:
-    """A number with one decimal, if that is not 0.
-
-    >>> _n(1234.0), _n(0.25)
-    ('1,234', '0.2')
-    """
-    return f"{value:,.1f}".removesuffix(".0")

@@ -28,7 +28,9 @@ PlacementName = Annotated[str, typer.Option(help="Placement rule: pack, spread, 
 NoOverheads = Annotated[bool, typer.Option("--no-overheads", help="Make starts, restarts and resizes free.")]
 OverheadsPreset = Annotated[
     str | None,
-    typer.Option("--overheads", help="Preset of overheads: default, none, elasticflow, pollux or helios."),
+    typer.Option(
+        "--overheads", help="Preset of overheads, as mlperf or pretraining; docs/overheads.md lists them."
+    ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
 Settings = Annotated[

@@ -11,7 +11,7 @@ from clustersim.records import MIGRATE, NOTE, PREEMPT, RATE, RESIZE, RESTART, ST
 from clustersim.scheduler import JobView, Proposal
 from clustersim.scheduler.draft import adopt
 from clustersim.scheduler.job_view import active_of
-from clustersim.speed import Network, Speed
+from clustersim.speed import Network, Speed, StepTimes
 
 from .clock import Due
 from .kernel import Kernel
@@ -27,12 +27,13 @@ class Enactment:
 
     def __init__(
         self, kernel: Kernel, speed: Speed, on_completion: Callable[[Due], None],
-        prices: Mapping[str, float] | None = None,
+        prices: Mapping[str, float] | None = None, step_times: StepTimes | None = None, seed: int = 0,
     ):  # fmt: skip
         """`on_completion` is called when a job may be done, with (job, generation of its allocation).
-        `prices`: US dollars per GPU-hour by GPU type, None if the cluster states none.
+        `prices`: US dollars per GPU-hour by GPU type, None if the cluster states none. `step_times`: how much
+        slower than predicted jobs run, drawn with `seed`; None: as predicted.
         """
-        self._prices = prices
+        self._prices, self._step_times, self._seed = prices, step_times, seed
         self._kernel, self._facts, self._clock = kernel, kernel.facts, kernel.clock
         self._views = kernel.views
         self._on_completion_due = [on_completion]
@@ -61,6 +62,12 @@ class Enactment:
         for active, unit_s in speeds.items():
             self.change_speed(active, unit_s)
 
+    def share_links(self) -> None:
+        """Let the running jobs have what those that left leave them of the network's links."""
+        if self.network is not None:
+            for active, unit_s in self.network.after({}).items():
+                self.change_speed(active, unit_s)
+
     def note(self, notes: Iterable[tuple[JobView, str]], now: float) -> None:
         """Record what the policy says about jobs."""
         for job, text in notes:
@@ -82,8 +89,9 @@ class Enactment:
         self._let_go(active)
 
     def change_speed(self, active: ActiveJob, unit_s: float) -> None:
-        """Let a running job continue at another speed, on the same GPUs."""
+        """Let a running job continue at another predicted speed, on the same GPUs."""
         now = self._clock.now
+        unit_s = self._in_truth(unit_s, active, active.gpus)
         self.expect_completion(active, active.change_speed(unit_s, now), now)
         self._kernel.recorder.event(now, RATE, active.job.job_id, unit_s=unit_s)
 
@@ -93,6 +101,12 @@ class Enactment:
         """
         if done_s < inf:
             self._clock.after(done_s - now, self._on_completion_due, (active, active.generation))
+
+    def _in_truth(self, unit_s: float, active: ActiveJob, gpus: int) -> float:
+        """Seconds per unit of work where `unit_s` are predicted."""
+        if self._step_times is None:
+            return unit_s
+        return unit_s * self._step_times.factor(active.job.job_id, gpus, self._seed)
 
     def _let_go(self, active: ActiveJob) -> None:
         active.let_go()
@@ -117,7 +131,7 @@ class Enactment:
         curve = active.curve
         if active.offers:
             curve = active.curve_at(self._facts.cluster.type_of(placement[0][0]))
-        unit_s = curve.unit_s[gpus] if unit_s is None else unit_s
+        unit_s = self._in_truth(curve.unit_s[gpus] if unit_s is None else unit_s, active, gpus)
         self.expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s), now)
         plan = curve.plans.get(gpus, "")
         recorder = self._kernel.recorder

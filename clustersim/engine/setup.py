@@ -11,7 +11,7 @@ from clustersim.failures import Failures, Maintenance
 from clustersim.overheads import Overheads
 from clustersim.placement import Placer, placer
 from clustersim.scheduler import Scheduler
-from clustersim.speed import Speed
+from clustersim.speed import Speed, StepTimes
 from itertime.errors import UserError
 from traces.estimates import Estimates
 
@@ -34,6 +34,8 @@ class RunSetup:
     | `quotas` | GPUs promised to tenants | none |
     | `failures`, `maintenance` | what takes nodes out of service | nothing |
     | `estimates` | how far the work is off that jobs state | by what the trace states |
+    | `decision_interval_s` | decisions are made at multiples of it on the trace's clock | 0: at every event |
+    | `step_times` | how much slower than predicted jobs run | as predicted |
     | `until_s` | the end of the run on the trace's clock | when no event is left |
     | `price_usd_per_gpu_h` | of GPU types for which the cluster states no price | 5 |
     | `seed` | of everything random | 0 |
@@ -51,6 +53,8 @@ class RunSetup:
     failures: Failures | None = None
     maintenance: Maintenance | None = None
     estimates: Estimates | None = None
+    decision_interval_s: float = 0.0
+    step_times: StepTimes | None = None
     until_s: float | None = None
     price_usd_per_gpu_h: float = 5.0
     seed: int = 0

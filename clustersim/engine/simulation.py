@@ -26,7 +26,7 @@ from .job_records import record_of, rejected_record, unfinished
 from .kernel import Kernel
 from .policy_calls import PolicyCalls
 from .setup import RunSetup
-from .wake_ups import WakeUps
+from .wake_ups import DecisionRounds, WakeUps
 
 __all__ = ["Simulation"]
 
@@ -39,7 +39,8 @@ class Simulation:
     memory. `on_progress` is called with the number of jobs that have left the system.
 
     The order within one instant: completions release their GPUs, nodes go out of service and return,
-    submissions are admitted or declined, then the policy decides, once.
+    submissions are admitted or declined, then the policy decides, once. With an interval of decisions the
+    last two wait for the next round.
     """
 
     def __init__(
@@ -71,8 +72,9 @@ class Simulation:
             on_progress=on_progress,
         )
         self.enactment = Enactment(
-            kernel, setup.speed, self._on_completion, setup.cluster.prices(setup.price_usd_per_gpu_h)
-        )
+            kernel, setup.speed, self._on_completion, setup.cluster.prices(setup.price_usd_per_gpu_h),
+            step_times=setup.step_times, seed=setup.seed,
+        )  # fmt: skip
         self._wake_ups = WakeUps(kernel)
         self._disruptions = Disruptions.of(
             kernel,
@@ -82,6 +84,8 @@ class Simulation:
             maintenance=setup.maintenance,
             seed=setup.seed,
         )
+        interval_s = setup.decision_interval_s
+        self._rounds = DecisionRounds(kernel, interval_s) if interval_s else None
         self._offers, self._mixed, self._until_s = setup.speed.offers, setup.cluster.mixed, setup.until_s
         self.closed = False
         self._interrupted = self._may_break_off = False
@@ -183,6 +187,9 @@ class Simulation:
         kernel, facts = self.kernel, self.kernel.facts
         facts.now_s = now = kernel.clock.now
         facts.decision += 1
+        if self._rounds is not None and self._rounds.must_wait(now):
+            self._note_changes(now)
+            return
         if kernel.submitted:
             self._admit()
         self._may_break_off = True
@@ -194,10 +201,21 @@ class Simulation:
             self.enactment.note(proposal.notes, now)
         if proposal.wake_at is not None:
             self._wake_ups.request(proposal.wake_at)
-        running, waiting = len(facts.running), len(facts.waiting.jobs)
-        self._snapshot(now, facts.capacity, running, waiting, facts.gpus_down)
+        self._note_use(now)
         if self._interrupted:
             raise simpy.core.StopSimulation(None)  # the value that `clock.run` returns
+
+    def _note_changes(self, now: float) -> None:
+        """What changed at this instant, between two rounds of decisions, changes speeds and the records."""
+        self.enactment.share_links()
+        self._note_use(now)
+        if self._interrupted:
+            raise simpy.core.StopSimulation(None)
+
+    def _note_use(self, now: float) -> None:
+        kernel, facts = self.kernel, self.kernel.facts
+        waiting = len(facts.waiting.jobs) + len(kernel.submitted)
+        self._snapshot(now, facts.capacity, len(facts.running), waiting, facts.gpus_down)
 
     def _admit(self) -> None:
         kernel = self.kernel

@@ -1,8 +1,10 @@
-"""Wake-ups that the policy requests, and the detection of policies that wake up without making progress."""
+"""When the policy is called apart from events: wake-ups that it requests, with the detection of policies that
+wake up without making progress, and rounds of decisions.
+"""
 
 from __future__ import annotations
 
-from math import fsum, inf
+from math import floor, fsum, inf
 from numbers import Real
 
 from clustersim.records import as_row
@@ -12,9 +14,10 @@ from clustersim.scheduler.job_view import active_of
 from .clock import Due
 from .kernel import Kernel
 
-__all__ = ["WakeUps"]
+__all__ = ["DecisionRounds", "WakeUps"]
 
 _MOST_IDLE, _LEAST_ADVANCE_S = 10_000, 1.0
+_INSTANT_S = 1e-6  # a round this close is reached: the clock adds up differences
 
 
 class WakeUps:
@@ -82,3 +85,29 @@ class WakeUps:
             )
         self._checked_s, self._checked_work = now, work
         return ""
+
+
+class DecisionRounds:
+    """Says when a decision has to wait, and asks for it at the next multiple of `interval_s` on the trace's
+    clock. Rounds without any event before them cost nothing.
+    """
+
+    def __init__(self, kernel: Kernel, interval_s: float):
+        self._kernel, self._interval_s = kernel, interval_s
+        self._on_round_due = [self._on_round]
+        self._expected = False
+
+    def must_wait(self, now: float) -> bool:
+        """Whether the decision due at `now` waits for the next round. It does not once no job is left."""
+        nearest_s = round(now / self._interval_s) * self._interval_s
+        if abs(now - nearest_s) <= _INSTANT_S or self._kernel.drained():
+            return False
+        if not self._expected:
+            self._expected = True
+            next_s = (floor(now / self._interval_s) + 1) * self._interval_s
+            self._kernel.clock.after(next_s - now, self._on_round_due)
+        return True
+
+    def _on_round(self, _: Due) -> None:
+        self._expected = False
+        self._kernel.decide_at_this_instant(self._kernel.clock.now)

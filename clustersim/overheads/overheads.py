@@ -7,7 +7,7 @@ GPUs and makes no progress.
 | what | costs |
 |---|---|
 | begin | `scheduling_s` + launch |
-| launch | `launch_s` + `launch_gpu_s` x GPUs + `launch_log2_s` x (log2 GPUs + 1) + that of `launch_steps` |
+| launch | `launch_s` + `launch_gpu_s` x GPUs + `launch_log2_s` x (log2 GPUs + 1) + its steps and points |
 | first start | begin |
 | restart, resize, migration | begin + save owed + load of a checkpoint if any, + `resize_s` or `migrate_s` |
 | save owed | a save if the job has worked since its last one, else the unpaid rest of that one |
@@ -32,7 +32,8 @@ is alone. Saves are assumed to be spread over time, and do not compete.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from math import inf, log2
 from typing import Any
@@ -45,6 +46,7 @@ __all__ = ["PRESETS", "Overheads"]
 
 _MOST = 1e15  # beyond any sensible value, while a product of two is still far from an overflow
 _INTERVALS = ("daly", "young", "none")
+_PAIRS = ("launch_steps", "launch_points")
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,11 @@ class Overheads:
     The defaults are those of the preset "default", apart from `launch_gpu_s`. A launch of 30 s is the restart
     of Pollux (OSDI 2021) and Sia (SOSP 2023). The storage figures are assumptions: 2 GB/s per node out of
     100 GB/s in all. `launch_gpu_s`: seconds that a launch takes longer for each GPU. `launch_steps`: (from
-    this many GPUs on, seconds). `checkpoint_interval_s`: seconds of work; or "daly" or "young", the formula
-    that derives them from the time of a save and the job's mean time between failures (see `checkpoints`); or
-    "none", which saves only when a job loses its GPUs. Without failures the formulas never save.
+    this many GPUs on, seconds). `launch_points`: (GPUs, seconds), between two points linear in log2 GPUs,
+    outside them the nearest point. `checkpoint_interval_s`: seconds of work; or "daly" or "young", the
+    formula that derives them from the time of a save and the job's mean time between failures (see
+    `checkpoints`); or "none", which saves only when a job loses its GPUs. Without failures the formulas never
+    save.
     """
 
     scheduling_s: float = 0.0
@@ -64,6 +68,7 @@ class Overheads:
     launch_gpu_s: float = 0.0
     launch_log2_s: float = 0.0
     launch_steps: tuple[tuple[int, float], ...] = ()
+    launch_points: tuple[tuple[int, float], ...] = ()
     plain_restart_s: float = 30.0
     resize_s: float = 0.0
     migrate_s: float = 0.0
@@ -77,8 +82,8 @@ class Overheads:
     def __post_init__(self) -> None:
         for f in fields(self):
             value = getattr(self, f.name)
-            if f.name == "launch_steps":
-                object.__setattr__(self, "launch_steps", _steps(value))
+            if f.name in _PAIRS:
+                object.__setattr__(self, f.name, _pairs(f.name, value))
             elif f.name == "storage_shared":
                 if not isinstance(value, bool):
                     raise UserError(f"overheads.storage_shared={quoted(value)}: must be true or false")
@@ -120,7 +125,7 @@ class Overheads:
 
     def stated(self) -> dict[str, Any]:
         """Every constant as plain JSON data; `Overheads(**stated)` reads them again."""
-        return {**asdict(self), "launch_steps": [list(step) for step in self.launch_steps]}
+        return {**asdict(self), **{name: [list(pair) for pair in getattr(self, name)] for name in _PAIRS}}
 
     def start_s(self, gpus: int = 1) -> float:
         """Seconds from the allocation of a job's first `gpus` GPUs to its first iteration."""
@@ -129,6 +134,8 @@ class Overheads:
             begin_s += self.launch_log2_s * (log2(max(gpus, 1)) + 1)
         if self.launch_steps:
             begin_s += next((seconds for count, seconds in self.launch_steps[::-1] if count <= gpus), 0.0)
+        if self.launch_points:
+            begin_s += _between(self.launch_points, gpus)
         return self.scale * begin_s
 
     def restart_s(
@@ -192,8 +199,8 @@ def _check_interval(value: object) -> None:
     raise UserError(f"overheads.checkpoint_interval_s={quoted(value)}: {what}")
 
 
-def _steps(value: object) -> tuple[tuple[int, float], ...]:
-    """Pairs of (from this many GPUs on, seconds), GPUs ascending."""
+def _pairs(name: str, value: object) -> tuple[tuple[int, float], ...]:
+    """Pairs of GPUs, ascending, and seconds."""
     wanted = "must be pairs of GPUs (ascending) and seconds, as in [[1, 7], [2, 30], [9, 60]]"
     if isinstance(value, list | tuple):
         pairs = [tuple(pair) for pair in value if isinstance(pair, list | tuple) and len(pair) == 2]
@@ -204,10 +211,26 @@ def _steps(value: object) -> tuple[tuple[int, float], ...]:
         )
         if len(pairs) == len(value) and sound and counts == sorted(set(counts)):
             return tuple(pairs)
-    raise UserError(f"overheads.launch_steps={quoted(value)}: {wanted}")
+    raise UserError(f"overheads.{name}={quoted(value)}: {wanted}")
+
+
+def _between(points: Sequence[tuple[int, float]], gpus: int) -> float:
+    """The seconds at `gpus`, linear in log2 GPUs between the points and constant outside them."""
+    above = bisect_left(points, gpus, key=lambda point: point[0])
+    if above == len(points):
+        return points[-1][1]
+    count, seconds = points[above]
+    if count == gpus or not above:
+        return seconds
+    count_below, seconds_below = points[above - 1]
+    return seconds_below + (seconds - seconds_below) * log2(gpus / count_below) / log2(count / count_below)
 
 
 _LARGE_CLUSTER_GPUS, _LARGE_CLUSTER_LAUNCH_S = 256, 7.0  # of the preset "elasticflow"
+_MLPERF = ((8, 26.0), (64, 52.0), (1024, 66.0), (4096, 271.0), (4320, 424.0))  # GPUs, median seconds
+_PRETRAINING_GPUS, _PRETRAINING_START_S = 32, 202.0  # measured, as are the next two lines
+_PRETRAINING_BYTES = 6.738e9 * 14  # of a checkpoint of LLaMA-2 7B
+_PRETRAINING_SAVE_S, _PRETRAINING_NODES = 33.0, 4
 
 PRESETS: Mapping[str, Overheads] = {
     "none": Overheads(scale=0.0),
@@ -222,8 +245,14 @@ PRESETS: Mapping[str, Overheads] = {
         plain_restart_s=0.0,
         checkpoint_bytes_per_parameter=0.0,
     ),
+    "mlperf": Overheads(launch_s=0.0, launch_points=_MLPERF),
+    "pretraining": Overheads(
+        launch_s=round(_PRETRAINING_START_S - _between(_MLPERF, _PRETRAINING_GPUS), 1),
+        launch_points=_MLPERF,
+        storage_node_bytes_per_s=round(_PRETRAINING_BYTES / _PRETRAINING_SAVE_S / _PRETRAINING_NODES, -6),
+    ),
 }
-"""The overheads of published simulators:
+"""The overheads of published simulators, and of measured runs:
 
 - `none`: nothing, as in Gavel (OSDI 2020) and Tiresias (NSDI 2019);
 - `default`: 30 s + 0.075 s a GPU. The 30 s are those of Pollux. The slope is a least-squares line through
@@ -234,8 +263,13 @@ PRESETS: Mapping[str, Overheads] = {
   47 s falls on every 60th decision, not on restarts, and is left out;
 - `pollux`: 30 s for every start and restart (Pollux, OSDI 2021; Sia, SOSP 2023, charges the same);
 - `helios`: 7, 30 and 60 s for 1, up to 8 and more GPUs (the simulator of Helios, SC 2021, and Lucid,
-  ASPLOS 2023).
+  ASPLOS 2023);
+- `mlperf`: the median start-up times above, between them linear in log2 GPUs; below 8 GPUs that of 8, above
+  4,320 that of 4,320. Their runs start prepared containers, and load no checkpoint;
+- `pretraining`: a run of LLaMA-2 7B on 32 A100s, which took 202 s from its first process to its first step
+  and 33 s for a checkpoint on 4 nodes (Zhejiang Lab Cluster Traces, 2024-04-29). What `mlperf` lacks of the
+  202 s is the same at every size: an assumption. So is one bandwidth per node for all models.
 
-The published ones save and load in no time. With failures, free saves ("pollux", "helios") mean that a
+The published simulators save and load in no time. With failures, free saves ("pollux", "helios") mean that a
 checkpoint is complete at every moment, so state `checkpoint_interval_s` and `plain_restart_s` there.
 """

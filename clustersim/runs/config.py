@@ -11,6 +11,7 @@ from clustersim.bounds import METHODS
 from clustersim.failures import Failures, read_calendar
 from clustersim.overheads import Overheads
 from clustersim.scheduler.cluster_state import checked_quotas
+from clustersim.speed import StepTimes
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import parse_yaml, quoted
@@ -54,6 +55,8 @@ class RunConfig(BaseModel):
     | `quotas` | GPUs promised to tenants, by tenant |
     | `table` | a throughput table (file) |
     | `model_path` | folders of model files, which jobs name without ending |
+    | `decision_interval_s` | the policy decides at its multiples on the trace's clock; None: at every event |
+    | `step_time` | parameters of `StepTimes`: how much slower than predicted jobs run; None: as predicted |
     | `until_s` | end of the run on the trace's clock; None: when no event is left |
     | `warmup_s`, `measure_s` | a window of measurement (`clustersim.analysis.windows`); 0, None: none |
     | `price_usd_per_gpu_h` | US dollars per GPU-hour, for the cost of a run |
@@ -79,6 +82,8 @@ class RunConfig(BaseModel):
     quotas: dict[str, int] = Field(default_factory=dict)
     table: str | None = None
     model_path: list[str] = Field(default_factory=list)
+    decision_interval_s: float | None = Field(default=None, ge=0.001, le=1e9, allow_inf_nan=False)
+    step_time: dict[str, Any] | None = None
     until_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     warmup_s: float = Field(default=0.0, ge=0, le=1e12, allow_inf_nan=False)
     measure_s: float | None = Field(default=None, gt=0, le=1e12, allow_inf_nan=False)
@@ -107,6 +112,13 @@ class RunConfig(BaseModel):
             Estimates.of(estimates)
         return estimates
 
+    @field_validator("step_time")
+    @classmethod
+    def _are_step_times(cls, step_time: dict[str, Any] | None) -> dict[str, Any] | None:
+        if step_time is not None:
+            StepTimes.of(step_time)
+        return step_time
+
     @field_validator("calendar", mode="before")
     @classmethod
     def _may_be_a_file(cls, calendar: Any) -> Any:
@@ -127,6 +139,7 @@ class RunConfig(BaseModel):
         return quotas
 
     @field_validator(
+        "decision_interval_s",
         "until_s",
         "warmup_s",
         "measure_s",

@@ -68,6 +68,8 @@ def manifest_of(
         "quotas": dict(setup.quotas),
         "window": config.window,
         "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
+        "decision_interval_s": config.decision_interval_s,
+        "step_time": None if setup.step_times is None else setup.step_times.stated(),
         "until_s": setup.until_s,
         "trace": source,
         "table": config.table,

@@ -22,7 +22,7 @@ from clustersim.records import COMPLETE, INTERRUPTED, STOPPED, MemoryRecorder, R
 from clustersim.rundir import RunWriter
 from clustersim.scheduler import Scheduler
 from clustersim.scheduler.cluster_state import checked_quotas
-from clustersim.speed import speed_for
+from clustersim.speed import StepTimes, speed_for
 from itertime.errors import UserError
 from itertime.spec import Models
 from traces.estimates import Estimates
@@ -217,6 +217,8 @@ def setup_of(
             failures=None if config.failures is None else Failures.of(config.failures),
             maintenance=Maintenance.of(config.calendar, cluster.nodes),
             estimates=None if config.estimates is None else Estimates.of(config.estimates),
+            decision_interval_s=config.decision_interval_s or 0.0,
+            step_times=None if config.step_time is None else StepTimes.of(config.step_time),
             until_s=config.until_s,
             price_usd_per_gpu_h=config.price_usd_per_gpu_h,
             seed=config.seed,

@@ -60,7 +60,7 @@ def best_possible(
     found = _bound(instance, method, kept)
     if instance is not every and every.deadline_jobs:
         due = tuple(job for job in every.jobs if job.deadline_s is not None)
-        of_deadlines = _bound(Instance(every.gpus, due, every.deadline_jobs), found.method, kept)
+        of_deadlines = _bound(Instance(every.gpus, due, every.deadline_jobs), found.method, kept, times=False)
         found = replace(found, deadline_met_ratio=of_deadlines.deadline_met_ratio)
     if found.makespan_s is not None and not ended.all():
         late_s = min(job.release_s for job in instance.jobs) - min(job.submit_s for job in jobs)
@@ -68,12 +68,13 @@ def best_possible(
     return replace(found, seconds=perf_counter() - began)
 
 
-def _bound(instance: Instance, method: str, kept: Path | None) -> Bound:
+def _bound(instance: Instance, method: str, kept: Path | None, *, times: bool = True) -> Bound:
+    """The bound of an instance, which may be a kept one; without `times` that of its deadlines alone."""
     if method in _CHEAP or len(instance.jobs) > _MOST_SHARED:
-        return bound_of(instance, method)
-    key = _digest(instance, method)
+        return bound_of(instance, method, times=times)
+    key = _digest(instance, method, times)
     found = _recent.pop(key, None) or _shared(
-        instance, method, None if kept is None else kept / f"{key}.json"
+        instance, method, None if kept is None else kept / f"{key}.json", times
     )
     _recent[key] = found  # as the last one
     if len(_recent) > _MOST_RECENT:
@@ -81,18 +82,18 @@ def _bound(instance: Instance, method: str, kept: Path | None) -> Bound:
     return found
 
 
-def _shared(instance: Instance, method: str, path: Path | None) -> Bound:
+def _shared(instance: Instance, method: str, path: Path | None, times: bool) -> Bound:
     """The bound in the file `path`; computed, and written there, if the file holds none. A folder that cannot
     be used is left alone, because a run does not fail for it.
     """
     if path is None:
-        return bound_of(instance, method)
+        return bound_of(instance, method, times=times)
     with ExitStack() as held:
         with suppress(OSError):
             held.enter_context(_alone(path))  # others wait, rather than compute the same
         found = _read(path)
         if found is None:
-            found = bound_of(instance, method)
+            found = bound_of(instance, method, times=times)
             stated = {name: value for name, value in asdict(found).items() if name != "seconds"}
             with suppress(UserError):
                 write_bytes(path, json.dumps(stated).encode())  # a function of the instance alone
@@ -118,9 +119,9 @@ def _alone(path: Path) -> Iterator[None]:
         yield
 
 
-def _digest(instance: Instance, method: str) -> str:
+def _digest(instance: Instance, method: str, times: bool) -> str:
     """A hash of everything that the bound depends on."""
-    total = hashlib.sha256(repr((code_hash(), method, instance.gpus, instance.deadline_jobs)).encode())
+    total = hashlib.sha256(repr((code_hash(), method, times, instance.gpus, instance.deadline_jobs)).encode())
     kinds: dict[int, int] = {}
     for job in instance.jobs:
         if id(job.options) not in kinds:

@@ -11,6 +11,7 @@
 | `Requests` | the GPUs that a job requests, and its run time on them |
 | `regular_counts` | 1, 2, 4, ... GPUs within a node, then 1, 2, 4, ... whole nodes |
 | `read_throughput_table` | measured speeds: {(model, global batch): {GPUs: iterations/s}} |
+| `StepTimes` | how much slower than predicted jobs run: interference, unequal workers |
 | `Network` | the speeds of placed jobs, which depend on their nodes and on other jobs' traffic |
 
 Why
@@ -34,6 +35,7 @@ from .curve import CannotRun, Curve, Offer, regular_counts
 from .network import Network
 from .requests import Requests
 from .speed import Speed, SpeedOnOneType, speed_for
+from .step_times import StepTimes
 from .throughput_table import read_throughput_table
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "Requests",
     "Speed",
     "SpeedOnOneType",
+    "StepTimes",
     "read_throughput_table",
     "regular_counts",
     "speed_for",

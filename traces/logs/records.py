@@ -1,9 +1,8 @@
-"""Logs that are records, such as JSON objects: the elements of a JSON list, and records as jobs."""
+"""Logs that are records, such as JSON objects: records as jobs."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,30 +14,35 @@ from .log import Log, LogRows, ReadOptions
 from .source import LogSource
 from .units import StatedUnits
 
-__all__ = ["RecordsOfJobs", "Row", "json_entries", "member", "read_records", "text_of"]
+__all__ = ["Entries", "RecordsOfJobs", "Row", "member", "read_records", "text_of"]
 
 Row = dict[str, Any]
 """What `LogRows.add` takes."""
+
+Entries = Iterable[tuple[int, Any]]
+"""Entries of a log, each with the line on which it begins."""
 
 
 @dataclass(frozen=True)
 class RecordsOfJobs:
     """What a format says of its records.
 
-    `entries` yields each record with the line on which it begins. `values(record, tenant, times)` gives the
-    jobs of a record; `times` reads its moments. It raises ValueError (reason, kind of reason) for a record
-    without a job. `name` is what a dropped record is called. `tenants` are the names of what a tenant can be
-    made of, the default first. `times`: how times are read, in words.
+    `entries` yields each entry with the line on which it begins. `gather(entries, times)` makes records of
+    entries where several are one; else each entry is a record. `values(record, tenant, times)` gives the jobs
+    of a record; `times` reads its moments. It raises ValueError (reason, kind of reason) for a record without
+    a job. `name` is what a dropped record is called. `tenants` are the names of what a tenant can be made of,
+    the default first. `times`: how times are read, in words.
     """
 
     format: str
-    entries: Callable[[LogSource], Iterable[tuple[int, Any]]]
+    entries: Callable[[LogSource], Entries]
     values: Callable[[Any, str, Moments], Iterable[Row]]
     name: Callable[[Any], str]
     columns: tuple[str, ...]
     tenants: Collection[str]
     assumptions: tuple[str, ...]
     times: tuple[str, ...]
+    gather: Callable[[Entries, Moments], Entries] | None = None
 
 
 def read_records(source: LogSource, form: RecordsOfJobs, options: ReadOptions) -> Log:
@@ -52,7 +56,8 @@ def read_records(source: LogSource, form: RecordsOfJobs, options: ReadOptions) -
         raise UnknownName(f"tenant of a {form.format} log", shown(tenant), form.tenants)
     moments = Moments(StatedUnits.parse(options.time_unit).every or "s", time_zone(options.time_zone))
     rows = LogRows(source.path)
-    for line, entry in form.entries(source):
+    entries = form.entries(source)
+    for line, entry in form.gather(entries, moments) if form.gather else entries:
         try:
             for row in form.values(entry, tenant, moments):
                 rows.add(line, {name: value for name, value in row.items() if _is_stated(name, value)})
@@ -95,7 +100,9 @@ def member(entry: Any, *path: str) -> Any:
     (5, None)
     """
     for key in path:
-        entry = entry.get(key) if isinstance(entry, Mapping) else None
+        if not isinstance(entry, dict):
+            return None
+        entry = entry.get(key)
     return entry
 
 
@@ -112,96 +119,3 @@ def text_of(entry: Any, *path: str) -> str | None:
         return text(str(value))
     except ValueError as error:
         raise ValueError(f"{path[-1]}: {error}") from None
-
-
-def json_entries(source: LogSource, key: str = "") -> Iterator[tuple[int, Any]]:
-    """The elements of a JSON list, each with the line on which it begins.
-
-    The list is the whole text or, with `key`, what that key of an object holds; an object without the key is
-    an element by itself. Raises TableError if the text is no such JSON.
-    """
-    reader = _JsonReader(source)
-    if reader.sign() == "[":
-        yield from reader.elements()
-    elif key and reader.sign() == "{":
-        yield from reader.elements_of(key)
-    else:
-        what = f"a JSON object with {key}" if key else "a JSON list of jobs"
-        raise TableError(f"{source.path}:1: is not {what}")
-
-
-class _JsonReader:
-    """Reads JSON piece by piece, so that each piece is known by its line."""
-
-    def __init__(self, source: LogSource):
-        self._path, self._content = source.path, source.text()
-        self._decoder = json.JSONDecoder(parse_constant=_no_constant)
-        self._place, self._counted, self._line = 0, 0, 1
-        self._skip_space()
-
-    def sign(self) -> str:
-        """The next character that is no space."""
-        return self._content[self._place : self._place + 1]
-
-    def elements(self) -> Iterator[tuple[int, Any]]:
-        """The elements of the list that begins here."""
-        self._pass()
-        while self.sign() != "]":
-            line = self._at()
-            yield line, self._value()
-            if self.sign() == ",":
-                self._pass()
-            elif self.sign() != "]":
-                raise TableError(
-                    f"{self._path}:{self._at()}: is not JSON: a comma or ] is missing between jobs"
-                )
-
-    def elements_of(self, key: str) -> Iterator[tuple[int, Any]]:
-        """The elements of the list under a key of the object that begins here, or the object itself."""
-        line, members = self._at(), dict[str, Any]()
-        self._pass()
-        while self.sign() == '"':
-            name = str(self._value())
-            if self.sign() != ":":
-                raise TableError(f"{self._path}:{self._at()}: is not JSON: a colon is missing after a key")
-            self._pass()
-            if name == key and self.sign() == "[":
-                yield from self.elements()
-                return
-            members[name] = self._value()
-            if self.sign() != ",":
-                break
-            self._pass()
-        if self.sign() != "}":
-            raise TableError(f"{self._path}:{self._at()}: is not JSON: the object does not end")
-        yield line, members
-
-    def _value(self) -> Any:
-        try:
-            value, self._place = self._decoder.raw_decode(self._content, self._place)
-        except json.JSONDecodeError as error:
-            raise TableError(f"{self._path}:{error.lineno}: is not JSON: {error.msg}") from None
-        except (ValueError, RecursionError) as error:  # numbers of thousands of digits, NaN, deep nesting
-            what = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]
-            raise TableError(f"{self._path}:{self._at()}: is not JSON that can be read: {what}") from None
-        self._skip_space()
-        return value
-
-    def _pass(self) -> None:
-        """Go past a character and the space after it."""
-        self._place += 1
-        self._skip_space()
-
-    def _skip_space(self) -> None:
-        while self.sign().isspace():
-            self._place += 1
-
-    def _at(self) -> int:
-        """The line of the next character."""
-        self._line += self._content.count("\n", self._counted, self._place)
-        self._counted = self._place
-        return self._line
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")

@@ -73,7 +73,7 @@ class LogSource:
     def text(self) -> str:
         """The whole text. Raises TableError if it is damaged, not UTF-8 or too large for memory."""
         try:
-            content = self._unpacked().read(_MOST_BYTES + 1)
+            content = self.unpacked().read(_MOST_BYTES + 1)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             what = f"damaged gzip file ({error}); copy or compress it again"
             raise TableError(f"{self.path}: {what}") from None
@@ -89,7 +89,8 @@ class LogSource:
         self._file.seek(0)
         return hashlib.file_digest(cast(io.BufferedReader, self._file), "sha256").hexdigest()
 
-    def _unpacked(self) -> Any:
+    def unpacked(self) -> Any:
+        """The file from its beginning, uncompressed: `read(size)` gives bytes. One is read at a time."""
         self._file.seek(0)
         packed = self._file.read(2) == _GZIP
         self._file.seek(0)
@@ -97,7 +98,7 @@ class LogSource:
 
     def _beginning(self) -> str:
         try:
-            start: bytes = self._unpacked().read(_HEAD_BYTES)
+            start: bytes = self.unpacked().read(_HEAD_BYTES)
         except (gzip.BadGzipFile, EOFError, zlib.error):
             return ""  # what is wrong is said by the reader of the whole
         return start.decode("utf-8-sig", errors="replace")
@@ -135,6 +136,10 @@ class LogFolder(LogSource):
         """Hex digest of the names and digests of its files."""
         listed = "".join(f"{one.sha256()}  {name}\n" for name, one in self._members.items())
         return hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()
+
+    def unpacked(self) -> Any:
+        """Raises UserError: a folder is no file."""
+        raise self._no_file()
 
     def _no_file(self) -> UserError:
         return UserError(f"{self.path}: is a folder; give the file of the log")

@@ -6,10 +6,31 @@
 | `generate` | the jobs of a recipe and a report, in memory |
 | `generate_stored` | the same, with the jobs on disk |
 | `sizes_path` | the file of a mix of sizes and run times |
+| `Preset`, `Rhythm`, `Owners` | a recipe after the example of a log: sizes, arrivals and tenants |
+| `SizeClass`, `Quantiles`, `QuantileTable` | the run times of a GPU count; tables of quantiles |
+| `load_preset`, `list_presets` | a preset by name or from a file; the names of those bundled |
+| `normal_scores` | the normal deviates of ranks |
 """
 
 from .generate import generate, generate_stored
+from .preset import Owners, Preset, list_presets, load_preset
+from .quantile_table import QuantileTable
 from .recipe import Recipe
-from .sizes import sizes_path
+from .rhythm import Rhythm, normal_scores
+from .sizes import Quantiles, SizeClass, sizes_path
 
-__all__ = ["Recipe", "generate", "generate_stored", "sizes_path"]
+__all__ = [
+    "Owners",
+    "Preset",
+    "QuantileTable",
+    "Quantiles",
+    "Recipe",
+    "Rhythm",
+    "SizeClass",
+    "generate",
+    "generate_stored",
+    "list_presets",
+    "load_preset",
+    "normal_scores",
+    "sizes_path",
+]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from itertime.errors import UnknownName, UserError, quoted
 
-__all__ = ["ARRIVALS", "arrival_times", "arrivals_within", "weibull_shape"]
+__all__ = ["ARRIVALS", "DAY_S", "arrival_times", "arrivals_within", "weibull_shape"]
 
 ARRIVALS = ("poisson", "bursty", "batches", "day-night", "regular", "at-zero")
 BURSTY_CV = 4.0  # ITP clusters: 3.3 to 4.9, where no lull of several days dominates it

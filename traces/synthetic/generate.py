@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -20,7 +21,8 @@ from traces.native import MAX_COUNT, MAX_SECONDS, MIN_SECONDS, StoredJobs
 from traces.summary import cautions, demand, load_of
 from traces.workload import Rules, WorkMaker, as_floats, deadline_factors, stream, work_maker
 
-from .arrivals import arrival_times, arrivals_within
+from .arrivals import DAY_S, arrival_times, arrivals_within
+from .preset import Preset, load_preset, preset_path
 from .recipe import Recipe, parse_deadlines, parse_precisions
 from .sizes import SizeClass, Sizes, load_sizes, sizes_path
 
@@ -43,24 +45,28 @@ def generate_stored(recipe: Recipe) -> tuple[StoredJobs, dict[str, Any]]:
     planner, and cautions about it; and what is expected of a job of these sizes and rules.
     Raises UserError for a recipe that cannot be carried out.
     """
-    sizes, maker, source = _ingredients(recipe)
+    preset = None if recipe.preset is None else load_preset(recipe.preset)
+    sizes, maker, source = _ingredients(recipe, preset)
     rules = maker.rules if maker else None
     each = gpu_seconds_per_job(sizes, rules)
     factors = deadline_factors(parse_deadlines(recipe.deadlines, rules), recipe.seed, recipe.jobs)
-    drawn = _draw(recipe, sizes, maker)
-    submits = _submissions(recipe, each, drawn)
+    repeats = _repeats(recipe, preset)
+    drawn = _draw(recipe, sizes, maker, repeats)
+    submits = _submissions(recipe, each, drawn, preset)
     jobs, estimates = StoredJobs(), Estimates(recipe.stated_sigma)
-    parts = zip(as_floats(submits), drawn.kinds_of, drawn.run_s, factors, _precisions(recipe), strict=True)
-    for i, (submit_s, kind, run_s, factor, precision) in enumerate(parts):
-        job = _job(i, submit_s, drawn.kinds[kind], run_s, factor, precision)
-        jobs.add(i, estimates.applied_to(job, recipe.seed))
+    made = (drawn.kinds_of, drawn.run_s, factors, _precisions(recipe), _tenants(recipe, preset, repeats))
+    for i, (submit_s, kind, *rest) in enumerate(zip(as_floats(submits), *made, strict=True)):
+        jobs.add(i, estimates.applied_to(_job(i, submit_s, drawn.kinds[kind], *rest), recipe.seed))
     asked = demand(jobs.finish(""))
+    stated = asdict(recipe)
+    if preset is None:
+        del stated["preset"]
     report = {
-        "recipe": asdict(recipe),
+        "recipe": stated,
         **source,
         "expected": {
             "gpu_seconds_per_job": each,
-            "jobs_per_s": None if recipe.arrivals == "at-zero" else _rate_per_s(recipe, each),
+            "jobs_per_s": None if recipe.arrivals == "at-zero" else _rate_per_s(recipe, each, preset),
         },
         "demand": asked,
         "load": load_of(asked, recipe.gpus),
@@ -124,21 +130,25 @@ def _too_large(drawn: _Drawn, gpus: int) -> list[str]:
     return [f"{many} ask for more than {gpus:,} GPUs and cannot run there: {share:.1%} of the load is theirs"]
 
 
-def _ingredients(recipe: Recipe) -> tuple[Sizes, WorkMaker | None, dict[str, Any]]:
-    sizes, path = load_sizes(recipe.sizes), sizes_path(recipe.sizes)
-    source: dict[str, Any] = {"sizes": {"name": path.name, "sha256": sha256(path), "source": sizes.source}}
+def _ingredients(recipe: Recipe, preset: Preset | None) -> tuple[Sizes, WorkMaker | None, dict[str, Any]]:
+    if recipe.preset is not None and preset is not None:
+        kind, sizes, path = "preset", preset.mix, preset_path(recipe.preset)
+    else:
+        kind, sizes, path = "sizes", load_sizes(recipe.sizes), sizes_path(recipe.sizes)
+    source: dict[str, Any] = {kind: {"name": path.name, "sha256": sha256(path), "source": sizes.source}}
     if recipe.rules == "none":
         return sizes, None, source
     maker, provenance = work_maker(recipe.rules, recipe.planner, recipe.system, recipe.memory_headroom)
     return sizes, maker, source | provenance
 
 
-def _draw(recipe: Recipe, sizes: Sizes, maker: WorkMaker | None) -> _Drawn:
+def _draw(recipe: Recipe, sizes: Sizes, maker: WorkMaker | None, repeats: Iterable[bool]) -> _Drawn:
     found: dict[_Kind, int] = {}
     drawn = _Drawn(kinds=[], kinds_of=array("I"), run_s=array("d"))
     uniforms = [_uniform(recipe, purpose) for purpose in ("sizes", "run-times", "models")]
-    for of_size, of_run_time, of_model in zip(*uniforms, strict=True):
-        size = sizes.choose(of_size)
+    size = sizes.sizes[0]
+    for of_size, of_run_time, of_model, again in zip(*uniforms, repeats, strict=True):
+        size = size if again else sizes.choose(of_size)
         run_s = max(size.run_time.quantile_s(of_run_time), MIN_SECONDS)
         kind = _kind(size.gpus, run_s, of_model, maker, recipe) if maker else _Kind(size.gpus)
         if kind not in found:
@@ -170,23 +180,56 @@ def _kind(gpus: int, run_s: float, uniform: float, maker: WorkMaker, recipe: Rec
     return _Kind(work.gpus, work.model, work.global_batch, work.iteration_s)
 
 
-def _rate_per_s(recipe: Recipe, each: float) -> float:
-    """Arrivals a second of the process whose expected load is the recipe's, at `each` GPU-seconds a job."""
+def _repeats(recipe: Recipe, preset: Preset | None) -> list[bool]:
+    """Whether each job has the GPUs and the tenant of the one before; never the first."""
+    if preset is None or not preset.repeat_share:
+        return [False] * recipe.jobs
+    drawn = stream(recipe.seed, "repeats").random(recipe.jobs) < preset.repeat_share
+    return [False, *drawn[1:].tolist()]
+
+
+def _tenants(recipe: Recipe, preset: Preset | None, repeats: list[bool]) -> Iterator[str]:
+    """The tenant of each job."""
+    if preset is None or preset.tenants is None:
+        yield from repeat("default", recipe.jobs)
+        return
+    ends, chosen = preset.tenants.ends, ""
+    for uniform, again in zip(_uniform(recipe, "tenants"), repeats, strict=True):
+        if not again:
+            chosen = f"tenant-{min(bisect_right(ends, uniform), len(ends) - 1) + 1}"
+        yield chosen
+
+
+def _rate_per_s(recipe: Recipe, each: float, preset: Preset | None = None) -> float:
+    """Arrivals a second of the process whose expected load is the recipe's, at `each` GPU-seconds a job; or
+    those that the preset states.
+    """
+    if recipe.load is None:
+        assert preset is not None
+        return preset.arrivals.jobs_per_day / DAY_S
     return recipe.load * recipe.gpus / each
 
 
-def _submissions(recipe: Recipe, each: float, drawn: _Drawn) -> NDArray[np.float64]:
+def _submissions(recipe: Recipe, each: float, drawn: _Drawn, preset: Preset | None) -> NDArray[np.float64]:
     """Submission times in s, ascending, shape (jobs,)."""
-    rng = stream(recipe.seed, "arrivals")
-    if recipe.load_of == "process":
-        submits = arrival_times(recipe.arrivals, recipe.jobs, _rate_per_s(recipe, each), rng, recipe.cv)
+    rng, rhythm = stream(recipe.seed, "arrivals"), preset.arrivals if preset else None
+    days = stream(recipe.seed, "days")
+    if recipe.load_of == "process" or recipe.load is None:
+        rate = _rate_per_s(recipe, each, preset)
+        if rhythm is not None:
+            submits = rhythm.times(recipe.jobs, rng, days, rate * DAY_S)
+        else:
+            submits = arrival_times(recipe.arrivals, recipe.jobs, rate, rng, recipe.cv)
         _check_window(recipe, float(submits[-1]))
         return submits
     window_s = drawn.gpu_seconds / recipe.gpus / recipe.load
     has_load = recipe.jobs > 1 and recipe.arrivals != "at-zero"
     if has_load:
         _check_window(recipe, window_s)
-    submits = arrivals_within(recipe.arrivals, recipe.jobs, window_s, rng, recipe.cv)
+    if rhythm is not None:
+        submits = rhythm.times_within(recipe.jobs, window_s, rng, days)
+    else:
+        submits = arrivals_within(recipe.arrivals, recipe.jobs, window_s, rng, recipe.cv)
     if has_load and submits[-1] == 0:
         what = f"puts all {recipe.jobs} jobs into one batch, which has no load"
         raise UserError(f"arrivals={recipe.arrivals}: {what}; generate more jobs, or lower cv")
@@ -194,19 +237,27 @@ def _submissions(recipe: Recipe, each: float, drawn: _Drawn) -> NDArray[np.float
 
 
 def _check_window(recipe: Recipe, window_s: float) -> None:
-    what = f"load={recipe.load:g}: puts {recipe.jobs} jobs"
+    stated = "the preset's rate" if recipe.load is None else f"load={recipe.load:g}"
+    what = f"{stated}: puts {recipe.jobs} jobs"
     if window_s > MAX_SECONDS:
         raise UserError(f"{what} beyond {MAX_SECONDS:g} s; raise it")
-    if recipe.load_of == "trace" and window_s < _SHORTEST_WINDOW_S:
+    if recipe.load_of == "trace" and recipe.load is not None and window_s < _SHORTEST_WINDOW_S:
         raise UserError(f"{what} within {_SHORTEST_WINDOW_S:g} s; lower it, or use arrivals at-zero")
 
 
 def _job(
-    i: int, submit_s: float, kind: _Kind, run_s: float, factor: float | None, precision: str | None
+    i: int,
+    submit_s: float,
+    kind: _Kind,
+    run_s: float,
+    factor: float | None,
+    precision: str | None,
+    tenant: str,
 ) -> Job:
     job = Job(
         job_id=str(i),
         submit_s=submit_s,
+        tenant=tenant,
         model=kind.model,
         gpus=kind.gpus,
         global_batch=kind.global_batch,

@@ -39,6 +39,9 @@ class Recipe:
     | precisions | NAME or NAME:WEIGHT,...: drawn for jobs with a model; their iterations are those of bf16 |
     | stated_sigma | the `sigma` of `Estimates`: users misstate the iterations of their jobs; 0: they do not |
     | load_of | "trace": each trace offers exactly `load`; "process": the rate of arrivals is as expected |
+    | preset | bundled preset or file: sizes, arrivals and tenants, instead of `arrivals`, `cv` and `sizes` |
+
+    `load` None, which only a preset may have, leaves the rate of arrivals that the preset states.
 
     The arrival window is the time from the first submission to the last. Run under `planner` on the requested
     GPUs, a job takes the run time that was drawn for it. So `load` is that of a run with this planner; a
@@ -54,7 +57,7 @@ class Recipe:
     """
 
     jobs: int
-    load: float = 1.0
+    load: float | None = 1.0
     gpus: int = 1024
     arrivals: str = "poisson"
     cv: float | None = None
@@ -68,13 +71,17 @@ class Recipe:
     load_of: str = "trace"
     precisions: str = "bf16"
     stated_sigma: float = 0.0
+    preset: str | None = None
 
     def __post_init__(self) -> None:
         for name, limit in (("jobs", MAX_JOBS), ("gpus", MAX_JOBS)):
             value = getattr(self, name)
             if not 1 <= value <= limit:
                 raise UserError(f"{name}={value}: must be between 1 and {limit}")
-        if not 0 < self.load < math.inf:
+        if self.load is None:
+            if self.preset is None:
+                raise UserError("load: is not stated; state it, or a preset, which has a rate of arrivals")
+        elif not 0 < self.load < math.inf:
             raise UserError(f"load={self.load:g}: must be above 0 and finite")
         if self.seed < 0:
             raise UserError(f"seed={self.seed}: must not be negative")

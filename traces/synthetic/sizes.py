@@ -23,7 +23,18 @@ from traces.job import MAX_GPUS
 from traces.native import MAX_SECONDS, MIN_SECONDS
 from traces.workload import FOLDER
 
-__all__ = ["Exponential", "LogNormal", "SizeClass", "Sizes", "list_sizes", "load_sizes", "sizes_path"]
+from .quantile_table import QuantileTable
+
+__all__ = [
+    "Exponential",
+    "LogNormal",
+    "Quantiles",
+    "SizeClass",
+    "Sizes",
+    "list_sizes",
+    "load_sizes",
+    "sizes_path",
+]
 
 _ENDING = ".sizes.yaml"
 _NORMAL = NormalDist()
@@ -96,6 +107,27 @@ class Exponential:
 
 
 @dataclass(frozen=True, config=CONFIG)
+class Quantiles:
+    """Run times by a table of quantiles: pairs of a share of the jobs and a run time in s."""
+
+    table: tuple[tuple[float, Seconds], ...]
+
+    def __post_init__(self) -> None:
+        _ = self._law
+
+    @cached_property
+    def _law(self) -> QuantileTable:
+        return QuantileTable(self.table)
+
+    def expected_s(self) -> float:
+        return self._law.expected()
+
+    def quantile_s(self, uniform: float) -> float:
+        """The run time that a share `uniform` in [0, 1) of the jobs stays below."""
+        return self._law.quantile(uniform)
+
+
+@dataclass(frozen=True, config=CONFIG)
 class SizeClass:
     """Jobs that request `gpus` GPUs: their share (of the sum of shares) and one run-time distribution."""
 
@@ -103,14 +135,15 @@ class SizeClass:
     share: Positive
     log_normal: LogNormal | None = None
     exponential: Exponential | None = None
+    quantiles: Quantiles | None = None
 
     def __post_init__(self) -> None:
-        if (self.log_normal is None) == (self.exponential is None):
-            raise ValueError("needs exactly one of log_normal and exponential")
+        if sum(law is not None for law in (self.log_normal, self.exponential, self.quantiles)) != 1:
+            raise ValueError("needs exactly one of log_normal, exponential and quantiles")
 
     @property
-    def run_time(self) -> LogNormal | Exponential:
-        chosen = self.log_normal or self.exponential
+    def run_time(self) -> LogNormal | Exponential | Quantiles:
+        chosen = self.log_normal or self.exponential or self.quantiles
         assert chosen is not None
         return chosen
 

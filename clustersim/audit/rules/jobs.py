@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import inf, prod
 from operator import attrgetter
 
-from clustersim.audit.evidence import RESOLUTION_S, agrees
+from clustersim.audit.evidence import RESOLUTION_S, Evidence, agrees
 from clustersim.audit.history import GONE, NEW, RUNNING, STOPPED, UNKNOWN, ClusterHistory, JobHistory, Rule
 from clustersim.audit.log_pass import repeated
 from clustersim.cluster import Placement
@@ -162,7 +162,7 @@ class WorkDone(Rule):
         self._finished = self._unknown = 0
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
-        wrong = _wrong_speed(event, job)
+        wrong = _wrong_speed(event, job, self.evidence)
         if wrong:
             what = f"{event.event} of job {event.job_id} at {event.unit_s!r} s per unit"
             self.report_at(i, event, f"{what}: {wrong}")
@@ -185,15 +185,17 @@ class WorkDone(Rule):
         return f"the work of {self._unknown:,} of {self._finished:,} finished jobs is unknown"
 
 
-def _wrong_speed(event: EventRecord, job: JobHistory | None) -> str:
+def _wrong_speed(event: EventRecord, job: JobHistory | None, evidence: Evidence) -> str:
     kind, unit_s = event.event, event.unit_s
     if job is None:
         return "nothing runs" if unit_s else ""
     known = job.facts.unit_s
     if kind in ALLOCATES or kind == RATE:
-        due = known.get(event.gpus)
-        if due is not None and unit_s != due:
-            return f"it takes {due!r} s there"
+        predicted = known.get(event.gpus)
+        if predicted is not None:
+            due = evidence.in_truth(predicted, event.job_id, event.gpus)
+            if unit_s != due and not (evidence.step_times and agrees(unit_s, due)):
+                return f"it takes {due!r} s there"
         return "" if unit_s > 0 else "must be positive"
     if kind == SUBMIT:
         fits = unit_s > 0 and (not known or unit_s in known.values())

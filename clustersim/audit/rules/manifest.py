@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clustersim.audit.evidence import slack_s
+from clustersim.audit.evidence import slack_s, stated_number
 from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.failures import Maintenance, NodeChange, Outages
-from clustersim.records import COMPLETE, NODE_DOWN, NODE_EVENTS, NODE_UP, EventRecord
+from clustersim.records import ALLOCATES, COMPLETE, NODE_DOWN, NODE_EVENTS, NODE_UP, EventRecord
 from clustersim.runs import is_of_this_code, malformed_versions, other_libraries
 from itertime.io import quoted, shown
 from itertime.planning import PLANNERS
@@ -104,6 +104,17 @@ class ManifestConsistent(Rule):
         super().__init__(history)
         self._manifest, self._until_s, self._speeds = manifest, until_s, speeds
         self._complete = manifest.get("complete") is True
+        self._interval_s = 0.0
+        if manifest.get("decision_interval_s") is not None:
+            self._interval_s = stated_number(manifest, "decision_interval_s")
+        self.kinds = ALLOCATES if self._interval_s else ()
+
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
+        """Jobs get GPUs at multiples of the interval of decisions alone."""
+        off_s = abs(event.time_s - round(event.time_s / self._interval_s) * self._interval_s)
+        if off_s > slack_s(event.time_s, 3 * self.evidence.resolution_s):
+            text = f"{event.event} of job {event.job_id} is no multiple of decision_interval_s"
+            self.report_at(i, event, f"{text}, {self._interval_s:g}")
 
     def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
         self._check_program()

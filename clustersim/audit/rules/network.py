@@ -84,7 +84,9 @@ class PlansOnNetwork(PlansAsPredicted):
         if due is None:
             if event.event == RATE:
                 self._pending.append((i, event, f"job {job_id} shares no link, but its speed changes"))
-        elif not agrees(stated, due):
+            return
+        due = self.evidence.in_truth(due, job_id, job.allocation.gpus)
+        if not agrees(stated, due):
             text = f"job {job_id}: its placement takes {due!r} s per unit, not {stated!r}"
             self._pending.append((i, event, text))
 

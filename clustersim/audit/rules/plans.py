@@ -72,7 +72,7 @@ class PlansAsPredicted(Rule):
             self._other_version += 1
 
     def speed_of(self, event: EventRecord, curve: Curve) -> float | None:
-        """The seconds per unit that the job must have; None if they are known only after the instant."""
+        """The predicted seconds per unit of the job; None if they are known only after the instant."""
         return curve.unit_s[event.gpus]
 
     # The events of the log
@@ -109,7 +109,8 @@ class PlansAsPredicted(Rule):
 
     def _check_allocation(self, i: int, event: EventRecord, job: JobHistory, record: JobRecord) -> None:
         """The event states the plan and the speed of the job."""
-        if not event.plan and event.unit_s == 1.0 and job.first is not None and job.first.unit_s == 1.0:
+        second_s = self.evidence.in_truth(1.0, event.job_id, event.gpus)
+        if not event.plan and event.unit_s == second_s and job.first is not None and job.first.unit_s == 1.0:
             return  # a job with a duration
         key = plan_key(record, event, self.history.cluster)
         what = f"{event.event} of job {event.job_id}"
@@ -128,7 +129,10 @@ class PlansAsPredicted(Rule):
         wrong = self._wrong_plan(key)
         if not wrong:
             unit_s = self.speed_of(event, curve)
-            if unit_s is None or agrees(event.unit_s, unit_s):
+            if unit_s is None:
+                return
+            unit_s = self.evidence.in_truth(unit_s, event.job_id, event.gpus)
+            if agrees(event.unit_s, unit_s):
                 return
             wrong = f"on {event.gpus} GPUs it takes {unit_s!r} s per unit, not {event.unit_s!r}"
         if self.due.is_exact(key.gpu_type, key.gpus):

@@ -4,7 +4,9 @@
 |---|---|
 | `runs` | what stands for a run or a comparison; the folders of runs that a command was given |
 | `grids` | cells, differences and results of a grid |
+| `columns` | tables of plain text, 80 characters wide |
+| `waits` | the wait of a job in words |
 | `terminal` | tables, plain lines and progress on a terminal |
 """
 
-__all__ = ["grids", "runs", "terminal"]
+__all__ = ["columns", "grids", "runs", "terminal", "waits"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+from datetime import datetime
+from statistics import median
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ from clustersim.overheads.overheads import PRESETS
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.testing import simulate
 from itertime.errors import UnknownName, UserError
+from tests.places import SHARED
 from traces.job import Job
 
 
@@ -96,6 +100,57 @@ def test_presets_charge_what_was_published(preset: str, gpus: int, start_s: floa
         assert overheads.restart_s(39.1e9, -(-gpus // 8), gpus) == restart_s
 
 
+@pytest.mark.parametrize(
+    ("gpus", "measured_s"), [(8, 26.0), (64, 52.0), (1024, 66.0), (4096, 271.0), (4320, 424.0)]
+)
+def test_mlperf_starts_in_the_measured_medians(gpus: int, measured_s: float) -> None:
+    """MLPerf Training's BERT, rounds v0.7 to v5.1."""
+    assert Overheads.of({"preset": "mlperf"}).start_s(gpus) == measured_s
+
+
+def test_pretraining_is_the_measured_run() -> None:
+    """LLaMA-2 7B on 32 A100s of 4 nodes: 202 s to the first step, 33 s for a checkpoint."""
+    overheads = Overheads.of({"preset": "pretraining"})
+    assert overheads.start_s(32) == pytest.approx(202.0, abs=0.1)
+    assert overheads.save_s(6.738e9, 4) == pytest.approx(33.0, rel=0.002)
+    grown_s = overheads.start_s(4096) - overheads.start_s(64)
+    assert grown_s == pytest.approx(271.0 - 52.0)  # as `mlperf`
+
+
+def test_the_measured_run_says_so_itself() -> None:
+    """The preset's two figures, from the events of the run."""
+    path = SHARED / "data" / "clusters" / "zhejianglab" / "llama2-7b_32xA100_events.csv"
+    if not path.exists():
+        pytest.skip(f"needs {path}, which is not part of this project")
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [(datetime.fromisoformat(row["time_utc"]), row["event"], row) for row in csv.DictReader(file)]
+    first = next(at for at, event, _ in rows if event == "pod_start")
+    steps = {int(row["iteration"]): at for at, event, row in rows if event == "step"}
+    step_s = median((steps[n + 1] - steps[n]).total_seconds() for n in range(1, 400))
+    to_first_step_s = (steps[1] - first).total_seconds() - step_s
+    saves_s = [
+        (at - steps[int(row["iteration"])]).total_seconds()
+        for at, event, row in rows
+        if event == "checkpoint_saved"
+    ]
+    overheads = Overheads.of({"preset": "pretraining"})
+    assert overheads.start_s(32) == pytest.approx(to_first_step_s, abs=1.0)
+    assert overheads.save_s(6.738e9, 4) == pytest.approx(median(saves_s), rel=0.05)
+
+
+@given(st.integers(1, 20_000), st.integers(1, 20_000))
+def test_measured_starts_never_fall_as_gpus_grow(one: int, other: int) -> None:
+    for preset in ("mlperf", "pretraining"):
+        overheads = Overheads.of({"preset": preset})
+        assert overheads.start_s(min(one, other)) <= overheads.start_s(max(one, other))
+
+
+def test_launch_points_are_linear_in_the_logarithm_of_the_gpus() -> None:
+    overheads = Overheads(launch_s=1.0, launch_points=((4, 10.0), (16, 30.0)))  # 4 doubles twice to 16
+    assert [overheads.start_s(n) for n in (1, 4, 8, 16, 512)] == [11.0, 11.0, 21.0, 31.0, 31.0]
+    assert Overheads(**overheads.stated()) == overheads
+
+
 def test_settings_of_a_preset_can_be_replaced() -> None:
     assert Overheads.of({}) == PRESETS["default"] == Overheads(launch_gpu_s=0.075)
     assert Overheads.of({"preset": "helios", "launch_s": 5.0}).start_s(1) == 12.0
@@ -167,6 +222,8 @@ def test_impossible_intervals_are_named(value: Any) -> None:
 def test_impossible_steps_are_named(value: Any) -> None:
     with pytest.raises(UserError, match=r"overheads\.launch_steps=.*must be pairs of GPUs"):
         Overheads(launch_steps=value)
+    with pytest.raises(UserError, match=r"overheads\.launch_points=.*must be pairs of GPUs"):
+        Overheads(launch_points=value)
 
 
 def test_storage_is_shared_or_not() -> None:

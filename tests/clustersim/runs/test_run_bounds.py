@@ -111,9 +111,9 @@ def test_a_folder_that_cannot_be_written_is_read(tmp_path: Path, monkeypatch: py
 def test_a_process_computes_the_bound_of_the_same_jobs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
-    def counted(instance: Any, method: str) -> Bound:
+    def counted(instance: Any, method: str, *, times: bool) -> Bound:
         calls.append(method)
-        return bound_of(instance, method)
+        return bound_of(instance, method, times=times)
 
     monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
     monkeypatch.setattr("clustersim.runs.run_bounds.bound_of", counted)
@@ -162,7 +162,7 @@ def test_a_run_that_its_policy_stops_has_no_bound() -> None:
 
 
 def test_whoever_stops_the_computation_of_a_bound_keeps_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def impatient(*_: Any) -> Bound:
+    def impatient(*_: Any, times: bool) -> Bound:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})

@@ -385,7 +385,7 @@ def test_rules_must_cover_the_sizes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("size", "message"),
     [
-        ({"gpus": 1, "share": 1}, "needs exactly one of log_normal and exponential"),
+        ({"gpus": 1, "share": 1}, "needs exactly one of log_normal, exponential and quantiles"),
         ({"gpus": 1, "share": 0, "exponential": {"mean_s": 1}}, "sizes.0.share=0"),
         ({"gpus": 1, "share": 1, "exponential": {"mean_s": -1}}, "sizes.0.exponential.mean_s=-1"),
         (

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from itertime.errors import TableError, UnknownName
 from itertime.io import shown
 from traces.logs.cells import MixedColumnError, Moments, of_dates, text, time_zone
+from traces.logs.json_entries import json_entries
 from traces.logs.log import Log, LogRows, OnNode, ReadOptions
 from traces.logs.log_format import LogFormat
-from traces.logs.records import json_entries
 from traces.logs.source import Head, LogSource
 from traces.logs.units import StatedUnits
 from traces.native import COLUMNS

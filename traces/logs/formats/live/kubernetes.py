@@ -13,7 +13,8 @@ from typing import Any
 
 from itertime.io import shown
 from traces.logs.cells import Moments
-from traces.logs.records import json_entries, member, text_of
+from traces.logs.json_entries import json_entries
+from traces.logs.records import member, text_of
 from traces.logs.source import Head, LogSource
 from traces.native import whole
 
@@ -105,7 +106,7 @@ def is_gpu(resource: str) -> bool:
 def gpus_in(resources: Any) -> tuple[int, bool]:
     """The GPUs in a mapping of resources to quantities, and whether slices are among them. ValueError."""
     total, part = 0, False
-    for name, quantity in resources.items() if isinstance(resources, Mapping) else ():
+    for name, quantity in resources.items() if isinstance(resources, dict) else ():
         name = name.removeprefix("requests.")
         if not is_gpu(name):
             continue

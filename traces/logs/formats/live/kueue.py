@@ -122,7 +122,7 @@ def _admitted(work: Mapping[str, Any]) -> tuple[int, str | None]:
     for pods in assigned if isinstance(assigned, list) else []:
         total += gpus_in(member(pods, "resourceUsage"))[0]
         named = member(pods, "flavors")
-        for resource, flavor in named.items() if isinstance(named, Mapping) else ():
+        for resource, flavor in named.items() if isinstance(named, dict) else ():
             if is_gpu(resource):
                 flavors[str(flavor)] = None
     return total, next(iter(flavors)) if len(flavors) == 1 else None

@@ -12,14 +12,14 @@ the pods of old jobs, so such a log has the live ones and the last that ended.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from traces.logs.cells import Moments
+from traces.logs.cells import MixedColumnError, Moments
 from traces.logs.log import Log, OnNode, ReadOptions
 from traces.logs.log_format import LogFormat
-from traces.logs.records import RecordsOfJobs, Row, member, read_records, text_of
+from traces.logs.records import Entries, RecordsOfJobs, Row, member, read_records, text_of
 from traces.logs.source import Head, LogSource
 from traces.native import COLUMNS
 
@@ -45,48 +45,60 @@ def _matches(head: Head) -> bool:
     return is_first_object(head, "v1", ["Pod"])
 
 
-def _jobs(source: LogSource) -> Iterator[tuple[int, list[Any]]]:
+class _Pod(NamedTuple):
+    """What is needed of a pod, times in seconds. `end_s` None for one that has not ended. `error`: why it
+    cannot be read; the other members then say nothing.
+    """
+
+    namespace: str | None
+    owner: tuple[str, str] | None
+    name: str
+    created_s: float = 0.0
+    gpus: int = 0
+    part: bool = False
+    phase: str = ""
+    start_s: float | None = None
+    end_s: float | None = None
+    limit: str | None = None
+    priority: str | None = None
+    gpu_type: str | None = None
+    queue: str | None = None
+    waits_for: str | None = None
+    node: str | None = None
+    error: Exception | None = None
+
+
+def _jobs(pods: Entries, times: Moments) -> Iterator[tuple[int, list[_Pod]]]:
     """The pods of each job, in order of their first pods, with the line of that."""
-    jobs: dict[object, tuple[int, list[Any]]] = {}
-    for line, pod in items(source):
-        owner = _owner(pod)
-        key = (member(pod, "metadata", "namespace"), *owner) if owner else line
-        try:
-            jobs.setdefault(key, (line, []))[1].append(pod)
-        except TypeError:  # a name that is a list
-            jobs[line] = line, [pod]
-    yield from jobs.values()
+    jobs: dict[object, tuple[int, list[_Pod]]] = {}
+    for line, entry in pods:
+        pod = _pod(entry, times)
+        key: object = (pod.namespace, *pod.owner) if pod.owner else line
+        jobs.setdefault(key, (line, []))[1].append(pod)
+    for key in list(jobs):
+        yield jobs.pop(key)
 
 
-def _owner(pod: Any) -> tuple[Any, Any] | None:
+def _owner(pod: Any) -> tuple[str, str] | None:
     """Kind and name of the controller whose pods are one job, if there is one."""
     owners = member(pod, "metadata", "ownerReferences")
     for owner in owners if isinstance(owners, list) else []:
-        if member(owner, "controller") is True and member(owner, "kind") not in _SERVICES:
-            return member(owner, "kind"), member(owner, "name")
+        kind, name = member(owner, "kind"), member(owner, "name")
+        if member(owner, "controller") is True and kind not in _SERVICES:
+            return (sys.intern(kind), name) if isinstance(kind, str) and isinstance(name, str) else None
     return None
 
 
-def _name(pods: list[Any]) -> str:
-    owner, name = _owner(pods[0]), name_of(pods[0])
-    return f"{name.partition('/')[0]}/{owner[0]}/{owner[1]}" if owner else name
+def _name(pods: list[_Pod]) -> str:
+    first = pods[0]
+    return f"{first.namespace or 'default'}/{'/'.join(first.owner)}" if first.owner else first.name
 
 
-@dataclass(frozen=True)
-class _Pod:
-    """What a pod says, times in seconds; `end_s` None for one that has not ended."""
-
-    created_s: float
-    gpus: int
-    part: bool
-    phase: str
-    start_s: float | None
-    end_s: float | None
-    spec: Any
-
-
-def _values(pods: list[Any], tenant: str, times: Moments) -> Iterator[Row]:
-    read = [pod for entry in pods if (pod := _pod(items_of(entry, "Pod"), times)).gpus]
+def _values(pods: list[_Pod], tenant: str, times: Moments) -> Iterator[Row]:
+    for pod in pods:
+        if pod.error is not None:
+            raise pod.error
+    read = [pod for pod in pods if pod.gpus]
     if not read:
         raise ValueError("asks for no GPU")
     live = [pod for pod in read if pod.phase not in _ENDED]
@@ -103,51 +115,66 @@ def _values(pods: list[Any], tenant: str, times: Moments) -> Iterator[Row]:
         duration_s = sum((e - s) * n for s, e, n in spans) / gpus
         end_s = max(e for _, e, _ in spans)
         state = max((pod.end_s or 0.0, pod.phase) for pod in read)[1]
-    spec, first = read[-1].spec, pods[0]
-    limit, priority = member(spec, "activeDeadlineSeconds"), member(spec, "priority")
-    owners = {
-        "namespace": text_of(first, "metadata", "namespace"),
-        "queue": text_of(first, "metadata", "labels", _QUEUE_LABEL),
-    }
-    held = [(member(pod.spec, "nodeName"), pod.start_s, pod.end_s, pod.gpus) for pod in read]
+    first, last = pods[0], read[-1]
     yield {
         "job_id": _name(pods),
         "submit_s": min(pod.created_s for pod in read),
         "gpus": COLUMNS["gpus"](str(gpus)),
-        "gpu_type": text_of(spec, "nodeSelector", GPU_TYPE_LABEL),
+        "gpu_type": last.gpu_type,
         "part_of_gpu": any(pod.part for pod in read),
         "duration_s": duration_s,
         "logged_start_s": min(starts) if starts and state != "Pending" else None,
         "logged_end_s": end_s,
-        "estimate_s": None if limit is None else COLUMNS["estimate_s"](str(limit)),
-        "priority": None if priority is None else COLUMNS["priority"](str(priority)),
-        "tenant": owners[tenant],
+        "estimate_s": None if last.limit is None else COLUMNS["estimate_s"](last.limit),
+        "priority": None if last.priority is None else COLUMNS["priority"](last.priority),
+        "tenant": first.namespace if tenant == "namespace" else first.queue,
         "state": state,
-        "reason": text_of(condition(pods[-1], "PodScheduled"), "message") if state == "Pending" else None,
-        "on_nodes": tuple(
-            OnNode(node, start_s, end_s, gpus)
-            for node, start_s, end_s, gpus in held
-            if isinstance(node, str)
-            and node
-            and start_s is not None
-            and end_s is not None
-            and end_s > start_s
-        ),
+        "reason": pods[-1].waits_for if state == "Pending" else None,
+        "on_nodes": tuple(_on_nodes(read)),
     }
 
 
-def _pod(pod: Any, times: Moments) -> _Pod:
-    created_s = time_of(times, pod, "metadata", "creationTimestamp")
-    if created_s is None:
-        raise ValueError("has no creationTimestamp")
-    spec = member(pod, "spec")
-    gpus, part = gpus_of_pod(spec)
-    phase = text_of(pod, "status", "phase") or "Pending"
-    scheduled = condition(pod, "PodScheduled")
-    start_s = time_of(times, pod, "status", "startTime")
-    if scheduled.get("status") == "True":
-        start_s = time_of(times, scheduled, "lastTransitionTime") or start_s
-    return _Pod(created_s, gpus, part, phase, start_s, _end_s(pod, times) if phase in _ENDED else None, spec)
+def _on_nodes(pods: list[_Pod]) -> Iterator[OnNode]:
+    for pod in pods:
+        if pod.node and pod.start_s is not None and pod.end_s is not None and pod.end_s > pod.start_s:
+            yield OnNode(pod.node, pod.start_s, pod.end_s, pod.gpus)
+
+
+def _pod(entry: Any, times: Moments) -> _Pod:
+    """What is needed of an entry, or why it is no pod."""
+    namespace, owner, name = None, None, ""
+    try:
+        namespace = _interned(text_of(entry, "metadata", "namespace"))
+        owner, name = _owner(entry), name_of(entry)
+        items_of(entry, "Pod")
+        created_s = time_of(times, entry, "metadata", "creationTimestamp")
+        if created_s is None:
+            raise ValueError("has no creationTimestamp")
+        spec = member(entry, "spec")
+        gpus, part = gpus_of_pod(spec)
+        phase = text_of(entry, "status", "phase") or "Pending"
+        scheduled = condition(entry, "PodScheduled")
+        start_s = time_of(times, entry, "status", "startTime")
+        if scheduled.get("status") == "True":
+            start_s = time_of(times, scheduled, "lastTransitionTime") or start_s
+        limit, priority = member(spec, "activeDeadlineSeconds"), member(spec, "priority")
+        return _Pod(
+            namespace, owner, name, created_s, gpus, part, sys.intern(phase), start_s,
+            end_s=_end_s(entry, times) if phase in _ENDED else None,
+            limit=None if limit is None else str(limit),
+            priority=None if priority is None else sys.intern(str(priority)),
+            gpu_type=_interned(text_of(spec, "nodeSelector", GPU_TYPE_LABEL)),
+            queue=_interned(text_of(entry, "metadata", "labels", _QUEUE_LABEL)),
+            node=sys.intern(node) if isinstance(node := member(spec, "nodeName"), str) else None,
+            waits_for=None if phase in _ENDED else _interned(text_of(scheduled, "message")),
+        )  # fmt: skip
+    except (ValueError, MixedColumnError) as error:
+        return _Pod(namespace, owner, name, error=error)
+
+
+def _interned(text: str | None) -> str | None:
+    """The text, equal texts as one object: a log of many pods has few of them."""
+    return None if text is None else sys.intern(text)
 
 
 def _end_s(pod: Any, times: Moments) -> float | None:
@@ -172,7 +199,8 @@ def _most_at_once(spans: list[tuple[float, float, int]]) -> int:
 
 _FORM = RecordsOfJobs(
     format="kubernetes-pods",
-    entries=_jobs,
+    entries=items,
+    gather=_jobs,
     values=_values,
     name=_name,
     columns=("metadata", "spec", "status"),

@@ -18,9 +18,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from traces.logs.cells import Moments
+from traces.logs.json_entries import json_entries
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat
-from traces.logs.records import RecordsOfJobs, Row, json_entries, member, read_records, text_of
+from traces.logs.records import RecordsOfJobs, Row, member, read_records, text_of
 from traces.logs.source import Head, LogSource
 
 from .slurm_jobs import ASSUMPTIONS, TENANTS, SlurmJob

@@ -1,0 +1,272 @@
+"""`clustersim predict-start`: when a waiting job starts, from a live state of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .backtest import (
+    Clusters,
+    Division,
+    GpusPerNode,
+    TenantColumn,
+    TimeZone,
+    named_clusters,
+)
+from .simulate import Json, Seed, Settings, SystemName
+from .trace import Columns, LogFormatName, TimeUnit
+
+if TYPE_CHECKING:
+    from clustersim.forecast import Forecast, Options, Request
+
+__all__ = ["predict_start"]
+
+_SHOWN, _WIDTH = 8, 100
+_NEW_FIELDS = ("partition", "user", "tenant", "qos", "gpu_type", "priority")
+
+Part = Mapping[str, Any]
+
+State = Annotated[
+    Path,
+    typer.Argument(help="Live jobs: squeue, scontrol show job, Kueue's workloads, ...; or a log with --now."),
+]
+JobId = Annotated[str | None, typer.Option("--job", help="Id of a waiting job; without it, of a new one:")]
+Gpus = Annotated[int | None, typer.Option(help="GPUs of the new job.")]
+TimeLimit = Annotated[str | None, typer.Option(help="Its time limit: 30m, 4h, 2d or 1-12:00:00.")]
+Partition = Annotated[str | None, typer.Option(help="Its partition.")]
+User = Annotated[str | None, typer.Option(help="Its user.")]
+Tenant = Annotated[str | None, typer.Option(help="Its tenant.")]
+Qos = Annotated[str | None, typer.Option(help="Its QOS.")]
+GpuType = Annotated[str | None, typer.Option(help="Its GPU type.")]
+Priority = Annotated[int | None, typer.Option(help="Its priority; without one it is last.")]
+History = Annotated[
+    Path | None, typer.Option(help="Log of past jobs (sacct, ...): run times over time limits, capacity.")
+]
+Policy = Annotated[str, typer.Option(help="Policy of the site.")]
+Queue = Annotated[
+    str, typer.Option(help="Order of the queue: priority, submission, or auto: priorities of a live queue.")
+]
+Ratio = Annotated[
+    float | None, typer.Option(help="Without --history: run time of all jobs over their time limit; else 1.")
+]
+DefaultLimit = Annotated[str | None, typer.Option(help="Time limit of jobs that state none.")]
+Now = Annotated[str | None, typer.Option(help="Moment of the state; by default the latest that it states.")]
+By = Annotated[str | None, typer.Option(help="Show the chance of a start by this moment.")]
+Draws = Annotated[int, typer.Option(help="Simulations, which differ in the drawn run times.")]
+NoArrivals = Annotated[
+    bool, typer.Option("--no-arrivals", help="No job is submitted later; else as often as in the history.")
+]
+NoChanges = Annotated[
+    bool, typer.Option("--no-changes", help="Do not simulate what might bring the start forward.")
+]
+
+
+def predict_start(
+    context: typer.Context,
+    state: State,
+    job: JobId = None,
+    gpus: Gpus = None,
+    time_limit: TimeLimit = None,
+    partition: Partition = None,
+    user: User = None,
+    tenant: Tenant = None,
+    qos: Qos = None,
+    gpu_type: GpuType = None,
+    priority: Priority = None,
+    history: History = None,
+    policy: Policy = "easy",
+    queue: Queue = "auto",
+    ratio: Ratio = None,
+    default_limit: DefaultLimit = None,
+    cluster: Clusters = None,
+    pools: Division = "auto",
+    gpus_per_node: GpusPerNode = None,
+    now: Now = None,
+    by: By = None,
+    draws: Draws = 200,
+    seed: Seed = 0,
+    no_arrivals: NoArrivals = False,
+    no_changes: NoChanges = False,
+    system: SystemName = "dgx-a100-80gb",
+    settings: Settings = None,
+    log_format: LogFormatName = None,
+    columns: Columns = None,
+    time_unit: TimeUnit = None,
+    time_zone: TimeZone = None,
+    tenant_column: TenantColumn = None,
+    json: Json = False,
+) -> None:
+    """Predict when a job starts, from the jobs that run and wait now.
+
+    Shows the distribution of the start, what the job waits for, and what would bring the start forward. How
+    long jobs run is drawn from a history of run times and time limits.
+    """
+    from clustersim import forecast as library
+    from clustersim.backtest.logged import read_rows
+    from itertime.commandline import print_json
+    from traces.logs import ReadOptions
+
+    from .output.terminal import progress_of
+
+    reading = ReadOptions(log_format, columns, time_unit, tenant_column, time_zone)
+    live = library.read_state(state, reading, now)
+    past = None
+    if history is not None:
+        past = read_rows(history, ReadOptions(time_zone=time_zone))[0].jobs
+    options = _options(context.params, reading)
+    with progress_of("simulating", 100) as advance:
+        found = library.predict_start(
+            live, _request(context.params), past, options, lambda done, total: advance(100 * done // total)
+        )
+    if json:
+        print_json(found.summary)
+        return
+    _print(found)
+
+
+def _request(given: Mapping[str, Any]) -> Request:
+    from clustersim.forecast import Request
+
+    limit_s = _span("--time-limit", given["time_limit"])
+    return Request(given["job"], given["gpus"], limit_s, {name: given[name] for name in _NEW_FIELDS})
+
+
+def _options(given: Mapping[str, Any], reading: Any) -> Options:
+    from clustersim.backtest import Wanted
+    from clustersim.forecast import Options, SitePolicy, moment_of
+
+    clusters = named_clusters(given["cluster"] or [], given["system"])
+    return Options(
+        policy=SitePolicy(given["policy"], given["settings"] or [], given["queue"]),
+        wanted=Wanted(given["pools"], clusters, given["gpus_per_node"], look_for_reduced=False),
+        ratio=given["ratio"],
+        default_limit_s=_span("--default-limit", given["default_limit"]),
+        draws=given["draws"],
+        seed=given["seed"],
+        by_s=None if given["by"] is None else moment_of("--by", given["by"], reading),
+        arrivals=not given["no_arrivals"],
+        with_changes=not given["no_changes"],
+    )
+
+
+def _span(option: str, text: str | None) -> float | None:
+    """A span of time as a user writes it: 90s, 30m, 4h, 2d, or as Slurm does. UserError if it is none."""
+    from itertime.errors import UserError
+    from itertime.io import shown
+    from traces.logs.cells import span
+
+    if text is None:
+        return None
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+    number, unit = text.strip().removesuffix("in")[:-1], text.strip().removesuffix("in")[-1:]
+    try:
+        return span(number) * units[unit] if unit in units else span(text)
+    except ValueError as error:
+        raise UserError(f"{option} {shown(text)}: {error}; write it as 30m, 4h, 2d or 1-12:00:00") from None
+
+
+def _print(found: Forecast) -> None:
+    from .output.terminal import plain
+
+    summary = found.summary
+    state, job, start = summary["state"], summary["job"], summary["start"]
+    held = f", {state['held']:,} are held back" if state["held"] else ""
+    jobs = f"{state['running']:,} jobs run, {state['waiting']:,} wait{held}"
+    print(f"{plain(state['file'])} ({state['format']}), {state['now']}: {jobs}")
+    for reason, count in list(state["dropped_by_reason"].items())[:5]:
+        print(f"  dropped {count:,}: {plain(reason)}")
+    for text in summary["assumptions"]:
+        for line in wrap(plain(text), _WIDTH, initial_indent="  - ", subsequent_indent="    "):
+            print(line)
+    limit = "no time limit" if job["limit_s"] is None else f"limit {_time(job['limit_s'])}"
+    since = "new" if job["new"] else f"waiting for {_time(job['waited_s'])}"
+    reason = f" ({job['reason']})" if job["reason"] else ""
+    print(f"\nJob {plain(job['job_id'])}: {job['gpus']} GPUs, {limit}, {plain(since + reason)}")
+    draws = f"{summary['draws']:,} draws" if summary["history"] else "one simulation"
+    print(f"Start, by {draws} of policy {plain(summary['policy']['name'])}:")
+    _print_start(start)
+    _print_reasons(found)
+    if summary["changes"]:
+        _print_changes(summary)
+
+
+def _print_start(start: Part) -> None:
+    from .output.terminal import print_table
+
+    names = {"p10": "p10", "p50": "median", "p90": "p90"}
+    rows = [[text, _time(start[f"{name}_s"]), start[f"{name}_at"] or "–"] for name, text in names.items()]
+    print_table(["start", "from now", "at"], rows)
+    chances = [f"within an hour {_percent(start['within_1h'])}"]
+    if "by" in start:
+        chances.append(f"by {start['by']} {_percent(start['by_then'])}")
+    if start["never"]:
+        chances.append(f"not at all {_percent(start['never'])}")
+    print(f"Chance of a start: {', '.join(chances)}")
+
+
+def _print_reasons(found: Forecast) -> None:
+    from .output.terminal import plain, print_table
+    from .output.waits import wait_lines
+
+    waits = found.summary["waits_for"]
+    place = f"place {waits['place_in_queue']} of {waits['queued']} in the queue"
+    print(f"\nIt needs {waits['needed']} GPUs; {waits['free']} of {waits['gpus']:,} are free; {place}")
+    if found.wait is not None:
+        print(f"  in the draw of the median: waits {_time(found.wait.to_s - found.wait.from_s)}")
+        for line in wait_lines(replace(found.wait, ahead=()), waits["gpus"]):
+            print(plain(line))
+    if waits["others"]:
+        print(f"\nWaiting jobs that stand ahead or may start first{_most(waits, 'others')}")
+        rows = [
+            [
+                plain(other["job_id"]), str(other["gpus"]), _time(other["limit_s"]),
+                "yes" if other["ahead"] else "no", _percent(other["before_it"]),
+            ]
+            for other in waits["others"][:_SHOWN]
+        ]  # fmt: skip
+        print_table(["job", "GPUs", "limit", "ahead", "starts first"], rows)
+    if waits["holders"]:
+        print(f"\nJobs that hold GPUs, the largest first{_most(waits, 'holders')}")
+        rows = [
+            [
+                plain(one["job_id"]), str(one["gpus"]), _time(one["running_s"]), _time(one["left_p50_s"]),
+                _time(one["left_p90_s"]), _time(one["limit_left_s"]),
+            ]
+            for one in waits["holders"][:_SHOWN]
+        ]  # fmt: skip
+        print_table(["job", "GPUs", "runs for", "left, median", "left, p90", "to its limit"], rows)
+
+
+def _most(waits: Part, what: str) -> str:
+    left_out = waits[f"{what}_left_out"] + max(0, len(waits[what]) - _SHOWN)
+    return f" ({left_out:,} more left out)" if left_out else ""
+
+
+def _print_changes(summary: Part) -> None:
+    from .output.terminal import plain, print_table
+
+    start = summary["start"]
+    rows = [["as it is", *(_time(start[f"{name}_s"]) for name in ("p10", "p50", "p90")), "", "", ""]]
+    for change in summary["changes"]:
+        times = [_time(change[f"{name}_s"]) for name in ("p10", "p50", "p90")]
+        chances = [_percent(change["earlier"]), _percent(change["later"])]
+        rows.append([plain(change["change"]), *times, _time(change["gain_s"]), *chances])
+    print("\nWhat might bring it forward, in the same draws (a smaller job takes longer: its limit is kept)")
+    print_table(["change", "p10", "median", "p90", "median gain", "earlier", "later"], rows)
+
+
+def _time(seconds: float | None) -> str:
+    from clustersim.report.numbers import duration
+
+    if seconds is not None and seconds < 0:
+        return f"−{duration(-seconds)}"
+    return duration(seconds)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,31 @@
+"""`clustersim trace`: import job logs; generate, check, describe, compare, fit, slice and scale traces.
+
+| module | commands |
+|---|---|
+| `importing` | `import`, `import-table` |
+| `generating` | `generate` |
+| `checking` | `check` |
+| `describing` | `describe`, `compare` |
+| `fitting` | `fit` |
+| `deriving` | `slice`, `scale` |
+| `options` | options that several of them have, and other commands that read logs |
+| `output` | traces with their reports, and words in common |
+"""
+
+from itertime.commandline import new_app
+
+from . import checking, deriving, describing, fitting, generating, importing
+from .options import Columns, LogFormatName, TimeUnit
+
+__all__ = ["Columns", "LogFormatName", "TimeUnit", "app"]
+
+app = new_app("Import job logs; generate, check, describe, compare and change traces.")
+app.command("import")(importing.import_)
+app.command("import-table")(importing.import_table)
+app.command("generate")(generating.generate)
+app.command("check")(checking.check)
+app.command("describe")(describing.describe)
+app.command("compare")(describing.compare)
+app.command("fit")(fitting.fit)
+app.command("slice")(deriving.slice_)
+app.command("scale")(deriving.scale)

@@ -1,0 +1,93 @@
+"""`clustersim trace generate`: synthetic traces."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from itertime.commands.options import MEMORY_HEADROOM
+
+from .options import Arrivals, Cv, Headroom, Load, LoadOf, Output, RunPlanner, Seed, SystemName
+from .output import offered, say, write
+
+__all__ = ["generate"]
+
+
+def generate(
+    output: Output,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of jobs.")] = 1000,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="Sizes, run times, arrivals and tenants as in a log: itp, acme-kalos, acme-seren, philly, "
+            "helios, or a YAML file that `fit` wrote. Then, unless stated, without rules, at the log's rate."
+        ),
+    ] = None,
+    load: Load = None,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs of the cluster that the load refers to.")] = 1024,
+    arrivals: Arrivals = None,
+    cv: Cv = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(help="GPUs and run times: itp (default), itp-8h, kalos, exponential, or a YAML file."),
+    ] = None,
+    rules: Annotated[
+        str | None,
+        typer.Option(help="Rules that assign models to jobs: llm-mix (default), a YAML file, or none."),
+    ] = None,
+    deadlines: Annotated[
+        str,
+        typer.Option(
+            help="rules, none, or LOW:HIGH[:SHARE]: a share of jobs, U(LOW, HIGH) run times after submission."
+        ),
+    ] = "rules",
+    planner: RunPlanner = "3d",
+    system: SystemName = "dgx-a100-80gb",
+    memory_headroom: Headroom = MEMORY_HEADROOM,
+    seed: Seed = 0,
+    load_of: LoadOf = "trace",
+    precisions: Annotated[
+        str,
+        typer.Option(help="NAME or NAME:WEIGHT,...: precisions of the jobs with a model, drawn by weight."),
+    ] = "bf16",
+    stated_sigma: Annotated[
+        float, typer.Option(help="Users misstate iterations by a log-normal factor of this sigma, median 1.")
+    ] = 0.0,
+) -> None:
+    """Generate a synthetic trace.
+
+    Its recipe, and the load that it offers, are written next to it, to NAME.generate.json.
+    """
+    from itertime.errors import UserError
+    from traces.synthetic import Recipe, generate_stored
+
+    for name, value in (("--arrivals", arrivals), ("--cv", cv), ("--sizes", sizes)):
+        if preset is not None and value is not None:
+            raise UserError(f"{name} {value}: cannot be combined with --preset, which states it")
+    rules = rules or ("llm-mix" if preset is None else "none")
+    recipe = Recipe(
+        jobs=jobs,
+        load=1.0 if load is None and preset is None else load,
+        gpus=gpus,
+        arrivals=arrivals or "poisson",
+        cv=cv,
+        sizes=sizes or "itp",
+        rules=rules,
+        deadlines=deadlines,
+        planner=planner,
+        system=system,
+        memory_headroom=memory_headroom,
+        seed=seed,
+        load_of=load_of,
+        precisions=precisions,
+        stated_sigma=stated_sigma,
+        preset=preset,
+    )
+    made, report = generate_stored(recipe)
+    beside = write(made, report, output, "generate")
+    by = None if rules == "none" else planner
+    say(f"{output}: {len(made):,} jobs; {offered(report['demand'], report['load'], gpus, by)}")
+    for caution in report["cautions"]:
+        say(f"note: {caution}", err=True)
+    say(f"recipe: {beside}", err=True)

@@ -1,0 +1,143 @@
+"""`clustersim trace import` and `import-table`: job logs and tables of speeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from itertime.commands.options import MEMORY_HEADROOM
+
+from .options import (
+    Columns,
+    Headroom,
+    LogFormatName,
+    ModelPath,
+    Output,
+    PlannerName,
+    Rules,
+    Seed,
+    SpeedSource,
+    SystemName,
+    TimeUnit,
+    TimeZone,
+    WorkSource,
+)
+from .output import say, span, write, write_report
+
+__all__ = ["import_", "import_table"]
+
+_MOST_REASONS = 3  # for dropped rows, that the terminal names
+
+
+def import_(
+    log: Annotated[Path, typer.Argument(help="Job log, plain or gzip; a file, a pipe, or a folder.")],
+    output: Output,
+    log_format: LogFormatName = None,
+    columns: Columns = None,
+    time_unit: TimeUnit = None,
+    time_zone: TimeZone = None,
+    tenant: Annotated[str | None, typer.Option(help="Column of the log that names the tenant.")] = None,
+    speeds: SpeedSource = None,
+    work_of: WorkSource = None,
+    rules: Rules = "none",
+    planner: PlannerName = "3d",
+    system: SystemName = "dgx-a100-80gb",
+    memory_headroom: Headroom = MEMORY_HEADROOM,
+    model_path: ModelPath = None,
+    seed: Seed = 0,
+    limit: Annotated[int | None, typer.Option(help="Keep at most this number of jobs.")] = None,
+    from_s: Annotated[
+        float, typer.Option(help="Skip jobs submitted before this time, in seconds of the log.")
+    ] = 0.0,
+    until_s: Annotated[float, typer.Option(help="Skip jobs submitted at this time or later.")] = float("inf"),
+    time_scale: Annotated[float, typer.Option(help="Factor of the gaps between submissions.")] = 1.0,
+) -> None:
+    """Turn a job log into a trace.
+
+    Assumptions and dropped rows are written next to the trace, to NAME.import.json.
+    """
+    from clustersim.gctuning import collect_less_often
+    from traces.logs import ReadOptions, Selection, import_log
+
+    with collect_less_often():
+        jobs, report = import_log(
+            log,
+            ReadOptions(log_format, columns, time_unit, tenant, time_zone, speeds, work_of),
+            rules=rules,
+            planner=planner,
+            system=system,
+            memory_headroom=memory_headroom,
+            seed=seed,
+            selection=Selection(from_s, until_s, limit, time_scale),
+            model_path=model_path or (),
+        )
+        beside = write(jobs, report, output, "import", log)
+    _say_imported(report, output)
+    if rules != "none":
+        made = "models, batches, GPU counts, and deadlines where the log has none, are those of the rules"
+        say(f"{made} {rules}, not the log's; --rules none keeps jobs as they were logged", err=True)
+    say(f"assumptions and dropped rows: {beside}", err=True)
+
+
+def import_table(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of MODEL.csv files (global_batch_size,1,2,4,...), or a log whose jobs state model, "
+            "batch, iterations and run time."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Throughput table to write (CSV).")],
+) -> None:
+    """Turn ElasticFlow's throughput tables, or the speeds of a log's jobs, into one table.
+
+    Its columns are model, global_batch, gpus, iterations_per_s.
+    """
+    from itertime.io import sha256
+    from traces.logs import read_speeds, write_throughputs
+
+    rows, report = read_speeds(source)
+    write_throughputs(rows, output)
+    produced = {"output": {"file": output.name, "sha256": sha256(output), "rows": len(rows)}}
+    beside = write_report(report | produced, output, "import")
+    models = len({row.model for row in rows})
+    say(f"{output}: {len(rows)} speeds of {models} models")
+    kind = "cells" if source.is_dir() else "jobs"
+    without = report["counts"][f"{kind}_without_speed"]
+    say(f"{without} {kind} state no speed; what was assumed: {beside}", err=True)
+
+
+def _say_imported(report: Mapping[str, Any], output: Path) -> None:
+    """State what a log gave: jobs, span, GPU-hours and load; then units, warnings and what is missing."""
+    from itertime.io import shown
+    from traces.summary import cautions
+
+    counts, demand = report["counts"], report["demand"]
+    left_out = sum(counts["left_out"].values())
+    say(f"{output}: {counts['jobs']:,} jobs of {counts['rows']:,} rows ({report['format']})")
+    asked = f"{demand['gpu_seconds'] / 3600:,.2f} GPU-hours"
+    if not demand["jobs"]:
+        say(f"no job states a run time, so there are no GPU-hours; submitted over {span(demand['span_s'])}")
+    elif demand["mean_gpus"] is None:
+        say(f"{asked}, all submitted at once")
+    else:
+        gpus = max(1, round(demand["mean_gpus"]))
+        over = f"submitted over {span(demand['span_s'])}"
+        say(f"{asked} {over}: {demand['mean_gpus']:,.1f} GPUs on average, so {gpus:,} GPUs have load 1")
+        for caution in cautions(demand):
+            say(f"note: {caution}", err=True)
+    say(f"times: {'; '.join(report['times'])}", err=True)
+    for warning in report["warnings"]:
+        say(f"warning: {warning}", err=True)
+    if counts["dropped"] or left_out:
+        reasons = list(report["dropped_by_reason"].items())
+        named = [f"{n:,} x {shown(reason)}" for reason, n in reasons[:_MOST_REASONS]]
+        named += [f"{len(reasons) - _MOST_REASONS} more reasons"] if len(reasons) > _MOST_REASONS else []
+        first = next((f"; first on line {d['line']}: {d['reason']}" for d in report["dropped"]), "")
+        listed = f" ({'; '.join(named)}{first})" if named else ""
+        say(f"dropped {counts['dropped']:,} rows{listed}; {left_out:,} outside the selection", err=True)
+    if parts := report["parts_of_gpus"]:
+        say(f"{parts:,} of the jobs held parts of GPUs, which count as whole GPUs", err=True)

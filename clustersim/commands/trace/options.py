@@ -1,0 +1,109 @@
+"""Options that several commands of `clustersim trace` have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "Arrivals",
+    "Columns",
+    "Cv",
+    "Headroom",
+    "Load",
+    "LoadOf",
+    "LogFormatName",
+    "ModelPath",
+    "Output",
+    "PlannerName",
+    "Rules",
+    "RunPlanner",
+    "Seed",
+    "SpeedSource",
+    "SystemName",
+    "TimeUnit",
+    "TimeZone",
+    "WorkSource",
+]
+
+Output = Annotated[Path, typer.Option("-o", "--output", help="Trace to write: .csv, .csv.gz or .parquet.")]
+Rules = Annotated[
+    str, typer.Option(help="Rules that assign models to jobs: a bundled name, a YAML file, or none.")
+]
+PlannerName = Annotated[str, typer.Option("--planner", help="Planner that turns run times into iterations.")]
+SystemName = Annotated[str, typer.Option("--system", help="System on which the run times hold.")]
+Headroom = Annotated[
+    float,
+    typer.Option(
+        "--memory-headroom", help="Share of a GPU's memory that the planner's plans leave free, below 1."
+    ),
+]
+ModelPath = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model-path",
+        help="Folder of model files, which the trace or the rules name without ending; repeatable.",
+    ),
+]
+RunPlanner = Annotated[
+    str, typer.Option("--planner", help="Planner under which jobs have their run times, and the load holds.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
+Arrivals = Annotated[
+    str | None,
+    typer.Option(help="Arrival process: poisson (default), bursty, batches, day-night, regular or at-zero."),
+]
+Cv = Annotated[
+    float | None,
+    typer.Option(
+        help="Coefficient of variation of the gaps between submissions: bursty, batches, day-night."
+    ),
+]
+Load = Annotated[
+    float | None,
+    typer.Option(help="GPU-seconds requested, over those of the cluster while jobs are submitted; else 1."),
+]
+LoadOf = Annotated[
+    str, typer.Option(help="trace: it offers exactly the load; process: the load is the expected one.")
+]
+LogFormatName = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="Format: itp, elasticflow, philly, philly-table, helios, fleetsim, acme, kalos-converted, pai, "
+        "openb, dlrm, chronus, tiresias, muri, muri-results, morphling, pollux, gavel, shockwave, gaia, "
+        "slurm, slurm-json, squeue, scontrol, kueue, kubernetes-pods, volcano or swf; by default recognised "
+        "by the log's beginning.",
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        help="For other formats: submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN, by name or by number."
+    ),
+]
+TimeZone = Annotated[
+    str | None,
+    typer.Option("--time-zone", help="Zone of dates without an offset, such as Asia/Shanghai; else UTC."),
+]
+TimeUnit = Annotated[
+    str | None,
+    typer.Option(help="Unit of the log's times: s, ms, us, min or h; or of some: submit_s=us,duration_s=s."),
+]
+SpeedSource = Annotated[
+    str | None,
+    typer.Option(
+        "--speeds",
+        help="Speeds for logs without run times: a folder of throughput tables, or a log of jobs with "
+        "model, batch, iterations and run time.",
+    ),
+]
+WorkSource = Annotated[
+    str | None,
+    typer.Option(
+        "--work-of",
+        help="Log whose jobs state the iterations of those without, by model and batch (Sia, Pollux).",
+    ),
+]

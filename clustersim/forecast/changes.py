@@ -1,0 +1,63 @@
+"""What might bring the start of a job forward: fewer GPUs, a shorter time limit, another pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from clustersim.report.numbers import duration
+from traces.logs.log import LoggedJob
+
+from .scene import Scene
+
+__all__ = ["Change", "changes_of"]
+
+_HALVINGS = 3
+_LIMITS = (2, 4)  # parts of the stated limit
+_LEAST_LIMIT_S = 600.0
+_MOST_POOLS = 5
+
+
+@dataclass(frozen=True)
+class Change:
+    """A job as it might be, in the pool where it would wait."""
+
+    label: str
+    job: LoggedJob
+    pool: str
+
+
+def changes_of(scene: Scene, job: LoggedJob, pool: str) -> list[Change]:
+    """The changes that are tried, in this order.
+
+    - whole nodes, where the job asks for a part of one beside whole ones;
+    - half of the GPUs, a quarter, an eighth, as far as these are whole numbers;
+    - half of the time limit and a quarter, of at least ten minutes;
+    - the other pools that are large enough, unless a pool belongs to a tenant; those with most GPUs first.
+    """
+    size = scene.pools[pool].cluster.gpus_per_node
+    counts = [job.gpus // size * size] if job.gpus > size > 1 and job.gpus % size else []
+    counts += [job.gpus >> k for k in range(1, _HALVINGS + 1) if job.gpus % (1 << k) == 0]
+    found = [Change(_gpus(count), replace(job, gpus=count), pool) for count in dict.fromkeys(counts)]
+    if (limit_s := scene.run_times.limit_s(job)) is not None:
+        for part in _LIMITS:
+            if limit_s / part >= _LEAST_LIMIT_S:
+                shorter = replace(job, estimate_s=limit_s / part)
+                found.append(Change(f"limit {duration(limit_s / part)}", shorter, pool))
+    if scene.division in ("partition", "gpu_type", "qos"):
+        others = [
+            other for other in scene.pools.values() if other.name != pool and other.cluster.gpus >= job.gpus
+        ]
+        for other in sorted(others, key=lambda other: (-other.cluster.gpus, other.name))[:_MOST_POOLS]:
+            moved = _moved(job, scene.division, other.name)
+            found.append(Change(f"{scene.division.replace('_', ' ')} {other.name}", moved, other.name))
+    return found
+
+
+def _moved(job: LoggedJob, division: str, name: str) -> LoggedJob:
+    if division == "partition":
+        return replace(job, partition=name)
+    return replace(job, gpu_type=name) if division == "gpu_type" else replace(job, qos=name)
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'' if count == 1 else 's'}"

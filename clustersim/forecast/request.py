@@ -1,0 +1,67 @@
+"""The job that a forecast is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from itertime.errors import UnknownName, UserError
+from itertime.io import shown
+from traces.job import MAX_GPUS
+from traces.logs.log import LoggedJob
+
+from .state import LiveState
+
+__all__ = ["NEW", "Request"]
+
+NEW = "(new)"
+"""The id of a job that is not in the state."""
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Request:
+    """The id of a job that waits; or without one, what a new job would ask for.
+
+    `limit_s`: its time limit. `fields`: further fields of a new job by name: partition, user, tenant, qos,
+    gpu_type, priority.
+    """
+
+    job_id: str | None = None
+    gpus: int | None = None
+    limit_s: float | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, state: LiveState) -> LoggedJob:
+        """The job as a row of the state. UserError if it cannot be asked about."""
+        stated = {name: value for name, value in self.fields.items() if value is not None}
+        if self.job_id is not None:
+            if self.gpus is not None or self.limit_s is not None or stated:
+                what = "is described by the state"
+                raise UserError(f"--job {shown(self.job_id)}: {what}; leave --gpus and the like out")
+            return _found(self.job_id, state)
+        if self.gpus is None:
+            raise UserError("--job: name a job that waits, or ask about a new one: --gpus 8 --time-limit 4h")
+        if not 1 <= self.gpus <= MAX_GPUS:
+            raise UserError(f"--gpus {self.gpus}: must be between 1 and {MAX_GPUS:,}")
+        return LoggedJob(0, NEW, state.now_s, self.gpus, None, estimate_s=self.limit_s, **stated)
+
+
+def _found(job_id: str, state: LiveState) -> LoggedJob:
+    jobs = (*state.waiting, *state.running, *state.held, *state.ended)
+    job = next((job for job in jobs if job.job_id == job_id), None)
+    if job is None:
+        known = [job.job_id for job in state.waiting]
+        close = get_close_matches(job_id[:60], known, n=3, cutoff=0.5)
+        raise UnknownName("waiting job", shown(job_id), close or [*known[:_MOST_NAMED], "..."])
+    if job in state.waiting:
+        return job
+    where = f"line {job.line}: job {shown(job_id)}"
+    if job in state.held:
+        why = shown(job.reason or job.state or "held")
+        raise UserError(f"{where}: is held back ({why}), so it waits for no GPUs; release it first")
+    if job in state.running:
+        raise UserError(f"{where}: runs already, since {state.moment(job.logged_start_s or 0.0)}")
+    raise UserError(f"{where}: had ended at {state.moment(state.now_s)}; --now names an earlier moment")

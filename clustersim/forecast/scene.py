@@ -1,0 +1,278 @@
+"""The jobs of a state as a simulation begins with them, and simulations of them with drawn run times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from math import inf
+
+import numpy as np
+
+from clustersim.backtest.logged import Floats, LoggedRun
+from clustersim.backtest.pools import Pool, Wanted, pools_of
+from clustersim.cluster import Placement
+from clustersim.engine import RunSetup, Simulation
+from clustersim.records import MemoryRecorder
+from clustersim.runs import NO_BOUND, RunConfig, make_policy, setup_of
+from itertime.errors import UnknownName, UserError
+from itertime.io import shown
+from traces.job import Job, submission_key
+from traces.logs.log import LoggedJob
+
+from .arrivals import Arrivals
+from .placing import places_of
+from .resumed import Resumed
+from .run_times import RunTimes
+from .state import LiveState
+
+__all__ = ["ORDERS", "Part", "Scene", "SitePolicy"]
+
+ORDERS = ("auto", "submission", "priority")
+"""How the waiting jobs are queued."""
+
+_OWN_ORDER = ("multifactor",)  # policies that compute Slurm's priority themselves
+_QUEUED_BY_PRIORITY = ("squeue", "scontrol", "slurm-json", "kueue")  # formats of live queues
+_LEAST_S = 1.0  # for which a running job has run, so that it starts before now
+_LEAST_LEFT_S = 1e-3  # for which a running job still runs
+_MARGIN_S = 120.0  # for which running jobs count as running after now, where the capacity is inferred
+
+
+@dataclass(frozen=True)
+class SitePolicy:
+    """The policy of a site, its settings as of `--set`, and how waiting jobs are queued (`ORDERS`)."""
+
+    name: str = "easy"
+    settings: Sequence[str] = ()
+    order: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise UnknownName("order of the queue", self.order, ORDERS)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A state with all that a simulation of it needs.
+
+    `pools`: by name. `pool_of`: the pool of each job that runs or waits. `setups`: of each pool, without its
+    policy. `places`: the GPUs of each running job, by pool. `arrivals`: jobs that come later, by pool.
+    `draws`: seconds that each job runs in all, one for each draw. `by_priority`: whether the queue is in the
+    order of stated priorities. `division`: the field of jobs that tells pools apart. `zero_s`: the zero of
+    the simulations, on the log's clock.
+    """
+
+    state: LiveState
+    policy: SitePolicy
+    pools: Mapping[str, Pool]
+    pool_of: Mapping[str, str]
+    config: RunConfig
+    setups: Mapping[str, RunSetup]
+    places: Mapping[str, Mapping[str, Placement]]
+    arrivals: Mapping[str, Arrivals]
+    run_times: RunTimes
+    draws: Mapping[str, Floats]
+    by_priority: bool
+    division: str
+    zero_s: float
+    assumptions: Sequence[str] = field(repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        state: LiveState,
+        history: Sequence[LoggedJob],
+        run_times: RunTimes,
+        wanted: Wanted,
+        policy: SitePolicy,
+        draws: int,
+        seed: int,
+        with_arrivals: bool,
+    ) -> Scene:
+        """The scene of a state, with `draws` run times of every job, and with later jobs if wanted.
+
+        `history`: jobs that had ended, which may show the capacity. Every job has its own numbers from the
+        seed, which depend on its place in the order of submission alone. Raises what `pools_of`,
+        `RunConfig.make` and `RunTimes.drawn` raise.
+        """
+        present = [*state.running, *state.waiting]
+        log = _as_log(history, present, state, run_times)
+        pools, said = pools_of(log, replace(wanted, look_for_reduced=False))
+        first = len(log.jobs) - len(present)
+        pool_of = {log.jobs[i].job_id: pool.name for pool in pools for i in pool.rows if i >= first}
+        config = RunConfig.make(
+            list(policy.settings), policy=policy.name, overheads=None, bound=NO_BOUND, seed=seed
+        )
+        setups = {pool.name: _setup(config, pool) for pool in pools}
+        places = {pool.name: _places(log, pool, setups[pool.name], history, state) for pool in pools}
+        by_priority = policy.order == "priority" or (
+            policy.order == "auto"
+            and policy.name not in _OWN_ORDER
+            and state.source["format"] in _QUEUED_BY_PRIORITY
+            and len({job.priority for job in state.waiting}) > 1
+        )
+        generator = np.random.default_rng([seed, *b"run times"])
+        drawn = {
+            job.job_id: run_times.drawn(job, _elapsed_s(job, state.now_s), generator.random(draws))
+            for job in present
+        }
+        begins = np.random.default_rng([seed, *b"arrivals"]).random(draws)
+        arrivals = {
+            pool.name: found for pool in pools
+            if with_arrivals and (found := _arrivals(log, pool, first, state.now_s, begins, drawn))
+        }  # fmt: skip
+        began = [job.logged_start_s or 0.0 for job in state.running]
+        zero_s = min([state.now_s - _LEAST_S, *began, *(job.submit_s for job in state.waiting)])
+        return cls(
+            state, policy, {pool.name: pool for pool in pools}, pool_of, config, setups, places, arrivals,
+            run_times, drawn, by_priority, _division(wanted, log, pools), zero_s, said,
+        )  # fmt: skip
+
+    @property
+    def now_s(self) -> float:
+        """Now, on the clock of the simulations."""
+        return self.state.now_s - self.zero_s
+
+    def pool_name(self, job: LoggedJob) -> str:
+        """The pool that a job belongs to by its fields. UnknownName if there is none."""
+        if job.job_id in self.pool_of:
+            return self.pool_of[job.job_id]
+        if len(self.pools) == 1:
+            return next(iter(self.pools))
+        name = getattr(job, self.division) or ""
+        if name not in self.pools:
+            raise UnknownName(self.division.replace("_", " "), name, self.pools)
+        return str(name)
+
+    def queue(self, pool: str, job: LoggedJob | None = None) -> list[LoggedJob]:
+        """The jobs that wait in a pool, in order, with `job` in its place instead of one of its id. A job
+        that does not wait yet is the last.
+        """
+        others = [
+            other for other in self.state.waiting
+            if self.pool_of[other.job_id] == pool and (job is None or other.job_id != job.job_id)
+        ]  # fmt: skip
+        queued = others if job is None else [*others, job]
+        if not self.by_priority:
+            return sorted(queued, key=lambda job: submission_key(job.submit_s, job.job_id))
+        is_new = {job.job_id: job.line == 0 and not job.priority for job in queued}
+        return sorted(
+            queued,
+            key=lambda job: (is_new[job.job_id], -job.priority, submission_key(job.submit_s, job.job_id)),
+        )
+
+    def part(self, job: LoggedJob, pool: str) -> Part:
+        """The jobs of a pool in which `job` waits, whether it is one of them or not."""
+        now_s = self.now_s
+        jobs = []
+        for other in self.state.running:
+            if self.pool_of[other.job_id] == pool:
+                start_s = min((other.logged_start_s or 0.0) - self.zero_s, now_s - _LEAST_S)
+                jobs.append(replace(_job_of(other, 1.0, self.run_times), submit_s=start_s))
+        for other in self.queue(pool, job):
+            submit_s = now_s if self.by_priority else other.submit_s - self.zero_s
+            jobs.append(replace(_job_of(other, 1.0, self.run_times), submit_s=submit_s))
+        jobs.sort(key=lambda job: job.submit_s)  # stable: the queue keeps its order
+        return Part(self, pool, job.job_id, jobs, self.places[pool])
+
+
+@dataclass(frozen=True)
+class Part:
+    """A pool of a scene in which the job `target` waits: its jobs in order of submission, without run times,
+    and the places of those that run.
+    """
+
+    scene: Scene
+    pool: str
+    target: str
+    jobs: Sequence[Job]
+    places: Mapping[str, Placement]
+
+    def simulate(self, draw: int, own_s: float, recorder: MemoryRecorder | None = None) -> Resumed:
+        """Simulate one draw, in which the target runs for `own_s` seconds, until it starts.
+
+        Raises PolicyError if the policy breaks a rule, UserError if the running jobs find no room.
+        """
+        scene, now_s = self.scene, self.scene.now_s
+        jobs = []
+        for job in self.jobs:
+            run_s = own_s if job.job_id == self.target else float(scene.draws[job.job_id][draw])
+            if job.job_id in self.places:
+                run_s = max(run_s, now_s - job.submit_s + _LEAST_LEFT_S)
+            jobs.append(replace(job, duration_s=run_s))
+        config, setup = scene.config, scene.setups[self.pool]
+        policy = Resumed(make_policy(config.policy, config.params), now_s, self.places, self.target)
+        coming: Iterable[Job] = ()
+        if (arrivals := scene.arrivals.get(self.pool)) is not None:
+            coming = arrivals.after(now_s, draw, lambda: policy.started_s == inf)
+        Simulation(chain(jobs, coming), replace(setup, scheduler=policy), recorder).run()
+        if policy.unplaced:
+            what = f"running job {shown(policy.unplaced[0])} has no room on {setup.cluster.shape}"
+            raise UserError(f"--cluster: {what}; state the cluster as it is")
+        return policy
+
+
+def _elapsed_s(job: LoggedJob, now_s: float) -> float:
+    started = job.logged_start_s is not None and job.logged_start_s <= now_s
+    return now_s - job.logged_start_s if started and job.logged_start_s is not None else 0.0
+
+
+def _job_of(job: LoggedJob, run_s: float, times: RunTimes) -> Job:
+    return Job(
+        job_id=job.job_id,
+        submit_s=job.submit_s,
+        tenant=job.tenant,
+        gpus=job.gpus,
+        duration_s=run_s,
+        priority=job.priority,
+        estimate_s=times.limit_s(job),
+        user=job.user,
+        gpu_type=job.gpu_type,
+        partition=job.partition,
+        qos=job.qos,
+    )
+
+
+def _as_log(
+    history: Sequence[LoggedJob], present: Sequence[LoggedJob], state: LiveState, times: RunTimes
+) -> LoggedRun:
+    """The jobs of the past and those present as a log; those that run hold their GPUs beyond now."""
+    waiting = {job.job_id for job in state.waiting}
+    jobs = [_job_of(job, job.duration_s or _MARGIN_S, times) for job in history]
+    jobs += [_job_of(job, _elapsed_s(job, state.now_s) + _MARGIN_S, times) for job in present]
+    starts = [job.logged_start_s for job in history]
+    starts += [None if job.job_id in waiting else job.logged_start_s for job in present]
+    starts_s = np.array([np.nan if start_s is None else start_s for start_s in starts])
+    return LoggedRun(tuple(jobs), starts_s, np.full(len(jobs), np.nan), 0.0, state.source)
+
+
+def _setup(config: RunConfig, pool: Pool) -> RunSetup:
+    quotas = dict(pool.quotas) if sum(pool.quotas.values()) <= pool.cluster.gpus else {}
+    return replace(setup_of(config, cluster=pool.cluster), quotas=quotas or config.quotas)
+
+
+def _places(
+    log: LoggedRun, pool: Pool, setup: RunSetup, history: Sequence[LoggedJob], state: LiveState
+) -> dict[str, Placement]:
+    """The GPUs of the pool's running jobs; the log holds the history, then those that run, then others."""
+    rows = [*history, *state.running]
+    here = [rows[i] for i in pool.rows if i < len(rows)]
+    past = len([i for i in pool.rows if i < len(history)])
+    return places_of(here[past:], here[:past], setup.cluster, setup.placer)
+
+
+def _arrivals(
+    log: LoggedRun, pool: Pool, present: int, now_s: float, begins: Floats, drawn: Mapping[str, Floats]
+) -> Arrivals | None:
+    """What comes later in a pool; the jobs of the log from place `present` on are there now."""
+    past = [log.jobs[i] for i in pool.rows if i < present]
+    here = [log.jobs[i] for i in pool.rows if i >= present]
+    return Arrivals.of(past, here, now_s, begins, drawn)
+
+
+def _division(wanted: Wanted, log: LoggedRun, pools: Sequence[Pool]) -> str:
+    """The field by which the pools were told apart."""
+    if wanted.division != "auto":
+        return wanted.division
+    by_type = {job.gpu_type for job in log.jobs} == {pool.name for pool in pools}
+    return "gpu_type" if by_type else "tenant"

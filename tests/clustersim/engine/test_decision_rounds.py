@@ -1,0 +1,96 @@
+"""Decisions at multiples of an interval: whole logs by hand, and what holds for every policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clustersim
+from clustersim.audit import check_run_folder, replay
+from clustersim.records import ALLOCATES, Run
+from clustersim.rundir import write_run
+from itertime.errors import UserError
+from tests.builders import rigid
+from traces.job import Job
+from traces.native import write_trace
+
+JOBS = [
+    rigid("long", 5, 8, 300.0),
+    rigid("short", 30, 8, 20.0),
+    rigid("late", 61, 4, 7.5),
+    rigid("last", 600, 4, 10.0),
+]
+LLM = [
+    Job(f"j{i}", 97.0 * i, model="megatron-1.7b", gpus=8, global_batch=64, iterations=300.0 + 10 * i,
+        deadline_s=97.0 * i + 40_000)
+    for i in range(6)
+]  # fmt: skip
+CLUSTER = """
+network: contention
+groups:
+  - {name: a, gpu_type: a100, nodes: 4, gpus_per_node: 4, nodes_per_leaf: 1, leaf_oversubscription: 8}
+"""
+
+
+def simulated(jobs: list[Job], policy: str, **settings: Any) -> Run:
+    return clustersim.run(jobs, policy, **{"cluster": "n1g8", "decision_interval_s": 60.0, **settings})
+
+
+def test_jobs_start_and_stop_at_the_rounds_and_finish_in_between() -> None:
+    """`short` takes the GPUs at 60 s, the first round after its submission, and leaves them idle from 80 s
+    on. The run ends with its last job, before the next round.
+    """
+    found = simulated(JOBS, "srtf", overheads=None)
+    log = [(e.time_s, e.event, e.job_id) for e in found.events if e.event != "submit"]
+    assert log == [
+        (60, "start", "short"), (80, "finish", "short"), (120, "start", "late"),
+        (127.5, "finish", "late"), (180, "start", "long"), (480, "finish", "long"),
+        (600, "start", "last"), (610, "finish", "last"),
+    ]  # fmt: skip
+    assert found.manifest["decision_interval_s"] == 60.0
+    assert found.manifest["end_s"] == 610.0
+
+
+def test_usage_follows_each_event_and_not_only_rounds() -> None:
+    found = simulated(JOBS[:2], "srtf", overheads=None)
+    usage = [(s.time_s, s.allocated, s.running, s.pending) for s in found.snapshots]
+    assert usage == [
+        (5, 0, 0, 1), (30, 0, 0, 2), (60, 8, 1, 1), (80, 0, 0, 1), (120, 8, 1, 0), (420, 0, 0, 0),
+    ]  # fmt: skip
+
+
+def test_at_every_round_there_is_an_event_an_interval_changes_nothing() -> None:
+    jobs = [rigid(f"j{i}", 60.0 * i, 8, 120.0 + 60 * (i % 3)) for i in range(12)]
+    free = list(simulated(jobs, "srtf", overheads=None, decision_interval_s=None).events)
+    assert list(simulated(jobs, "srtf", overheads=None).events) == free
+
+
+@pytest.mark.parametrize("policy", ["srtf", "tiresias", "themis", "easy", "elasticflow", "gandiva"])
+def test_every_policy_starts_jobs_in_rounds_alone_and_passes_the_audit(policy: str, tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    write_trace(LLM, tmp_path / "jobs.csv")
+    found = clustersim.run(
+        tmp_path / "jobs.csv", policy, cluster=str(tmp_path / "cluster.yaml"), decision_interval_s=50.0,
+        failures={"mtbf_gpu_h": 20.0}, out=tmp_path / "run",
+    )  # fmt: skip
+    allocated = [e.time_s for e in found.events if e.event in ALLOCATES]
+    assert allocated
+    assert all(time_s % 50.0 == pytest.approx(0.0, abs=1e-6) for time_s in allocated)
+    assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []
+    assert not replay(tmp_path / "run").violations
+
+
+def test_the_audit_notices_a_start_between_rounds(tmp_path: Path) -> None:
+    found = simulated(JOBS, "srtf", overheads=None)
+    found.manifest["decision_interval_s"] = 45.0
+    write_run(tmp_path / "run", found)
+    texts = [v.text for f in check_run_folder(tmp_path / "run") for v in f.violations if f.rule == "manifest"]
+    assert any("start of job short is no multiple of decision_interval_s, 45" in text for text in texts)
+
+
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), True, "often"])
+def test_impossible_intervals_are_named(value: Any) -> None:
+    with pytest.raises(UserError, match="setting decision_interval_s="):
+        simulated(JOBS, "fifo", decision_interval_s=value)

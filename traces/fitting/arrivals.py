@@ -1,0 +1,92 @@
+"""Fits the rhythm of arrivals: rates of hours, days and weeks, and the gaps that remain."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traces.statistics import Columns
+from traces.synthetic import QuantileTable, Rhythm, normal_scores
+
+from .run_times import table_of
+
+__all__ = ["fit_arrivals"]
+
+_HOUR_S, _DAY_S = 3600.0, 86_400.0
+_DAYS_OF_HOURS, _DAYS_OF_WEEKS, _DAYS_OF_DAYS = 3, 21, 7  # that a log needs for a profile of these
+_LEAST = 0.05  # of a rate, over the mean
+_MOST_CORRELATION = 0.95
+_RESOLUTION = 1e-3
+
+Numbers = NDArray[np.float64]
+
+
+def fit_arrivals(columns: Columns) -> Rhythm:
+    """The rhythm of a trace.
+
+    Hours and days of the week are those of the calendar where the trace knows it, else of its own clock; they
+    are fitted to logs of 3 and of 21 days or more. What a day's submissions differ from that by is the rate
+    of the day, for logs of 7 days or more: the variance of its logarithm less what counts of a Poisson
+    process would have. Gaps are then measured on a clock that runs with the rate.
+    """
+    moment_s = columns.submit_s + (columns.zero_s or 0.0)
+    first_s = np.floor(moment_s[0] / _DAY_S) * _DAY_S
+    at_hour = ((moment_s - first_s) // _HOUR_S).astype(np.intp)
+    from_hour, span_days = at_hour[0], columns.span_s / _DAY_S
+    hours = np.arange(at_hour[-1] + 1)
+    counts = np.bincount(at_hour, minlength=len(hours)).astype(np.float64)
+    weekday = (columns.weekday[0] + hours // 24) % 7
+    inside = hours >= from_hour
+    of_hours = _rates(counts, hours % 24, inside, 24) if span_days >= _DAYS_OF_HOURS else ()
+    of_days = _rates(counts, weekday, inside, 7) if span_days >= _DAYS_OF_WEEKS else ()
+    rate = np.array(of_hours or [1.0])[(hours % 24) % len(of_hours or [1])]
+    rate = rate * np.array(of_days or [1.0])[weekday % len(of_days or [1])]
+    sigma, correlation, of_day = 0.0, 0.0, np.ones(len(hours) // 24 + 1)
+    if span_days >= _DAYS_OF_DAYS:
+        expected = np.bincount(hours // 24, weights=rate * inside)
+        sigma, correlation, of_day = _busy_days(np.bincount(hours // 24, weights=counts), expected)
+    clock = np.concatenate([[0.0], np.cumsum(rate * of_day[hours // 24])])
+    gaps = np.diff(np.interp((moment_s - first_s) / _HOUR_S, np.arange(len(clock)), clock))
+    positive = gaps[gaps > 0]
+    if len(positive) < 2:
+        positive = np.ones(2)
+    return Rhythm(
+        jobs_per_day=_digits(len(gaps) / span_days),
+        gaps=QuantileTable(table_of(positive / positive.mean())),
+        zero_share=_digits(float((gaps <= 0).mean())),
+        gap_correlation=_correlation(normal_scores(gaps)),
+        hours=of_hours,
+        weekdays=of_days,
+        day_sigma=sigma,
+        day_correlation=correlation,
+    )
+
+
+def _rates(
+    counts: Numbers, of_hour: NDArray[np.intp], inside: NDArray[np.bool_], bins: int
+) -> tuple[float, ...]:
+    """Rate of each hour of the day, or day of the week, over the mean; shape (bins,)."""
+    exposed = np.bincount(of_hour[inside], minlength=bins)
+    rates = np.bincount(of_hour[inside], weights=counts[inside], minlength=bins) / np.maximum(exposed, 1)
+    return tuple(_digits(rate) for rate in np.maximum(rates / rates.mean(), _LEAST).tolist())
+
+
+def _busy_days(counts: Numbers, expected: Numbers) -> tuple[float, float, Numbers]:
+    """Standard deviation and correlation of the logarithms of days' rates; these rates, shape (days,)."""
+    expected = expected * counts.sum() / expected.sum()
+    whole = expected > 0
+    logs = np.where(whole, np.log((counts + 0.5) / (expected + 0.5)), 0.0)
+    variance = max(0.0, float(logs[whole].var() - (1 / (expected[whole] + 0.5)).mean()))
+    return _digits(min(variance**0.5, 3.0)), _correlation(logs[whole]), np.exp(logs)
+
+
+def _correlation(values: Numbers) -> float:
+    """Correlation of neighbours, from 0 to 0.95."""
+    if len(values) < 3 or not values.std():
+        return 0.0
+    found = float(np.corrcoef(values[:-1], values[1:])[0, 1])
+    return _digits(min(max(found, 0.0), _MOST_CORRELATION)) if np.isfinite(found) else 0.0
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.4g}")
