@@ -15,7 +15,7 @@ from .fit import CANDIDATES, CAPACITIES, Candidates, Trial, fit
 from .groups import groups_of
 from .logged import LoggedRun, Rows
 from .pools import Pool, Wanted, pools_of
-from .site import Simulated, Site, idle_start_up_s, settings_named, simulate
+from .site import INFERRED, Simulated, Site, idle_start_up_s, settings_named, simulate
 from .use import in_use, mean_difference, mean_use
 
 __all__ = ["Backtest", "backtest"]
@@ -121,6 +121,8 @@ def _said(log: LoggedRun, site: Site, stated: bool, named: Mapping[str, str]) ->
         yield "quotas as stated"
     elif len({job.tenant for job in log.jobs}) > 1:
         yield "quotas, where a policy needs them: each tenant's own peak, in proportion of the capacity"
+    if INFERRED in site.params.values():
+        yield "no tenant of five jobs or more holds more GPUs than it had at once in the log"
     if not log.is_dated:
         yield "hours are counted from the zero of the log's own clock"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import Any
 
@@ -26,6 +26,7 @@ _EXCLUSIVE = ("helios", "fleetsim")  # formats of sites where a tenant is a virt
 _MOST_POOLS = 1000
 _LARGEST_NODE = 8  # GPUs; that of the default system, which bounds inferred clusters
 _USUAL_SIZE = 8  # GPUs of a node
+_LEAST_JOBS = 5  # of a tenant, for its peak to be a limit
 _NOT_STATED = "(not stated)"
 
 
@@ -34,7 +35,8 @@ class Pool:
     """Jobs that compete for the GPUs of one cluster.
 
     `rows`: places of its jobs in the log. `cluster`: by the log, unless `stated` by the user. `largest`:
-    its largest request. `reduced`: when it had less. `quotas`: GPUs by tenant.
+    its largest request. `reduced`: when it had less. `quotas`: GPUs by tenant. `limits`: the most GPUs that a
+    tenant of some jobs held at once.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Pool:
     largest: int
     reduced: tuple[Reduced, ...]
     quotas: Mapping[str, int]
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     def scaled(self, factor: float) -> Cluster:
         """The cluster with its capacity times `factor`, in whole nodes that hold the largest request; as it
@@ -155,7 +158,16 @@ def _pool(
         until_s = inf if known >= len(log.jobs) else float(log.submit_s[known])
         columns = (log.submit_s[seen], log.start_s[seen], log.run_s[seen], log.gpus[seen])
         less = reduced(*columns, cluster.gpus, until_s)
-    return Pool(name, rows, cluster, stated, largest, tuple(less), _quotas(log, seen, cluster))
+    return Pool(
+        name,
+        rows,
+        cluster,
+        stated,
+        largest,
+        tuple(less),
+        _quotas(log, seen, cluster),
+        _limits(log, rows, known),
+    )
 
 
 def _node_size(requests: Rows) -> int:
@@ -184,6 +196,19 @@ def _said_of(division: str, names: list[str], log: LoggedRun) -> list[str]:
     if log.account["format"] in _EXCLUSIVE and division == "tenant":
         why = ": a virtual cluster is an exclusive set of nodes (Hu et al., SC 2021)"
     return [f"{len(names)} pools by {division}, whose jobs do not compete{why}"]
+
+
+def _limits(log: LoggedRun, rows: Rows, known: int) -> dict[str, int]:
+    """The peak of each tenant with at least `_LEAST_JOBS` known starts, at least its own largest request."""
+    tenants = np.array([log.jobs[i].tenant for i in rows], dtype=object)
+    found = {}
+    for tenant in sorted(set(tenants)):
+        own = rows[tenants == tenant]
+        seen = own[(own < known) & ~np.isnan(log.start_s[own])]
+        if len(seen) >= _LEAST_JOBS:
+            most = peak(log.start_s[seen], log.run_s[seen], log.gpus[seen])
+            found[tenant] = max(most, int(log.gpus[own].max()))
+    return found
 
 
 def _exceeded(pool: Pool, log: LoggedRun) -> Iterator[str]:

@@ -15,12 +15,15 @@ from itertime.io import shown
 from .logged import Floats, LoggedRun
 from .pools import Pool
 
-__all__ = ["Simulated", "Site", "idle_start_up_s", "settings_named", "simulate", "site_words"]
+__all__ = ["INFERRED", "Simulated", "Site", "idle_start_up_s", "settings_named", "simulate", "site_words"]
 
 _LONGEST_START_UP_S = 300.0  # a longer wait with GPUs free is no start-up
 _FREE = dict.fromkeys(
     ("launch_s", "launch_gpu_s", "plain_restart_s", "checkpoint_bytes_per_parameter"), 0.0
 )  # the preset "none" would also multiply the start-up by 0
+INFERRED = "inferred"
+"""In parameters of a site: what the log shows of its tenants, `Pool.limits`."""
+
 _INSTEAD = {
     "cluster": "use --cluster",
     "overheads": "use --start-up",
@@ -53,8 +56,11 @@ class Site:
 
 def site_words(site: Mapping[str, Any]) -> str:
     """A site on one line, from its JSON."""
-    params = "".join(f", {key}={value}" for key, value in site["params"].items())
-    factor = "" if site["capacity_factor"] == 1 else f", {site['capacity_factor']:g} x the inferred capacity"
+    params = "".join(
+        f", {key}={value:g}" if isinstance(value, float) else f", {key}={value}"
+        for key, value in site["params"].items()
+    )
+    factor = "" if site["capacity_factor"] == 1 else f", {site['capacity_factor']:g} x capacity"
     return f"{site['policy']}{params}{factor}, start-up {site['start_up_s']:g} s"
 
 
@@ -93,7 +99,7 @@ def simulate(
         config = RunConfig.make(
             list(settings),
             policy=site.policy,
-            params=dict(site.params),
+            params={key: pool.limits if value == INFERRED else value for key, value in site.params.items()},
             cluster=cluster.shape if not cluster.groups else "n1g1",  # the cluster itself is handed over
             overheads={**_FREE, "scheduling_s": site.start_up_s} if site.start_up_s else None,
             calendar=[] if "calendar" in named else pool.calendar(cluster),

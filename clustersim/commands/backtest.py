@@ -134,7 +134,8 @@ def _backtest(logged: LoggedRun, wanted: Wanted, options: Mapping[str, Any]) -> 
     from .output.terminal import progress_of
 
     named = _policies(options["policy"])
-    tried = 2 * (len(named) or len(library.CANDIDATES)) + len(library.CAPACITIES)  # at most
+    others = len(library.CAPACITIES) + max(map(len, library.PARAMETERS.values())) + 1
+    tried = 2 * (len(named) or len(library.CANDIDATES)) + others  # at most
     with progress_of("simulating", tried if options["fit"] else 1) as advance:
         return library.backtest(
             logged,
