@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf, log
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.backfill import Estimates, Shadow
-from policies.toolkit.parameters import number
+from policies.toolkit.parameters import by_tenant, number
 
 __all__ = ["Multifactor"]
 
@@ -29,9 +29,9 @@ class Multifactor(Scheduler):
 
     `usage` is the tenant's part of all GPU-seconds so far, which decay with `half_life_s`; tenants have equal
     shares. Jobs of a tenant that would hold more than `tenant_limit` GPUs wait, and block no others
-    (`GrpTRES`). `max_age_s` and `half_life_s` are Slurm's defaults; its weights are 0 by default, so those
-    here are an assumption. Slurm's backfilling makes reservations for more than the first job; this one is
-    EASY's. Estimates are as for the policy easy.
+    (`GrpTRES`); `tenant_limits` states it by tenant. `max_age_s` and `half_life_s` are Slurm's defaults; its
+    weights are 0 by default, so those here are an assumption. Slurm's backfilling makes reservations for more
+    than the first job; this one is EASY's. Estimates are as for the policy easy.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class Multifactor(Scheduler):
         max_age_s: float = _WEEK_S,
         half_life_s: float = _WEEK_S,
         tenant_limit: float | None = None,
+        tenant_limits: Mapping[str, float] | None = None,
         estimate_factor: float = 1.0,
     ):
         self.age_weight = number("age_weight", age_weight, least=0)
@@ -50,6 +51,7 @@ class Multifactor(Scheduler):
         self.max_age_s = number("max_age_s", max_age_s, least=1)
         self.half_life_s = number("half_life_s", half_life_s, least=1)
         self.tenant_limit = None if tenant_limit is None else number("tenant_limit", tenant_limit, least=1)
+        self.tenant_limits = by_tenant("tenant_limits", tenant_limits, least=1)
         self._estimates = Estimates(estimate_factor)
         self.estimate_factor = self._estimates.factor
         self._usage: dict[str, float] = {}  # decayed GPU-seconds of each tenant seen, as of `_counted_s`
@@ -60,11 +62,11 @@ class Multifactor(Scheduler):
         self._estimates.update(state)
         self._count(state)
         proposal, shadow = state.proposal(), None
-        held = Counter[str]()
+        held, others = Counter[str](), inf if self.tenant_limit is None else self.tenant_limit
         for job in state.running:
             held[job.tenant] += job.gpus
         for job in sorted(state.pending, key=self._order(state)):
-            if self.tenant_limit is not None and held[job.tenant] + job.requested > self.tenant_limit:
+            if held[job.tenant] + job.requested > self.tenant_limits.get(job.tenant, others):
                 continue
             if shadow is not None:
                 started = proposal.fits(job.needs) and shadow.backfill(job)

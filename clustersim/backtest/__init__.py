@@ -14,7 +14,7 @@
 | `calendar_of` | when the nodes of a log were there, as a `LogCalendar` of `Outage`s |
 | `JOB_COLUMNS` | the columns of its jobs.csv |
 | `DIVISIONS` | what can tell the pools of a site apart |
-| `CANDIDATES`, `CAPACITIES` | what a fit tries |
+| `CANDIDATES`, `CAPACITIES`, `PARAMETERS` | what a fit tries |
 
 Why
 - A log says what happened, never why. So all that a simulation needs beyond the jobs is inferred by a stated
@@ -24,7 +24,7 @@ Why
 """
 
 from .calendars import LogCalendar, Outage, calendar_of
-from .fit import CANDIDATES, CAPACITIES
+from .fit import CANDIDATES, CAPACITIES, PARAMETERS
 from .folder import JOB_COLUMNS, has_backtest, write_backtest, write_backtest_report
 from .logged import LoggedRun, read_logged
 from .outcome import Backtest, backtest
@@ -36,6 +36,7 @@ __all__ = [
     "CAPACITIES",
     "DIVISIONS",
     "JOB_COLUMNS",
+    "PARAMETERS",
     "Backtest",
     "LogCalendar",
     "LoggedRun",

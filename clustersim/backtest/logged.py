@@ -12,14 +12,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.errors import TableError
+from itertime.errors import TableError, UnknownName, UserError
+from itertime.io import shown
 from traces import Job
-from traces.logs import ReadOptions, Selection
+from traces.logs import Log, OnNode, ReadOptions, Selection, convert, open_log, read
 from traces.logs.cells import time_zone
-from traces.logs.importer import convert, read
-from traces.logs.log import Log, OnNode
 from traces.logs.named_columns import MEANINGS
-from traces.logs.source import Head, open_log
+from traces.logs.source import Head
 
 __all__ = ["DATED_S", "Floats", "LoggedRun", "Rows", "read_logged", "read_rows"]
 
@@ -29,6 +28,7 @@ Rows: TypeAlias = NDArray[np.int64]
 
 _OURS = ("submit_s", "gpus", "duration_s")  # columns by which a native trace is recognised
 DATED_S = 1e8  # a clock that reads more than this at the first submission counts from 1970
+_FIELDS = ("tenant", "user", "partition", "qos", "gpu_type", "state")
 _IN_DETAIL = ("dropped", "choices", "selection", "demand")  # parts of the import's report left out here
 
 
@@ -84,6 +84,58 @@ class LoggedRun:
             return np.array([date.hour for date in dates], dtype=np.int64)
         return ((self.submit_s + self.zero_s) % 86400 // 3600).astype(np.int64)
 
+    def part(self, only: str = "", since: str = "", before: str = "") -> LoggedRun:
+        """The jobs with `only` (FIELD=VALUE), submitted from the date `since` to before the date `before`.
+
+        The clock of the result begins with its first job. UserError for an unknown field, for a date that
+        cannot be read, dates of a log without any, and a part without jobs.
+        """
+        kept = np.ones(len(self.jobs), dtype=bool)
+        if only:
+            field, equals, value = only.partition("=")
+            if not equals or field not in _FIELDS:
+                raise UserError(f"--only {shown(only)}: write FIELD=VALUE with one of {', '.join(_FIELDS)}")
+            kept &= np.array([getattr(job, field) == value for job in self.jobs])
+            if not kept.any():
+                known = sorted({str(getattr(job, field)) for job in self.jobs if getattr(job, field)})
+                raise UnknownName(field, shown(value), known)
+        for option, text in (("--since", since), ("--before", before)):
+            if text:
+                at_s = self._moment(option, text)
+                kept &= self.submit_s >= at_s if option == "--since" else self.submit_s < at_s
+        if kept.all():
+            return self
+        rows = np.flatnonzero(kept)
+        if not len(rows) or np.isnan(self.start_s[rows]).all():
+            raise UserError("--only, --since, --before: leave no job with a start; widen them")
+        first_s = float(self.submit_s[rows[0]])
+        return replace(
+            self,
+            jobs=tuple(_later(self.jobs[i], -first_s) for i in rows),
+            start_s=self.start_s[rows] - first_s,
+            end_s=self.end_s[rows] - first_s,
+            zero_s=self.zero_s + first_s,
+            account={**self.account, **self._account_of(first_s, rows, only, since, before)},
+            on_nodes=tuple(_shifted(self.on_nodes[i], first_s) for i in rows) if self.on_nodes else (),
+        )
+
+    def _moment(self, option: str, text: str) -> float:
+        """A date on the trace's clock."""
+        if not self.is_dated:
+            raise UserError(f"{option} {shown(text)}: the log has no dates; use --from-s and --until-s")
+        try:
+            when = datetime.fromisoformat(text.strip())
+        except ValueError:
+            raise UserError(f"{option} {shown(text)}: is no date such as 2020-09-01") from None
+        return (when if when.tzinfo else when.replace(tzinfo=self.zone)).timestamp() - self.zero_s
+
+    def _account_of(self, first_s: float, rows: Rows, *asked: str) -> dict[str, Any]:
+        names = zip(("--only", "--since", "--before"), asked, strict=True)
+        what = " ".join(f"{name} {text}" for name, text in names if text)
+        said = f"{len(rows):,} of {len(self.jobs):,} jobs are kept: {what}; others take no part"
+        clock = {**self.account["clock"], "shift_s": self.account["clock"]["shift_s"] + first_s}
+        return {"clock": clock, "assumptions": [*self.account["assumptions"], said]}
+
 
 def read_logged(
     path: str | Path, options: ReadOptions | None = None, selection: Selection | None = None
@@ -138,6 +190,11 @@ def _native_columns(head: Head) -> str:
 
 def _array(values: list[float | None]) -> Floats:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _later(job: Job, by_s: float) -> Job:
+    started_s = None if job.logged_start_s is None else job.logged_start_s + by_s
+    return replace(job, submit_s=job.submit_s + by_s, logged_start_s=started_s)
 
 
 def _as_logged(job: Job) -> Job:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from .fit import CANDIDATES, CAPACITIES, Candidates, Trial, fit
 from .groups import groups_of
 from .logged import LoggedRun, Rows
 from .pools import Pool, Wanted, pools_of
-from .site import Simulated, Site, idle_start_up_s, simulate
+from .site import INFERRED, Simulated, Site, idle_start_up_s, settings_named, simulate
 from .use import in_use, mean_difference, mean_use
 
 __all__ = ["Backtest", "backtest"]
@@ -54,6 +54,9 @@ def backtest(
     UserError for options that cannot be used, PolicyError if a policy breaks a rule.
     """
     wanted = wanted or Wanted()
+    named = settings_named(settings)
+    if "calendar" in named:
+        wanted = replace(wanted, look_for_reduced=False)
     first, split = _places(log, fitted, fit_share, warmup_s)
     pools, said = pools_of(log, wanted, split if fitted else None)
     trials: list[Trial] = []
@@ -71,7 +74,7 @@ def backtest(
     main = rows["judged" if fitted else "all"]
     summary: dict[str, Any] = {
         "log": {**log.account, "jobs": len(log.jobs), "with_start": int((~np.isnan(log.start_s)).sum())},
-        "assumptions": [*said, *_said(log, site, start_up_s is not None)],
+        "assumptions": [*said, *_said(log, site, start_up_s is not None, named)],
         "site": site.document() | {"gpus": made.gpus, "pools": dict(made.pools), "settings": list(settings)},
         "parts": {name: errors_of(log, made, found) for name, found in rows.items()},
         "use": _use(log, made, site),
@@ -104,7 +107,7 @@ def _places(log: LoggedRun, fitted: bool, share: float, warmup_s: float) -> tupl
     return first, split
 
 
-def _said(log: LoggedRun, site: Site, stated: bool) -> Iterator[str]:
+def _said(log: LoggedRun, site: Site, stated: bool, named: Mapping[str, str]) -> Iterator[str]:
     yield "the cluster is empty when the log begins; jobs that ran before it are not in the log"
     yield "jobs are submitted as logged, whatever they waited before; they run for their logged run time"
     what = "as stated" if stated else "the median wait of jobs that found room (0 if above five minutes)"
@@ -112,8 +115,14 @@ def _said(log: LoggedRun, site: Site, stated: bool) -> Iterator[str]:
     with_limit = sum(job.estimate_s is not None for job in log.jobs)
     limits = "those of the log" if with_limit else "their run times, as the log has none"
     yield f"estimates of run times, where a policy needs them: {limits} ({with_limit:,} jobs state one)"
-    if len({job.tenant for job in log.jobs}) > 1:
+    if "calendar" in named:
+        yield f"nodes are out of service as {named['calendar']} states"
+    if "quotas" in named:
+        yield "quotas as stated"
+    elif len({job.tenant for job in log.jobs}) > 1:
         yield "quotas, where a policy needs them: each tenant's own peak, in proportion of the capacity"
+    if INFERRED in site.params.values():
+        yield "no tenant of five jobs or more holds more GPUs than it had at once in the log"
     if not log.is_dated:
         yield "hours are counted from the zero of the log's own clock"
 

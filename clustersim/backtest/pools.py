@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import Any
 
@@ -15,7 +15,7 @@ from itertime.io import shown
 from traces import Job
 
 from .logged import LoggedRun, Rows
-from .use import Reduced, peak, reduced
+from .use import Reduced, in_use, peak, reduced
 
 __all__ = ["DIVISIONS", "Pool", "Wanted", "pools_of"]
 
@@ -26,6 +26,7 @@ _EXCLUSIVE = ("helios", "fleetsim")  # formats of sites where a tenant is a virt
 _MOST_POOLS = 1000
 _LARGEST_NODE = 8  # GPUs; that of the default system, which bounds inferred clusters
 _USUAL_SIZE = 8  # GPUs of a node
+_LEAST_JOBS = 5  # of a tenant, for its peak to be a limit
 _NOT_STATED = "(not stated)"
 
 
@@ -34,7 +35,8 @@ class Pool:
     """Jobs that compete for the GPUs of one cluster.
 
     `rows`: places of its jobs in the log. `cluster`: by the log, unless `stated` by the user. `largest`:
-    its largest request. `reduced`: when it had less. `quotas`: GPUs by tenant.
+    its largest request. `reduced`: when it had less. `quotas`: GPUs by tenant. `limits`: the most GPUs that a
+    tenant of some jobs held at once.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Pool:
     largest: int
     reduced: tuple[Reduced, ...]
     quotas: Mapping[str, int]
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     def scaled(self, factor: float) -> Cluster:
         """The cluster with its capacity times `factor`, in whole nodes that hold the largest request; as it
@@ -99,7 +102,12 @@ def pools_of(log: LoggedRun, wanted: Wanted, known: int | None = None) -> tuple[
     known = len(log.jobs) if known is None else known
     labels = np.array(names, dtype=object)
     pools = [_pool(log, name, np.flatnonzero(labels == name), wanted, clusters, known) for name in order]
-    return pools, [*_said_of(division, order, log), *(line for pool in pools for line in _said(pool, wanted))]
+    if wanted.gpus_per_node is not None and all(pool.stated for pool in pools):
+        raise UserError(f"--gpus-per-node {wanted.gpus_per_node}: --cluster states the nodes; leave one out")
+    return pools, [
+        *_said_of(division, order, log),
+        *(line for pool in pools for line in _said(pool, wanted, log)),
+    ]
 
 
 def _division(log: LoggedRun, wanted: Wanted, clusters: Mapping[str, Cluster]) -> str:
@@ -150,7 +158,16 @@ def _pool(
         until_s = inf if known >= len(log.jobs) else float(log.submit_s[known])
         columns = (log.submit_s[seen], log.start_s[seen], log.run_s[seen], log.gpus[seen])
         less = reduced(*columns, cluster.gpus, until_s)
-    return Pool(name, rows, cluster, stated, largest, tuple(less), _quotas(log, seen, cluster))
+    return Pool(
+        name,
+        rows,
+        cluster,
+        stated,
+        largest,
+        tuple(less),
+        _quotas(log, seen, cluster),
+        _limits(log, rows, known),
+    )
 
 
 def _node_size(requests: Rows) -> int:
@@ -181,10 +198,36 @@ def _said_of(division: str, names: list[str], log: LoggedRun) -> list[str]:
     return [f"{len(names)} pools by {division}, whose jobs do not compete{why}"]
 
 
-def _said(pool: Pool, wanted: Wanted) -> list[str]:
+def _limits(log: LoggedRun, rows: Rows, known: int) -> dict[str, int]:
+    """The peak of each tenant with at least `_LEAST_JOBS` known starts, at least its own largest request."""
+    tenants = np.array([log.jobs[i].tenant for i in rows], dtype=object)
+    found = {}
+    for tenant in sorted(set(tenants)):
+        own = rows[tenants == tenant]
+        seen = own[(own < known) & ~np.isnan(log.start_s[own])]
+        if len(seen) >= _LEAST_JOBS:
+            most = peak(log.start_s[seen], log.run_s[seen], log.gpus[seen])
+            found[tenant] = max(most, int(log.gpus[own].max()))
+    return found
+
+
+def _exceeded(pool: Pool, log: LoggedRun) -> Iterator[str]:
+    """How often, and by how much, the log uses more than the stated cluster has."""
+    moments, used = in_use(log.start_s[pool.rows], log.run_s[pool.rows], log.gpus[pool.rows])
+    lasted = np.diff(moments, append=moments[-1:])
+    above = used > pool.cluster.gpus
+    if above.any():
+        hours, share = lasted[above].sum() / 3600, lasted[above].sum() / max(1e-9, lasted[used > 0].sum())
+        most = f"the log has up to {int(used.max()):,} GPUs in use at once"
+        times = f"{hours:,.1f} h, {100 * share:.1f} % of the time in use"
+        yield f"WARNING: {most}, more than there are for {times}"
+
+
+def _said(pool: Pool, wanted: Wanted, log: LoggedRun) -> list[str]:
     where = "" if pool.name == "all" else f"pool {shown(pool.name)}: "
     if pool.stated:
         said = [f"{where}{pool.cluster.gpus:,} GPUs ({pool.cluster.shape}), as stated"]
+        said += [f"{where}{line}" for line in _exceeded(pool, log)]
     else:
         nodes = "in nodes of 1, so nothing is fragmented"
         if wanted.gpus_per_node is not None:

@@ -15,13 +15,22 @@ from itertime.io import shown
 from .logged import Floats, LoggedRun
 from .pools import Pool
 
-__all__ = ["Simulated", "Site", "idle_start_up_s", "simulate", "site_words"]
+__all__ = ["INFERRED", "Simulated", "Site", "idle_start_up_s", "settings_named", "simulate", "site_words"]
 
 _LONGEST_START_UP_S = 300.0  # a longer wait with GPUs free is no start-up
 _FREE = dict.fromkeys(
     ("launch_s", "launch_gpu_s", "plain_restart_s", "checkpoint_bytes_per_parameter"), 0.0
 )  # the preset "none" would also multiply the start-up by 0
-_OPTIONS = {"cluster": "--cluster", "overheads": "--start-up"}  # what replaces settings
+INFERRED = "inferred"
+"""In parameters of a site: what the log shows of its tenants, `Pool.limits`."""
+
+_INSTEAD = {
+    "cluster": "use --cluster",
+    "overheads": "use --start-up",
+    "bound": "it compares with the log, not with a bound",
+    "until_s": "use --until-s or --before, which leave jobs out of the log",
+}
+"""Settings that a backtest decides, and what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +56,11 @@ class Site:
 
 def site_words(site: Mapping[str, Any]) -> str:
     """A site on one line, from its JSON."""
-    params = "".join(f", {key}={value}" for key, value in site["params"].items())
-    factor = "" if site["capacity_factor"] == 1 else f", {site['capacity_factor']:g} x the inferred capacity"
+    params = "".join(
+        f", {key}={value:g}" if isinstance(value, float) else f", {key}={value}"
+        for key, value in site["params"].items()
+    )
+    factor = "" if site["capacity_factor"] == 1 else f", {site['capacity_factor']:g} x capacity"
     return f"{site['policy']}{params}{factor}, start-up {site['start_up_s']:g} s"
 
 
@@ -72,10 +84,13 @@ def simulate(
     `settings`: assignments as of `--set`. Raises UserError for settings that cannot be used, PolicyError if
     the policy breaks a rule.
     """
-    for text in settings:
-        name = text.partition("=")[0].partition(".")[0].strip()
-        if name in _OPTIONS:
-            raise UserError(f"--set {shown(text)}: a backtest decides that itself; use {_OPTIONS[name]}")
+    named = settings_named(settings)
+    for name, instead in _INSTEAD.items():
+        if name in named:
+            raise UserError(f"--set {shown(named[name])}: a backtest decides that itself; {instead}")
+    if "calendar" in named and (len(pools) > 1 or not pools[0].stated):
+        what = "numbers the nodes of one cluster; state it with --cluster SHAPE, and --pools none"
+        raise UserError(f"--set {shown(named['calendar'])}: {what}")
     starts_s, ends_s = np.full(len(log.jobs), np.nan), np.full(len(log.jobs), np.nan)
     sizes = {}
     for pool in pools:
@@ -84,11 +99,11 @@ def simulate(
         config = RunConfig.make(
             list(settings),
             policy=site.policy,
-            params=dict(site.params),
+            params={key: pool.limits if value == INFERRED else value for key, value in site.params.items()},
             cluster=cluster.shape if not cluster.groups else "n1g1",  # the cluster itself is handed over
             overheads={**_FREE, "scheduling_s": site.start_up_s} if site.start_up_s else None,
-            calendar=pool.calendar(cluster),
-            quotas=_fitting(pool.quotas, cluster.gpus),
+            calendar=[] if "calendar" in named else pool.calendar(cluster),
+            quotas={} if "quotas" in named else _fitting(pool.quotas, cluster.gpus),
             bound=NO_BOUND,
             seed=seed,
         )
@@ -101,6 +116,11 @@ def simulate(
             if record.finish_s is not None:
                 ends_s[i] = record.finish_s
     return Simulated(starts_s, ends_s, sum(sizes.values()), sizes)
+
+
+def settings_named(settings: Sequence[str]) -> dict[str, str]:
+    """Assignments as of `--set`, each by the setting that it is about."""
+    return {text.partition("=")[0].partition(".")[0].strip(): text for text in settings}
 
 
 def _fitting(quotas: Mapping[str, int], gpus: int) -> dict[str, int]:

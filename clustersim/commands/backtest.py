@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .simulate import Json, Settings, SystemName
+from .simulate import Json, Settings
 from .trace import Columns, LogFormatName, TimeUnit
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ __all__ = ["backtest", "named_clusters"]
 _SHOWN = {"size": 12, "pool": 10, "tenant": 5, "user": 5, "partition": 5, "qos": 5, "gpu_type": 5, "hour": 24}
 """Groups of each kind on the terminal; summary.json has twenty."""
 _MOST_TRIALS, _WIDTH = 20, 100
+_SYSTEM = "dgx-a100-80gb"
 
 Part = Mapping[str, Any]
 
@@ -55,7 +56,15 @@ TenantColumn = Annotated[str | None, typer.Option(help="Column of the log that n
 Limit = Annotated[int | None, typer.Option(help="Keep at most this number of jobs.")]
 FromS = Annotated[float, typer.Option(help="Skip jobs submitted before this time, in seconds of the log.")]
 UntilS = Annotated[float, typer.Option(help="Skip jobs submitted at this time or later.")]
-OutFolder = Annotated[Path | None, typer.Option("--out", "-o", help="Folder for jobs, summary and report.")]
+Only = Annotated[
+    str, typer.Option(help="Keep the jobs of one tenant, partition, ...: FIELD=VALUE, such as tenant=vcvGl.")
+]
+Since = Annotated[str, typer.Option(help="Keep jobs submitted at this date or later, such as 2020-09-01.")]
+Before = Annotated[str, typer.Option(help="Keep jobs submitted before this date.")]
+ClusterSystem = Annotated[
+    str | None, typer.Option(help=f"System of --cluster, where it is a shape; by default {_SYSTEM}.")
+]
+OutFolder = Annotated[str | None, typer.Option("--out", "-o", help="Folder for jobs, summary and report.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html.")]
 
 
@@ -71,7 +80,7 @@ def backtest(
     constant: Constant = False,
     start_up: StartUp = None,
     warmup: Warmup = 0.0,
-    system: SystemName = "dgx-a100-80gb",
+    system: ClusterSystem = None,
     settings: Settings = None,
     log_format: LogFormatName = None,
     columns: Columns = None,
@@ -81,6 +90,9 @@ def backtest(
     limit: Limit = None,
     from_s: FromS = 0.0,
     until_s: UntilS = inf,
+    only: Only = "",
+    since: Since = "",
+    before: Before = "",
     out: OutFolder = None,
     no_report: NoReport = False,
     json: Json = False,
@@ -95,21 +107,24 @@ def backtest(
     from itertime.errors import UserError
     from traces.logs import ReadOptions, Selection
 
-    if out is not None and out.exists() and not out.is_dir():
-        raise UserError(f"--out {out}: is not a folder; choose another place")
+    folder = _folder(out)
+    if system is not None and not cluster:
+        raise UserError(f"--system {system}: is the system of --cluster, which is not given")
     if fit and start_up is not None:
         raise UserError(f"--start-up {start_up:g}: is chosen by --fit; leave one of them out")
-    wanted = library.Wanted(pools, named_clusters(cluster or [], system), gpus_per_node, not constant)
+    wanted = library.Wanted(
+        pools, named_clusters(cluster or [], system or _SYSTEM), gpus_per_node, not constant
+    )
     options = ReadOptions(log_format, columns, time_unit, tenant, time_zone)
-    logged = library.read_logged(log, options, Selection(from_s, until_s, limit))
+    logged = library.read_logged(log, options, Selection(from_s, until_s, limit)).part(only, since, before)
     result = _backtest(logged, wanted, context.params)
-    written = [] if out is None else library.write_backtest(result, out, report=not no_report)
+    written = [] if folder is None else library.write_backtest(result, folder, report=not no_report)
     if json:
         print_json(result.summary)
         return
     _print(result.summary)
-    if out is not None:
-        print(f"Written to {out}: {', '.join(written)}")
+    if folder is not None:
+        print(f"Written to {folder}: {', '.join(written)}")
 
 
 def _backtest(logged: LoggedRun, wanted: Wanted, options: Mapping[str, Any]) -> Backtest:
@@ -118,8 +133,9 @@ def _backtest(logged: LoggedRun, wanted: Wanted, options: Mapping[str, Any]) -> 
 
     from .output.terminal import progress_of
 
-    named = [name.strip() for name in options["policy"].split(",") if name.strip()]
-    tried = 2 * (len(named) or len(library.CANDIDATES)) + len(library.CAPACITIES)  # at most
+    named = _policies(options["policy"])
+    others = len(library.CAPACITIES) + max(map(len, library.PARAMETERS.values())) + 1
+    tried = 2 * (len(named) or len(library.CANDIDATES)) + others  # at most
     with progress_of("simulating", tried if options["fit"] else 1) as advance:
         return library.backtest(
             logged,
@@ -132,6 +148,30 @@ def _backtest(logged: LoggedRun, wanted: Wanted, options: Mapping[str, Any]) -> 
             settings=options["settings"] or [],
             on_trial=advance,
         )
+
+
+def _folder(out: str | None) -> Path | None:
+    from itertime.errors import UserError
+
+    if out is None:
+        return None
+    if not out.strip():
+        raise UserError("--out: names no folder; write --out . for this one")
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--out {folder}: is not a folder; choose another place")
+    if (folder / "manifest.json").exists():
+        raise UserError(f"--out {folder}: holds a run; choose another folder")
+    return folder
+
+
+def _policies(text: str) -> list[str]:
+    from itertime.errors import UserError
+
+    names = [name.strip() for name in text.split(",")]
+    if text and not all(names):
+        raise UserError(f"--policy {text}: has an empty name; write policies separated by single commas")
+    return names if text else []
 
 
 def named_clusters(given: list[str], system: str) -> dict[str, Cluster]:

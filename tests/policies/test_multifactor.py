@@ -56,6 +56,15 @@ def test_a_tenant_at_its_limit_blocks_no_other() -> None:
     jobs = [of("t", "a", 0, 4, 100), of("t", "b", 1, 4, 100), of("u", "c", 2, 4, 100)]
     assert starts(simulate(jobs, Multifactor(tenant_limit=4), "n1g8")) == {"a": 0, "b": 100, "c": 2}
     assert starts(simulate(jobs, Multifactor(), "n1g8")) == {"a": 0, "b": 1, "c": 100}
+    for limits in ({"t": 4}, {"t": 4, "u": 8}, {"t": 7}):
+        assert starts(simulate(jobs, Multifactor(tenant_limits=limits), "n1g8"))["b"] == 100
+    others = Multifactor(tenant_limit=2, tenant_limits={"t": 8, "u": 4})
+    assert starts(simulate(jobs, others, "n1g8")) == {"a": 0, "b": 1, "c": 100}
+
+
+def test_limits_by_tenant_are_numbers() -> None:
+    with pytest.raises(UserError, match="tenant_limits: t=0: must be a finite number, at least 1"):
+        clustersim.run(jobs_of(2), "multifactor", cluster="n16g1", params={"tenant_limits": {"t": 0}})
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -1,4 +1,4 @@
-"""What Helios' vcvGl says of its waits: the figures of docs/backtest.md, and that its backtest is refused."""
+"""Helios' vcvGl: the figures of docs/backtest.md and HELIOS.md, and that its backtest is refused."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from clustersim.backtest import read_logged
+from experiments.helios_study import POLICIES, PUBLISHED, demand, simulated
 from experiments.helios_waits import followed, table
 from itertime.errors import TableError
 from tests.places import ROOT
 from traces import Job
+from traces.logs import import_log
 
 
 def test_followed_by_hand() -> None:
@@ -32,3 +34,29 @@ def test_the_table_of_the_page(shared_dir: Path) -> None:
     page = (ROOT / "docs" / "backtest.md").read_text()
     for name, mean, p90, before, after in table(str(path)):
         assert f"| {name} | {mean:,.0f} | {p90:,.0f} | {before} | {after} |" in page
+
+
+def test_the_study_of_policies(shared_dir: Path) -> None:
+    path = shared_dir / "data" / "clusters" / "helios" / "venus_vcvGl_sept.csv"
+    if not path.exists():
+        pytest.skip(f"no log at {path}")
+    page = (ROOT / "experiments" / "HELIOS.md").read_text()
+    jobs, _ = import_log(path)
+    found = {policy: simulated(jobs, policy, "n20g8") for policy in POLICIES}
+    for policy, one in found.items():
+        waits = f"{one.wait_s:,.0f} | {one.wait_p90_s:,.0f} | {one.waiting}"
+        assert f"| {policy} | {one.jct_s:,.0f} | {found['fifo'].jct_s / one.jct_s:.2f} | {waits} |" in page
+    for cluster, (jct_s, ratio) in PUBLISHED.items():
+        assert f"| {cluster} | {jct_s:,.0f} | {ratio:.2f} |" in page
+    held = demand(jobs, 160)
+    assert f"{100 * held.share_above:.1f} % of the time" in page
+    assert f"at most {held.peak}, and {held.gpu_h_above:,.0f} GPU-hours" in page
+
+
+def test_demand_by_hand() -> None:
+    jobs = [Job("a", 0.0, gpus=2, duration_s=7200.0), Job("b", 3600.0, gpus=3, duration_s=60.0)]
+    jobs.append(Job("c", 7200.0, gpus=1, duration_s=3600.0))
+    held = demand(jobs, 4)
+    assert (held.peak, held.gpu_h_above) == (5, pytest.approx(60 / 3600))
+    assert held.share_above == pytest.approx(60 / 7200)
+    assert held.load == pytest.approx((2 * 7200 + 3 * 60 + 3600) / 4 / 7200)

@@ -8,6 +8,8 @@
 | `read_throughputs` | speeds from ElasticFlow's folder of tables |
 | `read_speeds` | speeds from such a folder, or from a log whose jobs state them |
 | `write_throughputs` | these speeds as a throughput table of `clustersim` |
+| `open_log`, `read`, `convert` | the same in steps: the file, its rows as a `Log`, jobs with a report |
+| `LoggedJob`, `OnNode` | a row of a log, with what the native trace does not hold; where it ran |
 | `FORMATS` | name -> `LogFormat` of every format; other logs are read by the columns that the user names |
 
 `traces.logs.formats` holds a module per format.
@@ -19,15 +21,22 @@ Why
 """
 
 from .formats import FORMATS
-from .importer import Selection, import_log, read_speeds
-from .log import ReadOptions
+from .importer import Selection, convert, import_log, read, read_speeds
+from .log import Log, LoggedJob, OnNode, ReadOptions
+from .source import open_log
 from .throughputs import read_throughputs, write_throughputs
 
 __all__ = [
     "FORMATS",
+    "Log",
+    "LoggedJob",
+    "OnNode",
     "ReadOptions",
     "Selection",
+    "convert",
     "import_log",
+    "open_log",
+    "read",
     "read_speeds",
     "read_throughputs",
     "write_throughputs",

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from difflib import get_close_matches
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from itertime.errors import UnknownName
+from itertime.errors import UserError, quoted
 from itertime.io import shown
 from traces.native import COLUMNS, MAX_SECONDS, MIN_SECONDS, number, whole
 
@@ -94,7 +95,13 @@ def time_zone(name: str | None) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, ZoneInfoNotFoundError):
-        raise UnknownName("name in --time-zone", shown(name), sorted(available_timezones())) from None
+        close = get_close_matches(name, sorted(available_timezones()), n=3)
+        hint = (
+            f"did you mean {' or '.join(close)}?"
+            if close
+            else "names are such as Asia/Shanghai, Europe/Berlin"
+        )
+        raise UserError(f"unknown name in --time-zone {quoted(name)}; {hint}") from None
 
 
 def moment(cell: str, unit: str = "s", zone: tzinfo = UTC) -> float:

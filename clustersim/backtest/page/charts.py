@@ -194,7 +194,7 @@ def _capacity(found: Compared) -> tuple[Floats, Floats]:
 def _group(kind: str, groups: list[dict[str, Any]]) -> Chart:
     """The mean wait of each group on both sides."""
     shown = [group for group in groups if "jobs" in group][:_MOST_DOTS]
-    names = [_name(group["group"]) for group in shown]
+    names = _names([group["group"] for group in shown])
     series: list[dict[str, Any]] = []
     for number, side in enumerate(SIDES):
         means = [float(group[f"{side}_mean_s"]) for group in shown]
@@ -213,9 +213,14 @@ def _group(kind: str, groups: list[dict[str, Any]]) -> Chart:
     return Chart(f"chart-by-{kind}", f"Waits by {KINDS[kind]}", caption, 340, series, layout)
 
 
-def _name(group: str) -> str:
-    text = group or "(not stated)"
-    return plotly_text(text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…")
+def _names(groups: list[str]) -> list[str]:
+    """The names of groups, short and apart: an axis takes equal ones for one group."""
+    texts = [group or "(not stated)" for group in groups]
+    cut = [t if len(t) <= _LONGEST_NAME else t[: _LONGEST_NAME - 1] + "…" for t in texts]
+    return [
+        plotly_text(text if cut.count(text) == 1 else f"{text} ({number + 1})")
+        for number, text in enumerate(cut)
+    ]
 
 
 def _clock(found: Compared, curves: list[tuple[Floats, Floats]]) -> Clock:

@@ -132,3 +132,12 @@ def test_folders_that_are_damaged_are_named(
     with pytest.raises(UserError, match=error):
         write_backtest_report(tmp_path)
     assert not (tmp_path / "report.html").exists()
+
+
+def test_groups_with_long_names_stay_apart(tmp_path: Path) -> None:
+    users = {"u0": "a-long-name-of-one", "u1": "a-long-name-of-two", "u2": ""}
+    jobs = [replace(job, user=users[job.user or ""] or None) for job in logged(jobs_of(30))]
+    write_backtest(backtest(read_logged(written(tmp_path, jobs))), tmp_path / "out")
+    names = data_of(text_of(tmp_path / "out"))["chart-by-user"]["layout"]["xaxis"]["categoryarray"]
+    assert len(set(names)) == 3
+    assert {name[:16] for name in names} == {"(not stated)", "a-long-name-of-…"}

@@ -10,6 +10,7 @@ import pytest
 
 from clustersim.cli import main
 from tests.clustersim.backtest.logs import jobs_of, logged, written
+from traces import Job
 
 
 def test_it_prints_tables_that_fit_and_writes_files(
@@ -54,6 +55,17 @@ def test_clusters_by_pool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["--set", "cluster=n4g1"], 2, "use --cluster"),
         (["--set", "overheads.launch_s=10"], 2, "use --start-up"),
         (["--limit", "0"], 2, "--limit 0"),
+        (["--policy", ","], 2, "has an empty name"),
+        (["--policy", "fifo,,sjf", "--fit"], 2, "has an empty name"),
+        (["--system", "zz"], 2, "is the system of --cluster"),
+        (["--system", "zz", "--cluster", "n1g8"], 2, "zz"),
+        (["--gpus-per-node", "4", "--cluster", "n2g8"], 2, "--cluster states the nodes"),
+        (["--set", "bound=cheap"], 2, "not with a bound"),
+        (["--set", "until_s=5"], 2, "use --until-s"),
+        (["--set", "calendar=[]"], 2, "state it with --cluster"),
+        (["--time-zone", "Asia/Shanghei"], 2, "did you mean Asia/Shanghai"),
+        (["--time-zone", "Mars/Olympus Mons"], 2, "names are such as Asia/Shanghai"),
+        (["--out", ""], 2, "names no folder"),
     ],
 )
 def test_mistakes_are_named(
@@ -68,3 +80,28 @@ def test_a_log_without_starts_is_a_bad_table(tmp_path: Path, capsys: pytest.Capt
     log = written(tmp_path, jobs_of(5))
     assert main(["backtest", str(log)]) == 3
     assert "states no start of any job" in capsys.readouterr().err
+
+
+def test_a_calendar_of_the_user_replaces_the_inferred_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [Job(f"{i}", 0.0, gpus=8, duration_s=600.0, logged_start_s=600.0 * i) for i in range(3)]
+    log = written(tmp_path, [*jobs, Job("3", 100.0, gpus=8, duration_s=600.0, logged_start_s=4000.0)])
+    given = ["backtest", str(log), "--cluster", "n1g8", "--json"]
+    assert main(given) == 0
+    plain = json.loads(capsys.readouterr().out)["parts"]["all"]["wait"]["simulated"]["mean_s"]
+    assert plain == pytest.approx((0 + 600 + 1200 + 1700) / 4)
+    assert main([*given, "--set", "calendar=[{at_s: 1800, maintenance: 0, for_s: 2200}]"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["parts"]["all"]["wait"]["absolute_s"] == 0
+    assert any(text.startswith("nodes are out of service as") for text in summary["assumptions"])
+
+
+def test_use_beyond_the_stated_cluster_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = [Job(f"{i}", 0.0, gpus=8, duration_s=3600.0 * (1 + i), logged_start_s=0.0) for i in range(2)]
+    log = written(tmp_path, jobs)
+    assert main(["backtest", str(log), "--cluster", "n1g8"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "up to 16 GPUs in use at once, more than there are for 1.0 h, 50.0 % of the time in use" in shown
+    assert main(["backtest", str(log), "--cluster", "n2g8"]) == 0
+    assert "WARNING" not in capsys.readouterr().out
