@@ -25,6 +25,8 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `holdings` | the same allocations by column, as `Holdings`: for work on all of them at once |
 | `gpu_blocks`, `blocks_of` | GPU numbers for each allocation, to draw it; for all allocations of a run |
 | `end_of_run_s` | when a run ended |
+| `by_pool`, `PoolUse` | what happened on the clusters of a fleet, by GPU type, and on spot nodes |
+| `has_parts` | whether a run has such clusters or nodes |
 | `explain` | the story of one job, as an `Explanation` |
 | `Explanation` | the record of a job, and each `Wait` and `Spell` in order of time |
 | `Wait` | a time without GPUs: how many were free, which jobs held the others, which were ahead |
@@ -46,6 +48,7 @@ from .demand import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, has_waited
 from .gpu_time import CATEGORIES, GpuTime, gpu_time, plan_keys
 from .job_story import Explanation, Spell, Wait, explain
 from .metrics import METRICS, summarise
+from .pools import PoolUse, by_pool, has_parts
 from .services import ServiceLevel, service_levels, service_summary
 from .statistics import LEAST_PAIRS, Difference, holm, paired_difference
 from .windows import check_window, measured_jobs, window_metrics, window_summary, with_window
@@ -62,17 +65,20 @@ __all__ = [
     "Explanation",
     "GpuTime",
     "Holdings",
+    "PoolUse",
     "ServiceLevel",
     "Spell",
     "Usage",
     "Wait",
     "allocations",
     "blocks_of",
+    "by_pool",
     "check_window",
     "end_of_run_s",
     "explain",
     "gpu_blocks",
     "gpu_time",
+    "has_parts",
     "has_waited",
     "holdings",
     "holm",

@@ -24,7 +24,7 @@ from itertime.io import names_file, quoted, read_mapping
 
 __all__ = ["Maintenance", "PlannedChange", "nodes_named", "read_calendar", "seconds_of", "starts_of"]
 
-_WHAT = ("maintenance", "reclaim", "add", "remove")
+_WHAT = ("maintenance", "add", "remove", "reclaim")
 _FOR_A_WHILE = ("maintenance", "reclaim")
 _KEYS = (*_WHAT, "at_s", "for_s", "notice_s", "every_s", "times")
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")

@@ -69,7 +69,7 @@ def reservations_of(
     for i, entry in enumerate(entries):
         where = f"reservations: entry {i + 1}"
         if not isinstance(entry, Mapping):
-            raise UserError(f"{where}={quoted(entry)}: must state at_s, for_s, nodes or gpus, and for whom")
+            raise UserError(f"{where}={quoted(entry)}: states no at_s, for_s, nodes or gpus, tenants or jobs")
         for key in entry:
             if key not in _KEYS:
                 raise UserError(f"{where}: {UnknownName('field', str(key), _KEYS)}")

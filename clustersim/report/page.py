@@ -16,7 +16,16 @@ from .headline import headline_rows
 from .page_data import page_data
 from .plans import plan_rows
 from .runs import cluster_words, group_runs, named, pairs
-from .sections import all_metrics, assumptions, commands, coverage, covered, deadline_rows, time_rows
+from .sections import (
+    all_metrics,
+    assumptions,
+    commands,
+    coverage,
+    covered,
+    deadline_rows,
+    pool_rows,
+    time_rows,
+)
 from .verdict import caution, notes, verdict
 
 __all__ = ["render_report"]
@@ -64,6 +73,7 @@ def _sections(runs: Sequence[Run], times: Any) -> dict[str, Any]:
         "coverage": coverage(runs),
         "covered": covered(runs),
         "deadlines": deadline_rows(runs),
+        "pools": pool_rows(runs),
         "runs": named(runs),
         "assumptions": assumptions(runs, times),
         "commands": commands(runs),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from clustersim.analysis import CATEGORIES, METRICS, GpuTime
+from clustersim.analysis import CATEGORIES, METRICS, GpuTime, PoolUse, by_pool, has_parts
 from clustersim.analysis.tables import finished, jobs_of
 from clustersim.records import REJECTED, STATES, Run
 
@@ -32,6 +32,7 @@ __all__ = [
     "coverage",
     "covered",
     "deadline_rows",
+    "pool_rows",
     "time_rows",
 ]
 
@@ -117,6 +118,22 @@ def deadline_rows(runs: Sequence[Run]) -> list[tuple[Named, tuple[str, ...]]]:
         total, on_time, too_late, refused, others = counts
         rows.append((one, (total, on_time, share, too_late, lateness, refused, others)))
     return rows if any(counts[0] != "0" for _, counts in rows) else []
+
+
+def pool_rows(runs: Sequence[Run]) -> list[tuple[Named, list[tuple[str, ...]]]]:
+    """For each run with clusters of a fleet or spot nodes, a row of cells per pool: name, GPUs, jobs that
+    finished, their mean JCT and time to first GPUs, share of GPUs allocated, cost, reclaims, lost GPU-hours.
+    """
+    return [
+        (one, [_pool_cells(use) for use in by_pool(one.run)]) for one in named(runs) if has_parts(one.run)
+    ]
+
+
+def _pool_cells(use: PoolUse) -> tuple[str, ...]:
+    times = ("–" if s is None else duration(s, s) for s in (use.jct_mean_s, use.queue_mean_s))
+    share = "–" if use.allocated_ratio is None else f"{100 * use.allocated_ratio:.1f} %"
+    counts = (f"{use.cost_usd:,.0f}", f"{use.reclaims:,}", f"{use.lost_gpu_h:,.1f}")
+    return (use.name, f"{use.gpus:,}", f"{use.finished:,}", *times, share, *counts)
 
 
 def _lateness(run: Run) -> list[float]:

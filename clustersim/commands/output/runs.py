@@ -93,6 +93,7 @@ def print_run(run: Run, json: bool) -> None:
         return
     table = comparison_table([run], None)
     print_table(table.heads, table.rows, least=table.least)
+    _print_pools([run])
     _print_notes([run])
 
 
@@ -122,6 +123,7 @@ def print_comparison(runs: Sequence[Run], baseline: str, json: bool) -> None:
     table = comparison_table(runs, baseline)
     print_table(table.heads, table.rows, least=table.least)
     print_differences(differences, {"policy": baseline})
+    _print_pools(runs)
     _print_notes(runs)
 
 
@@ -139,6 +141,17 @@ def _by_run(form: str, counts: Mapping[str, int]) -> str:
     """
     apart, between = (": ", "; ") if any(", " in label for label in counts) else (" ", ", ")
     return between.join(f"{label}{apart}{form.format(count)}" for label, count in counts.items())
+
+
+def _print_pools(runs: Sequence[Run]) -> None:
+    """The use of the clusters of a fleet, and of spot nodes, if the runs have any."""
+    from clustersim.report.sections import pool_rows
+
+    rows = pool_rows(runs) if has_report(runs) else []
+    if rows:
+        heads = ("policy", "nodes", "GPUs", "finished", "mean JCT", "to first GPUs", "allocated", "USD",
+                 "reclaims", "lost GPU-h")  # fmt: skip
+        print_table(heads, [[one.label, *cells] for one, pools in rows for cells in pools], keys=2)
 
 
 def _print_notes(runs: Sequence[Run]) -> None:
