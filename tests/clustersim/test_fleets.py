@@ -98,7 +98,8 @@ def test_a_precision_that_no_type_runs_is_refused_with_each_reason(tmp_path: Pat
     (record,) = run.jobs
     assert record.state == "rejected"
     assert record.reason.startswith(
-        "a100: its GPUs do not run precision nvfp4: the profile a100-80gb has bf16; h100: its GPUs do not run"
+        "a100: its GPUs do not run precision nvfp4: the profile a100-80gb has bf16, tf32; "
+        "h100: its GPUs do not run"
     )
 
 

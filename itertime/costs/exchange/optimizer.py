@@ -136,8 +136,8 @@ def optimizer_s(workload: Workload, shared: Array, experts: Array, layers: Whole
         seconds = _fused_step_s(workload, owned, owned / np.maximum(shared + experts, 1.0), layers)
     else:
         nbytes = ADAM_BYTES if includes_norm(plans.options) else ADAM_BYTES - NORM_BYTES
-        nbytes = nbytes - np.where(plans.in_32_bit, _UNSCALING + _COPYING, 0.0)
-        seconds = workload.profile.elementwise_s(nbytes * owned, "adam")
+        less = np.where(plans.in_32_bit, _UNSCALING + _COPYING, 0.0)
+        seconds = workload.profile.elementwise_s((nbytes - less) * owned, "adam")
         seconds = seconds / workload.system.site.hbm_fraction
     if not plans.offload_optimizer.any():
         return {"optimizer": seconds}

@@ -170,7 +170,7 @@ def test_any_text_in_the_cells_gives_runs_reasons_or_an_error(write: Write, chan
         ({"work": "unpadded, sorted, then stratified"}, "name sorted alone"),
         ({"gpu": "NVIDIA L40S"}, "no profile for GPU NVIDIA L40S"),
         ({"precision": "int4"}, "precision=int4: must be fp16, bf16, fp8, or fp16 or fp8"),
-        ({"precision": "fp8"}, "precision=fp8: the profile a100-80gb has bf16 only"),
+        ({"precision": "fp8"}, "precision=fp8: the profile a100-80gb has bf16, tf32 only"),
         ({"optimizer": "Adagrad"}, "optimizer=Adagrad: must be LAMB or Adam"),
         ({"optimizer": ""}, "the source does not say optimizer"),
         ({"step_s": ""}, "the source does not say step_s"),

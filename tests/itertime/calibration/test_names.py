@@ -106,13 +106,14 @@ def test_gpus_without_a_profile(name: str) -> None:
         ("fp8_block fp8_sc fp8-sc fp8_blockwise", "fp8_block"),
         ("mxfp8 MXFP8 fp8_mx fp8-mx", "mxfp8"),
         ("nvfp4 NVFP4", "nvfp4"),
+        ("tf32 TF32", "tf32"),
     ],
 )
 def test_names_of_precisions(names: str, precision: str) -> None:
     assert {precision_of(name) for name in names.split()} == {precision}
 
 
-@pytest.mark.parametrize("name", ["fp32", "tf32", "int8", "fp8_rowwise", "fp4", "bf16 or fp8"])
+@pytest.mark.parametrize("name", ["fp32", "int8", "fp8_rowwise", "fp4", "bf16 or fp8"])
 def test_precisions_without_a_profile(name: str) -> None:
     with pytest.raises(UserError, match=f"precision={name}: no profile"):
         precision_of(name)

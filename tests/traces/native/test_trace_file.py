@@ -152,7 +152,7 @@ BAD_CELLS = [
     (
         "precision",
         "int8",
-        "unknown precision 'int8'; known: bf16, fp8, fp8_block, mxfp8, nvfp4; or leave the cell empty",
+        "unknown precision 'int8'; known: bf16, fp8, fp8_block, mxfp8, nvfp4, tf32; or leave the cell empty",
     ),
     (
         "framework",
@@ -449,7 +449,8 @@ HEADER = "job_id,submit_s,model,global_batch,iterations,gpus,seq_len,plan_option
         ("bert-large", "", "local_steps=8",
          "local_steps=8: needs workers > 1, or compression=zeroone-adam; give one of them, or leave it out"),
         ("bert-large", "", "compression=onebit-adam,optimizer=lamb",
-         "compression=onebit-adam: is made for optimizer=adam or adamw or fused-adam, not lamb"),
+         "compression=onebit-adam: is made for optimizer=adam or adamw or fused-adam or torch-adamw, "
+         "not lamb"),
         ("bert-large", "", "workers=3", "workers=3: must divide dp; take another number of workers"),
         ("bert-large-wikipedia", "", "balance=sorted",
          "balance=sorted: needs batching=unpadded or longest, where ranks differ; leave it out"),
