@@ -8,7 +8,8 @@ forecast gets the jobs that run and wait then, and those that had ended as its h
 first job of the queue, the one in the middle and the last.
 
 If the forecast is right, a start comes by the stated p10 in 10 % of the cases, by the median in 50 %, by p90
-in 90 %. The intervals are 95 % ones over logs (Student's t), since the jobs of one log are not independent.
+in 90 %: of 49 draws these are the 5th, 25th and 45th, and one more draw is at most the k-th with the chance
+k / 50. The intervals are 95 % ones over logs (Student's t), since the jobs of one log are not independent.
 Jobs that are submitted after the cut take part in the truth or not. The forecast knows none of them; it can
 expect some like those of the past.
 """
@@ -34,11 +35,11 @@ from traces.logs.log import Log, LoggedJob
 
 CLUSTER = "n8g8"
 ARMS = (
-    ("fifo", False, False), ("easy", False, False), ("easy", True, False), ("easy", True, True),
-    ("sjf", True, False), ("sjf", True, True),
+    ("easy", False, False), ("easy", True, True), ("easy", True, False), ("sjf", True, True),
+    ("sjf", True, False), ("fifo", False, False),
 )  # fmt: skip
 """Policies; whether jobs come later; whether the forecast expects some."""
-JOBS, LOAD, CUTS, DRAWS, LEAST_WAITING = 300, 1.1, 4, 100, 3
+JOBS, LOAD, CUTS, DRAWS, LEAST_WAITING = 300, 1.1, 4, 49, 3
 SHARES = {"p10": 0.1, "p50": 0.5, "p90": 0.9}
 GPUS, GPU_SHARES = (1, 2, 4, 8, 16, 32), (0.35, 0.15, 0.15, 0.2, 0.1, 0.05)
 MEDIAN_S, SIGMA = 7200.0, 1.0  # of the lognormal time limits

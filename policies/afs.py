@@ -52,7 +52,7 @@ def apathetic_shares(walk: Walk, gpus: int, known: dict[JobView, tuple[Gain, ...
     """
     remaining = gpus
 
-    def fits(size: int) -> bool:
+    def fits(size: float) -> bool:
         return size <= remaining
 
     taken: dict[JobView, int] = {}  # by job, the number of its sizes taken

@@ -76,7 +76,7 @@ class Conservative(Scheduler):
                 self._valid &= self._ends.pop(event.job, inf) <= state.now + _INSTANT_S
             elif event.kind == "submitted" and event.job is not None and self._valid:
                 self._reserve(event.job)
-            elif event.kind in ("node_down", "node_up"):
+            elif event.kind in ("node_down", "node_up", "services"):
                 self._valid = False
         overdue = any(end_s < state.now - _INSTANT_S for end_s in self._ends.values())
         if not self._valid or overdue or len(self.reserved) != len(state.pending):

@@ -27,7 +27,7 @@ class Easy(Scheduler):
         self._estimates.update(state)
         proposal = state.proposal()
         head = next((job for job in state.pending if not proposal.start(job)), None)
-        if head is not None and proposal.free:
+        if head is not None and not proposal.full:
             shadow = self.shadow(head, proposal, state)
             for job in state.pending_by(_submission).walk(proposal.fits):
                 if job.order > head.order:

@@ -69,7 +69,7 @@ class Multifactor(Scheduler):
             if held[job.tenant] + job.requested > self.tenant_limits.get(job.tenant, others):
                 continue
             if shadow is not None:
-                started = proposal.fits(job.requested) and shadow.backfill(job)
+                started = proposal.fits(job.needs) and shadow.backfill(job)
             else:
                 started = proposal.start(job) is not None
                 if not started and state.ever_fits(job):

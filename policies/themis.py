@@ -48,7 +48,7 @@ class Themis(Scheduler):
         leased = [] if self._rounds.begins(state) else list(state.running)
         offered = state.in_service - sum(job.gpus for job in leased)
         proposal = state.proposal()
-        if not offered:
+        if offered <= 0:  # less than 0 where leased jobs share GPUs, each of which counts as one
             return self._rounds.until_end(proposal, state)
         bidders = [job for job in jobs if not leased or not job.running]
         bidders.sort(key=lambda job: (-self.ratio(job, 0, state.now), job.order))

@@ -46,6 +46,8 @@ class Job:
     | framework | name | the software that it trains with; None = that of the nodes' system |
     | precision | name | of its matrix products; None = bf16 |
     | plan_options | text | options of its plans (`itertime.spec.PlanOptions`); None = defaults |
+    | service | name | the inference service of which it is an instance; None = not one |
+    | gpu_fraction | GPUs | the part of one GPU that it holds, beside other such jobs; None = whole GPUs |
     """
 
     job_id: str
@@ -72,6 +74,8 @@ class Job:
     precision: str | None = None
     plan_options: str | None = None
     stated_iterations: float | None = None
+    gpu_fraction: float | None = None
+    service: str | None = None
 
     @property
     def kind(self) -> Literal["iterations", "duration"]:

@@ -84,7 +84,7 @@ class _Asked:
         if request is not None:
             gpus, run_s = request
             self.run_times.append(run_s)
-            self.gpu_seconds.append(gpus * run_s)
+            self.gpu_seconds.append(gpus * run_s * (job.gpu_fraction or 1))
 
     def demand(self) -> dict[str, Any]:
         total = fsum(self.gpu_seconds)  # exact, so independent of the order of the jobs

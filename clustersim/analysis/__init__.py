@@ -29,6 +29,8 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `Explanation` | the record of a job, and each `Wait` and `Spell` in order of time |
 | `Wait` | a time without GPUs: how many were free, which jobs held the others, which were ahead |
 | `Spell` | a time with GPUs: how it began and ended, and what it cost |
+| `service_summary` | what instances of inference services asked for and did not get |
+| `service_levels` | the same by service, each a `ServiceLevel`, with the share of time with all demand met |
 | `paired_difference` | compare two policies over seeds, as a `Difference` |
 | `Difference` | mean difference of a metric with its confidence interval and p value |
 | `LEAST_PAIRS` | the fewest pairs of runs that get an interval |
@@ -44,6 +46,7 @@ from .demand import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, has_waited
 from .gpu_time import CATEGORIES, GpuTime, gpu_time, plan_keys
 from .job_story import Explanation, Spell, Wait, explain
 from .metrics import METRICS, summarise
+from .services import ServiceLevel, service_levels, service_summary
 from .statistics import LEAST_PAIRS, Difference, holm, paired_difference
 from .windows import check_window, measured_jobs, window_metrics, window_summary, with_window
 
@@ -59,6 +62,7 @@ __all__ = [
     "Explanation",
     "GpuTime",
     "Holdings",
+    "ServiceLevel",
     "Spell",
     "Usage",
     "Wait",
@@ -75,6 +79,8 @@ __all__ = [
     "measured_jobs",
     "paired_difference",
     "plan_keys",
+    "service_levels",
+    "service_summary",
     "summarise",
     "window_metrics",
     "window_summary",

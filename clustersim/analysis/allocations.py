@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustersim.cluster import Placement
+from clustersim.cluster import Placement, SharedPlacement
 from clustersim.records import ALLOCATES, RELEASES, EventRecord, Run
 
 from .tables import events_of, jobs_of, numbered, per_run
@@ -74,7 +74,8 @@ class Holdings:
 
     `given`: the row in the event log of the event that gave the GPUs. `job`: the row of the job, or a larger
     number, one for each job without a record. `paid_s`: seconds of overhead, which come first in the
-    allocation. `plan`: the number of the plan's label among `plans`. `ended`: as in `Allocation`.
+    allocation. `gpus`: a part of a GPU counts as that part. `plan`: the number of the plan's label among
+    `plans`. `ended`: as in `Allocation`.
     """
 
     given: np.ndarray
@@ -91,6 +92,11 @@ class Holdings:
 
 _GIVES, _TAKES = 1, 2
 _EFFECTS = dict.fromkeys(ALLOCATES, _GIVES) | dict.fromkeys(RELEASES, _TAKES)
+
+
+def _share(placement: Placement) -> float:
+    """The part of its GPUs that a job holds in a placement."""
+    return placement.share if isinstance(placement, SharedPlacement) else 1.0
 
 
 @per_run
@@ -121,7 +127,7 @@ def holdings(run: Run) -> Holdings:
         from_s=from_s,
         to_s=to_s,
         paid_s=np.minimum(events["overhead_s"][given], to_s - from_s),
-        gpus=events["gpus"][given],
+        gpus=events["gpus"][given] * [_share(placements[row]) for row in chosen],
         plan=np.array(plan, dtype=int),
         plans=plans,
         placements=[placements[row] for row in chosen],
@@ -150,9 +156,9 @@ def gpu_blocks(found: Sequence[Allocation], size_of: Callable[[int], int]) -> li
     """The GPUs of its nodes that each allocation occupies, for drawings: the blocks of each allocation.
 
     The engine counts the GPUs of a node and does not number them. On each node, an allocation gets the GPUs
-    that its job held there before, else the lowest contiguous free GPUs, else the lowest free GPUs. No two
-    allocations share a GPU at any time. An allocation of no duration has no blocks. `size_of`: the number of
-    GPUs of a node.
+    that its job held there before, else the lowest contiguous free GPUs, else the lowest free GPUs. Only
+    allocations that share a GPU by the log are on the same one. An allocation of no duration has no blocks.
+    `size_of`: the number of GPUs of a node.
     """
     return _numbered_gpus(
         numbered([one.given.job_id for one in found])[0],
@@ -178,7 +184,17 @@ def _numbered_gpus(
     masks: list[_Masks] = [()] * len(jobs)
     last: dict[int, _Masks] = {}
     nowhere: dict[int, int] = {}
+    sharing: dict[tuple[Placement, int], tuple[_Masks, int]] = {}  # the GPUs, and how many jobs share them
     for change in _changes(from_s, to_s):
+        placement = placements[change if change >= 0 else ~change]
+        if isinstance(placement, SharedPlacement):
+            together, sharers = sharing.pop(placement.key, ((), 0))
+            sharers += 1 if change >= 0 else -1
+            if change >= 0 and sharers > 1:
+                masks[change] = together
+            if sharers and (sharers > 1 or change < 0):
+                sharing[placement.key] = together, sharers
+                continue
         if change < 0:
             for node, mask in masks[~change]:
                 free[node] |= mask
@@ -187,7 +203,7 @@ def _numbered_gpus(
         before = last.pop(jobs[change], None)
         earlier = dict(before) if before else nowhere
         chosen = []
-        for node, count in placements[change]:
+        for node, count in placement:
             size = sizes.get(node)
             if size is None:
                 size = sizes[node] = size_of(node)
@@ -197,6 +213,8 @@ def _numbered_gpus(
             free[node] = rest & ~mask
             chosen.append((node, mask))
         masks[change] = tuple(chosen)
+        if isinstance(placement, SharedPlacement):
+            sharing[placement.key] = masks[change], 1
     blocks = {held: _blocks(held) for held in dict.fromkeys(masks)}
     return [blocks[held] for held in masks]
 

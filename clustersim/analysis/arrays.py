@@ -23,6 +23,7 @@ __all__ = [
     "of_finished",
     "percentiles",
     "reached",
+    "requested_gpus",
     "span",
 ]
 
@@ -88,6 +89,11 @@ def span(jobs: Jobs) -> tuple[float, float] | None:
 def reached(jobs: Columns) -> Array:
     """For each job, whether the run went on until its submission."""
     return ~(jobs.equal("state", UNFINISHED) & np.isnan(jobs["isolated_s"]))
+
+
+def requested_gpus(jobs: Columns | Table) -> Array:
+    """The GPUs that each job asks for; NaN where it asks for none. Part of a GPU counts as that part."""
+    return jobs["gpus"] * np.nan_to_num(jobs["gpu_fraction"], nan=1.0)
 
 
 def mean(values: Array) -> float | None:

@@ -10,9 +10,21 @@ from math import fsum
 import numpy as np
 
 from clustersim.cluster import Cluster
-from clustersim.records import REJECTED, Columns
+from clustersim.records import REJECTED, SERVED, Columns
 
-from .arrays import Array, Jobs, Usage, Value, job_columns, mean, of_finished, percentiles, reached, span
+from .arrays import (
+    Array,
+    Jobs,
+    Usage,
+    Value,
+    job_columns,
+    mean,
+    of_finished,
+    percentiles,
+    reached,
+    requested_gpus,
+    span,
+)
 
 __all__ = [
     "HARDLY_ANY",
@@ -51,7 +63,7 @@ def arrival_window(jobs: Jobs) -> Interval | None:
 
 def offered_load(jobs: Jobs, cluster: Cluster, window: Interval | None) -> dict[str, Value]:
     """offered_load = sum of gpus_j x isolated_j / (G x length of the window); `load_jobs`: the jobs in the
-    sum.
+    sum. gpus_j of a job that shares a GPU is its part.
 
     The sum is over submitted jobs that can run here, admitted or not. isolated_j is the run time on the
     requested GPUs under the planner that runs, without waiting or overheads. On a cluster of several GPU
@@ -59,7 +71,7 @@ def offered_load(jobs: Jobs, cluster: Cluster, window: Interval | None) -> dict[
     The load is None if all jobs are submitted within a microsecond.
     """
     columns = job_columns(jobs)
-    gpu_s = columns["gpus"] * columns["isolated_s"]
+    gpu_s = requested_gpus(columns) * columns["isolated_s"]
     covered = ~np.isnan(gpu_s)
     length_s = _length_s(window)
     load = None
@@ -97,8 +109,9 @@ def waiting(jobs: Jobs) -> dict[str, Value]:
 
 
 def admitted(jobs: Columns) -> Array:
-    """For each job, whether it can run here and the policy accepted it."""
-    return ~np.isnan(jobs["isolated_s"]) & ~jobs.equal("state", REJECTED)
+    """For each job, whether it can run here and the policy accepted it; not for instances of services."""
+    apart = jobs.equal("state", REJECTED) | jobs.equal("state", SERVED)
+    return ~np.isnan(jobs["isolated_s"]) & ~apart
 
 
 def has_waited(jobs: Columns, beyond_s: float = 0.0) -> Array:

@@ -128,7 +128,7 @@ def plan_keys(run: Run) -> tuple[list[PlanKey], np.ndarray]:
         types = ["" if node is None else run.cluster.type_of(node) for node in first]
     gpu_type, type_names = numbered(types)
     of_job = np.array(work, dtype=int)[held.job]
-    rows = np.stack([of_job, np.array(gpu_type, dtype=int), held.gpus.astype(int), held.plan])
+    rows = np.stack([of_job, np.array(gpu_type, dtype=int), np.ceil(held.gpus).astype(int), held.plan])
     sizes = tuple(rows.max(axis=1, initial=0) + 1)
     codes, numbers = np.unique(np.ravel_multi_index(tuple(rows), sizes), return_inverse=True)
     keys = []

@@ -206,12 +206,13 @@ def _free_gpus(run: Recorded, from_s: float, to_s: float, needed: int) -> tuple[
     """
     total = run.cluster.gpus
     fewest, most, short_s, down = total, 0, 0.0, 0
-    now, taken, out = from_s, 0, 0
+    now, out = from_s, 0
+    taken: float = 0
 
     def advance(then_s: float) -> None:
         nonlocal fewest, most, short_s, down, now
         if then_s > now:
-            free = total - taken
+            free = int(total - taken)  # whole ones
             fewest, most, down = min(fewest, free), max(most, free), max(down, out)
             short_s += then_s - now if free < needed else 0.0
             now = then_s

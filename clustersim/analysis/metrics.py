@@ -18,7 +18,19 @@ import numpy as np
 from clustersim.cluster import Cluster
 from clustersim.records import FINISHED, STATES, Columns
 
-from .arrays import Array, Jobs, Snapshots, Usage, Value, job_columns, mean, of_finished, percentiles, span
+from .arrays import (
+    Array,
+    Jobs,
+    Snapshots,
+    Usage,
+    Value,
+    job_columns,
+    mean,
+    of_finished,
+    percentiles,
+    requested_gpus,
+    span,
+)
 from .demand import admitted, arrival_window, offered_load, share_of_gpus, tail, waiting
 
 __all__ = [
@@ -232,7 +244,8 @@ class _Comparable:
 
 def _comparable(jobs: Jobs) -> _Comparable:
     columns = job_columns(jobs)
-    rows = [columns[name] for name in ("submit_s", "finish_s", "jct_s", "isolated_s", "gpus")]
+    rows = [columns[name] for name in ("submit_s", "finish_s", "jct_s", "isolated_s")]
+    rows.append(requested_gpus(columns))
     submit_s, finish_s, *ratios = rows
     chosen = columns.equal("state", FINISHED) & (finish_s > submit_s)  # False for NaN
     for values in ratios:

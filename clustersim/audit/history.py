@@ -12,7 +12,7 @@ from math import inf
 from operator import attrgetter
 from typing import ClassVar
 
-from clustersim.cluster import Placement
+from clustersim.cluster import MILLION, Placement, SharedPlacement
 from clustersim.records import (
     ALLOCATES,
     ENDS,
@@ -80,7 +80,9 @@ class ClusterHistory:
     |---|---|
     | jobs | the jobs in the system, by id |
     | in_use | GPUs in use by node |
-    | allocated | GPUs in use on all nodes |
+    | shared | the millionths that jobs hold of each GPU that they share, by node and number |
+    | taken | GPUs in use on all nodes, a shared one as a whole |
+    | idle_parts | millionths of shared GPUs that no job holds |
     | gpus_of_busy_nodes | all GPUs of the nodes that have GPUs in use |
     | running, inside | number of jobs with GPUs; number of jobs in the system |
     | down | GPUs of nodes out of service |
@@ -93,7 +95,9 @@ class ClusterHistory:
         self.evidence, self.cluster = evidence, evidence.cluster
         self.jobs: dict[str, JobHistory] = {}
         self.in_use: dict[int, int] = {}
-        self.allocated = self.gpus_of_busy_nodes = self.running = self.inside = self.down = 0
+        self.shared: dict[tuple[Placement, int], int] = {}
+        self.idle_parts = 0
+        self.taken = self.gpus_of_busy_nodes = self.running = self.inside = self.down = 0
         self.event_count = 0
         self.first_s = self.last_s = 0.0
         self.submitted = array("q")
@@ -120,6 +124,13 @@ class ClusterHistory:
             job.totals.advance(event.time_s, self.evidence.resolution_s)
         job.terms = self._terms(event, job) if event.event in ALLOCATES else PLAIN
         return job
+
+    def in_use_and_stranded(self) -> tuple[float, float]:
+        """The GPUs that jobs hold, and the free ones on nodes that also run something, parts as parts."""
+        stranded, idle = self.gpus_of_busy_nodes - self.taken, self.idle_parts
+        if not idle:
+            return self.taken, stranded
+        return (self.taken * MILLION - idle) / MILLION, (stranded * MILLION + idle) / MILLION
 
     def holders(self, node: int) -> list[str]:
         """The jobs with GPUs on a node, in the order in which they got them."""
@@ -172,17 +183,33 @@ class ClusterHistory:
             job.allocation = event
 
     def _count(self, placement: Placement, sign: int) -> None:
+        if isinstance(placement, SharedPlacement) and not self._is_first_or_last(placement, sign):
+            return
         in_use = self.in_use
         for node, count in placement:
             before = in_use.get(node, 0)
             after = in_use[node] = before + sign * count
-            self.allocated += sign * count
+            self.taken += sign * count
             if (before > 0) != (after > 0) and 0 <= node < self.cluster.nodes:
                 size = self.cluster.size_of(node)
                 self.gpus_of_busy_nodes += size if after > 0 else -size
 
+    def _is_first_or_last(self, placement: SharedPlacement, sign: int) -> bool:
+        """Count part of a shared GPU. Returns whether it is the first part taken or the last one returned."""
+        before = self.shared.get(placement.key, 0)
+        after = before + sign * placement.parts
+        gpus = sum([count for _, count in placement])
+        self.idle_parts += gpus * ((MILLION - after if after else 0) - (MILLION - before if before else 0))
+        if after:
+            self.shared[placement.key] = after
+        else:
+            self.shared.pop(placement.key, None)
+        return not before or not after
+
     def _terms(self, event: EventRecord, job: JobHistory) -> ChargeTerms:
         evidence, parameters = self.evidence, job.facts.parameters
+        if job.record is not None and job.record.service:  # it has nothing to save or to load
+            return ChargeTerms(due_s=evidence.overheads.start_s(event.gpus))
         if parameters is None:
             return ChargeTerms(due_s=evidence.overheads.start_s(event.gpus) if event.event == START else None)
         mtbf_s = inf

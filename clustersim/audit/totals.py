@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
+from clustersim.cluster import SharedPlacement, gpus_held
 from clustersim.overheads import Cycle
-from clustersim.records import ALLOCATES, ENDS, FINISH, INTERRUPT, LOADED, RATE, START, EventRecord
+from clustersim.records import ALLOCATES, ENDS, FINISH, INTERRUPT, LOADED, RATE, SERVED, START, EventRecord
 
 __all__ = ["PLAIN", "ChargeTerms", "JobTotals"]
 
@@ -47,7 +48,8 @@ class JobTotals:
     - `cost_usd`: US dollars for the GPUs held; None while the job has paid no price.
 
     The state after the last event, at `since_s`:
-    - `gpus`, `unit_s`: the GPUs that the job holds (None without GPUs), and its seconds per unit.
+    - `gpus`, `unit_s`: the GPUs that the job holds (None without GPUs; a part as that part), and its seconds
+      per unit.
     - `owed_s`: overhead still to be paid, infinite during a load.
     - `save_due`: the share, to within `save_error`, of a save still to be paid, of `save_s` seconds here.
     - `phase_s`: seconds since the checkpoint cycle `cycle` began.
@@ -73,7 +75,7 @@ class JobTotals:
     cost_error: float = 0.0
 
     since_s: float = 0.0
-    gpus: int | None = None
+    gpus: float | None = None
     unit_s: float = 0.0
     owed_s: float = 0.0
     cycle: Cycle = _NEVER_SAVES
@@ -109,7 +111,7 @@ class JobTotals:
             self.gpus = None
         if kind == START and self.start_s is None:
             self.start_s = event.time_s
-        elif kind == FINISH and self.finish_s is None:
+        elif kind in (FINISH, SERVED) and self.finish_s is None:
             self.finish_s = event.time_s
 
     def end(self, end_s: float | None, error: float) -> None:
@@ -119,7 +121,8 @@ class JobTotals:
             self.closed = True
 
     def _allocate(self, event: EventRecord, terms: ChargeTerms) -> None:
-        self.gpus, self.unit_s = event.gpus, event.unit_s
+        shares = event.placement.__class__ is SharedPlacement
+        self.gpus, self.unit_s = gpus_held(event.placement) if shares else event.gpus, event.unit_s
         self.owed_s = inf if terms.loads else event.overhead_s
         self.cycle, self.phase_s = terms.cycle, 0.0
         self.saved_work, self.unsaved_s = self.work or 0.0, 0.0

@@ -93,7 +93,8 @@ def _usable(
     instance: Instance, gpu_type: int, rows: dict[int, list[int]], options: dict[int, tuple[Option, ...]]
 ) -> float:
     """The most GPUs of a type that jobs can hold at a time: the largest sum of one size each that fits; of
-    any number of sizes if there are many jobs. At least 1, so that it can divide.
+    any number of sizes if there are many jobs. At least 1, so that it can divide. All of them where jobs hold
+    parts of GPUs.
 
     Bit n of `sums` says whether n GPUs are such a sum.
     """
@@ -102,7 +103,10 @@ def _usable(
         return float(gpus)
     sums, mask = 1, (1 << (gpus + 1)) - 1
     for key, jobs in rows.items():
-        sizes = [n for option in options[key] if option.gpu_type == gpu_type for n in option.sizes]
+        held = [n for option in options[key] if option.gpu_type == gpu_type for n in option.sizes]
+        sizes = [int(n) for n in held]
+        if sizes != held:
+            return float(gpus)
         if len(instance.jobs) <= _FEW_JOBS:
             for _ in jobs:
                 sums |= reduce(or_, (sums << n for n in sizes), 0) & mask

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from clustersim.cluster import Cluster
+from clustersim.cluster import MILLION, Cluster, parts_of
 from clustersim.overheads import Overheads
 from clustersim.speed import CannotRun, Offer, Speed
 from clustersim.speed.layout import Layout, LayoutTimes
@@ -21,14 +21,14 @@ class Option(NamedTuple):
     | field | unit | meaning |
     |---|---|---|
     | gpu_type | | position of the type in `Instance.gpus` |
-    | sizes | GPUs | every count on which the job can run |
+    | sizes | GPUs | every count on which the job can run; of a job that shares a GPU its part of it |
     | rates | units/s | the greatest rate of work on that count, wherever its GPUs are |
     | launch_s | s | the least time without work of the first allocation that does work |
     | restart_s | s | the least time without work of every later one; at least `launch_s` |
     """
 
     gpu_type: int
-    sizes: tuple[int, ...]
+    sizes: tuple[float, ...]
     rates: tuple[float, ...]
     launch_s: tuple[float, ...]
     restart_s: tuple[float, ...]
@@ -67,11 +67,11 @@ def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: 
 
     The rates are those of the job's curve. On a network that is not ideal they are the greatest of any layout
     (`clustersim.speed.network`): a plan can be faster on more nodes, each with a NIC for fewer of its GPUs.
-    Uplinks and other jobs only slow it down.
+    Uplinks and other jobs only slow it down, on the same GPU as well.
     """
     types = {pool.gpu_type: i for i, pool in enumerate(cluster.pools)}
     nodes = [pool.nodes for pool in cluster.pools]
-    known: dict[tuple[Offer, ...] | int, tuple[tuple[Offer, ...], tuple[Option, ...]]] = {}
+    known: dict[tuple[int, float | None], tuple[tuple[Offer, ...], tuple[Option, ...]]] = {}
     layouts = LayoutTimes(speed)
     found, deadlines = [], 0
     for job in jobs:
@@ -80,7 +80,8 @@ def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: 
             offers = speed.offers(job)
         except CannotRun:
             continue
-        entry = known.get(id(offers))  # with the offers themselves, so that no other object gets their id
+        key = id(offers), job.gpu_fraction
+        entry = known.get(key)  # with the offers themselves, so that no other object gets their id
         if entry is None:
             parameters = offers[0].curve.parameters  # those that the engine charges, on any type
             options = tuple(
@@ -93,7 +94,10 @@ def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: 
                 )
                 for offer in offers
             )
-            entry = known[id(offers)] = offers, options
+            if job.gpu_fraction is not None:
+                held = parts_of(job.gpu_fraction) / MILLION
+                options = tuple(option._replace(sizes=(held,)) for option in options)
+            entry = known[key] = offers, options
         work = job.iterations if job.kind == "iterations" else job.duration_s
         assert work is not None
         found.append(BoundJob(job.job_id, job.submit_s, float(work), entry[1], job.deadline_s))

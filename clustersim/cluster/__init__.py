@@ -3,14 +3,19 @@
 | the cluster | |
 |---|---|
 | `Cluster` | nodes, GPUs per node, GPU types, switches; `Cluster.parse("n128g8")` is 128 nodes of 8 GPUs |
-| `Pool` | all nodes of one GPU type; a job runs within one pool |
+| `Pool` | all nodes of one GPU type (in a fleet: of one cluster); a job runs within one pool |
+| `Part` | a cluster of a fleet, by itself |
 | `load_cluster` | the cluster of a shape or of a cluster file |
 | `cluster_of` | the cluster that a manifest states |
 
 | placements and free GPUs | |
 |---|---|
 | `Placement` | where a job runs: (node, GPUs there) pairs, by node |
+| `SharedPlacement` | where a job runs that holds part of a GPU; `gpus_held` counts it as that part |
+| `SharedGpus` | the GPUs that jobs share, and how much of each is held |
+| `parts_of`, `MILLION` | a fraction of a GPU in millionths; those of a whole one |
 | `Capacity` | free GPUs by node: `take`, `release`, `close` and `open` a node, `copy` for a draft |
+| `OpenNodes` | the free GPUs without those of nodes that are closed to a job |
 | `CapacityIfStopped` | the free GPUs that there would be if some jobs stopped |
 | `FreeNodes`, `FreeNodesByLeaf` | protocols: what tells whether a job fits; what a placer chooses from |
 
@@ -26,27 +31,37 @@ Why
   costs some ten references, and the draft that is enacted becomes the free capacity.
 - Node numbers run through all groups, so placements, logs and audits know nothing of groups. The free GPUs
   of one GPU type are the cluster's sets of bits under a mask.
+- A GPU that jobs share is a GPU that is not free, with a list of the parts held (`SharedGpus`). Placers and
+  policies that know nothing of sharing keep counting whole GPUs.
 """
 
-from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf
-from .cluster import Cluster, Placement
+from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf, OpenNodes
+from .cluster import Cluster, Part, Placement
 from .clusterfile import cluster_of, load_cluster
 from .node_set import NodeSet, first_node, node_range, node_set, nodes_of
+from .sharing import MILLION, SharedGpus, SharedPlacement, gpus_held, parts_of
 from .topology import Pool
 
 __all__ = [
+    "MILLION",
     "Capacity",
     "CapacityIfStopped",
     "Cluster",
     "FreeNodes",
     "FreeNodesByLeaf",
     "NodeSet",
+    "OpenNodes",
+    "Part",
     "Placement",
     "Pool",
+    "SharedGpus",
+    "SharedPlacement",
     "cluster_of",
     "first_node",
+    "gpus_held",
     "load_cluster",
     "node_range",
     "node_set",
     "nodes_of",
+    "parts_of",
 ]

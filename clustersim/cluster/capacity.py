@@ -5,16 +5,24 @@ The engine owns the real one; a `Proposal` works on a copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from .cluster import Cluster, Placement
 from .node_set import NodeSet, node_range, nodes_of
+from .sharing import SharedGpus, SharedPlacement, in_use
 from .topology import Leaf, Pool
 
-__all__ = ["Capacity", "CapacityIfStopped", "FreeNodes", "FreeNodesByLeaf", "PoolCapacity"]
+__all__ = [
+    "Capacity",
+    "CapacityIfStopped",
+    "FreeNodes",
+    "FreeNodesByLeaf",
+    "OpenNodes",
+    "PoolCapacity",
+]
 
 
 class FreeNodes(Protocol):
@@ -65,7 +73,8 @@ class Capacity:
 
     For each count f there is the set of the nodes with exactly f free GPUs. So "the fullest node with room
     for 3" and "how many nodes are empty" cost a few machine operations, and a copy costs some ten references.
-    A node out of service (`close`) is in none of these sets.
+    A node out of service (`close`) is in none of these sets. `shared`: the GPUs of which jobs hold parts,
+    which are not free; None until there is one.
     """
 
     __slots__ = (
@@ -79,6 +88,7 @@ class Capacity:
         "free",
         "gpus_per_node",
         "nodes",
+        "shared",
     )
 
     def __init__(self, cluster: Cluster):
@@ -87,6 +97,7 @@ class Capacity:
         self.free = cluster.gpus
         self._free = bytearray(self._sizes)
         self._closed = 0
+        self.shared: SharedGpus | None = None
         self._with = [0] * (self.gpus_per_node + 1)
         first = 0
         for group in cluster.groups or (cluster,):
@@ -102,6 +113,7 @@ class Capacity:
         twin.nodes, twin.gpus_per_node, twin.free = self.nodes, self.gpus_per_node, self.free
         twin._free, twin._with, twin._closed = self._free[:], self._with[:], self._closed
         twin._empty_by_leaf = self._empty_by_leaf[:]
+        twin.shared = self.shared and self.shared.copy()
         return twin
 
     def pool(self, gpu_type: str) -> Capacity | PoolCapacity:
@@ -154,6 +166,9 @@ class Capacity:
 
     def take(self, placement: Placement) -> None:
         """Occupy the GPUs of `placement`. ValueError, and no change, if one of them is not free."""
+        if placement.__class__ is SharedPlacement:
+            self._take_part(placement)
+            return
         free, nodes, closed = self._free, self.nodes, self._closed
         for node, count in placement:
             if not 0 <= node < nodes or not 0 < count <= free[node] or (closed and closed >> node & 1):
@@ -164,7 +179,48 @@ class Capacity:
 
     def release(self, placement: Placement) -> None:
         """Free the GPUs of `placement`. ValueError if more GPUs of a node would be free than it has."""
+        if placement.__class__ is SharedPlacement:
+            if self.shared is None or self.shared.remove(placement):
+                self._move(placement, 1)
+            return
         self._move(placement, 1)
+
+    def _take_part(self, placement: SharedPlacement) -> None:
+        """Occupy part of a shared GPU, which is taken from the free ones if no part of it was held."""
+        shared = self.shared or SharedGpus()
+        if placement.key not in shared:
+            self.take(tuple(placement))
+        shared.add(placement)
+        self.shared = shared
+
+    def has_room(self, placement: Placement) -> bool:
+        """Whether the GPUs of `placement`, or that part of them, are free."""
+        shared = self.shared
+        if isinstance(placement, SharedPlacement) and shared is not None and placement.key in shared:
+            return shared.room(placement) >= placement.parts and not self._closed >> placement[0][0] & 1
+        return all(self.free_on(node) >= count for node, count in placement)
+
+    def part(self, parts: int, span: tuple[int, int], closed: NodeSet = 0) -> SharedPlacement | None:
+        """Where a job of so many millionths of a GPU fits best beside others, on the nodes of `span` that are
+        not `closed`; None if no GPU that is shared has room.
+        """
+        if self.shared is None:
+            return None
+        return self.shared.fullest(parts, *span, self._closed | closed)
+
+    def new_part(self, parts: int, spots: Placement) -> SharedPlacement:
+        """The part of a GPU of `spots`, which is free, that would be its first."""
+        number = 0 if self.shared is None else self.shared.unused_number(spots)
+        return SharedPlacement(spots, number, parts)
+
+    @property
+    def idle_parts(self) -> int:
+        """Millionths of shared GPUs that no job holds."""
+        return 0 if self.shared is None else self.shared.idle
+
+    def in_use(self, in_service: int) -> tuple[float, float]:
+        """The GPUs that jobs hold of those `in_service`; the free ones on nodes that also run something."""
+        return in_use(in_service, self.free, self.stranded, self.idle_parts)
 
     def close(self, node: int) -> None:
         """Take a node out of service: GPUs that are free there, or become free, count again after `open`.
@@ -225,7 +281,7 @@ class CapacityIfStopped:
         self.gpus_per_node, self.span = capacity.gpus_per_node, capacity.span
         self._free = free = capacity._free[:]
         self.free = capacity.free
-        for placement in placements:
+        for placement in placements if capacity.shared is None else _whole(capacity.shared, placements):
             for node, count in placement:
                 free[node] += count
                 self.free += count
@@ -246,6 +302,18 @@ class CapacityIfStopped:
     def empty_nodes(self) -> int:
         """How many nodes of the full size, `gpus_per_node`, run nothing."""
         return self._free.count(self.gpus_per_node)
+
+
+def _whole(shared: SharedGpus, placements: Iterable[Placement]) -> Iterator[Placement]:
+    """The placements; of shared GPUs only those of which no part stays."""
+    held = shared.held()
+    for placement in placements:
+        if not isinstance(placement, SharedPlacement):
+            yield placement
+            continue
+        held[placement.key] -= placement.parts
+        if not held[placement.key]:
+            yield placement
 
 
 class PoolCapacity:
@@ -277,6 +345,39 @@ class PoolCapacity:
 
     def nodes_with(self, free: int) -> NodeSet:
         return self._all.nodes_with(free) & self._own
+
+    def count_with(self, free: int) -> int:
+        return self.nodes_with(free).bit_count()
+
+    def empty_nodes(self) -> int:
+        return self.count_with(self.gpus_per_node)
+
+
+class OpenNodes:
+    """The free GPUs without those of some nodes that are closed to a job: a view of a cluster or of its nodes
+    of one type. The members mean the same as there.
+    """
+
+    __slots__ = ("_all", "_closed", "gpus_per_node", "leaves", "nodes", "span")
+
+    def __init__(self, capacity: FreeNodesByLeaf, closed: NodeSet):
+        self._all, self._closed = capacity, closed
+        self.nodes, self.gpus_per_node, self.span = capacity.nodes, capacity.gpus_per_node, capacity.span
+        self.leaves = capacity.leaves
+
+    @property
+    def free(self) -> int:
+        return sum(n * self.count_with(n) for n in range(1, self.gpus_per_node + 1))
+
+    def empty_by_leaf(self) -> list[int]:
+        empty = self.nodes_with(self.gpus_per_node)
+        return [(empty & node_range(leaf.first, leaf.nodes)).bit_count() for leaf in self.leaves]
+
+    def free_on(self, node: int) -> int:
+        return 0 if self._closed >> node & 1 else self._all.free_on(node)
+
+    def nodes_with(self, free: int) -> NodeSet:
+        return self._all.nodes_with(free) & ~self._closed
 
     def count_with(self, free: int) -> int:
         return self.nodes_with(free).bit_count()

@@ -56,7 +56,7 @@ def calendar(
     found = calendar_of(logged, stated, gpus_per_node, least_s)
     write_text(output, found.text(log.name))
     if json:
-        print_json({**found.summary, "entries": found.entries(), "assumptions": list(found.said)})
+        print_json(dict(found.summary) | {"entries": found.entries(), "assumptions": list(found.said)})
         return
     print(f"{output}: {len(found.outages):,} entries for {found.cluster.shape}")
     for line in found.said:

@@ -106,27 +106,40 @@ def predict_start(
     Shows the distribution of the start, what the job waits for, and what would bring the start forward. How
     long jobs run is drawn from a history of run times and time limits.
     """
-    from clustersim import forecast as library
-    from clustersim.backtest.logged import read_rows
     from itertime.commandline import print_json
-    from traces.logs import ReadOptions
 
-    from .output.terminal import progress_of
-
-    reading = ReadOptions(log_format, columns, time_unit, tenant_column, time_zone)
-    live = library.read_state(state, reading, now)
-    past = None
-    if history is not None:
-        past = read_rows(history, ReadOptions(time_zone=time_zone))[0].jobs
-    options = _options(context.params, reading)
-    with progress_of("simulating", 100) as advance:
-        found = library.predict_start(
-            live, _request(context.params), past, options, lambda done, total: advance(100 * done // total)
-        )
+    found = _predicted(context.params)
     if json:
         print_json(found.summary)
         return
     _print(found)
+
+
+def _predicted(given: Mapping[str, Any]) -> Forecast:
+    """The forecast that the options of the command ask for."""
+    from clustersim import forecast as library
+    from clustersim.backtest.logged import read_rows
+    from traces.logs import ReadOptions
+
+    from .output.terminal import progress_of
+
+    zone = given["time_zone"]
+    reading = ReadOptions(
+        log_format=given["log_format"],
+        columns=given["columns"],
+        time_unit=given["time_unit"],
+        tenant=given["tenant_column"],
+        time_zone=zone,
+    )
+    live = library.read_state(given["state"], reading, given["now"])
+    past = None
+    if given["history"] is not None:
+        past = read_rows(given["history"], ReadOptions(time_zone=zone))[0].jobs
+    options = _options(given, reading)
+    with progress_of("simulating", 100) as advance:
+        return library.predict_start(
+            live, _request(given), past, options, lambda done, total: advance(100 * done // total)
+        )
 
 
 def _request(given: Mapping[str, Any]) -> Request:
@@ -175,9 +188,9 @@ def _print(found: Forecast) -> None:
 
     summary = found.summary
     state, job, start = summary["state"], summary["job"], summary["start"]
-    held = f", {state['held']:,} are held back" if state["held"] else ""
-    jobs = f"{state['running']:,} jobs run, {state['waiting']:,} wait{held}"
-    print(f"{plain(state['file'])} ({state['format']}), {state['now']}: {jobs}")
+    held = f", {state['held']:,} held back" if state["held"] else ""
+    jobs = f"jobs: {state['running']:,} running, {state['waiting']:,} waiting{held}"
+    print(f"{plain(state['file'])} ({state['format']}), {state['now']}, {jobs}")
     for reason, count in list(state["dropped_by_reason"].items())[:5]:
         print(f"  dropped {count:,}: {plain(reason)}")
     for text in summary["assumptions"]:

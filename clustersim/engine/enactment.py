@@ -11,7 +11,7 @@ from clustersim.records import MIGRATE, NOTE, PREEMPT, RATE, RESIZE, RESTART, ST
 from clustersim.scheduler import JobView, Proposal
 from clustersim.scheduler.draft import adopt
 from clustersim.scheduler.job_view import active_of
-from clustersim.speed import Network, Speed, StepTimes
+from clustersim.speed import CoRunners, Interference, Network, Speed, StepTimes
 
 from .clock import Due
 from .kernel import Kernel
@@ -28,15 +28,19 @@ class Enactment:
     def __init__(
         self, kernel: Kernel, speed: Speed, on_completion: Callable[[Due], None],
         prices: Mapping[str, float] | None = None, step_times: StepTimes | None = None, seed: int = 0,
+        sharing: Interference | None = None,
     ):  # fmt: skip
         """`on_completion` is called when a job may be done, with (job, generation of its allocation).
         `prices`: US dollars per GPU-hour by GPU type, None if the cluster states none. `step_times`: how much
-        slower than predicted jobs run, drawn with `seed`; None: as predicted.
+        slower than predicted jobs run, drawn with `seed`; None: as predicted. `sharing`: None where jobs on
+        one GPU do not slow each other down.
         """
         self._prices, self._step_times, self._seed = prices, step_times, seed
         self._kernel, self._facts, self._clock = kernel, kernel.facts, kernel.clock
         self._views = kernel.views
         self._on_completion_due = [on_completion]
+        self._co_runners = None if sharing is None else CoRunners[ActiveJob](sharing, _model_of)
+        self._alone_s: dict[ActiveJob, float] = {}  # seconds per unit of the jobs that share GPUs
         self.network: Network[ActiveJob] | None = None
         if kernel.facts.cluster.network != "ideal":
             self.network = Network(kernel.facts.cluster, speed)
@@ -46,27 +50,40 @@ class Enactment:
         migrations.
         """
         changes = proposal.changes
-        if not changes and self.network is None:
+        if not changes and self.network is None and self._co_runners is None:
             return
         adopt(proposal)
         speeds: dict[ActiveJob, float] = {}
+        factors: dict[ActiveJob, float] = {}
         if self.network is not None:
             speeds = self.network.after({active_of(job): placement for job, placement in changes.items()})
+        if self._co_runners is not None:
+            factors = self._co_runners.after({active_of(job): place for job, place in changes.items()})
         for job, placement in changes.items():
             active = active_of(job)
             active.settle(now)
             if placement is None:
                 self.preempt(active)
             else:
-                self._allocate(job, active, placement, now, speeds.pop(active, None))
+                self._allocate(
+                    job, active, placement, now, speeds.pop(active, None), factors.pop(active, None)
+                )
         for active, unit_s in speeds.items():
             self.change_speed(active, unit_s)
+        self._slow_down(factors)
 
     def share_links(self) -> None:
-        """Let the running jobs have what those that left leave them of the network's links."""
+        """Let the running jobs have what those that left leave them of GPUs and of the network's links."""
         if self.network is not None:
             for active, unit_s in self.network.after({}).items():
                 self.change_speed(active, unit_s)
+        if self._co_runners is not None:
+            self._slow_down(self._co_runners.after({}))
+
+    def _slow_down(self, factors: Mapping[ActiveJob, float]) -> None:
+        """Let jobs that share GPUs go on at so many times their seconds per unit alone."""
+        for active, factor in factors.items():
+            self.change_speed(active, self._alone_s[active] * factor)
 
     def note(self, notes: Iterable[tuple[JobView, str]], now: float) -> None:
         """Record what the policy says about jobs."""
@@ -112,12 +129,18 @@ class Enactment:
         active.let_go()
         if self.network is not None:
             self.network.leave(active)
+        if self._co_runners is not None:
+            self._co_runners.leave(active)
+            self._alone_s.pop(active, None)
         del self._facts.running[self._views[active]]
 
     def _allocate(
-        self, job: JobView, active: ActiveJob, placement: Placement, now: float, unit_s: float | None
-    ) -> None:
-        """`unit_s`: the speed that the network determines; None where that is the speed of the GPU count."""
+        self, job: JobView, active: ActiveJob, placement: Placement, now: float, unit_s: float | None,
+        factor: float | None,
+    ) -> None:  # fmt: skip
+        """`unit_s`: the speed that the network determines; None where that is the speed of the GPU count.
+        `factor`: how much slower it is beside the other jobs on its GPU; None if it shares none.
+        """
         gpus = sum([count for _, count in placement])
         kind = _classify(active, gpus)
         overhead_s = active.charge_s(self._kernel.overheads, kind, gpus, len(placement))
@@ -131,13 +154,21 @@ class Enactment:
         curve = active.curve
         if active.offers:
             curve = active.curve_at(self._facts.cluster.type_of(placement[0][0]))
-        unit_s = self._in_truth(curve.unit_s[gpus] if unit_s is None else unit_s, active, gpus)
+        unit_s = curve.unit_s[gpus] if unit_s is None else unit_s
+        if factor is not None:
+            self._alone_s[active] = unit_s
+            unit_s *= factor
+        unit_s = self._in_truth(unit_s, active, gpus)
         self.expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s), now)
         plan = curve.plans.get(gpus, "")
         recorder = self._kernel.recorder
         event = recorder.event(now, kind, active.job.job_id, gpus, placement, plan, overhead_s, unit_s=unit_s)
         if plan:
             recorder.plan(active.job, event)
+
+
+def _model_of(active: ActiveJob) -> str:
+    return active.job.model or ""
 
 
 def _classify(active: ActiveJob, gpus: int) -> str:

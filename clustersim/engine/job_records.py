@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import inf
 
+from clustersim.cluster import MILLION, parts_of
 from clustersim.jobs import ActiveJob
 from clustersim.records import REJECTED, UNFINISHED, JobRecord
 from clustersim.scheduler import JobView, State
@@ -52,6 +53,8 @@ def record_of(active: ActiveJob, state: str, reason: str = "") -> JobRecord:
     record.interruptions = active.interruptions
     record.lost_work_s = active.lost_work_s
     record.lost_work_gpu_s = active.lost_work_gpu_s
+    record.gpu_fraction = active.needs if active.parts else None
+    record.service = job.service or ""
     return record
 
 
@@ -90,6 +93,8 @@ def _untouched(job: Job, state: str, reason: str) -> JobRecord:
         framework=job.framework or "",
         precision=job.precision or "",
         plan_options=job.plan_options or "",
+        gpu_fraction=None if job.gpu_fraction is None else parts_of(job.gpu_fraction) / MILLION,
+        service=job.service or "",
     )
 
 

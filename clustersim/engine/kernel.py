@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from clustersim.jobs import ActiveJob
-from clustersim.records import FAIL, FAILED, FINISH, FINISHED, REJECT, JobRecord, Recorder, as_row
+from clustersim.records import FAIL, FAILED, FINISH, FINISHED, REJECT, SERVED, JobRecord, Recorder, as_row
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClusterState
+from clustersim.scheduler.job_view import active_of
 
 from .clock import Arrivals, Clock, Due
 from .job_records import record_of
 from .policy_calls import PolicyCalls
 
-__all__ = ["Kernel"]
+__all__ = ["Kernel", "ServicesInside"]
+
+
+class ServicesInside(Protocol):
+    """The instances of services in the system (see `clustersim.engine.services`)."""
+
+    def __len__(self) -> int: ...
+
+    def stop_on(self, node: int, reason: str) -> None:
+        """Instances on a node that goes out of service wait again."""
 
 
 class Kernel:
@@ -28,6 +39,7 @@ class Kernel:
     | `recorder`, `overheads` | the records of the run; what starts and restarts cost |
     | `arrivals`, `submitted` | the jobs to be submitted; those submitted but not admitted yet |
     | `views` | what the policy sees of the jobs in the system, by job |
+    | `services` | the instances of services in the system; None before the first |
     """
 
     def __init__(
@@ -48,6 +60,7 @@ class Kernel:
         self.arrivals = arrivals
         self.submitted: deque[ActiveJob] = deque()
         self.views: dict[ActiveJob, JobView] = {}
+        self.services: ServicesInside | None = None
         self._decide, self._on_decision_due = decide, [self._on_decision]
         self._decision_due = False
         self._on_progress, self._departures = on_progress, 0
@@ -68,7 +81,7 @@ class Kernel:
 
     def drained(self) -> bool:
         """Whether no job is in the system or still to arrive: calling the policy has no further effect."""
-        inside = self.submitted or self.facts.running or self.facts.waiting.jobs
+        inside = self.submitted or self.facts.running or self.facts.waiting.jobs or self.services
         return self.arrivals.next is None and not inside
 
     def leave(self, active: ActiveJob, now: float, failure: str = "") -> None:
@@ -80,6 +93,19 @@ class Kernel:
         self.recorder.event(now, FAIL if failure else FINISH, active.job.job_id, detail=failure)
         record = record_of(active, state=FAILED if failure else FINISHED, reason=failure)
         self.recorder.keep_job(record, active.order)
+        self._count_departure()
+
+    def withdraw(self, view: JobView) -> None:
+        """A waiting job leaves this cluster for another one of its fleet."""
+        self.facts.waiting.remove(view)
+        del self.views[active_of(view)]
+        self.events.append(as_row(Event, ("finished", view, None)))
+
+    def leave_served(self, active: ActiveJob, now: float) -> None:
+        """The time of an instance of a service is over at `now`."""
+        active.finish_s = now
+        self.recorder.event(now, SERVED, active.job.job_id)
+        self.recorder.keep_job(record_of(active, state=SERVED), active.order)
         self._count_departure()
 
     def reject(self, record: JobRecord, order: int) -> None:

@@ -24,11 +24,13 @@ _FEWEST = 2
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Past submissions to repeat: jobs in order of submission (s on any clock), of which those without a run
-    time take that of `draws`; the seconds that they span; and where each draw begins, from 0 to 1.
+    """Past submissions to repeat: jobs in order of submission, and when that was (s from the first); the
+    seconds until the first comes again; where each draw begins, from 0 to 1 of that; and the run times, by
+    draw, of the jobs that had not ended.
     """
 
     jobs: Sequence[Job]
+    submit_s: Floats
     span_s: float
     begins: Floats
     draws: Mapping[str, Floats]
@@ -53,12 +55,12 @@ class Arrivals:
         jobs = [*past, *(job for job in present if reaches and job.submit_s >= first_s)]
         jobs = [replace(job, submit_s=job.submit_s - first_s) for job in jobs]
         jobs.sort(key=lambda job: (job.submit_s, job.job_id))
-        return cls(jobs, until_s - first_s, begins, draws)
+        return cls(jobs, np.array([job.submit_s for job in jobs]), until_s - first_s, begins, draws)
 
     def after(self, now_s: float, draw: int, wanted: Callable[[], bool]) -> Iterator[Job]:
         """The jobs of one draw, each once at most, as long as they are wanted, with times from `now_s` on."""
         begin_s = float(self.begins[draw]) * self.span_s
-        first = int(np.searchsorted([job.submit_s for job in self.jobs], begin_s, side="right"))
+        first = int(np.searchsorted(self.submit_s, begin_s, side="right"))
         for k in range(len(self.jobs)):
             if not wanted():
                 return

@@ -13,6 +13,7 @@ from clustersim.analysis import Wait
 from clustersim.backtest.logged import Floats
 from clustersim.backtest.pools import Wanted
 from itertime.errors import UserError
+from itertime.io import shown
 from traces.logs.log import LoggedJob
 
 from .changes import Change, changes_of
@@ -105,7 +106,7 @@ def predict_start(
     job = request.of(state)
     ended = None if history is None else _ended(history, state)
     ratio = 1.0 if options.ratio is None else options.ratio
-    run_times = RunTimes.of(ended or (), ratio, options.default_limit_s)
+    run_times = RunTimes.of(ended or (), ratio, options.default_limit_s, state.source["file"])
     draws = 1 if ended is None else options.draws
     scene = Scene.of(
         state, ended or (), run_times, options.wanted, options.policy, draws, options.seed, options.arrivals
@@ -169,7 +170,7 @@ def _trial(scene: Scene, change: Change, uniforms: Floats, on_draw: Callable[[in
     cluster = scene.pools[change.pool].cluster
     if change.job.gpus > cluster.gpus:
         what = f"asks for {change.job.gpus:,} GPUs, its pool has {cluster.gpus:,} ({cluster.shape})"
-        raise UserError(f"job {change.job.job_id}: {what}; state a larger one with --cluster")
+        raise UserError(f"job {shown(change.job.job_id)}: {what}; state a larger one with --cluster")
     part = scene.part(change.job, change.pool)
     own_s = scene.run_times.drawn(change.job, 0.0, uniforms)
     delays_s, earlier = np.empty(len(uniforms)), []

@@ -58,7 +58,7 @@ def _found(job_id: str, state: LiveState) -> LoggedJob:
         raise UnknownName("waiting job", shown(job_id), close or [*known[:_MOST_NAMED], "..."])
     if job in state.waiting:
         return job
-    where = f"line {job.line}: job {shown(job_id)}"
+    where = f"{state.source['file']}:{job.line}: job {shown(job_id)}"
     if job in state.held:
         why = shown(job.reason or job.state or "held")
         raise UserError(f"{where}: is held back ({why}), so it waits for no GPUs; release it first")

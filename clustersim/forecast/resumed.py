@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import inf
 
 from clustersim.cluster import Placement
+from clustersim.errors import PolicyError
 from clustersim.scheduler import Event, JobView, Proposal, Scheduler, State
 
 __all__ = ["Resumed"]
@@ -43,13 +44,24 @@ class Resumed(Scheduler):
             state.events[:0] = self._before
             self._before.clear()
             self.unplaced = [job.id for job in state.pending if job.id in self._places]
-        proposal = self._site.schedule(state)
+        proposal = self._decided(state)
         started = [job.id for job, place in proposal.changes.items() if place and not job.running]
         if self._target in started:
             self.started_s = state.now
             started.remove(self._target)
         self.earlier.update(dict.fromkeys(started))
         return proposal
+
+    def _decided(self, state: State) -> Proposal:
+        """What the site's policy proposes. Some policies look up notes that they made as a job started."""
+        try:
+            return self._site.schedule(state)
+        except KeyError as error:
+            if not isinstance(error.args[0], JobView):
+                raise
+            name = type(self._site).__name__
+            what = f"{name} knows running jobs from their start alone, and cannot begin with a state"
+            raise PolicyError(f"{what}; choose another policy") from None
 
     def _past(self, state: State) -> Proposal:
         self._before += [event for event in state.events if event.kind == "submitted"]

@@ -44,18 +44,23 @@ class RunTimes:
 
     `ratios` and `times`: by group (a kind and a name), ascending: run time / limit, and run times in seconds.
     `ratio`: that of all jobs where there is no history. `default_limit_s`: that of jobs that state none.
-    `used`: how many jobs were drawn from which kind of group.
+    `file`: the name of the state, for messages. `used`: how many jobs were drawn from which kind of group.
     """
 
     ratios: dict[tuple[str, str], Floats] = field(default_factory=dict)
     times: dict[tuple[str, str], Floats] = field(default_factory=dict)
     ratio: float = 1.0
     default_limit_s: float | None = None
+    file: str = "state"
     used: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(
-        cls, history: Iterable[LoggedJob] = (), ratio: float = 1.0, default_limit_s: float | None = None
+        cls,
+        history: Iterable[LoggedJob] = (),
+        ratio: float = 1.0,
+        default_limit_s: float | None = None,
+        file: str = "state",
     ) -> RunTimes:
         """From jobs that have ended; those without a run time tell nothing."""
         ratios: dict[tuple[str, str], list[float]] = {}
@@ -70,7 +75,7 @@ class RunTimes:
         sorted_ratios, sorted_times = (
             {group: np.sort(np.array(values)) for group, values in found.items()} for found in (ratios, times)
         )
-        return cls(sorted_ratios, sorted_times, ratio, default_limit_s)
+        return cls(sorted_ratios, sorted_times, ratio, default_limit_s, file)
 
     @property
     def jobs(self) -> int:
@@ -111,7 +116,9 @@ class RunTimes:
 
     def _without_limit(self, job: LoggedJob, elapsed_s: float, uniforms: Floats) -> Floats:
         if not self.jobs:
-            what = f"line {job.line}: job {shown(job.job_id)}: states no time limit"
+            if not job.line:
+                raise UserError("--time-limit: is missing, and there is no --history to draw a run time from")
+            what = f"{self.file}:{job.line}: job {shown(job.job_id)}: states no time limit"
             remedy = "give --history LOG, from which its run time is drawn, or --default-limit 24h"
             raise UserError(f"{what}; {remedy}")
         kind, possible = _possible(self.times, job, elapsed_s)

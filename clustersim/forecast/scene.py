@@ -14,7 +14,7 @@ from clustersim.backtest.pools import Pool, Wanted, pools_of
 from clustersim.cluster import Placement
 from clustersim.engine import RunSetup, Simulation
 from clustersim.records import MemoryRecorder
-from clustersim.runs import NO_BOUND, RunConfig, make_policy, setup_of
+from clustersim.runs import NO_BOUND, RunConfig, setup_of
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
 from traces.job import Job, submission_key
@@ -201,7 +201,8 @@ class Part:
                 run_s = max(run_s, now_s - job.submit_s + _LEAST_LEFT_S)
             jobs.append(replace(job, duration_s=run_s))
         config, setup = scene.config, scene.setups[self.pool]
-        policy = Resumed(make_policy(config.policy, config.params), now_s, self.places, self.target)
+        site = type(setup.scheduler)(**config.params)  # a new one: policies keep notes
+        policy = Resumed(site, now_s, self.places, self.target)
         coming: Iterable[Job] = ()
         if (arrivals := scene.arrivals.get(self.pool)) is not None:
             coming = arrivals.after(now_s, draw, lambda: policy.started_s == inf)

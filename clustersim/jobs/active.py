@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clustersim.cluster import Placement
+from clustersim.cluster import MILLION, Placement, parts_of
 from clustersim.overheads import Overheads
 from clustersim.records import START
 from clustersim.speed import Curve, Offer
@@ -27,14 +27,18 @@ class ActiveJob:
     `placement`, pays overhead until `ready_s`, then does one unit every `unit_s` seconds.
 
     `misstated`: units by which the work that the user states exceeds the true `work`; 0 if they are equal.
+
+    A job that shares a GPU counts as one of 1 GPU (`requested`, `gpus`). `parts`: the millionths of it that
+    the job holds, 0 for whole GPUs. `needs`: the GPUs that must be free, a fraction for such a job. `held`:
+    the GPUs that it is charged for.
     """
 
     __slots__ = (
-        "cost_usd", "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "least_left", "lost_s",
-        "migrations", "misstated", "note", "noted", "offers", "order", "overhead_gpu_s", "paid_gpu_s",
-        "placement", "preemptions", "ready_s", "requested", "resizes", "restarts", "save_due", "save_s",
-        "saved_left", "since_s", "start_s", "states_work", "unit_s", "usd_per_gpu_h", "wait_s", "work",
-        "work_left",
+        "cost_usd", "curve", "finish_s", "generation", "gpu_seconds", "gpus", "held", "job", "least_left",
+        "lost_s", "migrations", "misstated", "needs", "note", "noted", "offers", "order", "overhead_gpu_s",
+        "paid_gpu_s", "parts", "placement", "preemptions", "ready_s", "requested", "resizes", "restarts",
+        "save_due", "save_s", "saved_left", "since_s", "start_s", "states_work", "unit_s", "usd_per_gpu_h",
+        "wait_s", "work", "work_left",
     )  # fmt: skip
 
     # Changed by failures only (see `CheckpointedJob`).
@@ -58,6 +62,9 @@ class ActiveJob:
             self.least_left = LEAST_LEFT * job.stated_iterations
         self.placement: Placement | None = None
         self.gpus = 0
+        self.parts = 0 if job.gpu_fraction is None else parts_of(job.gpu_fraction)
+        self.needs: float = self.parts / MILLION if self.parts else requested
+        self.held: float = 0
         self.unit_s = 0.0
         self.since_s = job.submit_s  # when the present allocation, or the present wait, began
         self.ready_s = 0.0
@@ -95,13 +102,13 @@ class ActiveJob:
             self.wait_s += spent
         else:
             self.work_left = self.work_left_at(now)
-            self.gpu_seconds += spent * self.gpus
+            self.gpu_seconds += spent * self.held
             if self.cost_usd is not None:
-                self.cost_usd += spent * self.gpus * self.usd_per_gpu_h / 3600
+                self.cost_usd += spent * self.held * self.usd_per_gpu_h / 3600
             if self.ready_s > self.since_s:
                 overhead = min(self.ready_s - self.since_s, spent)
-                self.overhead_gpu_s += overhead * self.gpus
-                self.paid_gpu_s += overhead * self.gpus
+                self.overhead_gpu_s += overhead * self.held
+                self.paid_gpu_s += overhead * self.held
                 self.lost_s += overhead
                 if self.save_due:
                     self.save_due = max(0.0, self.save_due - overhead / self.save_s)
@@ -116,6 +123,7 @@ class ActiveJob:
         done.
         """
         self.placement, self.gpus, self.unit_s = placement, gpus, unit_s
+        self.held = self.needs if self.parts else gpus
         self.since_s, self.ready_s = now, now + overhead_s
         self.generation += 1
         return self.ready_s + self.work_left * unit_s
@@ -175,5 +183,5 @@ class ActiveJob:
 
     def let_go(self) -> None:
         """Release the GPUs."""
-        self.placement, self.gpus = None, 0
+        self.placement, self.gpus, self.held = None, 0, 0
         self.generation += 1

@@ -86,7 +86,7 @@ class CheckpointedJob(ActiveJob):
         worked_s = cycle.worked_s(end_s) - cycle.worked_s(self.phase_s)
         saving_s = ran_s - worked_s
         self.lost_s += saving_s
-        self.overhead_gpu_s += saving_s * self.gpus
+        self.overhead_gpu_s += saving_s * self.held
         saved_s = cycle.saved_s(end_s)
         if saved_s > 0:
             self.unsaved_s = cycle.worked_s(end_s) - saved_s
@@ -151,7 +151,7 @@ class CheckpointedJob(ActiveJob):
         self.work_left = self.saved_left
         self.lost_s += lost_s
         self.lost_work_s += lost_s
-        self.lost_work_gpu_s += lost_s * self.gpus
+        self.lost_work_gpu_s += lost_s * self.held
         self.unsaved_s = 0.0
         self.interruptions += 1
         return lost_s

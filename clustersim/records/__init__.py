@@ -16,6 +16,7 @@
 | `plan_of_label`, `plan_words` | the plan of a label; a label for readers |
 | `spread_words` | between which times the iterations of one job lie, for readers |
 | `Exact` | type of a number that tables write with every digit |
+| `Gpus` | type of a number of GPUs of which jobs may hold parts |
 
 | events of the log | |
 |---|---|
@@ -32,11 +33,13 @@
 | states and reasons of jobs | |
 |---|---|
 | `FINISHED`, `REJECTED`, `UNFINISHED`, `FAILED` | a job's state when the run has ended; `STATES` has all |
+| `SERVED` | the event and the state of an instance of a service whose time is over |
 | `DECLINED`, `GIVEN_UP` | how a reason begins: the policy rejected the job; failures stopped it too often |
 
 | recording | |
 |---|---|
 | `Recorder` | protocol: what the engine reports during a run |
+| `InUse` | protocol: what it reads of the free GPUs of a cluster |
 | `MemoryRecorder` | a recorder that keeps the records in lists |
 | `Columns` | the numeric fields of records in arrays, 8 bytes a value |
 | `Fields`, `by_field`, `all_equal` | the values of several records by field; whether values are equal |
@@ -50,7 +53,7 @@ Why
 
 from .columns import Columns, Fields, all_equal, by_field
 from .plans import PARTS, PlanKey, PlanRecord, plan_key, plan_of_label, plan_words, spread_words
-from .recorder import MemoryRecorder, Recorder
+from .recorder import InUse, MemoryRecorder, Recorder
 from .records import (
     ALLOCATES,
     DECLINED,
@@ -75,6 +78,7 @@ from .records import (
     RELEASES,
     RESIZE,
     RESTART,
+    SERVED,
     START,
     STATES,
     SUBMIT,
@@ -82,6 +86,7 @@ from .records import (
     WAITS_AFTER,
     EventRecord,
     Exact,
+    Gpus,
     JobRecord,
     Snapshot,
     as_row,
@@ -115,6 +120,7 @@ __all__ = [
     "RELEASES",
     "RESIZE",
     "RESTART",
+    "SERVED",
     "START",
     "STATES",
     "STOPPED",
@@ -125,6 +131,8 @@ __all__ = [
     "EventRecord",
     "Exact",
     "Fields",
+    "Gpus",
+    "InUse",
     "JobRecord",
     "MemoryRecorder",
     "PlanKey",

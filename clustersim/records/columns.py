@@ -14,9 +14,11 @@ from typing import Any, Self, get_type_hints
 
 import numpy as np
 
+from .records import Gpus
+
 __all__ = ["Columns", "Fields", "all_equal", "by_field"]
 
-_SURE, _MAYBE = (int, float, bool), (int | None, float | None, bool | None)
+_SURE, _MAYBE = (int, float, bool, Gpus), (int | None, float | None, bool | None)
 
 Fields = Mapping[str, Sequence[Any]]
 """The values of several records, field by field."""

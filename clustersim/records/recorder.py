@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from clustersim.cluster import Capacity, Cluster, Placement
+from clustersim.cluster import Cluster, Placement
 from traces.job import Job
 
 from .columns import Columns
@@ -15,7 +15,13 @@ from .plans import PlanKey, PlanRecord, plan_key
 from .records import FINISHED, EventRecord, JobRecord, Snapshot, as_row
 from .run import Run
 
-__all__ = ["MemoryRecorder", "Recorder"]
+__all__ = ["InUse", "MemoryRecorder", "Recorder"]
+
+
+class InUse(Protocol):
+    """What a recorder reads of the free GPUs of a cluster (`Capacity.in_use`)."""
+
+    def in_use(self, in_service: int) -> tuple[float, float]: ...
 
 
 class Recorder(Protocol):
@@ -42,7 +48,7 @@ class Recorder(Protocol):
         """Note that a job runs a training plan on the GPUs that the event `given` allocates."""
         ...
 
-    def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
+    def snapshot(self, time_s: float, capacity: InUse, running: int, pending: int, down: int = 0) -> None:
         """Record the use of the cluster after a decision, if it has changed."""
         ...
 
@@ -90,7 +96,7 @@ class MemoryRecorder:
         self.end_s = 0.0
         self.oracle_used = False
         self._orders: list[int] = []
-        self._last_use: tuple[int, ...] = ()
+        self._last_use: tuple[float, ...] = ()
 
     def event(
         self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
@@ -106,8 +112,8 @@ class MemoryRecorder:
         key = plan_key(job, given, self.cluster)
         self.plans.setdefault(key, job)
 
-    def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
-        use = (self.cluster.gpus - down - capacity.free, capacity.stranded, running, pending, down)
+    def snapshot(self, time_s: float, capacity: InUse, running: int, pending: int, down: int = 0) -> None:
+        use = (*capacity.in_use(self.cluster.gpus - down), running, pending, down)
         if use != self._last_use:
             self._last_use = use
             self.snapshots.append(as_row(Snapshot, (time_s, *use)))

@@ -33,6 +33,7 @@ __all__ = [
     "RELEASES",
     "RESIZE",
     "RESTART",
+    "SERVED",
     "START",
     "STATES",
     "SUBMIT",
@@ -40,6 +41,7 @@ __all__ = [
     "WAITS_AFTER",
     "EventRecord",
     "Exact",
+    "Gpus",
     "JobRecord",
     "Snapshot",
     "as_row",
@@ -50,19 +52,20 @@ __all__ = [
 SUBMIT, REJECT, FINISH, FAIL = "submit", "reject", "finish", "fail"
 START, RESTART, RESIZE, MIGRATE = "start", "restart", "resize", "migrate"
 LOADED, RATE, PREEMPT, INTERRUPT = "loaded", "rate", "preempt", "interrupt"
+SERVED = "served"
 NODE_DOWN, NODE_UP = "node_down", "node_up"
 NOTE = "note"
 
 ALLOCATES = (START, RESTART, RESIZE, MIGRATE)
 """The events that give GPUs to a job, instead of those that it held before."""
 
-RELEASES = (PREEMPT, INTERRUPT, FINISH, FAIL)
+RELEASES = (PREEMPT, INTERRUPT, FINISH, FAIL, SERVED)
 """The events that take all GPUs from a job. Any other event leaves its GPUs as they are."""
 
 WAITS_AFTER = (SUBMIT, PREEMPT, INTERRUPT)
 """The events after which a job waits for GPUs."""
 
-ENDS = (FINISH, REJECT, FAIL)
+ENDS = (FINISH, REJECT, FAIL, SERVED)
 """The events with which a job leaves the system."""
 
 NODE_EVENTS = (NODE_DOWN, NODE_UP)
@@ -70,7 +73,7 @@ NODE_EVENTS = (NODE_DOWN, NODE_UP)
 
 FINISHED, REJECTED, UNFINISHED, FAILED = "finished", "rejected", "unfinished", "failed"
 STATES = (FINISHED, REJECTED, UNFINISHED, FAILED)
-"""The states of a job when the run has ended."""
+"""The states of a job when the run has ended; an instance of a service whose time is over is `SERVED`."""
 
 DECLINED = "declined by the policy"
 """The reason of a job that the policy declines to admit; "; " and a note may follow."""
@@ -87,6 +90,9 @@ as_row = tuple.__new__
 Exact = NewType("Exact", float)
 """A number that tables write with every digit; times are rounded to a microsecond."""
 
+Gpus = NewType("Gpus", float)
+"""A number of GPUs: whole, or in millionths where jobs share GPUs."""
+
 
 @dataclass(slots=True)  # not frozen: that triples the time it takes to make one
 class JobRecord:
@@ -101,6 +107,8 @@ class JobRecord:
     `interruptions`: how often a failure took the job's GPUs; `lost_work_s`, `lost_work_gpu_s`: seconds and
     GPU-seconds of work lost in interruptions, which are part of `lost_s`. `cost_usd`: US dollars for the GPUs
     held, where the cluster states prices by GPU type; None elsewhere, and for a job that held none.
+    `gpu_fraction`: the part that the job holds of its one GPU, None for whole GPUs. `service`: the service of
+    which the job is an instance, empty if of none; `finish_s` is then when its time was over.
     """
 
     job_id: str
@@ -134,6 +142,8 @@ class JobRecord:
     precision: str = ""
     cost_usd: float | None = None
     plan_options: str = ""
+    gpu_fraction: float | None = None
+    service: str = ""
 
 
 JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))
@@ -141,7 +151,8 @@ JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))
 
 class EventRecord(NamedTuple):
     """One line of the event log: submit, reject, start, restart, resize, migrate, loaded, rate, preempt,
-    interrupt, note, fail or finish of a job; node_down or node_up, without a job, of the node in `placement`.
+    interrupt, note, fail, finish or served of a job; node_down or node_up, without a job, of the node in
+    `placement`.
 
     `overhead_s`: with new GPUs, the seconds before the job makes progress; of `loaded`, the duration of the
     load that has ended; of `interrupt`, the seconds of work that are lost.
@@ -167,12 +178,13 @@ class EventRecord(NamedTuple):
 class Snapshot(NamedTuple):
     """The cluster after a decision, until the next one.
 
-    `stranded`: free GPUs on nodes that also run something; `down`: GPUs of nodes out of service.
+    `stranded`: free GPUs on nodes that also run something; `down`: GPUs of nodes out of service. Of a GPU
+    that jobs share, the part that they hold is allocated and the rest stranded.
     """
 
     time_s: float
-    allocated: int
-    stranded: int
+    allocated: Gpus
+    stranded: Gpus
     running: int
     pending: int
     down: int = 0

@@ -15,7 +15,7 @@ import numpy as np
 
 from clustersim.analysis import Holdings, blocks_of, end_of_run_s, holdings, plan_keys
 from clustersim.analysis.tables import Table, events_of, jobs_of, numbered
-from clustersim.records import NODE_DOWN, NODE_UP, STATES, Run, plan_words, spread_words
+from clustersim.records import NODE_DOWN, NODE_UP, SERVED, STATES, Run, plan_words, spread_words
 
 from .runs import Group
 
@@ -138,7 +138,7 @@ def _whole(values: np.ndarray) -> list[int | None]:
 def _run(group: Group, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:
     run, jobs = group.runs[0], jobs_of(group.runs[0])
     reasons, reason_names = numbered(jobs.values("reason"))
-    states = {state: number for number, state in enumerate(STATES)}
+    states = {state: number for number, state in enumerate((*STATES, SERVED))}
     return {
         "label": group.label,
         "nodes": run.cluster.nodes,
@@ -192,7 +192,7 @@ def _held(run: Run, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:
         "from": _grown(begins),
         "to": (ends - begins).tolist(),
         "paid": clock.lengths(held.paid_s),
-        "gpus": held.gpus.astype(int).tolist(),
+        "gpus": np.ceil(held.gpus).astype(int).tolist(),
         "plan": words.tolist(),
         "kind": kinds[: len(begun)],
         "ended": kinds[len(begun) :],

@@ -7,7 +7,8 @@ from math import fsum
 
 import numpy as np
 
-from clustersim.analysis import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, measured_jobs
+from clustersim.analysis import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, measured_jobs, service_levels
+from clustersim.analysis.arrays import requested_gpus
 from clustersim.analysis.tables import jobs_of
 from clustersim.records import REJECTED, Run
 
@@ -17,7 +18,7 @@ from .runs import Group, common_jobs, group_runs, mean_jct_s, measured, same_job
 
 __all__ = ["caution", "notes", "sizes_given", "verdict"]
 
-_LEAST_JOBS = 10  # of which a few can be a tail
+_LEAST_JOBS, _MOST_SERVICES = 10, 5  # jobs of which a few can be a tail; services that are named
 _DIGITS, _STEP_S = 6, 1e-6  # to which tables state numbers
 _SHORTEST_S = 1e-3  # GPUs follow from GPU-seconds (rounded to 1e-6) for allocations of at least this length
 
@@ -64,6 +65,7 @@ def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
 
     - the window of measurement, and the load that the jobs offered;
     - how far the results are from the best possible;
+    - the need of inference services that was not met;
     - that hardly any job waited, so that the runs say little about scheduling;
     - that the end of a run belongs to a few jobs;
     - that policies gave identical schedules, or that no job left elastic policies a choice of sizes.
@@ -72,8 +74,9 @@ def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
     """
     groups = group_runs(runs)
     return [
-        *_window(groups), *_load(groups), *distances(groups), *_no_queueing(groups, read_records),
-        *_tails(groups), *(_identical(groups) if read_records else []), *_rigid(groups),
+        *_window(groups), *_load(groups), *_services(groups, read_records), *distances(groups),
+        *_no_queueing(groups, read_records), *_tails(groups), *(_identical(groups) if read_records else []),
+        *_rigid(groups),
     ]  # fmt: skip
 
 
@@ -114,6 +117,19 @@ def _load(groups: Sequence[Group]) -> list[str]:
     covered = int(values[0].get("load_jobs") or 0)
     rest = f", without {jobs - covered:,} of {jobs:,} jobs that cannot run or were not reached"
     return [f"{text}{rest if covered < jobs else ''}."]
+
+
+def _services(groups: Sequence[Group], read_records: bool) -> list[str]:
+    """How much of the need of inference services was not met."""
+    texts: list[str] = []
+    for group in groups:
+        one = group.runs[0].summary.get("services")
+        if isinstance(one, Mapping):
+            levels = service_levels(group.runs[0])[:_MOST_SERVICES] if read_records else []
+            shares = [f"{level.service} {100 * level.satisfied_ratio:.1f} %" for level in levels]
+            whole = f" (time with all of it met: {', '.join(shares)})" if shares else ""
+            texts.append(f"{100 * (1 - one['met_ratio']):.1f} % under {group.label}{whole}")
+    return [f"GPU-hours that services need and do not get: {'; '.join(texts)}."] if texts else []
 
 
 def _no_queueing(groups: Sequence[Group], read_records: bool) -> list[str]:
@@ -362,7 +378,7 @@ def _sizes(group: Group) -> tuple[float, float]:
     """Shares of finished jobs that held on average over 1 % more, and over 1 % fewer, GPUs than requested."""
     parts = []
     for jobs in map(jobs_of, group.runs):
-        gpus, held_s = jobs["gpus"], jobs["jct_s"] - jobs["wait_s"]
+        gpus, held_s = requested_gpus(jobs), jobs["jct_s"] - jobs["wait_s"]
         known = (held_s > _SHORTEST_S) & (gpus > 0)  # not for NaN
         parts.append(jobs["gpu_seconds"][known] / held_s[known] / gpus[known])
     held = np.concatenate(parts)

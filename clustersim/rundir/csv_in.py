@@ -15,8 +15,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO, get_type_hints
 
-from clustersim.cluster import Cluster, Placement
-from clustersim.records import Exact
+from clustersim.cluster import Cluster, Placement, SharedPlacement, parts_of
+from clustersim.records import Exact, Gpus
 from itertime.errors import TableError, UserError
 from itertime.io import Table, open_table, shown, without_guard
 
@@ -30,6 +30,9 @@ _PARQUET_ROW = 5  # bytes; runs of equal jobs take five times as many
 _PLACEMENTS = 20_000  # in the cache: about 200 bytes each, more for jobs on many nodes
 _INTEGER = re.compile(r"-?\d{1,18}")
 _NODES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?x(\d{1,9})")
+
+_PARTS = re.compile(r"-?\d{1,12}\.\d{1,6}")
+_PART = re.compile(r"#(\d{1,9}):(0\.\d{1,6})")
 
 _Read = Callable[[Sequence[str]], list[Any]]
 """Turns a block of cells of one column into values; ValueError for an invalid cell."""
@@ -166,6 +169,7 @@ def _reader(kind: Any, cluster: Cluster, text: Callable[[str], str]) -> _Read:
         float: _numbers,
         float | None: _numbers_or_none,
         Exact: _numbers,
+        Gpus: _each(_gpus),
         bool | None: _each(_truth),
         Placement: lambda cells: list(map(placement, cells)),
     }
@@ -186,6 +190,15 @@ def _integer(cell: str) -> int:
     if not cell.isascii() or not _INTEGER.fullmatch(cell):
         raise ValueError("must be a whole number")
     return int(cell)
+
+
+def _gpus(cell: str) -> float:
+    if _PARTS.fullmatch(cell) and cell.isascii():
+        return float(cell)
+    try:
+        return _integer(cell)
+    except ValueError:
+        raise ValueError("must be a whole number, or have up to six decimals") from None
 
 
 def _numbers(cells: Sequence[str]) -> list[float]:
@@ -215,6 +228,10 @@ def _truth(cell: str) -> bool | None:
 
 def _placement(cell: str, cluster: Cluster) -> Placement:
     placement: list[tuple[int, int]] = []
+    cell, mark, rest = cell.partition("#")
+    share = _PART.fullmatch(mark + rest) if rest.isascii() else None
+    if mark and (share is None or not parts_of(float(share[2]))):
+        raise ValueError("must state a part of a GPU as 7x1#0:0.25")
     for part in cell.split(";") if cell else ():
         match = _NODES.fullmatch(part) if part.isascii() else None
         if match is None:
@@ -223,4 +240,8 @@ def _placement(cell: str, cluster: Cluster) -> Placement:
         if not first <= last < cluster.nodes or not 1 <= count <= cluster.gpus_per_node:
             raise ValueError(f"is not on a cluster of {cluster.nodes} nodes x {cluster.gpus_per_node} GPUs")
         placement += [(node, count) for node in range(first, last + 1)]
+    if share is not None:
+        if not placement:
+            raise ValueError("states part of no GPU")
+        return SharedPlacement(tuple(placement), int(share[1]), parts_of(float(share[2])))
     return tuple(placement)

@@ -13,11 +13,12 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, get_type_hints
 
-from clustersim.cluster import Placement
+from clustersim.cluster import Placement, SharedPlacement
 from clustersim.records import (
     EventRecord,
     Exact,
     Fields,
+    Gpus,
     JobRecord,
     PlanRecord,
     Snapshot,
@@ -32,6 +33,7 @@ __all__ = [
     "PLANS",
     "USAGE",
     "Column",
+    "columns_stated",
     "csv_text",
     "guarded_text",
     "header_of",
@@ -42,7 +44,7 @@ __all__ = [
 ]
 
 _BLOCK = 2000  # records that are turned into text at once
-_OPTIONAL = ("plan_options", "spread_low_s", "spread_high_s", "imbalance_s")
+_OPTIONAL = ("gpu_fraction", "service", "plan_options", "spread_low_s", "spread_high_s", "imbalance_s")
 _BLANKS: dict[Any, str | float] = {str: "", float: 0.0}
 _NEEDS_QUOTES = re.compile(r'[,"\r\n]')
 
@@ -142,14 +144,19 @@ def _truth(value: bool | None) -> str:
 
 @lru_cache(maxsize=4096)
 def placement_text(placement: Placement) -> str:
-    """`0-3x8;7x4`: 8 GPUs on each of the nodes 0 to 3, 4 on node 7."""
+    """`0-3x8;7x4`: 8 GPUs on each of the nodes 0 to 3, 4 on node 7. `7x1#2:0.25`: a quarter of a GPU on node
+    7, number 2 of those that jobs share there.
+    """
     runs: list[list[int]] = []
     for node, count in placement:
         if runs and runs[-1][1] + 1 == node and runs[-1][2] == count:
             runs[-1][1] = node
         else:
             runs.append([node, node, count])
-    return ";".join(f"{a}x{count}" if a == b else f"{a}-{b}x{count}" for a, b, count in runs)
+    spots = ";".join(f"{a}x{count}" if a == b else f"{a}-{b}x{count}" for a, b, count in runs)
+    if isinstance(placement, SharedPlacement):
+        return f"{spots}#{placement.number}:{_numbers([placement.share])[0]}"
+    return spots
 
 
 _WRITERS: dict[Any, Callable[[Sequence[Any]], list[str]]] = {
@@ -159,6 +166,7 @@ _WRITERS: dict[Any, Callable[[Sequence[Any]], list[str]]] = {
     float: _numbers,
     float | None: _numbers,
     Exact: _each(_exact),
+    Gpus: _each(lambda value: _numbers([value])[0]),
     bool | None: _each(_truth),
     Placement: _each(placement_text),
 }
@@ -183,6 +191,20 @@ JOBS = table_of(
         "gpu_seconds", "deadline_s", "deadline_met", "preemptions", "resizes", "restarts", "lost_s",
     ),
 )  # fmt: skip
+"""The columns of job records; the optional ones come last."""
+
+
+def columns_stated(jobs: Fields) -> int:
+    """How many of `JOBS` a table of these records needs: up to the last one that some record states."""
+    return max(
+        (
+            place
+            for place, column in enumerate(JOBS, 1)
+            if not column.optional or any(value != column.blank for value in jobs[column.name])
+        )
+    )
+
+
 EVENTS = table_of(EventRecord)
 USAGE = table_of(Snapshot)
 PLANS = table_of(PlanRecord)

@@ -15,7 +15,7 @@ from clustersim.records import JOB_COLUMNS, JobRecord, Recorded, by_field
 from itertime.errors import UserError
 from itertime.io import digest, quoted, sha256, shown
 
-from .csv_out import JOBS, header_of, lines_of, required
+from .csv_out import JOBS, columns_stated, header_of, lines_of, required
 
 __all__ = [
     "EVENTS_FILE",
@@ -189,14 +189,16 @@ def _hash_of(path: Path) -> str:
 
 def csv_hash(jobs: Iterable[JobRecord]) -> str:
     """The hash of jobs.csv; the same for jobs that are stored as Parquet."""
-    short, rest = required(JOBS), iter(jobs)
-    with_options, without = (hashlib.sha256(f"{header_of(each)}\n".encode()) for each in (JOBS, short))
-    stated = False  # the optional column, which only the last record may need
+    needed, rest = len(required(JOBS)), iter(jobs)  # optional columns, which only the last record may need
+    hashes = {
+        count: hashlib.sha256(f"{header_of(JOBS[:count])}\n".encode())
+        for count in range(needed, len(JOBS) + 1)
+    }
     while block := list(islice(rest, _BLOCK)):
         fields = by_field(block, JOB_COLUMNS)
-        stated = stated or any(fields[JOBS[-1].name])
+        needed = max(needed, columns_stated(fields))
         lines = lines_of(JOBS, fields)
-        with_options.update("".join(f"{line}\n" for line in lines).encode())
-        if not stated:
-            without.update("".join(f"{line.removesuffix(',')}\n" for line in lines).encode())
-    return (with_options if stated else without).hexdigest()
+        for count in range(needed, len(JOBS) + 1):
+            absent = "," * (len(JOBS) - count)
+            hashes[count].update("".join(f"{line.removesuffix(absent)}\n" for line in lines).encode())
+    return hashes[needed].hexdigest()

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from clustersim.records import Columns, JobRecord, by_field
 from itertime.errors import UserError
 
-from .csv_out import JOBS, Column, header_of, lines_of, required
+from .csv_out import JOBS, Column, columns_stated, header_of, lines_of, required
 
 __all__ = ["GrowingFile", "GrowingTable", "Spool"]
 
@@ -94,8 +94,8 @@ class GrowingTable:
 class Spool:
     """Rows of jobs, added in any order and read in the order of submission.
 
-    The optional column of jobs is their last one. It is left out of `columns` and of the rows read if no job
-    states it.
+    The optional columns of jobs are their last ones. Those behind the last one that some job states are left
+    out of `columns` and of the rows read.
     """
 
     def __init__(self, path: Path, temporary: Path, numbers: Columns):
@@ -103,13 +103,13 @@ class Spool:
         self._starts, self._orders = array("Q"), array("Q")
         self._waiting: list[JobRecord] = []
         self._end = 0
-        self._stated = False  # the optional column
+        self._columns = len(required(JOBS))  # up to the last one that is stated
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns of the rows so far."""
         self.flush()
-        return JOBS if self._stated else required(JOBS)
+        return JOBS[: self._columns]
 
     @property
     def orders(self) -> Sequence[int]:
@@ -127,7 +127,7 @@ class Spool:
             return
         fields = by_field(self._waiting, [column.name for column in JOBS])
         self._numbers.extend(fields)
-        self._stated = self._stated or any(fields[JOBS[-1].name])
+        self._columns = max(self._columns, columns_stated(fields))
         rows = [f"{line}\n".encode() for line in lines_of(JOBS, fields)]
         *starts, self._end = accumulate(map(len, rows), initial=self._end)
         self._starts.extend(starts)
@@ -141,8 +141,9 @@ class Spool:
         self._starts.append(self._end)
         if not self._end:
             return
+        absent = b"," * (len(JOBS) - self._columns) + b"\n"
         places = array("Q", sorted(range(len(self._orders)), key=self._orders.__getitem__))
         with self._temporary.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as rows:
             for i in places:
                 row = rows[self._starts[i] : self._starts[i + 1]]
-                yield row if self._stated else row.removesuffix(b",\n") + b"\n"
+                yield row.removesuffix(absent) + b"\n" if len(absent) > 1 else row

@@ -18,11 +18,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from clustersim.cluster import Capacity, Cluster, Placement
+from clustersim.cluster import Cluster, Placement
 from clustersim.records import (
     FINISHED,
     Columns,
     EventRecord,
+    InUse,
     JobRecord,
     PlanKey,
     PlanRecord,
@@ -88,7 +89,7 @@ class RunWriter:
         self.end_s = 0.0
         self.oracle_used = False
         self.folder, self._parquet = Path(folder), parquet
-        self._last_use: tuple[int, ...] = ()
+        self._last_use: tuple[float, ...] = ()
         self._files = ExitStack()
         self._finished = False
         self._job_columns = Columns(JobRecord, coded=("state",))
@@ -132,8 +133,8 @@ class RunWriter:
         key = plan_key(job, given, self.cluster)
         self.plans.setdefault(key, job)
 
-    def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
-        use = (self.cluster.gpus - down - capacity.free, capacity.stranded, running, pending, down)
+    def snapshot(self, time_s: float, capacity: InUse, running: int, pending: int, down: int = 0) -> None:
+        use = (*capacity.in_use(self.cluster.gpus - down), running, pending, down)
         if use != self._last_use:
             self._last_use = use
             self._usage.add(as_row(Snapshot, (time_s, *use)))

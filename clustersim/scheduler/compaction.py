@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from clustersim.cluster import Cluster, Placement, nodes_of
 
-from .draft import Draft
+from .draft import Draft, facts_of
 from .job_view import JobView
 
 __all__ = ["block", "compact"]
@@ -135,7 +135,8 @@ class _Nodes:
         self.short = open_nodes < 0
         small = sum(block(gpus, self._node) for gpus in counts.values() if gpus < self._node)
         chosen = self._choose(max(0, open_nodes), -(-small // self._node), counts, wanted)
-        self._room = dict.fromkeys(chosen, self._node)
+        served = facts_of(draft).served  # by services, whose GPUs no job can have
+        self._room = {node: self._node - served.get(node, 0) for node in chosen}
         self._unused = dict.fromkeys(chosen, 0)  # GPUs of blocks that their jobs do not need
 
     def _choose(

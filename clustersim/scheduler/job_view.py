@@ -75,6 +75,13 @@ class JobView:
         return self._job.requested
 
     @property
+    def needs(self) -> float:
+        """What must be free for the request, for `Proposal.fits`: `requested`, or the part of a GPU that the
+        job shares with others. It counts as a job of 1 GPU elsewhere.
+        """
+        return self._job.needs
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         """The useful GPU counts, ascending, each strictly faster than the one before. On a cluster of
         several GPU types, those of the best type; see `sizes_on`.
@@ -136,16 +143,16 @@ class JobView:
 
     @property
     def attained(self) -> float:
-        """GPU-seconds held so far."""
+        """GPU-seconds held so far; a part of a GPU counts as that part."""
         job = self._job
-        return job.gpu_seconds + (self._facts.now_s - job.since_s) * job.gpus
+        return job.gpu_seconds + (self._facts.now_s - job.since_s) * job.held
 
     @property
     def productive_gpu_s(self) -> float:
         """GPU-seconds held so far, without those in which starts, resizes and migrations were paid for."""
         job = self._job
         since_s = self._facts.now_s - max(job.since_s, job.ready_s)
-        return job.gpu_seconds - job.paid_gpu_s + (since_s * job.gpus if since_s > 0.0 else 0.0)
+        return job.gpu_seconds - job.paid_gpu_s + (since_s * job.held if since_s > 0.0 else 0.0)
 
     @property
     def waited_s(self) -> float:
@@ -167,6 +174,14 @@ class JobView:
             return 0.0
         productive_s = self._facts.now_s - job.ready_s
         return productive_s if productive_s > 0.0 else 0.0
+
+    @property
+    def leaves_at_s(self) -> float:
+        """When the first of its nodes with a notice is reclaimed; infinite without one."""
+        leaving, placement = self._facts.leaving, self._job.placement
+        if not leaving or placement is None:
+            return inf
+        return min((leaving.get(node, inf) for node, _ in placement), default=inf)
 
     def can_run_on(self, gpus: int, gpu_type: str | None = None) -> bool:
         """Whether the job can run on `gpus` GPUs of that type (of some type if None)."""

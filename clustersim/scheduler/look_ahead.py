@@ -22,6 +22,7 @@ __all__ = ["Ahead", "Shares", "run_ahead"]
 Shares = Mapping[JobView, int | tuple[int, str | None]]
 """GPUs by job, or (GPUs, type); jobs that are not named get none."""
 
+_ROUNDING = 1e-6  # of sums of parts of GPUs
 _MOST_STEPS = 10_000  # without an end of a job
 
 
@@ -50,19 +51,21 @@ class Ahead:
     @property
     def free(self) -> int:
         """GPUs that no job holds."""
-        return self.facts.in_service - sum([gpus for gpus, _ in self._held.values()])
+        taken = sum([_counts(job, gpus) for job, (gpus, _) in self._held.items()])
+        return int(self.facts.in_service - taken + _ROUNDING)
 
     def divide(self, shares: Shares) -> None:
         """Let each job hold its share from now on. PolicyError for a share that is impossible."""
         given: dict[JobView, tuple[int, str]] = {}
-        left, held = dict(self.in_service), self._held
+        left: dict[str, float] = dict(self.in_service)
+        held = self._held
         for key, share in shares.items():
             job = self._copies.get(key, key)
             gpus, named = share if isinstance(share, tuple) else (share, None)
             now = held.get(job)
             if now is not None and gpus == now[0] and named in (None, now[1]):
                 given[job] = now
-                left[now[1]] -= gpus
+                left[now[1]] -= _counts(job, gpus)
                 continue
             if job not in self.real:
                 raise PolicyError(f"look_ahead: job {job.id} does not take part")
@@ -72,11 +75,11 @@ class Ahead:
             if not job.can_run_on(gpus, gpu_type):
                 raise PolicyError(f"look_ahead(job {job.id}, gpus={gpus!r}): it cannot run on them")
             given[job] = gpus, gpu_type
-            left[gpu_type] -= gpus
-        for gpu_type, gpus in left.items():
-            if gpus < 0:
+            left[gpu_type] -= _counts(job, gpus)
+        for gpu_type, spare in left.items():
+            if spare < -_ROUNDING:
                 had = self.in_service[gpu_type]
-                raise PolicyError(f"look_ahead: {had - gpus} GPUs of type {gpu_type} given out of {had}")
+                raise PolicyError(f"look_ahead: {had - spare:g} GPUs of type {gpu_type} given out of {had}")
         for job in [job for job in held if job not in given]:
             self._stop(job)
             self.facts.waiting.add(job)
@@ -111,6 +114,7 @@ class Ahead:
                 job.gpus,
                 active.unit_s,
             )
+            copy.held = active.held
             copy.ready_s = now + active.paying_s(now)
             self.facts.running[view] = copy.generation
             self._held[view] = job.gpus, job.gpu_type
@@ -177,6 +181,11 @@ def _copy_of(job: JobView, active: ActiveJob, now: float) -> ActiveJob:
     copy.gpu_seconds, copy.wait_s = job.attained, job.waited_s
     copy.paid_gpu_s = job.attained - job.productive_gpu_s
     return copy
+
+
+def _counts(job: JobView, gpus: int) -> float:
+    """What a job takes of the GPUs; a part of a GPU counts as that part."""
+    return gpus if job.needs >= 1 else job.needs
 
 
 def _order(job: JobView) -> int:

@@ -24,8 +24,10 @@ def run_by(
     held = facts.in_service - facts.capacity.free  # by jobs whose rank has not been reached
     service: _Service | None = None
 
-    def may_fit(gpus: int) -> bool:
-        return gpus <= draft.free + held if service is None else service.may_fit(gpus)
+    def may_fit(gpus: float) -> bool:
+        if service is not None:
+            return service.may_fit(gpus)
+        return gpus <= draft.free + held or (gpus < 1 and draft.fits(gpus))
 
     walk = facts.waiting.ranked_by(key, elastic=False, changing=changing).entries(may_fit)
     waiting = next(walk, None)
@@ -69,17 +71,19 @@ class _Service:
             if placement and own:
                 self._held_by[job] = placement
                 self._held += _gpus(placement)
-        self._hopeless: set[int] = set()  # GPU counts without room; room only shrinks
+        self._hopeless: set[float] = set()  # GPU counts without room; room only shrinks
         self.evicted: list[Entry[JobView]] = []
         self.all_evicted: dict[JobView, None] = {}
 
-    def may_fit(self, gpus: int) -> bool:
+    def may_fit(self, gpus: float) -> bool:
         """False only if there is no room for `gpus` GPUs even if all jobs of later rank stopped."""
-        return gpus <= self._draft.free + self._held and gpus not in self._hopeless
+        if gpus > self._draft.free + self._held:
+            return gpus < 1 and self._draft.fits(gpus)
+        return gpus not in self._hopeless
 
     def serve(self, job: JobView, rank: Rank) -> None:
         """Start `job`, stopping the last running jobs until it fits. If it never fits, stop none."""
-        draft, gpus = self._draft, job.requested
+        draft, gpus = self._draft, job.needs
         self._pass(rank)
         if not self.may_fit(gpus):
             return

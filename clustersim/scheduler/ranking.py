@@ -35,8 +35,8 @@ class Rankable(Hashable, Protocol):
         """Position in the order of submission."""
 
     @property
-    def requested(self) -> int:
-        """GPUs."""
+    def needs(self) -> float:
+        """The GPUs of its request that must be free."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -56,15 +56,16 @@ Rank = tuple[Any, int]
 class Ranking(Generic[J]):
     """The pending jobs by (key, order of submission).
 
-    The GPUs that a job needs in a `walk` are its request, or its smallest size if `elastic`.
+    The GPUs that a job needs in a `walk` are its request, or its smallest size if `elastic`; of a job that
+    shares a GPU its part of it.
     """
 
     __slots__ = ("_added", "_entries", "_key", "_needs", "_queues", "_removed")
 
     def __init__(self, key: Key[J], elastic: bool = False):
         self._key = key
-        self._needs: Callable[[J], int] = _smallest if elastic else _requested
-        self._queues: dict[int, list[Entry[J]]] = {}
+        self._needs: Callable[[J], float] = _smallest if elastic else _requested
+        self._queues: dict[float, list[Entry[J]]] = {}
         self._entries: dict[J, Entry[J]] = {}
         self._added: dict[J, Entry[J]] | None = None  # None until `changes` is first called
         self._removed: dict[J, Entry[J]] = {}
@@ -103,14 +104,14 @@ class Ranking(Generic[J]):
         removed, self._removed, self._added = self._removed, {}, {}
         return removed.values(), added.values()
 
-    def walk(self, fits: Callable[[int], bool]) -> Iterator[J]:
+    def walk(self, fits: Callable[[float], bool]) -> Iterator[J]:
         """In order, the jobs whose GPU count satisfies `fits`.
 
         `fits` is called again before each job; what fits must not grow during the walk.
         """
         return (entry[2] for entry in self.entries(fits))
 
-    def entries(self, fits: Callable[[int], bool]) -> Iterator[Entry[J]]:
+    def entries(self, fits: Callable[[float], bool]) -> Iterator[Entry[J]]:
         """As `walk`, with the keys by which the jobs are sorted."""
         heads = [(queue[0], 0, gpus, queue) for gpus, queue in self._queues_that(fits)]
         heapify(heads)
@@ -125,7 +126,7 @@ class Ranking(Generic[J]):
                 heappop(heads)
             yield entry
 
-    def _queues_that(self, fits: Callable[[int], bool]) -> list[tuple[int, list[Entry[J]]]]:
+    def _queues_that(self, fits: Callable[[float], bool]) -> list[tuple[float, list[Entry[J]]]]:
         """By GPU count, the queues that have jobs and whose count satisfies `fits`."""
         return [(gpus, queue) for gpus, queue in self._queues.items() if queue and fits(gpus)]
 
@@ -167,10 +168,10 @@ class ChangingRanking(Ranking[J]):
         """None: no walk relies on an earlier key."""
         return iter(())
 
-    def _queues_that(self, fits: Callable[[int], bool]) -> list[tuple[int, list[Entry[J]]]]:
+    def _queues_that(self, fits: Callable[[float], bool]) -> list[tuple[float, list[Entry[J]]]]:
         return [(gpus, self._look_up(gpus, queue)) for gpus, queue in super()._queues_that(fits)]
 
-    def _look_up(self, gpus: int, queue: list[Entry[J]]) -> list[Entry[J]]:
+    def _look_up(self, gpus: float, queue: list[Entry[J]]) -> list[Entry[J]]:
         """The queue by the present keys: a new list, since a walk may still read the old one."""
         key = self._key
         present = [(key(job), order, job) for _, order, job in queue]
@@ -187,12 +188,13 @@ class ChangingRanking(Ranking[J]):
         return present
 
 
-def _requested(job: Rankable) -> int:
-    return job.requested
+def _requested(job: Rankable) -> float:
+    return job.needs
 
 
-def _smallest(job: Rankable) -> int:
-    return job.sizes[0]
+def _smallest(job: Rankable) -> float:
+    needs = job.needs
+    return needs if needs < 1 else job.sizes[0]
 
 
 class RunningOrder(Protocol[J]):

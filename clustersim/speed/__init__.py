@@ -13,6 +13,8 @@
 | `read_throughput_table` | measured speeds: {(model, global batch): {GPUs: iterations/s}} |
 | `StepTimes` | how much slower than predicted jobs run: interference, unequal workers |
 | `Network` | the speeds of placed jobs, which depend on their nodes and on other jobs' traffic |
+| `Interference` | how much jobs on one GPU slow each other down |
+| `CoRunners` | the jobs that share GPUs, and how much each is slowed down |
 
 Why
 - A placement is reduced to a layout (GPUs per node, nodes per leaf, senders, oversubscription) that
@@ -32,6 +34,7 @@ Why
 """
 
 from .curve import CannotRun, Curve, Offer, regular_counts
+from .interference import CoRunners, Interference
 from .network import Network
 from .requests import Requests
 from .speed import Speed, SpeedOnOneType, speed_for
@@ -40,7 +43,9 @@ from .throughput_table import read_throughput_table
 
 __all__ = [
     "CannotRun",
+    "CoRunners",
     "Curve",
+    "Interference",
     "Network",
     "Offer",
     "Requests",

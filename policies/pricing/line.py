@@ -90,7 +90,7 @@ class Line:
     def __len__(self) -> int:
         return len(self.running) + len(self._keys)
 
-    def walk(self, fits: Callable[[int], bool]) -> Iterator[Claim[JobView]]:
+    def walk(self, fits: Callable[[float], bool]) -> Iterator[Claim[JobView]]:
         """The claims in order, without waiting jobs whose smallest size does not satisfy `fits` when the walk
         reaches them. Sizes that do not must not begin to during the walk.
         """

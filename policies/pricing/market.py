@@ -52,7 +52,7 @@ class Market(Generic[J]):
         for claim in running:
             self._holders[claim.gpu_type].add(claim, self._extra(claim) if floors else claim.held)
 
-    def fits(self, gpus: int) -> bool:
+    def fits(self, gpus: float) -> bool:
         """Whether so many GPUs of one type are left."""
         if len(self.left) == 1:
             (left,) = self.left.values()

@@ -144,7 +144,7 @@ class Shadow:
         """Start `job` now if it fits and `head` can still start at `start_s`. Returns whether it started."""
         if self.now + self._estimates.run_s(job) <= self.start_s:
             return self._proposal.start(job) is not None
-        if job.requested > self._later.free - self.head.requested:
+        if job.needs >= 1 and job.requested > self._later.free - self.head.requested:
             return False
         places = self._proposal.start(job)
         if places is None:
@@ -160,7 +160,7 @@ class Shadow:
         """Whether `head` fits at the shadow time. A start tells, as only it considers the types of GPUs that
         can run the job.
         """
-        if not self._later.fits(self.head.requested) or self._later.start(self.head) is None:
+        if not self._later.fits(self.head.needs) or self._later.start(self.head) is None:
             return False
         self._later.stop(self.head)
         return True

@@ -15,7 +15,7 @@ from clustersim.scheduler import JobView, State
 
 __all__ = ["Price", "Walk", "allocate_stepwise", "jobs_by"]
 
-Walk = Callable[[Callable[[int], bool]], Iterator[JobView]]
+Walk = Callable[[Callable[[float], bool]], Iterator[JobView]]
 """walk(fits): jobs in order. A pending job is left out if its smallest size does not fit when the walk
 reaches it. Sizes that do not fit must not start to fit during the walk.
 """
@@ -34,7 +34,7 @@ def jobs_by(state: State, key: Callable[[JobView], Any]) -> Walk:
     def rank(job: JobView) -> tuple[Any, int]:
         return key(job), job.order
 
-    def walk(fits: Callable[[int], bool]) -> Iterator[JobView]:
+    def walk(fits: Callable[[float], bool]) -> Iterator[JobView]:
         pending = state.pending_by(key, elastic=True).walk(fits)
         return merge(sorted(state.running, key=rank), pending, key=rank)
 

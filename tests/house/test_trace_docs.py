@@ -32,7 +32,7 @@ def test_its_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_its_commands_run(shared_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lines = [line.removeprefix(COMMAND) for line in PAGE.read_text().splitlines() if line.startswith(COMMAND)]
-    assert len(lines) == 11
+    assert len(lines) == 18
     for line in lines:
         assert run(line, shared_traces) == 0, line
 

@@ -15,8 +15,7 @@ __all__ = ["fit_arrivals"]
 _HOUR_S, _DAY_S = 3600.0, 86_400.0
 _DAYS_OF_HOURS, _DAYS_OF_WEEKS, _DAYS_OF_DAYS = 3, 21, 7  # that a log needs for a profile of these
 _LEAST = 0.05  # of a rate, over the mean
-_MOST_CORRELATION = 0.95
-_RESOLUTION = 1e-3
+_MOST_CORRELATION, _MOST_SIGMA = 0.95, 3.0
 
 Numbers = NDArray[np.float64]
 
@@ -26,8 +25,9 @@ def fit_arrivals(columns: Columns) -> Rhythm:
 
     Hours and days of the week are those of the calendar where the trace knows it, else of its own clock; they
     are fitted to logs of 3 and of 21 days or more. What a day's submissions differ from that by is the rate
-    of the day, for logs of 7 days or more: the variance of its logarithm less what counts of a Poisson
-    process would have. Gaps are then measured on a clock that runs with the rate.
+    of the day, for logs of 7 days or more: a log-normal factor of the variance and correlation that the days
+    have, less the variance of counts of a Poisson process. Gaps are then measured on a clock that runs with
+    the rate.
     """
     moment_s = columns.submit_s + (columns.zero_s or 0.0)
     first_s = np.floor(moment_s[0] / _DAY_S) * _DAY_S
@@ -43,8 +43,8 @@ def fit_arrivals(columns: Columns) -> Rhythm:
     rate = rate * np.array(of_days or [1.0])[weekday % len(of_days or [1])]
     sigma, correlation, of_day = 0.0, 0.0, np.ones(len(hours) // 24 + 1)
     if span_days >= _DAYS_OF_DAYS:
-        expected = np.bincount(hours // 24, weights=rate * inside)
-        sigma, correlation, of_day = _busy_days(np.bincount(hours // 24, weights=counts), expected)
+        by_day = (np.bincount(hours // 24, weights=of).astype(np.float64) for of in (counts, rate * inside))
+        sigma, correlation, of_day = _busy_days(*by_day)
     clock = np.concatenate([[0.0], np.cumsum(rate * of_day[hours // 24])])
     gaps = np.diff(np.interp((moment_s - first_s) / _HOUR_S, np.arange(len(clock)), clock))
     positive = gaps[gaps > 0]
@@ -75,9 +75,15 @@ def _busy_days(counts: Numbers, expected: Numbers) -> tuple[float, float, Number
     """Standard deviation and correlation of the logarithms of days' rates; these rates, shape (days,)."""
     expected = expected * counts.sum() / expected.sum()
     whole = expected > 0
-    logs = np.where(whole, np.log((counts + 0.5) / (expected + 0.5)), 0.0)
-    variance = max(0.0, float(logs[whole].var() - (1 / (expected[whole] + 0.5)).mean()))
-    return _digits(min(variance**0.5, 3.0)), _correlation(logs[whole]), np.exp(logs)
+    factors = np.ones(len(counts))
+    factors[whole] = (counts[whole] + 0.5) / (expected[whole] + 0.5)
+    known = counts[whole] / expected[whole]
+    excess = float(known.var() - (1 / expected[whole]).mean())
+    if excess <= 0:
+        return 0.0, 0.0, factors
+    variance = min(float(np.log1p(excess)), _MOST_SIGMA**2)
+    correlation = float(np.log1p(_correlation(known) * np.expm1(variance))) / variance
+    return _digits(variance**0.5), _digits(min(correlation, _MOST_CORRELATION)), factors
 
 
 def _correlation(values: Numbers) -> float:

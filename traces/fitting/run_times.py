@@ -10,7 +10,7 @@ from traces.synthetic import Quantiles, QuantileTable, SizeClass
 
 __all__ = ["LEVELS", "fit_sizes", "table_of"]
 
-LEVELS = (0.0, 0.02, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.97, 0.99, 1.0)
+LEVELS = (0.0, 0.02, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.97, 0.99, 0.998, 1.0)
 _MOST_SIZES = 16
 _FEWEST_JOBS = 40  # of a table of their own
 _LEAST_S = 1e-3

@@ -20,7 +20,7 @@ from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, wo
 
 from . import named_columns
 from .formats import FORMATS
-from .log import Dropped, Log, LoggedJob, ReadOptions
+from .log import Dropped, Log, LoggedJob, ReadOptions, with_parts
 from .run_times import Speeds, rates_of, settled, with_speeds, with_work, work_of
 from .source import Head, LogSource, open_log
 from .throughputs import TableRow, read_throughputs
@@ -103,7 +103,7 @@ def import_log(
     with open_log(path) as opened:
         log = read(opened, options)
         sha256 = opened.sha256()
-    log, others = _with_profiles(log, options)
+    log, others = _with_profiles(with_parts(log) if options.gpu_fractions else log, options)
     jobs, report = convert(log, maker, seed, selection or Selection())
     head: Report = {
         "format": log.format,
@@ -333,6 +333,8 @@ def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: floa
         logged_start_s=clock.after(row, row.logged_start_s),
         partition=row.partition,
         qos=row.qos,
+        gpu_fraction=None if work else row.gpu_fraction,
+        service=None if work else row.service,
     )
 
 

@@ -24,6 +24,7 @@ __all__ = ["json_entries"]
 _WINDOW_BYTES = 1 << 20
 _MOST_CHARACTERS = 200_000_000  # of one element
 _SPACE = re.compile(r"\s+")
+_LONGEST_SIGN = 2  # of an exponent: a number that ends so near to the end may go on
 _LONGEST_ESCAPE = 12  # a pair of \uXXXX: what is wrong so near to the end may only be cut off
 
 
@@ -145,7 +146,7 @@ class _JsonReader:
             text = self._window.text
             try:
                 value, end = self._decoder.raw_decode(text, self._place)
-                if end < len(text) or self._window.ended:  # a number may go on
+                if end < len(text) - _LONGEST_SIGN or self._window.ended:
                     self._place = end
                     self._skip_space()
                     return value

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from itertime.errors import TableError
 from traces.native import MAX_SECONDS, MIN_SECONDS
 
-__all__ = ["BESIDE", "Dropped", "Log", "LogRows", "LoggedJob", "OnNode", "ReadOptions"]
+__all__ = ["BESIDE", "Dropped", "Log", "LogRows", "LoggedJob", "OnNode", "ReadOptions", "with_parts"]
 
 BESIDE = (
     "estimate_s", "logged_start_s", "logged_end_s", "stated_duration_s", "wait_s", "priority", "node_names",
@@ -70,6 +70,8 @@ class LoggedJob:
     min_gpus: int | None = None
     reason: str | None = None
     on_nodes: tuple[OnNode, ...] = ()
+    gpu_fraction: float | None = None
+    service: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,19 @@ class Log:
     times: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     only_run_times: bool = False
+
+
+def with_parts(log: Log) -> Log:
+    """The log with jobs that hold the part of one GPU that it states, instead of a whole one."""
+    jobs = [
+        replace(job, part_of_gpu=False, gpu_fraction=job.held_gpus)
+        if job.gpus == 1 and job.part_of_gpu and job.held_gpus is not None and 0 < job.held_gpus < 1
+        else job
+        for job in log.jobs
+    ]
+    kept = sum(job.gpu_fraction is not None for job in jobs)
+    note = f"{kept:,} jobs on part of one GPU keep it (gpu_fraction)"
+    return replace(log, jobs=tuple(jobs), assumptions=(*log.assumptions, note))
 
 
 class LogRows:
@@ -240,7 +255,9 @@ class ReadOptions:
     `parse_columns` reads them. `time_unit` states the unit of times (see `StatedUnits.parse`), `tenant` the
     column that holds the tenants, `time_zone` the zone of dates without an offset (such as `Asia/Shanghai`).
     Jobs without iterations have those of jobs of the same model and batch in the log `work_of`; those without
-    run time go at the speeds of `speeds`, a log or a folder of throughput tables.
+    run time go at the speeds of `speeds`, a log or a folder of throughput tables. `gpu_fractions`: jobs that
+    hold the part of one GPU keep it; else they get a whole one. `services`: instances of services are such;
+    else they are jobs that do all of their logged work.
     """
 
     log_format: str | None = None
@@ -250,3 +267,5 @@ class ReadOptions:
     time_zone: str | None = None
     speeds: str | None = None
     work_of: str | None = None
+    gpu_fractions: bool = False
+    services: bool = False

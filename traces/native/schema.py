@@ -33,6 +33,7 @@ MIN_SECONDS = 1e-6  # the resolution of tables
 _MAX_TEXT = 100_000  # the csv module does not read cells of 131,072 characters or more
 MAX_COUNT = 10**12
 MIN_ITERATIONS = 1e-12  # below any real work, and large enough that ratios to it stay finite
+_LEAST_FRACTION = 1e-6  # of a GPU; parts are counted in millionths
 _MAX_BATCH = 10_000_000  # the largest global batch that itertime plans
 
 
@@ -120,6 +121,15 @@ def _count(limit: int) -> Callable[[str], int]:
     return parse
 
 
+def _fraction(text: str) -> float:
+    value = number(text)
+    if not 0 < value < 1:
+        raise ValueError("must be above 0 and below 1; leave the cell empty for whole GPUs")
+    if value < _LEAST_FRACTION:
+        raise ValueError(f"is below {_LEAST_FRACTION:g}, the smallest part of a GPU; leave the job out")
+    return value
+
+
 def _priority(text: str) -> int:
     value = whole(text)
     if abs(value) > MAX_COUNT:
@@ -171,6 +181,8 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "framework": _one_of("framework", cache(list_frameworks)),
     "precision": _one_of("precision", lambda: PRECISIONS),
     "plan_options": _options,
+    "gpu_fraction": _fraction,
+    "service": _text,
 }
 """Column name -> parser of its non-empty cells, in the order in which columns are written."""
 
@@ -185,6 +197,10 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
         yield "gpus", job.gpus, f"is below min_gpus={job.min_gpus}; the request must lie within the bounds"
     elif job.gpus is not None and job.max_gpus is not None and job.gpus > job.max_gpus:
         yield "gpus", job.gpus, f"is above max_gpus={job.max_gpus}; the request must lie within the bounds"
+    if job.gpu_fraction is not None and job.gpus != 1:
+        yield "gpu_fraction", f"{job.gpu_fraction:g}", "needs gpus=1: a job shares one GPU; or leave it empty"
+    if job.service is not None and (clash := _clash_of_service(job)):
+        yield "service", job.service, clash
     if job.deadline_s is not None and job.deadline_s < job.submit_s:
         text = f"is before submit_s={job.submit_s:g}; deadlines are absolute, not relative to the submission"
         yield "deadline_s", f"{job.deadline_s:g}", text
@@ -194,6 +210,17 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
     if job.stated_iterations is not None and job.iterations is None:
         text = "is stated without iterations, the work that the job does; state both or neither"
         yield "stated_iterations", f"{job.stated_iterations:g}", text
+
+
+def _clash_of_service(job: Job) -> str:
+    """What an instance of a service cannot state beside it; "" if all is well."""
+    if job.kind == "iterations":
+        return "trains a model; an instance of a service states gpus and duration_s, and no iterations"
+    if job.gpu_fraction is not None:
+        return "states gpu_fraction; an instance of a service holds whole GPUs"
+    if job.deadline_s is not None:
+        return "states deadline_s; an instance of a service leaves when its duration_s is over"
+    return ""
 
 
 NAMES = ("framework", "precision", "plan_options")

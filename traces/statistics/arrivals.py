@@ -11,7 +11,7 @@ from .columns import DAY_S, HOUR_S, Columns
 
 __all__ = ["arrivals", "dispersion", "profile"]
 
-_LEAST_BINS = 10
+_LEAST_BINS, _MOST_BINS = 10, 20_000_000
 _SIMULTANEOUS_S = 1.0
 
 
@@ -47,13 +47,14 @@ def arrivals(columns: Columns) -> dict[str, Any]:
 
 
 def dispersion(columns: Columns, bin_s: float) -> float | None:
-    """Variance over mean of the number of submissions in whole bins of `bin_s`; None for fewer than ten bins.
+    """Variance over mean of the number of submissions in whole bins of `bin_s`; None for fewer than ten bins
+    or more than 20 million.
 
     The index of dispersion for counts (Cox and Lewis, The Statistical Analysis of Series of Events, 1966,
     section 4.3): 1 for a Poisson process, more where submissions come in bursts.
     """
     bins = int(columns.span_s // bin_s)
-    if bins < _LEAST_BINS:
+    if not _LEAST_BINS <= bins <= _MOST_BINS:
         return None
     at = ((columns.submit_s - columns.submit_s[0]) // bin_s).astype(np.intp)
     counts = np.bincount(at[at < bins], minlength=bins)

@@ -9,6 +9,8 @@
 | `Preset`, `Rhythm`, `Owners` | a recipe after the example of a log: sizes, arrivals and tenants |
 | `SizeClass`, `Quantiles`, `QuantileTable` | the run times of a GPU count; tables of quantiles |
 | `load_preset`, `list_presets` | a preset by name or from a file; the names of those bundled |
+| `instances_of` | the instances of inference services that need GPUs by a time series, each a `Need` |
+| `Diurnal`, `read_needs` | the need of a service through the day; needs from a table |
 | `normal_scores` | the normal deviates of ranks |
 """
 
@@ -17,9 +19,12 @@ from .preset import Owners, Preset, list_presets, load_preset
 from .quantile_table import QuantileTable
 from .recipe import Recipe
 from .rhythm import Rhythm, normal_scores
+from .services import Diurnal, Need, instances_of, read_needs
 from .sizes import Quantiles, SizeClass, sizes_path
 
 __all__ = [
+    "Diurnal",
+    "Need",
     "Owners",
     "Preset",
     "QuantileTable",
@@ -29,8 +34,10 @@ __all__ = [
     "SizeClass",
     "generate",
     "generate_stored",
+    "instances_of",
     "list_presets",
     "load_preset",
     "normal_scores",
+    "read_needs",
     "sizes_path",
 ]

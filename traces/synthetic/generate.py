@@ -28,6 +28,7 @@ from .sizes import SizeClass, Sizes, load_sizes, sizes_path
 
 __all__ = ["generate", "generate_stored", "gpu_seconds_per_job"]
 
+_MOST_SPREAD = 10  # over the longest window: rates that are expected to take longer are not even tried
 _SHORTEST_WINDOW_S = 1e-3  # a thousand times what tables resolve
 
 
@@ -216,6 +217,7 @@ def _submissions(recipe: Recipe, each: float, drawn: _Drawn, preset: Preset | No
     days = stream(recipe.seed, "days")
     if recipe.load_of == "process" or recipe.load is None:
         rate = _rate_per_s(recipe, each, preset)
+        _check_window(recipe, (recipe.jobs - 1) / rate / _MOST_SPREAD)
         if rhythm is not None:
             submits = rhythm.times(recipe.jobs, rng, days, rate * DAY_S)
         else:

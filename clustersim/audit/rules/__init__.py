@@ -6,8 +6,11 @@
 | `OutagesAsDrawn` | nodes go out of service and come back when seed and calendar say so |
 | `PlansAsPredicted` | jobs run at the speeds of their plans, on an ideal network |
 | `PlansOnNetwork` | jobs run at the speeds that their placement and shared links leave them |
+| `ServicesLeave` | instances of services leave when their time is over |
+| `SharersAsSlow` | jobs that share a GPU run as fast as the others on it let them |
 | `TraceMatches` | the records are those of the jobs of the trace |
 | `ManifestConsistent` | the manifest agrees with itself and with the end of the log |
+| `ReservationsKept` | reserved nodes serve those jobs alone for which they are reserved |
 | `RecordsMatchLog` | the job records are those of the event log |
 | `UsageMatchesLog` | usage.csv is what the event log says of the cluster |
 | `NotBelowBound` | no result is better than the bound of the jobs, which the manifest states |
@@ -23,6 +26,9 @@ from .network import PlansOnNetwork
 from .nodes import RULES
 from .plans import PlansAsPredicted
 from .records import RecordsMatchLog, Tally, UsageMatchesLog, counted
+from .reservations import ReservationsKept
+from .services import ServicesLeave
+from .sharing import SharersAsSlow
 from .summary import SummaryMatchesRecords
 from .trace import TraceMatches
 
@@ -34,6 +40,9 @@ __all__ = [
     "PlansAsPredicted",
     "PlansOnNetwork",
     "RecordsMatchLog",
+    "ReservationsKept",
+    "ServicesLeave",
+    "SharersAsSlow",
     "SummaryMatchesRecords",
     "Tally",
     "TraceMatches",

@@ -1,7 +1,7 @@
 """The rules about jobs that an event log alone can prove.
 
-The log counts the GPUs of a node and does not number them. If no node gives more GPUs than it has, no GPU
-serves two jobs.
+The log counts the GPUs of a node and numbers only those that jobs share. If no node gives more GPUs than it
+has, and the parts of a shared one add up to at most a GPU, no part of a GPU serves two jobs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from operator import attrgetter
 from clustersim.audit.evidence import RESOLUTION_S, Evidence, agrees
 from clustersim.audit.history import GONE, NEW, RUNNING, STOPPED, UNKNOWN, ClusterHistory, JobHistory, Rule
 from clustersim.audit.log_pass import repeated
-from clustersim.cluster import Placement
+from clustersim.cluster import MILLION, Placement, SharedPlacement, parts_of
 from clustersim.records import (
     ALLOCATES,
     FAIL,
@@ -31,6 +31,7 @@ from clustersim.records import (
     REJECT,
     RESIZE,
     RESTART,
+    SERVED,
     START,
     SUBMIT,
     EventRecord,
@@ -63,6 +64,8 @@ class EventsInOrder(Rule):
         if event.event == NOTE and job.phase in (NEW, RUNNING, STOPPED):
             return
         given_up = event.event == FAIL and job.phase == STOPPED
+        if event.event == SERVED and job.phase in (NEW, RUNNING, STOPPED):
+            return
         if job.phase != _PHASE_BEFORE.get(event.event) and not given_up:
             self._report_phase(i, event, job.phase)
 
@@ -88,7 +91,7 @@ class EventsInOrder(Rule):
 
 class NoOversubscription(Rule):
     name = "capacity"
-    text = "no node gives more GPUs than it has, so no GPU serves two jobs"
+    text = "no node gives more GPUs than it has, and no GPU more than all of it"
 
     def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
         """Check after all events of an instant: a decision may swap the GPUs of two jobs."""
@@ -102,6 +105,13 @@ class NoOversubscription(Rule):
             if not 0 <= node < history.cluster.nodes or count > size_of(node):
                 what = f"jobs {', '.join(history.holders(node))} hold {count} GPUs of node {node}"
                 self.report_at(i, batch[i - first], f"{what}, on a cluster {history.cluster.shape}")
+        for i, event in enumerate(batch, first) if history.shared else ():
+            placement = event.placement
+            if isinstance(placement, SharedPlacement):
+                held = history.shared.get(placement.key, 0)
+                if held > MILLION:
+                    what = f"jobs hold {held / MILLION:g} of shared GPU {placement.number}"
+                    self.report_at(i, event, f"{what} of node {placement[0][0]}")
 
 
 class GangAllocation(Rule):
@@ -115,7 +125,7 @@ class GangAllocation(Rule):
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
         wrong = ""
         if event.event in ALLOCATES and job is not None:
-            wrong = self._wrong_placement(event.placement, event.gpus)
+            wrong = self._wrong_placement(event.placement, event.gpus) or _wrong_part(event, job)
             if not wrong and job.facts.only_known_sizes and event.gpus not in job.facts.unit_s:
                 wrong = f"it can run on {sorted(job.facts.unit_s)} GPUs"
             if not wrong and event.plan and _gpus_of(event.plan) > event.gpus:
@@ -146,6 +156,19 @@ class GangAllocation(Rule):
             if len(types) > 1:
                 return f"GPUs of different types, {' and '.join(types)}"
         return ""
+
+
+def _wrong_part(event: EventRecord, job: JobHistory) -> str:
+    """What is wrong with the part of a GPU that a job gets, if anything."""
+    due = None if job.record is None else job.record.gpu_fraction
+    shares = isinstance(event.placement, SharedPlacement)
+    if due is None:
+        return "shares a GPU, and its record states no part" if shares and job.record is not None else ""
+    if not isinstance(event.placement, SharedPlacement):
+        return f"its record states {due:g} of a GPU, the log whole ones"
+    if event.gpus != 1 or event.placement.parts != parts_of(due):
+        return f"it is to hold {due:g} of 1 GPU"
+    return ""
 
 
 @lru_cache(1000)
@@ -192,7 +215,7 @@ def _wrong_speed(event: EventRecord, job: JobHistory | None, evidence: Evidence)
     known = job.facts.unit_s
     if kind in ALLOCATES or kind == RATE:
         predicted = known.get(event.gpus)
-        if predicted is not None:
+        if predicted is not None and not isinstance(event.placement, SharedPlacement):  # see `SharersAsSlow`
             due = evidence.in_truth(predicted, event.job_id, event.gpus)
             if unit_s != due and not (evidence.step_times and agrees(unit_s, due)):
                 return f"it takes {due!r} s there"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from clustersim.audit.evidence import agrees
 from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory
-from clustersim.cluster import Placement
+from clustersim.cluster import Placement, SharedPlacement
 from clustersim.records import ALLOCATES, RATE, RELEASES, EventRecord, PlanRecord, plan_key
 from clustersim.speed import Curve, Network
 
@@ -78,7 +78,7 @@ class PlansOnNetwork(PlansAsPredicted):
     def _check_speed(self, job_id: str, i: int, event: EventRecord) -> None:
         """Compare the speed of a job after an instant with the one computed again."""
         job, sender = self.history.jobs.get(job_id), self._senders.get(job_id)
-        if job is None or job.allocation is None:
+        if job is None or job.allocation is None or isinstance(job.allocation.placement, SharedPlacement):
             return
         stated, due = job.totals.unit_s, self._speeds.get(sender) if sender is not None else None
         if due is None:

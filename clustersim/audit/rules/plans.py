@@ -12,6 +12,7 @@ from functools import lru_cache
 from clustersim.audit.evidence import RESOLUTION_S, agrees, as_stated
 from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
+from clustersim.cluster import SharedPlacement
 from clustersim.records import (
     ALLOCATES,
     PARTS,
@@ -30,6 +31,11 @@ __all__ = ["PlansAsPredicted"]
 
 _DEPENDS_ON_TRACE = "plans of numbers of GPUs that depend on what the trace allows"
 _MOST_REASONS = 100
+
+
+def _shares_gpu(job: JobHistory | None) -> bool:
+    allocation = None if job is None else job.allocation
+    return allocation is not None and isinstance(allocation.placement, SharedPlacement)
 
 
 class PlansAsPredicted(Rule):
@@ -52,7 +58,8 @@ class PlansAsPredicted(Rule):
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
         if event.event == RATE:
-            self._check_rate(i, event)
+            if not _shares_gpu(job):  # else see `SharersAsSlow`
+                self._check_rate(i, event)
         elif job is None or job.record is None:
             return
         elif not job.record.model:
@@ -128,7 +135,8 @@ class PlansAsPredicted(Rule):
             return
         wrong = self._wrong_plan(key)
         if not wrong:
-            unit_s = self.speed_of(event, curve)
+            shares = isinstance(event.placement, SharedPlacement)  # see `SharersAsSlow`
+            unit_s = None if shares else self.speed_of(event, curve)
             if unit_s is None:
                 return
             unit_s = self.evidence.in_truth(unit_s, event.job_id, event.gpus)

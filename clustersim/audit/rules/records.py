@@ -25,6 +25,7 @@ from clustersim.records import (
     REJECTED,
     RESIZE,
     RESTART,
+    SERVED,
     UNFINISHED,
     Columns,
     EventRecord,
@@ -39,11 +40,11 @@ __all__ = ["RecordsMatchLog", "Tally", "UsageMatchesLog", "counted"]
 _BLOCK = 2000  # records that are turned into columns at once
 _COUNTED = {PREEMPT: "preemptions", RESIZE: "resizes", RESTART: "restarts", MIGRATE: "migrations",
             INTERRUPT: "interruptions"}  # fmt: skip
-_STATE_AFTER = {FINISH: FINISHED, REJECT: REJECTED, FAIL: FAILED}
+_STATE_AFTER = {FINISH: FINISHED, REJECT: REJECTED, FAIL: FAILED, SERVED: SERVED}
 _NO_COUNTS = [0] * len(_COUNTED)
 _COMPARED = ("state", *_COUNTED.values(), "submit_s", "jct_s", "queue_s")
 _compared = attrgetter(*_COMPARED)
-Row = tuple[int, int, int, int, int]
+Row = tuple[float, float, int, int, int]
 """GPUs allocated and stranded, jobs running and pending, GPUs out of service."""
 
 
@@ -187,16 +188,15 @@ class UsageMatchesLog(Rule):
         self._next = next(self._rows, None)
         self._stated: Row = (0, 0, 0, 0, 0)
         self._row_s = -inf
-        self._row: tuple[int, ...] = ()
+        self._row: tuple[float, ...] = ()
         self._pending: tuple[int, EventRecord, Row, Row] | None = None
 
     def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
         history, last = self.history, batch[-1]
         self._read_until(last.time_s)
         self._compare()
-        stranded = history.gpus_of_busy_nodes - history.allocated
         waiting = history.inside - history.running
-        logged = (history.allocated, stranded, history.running, waiting, history.down)
+        logged = (*history.in_use_and_stranded(), history.running, waiting, history.down)
         self._pending = (first + len(batch) - 1, last, self._stated, logged)
 
     def on_end(self, unrecorded: Sequence[JobHistory]) -> None:

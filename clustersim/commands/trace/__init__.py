@@ -8,13 +8,14 @@
 | `describing` | `describe`, `compare` |
 | `fitting` | `fit` |
 | `deriving` | `slice`, `scale` |
+| `serving` | `services` |
 | `options` | options that several of them have, and other commands that read logs |
 | `output` | traces with their reports, and words in common |
 """
 
 from itertime.commandline import new_app
 
-from . import checking, deriving, describing, fitting, generating, importing
+from . import checking, deriving, describing, fitting, generating, importing, serving
 from .options import Columns, LogFormatName, TimeUnit
 
 __all__ = ["Columns", "LogFormatName", "TimeUnit", "app"]
@@ -29,3 +30,4 @@ app.command("compare")(describing.compare)
 app.command("fit")(fitting.fit)
 app.command("slice")(deriving.slice_)
 app.command("scale")(deriving.scale)
+app.command("services")(serving.services)

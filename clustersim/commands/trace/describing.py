@@ -22,6 +22,7 @@ _SHORT = {
     "Kolmogorov-Smirnov": "KS",
     "mean Kolmogorov-Smirnov": "KS, mean",
     "Wasserstein-1, factor": "W1, factor",
+    "total variation": "TV",
 }
 _COMPACT = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"))
 
@@ -77,7 +78,8 @@ def compare(
     if not found:
         say("the traces have no statistic in common")
         return
-    say("\nhalves of A: 95 % of the distances between its random halves are smaller")
+    say("\nKS: Kolmogorov-Smirnov; TV: total variation; W1: Wasserstein-1 of logarithms")
+    say("halves: 95 % of the distances between random halves of A are smaller")
     say("times: A to B over that, of factors their logarithms; large: above 3 times")
 
 
@@ -96,7 +98,7 @@ def distance_table(found: Sequence[Mapping[str, Any]]) -> str:
         for one in found
     ]
     first = ["first"] if found and "first_to_rest" in found[0] else []
-    return table(["", "", "A to B", "halves of A", *first, "times", ""], rows, keys=2)
+    return table(["", "", "A to B", "halves", *first, "times", ""], rows, keys=2)
 
 
 def _paragraphs(trace: Path, found: Mapping[str, Any]) -> Iterator[str]:

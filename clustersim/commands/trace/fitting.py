@@ -56,5 +56,5 @@ def fit(
     parts = judged["jobs"]
     say(f"fitted to the first {parts['first']:,} jobs; A: the other {parts['rest']:,}, B: as many generated")
     say(distance_table(judged["distances"]))
-    say("\nfirst: from the first jobs themselves to A; halves of A: see `trace compare`")
+    say("\nfirst: from the first jobs themselves to A; the rest as in `trace compare`")
     say(f"distances: {beside}", err=True)

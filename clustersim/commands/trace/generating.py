@@ -8,7 +8,22 @@ import typer
 
 from itertime.commands.options import MEMORY_HEADROOM
 
-from .options import Arrivals, Cv, Headroom, Load, LoadOf, Output, RunPlanner, Seed, SystemName
+from .options import (
+    Arrivals,
+    Cv,
+    DeadlinesToDraw,
+    Headroom,
+    Load,
+    LoadOf,
+    Output,
+    Precisions,
+    PresetName,
+    RulesToDraw,
+    RunPlanner,
+    Seed,
+    SizesName,
+    SystemName,
+)
 from .output import offered, say, write
 
 __all__ = ["generate"]
@@ -17,40 +32,20 @@ __all__ = ["generate"]
 def generate(
     output: Output,
     jobs: Annotated[int, typer.Option(min=1, help="Number of jobs.")] = 1000,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="Sizes, run times, arrivals and tenants as in a log: itp, acme-kalos, acme-seren, philly, "
-            "helios, or a YAML file that `fit` wrote. Then, unless stated, without rules, at the log's rate."
-        ),
-    ] = None,
+    preset: PresetName = None,
     load: Load = None,
     gpus: Annotated[int, typer.Option(min=1, help="GPUs of the cluster that the load refers to.")] = 1024,
     arrivals: Arrivals = None,
     cv: Cv = None,
-    sizes: Annotated[
-        str | None,
-        typer.Option(help="GPUs and run times: itp (default), itp-8h, kalos, exponential, or a YAML file."),
-    ] = None,
-    rules: Annotated[
-        str | None,
-        typer.Option(help="Rules that assign models to jobs: llm-mix (default), a YAML file, or none."),
-    ] = None,
-    deadlines: Annotated[
-        str,
-        typer.Option(
-            help="rules, none, or LOW:HIGH[:SHARE]: a share of jobs, U(LOW, HIGH) run times after submission."
-        ),
-    ] = "rules",
+    sizes: SizesName = None,
+    rules: RulesToDraw = None,
+    deadlines: DeadlinesToDraw = "rules",
     planner: RunPlanner = "3d",
     system: SystemName = "dgx-a100-80gb",
     memory_headroom: Headroom = MEMORY_HEADROOM,
     seed: Seed = 0,
     load_of: LoadOf = "trace",
-    precisions: Annotated[
-        str,
-        typer.Option(help="NAME or NAME:WEIGHT,...: precisions of the jobs with a model, drawn by weight."),
-    ] = "bf16",
+    precisions: Precisions = "bf16",
     stated_sigma: Annotated[
         float, typer.Option(help="Users misstate iterations by a log-normal factor of this sigma, median 1.")
     ] = 0.0,
@@ -62,7 +57,7 @@ def generate(
     from itertime.errors import UserError
     from traces.synthetic import Recipe, generate_stored
 
-    for name, value in (("--arrivals", arrivals), ("--cv", cv), ("--sizes", sizes)):
+    for name, value in {"--arrivals": arrivals, "--cv": cv, "--sizes": sizes}.items():
         if preset is not None and value is not None:
             raise UserError(f"{name} {value}: cannot be combined with --preset, which states it")
     rules = rules or ("llm-mix" if preset is None else "none")

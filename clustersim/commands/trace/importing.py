@@ -42,6 +42,12 @@ def import_(
     tenant: Annotated[str | None, typer.Option(help="Column of the log that names the tenant.")] = None,
     speeds: SpeedSource = None,
     work_of: WorkSource = None,
+    gpu_fractions: Annotated[
+        bool, typer.Option("--gpu-fractions", help="Let jobs that hold part of a GPU keep it.")
+    ] = False,
+    services: Annotated[
+        bool, typer.Option("--services", help="Let instances of services be such (DLRM).")
+    ] = False,
     rules: Rules = "none",
     planner: PlannerName = "3d",
     system: SystemName = "dgx-a100-80gb",
@@ -65,7 +71,9 @@ def import_(
     with collect_less_often():
         jobs, report = import_log(
             log,
-            ReadOptions(log_format, columns, time_unit, tenant, time_zone, speeds, work_of),
+            ReadOptions(
+                log_format, columns, time_unit, tenant, time_zone, speeds, work_of, gpu_fractions, services
+            ),
             rules=rules,
             planner=planner,
             system=system,

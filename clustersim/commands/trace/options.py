@@ -11,6 +11,7 @@ __all__ = [
     "Arrivals",
     "Columns",
     "Cv",
+    "DeadlinesToDraw",
     "Headroom",
     "Load",
     "LoadOf",
@@ -18,9 +19,13 @@ __all__ = [
     "ModelPath",
     "Output",
     "PlannerName",
+    "Precisions",
+    "PresetName",
     "Rules",
+    "RulesToDraw",
     "RunPlanner",
     "Seed",
+    "SizesName",
     "SpeedSource",
     "SystemName",
     "TimeUnit",
@@ -106,4 +111,34 @@ WorkSource = Annotated[
         "--work-of",
         help="Log whose jobs state the iterations of those without, by model and batch (Sia, Pollux).",
     ),
+]
+PresetName = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        help="Sizes, run times, arrivals and tenants as in a log: itp, acme-kalos, acme-seren, philly, "
+        "helios, or a YAML file that `fit` wrote. Then, unless stated, without rules, at the log's rate.",
+    ),
+]
+SizesName = Annotated[
+    str | None,
+    typer.Option(
+        "--sizes", help="GPUs and run times: itp (default), itp-8h, kalos, exponential, or a YAML file."
+    ),
+]
+RulesToDraw = Annotated[
+    str | None,
+    typer.Option(
+        "--rules", help="Rules that assign models to jobs: llm-mix (default), a YAML file, or none."
+    ),
+]
+DeadlinesToDraw = Annotated[
+    str,
+    typer.Option(
+        "--deadlines",
+        help="rules, none, or LOW:HIGH[:SHARE]: a share of jobs, U(LOW, HIGH) run times after submission.",
+    ),
+]
+Precisions = Annotated[
+    str, typer.Option(help="NAME or NAME:WEIGHT,...: precisions of the jobs with a model, drawn by weight.")
 ]

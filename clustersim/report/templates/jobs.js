@@ -1,7 +1,7 @@
 // The job table: every job of the displayed run, filtered, sorted and paged.
 (function () {
   "use strict";
-  var ROWS = 20, STATES = ["finished", "rejected", "unfinished", "failed"];
+  var ROWS = 20, STATES = ["finished", "rejected", "unfinished", "failed", "served"];
 
   // The outcome of every job in a run, by the job's row in page.data.jobs; absent for a job of another run only.
   page.fates = function (run) {

@@ -96,7 +96,7 @@ def test_columns_begin_with_the_contract(tmp_path: Path) -> None:
     write_run(tmp_path, small_run())
     header = (tmp_path / "jobs.csv").read_text(encoding="utf-8").splitlines()[0]
     assert header.startswith(CONTRACT + ",")
-    assert sorted(header.split(",")) == sorted(set(JOB_COLUMNS) - {"plan_options"})
+    assert sorted(header.split(",")) == sorted(set(JOB_COLUMNS) - {"gpu_fraction", "plan_options", "service"})
 
 
 def test_the_manifest_says_what_was_run(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_a_changed_result_is_noticed(tmp_path: Path) -> None:
         ("events.csv", "x8,", "x9,", "placement=.*x9: is not on a cluster of 4 nodes x 8 GPUs"),
         ("events.csv", "x8,", "-999999999x8,", "is not on a cluster of 4 nodes x 8 GPUs"),
         ("events.csv", "x8,", "x8;rm,", "must list nodes as 0-3x8;7x4"),
-        ("usage.csv", "\n0,", "\n0,1.5", "allocated=1.5.*: must be a whole number"),
+        ("usage.csv", "\n0,", "\n0,1.2345678", "allocated=1.2345678.*: must be a whole number"),
         ("usage.csv", "\n0,", "\n0," + "9" * 5000, "allocated=999.*: must be a whole number"),
     ],
 )

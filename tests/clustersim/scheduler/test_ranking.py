@@ -22,6 +22,10 @@ class Waiting:
     calls: list[int] = field(default_factory=list)
 
     @property
+    def needs(self) -> float:
+        return self.requested
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         return (max(1, self.requested // 2), self.requested)
 

@@ -101,6 +101,8 @@ def _read_instances(source: LogSource, options: ReadOptions) -> Log:
         values.setdefault("submit_s", 0.0)
         values.setdefault("start_s", values["submit_s"])
         values.setdefault("end_s", last_s)
+        if options.services:
+            values["service"] = values.get("tenant") or "service"
         if values["end_s"] > values["start_s"]:
             cut["older"] += older
             cut["lasting"] += lasting

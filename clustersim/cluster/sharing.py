@@ -1,0 +1,199 @@
+"""GPUs that several jobs share, and the part of them that each job holds.
+
+Parts are counted in millionths of a GPU, as whole numbers. So parts that add up to a GPU do so exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["MILLION", "SharedGpus", "SharedPlacement", "gpus_held", "in_use", "moved", "parts_of"]
+
+MILLION = 1_000_000
+"""Parts of a whole GPU."""
+
+Spots = tuple[tuple[int, int], ...]
+"""(node, GPUs there) pairs, by node."""
+
+
+def parts_of(fraction: float) -> int:
+    """A fraction of a GPU in millionths, rounded down, so that rounded fractions fit where true ones do.
+
+    >>> parts_of(0.25), parts_of(0.29), 3 * parts_of(1 / 3)
+    (250000, 290000, 999999)
+    """
+    return int(fraction * MILLION + 1e-4)  # 0.29 x 1e6 is a bit less than 290000 in floating point
+
+
+class SharedPlacement(Spots):
+    """Where a job runs that holds part of its GPUs: (node, GPUs there) pairs like any placement, and
+
+    | attribute | |
+    |---|---|
+    | `number` | tells apart the shared GPUs of the same node, from 0 |
+    | `parts` | what the job holds of each, in millionths |
+
+    Jobs whose pairs and numbers are equal run on the same GPUs.
+    """
+
+    number: int
+    parts: int
+
+    def __new__(cls, spots: Spots, number: int, parts: int) -> SharedPlacement:
+        made = super().__new__(cls, spots)
+        made.number, made.parts = number, parts
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SharedPlacement, (tuple(self), self.number, self.parts)
+
+    @property
+    def key(self) -> tuple[Spots, int]:
+        """What tells the shared GPUs apart from all others."""
+        return tuple(self), self.number
+
+    @property
+    def share(self) -> float:
+        """The part of each GPU that the job holds."""
+        return self.parts / MILLION
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SharedPlacement):
+            return False
+        return (self.number, self.parts) == (other.number, other.parts) and super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((tuple(self), self.number, self.parts))
+
+    def __repr__(self) -> str:
+        return f"{tuple(self)}#{self.number}:{self.share:g}"
+
+
+def moved(placement: Spots, by: int) -> Spots:
+    """The placement on nodes with numbers larger by `by`, in equal parts of their GPUs."""
+    spots = tuple((node + by, count) for node, count in placement)
+    if isinstance(placement, SharedPlacement):
+        return SharedPlacement(spots, placement.number, placement.parts)
+    return spots
+
+
+def in_use(in_service: int, free: int, stranded: int, idle_parts: int) -> tuple[float, float]:
+    """The GPUs that jobs hold of those `in_service`, and the free ones on nodes that also run something, from
+    whole GPUs that are `free` or `stranded` and the parts of shared ones that no job holds. Part of a GPU
+    counts as that part.
+    """
+    taken = in_service - free
+    if not idle_parts:
+        return taken, stranded
+    return (taken * MILLION - idle_parts) / MILLION, (stranded * MILLION + idle_parts) / MILLION
+
+
+def gpus_held(placement: Spots) -> float:
+    """The GPUs that a job holds in a placement; a part of a GPU counts as that part."""
+    count = sum([gpus for _, gpus in placement])
+    return count * placement.parts / MILLION if isinstance(placement, SharedPlacement) else count
+
+
+class SharedGpus:
+    """The shared GPUs of a cluster, and how much of each is held. Each is taken from the free GPUs while any
+    part of it is held.
+
+    `idle`: millionths of shared GPUs that no job holds.
+    """
+
+    __slots__ = ("_held", "_rooms", "idle")
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[Spots, int], int] = {}
+        self._rooms: dict[int, int] = {}  # how many shared GPUs have exactly that much room
+        self.idle = 0
+
+    def copy(self) -> SharedGpus:
+        twin = object.__new__(SharedGpus)
+        twin._held, twin._rooms, twin.idle = self._held.copy(), self._rooms.copy(), self.idle
+        return twin
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._held
+
+    def held(self) -> dict[tuple[Spots, int], int]:
+        """The millionths held, by the key of the shared GPUs."""
+        return self._held.copy()
+
+    def room(self, placement: SharedPlacement) -> int:
+        """Millionths that are free there; a whole GPU's where nothing is shared yet."""
+        return MILLION - self._held.get(placement.key, 0)
+
+    def most_room(self) -> int:
+        """The most millionths that are free on one shared GPU."""
+        return max(self._rooms, default=0)
+
+    def fullest(self, parts: int, first: int, nodes: int, closed: int = 0) -> SharedPlacement | None:
+        """Best fit: the part of a shared GPU with the least room that is enough, on one of `nodes` nodes from
+        `first` on that is not `closed` (a set of bits). Ties: the lowest node, then the lowest number.
+        """
+        for room in sorted(room for room in self._rooms if room >= parts):
+            held = MILLION - room
+            fitting = [
+                key
+                for key, here in self._held.items()
+                if here == held and first <= key[0][0][0] < first + nodes and not closed >> key[0][0][0] & 1
+            ]
+            single = [key for key in fitting if len(key[0]) == 1 and key[0][0][1] == 1]
+            if single:
+                return SharedPlacement(*min(single), parts)
+        return None
+
+    def unused_number(self, spots: Spots) -> int:
+        """The lowest number that no shared GPUs at `spots` have."""
+        number = 0
+        while (spots, number) in self._held:
+            number += 1
+        return number
+
+    def add(self, placement: SharedPlacement) -> None:
+        """A job takes a part. ValueError, and no change, if there is not so much room."""
+        key = placement.key
+        before = self._held.get(key, 0)
+        after = before + placement.parts
+        if not 0 < placement.parts <= MILLION or after > MILLION:
+            node = placement[0][0]
+            what = f"{placement.share:g} of shared GPU {placement.number} is not free there"
+            raise ValueError(f"node {node}: {what}; {before / MILLION:g} of it is held")
+        self._held[key] = after
+        self._count(before, after)
+
+    def remove(self, placement: SharedPlacement) -> bool:
+        """A job releases its part. Returns whether no job holds any other part. ValueError if so much is not
+        held.
+        """
+        key = placement.key
+        before = self._held.get(key, 0)
+        after = before - placement.parts
+        if after < 0:
+            raise ValueError(
+                f"node {placement[0][0]}: {placement.share:g} of a shared GPU was not taken there"
+            )
+        if after:
+            self._held[key] = after
+        else:
+            del self._held[key]
+        self._count(before, after)
+        return not after
+
+    def _count(self, before: int, after: int) -> None:
+        """One shared GPU holds `after` instead of `before`; 0: it is not shared."""
+        rooms = self._rooms
+        if before:
+            room = MILLION - before
+            self.idle -= room
+            rooms[room] -= 1
+            if not rooms[room]:
+                del rooms[room]
+        if after:
+            room = MILLION - after
+            self.idle += room
+            rooms[room] = rooms.get(room, 0) + 1

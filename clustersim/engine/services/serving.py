@@ -1,0 +1,150 @@
+"""The instances of services in a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from clustersim.cluster import Capacity, Placement
+from clustersim.engine.clock import Due
+from clustersim.engine.enactment import Enactment
+from clustersim.engine.job_records import record_of
+from clustersim.engine.kernel import Kernel
+from clustersim.jobs import ActiveJob
+from clustersim.records import PREEMPT, RESTART, START, UNFINISHED, JobRecord
+from clustersim.scheduler import Event
+from clustersim.scheduler.job_view import active_of
+
+__all__ = ["Services"]
+
+
+class Services:
+    """The instances that need GPUs now, those with GPUs and those without, in order of submission.
+
+    At every instant, before the policy decides, waiting instances get GPUs: those of higher priority first,
+    then in order of submission; one that does not fit keeps no other out. With `preempts`, running jobs are
+    stopped for an instance that does not fit, the last started first, and only those whose nodes it needs;
+    they keep their progress. An instance whose node goes out of service waits again. `prices`: as for
+    `Enactment`.
+    """
+
+    def __init__(
+        self, kernel: Kernel, enactment: Enactment, prices: Mapping[str, float] | None, preempts: bool
+    ):
+        self._kernel, self._enactment, self._facts = kernel, enactment, kernel.facts
+        self._prices, self._preempts = prices, preempts
+        self._waiting: dict[ActiveJob, None] = {}
+        self._serving: dict[ActiveJob, None] = {}
+        self._on_end_due = [self._on_end]
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._serving)
+
+    @property
+    def serving(self) -> int:
+        """How many instances have GPUs."""
+        return len(self._serving)
+
+    def add(self, active: ActiveJob) -> None:
+        """An instance was submitted now; it leaves when its time is over."""
+        self._waiting[active] = None
+        clock = self._kernel.clock
+        clock.after(active.job.submit_s + active.work - clock.now, self._on_end_due, active)
+
+    def serve(self, now: float) -> None:
+        """Give GPUs to waiting instances."""
+        for active in sorted(self._waiting, key=lambda active: (-active.job.priority, active.order)):
+            placement = self._place(active, self._facts.capacity)
+            if placement is None and self._preempts:
+                placement = self._make_room(active, now)
+            if placement is not None:
+                self._start(active, placement, now)
+
+    def stop_on(self, node: int, reason: str) -> None:
+        """Instances on a node that goes out of service wait again."""
+        kernel, now = self._kernel, self._kernel.clock.now
+        for active in [a for a in self._serving if any(place == node for place, _ in a.placement or ())]:
+            active.settle(now)
+            self._release(active)
+            active.preemptions += 1
+            self._waiting[active] = None
+            kernel.recorder.event(now, PREEMPT, active.job.job_id, detail=reason)
+
+    def unfinished(self, now: float) -> Iterator[tuple[JobRecord, int]]:
+        """Records of the instances that need GPUs when the run ends, with their positions of submission."""
+        for active in [*self._serving, *self._waiting]:
+            state = "running" if active in self._serving else "waiting"
+            active.settle(now)
+            yield record_of(active, UNFINISHED, f"still {state} when the run ended"), active.order
+
+    def _place(self, active: ActiveJob, capacity: Capacity) -> Placement | None:
+        """Where an instance would run, on the first GPU type with room."""
+        placer = self._facts.placer
+        if not active.offers:
+            return placer.place(capacity, active.requested)
+        places = (placer.place(capacity.pool(offer.gpu_type), offer.requested) for offer in active.offers)
+        return next((place for place in places if place is not None), None)
+
+    def _make_room(self, active: ActiveJob, now: float) -> Placement | None:
+        """Stop running jobs until an instance fits. Returns where, None (and no change) if it never does."""
+        facts = self._facts
+        after, stopped = facts.capacity.copy(), []
+        placement = None
+        for view in reversed(facts.running):
+            stopped.append(view)
+            after.release(active_of(view).placement or ())
+            placement = self._place(active, after)
+            if placement is not None:
+                break
+        if placement is None:
+            return None
+        nodes = {node for node, _ in placement}
+        for view in stopped:
+            if facts.capacity.has_room(placement):
+                break
+            job = active_of(view)
+            if any(node in nodes for node, _ in job.placement or ()):
+                job.settle(now)
+                facts.capacity.release(job.placement or ())
+                self._enactment.preempt(job, f"for service {active.job.service}")
+                self._kernel.events.append(Event("stopped", view))
+        return placement
+
+    def _start(self, active: ActiveJob, placement: Placement, now: float) -> None:
+        kernel, facts = self._kernel, self._facts
+        del self._waiting[active]
+        self._serving[active] = None
+        facts.capacity.take(placement)
+        gpus = sum([count for _, count in placement])
+        kind = START if active.start_s is None else RESTART
+        active.settle(now)
+        if kind == START:
+            active.start_s = now
+        else:
+            active.restarts += 1
+        if self._prices is not None:
+            active.pay(self._prices[facts.cluster.type_of(placement[0][0])])
+        overhead_s = kernel.overheads.start_s(gpus)
+        active.hold(placement, gpus, 1.0, now, overhead_s)
+        facts.serve(placement, 1)
+        kernel.events.append(Event("services", None))
+        kernel.recorder.event(now, kind, active.job.job_id, gpus, placement, "", overhead_s, unit_s=1.0)
+
+    def _release(self, active: ActiveJob) -> None:
+        assert active.placement is not None
+        self._facts.capacity.release(active.placement)
+        self._facts.serve(active.placement, -1)
+        del self._serving[active]
+        active.let_go()
+        self._kernel.events.append(Event("services", None))
+
+    def _on_end(self, event: Due) -> None:
+        """The time of an instance is over, whether it has GPUs or not."""
+        active, kernel, now = event.value, self._kernel, self._kernel.clock.now
+        assert isinstance(active, ActiveJob)
+        active.settle(now)
+        if active in self._serving:
+            self._release(active)
+        else:
+            del self._waiting[active]
+        kernel.leave_served(active, now)
+        kernel.decide_at_this_instant(now)
