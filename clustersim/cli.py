@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from clustersim.commands import (
     backtest,
     bound,
+    calendar,
     check,
     draw,
     explain,
@@ -36,6 +37,7 @@ app.command("timeline")(draw.timeline)
 app.command("plot")(draw.plot)
 app.command("check")(check.check)
 app.command("explain")(explain.explain)
+trace.app.command("calendar")(calendar.calendar)
 app.add_typer(trace.app, name="trace")
 app.add_typer(policies.app, name="policies")
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from clustersim.cluster import Cluster
-from clustersim.failures import Failures
+from clustersim.failures import Failures, Reservation
 from clustersim.overheads import Overheads
 from clustersim.records import EventRecord, JobRecord
 from clustersim.speed import StepTimes
@@ -108,7 +108,8 @@ class Evidence:
     iterated several times.
 
     `end_s`: the run ended then or later. If None, nothing is proved about allocations and waits that last
-    until the end. `resolution_s`: the largest error of a difference of two recorded times.
+    until the end. `reclaims`: whether nodes are
+    reclaimed with notice. `resolution_s`: the largest error of a difference of two recorded times.
     `price_usd_per_gpu_h`: of GPU types without a price, where the cluster states one for others.
     `step_times`: how much slower than predicted jobs ran, drawn with `seed`; None: as predicted.
     """
@@ -121,6 +122,8 @@ class Evidence:
     end_s: float | None = None
     resolution_s: float = 0.0
     failures: Failures | None = None
+    reservations: tuple[Reservation, ...] = ()
+    reclaims: bool = False
     price_usd_per_gpu_h: float = 5.0
     step_times: StepTimes | None = None
     seed: int = 0

@@ -15,7 +15,8 @@ from math import ulp
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clustersim.failures import Failures
+from clustersim.cluster import Cluster
+from clustersim.failures import Failures, Reservation, reservations_of
 from clustersim.gctuning import collect_less_often
 from clustersim.overheads import Overheads
 from clustersim.records import SUBMIT, Columns, EventRecord, JobRecord, Run, Snapshot
@@ -37,6 +38,7 @@ from .rules import (
     PlansAsPredicted,
     PlansOnNetwork,
     RecordsMatchLog,
+    ReservationsKept,
     ServicesLeave,
     SharersAsSlow,
     SummaryMatchesRecords,
@@ -88,6 +90,8 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         end_s=end_s,
         resolution_s=max(RESOLUTION_S, 2 * ulp(end_s or 0.0)),
         failures=_constants(Failures, manifest, "failures"),
+        reservations=_reservations(manifest, run.cluster),
+        reclaims=_reclaims(manifest),
         price_usd_per_gpu_h=stated_price(manifest),
         **_step_times(manifest),
     )
@@ -98,6 +102,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
     plans = PlansAsPredicted if run.cluster.network == "ideal" else PlansOnNetwork
     rules: list[Callable[[ClusterHistory], Rule]] = [
         *RULES,
+        *([ReservationsKept] if evidence.reservations else []),
         partial(OutagesAsDrawn, manifest=manifest),
         partial(plans, due=speeds, rows=run.plans, complete=complete),
         ServicesLeave,
@@ -110,6 +115,22 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         partial(SummaryMatchesRecords, run=run, jobs=tally.columns, usage=usage),
     ]
     return prove(evidence, rules)
+
+
+def _reservations(manifest: Mapping[str, Any], cluster: Cluster) -> tuple[Reservation, ...]:
+    """The reservations that a manifest states."""
+    pools = {pool.gpu_type: range(pool.first, pool.first + pool.nodes) for pool in cluster.pools}
+    try:
+        return reservations_of(manifest.get("reservations", []), cluster.sizes, pools)
+    except UserError as error:
+        raise UserError(f"manifest.json: {error}") from None
+
+
+def _reclaims(manifest: Mapping[str, Any]) -> bool:
+    """Whether a manifest states spot nodes, or a calendar with reclaims."""
+    calendar = manifest.get("calendar")
+    entries = calendar if isinstance(calendar, list) else []
+    return bool(manifest.get("spot")) or any(isinstance(one, dict) and "reclaim" in one for one in entries)
 
 
 def _facts(

@@ -7,7 +7,11 @@
 | `Wanted` | what the user says of the site: pools, clusters, sizes of nodes |
 | `backtest` | simulate the site, or fit one on the first part of the log; compare, as a `Backtest` |
 | `Backtest` | the summary, and the simulated times of each job |
-| `write_backtest` | jobs.csv and summary.json of a backtest |
+| `write_backtest` | jobs.csv, summary.json and report.html of a backtest |
+| `write_backtest_report` | report.html again, from the other files |
+| `has_backtest` | whether a folder holds a backtest |
+| `site_words` | a site on one line |
+| `calendar_of` | when the nodes of a log were there, as a `LogCalendar` of `Outage`s |
 | `JOB_COLUMNS` | the columns of its jobs.csv |
 | `DIVISIONS` | what can tell the pools of a site apart |
 | `CANDIDATES`, `CAPACITIES` | what a fit tries |
@@ -19,10 +23,13 @@ Why
 - A fit never sees a wait of the judged part. Capacity, start-up and quotas come from the first part, too.
 """
 
+from .calendars import LogCalendar, Outage, calendar_of
 from .fit import CANDIDATES, CAPACITIES
+from .folder import JOB_COLUMNS, has_backtest, write_backtest, write_backtest_report
 from .logged import LoggedRun, read_logged
-from .outcome import JOB_COLUMNS, Backtest, backtest, write_backtest
+from .outcome import Backtest, backtest
 from .pools import DIVISIONS, Wanted
+from .site import site_words
 
 __all__ = [
     "CANDIDATES",
@@ -30,9 +37,15 @@ __all__ = [
     "DIVISIONS",
     "JOB_COLUMNS",
     "Backtest",
+    "LogCalendar",
     "LoggedRun",
+    "Outage",
     "Wanted",
     "backtest",
+    "calendar_of",
+    "has_backtest",
     "read_logged",
+    "site_words",
     "write_backtest",
+    "write_backtest_report",
 ]

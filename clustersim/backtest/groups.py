@@ -24,7 +24,8 @@ def groups_of(
     """Logged and simulated waits of the jobs in `rows` by kind of group, then by group, as JSON.
 
     Sizes and hours are in their order, other groups by their number of jobs. A kind in which all jobs are of
-    one group is left out; `left_out` counts the jobs of groups beyond the first twenty.
+    one group, or that groups them as an earlier kind does, is left out; `left_out` counts the jobs of groups
+    beyond the first twenty.
     """
     kinds: dict[str, list[str]] = {"size": [_size(int(log.gpus[i])) for i in rows]}
     if len(pools) > 1:
@@ -34,8 +35,12 @@ def groups_of(
         kinds[name] = [getattr(log.jobs[i], name) or "" for i in rows]
     hours = log.hour()
     kinds["hour"] = [f"{hours[i]:02d}" for i in rows]
-    found = {kind: _groups(log, made, rows, labels, kind) for kind, labels in kinds.items()}
-    return {kind: groups for kind, groups in found.items() if len(groups) > 1}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for kind, labels in kinds.items():
+        told = len(set(labels)) < 2 or labels in [kinds[name] for name in found]
+        if not told:
+            found[kind] = _groups(log, made, rows, labels, kind)
+    return found
 
 
 def _size(gpus: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,19 +15,20 @@ from numpy.typing import NDArray
 from itertime.errors import TableError
 from traces import Job
 from traces.logs import ReadOptions, Selection
+from traces.logs.cells import time_zone
 from traces.logs.importer import convert, read
-from traces.logs.log import Log
+from traces.logs.log import Log, OnNode
 from traces.logs.named_columns import MEANINGS
 from traces.logs.source import Head, open_log
 
-__all__ = ["Floats", "LoggedRun", "Rows", "read_logged", "read_rows"]
+__all__ = ["DATED_S", "Floats", "LoggedRun", "Rows", "read_logged", "read_rows"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.int64]
 """Places of jobs in the log, or numbers of GPUs."""
 
 _OURS = ("submit_s", "gpus", "duration_s")  # columns by which a native trace is recognised
-_DATED_S = 1e8  # a clock that reads more than this at the first submission counts from 1970
+DATED_S = 1e8  # a clock that reads more than this at the first submission counts from 1970
 _IN_DETAIL = ("dropped", "choices", "selection", "demand")  # parts of the import's report left out here
 
 
@@ -36,7 +38,8 @@ class LoggedRun:
 
     Times are seconds on the trace's clock, which begins with the first submission. `start_s` and `end_s` are
     NaN where the log does not state them. `zero_s`: the first submission on the log's own clock. `account`:
-    the report of the import (format, counts, reasons of dropped rows, times, assumptions).
+    the report of the import (format, counts, reasons of dropped rows, times, assumptions). `zone`: that of
+    its dates. `on_nodes`: where each job ran, on the trace's clock; empty if the log does not say.
     """
 
     jobs: tuple[Job, ...]
@@ -44,6 +47,8 @@ class LoggedRun:
     end_s: Floats
     zero_s: float
     account: Mapping[str, Any]
+    zone: tzinfo = UTC
+    on_nodes: tuple[tuple[OnNode, ...], ...] = ()
 
     @cached_property
     def submit_s(self) -> Floats:
@@ -70,10 +75,13 @@ class LoggedRun:
     @property
     def is_dated(self) -> bool:
         """Whether the log's clock counts from 1970, so that hours of the day are known."""
-        return self.zero_s > _DATED_S
+        return self.zero_s > DATED_S
 
     def hour(self) -> Rows:
         """The hour of the day of each submission: of the log's zone, or from the zero of its own clock."""
+        if self.is_dated and self.zone is not UTC:
+            dates = (datetime.fromtimestamp(t, self.zone) for t in (self.submit_s + self.zero_s).tolist())
+            return np.array([date.hour for date in dates], dtype=np.int64)
         return ((self.submit_s + self.zero_s) % 86400 // 3600).astype(np.int64)
 
 
@@ -89,7 +97,7 @@ def read_logged(
     log, digest = read_rows(path, options)
     jobs, report = convert(log, None, 0, selection or Selection())
     zero_s = report["clock"]["shift_s"]
-    ends = {row.job_id: row.logged_end_s for row in log.jobs}
+    rows = {row.job_id: row for row in log.jobs}
     starts_s = _array([job.logged_start_s for job in jobs])
     if np.isnan(starts_s).all():
         raise TableError(_no_starts(path, log.format))
@@ -97,10 +105,22 @@ def read_logged(
     return LoggedRun(
         jobs=tuple(_as_logged(job) for job in jobs),
         start_s=starts_s,
-        end_s=_array([ends[job.job_id] for job in jobs]) - zero_s,
+        end_s=_array([rows[job.job_id].logged_end_s for job in jobs]) - zero_s,
         zero_s=zero_s,
-        account={"format": log.format, "file": Path(path).name, "sha256": digest, **account},
+        account={
+            "format": log.format,
+            "file": Path(path).name,
+            "sha256": digest,
+            "time_zone": options.time_zone or "UTC",
+            **account,
+        },
+        zone=time_zone(options.time_zone),
+        on_nodes=tuple(_shifted(rows[job.job_id].on_nodes, zero_s) for job in jobs),
     )
+
+
+def _shifted(spans: tuple[OnNode, ...], zero_s: float) -> tuple[OnNode, ...]:
+    return tuple(one._replace(from_s=one.from_s - zero_s, until_s=one.until_s - zero_s) for one in spans)
 
 
 def read_rows(path: str | Path, options: ReadOptions) -> tuple[Log, str]:

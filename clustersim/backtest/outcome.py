@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from itertime.errors import UserError
-from itertime.io import with_guard, write_text
 
 from .errors import compared, errors_of, score
 from .fit import CANDIDATES, CAPACITIES, Candidates, Trial, fit
@@ -23,16 +18,7 @@ from .pools import Pool, Wanted, pools_of
 from .site import Simulated, Site, idle_start_up_s, simulate
 from .use import in_use, mean_difference, mean_use
 
-__all__ = ["JOB_COLUMNS", "Backtest", "backtest", "write_backtest"]
-
-JOB_COLUMNS = (
-    "job_id", "pool", "part", "tenant", "user", "partition", "qos", "gpu_type", "gpus", "submit_s", "run_s",
-    "logged_start_s", "simulated_start_s", "logged_wait_s", "simulated_wait_s", "error_s", "logged_jct_s",
-    "simulated_jct_s",
-)  # fmt: skip
-"""Columns of jobs.csv. Times are seconds, on the trace's clock where they are moments; empty if unknown."""
-
-JOBS_FILE, SUMMARY_FILE = "jobs.csv", "summary.json"
+__all__ = ["Backtest", "backtest"]
 
 
 @dataclass(frozen=True)
@@ -89,6 +75,7 @@ def backtest(
         "site": site.document() | {"gpus": made.gpus, "pools": dict(made.pools), "settings": list(settings)},
         "parts": {name: errors_of(log, made, found) for name, found in rows.items()},
         "use": _use(log, made, site),
+        "capacity": {pool.name: _capacity(pool, made) for pool in pools},
         "groups": groups_of(log, made, main, pools),
         "not_compared": _not_compared(log, made, first),
     }
@@ -146,6 +133,11 @@ def _use(log: LoggedRun, made: Simulated, site: Site) -> dict[str, float]:
     }
 
 
+def _capacity(pool: Pool, made: Simulated) -> dict[str, Any]:
+    """GPUs of a pool in the simulation, and the times at which it had less."""
+    return {"gpus": made.pools[pool.name], "reduced": [asdict(part) for part in pool.reduced]}
+
+
 def _not_compared(log: LoggedRun, made: Simulated, first: int) -> dict[str, int]:
     later = np.arange(len(log.jobs)) >= first
     unknown = np.isnan(log.start_s)
@@ -159,33 +151,3 @@ def _not_compared(log: LoggedRun, made: Simulated, first: int) -> dict[str, int]
 def _baseline(log: LoggedRun, made: Simulated, rows: Rows) -> float | None:
     """The score of a simulation in which no job waits."""
     return score(log, Simulated(log.submit_s, log.submit_s, made.gpus, made.pools), rows)
-
-
-def write_backtest(result: Backtest, folder: Path) -> None:
-    """Write jobs.csv and summary.json, each whole or not at all. UserError if that is impossible."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be made: {error.strerror or error}") from error
-    write_text(folder / JOBS_FILE, _table(result))
-    write_text(folder / SUMMARY_FILE, json.dumps(result.summary, indent=2, allow_nan=False) + "\n")
-
-
-def _table(result: Backtest) -> str:
-    log, made = result.log, result.made
-    pool_of = {int(i): pool.name for pool in result.pools for i in pool.rows}
-    waits_s = made.start_s - log.submit_s
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(JOB_COLUMNS)
-    for i, job in enumerate(log.jobs):
-        names = (job.job_id, pool_of[i], result.parts[i], job.tenant, job.user, job.partition, job.qos)
-        times = (
-            log.submit_s[i], log.run_s[i], log.start_s[i], made.start_s[i], log.wait_s[i], waits_s[i],
-            waits_s[i] - log.wait_s[i], log.jct_s[i], made.end_s[i] - log.submit_s[i],
-        )  # fmt: skip
-        texts = [with_guard(name or "") for name in (*names, job.gpu_type)]
-        rows.writerow(
-            [*texts, job.gpus, *("" if np.isnan(t) else f"{round(float(t), 3):.15g}" for t in times)]
-        )
-    return text.getvalue()

@@ -15,7 +15,7 @@ from itertime.io import shown
 from .logged import Floats, LoggedRun
 from .pools import Pool
 
-__all__ = ["Simulated", "Site", "idle_start_up_s", "simulate"]
+__all__ = ["Simulated", "Site", "idle_start_up_s", "simulate", "site_words"]
 
 _LONGEST_START_UP_S = 300.0  # a longer wait with GPUs free is no start-up
 _FREE = dict.fromkeys(
@@ -43,6 +43,13 @@ class Site:
             "capacity_factor": self.capacity,
             "start_up_s": self.start_up_s,
         }
+
+
+def site_words(site: Mapping[str, Any]) -> str:
+    """A site on one line, from its JSON."""
+    params = "".join(f", {key}={value}" for key, value in site["params"].items())
+    factor = "" if site["capacity_factor"] == 1 else f", {site['capacity_factor']:g} x the inferred capacity"
+    return f"{site['policy']}{params}{factor}, start-up {site['start_up_s']:g} s"
 
 
 @dataclass(frozen=True)

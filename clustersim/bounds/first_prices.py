@@ -11,6 +11,7 @@ __all__ = ["breakpoints_s", "first_ends_s", "first_prices", "jobs_in_system", "s
 
 _TAIL = np.array([0.04, 0.1, 0.2, 0.4, 0.8, 1.4, 2.02])  # of the longest job alone, after the last breakpoint
 _FEWEST, _MOST_PARTS = 48, 2  # intervals in all; of one between two times
+_APART = 1e-9  # of the latest time: nearer breakpoints are one, as parts between them would round to nothing
 _SPREADING = 1.3  # GPU-seconds that jobs hold in good schedules, over the least
 
 
@@ -39,6 +40,7 @@ def spread_evenly(release_s: Floats, ends_s: Floats, visits: int) -> Floats:
     intervals are divided into equal parts.
     """
     times_s = np.unique(np.concatenate([release_s, ends_s]))
+    times_s = times_s[np.diff(times_s, prepend=-np.inf) > _APART * np.abs(times_s).max()]
     first, last = (np.searchsorted(times_s, edges_s) for edges_s in (release_s, ends_s))
     seen, intervals = max(int((last - first).sum()), 1), len(times_s) - 1
     if seen > visits and intervals > _FEWEST:

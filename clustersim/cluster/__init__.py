@@ -3,7 +3,8 @@
 | the cluster | |
 |---|---|
 | `Cluster` | nodes, GPUs per node, GPU types, switches; `Cluster.parse("n128g8")` is 128 nodes of 8 GPUs |
-| `Pool` | all nodes of one GPU type; a job runs within one pool |
+| `Pool` | all nodes of one GPU type (in a fleet: of one cluster); a job runs within one pool |
+| `Part` | a cluster of a fleet, by itself |
 | `load_cluster` | the cluster of a shape or of a cluster file |
 | `cluster_of` | the cluster that a manifest states |
 
@@ -12,8 +13,11 @@
 | `Placement` | where a job runs: (node, GPUs there) pairs, by node |
 | `SharedPlacement` | where a job runs that holds part of a GPU; `gpus_held` counts it as that part |
 | `SharedGpus` | the GPUs that jobs share, and how much of each is held |
+| `in_use` | GPUs held and stranded, parts as parts |
+| `shifted` | a placement with nodes of other numbers |
 | `parts_of`, `MILLION` | a fraction of a GPU in millionths; those of a whole one |
 | `Capacity` | free GPUs by node: `take`, `release`, `close` and `open` a node, `copy` for a draft |
+| `OpenNodes` | the free GPUs without those of nodes that are closed to a job |
 | `CapacityIfStopped` | the free GPUs that there would be if some jobs stopped |
 | `FreeNodes`, `FreeNodesByLeaf` | protocols: what tells whether a job fits; what a placer chooses from |
 
@@ -33,11 +37,11 @@ Why
   policies that know nothing of sharing keep counting whole GPUs.
 """
 
-from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf
-from .cluster import Cluster, Placement
+from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf, OpenNodes
+from .cluster import Cluster, Part, Placement
 from .clusterfile import cluster_of, load_cluster
 from .node_set import NodeSet, first_node, node_range, node_set, nodes_of
-from .sharing import MILLION, SharedGpus, SharedPlacement, gpus_held, parts_of
+from .sharing import MILLION, SharedGpus, SharedPlacement, gpus_held, in_use, parts_of, shifted
 from .topology import Pool
 
 __all__ = [
@@ -48,6 +52,8 @@ __all__ = [
     "FreeNodes",
     "FreeNodesByLeaf",
     "NodeSet",
+    "OpenNodes",
+    "Part",
     "Placement",
     "Pool",
     "SharedGpus",
@@ -55,9 +61,11 @@ __all__ = [
     "cluster_of",
     "first_node",
     "gpus_held",
+    "in_use",
     "load_cluster",
     "node_range",
     "node_set",
     "nodes_of",
     "parts_of",
+    "shifted",
 ]

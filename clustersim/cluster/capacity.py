@@ -12,10 +12,17 @@ import numpy as np
 
 from .cluster import Cluster, Placement
 from .node_set import NodeSet, node_range, nodes_of
-from .sharing import MILLION, SharedGpus, SharedPlacement
+from .sharing import SharedGpus, SharedPlacement, in_use
 from .topology import Leaf, Pool
 
-__all__ = ["Capacity", "CapacityIfStopped", "FreeNodes", "FreeNodesByLeaf", "PoolCapacity"]
+__all__ = [
+    "Capacity",
+    "CapacityIfStopped",
+    "FreeNodes",
+    "FreeNodesByLeaf",
+    "OpenNodes",
+    "PoolCapacity",
+]
 
 
 class FreeNodes(Protocol):
@@ -193,13 +200,13 @@ class Capacity:
             return shared.room(placement) >= placement.parts and not self._closed >> placement[0][0] & 1
         return all(self.free_on(node) >= count for node, count in placement)
 
-    def part(self, parts: int, span: tuple[int, int]) -> SharedPlacement | None:
-        """Where a job of so many millionths of a GPU fits best beside others, on the nodes of `span`; None if
-        no GPU that is shared has room.
+    def part(self, parts: int, span: tuple[int, int], closed: NodeSet = 0) -> SharedPlacement | None:
+        """Where a job of so many millionths of a GPU fits best beside others, on the nodes of `span` without
+        those of `closed`; None if no GPU that is shared has room.
         """
         if self.shared is None:
             return None
-        return self.shared.fullest(parts, *span, self._closed)
+        return self.shared.fullest(parts, *span, self._closed | closed)
 
     def new_part(self, parts: int, spots: Placement) -> SharedPlacement:
         """The part of a GPU of `spots`, which is free, that would be its first."""
@@ -215,10 +222,7 @@ class Capacity:
         """The GPUs that jobs hold of those `in_service`; the free ones on nodes that also run something. Part
         of a GPU counts as that part.
         """
-        taken, stranded, idle = in_service - self.free, self.stranded, self.idle_parts
-        if not idle:
-            return taken, stranded
-        return (taken * MILLION - idle) / MILLION, (stranded * MILLION + idle) / MILLION
+        return in_use(in_service, self.free, self.stranded, self.idle_parts)
 
     def close(self, node: int) -> None:
         """Take a node out of service: GPUs that are free there, or become free, count again after `open`.
@@ -343,6 +347,39 @@ class PoolCapacity:
 
     def nodes_with(self, free: int) -> NodeSet:
         return self._all.nodes_with(free) & self._own
+
+    def count_with(self, free: int) -> int:
+        return self.nodes_with(free).bit_count()
+
+    def empty_nodes(self) -> int:
+        return self.count_with(self.gpus_per_node)
+
+
+class OpenNodes:
+    """The free GPUs without those of some nodes that are closed to a job: a view of a cluster or of its nodes
+    of one type. The members mean the same as there.
+    """
+
+    __slots__ = ("_all", "_closed", "gpus_per_node", "leaves", "nodes", "span")
+
+    def __init__(self, capacity: FreeNodesByLeaf, closed: NodeSet):
+        self._all, self._closed = capacity, closed
+        self.nodes, self.gpus_per_node, self.span = capacity.nodes, capacity.gpus_per_node, capacity.span
+        self.leaves = capacity.leaves
+
+    @property
+    def free(self) -> int:
+        return sum(n * self.count_with(n) for n in range(1, self.gpus_per_node + 1))
+
+    def empty_by_leaf(self) -> list[int]:
+        empty = self.nodes_with(self.gpus_per_node)
+        return [(empty & node_range(leaf.first, leaf.nodes)).bit_count() for leaf in self.leaves]
+
+    def free_on(self, node: int) -> int:
+        return 0 if self._closed >> node & 1 else self._all.free_on(node)
+
+    def nodes_with(self, free: int) -> NodeSet:
+        return self._all.nodes_with(free) & ~self._closed
 
     def count_with(self, free: int) -> int:
         return self.nodes_with(free).bit_count()

@@ -8,18 +8,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from itertime.errors import UnknownName, UserError, quoted
 
 from .topology import NETWORKS, Leaf, NodeGroup, Pool, leaves_of, pools_of
 
-__all__ = ["Cluster", "Placement"]
+__all__ = ["Cluster", "Part", "Placement"]
 
 Placement = tuple[tuple[int, int], ...]
 """Where a job runs: (node, GPUs there) pairs, by node."""
+
+
+class Part(NamedTuple):
+    """A cluster of a fleet by itself: node 0 of `cluster` is node `first` of the fleet."""
+
+    name: str
+    first: int
+    cluster: Cluster
+
+    @property
+    def nodes(self) -> range:
+        """The nodes of the fleet that belong to it."""
+        return range(self.first, self.first + self.cluster.nodes)
+
 
 _SHAPE = re.compile(r"n(-?[0-9]{1,30})g(-?[0-9]{1,30})|(-?[0-9]{1,30})x(-?[0-9]{1,30})")
 _MAX_NODES, _MAX_GPUS_PER_NODE = 1_000_000, 64
@@ -81,18 +96,33 @@ class Cluster:
         document |= {"gpus_per_node": self.gpus_per_node, "system": self.system}
         if not self.groups:
             return document
-        return {**document, "network": self.network, "groups": [asdict(group) for group in self.groups]}
+        return {**document, "network": self.network, "groups": [group.document() for group in self.groups]}
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
-        """The nodes by GPU type, in the order of the groups. A job runs within one pool."""
+        """The nodes by GPU type (and cluster), in the order of the groups. A job runs within one pool."""
         groups = self.groups or (NodeGroup.of_system("nodes", self.nodes, self.gpus_per_node, self.system),)
         return pools_of(groups)
 
     @cached_property
     def mixed(self) -> bool:
-        """Whether the cluster has GPUs of several types."""
-        return len({group.gpu_type for group in self.groups}) > 1
+        """Whether the GPUs form several pools: they are of several types, or in several clusters of a
+        fleet.
+        """
+        return len({group.pool for group in self.groups}) > 1
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The clusters of a fleet, in the order of their nodes; empty outside a fleet."""
+        names = dict.fromkeys(group.cluster for group in self.groups if group.cluster is not None)
+        parts: list[Part] = []
+        first = 0
+        for name in names:
+            own = [replace(group, cluster=None) for group in self.groups if group.cluster == name]
+            part = Part(name, first, Cluster.of(own, self.network))
+            parts.append(part)
+            first += part.cluster.nodes
+        return tuple(parts)
 
     def prices(self, default: float) -> dict[str, float] | None:
         """US dollars per GPU-hour by GPU type, `default` for types without a price; None if none has one."""
@@ -104,6 +134,13 @@ class Cluster:
     @cached_property
     def gpu_types(self) -> tuple[str, ...]:
         return tuple(pool.gpu_type for pool in self.pools)
+
+    @cached_property
+    def spot_nodes(self) -> tuple[int, ...]:
+        """The nodes of spot groups."""
+        ends = list(accumulate(group.nodes for group in self.groups))
+        spots = [(end - group.nodes, end) for group, end in zip(self.groups, ends, strict=True) if group.spot]
+        return tuple(node for first, end in spots for node in range(first, end))
 
     def pool(self, gpu_type: str) -> Pool:
         """The nodes of a GPU type. UnknownName for a type that the cluster does not have."""

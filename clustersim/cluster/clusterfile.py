@@ -11,6 +11,14 @@
         gpu_type: a100
         nodes: 96
 
+A fleet has `clusters` instead of `groups`, each with a name and groups of its own:
+
+    clusters:
+      - name: east
+        groups: [{name: new, gpu_type: h100, nodes: 32}]
+      - name: west
+        groups: [{name: new, gpu_type: h100, nodes: 16}, {name: old, gpu_type: a100, nodes: 96}]
+
 A file is untrusted input. Unknown keys, impossible numbers and unknown names are refused; the error names the
 file, the key, its value and a remedy. Fields and units: `docs/clusters.md`.
 """
@@ -18,6 +26,7 @@ file, the key, its value and a remedy. Fields and units: `docs/clusters.md`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,13 +58,23 @@ that has speeds only where the file names its system."""
 DEFAULT_SYSTEM = "dgx-a100-80gb"
 _V100_GPUS_PER_NODE = 8
 Gbps = Annotated[Positive, Field(le=1e9)]
+Groups = Annotated[list[Any], Field(max_length=1000)]
 
 
 @dataclass(frozen=True, config=CONFIG)
 class _File:
-    groups: Annotated[list[Any], Field(min_length=1, max_length=1000)]
+    groups: Groups | None = None
+    clusters: Annotated[list[Any], Field(max_length=100)] = Field(default_factory=list)
     network: Name = "ideal"
     name: Name = "cluster"
+
+
+@dataclass(frozen=True, config=CONFIG)
+class _Part:
+    """A cluster of a fleet as a file states it."""
+
+    name: Name
+    groups: Groups
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -75,6 +94,7 @@ class _Group:
     spine_oversubscription: Ratio | None = None
     spine_uplink_gbps: Gbps | None = None
     usd_per_gpu_hour: Positive | None = None
+    spot: bool = False
 
 
 def load_cluster(text: str, system: str | None = None, network: str | None = None) -> Cluster:
@@ -121,10 +141,55 @@ def _from_file(path: Path, network: str | None) -> Cluster:
     content = construct(_File, read_mapping(path), path)
     if content.network not in NETWORKS:
         raise UserError(f"{path}: {UnknownName('network', content.network, NETWORKS)}")
+    if content.groups is not None and content.clusters:
+        raise UserError(f"{path}: states groups and clusters; keep one of the two")
+    if content.groups is None and not content.clusters:
+        raise UserError(f"{path}: key 'groups' is missing; list the groups of nodes, or clusters with groups")
+    if content.groups == []:
+        raise UserError(f"{path}: groups=[]: states no nodes; list the groups of nodes")
+    groups = _groups(content.groups or [], str(path), path.parent)
+    for part in _parts(content.clusters, path):
+        for group in _groups(part.groups, f"{path}: cluster {part.name}", path.parent):
+            if "/" in group.gpu_type:
+                raise UserError(
+                    f"{path}: cluster {part.name}: gpu_type={quoted(group.gpu_type)}: {_NO_SLASH}"
+                )
+            groups.append(replace(group, cluster=part.name))
+    try:
+        return Cluster.of(groups, network or content.network)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+_NO_SLASH = "must not contain /, which stands between a cluster and a GPU type; choose another name"
+
+
+def _parts(stated: list[Any], path: Path) -> list[_Part]:
+    """The clusters of a fleet, with names that differ."""
+    parts: list[_Part] = []
+    for i, entry in enumerate(stated):
+        where = f"{path}: clusters[{i}]"
+        if not isinstance(entry, dict):
+            raise UserError(f"{where}: is {type(entry).__name__}; write a mapping with name and groups")
+        part = construct(_Part, {str(key): value for key, value in entry.items()}, where)
+        if not part.groups:
+            raise UserError(f"{where}: groups is empty; list the groups of its nodes")
+        if "/" in part.name:
+            raise UserError(f"{where}: name={quoted(part.name)}: {_NO_SLASH}")
+        if part.name in [other.name for other in parts]:
+            raise UserError(
+                f"{where}: name={quoted(part.name)}: another cluster has this name; choose a new one"
+            )
+        parts.append(part)
+    return parts
+
+
+def _groups(stated_groups: list[Any], at: str, folder: Path) -> list[NodeGroup]:
+    """The groups of a cluster. `at`: where they stand, for messages."""
     names: list[str] = []
     groups = []
-    for i, stated in enumerate(content.groups):
-        where = f"{path}: groups[{i}]"
+    for i, stated in enumerate(stated_groups):
+        where = f"{at}: groups[{i}]"
         if not isinstance(stated, dict):
             raise UserError(
                 f"{where}: is {type(stated).__name__}; write a mapping with name, gpu_type, nodes"
@@ -135,11 +200,8 @@ def _from_file(path: Path, network: str | None) -> Cluster:
                 f"{where}: name={quoted(group.name)}: another group has this name; choose a new one"
             )
         names.append(group.name)
-        groups.append(_resolved(group, where, path.parent))
-    try:
-        return Cluster.of(groups, network or content.network)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+        groups.append(_resolved(group, where, folder))
+    return groups
 
 
 def _resolved(group: _Group, where: str, folder: Path) -> NodeGroup:
@@ -173,6 +235,7 @@ def _resolved(group: _Group, where: str, folder: Path) -> NodeGroup:
         nodes_per_spine=spine,
         spine_uplink_bytes_per_s=spine_uplink,
         usd_per_gpu_hour=group.usd_per_gpu_hour or (system.usd_per_gpu_hour if system else None),
+        spot=group.spot,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MILLION", "SharedGpus", "SharedPlacement", "gpus_held", "parts_of"]
+__all__ = ["MILLION", "SharedGpus", "SharedPlacement", "gpus_held", "in_use", "parts_of", "shifted"]
 
 MILLION = 1_000_000
 """Parts of a whole GPU."""
@@ -76,6 +76,24 @@ def gpus_held(placement: Spots) -> float:
     """The GPUs that a job holds in a placement; a part of a GPU counts as that part."""
     count = sum([gpus for _, gpus in placement])
     return count * placement.parts / MILLION if isinstance(placement, SharedPlacement) else count
+
+
+def shifted(placement: Spots, first: int) -> Spots:
+    """The placement with nodes numbered from `first` on instead of from 0."""
+    spots = tuple((node + first, count) for node, count in placement)
+    if isinstance(placement, SharedPlacement):
+        return SharedPlacement(spots, placement.number, placement.parts)
+    return spots
+
+
+def in_use(in_service: int, free: int, stranded: int, idle_parts: int) -> tuple[float, float]:
+    """The GPUs that jobs hold of those `in_service`, and the free ones on nodes that also run something, where
+    `idle_parts` millionths of shared GPUs are not held.
+    """
+    taken = in_service - free
+    if not idle_parts:
+        return taken, stranded
+    return (taken * MILLION - idle_parts) / MILLION, (stranded * MILLION + idle_parts) / MILLION
 
 
 class SharedGpus:

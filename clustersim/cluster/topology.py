@@ -4,14 +4,14 @@ A group is a stretch of equal nodes. Its nodes are numbered through its leaf swi
 its spine blocks (a folded Clos network or fat tree, Al-Fares et al., SIGCOMM 2008). The uplinks of a leaf,
 and those of a spine block towards the core, have a bandwidth in bytes/s each way. None means that they carry
 all that the nodes below can send. Groups share no leaf. Groups of the same GPU type form a pool; a job runs
-within one pool.
+within one pool. In a fleet, groups of different clusters are in different pools.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -34,7 +34,9 @@ class NodeGroup:
     `system`: the `itertime` system of the nodes, by name or path; None for a type without a profile.
     `nic_bytes_per_s`: of a node, one direction; None: that of the system. `nodes_per_leaf`,
     `nodes_per_spine`: nodes of a leaf, and of a spine block; None: one for the whole group. The last leaf and
-    the last block may have fewer nodes. `usd_per_gpu_hour`: None: the price that the run states.
+    the last block may have fewer nodes. `usd_per_gpu_hour`: None: the price that the run states. `cluster`:
+    the cluster of a fleet that the nodes belong to; None outside a fleet. `spot`: whether the nodes may be
+    reclaimed (`clustersim.failures.Spot`); spot nodes are a pool of their own.
     """
 
     name: Name
@@ -48,6 +50,23 @@ class NodeGroup:
     nodes_per_spine: Nodes | None = None
     spine_uplink_bytes_per_s: Positive | None = None
     usd_per_gpu_hour: Positive | None = None
+    cluster: Name | None = None
+    spot: bool = False
+
+    @property
+    def pool(self) -> str:
+        """The name of the group's pool: its GPU type; in a fleet behind the name of its cluster. `-spot`
+        follows for spot nodes.
+        """
+        name = self.gpu_type if self.cluster is None else f"{self.cluster}/{self.gpu_type}"
+        return f"{name}-spot" if self.spot else name
+
+    def document(self) -> dict[str, Any]:
+        """The group as JSON; `NodeGroup(**document)` reads it. `cluster` and `spot` only where they say
+        something.
+        """
+        document = asdict(self)
+        return {name: value for name, value in document.items() if name not in ("cluster", "spot") or value}
 
     @classmethod
     def of_system(cls, name: str, nodes: int, gpus_per_node: int, system: str) -> NodeGroup:
@@ -85,7 +104,10 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Pool:
-    """All nodes of one GPU type: `first` to `first + nodes - 1`, on the leaves from `first_leaf` on."""
+    """All nodes of one GPU type, in a fleet those of one cluster: `first` to `first + nodes - 1`, on the
+    leaves from `first_leaf` on. `gpu_type`: the name of the pool, as in `NodeGroup.pool`. `chip`: the GPU
+    type that the groups state.
+    """
 
     gpu_type: str
     first: int
@@ -96,10 +118,19 @@ class Pool:
     first_leaf: int
     leaves: int
     usd_per_gpu_hour: float | None = None
+    chip: str = ""
+    cluster: str | None = None
 
     @property
     def gpus(self) -> int:
         return self.nodes * self.gpus_per_node
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names by which a job may ask for these GPUs: pool, GPU type, cluster."""
+        if self.cluster is None:
+            return (self.gpu_type, self.chip)
+        return (self.gpu_type, self.chip, self.cluster, f"{self.cluster}/{self.chip}")
 
 
 def leaves_of(groups: Sequence[NodeGroup]) -> tuple[Leaf, ...]:
@@ -130,10 +161,10 @@ def pools_of(groups: Sequence[NodeGroup]) -> tuple[Pool, ...]:
     node = leaf = 0
     for group in groups:
         leaves = -(-group.nodes // (group.nodes_per_leaf or group.nodes))
-        same = next((pool for pool in pools if pool.gpu_type == group.gpu_type), None)
+        same = next((pool for pool in pools if pool.gpu_type == group.pool), None)
         if same is None:
             pool = Pool(
-                gpu_type=group.gpu_type,
+                gpu_type=group.pool,
                 first=node,
                 nodes=group.nodes,
                 gpus_per_node=group.gpus_per_node,
@@ -142,6 +173,8 @@ def pools_of(groups: Sequence[NodeGroup]) -> tuple[Pool, ...]:
                 first_leaf=leaf,
                 leaves=leaves,
                 usd_per_gpu_hour=group.usd_per_gpu_hour,
+                chip=group.gpu_type,
+                cluster=group.cluster,
             )
             pools.append(pool)
         else:

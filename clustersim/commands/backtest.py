@@ -55,7 +55,8 @@ TenantColumn = Annotated[str | None, typer.Option(help="Column of the log that n
 Limit = Annotated[int | None, typer.Option(help="Keep at most this number of jobs.")]
 FromS = Annotated[float, typer.Option(help="Skip jobs submitted before this time, in seconds of the log.")]
 UntilS = Annotated[float, typer.Option(help="Skip jobs submitted at this time or later.")]
-OutFolder = Annotated[Path | None, typer.Option("--out", "-o", help="Folder for jobs.csv and summary.json.")]
+OutFolder = Annotated[Path | None, typer.Option("--out", "-o", help="Folder for jobs, summary and report.")]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html.")]
 
 
 def backtest(
@@ -81,6 +82,7 @@ def backtest(
     from_s: FromS = 0.0,
     until_s: UntilS = inf,
     out: OutFolder = None,
+    no_report: NoReport = False,
     json: Json = False,
 ) -> None:
     """Simulate a log of a real cluster, and compare with what happened.
@@ -101,14 +103,13 @@ def backtest(
     options = ReadOptions(log_format, columns, time_unit, tenant, time_zone)
     logged = library.read_logged(log, options, Selection(from_s, until_s, limit))
     result = _backtest(logged, wanted, context.params)
-    if out is not None:
-        library.write_backtest(result, out)
+    written = [] if out is None else library.write_backtest(result, out, report=not no_report)
     if json:
         print_json(result.summary)
         return
     _print(result.summary)
     if out is not None:
-        print(f"Written to {out}: jobs.csv, summary.json")
+        print(f"Written to {out}: {', '.join(written)}")
 
 
 def _backtest(logged: LoggedRun, wanted: Wanted, options: Mapping[str, Any]) -> Backtest:
@@ -152,6 +153,8 @@ def named_clusters(given: list[str], system: str) -> dict[str, Cluster]:
 
 
 def _print(summary: Part) -> None:
+    from clustersim.backtest import site_words
+
     from .output.terminal import plain
 
     log, site = summary["log"], summary["site"]
@@ -164,7 +167,7 @@ def _print(summary: Part) -> None:
             print(line)
     if "fit" in summary:
         _print_trials(summary["fit"])
-    print(f"\nSite: {plain(_site(site))}; {site['gpus']:,} GPUs")
+    print(f"\nSite: {plain(site_words(site))}; {site['gpus']:,} GPUs")
     for part, errors in summary["parts"].items():
         _print_part(part, errors)
     _print_use(summary["use"])
@@ -176,20 +179,16 @@ def _print(summary: Part) -> None:
 
 
 def _print_trials(found: Part) -> None:
+    from clustersim.backtest import site_words
+
     from .output.terminal import plain, print_table
 
     trials = sorted(found["trials"], key=lambda trial: (trial["fitted_score"] is None, trial["fitted_score"]))
-    rows = [[plain(_site(t)), _ratio(t["fitted_score"]), _ratio(t["judged_score"])] for t in trials]
+    rows = [[plain(site_words(t)), _ratio(t["fitted_score"]), _ratio(t["judged_score"])] for t in trials]
     base = found["baseline_score"]
     rows = [*rows[:_MOST_TRIALS], ["(no job waits)", _ratio(base["fitted"]), _ratio(base["judged"])]]
     print("\nTrials, best first by the score of the fitted part, which alone decides (0 is exact)")
     print_table(["site", "fitted", "judged"], rows)
-
-
-def _site(site: Part) -> str:
-    params = "".join(f", {key}={value}" for key, value in site["params"].items())
-    factor = "" if site["capacity_factor"] == 1 else f", {site['capacity_factor']:g} x the inferred capacity"
-    return f"{site['policy']}{params}{factor}, start-up {site['start_up_s']:g} s"
 
 
 def _print_part(part: str, errors: Part) -> None:

@@ -15,7 +15,7 @@ _SWEEP = "load-sweep"
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="Folder of `run --out` or `compare --out`.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of `run`, `compare` or `backtest --out`.")],
     baseline: Annotated[
         str | None, typer.Option(help="Policy to compare the others with; by default the first.")
     ] = None,
@@ -35,12 +35,18 @@ def report(
     With --warmup or --measure, it shows the metrics of that window; the runs remain as they are.
     """
     from clustersim.analysis import with_window
+    from clustersim.backtest import has_backtest, write_backtest_report
     from clustersim.report import render_report
     from clustersim.rundir import read_run
     from itertime.io import write_text
 
     from .output.runs import of_sound_records, run_folders
 
+    if has_backtest(folder):
+        if (baseline, warmup, measure) != (None, None, None):
+            raise UserError(f"{folder}: holds a backtest; --baseline, --warmup and --measure are for runs")
+        print(write_backtest_report(folder))
+        return
     homes = run_folders(folder)
     runs = [read_run(home) for home in homes]
     if warmup is not None or measure is not None:

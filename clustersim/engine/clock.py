@@ -1,5 +1,5 @@
-"""Simulated time, which is SimPy's environment with bare callbacks instead of processes, and the jobs to be
-submitted as time goes on.
+"""Simulated time, which is SimPy's environment with bare callbacks instead of processes, the jobs to be
+submitted as time goes on, and the course of a run from its first event to its end.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import simpy
 
+from clustersim.gctuning import collect_less_often
 from traces.job import Job
 
-__all__ = ["Arrivals", "Clock", "Due"]
+__all__ = ["Arrivals", "Clock", "Course", "Due"]
 
 
 class Due:
@@ -55,3 +56,57 @@ class Arrivals:
             yield job, self._order
             self.next = job = next(self._jobs, None)
             self._order += 1
+
+
+class Course:
+    """A run on a clock: until no event is left, until `until_s`, or until it is interrupted.
+
+    `may_break_off`: whether an interrupt may end the run at once, because only a policy is at work.
+    `interrupted`: whether a user ended the run. `closed`: whether the records are complete.
+    """
+
+    def __init__(self, clock: Clock, until_s: float | None):
+        self.clock, self.until_s = clock, until_s
+        self.may_break_off = self.interrupted = self.closed = False
+
+    def begin(self) -> None:
+        """Expect the first events."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Record what is not done at the end."""
+        raise NotImplementedError
+
+    def complete(self) -> None:
+        """Simulate until no event is left, and close the records.
+
+        PolicyError if the policy breaks a rule, KeyboardInterrupt after `interrupt`; the records up to then
+        stay in the recorder. They are complete if the run is `closed`: not after a KeyboardInterrupt
+        that interrupted the engine itself.
+        """
+        self.begin()
+        torn = False
+        try:
+            with collect_less_often():
+                if self.until_s is None:
+                    self.clock.run()
+                elif self.until_s > self.clock.now:
+                    self.clock.run(until=self.until_s)
+        except KeyboardInterrupt:
+            self.interrupted, torn = True, not self.may_break_off
+            raise
+        finally:
+            self.may_break_off = False
+            if not torn:
+                self.close()
+                self.closed = True
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+    def interrupt(self) -> None:
+        """End the run after this instant; at once while the policy decides, since no change is under way
+        then. For a signal handler.
+        """
+        self.interrupted = True
+        if self.may_break_off:
+            raise KeyboardInterrupt

@@ -8,16 +8,18 @@ from functools import partial
 from math import inf
 
 from clustersim.cluster import Placement
-from clustersim.failures import Failures, Maintenance, Outages, failure_of_job
+from clustersim.failures import Failures, Outages, failure_of_job
 from clustersim.jobs import ActiveJob, CheckpointedJob
 from clustersim.overheads import Cycle
 from clustersim.speed import Curve
 from traces.job import Job
 
 from .checkpoint_loading import CheckpointLoading
+from .closures import Closures
 from .enactment import Enactment
 from .kernel import Kernel
-from .node_events import NodeEvents
+from .node_events import NodeEvents, NodesInService
+from .setup import RunSetup
 from .wake_ups import WakeUps
 
 __all__ = ["Disruptions"]
@@ -27,33 +29,45 @@ class Disruptions:
     """Node outages, job failures, checkpoints and their loads in one run."""
 
     def __init__(
-        self, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, *,
-        failures: Failures | None, maintenance: Maintenance | None, seed: int,
-    ):  # fmt: skip
-        self._kernel, self._failures, self._seed = kernel, failures, seed
+        self, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, setup: RunSetup, first: int | None
+    ):
+        """`first`: None outside a fleet; in a fleet, which applies the outages, the number of node 0."""
+        failures = setup.failures
+        self._kernel, self._failures, self._seed = kernel, failures, setup.seed
         self._cluster = cluster = kernel.facts.cluster
-        gpus = [cluster.size_of(node) for node in range(cluster.nodes)]
-        outages = Outages(gpus, kernel.clock.now, failures=failures, maintenance=maintenance, seed=seed)
-        retries = failures.retries if failures else 0
-        self._node_events = NodeEvents(kernel, enactment, wake_ups, outages, retries)
+        retries = Failures.retries if failures is None else failures.retries
+        self.nodes = NodesInService(kernel, enactment, wake_ups, retries, first or 0)
+        reclaims = setup.spot is not None or (setup.maintenance is not None and setup.maintenance.reclaims)
+        cordon = reclaims and (setup.spot is None or setup.spot.cordon)
+        self._closures = Closures(kernel, self.nodes, bool(cordon), setup.reservations)
+        self._node_events: NodeEvents | None = None
+        if first is None:
+            gpus = [cluster.size_of(node) for node in range(cluster.nodes)]
+            outages = Outages(
+                gpus, kernel.clock.now,
+                failures=failures, maintenance=setup.maintenance, spot=setup.spot, seed=setup.seed,
+            )  # fmt: skip
+            self._node_events = NodeEvents(kernel.clock, [self.nodes], outages)
         self._loading = CheckpointLoading(kernel, enactment) if kernel.overheads.storage_shared else None
 
     @classmethod
     def of(
-        cls, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, *,
-        failures: Failures | None, maintenance: Maintenance | None, seed: int,
-    ) -> Disruptions | None:  # fmt: skip
+        cls, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, setup: RunSetup, first: int | None
+    ) -> Disruptions | None:
         """The disruptions of a run; None if only the policy changes what jobs do."""
-        overheads = kernel.overheads
+        overheads, maintenance = kernel.overheads, setup.maintenance
         saves = not isinstance(overheads.checkpoint_interval_s, str)
         planned = maintenance is not None and (maintenance.changes or maintenance.absent)
-        if failures is None and not planned and not saves and not overheads.storage_shared:
+        taken = setup.failures is not None or setup.spot is not None or bool(setup.reservations)
+        if not taken and not planned and not saves and not overheads.storage_shared:
             return None
-        return cls(kernel, enactment, wake_ups, failures=failures, maintenance=maintenance, seed=seed)
+        return cls(kernel, enactment, wake_ups, setup, first)
 
     def begin(self) -> None:
         """Called once, before the first event."""
-        self._node_events.begin()
+        self._closures.begin()
+        if self._node_events is not None:
+            self._node_events.begin()
 
     def job(self, job: Job, order: int, curve: Curve, requested: int, note: str) -> ActiveJob:
         """A submitted job, with its failure if it has one."""

@@ -10,6 +10,7 @@ from clustersim.jobs import ActiveJob
 from clustersim.records import FAIL, FAILED, FINISH, FINISHED, REJECT, SERVED, JobRecord, Recorder, as_row
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClusterState
+from clustersim.scheduler.job_view import active_of
 
 from .clock import Arrivals, Clock, Due
 from .job_records import record_of
@@ -100,6 +101,12 @@ class Kernel:
         self.recorder.event(now, SERVED, active.job.job_id)
         self.recorder.keep_job(record_of(active, state=SERVED), active.order)
         self._count_departure()
+
+    def withdraw(self, view: JobView) -> None:
+        """A waiting job leaves this cluster for another one of its fleet."""
+        self.facts.waiting.remove(view)
+        del self.views[active_of(view)]
+        self.events.append(as_row(Event, ("finished", view, None)))
 
     def reject(self, record: JobRecord, order: int) -> None:
         """A submitted job does not enter the system. `order`: its position in the order of submission."""

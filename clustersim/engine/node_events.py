@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 
 from clustersim.cluster import Placement
-from clustersim.failures import NodeChange, Outages
+from clustersim.failures import NodeChange, Notice, Outages
 from clustersim.jobs import ActiveJob, CheckpointedJob
 from clustersim.records import GIVEN_UP, INTERRUPT, NODE_DOWN, NODE_UP
 from clustersim.scheduler import Event
 from clustersim.scheduler.job_view import active_of
 
+from .clock import Clock
 from .enactment import Enactment
 from .kernel import Kernel
 from .wake_ups import WakeUps
 
-__all__ = ["NodeEvents"]
+__all__ = ["NodeEvents", "NodesInService", "is_on"]
 
 _MOST_IDLE_CHANGES = 10_000
 
 
 class NodeEvents:
-    """Applies the changes of `outages` to a simulation.
-
-    Jobs on a node that fails lose the work that no checkpoint holds. Before a planned outage they save. In
-    both cases the jobs wait again, and the policy restarts them. A job that failures have stopped more than
-    `retries` times is given up.
+    """Applies the changes of `outages` to a simulation: to its nodes, or to those of the clusters of a fleet,
+    in the order of their nodes.
     """
 
-    def __init__(
-        self, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, outages: Outages, retries: int
-    ):
-        self._kernel, self._enactment, self._wake_ups = kernel, enactment, wake_ups
-        self._outages, self._retries = outages, retries
-        self._next = outages.next()
+    def __init__(self, clock: Clock, parts: Sequence[NodesInService], outages: Outages):
+        self._clock, self._parts, self._outages = clock, parts, outages
+        self._firsts = [part.first for part in parts]
+        self._next = outages.next_or_notice()
         self._idle = 0  # changes in a row while no job ran and none was to be submitted
-        kernel.facts.gone_for_good = outages.gone
+        for part in parts:
+            part.expect_removals(outages)
 
     def begin(self) -> None:
         """Apply the changes that hold from the start, and expect the others."""
-        clock = self._kernel.clock
+        clock = self._clock
         self._apply_until(clock.now)
         self._expect_next()
         for time_s in self._outages.last_removals_s():
@@ -50,44 +48,82 @@ class NodeEvents:
         """Some nodes will never return; they may have been out of service before. The policy decides again,
         so that jobs do not wait for these nodes.
         """
-        if not self._kernel.drained():
-            self._kernel.decide_at_this_instant(self._kernel.clock.now)
+        for part in self._parts:
+            if not part.kernel.drained():
+                part.kernel.decide_at_this_instant(self._clock.now)
 
-    def _apply_until(self, now: float) -> None:
+    def _apply_until(self, now: float) -> list[NodesInService]:
+        """Apply the changes up to `now`. Returns the parts that they concern."""
+        changed: list[NodesInService] = []
         while self._next is not None and self._next.time_s <= now:
-            self._apply(self._next)
-            self._next = self._outages.next()
+            part = self._parts[bisect_right(self._firsts, self._next.node) - 1]
+            if isinstance(self._next, Notice):
+                part.announce(self._next)
+            else:
+                part.apply(self._next)
+            if part not in changed:
+                changed.append(part)
+            self._next = self._outages.next_or_notice()
+        return changed
 
     def _expect_next(self) -> None:
         if self._next is not None:
-            clock = self._kernel.clock
-            clock.after(self._next.time_s - clock.now, [self._on_change])
+            self._clock.after(self._next.time_s - self._clock.now, [self._on_change])
 
     def _on_change(self, _: object) -> None:
-        kernel = self._kernel
-        if kernel.drained() or self._ends_here():
+        if all(part.kernel.drained() for part in self._parts) or self._ends_here():
             return
-        now = kernel.clock.now
+        now = self._clock.now
         if not self._idle:
-            self._wake_ups.reset(now)
-        self._apply_until(now)
-        kernel.decide_at_this_instant(now)
+            for part in self._parts:
+                part.wake_ups.reset(now)
+        for part in self._apply_until(now):
+            part.kernel.decide_at_this_instant(now)
         self._expect_next()
 
     def _ends_here(self) -> bool:
         """Whether further changes of nodes have no effect: the remaining jobs cannot run any more, or
         the policy does not run them.
         """
-        kernel = self._kernel
-        at_work = kernel.submitted or kernel.facts.running or kernel.services
-        idle = kernel.arrivals.next is None and not at_work
+        idle = all(part.is_idle() for part in self._parts)
         self._idle = self._idle + 1 if idle else 0
-        return idle and (self._idle > _MOST_IDLE_CHANGES or self._all_too_large())
+        return idle and (self._idle > _MOST_IDLE_CHANGES or all(part.all_too_large() for part in self._parts))
 
-    def _all_too_large(self) -> bool:
+
+class NodesInService:
+    """The nodes of one cluster, which go out of service and come back.
+
+    Jobs on a node that fails lose the work that no checkpoint holds. Before a planned outage they save, and
+    before a reclaim if its notice leaves the time. In all cases the jobs wait again, and the policy restarts
+    them. A job that failures have stopped more than `retries` times is given up. `first`: the number of its
+    node 0 in the fleet, 0 outside a fleet.
+    """
+
+    def __init__(self, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, retries: int, first: int = 0):
+        self.kernel, self.wake_ups, self.first = kernel, wake_ups, first
+        self._enactment, self._retries = enactment, retries
+        self._gone: Callable[[float], frozenset[int]] = lambda _: frozenset()
+
+    def expect_removals(self, outages: Outages) -> None:
+        """Some nodes will be removed for good, as `outages` say."""
+        nodes, first = self.kernel.facts.cluster.nodes, self.first
+
+        def gone(now: float) -> frozenset[int]:
+            return frozenset(node - first for node in outages.gone(now) if first <= node < first + nodes)
+
+        self._gone = self.kernel.facts.gone_for_good = gone
+
+    def is_idle(self) -> bool:
+        """Whether no job runs and none is to be submitted."""
+        kernel = self.kernel
+        return kernel.arrivals.next is None and not (
+            kernel.submitted or kernel.facts.running or kernel.services
+        )
+
+    def all_too_large(self) -> bool:
         """Whether every waiting job needs more GPUs than the nodes that remain have."""
-        facts = self._kernel.facts
-        cluster, gone = facts.cluster, self._outages.gone(self._kernel.clock.now)
+        facts = self.kernel.facts
+        cluster, gone = facts.cluster, self._gone(self.kernel.clock.now)
         remaining = dict.fromkeys(cluster.gpu_types, 0)
         for node in range(cluster.nodes):
             if node not in gone:
@@ -98,10 +134,18 @@ class NodeEvents:
             for gpu_type in job.gpu_types
         )
 
-    def _apply(self, change: NodeChange) -> None:
-        kernel, facts, node = self._kernel, self._kernel.facts, change.node
+    def announce(self, notice: Notice) -> None:
+        """A node is to be reclaimed; the policy may move its jobs before."""
+        kernel, node = self.kernel, notice.node - self.first
+        kernel.facts.leaving[node] = notice.leaves_s
+        kernel.events.append(Event("reclaim_notice", None, node))
+
+    def apply(self, change: NodeChange) -> None:
+        """Take a node out of service, or put it back. `change.node` counts the nodes of the fleet."""
+        kernel, facts, node = self.kernel, self.kernel.facts, change.node - self.first
         size = facts.cluster.size_of(node)
         in_use = facts.capacity.free_on(node) < size
+        facts.leaving.pop(node, None)
         if change.up:
             facts.capacity.open(node)
             facts.gpus_down -= size
@@ -113,23 +157,37 @@ class NodeEvents:
         kernel.events.append(Event(kind, None, node))
         if not change.up and in_use:
             running = [active_of(view) for view in facts.running]
-            for active in [active for active in running if _is_on(active.placement or (), node)]:
-                self._stop(active, change)
+            for active in [active for active in running if is_on(active.placement or (), node)]:
+                self._stop(active, change, node)
             if kernel.services is not None:
-                kernel.services.stop_on(node, f"{change.kind} on node {node}")
+                kernel.services.stop_on(node, f"{change.kind} on node {change.node}")
 
-    def _stop(self, active: ActiveJob, change: NodeChange) -> None:
-        kernel, now = self._kernel, self._kernel.clock.now
+    def _stop(self, active: ActiveJob, change: NodeChange, node: int) -> None:
+        saves = change.planned and change.notice_s >= self._to_save_s(active)
+        self.stop(active, f"{change.kind} on node {change.node}", node, saves=saves)
+
+    def stop(self, active: ActiveJob, reason: str, node: int, *, saves: bool) -> None:
+        """A running job loses its GPUs; if it does not save, also the work since its last checkpoint."""
+        kernel, now = self.kernel, self.kernel.clock.now
         if isinstance(active, CheckpointedJob) and active.done_s <= now:
             return  # its completion is due at this very instant
-        view = kernel.views[active]
         active.settle(now)
-        reason = f"{change.kind} on node {change.node}"
-        if change.planned:
+        if saves:
+            view = kernel.views[active]
             kernel.facts.capacity.release(active.placement or ())
             self._enactment.preempt(active, reason)
-            kernel.events.append(Event("stopped", view, change.node))
-            return
+            kernel.events.append(Event("stopped", view, node))
+        else:
+            self._crash(active, reason, node)
+
+    def _to_save_s(self, active: ActiveJob) -> float:
+        """Seconds to save what the job would lose."""
+        owed = active.save_owed_at(self.kernel.clock.now)
+        nodes = len(active.placement or ())
+        return owed * self.kernel.overheads.save_s(active.curve.parameters, nodes) if owed else 0.0
+
+    def _crash(self, active: ActiveJob, reason: str, node: int) -> None:
+        kernel, now, view = self.kernel, self.kernel.clock.now, self.kernel.views[active]
         assert isinstance(active, CheckpointedJob)
         lost_s = active.crash()
         self._enactment.withdraw(active)
@@ -138,10 +196,10 @@ class NodeEvents:
             kernel.leave(active, now, f"{GIVEN_UP} after {active.interruptions} failures")
             return
         kernel.policy.add_waiting(view)
-        kernel.events.append(Event("interrupted", view, change.node))
+        kernel.events.append(Event("interrupted", view, node))
 
 
-def _is_on(placement: Placement, node: int) -> bool:
-    """Placements are sorted by node."""
+def is_on(placement: Placement, node: int) -> bool:
+    """Whether a job runs on a node. Placements are sorted by node."""
     i = bisect_left(placement, (node,))
     return i < len(placement) and placement[i][0] == node

@@ -22,9 +22,10 @@ _OURS = (__name__.partition(".")[0], "itertime", "traces")
 class PolicyCalls:
     """The calls of one policy during a run, or in one scene.
 
-    `state`: what the policy sees of `facts`. `wall_s`: wall-clock seconds spent in the policy. `when` gives
-    the simulated time for error messages, for example " at t=60 s". `check_all_keys`: look up the keys of all
-    waiting jobs after each decision; otherwise samples them (see `key_checks`).
+    `state`: what the policy sees of `facts`. `admits_all`: whether it declines no job. `wall_s`: wall-clock
+    seconds spent in the policy. `when` gives the simulated time for error messages, for example " at t=60 s".
+    `check_all_keys`: look up the keys of all waiting jobs after each decision; otherwise samples them (see
+    `key_checks`).
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class PolicyCalls:
         self._scheduler, self._facts, self._when = scheduler, facts, when
         self._check_all_keys = check_all_keys
         self.state = State(facts)
-        self._admits_all = type(scheduler).admit is Scheduler.admit
+        self.admits_all = type(scheduler).admit is Scheduler.admit
         self.wall_s = 0.0
 
     def schedule(self) -> Proposal:
@@ -52,7 +53,7 @@ class PolicyCalls:
 
     def admit(self, job: JobView) -> bool:
         """Whether to accept a job that was just submitted."""
-        if self._admits_all:
+        if self.admits_all:
             return True
         answer = self._call("admit", self._scheduler.admit, job, self.state)
         if not isinstance(answer, bool):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from clustersim.cluster import Cluster
-from clustersim.failures import Failures, Maintenance
+from clustersim.failures import Failures, Maintenance, Reservation, Spot
 from clustersim.overheads import Overheads
 from clustersim.placement import Placer, placer
 from clustersim.scheduler import Scheduler
@@ -35,12 +35,15 @@ class RunSetup:
     | `type_slowdown` | how many times slower than on its best GPU type a job may start | no limit |
     | `quotas` | GPUs promised to tenants | none |
     | `failures`, `maintenance` | what takes nodes out of service | nothing |
+    | `spot` | nodes that are reclaimed with notice | none |
+    | `reservations` | nodes that are for some jobs alone, in order of time | none |
     | `estimates` | how far the work is off that jobs state | by what the trace states |
     | `decision_interval_s` | decisions are made at multiples of it on the trace's clock | 0: at every event |
     | `step_times` | how much slower than predicted jobs run | as predicted |
     | `until_s` | the end of the run on the trace's clock | when no event is left |
     | `price_usd_per_gpu_h` | of GPU types for which the cluster states no price | 5 |
     | `seed` | of everything random | 0 |
+    | `parts` | the set-ups of the clusters of a fleet to which jobs are sent | none |
     | `check_all_keys` | whether to look up every waiting job's key after every decision, as a check | false |
     """
 
@@ -56,6 +59,8 @@ class RunSetup:
     quotas: Mapping[str, int] = field(default_factory=dict)
     failures: Failures | None = None
     maintenance: Maintenance | None = None
+    spot: Spot | None = None
+    reservations: tuple[Reservation, ...] = ()
     estimates: Estimates | None = None
     decision_interval_s: float = 0.0
     step_times: StepTimes | None = None
@@ -63,9 +68,10 @@ class RunSetup:
     price_usd_per_gpu_h: float = 5.0
     seed: int = 0
     check_all_keys: bool = False
+    parts: tuple[RunSetup, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.cluster.mixed and self.scheduler.one_gpu_type:
+        if self.cluster.mixed and not self.parts and self.scheduler.one_gpu_type:
             types = ", ".join(self.cluster.gpu_types)
             name = type(self.scheduler).__name__
             refused = f"policy {name} plans with one GPU type, the cluster has {types}"

@@ -7,19 +7,18 @@ enacted. Nothing happens between two instants: progress is integrated when a job
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import cast
+from typing import NamedTuple, cast
 
 import simpy
 
-from clustersim.gctuning import collect_less_often
 from clustersim.jobs import ActiveJob
-from clustersim.records import DECLINED, REJECTED, SUBMIT, MemoryRecorder, Recorder, as_row
+from clustersim.records import DECLINED, NOTE, REJECTED, SUBMIT, MemoryRecorder, Recorder, as_row
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClusterState
 from clustersim.speed import CannotRun
 from traces.job import Job
 
-from .clock import Arrivals, Clock, Due
+from .clock import Arrivals, Clock, Course, Due
 from .disruptions import Disruptions
 from .enactment import Enactment
 from .job_records import record_of, rejected_record, unfinished
@@ -29,15 +28,26 @@ from .services import Services
 from .setup import RunSetup
 from .wake_ups import DecisionRounds, WakeUps
 
-__all__ = ["Simulation"]
+__all__ = ["Shared", "Simulation", "arrivals_of", "clock_for"]
 
 
-class Simulation:
+class Shared(NamedTuple):
+    """What the simulation of one cluster of a fleet shares with the others. `first`: the node of the fleet
+    that is its node 0. The course submits the jobs, and applies what takes nodes out of service.
+    """
+
+    course: Course
+    arrivals: Arrivals
+    first: int
+
+
+class Simulation(Course):
     """One run of one policy over one trace.
 
     `jobs` in order of submission (see `traces.submission_order`); each is read when time reaches it. Jobs
     that are not done at the end are recorded as unfinished. Records go to `recorder`, by default one in
-    memory. `on_progress` is called with the number of jobs that have left the system.
+    memory. `on_progress` is called with the number of jobs that have left the system. `shared`: if it is a
+    part of a fleet, which has its own `jobs`.
 
     The order within one instant: completions release their GPUs, nodes go out of service and return,
     submissions are admitted or declined, then the policy decides, once. With an interval of decisions the
@@ -50,16 +60,17 @@ class Simulation:
         setup: RunSetup,
         recorder: Recorder | None = None,
         on_progress: Callable[[int], None] | None = None,
+        shared: Shared | None = None,
     ):
         self.setup = setup
         facts: ClusterState[JobView] = ClusterState(
             setup.cluster, setup.placer, setup.overheads, setup.quotas
         )
         facts.type_slowdown = setup.type_slowdown
-        if (estimates := setup.estimates) is not None:
-            jobs = (estimates.applied_to(job, setup.seed) for job in jobs)
-        arrivals = Arrivals(jobs)
-        clock = Clock(0.0 if arrivals.next is None else arrivals.next.submit_s)
+        arrivals = arrivals_of(jobs, setup) if shared is None else shared.arrivals
+        clock = clock_for(arrivals) if shared is None else shared.course.clock
+        super().__init__(clock, setup.until_s)
+        self._course = self if shared is None else shared.course
         facts.now_s = clock.now
         self.kernel = kernel = Kernel(
             clock=clock,
@@ -77,20 +88,17 @@ class Simulation:
             step_times=setup.step_times, seed=setup.seed, sharing=setup.sharing,
         )  # fmt: skip
         self._wake_ups = WakeUps(kernel)
-        self._disruptions = Disruptions.of(
+        self.disruptions = Disruptions.of(
             kernel,
             self.enactment,
             self._wake_ups,
-            failures=setup.failures,
-            maintenance=setup.maintenance,
-            seed=setup.seed,
+            setup,
+            first=None if shared is None else shared.first,
         )
         interval_s = setup.decision_interval_s
         self._rounds = DecisionRounds(kernel, interval_s) if interval_s else None
-        self._offers, self._mixed, self._until_s = setup.speed.offers, setup.cluster.mixed, setup.until_s
+        self._offers, self._mixed = setup.speed.offers, setup.cluster.mixed
         self._services: Services | None = None  # those of the trace, from the first on
-        self.closed = False
-        self._interrupted = self._may_break_off = False
         # Bound once: they are called at every decision.
         self._schedule, self._enact, self._snapshot = (
             kernel.policy.schedule, self.enactment.enact, kernel.recorder.snapshot,
@@ -101,42 +109,20 @@ class Simulation:
     def recorder(self) -> Recorder:
         return self.kernel.recorder
 
-    def run(self) -> Recorder:
-        """Simulate until no event is left.
+    @property
+    def policy_wall_s(self) -> float:
+        """Wall-clock seconds spent in the policy."""
+        return self.kernel.policy.wall_s
 
-        PolicyError if the policy breaks a rule, KeyboardInterrupt after `interrupt`; the records up to then
-        stay in the recorder. They are complete if the run is `closed`: not after a KeyboardInterrupt
-        that interrupted the engine itself.
-        """
-        clock = self.kernel.clock
-        self._expect_submissions(clock.now)
-        if self._disruptions is not None:
-            self._disruptions.begin()
-        torn = False
-        try:
-            with collect_less_often():
-                if self._until_s is None:
-                    clock.run()
-                elif self._until_s > clock.now:
-                    clock.run(until=self._until_s)
-        except KeyboardInterrupt:
-            self._interrupted, torn = True, not self._may_break_off
-            raise
-        finally:
-            self._may_break_off = False
-            if not torn:
-                self._close()
-        if self._interrupted:
-            raise KeyboardInterrupt
+    def run(self) -> Recorder:
+        """Simulate until no event is left; see `Course.complete`."""
+        self.complete()
         return self.recorder
 
-    def interrupt(self) -> None:
-        """End the run after this instant; at once while the policy decides, since no change is under way
-        then. For a signal handler.
-        """
-        self._interrupted = True
-        if self._may_break_off:
-            raise KeyboardInterrupt
+    def begin(self) -> None:
+        self._expect_submissions(self.clock.now)
+        if self.disruptions is not None:
+            self.disruptions.begin()
 
     # Events: each applies its change and asks for a decision at this instant.
 
@@ -146,14 +132,21 @@ class Simulation:
             self.kernel.clock.after(job.submit_s - now, self._on_submissions_due)
 
     def _on_submissions(self, _: Due) -> None:
-        kernel, now = self.kernel, self.kernel.clock.now
-        self._wake_ups.reset(now)
-        for job, order in kernel.arrivals.until(now):
-            self._submit(job, order)
+        now = self.clock.now
+        for job, order in self.kernel.arrivals.until(now):
+            self.submit(job, order)
         self._expect_submissions(now)
-        kernel.decide_at_this_instant(now)
+        self.decide_on_arrivals(now)
 
-    def _submit(self, job: Job, order: int) -> None:
+    def decide_on_arrivals(self, now: float) -> None:
+        """Decide at this instant, at which jobs were submitted."""
+        self._wake_ups.reset(now)
+        self.kernel.decide_at_this_instant(now)
+
+    def submit(self, job: Job, order: int, sent: str = "", again: bool = False) -> None:
+        """A job arrives; the next decision admits or declines it. `sent`: a note on why it came to this
+        cluster of a fleet. `again`: it was submitted to another before.
+        """
         kernel = self.kernel
         try:
             offers = self._offers(job)
@@ -163,13 +156,17 @@ class Simulation:
             return
         best = offers[0]
         curve, requested, note = best.curve, best.requested, best.note
-        kernel.recorder.event(job.submit_s, SUBMIT, job.job_id, unit_s=curve.unit_s[requested])
-        if self._disruptions is None or job.service is not None:
+        if not again:
+            kernel.recorder.event(job.submit_s, SUBMIT, job.job_id, unit_s=curve.unit_s[requested])
+        if self.disruptions is None or job.service is not None:
             active = ActiveJob(job, order, curve, requested, note)
         else:
-            active = self._disruptions.job(job, order, curve, requested, note)
+            active = self.disruptions.job(job, order, curve, requested, note)
         if self._mixed:
             active.offers = offers
+        if sent:
+            active.noted = sent
+            kernel.recorder.event(self.clock.now, NOTE, job.job_id, detail=sent)
         if job.service is not None:
             self._services_for(active)
             return
@@ -208,9 +205,10 @@ class Simulation:
             return
         if kernel.submitted:
             self._admit()
-        self._may_break_off = True
+        course = self._course
+        course.may_break_off = True
         proposal = self._schedule()
-        self._may_break_off = False
+        course.may_break_off = False
         kernel.events.clear()
         self._enact(proposal, now)
         if proposal.notes:
@@ -218,14 +216,14 @@ class Simulation:
         if proposal.wake_at is not None:
             self._wake_ups.request(proposal.wake_at)
         self._note_use(now)
-        if self._interrupted:
+        if course.interrupted:
             raise simpy.core.StopSimulation(None)  # the value that `clock.run` returns
 
     def _note_changes(self, now: float) -> None:
         """What changed at this instant, between two rounds of decisions, changes speeds and the records."""
         self.enactment.share_links()
         self._note_use(now)
-        if self._interrupted:
+        if self._course.interrupted:
             raise simpy.core.StopSimulation(None)
 
     def _note_use(self, now: float) -> None:
@@ -250,21 +248,37 @@ class Simulation:
             else:
                 kernel.reject(record_of(active, state=REJECTED, reason=DECLINED), active.order)
 
-    def _close(self) -> None:
+    def close(self) -> None:
         """Record the jobs in the system, and those never submitted, as unfinished."""
         kernel, facts = self.kernel, self.kernel.facts
         # A run without an end ends at its last decision: completions that became stale may lie later.
-        limited = self._until_s is not None and not self._interrupted
+        limited = self.until_s is not None and not self.interrupted
         now = kernel.clock.now if limited else facts.now_s
         if facts.gpus_down and not facts.decision:  # nodes were down from the start, and no decision followed
             kernel.recorder.snapshot(facts.now_s, facts.capacity, 0, 0, facts.gpus_down)
+        self.keep_unfinished(now, kernel.arrivals)
+        kernel.recorder.end_s = now
+        kernel.recorder.oracle_used = facts.oracle_used
+
+    def keep_unfinished(self, now: float, arrivals: Arrivals) -> None:
+        """Record the jobs in the system and those of `arrivals`, which the run never reached."""
+        kernel = self.kernel
         for record, order in unfinished(
-            kernel.state, kernel.submitted, kernel.arrivals, now,
-            interrupted=self._interrupted, ends_early=self._until_s is not None,
+            kernel.state, kernel.submitted, arrivals, now,
+            interrupted=self._course.interrupted, ends_early=self._course.until_s is not None,
         ):  # fmt: skip
             kernel.recorder.keep_job(record, order)
         for record, order in () if self._services is None else self._services.unfinished(now):
             kernel.recorder.keep_job(record, order)
-        kernel.recorder.end_s = now
-        kernel.recorder.oracle_used = facts.oracle_used
-        self.closed = True
+
+
+def arrivals_of(jobs: Iterable[Job], setup: RunSetup) -> Arrivals:
+    """The jobs of a run as they arrive, with the work that their users state."""
+    if (estimates := setup.estimates) is not None:
+        jobs = (estimates.applied_to(job, setup.seed) for job in jobs)
+    return Arrivals(jobs)
+
+
+def clock_for(arrivals: Arrivals) -> Clock:
+    """A clock at the first submission; at 0 without any."""
+    return Clock(0.0 if arrivals.next is None else arrivals.next.submit_s)

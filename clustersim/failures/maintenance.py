@@ -1,7 +1,8 @@
-"""Planned changes of nodes: maintenance, and nodes that are added or removed.
+"""Planned changes of nodes: maintenance, nodes that are reclaimed with notice, added or removed.
 
     - {at_s: 86400, maintenance: 0-15, for_s: 7200}
     - {at_s: 604800, maintenance: 0-15, for_s: 7200, every_s: 604800, times: 4}
+    - {at_s: 90000, reclaim: 32-47, for_s: 3600, notice_s: 120}
     - {at_s: 172800, add: 64-127}
     - {at_s: 259200, remove: "0-3,9"}
 
@@ -15,26 +16,31 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Any, NamedTuple
 
 from itertime.errors import UnknownName, UserError
 from itertime.io import names_file, quoted, read_mapping
 
-__all__ = ["Maintenance", "PlannedChange", "read_calendar"]
+__all__ = ["Maintenance", "PlannedChange", "nodes_named", "read_calendar", "seconds_of", "starts_of"]
 
-_WHAT = ("maintenance", "add", "remove")
-_KEYS = (*_WHAT, "at_s", "for_s", "every_s", "times")
+_WHAT = ("maintenance", "reclaim", "add", "remove")
+_FOR_A_WHILE = ("maintenance", "reclaim")
+_KEYS = (*_WHAT, "at_s", "for_s", "notice_s", "every_s", "times")
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 _MOST_S, _MOST_CHANGES, _MOST_ENTRIES = 1e12, 1_000_000, 100_000
 
 
 class PlannedChange(NamedTuple):
-    """At `time_s` a reason to keep `node` out of service begins (`delta` +1) or ends (-1)."""
+    """At `time_s` a reason to keep `node` out of service begins (`delta` +1) or ends (-1). `notice_s`: how
+    long before jobs learn of it; infinite for a change that is known all along.
+    """
 
     time_s: float
     node: int
     delta: int
     kind: str
+    notice_s: float = inf
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,11 @@ class Maintenance:
     changes: tuple[PlannedChange, ...] = ()
     absent: frozenset[int] = frozenset()
 
+    @property
+    def reclaims(self) -> bool:
+        """Whether nodes are reclaimed with notice."""
+        return any(change.notice_s < inf for change in self.changes)
+
     @classmethod
     def of(cls, entries: object, nodes: int) -> Maintenance:
         """From entries as in the module's docstring. UserError names the entry, the field and the value:
@@ -55,14 +66,15 @@ class Maintenance:
         present: dict[int, list[tuple[float, str, str]]] = {}
         for where, entry in _listed(entries):
             what, at_s, chosen = _entry(where, entry, nodes)
-            for_s = _seconds(where, entry, "for_s") if what == "maintenance" else 0.0
-            starts = _starts(where, entry, at_s, for_s)
+            for_s = seconds_of(where, entry, "for_s") if what in _FOR_A_WHILE else 0.0
+            notice_s = seconds_of(where, entry, "notice_s") if what == "reclaim" else inf
+            starts = starts_of(where, entry, at_s, for_s)
             if len(changes) + len(starts) * len(chosen) > _MOST_CHANGES:
                 raise UserError(f"{where}: more than {_MOST_CHANGES:,} changes of single nodes; plan fewer")
             for start_s in starts:
                 for node in chosen:
-                    if what == "maintenance":
-                        changes.append(PlannedChange(start_s, node, 1, what))
+                    if what in _FOR_A_WHILE:
+                        changes.append(PlannedChange(start_s, node, 1, what, notice_s))
                         changes.append(PlannedChange(start_s + for_s, node, -1, what))
                     else:
                         present.setdefault(node, []).append((start_s, what, where))
@@ -113,24 +125,28 @@ def _entry(where: str, entry: Mapping[str, Any], nodes: int) -> tuple[str, float
     if len(stated) != 1:
         raise UserError(f"{where}: states {len(stated)} of {', '.join(_WHAT)}; state one")
     what = stated[0]
-    needless = [key for key in ("for_s", "every_s", "times") if key in entry and what != "maintenance"]
+    needless = [key for key in ("for_s", "every_s", "times") if key in entry and what not in _FOR_A_WHILE]
     if needless:
         raise UserError(f"{where}: {needless[0]}={quoted(entry[needless[0]])}: belongs to maintenance")
-    return what, _seconds(where, entry, "at_s"), _nodes(f"{where}: {what}", entry[what], nodes)
+    if "notice_s" in entry and what != "reclaim":
+        raise UserError(f"{where}: notice_s={quoted(entry['notice_s'])}: belongs to reclaim")
+    return what, seconds_of(where, entry, "at_s"), nodes_named(f"{where}: {what}", entry[what], nodes)
 
 
-def _seconds(where: str, entry: Mapping[str, Any], key: str) -> float:
+def seconds_of(where: str, entry: Mapping[str, Any], key: str) -> float:
+    """A time or a duration of an entry. UserError, which begins with `where`, for anything else."""
     value = entry.get(key)
-    low = 0.0 if key == "at_s" else 1e-3
+    low = 0.0 if key in ("at_s", "notice_s") else 1e-3
     if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= _MOST_S:
         raise UserError(f"{where}: {key}={quoted(value)}: must be seconds, from {low:g} to {_MOST_S:g}")
     return float(value)
 
 
-def _starts(where: str, entry: Mapping[str, Any], at_s: float, for_s: float) -> list[float]:
+def starts_of(where: str, entry: Mapping[str, Any], at_s: float, for_s: float) -> list[float]:
+    """The times at which an entry begins, which `every_s` and `times` may repeat. UserError as above."""
     if "every_s" not in entry and "times" not in entry:
         return [at_s]
-    every_s, times = _seconds(where, entry, "every_s"), entry.get("times")
+    every_s, times = seconds_of(where, entry, "every_s"), entry.get("times")
     if type(times) is not int or not 1 <= times <= 100_000:
         raise UserError(f"{where}: times={quoted(times)}: must be a whole number from 1 to 100000")
     if every_s < for_s:
@@ -138,7 +154,10 @@ def _starts(where: str, entry: Mapping[str, Any], at_s: float, for_s: float) -> 
     return [at_s + i * every_s for i in range(times)]
 
 
-def _nodes(where: str, value: object, count: int) -> list[int]:
+def nodes_named(where: str, value: object, count: int) -> list[int]:
+    """The nodes of a text such as `0-3,9`, of a list of such parts, or of a single number. UserError, which
+    begins with `where`, for anything else and for nodes that a cluster of `count` does not have.
+    """
     parts = [str(value)] if type(value) is int else value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not parts:
         parts = ["?"]

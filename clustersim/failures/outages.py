@@ -1,4 +1,4 @@
-"""Outages of nodes: failures, repairs, spare nodes, and planned changes.
+"""Outages of nodes: failures, repairs, spare nodes, reclaims, and planned changes.
 
 Nothing here depends on jobs or policies, so every policy meets the same outages. Changes are generated on
 demand, in order of time; where nodes fail, they never end.
@@ -16,8 +16,13 @@ from itertime.errors import UserError
 
 from .failures import Failures, Machine, lemons
 from .maintenance import Maintenance
+from .spot import Spot, SpotNode
 
-__all__ = ["NodeChange", "Outages"]
+__all__ = ["NodeChange", "Notice", "Outages"]
+
+RECLAIM = "reclaim"
+_Due = tuple[float, int, int, int, str, float]
+"""(time, rank, node, machine, kind, seconds of notice or time of the reclaim)"""
 
 
 _MOST_NODES = 100_000  # a second or four of draws before anything is simulated
@@ -25,7 +30,8 @@ _MOST_NODES = 100_000  # a second or four of draws before anything is simulated
 
 class NodeChange(NamedTuple):
     """`node` goes out of service (`up` is False) or comes back. `kind`: the kind of fault, "maintenance" or
-    "capacity". `planned`: the change was known in advance, so that jobs can save checkpoints.
+    "capacity". `planned`: the change was known in advance, so that jobs can save checkpoints. `notice_s`: how
+    long in advance, for "reclaim".
     """
 
     time_s: float
@@ -33,6 +39,15 @@ class NodeChange(NamedTuple):
     up: bool
     kind: str
     planned: bool
+    notice_s: float = inf
+
+
+class Notice(NamedTuple):
+    """At `time_s` it becomes known that `node` is reclaimed at `leaves_s`."""
+
+    time_s: float
+    node: int
+    leaves_s: float
 
 
 class Outages:
@@ -52,11 +67,12 @@ class Outages:
         *,
         failures: Failures | None = None,
         maintenance: Maintenance | None = None,
+        spot: Spot | None = None,
         seed: int = 0,
     ):
         self._reasons: dict[int, int] = {}  # node -> number of reasons why it is out of service
         self._gone_from_s: dict[int, float] = {}  # node -> when it is removed and not added again; or inf
-        self._due: list[tuple[float, int, int, int, str]] = []  # (time, rank, node, machine, kind), a heap
+        self._due: list[_Due] = []  # a heap
         self._empty: dict[int, None] = {}  # places without a machine, in the order in which they lost theirs
         self._spares: deque[int] = deque()
         self._machines: dict[int, Machine] = {}  # those that have served
@@ -68,18 +84,40 @@ class Outages:
         self._all_gone_s = max(self._gone_from_s.values()) if len(self._gone_from_s) == len(gpus) else inf
         if failures is not None and failures.mtbf_gpu_h is not None:
             self._install_all(failures, gpus, start_s)
+        self._spot = spot
+        self._spot_nodes = {} if spot is None else {node: SpotNode(spot, seed, node) for node in spot.nodes}
         heapify(self._due)
+        for node in self._spot_nodes:
+            self._expect_reclaim(start_s, node)
 
     def next(self) -> NodeChange | None:
-        """The next change of service; None after the last."""
+        """The next change of service, without notices; None after the last."""
+        while isinstance(change := self.next_or_notice(), Notice):
+            pass
+        return change
+
+    def next_or_notice(self) -> NodeChange | Notice | None:
+        """The next change of service or notice of one; None after the last."""
         while self._due:
-            time_s, rank, node, machine, kind = heappop(self._due)
+            time_s, rank, node, machine, kind, more = heappop(self._due)
             if time_s > self._all_gone_s:
                 return None  # machines still fail, but no node is left in the cluster
             change: NodeChange | None
+            if rank == _NOTICE:
+                return Notice(time_s, node, more)
             if rank in (_PLANNED_UP, _PLANNED_DOWN):
                 delta = 1 if rank == _PLANNED_DOWN else -1
                 change = self._count(time_s, node, delta, kind, planned=True)
+                if rank == _PLANNED_DOWN and change is not None:
+                    change = change._replace(notice_s=more)
+            elif rank == _RECLAIMED:
+                back_s = time_s + self._spot_nodes[node].down_s()
+                heappush(self._due, (back_s, _RETURNED, node, -1, kind, 0.0))
+                change = self._count(time_s, node, 1, kind, planned=True)
+                change = None if change is None else change._replace(notice_s=more)
+            elif rank == _RETURNED:
+                self._expect_reclaim(time_s, node)
+                change = self._count(time_s, node, -1, kind, planned=True)
             elif rank == _FAILS:
                 change = self._fail(time_s, node, machine)
             elif rank == _REPAIRED:
@@ -89,6 +127,19 @@ class Outages:
             if change is not None:
                 return change
         return None
+
+    def _expect_reclaim(self, now: float, node: int) -> None:
+        """Draw the next reclaim of a spot node that is there from `now` on, and its notice."""
+        assert self._spot is not None
+        leaves_s = now + self._spot_nodes[node].up_s()
+        self._push_notice(now, node, leaves_s, self._spot.notice_s)
+        heappush(
+            self._due, (leaves_s, _RECLAIMED, node, -1, RECLAIM, min(self._spot.notice_s, leaves_s - now))
+        )
+
+    def _push_notice(self, now: float, node: int, leaves_s: float, notice_s: float) -> None:
+        """A notice comes at `now` at the earliest."""
+        heappush(self._due, (max(now, leaves_s - notice_s), _NOTICE, node, -1, RECLAIM, leaves_s))
 
     def gone(self, now: float) -> frozenset[int]:
         """The nodes that are removed permanently at or before `now`."""
@@ -102,7 +153,7 @@ class Outages:
         """Queue the planned changes. The net effect of those before the start is queued at the start."""
         at_start = dict.fromkeys(sorted(maintenance.absent), 1)
         kinds = dict.fromkeys(at_start, "capacity")
-        for time_s, node, delta, kind in maintenance.changes:
+        for time_s, node, delta, kind, notice_s in maintenance.changes:
             if kind == "capacity":
                 self._gone_from_s[node] = max(time_s, start_s) if delta > 0 else inf
             if time_s <= start_s:
@@ -113,9 +164,11 @@ class Outages:
                     kinds.pop(node, None)
             else:
                 rank = _PLANNED_DOWN if delta > 0 else _PLANNED_UP
-                self._due.append((time_s, rank, node, -1, kind))
+                self._due.append((time_s, rank, node, -1, kind, notice_s))
+                if delta > 0 and notice_s < inf:
+                    self._push_notice(start_s, node, time_s, notice_s)
         for node, reasons in at_start.items():
-            self._due += [(start_s, _PLANNED_DOWN, node, -1, kinds.get(node, ""))] * reasons
+            self._due += [(start_s, _PLANNED_DOWN, node, -1, kinds.get(node, ""), inf)] * reasons
 
     def _install_all(self, failures: Failures, gpus: Sequence[int], start_s: float) -> None:
         nodes, count = len(gpus), len(gpus) + failures.spare_nodes
@@ -127,7 +180,7 @@ class Outages:
         self._spares.extend(range(nodes, count))
         for node in range(nodes):
             fails_s = start_s + self._machine(node).first_life_s(self._mean_at(node, node))
-            self._due.append((fails_s, _FAILS, node, node, ""))
+            self._due.append((fails_s, _FAILS, node, node, "", 0.0))
 
     def _machine(self, number: int) -> Machine:
         """The draws of a machine, which do not depend on when they begin."""
@@ -143,7 +196,7 @@ class Outages:
     def _fail(self, time_s: float, node: int, machine: int) -> NodeChange | None:
         assert self.failures is not None
         kind, repair_s = self._machine(machine).fault()
-        heappush(self._due, (time_s + repair_s, _REPAIRED, node, machine, kind))
+        heappush(self._due, (time_s + repair_s, _REPAIRED, node, machine, kind, 0.0))
         self._empty[node] = None
         if self._spares:
             self._send(time_s, node, self._spares.popleft(), kind)
@@ -162,12 +215,12 @@ class Outages:
         """Send a machine to an empty place. No other machine is sent to that place meanwhile."""
         assert self.failures is not None
         del self._empty[node]
-        heappush(self._due, (time_s + self.failures.spare_swap_s, _INSTALLED, node, machine, kind))
+        heappush(self._due, (time_s + self.failures.spare_swap_s, _INSTALLED, node, machine, kind, 0.0))
 
     def _install(self, time_s: float, node: int, machine: int, kind: str) -> NodeChange | None:
         self._empty.pop(node, None)
         life_s = self._machine(machine).life_s(self._mean_at(node, machine))
-        heappush(self._due, (time_s + life_s, _FAILS, node, machine, ""))
+        heappush(self._due, (time_s + life_s, _FAILS, node, machine, "", 0.0))
         return self._count(time_s, node, -1, kind, planned=False)
 
     def _count(self, time_s: float, node: int, delta: int, kind: str, *, planned: bool) -> NodeChange | None:
@@ -183,4 +236,4 @@ class Outages:
 
 
 # At equal times, changes that return nodes come before changes that take them.
-_PLANNED_UP, _REPAIRED, _INSTALLED, _PLANNED_DOWN, _FAILS = range(5)
+_PLANNED_UP, _REPAIRED, _INSTALLED, _RETURNED, _NOTICE, _PLANNED_DOWN, _RECLAIMED, _FAILS = range(8)

@@ -26,6 +26,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from clustersim.cluster import load_cluster
+from clustersim.engine.fleet import Routing
 from clustersim.runs import RunConfig, code_hash, find_policy, policy_hash
 from itertime.errors import UnknownName, UserError
 from itertime.io import digest, sha256, shown
@@ -132,6 +133,7 @@ def key_of(inputs: Inputs, hashes: Hashes, models: Mapping[str, Sequence[str]]) 
         "config": config.model_dump(),
         "models": {name: list(digests) for name, digests in models.items()},
         "policy": hashes.policy(config.policy),
+        **_routed(config, hashes),
         "system": hashes.system(config.system),
         "files": {name: hashes.file(file) for name, file in _files_of(config)},
         "groups": hashes.groups(config.cluster, config.system, config.network),
@@ -139,6 +141,14 @@ def key_of(inputs: Inputs, hashes: Hashes, models: Mapping[str, Sequence[str]]) 
         "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
     }
     return digest(document)[:24], document
+
+
+def _routed(config: RunConfig, hashes: Hashes) -> dict[str, Any]:
+    """The policies that the routing of a fleet names."""
+    if config.routing is None:
+        return {}
+    policies = Routing.of(config.routing).policies
+    return {"routing": {name: hashes.policy(policy) for name, policy in policies.items()}}
 
 
 def _files_of(config: RunConfig) -> Iterator[tuple[str, str]]:

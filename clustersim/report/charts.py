@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,35 +11,14 @@ from clustersim.analysis import CATEGORIES, GpuTime
 from clustersim.analysis.tables import finished, jobs_of
 
 from .fairness import SIZES, mean_known, size_numbers, slowdowns
+from .frame import RATIO_TICKS, TIME_TICKS, Chart, downsampled, plotly_text, series_of, short
 from .numbers import duration
 from .runs import Group, Pair
-from .time_axis import Clock, short
+from .time_axis import Clock
 
-__all__ = ["MOST_POINTS", "Chart", "charts"]
+__all__ = ["charts"]
 
-MOST_POINTS = 2000
-_TICKS_S = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400)
-_TICK_TEXT = ("1 s", "10 s", "1 min", "10 min", "1 h", "6 h", "1 d", "1 wk", "30 d", "1 y")
-_RATIOS = (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000)
-_RATIO_TICKS = {"tickvals": list(_RATIOS), "ticktext": [f"{ratio:g}×" for ratio in _RATIOS]}
 _ROW_PX, _MARGIN_PX, _BAR_PX = 92, 84, 44
-
-
-@dataclass(frozen=True)
-class Chart:
-    """One chart: the id of its element, title and caption, series and plotly layout.
-
-    A series has `name`, `x` and `y`; its colour comes from `series` (the number of its policy) or `category`
-    (of `CATEGORIES`). Optional are `type`, `text` per point, `yaxis`, `fill` and `faint`. Names are escaped,
-    because plotly renders some HTML.
-    """
-
-    id: str
-    title: str
-    caption: str
-    height_px: int
-    series: list[dict[str, Any]]
-    layout: dict[str, Any]
 
 
 def charts(
@@ -77,14 +54,14 @@ def _completion(groups: Sequence[Group]) -> Chart:
     for number, group in enumerate(groups):
         jobs = jobs_of(group.runs[0])
         jct = np.sort(jobs["jct_s"][~np.isnan(jobs["jct_s"])])
-        rank = _downsampled(len(jct))
+        rank = downsampled(len(jct))
         seconds = np.maximum(jct[rank], 1.0)  # the axis is logarithmic
         share = 100 * (rank + 1) / len(jobs)
         text = [duration(float(jct[i])) for i in rank]
-        series.append(_series(number, group.label, short(seconds), short(share), text=text))
-    ticks = {"tickvals": list(_TICKS_S), "ticktext": list(_TICK_TEXT)}
+        hover = "%{y:.1f} % within %{text}"
+        series.append(series_of(number, group.label, short(seconds), short(share), text=text, hover=hover))
     layout = {
-        "xaxis": {"type": "log", "title": {"text": "job completion time"}, **ticks},
+        "xaxis": {"type": "log", "title": {"text": "job completion time"}, **TIME_TICKS},
         "yaxis": {"title": {"text": "% of submitted jobs"}, "range": [0, 101]},
     }
     caption = (
@@ -98,15 +75,16 @@ def _paired(pairs: Sequence[Pair], baseline: str) -> Chart:
     """Cumulative distribution of the ratio of JCT to the JCT of the same job under the baseline."""
     series = []
     for pair in pairs:
-        rank = _downsampled(len(pair.ratio))
+        rank = downsampled(len(pair.ratio))
         share = 100 * (rank + 1) / max(1, len(pair.ratio))
         text = [_times(float(pair.ratio[i])) for i in rank]
         ratio = np.clip(pair.ratio[rank], 1e-3, 1e3)
-        series.append(_series(pair.series, pair.label, short(ratio), short(share), text=text))
+        hover = "%{y:.1f} % at most %{text}"
+        series.append(series_of(pair.series, pair.label, short(ratio), short(share), text=text, hover=hover))
     layout = {
         "xaxis": {
-            "type": "log", "title": {"text": f"JCT over JCT of the same job under {_plotly_text(baseline)}"},
-            **_RATIO_TICKS,
+            "type": "log", "title": {"text": f"JCT over JCT of the same job under {plotly_text(baseline)}"},
+            **RATIO_TICKS,
         },
         "yaxis": {"title": {"text": "% of these jobs"}, "range": [0, 101]},
         "line_at": 1,
@@ -124,7 +102,7 @@ def _times(ratio: float) -> str:
 
 def _gpu_time(groups: Sequence[Group], times: Sequence[GpuTime | None]) -> Chart:
     """One bar per policy, all GPU-seconds from the first submission to the last finish."""
-    labels = [_plotly_text(group.label) for group in groups]
+    labels = [plotly_text(group.label) for group in groups]
     series = []
     for category, name in CATEGORIES.items():
         shares = [0.0 if time is None else 100 * time.seconds[category] / time.total for time in times]
@@ -161,12 +139,12 @@ def _allocation(groups: Sequence[Group], clock: Clock) -> Chart:
         shown: dict[str, Any] = {"yaxis": axis, "fill": "tozeroy"}
         held = clock.snapshots(run, "allocated")
         useful = clock.useful(run)
-        series.append(_series(number, "allocated", *held, faint=True, **shown))
-        series.append(_series(number, "useful", *useful, **shown))
+        series.append(series_of(number, "allocated", *held, faint=True, **shown))
+        series.append(series_of(number, "useful", *useful, **shown))
         top = 1 - number * (height + gap)
         span = {"domain": [max(0.0, top - height), top], "range": [0, run.cluster.gpus * 1.02]}
         layout[f"yaxis{number + 1}"] = {**span, "nticks": 3}
-        layout["annotations"].append({"text": _plotly_text(group.label), "y": top, "series": number})
+        layout["annotations"].append({"text": plotly_text(group.label), "y": top, "series": number})
     caption = (
         f"GPUs that jobs hold (pale) and GPUs that make progress (full colour), {clock.resolution}"
         "; the full height is the whole cluster."
@@ -180,7 +158,7 @@ def _queue(groups: Sequence[Group], clock: Clock) -> Chart:
     series = []
     for number, group in enumerate(groups):
         x, y = clock.snapshots(group.runs[0], "pending")
-        series.append(_series(number, group.label, x, y))
+        series.append(series_of(number, group.label, x, y))
     layout = {"xaxis": clock.axis, "yaxis": {"title": {"text": "jobs"}, "rangemode": "tozero"}}
     caption = f"Jobs in the system without GPUs, {clock.resolution}."
     return Chart("chart-queue", "Waiting jobs", caption, 320, series, layout)
@@ -203,9 +181,10 @@ def _slowdown(groups: Sequence[Group]) -> Chart:
         dots: dict[str, Any] = {
             "type": "dots",
             "series": number,
-            "name": _plotly_text(group.label),
+            "name": plotly_text(group.label),
             "x": x,
             "text": text,
+            "hover": "%{y:.2f}×, %{text}",
         }
         series.append({**dots, "y": [float(mean) for mean in y]})
     used = [name for name in names if any(name in one["x"] for one in series)]
@@ -217,7 +196,7 @@ def _slowdown(groups: Sequence[Group]) -> Chart:
             "categoryarray": used,
             "range": [-0.5, len(used) - 0.5],
         },
-        "yaxis": {"title": {"text": "mean slowdown"}, "type": "log", **_RATIO_TICKS},
+        "yaxis": {"title": {"text": "mean slowdown"}, "type": "log", **RATIO_TICKS},
         "line_at_y": 1,
     }
     caption = (
@@ -225,17 +204,3 @@ def _slowdown(groups: Sequence[Group]) -> Chart:
         "jobs. Below 1×, jobs got more GPUs than they asked for. Dots at one height mean equal treatment."
     )
     return Chart("chart-slowdown", "Slowdown by size", caption, 340, series, layout)
-
-
-def _downsampled(count: int) -> np.ndarray:
-    """At most `MOST_POINTS` positions of `count`, with the first and the last."""
-    return np.unique(np.linspace(0, count - 1, min(count, MOST_POINTS)).round().astype(int))
-
-
-def _series(number: int, label: str, x: list[float], y: list[float], **rest: Any) -> dict[str, Any]:
-    return {"series": number, "name": _plotly_text(label), "x": x, "y": y, **rest}
-
-
-def _plotly_text(text: str) -> str:
-    """Text that plotly shows unchanged: plotly renders some HTML in labels, but not &quot;."""
-    return html.escape(text, quote=False)

@@ -12,9 +12,10 @@ from clustersim.analysis import Usage, holdings
 from clustersim.analysis.tables import jobs_of, snapshots_of
 from clustersim.records import Run
 
+from .frame import short
 from .numbers import duration
 
-__all__ = ["Clock", "short"]
+__all__ = ["Clock"]
 
 _BINS, _MOST_CHANGES = 600, 500
 _UNITS = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
@@ -41,9 +42,13 @@ class Clock:
         from_s = min((float(jobs["submit_s"].min()) for jobs in tables), default=0.0)
         ends = [float(np.fmax.reduce(jobs["finish_s"], initial=from_s)) for jobs in tables]
         to_s = max([from_s, *ends, *(run.snapshots[-1].time_s for run in runs if run.snapshots)])
+        return cls.over(from_s, to_s, max((len(run.snapshots) for run in runs), default=0))
+
+    @classmethod
+    def over(cls, from_s: float, to_s: float, changes: int) -> Clock:
+        """The axis of a span, for curves of at most this number of changes."""
         unit, unit_s = next((u, s) for u, s in _UNITS if to_s - from_s >= 3 * s or s == 1.0)
-        exact = all(len(run.snapshots) < _MOST_CHANGES for run in runs)
-        return cls(from_s, to_s, unit, unit_s, exact)
+        return cls(from_s, to_s, unit, unit_s, changes < _MOST_CHANGES)
 
     @property
     def axis(self) -> dict[str, Any]:
@@ -57,16 +62,16 @@ class Clock:
     def snapshots(self, run: Run, field: str) -> Steps:
         """Times, and the value of one field of the snapshots from each time on."""
         rows = snapshots_of(run)
-        return self._steps(rows["time_s"], rows[field])
+        return self.steps(rows["time_s"], rows[field])
 
     def useful(self, run: Run) -> Steps:
         """Times, and the number of GPUs that make progress from each time on: held, overhead paid."""
         held = holdings(run)
         times, change = np.unique(np.append(held.from_s + held.paid_s, held.to_s), return_inverse=True)
         gpus = np.cumsum(np.bincount(change, np.append(held.gpus, -held.gpus), minlength=len(times)))
-        return self._steps(times, gpus)
+        return self.steps(times, gpus)
 
-    def _steps(self, times: np.ndarray, values: np.ndarray) -> Steps:
+    def steps(self, times: np.ndarray, values: np.ndarray) -> Steps:
         """Every change, or averages over spans."""
         if not len(times):
             return [], []
@@ -76,8 +81,3 @@ class Clock:
             times, values = edges[:-1], usage.averages(values, edges[:-1], edges[1:])
         times, values = np.append(times, self.to_s), np.append(values, values[-1])
         return short((times - self.from_s) / self.unit_s), short(values)
-
-
-def short(values: np.ndarray) -> list[float]:
-    """The values rounded to five digits, which is finer than a screen."""
-    return [float(f"{value:.5g}") for value in values]

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from clustersim.bounds import METHODS
-from clustersim.failures import Failures, read_calendar
+from clustersim.engine.fleet import Routing
+from clustersim.failures import Failures, read_calendar, read_reservations
 from clustersim.overheads import Overheads
 from clustersim.scheduler.cluster_state import checked_quotas
 from clustersim.speed import Interference, StepTimes
@@ -54,6 +55,9 @@ class RunConfig(BaseModel):
     | `services_preempt` | whether running jobs are stopped for instances of services |
     | `estimates` | parameters of `Estimates`: how far off the work is that jobs state; None: as the trace |
     | `calendar` | planned changes of nodes, as a list or a file |
+    | `routing` | parameters of `Routing`: how a fleet sends jobs to its clusters; None: one policy for all |
+    | `spot` | parameters of `Spot`: nodes that are reclaimed with notice; None: none are |
+    | `reservations` | nodes that are for some jobs alone, as a list or a file |
     | `quotas` | GPUs promised to tenants, by tenant |
     | `table` | a throughput table (file) |
     | `model_path` | folders of model files, which jobs name without ending |
@@ -83,6 +87,9 @@ class RunConfig(BaseModel):
     services_preempt: bool = True
     estimates: dict[str, Any] | None = None
     calendar: list[dict[str, Any]] = Field(default_factory=list)
+    routing: dict[str, Any] | None = None
+    spot: dict[str, Any] | None = None
+    reservations: list[dict[str, Any]] = Field(default_factory=list)
     quotas: dict[str, int] = Field(default_factory=dict)
     table: str | None = None
     model_path: list[str] = Field(default_factory=list)
@@ -130,10 +137,22 @@ class RunConfig(BaseModel):
             StepTimes.of(step_time)
         return step_time
 
+    @field_validator("routing")
+    @classmethod
+    def _is_a_routing(cls, routing: dict[str, Any] | None) -> dict[str, Any] | None:
+        if routing is not None:
+            Routing.of(routing)
+        return routing
+
     @field_validator("calendar", mode="before")
     @classmethod
     def _may_be_a_file(cls, calendar: Any) -> Any:
         return read_calendar(calendar) if isinstance(calendar, str) else calendar
+
+    @field_validator("reservations", mode="before")
+    @classmethod
+    def _may_name_a_file(cls, reservations: Any) -> Any:
+        return read_reservations(reservations) if isinstance(reservations, str) else reservations
 
     @field_validator("bound")
     @classmethod

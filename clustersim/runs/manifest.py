@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from clustersim.bounds import Bound
 from clustersim.engine import RunSetup
+from clustersim.engine.fleet import Routing
 from clustersim.records import COMPLETE, Recorder
 from clustersim.scheduler import Scheduler
 from clustersim.speed import Speed
@@ -68,6 +69,9 @@ def manifest_of(
         "services_preempt": setup.services_preempt,
         "calendar": config.calendar,
         "quotas": dict(setup.quotas),
+        **_routing(config),
+        **({} if setup.spot is None else {"spot": setup.spot.stated()}),
+        **({"reservations": config.reservations} if config.reservations else {}),
         "window": config.window,
         "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
         "decision_interval_s": config.decision_interval_s,
@@ -90,6 +94,15 @@ def manifest_of(
             "bound_s": None if bound is None else bound.seconds,
         },
     }
+
+
+def _routing(config: RunConfig) -> dict[str, Any]:
+    """The routing of a fleet, with a hash of each policy that it names; nothing without one."""
+    if config.routing is None:
+        return {}
+    routing = Routing.of(config.routing)
+    hashes = {name: policy_hash(policy) for name, policy in routing.policies.items()}
+    return {"routing": routing.stated(), "routing_sha256": hashes}
 
 
 def bound_stated(bound: Bound) -> dict[str, Any]:

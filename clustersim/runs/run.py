@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from functools import partial
 from math import inf
 from pathlib import Path
 from time import perf_counter
@@ -14,8 +15,9 @@ from clustersim.analysis import check_window, service_summary, summarise, window
 from clustersim.bounds import Bound
 from clustersim.cluster import Cluster, load_cluster
 from clustersim.engine import RunSetup, Simulation
+from clustersim.engine.fleet import FleetSimulation, Routing
 from clustersim.errors import PolicyError
-from clustersim.failures import Failures, Maintenance
+from clustersim.failures import Failures, Maintenance, Spot, reservations_of
 from clustersim.overheads import Overheads
 from clustersim.placement import placer
 from clustersim.records import COMPLETE, INTERRUPTED, STOPPED, MemoryRecorder, Recorder, Run
@@ -108,7 +110,12 @@ def run_config(
             check_window((job.submit_s for job in trace.jobs), config.warmup_s, config.measure_s)
         hashes = source_hashes(config, config.policy if policy is None else policy)
         with _recorder(out, setup.cluster, parquet) as recorder:
-            simulation = Simulation(trace.jobs, setup, recorder, on_progress)
+            simulation: Simulation | FleetSimulation
+            if config.routing is None:
+                simulation = Simulation(trace.jobs, setup, recorder, on_progress)
+            else:
+                routing = Routing.of(config.routing)
+                simulation = FleetSimulation(trace.jobs, setup, routing, recorder, on_progress)
 
             def finish(ending: Ending, bound: Bound | None) -> Run:
                 manifest = manifest_of(trace, config, setup, recorder, ending, hashes, bound)
@@ -130,7 +137,7 @@ def _recorder(out: str | Path | None, cluster: Cluster, parquet: bool) -> Abstra
 
 
 def _simulate(
-    simulation: Simulation,
+    simulation: Simulation | FleetSimulation,
     bound: Callable[[], Bound | None],
     finish: Callable[[Ending, Bound | None], Run],
 ) -> Run:
@@ -141,7 +148,7 @@ def _simulate(
     began = perf_counter()
 
     def ended(status: str) -> Ending:
-        return Ending(status, perf_counter() - began, simulation.kernel.policy.wall_s)
+        return Ending(status, perf_counter() - began, simulation.policy_wall_s)
 
     with interrupting(simulation.interrupt):
         try:
@@ -206,11 +213,13 @@ def setup_of(
             cluster = load_cluster(config.cluster, config.system, config.network)
         scheduler = make_policy(config.policy if policy is None else policy, config.params)
         planner = scheduler.planner if config.planner is None else config.planner
+        speeds = partial(
+            speed_for, planner=planner, table=config.table, memory_headroom=config.memory_headroom,
+            models=models,
+        )  # fmt: skip
         charged = config.overheads
-        return RunSetup(
-            cluster=cluster,
-            scheduler=scheduler,
-            speed=speed_for(cluster, planner, config.table, config.memory_headroom, models),
+        made = partial(
+            RunSetup,
             planner=planner,
             overheads=Overheads.none() if charged is None else Overheads.of(charged, cluster.gpus),
             placement=placer(config.placement),
@@ -220,6 +229,7 @@ def setup_of(
             maintenance=Maintenance.of(config.calendar, cluster.nodes),
             sharing=None if config.sharing is None else Interference.of(config.sharing),
             services_preempt=config.services_preempt,
+            spot=spot_of(config, cluster),
             estimates=None if config.estimates is None else Estimates.of(config.estimates),
             decision_interval_s=config.decision_interval_s or 0.0,
             step_times=None if config.step_time is None else StepTimes.of(config.step_time),
@@ -227,3 +237,48 @@ def setup_of(
             price_usd_per_gpu_h=config.price_usd_per_gpu_h,
             seed=config.seed,
         )
+        pools = {pool.gpu_type: range(pool.first, pool.first + pool.nodes) for pool in cluster.pools}
+        reserved = reservations_of(config.reservations, cluster.sizes, pools)
+        setup = partial(
+            made, cluster=cluster, scheduler=scheduler, speed=speeds(cluster), reservations=reserved
+        )
+        if config.routing is None:
+            return setup()
+        schedulers = _schedulers_of(Routing.of(config.routing), config, policy, cluster)
+        return setup(
+            parts=tuple(
+                made(
+                    cluster=part.cluster,
+                    scheduler=own,
+                    speed=speeds(part.cluster),
+                    reservations=tuple(
+                        inside for one in reserved if (inside := one.within(part.first, part.cluster.nodes))
+                    ),
+                )
+                for part, own in zip(cluster.parts, schedulers, strict=True)
+            )
+        )
+
+
+def spot_of(config: RunConfig, cluster: Cluster) -> Spot | None:
+    """The spot nodes of a run; None without any. UserError for wrong parameters."""
+    return None if config.spot is None else Spot.of(config.spot, cluster.nodes, cluster.spot_nodes)
+
+
+def _schedulers_of(
+    routing: Routing, config: RunConfig, policy: str | type[Scheduler] | None, cluster: Cluster
+) -> list[Scheduler]:
+    """The policy of each cluster of a fleet: that of the run, or the one that the routing names for it."""
+    names = [part.name for part in cluster.parts]
+    routing.check(names)
+    shared = config.overheads is not None and Overheads.of(config.overheads).storage_shared
+    for name, present in (("quotas", bool(config.quotas)), ("overheads.storage_shared", shared)):
+        if present:
+            raise UserError(f"{name}: holds for one cluster; leave it out, or the routing")
+    usual = config.policy if policy is None else policy
+    return [
+        make_policy(routing.policies[name], dict(routing.params.get(name, {})))
+        if name in routing.policies
+        else make_policy(usual, config.params)
+        for name in names
+    ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from math import inf
 from typing import Generic
 
-from clustersim.cluster import Capacity, Cluster, Placement
+from clustersim.cluster import Capacity, Cluster, NodeSet, Placement
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
 from clustersim.overheads import Overheads
@@ -36,6 +36,9 @@ class ClusterState(Generic[J]):
     | `capacity`, `gpus_down` | the free GPUs; the number of GPUs of nodes out of service |
     | `served` | GPUs by node that instances of services hold; `serving`: all of them |
     | `gone_for_good` | by a time, the nodes that never return after it; None if none are ever removed |
+    | `leaving` | by node with a notice of its reclaim, the time of that |
+    | `closed_to` | the nodes on which a job may get no GPUs now, None: any job; None where none ever are |
+    | `reserved_for` | the nodes that are reserved for a job now, to be used first; None likewise |
     | `running` | in the order of their starts, each with a number that every start changes |
     | `waiting` | the jobs that wait for GPUs |
     | `restart_s`, `curves` | see `RestartTimes` and `JobCurves` |
@@ -44,9 +47,9 @@ class ClusterState(Generic[J]):
     """
 
     __slots__ = (
-        "capacity", "cluster", "curves", "decision", "gone_for_good", "gpus_down", "now_s", "oracle_used",
-        "orders", "overheads", "placer", "quotas", "restart_s", "running", "served", "serving",
-        "type_slowdown", "waiting",
+        "capacity", "closed_to", "cluster", "curves", "decision", "gone_for_good", "gpus_down", "leaving",
+        "now_s", "oracle_used", "orders", "overheads", "placer", "quotas", "reserved_for", "restart_s",
+        "running", "served", "serving", "type_slowdown", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +65,9 @@ class ClusterState(Generic[J]):
         self.gpus_down = self.serving = 0
         self.served: dict[int, int] = {}
         self.gone_for_good: Callable[[float], frozenset[int]] | None = None
+        self.leaving: dict[int, float] = {}
+        self.closed_to: Callable[[J | None], NodeSet] | None = None
+        self.reserved_for: Callable[[J], NodeSet] | None = None
         self.running: dict[J, int] = {}
         self.waiting: WaitingJobs[J] = WaitingJobs()
         self.restart_s = RestartTimes(cluster, overheads)

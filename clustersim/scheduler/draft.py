@@ -10,6 +10,8 @@ from clustersim.cluster import (
     Capacity,
     CapacityIfStopped,
     FreeNodesByLeaf,
+    NodeSet,
+    OpenNodes,
     Placement,
     SharedPlacement,
     parts_of,
@@ -31,14 +33,15 @@ class Draft:
     only counts that the job can run on, placed by the run's placer.
     """
 
-    __slots__ = ("_capacity", "_changes", "_facts", "_owns_capacity", "decision")
+    __slots__ = ("_capacity", "_changes", "_closed_to", "_facts", "_owns_capacity", "decision")
 
     def __init__(self, facts: ClusterState[JobView], capacity: Capacity | None = None):
-        """`capacity`: the free GPUs to begin with, if not the real ones."""
+        """`capacity`: the free GPUs to begin with, if not the real ones; then no node is closed to a job."""
         self._facts = facts
         self.decision = facts.decision
         """The number of the policy's call in which the draft was made."""
         self._capacity = facts.capacity if capacity is None else capacity
+        self._closed_to = facts.closed_to if capacity is None else None
         self._owns_capacity = False
         self._changes: dict[JobView, Placement | None] = {}
 
@@ -89,22 +92,30 @@ class Draft:
         """Whether no job could start in this draft, not even on part of a GPU that jobs share."""
         return not self._capacity.free and not self._capacity.idle_parts
 
-    def fits(self, gpus: float, gpu_type: str | None = None) -> bool:
+    def fits(self, gpus: float, gpu_type: str | None = None, job: JobView | None = None) -> bool:
         """Whether the draft has room for a job of `gpus` GPUs of that type (of any one type if None).
 
-        Below 1 they are part of a GPU: on one that jobs share already, or on a free one.
+        Below 1 they are part of a GPU: on one that jobs share already, or on a free one. `job`: which job; if
+        None, nodes count that are open to any job, for example those of a reservation.
         """
         placer, cluster = self._facts.placer, self._facts.cluster
         if gpus < 1:
-            if self._capacity.part(parts_of(gpus), self._span(gpu_type)) is not None:
+            span = self._free_nodes(gpu_type).span
+            if self._capacity.part(parts_of(gpus), span, self._closed(job)) is not None:
                 return True
             gpus = 1
         assert isinstance(gpus, int)
         if gpu_type is not None:
-            return placer.fits(self._free_nodes(gpu_type), gpus)
+            return placer.fits(self._open_nodes(gpu_type, job), gpus)
         if cluster.mixed:
-            return any(placer.fits(self._free_nodes(name), gpus) for name in cluster.gpu_types)
-        return placer.fits(self._capacity, gpus)
+            return any(placer.fits(self._open_nodes(name, job), gpus) for name in cluster.gpu_types)
+        if self._closed_to is None:
+            return placer.fits(self._capacity, gpus)
+        return placer.fits(self._open_nodes(None, job), gpus)
+
+    def free_for(self, job: JobView) -> int:
+        """Free GPUs in this draft on nodes that are open to `job`."""
+        return self._open_nodes(None, job).free
 
     def may_fit_without(self, placements: Iterable[Placement], gpus: float) -> bool:
         """Whether a job of `gpus` GPUs may fit once the jobs in `placements` have stopped. On a cluster of
@@ -175,6 +186,7 @@ class Draft:
     def copy(self) -> Self:
         """An independent draft that starts as this one, for looking ahead."""
         twin = type(self)(self._facts)
+        twin._closed_to = self._closed_to
         twin.decision = self.decision
         twin._capacity, twin._owns_capacity = self._capacity, self._owns_capacity
         if self._owns_capacity:
@@ -225,6 +237,15 @@ class Draft:
         except UnknownName as error:
             raise PolicyError(str(error)) from None
 
+    def _closed(self, job: JobView | None) -> NodeSet:
+        """The nodes on which `job` may get no GPUs; if None, any job."""
+        return 0 if self._closed_to is None else self._closed_to(job)
+
+    def _open_nodes(self, gpu_type: str | None, job: JobView | None) -> FreeNodesByLeaf:
+        """What a placer may look at for `job`."""
+        nodes, closed = self._free_nodes(gpu_type), self._closed(job)
+        return OpenNodes(nodes, closed) if closed else nodes
+
     def _unit(self, active: ActiveJob, gpus: int, gpu_type: str | None) -> int:
         """GPUs of the job that must share a node: a tensor-parallel group, as far as nodes can hold it. 1
         where the network is ideal, since nothing depends on the placement there.
@@ -259,10 +280,13 @@ class Draft:
                 placement = own
             else:
                 near = prefer or own
-                placement = self._facts.placer.place(
-                    self._capacity if gpu_type is None else self._free_nodes(gpu_type), gpus,
-                    [node for node, _ in near] if near else (), self._unit(active, gpus, gpu_type),
-                )  # fmt: skip
+                if self._closed_to is not None:
+                    placement = self._find_open(job, active, gpus, near or (), gpu_type)
+                else:
+                    placement = self._facts.placer.place(
+                        self._capacity if gpu_type is None else self._free_nodes(gpu_type), gpus,
+                        [node for node, _ in near] if near else (), self._unit(active, gpus, gpu_type),
+                    )  # fmt: skip
             if placement is None:
                 return None
         else:
@@ -270,6 +294,35 @@ class Draft:
             if sum(count for _, count in placement) != gpus:
                 what = f"the places do not add up to {gpus} GPUs"
                 raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={placement}): {what}")
+            self._check_open(job, placement, own or ())
+        return self._take(job, gpus, placement, own)
+
+    def _place_part(
+        self, job: JobView, active: ActiveJob, asked: Placement | None, gpu_type: str | None
+    ) -> Placement | None:
+        """Give a job part of a GPU: its own if that is free, else of the fullest with room, else of a new."""
+        parts, own, capacity, placement = active.parts, active.placement, self._capacity, asked
+        if not isinstance(asked, SharedPlacement):
+            where = None if asked is None else tuple(asked)
+            if where is not None and (len(where) != 1 or where[0][1] != 1):
+                raise PolicyError(f"start(job {job.id}, on={asked}): it needs part of one GPU")
+            keeps = own is not None and where in (None, tuple(own)) and gpu_type in (None, job.gpu_type)
+            if own is not None and keeps and capacity.has_room(own):
+                placement = own
+            else:
+                span = self._free_nodes(gpu_type).span if where is None else (where[0][0], 1)
+                placement = capacity.part(parts, span, self._closed(job))
+                if placement is None and where is None and capacity.free:
+                    where = self._facts.placer.place(self._open_nodes(gpu_type, job), 1)
+                if placement is None and where is not None:
+                    placement = capacity.new_part(parts, where)
+        if placement is None:
+            return None
+        self._check_open(job, placement, own or ())
+        return self._take(job, 1, placement, own)
+
+    def _take(self, job: JobView, gpus: int, placement: Placement, own: Placement | None) -> Placement:
+        """Give a job these GPUs, which must be free. `own`: its real placement."""
         try:
             self._own().take(placement)
         except ValueError as error:
@@ -277,41 +330,25 @@ class Draft:
         self._note(job, placement, own)
         return placement
 
-    def _place_part(
-        self, job: JobView, active: ActiveJob, asked: Placement | None, gpu_type: str | None
+    def _find_open(
+        self, job: JobView, active: ActiveJob, gpus: int, near: Placement, gpu_type: str | None
     ) -> Placement | None:
-        """Give a job part of a GPU: its own if that is still free, else on the shared GPU with the least room
-        that is enough (best fit), else on a free GPU.
-        """
-        parts, own, capacity = active.parts, active.placement, self._capacity
-        placement: Placement | None = asked
-        if not isinstance(asked, SharedPlacement):
-            where = None if asked is None else tuple(asked)
-            keeps = where in (None, () if own is None else tuple(own))
-            if own is not None and keeps and gpu_type in (None, job.gpu_type) and capacity.has_room(own):
-                placement = own
-            else:
-                if where is not None and (len(where) != 1 or where[0][1] != 1):
-                    raise PolicyError(f"start(job {job.id}, on={asked}): it needs part of one GPU")
-                span = self._span(gpu_type) if where is None else (where[0][0], 1)
-                placement = capacity.part(parts, span)
-                if placement is None and where is None:
-                    free = capacity if gpu_type is None else self._free_nodes(gpu_type)
-                    where = self._facts.placer.place(free, 1) if capacity.free else None
-                if placement is None and where is not None:
-                    placement = capacity.new_part(parts, where)
-        if placement is None:
-            return None
-        try:
-            self._own().take(placement)
-        except ValueError as error:
-            raise PolicyError(f"start(job {job.id}, on={placement}): {error}") from None
-        self._note(job, placement, own)
-        return placement
+        """Find a place on nodes that are open to the job, on those reserved for it first."""
+        facts, liked, unit = self._facts, [node for node, _ in near], self._unit(active, gpus, gpu_type)
+        reserved = 0 if facts.reserved_for is None else facts.reserved_for(job)
+        found = None
+        if reserved:
+            own = OpenNodes(self._free_nodes(gpu_type), ~reserved)
+            found = facts.placer.place(own, gpus, liked, unit)
+        return found or facts.placer.place(self._open_nodes(gpu_type, job), gpus, liked, unit)
 
-    def _span(self, gpu_type: str | None) -> tuple[int, int]:
-        """First node and number of nodes of a GPU type; of all nodes if None."""
-        return self._free_nodes(gpu_type).span
+    def _check_open(self, job: JobView, placement: Placement, own: Placement) -> None:
+        """PolicyError if the job does not hold GPUs of `placement` that are on nodes closed to it."""
+        closed = self._closed(job)
+        for node, count in placement if closed else ():
+            if closed >> node & 1 and (node, count) not in own:
+                what = f"node {node} is closed to it: it is reserved for other jobs, or about to be reclaimed"
+                raise PolicyError(f"start(job {job.id}, on={placement}): {what}")
 
     def _could_keep(self, job: JobView, own: Placement, gpus: int, gpu_type: str | None) -> bool:
         """Whether `own`, the job's real placement, satisfies the call and is still free in this draft."""

@@ -175,6 +175,14 @@ class JobView:
         productive_s = self._facts.now_s - job.ready_s
         return productive_s if productive_s > 0.0 else 0.0
 
+    @property
+    def leaves_at_s(self) -> float:
+        """When the first of its nodes with a notice is reclaimed; infinite without one."""
+        leaving, placement = self._facts.leaving, self._job.placement
+        if not leaving or placement is None:
+            return inf
+        return min((leaving.get(node, inf) for node, _ in placement), default=inf)
+
     def can_run_on(self, gpus: int, gpu_type: str | None = None) -> bool:
         """Whether the job can run on `gpus` GPUs of that type (of some type if None)."""
         if gpu_type is not None:

@@ -119,12 +119,18 @@ class Proposal(Draft):
         placed. The other jobs are placed too if the blocks of all jobs fit, as for counts that are powers of
         two; otherwise other jobs may lose their GPUs. Among equal blocks jobs of `wanted` choose first, in
         its order, and a job stays on its node if possible. Jobs of whole nodes come last, on the freed nodes.
+        In a run with reservations or reclaims nothing moves: jobs of `wanted` start where they fit.
         """
         if self._facts.cluster.mixed:
             raise PolicyError("compact: works on clusters of one GPU type only")
         counts = {
             job: self._count(job, active_of(job), "compact", gpus, None) for job, gpus in wanted.items()
         }
+        if self._facts.closed_to is not None:  # blocks are places for any job
+            for job, gpus in counts.items():
+                if not self.placement(job):
+                    self.start(job, gpus)
+            return
         compact(self, self._facts.cluster, counts)
 
     def copy(self) -> Self:

@@ -66,6 +66,8 @@ class Event(NamedTuple):
     | stopped | the job that lost its GPUs and waits, with its progress | the node planned to be down |
     |  | likewise for a service that needs its GPUs | none |
     | services | none: services hold other GPUs than before | |
+    | reclaim_notice | none | the node that is to be reclaimed, see `State.leaving` |
+    | reserved, released | none | none; a reservation begins or ends, see `State.reservations` |
     """
 
     kind: str
@@ -113,6 +115,12 @@ class State:
     def in_service(self) -> int:
         """GPUs that are free or held: those of the cluster less those of nodes that are down."""
         return self._facts.in_service
+
+    @property
+    def leaving(self) -> Mapping[int, float]:
+        """The nodes with a notice, and when each is reclaimed."""
+        now = self._facts.now_s
+        return {node: time_s for node, time_s in self._facts.leaving.items() if time_s > now}
 
     def in_service_by_type(self) -> dict[str, int]:
         """The same by GPU type, in the order of the cluster's."""

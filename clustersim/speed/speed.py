@@ -216,7 +216,7 @@ class SpeedOnOneType:
         if job.framework is None and job.precision is None and job.plan_options is None:
             return planner
         profile, precision = planner.profile, job.precision or "bf16"
-        able = [name for name in profile.precisions if name == "bf16" or name in profile.casts]
+        able = profile.trained_precisions
         if precision not in able:
             what = f"the profile {profile.name} has {', '.join(able)}"
             raise CannotRun(f"its GPUs do not run precision {precision}: {what}")
@@ -274,8 +274,14 @@ class SpeedOnOneType:
 class SpeedByType:
     """Speeds on a cluster of several GPU types, each with the speeds of its own nodes."""
 
-    def __init__(self, by_type: Mapping[str, SpeedOnOneType]):
+    def __init__(self, by_type: Mapping[str, SpeedOnOneType], pools: Sequence[Pool] = ()):
+        """`pools`: those of the cluster; they say by which names a job may ask for a type."""
         self.by_type = dict(by_type)
+        self._asked: dict[str, list[str]] = {name: [name] for name in self.by_type}
+        for pool in pools:
+            for name in dict.fromkeys(pool.names[1:]):
+                if pool.gpu_type != name:
+                    self._asked.setdefault(name, []).append(pool.gpu_type)
         speeds = self.by_type.values()
         self.planner = next((speed.planner for speed in speeds if speed.planner is not None), None)
         self.tabled_models = frozenset[str]().union(*(speed.tabled_models for speed in speeds))
@@ -309,11 +315,11 @@ class SpeedByType:
         """The GPU types that the job may run on. CannotRun if it asks for a type that is not there."""
         if job.gpu_type is None:
             return tuple(self.by_type)
-        if job.gpu_type not in self.by_type:
+        if job.gpu_type not in self._asked:
             raise CannotRun(
                 f"asks for GPU type {shown(job.gpu_type)}, the cluster has {', '.join(self.by_type)}"
             )
-        return (job.gpu_type,)
+        return tuple(self._asked[job.gpu_type])
 
     def planner_of(self, gpu_type: str) -> Planner | None:
         """The planner on the nodes of a GPU type; None for a type without a profile."""
@@ -364,13 +370,14 @@ def speed_for(
     is one. Plans leave `memory_headroom`, a share of a GPU's memory, free. `models`: those that jobs may name
     (None: shipped ones and any file). UserError for unknown names.
     """
-    tables = throughputs_by_type(table, cluster.gpu_types) if table else {}
+    chips = tuple(dict.fromkeys(pool.chip for pool in cluster.pools))
+    tables = throughputs_by_type(table, chips) if table else {}
     models = models or Models()
     by_type = {
-        pool.gpu_type: _speed_on(pool, planner, memory_headroom, tables.get(pool.gpu_type), models)
+        pool.gpu_type: _speed_on(pool, planner, memory_headroom, tables.get(pool.chip), models)
         for pool in cluster.pools
     }
-    return SpeedByType(by_type) if len(by_type) > 1 else by_type[cluster.gpu_types[0]]
+    return SpeedByType(by_type, cluster.pools) if len(by_type) > 1 else by_type[cluster.gpu_types[0]]
 
 
 def _speed_on(

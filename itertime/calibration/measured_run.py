@@ -138,7 +138,7 @@ _node = functools.cache(load_system)
 
 def check_precision(precision: str, profile: Profile) -> None:
     """Raises UserError if a profile has no matrix products or casts in a precision."""
-    known = [each for each in profile.precisions if each == "bf16" or each in profile.casts]
+    known = profile.trained_precisions
     if precision not in known:
         raise UserError(f"precision={precision}: the profile {profile.name} has {', '.join(known)} only")
 

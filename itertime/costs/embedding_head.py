@@ -19,12 +19,12 @@ def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     table's gradient is written and accumulated whole. `reduced`: `activation_all_reduce_s`.
     """
     model, plans, profile = workload.model, workload.plans, workload.profile
-    elements = workload.tokens * model.hidden
+    elements = workload.tokens * model.hidden * plans.width
     dropped = 5 if model.dropout else 0
     added = dropped + (6 if model.positions == "learned" else 0)
     frozen = model.lora_rank > 0  # no gradient
     looked_up = profile.elementwise_s(np.array([4 * elements, 6 * elements]), "embedding")
-    gradient = (2 + plans.accumulated) * workload.partition.table
+    gradient = plans.width * (2 + plans.accumulated) * workload.partition.table
     others = profile.elementwise_s(np.array([added * elements, dropped * elements, gradient]))
     hbm_fraction = workload.system.site.hbm_fraction
     forward = (looked_up[0] + others[0]) / hbm_fraction
@@ -36,9 +36,10 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     """Final norm, projection onto the vocabulary (three GEMMs), cross-entropy; backward one all-reduce.
 
     Bytes per logit, forward/backward: in 32 bit, unfused, 36/14 (cast, maximum, subtract, exponential, sum,
-    divide; multiply, cast); in one kernel 2/4. Of the tokens that are not padding, only the predicted ones
-    reach the head. An encoder transforms them first: a matrix h x h on every rank, GELU, norm (Devlin et al.
-    2019; Megatron-LM's BertLMHead). `reduced`: `activation_all_reduce_s`.
+    divide; multiply, cast); in one kernel 2/4. A plan in 32 bit casts nothing: 30/8, and 4/8. Of the tokens
+    that are not padding, only the predicted ones reach the head. An encoder transforms them first: a matrix
+    h x h on every rank, GELU, norm (Devlin et al. 2019; Megatron-LM's BertLMHead). `reduced`:
+    `activation_all_reduce_s`.
     """
     model, plans, profile, site = workload.model, workload.plans, workload.profile, workload.system.site
     tokens = workload.micro_batch.real * model.predicted_share
@@ -50,19 +51,27 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
         gemms += [(tokens, wide, wide), (tokens, wide, wide), (wide, wide, tokens)]
     m, n, k = np.array(gemms).transpose(1, 0, 2)
     frozen = model.lora_rank > 0
-    times = workload.gemm_factor * profile.gemm_s(m, n, k)
+    times = workload.gemm_factor * workload.gemm_s(m, n, k)
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
-    loss, loss_back = (2, 4) if workload.fused_loss else (36, 14)
-    normed = profile.elementwise_s(np.array([4 * tokens * h, 6 * tokens * h]), norm, h)
+    loss, loss_back = _loss_bytes(workload)
+    both = np.array([4 * tokens * h, 6 * tokens * h]) * plans.width
+    normed = profile.elementwise_s(both, norm, h)
     crossed = profile.elementwise_s(
         np.array([loss * tokens * columns, loss_back * tokens * columns]), "cross_entropy"
     )
     memory = normed + crossed
     if model.encoder:
-        memory = memory + normed + profile.elementwise_s(np.array([4 * tokens * h, 6 * tokens * h]), "gelu")
+        memory = memory + normed + profile.elementwise_s(both, "gelu")
     if frozen:
         times[2::3] = 0.0
-    summed = profile.elementwise_s(0.0 if frozen else plans.accumulated * columns * h)
+    summed = profile.elementwise_s(0.0 if frozen else plans.width * plans.accumulated * columns * h)
     forward = times[::3].sum(axis=0) + memory[0] / site.hbm_fraction
     data_and_weight = times.sum(axis=0) - times[::3].sum(axis=0)
     return forward, data_and_weight + (memory[1] + summed) / site.hbm_fraction + reduced
+
+
+def _loss_bytes(workload: Workload) -> tuple[Array, Array]:
+    """Bytes per logit of the cross-entropy, forward and backward, (plans,)."""
+    wide = workload.plans.in_32_bit
+    usual, whole = ((2.0, 4.0), (4.0, 8.0)) if workload.fused_loss else ((36.0, 14.0), (30.0, 8.0))
+    return np.where(wide, whole[0], usual[0]), np.where(wide, whole[1], usual[1])

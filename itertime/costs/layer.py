@@ -265,7 +265,7 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
         return both[0], both[1]
     wide = np.full(len(plans), d)
     n, k = np.array([s, wide]), np.array([wide, s])
-    scores, context = profile.gemm_s(s, n, k, batch * heads) * (
+    scores, context = workload.gemm_s(s, n, k, batch * heads) * (
         UNALIGNED_SLOWDOWN if model.head_width % 8 else 1.0
     )
     multiplier = workload.gemm_factor

@@ -48,7 +48,7 @@ def linear_s(forms: Sequence[Workload]) -> list[Linear]:
     for code in used:
         precision = PRECISIONS[code]
         found = multiplier * profile.gemm_s(*shapes, precision=precision)
-        if precision != "bf16":
+        if precision not in ("bf16", "tf32"):
             found = found * framework.fp8_multiplier
             first = np.concatenate([*map(_first_reads, forms, matrices)])
             found_casts = profile.cast_s(np.array([m * k * first[:, None], m * n]), precision)

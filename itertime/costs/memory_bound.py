@@ -1,7 +1,7 @@
 """Seconds of what in a layer only moves memory: norms, activations, additions, positions, copies.
 
 The traffic follows Korthikanti et al. (2022), section 4.1, read as bytes moved rather than kept. Everything
-is 16 bit.
+is 16 bit, or 32 bit where the plan says so.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _profile_s(
     """The profile's seconds in the framework's style."""
     usual = workload.framework.elementwise
     return workload.profile.elementwise_s(
-        nbytes, kind, width, None if usual == "profile" else usual, backward
+        nbytes * workload.plans.width, kind, width, None if usual == "profile" else usual, backward
     )
 
 

@@ -7,7 +7,9 @@ back during the backward pass of the same micro-batch; what lasts longer than th
 Optimizer (Ren et al., ZeRO-Offload, 2021, sections 4 and 5): gradients travel down, the CPU runs Adam on
 32-bit states, and updated 16-bit weights travel up in pieces while Adam works on the next piece. The
 gradients are charged in full, after their exchange; that they could travel during the backward pass is not
-counted.
+counted. The memory of a node's CPUs serves all its GPUs; each GPU has cores of its own, whose time a site
+states per parameter (`Site.cpu_adam_s`), and so it does for what gradients of the whole stage take on their
+way (`Site.cpu_gradient_s`). Neither is known of a system that states none.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ Array = NDArray[np.float64]
 # Of the link: copies of pinned memory reach about 25 of PCIe 4's 31.5 GB/s. Assumed of all links.
 _LINK_SHARE = 0.8
 # Bytes of the CPU's memory that Adam moves per parameter: reads gradient (2), master weight and moments (12),
-# writes these and the 16-bit weight (14). Of the memory's peak bandwidth, half is assumed to be reached.
+# writes these and the 16-bit weight (14); in 32 bit as many, without a copy of the weight. Of the memory's
+# peak bandwidth, half is assumed to be reached.
 _ADAM_BYTES, _MEMORY_SHARE = 28.0, 0.5
 
 
@@ -63,9 +66,13 @@ class OffloadedStep:
     step: Array
 
 
-def offloaded_step(workload: Workload, owned: Array) -> OffloadedStep:
-    """The step on `owned` parameters a GPU; the GPUs of a node share the memory bandwidth of its CPUs."""
-    system, plans = workload.system, workload.plans
-    down = copy_s(np.where(plans.fp32_gradients, 4.0, 2.0) * owned, system)
-    step = np.maximum(on_cpu_s(_ADAM_BYTES * owned, system), copy_s(2.0 * owned, system))
+def offloaded_step(workload: Workload, owned: Array, held: Array) -> OffloadedStep:
+    """The step on `owned` of the `held` parameters of a GPU's stage; the GPUs of a node share the memory
+    bandwidth of its CPUs.
+    """
+    system, plans, site = workload.system, workload.plans, workload.system.site
+    each = np.where(plans.fp32_gradients | plans.in_32_bit, 4.0, 2.0)
+    down = copy_s(each * owned, system) + site.cpu_gradient_s * held
+    computed = on_cpu_s(_ADAM_BYTES * owned, system) + site.cpu_adam_s * owned
+    step = np.maximum(computed, copy_s(2.0 * plans.width * owned, system))
     return OffloadedStep(down, step)

@@ -26,7 +26,7 @@ Whole = NDArray[np.int64]
 
 
 def activation_all_reduce_s(workload: Workload) -> Array:
-    """Seconds to sum one micro-batch's activations, 2 s b h bytes, over the tensor-parallel ranks."""
+    """Seconds to sum one micro-batch's activations, 2 s b h bytes or twice that, over the group's ranks."""
     plans, system = workload.plans, workload.system
     if (plans.tp == 1).all():
         return np.zeros(len(plans))
@@ -91,7 +91,7 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
 
 
 def _activation_bytes(workload: Workload) -> Array:
-    return 2.0 * workload.model.hidden * workload.tokens
+    return 2.0 * workload.plans.width * workload.model.hidden * workload.tokens
 
 
 def _tensor_layout(workload: Workload) -> tuple[Whole, Whole]:

@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.errors import UserError
 from itertime.spec import (
     Framework,
     Lengths,
@@ -153,6 +154,8 @@ class Workload:
     ) -> Workload:
         """The workload under `framework`; None is the system's."""
         check_predictable(model)
+        if plans.in_32_bit.any():
+            _check_32_bit(model, plans.options)
         framework = framework or load_framework(system.framework)
         outer, plans = plans.options, plans.worker
         lengths = load_lengths(model.lengths, model.seq_len) if model.lengths else None
@@ -199,6 +202,13 @@ class Workload:
         )
         return replace(self, model=self.model.dense_form(), partition=dense)
 
+    def gemm_s(self, m: Array, n: Array, k: Array, batch: Array | int = 1) -> Array:
+        """The profile's seconds of products outside `linear_s`: in 16 bit, or in 32 where the plan is."""
+        seconds, wide = self.profile.gemm_s(m, n, k, batch), self.plans.in_32_bit
+        if not wide.any():
+            return seconds
+        return np.where(wide, self.profile.gemm_s(m, n, k, batch, "tf32"), seconds)
+
     def take(self, rows: Whole) -> Workload:
         """The workload of the plans at `rows`."""
         return replace(
@@ -207,6 +217,23 @@ class Workload:
             partition=self.partition.take(rows),
             micro_batch=self.micro_batch.take(rows),
         )
+
+
+def _check_32_bit(model: ModelSpec, options: PlanOptions) -> None:
+    """Raises UserError for what has no costs in 32 bit."""
+    broken = {
+        "flash kernels compute in 16 bit; set the model's attention=core": model.attention != "core",
+        "is not modelled for mixtures of experts": model.experts > 1,
+        "is not modelled for low-rank adapters": model.lora_rank > 0,
+        "is not modelled for compression; leave it out": options.compression != "none",
+        "is not modelled for quantized_weights and secondary_shards; leave them out": (
+            options.quantized_weights or options.secondary_shards is not None
+        ),
+        "is not modelled for several workers; take workers=1": options.workers > 1,
+    }
+    reasons = [why for why, holds in broken.items() if holds]
+    if reasons:
+        raise UserError(f"{model.name}: precision=tf32: " + "; ".join(reasons))
 
 
 def padded_vocab(model: ModelSpec, tp: Whole) -> Whole:

@@ -224,7 +224,7 @@ def _hop_s(workload: Workload) -> Array:
         return np.zeros(len(plans))
     per_stage, domain = plans.next_stage, system.domain_gpus
     across = np.where(per_stage * plans.pp > domain, np.minimum(per_stage / domain, 1.0), 0.0)
-    nbytes = 2.0 * workload.tokens * workload.model.hidden / plans.tp
+    nbytes = 2.0 * plans.width * workload.tokens * workload.model.hidden / plans.tp
     sharers = np.array([np.minimum(per_stage, domain), np.ones(len(plans), dtype=int)])
     stride = np.maximum(per_stage // domain, 1)
     outside, inside = p2p_s(nbytes, np.array([[True], [False]]), system, profile, sharers, stride)

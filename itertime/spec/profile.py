@@ -12,7 +12,6 @@ import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +19,7 @@ from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from itertime.errors import UnknownName, UserError, quoted
-from itertime.io import CONFIG, NonNegative, Positive, Whole, construct, read_mapping
+from itertime.io import CONFIG, Positive, construct, read_mapping
 
 from .kernels import (
     FLASH,
@@ -30,6 +29,7 @@ from .kernels import (
     CastModel,
     ElementwiseModel,
     ElementwiseStyle,
+    Evidence,
 )
 from .operators import Array, GemmModel, PowerTerm
 from .size_table import SizeTable
@@ -65,32 +65,6 @@ OLDER_ATTENTION = ("flash1", "triton")
 NEWER_ATTENTION = ("flash3", "cudnn", "cudnn_fp8", "cudnn_mxfp8")
 ELEMENTWISE_STYLES = ("fused", "compiled", "eager")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
-
-
-@dataclass(frozen=True, config=CONFIG)
-class Evidence:
-    """The evidence for one part of a profile: one row of `itertime profile show`.
-
-    Errors are mean absolute percentage errors over `rows` rows, None without a measurement to compare with.
-    `error_held_out_pct` is on rows that the coefficients were not fitted to; `note` says which. `measured`
-    gives the range of each argument (m, n, k; bytes; head_dim, seq; width; ranks) over these rows.
-    """
-
-    part: str
-    kind: Literal["measured", "fitted", "assumed"]
-    source: str
-    rows: Whole
-    error_in_sample_pct: NonNegative | None = None
-    error_held_out_pct: NonNegative | None = None
-    note: str = ""
-    measured: dict[str, tuple[NonNegative, NonNegative]] = dataclasses.field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _check(self) -> Evidence:
-        for argument, (least, most) in self.measured.items():
-            if least > most:
-                raise ValueError(f"measured.{argument}: {least:g} is above {most:g}")
-        return self
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -167,6 +141,16 @@ class Profile:
         """The precisions whose GEMMs the profile has a model of."""
         return ("bf16", *self.gemm_precisions)
 
+    @property
+    def trained_precisions(self) -> tuple[str, ...]:
+        """The precisions in which plans can train: 16 bit, those with a model of GEMMs and of casts, TF32."""
+        casts = (name for name in self.gemm_precisions if name in self.casts)
+        return ("bf16", *casts, *(("tf32",) if self._has_tf32 else ()))
+
+    @property
+    def _has_tf32(self) -> bool:
+        return "V100" not in self.gpu  # whose tensor cores lack it
+
     def peak_flops_of(self, precision: str = "bf16") -> float:
         """Dense peak of a precision, FLOP/s. Raises `UserError` if the profile has no model of it."""
         return self.peak_flops_per_s if precision == "bf16" else self._gemm_of(precision).peak_flops_per_s
@@ -180,6 +164,10 @@ class Profile:
         backward pass, dx = dy w^T (m, k, n) and dw = x^T dy (k, n, m), and batched GEMMs use the same
         formula; where no table measures them, `parts` says so. Raises `UserError` for a precision that the
         profile has no model of.
+
+        With "tf32" y has 32 bits. TF32 runs at half the rate of 16 bit on all tensor cores that have it
+        (NVIDIA's data sheets from A100 to B200), and every matrix takes twice the bytes. That it reaches the
+        same shares of both is assumed.
         """
         model = self.gemm if precision == "bf16" else self._gemm_of(precision)
         return model.seconds(m, n, k, batch)
@@ -199,12 +187,21 @@ class Profile:
         return model.seconds(m, n, k, groups)
 
     def _gemm_of(self, precision: str) -> GemmModel:
+        if precision == "tf32" and self._has_tf32:
+            return self._tf32
         if precision not in self.gemm_precisions:
             known = ", ".join(self.precisions)
             raise UserError(
                 f"profile {self.name}: precision={quoted(precision)}: no GEMM model; it has {known}"
             )
         return self.gemm_precisions[precision]
+
+    @functools.cached_property
+    def _tf32(self) -> GemmModel:
+        model = self.gemm
+        return dataclasses.replace(
+            model, peak_flops_per_s=model.peak_flops_per_s / 2, bytes_per_s=model.bytes_per_s / 2
+        )
 
     def variant(
         self,

@@ -95,6 +95,22 @@ class Site:
         NonNegative,
         described("per iteration and rank of a ZeRO-1 or ZeRO-2 group: weights sent rank by rank", "s"),
     ] = 0.0
+    cpu_adam_s: Annotated[
+        Latency,
+        described(
+            "time of a GPU's own CPU cores for one parameter of an offloaded step, added to that of the "
+            "memory; 0: not measured",
+            "s",
+        ),
+    ] = 0.0
+    cpu_gradient_s: Annotated[
+        Latency,
+        described(
+            "added for each parameter of a GPU's stage that an offloaded optimizer trains, however many "
+            "ranks share them; 0: not measured",
+            "s",
+        ),
+    ] = 0.0
     memory_multiplier: Annotated[
         Positive, described("memory reserved over memory needed: the allocator's fragmentation", "1")
     ] = 1.0

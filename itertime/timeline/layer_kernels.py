@@ -33,7 +33,7 @@ NO_KERNELS = {
     "ep_comm": "between nodes, latency",
     "cp_comm": "between nodes, latency",
 }
-BITS = {"bf16": 16, "fp8": 8, "fp8_block": 8, "mxfp8": 8, "nvfp4": 4}
+BITS = {"bf16": 16, "fp8": 8, "fp8_block": 8, "mxfp8": 8, "nvfp4": 4, "tf32": 32}
 BACKWARD_FLOPS = 2.5  # of attention's forward pass: five products against two
 
 
@@ -172,7 +172,8 @@ def _gemm(profile: Profile, sizes: dict[str, Any]) -> Described:
     count = float(sizes.get("groups", sizes.get("batch", 1)))
     precision = sizes.get("precision", "bf16")
     flops = 2 * m * n * k * count
-    moved = (BITS.get(precision, 16) / 8 * (m * k + k * n) + 2 * m * n) * count
+    bits = BITS.get(precision, 16)
+    moved = (bits / 8 * (m * k + k * n) + max(bits, 16) / 8 * m * n) * count
     bounds = {
         "arithmetic": flops / profile.peak_flops_of(precision),
         "memory": moved / profile.hbm_bytes_per_s,

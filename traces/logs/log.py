@@ -5,22 +5,34 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from itertime.errors import TableError
 from traces.native import MAX_SECONDS, MIN_SECONDS
 
-__all__ = ["BESIDE", "Dropped", "Log", "LogRows", "LoggedJob", "ReadOptions", "with_parts"]
+__all__ = ["BESIDE", "Dropped", "Log", "LogRows", "LoggedJob", "OnNode", "ReadOptions", "with_parts"]
 
 BESIDE = (
-    "estimate_s", "logged_start_s", "logged_end_s", "stated_duration_s", "wait_s", "priority",
+    "estimate_s", "logged_start_s", "logged_end_s", "stated_duration_s", "wait_s", "priority", "node_names",
 )  # fmt: skip
 """Fields without which a row is still a job: values that cannot be used are left out, and counted."""
 
 _NOT_OF_JOBS = (
     "start_s", "end_s", "steps", "step_s", "wait_s", "deadline_after_s", "best_effort", "stated_duration_s",
+    "node_names",
 )  # fmt: skip
 _AGREE_S, _AGREE = 1.0, 0.05  # run times that differ by less are the same, which one log may round
+
+
+class OnNode(NamedTuple):
+    """A job held `gpus` of a node from one time to another, in seconds of the log's clock. The GPUs of a job
+    whose log names only its nodes are divided evenly.
+    """
+
+    node: str
+    from_s: float
+    until_s: float
+    gpus: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +42,8 @@ class LoggedJob:
     `duration_s` None: the log states no run time, as of a job that has not ended; `traces.logs.run_times` may
     find one. `reason`: why a job still waits. `part_of_gpu`: the job held a part of a GPU, which counts as a
     whole GPU; `held_gpus` are then the GPUs with their parts, if the format states them. `logged_start_s` and
-    `logged_end_s`: when it first started and last ended. The other fields are those of `traces.Job`.
+    `logged_end_s`: when it first started and last ended. `on_nodes`: where it ran, if the log names nodes.
+    The other fields are those of `traces.Job`.
     """
 
     line: int
@@ -58,6 +71,7 @@ class LoggedJob:
     reason: str | None = None
     gpu_fraction: float | None = None
     service: str | None = None
+    on_nodes: tuple[OnNode, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +144,8 @@ class LogRows:
         end), `steps`, `step_s` (whose product gives the run time if there is no other), `stated_duration_s`
         (a run time that is compared with end - start, and not used), `wait_s` (from submission to start),
         `deadline_after_s` (from submission to deadline), `best_effort` (the row's deadline counts for
-        nothing). A `duration_s` of None says that the run time is not known.
+        nothing), `node_names` (of the nodes on which it ran from start to end). A `duration_s` of None says
+        that the run time is not known.
         """
         job_id = values.setdefault("job_id", str(line))  # for a log without job ids
         try:
@@ -189,6 +204,10 @@ def _derived(values: dict[str, Any]) -> dict[str, Any]:
     fields["logged_start_s"] = logged_s if possible else None
     ended_s, first_s = _logged_end_s(values), max(submit_s, logged_s if logged_s is not None else submit_s)
     fields["logged_end_s"] = ended_s if ended_s is not None and first_s < ended_s <= MAX_SECONDS else None
+    names = values.get("node_names") or ()
+    if names and fields["logged_start_s"] is not None and fields["logged_end_s"] is not None:
+        span = (fields["logged_start_s"], fields["logged_end_s"], values["gpus"] / len(names))
+        fields["on_nodes"] = tuple(OnNode(name, *span) for name in names)
     if (after_s := values.get("deadline_after_s")) is not None:
         fields["deadline_s"] = submit_s + after_s
     if values.get("best_effort"):

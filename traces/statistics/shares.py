@@ -74,8 +74,8 @@ def gini(amounts: NDArray[np.float64]) -> float | None:
 
     Half of the mean absolute difference over the mean (Gini 1912), computed from the ordered amounts.
 
-    >>> gini(np.array([1.0, 1.0, 1.0])), gini(np.array([0.0, 0.0, 3.0]))
-    (0.0, 0.6666666666666667)
+    >>> gini(np.array([1.0, 1.0, 1.0, 1.0])), gini(np.array([0.0, 0.0, 0.0, 4.0]))
+    (0.0, 0.75)
     """
     total, count = float(amounts.sum()), len(amounts)
     if not total:

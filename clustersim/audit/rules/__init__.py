@@ -10,6 +10,7 @@
 | `SharersAsSlow` | jobs that share a GPU run as fast as the others on it let them |
 | `TraceMatches` | the records are those of the jobs of the trace |
 | `ManifestConsistent` | the manifest agrees with itself and with the end of the log |
+| `ReservationsKept` | reserved nodes serve those jobs alone for which they are reserved |
 | `RecordsMatchLog` | the job records are those of the event log |
 | `UsageMatchesLog` | usage.csv is what the event log says of the cluster |
 | `NotBelowBound` | no result is better than the bound of the jobs, which the manifest states |
@@ -25,6 +26,7 @@ from .network import PlansOnNetwork
 from .nodes import RULES
 from .plans import PlansAsPredicted
 from .records import RecordsMatchLog, Tally, UsageMatchesLog, counted
+from .reservations import ReservationsKept
 from .services import ServicesLeave
 from .sharing import SharersAsSlow
 from .summary import SummaryMatchesRecords
@@ -38,6 +40,7 @@ __all__ = [
     "PlansAsPredicted",
     "PlansOnNetwork",
     "RecordsMatchLog",
+    "ReservationsKept",
     "ServicesLeave",
     "SharersAsSlow",
     "SummaryMatchesRecords",

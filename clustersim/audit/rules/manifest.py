@@ -8,7 +8,7 @@ from typing import Any
 from clustersim.audit.evidence import slack_s, stated_number
 from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
-from clustersim.failures import Maintenance, NodeChange, Outages
+from clustersim.failures import Maintenance, NodeChange, Outages, Spot
 from clustersim.records import ALLOCATES, COMPLETE, NODE_DOWN, NODE_EVENTS, NODE_UP, EventRecord
 from clustersim.runs import is_of_this_code, malformed_versions, other_libraries
 from itertime.io import quoted, shown
@@ -51,6 +51,7 @@ class OutagesAsDrawn(Rule):
                 [cluster.size_of(node) for node in range(cluster.nodes)], self.history.first_s,
                 failures=self.evidence.failures,
                 maintenance=Maintenance.of(self._manifest["calendar"], cluster.nodes),
+                spot=Spot.of(self._manifest["spot"], cluster.nodes) if self._manifest.get("spot") else None,
                 seed=seed if isinstance(seed, int) and seed >= 0 else 0,
             )  # fmt: skip
             self._next = self._outages.next()

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 
 from clustersim.audit.evidence import RESOLUTION_S, Finding, agrees, slack_s
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
+from clustersim.failures import Failures
 from clustersim.overheads import SharedStorage
 from clustersim.records import (
     ALLOCATES,
@@ -41,8 +42,11 @@ class NodesInService(Rule):
         super().__init__(history)
         self._down: dict[int, EventRecord] = {}  # by node, the event that took it out of service
         failures = self.evidence.failures
+        kills = any(one.others == "kill" for one in self.evidence.reservations)
         self._retries = -1 if failures is None else failures.retries
-        self.kinds = (*NODE_EVENTS, INTERRUPT, FAIL, *(() if failures is None else ALLOCATES))
+        if failures is None and (self.evidence.reclaims or kills):
+            self._retries = Failures.retries
+        self.kinds = (*NODE_EVENTS, INTERRUPT, FAIL, *(() if self._retries < 0 else ALLOCATES))
         self._jobs_fail = failures is not None and (
             failures.end_as_logged or failures.job_failed_share > 0 or failures.job_cancelled_share > 0
         )
@@ -71,8 +75,19 @@ class NodesInService(Rule):
         if event.event == INTERRUPT:
             held = job.allocation
             nodes = () if held is None or held.time_s == event.time_s else held.placement
-            if not any(node in self._down and self._down[node].time_s == event.time_s for node, _ in nodes):
+            down = any(node in self._down and self._down[node].time_s == event.time_s for node, _ in nodes)
+            if not down and not self._is_killed(event, [node for node, _ in nodes]):
                 self.report_at(i, event, f"job {job_id} is interrupted, but none of its nodes has failed")
+
+    def _is_killed(self, event: EventRecord, nodes: Sequence[int]) -> bool:
+        """Whether a reservation of one of the nodes begins now, and stops other jobs at once."""
+        slack = slack_s(event.time_s, 3 * self.evidence.resolution_s)
+        return any(
+            one.others == "kill"
+            and abs(one.start_s - event.time_s) <= slack
+            and not one.nodes.isdisjoint(nodes)
+            for one in self.evidence.reservations
+        )
 
     def _change_service(self, i: int, event: EventRecord) -> None:
         cluster, down = self.evidence.cluster, self._down

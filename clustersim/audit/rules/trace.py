@@ -64,6 +64,7 @@ class TraceMatches(Rule):
         self._disorder = ""  # the first job whose record is not where it is in the trace
         self._incomplete = False  # whether a job or a record has no counterpart: the others are then shifted
         self._unknown = self._other_version = 0
+        self._routed = manifest.get("routing") is not None
         seed = manifest.get("seed")
         self._seed = seed if isinstance(seed, int) else 0
         digest = stated_hash(manifest)
@@ -172,12 +173,13 @@ class TraceMatches(Rule):
                 return ""
             wrong = f"it cannot run ({offers}); its record says {record.state}, {shown(record.reason)}"
         else:
-            requested, curve = offers[0].requested, offers[0].curve
             work = job.iterations if job.kind == "iterations" else job.duration_s
             assert work is not None
-            due_s = work * curve.unit_s[requested]
-            if record.gpus == requested and as_stated(record.isolated_s, due_s):
+            # Where jobs are sent to a cluster of a fleet, its own offer counts.
+            due = [(offer.requested, work * offer.unit_s) for offer in offers[: None if self._routed else 1]]
+            if any(record.gpus == n and as_stated(record.isolated_s, seconds) for n, seconds in due):
                 return ""
+            requested, due_s = due[0]
             stated = f"isolated_s is {record.isolated_s} on {record.gpus} GPUs in its record"
             wrong = f"{stated}, {due_s} on {requested} by the trace"
         if job.kind == "iterations" and not self._speeds.same_code:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from clustersim.cluster import Capacity, Placement
+from clustersim.cluster import Capacity, OpenNodes, Placement
 from clustersim.engine.clock import Due
 from clustersim.engine.enactment import Enactment
 from clustersim.engine.job_records import record_of
 from clustersim.engine.kernel import Kernel
 from clustersim.jobs import ActiveJob
 from clustersim.records import PREEMPT, RESTART, START, UNFINISHED, JobRecord
-from clustersim.scheduler import Event
+from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.job_view import active_of
 
 __all__ = ["Services"]
@@ -77,12 +77,18 @@ class Services:
             yield record_of(active, UNFINISHED, f"still {state} when the run ended"), active.order
 
     def _place(self, active: ActiveJob, capacity: Capacity) -> Placement | None:
-        """Where an instance would run, on the first GPU type with room."""
-        placer = self._facts.placer
+        """Where an instance would run, on the first GPU type with room, on nodes that are open to it."""
+        facts = self._facts
+        closed = 0 if facts.closed_to is None else facts.closed_to(JobView(active, facts))
         if not active.offers:
-            return placer.place(capacity, active.requested)
-        places = (placer.place(capacity.pool(offer.gpu_type), offer.requested) for offer in active.offers)
-        return next((place for place in places if place is not None), None)
+            free = OpenNodes(capacity, closed) if closed else capacity
+            return facts.placer.place(free, active.requested)
+        for offer in active.offers:
+            pool = capacity.pool(offer.gpu_type)
+            place = facts.placer.place(OpenNodes(pool, closed) if closed else pool, offer.requested)
+            if place is not None:
+                return place
+        return None
 
     def _make_room(self, active: ActiveJob, now: float) -> Placement | None:
         """Stop running jobs until an instance fits. Returns where, None (and no change) if it never does."""

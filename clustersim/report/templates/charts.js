@@ -10,7 +10,6 @@
 
   function line(series) {
     var shade = colour(series);
-    var hover = { "chart-jct": "%{y:.1f} % within %{text}", "chart-pairs": "%{y:.1f} % at most %{text}" };
     return {
       type: "scatter", mode: "lines", name: series.name, x: series.x, y: series.y, text: series.text,
       yaxis: series.yaxis || "y", fill: series.fill || "none",
@@ -20,7 +19,7 @@
         dash: DASHES[Math.floor((series.series || 0) / 7) % DASHES.length]
       },
       showlegend: !series.fill,
-      hovertemplate: hover[series.chart] || "%{y:,.1f}"
+      hovertemplate: series.hover || "%{y:,.1f}"
     };
   }
 
@@ -36,7 +35,15 @@
     return {
       type: "scatter", mode: "markers", name: series.name, x: series.x, y: series.y, text: series.text,
       marker: { color: colour(series), size: 12, symbol: SYMBOLS[(series.series || 0) % SYMBOLS.length] },
-      hovertemplate: "%{y:.2f}×, %{text}"
+      hovertemplate: series.hover
+    };
+  }
+
+  // Many points in one colour: they may hide each other, so they let light through.
+  function points(series) {
+    return {
+      type: "scatter", mode: "markers", name: series.name, x: series.x, y: series.y, text: series.text,
+      marker: { color: colour(series), size: 6, opacity: 0.45 }, showlegend: false, hovertemplate: series.hover
     };
   }
 
@@ -55,6 +62,10 @@
     var at = { type: "line", line: { color: muted, width: 1, dash: "dot" } };
     if (given.line_at) { made.shapes.push(Object.assign({ x0: 1, x1: 1, y0: 0, y1: 1, yref: "paper" }, at)); }
     if (given.line_at_y) { made.shapes.push(Object.assign({ y0: 1, y1: 1, x0: 0, x1: 1, xref: "paper" }, at)); }
+    if (given.diagonal) {
+      var low = given.diagonal[0], high = given.diagonal[1];
+      made.shapes.push(Object.assign({ x0: low, x1: high, y0: low, y1: high }, at));
+    }
     made.annotations = (given.annotations || []).map(function (label) {
       return {
         text: label.text, x: 0, y: label.y, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom",
@@ -72,14 +83,15 @@
     });
   }
 
+  var KINDS = { bar: bar, dots: dots, points: points };
+
   // A chart is drawn when it comes near the screen, so that the page appears at once.
   page.charts = function () {
     var narrow = window.matchMedia("(max-width: 44rem), (pointer: coarse)").matches;
     var near = new Map();
     function draw(chart) {
       var made = chart.series.map(function (series) {
-        if (series.type === "bar") { return bar(series); }
-        return series.type === "dots" ? dots(series) : line(Object.assign({ chart: chart.id }, series));
+        return (KINDS[series.type] || line)(series);
       });
       near.set(chart.id, chart);
       window.Plotly.react(chart.id, made, layout(chart, narrow), {

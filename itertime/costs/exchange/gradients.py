@@ -144,7 +144,8 @@ def _sums(
         reduced = reduced + combined_s(workload, over, scattered, left / group)
     inside = groups_of(workload, shards.optimizer // shards.weights, apart * shards.weights)
     gathers = plans.shards_optimizer & (shards.optimizer > shards.weights)
-    return reduced, collective_s(all_gather_s, workload, inside, gathers, 2.0 * parameters / shards.weights)
+    nbytes = 2.0 * plans.width * parameters / shards.weights
+    return reduced, collective_s(all_gather_s, workload, inside, gathers, nbytes)
 
 
 def exposed_s(comm: Array, cover: Array, buckets: Whole, overlap: NDArray[np.bool_]) -> Array:

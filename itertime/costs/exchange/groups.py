@@ -78,7 +78,8 @@ class Shards:
 
 def gradient_bytes(workload: Workload) -> Array:
     """Bytes of one parameter's gradient."""
-    return np.where(workload.plans.fp32_gradients, 4.0, 2.0)
+    plans = workload.plans
+    return np.where(plans.fp32_gradients | plans.in_32_bit, 4.0, 2.0)
 
 
 def collective_s(

@@ -80,6 +80,6 @@ def _embedding_sync_s(workload: Workload) -> Array:
     domain = system.domain_gpus
     together = np.where(plans.next_stage * plans.pp > domain, 1, 2)
     apart = np.maximum(plans.next_stage * (plans.pp - 1) // domain, 1)
-    nbytes = 2.0 * workload.partition.table
+    nbytes = 2.0 * plans.width * workload.partition.table
     seconds = all_reduce_s(nbytes, 2, together, system, workload.profile, domain, apart)
     return np.where(plans.pp > 1, seconds, 0.0)

@@ -10,6 +10,7 @@ width of a gradient. Apex's kernels are those of its csrc/ (multi_tensor_*.cu).
 | lamb | g + 4 | 4 | 48 | 6 | 12 | multi_tensor_lamb.cu |
 | sgd | g + 4 | 4 | 20 | 6 | 8 | multi_tensor_sgd_kernel.cu |
 | came | g + 4 | 4 | 164 | 6 | 8 and factors | came_pytorch 0.1.3, CAME.py |
+| torch-adamw | g + 4 | 4 | 92 | 6 | 12 | torch/optim/adamw.py, _multi_tensor_adamw |
 
 - Unscaling reads the gradient and writes it in 32 bit, the copy reads a 32-bit weight and writes 16 bit
   (multi_tensor_scale_kernel.cu). The norm reads the 32-bit gradient; the update kernels apply its factor.
@@ -22,6 +23,13 @@ width of a gradient. Apex's kernels are those of its csrc/ (multi_tensor_*.cu).
 - SGD with momentum (20): reads gradient, weight and momentum (12), writes the last two (8).
 - CAME (Luo et al., ACL 2023, Algorithm 2), 164: PyTorch's own kernels, one for each operation on a tensor.
   Squares, means by row and column, two outer products, the first moment, instability: 41 times 4 bytes.
+
+- PyTorch's AdamW without `fused`, 92: one multi-tensor kernel for each operation. The norm's factor (8),
+  decay (8), first moment (12), second moment scaled (8) and added to (16), root (8), division (8), epsilon
+  (8), step (16).
+
+A plan that trains in 32 bit (`precision` "tf32") neither unscales nor copies, and its states lack the master
+weight.
 
 States are 32-bit: master weights (4), and 4 for each moment. CAME's second moment and its instability are
 rows and columns of each matrix: 8 (n + m) bytes of n x m parameters.
@@ -36,7 +44,7 @@ in its code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,8 +100,10 @@ _STEPS = {
     "lamb": Step(48.0, 12.0, (_UNSCALE, _NORM, 4, _NORM, 2, _COPY)),
     "sgd": Step(20.0, 8.0, (_UNSCALE, 3, _COPY)),
     "came": Step(164.0, 8.0, (_UNSCALE, _COPY), (42, 23)),
+    "torch-adamw": Step(92.0, 12.0, (_UNSCALE, 1, 1, 2, 1, 3, 2, 1, 1, 3, _COPY)),
 }
-_COPIES = 4.0 + 6.0  # written by the unscaling; read and written by the copy to 16 bit
+_UNSCALING, _COPYING = 6.0, 6.0  # of a 16-bit gradient; to a 16-bit weight
+_COPIES = 4.0 + _COPYING  # written by the unscaling; read and written by the copy to 16 bit
 
 
 def owned_parameters(plans: PlanBatch, shared: Array, experts: Array) -> Array:
@@ -126,11 +136,12 @@ def optimizer_s(workload: Workload, shared: Array, experts: Array, layers: Whole
         seconds = _fused_step_s(workload, owned, owned / np.maximum(shared + experts, 1.0), layers)
     else:
         nbytes = ADAM_BYTES if includes_norm(plans.options) else ADAM_BYTES - NORM_BYTES
+        nbytes = nbytes - np.where(plans.in_32_bit, _UNSCALING + _COPYING, 0.0)
         seconds = workload.profile.elementwise_s(nbytes * owned, "adam")
         seconds = seconds / workload.system.site.hbm_fraction
     if not plans.offload_optimizer.any():
         return {"optimizer": seconds}
-    offloaded = offloaded_step(workload, owned)
+    offloaded = offloaded_step(workload, owned, shared + experts)
     return {
         "optimizer": np.where(plans.offload_optimizer, offloaded.step, seconds),
         "optimizer_copies": np.where(plans.offload_optimizer, offloaded.gradients, 0.0),
@@ -147,7 +158,11 @@ def _fused_step_s(workload: Workload, owned: Array, share: Array, layers: Whole)
     whole = [layers * count for count in _tensors(workload)]
     matrices, vectors = (np.ceil(share * count) for count in whole)
     launches = _launches(step, owned, matrices, vectors)
-    nbytes = (gradient_bytes(workload) + _COPIES + step.update) * owned
+    if plans.in_32_bit.any():
+        without = _launches(replace(step, lists=step.lists[1:-1]), owned, matrices, vectors)
+        launches = np.where(plans.in_32_bit, without, launches)
+    copies = np.where(plans.in_32_bit, 0.0, gradient_bytes(workload) + _COPIES)
+    nbytes = (copies + step.update) * owned
     seconds = launches * workload.profile.elementwise_s(nbytes / launches, "adam") / site.hbm_fraction
     issued = np.where(plans.cuda_graphs == _FULL_GRAPH, 0.0, launches * site.launch_s)
     seconds = np.maximum(seconds, np.where(owned > 0, issued, 0.0))

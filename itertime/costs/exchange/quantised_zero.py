@@ -55,7 +55,7 @@ def moved_s(workload: Workload, parameters: Array, shards: Shards, apart: Whole)
     gathering = scattering = groups_of(workload, shards.gradients, apart)
     if not np.array_equal(shards.weights, shards.gradients):
         gathering = groups_of(workload, shards.weights, apart)
-    nbytes = (WEIGHT_BYTES if plans.options.quantized_weights else 2.0) * parameters
+    nbytes = (WEIGHT_BYTES if plans.options.quantized_weights else 2.0 * plans.width) * parameters
     gathers = plans.gathers_weights
     forward = backward = collective_s(all_gather_s, workload, gathering, gathers, nbytes)
     if plans.options.secondary_shards is not None:

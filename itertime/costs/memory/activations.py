@@ -23,7 +23,14 @@ __all__ = ["Activations", "activations_of", "element_bytes"]
 Array = NDArray[np.float64]
 # An element and its share of the scales: blocks of 128 with a 32-bit scale (DeepSeek-V3, 2024, section 3.3),
 # of 32 with 8 bit (OCP microscaling, 2023), of 16 with 8 bit (NVIDIA, NVFP4).
-_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1 + 4 / 128, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
+_BYTES = {
+    "bf16": 2.0,
+    "fp8": 1.0,
+    "fp8_block": 1 + 4 / 128,
+    "mxfp8": 1 + 1 / 32,
+    "nvfp4": 0.5 + 1 / 16,
+    "tf32": 4.0,
+}
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,11 @@ def element_bytes(workload: Workload) -> Array:
     return np.array([_BYTES[name] for name in PRECISIONS])[workload.plans.precision]
 
 
+def _cast_bytes(workload: Workload) -> Array:
+    """Bytes of an input of a matrix product, before `PlanBatch.width` is applied."""
+    return element_bytes(workload) / workload.plans.width
+
+
 def activations_of(workload: Workload) -> Activations:
     """Full recompute keeps the layer's input, 2 s b h; selective drops the term in s^2; that of memory-bound
     kernels drops the outputs of norms and of the activation.
@@ -51,7 +63,7 @@ def activations_of(workload: Workload) -> Activations:
     tokens = workload.tokens
     h, f = model.hidden, model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden
     shared = workload.sequence_split
-    cast = element_bytes(workload) if framework.keeps_casts else 2.0  # of an input of a matrix product
+    cast = _cast_bytes(workload) if framework.keeps_casts else 2.0  # of an input of a matrix product
     norms = 2.0 * (model.norms_per_layer - 2)  # the inputs of norms beyond the usual two
     # The inputs of the norms, their outputs (inputs of QKV and of the MLP), masks of dropout.
     # Inputs of products beside frozen weights are kept for low-rank ones alone.
@@ -63,7 +75,7 @@ def activations_of(workload: Workload) -> Activations:
         heads = model.query_width + model.key_width + 2 * model.v_hidden
         latents = model.latent_q + model.latent_kv  # before and after their norms
         outside = outside + tokens * ((2 + cast) * latents + 2 * model.rope_head_dim) / shared
-    projected = np.where(plans.precision > 0, cast, 0.0) * model.v_hidden if framework.keeps_casts else 0.0
+    projected = np.where(plans.below_16_bit, cast, 0.0) * model.v_hidden if framework.keeps_casts else 0.0
     inside = tokens * (2 * heads + projected + (_activated(workload) + products * cast) * f) / t
     light = tokens * (
         (1 + products) * cast * h / shared + products * cast * f / t
@@ -84,7 +96,7 @@ def activations_of(workload: Workload) -> Activations:
     share = plans.recompute_permille / 1000
     kept = share * kept + (1 - share) * whole
     live = plans.recompute.choose([np.zeros(len(plans)), scores, whole, whole, light])
-    return Activations(kept, live, given)
+    return Activations(plans.width * kept, plans.width * live, plans.width * given)
 
 
 def _activated(workload: Workload) -> float:

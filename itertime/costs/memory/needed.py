@@ -115,7 +115,8 @@ def _parts(workload: Workload) -> dict[str, Array]:
     model, plans, partition = workload.model, workload.plans, workload.partition
     layers = partition.layers[_STAGES]
     # This layer's weights and the next one's.
-    gathered = np.where(plans.gathers_weights, 2 * 2.0 * (partition.shared + partition.experts), 0.0)
+    weight = 2.0 * plans.width
+    gathered = np.where(plans.gathers_weights, 2 * weight * (partition.shared + partition.experts), 0.0)
     # A tied embedding is on both ends of the pipeline.
     ends = np.array([partition.table, np.zeros(len(plans)), partition.tables])
     in_layers, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
@@ -149,14 +150,17 @@ def _parts(workload: Workload) -> dict[str, Array]:
     logits = np.zeros(layers.shape)
     logits[-1] = predicted * partition.vocab / plans.tp * per_logit
     return {
-        "weights": 2.0 * weights + gathered + casts,
-        "gradients": np.where(plans.fp32_gradients, summed, 2.0) * gradients,
-        "optimizer": state_bytes(model, plans.options) * stepped,
+        "weights": weight * weights + gathered + casts,
+        "gradients": np.where(plans.in_32_bit, 4.0, np.where(plans.fp32_gradients, summed, 2.0)) * gradients,
+        # In 32 bit the weights are their own master copy.
+        "optimizer": (state_bytes(model, plans.options) - np.where(plans.in_32_bit, 4.0, 0.0)) * stepped,
         **({"outer_optimizer": outer * stepped} if outer else {}),
         **_compression(workload, shared + experts),
         "activations": held + live,
         "logits": logits,
-        "optimizer_step": np.maximum(4.0 * stepped - held - live - logits, 0.0),
+        "optimizer_step": np.maximum(
+            np.where(plans.in_32_bit, 0.0, 4.0) * stepped - held - live - logits, 0.0
+        ),
     }
 
 
@@ -173,12 +177,12 @@ def _compression(workload: Workload, parameters: Array) -> dict[str, Array]:
 def _casts(workload: Workload, parameters: Array) -> Array | float:
     """Bytes by which kept casts of the layers' `parameters` exceed what they replace, (3, plans)."""
     plans = workload.plans
-    if not (workload.framework.keeps_casts and plans.precision.any()):
+    if not (workload.framework.keeps_casts and plans.below_16_bit.any()):
         return 0.0
     frozen = workload.model.lora_rank > 0
     replaced = (plans.shards_optimizer | frozen) & (plans.precision != PRECISIONS.index("nvfp4"))
     each = 2 * element_bytes(workload) - np.where(replaced, 2.0, 0.0)
-    return np.where((plans.precision > 0) & ~plans.gathers_weights, each, 0.0) * parameters
+    return np.where(plans.below_16_bit & ~plans.gathers_weights, each, 0.0) * parameters
 
 
 def _owned(workload: Workload, shared: Array, experts: Array, shards: NDArray[np.int64]) -> Array:

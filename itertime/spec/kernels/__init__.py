@@ -7,6 +7,7 @@
 | `AttentionSlowdown`, `SlowdownCurve` | earlier attention kernels, as multiples of FlashAttention-2's time |
 | `ElementwiseModel`, `WidthRate` | memory-bound kernels, from bytes and bandwidth |
 | `ElementwiseStyle` | one kind of them as fused, compiled or eager code, forward and backward |
+| `Evidence` | whether a part of a profile is measured, fitted or assumed, and its errors |
 | `CastModel` | quantisation of a 16-bit tensor, from the bytes that its kernels move |
 
 Every `seconds` takes scalars or arrays, which broadcast, and evaluates all elements at once.
@@ -20,6 +21,7 @@ from .attention import (
     AttentionSlowdown,
     SlowdownCurve,
 )
+from .evidence import Evidence
 from .memory_bound import CastModel, ElementwiseModel, ElementwiseStyle, WidthRate
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "CastModel",
     "ElementwiseModel",
     "ElementwiseStyle",
+    "Evidence",
     "SlowdownCurve",
     "WidthRate",
 ]

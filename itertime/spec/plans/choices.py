@@ -14,7 +14,7 @@ __all__ = [
 ]
 
 RECOMPUTE = ("none", "selective", "full", "early-stop", "elementwise")
-PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4")
+PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4", "tf32")
 CUDA_GRAPHS = ("none", "layers", "full")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
 SCHEDULES = ("1f1b", "gpipe")

@@ -17,7 +17,7 @@ Rules = list[tuple[bool | NDArray[np.bool_], str]]
 """For every rule: whether it is broken, an array for a `PlanBatch`; and the rule with its remedy as text."""
 STRATA = 4
 """Bins of lengths, of equal width, from each of which a rank takes samples under a stratified balance."""
-_ADAMS = ("adam", "adamw", "fused-adam")
+_ADAMS = ("adam", "adamw", "fused-adam", "torch-adamw")
 _WITH_MOMENTS = (*_ADAMS, "lamb")
 _OF_WORKERS = ("none", "fp16", "fp8", "int8", "int4")
 _SHARDS = ("weight_shards", "gradient_shards", "optimizer_shards")

@@ -60,7 +60,7 @@ class PlanOptions:
         ),
     ] = "after"
     optimizer: Annotated[
-        Literal["adam", "adamw", "fused-adam", "lamb", "came", "sgd"],
+        Literal["adam", "adamw", "fused-adam", "torch-adamw", "lamb", "came", "sgd"],
         described("decides states and what a step moves; lamb with ZeRO-1 is distributed LAMB"),
     ] = "adam"
     compression: Annotated[

@@ -73,7 +73,8 @@ class Plan:
 
     `precision`: attention, norms, router, embedding and projection stay in 16 bit. "fp8" has one scale per
     tensor, "fp8_block" one per block (DeepSeek-V3, 2024, section 3.3), "mxfp8" and "nvfp4" one per 32 and 16
-    elements (OCP microscaling; NVIDIA Blackwell).
+    elements (OCP microscaling; NVIDIA Blackwell). "tf32" trains in 32 bit throughout: weights, gradients,
+    activations and what is sent; matrix products use the tensor cores' TF32 (NVIDIA A100 whitepaper, 2020).
 
     `recompute`: "full" keeps one input per layer. "early-stop" does too, but repeats a layer only up to the
     last tensor that the backward pass needs (torch.utils.checkpoint since PyTorch 2.1, unless reentrant).

@@ -26,6 +26,7 @@ _SWITCHES = (
     *("sequence_parallel", "grad_overlap", "gpipe", "balanced", "fp32_gradients", "cp_gather"),
     *("pp_before_dp", "prefetch", "by_compute", "ep_overlap", "offload_optimizer", "ends", "remainder"),
 )
+_TF32 = PRECISIONS.index("tf32")
 HABIT = -1
 """Of `tp_overlap`: the framework decides."""
 
@@ -91,14 +92,29 @@ class PlanBatch:
         return self.tp * self.cp * self.pp * self.dp
 
     @cached_property
+    def in_32_bit(self) -> NDArray[np.bool_]:
+        """Whether a plan trains in 32 bit throughout (`precision` "tf32")."""
+        return np.equal(self.precision, _TF32)
+
+    @cached_property
+    def below_16_bit(self) -> NDArray[np.bool_]:
+        """Whether matrices of the layers have fewer than 16 bits."""
+        return (self.precision > 0) & ~self.in_32_bit
+
+    @cached_property
+    def width(self) -> NDArray[np.float64]:
+        """Bytes of a number over those of 16 bit: of activations, weights, gradients, and what is sent."""
+        return np.where(self.in_32_bit, 2.0, 1.0)
+
+    @cached_property
     def next_stage(self) -> NDArray[np.int64]:
         """Ranks from one pipeline stage to the next."""
         return np.where(self.pp_before_dp, 1, self.dp) * self.tp * self.cp
 
     @cached_property
     def accumulated(self) -> NDArray[np.float64]:
-        """Bytes moved to add one gradient to its sum: read both, write the sum."""
-        return np.where(self.fp32_gradients, 10.0, 6.0)
+        """Bytes moved to add one gradient to its sum: read both, write the sum. Times `width`."""
+        return np.where(self.fp32_gradients & ~self.in_32_bit, 10.0, 6.0)
 
     def tokens(self, seq_len: int) -> NDArray[np.float64]:
         """Tokens of one micro-batch on one context-parallel rank."""

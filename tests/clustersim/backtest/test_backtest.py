@@ -149,7 +149,7 @@ def test_what_is_written(tmp_path: Path) -> None:
     log = read_logged(written(tmp_path, jobs))
     write_backtest(backtest(log, policies=["sjf"]), tmp_path / "new" / "out")
     folder = tmp_path / "new" / "out"
-    assert sorted(path.name for path in folder.iterdir()) == ["jobs.csv", "summary.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["jobs.csv", "report.html", "summary.json"]
     with (folder / "jobs.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == JOB_COLUMNS

@@ -1,25 +1,134 @@
-"""The first example of docs/backtest.md is what its command prints."""
+"""The report page of a backtest."""
 
 from __future__ import annotations
 
-import shlex
+import base64
+import gzip
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from clustersim.backtest import backtest, has_backtest, read_logged, write_backtest, write_backtest_report
 from clustersim.cli import main
-from tests.places import ROOT
+from itertime.errors import UserError
+from tests.clustersim.backtest.logs import jobs_of, logged, written
+from traces.logs import ReadOptions
 
-PAGE = (ROOT / "docs" / "backtest.md").read_text(encoding="utf-8")
+EVIL = "<script>alert(1)</script>"
 
 
-def test_the_bundled_log_is_reproduced(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A backtest of a log under easy, of which the first half chose between fifo and easy."""
+    home = tmp_path_factory.mktemp("backtest")
+    jobs = [replace(job, user=EVIL if job.user == "u0" else job.user) for job in logged(jobs_of(), "easy")]
+    log = read_logged(written(home, jobs))
+    names = write_backtest(backtest(log, fitted=True, policies=["fifo", "easy"]), home / "out")
+    assert names == ["jobs.csv", "summary.json", "report.html"]
+    return home / "out"
+
+
+def data_of(page: str) -> dict[str, Any]:
+    """What the script of a page reads: charts by id."""
+    packed = re.search(r'<script type="text/plain" id="data">([^<]*)</script>', page)
+    assert packed is not None
+    charts = json.loads(gzip.decompress(base64.b64decode(packed[1])))["charts"]
+    return {chart["id"]: chart for chart in charts}
+
+
+def text_of(folder: Path) -> str:
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_page_compares_both_sides(folder: Path) -> None:
+    charts = data_of(text_of(folder))
+    assert list(charts) == [
+        "chart-wait", "chart-jct", "chart-jobs", "chart-errors", "chart-over-time", "chart-use",
+        "chart-queue", "chart-by-size", "chart-by-hour", "chart-by-user",
+    ]  # fmt: skip
+    for name in ("chart-wait", "chart-jct", "chart-over-time", "chart-use", "chart-queue", "chart-by-user"):
+        logged_side, simulated = charts[name]["series"][:2]
+        assert (logged_side["name"], simulated["name"]) == ("logged", "simulated")
+        assert logged_side["y"] == simulated["y"], "easy made the log"
+    assert charts["chart-jobs"]["series"][0]["x"] == charts["chart-jobs"]["series"][0]["y"]
+    assert charts["chart-errors"]["series"][0]["x"] == [0, 0, 0, 0, 100, 0, 0, 0, 0]
+    assert set(charts["chart-use"]["series"][2]["y"]) == {16}
+    assert len(charts["chart-jobs"]["series"][0]["x"]) == 60, "the judged part alone"
+
+
+def test_the_page_states_results_trials_and_assumptions(folder: Path) -> None:
+    page = text_of(folder)
+    assert "The score is 0.00: 0 is exact" in page
+    assert "Judged part: 60 jobs, score 0.000" in page
+    assert "Fitted part: 60 jobs, score 0.000" in page
+    chosen = re.search(r'<tr class="baseline"><th scope="row">([^<]*) <span class="note">chosen', page)
+    assert chosen is not None
+    assert chosen[1] == "easy, start-up 0 s"
+    assert "jobs are submitted as logged, whatever they waited before" in page
+    assert '<th scope="row">longest</th>' in page
+
+
+def test_texts_of_a_log_are_no_markup(folder: Path) -> None:
+    page = text_of(folder)
+    assert EVIL not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "http://" not in re.sub(r'<script type="text/plain".*?</script>|<script>.*', "", page, flags=re.S)
+
+
+def test_the_page_can_be_written_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = text_of(folder)
+    (folder / "report.html").unlink()
+    assert main(["report", str(folder)]) == 0
+    assert capsys.readouterr().out.strip() == str(folder / "report.html")
+    assert text_of(folder) == before
+    assert main(["report", str(folder), "--baseline", "fifo"]) == 2
+    assert "are for runs" in capsys.readouterr().err
+
+
+def test_without_a_page(tmp_path: Path) -> None:
+    log = written(tmp_path, logged(jobs_of(20)))
+    assert main(["backtest", str(log), "-o", str(tmp_path / "out"), "--no-report"]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["jobs.csv", "summary.json"]
+    assert has_backtest(tmp_path / "out")
+    assert not has_backtest(tmp_path)
+
+
+def test_dates_of_a_log_are_of_its_zone(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    rows = [f"{i},2024-05-01 {i:02d}:00:00,2024-05-01 {i:02d}:30:00,1,60" for i in range(1, 9)]
+    path.write_text("\n".join(["job_id,submit,start,gpus,run", *rows]) + "\n", encoding="utf-8")
+    columns = "job_id=job_id,submit_s=submit,start_s=start,gpus=gpus,duration_s=run"
+    log = read_logged(path, ReadOptions(columns=columns, time_zone="Asia/Shanghai"))
+    assert log.hour().tolist() == list(range(1, 9))
+    write_backtest(backtest(log), tmp_path / "out")
+    page = text_of(tmp_path / "out")
+    assert "from 2024-05-01 01:00:00 to 2024-05-01 08:00:00 (Asia/Shanghai)" in page
+    use = data_of(page)["chart-use"]
+    assert use["layout"]["xaxis"]["title"]["text"] == "date (Asia/Shanghai)"
+    assert use["series"][0]["x"][0] == "2024-05-01 01:00:00"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "error"),
+    [
+        ("summary.json", '"site"', '"sight"', "lacks site"),
+        ("summary.json", "{", "", "is no JSON"),
+        ("summary.json", '"policy": "easy"', '"politics": 1', "does not hold what a backtest"),
+        ("jobs.csv", "logged_start_s", "start", "lacks the column logged_start_s"),
+        ("jobs.csv", ",judged,", ",judged", "cells"),
+    ],
+)
+def test_folders_that_are_damaged_are_named(
+    folder: Path, tmp_path: Path, file: str, old: str, new: str, error: str
 ) -> None:
-    monkeypatch.chdir(ROOT)
-    command = next(line for line in PAGE.splitlines() if line.startswith("    clustersim backtest traces/"))
-    table = PAGE.partition(command)[2].split("```text\n")[1].split("```")[0].splitlines()
-    assert main(shlex.split(command)[1:]) == 0
-    shown = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    begin = shown.index(table[0])
-    assert shown[begin : begin + len(table)] == table
-    assert "Judged part: 250 jobs, score 0.000" in shown
+    for name in ("jobs.csv", "summary.json"):
+        (tmp_path / name).write_text((folder / name).read_text(encoding="utf-8"), encoding="utf-8")
+    damaged = (tmp_path / file).read_text(encoding="utf-8")
+    (tmp_path / file).write_text(damaged.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(UserError, match=error):
+        write_backtest_report(tmp_path)
+    assert not (tmp_path / "report.html").exists()

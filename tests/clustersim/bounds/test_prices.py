@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from clustersim.bounds import BoundJob, Instance, Option, bound_of, prices_of
 from clustersim.bounds.area import srpt_ends_s
 from clustersim.bounds.columns import Columns
+from clustersim.bounds.first_prices import spread_evenly
 from clustersim.bounds.mean import search_prices
 from clustersim.bounds.relaxation import Relaxation
 from tests.clustersim.bounds.enumeration import elastic, least
@@ -212,3 +213,11 @@ def test_prices_fall_with_the_jobs_in_the_system() -> None:
     )
     assert 4 < early < 7
     assert 1 < late < 3
+
+
+def test_times_that_differ_by_a_rounding_error_are_one_breakpoint() -> None:
+    """1/3 + (10 + 3/3) and 2/3 + (10 + 2/3) are 34/3, and two numbers."""
+    ends_s = np.array([1 / 3 + (10 + 3 / 3), 2 / 3 + (10 + 2 / 3)])
+    assert 0 < ends_s[0] - ends_s[1] < 1e-14
+    edges_s = spread_evenly(np.array([0.0, 0.0]), ends_s, visits=1000)
+    assert np.diff(edges_s).min() > 0.1

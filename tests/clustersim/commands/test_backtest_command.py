@@ -22,7 +22,9 @@ def test_it_prints_tables_that_fit_and_writes_files(
     assert "Judged part: 60 jobs, score 0.000" in shown
     assert "Waits by user" in shown
     assert [s for s in shown.splitlines() if len(s) > 100 and not s.startswith("Written to")] == []
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["jobs.csv", "summary.json"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "jobs.csv", "report.html", "summary.json",
+    ]  # fmt: skip
 
 
 def test_json_is_the_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,10 +18,10 @@ from clustersim.analysis import METRICS, summarise
 from clustersim.cluster import Cluster
 from clustersim.records import JobRecord, Run, Snapshot
 from clustersim.report import comparison_table, group_runs, render_report
-from clustersim.report.charts import MOST_POINTS, charts
+from clustersim.report.charts import charts
+from clustersim.report.frame import MOST_POINTS, packed
 from clustersim.report.headline import headline_rows
 from clustersim.report.numbers import difference, duration
-from clustersim.report.page_data import packed
 from clustersim.report.runs import pairs
 from clustersim.report.sections import assumptions, commands, coverage, deadline_rows
 from clustersim.report.verdict import caution, verdict

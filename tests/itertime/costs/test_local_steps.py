@@ -248,7 +248,7 @@ def test_diloco_keeps_an_anchor_and_a_momentum(outer, nbytes):
         ({"workers": 2, "outer": "diloco", "variance_steps": 4}, "variance_steps=4: needs outer=des-loc"),
         (
             {"workers": 2, "outer": "des-loc", "optimizer": "sgd"},
-            "outer=des-loc: needs an optimizer with two moments, adam or adamw or fused-adam or lamb, not",
+            "outer=des-loc: needs an optimizer with two moments, adam or adamw or fused-adam or",
         ),
         ({"workers": 2, "outer": "des-loc", "optimizer": "came"}, "not came"),
         (

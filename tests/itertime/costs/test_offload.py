@@ -77,7 +77,7 @@ def test_the_optimizer_leaves_the_gpu_and_runs_at_the_speed_of_the_cpus_memory()
 
 def test_slow_links_hold_up_the_step_itself():
     owned = np.array([1e9])
-    found = offloaded_step(workload(PLAN, system=link(SYSTEM, 1)), owned)
+    found = offloaded_step(workload(PLAN, system=link(SYSTEM, 1)), owned, owned)
     assert found.step[0] == pytest.approx(2e9 / 0.8e9)
 
 
@@ -94,3 +94,17 @@ def test_offloading_everything_lets_a_model_train_on_one_gpu():
 def test_a_stage_cannot_offload_more_layers_than_it_has():
     with pytest.raises(UserError, match="offload_layers=9: a stage has no more than 8 layers"):
         Plan(1, 4, 2, 1, 16, offload_layers=9).check(MODEL)
+
+
+def test_cores_and_gradients_of_a_site_add_to_the_memory_of_its_cpus():
+    """A GPU's own cores work on what it owns; all gradients of the stage cost."""
+    site = replace(SYSTEM.site, cpu_adam_s=0.5e-9, cpu_gradient_s=0.2e-9)
+    for dp in (1, 8):
+        plan = replace(PLAN, dp=dp, global_batch=PLAN.micro_batch * dp, zero_stage=1, offload_optimizer=True)
+        usual, stated = (
+            predict(MODEL, plan, each).breakdown for each in (SYSTEM, replace(SYSTEM, site=site))
+        )
+        held = predict(MODEL, plan, SYSTEM).memory_parts["weights"] / 2
+        assert stated["optimizer"] - usual["optimizer"] == pytest.approx(0.5e-9 * held / dp, rel=1e-6)
+        more = stated["optimizer_copies"] - usual["optimizer_copies"]
+        assert more == pytest.approx(0.2e-9 * held, rel=1e-6)

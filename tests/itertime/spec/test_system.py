@@ -35,7 +35,7 @@ def write(folder: Path, changes: dict[str, str | None]) -> Path:
 
 
 def test_shipped_systems_name_a_shipped_profile() -> None:
-    a100 = ["a100-80gb-800g", "dgx-a100-40gb", "dgx-a100-80gb", "dgx-a800-80gb", "leonardo"]
+    a100 = ["a100-80gb-800g", "dgx-a100-40gb", "dgx-a100-80gb", "dgx-a800-80gb", "a800", "leonardo"]
     h100 = ["dgx-h100", "dgx-h200", "h100-pcie", "marenostrum5", "p5-48xlarge"]
     b200 = ["dgx-b200", "dgx-b200-800g", "dgx-b300", "gb200-nvl72", "gb200-nvl72-800g", "gb300-nvl72"]
     cards = ["a100-pcie", "a100-pcie-40gb", "a30", "dell-dss8440"]

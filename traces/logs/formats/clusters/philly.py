@@ -7,13 +7,13 @@ A job that was preempted or failed has several attempts.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from itertime.errors import TableError, UnknownName
 from itertime.io import shown
 from traces.logs.cells import MixedColumnError, Moments, of_dates, text, time_zone
 from traces.logs.json_entries import json_entries
-from traces.logs.log import Log, LogRows, ReadOptions
+from traces.logs.log import Log, LogRows, OnNode, ReadOptions
 from traces.logs.log_format import LogFormat
 from traces.logs.source import Head, LogSource
 from traces.logs.units import StatedUnits
@@ -75,15 +75,16 @@ def _values(entry: Any, tenant: str, times: Moments) -> dict[str, Any]:
     submit_s = _time(entry.get("submitted_time"), "submitted_time", times)
     if submit_s is None:
         raise ValueError("submitted_time is empty")
-    gpus = ran[-1][2]
-    gpu_seconds = sum((end_s - start_s) * n for start_s, end_s, n in ran)
+    gpus = ran[-1].gpus
+    gpu_seconds = sum((one.end_s - one.start_s) * one.gpus for one in ran)
     values = {
         "job_id": _text(entry, "jobid"),
         "submit_s": submit_s,
         "gpus": COLUMNS["gpus"](str(gpus)),
         "duration_s": gpu_seconds / gpus,
-        "logged_start_s": min(start_s for start_s, _, _ in ran),
-        "logged_end_s": max(end_s for _, end_s, _ in ran),
+        "logged_start_s": min(one.start_s for one in ran),
+        "logged_end_s": max(one.end_s for one in ran),
+        "on_nodes": tuple(OnNode(ip, one.start_s, one.end_s, n) for one in ran for ip, n in one.nodes),
         "tenant": _text(entry, tenant),
         "user": _text(entry, "user"),
         "state": _text(entry, "status"),
@@ -91,18 +92,29 @@ def _values(entry: Any, tenant: str, times: Moments) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _attempt(attempt: Any, times: Moments) -> tuple[float, float, int] | None:
-    """(start, end, GPUs) of an attempt that states all three, else None."""
+class _Attempt(NamedTuple):
+    """An attempt to run a job; `nodes`: machines by address, and GPUs of each."""
+
+    start_s: float
+    end_s: float
+    gpus: int
+    nodes: tuple[tuple[str, int], ...]
+
+
+def _attempt(attempt: Any, times: Moments) -> _Attempt | None:
+    """An attempt that states start, end and GPUs, else None."""
     if not isinstance(attempt, dict):
         return None
     start_s = _time(attempt.get("start_time"), "start_time", times)
     end_s = _time(attempt.get("end_time"), "end_time", times)
     detail = attempt.get("detail")
     nodes = [node for node in detail if isinstance(node, dict)] if isinstance(detail, list) else []
-    gpus = sum(len(held) for node in nodes if isinstance(held := node.get("gpus"), list))
-    if start_s is None or end_s is None or end_s <= start_s or not gpus:
+    held = [(node.get("ip"), len(gpus)) for node in nodes if isinstance(gpus := node.get("gpus"), list)]
+    total = sum(count for _, count in held)
+    if start_s is None or end_s is None or end_s <= start_s or not total:
         return None
-    return start_s, end_s, gpus
+    named = tuple((ip, count) for ip, count in held if isinstance(ip, str) and ip and count)
+    return _Attempt(start_s, end_s, total, named)
 
 
 def _time(value: Any, name: str, times: Moments) -> float | None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from traces.logs.cells import MixedColumnError, Moments
-from traces.logs.log import Log, ReadOptions
+from traces.logs.log import Log, OnNode, ReadOptions
 from traces.logs.log_format import LogFormat
 from traces.logs.records import Entries, RecordsOfJobs, Row, member, read_records, text_of
 from traces.logs.source import Head, LogSource
@@ -64,6 +64,7 @@ class _Pod(NamedTuple):
     gpu_type: str | None = None
     queue: str | None = None
     waits_for: str | None = None
+    node: str | None = None
     error: Exception | None = None
 
 
@@ -129,7 +130,14 @@ def _values(pods: list[_Pod], tenant: str, times: Moments) -> Iterator[Row]:
         "tenant": first.namespace if tenant == "namespace" else first.queue,
         "state": state,
         "reason": pods[-1].waits_for if state == "Pending" else None,
+        "on_nodes": tuple(_on_nodes(read)),
     }
+
+
+def _on_nodes(pods: list[_Pod]) -> Iterator[OnNode]:
+    for pod in pods:
+        if pod.node and pod.start_s is not None and pod.end_s is not None and pod.end_s > pod.start_s:
+            yield OnNode(pod.node, pod.start_s, pod.end_s, pod.gpus)
 
 
 def _pod(entry: Any, times: Moments) -> _Pod:
@@ -157,6 +165,7 @@ def _pod(entry: Any, times: Moments) -> _Pod:
             priority=None if priority is None else sys.intern(str(priority)),
             gpu_type=_interned(text_of(spec, "nodeSelector", GPU_TYPE_LABEL)),
             queue=_interned(text_of(entry, "metadata", "labels", _QUEUE_LABEL)),
+            node=sys.intern(node) if isinstance(node := member(spec, "nodeName"), str) else None,
             waits_for=None if phase in _ENDED else _interned(text_of(scheduled, "message")),
         )  # fmt: skip
     except (ValueError, MixedColumnError) as error:

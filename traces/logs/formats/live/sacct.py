@@ -1,7 +1,8 @@
 """Slurm's accounting, as `sacct -a -X --parsable2` prints it (sacct(1), section "Job Accounting Fields").
 
 Required columns: `JobIDRaw, Account, Submit, ElapsedRaw, AllocTRES, State`. Used where they are there:
-`User`, `Start`, `End`, `TimelimitRaw` (minutes) or `Timelimit`, `Priority`, `Partition`, `QOS`, `ReqTRES`.
+`User`, `Start`, `End`, `TimelimitRaw` (minutes) or `Timelimit`, `Priority`, `Partition`, `QOS`, `ReqTRES`,
+`NodeList`.
 Dates have no offset; `Start` of a job that never started is `Unknown`, a limit may be `UNLIMITED` or
 `Partition_Limit`.
 """
@@ -17,6 +18,8 @@ from traces.logs.log_format import LogFormat
 from traces.logs.source import Head, LogSource
 from traces.logs.tables import Cells, TableOfJobs, read_table
 from traces.native import COLUMNS, whole
+
+from .host_lists import host_list
 
 __all__ = ["COMMAND", "SLURM", "gpu_type_of", "gpus_of", "has_slices"]
 
@@ -88,6 +91,7 @@ _FURTHER = (
     ("priority", Cell("Priority", optional=True)),
     ("partition", Cell("Partition", optional=True)),
     ("qos", Cell("QOS", optional=True)),
+    ("node_names", Cell("NodeList", host_list, optional=True, empty=(*_NEVER, "None assigned"))),
 )
 _ASSUMPTIONS = (
     "ElapsedRaw is the run time on the GPUs of AllocTRES; of a requeued job that of its last run",

@@ -1,0 +1,234 @@
+"""The charts of a backtest: logged beside simulated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from clustersim.backtest.logged import Floats, Rows
+from clustersim.backtest.use import in_use
+from clustersim.report import Clock
+from clustersim.report.frame import TIME_TICKS, Chart, downsampled, plotly_text, series_of, short
+from clustersim.report.numbers import duration
+
+from .compared import Compared
+
+__all__ = ["charts_of"]
+
+SIDES = ("logged", "simulated")
+_LEAST_S = 1.0  # on logarithmic axes
+_CAPACITY = 6  # the number of its colour, grey
+_MOST_DOTS, _LONGEST_NAME = 24, 16
+_SPANS = 60
+_ERRORS = (
+    ("more than a day sooner", -86400.0), ("1 h to 1 d sooner", -3600.0), ("10 min to 1 h sooner", -600.0),
+    ("1 to 10 min sooner", -60.0), ("within a minute", 60.0), ("1 to 10 min later", 600.0),
+    ("10 min to 1 h later", 3600.0), ("1 h to 1 d later", 86400.0), ("more than a day later", np.inf),
+)  # fmt: skip
+"""Classes of errors, each with its upper end in seconds."""
+KINDS = {
+    "size": "GPUs asked for", "hour": "hour of submission", "user": "user", "tenant": "tenant",
+    "pool": "pool", "partition": "partition", "qos": "QOS", "gpu_type": "GPU type",
+}  # fmt: skip
+"""Kinds of groups in the order of the page, with what their axis says."""
+
+
+def charts_of(found: Compared) -> dict[str, Chart]:
+    """All charts that have data, by id."""
+    drawn = []
+    if len(found.rows):
+        drawn += [_distribution(found, "wait"), _distribution(found, "jct"), _scatter(found), _errors(found)]
+        drawn.append(_over_time(found))
+    drawn += [_use(found), _queue(found)]
+    groups = found.summary["groups"]
+    drawn += [_group(kind, groups[kind]) for kind in KINDS if kind in groups]
+    return {chart.id: chart for chart in drawn}
+
+
+def _distribution(found: Compared, what: str) -> Chart:
+    """Cumulative distributions of waits or completion times on both sides."""
+    series = []
+    for number, times in enumerate(found.waits if what == "wait" else found.jcts):
+        known = np.sort(times[~np.isnan(times)])
+        rank = downsampled(len(known))
+        text = [duration(float(known[i])) for i in rank]
+        x, y = short(np.maximum(known[rank], _LEAST_S)), short(100 * (rank + 1) / max(1, len(known)))
+        hover = "%{y:.1f} % within %{text}"
+        series.append(series_of(number, SIDES[number], x, y, text=text, hover=hover))
+    title, name = ("Waits", "wait") if what == "wait" else ("Completion times", "completion time")
+    layout = {
+        "xaxis": {"type": "log", "title": {"text": name}, **TIME_TICKS},
+        "yaxis": {"title": {"text": "% of the jobs"}, "range": [0, 101]},
+    }
+    caption = f"Share of the jobs with a {name} of at most so much; times below a second are drawn at one."
+    return Chart(f"chart-{what}", title, caption, 360, series, layout)
+
+
+def _scatter(found: Compared) -> Chart:
+    """A point per job: its logged and its simulated wait."""
+    logged, simulated = found.waits
+    shown = downsampled(len(logged))
+    rows = found.rows[shown]
+    text = [
+        f"{plotly_text(found.texts['job_id'][i][:60])}: {found.gpus[i]:,} GPUs, "
+        f"{duration(float(a))} logged, {duration(float(b))} simulated"
+        for i, a, b in zip(rows.tolist(), logged[shown], simulated[shown], strict=True)
+    ]
+    x, y = (short(np.maximum(waits[shown], _LEAST_S)) for waits in (logged, simulated))
+    points = series_of(1, "job", x, y, type="points", text=text, hover="%{text}")
+    axis = {"type": "log", **TIME_TICKS}
+    most = max([*x, *y, 10.0])
+    layout = {
+        "xaxis": {**axis, "title": {"text": "logged wait"}},
+        "yaxis": {**axis, "title": {"text": "simulated wait"}},
+        "diagonal": [_LEAST_S, most],
+    }
+    some = "" if len(shown) == len(logged) else f" {len(shown):,} of {len(logged):,} jobs are drawn."
+    caption = (
+        f"A point is a job; on the dotted line, both waits are the same. Above it, it waits too long.{some}"
+    )
+    return Chart("chart-jobs", "Job by job", caption, 420, [points], layout)
+
+
+def _errors(found: Compared) -> Chart:
+    """The share of jobs by class of error."""
+    logged, simulated = found.waits
+    ends = np.array([end for _, end in _ERRORS[:-1]])
+    counts = np.bincount(np.searchsorted(ends, simulated - logged), minlength=len(_ERRORS))
+    shares = 100 * counts / len(logged)
+    bar: dict[str, Any] = {
+        "type": "bar", "series": 1, "name": "jobs", "x": short(shares), "y": [name for name, _ in _ERRORS],
+        "text": [f"{count:,} jobs" for count in counts.tolist()],
+    }  # fmt: skip
+    layout = {"xaxis": {"title": {"text": "% of the jobs"}, "rangemode": "tozero"}, "yaxis": {}}
+    caption = "How much sooner or later than logged a job starts in the simulation."
+    return Chart("chart-errors", "Errors", caption, 420, [bar], layout)
+
+
+def _over_time(found: Compared) -> Chart:
+    """The mean wait of the jobs submitted in each span."""
+    submit_s = found.times["submit_s"][found.rows]
+    clock = Clock.over(0.0, float(submit_s[-1]), 0)
+    spans = min(_SPANS, max(1, len(submit_s) // 4))
+    edges = np.linspace(submit_s[0], submit_s[-1], spans + 1)
+    place = np.clip(np.searchsorted(edges, submit_s, side="right") - 1, 0, spans - 1)
+    count = np.bincount(place, minlength=spans)
+    some = count > 0
+    x = short((edges[:-1][some] - clock.from_s) / clock.unit_s)
+    series = []
+    for number, waits in enumerate(found.waits):
+        means = np.bincount(place, waits, minlength=spans)[some] / count[some]
+        text = [
+            f"{duration(float(mean))}, {jobs:,} jobs" for mean, jobs in zip(means, count[some], strict=True)
+        ]
+        y = short(means / 3600)
+        moments = _moments(found, clock, x)
+        series.append(series_of(number, SIDES[number], moments, y, text=text, hover="%{text}"))
+    layout = {
+        "xaxis": _time_axis(found, clock),
+        "yaxis": {"title": {"text": "mean wait, h"}, "rangemode": "tozero"},
+    }
+    length = duration(float(submit_s[-1] - submit_s[0]) / spans)
+    caption = f"Mean wait of the jobs submitted in spans of {length}: where the simulation errs, and when."
+    return Chart("chart-over-time", "Waits by time of submission", caption, 340, series, layout)
+
+
+def _held(found: Compared) -> list[tuple[Floats, Floats, Rows]]:
+    """Start, run time and GPUs of the jobs on both sides; a simulated start-up holds GPUs, too."""
+    start_up_s = float(found.summary["site"]["start_up_s"])
+    run_s, logged_s = found.times["run_s"], found.times["logged_start_s"]
+    simulated_s = np.where(np.isnan(logged_s), np.nan, found.times["simulated_start_s"])
+    return [(logged_s, run_s, found.gpus), (simulated_s - start_up_s, run_s + start_up_s, found.gpus)]
+
+
+def _use(found: Compared) -> Chart:
+    """GPUs in use on both sides, and the capacity of the simulation."""
+    curves = [in_use(*held) for held in _held(found)]
+    clock = _clock(found, curves)
+    series = []
+    for number, (moments, used) in enumerate(curves):
+        x, y = clock.steps(np.append(0.0, moments), np.append(0.0, used))
+        series.append(series_of(number, SIDES[number], _moments(found, clock, x), y))
+    moments, there = _capacity(found)
+    x, y = clock.steps(moments, there)
+    series.append(series_of(_CAPACITY, "capacity", _moments(found, clock, x), y))
+    layout = {"xaxis": _time_axis(found, clock), "yaxis": {"title": {"text": "GPUs"}, "rangemode": "tozero"}}
+    caption = f"GPUs that jobs hold, {clock.resolution}, and the capacity that the simulation had."
+    return Chart("chart-use", "GPUs in use", caption, 360, series, layout)
+
+
+def _queue(found: Compared) -> Chart:
+    """Jobs that wait on both sides."""
+    submit_s = found.times["submit_s"]
+    ones = np.ones(len(submit_s), dtype=np.int64)
+    known = ~np.isnan(found.times["logged_start_s"])
+    curves = []
+    for side in SIDES:
+        waits_s = found.times[f"{side}_start_s"] - submit_s
+        curves.append(in_use(np.where(known & ~np.isnan(waits_s), submit_s, np.nan), waits_s, ones))
+    clock = _clock(found, curves)
+    series = []
+    for number, (moments, waiting) in enumerate(curves):
+        x, y = clock.steps(moments, waiting)
+        series.append(series_of(number, SIDES[number], _moments(found, clock, x), y))
+    layout = {"xaxis": _time_axis(found, clock), "yaxis": {"title": {"text": "jobs"}, "rangemode": "tozero"}}
+    return Chart(
+        "chart-queue", "Waiting jobs", f"Jobs without GPUs, {clock.resolution}.", 320, series, layout
+    )
+
+
+def _capacity(found: Compared) -> tuple[Floats, Floats]:
+    """The capacity of all pools over time: moments, and GPUs from each of them on."""
+    pools = found.summary["capacity"].values()
+    steps = {0.0: float(sum(pool["gpus"] for pool in pools))}
+    for pool in pools:
+        for part in pool["reduced"]:
+            less = max(0.0, pool["gpus"] - part["gpus"])
+            steps[float(part["from_s"])] = steps.get(float(part["from_s"]), 0.0) - less
+            steps[float(part["until_s"])] = steps.get(float(part["until_s"]), 0.0) + less
+    moments = np.array(sorted(steps))
+    return moments, np.cumsum([steps[moment] for moment in moments])
+
+
+def _group(kind: str, groups: list[dict[str, Any]]) -> Chart:
+    """The mean wait of each group on both sides."""
+    shown = [group for group in groups if "jobs" in group][:_MOST_DOTS]
+    names = [_name(group["group"]) for group in shown]
+    series: list[dict[str, Any]] = []
+    for number, side in enumerate(SIDES):
+        means = [float(group[f"{side}_mean_s"]) for group in shown]
+        text = [f"{duration(mean)}, {group['jobs']:,} jobs" for mean, group in zip(means, shown, strict=True)]
+        y = short(np.maximum(means, _LEAST_S))
+        series.append(series_of(number, side, names, y, type="dots", text=text, hover="%{x}: %{text}"))
+    layout = {
+        "scattermode": "group",
+        "xaxis": {
+            "title": {"text": KINDS[kind]}, "type": "category", "categoryarray": names,
+            "range": [-0.5, len(names) - 0.5],
+        },
+        "yaxis": {"title": {"text": "mean wait"}, "type": "log", **TIME_TICKS},
+    }  # fmt: skip
+    caption = f"Mean wait of jobs by {KINDS[kind]}; the two dots of a group at one height mean no bias."
+    return Chart(f"chart-by-{kind}", f"Waits by {KINDS[kind]}", caption, 340, series, layout)
+
+
+def _name(group: str) -> str:
+    text = group or "(not stated)"
+    return plotly_text(text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…")
+
+
+def _clock(found: Compared, curves: list[tuple[Floats, Floats]]) -> Clock:
+    """The axis from the first submission to the last change of any curve."""
+    last = max((float(moments[-1]) for moments, _ in curves if len(moments)), default=0.0)
+    to_s = max(last, float(found.times["submit_s"][-1]), _LEAST_S)
+    return Clock.over(0.0, to_s, max(len(moments) for moments, _ in curves))
+
+
+def _time_axis(found: Compared, clock: Clock) -> dict[str, Any]:
+    return {"type": "date", "title": {"text": f"date ({found.zone})"}} if found.is_dated else clock.axis
+
+
+def _moments(found: Compared, clock: Clock, x: list[float]) -> list[Any]:
+    """The places on the axis as dates, where the log has them."""
+    return [found.moment(clock.from_s + at * clock.unit_s) for at in x] if found.is_dated else x

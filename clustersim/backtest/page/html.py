@@ -1,0 +1,173 @@
+"""The page of a backtest: its sentences, its tables and its charts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from clustersim.backtest.site import site_words
+from clustersim.report.frame import render
+from clustersim.report.numbers import difference, duration
+
+from .charts import KINDS, charts_of
+from .compared import Compared
+
+__all__ = ["render_backtest"]
+
+_QUANTILES = (10, 25, 50, 75, 90, 95, 99, 100)
+_MOST_WRONG = 20
+_TITLES = {"all": "Compared", "fitted": "Fitted part", "judged": "Judged part"}
+_MEASURES = {"mean_s": "mean", "median_s": "median", "p90_s": "p90", "p99_s": "p99"}
+
+Part = Mapping[str, Any]
+Cells = Sequence[str]
+
+
+def render_backtest(found: Compared) -> str:
+    """The page, as HTML. KeyError, TypeError or ValueError for a summary that is not one of ours."""
+    summary = found.summary
+    log, site = summary["log"], summary["site"]
+    return render(
+        "backtest.html.j2",
+        charts_of(found),
+        title=f"Backtest of {log['file']}",
+        subtitle=_subtitle(found),
+        site=site_words(site),
+        pools=list(site["pools"].items()),
+        verdict=_verdict(found),
+        part=found.part,
+        parts=[(name, _TITLES[name], part, _times(part)) for name, part in summary["parts"].items()],
+        figures=[(_TITLES[name], _figures(part)) for name, part in summary["parts"].items()],
+        quantiles=_quantiles(found) if len(found.rows) else [],
+        use=_use(summary["use"]),
+        groups=[(KINDS[k], _groups(summary["groups"][k])) for k in KINDS if k in summary["groups"]],
+        wrong=_wrong(found),
+        trials=_trials(summary["fit"], site) if "fit" in summary else [],
+        assumptions=[*log["warnings"], *log["assumptions"], *summary["assumptions"]],
+        dropped=list(log["dropped_by_reason"].items()),
+        rows=int(log["counts"]["rows"]),
+        not_compared=[(reason, int(n)) for reason, n in summary["not_compared"].items() if n],
+        settings=list(site["settings"]),
+        sha256=str(log["sha256"]),
+        format=str(log["format"]),
+    )
+
+
+def _subtitle(found: Compared) -> str:
+    log, last_s = found.summary["log"], float(found.times["submit_s"][-1])
+    when = f"in {duration(last_s)}"
+    if found.is_dated:
+        when = f"from {found.moment(0.0)} to {found.moment(last_s)} ({found.zone})"
+    return f"{log['jobs']:,} jobs submitted {when}; {found.summary['site']['gpus']:,} GPUs; {log['format']}"
+
+
+def _verdict(found: Compared) -> list[str]:
+    part = found.summary["parts"][found.part]
+    wait = part["wait"]
+    if not wait["logged"]:
+        return ["No job of this part started both in the log and in the simulation."]
+    logged, simulated = wait["logged"]["mean_s"], wait["simulated"]["mean_s"]
+    which = {"all": "The compared jobs", "judged": "The jobs that took no part in the fit"}[found.part]
+    means = f"{duration(simulated)} in the simulation and {duration(logged)} in the log"
+    sentences = [f"{which} wait {means} on average ({_off(simulated, logged)})."]
+    absolute = f"{duration(wait['absolute_s'])} (mean absolute error)"
+    ranks = "" if wait["spearman"] is None else f"; the rank correlation of waits is {wait['spearman']:.2f}"
+    sentences.append(f"A single job starts {absolute} sooner or later than logged{ranks}.")
+    score = float(part["score"])
+    judged = "0 is exact, and a simulation in which no job waits scores 1"
+    sentences.append(f"The score is {score:.2f}: {judged}.")
+    return sentences
+
+
+def _off(value: float, base: float) -> str:
+    return difference("time", float(value), float(base)) or "±0.0 %"
+
+
+def _signed(seconds: float) -> str:
+    return f"−{duration(-seconds)}" if seconds < 0 else duration(seconds)
+
+
+def _times(part: Part) -> list[Cells]:
+    """Rows of means and quantiles: time, of jobs, logged, simulated, error."""
+    rows: list[Cells] = []
+    for what, name in (("wait", "wait"), ("jct", "completion")):
+        for key, logged in (part[what]["logged"] or {}).items():
+            made = part[what]["simulated"][key]
+            rows.append((name, _MEASURES[key], duration(logged), duration(made), _off(made, logged)))
+    return rows
+
+
+def _figures(part: Part) -> list[Cells]:
+    """Error figures of waits and of completion times."""
+    rows: list[Cells] = []
+    for what, name in (("wait", "wait"), ("jct", "completion")):
+        found = part[what]
+        if found["logged"]:
+            seconds = (found["bias_s"], found["absolute_s"], found["distance_s"])
+            ranks = (found["spearman"], found["kendall"])
+            rows.append((name, *map(_signed, seconds), *map(_ratio, ranks)))
+    return rows
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{float(value):.3f}"
+
+
+def _quantiles(found: Compared) -> list[Cells]:
+    """Rows: percentile, logged wait, simulated wait, error."""
+    logged, simulated = (np.percentile(waits, _QUANTILES) for waits in found.waits)
+    return [
+        ("longest" if q == 100 else f"p{q}", duration(float(a)), duration(float(b)), _off(float(b), float(a)))
+        for q, a, b in zip(_QUANTILES, logged, simulated, strict=True)
+    ]
+
+
+def _use(use: Part) -> str:
+    shares = f"{100 * use['logged']:.1f} % in the log and {100 * use['simulated']:.1f} % in the simulation"
+    apart = f"the two curves are {100 * use['mean_difference']:.1f} % apart on average"
+    return f"While jobs are submitted, the GPUs in use are {shares}; {apart}."
+
+
+def _groups(groups: list[Part]) -> list[Cells]:
+    """Rows: group, jobs; means logged, simulated, error; p90 logged, simulated; mean absolute error."""
+    rows: list[Cells] = []
+    for group in groups:
+        if "jobs" not in group:
+            rows.append(("others, not shown", f"{group['left_out']:,}", *["–"] * 6))
+            continue
+        means = group["logged_mean_s"], group["simulated_mean_s"]
+        p90 = duration(group["logged_p90_s"]), duration(group["simulated_p90_s"])
+        texts = duration(means[0]), duration(means[1]), _off(means[1], means[0])
+        name = group["group"] or "(not stated)"
+        rows.append((name, f"{group['jobs']:,}", *texts, *p90, duration(group["absolute_s"])))
+    return rows
+
+
+def _wrong(found: Compared) -> list[Cells]:
+    """The jobs of the largest errors: id, tenant, GPUs, submission, logged wait, simulated wait, error."""
+    logged, simulated = found.waits
+    errors = simulated - logged
+    rows: list[Cells] = []
+    for place in np.argsort(-np.abs(errors), kind="stable")[:_MOST_WRONG].tolist():
+        if errors[place] == 0:
+            break
+        i = int(found.rows[place])
+        times = duration(float(logged[place])), duration(float(simulated[place]))
+        names = found.texts["job_id"][i], found.texts["tenant"][i], f"{found.gpus[i]:,}"
+        when = found.moment(float(found.times["submit_s"][i]))
+        rows.append((*names, when, *times, _signed(float(errors[place]))))
+    return rows
+
+
+def _trials(fit: Part, site: Part) -> list[tuple[str, str, str, bool]]:
+    """Rows: site, score of the fitted part, score of the judged part, whether it was chosen."""
+    chosen = site_words(site)
+    trials = sorted(fit["trials"], key=lambda t: (t["fitted_score"] is None, t["fitted_score"] or 0.0))
+    rows = [
+        (site_words(t), _ratio(t["fitted_score"]), _ratio(t["judged_score"]), site_words(t) == chosen)
+        for t in trials
+    ]
+    base = fit["baseline_score"]
+    return [*rows, ("(no job waits)", _ratio(base["fitted"]), _ratio(base["judged"]), False)]

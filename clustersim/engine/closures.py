@@ -1,0 +1,113 @@
+"""Nodes that are closed to some jobs: those about to be reclaimed, and those of reservations."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from math import inf, isfinite
+from typing import cast
+
+from clustersim.cluster import NodeSet, node_set
+from clustersim.failures import Reservation
+from clustersim.scheduler import Event, JobView
+from clustersim.scheduler.job_view import active_of
+
+from .clock import Due
+from .kernel import Kernel
+from .node_events import NodesInService, is_on
+
+__all__ = ["Closures"]
+
+
+class Closures:
+    """Begins and ends reservations, and tells drafts which nodes are closed to a job.
+
+    `cordon`: whether a node with a notice of its reclaim gets no further jobs.
+    """
+
+    def __init__(
+        self, kernel: Kernel, nodes: NodesInService, cordon: bool, reservations: Sequence[Reservation]
+    ):
+        self._kernel, self._nodes, self._cordon = kernel, nodes, cordon
+        self._sets = {one.nodes: node_set(sorted(one.nodes)) for one in reservations}
+        self._to_come = deque(reservations)  # in order of time
+        self._active: dict[Reservation, None] = {}
+        if cordon or reservations:
+            kernel.facts.closed_to = self.closed_to
+        if reservations:
+            kernel.facts.reserved_for = self.reserved_for
+
+    def begin(self) -> None:
+        """Expect the beginnings and ends of reservations; those that hold already begin at once."""
+        clock = self._kernel.clock
+        for one in tuple(self._to_come):
+            if one.end_s <= clock.now:
+                self._to_come.remove(one)
+            else:
+                clock.after(one.start_s - clock.now, [self._on_start], one)
+                clock.after(one.end_s - clock.now, [self._on_end], one)
+
+    def closed_to(self, job: JobView | None) -> NodeSet:
+        """The nodes on which `job` may get no GPUs now; None: those on which no job may."""
+        facts, closed = self._kernel.facts, 0
+        if self._cordon and facts.leaving:
+            closed = node_set(node for node, time_s in facts.leaving.items() if time_s > facts.now_s)
+        if job is None:
+            return closed
+        for one in self._active:
+            if not one.admits(job.id, job.tenant):
+                closed |= self._sets[one.nodes]
+        if self._to_come:
+            closed |= self._to_be_drained(job)
+        return closed
+
+    def reserved_for(self, job: JobView) -> NodeSet:
+        """The nodes that are reserved for `job` now, and closed to it for no other reason."""
+        reserved = 0
+        for one in self._active:
+            if one.admits(job.id, job.tenant):
+                reserved |= self._sets[one.nodes]
+        return reserved & ~self.closed_to(job) if reserved else 0
+
+    def _to_be_drained(self, job: JobView) -> NodeSet:
+        """The nodes of coming reservations for which the job would end too late."""
+        end_s, closed = _end_s(job, self._kernel.facts.now_s), 0
+        for one in self._to_come:
+            if one.start_s >= end_s:
+                break
+            if one.others == "drain" and not one.admits(job.id, job.tenant):
+                closed |= self._sets[one.nodes]
+        return closed
+
+    def _on_start(self, due: Due) -> None:
+        one = cast("Reservation", due.value)
+        kernel = self._kernel
+        self._to_come.remove(one)
+        self._active[one] = None
+        if kernel.drained():
+            return
+        for view in list(kernel.facts.running):
+            active = active_of(view)
+            node = next((n for n in sorted(one.nodes) if is_on(active.placement or (), n)), None)
+            if node is not None and not one.admits(view.id, view.tenant):
+                reason = f"reservation {one.number} of node {node + self._nodes.first}"
+                self._nodes.stop(active, reason, node, saves=one.others != "kill")
+        kernel.events.append(Event("reserved", None))
+        kernel.decide_at_this_instant(kernel.clock.now)
+
+    def _on_end(self, due: Due) -> None:
+        del self._active[cast("Reservation", due.value)]
+        kernel = self._kernel
+        if not kernel.drained():
+            kernel.events.append(Event("released", None))
+            kernel.decide_at_this_instant(kernel.clock.now)
+
+
+def _end_s(job: JobView, now: float) -> float:
+    """When a job ends if it starts now, by what its user states; minus infinity if that is nothing."""
+    estimated_s = job.estimated_end_s()
+    if isfinite(estimated_s):
+        return estimated_s
+    if not isfinite(job.work_left):
+        return -inf
+    return now + job.start_cost_s(job.requested) + job.remaining()

@@ -1,0 +1,219 @@
+"""One run over the clusters of a fleet: jobs are sent to clusters, which are simulated side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from clustersim.cluster import Part
+from clustersim.engine.clock import Arrivals, Course, Due
+from clustersim.engine.job_records import rejected_record
+from clustersim.engine.node_events import NodeEvents
+from clustersim.engine.setup import RunSetup
+from clustersim.engine.simulation import Shared, Simulation, arrivals_of, clock_for
+from clustersim.failures import Outages
+from clustersim.jobs import ActiveJob
+from clustersim.records import SUBMIT, MemoryRecorder, Recorder
+from clustersim.scheduler import JobView
+from clustersim.scheduler.job_view import active_of
+from clustersim.speed import CannotRun, Offer
+from traces.job import Job
+
+from .recording import PartRecorder, UseOfParts
+from .routing import Destination, Routing, choose
+
+__all__ = ["FleetSimulation"]
+
+
+class FleetSimulation(Course):
+    """As `Simulation`, for a set-up with a routing: each of its `parts` runs on one cluster of the fleet.
+
+    At one instant, completions and changes of nodes come first, then jobs are sent to clusters, then the
+    policies decide, in the order of the clusters.
+    """
+
+    def __init__(
+        self,
+        jobs: Iterable[Job],
+        setup: RunSetup,
+        routing: Routing,
+        recorder: Recorder | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ):
+        self._setup, self._routing = setup, routing
+        self.arrivals = arrivals_of(jobs, setup)
+        super().__init__(clock_for(self.arrivals), setup.until_s)
+        self.recorder: Recorder = MemoryRecorder(setup.cluster) if recorder is None else recorder
+        self._on_progress, self._departed = on_progress, 0
+        self._moves_due = False
+        self._use = UseOfParts(self.recorder, setup.cluster.parts)
+        self._members = [
+            _Member(self, part, own) for part, own in zip(setup.cluster.parts, setup.parts, strict=True)
+        ]
+        self._nodes: NodeEvents | None = None
+        served = [m.simulation.disruptions for m in self._members if m.simulation.disruptions is not None]
+        if served:
+            cluster = setup.cluster
+            outages = Outages(
+                [cluster.size_of(node) for node in range(cluster.nodes)], self.clock.now,
+                failures=setup.failures, maintenance=setup.maintenance, spot=setup.spot, seed=setup.seed,
+            )  # fmt: skip
+            self._nodes = NodeEvents(self.clock, [one.nodes for one in served], outages)
+
+    @property
+    def policy_wall_s(self) -> float:
+        """Wall-clock seconds spent in all policies."""
+        return sum(member.simulation.policy_wall_s for member in self._members)
+
+    def run(self) -> Recorder:
+        """Simulate until no event is left; see `Course.complete`."""
+        self.complete()
+        return self.recorder
+
+    def begin(self) -> None:
+        self._expect_submissions(self.clock.now)
+        for member in self._members:
+            if member.simulation.disruptions is not None:
+                member.simulation.disruptions.begin()
+        if self._nodes is not None:
+            self._nodes.begin()
+
+    def close(self) -> None:
+        facts = [member.simulation.kernel.facts for member in self._members]
+        limited = self.until_s is not None and not self.interrupted
+        now = self.clock.now if limited else max(fact.now_s for fact in facts)
+        left = self.arrivals
+        for member in self._members:
+            member.simulation.keep_unfinished(now, left)
+            left = Arrivals(())
+        self._use.report()
+        self.recorder.end_s = now
+        self.recorder.oracle_used = any(fact.oracle_used for fact in facts)
+
+    def _expect_submissions(self, now: float) -> None:
+        job = self.arrivals.next
+        if job is not None:
+            self.clock.after(job.submit_s - now, [self._on_submissions])
+
+    def _on_submissions(self, _: Due) -> None:
+        now, reached = self.clock.now, dict.fromkeys(self._members, False)
+        for member in self._members:
+            member.simulation.kernel.facts.now_s = now
+        for job, order in self.arrivals.until(now):
+            if (to := self._send(job, order)) is not None:
+                reached[to] = True
+        self._expect_submissions(now)
+        for member, arrived in reached.items():
+            if arrived:
+                member.simulation.decide_on_arrivals(now)
+
+    def _send(self, job: Job, order: int) -> _Member | None:
+        """Send an arriving job to a cluster; reject it, and return None, if no cluster can run it."""
+        able = {member: offers for member in self._members if (offers := member.offers(job))}
+        if not able:
+            kernel = self._members[0].simulation.kernel
+            kernel.recorder.event(job.submit_s, SUBMIT, job.job_id)
+            try:
+                self._setup.speed.offers(job)
+                reason = "no cluster of the fleet can run it"
+            except CannotRun as why:
+                reason = str(why)
+            kernel.reject(rejected_record(job, reason), order)
+            return None
+        lasting = {m: offers for m, offers in able.items() if m.ever_fits(job, order, offers[0])}
+        able = lasting or able
+        to = choose(self._routing, job, [member.to(offers) for member, offers in able.items()])
+        member = next(member for member in able if member.part.name == to.name)
+        member.simulation.submit(member.own(job), order, f"sent to {to.name}: {self._routing.by}")
+        return member
+
+    # Jobs that move while they wait
+
+    def decided(self) -> None:
+        """A cluster has decided: jobs that still wait may move when all clusters have."""
+        if self._routing.move and not self._moves_due:
+            self._moves_due = True
+            self.clock.after(0.0, [self._on_moves])
+
+    def _on_moves(self, _: Due) -> None:
+        self._moves_due = False
+        now, reached = self.clock.now, dict.fromkeys(self._members, False)
+        for member in self._members:
+            member.simulation.kernel.facts.now_s = now
+        for member in self._members:
+            for view in list(member.simulation.kernel.facts.waiting.in_order()):
+                to = None if view.started else self._elsewhere(active_of(view), member)
+                if to is not None:
+                    member.give_up(view)
+                    to.simulation.submit(
+                        to.own(active_of(view).job), view.order, f"moved to {to.part.name}", True
+                    )
+                    reached[member] = reached[to] = True
+        for member, changed in reached.items():
+            if changed:
+                member.simulation.decide_on_arrivals(now)
+
+    def _elsewhere(self, active: ActiveJob, at: _Member) -> _Member | None:
+        """The first other cluster that has room for a waiting job, and runs it as fast on as many GPUs: its
+        records state the run time that it had where it was submitted.
+        """
+        job, unit_s = active.job, active.curve.unit_s[active.requested]
+        for member in self._members:
+            if member is at or not member.simulation.kernel.policy.admits_all:
+                continue
+            offers = member.offers(job)
+            alike = offers and (offers[0].requested, offers[0].unit_s) == (active.requested, unit_s)
+            if alike and member.to(offers).has_room():
+                return member
+        return None
+
+    def count_departure(self, _: int) -> None:
+        """A job has left one of the clusters."""
+        self._departed += 1
+        if self._on_progress is not None:
+            self._on_progress(self._departed)
+
+
+class _Member:
+    """One cluster of the fleet and its simulation."""
+
+    def __init__(self, fleet: FleetSimulation, part: Part, setup: RunSetup):
+        self.part = part
+        recorder = PartRecorder(fleet.recorder, part, fleet._use, fleet.decided)
+        shared = Shared(fleet, fleet.arrivals, part.first)
+        self.simulation = Simulation((), setup, recorder, fleet.count_departure, shared)
+        self._asked: dict[str | None, str | None] = {None: None, part.name: None}
+        for pool in part.cluster.pools:
+            for name in pool.names:
+                self._asked |= {name: name, f"{part.name}/{name}": name}
+
+    def own(self, job: Job) -> Job:
+        """The job as the cluster sees it, which knows nothing of the fleet."""
+        asked = self._asked[job.gpu_type]
+        return job if asked == job.gpu_type else replace(job, gpu_type=asked)
+
+    def offers(self, job: Job) -> tuple[Offer, ...]:
+        """What the cluster offers the job; nothing if it cannot run it."""
+        if job.gpu_type not in self._asked:
+            return ()
+        try:
+            return self.simulation.setup.speed.offers(self.own(job))
+        except CannotRun:
+            return ()
+
+    def ever_fits(self, job: Job, order: int, offer: Offer) -> bool:
+        """Whether the job has a place on the nodes that are not removed for good."""
+        kernel = self.simulation.kernel
+        gone = kernel.facts.gone_for_good
+        if gone is None or not gone(kernel.clock.now):
+            return True
+        active = ActiveJob(self.own(job), order, offer.curve, offer.requested, offer.note)
+        return kernel.state.ever_fits(JobView(active, kernel.facts))
+
+    def to(self, offers: tuple[Offer, ...]) -> Destination:
+        kernel = self.simulation.kernel
+        return Destination(self.part.name, kernel.facts, kernel.submitted, offers)
+
+    def give_up(self, view: JobView) -> None:
+        """A waiting job leaves for another cluster."""
+        self.simulation.kernel.withdraw(view)

@@ -1,0 +1,75 @@
+"""What one cluster of a fleet reports, as records of the fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+from clustersim.cluster import Capacity, Part, Placement, in_use, shifted
+from clustersim.records import EventRecord, MemoryRecorder, Recorder
+
+__all__ = ["PartRecorder", "UseOfParts"]
+
+
+class _Use(NamedTuple):
+    """The use of one cluster, or of all: free GPUs, those of them on partly used nodes, jobs, GPUs down, and
+    millionths of shared GPUs that no job holds.
+    """
+
+    free: int
+    stranded: int
+    running: int
+    pending: int
+    down: int
+    idle_parts: int = 0
+
+    def in_use(self, in_service: int) -> tuple[float, float]:
+        """As of a `Capacity`."""
+        return in_use(in_service, self.free, self.stranded, self.idle_parts)
+
+
+class UseOfParts:
+    """The use of a fleet, as the sum of what its clusters report. The last of an instant counts."""
+
+    def __init__(self, recorder: Recorder, parts: tuple[Part, ...]):
+        self._recorder = recorder
+        self._uses = {part.name: _Use(part.cluster.gpus, 0, 0, 0, 0) for part in parts}
+        self._changed_s: float | None = None
+
+    def change(self, name: str, time_s: float, use: _Use) -> None:
+        if self._changed_s is not None and self._changed_s != time_s:
+            self.report()
+        self._uses[name], self._changed_s = use, time_s
+
+    def report(self) -> None:
+        """Record the use since the last change."""
+        if self._changed_s is not None:
+            total = _Use(*map(sum, zip(*self._uses.values(), strict=True)))
+            use = cast("Capacity", total)  # a recorder asks for `in_use`
+            self._recorder.snapshot(self._changed_s, use, total.running, total.pending, total.down)
+            self._changed_s = None
+
+
+class PartRecorder(MemoryRecorder):
+    """The recorder of the simulation of one cluster. Its nodes get the numbers that they have in the fleet;
+    everything else goes to the recorder of the fleet as it is. `decided` is called after each decision.
+    """
+
+    def __init__(self, recorder: Recorder, part: Part, use: UseOfParts, decided: Callable[[], None]):
+        super().__init__(part.cluster)
+        self._whole, self._part, self._use, self._decided = recorder, part, use, decided
+        self.plan, self.keep_job = recorder.plan, recorder.keep_job  # type: ignore[method-assign]
+
+    def event(
+        self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
+        plan: str = "", overhead_s: float = 0.0, detail: str = "", unit_s: float = 0.0,
+    ) -> EventRecord:  # fmt: skip
+        first = self._part.first
+        if placement and first:
+            placement = shifted(placement, first)
+        return self._whole.event(time_s, event, job_id, gpus, placement, plan, overhead_s, detail, unit_s)
+
+    def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
+        use = _Use(capacity.free, capacity.stranded, running, pending, down, capacity.idle_parts)
+        self._use.change(self._part.name, time_s, use)
+        self._decided()

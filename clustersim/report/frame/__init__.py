@@ -1,0 +1,29 @@
+"""What all pages share: one HTML file that loads nothing from elsewhere, its look, and its charts.
+
+| name | what |
+|---|---|
+| `render` | a page from a template that extends `base.html.j2` |
+| `Chart` | one chart as data, which `templates/charts.js` draws |
+| `series_of` | one curve or set of points of a chart |
+| `downsampled` | the places of at most `MOST_POINTS` of many points |
+| `plotly_text` | text that plotly shows unchanged |
+| `packed` | a document for a page's script: JSON, gzip in base64 |
+| `short` | numbers rounded to what a screen shows |
+| `TIME_TICKS`, `RATIO_TICKS` | ticks of logarithmic axes of times and of ratios |
+"""
+
+from .chart import MOST_POINTS, RATIO_TICKS, TIME_TICKS, Chart, downsampled, plotly_text, series_of, short
+from .document import packed, render
+
+__all__ = [
+    "MOST_POINTS",
+    "RATIO_TICKS",
+    "TIME_TICKS",
+    "Chart",
+    "downsampled",
+    "packed",
+    "plotly_text",
+    "render",
+    "series_of",
+    "short",
+]

@@ -1,0 +1,87 @@
+"""A page: one HTML file that loads nothing from elsewhere and escapes every text."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .chart import Chart
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+__all__ = ["packed", "render"]
+
+_TEMPLATES = Path(__file__).parents[1] / "templates"
+_SCRIPTS = ("page.js", "charts.js")
+_LEVEL = 1  # of gzip
+
+
+def render(
+    template: str,
+    charts: Mapping[str, Chart],
+    scripts: Sequence[str] = (),
+    data: Mapping[str, Any] | None = None,
+    **context: Any,
+) -> str:
+    """The page of a template, as HTML.
+
+    `scripts`: files of the folder of templates, beside those that every page has. `data`: what they read,
+    beside the charts. All text is escaped or packed, and the content security policy allows only the page's
+    own scripts, by their hashes. So a text from a file cannot become markup or code.
+    """
+    names = (*_SCRIPTS, *scripts)
+    script = _inline_script("\n".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in names))
+    plotly, plotly_packed = _plotly()
+    return _template(template).render(
+        charts=charts,
+        data=packed({"charts": [chart.document() for chart in charts.values()], **(data or {})}),
+        plotly=plotly_packed if charts else "",
+        script=script,
+        script_hashes=[_csp_hash(script), *([_csp_hash(plotly)] if charts else [])],
+        **context,
+    )
+
+
+def packed(document: Any) -> str:
+    """The document as JSON, gzip in base64: deterministic, and without markup.
+
+    Of the levels of gzip, the fastest takes a sixth of the default's time for a tenth more letters.
+    """
+    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), _LEVEL, mtime=0)).decode()
+
+
+@cache
+def _template(name: str) -> Template:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    return environment.get_template(name)
+
+
+@cache
+def _plotly() -> tuple[str, str]:
+    """Plotly's script, and the same script packed: gzip in base64, about a fifth of the size."""
+    from plotly.offline import get_plotlyjs
+
+    source = _inline_script(get_plotlyjs())
+    return source, base64.b64encode(gzip.compress(source.encode(), 6, mtime=0)).decode()
+
+
+def _inline_script(source: str) -> str:
+    """A script that is safe inside a script element, with the line ends that HTML parsers produce."""
+    return source.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _csp_hash(script: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -1,0 +1,323 @@
+"""Nodes that are reclaimed with notice, and nodes that are reserved for some jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import clustersim
+from clustersim.audit import check_run_folder
+from clustersim.audit.folder import check_run
+from clustersim.audit.rerun import replay
+from clustersim.errors import PolicyError
+from clustersim.records import ALLOCATES, RELEASES, Run
+from clustersim.runs import RunConfig, setup_of
+from clustersim.scheduler import Proposal, Scheduler, State
+from itertime.errors import UserError
+from policies.fifo import Fifo
+from traces.job import Job
+
+POLICIES = ("fifo", "fifo-skip", "srtf", "easy", "conservative", "las", "round-robin", "drf", "quota")
+ELASTIC = ("afs", "sia", "elasticflow", "gavel-max-min", "themis", "priced", "max-min")
+FREE = {"launch_s": 0, "launch_gpu_s": 0, "plain_restart_s": 20}  # 10 s to save, 10 s to load
+
+
+def job(name: str, submit_s: float, gpus: int, run_s: float, tenant: str = "t", **more: Any) -> Job:
+    return Job(name, submit_s, tenant, gpus=gpus, duration_s=run_s, **more)
+
+
+def broken_rules(run: Run) -> list[str]:
+    return [violation.text for finding in check_run(run) for violation in finding.violations]
+
+
+def simulate(jobs: list[Job], policy: Any = "fifo", cluster: str = "n2g8", **more: Any) -> Run:
+    values: dict[str, Any] = {"overheads": FREE, "bound": "none", **more}
+    run = clustersim.run(jobs, policy, cluster=cluster, **values)
+    assert broken_rules(run) == []
+    return run
+
+
+# Reclaims
+
+
+def reclaim(notice_s: float, **more: Any) -> list[dict[str, Any]]:
+    return [{"at_s": 100, "reclaim": 0, "for_s": 50, "notice_s": notice_s, **more}]
+
+
+def test_a_notice_longer_than_a_save_loses_no_work() -> None:
+    saved = simulate([job("a", 0, 8, 200)], cluster="n1g8", calendar=reclaim(10))
+    assert (saved.jobs[0].preemptions, saved.jobs[0].interruptions, saved.jobs[0].lost_work_s) == (1, 0, 0)
+    assert saved.jobs[0].finish_s == 150 + 10 + 10 + 100  # what it owes of a save, a load, the rest
+    lost = simulate([job("a", 0, 8, 200)], cluster="n1g8", calendar=reclaim(9))
+    assert (lost.jobs[0].preemptions, lost.jobs[0].interruptions, lost.jobs[0].lost_work_s) == (0, 1, 100)
+    assert lost.jobs[0].finish_s == 150 + 200
+
+
+def test_a_node_with_a_notice_gets_no_further_jobs() -> None:
+    run = simulate([job("a", 0, 8, 60), job("b", 50, 8, 30), job("c", 61, 8, 30)], calendar=reclaim(60))
+    first = {event.job_id: event for event in reversed(run.events) if event.event in ALLOCATES}
+    assert first["b"].placement == ((1, 8),)
+    assert (first["c"].placement, first["c"].time_s) == (((1, 8),), 80)
+
+
+class Watcher(Fifo):
+    """First in, first out; keeps what it sees of reclaims."""
+
+    seen: list[Any]
+
+    def schedule(self, state: State) -> Proposal:
+        for event in state.events:
+            if event.kind == "reclaim_notice":
+                running = [(one.id, one.leaves_at_s) for one in state.running]
+                Watcher.seen.append((state.now, event.node, dict(state.leaving), running))
+        return super().schedule(state)
+
+
+def test_a_policy_sees_notices() -> None:
+    Watcher.seen = []
+    simulate([job("a", 0, 8, 200), job("b", 0, 8, 300)], Watcher, calendar=reclaim(30))
+    assert Watcher.seen == [(70.0, 0, {0: 100.0}, [("a", 100.0), ("b", float("inf"))])]
+
+
+class Onto(Scheduler):
+    """Starts every job on node 0."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for one in state.pending:
+            proposal.start(one, on=((0, one.requested),))
+        return proposal
+
+
+def test_no_policy_can_start_a_job_on_a_closed_node() -> None:
+    with pytest.raises(PolicyError, match="node 0 is closed to it"):
+        simulate(
+            [job("a", 80, 8, 10)],
+            Onto,
+            calendar=[
+                {"at_s": 100, "reclaim": 0, "for_s": 5, "notice_s": 50},
+            ],
+        )
+    with pytest.raises(PolicyError, match="node 0 is closed to it"):
+        simulate([job("z", 0, 1, 1), job("a", 80, 8, 10)], Onto, reservations=[{**RESERVED, "at_s": 70}])
+
+
+def test_drawn_reclaims_are_those_of_the_seed_under_every_policy(tmp_path: Path) -> None:
+    trace = tmp_path / "t.csv"
+    rows = "\n".join(f"j{i},{30 * i},{4 + 4 * (i % 3)},{300 + 50 * (i % 5)}" for i in range(40))
+    trace.write_text(f"job_id,submit_s,gpus,duration_s\n{rows}\n")
+    spot = {"nodes": "1-3", "mean_up_h": 0.1, "mean_down_h": 0.02, "notice_s": 5}
+    nodes = {}
+    for policy in ("fifo", "srtf"):
+        run = clustersim.run(
+            trace, policy, cluster="n4g8", spot=spot, out=tmp_path / policy, bound="none", overheads=FREE,
+            until_s=1500.0,
+        )  # fmt: skip
+        assert [v.text for f in check_run_folder(tmp_path / policy) for v in f.violations] == []
+        assert replay(tmp_path / policy).violations == ()
+        nodes[policy] = [(e.time_s, e.event, e.placement) for e in run.events if e.event.startswith("node_")]
+        assert {placement[0][0] for _, _, placement in nodes[policy]} == {1, 2, 3}
+        assert run.summary["interruptions"] > 0  # 5 s are too short for a save of 10 s
+    assert nodes["fifo"] == nodes["srtf"]
+
+
+def test_the_time_between_reclaims_has_the_stated_mean() -> None:
+    from clustersim.failures import Outages, Spot
+
+    spot = Spot(tuple(range(200)), mean_up_h=2.0, mean_down_h=0.5)
+    outages, up, last = Outages([8] * 200, 0.0, spot=spot, seed=1), [], dict.fromkeys(range(200), 0.0)
+    down: list[float] = []
+    for _ in range(20_000):
+        change = outages.next()
+        assert change is not None
+        (down if change.up else up).append(change.time_s - last[change.node])
+        last[change.node] = change.time_s
+    assert sum(up) / len(up) == pytest.approx(7200, rel=0.04)
+    assert sum(down) / len(down) == pytest.approx(1800, rel=0.04)
+
+
+def test_spot_groups_are_a_pool_with_a_price(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        "groups: [{name: a, gpu_type: h100, nodes: 1, usd_per_gpu_hour: 4},"
+        " {name: b, gpu_type: h100, nodes: 1, usd_per_gpu_hour: 1, spot: true}]"
+    )
+    jobs = [
+        job("a", 0, 8, 3600, gpu_type="h100"),
+        job("b", 0, 8, 3600),
+        job("c", 0, 8, 10, gpu_type="h100-spot"),
+    ]
+    run = simulate(jobs, cluster=str(path), overheads=None, spot={"mean_up_h": 1e6})
+    assert run.cluster.gpu_types == ("h100", "h100-spot")
+    assert [record.cost_usd for record in run.jobs[:2]] == [32.0, 8.0]
+    assert run.jobs[2].start_s == 3600
+    assert run.manifest["spot"]["nodes"] == [1]
+
+
+# Reservations
+
+RESERVED = {"at_s": 100, "for_s": 100, "nodes": 0, "tenants": ["blue"]}
+
+
+def finishes(run: Run) -> list[float | None]:
+    return [record.finish_s for record in run.jobs]
+
+
+def test_jobs_that_would_end_too_late_are_kept_off() -> None:
+    jobs = [job("a", 50, 8, 60, estimate_s=60.0), job("b", 50, 8, 50, estimate_s=50.0), job("c", 60, 8, 5)]
+    run = simulate(jobs, "fifo-skip", reservations=[RESERVED], overheads=None)
+    held = {event.job_id: (event.time_s, event.placement) for event in run.events if event.event in ALLOCATES}
+    assert held == {"a": (50, ((1, 8),)), "b": (50, ((0, 8),)), "c": (110, ((1, 8),))}
+
+
+@pytest.mark.parametrize(
+    ("others", "preemptions", "lost_s", "finish_s"),
+    [("drain", 0, 0, 400), ("preempt", 1, 0, 200 + 20 + 100), ("kill", 0, 100, 200 + 200)],
+)
+def test_what_becomes_of_other_jobs(others: str, preemptions: int, lost_s: float, finish_s: float) -> None:
+    jobs = [job("a", 0, 8, 200, estimate_s=200.0), job("b", 100, 8, 100, "blue")]
+    run = simulate(jobs, "fifo-skip", cluster="n1g8", reservations=[{**RESERVED, "others": others}])
+    assert (run.jobs[0].preemptions, run.jobs[0].lost_work_s) == (preemptions, lost_s)
+    assert finishes(run) == [finish_s, 200]
+
+
+def test_a_job_that_outlives_its_estimate_is_stopped_when_a_reservation_begins() -> None:
+    run = simulate([job("a", 0, 8, 150, estimate_s=90.0)], cluster="n1g8", reservations=[RESERVED])
+    assert (run.jobs[0].preemptions, run.jobs[0].finish_s) == (1, 200 + 20 + 50)
+
+
+def test_jobs_use_what_is_reserved_for_them_first() -> None:
+    jobs = [job("a", 120, 8, 10, "blue"), job("b", 120, 8, 10, "red")]
+    run = simulate(jobs, reservations=[{**RESERVED, "nodes": 1}], overheads=None)
+    held = {event.job_id: event.placement for event in run.events if event.event in ALLOCATES}
+    assert held == {"a": ((1, 8),), "b": ((0, 8),)}
+
+
+def test_gpus_are_the_last_whole_nodes() -> None:
+    values = RunConfig.make(policy="fifo", cluster="n4g8", reservations=[
+        {"at_s": 5, "for_s": 1, "gpus": 9, "jobs": "a", "every_s": 10, "times": 2}])  # fmt: skip
+    found = setup_of(values).reservations
+    assert [(one.start_s, one.end_s, sorted(one.nodes)) for one in found] == [
+        (5, 6, [2, 3]),
+        (15, 16, [2, 3]),
+    ]
+
+
+ENTRIES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "at_s": st.integers(0, 600), "for_s": st.integers(1, 200),
+            "nodes": st.sampled_from(("0", "1-2", "0,3", "0-3")),
+            "tenants": st.sampled_from((["a"], ["b"], ["a", "b"])),
+            "others": st.sampled_from(("drain", "preempt", "kill")),
+        }
+    ),
+    min_size=1, max_size=4,
+)  # fmt: skip
+TRACES = st.lists(
+    st.tuples(st.integers(0, 500), st.sampled_from((1, 2, 4, 8, 16)), st.integers(1, 150),
+              st.sampled_from("abc"), st.booleans()),
+    min_size=1, max_size=20,
+)  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=TRACES, entries=ENTRIES, policy=st.sampled_from(POLICIES), spot=st.booleans())
+def test_reservations_keep_other_jobs_out(rows: Any, entries: Any, policy: str, spot: bool) -> None:
+    jobs = [
+        job(f"j{i}", submit, gpus, run, tenant, estimate_s=float(run) if estimated else None)
+        for i, (submit, gpus, run, tenant, estimated) in enumerate(rows)
+    ]
+    more = {"spot": {"nodes": "1", "mean_up_h": 0.05, "mean_down_h": 0.01, "notice_s": 8}} if spot else {}
+    run = simulate(jobs, policy, cluster="n4g8", reservations=entries, **more)
+    assert all(record.state == "finished" for record in run.jobs)
+    tenants = {one.job_id: one.tenant for one in jobs}
+    since: dict[str, Any] = {}
+    values = RunConfig.make(policy="fifo", cluster="n4g8", reservations=entries)
+    reserved = setup_of(values).reservations
+    for event in run.events:  # beside the audit's own rule
+        if event.job_id in since and event.event in (*ALLOCATES, *RELEASES):
+            begin_s, nodes = since.pop(event.job_id)
+            for entry in reserved:
+                overlap = min(event.time_s, entry.end_s) - max(begin_s, entry.start_s)
+                if overlap > 1e-6 and nodes & entry.nodes:
+                    assert tenants[event.job_id] in entry.tenants
+        if event.event in ALLOCATES:
+            since[event.job_id] = event.time_s, {node for node, _ in event.placement}
+
+
+def test_the_audit_finds_a_job_on_reserved_nodes() -> None:
+    run = simulate([job("a", 0, 8, 300), job("b", 0, 8, 300, "blue")], overheads=None)
+    run.manifest["reservations"] = [RESERVED]
+    assert broken_rules(run) == [
+        "t=0: job a holds node 0, which reservation 1 keeps for others for 100 s from t=100 on"
+    ]
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+def test_elastic_policies_keep_to_reservations_and_reclaims(policy: str) -> None:
+    jobs = [
+        Job(f"j{i}", 60.0 * i, "ab"[i % 2], model="gpt3-1.3b", global_batch=64, gpus=8, iterations=400.0,
+            deadline_s=60.0 * i + 4000)
+        for i in range(12)
+    ]  # fmt: skip
+    entries = [{"at_s": 300, "for_s": 300, "nodes": "0-1", "tenants": ["a"], "others": "preempt"}]
+    calendar = [{"at_s": 400, "reclaim": 2, "for_s": 200, "notice_s": 120}]
+    run = simulate(jobs, policy, cluster="n4g8", reservations=entries, calendar=calendar)
+    assert run.summary["unfinished"] == 0
+
+
+def test_reservations_and_reclaims_in_a_fleet(tmp_path: Path) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(
+        "clusters: [{name: e, groups: [{name: a, gpu_type: h100, nodes: 2}]},"
+        " {name: w, groups: [{name: a, gpu_type: h100, nodes: 2}]}]"
+    )
+    jobs = [job(f"j{i}", 10 * i, 8, 100, "ab"[i % 2], estimate_s=100.0) for i in range(12)]
+    run = simulate(
+        jobs, "srtf", cluster=str(path), routing={"by": "least-wait"},
+        reservations=[{"at_s": 60, "for_s": 100, "nodes": "1-2", "tenants": ["a"]}],
+        spot={"nodes": "3", "mean_up_h": 0.05, "mean_down_h": 0.01},
+    )  # fmt: skip
+    assert {e.placement[0][0] for e in run.events if e.event == "node_down"} == {3}
+    assert run.summary["finished"] == 12
+
+
+@pytest.mark.parametrize(
+    ("settings_", "words"),
+    [
+        ({"spot": {}}, "names no nodes"),
+        ({"spot": {"nodes": "0-9"}}, "the cluster has the nodes 0 to 1"),
+        ({"spot": {"nodes": "0", "mean_up_h": 0}}, "spot.mean_up_h=0"),
+        ({"spot": {"nodes": "0", "notice_s": -1}}, "spot.notice_s=-1"),
+        ({"spot": {"nodes": "0", "notice_s": "long"}}, "spot.notice_s="),
+        ({"spot": {"nodes": "0", "mean_down_h": float("nan")}}, "spot.mean_down_h=nan"),
+        ({"spot": {"nodes": "0", "cordon": 1}}, "spot.cordon=1"),
+        ({"spot": {"nodes": {}}}, "must name nodes"),
+        ({"spot": {"rate": 3}}, "unknown parameter of spot 'rate'"),
+        ({"calendar": [{"at_s": 1, "reclaim": 0, "for_s": 5}]}, "notice_s=None"),
+        ({"calendar": [{"at_s": 1, "maintenance": 0, "for_s": 5, "notice_s": 3}]}, "belongs to reclaim"),
+        ({"reservations": [{**RESERVED, "nodes": 2}]}, "the cluster has the nodes 0 to 1"),
+        ({"reservations": [{**RESERVED, "gpus": 8}]}, "states both nodes and gpus"),
+        ({"reservations": [{"at_s": 1, "for_s": 1, "tenants": ["a"]}]}, "states neither nodes and gpus"),
+        ({"reservations": [{"at_s": 1, "for_s": 1, "tenants": ["a"], "gpus": 17}]}, "from 1 to 16"),
+        ({"reservations": [{"at_s": 1, "for_s": 1, "tenants": ["a"], "gpus": True}]}, "gpus=True"),
+        ({"reservations": [{"at_s": 1, "for_s": 1, "tenants": ["a"], "gpus": 8, "gpu_type": "x"}]}, "'x'"),
+        ({"reservations": [{"at_s": 1, "for_s": 1, "nodes": 0}]}, "neither tenants nor jobs"),
+        ({"reservations": [{**RESERVED, "tenants": [7]}]}, "tenants=[7]"),
+        ({"reservations": [{**RESERVED, "others": "evict"}]}, "unknown value of others 'evict'"),
+        ({"reservations": [{**RESERVED, "for_s": 0}]}, "for_s=0"),
+        ({"reservations": [{**RESERVED, "colour": 1}]}, "unknown field 'colour'"),
+        ({"reservations": [{**RESERVED, "every_s": 50, "times": 3}]}, "they would overlap"),
+        ({"reservations": "gone.yaml"}, "gone.yaml"),
+        ({"reservations": 3}, "reservations=3"),
+    ],
+)
+def test_wrong_settings_are_refused(settings_: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError) as refused:
+        setup_of(RunConfig.make(policy="fifo", cluster="n2g8", **settings_))
+    assert words in str(refused.value)

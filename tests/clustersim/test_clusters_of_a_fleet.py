@@ -1,0 +1,133 @@
+"""A fleet: several clusters in one file. A job runs within one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import clustersim
+from clustersim.audit.folder import check_run
+from clustersim.cluster import cluster_of, load_cluster
+from clustersim.records import ALLOCATES, Run
+from itertime.errors import UserError
+from traces.job import Job
+
+FLEET = """
+clusters:
+  - name: east
+    groups:
+      - {name: new, gpu_type: h100, nodes: 2}
+  - name: west
+    groups:
+      - {name: new, gpu_type: h100, nodes: 1}
+      - {name: old, gpu_type: a100, nodes: 2}
+"""
+Written = Callable[[str], str]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    def write(text: str) -> str:
+        path = tmp_path / "fleet.yaml"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def mixture(count: int, seed: int = 5, **columns: object) -> list[Job]:
+    random, now, jobs = Random(seed), 0, []
+    for i in range(count):
+        now += random.choice((0, random.randint(1, 60)))
+        more = {"duration_s": float(random.randint(10, 400)), **columns}
+        jobs.append(Job(f"j{i}", float(now), f"tenant{i % 3}", gpus=random.choice((1, 2, 4, 8, 16)), **more))  # type: ignore[arg-type]
+    return jobs
+
+
+def clusters_of(run: Run) -> dict[str, set[str]]:
+    """By job, the clusters that it held GPUs in."""
+    held: dict[str, set[str]] = {}
+    for event in run.events:
+        if event.event in ALLOCATES:
+            names = {
+                part.name for part in run.cluster.parts for node, _ in event.placement if node in part.nodes
+            }
+            held.setdefault(event.job_id, set()).update(names)
+    return held
+
+
+def broken_rules(run: Run) -> list[str]:
+    return [v.text for finding in check_run(run) for v in finding.violations]
+
+
+def test_a_file_states_clusters(written: Written) -> None:
+    fleet = load_cluster(written(FLEET))
+    assert fleet.gpu_types == ("east/h100", "west/h100", "west/a100")
+    assert [(part.name, part.first, part.cluster.shape) for part in fleet.parts] == [
+        ("east", 0, "n2g8"), ("west", 2, "n1g8+n2g8"),
+    ]  # fmt: skip
+    assert fleet.parts[1].cluster.gpu_types == ("h100", "a100")
+    assert cluster_of(fleet.document()) == fleet
+    assert load_cluster(written("groups: [{name: a, gpu_type: h100, nodes: 1}]")).parts == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("clusters: []", "key 'groups' is missing"),
+        ("clusters: 3", "clusters=3"),
+        ("clusters: [3]", "clusters[0]: is int"),
+        ("clusters: [{name: a}]", "key 'groups' is missing"),
+        ("clusters: [{name: a, groups: []}]", "groups is empty"),
+        ("clusters: [{name: a/b, groups: [{name: g, gpu_type: h100, nodes: 1}]}]", "must not contain /"),
+        (
+            "clusters: [{name: a, groups: [{name: g, gpu_type: b/c, system: dgx-h100, nodes: 1}]}]",
+            "contain /",
+        ),
+        ("clusters: [{name: a, groups: [{name: g, gpu_type: h10, nodes: 1}]}]", "cluster a: groups[0]"),
+        ("clusters: [{name: a, colour: red, groups: [{name: g, gpu_type: h100, nodes: 1}]}]", "colour"),
+        ("groups: [{name: g, gpu_type: h100, nodes: 1}]\n" + FLEET, "keep one of the two"),
+        (FLEET.replace("west", "east"), "another cluster has this name"),
+    ],
+)
+def test_bad_files_are_refused(written: Written, text: str, words: str) -> None:
+    with pytest.raises(UserError) as refused:
+        load_cluster(written(text))
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "easy", "gavel-max-min", "elasticflow", "priced"])
+def test_no_job_spans_clusters(written: Written, policy: str) -> None:
+    jobs = mixture(60, model="gpt3-1.3b", global_batch=64, duration_s=None, iterations=40.0)
+    run = clustersim.run(jobs, policy, cluster=written(FLEET))
+    assert broken_rules(run) == []
+    assert all(record.state == "finished" for record in run.jobs)
+    by_job = {
+        (event.job_id, event.time_s): event.placement for event in run.events if event.event in ALLOCATES
+    }
+    for placement in by_job.values():
+        assert len({run.cluster.type_of(node) for node, _ in placement}) == 1
+
+
+def test_a_job_asks_for_a_cluster_a_type_or_both(written: Written) -> None:
+    jobs = [
+        Job(name, 0.0, gpus=4, duration_s=10.0, gpu_type=asked)
+        for name, asked in (("a", "west"), ("b", "h100"), ("c", "west/h100"), ("d", "a100"), ("e", "v100"))
+    ]
+    run = clustersim.run(jobs, "fifo", cluster=written(FLEET), overheads=None)
+    assert broken_rules(run) == []
+    held = {e.job_id: run.cluster.type_of(e.placement[0][0]) for e in run.events if e.event in ALLOCATES}
+    assert held == {"a": "west/h100", "b": "east/h100", "c": "west/h100", "d": "west/a100"}
+    assert "asks for GPU type v100" in run.jobs[-1].reason
+
+
+def test_a_throughput_table_names_types_without_clusters(written: Written, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("model,global_batch,gpus,iterations_per_s,gpu_type\nm,8,8,1,a100\nm,8,8,4,h100\n")
+    jobs = [Job(f"j{i}", 0.0, model="m", global_batch=8, gpus=8, iterations=40.0) for i in range(4)]
+    run = clustersim.run(jobs, "fifo", cluster=written(FLEET), table=str(table), overheads=None,
+                         type_slowdown=None)  # fmt: skip
+    assert [record.finish_s for record in run.jobs] == [10.0, 10.0, 10.0, 40.0]

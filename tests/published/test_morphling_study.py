@@ -1,0 +1,144 @@
+"""The study of Morphling's placements: its arithmetic, the figures of its page, and plans it cannot see."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from experiments import morphling, morphling_jobs
+from experiments.morphling_rows import (
+    SYSTEM,
+    TUNED,
+    WORKLOADS,
+    Row,
+    fitted,
+    plan_of,
+    predicted,
+    read_rows,
+    system_of,
+)
+from itertime import load_system
+from itertime.errors import UserError
+from tests.places import ROOT, SHARED
+
+FOLDER = SHARED / "data" / "clusters" / "morphling"
+PAGE = ROOT / "experiments" / "MORPHLING.md"
+A800 = load_system(SYSTEM)
+NAMES = ("bert", "gpt2", "llama7", "roberta", "t5", "vit")
+measured = pytest.mark.skipif(not FOLDER.is_dir(), reason="Morphling's measurements are not at hand")
+
+
+def row(plan: str, placement: str, measured_s: float, predicted_s: float) -> Row:
+    return Row("bert", plan, placement, measured_s, predicted_s, 1e9)
+
+
+ROWS = [
+    row("ga", "8", 1.0, 2.0),
+    row("gc", "8", 2.0, 4.0),
+    row("ga", "44", 2.0, 3.0),
+    row("gc", "44", 4.0, 12.0),
+]
+
+
+def test_ratios_are_in_units_of_their_median_and_of_each_other() -> None:
+    assert list(morphling.ratios(ROWS)) == [1.0, 1.0, 0.75, 1.5]
+    assert morphling.mape(morphling.ratios(ROWS)) == pytest.approx(18.75)
+    assert list(morphling.plan_ratios(ROWS)) == pytest.approx([1.0, 2.0])
+    assert list(morphling.placement_ratios(ROWS)) == pytest.approx([0.75, 1.5])
+    pairs = [a / b for a in (1, 1, 0.75, 1.5) for b in (1, 1, 0.75, 1.5)]
+    expected = 100 * sum(abs(each - 1) for each in pairs) / 12
+    assert morphling.pairwise(ROWS) == pytest.approx(expected)
+
+
+def test_rank_correlation_counts_ties_as_their_mean() -> None:
+    assert morphling.spearman(ROWS) == pytest.approx(0.9486832980505138)
+    assert math.isnan(morphling.spearman(ROWS[:2]))
+
+
+def test_digits_are_pipeline_tensor_and_data_degree() -> None:
+    plan = plan_of("248", 64, WORKLOADS["llama7"])
+    assert (plan.pp, plan.tp, plan.dp, plan.microbatches, plan.precision) == (2, 4, 8, 1, "tf32")
+    assert plan_of("524", 40, WORKLOADS["llama30"]).split == "even"
+    assert plan_of("gc", 8, WORKLOADS["bert"]).recompute == "full"
+    with pytest.raises(UserError, match="plan zero-3: must be three digits or one of ga"):
+        plan_of("zero-3", 8, WORKLOADS["bert"])
+
+
+def test_two_gpus_share_a_nic_and_the_emptiest_node_decides() -> None:
+    """One or two GPUs on a node have one NIC of four, three have two."""
+    nics = [system_of(A800, placement).nics_per_node for placement in ("17", "26", "35", "44", "8")]
+    assert nics == [1, 1, 2, 2, 4]
+    assert system_of(A800, "26").nic_bytes_per_s == 25e9
+    assert system_of(A800, "26").cpu_memory_bytes_per_s == pytest.approx(A800.cpu_memory_bytes_per_s / 3)
+
+
+def test_the_fit_finds_the_times_that_made_the_rows() -> None:
+    """ZeRO-Offload rows that take exactly the fitted times longer give them back."""
+    held = WORKLOADS["bert"].spec("ga").parameters
+    rows = []
+    for placement, gpus in (("1", 1), ("2", 2), ("8", 8)):
+        rows.append(row("zero-dp", placement, 1.0, 1.0))
+        rows.append(row("zero-offload", placement, 1.0 + 3e-10 * held / gpus + 1e-10 * held, 1.0))
+    assert fitted(rows, A800) == pytest.approx((3e-10, 1e-10))
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, list[Row]]:
+    return {name: read_rows(FOLDER, name, A800)[0] for name in NAMES}
+
+
+@measured
+def test_the_page_states_what_the_program_prints(models: dict[str, list[Row]]) -> None:
+    apart = {name: read_rows(FOLDER, name, A800, overlap=False)[0] for name in ("roberta", "vit")}
+    page = PAGE.read_text(encoding="utf-8")
+    for line in morphling.summary(models, apart).splitlines():
+        assert line in page
+    for line in morphling_jobs.implied_table(_jobs(), A800).splitlines():
+        assert line in page
+
+
+@measured
+def test_plans_are_ranked_and_their_ratios_met(models: dict[str, list[Row]]) -> None:
+    """The targets, but for vit, whose hosts were slow in most of its rows."""
+    for name, rows in models.items():
+        if name == "vit":
+            rows = [each for each in rows if each.even or each.plan == "zero-offload"]
+        assert morphling.spearman(rows) >= 0.9, name
+        assert morphling.mape(morphling.ratios(rows)) <= 15, name
+
+
+@measured
+def test_the_two_fitted_times_are_those_of_the_tuning_models() -> None:
+    bare = replace(A800, site=replace(A800.site, cpu_adam_s=0.0, cpu_gradient_s=0.0))
+    rows = [each for name in TUNED for each in read_rows(FOLDER, name, bare)[0]]
+    assert fitted(rows, bare) == pytest.approx((A800.site.cpu_adam_s, A800.site.cpu_gradient_s), rel=0.01)
+
+
+@measured
+def test_a_model_that_was_never_seen_is_met_within_a_tenth() -> None:
+    """llama30's iterations as its jobs imply them: none of its measurements was at hand."""
+    found = morphling_jobs.implied(_jobs())
+    errors = [
+        predicted(WORKLOADS[name], plan, "8" * (gpus // 8), A800).predicted_s / seconds - 1
+        for (name, gpus, plan), seconds in found.items()
+        if name == "llama30"
+    ]
+    assert len(errors) == 3
+    assert np.abs(errors).max() < 0.1
+
+
+@measured
+def test_only_what_runs_with_half_of_its_samples_is_marked(models: dict[str, list[Row]]) -> None:
+    halves = [
+        (each.model, each.plan, each.placement) for rows in models.values() for each in rows if each.half
+    ]
+    assert (
+        halves == [("roberta", plan, "1") for plan in ("ga", "zero-dp", "zero-offload")] or len(halves) == 3
+    )
+
+
+def _jobs() -> list[dict[str, str]]:
+    return morphling_jobs.read_jobs(FOLDER / "workload-base.csv")
