@@ -87,8 +87,8 @@ def shifted(placement: Spots, first: int) -> Spots:
 
 
 def in_use(in_service: int, free: int, stranded: int, idle_parts: int) -> tuple[float, float]:
-    """The GPUs that jobs hold of those `in_service`, and the free ones on nodes that also run something, where
-    `idle_parts` millionths of shared GPUs are not held.
+    """The GPUs that jobs hold of those `in_service`, and the free ones on nodes that also run something, of
+    which `idle_parts` millionths of shared GPUs are not held.
     """
     taken = in_service - free
     if not idle_parts:
