@@ -12,7 +12,7 @@ from math import inf
 from operator import attrgetter
 from typing import ClassVar
 
-from clustersim.cluster import MILLION, Placement, SharedPlacement
+from clustersim.cluster import MILLION, Placement, SharedPlacement, in_use
 from clustersim.records import (
     ALLOCATES,
     ENDS,
@@ -127,10 +127,7 @@ class ClusterHistory:
 
     def in_use_and_stranded(self) -> tuple[float, float]:
         """The GPUs that jobs hold, and the free ones on nodes that also run something, parts as parts."""
-        stranded, idle = self.gpus_of_busy_nodes - self.taken, self.idle_parts
-        if not idle:
-            return self.taken, stranded
-        return (self.taken * MILLION - idle) / MILLION, (stranded * MILLION + idle) / MILLION
+        return in_use(self.taken, 0, self.gpus_of_busy_nodes - self.taken, self.idle_parts)
 
     def holders(self, node: int) -> list[str]:
         """The jobs with GPUs on a node, in the order in which they got them."""

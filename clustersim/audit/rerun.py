@@ -48,10 +48,10 @@ _SETTINGS = (
     "params", "planner", "type_slowdown", "memory_headroom", "placement", "overheads", "failures", "calendar",
     "quotas", "table", "until_s", "price_usd_per_gpu_h", "seed",
 )  # fmt: skip
-_ADDED = (  # missing in earlier folders
-    "estimates", "decision_interval_s", "step_time", "routing", "spot", "reservations", "sharing",
-    "services_preempt",
+_ADDED = (
+    "estimates", "decision_interval_s", "step_time", "routing", "spot", "sharing", "services_preempt",
 )  # fmt: skip
+"""Settings that folders of earlier versions lack."""
 _PIECE = 1 << 16  # bytes of a line that are compared at once
 
 
@@ -122,7 +122,8 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
     chosen = _policy(run, policy)
     window = manifest.get("window")
     settings = {name: manifest[name] for name in _SETTINGS} | (window if isinstance(window, dict) else {})
-    settings |= {name: manifest.get(name) for name in _ADDED if name in manifest}
+    settings |= {name: manifest[name] for name in _ADDED if name in manifest}
+    settings["reservations"] = manifest.get("reservations", [])
     bound = manifest.get("bound")  # auto has chosen a method, which is stated
     settings["bound"] = bound.get("method") if isinstance(bound, dict) else NO_BOUND
     config = RunConfig.make(policy=chosen, **settings)

@@ -13,6 +13,8 @@
 | `Placement` | where a job runs: (node, GPUs there) pairs, by node |
 | `SharedPlacement` | where a job runs that holds part of a GPU; `gpus_held` counts it as that part |
 | `SharedGpus` | the GPUs that jobs share, and how much of each is held |
+| `in_use` | GPUs held and stranded, parts as parts |
+| `moved` | a placement with nodes of other numbers |
 | `parts_of`, `MILLION` | a fraction of a GPU in millionths; those of a whole one |
 | `Capacity` | free GPUs by node: `take`, `release`, `close` and `open` a node, `copy` for a draft |
 | `OpenNodes` | the free GPUs without those of nodes that are closed to a job |
@@ -39,7 +41,7 @@ from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf, O
 from .cluster import Cluster, Part, Placement
 from .clusterfile import cluster_of, load_cluster
 from .node_set import NodeSet, first_node, node_range, node_set, nodes_of
-from .sharing import MILLION, SharedGpus, SharedPlacement, gpus_held, parts_of
+from .sharing import MILLION, SharedGpus, SharedPlacement, gpus_held, in_use, moved, parts_of
 from .topology import Pool
 
 __all__ = [
@@ -59,7 +61,9 @@ __all__ = [
     "cluster_of",
     "first_node",
     "gpus_held",
+    "in_use",
     "load_cluster",
+    "moved",
     "node_range",
     "node_set",
     "nodes_of",

@@ -6,8 +6,16 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Self
 
-from clustersim.cluster import Capacity, CapacityIfStopped, FreeNodesByLeaf, NodeSet, OpenNodes, Placement
-from clustersim.cluster.sharing import SharedPlacement, parts_of
+from clustersim.cluster import (
+    Capacity,
+    CapacityIfStopped,
+    FreeNodesByLeaf,
+    NodeSet,
+    OpenNodes,
+    Placement,
+    SharedPlacement,
+    parts_of,
+)
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
 from itertime.errors import UnknownName
@@ -92,7 +100,8 @@ class Draft:
         """
         placer, cluster = self._facts.placer, self._facts.cluster
         if gpus < 1:
-            if self._capacity.part(parts_of(gpus), self._span(gpu_type), self._closed(job)) is not None:
+            span = self._free_nodes(gpu_type).span
+            if self._capacity.part(parts_of(gpus), span, self._closed(job)) is not None:
                 return True
             gpus = 1
         assert isinstance(gpus, int)
@@ -228,14 +237,14 @@ class Draft:
         except UnknownName as error:
             raise PolicyError(str(error)) from None
 
+    def _closed(self, job: JobView | None) -> NodeSet:
+        """The nodes on which `job` may get no GPUs; if None, any job."""
+        return 0 if self._closed_to is None else self._closed_to(job)
+
     def _open_nodes(self, gpu_type: str | None, job: JobView | None) -> FreeNodesByLeaf:
         """What a placer may look at for `job`."""
         nodes, closed = self._free_nodes(gpu_type), self._closed(job)
         return OpenNodes(nodes, closed) if closed else nodes
-
-    def _closed(self, job: JobView | None) -> NodeSet:
-        """The nodes that are closed to `job`; None: to any job."""
-        return 0 if self._closed_to is None else self._closed_to(job)
 
     def _unit(self, active: ActiveJob, gpus: int, gpu_type: str | None) -> int:
         """GPUs of the job that must share a node: a tensor-parallel group, as far as nodes can hold it. 1
@@ -286,6 +295,34 @@ class Draft:
                 what = f"the places do not add up to {gpus} GPUs"
                 raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={placement}): {what}")
             self._check_open(job, placement, own or ())
+        return self._take(job, gpus, placement, own)
+
+    def _place_part(
+        self, job: JobView, active: ActiveJob, asked: Placement | None, gpu_type: str | None
+    ) -> Placement | None:
+        """Give a job part of a GPU: its own if that is free, else of the fullest with room, else of a new."""
+        parts, own, capacity, placement = active.parts, active.placement, self._capacity, asked
+        if not isinstance(asked, SharedPlacement):
+            where = None if asked is None else tuple(asked)
+            if where is not None and (len(where) != 1 or where[0][1] != 1):
+                raise PolicyError(f"start(job {job.id}, on={asked}): it needs part of one GPU")
+            keeps = own is not None and where in (None, tuple(own)) and gpu_type in (None, job.gpu_type)
+            if own is not None and keeps and capacity.has_room(own):
+                placement = own
+            else:
+                span = self._free_nodes(gpu_type).span if where is None else (where[0][0], 1)
+                placement = capacity.part(parts, span, self._closed(job))
+                if placement is None and where is None and capacity.free:
+                    where = self._facts.placer.place(self._open_nodes(gpu_type, job), 1)
+                if placement is None and where is not None:
+                    placement = capacity.new_part(parts, where)
+        if placement is None:
+            return None
+        self._check_open(job, placement, own or ())
+        return self._take(job, 1, placement, own)
+
+    def _take(self, job: JobView, gpus: int, placement: Placement, own: Placement | None) -> Placement:
+        """Give a job these GPUs, which must be free. `own`: its real placement."""
         try:
             self._own().take(placement)
         except ValueError as error:
@@ -312,43 +349,6 @@ class Draft:
             if closed >> node & 1 and (node, count) not in own:
                 what = f"node {node} is closed to it: it is reserved for other jobs, or about to be reclaimed"
                 raise PolicyError(f"start(job {job.id}, on={placement}): {what}")
-
-    def _place_part(
-        self, job: JobView, active: ActiveJob, asked: Placement | None, gpu_type: str | None
-    ) -> Placement | None:
-        """Give a job part of a GPU: its own if that is still free, else on the shared GPU with the least room
-        that is enough (best fit), else on a free GPU.
-        """
-        parts, own, capacity = active.parts, active.placement, self._capacity
-        placement: Placement | None = asked
-        if not isinstance(asked, SharedPlacement):
-            where = None if asked is None else tuple(asked)
-            keeps = where in (None, () if own is None else tuple(own))
-            if own is not None and keeps and gpu_type in (None, job.gpu_type) and capacity.has_room(own):
-                placement = own
-            else:
-                if where is not None and (len(where) != 1 or where[0][1] != 1):
-                    raise PolicyError(f"start(job {job.id}, on={asked}): it needs part of one GPU")
-                span = self._span(gpu_type) if where is None else (where[0][0], 1)
-                placement = capacity.part(parts, span, 0 if where else self._closed(job))
-                if placement is None and where is None and capacity.free:
-                    where = self._facts.placer.place(self._open_nodes(gpu_type, job), 1)
-                if placement is None and where is not None:
-                    placement = capacity.new_part(parts, where)
-        if placement is None:
-            return None
-        if asked is not None:
-            self._check_open(job, placement, own or ())
-        try:
-            self._own().take(placement)
-        except ValueError as error:
-            raise PolicyError(f"start(job {job.id}, on={placement}): {error}") from None
-        self._note(job, placement, own)
-        return placement
-
-    def _span(self, gpu_type: str | None) -> tuple[int, int]:
-        """First node and number of nodes of a GPU type; of all nodes if None."""
-        return self._free_nodes(gpu_type).span
 
     def _could_keep(self, job: JobView, own: Placement, gpus: int, gpu_type: str | None) -> bool:
         """Whether `own`, the job's real placement, satisfies the call and is still free in this draft."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from clustersim.cluster import Capacity, Part, Placement
-from clustersim.cluster.sharing import in_use, moved
+from clustersim.cluster import Capacity, Part, Placement, in_use, moved
 from clustersim.records import EventRecord, InUse, MemoryRecorder, Recorder
 
 __all__ = ["PartRecorder", "UseOfParts"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from clustersim.cluster import Capacity, Placement
+from clustersim.cluster import Capacity, NodeSet, OpenNodes, Placement
 from clustersim.engine.clock import Due
 from clustersim.engine.enactment import Enactment
 from clustersim.engine.job_records import record_of
 from clustersim.engine.kernel import Kernel
 from clustersim.jobs import ActiveJob
 from clustersim.records import PREEMPT, RESTART, START, UNFINISHED, JobRecord
-from clustersim.scheduler import Event
+from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.job_view import active_of
 
 __all__ = ["Services"]
@@ -51,7 +51,11 @@ class Services:
         clock.after(active.job.submit_s + active.work - clock.now, self._on_end_due, active)
 
     def serve(self, now: float) -> None:
-        """Give GPUs to waiting instances."""
+        """Give GPUs to waiting instances, and first let those leave their nodes that are closed to them."""
+        for active in list(self._serving) if self._facts.closed_to is not None else ():
+            closed = self._closed(active)
+            if any(closed >> node & 1 for node, _ in active.placement or ()):
+                self._stop(active, now, "its node is closed to it")
         for active in sorted(self._waiting, key=lambda active: (-active.job.priority, active.order)):
             placement = self._place(active, self._facts.capacity)
             if placement is None and self._preempts:
@@ -61,13 +65,21 @@ class Services:
 
     def stop_on(self, node: int, reason: str) -> None:
         """Instances on a node that goes out of service wait again."""
-        kernel, now = self._kernel, self._kernel.clock.now
         for active in [a for a in self._serving if any(place == node for place, _ in a.placement or ())]:
-            active.settle(now)
-            self._release(active)
-            active.preemptions += 1
-            self._waiting[active] = None
-            kernel.recorder.event(now, PREEMPT, active.job.job_id, detail=reason)
+            self._stop(active, self._kernel.clock.now, reason)
+
+    def _stop(self, active: ActiveJob, now: float, reason: str) -> None:
+        """An instance waits again."""
+        active.settle(now)
+        self._release(active)
+        active.preemptions += 1
+        self._waiting[active] = None
+        self._kernel.recorder.event(now, PREEMPT, active.job.job_id, detail=reason)
+
+    def _closed(self, active: ActiveJob) -> NodeSet:
+        """The nodes on which an instance may hold no GPUs: reserved for others, or about to be reclaimed."""
+        facts = self._facts
+        return 0 if facts.closed_to is None else facts.closed_to(JobView(active, facts))
 
     def unfinished(self, now: float) -> Iterator[tuple[JobRecord, int]]:
         """Records of the instances that need GPUs when the run ends, with their positions of submission."""
@@ -77,12 +89,17 @@ class Services:
             yield record_of(active, UNFINISHED, f"still {state} when the run ended"), active.order
 
     def _place(self, active: ActiveJob, capacity: Capacity) -> Placement | None:
-        """Where an instance would run, on the first GPU type with room."""
-        placer = self._facts.placer
+        """Where an instance would run, on the first GPU type with room, on nodes that are open to it."""
+        facts, closed = self._facts, self._closed(active)
         if not active.offers:
-            return placer.place(capacity, active.requested)
-        places = (placer.place(capacity.pool(offer.gpu_type), offer.requested) for offer in active.offers)
-        return next((place for place in places if place is not None), None)
+            free = OpenNodes(capacity, closed) if closed else capacity
+            return facts.placer.place(free, active.requested)
+        for offer in active.offers:
+            pool = capacity.pool(offer.gpu_type)
+            place = facts.placer.place(OpenNodes(pool, closed) if closed else pool, offer.requested)
+            if place is not None:
+                return place
+        return None
 
     def _make_room(self, active: ActiveJob, now: float) -> Placement | None:
         """Stop running jobs until an instance fits. Returns where, None (and no change) if it never does."""

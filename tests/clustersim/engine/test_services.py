@@ -142,6 +142,13 @@ def test_every_run_passes_the_check(
             assert job.finish_s == pytest.approx(job.submit_s + (job.isolated_s or 0.0), abs=1e-5)
 
 
+def test_an_instance_leaves_nodes_that_are_reserved_for_others(tmp_path: Path) -> None:
+    reservation = {"at_s": 20, "for_s": 30, "nodes": "0", "tenants": ["blue"]}
+    done = run(instance("s", 0, 2, 60), cluster="n1g4", reservations=[reservation], out=tmp_path / "run")
+    assert story(done) == [(0, "start", "s"), (20, "preempt", "s"), (50, "restart", "s"), (60, "served", "s")]
+    assert [rule.violations for rule in check_run_folder(tmp_path / "run") if rule.violations] == []
+
+
 def test_a_run_with_services_can_be_replayed(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("job_id,submit_s,gpus,duration_s,service\na,0,4,100,\ns,10,2,30,chat\n")
