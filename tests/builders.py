@@ -11,8 +11,7 @@ from clustersim.cluster.topology import NodeGroup
 from clustersim.engine import RunSetup, Simulation
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from clustersim.speed import Curve, SpeedOnOneType
-from clustersim.speed.speed import SpeedByType
+from clustersim.speed import Curve, SpeedByType, SpeedOnOneType
 from clustersim.testing import Case, Outcome
 from traces.job import Job, submission_order
 

@@ -57,9 +57,10 @@ from .fingerprints import (
 )
 from .manifest import profile_of
 from .plan_records import plan_record
-from .registry import find_policy, list_policies, make_policy
-from .run import run, run_config, setup_of
+from .policies import find_policy, list_policies, make_policy
+from .run import run, run_config
 from .run_bounds import best_possible
+from .setup import setup_of
 from .source import LARGEST_FILE, Trace, stated_hash, trace_of_manifest
 
 __all__ = [

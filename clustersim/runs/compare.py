@@ -14,7 +14,8 @@ from clustersim.records import Run
 from itertime.errors import UserError, quoted
 
 from .config import RunConfig
-from .run import run, setup_of
+from .run import run
+from .setup import setup_of
 from .signals import end_with_parent, without_interrupts
 from .source import Trace, TraceLike
 

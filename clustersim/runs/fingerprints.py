@@ -20,8 +20,7 @@ from itertime.errors import UserError
 from itertime.io import MAX_BYTES, names_file, sha256, shown
 from itertime.spec import system_reference
 
-from .policy_files import hash_of_files
-from .registry import find_policy
+from .policies import find_policy, hash_of_files
 
 __all__ = [
     "PARTS",

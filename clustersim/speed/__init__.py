@@ -4,7 +4,7 @@
 |---|---|
 | `Speed` | protocol: the curves and offers of the jobs of one run |
 | `speed_for` | the speeds of a run: from a planner by name, and a throughput table if there is one |
-| `SpeedOnOneType` | speeds on equal nodes of one GPU type |
+| `SpeedOnOneType`, `SpeedByType` | speeds on equal nodes of one GPU type; of several types |
 | `Curve` | seconds per unit of work by GPU count, for one kind of job on one GPU type |
 | `Offer` | what one GPU type offers a job: its curve, and the number of GPUs to use by default |
 | `CannotRun` | raised where no GPU count can run a job; the text is the reason |
@@ -33,11 +33,12 @@ Why
   it, and its record says so. Rejecting it would make policies with different planners serve different jobs.
 """
 
+from .by_type import SpeedByType, speed_for
 from .curve import CannotRun, Curve, Offer, regular_counts
 from .interference import CoRunners, Interference
 from .network import Network
 from .requests import Requests
-from .speed import Speed, SpeedOnOneType, speed_for
+from .speed import Speed, SpeedOnOneType
 from .step_times import StepTimes
 from .throughput_table import read_throughput_table
 
@@ -50,6 +51,7 @@ __all__ = [
     "Offer",
     "Requests",
     "Speed",
+    "SpeedByType",
     "SpeedOnOneType",
     "StepTimes",
     "read_throughput_table",

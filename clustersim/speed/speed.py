@@ -14,21 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol
 
-from clustersim.cluster import Cluster, Pool
-from itertime.costs import MEMORY_HEADROOM
-from itertime.errors import UnknownName, UserError
+from clustersim.cluster import Cluster
+from itertime.errors import UserError
 from itertime.io import shown
-from itertime.planning import PLANNERS, PlannedRun, Planner, default_cache, make_planner
-from itertime.spec import Models, ModelSpec, PlanOptions, load_system, parse_options, refusal_of
+from itertime.planning import PlannedRun, Planner
+from itertime.spec import Models, ModelSpec, PlanOptions, parse_options, refusal_of
 from traces.job import Job
 
 from .curve import CannotRun, Curve, Offer, regular_counts, worthwhile
-from .throughput_table import Throughputs, throughputs_by_type
+from .throughput_table import Throughputs
 
-__all__ = ["Speed", "SpeedByType", "SpeedOnOneType", "speed_for"]
+__all__ = ["Speed", "SpeedOnOneType", "kind_of"]
 
 
 class Speed(Protocol):
@@ -75,7 +73,7 @@ class SpeedOnOneType:
 
     def offers(self, job: Job) -> tuple[Offer, ...]:
         """The one offer of this GPU type. CannotRun, with the reason, if it cannot run the job."""
-        key = _kind_of(job)
+        key = kind_of(job)
         offers = self._offers.get(key)
         if offers is None:
             curve = self.curve(job)
@@ -88,7 +86,7 @@ class SpeedOnOneType:
 
     def curve(self, job: Job) -> Curve:
         """The curve of `job`. CannotRun, with the reason, if no number of GPUs here can run it."""
-        key = _kind_of(job)
+        key = kind_of(job)
         curve = self._curves.get(key)
         if curve is None:
             try:
@@ -271,74 +269,7 @@ class SpeedOnOneType:
         return "; ".join(plan.broken_rules(model.with_seq_len(job.seq_len)))
 
 
-class SpeedByType:
-    """Speeds on a cluster of several GPU types, each with the speeds of its own nodes."""
-
-    def __init__(self, by_type: Mapping[str, SpeedOnOneType], pools: Sequence[Pool] = ()):
-        """`pools`: those of the cluster; they say by which names a job may ask for a type."""
-        self.by_type = dict(by_type)
-        self._asked: dict[str, list[str]] = {name: [name] for name in self.by_type}
-        for pool in pools:
-            for name in dict.fromkeys(pool.names[1:]):
-                if pool.gpu_type != name:
-                    self._asked.setdefault(name, []).append(pool.gpu_type)
-        speeds = self.by_type.values()
-        self.planner = next((speed.planner for speed in speeds if speed.planner is not None), None)
-        self.tabled_models = frozenset[str]().union(*(speed.tabled_models for speed in speeds))
-        self._offers: dict[object, tuple[Offer, ...]] = {}
-
-    def offers(self, job: Job) -> tuple[Offer, ...]:
-        """The offers of all types: fewest requested GPUs first, then fastest there, then in the order of the
-        cluster's groups. A job that asks for a GPU type has the offer of that type alone.
-
-        CannotRun, with every type's reason, if none can run the job.
-        """
-        key = (job.gpu_type, _kind_of(job))
-        offers = self._offers.get(key)
-        if offers is None:
-            offers = self._offers[key] = self._find_offers(job)
-        return offers
-
-    def _find_offers(self, job: Job) -> tuple[Offer, ...]:
-        found: list[Offer] = []
-        reasons = []
-        for name in self._types_for(job):
-            try:
-                found += self.by_type[name].offers(job)
-            except CannotRun as reason:
-                reasons.append(f"{name}: {reason}")
-        if not found:
-            raise CannotRun("; ".join(reasons))
-        return tuple(sorted(found, key=lambda offer: (offer.requested, offer.unit_s)))
-
-    def _types_for(self, job: Job) -> tuple[str, ...]:
-        """The GPU types that the job may run on. CannotRun if it asks for a type that is not there."""
-        if job.gpu_type is None:
-            return tuple(self.by_type)
-        if job.gpu_type not in self._asked:
-            raise CannotRun(
-                f"asks for GPU type {shown(job.gpu_type)}, the cluster has {', '.join(self.by_type)}"
-            )
-        return tuple(self._asked[job.gpu_type])
-
-    def planner_of(self, gpu_type: str) -> Planner | None:
-        """The planner on the nodes of a GPU type; None for a type without a profile."""
-        return self.by_type[gpu_type].planner
-
-    def curve(self, job: Job) -> Curve:
-        """The curve of `job` on its best GPU type. CannotRun as in `offers`."""
-        return self.offers(job)[0].curve
-
-    def curve_on(self, job: Job, gpu_type: str) -> Curve:
-        """The curve of `job` on one GPU type. CannotRun if that type cannot run it, or the job asks for
-        another.
-        """
-        if gpu_type not in self._types_for(job):
-            raise CannotRun(f"asks for GPU type {shown(job.gpu_type)}, not {gpu_type}")
-        return self.by_type[gpu_type].curve(job)
-
-
-def _kind_of(job: Job) -> object:
+def kind_of(job: Job) -> object:
     """What a job's curve depends on."""
     if job.kind == "duration":
         return job.gpus
@@ -357,48 +288,3 @@ def _options_of(job: Job) -> PlanOptions | None:
     except UserError as error:
         at = f"job {shown(job.job_id)}: plan_options={shown(job.plan_options)}"
         raise UserError(f"{at}: {str(error).removeprefix('options: ')}") from None
-
-
-def speed_for(
-    cluster: Cluster,
-    planner: str,
-    table: str | Path | None = None,
-    memory_headroom: float = MEMORY_HEADROOM,
-    models: Models | None = None,
-) -> Speed:
-    """The speeds of a run: a planner by name on the systems of the cluster, and a throughput table if there
-    is one. Plans leave `memory_headroom`, a share of a GPU's memory, free. `models`: those that jobs may name
-    (None: shipped ones and any file). UserError for unknown names.
-    """
-    chips = tuple(dict.fromkeys(pool.chip for pool in cluster.pools))
-    tables = throughputs_by_type(table, chips) if table else {}
-    models = models or Models()
-    by_type = {
-        pool.gpu_type: _speed_on(pool, planner, memory_headroom, tables.get(pool.chip), models)
-        for pool in cluster.pools
-    }
-    return SpeedByType(by_type, cluster.pools) if len(by_type) > 1 else by_type[cluster.gpu_types[0]]
-
-
-def _speed_on(
-    pool: Pool, planner: str, memory_headroom: float, table: Throughputs | None, models: Models
-) -> SpeedOnOneType:
-    """The speeds on the nodes of one GPU type. Nodes with fewer GPUs than those of their system have the
-    same part of its NICs.
-    """
-    cluster = Cluster(pool.nodes, pool.gpus_per_node, pool.system or "none")
-    if pool.system is None:
-        if planner not in PLANNERS:
-            raise UnknownName("planner", planner, PLANNERS)
-        return SpeedOnOneType(cluster, None, table, pool.gpu_type, models)
-    system = load_system(pool.system)
-    if pool.gpus_per_node > system.gpus_per_node:
-        raise UserError(
-            f"cluster {cluster.shape}: nodes of system {system.name} have {system.gpus_per_node} GPUs; "
-            f"use a shape that ends in g{system.gpus_per_node}"
-        )
-    share = pool.gpus_per_node / system.gpus_per_node
-    nic = pool.nic_bytes_per_s or system.nic_bytes_per_s * share
-    system = replace(system, gpus_per_node=pool.gpus_per_node, nic_bytes_per_s=nic)
-    made = make_planner(planner, system, cache=default_cache(), memory_headroom=memory_headroom)
-    return SpeedOnOneType(cluster, made, table, pool.gpu_type, models)

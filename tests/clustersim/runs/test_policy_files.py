@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clustersim.runs.policy_files import files_of, hash_of_files
+from clustersim.runs.policies.files import files_of, hash_of_files
 
 POLICY = """
 import numpy, os.path

@@ -19,7 +19,7 @@ from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from clustersim.speed.speed import SpeedByType
+from clustersim.speed import SpeedByType
 from tests.builders import StatedSpeed, elastic, free_setup, rigid
 from traces.job import Job, submission_order
 

@@ -15,8 +15,7 @@ from clustersim.errors import PolicyError
 from clustersim.records import MemoryRecorder
 from clustersim.rundir import read_run, write_run
 from clustersim.scheduler import Proposal, Scheduler, State
-from clustersim.speed import CannotRun, read_throughput_table, speed_for
-from clustersim.speed.speed import SpeedByType
+from clustersim.speed import CannotRun, SpeedByType, read_throughput_table, speed_for
 from clustersim.speed.throughput_table import throughputs_by_type
 from itertime.errors import TableError
 from policies.fifo_skip import FifoSkip

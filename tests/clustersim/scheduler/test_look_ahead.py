@@ -19,7 +19,7 @@ from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.scheduler.look_ahead import Shares
-from clustersim.speed.speed import SpeedByType
+from clustersim.speed import SpeedByType
 from clustersim.testing import simulate
 from tests.builders import StatedSpeed, elastic, free_setup, rigid
 from tests.clustersim.scheduler.test_change_costs import overheads

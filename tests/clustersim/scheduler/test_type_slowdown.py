@@ -16,7 +16,7 @@ from clustersim.failures import Maintenance
 from clustersim.rundir import write_run
 from clustersim.runs import RunConfig
 from clustersim.scheduler import Proposal, Scheduler, State
-from clustersim.speed.speed import SpeedByType, SpeedOnOneType
+from clustersim.speed import SpeedByType, SpeedOnOneType
 from experiments.type_slowdown import gavel_fifo_s, simulate, table
 from itertime.errors import UserError
 from policies.fifo import Fifo

@@ -12,8 +12,7 @@ from clustersim.cluster.topology import NodeGroup
 from clustersim.engine import Simulation
 from clustersim.records import MemoryRecorder
 from clustersim.scheduler import Scheduler
-from clustersim.speed import SpeedOnOneType
-from clustersim.speed.speed import SpeedByType
+from clustersim.speed import SpeedByType, SpeedOnOneType
 from clustersim.testing import Outcome, simulate
 from itertime.errors import UserError
 from policies.gavel_ftf import GavelFtf

@@ -18,7 +18,7 @@ from clustersim.errors import PolicyError
 from clustersim.scheduler import Scheduler
 from itertime.errors import UnknownName, UserError, quoted
 
-from .policy_modules import load_policy_file
+from .modules import load_policy_file
 
 __all__ = ["PolicyInfo", "find_policy", "list_policies", "make_policy"]
 

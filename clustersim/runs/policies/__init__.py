@@ -1,0 +1,13 @@
+"""Policies by name: installed ones, and those in a user's file.
+
+| name | what |
+|---|---|
+| `find_policy`, `make_policy` | the class of a policy by name or file; an instance with its parameters |
+| `list_policies`, `PolicyInfo` | the installed policies; one of them, with its first line of help |
+| `hash_of_files` | a hash of a policy's file and of the files beside it that it depends on |
+"""
+
+from .files import hash_of_files
+from .registry import PolicyInfo, find_policy, list_policies, make_policy
+
+__all__ = ["PolicyInfo", "find_policy", "hash_of_files", "list_policies", "make_policy"]
