@@ -74,7 +74,8 @@ def parser(field: str, cell: Cell, unit: str, zone: tzinfo = UTC) -> Callable[[s
 def text(cell: str) -> str:
     """Text that a trace can hold."""
     try:
-        cell.encode("utf-8")
+        if not cell.isascii():
+            cell.encode("utf-8")
     except UnicodeEncodeError:
         raise ValueError("is not text: half of a character is missing") from None
     return str(COLUMNS["state"](cell))

@@ -21,6 +21,7 @@ from traces.native import whole
 __all__ = [
     "GPU_TYPE_LABEL",
     "condition",
+    "conditions",
     "gpus_in",
     "gpus_of_pod",
     "is_first_object",
@@ -92,6 +93,17 @@ def condition(entry: Any, kind: str) -> Mapping[str, Any]:
     found = member(entry, "status", "conditions")
     held = [one for one in found if member(one, "type") == kind] if isinstance(found, list) else []
     return held[0] if held else {}
+
+
+def conditions(entry: Any) -> dict[Any, Mapping[str, Any]]:
+    """The conditions in an object's status, the first of each type."""
+    found = member(entry, "status", "conditions")
+    named: dict[Any, Mapping[str, Any]] = {}
+    for one in found if isinstance(found, list) else []:
+        kind = member(one, "type")
+        if isinstance(kind, str):
+            named.setdefault(kind, one)
+    return named
 
 
 def is_gpu(resource: str) -> bool:

@@ -22,7 +22,7 @@ from traces.logs.source import Head, LogSource
 from traces.native import COLUMNS, whole
 
 from .kubernetes import (
-    condition,
+    conditions,
     gpus_in,
     gpus_of_pod,
     is_first_object,
@@ -34,6 +34,8 @@ from .kubernetes import (
 )
 
 __all__ = ["KUEUE"]
+
+_States = dict[Any, Mapping[str, Any]]
 
 
 def _matches(head: Head) -> bool:
@@ -47,8 +49,9 @@ def _values(entry: Any, tenant: str, times: Moments) -> Iterator[Row]:
         raise ValueError("has no creationTimestamp")
     gpus, least, part = _requested(work)
     held, gpu_type = _admitted(work)
-    start_s = _since(work, times, "Admitted") or _since(work, times, "QuotaReserved")
-    end_s = _since(work, times, "Finished")
+    states = conditions(work)
+    start_s = _since(states, times, "Admitted") or _since(states, times, "QuotaReserved")
+    end_s = _since(states, times, "Finished")
     if end_s is not None and (start_s is None or end_s <= start_s):
         raise ValueError("finished without having been admitted")
     cluster_queue = text_of(work, "status", "admission", "clusterQueue")
@@ -73,20 +76,20 @@ def _values(entry: Any, tenant: str, times: Moments) -> Iterator[Row]:
         "priority": None if priority is None else COLUMNS["priority"](str(priority)),
         "tenant": owners[tenant],
         "partition": cluster_queue,
-        "state": _state(work, start_s, end_s),
-        "reason": None if start_s is not None else text_of(condition(work, "QuotaReserved"), "message"),
+        "state": _state(work, states, start_s, end_s),
+        "reason": None if start_s is not None else text_of(states.get("QuotaReserved"), "message"),
     }
 
 
-def _since(work: Any, times: Moments, kind: str) -> float | None:
+def _since(states: _States, times: Moments, kind: str) -> float | None:
     """When a condition became true; None if it is not."""
-    found = condition(work, kind)
-    return time_of(times, found, "lastTransitionTime") if found.get("status") == "True" else None
+    found = states.get(kind)
+    return time_of(times, found, "lastTransitionTime") if member(found, "status") == "True" else None
 
 
-def _state(work: Mapping[str, Any], start_s: float | None, end_s: float | None) -> str:
+def _state(work: Mapping[str, Any], states: _States, start_s: float | None, end_s: float | None) -> str:
     if end_s is not None:
-        return text_of(condition(work, "Finished"), "reason") or "Finished"
+        return text_of(states.get("Finished"), "reason") or "Finished"
     if start_s is not None:
         return "Admitted"
     return "Inactive" if member(work, "spec", "active") is False else "Pending"
