@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from clustersim.errors import PolicyError
-from clustersim.runs import find_policy, list_policies, make_policy, registry
+from clustersim.runs import find_policy, list_policies, make_policy
+from clustersim.runs.policies import registry
 from clustersim.scheduler import Scheduler
 from itertime.errors import UnknownName, UserError
 from itertime.planning import PLANNERS
