@@ -229,7 +229,7 @@ NAMES = ("framework", "precision", "plan_options")
 _NUMBERS = tuple(name for name, parse in COLUMNS.items() if parse is not _text and name not in NAMES)
 
 
-_ORDINARY: dict[str, tuple[type, float, float]] = {
+_ORDINARY: dict[str, tuple[type[float], float, float]] = {
     "submit_s": (float, 0.0, MAX_SECONDS),
     "gpus": (int, 1, MAX_GPUS),
     "duration_s": (float, MIN_SECONDS, MAX_SECONDS),
@@ -249,9 +249,10 @@ def unreadable(job: Job) -> tuple[str, str] | None:
         value = getattr(job, name)
         if value is None:
             continue
-        kind, low, high = _ORDINARY.get(name, (None, 0.0, 0.0))
-        if type(value) is kind and low <= value <= high:
-            continue
+        if name in _ORDINARY:
+            kind, low, high = _ORDINARY[name]
+            if type(value) is kind and low <= value <= high:
+                continue
         try:
             COLUMNS[name](repr(value))
         except ValueError as error:
