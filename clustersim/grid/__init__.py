@@ -19,9 +19,8 @@ Why
 - Every cell runs in a process of its own, forked from a clean one. A policy may hang, crash, use up the
   memory or keep state in its module: limits can be enforced, and no cell depends on the cells before it.
   Forking from a process with everything imported costs 10 ms instead of a second.
-- dask.distributed carries batches, not cells' data. Locally its scheduler and worker are threads of the
-  client: nothing listens on a port, and the same code serves a remote scheduler. Results go to the shared
-  folder, so no finished cell depends on any process staying alive.
+- Workers are threads of the command, or those of a dask cluster, which gets batches and no data of cells.
+  Results go to the shared folder, so no finished cell depends on any process staying alive.
 - The folder is the state, without a journal or a database: a cell is there, whole, under the hash of its
   inputs, or it is not. Locks are `flock`s, which end with their holder.
 - Intervals are bootstrap-t, not percentiles: studies have 5 to 40 seeds and skewed differences. The
@@ -29,7 +28,7 @@ Why
 """
 
 from .campaign import Campaign, CellCounts
-from .dispatch import Progress
+from .making import Progress
 from .preflight import GridPlan, read_plan
 from .results import Comparison, Results, compare_runs, read_results
 from .store import Store

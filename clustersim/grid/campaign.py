@@ -10,9 +10,8 @@ from typing import Any
 
 from clustersim.runs import code_hash
 
-from .dispatch import CellOutcome, Progress, run_orders
 from .inputs import Inputs
-from .make_cell import commands
+from .making import CellOutcome, Progress, commands, run_orders
 from .preflight import GridPlan
 from .store import Store, write_json
 

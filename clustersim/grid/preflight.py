@@ -16,7 +16,7 @@ from traces.synthetic import Recipe, generate
 from .expand import Cell, Grid, expand
 from .gridfile import Document, GridFile, Place, read_grid_file
 from .inputs import Hashes, Inputs, key_of, resolve
-from .make_cell import load_trace, model_hashes
+from .making import load_trace, model_hashes
 from .store import FORMAT
 
 __all__ = ["GridPlan", "PlannedCell", "read_plan"]

@@ -104,7 +104,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def call(here: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
     def run(*arguments: object) -> Done:
-        code = main(["grid", *(str(argument) for argument in arguments)])
+        words = ["grid", *(str(argument) for argument in arguments)]
+        if "--workers" not in words and "--scheduler" not in words:
+            words += ["--workers", "1"]  # each worker takes a second or two to start
+        code = main(words)
         return Done(code, *capfd.readouterr())
 
     return run
@@ -450,7 +453,7 @@ def test_the_same_file_on_a_running_scheduler(
 def test_a_scheduler_that_is_not_there_is_said_so(
     call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clustersim.grid.dispatch.CONNECT_S", 1.0)
+    monkeypatch.setattr("clustersim.grid.making.dask_pool.CONNECT_S", 1.0)
     for address in ("tcp://127.0.0.1:1", "::", "tcp://", "inproc://nope", "x" * 10_000):
         done = call("g.yaml", "--scheduler", address)
         assert done.code == 2

@@ -1,6 +1,7 @@
-"""What a worker of dask.distributed does: batches of cells, one after the other, each in a child process.
+"""What a worker does: batches of cells, one after the other, each in a child process.
 
-Each thread of a worker has a fork server of its own. A fork server that has died is replaced.
+A worker is a thread of this program or of a dask worker. Each has a fork server of its own. A fork server
+that has died is replaced.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self.complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        package_root = str(Path(__file__).parents[2])
+        package_root = str(Path(__file__).parents[3])
         path = os.pathsep.join([package_root, *filter(None, [os.environ.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
             [sys.executable, "-m", serve.__module__],

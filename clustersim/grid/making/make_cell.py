@@ -12,14 +12,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+from clustersim.grid.inputs import Inputs
+from clustersim.grid.store import Store
 from clustersim.records import Run
 from clustersim.rundir import write_run
 from clustersim.runs import RunConfig, Trace, run
 from itertime.errors import UserError
 from traces.synthetic import Recipe
-
-from .inputs import Inputs
-from .store import Store
 
 __all__ = ["CellVerdict", "commands", "load_trace", "make_cell", "model_hashes"]
 
