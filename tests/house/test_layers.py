@@ -43,7 +43,7 @@ LAYERS = {
         {"scheduler", "report"},
         {"engine", "export"},
         {"runs"},
-        {"grid", "audit", "backtest"},
+        {"grid", "audit", "backtest", "gym"},
         {"testing", "forecast"},
         {"commands"},
         {"cli"},
