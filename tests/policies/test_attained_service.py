@@ -19,6 +19,7 @@ from policies.las import Las
 from policies.srsf import Srsf
 from policies.tiresias import Tiresias
 from tests.builders import finishes, mean_jct_s, rigid, times
+from tests.effort import examples
 from tests.places import SHARED
 from traces.job import Job
 
@@ -49,7 +50,7 @@ def test_las_counts_gpu_seconds() -> None:
 
 
 @given(st.integers(2, 6), st.integers(1, 60), st.integers(1, 500))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_las_shares_one_gpu_to_within_a_quantum(jobs: int, quantum_s: int, until_s: int) -> None:
     long = [rigid(str(i), 0, 1, 1000) for i in range(jobs)]
     outcome = simulate(long, Las(quantum_s=quantum_s), "n1g1", until_s=until_s)

@@ -22,6 +22,7 @@ from policies.fifo import Fifo
 from policies.toolkit.backfill import Shadow
 from policies.toolkit.gpu_calendar import FreeGpus
 from tests.builders import rigid, starts
+from tests.effort import examples
 from traces.job import Job
 
 # By hand
@@ -199,7 +200,7 @@ def test_estimates_of_all_users_make_the_oracle_needless() -> None:
 
 @pytest.mark.parametrize("policy", [Easy, Conservative])
 @given(st.integers(0, 10**9), st.sampled_from((0.0, 1.0)), st.sampled_from(("pack", "any")))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_estimates_that_are_true_change_nothing(policy: Any, seed: int, scale: float, placement: str) -> None:
     """To the last bit: every event at the same time, on the same nodes."""
     jobs = random_jobs(seed, (1, 2, 3, 4, 5, 8, 16))
@@ -270,7 +271,7 @@ class WatchedEasy(Easy):
 
 @pytest.mark.parametrize("placement", ["pack", "any"])
 @given(st.integers(0, 10**9), st.sampled_from((1.0, 3.0)), st.sampled_from((0.0, 1.0)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_easy_never_delays_the_head(placement: str, seed: int, factor: float, scale: float) -> None:
     """Its shadow time is never postponed, and it starts by that time, wherever jobs are placed."""
     policy = WatchedEasy(factor)
@@ -298,7 +299,7 @@ class WatchedConservative(Conservative):
 
 
 @given(st.integers(0, 10**9), st.sampled_from((1.0, 3.0)), st.sampled_from((0.0, 1.0)))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_conservative_keeps_every_reservation(seed: int, factor: float, scale: float) -> None:
     """Where jobs can run on any GPUs: no job starts after the reservation made at its submission."""
     policy = WatchedConservative(factor)
@@ -311,7 +312,7 @@ def test_conservative_keeps_every_reservation(seed: int, factor: float, scale: f
 
 
 @given(st.integers(0, 10**9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_conservative_starts_no_job_later_than_fifo(seed: int) -> None:
     """With exact estimates: earlier jobs use, after a job's FIFO start, no more than under FIFO."""
     jobs = random_jobs(seed, (1, 2, 3, 4, 8, 16))

@@ -15,6 +15,7 @@ from policies.edf import Edf
 from policies.edf_admission import EdfAdmission
 from policies.toolkit.gpu_calendar import FreeGpus
 from tests.builders import finishes, rigid
+from tests.effort import examples
 from traces.job import Job
 
 
@@ -99,7 +100,7 @@ def test_small_jobs_move_together_for_the_job_that_counted_on_their_gpus() -> No
 
 @given(st.integers(0, 10**9), st.sampled_from(("pack", "spread")))
 @example(63, "pack")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_admitted_job_is_late_in_nodes_where_moves_are_free(seed: int, placement: str) -> None:
     """Of sizes that divide a node or are whole nodes."""
     jobs = random_jobs(seed, (1, 1, 2, 2, 4, 8, 16))
@@ -111,7 +112,7 @@ def test_no_admitted_job_is_late_in_nodes_where_moves_are_free(seed: int, placem
 
 
 @given(st.integers(0, 10**9), st.sampled_from((0.0, 1.0)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_admitted_job_is_late_where_any_gpus_will_do(seed: int, scale: float) -> None:
     jobs = random_jobs(seed, (1, 2, 3, 4, 5, 8, 16))
     outcome = simulate(jobs, EdfAdmission(), "n4g4", overheads=Overheads(scale=scale), placement="any")
@@ -122,7 +123,7 @@ def test_no_admitted_job_is_late_where_any_gpus_will_do(seed: int, scale: float)
 
 
 @given(st.integers(0, 10**9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_on_one_gpu_no_job_is_declined_that_could_be_served(seed: int) -> None:
     """EDF, which is optimal there, makes one of the jobs late that are admitted or declined so far."""
     jobs = random_jobs(seed, (1,))

@@ -25,6 +25,7 @@ from policies.sia import Sia
 from policies.themis import Themis
 from policies.toolkit.stepwise import Walk, allocate_stepwise
 from tests.builders import Bench, elastic
+from tests.effort import examples
 from traces.job import Job
 
 ELASTIC = [Afs, HeSrpt, MaxMin, Optimus]
@@ -74,7 +75,7 @@ curves = st.builds(power, st.floats(1, 1000), st.floats(0.1, 0.95), st.integers(
 
 
 @given(st.lists(curves, min_size=1, max_size=3), st.integers(3, 8))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_optimus_has_the_smallest_remaining_time_in_all(jobs: list[Any], gpus: int) -> None:
     """With concave speeds and steps of one GPU the greedy rule is optimal: no division that gives every job
     a GPU has a smaller sum of remaining times.
@@ -132,7 +133,7 @@ def test_afs_gives_a_gpu_to_the_shortest_first() -> None:
 
 
 @given(st.lists(curves, min_size=1, max_size=6), st.integers(1, 20))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_afs_scans_as_the_paper_does(jobs: list[Any], gpus: int) -> None:
     """The same pairs compared one by one, in plain words."""
     assert apathetic_shares(line(jobs), gpus, {}) == _pairwise(jobs, gpus)
@@ -237,7 +238,7 @@ def test_hesrpt_refuses_other_exponents(value: Any) -> None:
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(1, 12))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_max_min_is_the_fairest_of_all_divisions(mosts: list[int], gpus: int) -> None:
     """No other division has, sorted, a lexicographically larger list of counts."""
     jobs: list[Any] = [power(1.0, 0.9, most) for most in mosts]

@@ -18,6 +18,7 @@ from policies.elasticflow import ElasticFlow
 from policies.vtrain_aware import VTrainAware
 from tests.builders import Bench, elastic, states
 from tests.deadlines import hostile_bench, late, random_bench, watch
+from tests.effort import examples
 from traces.job import Job
 
 EIGHT = {("m", 8): {8: 1.0}}  # runs on 8 GPUs, an iteration a second
@@ -143,7 +144,7 @@ def test_a_job_still_paying_for_spare_gpus_leaves_them_when_its_reservation_begi
 @pytest.mark.parametrize("scale", [0, 1, 10])
 @pytest.mark.parametrize("placement", ["pack", "any"])
 @given(seed=st.integers(0, 10**9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_admitted_job_is_late(scale: float, placement: str, seed: int) -> None:
     on, jobs = random_bench(seed, scale, placement)
     outcome = on.run(jobs, ElasticFlow())
@@ -163,7 +164,7 @@ class Watched(ElasticFlow):
 @pytest.mark.parametrize("scale", [0, 1, 10])
 @pytest.mark.parametrize("placement", ["pack", "any", "spread", "buddy"])
 @given(seed=st.integers(0, 10**9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_odd_counts_keep_the_promise(scale: float, placement: str, seed: int) -> None:
     on, jobs = hostile_bench(seed, scale, placement)
     outcome = on.run(jobs, Watched())

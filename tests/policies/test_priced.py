@@ -20,6 +20,7 @@ from policies.optimus import Optimus
 from policies.priced import Priced
 from policies.srtf import Srtf
 from tests.builders import Bench, MixedBench, elastic, finishes, gpt3, mean_jct_s, rigid, starts
+from tests.effort import examples
 from traces.job import Job
 
 LINEAR = {("m", 8): {n: float(n) for n in (1, 2, 4, 8)}}
@@ -57,7 +58,7 @@ def test_a_wrong_parameter_is_named(name: str) -> None:
 # Theory
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(1, 100)), min_size=1, max_size=8))
 def test_jobs_that_take_the_whole_cluster_are_served_as_srtf_does(jobs: list[tuple[int, int]]) -> None:
     """SRPT has the least mean completion time on one machine (Schrage 1968)."""
@@ -117,7 +118,7 @@ def test_a_long_job_is_done_however_many_short_ones_come() -> None:
     assert late[2] == 150.5  # it is overdue after 2 x 50 s, at an instant without another event
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.integers(0, 10_000), st.sampled_from([0.0, 1.0, 3.0, 10.0, 100.0]), st.sampled_from([1.0, 5.0, 50.0]),
     st.sampled_from([1, 4]),

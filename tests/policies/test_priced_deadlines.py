@@ -16,6 +16,7 @@ from policies.priced_deadlines import PricedDeadlines
 from policies.reservation.triage import LATE, NEVER, TAKEN_BACK
 from tests.builders import Bench, MixedBench, elastic, finishes
 from tests.deadlines import hostile_bench, mixed_bench, random_bench, watch, watch_types
+from tests.effort import examples
 
 EIGHT = {("m", 8): {8: 1.0}}  # runs on 8 GPUs, an iteration a second
 MAKERS = (random_bench, hostile_bench, mixed_bench)
@@ -136,7 +137,7 @@ def most_met(jobs: list[Any]) -> int:
 
 
 @given(bursts())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_of_a_burst_on_one_gpu_as_many_as_possible_are_in_time(jobs: list[Any]) -> None:
     """There one for one, the largest first, is exact: Moore and Hodgson, Management Science 1968."""
     outcome = Bench("n1g1", {("m", 8): {1: 1.0}}).run(jobs, PricedDeadlines(guard_s=1e-3))
@@ -183,7 +184,7 @@ def check(outcome: Outcome) -> None:
 @pytest.mark.parametrize("scale", [0, 1, 10])
 @pytest.mark.parametrize("maker", MAKERS)
 @given(seed=st.integers(0, 10**9), placement=st.sampled_from(("pack", "any", "spread", "buddy")))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 def test_promises_that_are_not_taken_back_are_kept(
     maker: Any, scale: float, seed: int, placement: str
 ) -> None:
@@ -194,7 +195,7 @@ def test_promises_that_are_not_taken_back_are_kept(
 @pytest.mark.parametrize("scale", [0, 10])
 @pytest.mark.parametrize("maker", MAKERS)
 @given(seed=st.integers(0, 10**9))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4), deadline=None)
 def test_without_giving_up_all_promises_are_kept(maker: Any, scale: float, seed: int) -> None:
     on, jobs = maker(seed, scale, "pack")
     outcome = on.run(jobs, Watched(give_up=False, share=0.3))

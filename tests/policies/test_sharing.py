@@ -17,6 +17,7 @@ from policies.gandiva import Gandiva
 from policies.quota import Quota
 from policies.round_robin import RoundRobin
 from tests.builders import rigid, times
+from tests.effort import examples
 from traces.job import Job
 
 # Turns
@@ -36,7 +37,7 @@ def test_a_new_job_goes_to_the_end_of_the_line() -> None:
 
 
 @given(st.integers(2, 7), st.integers(1, 40))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_between_two_turns_every_other_job_has_one(jobs: int, quantum_s: int) -> None:
     long = [rigid(str(i), 0, 1, 6 * quantum_s) for i in range(jobs)]
     outcome = simulate(long, RoundRobin(quantum_s=quantum_s), "n1g1")
@@ -106,7 +107,7 @@ def test_drf_waits_for_the_poorest() -> None:
 @given(
     st.dictionaries(st.sampled_from("abcd"), st.tuples(st.integers(1, 30), st.integers(1, 5)), min_size=1),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_drf_is_weighted_max_min(tenants: dict[str, tuple[int, int]]) -> None:
     """With jobs of one GPU: a tenant that has less than it requested has, to within a GPU, no smaller a share
     over weight than anybody else.
@@ -230,7 +231,7 @@ class WatchedQuota(Quota):
 
 
 @given(st.integers(0, 10**9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_promise_of_quotas(seed: int) -> None:
     """A tenant within its quota is served at once and never stopped; nothing idles that could be lent."""
     random = Random(seed)

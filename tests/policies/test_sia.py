@@ -19,6 +19,7 @@ from clustersim.testing import simulate
 from policies.sia import Sia
 from policies.solvers.assignment import Choice, assign, without_lines_of_highs
 from tests.builders import Bench, elastic
+from tests.effort import examples
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 1.8, 4: 3.0, 8: 4.5}}
@@ -33,7 +34,7 @@ choices = st.lists(
 
 
 @given(choices, st.tuples(st.integers(0, 12), st.integers(0, 6)), st.booleans())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_no_assignment_costs_less(jobs: list[Choice], capacity: tuple[int, int], twice: bool) -> None:
     """On two GPU types, against all combinations."""
     jobs = jobs + jobs[:1] if twice else jobs

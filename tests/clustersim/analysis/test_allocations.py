@@ -13,6 +13,7 @@ import clustersim
 from clustersim import Run
 from clustersim.analysis import CATEGORIES, Allocation, allocations, gpu_blocks, gpu_time
 from clustersim.records import EventRecord, Exact
+from tests.effort import examples
 from traces import Job
 
 GPUS = 4
@@ -86,7 +87,7 @@ def test_nodes_alike_are_one_block() -> None:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 9), st.integers(0, 6), st.integers(0, 2), st.integers(1, GPUS)), max_size=25

@@ -16,6 +16,7 @@ from clustersim.records import FINISHED, Run
 from clustersim.scheduler import JobView, Scheduler, State
 from policies.fifo import Fifo
 from policies.srtf import Srtf
+from tests.effort import examples
 from traces import Job
 
 GPUS = 8
@@ -44,7 +45,7 @@ TRACES = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(jobs=TRACES)
 def test_the_load_is_that_of_the_trace_whatever_the_policy_does(jobs: list[Job]) -> None:
     """Declined jobs offer load; jobs of more GPUs than there are do not."""
@@ -98,7 +99,7 @@ def test_on_several_gpu_types_the_load_is_that_of_the_best_type(tmp_path: Path) 
     assert summary["offered_load"] == pytest.approx(asked / (GPUS * 40), rel=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(jobs=TRACES, scale=st.sampled_from([0.0, 0.1, 1.0]))
 def test_waiting_is_jct_less_all_time_with_gpus(jobs: list[Job], scale: float) -> None:
     """Also where overheads are paid: they hold GPUs."""
@@ -154,7 +155,7 @@ def tail_by_seconds(run: Run, jobs: list[Job]) -> tuple[int, float]:
     return there, (last_s - from_s) / (last_s - first_s)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(jobs=TRACES)
 def test_the_tail_is_what_counting_finds(jobs: list[Job]) -> None:
     run = run_of(jobs)

@@ -21,6 +21,7 @@ from clustersim.scheduler import Scheduler
 from policies.fifo import Fifo
 from policies.srtf import Srtf
 from tests.builders import free_setup
+from tests.effort import examples
 from tests.places import ROOT
 from traces.job import Job, submission_order
 
@@ -155,7 +156,7 @@ TRACES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(jobs=TRACES, preemptive=st.booleans(), scale=st.sampled_from([0.0, 0.1, 1.0]))
 def test_snapshots_and_records_agree_on_drained_runs(jobs: list[Job], preemptive: bool, scale: float) -> None:
     recorder = run_of(jobs, Srtf() if preemptive else Fifo(), Overheads(scale=scale))
@@ -175,7 +176,7 @@ def test_snapshots_and_records_agree_on_drained_runs(jobs: list[Job], preemptive
     json.dumps(summary, allow_nan=False)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(jobs=TRACES, until_s=st.integers(1, 1500))
 def test_every_job_is_counted_once_in_runs_that_are_cut_off(jobs: list[Job], until_s: int) -> None:
     recorder = run_of(jobs, Srtf(), Overheads(), until_s=float(until_s))
@@ -187,7 +188,7 @@ def test_every_job_is_counted_once_in_runs_that_are_cut_off(jobs: list[Job], unt
         assert summary[name] is None or 0 <= summary[name] <= 1 + 1e-9  # type: ignore[operator]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     steps=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), min_size=1, max_size=15),
     spans=st.lists(st.tuples(st.integers(0, 300), st.integers(1, 300)), min_size=1, max_size=5),

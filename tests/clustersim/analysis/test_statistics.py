@@ -12,6 +12,7 @@ from scipy import stats
 
 from clustersim.analysis import LEAST_PAIRS, holm, paired_difference
 from clustersim.analysis.statistics import bootstrap_t_interval, mean_difference, sign_flip_p  # fmt: skip
+from tests.effort import examples
 
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -73,7 +74,7 @@ def test_intervals_of_few_skewed_pairs_stay_within_what_is_possible() -> None:
     assert some_zero.relative_low == -1.0
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(st.lists(st.tuples(st.floats(0.01, 1e4), st.floats(0.01, 1e4)), min_size=5, max_size=8))
 def test_nothing_positive_falls_by_more_than_all_of_it(values: list[tuple[float, float]]) -> None:
     base, variant = zip(*values, strict=True)
@@ -117,7 +118,7 @@ def test_a_difference_in_one_pair_of_many_gives_no_interval() -> None:
     assert one.p == 1.0
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.lists(st.tuples(finite, finite), min_size=1, max_size=8))
 def test_exchanging_the_two_sides_changes_signs_alone(values: list[tuple[float, float]]) -> None:
     a, b = zip(*values, strict=True)

@@ -15,6 +15,7 @@ from clustersim import Run
 from clustersim.analysis import allocations, gpu_time
 from clustersim.analysis.tables import Table, jobs_of, numbered, per_run, rows_by_number
 from clustersim.records import ALLOCATES, RELEASES, EventRecord
+from tests.effort import examples
 from traces import Job
 
 
@@ -65,7 +66,7 @@ def test_rows_by_number(values: list[int]) -> None:
 KINDS = ("submit", "start", "restart", "resize", "preempt", "interrupt", "finish", "rate", "node_down")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from(["j0", "j1", "lost"])), max_size=14))
 def test_allocations_are_those_of_a_loop_over_the_log(run: Run, log: list[tuple[str, str]]) -> None:
     """Of any log, even one that no engine writes."""

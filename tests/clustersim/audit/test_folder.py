@@ -27,6 +27,7 @@ from clustersim.rundir import read_run, write_run
 from clustersim.runs import RunConfig, Trace, list_policies, run
 from clustersim.testing import check_outcome, simulate
 from policies.srtf import Srtf
+from tests.effort import examples
 from traces.job import Job
 
 RULES = (
@@ -109,7 +110,7 @@ def test_a_change_of_speed_counts_from_its_instant_on() -> None:
     assert (totals.start_s, totals.finish_s, totals.closed) == (0.0, 140.0, True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     rows=st.lists(st.tuples(st.floats(0, 500), st.integers(1, 16), st.floats(1e-3, 300)), max_size=12),
     policy=st.sampled_from(["fifo", "srtf", "edf", "fifo-skip"]),
@@ -125,7 +126,7 @@ def test_any_run_is_sound_after_rounding(
     assert broken(check_run_folder(folder)) == []
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     rows=st.lists(st.tuples(st.floats(0, 500), st.integers(1, 16), st.floats(1e-5, 300)), max_size=12),
     late_s=st.sampled_from([1e9, 3.9e9]),
@@ -254,7 +255,7 @@ NUMBERS = {
 }  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data(), by=st.integers(-500, 500).filter(bool))
 def test_no_changed_number_goes_unnoticed(sound: Run, data: st.DataObject, by: int) -> None:
     table = data.draw(st.sampled_from(sorted(NUMBERS)))

@@ -24,6 +24,7 @@ from clustersim.rundir import read_run, write_run
 from clustersim.rundir.format import manifest_hash
 from clustersim.runs import Trace, other_libraries
 from itertime.errors import UserError
+from tests.effort import examples
 from traces.job import Job
 from traces.native import write_trace
 from traces.synthetic import Recipe
@@ -380,7 +381,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data())
 def test_no_manifest_is_an_internal_error(mixed: Path, data: st.DataObject) -> None:
     path = mixed / "manifest.json"

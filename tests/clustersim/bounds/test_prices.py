@@ -19,6 +19,7 @@ from clustersim.bounds.first_prices import spread_evenly
 from clustersim.bounds.mean import search_prices
 from clustersim.bounds.relaxation import Relaxation
 from tests.clustersim.bounds.enumeration import elastic, least
+from tests.effort import examples
 
 CONCAVE = {1: 4, 2: 7, 4: 12}
 
@@ -79,7 +80,7 @@ def test_prices_alone_come_close_to_srpt() -> None:
     assert 0.98 * mean_s <= found.mean_s <= mean_s * (1 + 1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     prices=st.lists(st.floats(0, 3), min_size=1, max_size=8),
     cuts=st.lists(st.floats(0.1, 4), min_size=8, max_size=8),

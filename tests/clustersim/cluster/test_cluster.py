@@ -17,6 +17,7 @@ from clustersim.cluster import (
     nodes_of,
 )
 from itertime.errors import UserError
+from tests.effort import examples
 
 
 @pytest.mark.parametrize(
@@ -173,5 +174,5 @@ class CapacityMachine(RuleBasedStateMachine):
             ]
 
 
-CapacityMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+CapacityMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)
 TestCapacity = CapacityMachine.TestCase

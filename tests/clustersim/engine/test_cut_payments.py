@@ -23,6 +23,7 @@ from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.testing import Outcome, check_outcome, simulate
 from clustersim.testing.outcome import evidence_of
 from tests.builders import Bench, elastic, rigid
+from tests.effort import examples
 
 LAUNCH_S, SAVE_S, LOAD_S, RESIZE_S = 10, 8, 8, 1
 CHARGED = Overheads(launch_s=LAUNCH_S, plain_restart_s=SAVE_S + LOAD_S, resize_s=RESIZE_S, migrate_s=2.0)
@@ -250,7 +251,7 @@ def legal(history: Sequence[tuple[int, int]]) -> dict[float, int]:
     history=[(5, 0), (3, 1), (3, FAILS), (3, 2), (19, 1), (3, FAILS), (2, 4), (40, 0), (1, 2), (3, FAILS)]
 )
 @example(history=[(30, 0), (1, 1), (3, 0), (1, 2), (3, FAILS), (3, 1), (3, 0)])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_charges_are_those_of_a_job_looked_at_in_every_second(
     interval_s: int, history: list[tuple[int, int]]
 ) -> None:
@@ -306,7 +307,7 @@ thirds = st.integers(0, 60).map(lambda n: n / 3)
     launch_s=st.sampled_from((10.0, 20 / 3, 5e-7)),
     interval_s=st.sampled_from(("none", 7 / 3)),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_the_audit_of_a_folder_agrees_though_its_times_are_rounded(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[float, int, int]], policy: str,
     launch_s: float, interval_s: object,

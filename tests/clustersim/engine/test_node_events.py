@@ -24,6 +24,7 @@ from policies.elasticflow import ElasticFlow
 from policies.fifo import Fifo
 from policies.srtf import Srtf
 from tests.builders import rigid
+from tests.effort import examples
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0, 8: 4.0, 16: 5.0}}
@@ -328,7 +329,7 @@ def conserved(outcome: Outcome) -> None:
         assert record.interruptions <= record.restarts + 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.integers(0, 10_000), st.sampled_from([Fifo, Srtf, ElasticFlow]),
     st.sampled_from([30.0, 200.0, "daly", "none"]), st.integers(0, 2),

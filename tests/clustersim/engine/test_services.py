@@ -12,6 +12,7 @@ import clustersim
 from clustersim.analysis import service_levels
 from clustersim.audit import check_run_folder, replay
 from clustersim.records import Run
+from tests.effort import examples
 from traces.job import Job
 
 POLICIES = ("fifo", "srtf", "easy", "conservative", "afs", "gavel-max-min", "elasticflow", "themis")
@@ -126,7 +127,7 @@ def traces(draw: st.DrawFn) -> list[Job]:
     return jobs
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(traces(), st.sampled_from(POLICIES), st.booleans(), st.booleans())
 def test_every_run_passes_the_check(
     tmp_path_factory: pytest.TempPathFactory, jobs: list[Job], policy: str, preempt: bool, failing: bool

@@ -15,6 +15,7 @@ from clustersim.audit import check_run_folder
 from clustersim.records import EventRecord, Run
 from clustersim.rundir import placement_text
 from itertime.errors import UserError
+from tests.effort import examples
 from traces.job import Job
 
 POLICIES = ("fifo", "fifo-skip", "sjf", "srtf", "easy", "las", "afs", "themis")
@@ -124,7 +125,7 @@ def traces(draw: st.DrawFn) -> list[Job]:
     return jobs
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(traces(), st.sampled_from(POLICIES), st.sampled_from((None, 1.0, 1.3)), st.booleans())
 def test_no_gpu_gives_more_than_it_has(
     tmp_path_factory: pytest.TempPathFactory, jobs: list[Job], policy: str, slowdown: float | None,

@@ -17,6 +17,7 @@ from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.testing import Outcome, check_outcome, simulate
 from policies.fifo import Fifo
 from tests.builders import elastic, rigid
+from tests.effort import examples
 from tests.places import ROOT
 from traces.job import Job
 
@@ -63,7 +64,7 @@ charges = st.sampled_from((Overheads.none(), CHARGED, Overheads(launch_s=0.1, pl
 
 
 @given(mixed_traces(), st.integers(0, 10**6), charges, st.sampled_from(("pack", "spread", "any")))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_every_run_keeps_the_books(jobs: list[Job], seed: int, charged: Overheads, placement: str) -> None:
     """Under a random policy: capacity, gangs, and sums of GPU-seconds, progress and overheads."""
     outcome = simulate(
@@ -77,7 +78,7 @@ def test_every_run_keeps_the_books(jobs: list[Job], seed: int, charged: Overhead
 
 
 @given(mixed_traces(), st.integers(0, 10**6), charges)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_two_runs_are_the_same(jobs: list[Job], seed: int, charged: Overheads) -> None:
     def once(rows: list[Job]) -> Outcome:
         return simulate(rows, Restless(seed), "n2g4", table=TABLE, overheads=charged, until_s=20_000)
@@ -90,7 +91,7 @@ def test_two_runs_are_the_same(jobs: list[Job], seed: int, charged: Overheads) -
 
 
 @given(st.floats(0, 1e9), st.floats(0.001, 1e7), st.floats(0.001, 1e7))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_times_that_are_not_whole_survive_the_clock(submit_s: float, gap_s: float, run_s: float) -> None:
     """The event queue adds up differences; no job may start before it was submitted, nor finish early."""
     jobs = [rigid("a", submit_s, 1, run_s), rigid("b", submit_s + gap_s, 1, run_s)]

@@ -19,6 +19,7 @@ from clustersim.runs import RunConfig, setup_of
 from clustersim.scheduler import Proposal, Scheduler, State
 from itertime.errors import UserError
 from policies.fifo import Fifo
+from tests.effort import examples
 from traces.job import Job
 
 POLICIES = ("fifo", "fifo-skip", "srtf", "easy", "conservative", "las", "round-robin", "drf", "quota")
@@ -225,7 +226,7 @@ TRACES = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(rows=TRACES, entries=ENTRIES, policy=st.sampled_from(POLICIES), spot=st.booleans())
 def test_reservations_keep_other_jobs_out(rows: Any, entries: Any, policy: str, spot: bool) -> None:
     jobs = [

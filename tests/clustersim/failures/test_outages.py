@@ -16,6 +16,7 @@ from scipy import stats
 from clustersim.failures import Failures, Maintenance, NodeChange, Outages
 from clustersim.failures.failures import KINDS, Machine, lemons
 from itertime.errors import UnknownName, UserError
+from tests.effort import examples
 
 HOUR = 3600.0
 CONFIDENCE = 0.99
@@ -158,7 +159,7 @@ def test_with_too_few_spares_the_repaired_machines_go_round() -> None:
     assert down_s(found, 2, until_s).sum() < 0.8 * worse
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 6), st.integers(0, 3))
 def test_outages_alternate_in_order_of_time_and_repeat(seed: int, nodes: int, spares: int) -> None:
     failures = Failures(mtbf_gpu_h=8 * 50.0, spare_nodes=spares, repair_sigma=1.5)

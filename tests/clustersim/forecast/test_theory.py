@@ -14,6 +14,7 @@ from clustersim.backtest import Wanted
 from clustersim.errors import PolicyError
 from clustersim.forecast import Request, predict_start
 from tests.clustersim.forecast.states import NOW_S, ended, options_of, running, state_of, waiting
+from tests.effort import examples
 
 CASE = some.tuples(some.integers(1, 4), some.integers(1, 60), some.integers(1, 60))
 """GPUs, minutes so far, minutes left or of the limit."""
@@ -73,7 +74,7 @@ def test_quantiles_come_true_as_often_as_stated() -> None:
     assert (np.abs(hits / jobs - shares) <= within).all()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(some.lists(CASE, max_size=4), some.lists(CASE, min_size=1, max_size=6), some.data())
 def test_fifo_is_a_list_of_free_times(
     runs: list[tuple[int, int, int]], waits: list[tuple[int, int, int]], data: some.DataObject

@@ -15,6 +15,7 @@ from clustersim.grid.expand import Grid, expand
 from clustersim.grid.gridfile import read_document, read_grid_file
 from itertime.errors import UserError
 from itertime.spec.system import SYSTEMS as FOLDER
+from tests.effort import examples
 from tests.places import ROOT
 
 TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\nc,10,4,5\n"
@@ -96,7 +97,7 @@ def test_scalars_are_those_of_yaml_1_2(tmp_path: Path) -> None:
     assert data == {"a": ["yes", "1:30", 1000.0, 10, "2026-01-01", "7", "0x10", None, True, 0.5, "1_000"]}
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(1, 3), st.data())
 def test_cells_are_the_product_less_what_is_excluded(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], seeds: int, data: st.DataObject

@@ -12,6 +12,7 @@ from clustersim.cluster import Capacity, Cluster, FreeNodesByLeaf, Placement
 from clustersim.cluster.topology import NodeGroup
 from clustersim.placement.by_node import pack_fits
 from clustersim.placement.placers import PLACERS
+from tests.effort import examples
 
 SIZE = 4
 
@@ -53,7 +54,7 @@ def fewest_leaves(cluster: Cluster, capacity: Capacity, gpus: int) -> int:
 
 
 @given(scenes())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_topology_uses_the_fewest_leaves_and_the_nodes_of_pack(scene: tuple[Cluster, Capacity, int]) -> None:
     cluster, capacity, gpus = scene
     places = PLACERS["topology"].place(capacity, gpus)
@@ -69,7 +70,7 @@ def test_topology_uses_the_fewest_leaves_and_the_nodes_of_pack(scene: tuple[Clus
 
 
 @given(scenes())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_topology_leaves_the_least_over(scene: tuple[Cluster, Capacity, int]) -> None:
     cluster, capacity, gpus = scene
     gpus = max(gpus - gpus % SIZE, SIZE)
@@ -99,7 +100,7 @@ def test_topology_by_hand() -> None:
 
 
 @given(scenes())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_buddy_stays_within_an_aligned_block(scene: tuple[Cluster, Capacity, int]) -> None:
     cluster, capacity, gpus = scene
     places = PLACERS["buddy"].place(capacity, gpus)
@@ -134,7 +135,7 @@ def test_buddy_by_hand() -> None:
 
 @given(st.sampled_from(("any", "spread")), st.lists(st.integers(0, 8), min_size=1, max_size=6),
        st.integers(1, 40), st.sampled_from((1, 2, 4, 8)))  # fmt: skip
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_unit_stays_together_on_a_node(name: str, used: list[int], gpus: int, unit: int) -> None:
     cluster = cluster_of(len(used), None, size=8)
     capacity = filled(cluster, used)

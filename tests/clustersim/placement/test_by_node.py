@@ -12,6 +12,7 @@ from clustersim.cluster import Capacity, Cluster
 from clustersim.placement import Placer, placer
 from clustersim.placement.placers import PLACERS
 from itertime.errors import UnknownName
+from tests.effort import examples
 
 names = st.sampled_from(sorted(PLACERS))
 by_node = st.sampled_from(("any", "pack", "spread"))  # those that look at nodes alone
@@ -48,7 +49,7 @@ def _filled(cluster: Cluster, used: list[int]) -> Capacity:
 
 
 @given(names, scenes())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_laws_of_every_placer(name: str, scene: Scene) -> None:
     free, one = scene.free(), PLACERS[name]
     places = one.place(scene.capacity, scene.gpus, scene.prefer)
@@ -64,7 +65,7 @@ def test_laws_of_every_placer(name: str, scene: Scene) -> None:
 
 
 @given(scenes())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_pack_uses_whole_nodes_and_the_fullest_one_for_the_rest(scene: Scene) -> None:
     size, free = scene.cluster.gpus_per_node, scene.free()
     places = PLACERS["pack"].place(scene.capacity, scene.gpus, ())
@@ -86,7 +87,7 @@ def test_pack_uses_whole_nodes_and_the_fullest_one_for_the_rest(scene: Scene) ->
 
 
 @given(scenes())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_fills_the_fullest_nodes_first(scene: Scene) -> None:
     places = PLACERS["any"].place(scene.capacity, scene.gpus, ())
     if places is None:
@@ -100,7 +101,7 @@ def test_any_fills_the_fullest_nodes_first(scene: Scene) -> None:
 
 
 @given(scenes())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_spread_puts_as_few_gpus_on_a_node_as_possible(scene: Scene) -> None:
     places = PLACERS["spread"].place(scene.capacity, scene.gpus, ())
     if places is None:
@@ -110,7 +111,7 @@ def test_spread_puts_as_few_gpus_on_a_node_as_possible(scene: Scene) -> None:
 
 
 @given(by_node, scenes())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_preferred_nodes_come_first(name: str, scene: Scene) -> None:
     """Among nodes that are equally free, the preferred ones are used before the others."""
     places = PLACERS[name].place(scene.capacity, scene.gpus, scene.prefer)
@@ -123,7 +124,7 @@ def test_preferred_nodes_come_first(name: str, scene: Scene) -> None:
 
 
 @given(scenes())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_small_job_stays_on_a_preferred_node_with_room(scene: Scene) -> None:
     gpus = 1 + scene.gpus % scene.cluster.gpus_per_node
     places = PLACERS["pack"].place(scene.capacity, gpus, scene.prefer)

@@ -26,6 +26,7 @@ from clustersim.rundir import RunWriter, read_run, write_run
 from itertime.errors import TableError, UserError
 from policies.srtf import Srtf
 from tests.builders import free_setup
+from tests.effort import examples
 from traces import write_trace
 from traces.job import Job, submission_order
 
@@ -164,7 +165,7 @@ EVENT_RECORDS = st.builds(
 SNAPSHOTS = st.builds(Snapshot, SECONDS, *[st.integers(0, 32)] * 5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     jobs=st.lists(JOB_RECORDS, max_size=4), events=st.lists(EVENT_RECORDS, max_size=4), parquet=st.booleans(),
     snapshots=st.lists(SNAPSHOTS, max_size=4),

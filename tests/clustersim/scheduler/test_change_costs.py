@@ -21,6 +21,7 @@ from clustersim.records import ALLOCATES
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.speed import SpeedByType
 from tests.builders import StatedSpeed, elastic, free_setup, rigid
+from tests.effort import examples
 from traces.job import Job, submission_order
 
 SLOW = {("m", 8): {1: 1.0, 2: 1.8, 4: 3.0, 8: 5.0}, ("w", 8): {2: 0.5, 4: 0.9, 16: 2.0}}
@@ -94,7 +95,7 @@ def overheads(draw: Any) -> Overheads:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 10**6), charged=overheads(), mixed=st.booleans(), fails=st.booleans())
 def test_a_change_costs_what_the_view_says(seed: int, charged: Overheads, mixed: bool, fails: bool) -> None:
     """States: never started, waiting after work, stopped while paying, running, paying; resizes, restarts and

@@ -23,6 +23,7 @@ from clustersim.speed import SpeedByType
 from clustersim.testing import simulate
 from tests.builders import StatedSpeed, elastic, free_setup, rigid
 from tests.clustersim.scheduler.test_change_costs import overheads
+from tests.effort import examples
 from traces.job import Job, submission_order
 
 NODE = 4
@@ -89,7 +90,7 @@ def made_jobs(seed: int, count: int) -> list[Job]:
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 10**6), charged=overheads(), mixed=st.booleans(), ask_at=st.integers(0, 4))
 def test_jobs_end_when_it_was_foreseen(seed: int, charged: Overheads, mixed: bool, ask_at: int) -> None:
     """Jobs of whole nodes, in any state: never started, paying, running, stopped; on one or two GPU types."""

@@ -15,6 +15,7 @@ from clustersim.scheduler import JobView, Proposal, State
 from clustersim.scheduler.cluster_state import ClusterState
 from clustersim.scheduler.job_view import active_of
 from clustersim.speed import Curve
+from tests.effort import examples
 from traces.job import Job
 
 SIZES = (1, 2, 3, 4, 8)
@@ -98,4 +99,4 @@ class Drafting(RuleBasedStateMachine):
 
 
 TestDrafting = Drafting.TestCase
-TestDrafting.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestDrafting.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)

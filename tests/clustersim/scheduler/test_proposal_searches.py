@@ -16,6 +16,7 @@ from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.scheduler.job_view import active_of
 from clustersim.testing import simulate
 from tests.builders import Script
+from tests.effort import examples
 from traces.job import Job
 
 # run_by
@@ -113,7 +114,7 @@ def rigid_traces(draw: st.DrawFn) -> list[Job]:
     seed=st.integers(0, 10**6),
     values=st.lists(st.integers(0, 4), min_size=14, max_size=14),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_run_by_is_the_naive_greedy(placement: str, jobs: list[Job], seed: int, values: list[int]) -> None:
     policy = Wanderer(seed, values)
     outcome = simulate(jobs, policy, "n3g4", placement=placement)
@@ -122,7 +123,7 @@ def test_run_by_is_the_naive_greedy(placement: str, jobs: list[Job], seed: int, 
 
 
 @given(jobs=rigid_traces(), values=st.lists(st.integers(0, 4), min_size=14, max_size=14))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_under_pack_run_by_serves_the_first_and_wastes_nothing(jobs: list[Job], values: list[int]) -> None:
     """Packing may keep a job out, but never the first in line, and nothing that would still fit waits."""
     key = partial(by_value, values)
@@ -197,7 +198,7 @@ class Compacting(Scheduler):
         st.tuples(st.sampled_from((0.0, 3.0, 9.0, 20.0)), st.integers(1, 200)), min_size=1, max_size=12
     ),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_compact_makes_room(seed: int, work: list[tuple[float, int]]) -> None:
     jobs = [
         Job(str(i), at, model="m", global_batch=8, gpus=1, iterations=float(n))

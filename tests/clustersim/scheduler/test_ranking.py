@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.scheduler.ranking import ChangingRanking, CurrentKeys, NonIncreasingKeys, Ranking
+from tests.effort import examples
 
 
 @dataclass(eq=False)
@@ -185,7 +186,7 @@ steps = st.lists(
 
 
 @given(queues(), steps, st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_changing_keys_are_those_of_now(
     queue: tuple[list[Waiting], list[Waiting]], moves: list[tuple[str, Any]], elastic: bool
 ) -> None:
@@ -293,7 +294,7 @@ def taken_last(keys: NonIncreasingKeys | CurrentKeys, limit: Any) -> list[Any]:
 
 
 @given(moves)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_falling_keys_are_as_if_looked_up_anew(moves: list[tuple[str, int]]) -> None:
     keys, jobs, running = NonIncreasingKeys(value), list[Running](), dict[Any, int]()
     for move, n in moves:

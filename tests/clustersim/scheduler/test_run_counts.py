@@ -17,6 +17,7 @@ from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.scheduler.job_view import active_of
 from clustersim.testing import decide, simulate
 from tests.builders import MixedBench, elastic, rigid
+from tests.effort import examples
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 1.9, 3: 2.5, 4: 3.4, 8: 5.5, 16: 8.0}}
@@ -285,7 +286,7 @@ class Wanders(Scheduler):
             assert not any(proposal.fits(job.sizes[0]) for job in waiting), "what fits runs"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 10**6), placement=st.sampled_from(["any", "pack", "buddy", "spread", "topology"]))
 def test_any_counts_give_a_draft_as_described(seed: int, placement: str) -> None:
     random = Random(seed)

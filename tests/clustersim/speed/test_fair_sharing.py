@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import clustersim.speed.fair_sharing
 from clustersim.speed.fair_sharing import MaxMinLinks
+from tests.effort import examples
 
 Demand = Mapping[int, float]
 LINKS = range(5)
@@ -63,7 +64,7 @@ def _used(demands: Sequence[Demand], shares: Sequence[float], link: int) -> floa
 
 
 @given(jobs_on_links, capacities)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_every_job_has_its_demand_or_a_full_link_on_which_no_job_has_more(
     demands: list[dict[int, float]], capacity: dict[int, float]
 ) -> None:
@@ -85,13 +86,13 @@ def test_every_job_has_its_demand_or_a_full_link_on_which_no_job_has_more(
 
 
 @given(jobs_on_links, capacities)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_shares_are_those_by_the_book(demands: list[dict[int, float]], capacity: dict[int, float]) -> None:
     assert shares_of(demands, capacity) == pytest.approx(progressive_filling(demands, capacity), rel=1e-9)
 
 
 @given(jobs_on_links, capacities, st.floats(0.001, 1000.0))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_scale_does_not_matter(
     demands: list[dict[int, float]], capacity: dict[int, float], factor: float
 ) -> None:
@@ -101,7 +102,7 @@ def test_scale_does_not_matter(
 
 
 @given(jobs_on_links, capacities, st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_order_does_not_matter(demands: list[dict[int, float]], capacity: dict[int, float], random) -> None:  # type: ignore[no-untyped-def]
     order = list(range(len(demands)))
     random.shuffle(order)
@@ -111,7 +112,7 @@ def test_order_does_not_matter(demands: list[dict[int, float]], capacity: dict[i
 
 
 @given(jobs_on_links.filter(bool), capacities)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_worst_off_is_not_worse_off_without_another_job(
     demands: list[dict[int, float]], capacity: dict[int, float]
 ) -> None:
@@ -215,7 +216,7 @@ class LinksMachine(RuleBasedStateMachine):
             assert self.links.share(job) == share
 
 
-LinksMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+LinksMachine.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)
 TestLinks = LinksMachine.TestCase
 
 

@@ -25,6 +25,7 @@ from clustersim.speed.layout import (
 from itertime import load_system
 from itertime.prediction import evaluate
 from itertime.spec import Plan, PlanBatch, PlanOptions
+from tests.effort import examples
 from traces.job import Job
 
 NIC = 200e9  # of a DGX A100
@@ -135,7 +136,7 @@ def test_a_packed_plan_that_leaves_a_node_in_part_is_ideal_too() -> None:
 
 @given(st.sampled_from(KINDS), st.sampled_from((16, 64, 256)), st.sampled_from((1, 2, 4, 8)),
        st.integers(1, 4), st.floats(1.0, 16.0), st.floats(1.0, 3.0))  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_scattered_is_never_faster_and_less_bandwidth_never_helps(
     kind: tuple[str, int, str], gpus: int, per_node: int, per_leaf: int, ratio: float, more: float
 ) -> None:
@@ -154,7 +155,7 @@ def test_scattered_is_never_faster_and_less_bandwidth_never_helps(
 
 
 @given(st.sampled_from(KINDS), st.sampled_from((64, 256)), st.floats(1.0, 8.0))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_interpolated_times_are_those_of_itertime_within_half_a_percent(
     kind: tuple[str, int, str], gpus: int, more: float
 ) -> None:

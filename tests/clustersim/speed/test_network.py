@@ -25,6 +25,7 @@ from policies.fifo import Fifo
 from policies.fifo_skip import FifoSkip
 from policies.srtf import Srtf
 from tests.builders import free_setup, gpt3, rigid
+from tests.effort import examples
 from traces.job import Job
 
 FILE = """
@@ -79,7 +80,7 @@ rows_of_jobs = st.lists(
 
 
 @given(rows_of_jobs, st.sampled_from(("pack", "any", "spread", "topology", "buddy")))
-@settings(max_examples=40, deadline=None, phases=[Phase.generate])
+@settings(max_examples=examples(40), deadline=None, phases=[Phase.generate])
 def test_ideal_is_what_a_shape_is_and_tiers_never_faster(
     rows: list[tuple[int, int, int]], placement: str
 ) -> None:
@@ -98,7 +99,7 @@ def test_ideal_is_what_a_shape_is_and_tiers_never_faster(
 
 
 @given(st.integers(2, 12), st.integers(0, 5), st.sampled_from((1.0, 2.0, 6.0, 40.0)))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_contention_with_one_job_is_tiers(nodes: int, first: int, oversubscription: float) -> None:
     first = min(first, 12 - nodes)
     job, places = gpt3("a", 0.0, 8 * nodes, 1000), {"a": spans(first, nodes)}

@@ -19,6 +19,7 @@ from itertime.costs.network import all_gather_s, all_reduce_s
 from itertime.errors import TableError
 from itertime.spec import Plan, PlanOptions, Site, load_framework, load_model, load_system, profile_of
 from itertime.timeline import iteration_graph
+from tests.effort import examples
 from tests.places import SHARED
 
 BERT = SHARED / "data" / "mlperf" / "bert_iterations.csv"
@@ -142,7 +143,7 @@ def test_a_table_of_both_kinds_or_without_a_column_is_refused(write: Write) -> N
     assert "id=mlperf-9.9-one: is also on line 2" in complaint(write({}, {}))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(change=st.dictionaries(st.sampled_from(sorted(NVIDIA)), st.text(max_size=30), max_size=3))
 def test_any_text_in_the_cells_gives_runs_reasons_or_an_error(write: Write, change: dict[str, str]) -> None:
     path = write(change)

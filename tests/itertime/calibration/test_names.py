@@ -21,6 +21,7 @@ from itertime.calibration.measured_run import MeasuredRun, measured_run
 from itertime.calibration.names import graphs_of, precision_of, published_names, system_of
 from itertime.calibration.table import read_table
 from itertime.errors import UserError
+from tests.effort import examples
 
 NODE = {"gpu": "H100-SXM-80GB", "gpus_per_node": 8, "node_nic_gbps": 3200}
 TRAY = {"gpu": "GB200-NVL72", "gpus_per_node": 4, "node_nic_gbps": 1600}
@@ -297,14 +298,18 @@ def check_answer(folder: Path, row: Mapping[str, Any]) -> None:
         assert value >= 0, name
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(cells=st.fixed_dictionaries(CELLS))
 def test_any_row_is_predicted_or_skipped_with_a_reason(tmp_path: Path, cells: dict[str, Any]) -> None:
     tp, pp, dp, cp = cells.pop("degrees")
     check_answer(tmp_path, {**RUN, **cells, **plan(tp, pp, dp, cp), **cells})
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(sound=SOUND, changes=CHANGES)
 def test_a_sound_row_with_other_cells_is_predicted_or_skipped_with_a_reason(
     tmp_path: Path, sound: tuple[dict[str, Any], dict[str, Any]], changes: dict[str, Any]

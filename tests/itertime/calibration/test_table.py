@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from itertime.calibration.table import read_table
 from itertime.errors import TableError
+from tests.effort import examples
 
 
 def complaint(path):
@@ -105,7 +106,9 @@ CELLS = st.text(max_size=12) | st.sampled_from(["0", "1", "-1", "8", "1e3", "nan
         st.sampled_from(["id", "gpus", "tp", "iteration_s", "attention", "gated_mlp", "note"]), CELLS
     )
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_any_text_in_the_cells_gives_a_table_or_an_error(table_row, tmp_path, change):
     path = tmp_path / "t.csv"
     text = io.StringIO()

@@ -13,6 +13,7 @@ from itertime import Plan, load_model, load_system, predict
 from itertime.costs import Workload
 from itertime.costs.exchange import clipping_s, exposed_s
 from itertime.spec import ElementwiseModel, PlanBatch, PlanOptions, load_profile
+from tests.effort import examples
 
 BERT, GPT = load_model("bert-large"), load_model("megatron-1.7b")
 A100, PROFILE = load_system("dgx-a100-80gb"), load_profile("a100-80gb")
@@ -59,7 +60,7 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 @given(plans(), st.sampled_from(["adam", "fused-adam", "lamb"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_before_costs_no_less_than_bucket_which_costs_no_less_than_none(plan: Plan, optimizer: str) -> None:
     none, bucket, before, after = (
         predict(GPT, _with(plan, clipping=clipping, optimizer=optimizer), A100).iteration_s
@@ -71,7 +72,7 @@ def test_before_costs_no_less_than_bucket_which_costs_no_less_than_none(plan: Pl
 
 
 @given(plans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_clipping_buckets_by_kernels_that_take_no_time_is_no_clipping(plan: Plan) -> None:
     free = replace(
         PROFILE, elementwise=PROFILE.elementwise | {"elementwise": ElementwiseModel(1e24, launch_s=0.0)}
@@ -84,7 +85,7 @@ def test_clipping_buckets_by_kernels_that_take_no_time_is_no_clipping(plan: Plan
 
 
 @given(plans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_clipping_before_is_the_exchange_without_overlap_and_the_norm(plan: Plan) -> None:
     plan = replace(plan, zero_stage=0)  # whose gathers of weights would overlap the forward pass still
     before = predict(GPT, _with(plan, clipping="before"), A100)

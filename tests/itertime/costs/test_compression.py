@@ -21,6 +21,7 @@ from itertime.costs.exchange.quantised_zero import WEIGHT_BYTES, moved_s
 from itertime.errors import UserError
 from itertime.spec import PlanOptions, System, load_profile, parse_options
 from itertime.timeline import iteration_graph
+from tests.effort import examples
 
 PROFILE = load_profile("a100-80gb")
 A100 = load_system("dgx-a100-80gb")
@@ -307,7 +308,7 @@ def plans(draw: st.DrawFn) -> Plan:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(plans(), st.sampled_from(["dgx-a100-80gb", "v100-pcie-40gbe"]))
 def test_the_task_graph_takes_as_long_as_the_formulas(plan: Plan, system: str) -> None:
     model = replace(SMALL, layers=8, hidden=1024, heads=16)
@@ -318,7 +319,7 @@ def test_the_task_graph_takes_as_long_as_the_formulas(plan: Plan, system: str) -
     assert sum(predicted.breakdown.values()) == pytest.approx(predicted.iteration_s, rel=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(plans(), min_size=1, max_size=1), st.sampled_from([2, 4, 32]))
 def test_a_plan_is_predicted_alike_in_a_batch(drawn: list[Plan], dp: int) -> None:
     first = drawn[0]

@@ -24,6 +24,7 @@ from itertime.costs.network import all_gather_s, all_to_all_s, reduce_scatter_s
 from itertime.costs.parallel_comm import activation_all_reduce_s
 from itertime.costs.partition import Partition
 from itertime.spec import AttentionKernel, load_framework
+from tests.effort import examples
 
 SYSTEM = load_system("dgx-h100,framework=megatron")  # kernels as the profile has them
 PROFILE = load_profile(SYSTEM.profile)
@@ -56,7 +57,7 @@ def plans(draw: st.DrawFn) -> Plan:
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(plans())
 def test_every_copy_of_a_token_arrives_at_one_group_of_ranks(plan: Plan) -> None:
     """All ranks of ep x etp together hold their tokens once, and send each to k experts."""
@@ -70,7 +71,7 @@ def test_every_copy_of_a_token_arrives_at_one_group_of_ranks(plan: Plan) -> None
     assert activation.forward[0] == pytest.approx(10 * tokens * 2 * 8192)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(plans())
 def test_copies_of_an_expert_and_its_parts_make_up_the_stage(plan: Plan) -> None:
     partition = Partition.of(MIXTURE, PlanBatch.of([plan]))

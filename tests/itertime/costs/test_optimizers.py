@@ -15,6 +15,7 @@ from itertime.costs import Workload
 from itertime.costs.exchange import exchange, optimizer_s, state_bytes
 from itertime.costs.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from itertime.spec import ModelSpec, PlanBatch, PlanOptions, Site, System, load_profile
+from tests.effort import examples
 
 BERT, GPT = load_model("bert-large"), load_model("megatron-1.7b")
 A100, PROFILE = load_system("dgx-a100-80gb"), load_profile("a100-80gb")
@@ -111,7 +112,7 @@ def sharded(draw: st.DrawFn) -> Plan:
 
 
 @given(sharded())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_distributed_lamb_exchanges_gradients_and_weights_as_zero_1_does(plan: Plan) -> None:
     found = {}
     for name in ("adam", "lamb"):

@@ -18,6 +18,7 @@ from itertime.prediction import evaluate
 from itertime.spec import PlanBatch
 from itertime.spec.plans import SPLITS
 from itertime.timeline import iteration_graph
+from tests.effort import examples
 
 LLAMA = ModelSpec(
     name="405b",
@@ -69,7 +70,7 @@ def test_chunks_after_the_last_layer_stay_empty():
 
 
 @given(st.integers(1, 130), st.integers(1, 16), st.integers(1, 8), st.sampled_from(SPLITS), st.integers(0, 4))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_the_layers_of_all_stages_are_those_of_the_model(layers, pp, interleave, split, dense):
     width = 4608 if dense else 0
     model = replace(MIXTURE, layers=max(layers, dense + 1), dense_layers=dense, dense_ffn_hidden=width)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from itertime.errors import TableError
 from itertime.io import open_table
+from tests.effort import examples
 
 LIMITED = """
 import resource, sys
@@ -102,7 +103,9 @@ TEXTS = st.lists(st.none() | st.text(max_size=5), min_size=1, max_size=30)
 
 
 @given(texts=TEXTS, categories=st.booleans(), large=st.booleans(), batch=st.integers(1, 7))
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_every_cell_is_its_text(
     tmp_path: Path, texts: list[str | None], categories: bool, large: bool, batch: int
 ) -> None:

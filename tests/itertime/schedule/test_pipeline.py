@@ -17,6 +17,7 @@ from itertime.schedule import (
     one_f_one_b_s,
 )
 from itertime.timeline.task_graph import Graph, Passes, add_pipeline, stage_order
+from tests.effort import examples
 
 seconds = st.one_of(st.just(0.0), st.floats(0.01, 10))
 
@@ -41,7 +42,7 @@ def column(times):
 
 
 @given(pipelines(), st.sampled_from([0.0, 0.3, 5.0]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_1f1b_equals_the_task_graph(pipeline, delay):
     forward, backward, m = pipeline
     expected = graph_seconds(forward, backward, m, delay=delay)
@@ -51,7 +52,7 @@ def test_1f1b_equals_the_task_graph(pipeline, delay):
 
 
 @given(pipelines(), st.sampled_from([0.0, 0.3]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_gpipe_equals_the_task_graph(pipeline, delay):
     forward, backward, m = pipeline
     expected = graph_seconds(forward, backward, m, "gpipe", delay)
@@ -59,7 +60,7 @@ def test_gpipe_equals_the_task_graph(pipeline, delay):
 
 
 @given(st.integers(2, 4).flatmap(lambda chunks: pipelines(chunks=chunks)))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_interleaved_equals_the_task_graph(pipeline):
     forward, backward, m = pipeline
     expected = graph_seconds(forward, backward, m)
@@ -79,7 +80,7 @@ def holds(forward, backward):
 
 
 @given(pipelines())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_with_no_pass_longer_than_the_last_stages_the_closed_form_is_exact(pipeline):
     forward, backward, m = pipeline
     for passes in (forward, backward):
@@ -90,7 +91,7 @@ def test_with_no_pass_longer_than_the_last_stages_the_closed_form_is_exact(pipel
 
 
 @given(st.integers(1, 7), st.integers(1, 15), st.integers(0, 2**32))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_where_the_last_stage_decides_the_closed_form_is_exact(p, m, seed):
     """`prediction` uses the closed form wherever `last_stage_decides`; half of these pipelines pass it."""
     rng = np.random.default_rng(seed)
@@ -116,7 +117,7 @@ def test_with_the_first_stage_slowest_the_closed_form_is_not():
 
 
 @given(st.integers(1, 7), st.integers(1, 300), st.integers(0, 2**32), st.sampled_from([0.0, 0.3]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_one_pipeline_alone_skips_what_repeats_and_loses_nothing(p, m, seed, delay):
     """The batch takes every step; near ties make the repetition late, equal stages at once."""
     rng = np.random.default_rng(seed)
@@ -127,7 +128,7 @@ def test_one_pipeline_alone_skips_what_repeats_and_loses_nothing(p, m, seed, del
 
 
 @given(st.integers(2, 6), st.integers(2, 4), st.integers(1, 40), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_one_interleaved_pipeline_alone_does_so_too(p, chunks, rounds, seed):
     rng = np.random.default_rng(seed)
     forward, backward = (rng.choice([0.0, 1.0, 1.0001, 2.0, 3.3], (1, p, chunks)) for _ in range(2))
@@ -162,7 +163,7 @@ def written_out(passes, p, v):
     st.integers(0, 2**32),
     st.sampled_from([0.05, 0.3, 1.0, 3.0]),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_where_the_last_chunk_decides_the_closed_form_is_exact(p, v, rounds, seed, scale):
     passes = ends(seed, scale)
     form = passes.seconds(np.array([p]), np.array([v]), np.array([p * rounds]))[0]
@@ -188,7 +189,7 @@ def shorter(seed, scale):
     st.integers(0, 2**32),
     st.sampled_from([0.02, 0.3, 1.0]),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_with_shorter_ends_the_closed_form_is_exact_too(p, v, rounds, seed, scale):
     passes = shorter(seed, scale)
     devices, microbatches = np.array([p]), np.array([p * rounds])
@@ -201,7 +202,7 @@ def test_with_shorter_ends_the_closed_form_is_exact_too(p, v, rounds, seed, scal
 
 
 @given(st.integers(3, 8), st.integers(1, 12), st.integers(0, 2**32), st.sampled_from([0.02, 0.3, 1.0]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_1f1b_with_shorter_ends_has_a_closed_form(p, m, seed, scale):
     forward, backward = written_out(shorter(seed, scale), p, 1)
     kinds = [0, 1, p - 1]

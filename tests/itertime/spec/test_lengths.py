@@ -13,6 +13,7 @@ from itertime.errors import TableError, UnknownName, UserError
 from itertime.evidence.build_lengths import class_table
 from itertime.evidence.build_lengths import main as build
 from itertime.spec import LENGTHS, Lengths, list_lengths, load_lengths, load_model
+from tests.effort import examples
 
 HISTOGRAM = Path("mlperf") / "wikipedia_length_histogram_512.csv"
 LARGE = st.integers(0, 10**9)
@@ -171,7 +172,7 @@ def test_the_shipped_table_follows_from_the_histogram(shared_dir: Path, tmp_path
     assert far <= 1
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     counts=st.dictionaries(st.integers(1, 300), st.integers(1, 10**6), min_size=1), classes=st.integers(1, 80)
 )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, PlanBatch, evaluate, load_model, load_system, predict
 from itertime.spec import PlanOptions, System, parse_options
+from tests.effort import examples
 from tests.oracles.task_graph import predicted_as_the_graph
 
 SYSTEMS = [
@@ -87,7 +88,7 @@ def runs(draw) -> tuple[ModelSpec, Plan, System]:
 
 
 @given(runs())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_prediction_equals_the_task_graph(run: tuple[ModelSpec, Plan, System]) -> None:
     model, plan, system = run
     assume(not plan.broken_rules(model))

@@ -17,6 +17,7 @@ from itertime.spec import RECOMPUTE, PlanOptions, Site, System
 from itertime.spec.plans import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, RANK_ORDERS
 from itertime.timeline import iteration_graph, write_chrome_trace
 from itertime.timeline.iteration import chrome_trace
+from tests.effort import examples
 from tests.oracles.task_graph import predicted_as_the_graph
 
 SYSTEMS = {name: load_system(name) for name in ("dgx-a100-80gb", "a100-80gb-800g")}
@@ -137,7 +138,7 @@ def hopper(tmp_path_factory: pytest.TempPathFactory) -> System:
 
 
 @given(run=runs(), precision=st.sampled_from(["bf16", "fp8", "fp8_block"]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_prediction_equals_the_task_graph_under_any_framework(hopper, run, precision):
     model, plan, _ = run
     plan = replace(plan, precision=precision)
@@ -147,7 +148,7 @@ def test_prediction_equals_the_task_graph_under_any_framework(hopper, run, preci
 
 
 @given(runs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_prediction_equals_the_task_graph(run):
     model, plan, system = run
     if plan.broken_rules(model):
@@ -165,7 +166,7 @@ OPTIONS = st.builds(
 
 
 @given(run=runs(), options=OPTIONS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_prediction_equals_the_task_graph_however_it_clips_and_steps(hopper, run, options):
     """Under a framework whose communication slows computation down, so that what is hidden counts too."""
     model, plan, system = run
@@ -192,7 +193,7 @@ WAYS = (
     pp=st.sampled_from([2, 4]),
     clipping=st.sampled_from(["after", "none", "before", "bucket"]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_prediction_equals_the_task_graph_for_samples_of_any_length(hopper, run, way, pp, clipping):
     """The slowest rank's passes hide the exchange of gradients; the exchange of samples precedes all."""
     model, plan, system = run

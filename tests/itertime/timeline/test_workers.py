@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from itertime import Plan, load_model, load_system, predict
 from itertime.spec import PlanOptions
 from itertime.timeline import iteration_graph
+from tests.effort import examples
 from tests.oracles.task_graph import predicted_as_the_graph
 
 H100 = load_system("dgx-h100")
@@ -61,7 +62,7 @@ def runs(draw):
 
 
 @given(runs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_prediction_equals_the_task_graph(run):
     model, plan, system = run
     if plan.broken_rules(model):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.pricing import Claim, Curve, Market, Prices, Share
+from tests.effort import examples
 
 SIZES = (1, 2, 4, 8, 16)
 
@@ -198,7 +199,7 @@ def scenes(draw: st.DrawFn) -> tuple[dict[str, int], list[Claim[int]], dict[int,
     return total, claims, floors
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(scenes())
 def test_no_gpu_is_given_twice_and_floors_hold(
     scene: tuple[dict[str, int], list[Claim[int]], dict[int, Share]],

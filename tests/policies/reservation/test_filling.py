@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from policies.reservation.calendar import WHOLE, NodeCalendar, Slot
 from policies.reservation.filling import Demand, fill, shorten, yield_of
+from tests.effort import examples
 
 GPUS = 32
 SIZES = (1, 2, 4, 8, 16, 32)
@@ -75,7 +76,7 @@ def best_yield(slots: list[Slot], demand: Demand, level: int) -> float:
 
 
 @given(bookings(), demands())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_fill(slots: list[Slot], demand: Demand) -> None:
     free = calendar_with(slots).whole
     found = fill(calendar_with(slots), demand, 0.0)
@@ -225,7 +226,7 @@ def test_the_calendar_counts(slots: list[Slot], data: st.DataObject, now: int) -
 
 
 @given(tenancies(), small_demands(), st.sampled_from([None, WHOLE, 0, 1, 2, 3]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_fill_at_addresses(slots: list[Slot], demand: Demand, home: int | None) -> None:
     """What is found can be reserved, and does the work with a restart a slot, except where a job goes on."""
     calendar = NodeCalendar(0.0, 4, 8)
@@ -246,7 +247,7 @@ def test_fill_at_addresses(slots: list[Slot], demand: Demand, home: int | None) 
 
 
 @given(tenancies(), st.integers(1, 280), st.sampled_from((1, 2, 3, 5, 7, 8, 16)), st.integers(0, 200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_calendar_backwards(slots: list[Slot], end: int, gpus: int, goal: int) -> None:
     calendar = NodeCalendar(0.0, 4, 8)
     calendar.reserve(slots)
@@ -311,7 +312,7 @@ def test_yield_by_hand() -> None:
 
 
 @given(bookings(), demands(), st.integers(0, 100), st.floats(0.0, 1.0), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_shorten_keeps_enough(
     slots: list[Slot], demand: Demand, now: int, share: float, data: st.DataObject
 ) -> None:

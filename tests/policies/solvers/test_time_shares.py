@@ -21,6 +21,7 @@ from policies.solvers.time_shares import (
     most_throughput,
     water_filling,
 )
+from tests.effort import examples
 
 Array = NDArray[np.float64]
 
@@ -161,7 +162,7 @@ def on_grid(problem: Problem) -> Array:
 
 
 @given(two_jobs_two_types, two)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_level_against_all_shares_of_a_grid(problem: Problem, required: Array) -> None:
     best = largest_level(problem, required)
     check_feasible(problem, best.shares)
@@ -171,7 +172,7 @@ def test_level_against_all_shares_of_a_grid(problem: Problem, required: Array) -
 
 
 @given(two_jobs_two_types, two)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_throughput_against_all_shares_of_a_grid(problem: Problem, weights: Array) -> None:
     shares = most_throughput(problem, weights)
     check_feasible(problem, shares)
@@ -182,7 +183,7 @@ def test_throughput_against_all_shares_of_a_grid(problem: Problem, weights: Arra
 
 
 @given(two_jobs_two_types, two, two, two)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_ratio_against_all_shares_of_a_grid(
     problem: Problem, work: Array, elapsed: Array, isolated: Array
 ) -> None:
@@ -195,7 +196,7 @@ def test_ratio_against_all_shares_of_a_grid(
 
 
 @given(two_jobs_two_types, two)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_water_filling_against_all_shares_of_a_grid(problem: Problem, required: Array) -> None:
     """Nothing on the grid has a larger minimum, nor with that minimum a larger maximum."""
     shares = water_filling(problem, required)
@@ -210,7 +211,7 @@ def test_water_filling_against_all_shares_of_a_grid(problem: Problem, required: 
 
 
 @given(st.permutations([(1, 1.0), (1, 1.0), (2, 0.5), (2, 0.5), (4, 0.2), (4, 0.3)]))
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 def test_shares_do_not_depend_on_the_order_of_jobs(jobs: list[tuple[int, float]]) -> None:
     rates = np.array([[1.0, slow] for _, slow in jobs])
     problem, row_of = grouped(rates, [n for n, _ in jobs], [4, 4])

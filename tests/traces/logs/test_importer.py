@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from clustersim.cli import main
 from itertime.errors import TableError, UserError
+from tests.effort import examples
 from tests.traces.importing import import_log
 from tests.traces.planner import FakePlanner
 from traces import Job, read_trace, write_trace
@@ -142,7 +143,7 @@ def test_the_clock_starts_with_the_first_job_that_is_imported(tmp_path: Path, ma
     window=st.tuples(st.integers(0, 2450), st.integers(1, 3000)),
     seed=st.integers(0, 2**70),
 )
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_counts_add_up_and_the_selection_changes_no_job(
     limit: int | None, window: tuple[int, int], seed: int
 ) -> None:

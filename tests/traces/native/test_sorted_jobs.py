@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from itertime.errors import TableError, UserError
 from itertime.io import open_table, sha256
+from tests.effort import examples
 from traces import Job, read_trace, submission_order, write_trace
 from traces.native import StoredJobs, store_trace
 from traces.native import parsing as rows
@@ -64,7 +65,7 @@ def piped(path: Path, content: bytes) -> Iterator[Path]:
     times=st.lists(st.sampled_from([0.0, 1.5, 2.0]) | st.floats(0, 1e6), min_size=1, max_size=60),
     ids=st.randoms(use_true_random=False),
 )
-@settings(parent=SHARED, max_examples=80)
+@settings(parent=SHARED, max_examples=examples(80))
 def test_jobs_are_iterated_in_order_of_submission(
     small: None, tmp_path: Path, times: list[float], ids: Random
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from itertime.errors import TableError, UserError
 from itertime.io import replacing
 from itertime.spec import PRECISIONS, parse_options
+from tests.effort import examples
 from traces import Job, read_trace, write_trace
 from traces.native import COLUMNS, MAX_SECONDS, MIN_SECONDS
 
@@ -82,7 +83,7 @@ def errors(path: Path, **options: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
 @given(written=job_lists())
-@settings(parent=ANY_FOLDER, max_examples=60)
+@settings(parent=ANY_FOLDER, max_examples=examples(60))
 def test_what_is_written_reads_back_equal(tmp_path: Path, ending: str, written: list[Job]) -> None:
     path = tmp_path / f"trace.{ending}"
     write_trace(written, path)
@@ -344,7 +345,7 @@ def test_hostile_values_are_shown_escaped(tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(parent=ANY_FOLDER, max_examples=300)
+@settings(parent=ANY_FOLDER, max_examples=examples(300))
 def test_any_damage_gives_jobs_or_an_error_for_the_user(tmp_path: Path, data: st.DataObject) -> None:
     good = (RIGID + "a,0,1,5\nb,3.5,8,60\n").encode()
     start = data.draw(st.integers(0, len(good)))

@@ -22,6 +22,7 @@ from itertime.io import sha256
 from itertime.spec.profile import FOLDER as PROFILES
 from itertime.spec.profile import read_profile
 from itertime.spec.system import SYSTEMS, variant_of
+from tests.effort import examples
 from traces.job import Job
 from traces.native import write_trace
 
@@ -89,7 +90,7 @@ def test_gpu_types_have_speeds_of_their_own(tmp_path: Path) -> None:
     assert found(made) == ([], "")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     sizes=st.lists(st.tuples(*[st.integers(1, 20)] * 3), min_size=1, max_size=4),
     planner=st.sampled_from(["3d", "data-parallel", "data-parallel-tuned", "data-parallel-best", "megatron"]),

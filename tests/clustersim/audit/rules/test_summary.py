@@ -18,6 +18,7 @@ from clustersim.records import Run
 from clustersim.rundir import read_run, write_run
 from clustersim.runs import RunConfig, Trace, run
 from itertime.errors import UserError
+from tests.effort import examples
 from traces.job import Job
 
 JOBS = (
@@ -126,7 +127,7 @@ def test_this_version_must_state_every_metric() -> None:
     assert set(NEW) < set(METRICS)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     rows=st.lists(
         st.tuples(st.floats(0, 50), st.integers(1, 17), st.floats(1e-4, 300)), min_size=1, max_size=12

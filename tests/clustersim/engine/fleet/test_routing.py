@@ -18,6 +18,7 @@ from clustersim.engine.fleet import ROUTES
 from clustersim.records import NOTE, Run
 from clustersim.runs import RunConfig, setup_of
 from itertime.errors import UserError
+from tests.effort import examples
 from traces.job import Job
 
 FLEET = """
@@ -60,7 +61,7 @@ ANYWHERE = ROWS.map(lambda rows: [(*row[:3], None) for row in rows])
 POLICIES = st.sampled_from(("fifo", "fifo-skip", "srtf", "easy", "las", "round-robin"))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(rows=ROWS, policies=st.tuples(POLICIES, POLICIES))
 def test_bound_jobs_run_as_in_runs_apart(files: dict[str, str], rows: Any, policies: tuple[str, str]) -> None:
     jobs = jobs_of(rows)
@@ -80,7 +81,7 @@ def test_bound_jobs_run_as_in_runs_apart(files: dict[str, str], rows: Any, polic
             assert getattr(record, name) == pytest.approx(getattr(alone, name), abs=1e-6)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(rows=ANYWHERE, policy=POLICIES, by=st.sampled_from(tuple(ROUTES)), move=st.booleans())
 def test_every_rule_of_the_audit_holds(
     files: dict[str, str], rows: Any, policy: str, by: str, move: bool

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from itertime.costs.balance import Dealt, SlowestRank, drawn_work, sampled_work, stratified_counts
 from itertime.errors import UserError
 from itertime.spec import Lengths, PlanOptions, load_lengths
+from tests.effort import examples
 
 BALANCES = ("drawn", "sorted", "exchanged", "stratified", "stratified-exchanged")
 HIDDEN = 1024
@@ -196,7 +197,7 @@ def table(counts: dict[int, int]) -> Lengths:
     return Lengths("t", "t", tuple(sorted(counts)), tuple(counts[t] / total for t in sorted(counts)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     TABLES,
     SIZES,
@@ -215,7 +216,7 @@ def test_the_slowest_is_never_below_the_mean(
             assert found.imbalance == pytest.approx(1, abs=1e-9)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(TABLES, st.sampled_from([4, 8, 32]), st.sampled_from([4, 16]))
 def test_dealing_among_more_ranks_balances_better(counts: dict[int, int], ranks: int, samples: int) -> None:
     """In expectation, for an even number of samples: sorted <= exchanged <= drawn."""
@@ -227,7 +228,7 @@ def test_dealing_among_more_ranks_balances_better(counts: dict[int, int], ranks:
     assert in_node.mean <= drawn.mean + SIGMAS * in_node.error + rounding
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(TABLES, st.sampled_from(BALANCES[:3]), st.floats(1e-6, 1e6), st.floats(0, 1))
 def test_the_unit_of_work_does_not_matter(
     counts: dict[int, int], balance: str, unit: float, part: float

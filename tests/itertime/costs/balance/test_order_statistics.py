@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from itertime.costs.balance.order_statistics import Part, sum_distribution
 from itertime.costs.balance.slowest import IndependentRanks, UnitPart
+from tests.effort import examples
 
 WORKS = st.dictionaries(st.integers(0, 20), st.integers(1, 9), min_size=1, max_size=4)
 
@@ -24,7 +25,7 @@ def part(counts: dict[int, int], number: int) -> Part:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(WORKS, WORKS, st.integers(1, 2), st.integers(1, 2), st.integers(1, 3))
 def test_whole_numbers_are_exact(
     one: dict[int, int], other: dict[int, int], first: int, second: int, ranks: int
@@ -47,7 +48,7 @@ def test_whole_numbers_are_exact(
         assert sum(p for w, p in outcomes if w < quantile - 0.5) <= q + 1e-9
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(WORKS, st.integers(1, 30), st.integers(1, 500), st.randoms())
 def test_a_grid_changes_little_and_order_nothing(
     counts: dict[int, int], number: int, ranks: int, order
@@ -102,7 +103,7 @@ def test_uniform_draws_have_the_known_maximum() -> None:
         assert np.array(found) == pytest.approx(np.array(expected), abs=1e-4)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.dictionaries(st.integers(1, 512), st.integers(1, 9), min_size=1, max_size=9),
     st.integers(1, 40), st.integers(1, 5000), st.floats(0, 1),
