@@ -2,8 +2,9 @@
 
 | name | what |
 |---|---|
-| `run(trace, policy, **settings)` | simulate a trace (file or jobs) under a policy: a `Run` |
-| `compare(trace, configs)` | several runs of one trace, in parallel |
+| `run(trace, policy, **settings)` | simulate a trace (file, jobs, data frame) under a policy: a `Run` |
+| `compare(trace, policies)` | several runs of one trace, in parallel |
+| `run_grid(grid)`, also `grid(grid)` | a grid of runs, from a file or a mapping: its `Results` |
 | `RunConfig` | the settings of a run |
 | `Run` | records, metrics and manifest of a run; `write_run`, `read_run` for its folder |
 | `read_results(folder)` | the results of a grid: `to_pandas()`, `compare()`, each cell's `run()` |
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
     from clustersim.engine import Simulation as Simulation
     from clustersim.errors import PolicyError as PolicyError
     from clustersim.grid import read_results as read_results
+    from clustersim.grid import run_grid as run_grid
+    from clustersim.notebook import compare as compare
+    from clustersim.notebook import run as run
     from clustersim.overheads import Overheads as Overheads
     from clustersim.records import Run as Run
     from clustersim.rundir import read_run as read_run
     from clustersim.rundir import write_run as write_run
     from clustersim.runs import RunConfig as RunConfig
-    from clustersim.runs import compare as compare
-    from clustersim.runs import run as run
     from clustersim.scheduler import JobView as JobView
     from clustersim.scheduler import Proposal as Proposal
     from clustersim.scheduler import Scheduler as Scheduler
@@ -50,10 +52,11 @@ _HOMES = {
     "Simulation": "clustersim.engine",
     "State": "clustersim.scheduler",
     "UserError": "itertime.errors",
-    "compare": "clustersim.runs",
+    "compare": "clustersim.notebook",
     "read_results": "clustersim.grid",
     "read_run": "clustersim.rundir",
-    "run": "clustersim.runs",
+    "run": "clustersim.notebook",
+    "run_grid": "clustersim.grid",
     "write_run": "clustersim.rundir",
 }
 """The module of each public name; the imports above say the same to type checkers."""

@@ -102,10 +102,7 @@ def plot(
         str | None, typer.Option(help="The horizontal axis of a load sweep; by default the load.")
     ] = None,
 ) -> None:
-    """Draw recorded runs as a figure for a paper.
-
-    Needs matplotlib, which the extra `plots` installs.
-    """
+    """Draw recorded runs as a figure for a paper."""
     from clustersim.export import KINDS, check_ending, draw_sweep, figures, read_sweep, save
     from clustersim.rundir import read_run
 

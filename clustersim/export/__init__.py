@@ -4,6 +4,7 @@
 |---|---|
 | `figures` | a context with matplotlib's pyplot in the style of the project, without a screen |
 | `KINDS` | the figures that can be drawn of runs, by name: a function each |
+| `picture`, `drawn`, `Picture` | a figure that a notebook shows, of runs by its name or drawn by a function |
 | `read_sweep` | the points of a load sweep, from the results.csv of a grid |
 | `draw_sweep` | the figure of a load sweep: a metric against the load, a curve per policy |
 | `check_ending` | the format of a figure, from the ending of its file name |
@@ -14,7 +15,19 @@
 from itertime.io.figures import check_ending, figures, save
 
 from .perfetto import write_timeline
+from .picture import Picture, drawn, picture
 from .run_figures import KINDS
 from .sweep import draw_sweep, read_sweep
 
-__all__ = ["KINDS", "check_ending", "draw_sweep", "figures", "read_sweep", "save", "write_timeline"]
+__all__ = [
+    "KINDS",
+    "Picture",
+    "check_ending",
+    "draw_sweep",
+    "drawn",
+    "figures",
+    "picture",
+    "read_sweep",
+    "save",
+    "write_timeline",
+]

@@ -2,6 +2,7 @@
 
 | making | |
 |---|---|
+| `run_grid` | run a grid, from a file or a mapping, and read its results; so does calling the package |
 | `read_plan`, `GridPlan` | a grid file, expanded into cells and checked before anything runs |
 | `Campaign` | one call of `clustersim grid` on a results folder: finds the missing cells and makes them |
 | `Progress` | cells made, failed and running, and an estimate of the seconds left |
@@ -27,6 +28,10 @@ Why
   coverage was measured before choosing (docs/grids.md).
 """
 
+import sys
+import types
+
+from .call import run_grid
 from .campaign import Campaign, CellCounts
 from .making import Progress
 from .preflight import GridPlan, read_plan
@@ -45,5 +50,15 @@ __all__ = [
     "compare_runs",
     "read_plan",
     "read_results",
+    "run_grid",
     "write_tables",
 ]
+
+
+class _CallablePackage(types.ModuleType):
+    """`clustersim.grid(...)` stands beside `clustersim.run(...)`, and this package has its name."""
+
+    __call__ = staticmethod(run_grid)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustersim.analysis import Difference, holm, paired_difference, window_metrics
+from clustersim.export import Picture, draw_sweep, drawn, read_sweep
 from clustersim.records import Run
 from clustersim.rundir import SUMMARY, read_run, read_unverified
 from itertime.errors import UnknownName, UserError
@@ -89,6 +90,13 @@ class Results(Sequence[Result]):
         that does not exist.
         """
         return compare_cells(self, self.axes, baseline or self.baseline, metrics or self.shown_metrics)
+
+    def plot(self, metric: str = "jct_mean_s", x: str | None = None) -> Picture:
+        """A metric against the axis `x` (by default the load): means over seeds with intervals, a curve for
+        the values of all other axes. UserError for an axis or a metric that does not exist.
+        """
+        sweep = read_sweep(self.folder, metric, x)
+        return drawn(lambda plt: draw_sweep(plt, sweep))
 
     def to_pandas(self) -> pd.DataFrame:
         """One row for each cell: axes, `seed`, `status`, every metric, `cell`; NaN for undefined."""

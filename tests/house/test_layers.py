@@ -44,7 +44,7 @@ LAYERS = {
         {"engine", "export"},
         {"runs"},
         {"grid", "audit", "backtest", "gym"},
-        {"testing", "forecast"},
+        {"testing", "forecast", "notebook"},
         {"commands"},
         {"cli"},
         {"__main__"},

@@ -241,7 +241,7 @@ def test_nothing_to_compare() -> None:
 
 
 def test_the_public_names() -> None:
-    assert clustersim.run is run
+    assert clustersim.run is clustersim.notebook.run
     assert all(getattr(clustersim, name) for name in clustersim.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'walk'"):
         _ = clustersim.walk

@@ -1,0 +1,69 @@
+"""`run` and `compare` as a notebook calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from clustersim.records import Run
+from clustersim.runs import RunConfig
+from clustersim.runs import compare as compare_runs
+from clustersim.runs import run as simulate
+from clustersim.scheduler import Scheduler
+
+from .shown import Comparison, ShownRun
+
+__all__ = ["compare", "run"]
+
+
+def run(
+    trace: Any,
+    policy: str | type[Scheduler] | None = None,
+    *,
+    config: RunConfig | None = None,
+    out: str | Path | None = None,
+    parquet: bool = False,
+    on_progress: Callable[[int], None] | None = None,
+    **settings: Any,
+) -> ShownRun:
+    """Simulate `trace` (a file, jobs, or a data frame of the trace's columns) under one policy, by name or
+    class, with the settings of `RunConfig`.
+
+    `out`: a folder for the records; they are then read from there when needed. Raises UserError for settings
+    or a folder, TableError for the trace, PolicyError for a policy that breaks a rule. See
+    `clustersim.runs.run`.
+
+    >>> import clustersim
+    >>> from traces import Job
+    >>> jobs = [Job("a", 0.0, gpus=8, duration_s=60.0), Job("b", 0.0, gpus=8, duration_s=60.0)]
+    >>> clustersim.run(jobs, "fifo", cluster="n1g8", overheads=None)
+    <Run fifo on 8 GPUs: 2 of 2 jobs finished, mean JCT 90 s>
+    """
+    found = simulate(
+        trace, policy, config=config, out=out, parquet=parquet, on_progress=on_progress, **settings
+    )
+    return ShownRun.of(found)
+
+
+def compare(
+    trace: Any,
+    configs: Sequence[RunConfig | str],
+    *,
+    baseline: str | None = None,
+    workers: int | None = None,
+    out: Sequence[str | Path] | None = None,
+    parquet: bool = False,
+    on_done: Callable[[int, Run], None] | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Simulate the same trace under several policies (by name or `file.py:Class`) or configurations, in
+    parallel processes.
+
+    `settings` belong to the policies given by name. `baseline`: the policy that tables compare the others
+    with. `out`: a folder for each run. Raises as `run`. See `clustersim.runs.compare`.
+    """
+    runs = compare_runs(
+        trace, configs, workers=workers, out=out, parquet=parquet, on_done=on_done, **settings
+    )
+    return Comparison(tuple(map(ShownRun.of, runs)), baseline)

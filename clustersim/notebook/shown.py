@@ -1,0 +1,160 @@
+"""Runs as a notebook shows them: tables, figures, reports."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, overload
+
+from clustersim.export import Picture, picture
+from clustersim.grid import Comparison as Difference
+from clustersim.grid import compare_runs
+from clustersim.records import Run
+from clustersim.report import comparison_table, render_report
+from itertime.errors import UnknownName, UserError
+from itertime.io import write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Comparison", "Page", "ShownRun"]
+
+TABLES = ("jobs", "events", "snapshots", "plans")
+
+
+class Page:
+    """A report. Notebooks show it in a frame; `save` writes the page."""
+
+    def __init__(self, text: str):
+        self.text = text
+
+    def save(self, path: str | Path) -> None:
+        """Write the page, whole or not at all."""
+        write_text(Path(path), self.text)
+
+    def _repr_html_(self) -> str:
+        style = "width: 100%; height: 800px; border: 1px solid #ccc"
+        return f'<iframe title="Report" srcdoc="{html.escape(self.text)}" style="{style}"></iframe>'
+
+    def __repr__(self) -> str:
+        return f"<Page of {len(self.text) / 1e6:.1f} MB; .save(path) writes it>"
+
+
+@dataclass(frozen=True, repr=False)
+class ShownRun(Run):
+    """A run that can show itself."""
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """The same run; its records are shared, not read."""
+        return cls(**{field.name: getattr(run, field.name) for field in fields(Run)})
+
+    def to_pandas(self, table: str = "jobs") -> pd.DataFrame:
+        """The records of one kind: jobs, events, snapshots or plans; a column for each field."""
+        import pandas as pd
+
+        if table not in TABLES:
+            raise UnknownName("table", table, TABLES)
+        records = list(getattr(self, table))
+        names = _field_names(records[0]) if records else []
+        return pd.DataFrame({name: [getattr(record, name) for record in records] for name in names})
+
+    def plot(self, kind: str = "utilisation") -> Picture:
+        """A figure of the run: jct-cdf, utilisation or gantt."""
+        return picture([self], kind)
+
+    def report(self) -> Page:
+        """The page that `clustersim run --out` writes."""
+        return Page(render_report([self]))
+
+    def _repr_html_(self) -> str:
+        return headline([self], None)
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Sequence[ShownRun]):
+    """Runs of one trace, in the order in which they were given. `baseline`: the policy that the others are
+    compared with.
+    """
+
+    runs: tuple[ShownRun, ...]
+    baseline: str | None = None
+
+    @overload
+    def __getitem__(self, index: int) -> ShownRun: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ShownRun]: ...
+    def __getitem__(self, index: int | slice) -> ShownRun | Sequence[ShownRun]:
+        return self.runs[index]
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __iter__(self) -> Iterator[ShownRun]:
+        return iter(self.runs)
+
+    def __repr__(self) -> str:
+        names = ", ".join(dict.fromkeys(run.policy for run in self.runs))
+        return f"<Comparison of {len(self.runs)} runs: {names}>"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row for each run: policy, planner, seed, and every metric of the summary that is a number."""
+        import pandas as pd
+
+        rows = [
+            {
+                "policy": run.policy,
+                "planner": run.planner,
+                "seed": run.manifest["seed"],
+                **{name: v for name, v in run.summary.items() if not isinstance(v, dict | str)},
+            }
+            for run in self.runs
+        ]
+        return pd.DataFrame(rows)
+
+    def differences(self, baseline: str | None = None) -> list[Difference]:
+        """Paired differences from `baseline` over seeds, with intervals; for several seeds a policy."""
+        return compare_runs(self.runs, self._baseline(baseline))
+
+    def plot(self, kind: str = "jct-cdf") -> Picture:
+        """A figure of the runs: jct-cdf, utilisation or gantt."""
+        return picture(self._some(), kind)
+
+    def report(self, baseline: str | None = None) -> Page:
+        """The page that `clustersim compare --out` writes."""
+        return Page(render_report(self._some(), baseline=self._baseline(baseline)))
+
+    def _repr_html_(self) -> str:
+        return headline(self.runs, self.baseline) if self.runs else "<p>no runs</p>"
+
+    def _some(self) -> tuple[ShownRun, ...]:
+        if not self.runs:
+            raise UserError("the comparison holds no run")
+        return self.runs
+
+    def _baseline(self, named: str | None) -> str:
+        names = [run.policy for run in self._some()]
+        chosen = named or self.baseline or names[0]
+        if chosen not in names:
+            raise UnknownName("policy of the comparison", chosen, names)
+        return chosen
+
+
+def _field_names(record: Any) -> Sequence[str]:
+    if is_dataclass(record):
+        return [field.name for field in fields(record)]
+    names: Sequence[str] = record._fields
+    return names
+
+
+def headline(runs: Sequence[Run], baseline: str | None) -> str:
+    """The table that the commands print, as HTML."""
+    table = comparison_table(runs, baseline)
+    heads = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in table.heads)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell).replace(chr(10), '<br>')}</td>" for cell in row) + "</tr>"
+        for row in table.rows
+    )
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"

@@ -1,0 +1,117 @@
+"""What a notebook meets: tables, pictures, reports, and grids given as mappings."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import clustersim
+from clustersim.cli import main
+from clustersim.grid import run_grid
+from clustersim.notebook import Comparison, ShownRun
+from itertime.errors import UserError
+from tests.places import ROOT
+from traces import Job
+
+JOBS = [Job(f"j{i}", 50.0 * i, gpus=[8, 16, 2, 24][i % 4], duration_s=300.0 + 7 * i) for i in range(24)]
+FRAME = pd.DataFrame({"job_id": ["a", "b"], "submit_s": [0, 0], "gpus": [8, 8], "duration_s": [60, 30]})
+PNG = b"\x89PNG"
+
+
+@pytest.fixture(scope="module")
+def both() -> Comparison:
+    return clustersim.compare(JOBS, ["fifo", "srtf"], cluster="n4g8", workers=1, baseline="fifo")
+
+
+def test_a_run_shows_itself(tmp_path: Path) -> None:
+    run = clustersim.run(JOBS, "fifo", cluster="n4g8")
+    assert isinstance(run, ShownRun)
+    jobs = run.to_pandas()
+    assert list(jobs["job_id"]) == [job.job_id for job in JOBS]
+    assert jobs["jct_s"].mean() == pytest.approx(run.summary["jct_mean_s"])
+    assert len(run.to_pandas("events")) == run.summary["events"]
+    assert run.plot()._repr_png_().startswith(PNG)
+    run.plot("gantt").save(tmp_path / "gantt.svg")
+    assert (tmp_path / "gantt.svg").read_text().count("<svg") == 1
+    run.report().save(tmp_path / "report.html")
+    assert "fifo" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "srcdoc" in run.report()._repr_html_()
+    assert "<th scope" in run._repr_html_()
+    assert max(len(repr(one)) for one in (run, run.plot(), run.report())) < 100
+
+
+def test_a_comparison_shows_itself(both: Comparison) -> None:
+    assert repr(both) == "<Comparison of 2 runs: fifo, srtf>"
+    table = both.to_pandas()
+    assert list(table["policy"]) == ["fifo", "srtf"]
+    assert list(table["jct_mean_s"]) == [run.summary["jct_mean_s"] for run in both]
+    assert both.plot()._repr_png_().startswith(PNG)
+    assert "srtf" in both.report().text
+    assert both._repr_html_().count("<tr>") >= 3
+    assert [run.policy for run in both[:1]] == ["fifo"]
+
+
+def test_a_name_in_markup_stays_text() -> None:
+    class Evil(clustersim.Scheduler):
+        def schedule(self, state: clustersim.State) -> clustersim.Proposal:
+            return state.proposal()
+
+    Evil.__name__ = "<script>"
+    assert "<script>" not in clustersim.run(JOBS[:1], Evil, cluster="n4g8")._repr_html_()
+
+
+def test_wrong_names_are_said(both: Comparison) -> None:
+    with pytest.raises(UserError, match="kind of plot"):
+        both.plot("pie")
+    with pytest.raises(UserError, match="policy of the comparison"):
+        both.report("las")
+    with pytest.raises(UserError, match="table"):
+        both[0].to_pandas("rows")
+    with pytest.raises(UserError, match="holds no run"):
+        Comparison(()).plot()
+
+
+def test_a_grid_from_a_mapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    mapping = {
+        "set": {"cluster": "n3g8", "bound": "none"},
+        "matrix": {
+            "policy": ["fifo", "srtf"],
+            "workload": {"two": {"trace": FRAME}, "more": {"trace": JOBS}},
+        },
+    }
+    results = clustersim.grid(mapping, out="study", workers=1)  # type: ignore[operator]
+    assert len(results) == 4
+    assert {result.status for result in results} == {"done"}
+    assert clustersim.grid is not run_grid
+    again = clustersim.run_grid("study.yaml", out="study", workers=1)
+    assert list(again.to_pandas()["jct_mean_s"]) == list(results.to_pandas()["jct_mean_s"])
+    assert main(["grid", "study.yaml", "--dry-run"]) == 0
+    (tmp_path / "other.yaml").write_text("mine: 1\n")
+    with pytest.raises(UserError, match="was not written by clustersim"):
+        clustersim.run_grid(mapping, out="other")
+    with pytest.raises(UserError, match="name it with out="):
+        clustersim.run_grid(mapping)
+    with pytest.raises(UserError, match="cannot be part of a grid"):
+        clustersim.run_grid({"set": {"cluster": {1, 2}}}, out="third")
+
+
+def test_a_sweep_is_drawn(tmp_path: Path) -> None:
+    matrix = {"policy": ["fifo", "srtf"], "trace.load": [0.5, 1.0]}
+    settings = {"trace": {"jobs": 20, "gpus": 32}, "cluster": "n4g8", "bound": "none"}
+    results = clustersim.run_grid({"set": settings, "matrix": matrix}, out=tmp_path / "sweep", workers=1)
+    assert results.plot()._repr_png_().startswith(PNG)
+    with pytest.raises(UserError):
+        results.plot("fame")
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
+        exec(block.replace('out="study"', 'out="study", workers=1'), names)
+    assert {path.name for path in tmp_path.iterdir()} == {"gantt.pdf", "report.html", "study", "study.yaml"}
