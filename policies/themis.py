@@ -29,7 +29,8 @@ class Themis(Scheduler):
     that are worst off compared with 1/N of the cluster alone; the other jobs get what they leave.
 
     Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020. `fairness`, from 0 to 1,
-    is the paper's f. Run times that users do not state come from the oracle.
+    is the paper's f. Run times that users do not state come from the oracle. Later papers mean `gavel-ftf` by
+    "Themis": Gavel's program for finish-time fairness, without auctions.
     """
 
     one_gpu_type = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from random import Random
 
 import numpy as np
@@ -18,9 +17,8 @@ from policies.gittins import Gittins, gittins_index
 from policies.las import Las
 from policies.srsf import Srsf
 from policies.tiresias import Tiresias
-from tests.builders import finishes, mean_jct_s, rigid, times
+from tests.builders import mean_jct_s, rigid, times
 from tests.effort import examples
-from tests.places import SHARED
 from traces.job import Job
 
 # Least attained service
@@ -201,40 +199,6 @@ def test_tiresias_ends_where_a_start_takes_longer_than_the_first_queue(
     assert all(record.state == "finished" for record in outcome.records)
     most = 20 * 300 / 10 * (1 if order == "start" else 2)
     assert sum(record.preemptions for record in outcome.records) <= most
-
-
-PEERS = SHARED / "reference" / "peers" / "tiresias"
-
-
-@pytest.mark.skipif(not PEERS.is_dir(), reason="the decisions of the authors' simulator are not here")
-@pytest.mark.parametrize(
-    ("trace", "cluster", "column", "knob", "equal", "longer"),
-    [
-        ("60_job.n2g4", "1x8", "dlas-gpu", None, 60, 0.0),
-        ("60_job.n2g4", "1x8", "dlas-gpu-1", 1, 60, 0.0),
-        ("t300.n4g4", "1x16", "dlas-gpu", None, 236, 0.024),
-        ("t300.n4g4", "1x16", "dlas-gpu-8", 8, 213, 0.001),
-        ("t300.n4g4", "1x16", "dlas-gpu-1", 1, 157, 0.000),
-    ],
-)
-def test_tiresias_decides_as_the_authors_simulator(
-    trace: str, cluster: str, column: str, knob: float | None, equal: int, longer: float
-) -> None:
-    """Jobs that end at the same time, and the mean JCT against theirs. The rest is one difference: there wide
-    jobs fall late, since the next fall is looked for after (threshold - seconds run) / GPUs.
-    """
-    with (PEERS / f"{trace.partition('.')[0]}.csv").open() as file:
-        jobs = [
-            rigid(row["job_id"], float(row["submit_s"]), int(row["gpus"]), float(row["duration_s"]))
-            for row in csv.DictReader(file)
-        ]
-    with (PEERS / f"{trace}.tiresias.csv").open() as file:
-        ends = {row["job_id"]: float(row[f"{column}:end_s"]) for row in csv.DictReader(file)}
-    ours = finishes(simulate(jobs, Tiresias([3250, 7200], knob), cluster, placement="any"))
-    submitted = sum(job.submit_s for job in jobs)
-    assert sum(abs((ours[job] or 0.0) - end) < 1 for job, end in ends.items()) >= equal
-    ratio = (sum(end or 0.0 for end in ours.values()) - submitted) / (sum(ends.values()) - submitted)
-    assert ratio - 1 == pytest.approx(longer, abs=0.0006)
 
 
 def test_a_job_that_runs_again_in_time_is_not_promoted() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -45,18 +44,3 @@ def test_elastic_edf_meets_the_printed_number_of_deadlines(
     """The artifact prints 23 of 195 (0.118) and 382 of 876 (0.436)."""
     result = elastic_edf(shared_dir / "data" / "traces" / "itp_elasticflow", study, tmp_path)
     assert sum(job.deadline_met is True for job in result.jobs) == in_time
-
-
-def test_elastic_edf_ends_jobs_when_the_artifact_does(
-    shared_dir: Path, shared_reference: Path, tmp_path: Path
-) -> None:
-    """Its simulator rounds times to seconds; 185 of 195 JCTs are within 5 %, and the mean within 0.2 %."""
-    ours = elastic_edf(shared_dir / "data" / "traces" / "itp_elasticflow", STUDIES[0], tmp_path)
-    path = shared_reference / "peers" / "elasticflow" / "elasticVpollux_e.n16g4.edf.csv"
-    with path.open(newline="") as rows:
-        theirs = {row["job_id"]: float(row["end_s"]) - float(row["submit_s"]) for row in csv.DictReader(rows)}
-    assert len(theirs) == len(ours.jobs)
-    mean_s = sum(theirs.values()) / len(theirs)
-    assert ours.summary["jct_mean_s"] == pytest.approx(mean_s, rel=2e-3)
-    near = [abs(job.jct_s / theirs[job.job_id] - 1) < 0.05 for job in ours.jobs if job.jct_s is not None]
-    assert sum(near) >= 185
