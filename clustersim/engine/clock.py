@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import simpy
 
 from clustersim.gctuning import collect_less_often
+from traces.estimates import Predictor
 from traces.job import Job
 
 __all__ = ["Arrivals", "Clock", "Course", "Due"]
@@ -41,10 +42,12 @@ class Clock(simpy.Environment):
 class Arrivals:
     """Jobs in order of submission (see `traces.submission_order`), each with its position in that order.
 
-    `next`: the next job to be submitted, None after the last.
+    `next`: the next job to be submitted, None after the last. `predictor`: of their run times, if these are
+    predicted.
     """
 
-    def __init__(self, jobs: Iterable[Job]):
+    def __init__(self, jobs: Iterable[Job], predictor: Predictor | None = None):
+        self.predictor = predictor
         self._jobs = iter(jobs)
         self.next = next(self._jobs, None)
         self._order = 0

@@ -38,6 +38,7 @@ class Kernel:
     | `events` | `state.events`: what happens until the next decision |
     | `recorder`, `overheads` | the records of the run; what starts and restarts cost |
     | `arrivals`, `submitted` | the jobs to be submitted; those submitted but not admitted yet |
+    | `predictor` | of run times; None if these are not predicted |
     | `views` | what the policy sees of the jobs in the system, by job |
     | `services` | the instances of services in the system; None before the first |
     """
@@ -57,7 +58,7 @@ class Kernel:
         """
         self.clock, self.facts, self.policy, self.recorder = clock, facts, policy, recorder
         self.overheads, self.state, self.events = facts.overheads, policy.state, policy.state.events
-        self.arrivals = arrivals
+        self.arrivals, self.predictor = arrivals, arrivals.predictor
         self.submitted: deque[ActiveJob] = deque()
         self.views: dict[ActiveJob, JobView] = {}
         self.services: ServicesInside | None = None
@@ -89,6 +90,9 @@ class Kernel:
         if not failure:
             active.work_left = 0.0
             active.finish_s = now
+            if self.predictor is not None:
+                unit_s = active.unit_s_on(active.requested, None) or 0.0
+                self.predictor.learn(active.job, active.requested, active.work * unit_s)
         self.events.append(as_row(Event, ("finished", self.views.pop(active), None)))
         self.recorder.event(now, FAIL if failure else FINISH, active.job.job_id, detail=failure)
         record = record_of(active, state=FAILED if failure else FINISHED, reason=failure)

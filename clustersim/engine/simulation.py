@@ -164,6 +164,8 @@ class Simulation(Course):
             active = self.disruptions.job(job, order, curve, requested, note)
         if self._mixed:
             active.offers = offers
+        if (predictor := kernel.predictor) is not None and job.service is None:
+            active.predict(predictor.predict(job, requested))
         if sent:
             active.noted = sent
             kernel.recorder.event(self.clock.now, NOTE, job.job_id, detail=sent)
@@ -259,6 +261,8 @@ class Simulation(Course):
         self.keep_unfinished(now, kernel.arrivals)
         kernel.recorder.end_s = now
         kernel.recorder.oracle_used = facts.oracle_used
+        if kernel.predictor is not None:
+            kernel.recorder.predictions = kernel.predictor.errors()
 
     def keep_unfinished(self, now: float, arrivals: Arrivals) -> None:
         """Record the jobs in the system and those of `arrivals`, which the run never reached."""
@@ -273,10 +277,11 @@ class Simulation(Course):
 
 
 def arrivals_of(jobs: Iterable[Job], setup: RunSetup) -> Arrivals:
-    """The jobs of a run as they arrive, with the work that their users state."""
-    if (estimates := setup.estimates) is not None:
-        jobs = (estimates.applied_to(job, setup.seed) for job in jobs)
-    return Arrivals(jobs)
+    """The jobs of a run as they arrive, with the work that their users state, or with its predictor."""
+    if (estimates := setup.estimates) is None:
+        return Arrivals(jobs)
+    jobs = (estimates.applied_to(job, setup.seed) for job in jobs)
+    return Arrivals(jobs, estimates.new_predictor())
 
 
 def clock_for(arrivals: Arrivals) -> Clock:

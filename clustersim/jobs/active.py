@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from clustersim.cluster import MILLION, Placement, parts_of
 from clustersim.overheads import Overheads
 from clustersim.records import START
@@ -27,6 +29,7 @@ class ActiveJob:
     `placement`, pays overhead until `ready_s`, then does one unit every `unit_s` seconds.
 
     `misstated`: units by which the work that the user states exceeds the true `work`; 0 if they are equal.
+    `predicted`: the units predicted in place of that statement; 0 if none are.
 
     A job that shares a GPU counts as one of 1 GPU (`requested`, `gpus`). `parts`: the millionths of it that
     the job holds, 0 for whole GPUs. `needs`: the GPUs that must be free, a fraction for such a job. `held`:
@@ -36,9 +39,9 @@ class ActiveJob:
     __slots__ = (
         "cost_usd", "curve", "finish_s", "generation", "gpu_seconds", "gpus", "held", "job", "least_left",
         "lost_s", "migrations", "misstated", "needs", "note", "noted", "offers", "order", "overhead_gpu_s",
-        "paid_gpu_s", "parts", "placement", "preemptions", "ready_s", "requested", "resizes", "restarts",
-        "save_due", "save_s", "saved_left", "since_s", "start_s", "states_work", "unit_s", "usd_per_gpu_h",
-        "wait_s", "work", "work_left",
+        "paid_gpu_s", "parts", "placement", "predicted", "preemptions", "ready_s", "requested", "resizes",
+        "restarts", "save_due", "save_s", "saved_left", "since_s", "start_s", "states_work", "unit_s",
+        "usd_per_gpu_h", "wait_s", "work", "work_left",
     )  # fmt: skip
 
     # Changed by failures only (see `CheckpointedJob`).
@@ -56,7 +59,7 @@ class ActiveJob:
         work = job.iterations if self.states_work else job.duration_s
         assert work is not None
         self.work = self.work_left = self.saved_left = float(work)  # `saved_left`: as of the last save
-        self.misstated = self.least_left = 0.0
+        self.misstated = self.least_left = self.predicted = 0.0
         if self.states_work and job.stated_iterations is not None:
             self.misstated = job.stated_iterations - self.work
             self.least_left = LEAST_LEFT * job.stated_iterations
@@ -92,8 +95,21 @@ class ActiveJob:
         """Units still to do by the work that the user states, where `left` are still to do in truth."""
         if not self.misstated:
             return left
+        if self.predicted and left == self.work:
+            return self.predicted  # to the last bit, so that jobs of equal predictions tie
         stated = left + self.misstated
         return stated if stated > self.least_left else self.least_left
+
+    def predict(self, run_s: float) -> None:
+        """The job, which has not begun to work, counts as one that states to run for `run_s` seconds on its
+        request.
+        """
+        unit_s = self.unit_s_on(self.requested, None)
+        assert unit_s is not None
+        self.predicted = run_s / unit_s
+        self.states_work = True
+        self.misstated, self.least_left = self.predicted - self.work, LEAST_LEFT * self.predicted
+        self.job = replace(self.job, estimate_s=run_s)
 
     def settle(self, now: float) -> None:
         """Close the present allocation or wait at `now`: book its progress, GPU-seconds and overhead."""

@@ -28,14 +28,15 @@ class Recorder(Protocol):
     """What the engine reports, in the order in which things happen, and what remains at the end of the run.
 
     `MemoryRecorder` keeps records in lists, `RunWriter` writes them to a folder. `plans` has a job for each
-    training plan in use. The engine sets `end_s`, and `oracle_used` if the policy has looked at what no real
-    scheduler could know.
+    training plan in use. The engine sets `end_s`, `oracle_used` if the policy has looked at what no real
+    scheduler could know, and `predictions`, the errors of predicted run times, where there are any.
     """
 
     cluster: Cluster
     plans: dict[PlanKey, Job]
     end_s: float
     oracle_used: bool
+    predictions: dict[str, Any] | None
 
     def event(
         self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
@@ -95,6 +96,7 @@ class MemoryRecorder:
         self.plans: dict[PlanKey, Job] = {}
         self.end_s = 0.0
         self.oracle_used = False
+        self.predictions: dict[str, Any] | None = None
         self._orders: list[int] = []
         self._last_use: tuple[float, ...] = ()
 

@@ -88,6 +88,7 @@ class RunWriter:
         self.plans: dict[PlanKey, Job] = {}
         self.end_s = 0.0
         self.oracle_used = False
+        self.predictions: dict[str, Any] | None = None
         self.folder, self._parquet = Path(folder), parquet
         self._last_use: tuple[float, ...] = ()
         self._files = ExitStack()

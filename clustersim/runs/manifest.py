@@ -84,6 +84,7 @@ def manifest_of(
         "profile": profile_of(setup.speed),
         "systems_sha256": systems_hash(cluster, setup.speed),
         "oracle_used": recorder.oracle_used,
+        **({} if recorder.predictions is None else {"predictions": recorder.predictions}),
         "complete": ending.status == COMPLETE,
         "status": ending.status,
         "end_s": recorder.end_s,

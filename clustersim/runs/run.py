@@ -175,6 +175,8 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
     )
     if (services := service_summary(recorder.job_table)) is not None:
         summary["services"] = services
+    if recorder.predictions is not None:
+        summary["predictions"] = recorder.predictions
     if config.window is not None:
         summary["window"] = window_summary(
             recorder.job_table,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from functools import partial
 from math import inf
+from typing import Any
 
 from clustersim.cluster import Cluster, load_cluster
 from clustersim.engine import RunSetup
@@ -43,7 +44,7 @@ def setup_of(
             cluster = load_cluster(config.cluster, config.system, config.network)
         scheduler = make_policy(config.policy if policy is None else policy, config.params)
         planner = scheduler.planner if config.planner is None else config.planner
-        made = _of_settings(config, cluster, planner)
+        made = _of_settings(config, cluster, planner, scheduler.estimates)
         speeds = partial(
             speed_for, planner=planner, table=config.table, memory_headroom=config.memory_headroom,
             models=models,
@@ -59,9 +60,13 @@ def setup_of(
         )
 
 
-def _of_settings(config: RunConfig, cluster: Cluster, planner: str) -> Callable[..., RunSetup]:
-    """The setup of a run, or of one cluster of its fleet, as far as settings alone decide it."""
-    charged = config.overheads
+def _of_settings(
+    config: RunConfig, cluster: Cluster, planner: str, own: Mapping[str, Any] | None
+) -> Callable[..., RunSetup]:
+    """The setup of a run, or of one cluster of its fleet, as far as settings alone decide it. `own`: the
+    `estimates` of its policy, for a run that states none.
+    """
+    charged, estimates = config.overheads, own if config.estimates is None else config.estimates
     return partial(
         RunSetup,
         planner=planner,
@@ -74,7 +79,7 @@ def _of_settings(config: RunConfig, cluster: Cluster, planner: str) -> Callable[
         spot=spot_of(config, cluster),
         sharing=None if config.sharing is None else Interference.of(config.sharing),
         services_preempt=config.services_preempt,
-        estimates=None if config.estimates is None else Estimates.of(config.estimates),
+        estimates=None if estimates is None else Estimates.of(estimates),
         decision_interval_s=config.decision_interval_s or 0.0,
         step_times=None if config.step_time is None else StepTimes.of(config.step_time),
         until_s=config.until_s,

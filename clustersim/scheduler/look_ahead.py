@@ -172,7 +172,8 @@ def _copy_of(job: JobView, active: ActiveJob, now: float) -> ActiveJob:
     """A waiting job with the past of another and, as far as the policy knows it, with its work left."""
     copy = ActiveJob(active.job, active.order, active.curve, active.requested, active.note)
     done, owed = active.work - active.work_left_at(now), active.save_owed_at(now)
-    copy.offers, copy.start_s, copy.since_s = active.offers, active.start_s, now
+    copy.states_work, copy.offers = active.states_work, active.offers
+    copy.start_s, copy.since_s = active.start_s, now
     copy.work_left = copy.saved_left = job.oracle_work_left
     copy.work, copy.misstated = copy.work_left + done, 0.0  # what is stated is true there
     copy.save_due, copy.save_s = owed, active.save_s

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf, isnan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from clustersim.cluster import Capacity
 from clustersim.errors import PolicyError
@@ -37,6 +37,8 @@ class Scheduler:
     """Whether the policy assumes that all GPUs are alike; a cluster of several types is then refused."""
     elastic: bool = False
     """Whether the policy chooses how many GPUs a job gets. Notes then say where no job leaves a choice."""
+    estimates: Mapping[str, Any] | None = None
+    """The setting `estimates` of runs that state none: how the policy wants run times to be predicted."""
 
     def admit(self, job: JobView, state: State) -> bool:
         """Whether to accept a job that was just submitted.

@@ -10,6 +10,7 @@
 | `partial_allocation` | `auction`, `Award`                                | Themis         |
 | `assignment`         | `assign`, `Choice`                                | Sia            |
 | `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
+| `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -29,6 +30,7 @@ from __future__ import annotations
 from .afs_scan import Gain, Scan, gains
 from .assignment import Choice, assign
 from .finish_time import isolated_shares, least_ratio
+from .lease_terms import Demand, lease_terms
 from .partial_allocation import Award, auction
 from .time_shares import (
     Level,
@@ -46,6 +48,7 @@ from .time_shares import (
 __all__ = [
     "Award",
     "Choice",
+    "Demand",
     "Gain",
     "Level",
     "Problem",
@@ -59,6 +62,7 @@ __all__ = [
     "in_turn",
     "isolated_shares",
     "largest_level",
+    "lease_terms",
     "least_ratio",
     "level_of_shares",
     "most_throughput",

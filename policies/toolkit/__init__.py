@@ -3,10 +3,11 @@
 | module          | names                                           | for                                    |
 |-----------------|-------------------------------------------------|----------------------------------------|
 | `parameters`    | `number`, `positive`, `increasing`, `by_tenant`,| checks of parameters that users set    |
-|                 | `switch`                                        |                                        |
+|                 | `switch`, `whole`                               |                                        |
 | `rounds`        | `Rounds`, `TimeSlices`                          | deciding once a round; time slicing    |
 | `stepwise`      | `jobs_by`, `allocate_stepwise`, `Walk`, `Price` | GPUs handed out step by step           |
 | `gpu_calendar`  | `FreeGpus`                                      | free GPUs at each future time          |
+| `leases`        | `LeaseCalendar`                                 | GPUs leased for terms of equal length  |
 | `backfill`      | `Estimates`, `Shadow`                           | run-time estimates, EASY's reservation |
 | `gavel`         | `Gavel`, `Ledger`, `priorities`                 | rounds that follow shares of time      |
 | `tenant_queues` | `TenantQueues`                                  | waiting jobs by tenant                 |
@@ -31,7 +32,8 @@ from __future__ import annotations
 from .backfill import Estimates, Shadow
 from .gavel import Gavel, Ledger, priorities
 from .gpu_calendar import FreeGpus
-from .parameters import by_tenant, increasing, number, positive, switch
+from .leases import LeaseCalendar
+from .parameters import by_tenant, increasing, number, positive, switch, whole
 from .rounds import Rounds, TimeSlices
 from .stepwise import Price, Walk, allocate_stepwise, jobs_by
 from .tenant_queues import TenantQueues
@@ -40,6 +42,7 @@ __all__ = [
     "Estimates",
     "FreeGpus",
     "Gavel",
+    "LeaseCalendar",
     "Ledger",
     "Price",
     "Rounds",
@@ -55,4 +58,5 @@ __all__ = [
     "positive",
     "priorities",
     "switch",
+    "whole",
 ]

@@ -23,7 +23,7 @@ _RATIOS = (
 """Metrics that divide two times."""
 _OF_ARRIVALS = ("offered_load", "gpu_allocated_arrival_ratio")  # metrics that divide by the arrival window
 _BY_THE_WINDOW = (*_OF_ARRIVALS, "gpu_allocated_ratio", "fragmentation_ratio")  # the same within a window
-_WINDOW, _SERVICES = "window", "services"
+_WINDOW, _SERVICES, _PREDICTIONS = "window", "services", "predictions"
 _TOO_SHORT_S = 1e3 * RESOLUTION_S  # the tables state fewer than three digits of such a time
 
 
@@ -65,6 +65,8 @@ class SummaryMatchesRecords(Rule):
             return
         summary = dict(self._run.summary)
         window, window_again = summary.pop(_WINDOW, None), again.pop(_WINDOW, None)
+        if summary.pop(_PREDICTIONS, None) != self._run.manifest.get(_PREDICTIONS):
+            self.report(f"{_PREDICTIONS} of summary.json are not those of manifest.json")
         self._compare_services(summary.pop(_SERVICES, None), again.pop(_SERVICES, None))
         self._compare(summary, again, _OF_ARRIVALS, "")
         if isinstance(window, Mapping) and window_again is not None:

@@ -89,6 +89,8 @@ class FleetSimulation(Course):
         self._use.report()
         self.recorder.end_s = now
         self.recorder.oracle_used = any(fact.oracle_used for fact in facts)
+        if self.arrivals.predictor is not None:
+            self.recorder.predictions = self.arrivals.predictor.errors()
 
     def _expect_submissions(self, now: float) -> None:
         job = self.arrivals.next

@@ -1,0 +1,107 @@
+"""Leases for jobs with deadlines, by an integer program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .assignment import without_lines_of_highs
+
+__all__ = ["Demand", "lease_terms"]
+
+_LATENESS = 1e-3  # the last term costs this much more than the first, so that of equal plans the earlier wins
+
+
+class Demand(NamedTuple):
+    """What a job needs of the terms of leases.
+
+    | field | |
+    |---|---|
+    | `gpus` | in every term that it gets |
+    | `need_s` | seconds of work, and of overhead still to be paid where it runs |
+    | `again_s` | seconds lost at each start, in a term that follows one without a lease |
+    | `seconds` | of each term, how many lie before the deadline and are still to come |
+    | `holds` | whether the job runs now, so that the first term is no start |
+    | `keeps` | whether it must get the first term |
+    """
+
+    gpus: int
+    need_s: float
+    again_s: float
+    seconds: tuple[float, ...]
+    holds: bool = False
+    keeps: bool = False
+
+
+def lease_terms(
+    demands: Sequence[Demand], free: Sequence[int], *, search_nodes: int
+) -> list[tuple[int, ...]] | None:
+    """The terms of each job, ascending, that meet all demands within the `free` GPUs of each term; None if
+    there are none, or none were found in `search_nodes` nodes of HiGHS' search tree. It never stops by the
+    clock.
+
+    x[j, t] = 1 if job j has a lease in term t, y[j, t] >= x[j, t] - x[j, t - 1] if it starts there:
+
+        sum over j of gpus[j] x[j, t] <= free[t]                                  for every t
+        sum over t of seconds[j, t] x[j, t] - again_s[j] y[j, t] >= need_s[j]     for every j
+
+    Of the solutions, one of nearly the least GPU-seconds, early terms before late ones.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import coo_array
+
+    jobs, terms = len(demands), len(free)
+    if not jobs:
+        return []
+    half = jobs * terms
+    seconds = np.array([demand.seconds for demand in demands])
+    gpus = np.array([demand.gpus for demand in demands], dtype=float)
+    again = np.repeat([demand.again_s for demand in demands], terms)
+    job, term = np.divmod(np.arange(half), terms)
+    least, most = np.zeros(2 * half), np.concatenate([(seconds > 0).ravel(), np.ones(half)]).astype(float)
+    for j, demand in enumerate(demands):
+        least[j * terms] = float(demand.keeps and most[j * terms] > 0)
+    later = np.flatnonzero(term > 0)
+    starts = coo_array(
+        (
+            np.concatenate([np.ones(half), -np.ones(len(later)), -np.ones(half)]),
+            (
+                np.concatenate([np.arange(half), later, np.arange(half)]),
+                np.concatenate([np.arange(half), later - 1, half + np.arange(half)]),
+            ),
+        ),
+        shape=(half, 2 * half),
+    )
+    before = np.zeros(half)
+    before[::terms] = [demand.holds for demand in demands]
+    room = coo_array((gpus[job], (term, np.arange(half))), shape=(terms, 2 * half))
+    work = coo_array(
+        (np.concatenate([seconds.ravel(), -again]), (np.concatenate([job, job]), np.arange(2 * half))),
+        shape=(jobs, 2 * half),
+    )
+    cost = gpus[job] * seconds.ravel() * (1 + _LATENESS * term / terms)
+    with without_lines_of_highs():
+        result = milp(
+            np.concatenate([cost / max(cost.max(), 1.0), np.zeros(half)]),
+            integrality=np.concatenate([np.ones(half), np.zeros(half)]),
+            bounds=Bounds(least, most),
+            constraints=[
+                LinearConstraint(starts.tocsr(), ub=before),
+                LinearConstraint(room.tocsr(), ub=np.array(free, dtype=float)),
+                LinearConstraint(work.tocsr(), lb=np.array([demand.need_s for demand in demands])),
+            ],
+            options={"mip_rel_gap": 0.05, "node_limit": search_nodes},
+        )
+    if result.x is None:
+        return None
+    held = np.rint(result.x[:half]).reshape(jobs, terms)
+    found = [tuple(int(t) for t in np.flatnonzero(row)) for row in held]
+    return found if all(_meets(*pair) for pair in zip(demands, found, strict=True)) else None
+
+
+def _meets(demand: Demand, terms: tuple[int, ...]) -> bool:
+    """Whether the terms do the work, without the solver's tolerances."""
+    starts = sum(t - 1 not in terms and not (t == 0 and demand.holds) for t in terms)
+    return sum(demand.seconds[t] for t in terms) - starts * demand.again_s >= demand.need_s
