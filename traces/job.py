@@ -37,6 +37,7 @@ class Job:
     | duration_s | s | run time on `gpus` GPUs |
     | deadline_s | s | absolute, on the same clock as `submit_s` |
     | priority | | larger is more urgent |
+    | weight | | how much it counts beside other jobs, for policies that weigh jobs; 1 = as any other |
     | state | text | how the job ended in the log; informational |
     | estimate_s | s | the user's estimate of the run time on the requested GPUs |
     | user | text | the submitting user, where the tenant is an account or a team; informational |
@@ -76,6 +77,7 @@ class Job:
     stated_iterations: float | None = None
     gpu_fraction: float | None = None
     service: str | None = None
+    weight: float = 1.0
 
     @property
     def kind(self) -> Literal["iterations", "duration"]:

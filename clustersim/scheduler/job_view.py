@@ -54,6 +54,11 @@ class JobView:
         return self._job.job.priority
 
     @property
+    def weight(self) -> float:
+        """How much the job counts beside others, above 0; 1 if the trace states none."""
+        return self._job.job.weight
+
+    @property
     def submit_s(self) -> float:
         return self._job.job.submit_s
 

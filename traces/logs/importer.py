@@ -327,6 +327,7 @@ def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: floa
         duration_s=row.duration_s,
         deadline_s=clock.after(row, row.deadline_s) if drawn is None else drawn,
         priority=row.priority,
+        weight=row.weight,
         estimate_s=row.estimate_s,
         user=row.user,
         gpu_type=row.gpu_type,

@@ -13,7 +13,8 @@ from traces.native import MAX_SECONDS, MIN_SECONDS
 __all__ = ["BESIDE", "Dropped", "Log", "LogRows", "LoggedJob", "OnNode", "ReadOptions", "with_parts"]
 
 BESIDE = (
-    "estimate_s", "logged_start_s", "logged_end_s", "stated_duration_s", "wait_s", "priority", "node_names",
+    "estimate_s", "logged_start_s", "logged_end_s", "stated_duration_s", "wait_s", "priority", "weight",
+    "node_names",
 )  # fmt: skip
 """Fields without which a row is still a job: values that cannot be used are left out, and counted."""
 
@@ -72,6 +73,7 @@ class LoggedJob:
     on_nodes: tuple[OnNode, ...] = ()
     gpu_fraction: float | None = None
     service: str | None = None
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

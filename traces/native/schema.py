@@ -34,6 +34,7 @@ _MAX_TEXT = 100_000  # the csv module does not read cells of 131,072 characters 
 MAX_COUNT = 10**12
 MIN_ITERATIONS = 1e-12  # below any real work, and large enough that ratios to it stay finite
 _LEAST_FRACTION = 1e-6  # of a GPU; parts are counted in millionths
+_MIN_WEIGHT, _MAX_WEIGHT = 1e-6, 1e6  # ratios of weights stay well within doubles and solvers
 _MAX_BATCH = 10_000_000  # the largest global batch that itertime plans
 
 
@@ -137,6 +138,15 @@ def _priority(text: str) -> int:
     return value
 
 
+def _weight(text: str) -> float:
+    value = number(text)
+    if not _MIN_WEIGHT <= value <= _MAX_WEIGHT:
+        raise ValueError(
+            f"is outside {_MIN_WEIGHT:g} to {_MAX_WEIGHT:g}; weights are relative, 1 as any other job"
+        )
+    return value
+
+
 def _one_of(what: str, names: Callable[[], Sequence[str]]) -> Callable[[str], str]:
     def parse(text: str) -> str:
         name = text.strip()
@@ -171,6 +181,7 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "duration_s": _run_time("leave out jobs that never ran", "leave the job out"),
     "deadline_s": _time,
     "priority": _priority,
+    "weight": _weight,
     "state": _text,
     "estimate_s": _run_time("leave the cell empty if there is no estimate", "leave the cell empty"),
     "user": _text,
@@ -234,6 +245,7 @@ _ORDINARY: dict[str, tuple[type[float], float, float]] = {
     "gpus": (int, 1, MAX_GPUS),
     "duration_s": (float, MIN_SECONDS, MAX_SECONDS),
     "priority": (int, -MAX_COUNT, MAX_COUNT),
+    "weight": (float, _MIN_WEIGHT, _MAX_WEIGHT),
     "estimate_s": (float, MIN_SECONDS, MAX_SECONDS),
     "logged_start_s": (float, 0.0, MAX_SECONDS),
 }

@@ -130,6 +130,13 @@ def test_rows_of_gavel_are_steps_of_a_model(tmp_path: Path, rows: str, jobs: lis
     assert "state iterations of a model and no run time" in report["warnings"][0]
 
 
+def test_priorities_of_gavel_are_weights(tmp_path: Path) -> None:
+    rows = gavel("A3C", 9, 0, 1, 5.0, -1.0) + gavel("A3C", 9, 1, 1, 1.0, -1.0) + gavel("A3C", 9, 2, 1, 0, -1)
+    jobs, report = imported(tmp_path, rows)
+    assert [(job.weight, job.priority) for job in jobs] == [(5.0, 0), (1.0, 0), (1.0, 0)]
+    assert "priorities are weights here; SLOs are left out" in report["assumptions"]
+
+
 def test_rows_of_gavel_that_are_no_jobs_are_dropped(tmp_path: Path) -> None:
     rows = (
         gavel("LM (batch size 5)", 9, 0, 1)

@@ -43,6 +43,7 @@ def jobs(draw: st.DrawFn, job_id: str) -> Job:
         "seq_len": counts,
         "deadline_s": st.floats(submit_s, MAX_SECONDS),
         "priority": st.integers(-(10**12), 10**12),
+        "weight": st.floats(1e-6, 1e6),
         "state": names,
         "estimate_s": times.filter(lambda s: s >= MIN_SECONDS),
         "user": names,
@@ -149,6 +150,8 @@ BAD_CELLS = [
     ),
     ("priority", "high", "is not a number; write a plain number such as 3600 or 0.5"),
     ("priority", "1e18", "is outside -1e+12 to 1e+12; scale the priorities down"),
+    ("weight", "0", "is outside 1e-06 to 1e+06; weights are relative, 1 as any other job"),
+    ("weight", "nan", "must be finite; leave an optional cell empty instead"),
     ("seq_len", "0", "must be at least 1"),
     (
         "precision",

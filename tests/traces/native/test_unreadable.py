@@ -15,6 +15,7 @@ BOUNDS = {
     "estimate_s": (MIN_SECONDS, MAX_SECONDS),
     "gpus": (1, MAX_GPUS),
     "priority": (-MAX_COUNT, MAX_COUNT),
+    "weight": (1e-6, 1e6),
 }
 
 

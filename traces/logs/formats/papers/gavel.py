@@ -5,8 +5,8 @@ type, command, name of the steps' flag, whether it needs data, steps, arrival, s
 priority and SLO. Its later files have 10: job type, command, working folder, name of the steps' flag, whether
 it needs data, steps, scale factor, priority, SLO, arrival. The scale factor is the number of GPUs; arrivals
 are in seconds. A job type is a model with the batch of a GPU, as in `ResNet-18 (batch size 32)`; A3C and
-CycleGAN name none. A step is a batch of one GPU: n GPUs do n at once. No run times: these are steps over the
-throughput of the type, `scheduler/simulation_throughputs.json` of Gavel.
+CycleGAN name none. A priority is the weight of a job. A step is a batch of one GPU: n GPUs do n at once. No
+run times: these are steps over the throughput of the type, `scheduler/simulation_throughputs.json` of Gavel.
 
 Shockwave (Zheng et al., NSDI 2023; github.com/uw-mad-dash/shockwave, scheduler/traces) has 12: job type,
 command, working folder, name of the steps' flag, whether it needs data, steps, scale factor, mode (`static`,
@@ -70,11 +70,12 @@ _CELLS = {
     "model": Cell("job_type", _model),
     "global_batch": Cell("job_type", _batch),
     "iterations": Cell("steps"),
+    "weight": Cell("priority", optional=True),
 }
 _ASSUMPTIONS = (
     "the scale factor is the number of GPUs, a step an iteration with the batch of one GPU",
     "types that name no batch have the batch 1",
-    "priorities, which are weights here, and SLOs are left out",
+    "priorities are weights here; SLOs are left out",
     "jobs are named by the line of their row",
     "the log names no tenants: all jobs belong to the tenant 'default'",
 )
