@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,56 +49,69 @@ def lease_terms(
 
     Of the solutions, one of nearly the least GPU-seconds, early terms before late ones.
     """
+    if not demands:
+        return []
+    held = _solve(demands, free, search_nodes)
+    if held is None:
+        return None
+    found = [tuple(int(t) for t in np.flatnonzero(row)) for row in held]
+    return found if all(_meets(*pair) for pair in zip(demands, found, strict=True)) else None
+
+
+def _solve(demands: Sequence[Demand], free: Sequence[int], search_nodes: int) -> np.ndarray | None:
+    """x by (job, term); None without a solution."""
     from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import coo_array
 
     jobs, terms = len(demands), len(free)
-    if not jobs:
-        return []
     half = jobs * terms
     seconds = np.array([demand.seconds for demand in demands])
-    gpus = np.array([demand.gpus for demand in demands], dtype=float)
-    again = np.repeat([demand.again_s for demand in demands], terms)
-    job, term = np.divmod(np.arange(half), terms)
+    gpus = np.repeat([float(demand.gpus) for demand in demands], terms)
+    term = np.tile(np.arange(terms), jobs)
     least, most = np.zeros(2 * half), np.concatenate([(seconds > 0).ravel(), np.ones(half)]).astype(float)
-    for j, demand in enumerate(demands):
-        least[j * terms] = float(demand.keeps and most[j * terms] > 0)
-    later = np.flatnonzero(term > 0)
-    starts = coo_array(
-        (
-            np.concatenate([np.ones(half), -np.ones(len(later)), -np.ones(half)]),
-            (
-                np.concatenate([np.arange(half), later, np.arange(half)]),
-                np.concatenate([np.arange(half), later - 1, half + np.arange(half)]),
-            ),
-        ),
-        shape=(half, 2 * half),
-    )
+    least[:half:terms] = [demand.keeps and demand.seconds[0] > 0 for demand in demands]
     before = np.zeros(half)
     before[::terms] = [demand.holds for demand in demands]
-    room = coo_array((gpus[job], (term, np.arange(half))), shape=(terms, 2 * half))
-    work = coo_array(
-        (np.concatenate([seconds.ravel(), -again]), (np.concatenate([job, job]), np.arange(2 * half))),
-        shape=(jobs, 2 * half),
-    )
-    cost = gpus[job] * seconds.ravel() * (1 + _LATENESS * term / terms)
+    starts, room, work = _rows(demands, terms, seconds, gpus)
+    cost = gpus * seconds.ravel() * (1 + _LATENESS * term / terms)
     with without_lines_of_highs():
         result = milp(
             np.concatenate([cost / max(cost.max(), 1.0), np.zeros(half)]),
             integrality=np.concatenate([np.ones(half), np.zeros(half)]),
             bounds=Bounds(least, most),
             constraints=[
-                LinearConstraint(starts.tocsr(), ub=before),
-                LinearConstraint(room.tocsr(), ub=np.array(free, dtype=float)),
-                LinearConstraint(work.tocsr(), lb=np.array([demand.need_s for demand in demands])),
+                LinearConstraint(starts, ub=before),
+                LinearConstraint(room, ub=np.array(free, dtype=float)),
+                LinearConstraint(work, lb=np.array([demand.need_s for demand in demands])),
             ],
             options={"mip_rel_gap": 0.05, "node_limit": search_nodes},
         )
-    if result.x is None:
-        return None
-    held = np.rint(result.x[:half]).reshape(jobs, terms)
-    found = [tuple(int(t) for t in np.flatnonzero(row)) for row in held]
-    return found if all(_meets(*pair) for pair in zip(demands, found, strict=True)) else None
+    return None if result.x is None else np.rint(result.x[:half]).reshape(jobs, terms)
+
+
+def _rows(
+    demands: Sequence[Demand], terms: int, seconds: np.ndarray, gpus: np.ndarray
+) -> tuple[Any, Any, Any]:
+    """The matrices of the three constraints over all x, then all y: starts, free GPUs, and work."""
+    from scipy.sparse import csr_array
+
+    jobs, each = len(demands), np.arange(len(demands) * terms)
+    half = len(each)
+    job, term = np.divmod(each, terms)
+    later = np.flatnonzero(term > 0)
+    again = np.repeat([demand.again_s for demand in demands], terms)
+    starts = csr_array(
+        (
+            np.concatenate([np.ones(half), -np.ones(len(later)), -np.ones(half)]),
+            (np.concatenate([each, later, each]), np.concatenate([each, later - 1, half + each])),
+        ),
+        shape=(half, 2 * half),
+    )
+    room = csr_array((gpus, (term, each)), shape=(terms, 2 * half))
+    work = csr_array(
+        (np.concatenate([seconds.ravel(), -again]), (np.concatenate([job, job]), np.arange(2 * half))),
+        shape=(jobs, 2 * half),
+    )
+    return starts, room, work
 
 
 def _meets(demand: Demand, terms: tuple[int, ...]) -> bool:
