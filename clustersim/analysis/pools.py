@@ -21,7 +21,7 @@ class PoolUse:
     | field | unit | |
     |---|---|---|
     | name, gpus | | of the pool |
-    | finished | jobs | that finished on it |
+    | finished, finished_jobs | jobs | that finished on it: their number, their ids |
     | jct_mean_s, queue_mean_s | s | means of these jobs: completion, time to their first GPUs anywhere |
     | held_gpu_h | GPU-h | that jobs held |
     | allocated_ratio | | of them, of those from the first submission to the end of the run |
