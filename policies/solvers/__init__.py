@@ -11,6 +11,7 @@
 | `assignment`         | `assign`, `Choice`                                | Sia            |
 | `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
 | `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
+| `positions`          | `positions`, `Place`, `lanes`                     | AlloX          |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -32,6 +33,7 @@ from .assignment import Choice, assign
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
 from .partial_allocation import Award, auction
+from .positions import Place, lanes, positions
 from .time_shares import (
     Level,
     Problem,
@@ -51,6 +53,7 @@ __all__ = [
     "Demand",
     "Gain",
     "Level",
+    "Place",
     "Problem",
     "Scan",
     "assign",
@@ -60,11 +63,13 @@ __all__ = [
     "gains",
     "grouped",
     "in_turn",
+    "lanes",
     "isolated_shares",
     "largest_level",
     "lease_terms",
     "least_ratio",
     "level_of_shares",
     "most_throughput",
+    "positions",
     "water_filling",
 ]
