@@ -11,6 +11,8 @@
 | `assignment`         | `assign`, `Choice`                                | Sia            |
 | `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
 | `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
+| `cell_search`        | `Cell`, `Change`, `Changes`                       | Arena          |
+| `reallocation`       | `best_division`, `Option`                         | Unicron        |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -29,9 +31,11 @@ from __future__ import annotations
 
 from .afs_scan import Gain, Scan, gains
 from .assignment import Choice, assign
+from .cell_search import Cell, Change, Changes
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
 from .partial_allocation import Award, auction
+from .reallocation import Option, best_division
 from .time_shares import (
     Level,
     Problem,
@@ -47,14 +51,19 @@ from .time_shares import (
 
 __all__ = [
     "Award",
+    "Cell",
+    "Change",
+    "Changes",
     "Choice",
     "Demand",
     "Gain",
     "Level",
+    "Option",
     "Problem",
     "Scan",
     "assign",
     "auction",
+    "best_division",
     "each",
     "fullest_shares",
     "gains",
