@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
+import numpy as np
+
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.solvers.reallocation import Option, best_division
+from policies.solvers.reallocation import Options, best_division
 from policies.toolkit.parameters import number, whole
 
 __all__ = ["Unicron"]
@@ -30,8 +32,12 @@ class Unicron(Scheduler):
     def __init__(self, horizon_s: float = 3600.0, waiting: int = 64):
         self.horizon_s = number("horizon_s", horizon_s, 1.0, 1e9)
         self.waiting = whole("waiting", waiting, 1, 100_000)
+        self._worth: dict[JobView, _Worth] = {}
 
     def schedule(self, state: State) -> Proposal:
+        for event in state.events:
+            if event.kind == "finished" and event.job is not None:
+                self._worth.pop(event.job, None)
         proposal = state.proposal()
         if not state.pending and not state.running:
             return proposal
@@ -50,25 +56,43 @@ class Unicron(Scheduler):
 
     def division(self, jobs: Sequence[JobView], gpus: int) -> dict[JobView, int]:
         """GPUs by job, in the order of `jobs`, without the jobs that get none."""
-        options = [self.options(job) for job in jobs]
+        options = [self._options(job) for job in jobs]
         chosen = best_division(options, gpus)
-        given = {job: options[i][k][0] for i, (job, k) in enumerate(zip(jobs, chosen, strict=True))}
+        given = {job: options[i][0][k] for i, (job, k) in enumerate(zip(jobs, chosen, strict=True))}
         return {job: count for job, count in given.items() if count}
 
-    def options(self, job: JobView) -> list[Option]:
+    def _options(self, job: JobView) -> Options:
         """The GPU counts of a job, the present one first, and what each is worth: F(n) less, for a change,
         F(present) x D_transition / D_running.
         """
+        known = self._worth.get(job)
+        if known is None:
+            known = self._worth[job] = _Worth(job)
+        if not job.running:
+            return known.waiting
         held = job.gpus
-        if not held:
-            return [(0, 0.0), *((n, throughput(job, n)) for n in job.sizes)]
         now = throughput(job, held)
         running_s = max(_LEAST_S, min(self.horizon_s, job.work_left / job.rate(held)))
-        options = [(held, now), (0, -now * job.restart_s(held) / running_s)]
-        for n in job.sizes:
-            if n != held:
-                options.append((n, throughput(job, n) - now * job.change_cost_s(n) / running_s))
-        return options
+        lost = now / running_s
+        counts = (held, 0, *known.sizes)
+        values = np.concatenate(
+            ([now, -lost * job.restart_s(held)], known.throughputs - lost * known.restarts)
+        )
+        return counts, values
+
+
+class _Worth:
+    """What does not change while a job is in the system: F at each count, seconds of a change to it, and the
+    options of the job while it waits.
+    """
+
+    __slots__ = ("restarts", "sizes", "throughputs", "waiting")
+
+    def __init__(self, job: JobView):
+        self.sizes = job.sizes
+        self.throughputs = np.array([throughput(job, n) for n in job.sizes])
+        self.restarts = np.array(job.curve.restarts)
+        self.waiting: Options = (0, *job.sizes), np.concatenate(([0.0], self.throughputs))
 
 
 def throughput(job: JobView, gpus: int) -> float:

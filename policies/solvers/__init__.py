@@ -12,7 +12,7 @@
 | `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
 | `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
 | `cell_search`        | `Cell`, `Change`, `Changes`                       | Arena          |
-| `reallocation`       | `best_division`, `Option`                         | Unicron        |
+| `reallocation`       | `best_division`, `Options`                        | Unicron        |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -35,7 +35,7 @@ from .cell_search import Cell, Change, Changes
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
 from .partial_allocation import Award, auction
-from .reallocation import Option, best_division
+from .reallocation import Options, best_division
 from .time_shares import (
     Level,
     Problem,
@@ -58,7 +58,7 @@ __all__ = [
     "Demand",
     "Gain",
     "Level",
-    "Option",
+    "Options",
     "Problem",
     "Scan",
     "assign",

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Option", "best_division"]
+__all__ = ["Options", "best_division"]
 
-Option = tuple[int, float]
-"""(GPUs, value) of one way to serve a job."""
+Options = tuple[Sequence[int], Sequence[float] | NDArray[np.float64]]
+"""The ways to serve a job: the GPUs of each, and its value."""
 
 
-def best_division(options: Sequence[Sequence[Option]], gpus: int) -> list[int]:
+def best_division(jobs: Sequence[Options], gpus: int) -> list[int]:
     """The index of an option for each job such that their GPUs add up to at most `gpus` and their values to
     the most that is possible.
 
@@ -20,23 +21,24 @@ def best_division(options: Sequence[Sequence[Option]], gpus: int) -> list[int]:
     job i of S(i - 1, j - n) + v: He et al., "Unicron" (2024), section 5. Options listed first win ties, and
     so do jobs listed first. Every job needs an option without GPUs. ValueError if one has none.
 
-    >>> best_division([[(0, 0.0), (1, 3.0), (2, 5.0)], [(0, 0.0), (2, 4.0)]], 3)
+    >>> best_division([((0, 1, 2), (0.0, 3.0, 5.0)), ((0, 2), (0.0, 4.0))], 3)
     [1, 1]
     """
-    best = np.zeros(gpus + 1)
-    taken = np.zeros((len(options), gpus + 1), dtype=np.int16)
-    for i, job in enumerate(options):
-        if all(count for count, _ in job):
-            raise ValueError(f"job {i} has no option without GPUs: {list(job)}")
-        before, best = best, np.full(gpus + 1, -np.inf)
-        for k, (count, value) in enumerate(job):
-            if count <= gpus:
-                total = before[: gpus + 1 - count] + value
-                better = total > best[count:]
-                best[count:][better] = total[better]
-                taken[i, count:][better] = k
-    chosen, left = [0] * len(options), gpus
-    for i in reversed(range(len(options))):
+    most = min(gpus, max((max(counts) for counts, _ in jobs), default=0))
+    best = np.full(most + gpus + 1, -np.inf)  # before S(i, 0) stand as many impossible places as a job takes
+    best[most:] = 0.0
+    taken = np.empty((len(jobs), gpus + 1), dtype=np.int16)
+    for i, (counts, values) in enumerate(jobs):
+        if 0 not in counts:
+            raise ValueError(f"job {i} has no option without GPUs: {counts}")
+        possible = [k for k, count in enumerate(counts) if count <= gpus]
+        totals = np.stack([best[most - counts[k] : most - counts[k] + gpus + 1] for k in possible])
+        totals += np.asarray(values)[possible, None]
+        first = totals.argmax(axis=0)
+        best[most:] = totals[first, np.arange(gpus + 1)]
+        taken[i] = first if len(possible) == len(counts) else np.asarray(possible)[first]
+    chosen, left = [0] * len(jobs), gpus
+    for i in reversed(range(len(jobs))):
         chosen[i] = int(taken[i, left])
-        left -= options[i][chosen[i]][0]
+        left -= jobs[i][0][chosen[i]]
     return chosen

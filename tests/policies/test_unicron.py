@@ -14,7 +14,7 @@ import pytest
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES
-from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.scheduler import JobCurve, JobView, Proposal, Scheduler, State
 from clustersim.testing import Outcome, simulate
 from policies.unicron import Unicron
 from tests.builders import elastic, rigid, times
@@ -47,10 +47,17 @@ class Stub:
     def rate(self, gpus: int) -> float:
         return TABLE["m", 8][gpus]
 
-    def change_cost_s(self, gpus: int) -> float:
+    def restart_s(self, gpus: int) -> float:
         return 60.0
 
-    restart_s = change_cost_s
+    @property
+    def running(self) -> bool:
+        return self.gpus > 0
+
+    @property
+    def curve(self) -> JobCurve:
+        rates = tuple(TABLE["m", 8][n] for n in self.sizes)
+        return JobCurve(self.sizes, rates, (60.0,) * 3, (60.0,) * 3)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +95,7 @@ class WatchedUnicron(Unicron):
 
         if gpus == job.gpus or not job.gpus:
             return work(gpus)
-        cost_s = job.change_cost_s(gpus) if gpus else job.restart_s(job.gpus)
+        cost_s = job.restart_s(gpus or job.gpus)
         return work(gpus) - work(job.gpus) * cost_s / min(self.horizon_s, job.remaining(job.gpus))
 
 
