@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import clustersim
 from clustersim.overheads import Overheads
 from clustersim.testing import simulate
 from policies.arena import Arena
@@ -103,8 +104,6 @@ def test_rigid_jobs_run_in_order_and_pass_what_does_not_fit() -> None:
 
 
 def test_a_job_whose_run_time_nobody_states_needs_no_oracle() -> None:
-    import clustersim
-
     jobs = [Job(str(i), 10.0 * i, gpus=4, duration_s=100.0) for i in range(4)]
     assert clustersim.run(jobs, "arena", cluster="n1g8").manifest["oracle_used"] is False
 
