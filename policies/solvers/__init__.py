@@ -12,6 +12,8 @@
 | `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
 | `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
 | `positions`          | `positions`, `Place`, `lanes`                     | AlloX          |
+| `cell_search`        | `Cell`, `Change`, `Changes`                       | Arena          |
+| `reallocation`       | `best_division`, `Options`                        | Unicron        |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -30,10 +32,12 @@ from __future__ import annotations
 
 from .afs_scan import Gain, Scan, gains
 from .assignment import Choice, assign
+from .cell_search import Cell, Change, Changes
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
 from .partial_allocation import Award, auction
 from .positions import Place, lanes, positions
+from .reallocation import Options, best_division
 from .time_shares import (
     Level,
     Problem,
@@ -49,15 +53,20 @@ from .time_shares import (
 
 __all__ = [
     "Award",
+    "Cell",
+    "Change",
+    "Changes",
     "Choice",
     "Demand",
     "Gain",
     "Level",
     "Place",
+    "Options",
     "Problem",
     "Scan",
     "assign",
     "auction",
+    "best_division",
     "each",
     "fullest_shares",
     "gains",
