@@ -11,6 +11,7 @@
 | `assignment`         | `assign`, `Choice`                                | Sia            |
 | `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
 | `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
+| `sensitivity`        | `Division`, `Ladder`, `ladder`                    | Rubick         |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -32,6 +33,7 @@ from .assignment import Choice, assign
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
 from .partial_allocation import Award, auction
+from .sensitivity import Division, Ladder, ladder
 from .time_shares import (
     Level,
     Problem,
@@ -49,7 +51,9 @@ __all__ = [
     "Award",
     "Choice",
     "Demand",
+    "Division",
     "Gain",
+    "Ladder",
     "Level",
     "Problem",
     "Scan",
@@ -61,6 +65,7 @@ __all__ = [
     "grouped",
     "in_turn",
     "isolated_shares",
+    "ladder",
     "largest_level",
     "lease_terms",
     "least_ratio",
