@@ -14,9 +14,10 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import clustersim
+from clustersim.records import Run
 from experiments.morphling_jobs import TABLE_COLUMNS, csv_text, implied, read_jobs
 from experiments.morphling_rows import KINDS, SYSTEM, WORKLOADS, predicted, read_rows
 from experiments.output import make_folder
@@ -27,8 +28,12 @@ from itertime.io import write_text
 CLUSTER = "n8g8"
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 MEMORY_BYTES = 80e9
+SOURCES = ("measured", "predicted")
+WHAT = ("mean JCT, h", "p99, h", "makespan, h")
+GUARANTEED, EFFORT = "guaranteed", "best-effort"
 JOB_COLUMNS = (
-    "job_id", "submit_s", "model", "gpus", "min_gpus", "max_gpus", "global_batch", "iterations", "estimate_s",
+    "job_id", "submit_s", "tenant", "model", "gpus", "min_gpus", "max_gpus", "global_batch", "iterations",
+    "estimate_s",
 )  # fmt: skip
 
 Rates = dict[int, float]
@@ -95,7 +100,10 @@ def predicted_tables(
         counts = sorted({*COUNTS, *(gpus for app, gpus, _ in asked if app == name)})
         for gpus in counts:
             placement = str(gpus) if gpus <= 8 else "8" * (gpus // 8)
-            for plan in (*(kind for kind in KINDS if workload.batch % gpus == 0), *_degrees(gpus, workload)):
+            for plan in (
+                *(kind for kind in KINDS if workload.batch % gpus == 0),
+                *_degrees(gpus, workload.batch),
+            ):
                 try:
                     row = predicted(workload, plan, placement, system)
                 except UserError:
@@ -105,9 +113,8 @@ def predicted_tables(
     return _user_and_best(of_plan, {kind_of(job) for job in jobs})
 
 
-def _degrees(gpus: int, workload: object) -> Iterator[str]:
+def _degrees(gpus: int, batch: int) -> Iterator[str]:
     """Degrees of pipeline, tensor and data parallelism, as three digits, whose product is `gpus`."""
-    batch = WORKLOADS[workload.name].batch  # type: ignore[attr-defined]
     for tp in range(1, 9):
         for pp in range(1, 10):
             dp = gpus // (tp * pp)
@@ -138,23 +145,12 @@ def _user_and_best(
 def trace_csv(jobs: Sequence[Mapping[str, str]], user: Mapping[str, Rates], rigid: bool) -> str:
     """The jobs as a trace; `rigid`: with their own GPUs as the only number."""
     lines = []
-    for job in jobs:
-        gpus, steps = int(job["num_gpus"]), max(int(job["steps"]), 1)
+    for i, job in enumerate(jobs):
+        gpus, steps, kind = int(job["num_gpus"]), max(int(job["steps"]), 1), kind_of(job)
         bounds = (gpus, gpus) if rigid else ("", "")
-        batch = WORKLOADS[job["application"]].batch
-        estimate_s = steps * user[kind_of(job)][gpus]
-        lines.append(
-            (
-                job["name"],
-                job["submission_time"],
-                kind_of(job),
-                gpus,
-                *bounds,
-                batch,
-                steps,
-                f"{estimate_s:.6g}",
-            )
-        )
+        batch, tenant = WORKLOADS[job["application"]].batch, (GUARANTEED, EFFORT)[i % 2]
+        run_s = f"{steps * user[kind][gpus]:.6g}"
+        lines.append((job["name"], job["submission_time"], tenant, kind, gpus, *bounds, batch, steps, run_s))
     return csv_text(JOB_COLUMNS, lines)
 
 
@@ -182,25 +178,60 @@ def write_inputs(
     write_text(folder / "rigid.csv", trace_csv(jobs, user, rigid=True))
 
 
-def simulated(folder: Path, scheduler: Scheduler) -> tuple[float, float, float]:
-    """Mean and 99th percentile of the completion time and makespan, in hours."""
+def simulated(folder: Path, scheduler: Scheduler, **settings: Any) -> Run:
+    """The run of a scheduler, with default overheads."""
     params = {"user_plans": True} if scheduler.policy == "rubick" else {}
-    run = clustersim.run(
+    return clustersim.run(
         folder / ("elastic.csv" if scheduler.elastic else "rigid.csv"), scheduler.policy, cluster=CLUSTER,
-        system="a800", table=str(folder / f"{scheduler.table}.csv"), bound="none", params=params,
+        system="a800", table=str(folder / f"{scheduler.table}.csv"), bound="none",
+        params=params | settings.pop("params", {}), **settings,
     )  # fmt: skip
+
+
+def hours(run: Run) -> list[str]:
+    """Mean and 99th percentile of the completion time and makespan, in hours."""
     values = (run.summary[name] for name in ("jct_mean_s", "jct_p99_s", "makespan_s"))
-    mean, p99, makespan = (value / 3600 for value in values)
-    return mean, p99, makespan
+    return [f"{value / 3600:.2f}" for value in values]
 
 
 def study(folder: Path, sources: Sequence[str]) -> str:
     """Every scheduler on every source of speeds, as a Markdown table."""
-    head = [f"{source}: {what}" for source in sources for what in ("mean JCT, h", "p99, h", "makespan, h")]
-    lines = [f"| | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
-    for scheduler in SCHEDULERS:
-        cells = [f"{value:.2f}" for source in sources for value in simulated(folder / source, scheduler)]
-        lines.append(f"| {scheduler.name} | {' | '.join(cells)} |")
+    rows = [
+        (each.name, *(cell for source in sources for cell in hours(simulated(folder / source, each))))
+        for each in SCHEDULERS
+    ]
+    return markdown([f"{source}: {what}" for source in sources for what in WHAT], rows)
+
+
+def settings_table(folder: Path, sources: Sequence[str]) -> str:
+    """Rubick by its two settings."""
+    rows = []
+    for gate, patience_s in ((0.97, 14400.0), (0.0, 14400.0), (0.9, 14400.0), (0.97, 7200.0), (0.97, 1e9)):
+        params = {"gate": gate, "patience_s": patience_s}
+        runs = [simulated(folder / source, SCHEDULERS[0], params=params) for source in sources]
+        name = f"gate {gate:g}, patience_s {patience_s:g}"
+        rows.append((name, *(cell for run in runs for cell in hours(run))))
+    return markdown([f"{source}: {what}" for source in sources for what in WHAT], rows)
+
+
+def tenants_table(folder: Path, sources: Sequence[str]) -> str:
+    """Every second job belongs to a tenant with a quota of all GPUs, the others to one without."""
+    rows = []
+    for each in (SCHEDULERS[0], SCHEDULERS[2], Scheduler("quota", "quota", "user", elastic=False)):
+        cells = []
+        for source in sources:
+            run = simulated(folder / source, each, quotas={GUARANTEED: 64})
+            for tenant in (GUARANTEED, EFFORT):
+                times = [job.jct_s for job in run.jobs if job.tenant == tenant and job.jct_s is not None]
+                cells.append(f"{sum(times) / len(times) / 3600:.2f}")
+        rows.append((each.name, *cells))
+    return markdown([f"{source}: {tenant}" for source in sources for tenant in (GUARANTEED, EFFORT)], rows)
+
+
+def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with names in front."""
+    lines = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -213,14 +244,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         make_folder(options.out)
         system = load_system(SYSTEM)
         jobs = read_jobs(options.folder / "workload-base.csv")
-        write_inputs(options.out / "measured", jobs, measured_tables(options.folder, jobs, system))
-        write_inputs(options.out / "predicted", jobs, predicted_tables(jobs, system))
-        text = study(options.out, ("measured", "predicted"))
+        write_inputs(options.out / SOURCES[0], jobs, measured_tables(options.folder, jobs, system))
+        write_inputs(options.out / SOURCES[1], jobs, predicted_tables(jobs, system))
+        tables = [made(options.out, SOURCES) for made in (study, settings_table, tenants_table)]
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    write_text(options.out / "rubick.md", text)
-    print(text)
+    write_text(options.out / "rubick.md", "\n".join(tables))
+    print("\n".join(tables))
     return 0
 
 
