@@ -14,6 +14,7 @@
 | `positions`          | `positions`, `Place`, `lanes`                     | AlloX          |
 | `cell_search`        | `Cell`, `Change`, `Changes`                       | Arena          |
 | `reallocation`       | `best_division`, `Options`                        | Unicron        |
+| `sensitivity`        | `Division`, `Ladder`, `ladder`                    | Rubick         |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -38,6 +39,7 @@ from .lease_terms import Demand, lease_terms
 from .partial_allocation import Award, auction
 from .positions import Place, lanes, positions
 from .reallocation import Options, best_division
+from .sensitivity import Division, Ladder, ladder
 from .time_shares import (
     Level,
     Problem,
@@ -58,7 +60,9 @@ __all__ = [
     "Changes",
     "Choice",
     "Demand",
+    "Division",
     "Gain",
+    "Ladder",
     "Level",
     "Place",
     "Options",
@@ -74,6 +78,7 @@ __all__ = [
     "in_turn",
     "lanes",
     "isolated_shares",
+    "ladder",
     "largest_level",
     "lease_terms",
     "least_ratio",
