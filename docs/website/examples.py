@@ -7,6 +7,8 @@
 | ```` ```python ```` | is run, after those before it |
 | ```` ```text ```` directly below one of these | is what it prints |
 
+`python -m docs.website.examples PAGE` writes what the blocks of a page print now into the page.
+
 A block with a word after its language (```` ```sh gpu ````) is left alone.
 """
 
@@ -14,14 +16,19 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from clustersim.cli import main as clustersim
 from itertime.cli import main as itertime
+
+from .pages import ROOT
 
 __all__ = ["Shown", "refreshed", "run_page"]
 
@@ -76,3 +83,16 @@ def refreshed(text: str, name: str) -> str:
             assert text.count(before) == 1, block
             text = text.replace(before, after)
     return text
+
+
+def main(page: Path) -> None:
+    """Write what the blocks of a page print now into the page; their files go to a temporary folder."""
+    text = page.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        os.symlink(ROOT / "traces", "traces")  # the sample log, where a clone has it
+        new = refreshed(text, page.name)
+    page.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())
