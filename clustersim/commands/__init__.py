@@ -8,10 +8,11 @@
 | `check` | `check` |
 | `explain` | `explain` |
 | `trace` | `trace import`, `trace import-table`, `trace generate`, `trace check` |
-| `policies` | `policies`, `policies check`, `policies new` |
+| `policies` | `policies`, `policies show`, `policies check`, `policies new` |
 | `backtest` | `backtest` |
 | `predict_start` | `predict-start` |
 | `bound` | `bound` |
+| `help` | what commands have in common: options, examples, completion |
 | `output` | what the commands print about runs and grids; tables and progress on a terminal |
 
 Commands import what they need inside their functions, so that `--help` is fast.
@@ -24,6 +25,7 @@ __all__ = [
     "draw",
     "explain",
     "grid",
+    "help",
     "output",
     "policies",
     "predict_start",

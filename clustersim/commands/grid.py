@@ -42,6 +42,7 @@ def grid(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the cells without simulating them.")
     ] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="Show every column, however wide the table.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Simulate a grid of runs and compare them over seeds.
@@ -73,7 +74,7 @@ def grid(
             raise
     results = read_results(folder)
     comparisons = write_tables(results)
-    print_results(results, comparisons, json)
+    print_results(results, comparisons, json, wide)
     if counts.failed:
         _say(f"{counts.failed} of {len(plan.orders())} cells failed; see {campaign.store.failures}")
         raise typer.Exit(_SOME_FAILED)
@@ -100,13 +101,18 @@ def _say(text: str) -> None:
 @contextmanager
 def _progress(plan: GridPlan, campaign: Campaign) -> Iterator[Callable[[CellCounts, Progress], None]]:
     """Progress on stderr: one line that changes on a terminal, else a line every ten seconds."""
+    from .output.terminal import plain
+
     total = len(plan.orders())
     terminal = sys.stderr.isatty()
     began = shown_at = monotonic()
-    shown = ""
+    shown = dashboard = ""
 
     def advance(counts: CellCounts, progress: Progress) -> None:
-        nonlocal shown_at, shown
+        nonlocal shown_at, shown, dashboard
+        if progress.dashboard and not dashboard:
+            dashboard = progress.dashboard
+            _say(f"dask shows its workers at {plain(dashboard)}")
         remaining = total - counts.cached - counts.made - counts.failed
         running = f"{progress.running} running" if progress.slots else "waiting for workers"
         text = (
