@@ -17,6 +17,7 @@ from clustersim.commands import (
     predict_start,
     simulate,
     trace,
+    what_if,
 )
 from clustersim.commands.help.examples import epilog_of
 from itertime.commandline import new_program, run_app
@@ -31,6 +32,7 @@ _PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "demo": simulate.demo,
         "run": simulate.run,
         "compare": simulate.compare,
+        "what-if": what_if.what_if,
         "grid": grid.grid,
         "bound": bound.bound,
     },

@@ -4,6 +4,7 @@
 |---|---|
 | `simulate` | `run`, `compare`, `demo` |
 | `grid` | `grid` |
+| `what_if` | `what-if`, and `compare --vary` |
 | `draw` | `report`, `timeline`, `plot`: pages and pictures of recorded runs |
 | `check` | `check` |
 | `explain` | `explain` |
@@ -31,4 +32,5 @@ __all__ = [
     "predict_start",
     "simulate",
     "trace",
+    "what_if",
 ]

@@ -36,11 +36,13 @@ from .help.options import (
     Table,
     TraceFile,
     Until,
+    VarySetting,
     Warmup,
     Wide,
     Workers,
     config_of,
 )
+from .what_if import vary as vary_settings
 
 if TYPE_CHECKING:
     from clustersim.records import Run
@@ -107,6 +109,7 @@ def compare(
     trace: TraceFile,
     policies: PolicyNames,
     baseline: Baseline = None,
+    vary: VarySetting = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="Number of seeds for each policy, counting from --seed.")
     ] = 1,
@@ -134,11 +137,15 @@ def compare(
 ) -> None:
     """Simulate a trace under several policies and compare them.
 
-    With --out, every run gets a folder, and the comparison a report.
+    With --out, every run gets a folder, and the comparison a report. With --vary, the policies run under each
+    value of a setting, as a grid, and are compared with the first policy at each value.
     """
     from clustersim.runs import Trace
 
     names = _policy_names(policies)
+    if vary is not None:
+        vary_settings(trace, names, [vary], {**context.params, "baseline": baseline or names[0]})
+        return
     configs = [
         config_of(name, context.params, seed=seed + k, settings=_settings_of(name, names, settings))
         for name in names

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from itertime.errors import UserError
+from itertime.io import parse_yaml
 
 from . import completion
 
@@ -38,10 +39,12 @@ __all__ = [
     "Table",
     "TraceFile",
     "Until",
+    "VarySetting",
     "Warmup",
     "Wide",
     "Workers",
     "config_of",
+    "grid_settings",
 ]
 
 _CLUSTER, _WINDOW, _RESULTS = "Cluster and costs", "Window of measurement", "Results"
@@ -181,11 +184,35 @@ PolicyNames = Annotated[
 ]
 Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per processor.")]
 
+VarySetting = Annotated[
+    str | None,
+    typer.Option(
+        "--vary",
+        help="NAME=VALUE,VALUE,...: a setting under whose values all policies run.",
+        autocompletion=completion.varied,
+    ),
+]
+
 _SETTINGS = {
     "cluster": "cluster", "system": "system", "planner": "planner", "placement": "placement", "seed": "seed",
     "model_path": "model_path", "until": "until_s", "warmup": "warmup_s", "measure": "measure_s",
 }  # fmt: skip
 """Parameters of the commands that are settings of `RunConfig`, under the same or another name."""
+
+
+def grid_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run as a grid states them: those options of a command that are not its defaults, then
+    `--set`, with dotted names. UserError for contradictions and for text that is no setting.
+    """
+    from clustersim.runs import RunConfig
+
+    config = config_of(options.get("policy") or "fifo", {**options, "settings": []})
+    plain = config.model_dump(exclude={"policy", "params"}, exclude_defaults=True)
+    for text in options.get("settings") or []:
+        RunConfig.make([text], policy="fifo", overheads=config.overheads)  # its errors name the option
+        name, _, raw = text.partition("=")
+        plain[name.strip()] = parse_yaml(raw)
+    return plain
 
 
 def config_of(policy: str, options: Mapping[str, Any], **changes: Any) -> RunConfig:

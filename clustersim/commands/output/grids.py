@@ -36,7 +36,7 @@ def print_cells(plan: GridPlan, folder: Path, json: bool) -> None:
 
 
 def print_results(
-    results: Results, comparisons: Sequence[Comparison], json: bool, wide: bool = False
+    results: Results, comparisons: Sequence[Comparison], json: bool, wide: bool = False, kept: bool = True
 ) -> None:
     """Paired differences to the baseline, and the number of cells."""
     statuses = [result.status for result in results]
@@ -54,7 +54,10 @@ def print_results(
     print_differences(comparisons, results.baseline or {}, width)
     for sentence in [*bound_notes(results), *cell_notes(results)]:
         say(sentence, width)
-    print(f"Results of {len(results)} cells: {results.folder / 'results.csv'} (and .parquet)")
+    if kept:
+        print(f"Results of {len(results)} cells: {results.folder / 'results.csv'} (and .parquet)")
+    else:
+        print(f"{len(results)} runs, not kept; --out DIR keeps them and writes a report.")
 
 
 def cell_notes(results: Results) -> list[str]:
@@ -137,6 +140,10 @@ def print_differences(
     keys = len(axes) + 1
     last = len(heads) - 1  # the interval of the relative difference goes first, difference and interval stay
     least = [last - 1, last - 2, keys + 1, last, keys]
+    if all(row[i] == "–" for row in rows for i in (last, last - 1, keys + 3)):  # too few seeds
+        kept = [i for i in range(len(heads)) if i not in (last, last - 1, keys + 3)]
+        heads, rows = [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
+        least = [keys, keys + 3, keys + 1]
     print_table(heads, rows, keys=keys, least=least, width=width, more="--wide shows them, --json has all")
     for sentence in _notes(baseline, comparisons):
         say(sentence, width)
