@@ -20,6 +20,15 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
         ("two policies, with a report", "clustersim compare jobs.csv --policies fifo,srtf --out results"),
         ("five seeds each, with intervals", "clustersim compare jobs.csv --policies fifo,srtf --seeds 5 "
          "--set failures.preset=llama3"),
+        ("under two values of a setting", "clustersim compare jobs.csv --policies fifo,srtf "
+         "--vary overheads.launch_s=10,60"),
+    ],
+    "what-if": [
+        ("more nodes", "clustersim what-if jobs.csv --policy srtf --cluster n64g8 --vary nodes=64,96,128"),
+        ("other networks", "clustersim what-if jobs.csv --policy srtf "
+         "--vary system.nic_gbps=100,200,400 --out nics"),
+        ("two things, all pairs", "clustersim what-if jobs.csv --policy priced --vary nodes=64,96 "
+         "--vary overheads.launch_s=0,30,120"),
     ],
     "grid": [
         ("what would run", "clustersim grid study.yaml --dry-run"),
@@ -36,6 +45,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     ],
     "report": [
         ("a comparison", "clustersim report results --baseline fifo"),
+        ("a grid, and pages of its runs", "clustersim report study"),
     ],
     "timeline": [("for ui.perfetto.dev", "clustersim timeline results/srtf -o srtf.json.gz")],
     "plot": [

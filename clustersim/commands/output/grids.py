@@ -198,8 +198,13 @@ def _notes(baseline: Mapping[str, Any], comparisons: Sequence[Comparison]) -> li
     many = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
     runs = "pair" if pairs[-1] == 1 else "pairs"
     lines = [
-        f"Against {wanted}: means over {many} {runs} of runs with one seed each, bootstrap-t intervals, "
-        "sign-flip p values, corrected (Holm) for the number of comparisons of each metric.",
+        f"Against {wanted}: means over {many} {runs} of runs with one seed each"
+        + (
+            ", bootstrap-t intervals, sign-flip p values, corrected (Holm) for the number of comparisons of "
+            "each metric."
+            if pairs[-1] >= LEAST_PAIRS
+            else "."
+        )
     ]
     if pairs[0] < LEAST_PAIRS:
         lines.append(

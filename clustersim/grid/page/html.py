@@ -64,10 +64,10 @@ def _verdict(document: GridDocument) -> list[str]:
         if not rows:
             continue
         better, worse = (sum(row.trend == trend for row in rows) for trend in ("better", "worse"))
-        unsure = len(rows) - better - worse
+        of = f"{len(rows)} differences" if len(rows) > 1 else "1 difference"
         sentences.append(
-            f"{scale.title}: of {len(rows)} differences from the baseline, {better} are better and {worse} "
-            f"worse by intervals that leave out 0; {unsure} are not told apart."
+            f"{scale.title}: of {of} from the baseline, better beyond chance {better}, worse {worse}, "
+            f"not told apart {len(rows) - better - worse} (by 95 % intervals)."
         )
     if not any(one.difference.low is not None for one in document.comparisons):
         sentences = sentences and [

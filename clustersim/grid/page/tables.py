@@ -8,6 +8,7 @@ from itertools import combinations
 
 from clustersim.grid.comparisons import Comparison
 from clustersim.grid.expand import Scalar
+from clustersim.report.numbers import difference
 
 from .document import GridDocument, Values, better, page_of_run, text_of
 
@@ -68,7 +69,7 @@ def _effect(document: GridDocument, one: Comparison) -> Effect:
     cells = (
         scale.head, scale.text(d.baseline), scale.text(d.variant), scale.text(d.difference, signed=True),
         "–" if d.low is None else f"{scale.text(d.low, signed=True)} to {scale.text(d.high, signed=True)}",
-        "–" if d.relative is None else f"{100 * d.relative:+.1f} %".replace("-", "−"),
+        "–" if d.relative is None else difference("time", 1 + d.relative, 1.0),
         "–" if one.p_holm is None else f"{one.p_holm:.3g}",
     )  # fmt: skip
     labels = tuple(text_of(one.axes[name]) for name in document.varied)
