@@ -27,8 +27,8 @@ class Pal(Scheduler):
     jobs that notice differences most choose first, and each takes the places with the least slowdown x
     locality penalty.
 
-    Jain, Tran, Chen, Sinclair and Venkataraman, "PAL: A Variability-Aware Policy for Scheduling ML Workloads in
-    GPU Clusters", SC 2024. The penalty is 1 on the fewest nodes that can hold a job, and `locality` on any
+    Jain, Tran, Chen, Sinclair and Venkataraman, "PAL: A Variability-Aware Policy for Scheduling ML Workloads
+    in GPU Clusters", SC 2024. The penalty is 1 on the fewest nodes that can hold a job, and `locality` on any
     others; `locality=1` is the paper's PM-First. With `round_s` all jobs choose anew every `round_s` seconds,
     and a job moves where that saves more time within the round than it costs. Otherwise jobs stay where they
     are. The paper's bins of GPUs are left out: every node counts with its own factor, which is that of its

@@ -49,8 +49,8 @@ class ClusterState(Generic[J]):
 
     __slots__ = (
         "capacity", "closed_to", "cluster", "curves", "decision", "gone_for_good", "gpus_down", "leaving",
-        "node_speeds", "now_s", "oracle_used", "orders", "overheads", "placer", "quotas", "reserved_for", "restart_s",
-        "running", "served", "serving", "type_slowdown", "waiting",
+        "node_speeds", "now_s", "oracle_used", "orders", "overheads", "placer", "quotas", "reserved_for",
+        "restart_s", "running", "served", "serving", "type_slowdown", "waiting",
     )  # fmt: skip
 
     def __init__(
