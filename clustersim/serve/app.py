@@ -140,7 +140,11 @@ async def _frames(watched: Watched) -> AsyncIterator[str]:
     yield _event("cluster", await run_in_threadpool(watched.cluster_document))
     sent, still_s = None, 0.0
     while True:
-        document = await run_in_threadpool(watched.frame)
+        try:
+            document = await run_in_threadpool(watched.frame)
+        except UserError as error:  # the log is damaged
+            yield _event("over", {"error": str(error)})
+            return
         if document is not sent:
             sent, still_s = document, 0.0
             yield _event("frame", document)

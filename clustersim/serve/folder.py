@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,8 @@ class ServedFolder:
         home = self.inside(relative)
         if not home.is_dir() or log_of(home) is None:
             raise UserError("there is no such run in the served folder")
-        for name in os.listdir(home):
-            if (home / name).is_symlink() and not (home / name).resolve().is_relative_to(self.root):
-                raise UserError("the run has files outside the served folder")
+        if self._leads_out(home):
+            raise UserError("the run has files outside the served folder")
         return home
 
     def report(self, relative: str) -> Path:
@@ -78,16 +78,22 @@ class ServedFolder:
         found: list[dict[str, Any]] = []
         for path in self._folders():
             log = log_of(path)
-            if log is not None and len(found) < _MOST_RUNS:
+            if log is not None and len(found) < _MOST_RUNS and not self._leads_out(path):
                 done = log.name == EVENTS_FILE
-                policy = _policy_of(path) if done else ""
+                policy = _policy_of(path / MANIFEST) if done else ""
                 status = "complete" if done else "in progress"
                 found.append({"path": self._relative(path), "status": status, "policy": policy})
         return found
 
     def reports(self) -> list[str]:
         """The folders with a report."""
-        return [self._relative(path) for path in self._folders() if (path / REPORT).is_file()]
+        found = (path for path in self._folders() if (path / REPORT).is_file())
+        return [self._relative(path) for path in found if not self._leads_out(path)]
+
+    def _leads_out(self, home: Path) -> bool:
+        """Whether a file of the folder is a link to one outside `root`."""
+        links = (Path(entry.path) for entry in os.scandir(home) if entry.is_symlink())
+        return not all(link.resolve().is_relative_to(self.root) for link in links)
 
     def _relative(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
@@ -113,8 +119,13 @@ class ServedFolder:
                 left += [(folder / name, depth + 1) for name in inside if _PART.fullmatch(name)]
 
 
-def _policy_of(folder: Path) -> str:
+def _policy_of(manifest: Path) -> str:
     try:
-        return str(read_json(folder / MANIFEST).get("policy", ""))
-    except UserError:
+        return _policy_in(manifest, manifest.stat().st_mtime_ns)
+    except (OSError, UserError):
         return ""
+
+
+@lru_cache(maxsize=_MOST_RUNS)
+def _policy_in(manifest: Path, changed_ns: int) -> str:
+    return str(read_json(manifest).get("policy", ""))

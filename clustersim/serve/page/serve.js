@@ -153,7 +153,11 @@ function watch(name) {
     if (live) draw(picture);
     else { $("slider").max = picture.end_s; if (shown && shown.next_s === null) shown.next_s = undefined; $("step").disabled = false; }
   });
-  stream.addEventListener("over", () => { stream.close(); refresh(); });
+  stream.addEventListener("over", (event) => {
+    stream.close();
+    $("link").textContent = JSON.parse(event.data).error || "";
+    refresh();
+  });
   stream.addEventListener("error", () => { $("link").textContent = "The server does not answer. Runs go on."; });
 }
 async function look(at) {

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +24,8 @@ pytest.importorskip("httpx", reason="httpx is not installed (extra: test)")
 
 from starlette.testclient import TestClient
 
-from clustersim.serve import ServedFolder, command_of, make_app
+from clustersim.cli import main
+from clustersim.serve import ServedFolder, command_of, make_app, serve
 
 TOKEN, PORT = "a-token-of-a-test", 8123
 HOST = f"http://127.0.0.1:{PORT}"
@@ -140,9 +145,10 @@ def test_paths_of_the_folder_stay_inside(home: Path) -> None:
 
 def test_the_state_lists_runs_traces_and_reports(client: TestClient) -> None:
     state = client.get("/state").json()
-    assert [run["path"] for run in state["runs"]] == ["both/fifo", "both/srtf", "leaking"]
-    assert [run["policy"] for run in state["runs"]][:2] == ["fifo", "srtf"]
+    assert [run["path"] for run in state["runs"]] == ["both/fifo", "both/srtf"]
+    assert [run["policy"] for run in state["runs"]] == ["fifo", "srtf"]
     assert state["traces"] == ["jobs.csv"]
+    assert state["reports"] == ["both"]
 
 
 def events_in(text: str) -> list[tuple[str, Any]]:
@@ -259,3 +265,36 @@ def test_a_comparison_starts_runs_and_is_listed(client: TestClient, home: Path) 
 def test_the_folder_must_exist(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a folder"):
         make_app(tmp_path / "nothing", TOKEN, PORT)
+
+
+def test_a_log_that_is_damaged_while_it_is_watched_ends_the_stream(home: Path) -> None:
+    folder = home / "growing"
+    folder.mkdir()
+    log = folder / f".events.csv.{os.getpid()}.abc.tmp"
+    log.write_bytes(b"".join((home / "both" / "fifo" / "events.csv").read_bytes().splitlines(True)[:9]))
+    with TestClient(make_app(home, TOKEN, PORT), base_url=HOST) as client:
+        client.get(f"/enter?token={TOKEN}")
+        assert client.get("/runs/growing/at?t=0").json()["status"] == "running"
+        with log.open("a") as file:
+            file.write("x,y\n")
+        (name, told) = events_in(client.get("/runs/growing/stream").text)[-1]
+    assert name == "over"
+    assert "events.csv" in told["error"]
+    shutil.rmtree(folder)
+
+
+def test_the_command_names_the_extra_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["serve", str(tmp_path)]) == 2
+    assert "clustersim[serve]" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_a_mistake_of_use(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed (extra: serve)")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(UserError, match="choose another"):
+            serve(tmp_path, taken.getsockname()[1])
