@@ -12,6 +12,8 @@
 | `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
 | `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
 | `positions`          | `positions`, `Place`, `lanes`                     | AlloX          |
+| `trading`            | `TenantDemand`, `ticket_shares`, `trade`,         | Gandiva_fair   |
+|                      | `Trade`, `filled`                                 |                |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -46,6 +48,7 @@ from .time_shares import (
     most_throughput,
     water_filling,
 )
+from .trading import TenantDemand, Trade, filled, ticket_shares, trade
 
 __all__ = [
     "Award",
@@ -56,20 +59,25 @@ __all__ = [
     "Place",
     "Problem",
     "Scan",
+    "TenantDemand",
+    "Trade",
     "assign",
     "auction",
     "each",
+    "filled",
     "fullest_shares",
     "gains",
     "grouped",
     "in_turn",
-    "lanes",
     "isolated_shares",
+    "lanes",
     "largest_level",
     "lease_terms",
     "least_ratio",
     "level_of_shares",
     "most_throughput",
     "positions",
+    "ticket_shares",
+    "trade",
     "water_filling",
 ]
