@@ -14,6 +14,9 @@
 | `positions`          | `positions`, `Place`, `lanes`                     | AlloX          |
 | `trading`            | `TenantDemand`, `ticket_shares`, `trade`,         | Gandiva_fair   |
 |                      | `Trade`, `filled`                                 |                |
+| `cell_search`        | `Cell`, `Change`, `Changes`                       | Arena          |
+| `reallocation`       | `best_division`, `Options`                        | Unicron        |
+| `sensitivity`        | `Division`, `Ladder`, `ladder`                    | Rubick         |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -32,10 +35,13 @@ from __future__ import annotations
 
 from .afs_scan import Gain, Scan, gains
 from .assignment import Choice, assign
+from .cell_search import Cell, Change, Changes
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
 from .partial_allocation import Award, auction
 from .positions import Place, lanes, positions
+from .reallocation import Options, best_division
+from .sensitivity import Division, Ladder, ladder
 from .time_shares import (
     Level,
     Problem,
@@ -52,10 +58,16 @@ from .trading import TenantDemand, Trade, filled, ticket_shares, trade
 
 __all__ = [
     "Award",
+    "Cell",
+    "Change",
+    "Changes",
     "Choice",
     "Demand",
+    "Division",
     "Gain",
+    "Ladder",
     "Level",
+    "Options",
     "Place",
     "Problem",
     "Scan",
@@ -63,6 +75,7 @@ __all__ = [
     "Trade",
     "assign",
     "auction",
+    "best_division",
     "each",
     "filled",
     "fullest_shares",
@@ -70,6 +83,7 @@ __all__ = [
     "grouped",
     "in_turn",
     "isolated_shares",
+    "ladder",
     "lanes",
     "largest_level",
     "lease_terms",
