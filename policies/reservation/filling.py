@@ -48,10 +48,13 @@ class Demand:
     in_place: bool = False
     counts_on_launch: bool = False
     gpu_type: str = ""
+    table: tuple[tuple[int, float, float], ...] = field(init=False)
+    """The reservable sizes with their rates and restarts."""
     least_gpu_s: float = field(init=False)
     """GPU-seconds per iteration on the most efficient reservable size."""
 
     def __post_init__(self) -> None:
+        self.table = tuple((n, self.rates[n], self.restarts[n]) for n in self.reservable)
         self.least_gpu_s = min(n / self.rates[n] for n in self.reservable)
 
     @classmethod
@@ -77,8 +80,7 @@ class Demand:
 
     def refresh(self) -> None:
         """Take over what the job has done and holds now."""
-        job, smallest = self.job, self.reservable[0]
-        rate = self.rates[smallest]
+        job, (smallest, rate, _) = self.job, self.table[0]
         self.work = job.oracle_remaining(smallest, self.gpu_type or None) * rate + self.guard_s * rate
         self.gpus = held_on(job, self.gpu_type)
         self.paying_s = job.paying_s

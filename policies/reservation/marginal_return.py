@@ -75,7 +75,7 @@ class _Steps:
 
     def _push(self, job: JobView) -> None:
         """Add the next step of a job, if it has one."""
-        step = None if self.gpus.is_tied(job) else self._next_step(job)
+        step = None if self._is_full(job) or self.gpus.is_tied(job) else self._next_step(job)
         if step is None:
             self._stuck[job] = None
         else:
@@ -116,10 +116,10 @@ class _Steps:
         held = self.gpus.target.get(job)
         base_s = inf  # to finish on the GPUs held
         if held:
-            at = next(option for option in options if option.gpu_type == held.gpu_type)
-            price = _gpu_time(at, held.gpus)
+            k = next(k for k, option in enumerate(options) if option.gpu_type == held.gpu_type)
+            price, value = prices[k][options[k].reservable.index(held.gpus)], values[held.gpu_type]
             base_s = price / held.gpus
-            gpus, cost = values[at.gpu_type] * held.gpus, values[at.gpu_type] * price
+            gpus, cost = value * held.gpus, value * price
         else:
             gpus, cost = 0.0, self._least_cost(options)
         barred: list[tuple[Demand, int]] = []  # sizes that the job may not have
@@ -128,13 +128,14 @@ class _Steps:
             for option, price_of in zip(options, prices, strict=True):
                 name, sizes = option.gpu_type, option.reservable
                 value, here = values[name], held.gpus if held and held.gpu_type == name else 0
-                kept, room = option.gpus, spare[name] - self.gpus.held_back[name]
+                kept, own = option.gpus, spare[name]
+                room = own - self.gpus.held_back[name]
                 for i in range(bisect_right(sizes, here), len(sizes)):
                     size = sizes[i]
-                    if size - here > (room if size > kept else spare[name]):
+                    if size - here > (room if size > kept else own):
                         break
-                    if value * size <= gpus:
-                        continue
+                    if not here and value * size <= gpus:
+                        continue  # of another type, and worth no more than the GPUs held
                     growth = (value * price_of[i] - cost) / (value * size - gpus)
                     if growth >= best_growth or price_of[i] / size >= base_s:
                         continue  # a restart that takes longer than the larger size saves is no gain
@@ -147,30 +148,35 @@ class _Steps:
                 return _Step(best_growth, changes, best.deadline_s, job.order, best_size, best)
             barred.append((best, best_size))
 
+    def _is_full(self, job: JobView) -> bool:
+        """Whether a job that is to keep its GPUs has no room for its next size."""
+        options, held = self.reservations.options[job], self.gpus.target.get(job)
+        if not held or job.gpus > held.gpus or len(options) > 1:
+            return False
+        name, sizes = held.gpu_type, options[0].reservable
+        above = bisect_right(sizes, held.gpus)
+        room = self.gpus.spare[name] - self.gpus.held_back[name]
+        return above == len(sizes) or sizes[above] - held.gpus > room
+
     def _priced(self, job: JobView, options: Sequence[Demand]) -> list[list[float]]:
+        """GPU-seconds in which a job finishes on each size, with a restart unless it runs on it already."""
         prices = self._prices[job] = []
         for option in options:
             option.refresh()
-            prices.append([_gpu_time(option, size) for size in option.reservable])
+            work, kept = option.work, option.gpus
+            prices.append(
+                [size * (work / rate + (0.0 if size == kept else s)) for size, rate, s in option.table]
+            )
         return prices
 
     def _least_cost(self, options: Sequence[Demand]) -> float:
         """The worth of the GPU time that a job takes on the smallest size of the type that suits it best, of
-        those with room.
+        those with room, with a restart.
         """
-        values = self.reservations.values
-        costs = [
-            values[one.gpu_type]
-            * (
-                one.reservable[0]
-                * (one.work / one.rates[one.reservable[0]] + one.restarts[one.reservable[0]])
-            )
-            for one in options
-            if one.reservable[0] <= self.gpus.limit(one, one.reservable[0])
-        ]
+        costs = []
+        for option in options:
+            size, rate, restart_s = option.table[0]
+            if size <= self.gpus.limit(option, size):
+                value = self.reservations.values[option.gpu_type]
+                costs.append(value * (size * (option.work / rate + restart_s)))
         return min(costs, default=0.0)
-
-
-def _gpu_time(demand: Demand, size: int) -> float:
-    """GPU-seconds in which a job finishes on a size, with a restart unless it runs on it already."""
-    return size * (demand.work / demand.rates[size] + (0.0 if size == demand.gpus else demand.restarts[size]))
