@@ -109,7 +109,7 @@ class Rubick(Scheduler):
         if request is None:
             asked = job.rate(job.requested)
             if self.user_plans and job.estimate_s is not None:
-                asked = min(asked, job.oracle_work_left / job.estimate_s)
+                asked = min(asked, job.work_left / job.estimate_s)
             speeds = {count: job.rate(count) / asked for count in job.sizes}
             least = next(count for count in job.sizes if speeds[count] >= 1 - _ROUNDING)
             guaranteed = least <= self._quotas.get(job.tenant, 0)
