@@ -8,7 +8,7 @@ Variability-Aware Policy for Scheduling ML Workloads in GPU Clusters", SC 2024).
 | factor of a GPU | |
 |---|---|
 | stated (`factors`) | by class and node; a table may state it by GPU |
-| drawn (`sigma`) | exp(sigma of the class x \\|z\\|), z standard normal, one draw a GPU, the same for all classes |
+| drawn (`sigma`) | exp(sigma of the class x \\|z\\|), z standard normal, drawn once a GPU for all classes |
 
 Factors are at least 1: a predicted speed is that of a GPU without a flaw, so no job is faster than predicted,
 and what no schedule can beat at the predicted speeds, none beats here. GPUs are counted by node, and the GPUs
