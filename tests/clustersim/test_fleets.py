@@ -74,7 +74,7 @@ def types_of(run: Run) -> dict[str, set[str]]:
     return held
 
 
-@pytest.mark.parametrize("policy", ["fifo", "sia", "arena", "gavel-max-min", "elasticflow", "vtrain-aware"])
+@pytest.mark.parametrize("policy", ["fifo", "sia", "gavel-max-min", "elasticflow", "vtrain-aware"])
 def test_a_fleet_runs_jobs_of_all_precisions(policy: str, tmp_path: Path) -> None:
     run = clustersim.run(mixture(), policy, cluster=small(tmp_path))
     again = clustersim.run(mixture(), policy, cluster=small(tmp_path))
