@@ -11,8 +11,10 @@
 | `assignment`         | `assign`, `Choice`                                | Sia            |
 | `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
 | `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
+| `positions`          | `positions`, `Place`, `lanes`                     | AlloX          |
 | `cell_search`        | `Cell`, `Change`, `Changes`                       | Arena          |
 | `reallocation`       | `best_division`, `Options`                        | Unicron        |
+| `sensitivity`        | `Division`, `Ladder`, `ladder`                    | Rubick         |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -35,7 +37,9 @@ from .cell_search import Cell, Change, Changes
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
 from .partial_allocation import Award, auction
+from .positions import Place, lanes, positions
 from .reallocation import Options, best_division
+from .sensitivity import Division, Ladder, ladder
 from .time_shares import (
     Level,
     Problem,
@@ -56,9 +60,12 @@ __all__ = [
     "Changes",
     "Choice",
     "Demand",
+    "Division",
     "Gain",
+    "Ladder",
     "Level",
     "Options",
+    "Place",
     "Problem",
     "Scan",
     "assign",
@@ -70,10 +77,13 @@ __all__ = [
     "grouped",
     "in_turn",
     "isolated_shares",
+    "ladder",
+    "lanes",
     "largest_level",
     "lease_terms",
     "least_ratio",
     "level_of_shares",
     "most_throughput",
+    "positions",
     "water_filling",
 ]
