@@ -61,7 +61,7 @@ class Comparison:
     p_holm: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Results(Sequence[Result]):
     """The cells of a grid in the order of its file."""
 
@@ -71,6 +71,10 @@ class Results(Sequence[Result]):
     results: tuple[Result, ...]
     baseline: Mapping[str, Scalar] | None
     shown_metrics: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{n} {status}" for status, n in _counts(self).items())
+        return f"<Results of grid {self.name}: {counts or 'no cells'}>"
 
     def __getitem__(self, index: Any) -> Any:
         return self.results[index]
