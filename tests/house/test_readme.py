@@ -40,6 +40,15 @@ def test_demo_table_is_what_the_demo_prints() -> None:
     assert_nearly_printed(refresh.block(README, "demo"), refresh.demo_table())
 
 
+def test_no_line_of_the_demo_is_wider_than_a_terminal() -> None:
+    assert max(map(len, refresh.block(README, "demo").splitlines())) <= 80
+
+
+def test_the_what_if_table_is_what_the_command_prints() -> None:
+    page = (ROOT / "docs" / "what-if.md").read_text()
+    assert parts(refresh.block(page, "what-if")) == parts(refresh.what_if_table())
+
+
 def test_accuracy_table_is_what_validate_measures(shared_dir: Path) -> None:
     table = refresh.accuracy_table(shared_dir / "data")
     assert refresh.block(README, "accuracy").strip() == table.strip()
