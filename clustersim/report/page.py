@@ -11,7 +11,7 @@ from clustersim.records import Run
 
 from .charts import charts
 from .fairness import by_size, by_tenant
-from .frame import render
+from .frame import TERMS, render
 from .headline import headline_rows
 from .page_data import page_data
 from .plans import plan_rows
@@ -26,7 +26,6 @@ from .sections import (
     pool_rows,
     time_rows,
 )
-from .terms import TERMS
 from .time_axis import Clock
 from .verdict import caution, notes, verdict
 
