@@ -11,6 +11,7 @@
 | `assignment`         | `assign`, `Choice`                                | Sia            |
 | `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
 | `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
+| `nash_window`        | `Bid`, `falling`, `rounds_of_window`              | Shockwave      |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -31,6 +32,7 @@ from .afs_scan import Gain, Scan, gains
 from .assignment import Choice, assign
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
+from .nash_window import Bid, falling, rounds_of_window
 from .partial_allocation import Award, auction
 from .time_shares import (
     Level,
@@ -47,6 +49,7 @@ from .time_shares import (
 
 __all__ = [
     "Award",
+    "Bid",
     "Choice",
     "Demand",
     "Gain",
@@ -56,6 +59,7 @@ __all__ = [
     "assign",
     "auction",
     "each",
+    "falling",
     "fullest_shares",
     "gains",
     "grouped",
@@ -66,5 +70,6 @@ __all__ = [
     "least_ratio",
     "level_of_shares",
     "most_throughput",
+    "rounds_of_window",
     "water_filling",
 ]
