@@ -166,10 +166,12 @@ class Shockwave(Scheduler):
         return Bid(job.requested, tuple(gains), course.left_s + lost_s)
 
     def _run(self, ranked: Sequence[JobView], proposal: Proposal, state: State) -> None:
-        """Run the jobs of the plan, those without a round to spare first, then others; each by gain."""
+        """Run the jobs of the plan, then others by gain. Those without a round to spare come first, then those
+        that run already: a job gets its rounds in a row, with one restart.
+        """
         due = [job for job, rounds in self._planned.items() if rounds > 0]
         place = {job: i for i, job in enumerate(ranked)}
-        due.sort(key=lambda job: (self._planned[job] < self._rounds_left, place[job]))
+        due.sort(key=lambda job: (self._planned[job] < self._rounds_left, not job.running, place[job]))
         wanted, asked = list(due), sum(job.needs for job in due)
         taken = set(due)
         for job in ranked:
