@@ -96,6 +96,10 @@ class Shockwave(Scheduler):
         """Bring the standing of jobs up to date, and the contention for GPUs."""
         self._contended_s += self._contention * (state.now - self._since_s)
         self._since_s = state.now
+
+        def at_submission(job: JobView) -> float:
+            return self._contended_s - self._contention * (state.now - job.submit_s)
+
         for job in [*self._ran, *state.running]:
             known = self._standing.get(job)
             course = course_of(job, self.foresight == "predicted")
@@ -103,7 +107,7 @@ class Shockwave(Scheduler):
                 course,
                 float(np.interp(course.share_after(self.round_s), _BASES, _LOGS) - _log(course.done)),
                 job.submit_s,
-                self._contended_s if known is None else known.contended_s,
+                at_submission(job) if known is None else known.contended_s,
                 job.needs,
                 job.weight,
             )
@@ -166,8 +170,8 @@ class Shockwave(Scheduler):
         return Bid(job.requested, tuple(gains), course.left_s + lost_s)
 
     def _run(self, ranked: Sequence[JobView], proposal: Proposal, state: State) -> None:
-        """Run the jobs of the plan, then others by gain. Those without a round to spare come first, then those
-        that run already: a job gets its rounds in a row, with one restart.
+        """Run the jobs of the plan, then others by gain. Those without a round to spare come first, then
+        those that run already: a job gets its rounds in a row, with one restart.
         """
         due = [job for job, rounds in self._planned.items() if rounds > 0]
         place = {job: i for i, job in enumerate(ranked)}

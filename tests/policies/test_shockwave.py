@@ -59,13 +59,14 @@ def test_the_work_that_past_phases_leave_is_divided_evenly(
 
 
 def test_a_long_job_gets_its_turn_among_short_ones() -> None:
-    """Short jobs arrive all the time, and gain more per round; the weight of the long one grows with its
-    age. A round is wasted between arrivals, so the long job waits for the end without its weight.
+    """Short jobs arrive faster than they can be served, and gain more per round. Without its weight, which
+    grows with its age, the long job waits until they have ended.
     """
-    jobs = [rigid("long", 0, 4, 600.0)] + [rigid(f"s{i}", 33.0 * i, 4, 30.0) for i in range(200)]
-    run = simulate(jobs, Shockwave(round_s=30), "n1g4")
-    unfair = simulate(jobs, Shockwave(round_s=30, fairness_power=0.0, makespan_weight=0.0), "n1g4")
-    assert times(run)["long"][1] < times(unfair)["long"][1]
+    jobs = [rigid("long", 10, 4, 600.0)] + [rigid(f"s{i}", 27.0 * i, 4, 30.0) for i in range(200)]
+    fair = simulate(jobs, Shockwave(round_s=30), "n1g4")
+    unfair = simulate(jobs, Shockwave(round_s=30, fairness_power=0.0), "n1g4")
+    assert times(unfair)["long"][0] == 6000.0
+    assert times(fair)["long"][0] < 4000.0
 
 
 def test_weights_count() -> None:
