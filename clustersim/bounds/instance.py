@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from clustersim.cluster import MILLION, Cluster, parts_of
 from clustersim.overheads import Overheads
-from clustersim.speed import CannotRun, Offer, Speed
+from clustersim.speed import CannotRun, Curve, Offer, Speed
 from clustersim.speed.layout import Layout, LayoutTimes
 from traces.job import Job
 
 __all__ = ["BoundJob", "Instance", "Option", "instance_of"]
+
+_ROUNDING = 1e-12  # of the products and quotients of a job's speeds in its phases
 
 
 class Option(NamedTuple):
@@ -87,7 +90,7 @@ def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: 
             options = tuple(
                 _option(
                     types.get(offer.gpu_type, 0),
-                    _unit_s(offer, cluster, layouts),
+                    _least_unit_s(offer, offers[0], cluster, layouts),
                     nodes,
                     parameters,
                     overheads,
@@ -104,9 +107,27 @@ def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: 
     return Instance(tuple(pool.gpus for pool in cluster.pools), tuple(found), deadlines)
 
 
-def _unit_s(offer: Offer, cluster: Cluster, layouts: LayoutTimes) -> dict[int, float]:
-    """The least seconds per unit of work by GPU count, ascending, over all layouts."""
-    curve, gpu_type = offer.curve, offer.gpu_type
+def _least_unit_s(offer: Offer, best: Offer, cluster: Cluster, layouts: LayoutTimes) -> dict[int, float]:
+    """The least seconds per unit of work by GPU count, ascending, over all layouts.
+
+    Of a job in phases it is u(n) = min over phases k of u_k(n) / a_k, where a_k is the phase's seconds per
+    unit on the requested GPUs of the best type, over the mean of all work. A job that takes a_k u(n) in phase
+    k is nowhere slower, and is one without phases once a unit of phase k counts as a_k units: the a_k, each
+    as often as its share of the work, have the mean 1. So what no schedule can beat there, none beats here.
+    Where a job has one GPU count, or its phases scale alike, nothing is lost.
+    """
+    if not offer.curve.phases:
+        return _unit_s(offer.curve, offer.gpu_type, cluster, layouts)
+    gpus = best.requested
+    found: dict[int, float] = {}
+    for mine, first in zip(offer.curve.phases, best.curve.phases, strict=True):
+        longer = first.curve.unit_s[gpus] / best.curve.work_s(gpus)
+        for n, unit_s in _unit_s(mine.curve, offer.gpu_type, cluster, layouts).items():
+            found[n] = min(found.get(n, inf), unit_s / longer * (1 - _ROUNDING))
+    return found
+
+
+def _unit_s(curve: Curve, gpu_type: str, cluster: Cluster, layouts: LayoutTimes) -> dict[int, float]:
     unit_s = dict(sorted(curve.unit_s.items()))
     if cluster.network == "ideal":
         return unit_s
@@ -114,7 +135,7 @@ def _unit_s(offer: Offer, cluster: Cluster, layouts: LayoutTimes) -> dict[int, f
         for per_node in range(1, min(cluster.pool(gpu_type).gpus_per_node, plan.gpus // 2) + 1):
             times = layouts.of(curve, gpus, Layout(gpu_type, per_node))
             if times is not None:
-                unit_s[gpus] = min(unit_s[gpus], times.unit_s())
+                unit_s[gpus] = min(unit_s[gpus], times.unit_s() * curve.per_unit)
     return unit_s
 
 

@@ -62,6 +62,7 @@ class Event(NamedTuple):
     |---|---|---|
     | submitted | the job that was admitted | |
     | finished | the job that left the system; also if it failed, was cancelled or given up | |
+    | phase | the running job that goes on in its next phase, at another speed (`JobView.phases`) | |
     | woken | none: the proposal's `wake_at` has come | |
     | node_down, node_up | none | the node that is out of service from now on, or back |
     | interrupted | the job that lost its GPUs and unsaved work and now waits | the node that failed |

@@ -134,6 +134,8 @@ def _known(job: Job, curve: Curve | None) -> JobFacts:
     work = job.duration_s if job.kind == "duration" else job.iterations
     if curve is None:
         return JobFacts(work, only_known_sizes=True, parameters=0.0)
+    if curve.phases:
+        return JobFacts(work, parameters=curve.parameters)
     return JobFacts(work, 0.0, curve.unit_s, only_known_sizes=True, parameters=curve.parameters)
 
 

@@ -17,6 +17,7 @@
 | `cell_search`        | `Cell`, `Change`, `Changes`                       | Arena          |
 | `reallocation`       | `best_division`, `Options`                        | Unicron        |
 | `sensitivity`        | `Division`, `Ladder`, `ladder`                    | Rubick         |
+| `nash_window`        | `Bid`, `falling`, `rounds_of_window`              | Shockwave      |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -38,6 +39,7 @@ from .assignment import Choice, assign
 from .cell_search import Cell, Change, Changes
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
+from .nash_window import Bid, falling, rounds_of_window
 from .partial_allocation import Award, auction
 from .positions import Place, lanes, positions
 from .reallocation import Options, best_division
@@ -58,6 +60,7 @@ from .trading import TenantDemand, Trade, filled, ticket_shares, trade
 
 __all__ = [
     "Award",
+    "Bid",
     "Cell",
     "Change",
     "Changes",
@@ -77,6 +80,7 @@ __all__ = [
     "auction",
     "best_division",
     "each",
+    "falling",
     "filled",
     "fullest_shares",
     "gains",
@@ -91,6 +95,7 @@ __all__ = [
     "level_of_shares",
     "most_throughput",
     "positions",
+    "rounds_of_window",
     "ticket_shares",
     "trade",
     "water_filling",

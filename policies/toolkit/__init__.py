@@ -10,6 +10,7 @@
 | `leases`        | `LeaseCalendar`                                 | GPUs leased for terms of equal length  |
 | `backfill`      | `Estimates`, `Shadow`                           | run-time estimates, EASY's reservation |
 | `gavel`         | `Gavel`, `Ledger`, `priorities`                 | rounds that follow shares of time      |
+| `progress`      | `Course`, `course_of`, `predicted_shares`       | jobs whose speed changes               |
 | `tenant_queues` | `TenantQueues`                                  | waiting jobs by tenant                 |
 
 Why
@@ -34,11 +35,13 @@ from .gavel import Gavel, Ledger, priorities
 from .gpu_calendar import FreeGpus
 from .leases import LeaseCalendar
 from .parameters import by_tenant, increasing, number, positive, switch, whole
+from .progress import Course, course_of, predicted_shares
 from .rounds import Rounds, TimeSlices
 from .stepwise import Price, Walk, allocate_stepwise, jobs_by
 from .tenant_queues import TenantQueues
 
 __all__ = [
+    "Course",
     "Estimates",
     "FreeGpus",
     "Gavel",
@@ -52,10 +55,12 @@ __all__ = [
     "Walk",
     "allocate_stepwise",
     "by_tenant",
+    "course_of",
     "increasing",
     "jobs_by",
     "number",
     "positive",
+    "predicted_shares",
     "priorities",
     "switch",
     "whole",
