@@ -16,6 +16,7 @@
 | `NodeSpeeds` | the same for the nodes of one cluster |
 | `Network` | the speeds of placed jobs, which depend on their nodes and on other jobs' traffic |
 | `Interference` | how much jobs on one GPU slow each other down |
+| `Packing` | how many jobs a policy runs on the same GPUs, and the most work that those then do |
 | `CoRunners` | the jobs that share GPUs, and how much each is slowed down |
 
 Why
@@ -37,7 +38,7 @@ Why
 
 from .by_type import SpeedByType, speed_for
 from .curve import CannotRun, Curve, Offer, regular_counts
-from .interference import CoRunners, Interference
+from .interference import CoRunners, Interference, Packing
 from .network import Network
 from .requests import Requests
 from .speed import Speed, SpeedOnOneType
@@ -53,6 +54,7 @@ __all__ = [
     "Network",
     "NodeSpeeds",
     "Offer",
+    "Packing",
     "Requests",
     "Speed",
     "SpeedByType",

@@ -10,6 +10,7 @@
 | `leases`        | `LeaseCalendar`                                 | GPUs leased for terms of equal length  |
 | `backfill`      | `Estimates`, `Shadow`                           | run-time estimates, EASY's reservation |
 | `gavel`         | `Gavel`, `Ledger`, `priorities`                 | rounds that follow shares of time      |
+| `places`        | `on_fewest_nodes`, `Places`                     | places that a policy chooses itself    |
 | `tenant_queues` | `TenantQueues`                                  | waiting jobs by tenant                 |
 
 Why
@@ -34,6 +35,7 @@ from .gavel import Gavel, Ledger, priorities
 from .gpu_calendar import FreeGpus
 from .leases import LeaseCalendar
 from .parameters import by_tenant, increasing, number, positive, switch, whole
+from .places import Places, on_fewest_nodes
 from .rounds import Rounds, TimeSlices
 from .stepwise import Price, Walk, allocate_stepwise, jobs_by
 from .tenant_queues import TenantQueues
@@ -44,6 +46,7 @@ __all__ = [
     "Gavel",
     "LeaseCalendar",
     "Ledger",
+    "Places",
     "Price",
     "Rounds",
     "Shadow",
@@ -55,6 +58,7 @@ __all__ = [
     "increasing",
     "jobs_by",
     "number",
+    "on_fewest_nodes",
     "positive",
     "priorities",
     "switch",

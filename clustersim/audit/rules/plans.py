@@ -117,7 +117,9 @@ class PlansAsPredicted(Rule):
     def _check_allocation(self, i: int, event: EventRecord, job: JobHistory, record: JobRecord) -> None:
         """The event states the plan and the speed of the job."""
         second_s = self.evidence.in_truth(1.0, event, record.model)
-        if not event.plan and event.unit_s == second_s and job.first is not None and job.first.unit_s == 1.0:
+        shares = isinstance(event.placement, SharedPlacement)  # see `SharersAsSlow`
+        as_long = shares or event.unit_s == second_s
+        if not event.plan and as_long and job.first is not None and job.first.unit_s == 1.0:
             return  # a job with a duration
         key = plan_key(record, event, self.history.cluster)
         what = f"{event.event} of job {event.job_id}"
@@ -135,7 +137,6 @@ class PlansAsPredicted(Rule):
             return
         wrong = self._wrong_plan(key)
         if not wrong:
-            shares = isinstance(event.placement, SharedPlacement)  # see `SharersAsSlow`
             unit_s = None if shares else self.speed_of(event, curve)
             if unit_s is None:
                 return
