@@ -11,6 +11,7 @@
 | `assignment`         | `assign`, `Choice`                                | Sia            |
 | `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
 | `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
+| `pairing`            | `best_pairs`                                      | Muri           |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -31,6 +32,7 @@ from .afs_scan import Gain, Scan, gains
 from .assignment import Choice, assign
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
+from .pairing import best_pairs
 from .partial_allocation import Award, auction
 from .time_shares import (
     Level,
@@ -55,6 +57,7 @@ __all__ = [
     "Scan",
     "assign",
     "auction",
+    "best_pairs",
     "each",
     "fullest_shares",
     "gains",
