@@ -8,12 +8,12 @@ Variability-Aware Policy for Scheduling ML Workloads in GPU Clusters", SC 2024).
 | factor of a GPU | |
 |---|---|
 | stated (`factors`) | by class and node; a table may state it by GPU |
-| drawn (`sigma`) | exp(sigma of the class x \\|z\\|), z standard normal: one draw a GPU for all classes |
+| drawn (`sigma`) | exp(sigma of the class x \\|z\\|), z standard normal, drawn once a GPU for all classes |
 
 Factors are at least 1: a predicted speed is that of a GPU without a flaw, so no job is faster than predicted,
-and what no schedule can beat at the predicted speeds, none beats here. GPUs are counted by node, and which
-GPUs of a node a job holds is not known. So a node has the factor of its slowest GPU. For jobs of whole nodes
-that is exact; for jobs of part of a node it is an upper limit.
+and what no schedule can beat at the predicted speeds, none beats here. GPUs are counted by node, and the GPUs
+that a job holds within a node are not known. So a node has the factor of its slowest GPU. For jobs of whole
+nodes that is exact; for jobs of part of a node it is an upper limit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SETTINGS = ("sigma", "classes", "factors")
 class Variability:
     """How unequal GPUs of one type are; see the module.
 
-    `sigma`: by class of job; a number holds for all. `classes`: the class of each model, by the model; all
+    `sigma`: by class of job; a number holds for all classes. `classes`: the class of each model, by its name;
     other jobs are of the class `other`. `factors`: by class, a factor for every node in their order; classes
     that it does not name have equal nodes. UserError for anything else, and for sigma beside factors.
     """

@@ -162,6 +162,6 @@ def test_a_job_moves_where_that_pays() -> None:
 def test_parameters_out_of_range_are_named() -> None:
     with pytest.raises(ValueError, match="order='sjf': must be one of fifo, las, srtf"):
         Pal("sjf")
-    with pytest.raises(ValueError, match="locality=0\\.5"):
+    with pytest.raises(ValueError, match=r"locality=0\.5"):
         Pal(locality=0.5)
     assert Cluster(NODES, SIZE).gpus == 16
