@@ -24,7 +24,7 @@ class Option(NamedTuple):
     | field | unit | meaning |
     |---|---|---|
     | gpu_type | | position of the type in `Instance.gpus` |
-    | sizes | GPUs | every count on which the job can run; of a job that shares a GPU its part of it |
+    | sizes | GPUs | every count on which the job can run; of a job that shares GPUs the least part of them |
     | rates | units/s | the greatest rate of work on that count, wherever its GPUs are |
     | launch_s | s | the least time without work of the first allocation that does work |
     | restart_s | s | the least time without work of every later one; at least `launch_s` |
@@ -53,14 +53,18 @@ class BoundJob(NamedTuple):
 class Instance:
     """`gpus` by GPU type, and the jobs that can run on them. `deadline_jobs`: how many jobs have a deadline,
     those that cannot run included.
+    `shared`: whether jobs may run on the same GPUs; `sizes` are then parts of them.
     """
 
     gpus: tuple[int, ...]
     jobs: tuple[BoundJob, ...]
     deadline_jobs: int = 0
+    shared: bool = False
 
 
-def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: Overheads) -> Instance:
+def instance_of(
+    jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: Overheads, density: float = 1.0
+) -> Instance:
     """The instance of `jobs` on `cluster`; jobs that cannot run there are left out.
 
     The overheads are the least that the engine can charge (`clustersim.overheads`). Every allocation pays at
@@ -71,6 +75,12 @@ def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: 
     The rates are those of the job's curve. On a network that is not ideal they are the greatest of any layout
     (`clustersim.speed.network`): a plan can be faster on more nodes, each with a NIC for fewer of its GPUs.
     Uplinks and other jobs only slow it down, on the same GPU as well.
+
+    `density`: where policies run jobs on the same GPUs, the most work that GPUs do at a time, in jobs alone.
+    Charge a job that works at 1 / s of its rate alone 1 / (s density) of its GPUs. All jobs on the same GPUs
+    are then charged no more than these, and each does `density` times as much work with a GPU-second as
+    alone. So a job that needs only 1 / `density` of its GPUs, at its rate alone, can do all that it does in
+    any such schedule. Launches are left out there: a job that pays one does no work for its charge.
     """
     types = {pool.gpu_type: i for i, pool in enumerate(cluster.pools)}
     nodes = [pool.nodes for pool in cluster.pools]
@@ -97,6 +107,8 @@ def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: 
                 )
                 for offer in offers
             )
+            if density > 1 and job.gpu_fraction is None:
+                options = tuple(_shared(option, density) for option in options)
             if job.gpu_fraction is not None:
                 held = parts_of(job.gpu_fraction) / MILLION
                 options = tuple(option._replace(sizes=(held,)) for option in options)
@@ -104,7 +116,15 @@ def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: 
         work = job.iterations if job.kind == "iterations" else job.duration_s
         assert work is not None
         found.append(BoundJob(job.job_id, job.submit_s, float(work), entry[1], job.deadline_s))
-    return Instance(tuple(pool.gpus for pool in cluster.pools), tuple(found), deadlines)
+    gpus = tuple(pool.gpus for pool in cluster.pools)
+    return Instance(gpus, tuple(found), deadlines, shared=density > 1)
+
+
+def _shared(option: Option, density: float) -> Option:
+    """The option of a job that may share its GPUs."""
+    none = (0.0,) * len(option.sizes)
+    sizes = tuple(n / density for n in option.sizes)
+    return option._replace(sizes=sizes, launch_s=none, restart_s=none)
 
 
 def _least_unit_s(offer: Offer, best: Offer, cluster: Cluster, layouts: LayoutTimes) -> dict[int, float]:

@@ -67,6 +67,7 @@ class Simulation(Course):
             setup.cluster, setup.placer, setup.overheads, setup.quotas
         )
         facts.type_slowdown, facts.node_speeds = setup.type_slowdown, setup.nodes
+        facts.packs, facts.interference = setup.scheduler.packs, setup.interference or facts.interference
         arrivals = arrivals_of(jobs, setup) if shared is None else shared.arrivals
         clock = clock_for(arrivals) if shared is None else shared.course.clock
         super().__init__(clock, setup.until_s)
@@ -85,7 +86,7 @@ class Simulation(Course):
         )
         self.enactment = Enactment(
             kernel, setup.speed, self._on_completion, setup.cluster.prices(setup.price_usd_per_gpu_h),
-            step_times=setup.step_times, seed=setup.seed, sharing=setup.sharing, nodes=setup.nodes,
+            step_times=setup.step_times, seed=setup.seed, sharing=setup.interference, nodes=setup.nodes,
         )  # fmt: skip
         self._wake_ups = WakeUps(kernel)
         self.disruptions = Disruptions.of(

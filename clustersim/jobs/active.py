@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clustersim.cluster import MILLION, Placement, parts_of
+from clustersim.cluster import MILLION, Placement, SharedPlacement, gpus_held, parts_of
 from clustersim.overheads import Overheads
 from clustersim.records import START
 from clustersim.speed import Curve, Offer
@@ -142,7 +142,7 @@ class ActiveJob:
         done.
         """
         self.placement, self.gpus, self.unit_s = placement, gpus, unit_s
-        self.held = self.needs if self.parts else gpus
+        self.held = gpus_held(placement) if placement.__class__ is SharedPlacement else gpus
         self.since_s, self.ready_s = now, now + overhead_s
         self.generation += 1
         return self.ready_s + self.work_left * unit_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from operator import attrgetter
 from types import MappingProxyType
@@ -238,6 +238,13 @@ class JobView:
         """
         speeds = self._facts.node_speeds
         return 1.0 if speeds is None else speeds.factor(self._job.job.model, ((node, 1),))
+
+    def slowdown_beside(self, others: Iterable[JobView]) -> float:
+        """How many times as long as alone a unit of work of the job takes on the same GPUs as these others,
+        by the `sharing` that the run states.
+        """
+        models = [other.model or "" for other in others]
+        return self._facts.interference.factor(self.model or "", models)
 
     def _check_type(self, gpu_type: str) -> None:
         if gpu_type not in self._facts.cluster.gpu_types:

@@ -37,6 +37,8 @@ class Scheduler:
     """Whether the policy assumes that all GPUs are alike; a cluster of several types is then refused."""
     elastic: bool = False
     """Whether the policy chooses how many GPUs a job gets. Notes then say where no job leaves a choice."""
+    packs: int = 1
+    """The most jobs that the policy runs on the same GPUs (`Proposal.start_shared`)."""
     estimates: Mapping[str, Any] | None = None
     """The setting `estimates` of runs that state none: how the policy wants run times to be predicted."""
 

@@ -17,6 +17,7 @@
 | `NodeSpeeds` | the same for the nodes of one cluster |
 | `Network` | the speeds of placed jobs, which depend on their nodes and on other jobs' traffic |
 | `Interference` | how much jobs on one GPU slow each other down |
+| `Packing` | how many jobs a policy runs on the same GPUs, and the most work that those then do |
 | `CoRunners` | the jobs that share GPUs, and how much each is slowed down |
 
 Why
@@ -38,7 +39,7 @@ Why
 
 from .by_type import SpeedByType, speed_for
 from .curve import CannotRun, Curve, Offer, PhaseCurve, regular_counts
-from .interference import CoRunners, Interference
+from .interference import CoRunners, Interference, Packing
 from .network import Network
 from .requests import Requests
 from .speed import Speed, SpeedOnOneType
@@ -54,6 +55,7 @@ __all__ = [
     "Network",
     "NodeSpeeds",
     "Offer",
+    "Packing",
     "PhaseCurve",
     "Requests",
     "Speed",

@@ -11,6 +11,7 @@
 | `assignment`         | `assign`, `Choice`                                | Sia            |
 | `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
 | `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
+| `pairing`            | `best_pairs`                                      | Muri           |
 | `positions`          | `positions`, `Place`, `lanes`                     | AlloX          |
 | `trading`            | `TenantDemand`, `ticket_shares`, `trade`,         | Gandiva_fair   |
 |                      | `Trade`, `filled`                                 |                |
@@ -40,6 +41,7 @@ from .cell_search import Cell, Change, Changes
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
 from .nash_window import Bid, falling, rounds_of_window
+from .pairing import best_pairs
 from .partial_allocation import Award, auction
 from .positions import Place, lanes, positions
 from .reallocation import Options, best_division
@@ -79,6 +81,7 @@ __all__ = [
     "assign",
     "auction",
     "best_division",
+    "best_pairs",
     "each",
     "falling",
     "filled",

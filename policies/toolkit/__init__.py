@@ -11,6 +11,7 @@
 | `backfill`      | `Estimates`, `Shadow`                           | run-time estimates, EASY's reservation |
 | `gavel`         | `Gavel`, `Ledger`, `priorities`                 | rounds that follow shares of time      |
 | `progress`      | `Course`, `course_of`, `predicted_shares`       | jobs whose speed changes               |
+| `places`        | `on_fewest_nodes`, `Places`                     | places that a policy chooses itself    |
 | `tenant_queues` | `TenantQueues`                                  | waiting jobs by tenant                 |
 
 Why
@@ -35,6 +36,7 @@ from .gavel import Gavel, Ledger, priorities
 from .gpu_calendar import FreeGpus
 from .leases import LeaseCalendar
 from .parameters import by_tenant, increasing, number, positive, switch, whole
+from .places import Places, on_fewest_nodes
 from .progress import Course, course_of, predicted_shares
 from .rounds import Rounds, TimeSlices
 from .stepwise import Price, Walk, allocate_stepwise, jobs_by
@@ -47,6 +49,7 @@ __all__ = [
     "Gavel",
     "LeaseCalendar",
     "Ledger",
+    "Places",
     "Price",
     "Rounds",
     "Shadow",
@@ -59,6 +62,7 @@ __all__ = [
     "increasing",
     "jobs_by",
     "number",
+    "on_fewest_nodes",
     "positive",
     "predicted_shares",
     "priorities",

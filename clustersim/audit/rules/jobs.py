@@ -131,7 +131,9 @@ class GangAllocation(Rule):
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
         wrong = ""
         if event.event in ALLOCATES and job is not None:
-            wrong = self._wrong_placement(event.placement, event.gpus) or _wrong_part(event, job)
+            wrong = self._wrong_placement(event.placement, event.gpus) or _wrong_part(
+                event, job, self.evidence.packs
+            )
             if not wrong and job.facts.only_known_sizes and event.gpus not in job.facts.unit_s:
                 wrong = f"it can run on {sorted(job.facts.unit_s)} GPUs"
             if not wrong and event.plan and _gpus_of(event.plan) > event.gpus:
@@ -164,10 +166,13 @@ class GangAllocation(Rule):
         return ""
 
 
-def _wrong_part(event: EventRecord, job: JobHistory) -> str:
-    """What is wrong with the part of a GPU that a job gets, if anything."""
+def _wrong_part(event: EventRecord, job: JobHistory, packs: int) -> str:
+    """What is wrong with the part of GPUs that a job gets, if anything. `packs`: jobs that may share GPUs."""
     due = None if job.record is None else job.record.gpu_fraction
     shares = isinstance(event.placement, SharedPlacement)
+    if due is None and packs > 1 and isinstance(event.placement, SharedPlacement):
+        enough = (event.placement.parts + 1) * packs >= MILLION
+        return "" if enough else f"its part is so small that more than {packs} jobs could share its GPUs"
     if due is None:
         return "shares a GPU, and its record states no part" if shares and job.record is not None else ""
     if not isinstance(event.placement, SharedPlacement):

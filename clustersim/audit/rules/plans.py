@@ -138,8 +138,10 @@ class PlansAsPredicted(Rule):
         """The event states the plan and the speed of the job."""
         factor = factor_of(record, event)
         second_s = self.evidence.in_truth(factor, event, record.model)
+        shares = isinstance(event.placement, SharedPlacement)  # see `SharersAsSlow`
+        as_long = shares or agrees(event.unit_s, second_s)
         has_duration = job.first is not None and job.first.unit_s == 1.0 and batch_of(event) is None
-        if not event.plan and has_duration and agrees(event.unit_s, second_s):
+        if not event.plan and has_duration and as_long:
             return
         key = plan_key(record, event, self.history.cluster)
         what = f"{event.event} of job {event.job_id}"
@@ -157,7 +159,6 @@ class PlansAsPredicted(Rule):
             return
         wrong = self._wrong_plan(key)
         if not wrong:
-            shares = isinstance(event.placement, SharedPlacement)  # see `SharersAsSlow`
             unit_s = None if shares else self.speed_of(event, curve)
             if unit_s is None:
                 return
