@@ -160,13 +160,14 @@ class _Steps:
 
     def _priced(self, job: JobView, options: Sequence[Demand]) -> list[list[float]]:
         """GPU-seconds in which a job finishes on each size, with a restart unless it runs on it already."""
-        prices = self._prices[job] = []
+        prices: list[list[float]] = []
         for option in options:
             option.refresh()
             work, kept = option.work, option.gpus
             prices.append(
                 [size * (work / rate + (0.0 if size == kept else s)) for size, rate, s in option.table]
             )
+        self._prices[job] = prices
         return prices
 
     def _least_cost(self, options: Sequence[Demand]) -> float:
