@@ -32,7 +32,8 @@ from traces.job import Job
 
 RULES = (
     "files", "causality", "capacity", "gang", "progress", "phases", "conservation", "overheads", "service",
-    "loads", "outages", "plans", "services", "sharing", "trace", "manifest", "records", "usage", "bound", "summary",
+    "loads", "outages", "plans", "services", "sharing", "trace", "manifest", "records", "usage", "bound",
+    "summary",
 )  # fmt: skip
 RIGID = (
     Job("long", 0.0, gpus=16, duration_s=300.0, deadline_s=350.0),
