@@ -1,5 +1,5 @@
 """Rewrite what programs print in the pages: the demo's and the accuracy table of the README, the table in
-docs/what-if.md, and the keys of files in docs/models.md.
+docs/what-if.md, the keys of files in docs/models.md, and what the commands of the tutorials print.
 
 python docs/refresh.py            rewrites all (and needs ../shared/data for the accuracy table)
 python docs/refresh.py --picture  also takes the pictures again (needs matplotlib, playwright and chromium)
@@ -106,6 +106,8 @@ def main() -> None:
     parser.add_argument("--picture", action="store_true")
     options = parser.parse_args()
     subprocess.run([sys.executable, str(ROOT / "docs" / "keys.py")], check=True)
+    for page in sorted((ROOT / "docs" / "tutorials").glob("*.md")):
+        subprocess.run([sys.executable, "-m", "docs.website.examples", str(page)], check=True, cwd=ROOT)
     readme = (ROOT / "README.md").read_text()
     readme = replaced(readme, "accuracy", accuracy_table(SHARED / "data"))
     with tempfile.TemporaryDirectory() as folder:
