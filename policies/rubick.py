@@ -9,7 +9,7 @@ from math import inf
 from operator import attrgetter
 
 from clustersim.scheduler import JobView, Proposal, Ranking, Scheduler, State
-from policies.solvers import Division, Ladder, ladder
+from policies.solvers.divisions import Division, Ladder, ladder
 from policies.toolkit import number, switch
 
 __all__ = ["Rubick"]
