@@ -21,7 +21,7 @@ class PoolUse:
     | field | unit | |
     |---|---|---|
     | name, gpus | | of the pool |
-    | finished | jobs | that finished on it |
+    | finished, finished_jobs | jobs | that finished on it: their number, their ids |
     | jct_mean_s, queue_mean_s | s | means of these jobs: completion, time to their first GPUs anywhere |
     | held_gpu_h | GPU-h | that jobs held |
     | allocated_ratio | | of them, of those from the first submission to the end of the run |
@@ -44,7 +44,7 @@ class PoolUse:
     reclaims: int = 0
     interruptions: int = 0
     lost_gpu_h: float = 0.0
-    _jobs: list[str] = field(default_factory=list, repr=False)
+    finished_jobs: list[str] = field(default_factory=list, repr=False)
 
 
 def has_parts(run: Run) -> bool:
@@ -83,7 +83,7 @@ def _end_hold(use: PoolUse, given: EventRecord, event: EventRecord) -> None:
         use.lost_gpu_h += given.gpus * event.overhead_s / _HOUR_S
     elif event.event == FINISH:
         use.finished += 1
-        use._jobs.append(event.job_id)
+        use.finished_jobs.append(event.job_id)
 
 
 def _finish(run: Run, uses: dict[str, PoolUse], pools: tuple[Pool, ...], end_s: float) -> None:
@@ -93,7 +93,7 @@ def _finish(run: Run, uses: dict[str, PoolUse], pools: tuple[Pool, ...], end_s: 
     begin_s = min((record.submit_s for record in run.jobs), default=end_s)
     for pool in pools:
         use = uses[pool.gpu_type]
-        done = [records[job_id] for job_id in use._jobs]
+        done = [records[job_id] for job_id in use.finished_jobs]
         if done:
             use.jct_mean_s = sum(record.jct_s or 0.0 for record in done) / len(done)
             use.queue_mean_s = sum(record.queue_s or 0.0 for record in done) / len(done)

@@ -11,6 +11,10 @@
 | `assignment`         | `assign`, `Choice`                                | Sia            |
 | `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
 | `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
+| `positions`          | `positions`, `Place`, `lanes`                     | AlloX          |
+| `cell_search`        | `Cell`, `Change`, `Changes`                       | Arena          |
+| `reallocation`       | `best_division`, `Options`                        | Unicron        |
+| `sensitivity`        | `Division`, `Ladder`, `ladder`                    | Rubick         |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -29,9 +33,13 @@ from __future__ import annotations
 
 from .afs_scan import Gain, Scan, gains
 from .assignment import Choice, assign
+from .cell_search import Cell, Change, Changes
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
 from .partial_allocation import Award, auction
+from .positions import Place, lanes, positions
+from .reallocation import Options, best_division
+from .sensitivity import Division, Ladder, ladder
 from .time_shares import (
     Level,
     Problem,
@@ -47,24 +55,35 @@ from .time_shares import (
 
 __all__ = [
     "Award",
+    "Cell",
+    "Change",
+    "Changes",
     "Choice",
     "Demand",
+    "Division",
     "Gain",
+    "Ladder",
     "Level",
+    "Options",
+    "Place",
     "Problem",
     "Scan",
     "assign",
     "auction",
+    "best_division",
     "each",
     "fullest_shares",
     "gains",
     "grouped",
     "in_turn",
     "isolated_shares",
+    "ladder",
+    "lanes",
     "largest_level",
     "lease_terms",
     "least_ratio",
     "level_of_shares",
     "most_throughput",
+    "positions",
     "water_filling",
 ]

@@ -216,8 +216,9 @@ def _wrong_speed(event: EventRecord, job: JobHistory | None, evidence: Evidence)
     if kind in ALLOCATES or kind == RATE:
         predicted = known.get(event.gpus)
         if predicted is not None and not isinstance(event.placement, SharedPlacement):  # see `SharersAsSlow`
-            due = evidence.in_truth(predicted, event.job_id, event.gpus)
-            if unit_s != due and not (evidence.step_times and agrees(unit_s, due)):
+            model = job.record.model if job.record is not None else ""
+            due = evidence.in_truth(predicted, event, model)
+            if unit_s != due and not (not evidence.as_predicted and agrees(unit_s, due)):
                 return f"it takes {due!r} s there"
         return "" if unit_s > 0 else "must be positive"
     if kind == SUBMIT:

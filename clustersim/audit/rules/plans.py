@@ -116,7 +116,7 @@ class PlansAsPredicted(Rule):
 
     def _check_allocation(self, i: int, event: EventRecord, job: JobHistory, record: JobRecord) -> None:
         """The event states the plan and the speed of the job."""
-        second_s = self.evidence.in_truth(1.0, event.job_id, event.gpus)
+        second_s = self.evidence.in_truth(1.0, event, record.model)
         if not event.plan and event.unit_s == second_s and job.first is not None and job.first.unit_s == 1.0:
             return  # a job with a duration
         key = plan_key(record, event, self.history.cluster)
@@ -139,7 +139,7 @@ class PlansAsPredicted(Rule):
             unit_s = None if shares else self.speed_of(event, curve)
             if unit_s is None:
                 return
-            unit_s = self.evidence.in_truth(unit_s, event.job_id, event.gpus)
+            unit_s = self.evidence.in_truth(unit_s, event, record.model)
             if agrees(event.unit_s, unit_s):
                 return
             wrong = f"on {event.gpus} GPUs it takes {unit_s!r} s per unit, not {event.unit_s!r}"
