@@ -5,6 +5,7 @@
 | `run(trace, policy, **settings)` | simulate a trace (file, jobs, data frame) under a policy: a `Run` |
 | `compare(trace, policies)` | several runs of one trace, in parallel |
 | `run_grid(grid)`, also `grid(grid)` | a grid of runs, from a file or a mapping: its `Results` |
+| `what_if(trace, policy, vary)` | a trace under other settings, against the first of them: a `WhatIf` |
 | `RunConfig` | the settings of a run |
 | `Run` | records, metrics and manifest of a run; `write_run`, `read_run` for its folder |
 | `read_results(folder)` | the results of a grid: `to_pandas()`, `compare()`, each cell's `run()` |
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from clustersim.errors import PolicyError as PolicyError
     from clustersim.grid import read_results as read_results
     from clustersim.grid import run_grid as run_grid
+    from clustersim.grid import what_if as what_if
     from clustersim.notebook import compare as compare
     from clustersim.notebook import run as run
     from clustersim.overheads import Overheads as Overheads
@@ -57,6 +59,7 @@ _HOMES = {
     "read_run": "clustersim.rundir",
     "run": "clustersim.notebook",
     "run_grid": "clustersim.grid",
+    "what_if": "clustersim.grid",
     "write_run": "clustersim.rundir",
 }
 """The module of each public name; the imports above say the same to type checkers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from clustersim.commands import (
     backtest,
@@ -17,7 +17,9 @@ from clustersim.commands import (
     predict_start,
     simulate,
     trace,
+    what_if,
 )
+from clustersim.commands.help.examples import epilog_of
 from itertime.commandline import new_program, run_app
 
 __all__ = ["app", "main"]
@@ -25,21 +27,33 @@ __all__ = ["app", "main"]
 app = new_program(
     "Simulate a multi-tenant GPU cluster that trains large language models, and compare scheduling policies."
 )
-app.command("demo")(simulate.demo)
-app.command("run")(simulate.run)
-app.command("compare")(simulate.compare)
-app.command("grid")(grid.grid)
-app.command("bound")(bound.bound)
-app.command("backtest")(backtest.backtest)
-app.command("predict-start")(predict_start.predict_start)
-app.command("report")(draw.report)
-app.command("timeline")(draw.timeline)
-app.command("plot")(draw.plot)
-app.command("check")(check.check)
-app.command("explain")(explain.explain)
+_PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
+    "Simulate": {
+        "demo": simulate.demo,
+        "run": simulate.run,
+        "compare": simulate.compare,
+        "what-if": what_if.what_if,
+        "grid": grid.grid,
+        "bound": bound.bound,
+    },
+    "Compare with a real cluster": {
+        "backtest": backtest.backtest,
+        "predict-start": predict_start.predict_start,
+    },
+    "Look at results": {
+        "report": draw.report,
+        "timeline": draw.timeline,
+        "plot": draw.plot,
+        "check": check.check,
+        "explain": explain.explain,
+    },
+}
+for panel, commands in _PANELS.items():
+    for name, command in commands.items():
+        app.command(name, rich_help_panel=panel, epilog=epilog_of(name))(command)
 trace.app.command("calendar")(calendar.calendar)
-app.add_typer(trace.app, name="trace")
-app.add_typer(policies.app, name="policies")
+app.add_typer(trace.app, name="trace", rich_help_panel="Traces and policies")
+app.add_typer(policies.app, name="policies", rich_help_panel="Traces and policies")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,5 +1,5 @@
-"""Rewrite what programs print in the pages: the demo's and the accuracy table of the README, and the keys of
-files in docs/models.md.
+"""Rewrite what programs print in the pages: the demo's and the accuracy table of the README, the table in
+docs/what-if.md, the keys of files in docs/models.md, and what the commands of the tutorials print.
 
 python docs/refresh.py            rewrites all (and needs ../shared/data for the accuracy table)
 python docs/refresh.py --picture  also takes the pictures again (needs matplotlib, playwright and chromium)
@@ -49,6 +49,18 @@ def demo_table(*arguments: str) -> str:
     return "\n".join(line for line in lines if line and not line.startswith("Written"))
 
 
+def what_if_table() -> str:
+    """What the command in docs/what-if.md prints."""
+    page = (ROOT / "docs" / "what-if.md").read_text()
+    importing, asking = re.findall(r"^    clustersim (.+)$", page, re.MULTILINE)[:2]
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+        words = [str(ROOT / word) if word.startswith("traces/") else word for word in importing.split()]
+        with contextlib.chdir(folder):
+            output_of(clustersim, *words)
+            text = output_of(clustersim, *asking.split())
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
+
+
 def tables_of(folder: Path, patterns: Sequence[str]) -> list[Path]:
     """The iteration tables of these names below `folder`; those of mixtures only by a pattern with `_moe`."""
     found = [
@@ -75,9 +87,9 @@ def accuracy_table(folder: Path) -> str:
 
 
 def block(readme: str, name: str) -> str:
-    """The text between the fences of the README's block ```text NAME."""
+    """The text between the fences of a page's block ```text NAME."""
     found = re.search(rf"^```text {name}\n(.*?)\n?```$", readme, re.DOTALL | re.MULTILINE)
-    assert found, f"README.md has no block ```text {name}"
+    assert found, f"the page has no block ```text {name}"
     return found.group(1)
 
 
@@ -94,6 +106,8 @@ def main() -> None:
     parser.add_argument("--picture", action="store_true")
     options = parser.parse_args()
     subprocess.run([sys.executable, str(ROOT / "docs" / "keys.py")], check=True)
+    for page in sorted((ROOT / "docs" / "tutorials").glob("*.md")):
+        subprocess.run([sys.executable, "-m", "docs.website.examples", str(page)], check=True, cwd=ROOT)
     readme = (ROOT / "README.md").read_text()
     readme = replaced(readme, "accuracy", accuracy_table(SHARED / "data"))
     with tempfile.TemporaryDirectory() as folder:
@@ -102,6 +116,8 @@ def main() -> None:
             drawing = [sys.executable, str(ROOT / "docs" / "picture.py"), f"{folder}/demo"]
             subprocess.run([*drawing, "-o", str(ROOT / "docs")], check=True)
     (ROOT / "README.md").write_text(readme)
+    page = ROOT / "docs" / "what-if.md"
+    page.write_text(replaced(page.read_text(), "what-if", what_if_table()))
 
 
 if __name__ == "__main__":

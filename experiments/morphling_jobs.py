@@ -42,7 +42,7 @@ def trace_csv(jobs: Sequence[dict[str, str]]) -> str:
         name = job["application"]
         numbers = (job["num_gpus"], WORKLOADS[name].batch, max(int(job["steps"]), 1))
         lines.append((job["name"], job["submission_time"], name, *numbers, "tf32"))
-    return _csv(JOB_COLUMNS, lines)
+    return csv_text(JOB_COLUMNS, lines)
 
 
 def table_csv(measured: dict[str, list[Row]], jobs: Sequence[dict[str, str]]) -> str:
@@ -59,7 +59,7 @@ def table_csv(measured: dict[str, list[Row]], jobs: Sequence[dict[str, str]]) ->
                 fastest[row.gpus] = row
         lines += [(name, n, row.measured_s) for n, row in sorted(fastest.items())]
     lines += [(name, gpus, s) for (name, gpus, _), s in implied(jobs).items() if name not in measured]
-    return _csv(TABLE_COLUMNS, [(name, WORKLOADS[name].batch, n, f"{1 / s:.6g}") for name, n, s in lines])
+    return csv_text(TABLE_COLUMNS, [(name, WORKLOADS[name].batch, n, f"{1 / s:.6g}") for name, n, s in lines])
 
 
 def _rank(row: Row) -> tuple[int, float]:
@@ -90,7 +90,7 @@ def implied_table(jobs: Sequence[dict[str, str]], system: System) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _csv(columns: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
+def csv_text(columns: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

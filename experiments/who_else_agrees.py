@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.peers import afs, backfilling, elasticflow, gavel, tiresias
+from experiments.peers import afs, backfilling, elasticflow, gavel, gavel_runs, tiresias
 from experiments.peers.rows import Row, table
 from itertime.io import write_text
 
@@ -53,6 +53,10 @@ def page(shared: Path) -> str:
         gavel=table(
             [program.cells() for program in gavel.programs(peers)],
             "here", "there", "value", "equal", "ours against theirs",
+        ),
+        gavel_runs=table(
+            [row.cells()[:-1] for row in gavel_runs.rows(peers)],
+            "here", "there", "input", "near", "mean JCT",
         ),
         elasticflow=table(
             [row.cells() for row in elasticflow.deadlines(shared)],

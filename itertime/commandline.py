@@ -21,24 +21,24 @@ __all__ = ["new_app", "new_program", "print_json", "run_app", "run_task"]
 OK, INTERNAL, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
-def new_app(text: str) -> typer.Typer:
-    """A Typer application with the project's defaults: `-h`, help without arguments, no shell completion.
+def new_app(text: str, completion: bool = False) -> typer.Typer:
+    """A Typer application with the project's defaults: `-h`, help without arguments, help in panels.
 
-    Help is plain text, because rich costs start-up time.
+    `completion`: it has the options that install completion in a shell. Rich is imported for help alone.
     """
     return typer.Typer(
         help=text,
         no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode=None,
+        add_completion=completion,
+        rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
 
 def new_program(text: str) -> typer.Typer:
-    """A `new_app` for a whole program: it adds `--version`, the version of the project."""
-    app = new_app(text)
+    """A `new_app` for a whole program: it adds completion in a shell, and `--version` of the project."""
+    app = new_app(text, completion=True)
 
     def options(
         version: Annotated[
@@ -92,7 +92,12 @@ def _run(app: typer.Typer, program: str, arguments: Sequence[str] | None) -> int
         return _complain("interrupted", INTERRUPTED)
     except typer.Exit as stop:
         return stop.exit_code
-    except (BrokenPipeError, SystemExit):  # some libraries turn the first into the second
+    except SystemExit as stop:  # of the completion in a shell; some libraries turn a broken pipe into it
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        _drop_stdout()
+        return stop.code if isinstance(stop.code, int) and _completing(program) else OK
+    except BrokenPipeError:
         _drop_stdout()
         return OK
     except OSError as error:
@@ -105,6 +110,11 @@ def _run(app: typer.Typer, program: str, arguments: Sequence[str] | None) -> int
             return USAGE
         print(printable(traceback.format_exc()), file=sys.stderr, end="")
         return _complain(f"internal error, please report it: {type(error).__name__}: {error}", INTERNAL)
+
+
+def _completing(program: str) -> bool:
+    """Whether a shell asks for completion."""
+    return f"_{program.upper()}_COMPLETE" in os.environ
 
 
 def _stop(*_: object) -> None:

@@ -6,10 +6,12 @@ explain a prediction, and the difference between two.
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +41,21 @@ from itertime.schedule import (
     middle_stages_s,
     one_f_one_b_s,
 )
-from itertime.spec import Framework, Lengths, ModelSpec, Plan, PlanBatch, Profile, System, profile_of
+from itertime.spec import (
+    Framework,
+    Lengths,
+    ModelSpec,
+    Plan,
+    PlanBatch,
+    Profile,
+    System,
+    as_model,
+    as_system,
+    profile_of,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "GROUPS",
@@ -74,7 +90,7 @@ GROUPS = {
 LEAST = 0.005  # of the difference; smaller parts are left out
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction:
     """One plan's iteration. `breakdown` (seconds by part) sums to `iteration_s`, `memory_parts` (bytes) to
     `memory_bytes`.
@@ -103,8 +119,26 @@ class Prediction:
     spread_s: tuple[float, float] | None = None
     sampling_error_s: float | None = None
 
+    def __repr__(self) -> str:
+        fits = "" if self.fits else ", does not fit"
+        return (
+            f"<Prediction {self.iteration_s:.4g} s, {self.memory_bytes / 1e9:.1f} GB, "
+            f"MFU {self.mfu:.1%}{fits}>"
+        )
 
-@dataclass(frozen=True)
+    def to_pandas(self) -> pd.DataFrame:
+        """A row for each part of the iteration that takes time: `part`, `seconds`, `share`."""
+        import pandas as pd
+
+        parts = {name: seconds for name, seconds in self.breakdown.items() if seconds}
+        frame = pd.DataFrame({"part": list(parts), "seconds": list(parts.values())})
+        return frame.assign(share=frame["seconds"] / self.iteration_s)
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self).strip('<>'))}</p>{self.to_pandas().to_html(index=False)}"
+
+
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """`Prediction`s of many plans: one element per plan in every array. `spread`: the two of `spread_s`, and
     `sampling_error_s`.
@@ -115,6 +149,20 @@ class Evaluation:
     memory: Memory
     mfu: Array
     spread: tuple[Array, Array, Array] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Evaluation of {len(self.iteration_s)} plans>"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row for each plan: `iteration_s`, `memory_gb`, `fits`, `mfu`, and the seconds of each part."""
+        import pandas as pd
+
+        sizes = {"memory_gb": self.memory.total / 1e9, "fits": self.memory.fits, "mfu": self.mfu}
+        parts = {f"{name}_s": seconds for name, seconds in self.breakdown.items() if np.any(seconds)}
+        return pd.DataFrame({"iteration_s": self.iteration_s, **sizes, **parts})
+
+    def _repr_html_(self) -> str:
+        return self.to_pandas().to_html(max_rows=20)
 
     def prediction(self, row: int) -> Prediction:
         total, fits = float(self.memory.total[row]), bool(self.memory.fits[row])
@@ -144,17 +192,17 @@ def _why_too_large(memory: Memory, total: float, parts: Mapping[str, float]) -> 
 
 
 def predict(
-    model: ModelSpec,
+    model: ModelSpec | str,
     plan: Plan,
-    system: System,
+    system: System | str,
     profile: Profile | None = None,
     *,
     framework: Framework | None = None,
     memory_headroom: float = MEMORY_HEADROOM,
 ) -> Prediction:
     """Time and memory of one iteration of `plan`, which fits if it leaves `memory_headroom`, a share of the
-    GPU's memory, free. `framework` replaces that of the system. Raises UserError, naming every broken rule,
-    for an impossible plan.
+    GPU's memory, free. `framework` replaces that of the system. Model and system may be names or files.
+    Raises UserError, naming every broken rule, for an impossible plan.
 
     >>> from itertime import load_model, load_system
     >>> plan = Plan(tp=8, pp=8, dp=4, micro_batch=1, global_batch=256)
@@ -162,6 +210,7 @@ def predict(
     >>> abs(sum(run.breakdown.values()) / run.iteration_s - 1) < 1e-12
     True
     """
+    model, system = as_model(model), as_system(system)
     plan.check(model)
     watched = WatchedProfile(profile or profile_of(system))
     found = evaluate(
@@ -173,18 +222,19 @@ def predict(
 
 
 def evaluate(
-    model: ModelSpec,
+    model: ModelSpec | str,
     plans: PlanBatch,
-    system: System,
+    system: System | str,
     profile: KernelTimes | None = None,
     *,
     framework: Framework | None = None,
     memory_headroom: float = MEMORY_HEADROOM,
 ) -> Evaluation:
-    """Time and memory of many plans at once. `framework`, `memory_headroom` as in `predict`.
+    """Time and memory of many plans at once. All other arguments as in `predict`.
 
     The plans must keep the rules (`Plan.broken_rules`); nothing is checked here.
     """
+    model, system = as_model(model), as_system(system)
     profile = profile or profile_of(system)
     workload = Workload.of(model, plans, system, profile, framework)
     costs = stage_costs(workload)

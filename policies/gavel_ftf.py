@@ -28,8 +28,8 @@ class GavelFtf(Gavel):
     from the oracle.
     """
 
-    def __init__(self, round_s: float = 360.0):
-        super().__init__(round_s)
+    def __init__(self, round_s: float = 360.0, recompute_every_round: bool = False):
+        super().__init__(round_s, recompute_every_round)
         self._alone: dict[JobView, _Alone] = {}
 
     def time_shares(

@@ -21,15 +21,17 @@ class GavelMaxMin(Gavel):
     rounds of `round_s` seconds.
 
     Narayanan et al., OSDI 2020, section 4.1: maximise over X the minimum over jobs of
-    gpus[m] x throughput(m, X) / throughput(m, X_equal), where X_equal gives every job the same time on each
-    type of GPU. Shares then rise further by water filling, so that no time is left that a job could use.
+    gpus[m] x throughput(m, X) / (weight[m] x throughput(m, X_equal)), where X_equal gives every job the same
+    time on each type of GPU. Shares then rise further by water filling, so that no time is left that a job
+    could use. Weights are those of the trace: a job of weight 2 is to get twice as much as one of weight 1.
     """
 
     def time_shares(
         self, jobs: Sequence[JobView], rates: Array, capacity: Sequence[int], now: float
     ) -> Array:
-        problem, row_of = grouped(rates, [job.requested for job in jobs], capacity)
-        required = problem.rates @ equal_time(problem.capacity) / problem.gpus
+        requested, weights = [job.requested for job in jobs], [job.weight for job in jobs]
+        problem, row_of = grouped(rates, requested, capacity, weights)
+        required = problem.rates @ equal_time(problem.capacity) / problem.gpus * problem.weights
         return water_filling(problem, required)[row_of]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from reprlib import repr as brief
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +25,18 @@ class GavelThroughput(Gavel):
     throughput(m, X) / throughput(m, X_fastest). Progress is relative to each job's best GPU type, as
     iterations of different models do not add up. Jobs of few GPUs make most progress per GPU and come first,
     so large jobs may starve while there are enough small ones. Equal jobs are served in order of submission.
+    `rates="raw"` adds up iterations/s as Gavel's program does, so models of short iterations come first.
     """
+
+    def __init__(self, round_s: float = 360.0, recompute_every_round: bool = False, rates: str = "relative"):
+        super().__init__(round_s, recompute_every_round)
+        if rates not in ("relative", "raw"):
+            raise ValueError(f"rates={brief(rates)}: must be relative or raw")
+        self.rates = rates
 
     def time_shares(
         self, jobs: Sequence[JobView], rates: Array, capacity: Sequence[int], now: float
     ) -> Array:
-        problem, row_of = grouped(rates, [job.requested for job in jobs], capacity)
-        return in_turn(most_throughput(problem, np.ones(len(problem.gpus))), row_of)
+        best = rates.max(axis=1).tolist() if self.rates == "raw" else None
+        problem, row_of = grouped(rates, [job.requested for job in jobs], capacity, best)
+        return in_turn(most_throughput(problem, problem.weights), row_of)

@@ -103,7 +103,7 @@ class Sia(Scheduler):
         """The cost of each configuration: its normalised speed to the power p, less the cost of waiting.
 
         A speed that needs a restart is multiplied by the fraction of the job's life not spent on restarts:
-        (age - changes x restart) / (age + restart).
+        (age - changes x restart) / (age + restart). That of a job younger than one restart is not.
         """
         offer = self._offers.get(job)
         if offer is None:
@@ -120,8 +120,9 @@ class Sia(Scheduler):
             kept = _KEEPING
             if (type_, gpus) != held:
                 age_s, restart_s, kept = now - job.submit_s, job.restart_s(gpus), 0.0
-                lost_s = self._changes.get(job, 0) * restart_s
-                speed *= max(0.0, age_s - lost_s) / max(age_s + restart_s, 1e-9)
+                if age_s >= restart_s:
+                    lost_s = self._changes.get(job, 0) * restart_s
+                    speed *= max(0.0, age_s - lost_s) / max(age_s + restart_s, 1e-9)
             if speed > 0:
                 costs.append((type_, gpus, speed**self.power - self.waiting_cost - kept))
         return tuple(costs)

@@ -178,7 +178,8 @@ def _clipped(held: Holdings, from_s: float, to_s: float) -> tuple[np.ndarray, np
 def _slowed(run: Run, plans: Sequence[PlanRecord | None], numbers: np.ndarray) -> np.ndarray:
     """For each allocation, how much slower than its plan the job ran; `numbers`: its plan among `plans`."""
     held, slowed = holdings(run), np.zeros(len(numbers))
-    if run.cluster.network == "ideal" and not run.manifest.get("step_time"):
+    slower = run.manifest.get("step_time") or run.manifest.get("variability")
+    if run.cluster.network == "ideal" and not slower:
         return slowed
     speeds, ids = _Speeds(run), jobs_of(run).values("job_id")
     batches = jobs_of(run).values("global_batch")
@@ -196,7 +197,7 @@ def _slowed(run: Run, plans: Sequence[PlanRecord | None], numbers: np.ndarray) -
 
 class _Speeds:
     """How much slower than their plans jobs ran, because of their placement, of jobs on the same links and of
-    `step_time`.
+    `step_time` and `variability`.
 
     The log states the speed of a job with every allocation, and again whenever the speed changes.
     """

@@ -22,7 +22,7 @@ from clustersim.overheads import Overheads
 from clustersim.records import SUBMIT, Columns, EventRecord, JobRecord, Run, Snapshot
 from clustersim.rundir import StreamedRun, changes, read_streamed
 from clustersim.runs import trace_of_manifest
-from clustersim.speed import StepTimes
+from clustersim.speed import NodeSpeeds, StepTimes, Variability
 from itertime.errors import UserError, quoted
 from itertime.spec import Models
 
@@ -94,6 +94,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         reclaims=_reclaims(manifest),
         price_usd_per_gpu_h=stated_price(manifest),
         **_step_times(manifest),
+        nodes=_node_speeds(manifest, run.cluster),
     )
     complete = manifest.get("complete") is True
     speeds = Recomputed(run.cluster, manifest)
@@ -185,6 +186,21 @@ def _step_times(manifest: Mapping[str, Any]) -> dict[str, Any]:
     if times is not None and (type(seed) is not int or seed < 0):
         raise UserError(f"manifest.json: seed={quoted(seed)}: step_time depends on it; run again")
     return {} if times is None else {"step_times": times, "seed": seed}
+
+
+def _node_speeds(manifest: Mapping[str, Any], cluster: Cluster) -> NodeSpeeds | None:
+    """How much slower than predicted the nodes were; None if the manifest states nothing."""
+    stated, seed = manifest.get("variability"), manifest.get("seed")
+    if stated is None:
+        return None
+    if not isinstance(stated, dict) or isinstance(stated.get("factors"), str):
+        raise UserError(f"manifest.json: variability={quoted(stated)}: must state every parameter; run again")
+    if type(seed) is not int or seed < 0:
+        raise UserError(f"manifest.json: seed={quoted(seed)}: variability depends on it; run again")
+    try:
+        return NodeSpeeds(Variability.of(stated), cluster, seed)
+    except UserError as error:
+        raise UserError(f"manifest.json: {error}") from None
 
 
 def _submitted(manifest: Mapping[str, Any]) -> object:

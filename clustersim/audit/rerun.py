@@ -49,7 +49,8 @@ _SETTINGS = (
     "quotas", "table", "until_s", "price_usd_per_gpu_h", "seed",
 )  # fmt: skip
 _ADDED = (
-    "estimates", "decision_interval_s", "step_time", "routing", "spot", "sharing", "services_preempt",
+    "estimates", "decision_interval_s", "step_time", "variability", "routing", "spot", "sharing",
+    "services_preempt",
 )  # fmt: skip
 """Settings that folders of earlier versions lack."""
 _PIECE = 1 << 16  # bytes of a line that are compared at once

@@ -4,14 +4,16 @@
 |---|---|
 | `simulate` | `run`, `compare`, `demo` |
 | `grid` | `grid` |
+| `what_if` | `what-if`, and `compare --vary` |
 | `draw` | `report`, `timeline`, `plot`: pages and pictures of recorded runs |
 | `check` | `check` |
 | `explain` | `explain` |
 | `trace` | `trace import`, `trace import-table`, `trace generate`, `trace check` |
-| `policies` | `policies`, `policies check`, `policies new` |
+| `policies` | `policies`, `policies show`, `policies check`, `policies new` |
 | `backtest` | `backtest` |
 | `predict_start` | `predict-start` |
 | `bound` | `bound` |
+| `help` | what commands have in common: options, examples, completion |
 | `output` | what the commands print about runs and grids; tables and progress on a terminal |
 
 Commands import what they need inside their functions, so that `--help` is fast.
@@ -24,9 +26,11 @@ __all__ = [
     "draw",
     "explain",
     "grid",
+    "help",
     "output",
     "policies",
     "predict_start",
     "simulate",
     "trace",
+    "what_if",
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .simulate import Json, Settings
+from .help.options import Json, Settings
 from .trace import Columns, LogFormatName, TimeUnit
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .simulate import (
+from .help.options import (
     ClusterShape,
     Json,
     ModelPath,

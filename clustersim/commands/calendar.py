@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .backtest import GpusPerNode, LogFile, TenantColumn, TimeZone
-from .simulate import Json, SystemName
+from .help.options import Json, SystemName
 from .trace import Columns, LogFormatName, TimeUnit
 
 __all__ = ["calendar"]

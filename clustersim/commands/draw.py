@@ -15,7 +15,9 @@ _SWEEP = "load-sweep"
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="Folder of `run`, `compare` or `backtest --out`.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of `run`, `compare`, `what-if`, `grid` or `backtest --out`.")
+    ],
     baseline: Annotated[
         str | None, typer.Option(help="Policy to compare the others with; by default the first.")
     ] = None,
@@ -29,19 +31,29 @@ def report(
             min=0, help="Seconds that the window of measurement lasts; by default to the last submission."
         ),
     ] = None,
+    pages: Annotated[
+        int, typer.Option(min=0, help="Of a grid: write the pages of at most so many runs, too.")
+    ] = 50,
 ) -> None:
     """Write the HTML report of recorded runs to FOLDER/report.html.
 
-    With --warmup or --measure, it shows the metrics of that window; the runs remain as they are.
+    With --warmup or --measure, it shows the metrics of that window; the runs remain as they are. The report
+    of a grid links to pages of its runs in FOLDER/runs, those of the first seed first.
     """
     from clustersim.analysis import with_window
     from clustersim.backtest import has_backtest, write_backtest_report
+    from clustersim.grid import is_grid
     from clustersim.report import render_report
     from clustersim.rundir import read_run
     from itertime.io import write_text
 
     from .output.runs import of_sound_records, run_folders
 
+    if is_grid(folder):
+        if (baseline, warmup, measure) != (None, None, None):
+            raise UserError(f"{folder}: holds a grid; its file states baseline and window")
+        _report_of_grid(folder, pages)
+        return
     if has_backtest(folder):
         if (baseline, warmup, measure) != (None, None, None):
             raise UserError(f"{folder}: holds a backtest; --baseline, --warmup and --measure are for runs")
@@ -57,6 +69,19 @@ def report(
     with of_sound_records(homes):
         page = render_report(runs, baseline=baseline)
     write_text(folder / "report.html", page)
+    print(folder / "report.html")
+
+
+def _report_of_grid(folder: Path, pages: int) -> None:
+    from clustersim.grid import read_results, write_run_pages
+    from itertime.io import write_text
+
+    from .output.terminal import progress_of
+
+    results = read_results(folder)
+    with progress_of("pages of runs", pages) as advance:
+        write_run_pages(results, pages, advance)
+    write_text(folder / "report.html", results.report().text)
     print(folder / "report.html")
 
 

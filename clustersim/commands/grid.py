@@ -1,4 +1,7 @@
-"""`clustersim grid`: run a grid of traces, policies, settings and seeds, and compare the results."""
+"""`clustersim grid`: run a grid of traces, policies, settings and seeds, and compare the results.
+
+`make_grid` is the part that `what-if` and `compare --vary` share.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,12 @@ import typer
 
 from itertime.errors import UserError
 
-if TYPE_CHECKING:
-    from clustersim.grid import Campaign, CellCounts, GridPlan, Progress
+from .help.options import NoReport
 
-__all__ = ["grid"]
+if TYPE_CHECKING:
+    from clustersim.grid import Campaign, CellCounts, GridPlan, Progress, Results
+
+__all__ = ["grid", "make_grid", "show_grid"]
 
 _SOME_FAILED = 5
 _LINE_EVERY_S = 10.0
@@ -39,9 +44,11 @@ def grid(
     no_bound: Annotated[
         bool, typer.Option("--no-bound", help="As `set: {bound: none}` in the grid file.")
     ] = False,
+    no_report: NoReport = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the cells without simulating them.")
     ] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="Show every column, however wide the table.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Simulate a grid of runs and compare them over seeds.
@@ -49,9 +56,9 @@ def grid(
     Cells that are in the folder of results are not simulated again, so an interrupted grid continues where it
     stopped.
     """
-    from clustersim.grid import Campaign, read_plan, read_results, write_tables
+    from clustersim.grid import read_plan
 
-    from .output.grids import print_cells, print_results
+    from .output.grids import print_cells
 
     if workers is not None and scheduler is not None:
         raise UserError("--workers and --scheduler: give one of them; the scheduler has workers of its own")
@@ -60,6 +67,16 @@ def grid(
     if dry_run:
         print_cells(plan, folder, json)
         return
+    results, failed = make_grid(plan, folder, workers=workers, scheduler=scheduler)
+    show_grid(results, failed, no_report=no_report, wide=wide, json=json)
+
+
+def make_grid(
+    plan: GridPlan, folder: Path, *, workers: int | None = None, scheduler: str | None = None
+) -> tuple[Results, int]:
+    """Make the missing cells of a grid, with progress on stderr; the results, and how many cells failed."""
+    from clustersim.grid import Campaign, read_results
+
     campaign = Campaign(plan, folder)
     campaign.open()
     _announce(campaign)
@@ -71,11 +88,39 @@ def grid(
         except KeyboardInterrupt:
             _say(f"{campaign.counts.made} cells were made and are kept; run again to make the rest")
             raise
-    results = read_results(folder)
+    return read_results(folder), counts.failed
+
+
+def show_grid(
+    results: Results,
+    failed: int,
+    *,
+    no_report: bool = False,
+    kept: bool = True,
+    wide: bool = False,
+    json: bool = False,
+) -> None:
+    """Write the tables and the page of a grid, print the differences, and exit with 5 if cells failed.
+
+    `kept`: whether the folder stays.
+    """
+    from clustersim.grid import Store, write_tables
+    from itertime.io import write_text
+
+    from .output.grids import print_results
+
     comparisons = write_tables(results)
-    print_results(results, comparisons, json)
-    if counts.failed:
-        _say(f"{counts.failed} of {len(plan.orders())} cells failed; see {campaign.store.failures}")
+    page = results.folder / "report.html"
+    if no_report:
+        page.unlink(missing_ok=True)  # that of earlier results
+    else:
+        write_text(page, results.report().text)
+    print_results(results, comparisons, json, wide, kept)
+    if not no_report and not json:
+        print(f"Report: {page}")
+    if failed:
+        cells = len({result.cell for result in results})
+        _say(f"{failed} of {cells} cells failed; see {Store(results.folder).failures}")
         raise typer.Exit(_SOME_FAILED)
 
 
@@ -100,13 +145,18 @@ def _say(text: str) -> None:
 @contextmanager
 def _progress(plan: GridPlan, campaign: Campaign) -> Iterator[Callable[[CellCounts, Progress], None]]:
     """Progress on stderr: one line that changes on a terminal, else a line every ten seconds."""
+    from .output.terminal import plain
+
     total = len(plan.orders())
     terminal = sys.stderr.isatty()
     began = shown_at = monotonic()
-    shown = ""
+    shown = dashboard = ""
 
     def advance(counts: CellCounts, progress: Progress) -> None:
-        nonlocal shown_at, shown
+        nonlocal shown_at, shown, dashboard
+        if progress.dashboard and not dashboard:
+            dashboard = progress.dashboard
+            _say(f"dask shows its workers at {plain(dashboard)}")
         remaining = total - counts.cached - counts.made - counts.failed
         running = f"{progress.running} running" if progress.slots else "waiting for workers"
         text = (

@@ -1,4 +1,4 @@
-"""`clustersim policies`: list the policies, check one, start a new one."""
+"""`clustersim policies`: list the policies, show one, check one, start a new one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import typer
 
 from itertime.commandline import new_app, print_json
 
+from .help import completion
+from .help.options import Json, Wide
+
 __all__ = ["app"]
 
-app = new_app("List the scheduling policies, check one, start a new one.")
+app = new_app("List the scheduling policies, show one, check one, start a new one.")
 app.info.no_args_is_help = False
 app.info.invoke_without_command = True
 app.info.subcommand_metavar = "[COMMAND]"
@@ -24,6 +27,7 @@ def policies(
 ) -> None:
     """List the registered scheduling policies: name, planner and one sentence.
 
+    `show` tells what one does and what its parameters are.
     `check` tests that a policy keeps every rule. `new` writes a new policy from a template.
     """
     if context.invoked_subcommand is not None:
@@ -36,9 +40,32 @@ def policies(
             {"policies": [{"name": i.name, "planner": i.planner, "summary": i.summary} for i in infos]}
         )
         return
-    width, planner_width = (max(len(getattr(i, field)) for i in infos) for field in ("name", "planner"))
-    for info in infos:
-        print(f"{info.name:<{width}}  {info.planner:<{planner_width}}  {info.summary}")
+    from .output.policies import print_policies
+
+    print_policies(infos)
+
+
+@app.command()
+def show(
+    policy: Annotated[
+        str,
+        typer.Argument(
+            help="The name of a registered policy, or file.py:Class.", autocompletion=completion.policy
+        ),
+    ],
+    wide: Wide = False,
+    json: Json = False,
+) -> None:
+    """Show what a policy does: paper, planner, parameters with their defaults, page.
+
+    Change a parameter with `--set policy.NAME=VALUE`.
+    """
+    from clustersim.runs import policy_details
+
+    from .help.policy_pages import page_of
+    from .output.policies import print_details
+
+    print_details(policy_details(policy), page_of(policy), json=json, wide=wide)
 
 
 @app.command()

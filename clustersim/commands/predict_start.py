@@ -18,7 +18,7 @@ from .backtest import (
     TimeZone,
     named_clusters,
 )
-from .simulate import Json, Seed, Settings, SystemName
+from .help.options import Json, Seed, Settings, SystemName
 from .trace import Columns, LogFormatName, TimeUnit
 
 if TYPE_CHECKING:

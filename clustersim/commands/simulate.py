@@ -3,84 +3,60 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clustersim.errors import Interrupted
 from itertime.errors import UserError
 
+from .help.options import (
+    Baseline,
+    ClusterShape,
+    Force,
+    Json,
+    Measure,
+    ModelPath,
+    NoBound,
+    NoOverheads,
+    NoReport,
+    OutDir,
+    OverheadsPreset,
+    Parquet,
+    PlacementName,
+    PlannerName,
+    PolicyName,
+    PolicyNames,
+    Seed,
+    Settings,
+    SystemName,
+    Table,
+    TraceFile,
+    Until,
+    VarySetting,
+    Warmup,
+    Wide,
+    Workers,
+    config_of,
+)
+from .what_if import vary as vary_settings
+
 if TYPE_CHECKING:
     from clustersim.records import Run
     from clustersim.runs import RunConfig, Trace
 
-__all__ = ["compare", "config_of", "demo", "run"]
+__all__ = ["compare", "demo", "run"]
 
-TraceFile = Annotated[Path, typer.Argument(help="Trace in the native format (CSV or Parquet).")]
-ClusterShape = Annotated[
-    str, typer.Option(help="Shape of the cluster (n128g8: 128 nodes of 8 GPUs), or a YAML file.")
-]
-SystemName = Annotated[str, typer.Option(help="System of its nodes: a name of itertime, or a YAML file.")]
-PlannerName = Annotated[str | None, typer.Option(help="Planner of all jobs; by default that of the policy.")]
-PlacementName = Annotated[str, typer.Option(help="Placement rule: pack, spread, any, topology or buddy.")]
-NoOverheads = Annotated[bool, typer.Option("--no-overheads", help="Make starts, restarts and resizes free.")]
-OverheadsPreset = Annotated[
-    str | None,
-    typer.Option(
-        "--overheads", help="Preset of overheads, as mlperf or pretraining; docs/overheads.md lists them."
-    ),
-]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="NAME=VALUE, as in overheads.launch_s=10 or policy.guard_s=2; repeatable."),
-]
-Table = Annotated[
-    Path | None, typer.Option(help="Throughput table (CSV): model,global_batch,gpus,iterations_per_s.")
-]
-ModelPath = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--model-path", help="Folder of model files, which the trace names without ending; repeatable."
-    ),
-]
-Warmup = Annotated[
-    float, typer.Option(min=0, help="Seconds from the first submission to a window of measurement.")
-]
-Measure = Annotated[
-    float | None,
-    typer.Option(help="Seconds that the window of measurement lasts; by default to the last submission."),
-]
-Until = Annotated[float | None, typer.Option(help="End of the run, in seconds on the trace's clock.")]
-OutDir = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Folder to write: records, metrics, manifest and report.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace the results that the folder of --out holds.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Parquet = Annotated[bool, typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.")]
-NoBound = Annotated[
-    bool, typer.Option("--no-bound", help="Do not compute how far the results are from the best possible.")
-]
-Baseline = Annotated[
-    str | None, typer.Option(help="Policy to compare the others with; by default the first.")
-]
-NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html; `report` makes it later.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per processor.")]
-
-_SETTINGS = {
-    "cluster": "cluster", "system": "system", "planner": "planner", "placement": "placement", "seed": "seed",
-    "model_path": "model_path", "until": "until_s", "warmup": "warmup_s", "measure": "measure_s",
-}  # fmt: skip
-"""Parameters of the commands that are settings of `RunConfig`, under the same or another name."""
 _DEMO_POLICIES = "fifo,srtf,elasticflow,vtrain-aware"
 
 
 def run(
     context: typer.Context,
     trace: TraceFile,
-    policy: Annotated[str, typer.Option(help="A registered policy, or file.py:Class.")],
+    policy: PolicyName,
     cluster: ClusterShape = "n128g8",
     system: SystemName = "dgx-a100-80gb",
     planner: PlannerName = None,
@@ -99,6 +75,7 @@ def run(
     force: Force = False,
     parquet: Parquet = False,
     no_report: NoReport = False,
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Simulate a trace under one policy."""
@@ -122,7 +99,7 @@ def run(
         raise
     except KeyboardInterrupt as interrupt:
         raise Interrupted(out if hasattr(interrupt, "partial") else None) from None
-    print_run(result, json)
+    print_run(result, json, wide)
     if out is not None:
         _finish([result], out, None, no_report=no_report, json=json)
 
@@ -130,8 +107,9 @@ def run(
 def compare(
     context: typer.Context,
     trace: TraceFile,
-    policies: Annotated[str, typer.Option(help="Policies, separated by commas.")],
+    policies: PolicyNames,
     baseline: Baseline = None,
+    vary: VarySetting = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="Number of seeds for each policy, counting from --seed.")
     ] = 1,
@@ -154,15 +132,20 @@ def compare(
     force: Force = False,
     parquet: Parquet = False,
     no_report: NoReport = False,
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Simulate a trace under several policies and compare them.
 
-    With --out, every run gets a folder, and the comparison a report.
+    With --out, every run gets a folder, and the comparison a report. With --vary, the policies run under each
+    value of a setting, as a grid, and are compared with the first policy at each value.
     """
     from clustersim.runs import Trace
 
     names = _policy_names(policies)
+    if vary is not None:
+        vary_settings(trace, names, [vary], {**context.params, "baseline": baseline or names[0]})
+        return
     configs = [
         config_of(name, context.params, seed=seed + k, settings=_settings_of(name, names, settings))
         for name in names
@@ -178,6 +161,7 @@ def compare(
         force=force,
         parquet=parquet,
         no_report=no_report,
+        wide=wide,
         json=json,
     )
 
@@ -189,7 +173,7 @@ def demo(
         float,
         typer.Option(min=0.01, help="GPU-seconds requested, over those of the cluster while jobs arrive."),
     ] = 1.2,
-    policies: Annotated[str, typer.Option(help="Policies, separated by commas.")] = _DEMO_POLICIES,
+    policies: PolicyNames = _DEMO_POLICIES,
     cluster: ClusterShape = "n64g8",
     seed: Seed = 0,
     warmup: Warmup = 0.0,
@@ -198,6 +182,7 @@ def demo(
     out: OutDir = None,
     force: Force = False,
     no_report: NoReport = False,
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Compare four policies on generated jobs.
@@ -221,7 +206,9 @@ def demo(
         planner="3d",
         seed=seed,
     )
-    _compare(Trace.generated(recipe), configs, out=out, force=force, no_report=no_report, json=json)
+    _compare(
+        Trace.generated(recipe), configs, out=out, force=force, no_report=no_report, wide=wide, json=json
+    )
 
 
 def _settings_of(name: str, names: list[str], settings: list[str] | None) -> list[str]:
@@ -247,30 +234,6 @@ def _policy_names(text: str) -> list[str]:
     return names
 
 
-def config_of(policy: str, options: Mapping[str, Any], **changes: Any) -> RunConfig:
-    """The settings of a run: the options of its command by parameter name, some of them replaced."""
-    from clustersim.runs import RunConfig
-
-    given = {**options, **changes}
-    settings, overheads = given.get("settings"), given.get("overheads")
-    if given.get("no_overheads") and overheads is not None:
-        raise UserError(f"--overheads {overheads}: contradicts --no-overheads; leave one of them out")
-    values = {setting: given[name] for name, setting in _SETTINGS.items() if given.get(name) is not None}
-    if given.get("no_overheads"):
-        values["overheads"] = None
-    elif overheads is not None:
-        values["overheads"] = {"preset": overheads}
-    if given.get("table") is not None:
-        values["table"] = str(given["table"])
-    if given.get("no_bound"):
-        if contrary := next(
-            (text for text in settings or [] if text.partition("=")[0].strip() == "bound"), ""
-        ):
-            raise UserError(f"--set {contrary}: contradicts --no-bound; leave one of them out")
-        values["bound"] = "none"
-    return RunConfig.make(settings, policy=policy, **values)
-
-
 def _compare(
     trace: Trace,
     configs: list[RunConfig],
@@ -281,12 +244,12 @@ def _compare(
     force: bool = False,
     parquet: bool = False,
     no_report: bool,
+    wide: bool = False,
     json: bool,
 ) -> None:
     from clustersim.runs import compare as simulate
 
     from .output.runs import check_folder, print_comparison
-    from .output.terminal import progress_of
 
     names = list(dict.fromkeys(config.policy for config in configs))
     if baseline is not None and baseline not in names:
@@ -299,21 +262,35 @@ def _compare(
             raise UserError(f"--out {out}: two policies would share a folder; rename one of their files")
         check_folder(out, inside, force)
         folders = [out / name for name in inside]
-    done = 0
-
-    def on_done(_: int, __: Run) -> None:
-        nonlocal done
-        done += 1
-        advance(done)
-
     try:
-        with progress_of("simulating", len(configs)) as advance:
-            runs = simulate(trace, configs, workers=workers, out=folders, parquet=parquet, on_done=on_done)
+        with _progress(configs, len(trace.jobs)) as advance:
+            runs = simulate(
+                trace, configs, workers=workers, out=folders, parquet=parquet, on_progress=advance,
+                on_done=lambda i, _: advance(i, len(trace.jobs)),
+            )  # fmt: skip
     except KeyboardInterrupt:
         raise Interrupted(out) from None
-    print_comparison(runs, baseline or names[0], json)
+    print_comparison(runs, baseline or names[0], json, wide)
     if out is not None:
         _finish(runs, out, baseline, no_report=no_report, json=json)
+
+
+@contextmanager
+def _progress(configs: list[RunConfig], jobs: int) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar for each policy, which counts the jobs that have left its runs."""
+    from .output.terminal import progress_of_runs
+
+    names = [config.policy for config in configs]
+    bars = list(dict.fromkeys(names))
+    done = [0] * len(configs)
+    with progress_of_runs({name: names.count(name) * jobs for name in bars}) as advance:
+
+        def follow(run: int, left: int) -> None:
+            done[run] = max(done[run], left)
+            of_policy = (n for n, name in zip(done, names, strict=True) if name == names[run])
+            advance(bars.index(names[run]), sum(of_policy))
+
+        yield follow
 
 
 def _finish(runs: list[Run], out: Path, baseline: str | None, *, no_report: bool, json: bool) -> None:

@@ -12,7 +12,7 @@ from clustersim.records import MIGRATE, NOTE, PREEMPT, RATE, REPLAN, RESIZE, RES
 from clustersim.scheduler import Event, JobView, Proposal
 from clustersim.scheduler.draft import adopt
 from clustersim.scheduler.job_view import active_of
-from clustersim.speed import CoRunners, Curve, Interference, Network, Speed, StepTimes
+from clustersim.speed import CoRunners, Curve, Interference, Network, NodeSpeeds, Speed, StepTimes
 
 from .clock import Due
 from .kernel import Kernel
@@ -29,14 +29,14 @@ class Enactment:
     def __init__(
         self, kernel: Kernel, speed: Speed, on_completion: Callable[[Due], None],
         prices: Mapping[str, float] | None = None, step_times: StepTimes | None = None, seed: int = 0,
-        sharing: Interference | None = None,
+        sharing: Interference | None = None, nodes: NodeSpeeds | None = None,
     ):  # fmt: skip
         """`on_completion` is called when a job may be done, with (job, generation of its allocation).
         `prices`: US dollars per GPU-hour by GPU type, None if the cluster states none. `step_times`: how much
         slower than predicted jobs run, drawn with `seed`; None: as predicted. `sharing`: None where jobs on
-        one GPU do not slow each other down.
+        one GPU do not slow each other down. `nodes`: None where equal nodes are equally fast.
         """
-        self._prices, self._step_times, self._seed = prices, step_times, seed
+        self._prices, self._step_times, self._seed, self._nodes = prices, step_times, seed, nodes
         self._kernel, self._facts, self._clock = kernel, kernel.facts, kernel.clock
         self._views = kernel.views
         self._on_completion_due = [on_completion]
@@ -111,6 +111,8 @@ class Enactment:
         now = self._clock.now
         if self._step_times is not None:
             unit_s *= self._step_times.factor(active.job.job_id, active.gpus, self._seed)
+        if self._nodes is not None and active.placement is not None:
+            unit_s *= self._nodes.factor(active.job.model, active.placement)
         self.expect_completion(active, active.change_speed(unit_s, now), now)
         self._kernel.recorder.event(now, RATE, active.job.job_id, unit_s=unit_s)
 
@@ -173,6 +175,8 @@ class Enactment:
             unit_s *= factor
         if self._step_times is not None:
             unit_s *= self._step_times.factor(active.job.job_id, gpus, self._seed)
+        if self._nodes is not None:
+            unit_s *= self._nodes.factor(active.job.model, placement)
         return curve, unit_s
 
     def begin_phase(self, active: ActiveJob, now: float) -> None:

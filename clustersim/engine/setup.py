@@ -11,7 +11,7 @@ from clustersim.failures import Failures, Maintenance, Reservation, Spot
 from clustersim.overheads import Overheads
 from clustersim.placement import Placer, placer
 from clustersim.scheduler import Scheduler
-from clustersim.speed import Interference, Speed, StepTimes
+from clustersim.speed import Interference, NodeSpeeds, Speed, StepTimes
 from itertime.errors import UserError
 from traces.estimates import Estimates
 
@@ -40,6 +40,7 @@ class RunSetup:
     | `estimates` | how far the work is off that jobs state | by what the trace states |
     | `decision_interval_s` | decisions are made at multiples of it on the trace's clock | 0: at every event |
     | `step_times` | how much slower than predicted jobs run | as predicted |
+    | `nodes` | how much slower than predicted each node is | all are as predicted |
     | `until_s` | the end of the run on the trace's clock | when no event is left |
     | `price_usd_per_gpu_h` | of GPU types for which the cluster states no price | 5 |
     | `seed` | of everything random | 0 |
@@ -64,6 +65,7 @@ class RunSetup:
     estimates: Estimates | None = None
     decision_interval_s: float = 0.0
     step_times: StepTimes | None = None
+    nodes: NodeSpeeds | None = None
     until_s: float | None = None
     price_usd_per_gpu_h: float = 5.0
     seed: int = 0

@@ -66,7 +66,7 @@ class Simulation(Course):
         facts: ClusterState[JobView] = ClusterState(
             setup.cluster, setup.placer, setup.overheads, setup.quotas
         )
-        facts.type_slowdown = setup.type_slowdown
+        facts.type_slowdown, facts.node_speeds = setup.type_slowdown, setup.nodes
         arrivals = arrivals_of(jobs, setup) if shared is None else shared.arrivals
         clock = clock_for(arrivals) if shared is None else shared.course.clock
         super().__init__(clock, setup.until_s)
@@ -85,7 +85,7 @@ class Simulation(Course):
         )
         self.enactment = Enactment(
             kernel, setup.speed, self._on_completion, setup.cluster.prices(setup.price_usd_per_gpu_h),
-            step_times=setup.step_times, seed=setup.seed, sharing=setup.sharing,
+            step_times=setup.step_times, seed=setup.seed, sharing=setup.sharing, nodes=setup.nodes,
         )  # fmt: skip
         self._wake_ups = WakeUps(kernel)
         self.disruptions = Disruptions.of(

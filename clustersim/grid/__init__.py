@@ -3,6 +3,9 @@
 | making | |
 |---|---|
 | `run_grid` | run a grid, from a file or a mapping, and read its results; so does calling the package |
+| `what_if`, `WhatIf` | one trace under other settings: a grid of them, against the first values |
+| `Variation`, `varied_grid` | what a what-if varies, and the grid of it, as a mapping |
+| `write_grid` | the file of a grid that is given as a mapping |
 | `read_plan`, `GridPlan` | a grid file, expanded into cells and checked before anything runs |
 | `Campaign` | one call of `clustersim grid` on a results folder: finds the missing cells and makes them |
 | `Progress` | cells made, failed and running, and an estimate of the seconds left |
@@ -14,6 +17,8 @@
 | `read_results`, `Results` | the cells in the folder of a grid, complete or not: `to_pandas`, `compare` |
 | `Comparison` | the paired difference of one metric from the baseline, over seeds |
 | `compare_runs` | such comparisons for runs that are in memory |
+| `is_grid` | whether a folder is that of a grid |
+| `write_run_pages` | the pages of single runs, to which the page of the grid links |
 | `write_tables` | write results and comparisons as CSV and Parquet |
 
 Why
@@ -31,13 +36,15 @@ Why
 import sys
 import types
 
-from .call import run_grid
+from .call import run_grid, write_grid
 from .campaign import Campaign, CellCounts
+from .comparisons import Comparison
 from .making import Progress
 from .preflight import GridPlan, read_plan
-from .results import Comparison, Results, compare_runs, read_results
+from .results import Results, compare_runs, is_grid, read_results, write_run_pages
 from .store import Store
 from .tables import write_tables
+from .what_if import Variation, WhatIf, varied_grid, what_if
 
 __all__ = [
     "Campaign",
@@ -47,10 +54,17 @@ __all__ = [
     "Progress",
     "Results",
     "Store",
+    "Variation",
+    "WhatIf",
     "compare_runs",
+    "is_grid",
     "read_plan",
     "read_results",
     "run_grid",
+    "varied_grid",
+    "what_if",
+    "write_grid",
+    "write_run_pages",
     "write_tables",
 ]
 

@@ -19,7 +19,7 @@ from .preflight import read_plan
 from .results import Results, read_results
 from .tables import write_tables
 
-__all__ = ["run_grid"]
+__all__ = ["run_grid", "write_grid"]
 
 _HEAD = "# Written by clustersim.grid; `clustersim grid` continues it.\n"
 
@@ -38,7 +38,7 @@ def run_grid(
     there. A trace in it may be jobs or a data frame, which are written to the folder `OUT.traces`. Cells that
     fail are results with a reason. UserError, with file and line, for a grid that cannot be run.
     """
-    path = _written(grid, out) if isinstance(grid, Mapping) else Path(grid)
+    path = write_grid(grid, out) if isinstance(grid, Mapping) else Path(grid)
     plan = read_plan(path)
     folder = Path(out) if out is not None else Path(plan.name)
     campaign = Campaign(plan, folder)
@@ -49,8 +49,10 @@ def run_grid(
     return results
 
 
-def _written(grid: Mapping[str, Any], out: str | Path | None) -> Path:
-    """The file of a grid that was given as a mapping."""
+def write_grid(grid: Mapping[str, Any], out: str | Path | None) -> Path:
+    """Write the file of a grid that is given as a mapping: `OUT.yaml`, beside the folder `out`. UserError
+    without a folder, or if the file is there and not ours.
+    """
     if out is None:
         raise UserError("grid: a grid that is no file needs a folder; name it with out=")
     folder = Path(out)

@@ -209,14 +209,14 @@ def _refuse_twins(document: Document, cells: list[Cell]) -> None:
 
 def _settings() -> list[str]:
     elsewhere = ("seed", "params", *_OF_WINDOW)
-    return ["trace", *(name for name in RunConfig.model_fields if name not in elsewhere)]
+    return ["trace", "nodes", *(name for name in RunConfig.model_fields if name not in elsewhere)]
 
 
 def _is_setting(name: str) -> bool:
     head, dot, rest = name.partition(".")
     if not dot:
         return name in _settings()
-    return bool(rest) and (head in ("policy", "trace") or _holds_settings(head))
+    return bool(rest) and (head in ("policy", "trace", "system") or _holds_settings(head))
 
 
 def _holds_settings(name: str) -> bool:

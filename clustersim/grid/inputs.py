@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -38,6 +39,7 @@ __all__ = ["Hashes", "Inputs", "key_of", "resolve"]
 
 RECIPE = [field.name for field in fields(Recipe) if field.name != "seed"]
 DATA_ENDINGS = (".csv", ".csv.gz", ".parquet", ".yaml", ".yml", ".json")
+_SHAPE = re.compile(r"n[0-9]+(g[0-9]+)")
 LIBRARIES = ("numpy", "scipy", "simpy")
 
 
@@ -62,15 +64,22 @@ class Inputs:
 def resolve(settings: Mapping[str, Any], seed: int) -> Inputs:
     """The run that `settings` describe. UserError names a setting that is wrong.
 
-    `a.b` sets `b` within `a`, before or after `a`; `policy.b` is a parameter of the policy.
+    `a.b` sets `b` within `a`, before or after `a`; `policy.b` is a parameter of the policy, `system.b` a
+    value of the system, and `nodes` the number of nodes of a cluster that is given by its shape.
     """
     whole = {name: value for name, value in settings.items() if "." not in name}
     parts = [(name.split(".", 1), value) for name, value in settings.items() if "." in name]
     trace = _trace(whole.pop("trace", None), {b: value for (a, b), value in parts if a == "trace"}, seed)
+    if "nodes" in whole:
+        whole["cluster"] = _with_nodes(whole.get("cluster"), whole.pop("nodes"))
     if "policy" not in whole:
         raise UserError("policy: is not given; name one in set or as an axis of the matrix")
     for (a, b), value in parts:
         if a == "trace":
+            continue
+        if a == "system":  # a change is part of the system's name
+            system = whole.get("system", RunConfig.model_fields["system"].default)
+            whole["system"] = f"{system},{b}={value}"
             continue
         name = "params" if a == "policy" else a
         outer = whole.get(name, {})
@@ -78,6 +87,18 @@ def resolve(settings: Mapping[str, Any], seed: int) -> Inputs:
             raise UserError(f"{a}.{b}: contradicts {a}: {shown(outer)}; leave one of them out")
         whole[name] = {**outer, b: value}
     return Inputs(RunConfig.make(seed=seed, **whole), trace)
+
+
+def _with_nodes(cluster: Any, nodes: Any) -> str:
+    """The shape of a cluster with another number of nodes."""
+    stated = RunConfig.model_fields["cluster"].default if cluster is None else cluster
+    shape = _SHAPE.fullmatch(stated) if isinstance(stated, str) else None
+    if shape is None:
+        what = f"nodes={shown(nodes)}: changes a cluster that is given as a shape, as in cluster: n64g8"
+        raise UserError(f"{what}, not {shown(stated)}; vary cluster instead, with a file for each value")
+    if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
+        raise UserError(f"nodes={shown(nodes)}: must be a whole number, at least 1")
+    return f"n{nodes}{shape[1]}"
 
 
 def _trace(whole: Any, parts: Mapping[str, Any], seed: int) -> str | Recipe:

@@ -1,64 +1,31 @@
-"""The results of a grid, read back from its folder, and the paired differences between its cells."""
+"""The results of a grid, read back from its folder."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import inf
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustersim.analysis import Difference, holm, paired_difference, window_metrics
+from clustersim.analysis import window_metrics
 from clustersim.export import Picture, draw_sweep, drawn, read_sweep
 from clustersim.records import Run
-from clustersim.rundir import SUMMARY, read_run, read_unverified
-from itertime.errors import UnknownName, UserError
-from itertime.io import shown
+from clustersim.report import Page, render_report
+from clustersim.rundir import SUMMARY, read_unverified
+from itertime.errors import UserError
+from itertime.io import shown, write_text
 
+from .comparisons import Comparison, Number, Result, compare_cells
 from .expand import Scalar
 from .gridfile import NUMERIC_METRICS, SHOWN_METRICS, Window
+from .page import GridDocument, page_of_run, render_grid
 from .store import FORMAT, Store, read_object
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Comparison", "Result", "Results", "compare_cells", "compare_runs", "read_results"]
-
-Number = int | float | None
-
-
-@dataclass(frozen=True)
-class Result:
-    """One cell: its position in the grid, and its metrics (empty if it is not done).
-
-    `status`: done, failed, or missing. `reason`: why it failed.
-    """
-
-    axes: Mapping[str, Scalar]
-    seed: int
-    cell: str
-    status: str
-    folder: Path
-    metrics: Mapping[str, Number] = field(default_factory=dict)
-    reason: str = ""
-
-    def run(self) -> Run:
-        """All records of the cell. UserError if it is not done, or was changed."""
-        return read_run(self.folder)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A metric of the cells with these values of axes, against the baseline with all other axes equal.
-
-    `p_holm`: the p value, adjusted for all comparisons of this metric in the grid.
-    """
-
-    axes: Mapping[str, Scalar]
-    metric: str
-    difference: Difference
-    p_holm: float | None = None
+__all__ = ["Results", "compare_runs", "is_grid", "read_results", "write_run_pages"]
 
 
 @dataclass(frozen=True)
@@ -97,6 +64,17 @@ class Results(Sequence[Result]):
         """
         sweep = read_sweep(self.folder, metric, x)
         return drawn(lambda plt: draw_sweep(plt, sweep))
+
+    def report(self) -> Page:
+        """The page that `clustersim grid` writes: effects, heat maps, lines over an axis, the best cells."""
+        return Page(render_grid(self.document()))
+
+    def document(self) -> GridDocument:
+        """What the page of the grid shows."""
+        return GridDocument(
+            self.name, self.folder, self.axes, self.results, tuple(self.compare()), self.baseline,
+            self.shown_metrics,
+        )  # fmt: skip
 
     def to_pandas(self) -> pd.DataFrame:
         """One row for each cell: axes, `seed`, `status`, every metric, `cell`; NaN for undefined."""
@@ -147,6 +125,30 @@ def read_results(folder: str | Path) -> Results:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         what = f"does not hold what a grid writes ({type(error).__name__}: {error})"
         raise UserError(f"{path}: {what}; run the grid again") from None
+
+
+def is_grid(folder: str | Path) -> bool:
+    """Whether a folder is that of a grid."""
+    return (Path(folder) / "grid.json").is_file()
+
+
+def write_run_pages(
+    results: Results, most: int, on_progress: Callable[[int], None] = lambda done: None
+) -> int:
+    """Write the pages of at most so many runs into the folder of a grid, those of the first seed first; the
+    page of the grid links to them. Returns their number.
+    """
+    first = min((result.seed for result in results), default=0)
+    ordered = sorted(results, key=lambda result: result.seed != first)
+    chosen = list({result.cell: result for result in ordered if result.status == "done"}.values())[:most]
+    for number, result in enumerate(chosen, start=1):
+        title = ", ".join(f"{name} {value}" for name, value in result.axes.items())
+        page = render_report([result.run()], title=f"{title}, seed {result.seed}")
+        path = results.folder / page_of_run(result.cell)
+        path.parent.mkdir(exist_ok=True)
+        write_text(path, page)
+        on_progress(number)
+    return len(chosen)
 
 
 def compare_runs(runs: Sequence[Run], baseline: str) -> list[Comparison]:
@@ -203,65 +205,3 @@ def _dtype(results: Results, axis: str) -> str:
         return "int64"
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     return "float64" if numeric else "object"
-
-
-# Comparisons
-
-
-def compare_cells(
-    results: Sequence[Result], axes: Sequence[str], baseline: Mapping[str, Scalar] | None,
-    metrics: Sequence[str],
-) -> list[Comparison]:  # fmt: skip
-    """Comparisons in the order of the grid, metrics innermost; none without a baseline.
-
-    The baseline of a cell has the values of `baseline` and is otherwise equal; both runs of a pair have the
-    same seed. UnknownName for axes, values and metrics that do not exist.
-    """
-    if not baseline:
-        return []
-    _check_names(results, axes, baseline, metrics)
-    groups: dict[tuple[Scalar, ...], dict[int, Result]] = {}
-    for result in results:
-        groups.setdefault(tuple(result.axes[name] for name in axes), {})[result.seed] = result
-    comparisons = []
-    for values in groups:
-        variant = dict(zip(axes, values, strict=True))
-        against = tuple({**variant, **baseline}.values())
-        if against == values or against not in groups:
-            continue
-        for metric in metrics:
-            difference = _difference(groups[against], groups[values], metric)
-            comparisons.append(Comparison(variant, metric, difference))
-    return _with_holm(comparisons)
-
-
-def _difference(baseline: Mapping[int, Result], variant: Mapping[int, Result], metric: str) -> Difference:
-    seeds = [seed for seed in variant if seed in baseline]
-    return paired_difference(
-        [baseline[seed].metrics.get(metric) for seed in seeds],
-        [variant[seed].metrics.get(metric) for seed in seeds],
-        limit=1.0 if metric.endswith("_ratio") else inf,
-    )
-
-
-def _with_holm(comparisons: list[Comparison]) -> list[Comparison]:
-    adjusted: dict[int, Any] = {}
-    for metric in dict.fromkeys(comparison.metric for comparison in comparisons):
-        family = [i for i, comparison in enumerate(comparisons) if comparison.metric == metric]
-        p_values = holm([comparisons[i].difference.p for i in family])
-        adjusted |= dict(zip(family, p_values, strict=True))
-    return [replace(comparison, p_holm=adjusted[i]) for i, comparison in enumerate(comparisons)]
-
-
-def _check_names(
-    results: Sequence[Result], axes: Sequence[str], baseline: Mapping[str, Scalar], metrics: Sequence[str]
-) -> None:
-    for name, value in baseline.items():
-        if name not in axes:
-            raise UnknownName("axis", name, axes)
-        values = dict.fromkeys(result.axes[name] for result in results)
-        if value not in values:
-            raise UnknownName(f"value of {name}", str(value), [str(known) for known in values])
-    for metric in metrics:
-        if metric not in NUMERIC_METRICS:
-            raise UnknownName("metric", metric, NUMERIC_METRICS)

@@ -14,8 +14,9 @@ from clustersim.analysis import Difference
 from clustersim.rundir import guarded_text
 from itertime.io import write_bytes, write_text
 
+from .comparisons import Comparison
 from .gridfile import NUMERIC_METRICS
-from .results import Comparison, Results
+from .results import Results
 
 __all__ = ["COMPARISON_CSV", "RESULTS_CSV", "RESULTS_PARQUET", "write_tables"]
 

@@ -55,6 +55,7 @@ def compare(
     out: Sequence[str | Path] | None = None,
     parquet: bool = False,
     on_done: Callable[[int, Run], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Comparison:
     """Simulate the same trace under several policies (by name or `file.py:Class`) or configurations, in
@@ -64,6 +65,13 @@ def compare(
     with. `out`: a folder for each run. Raises as `run`. See `clustersim.runs.compare`.
     """
     runs = compare_runs(
-        trace, configs, workers=workers, out=out, parquet=parquet, on_done=on_done, **settings
+        trace,
+        configs,
+        workers=workers,
+        out=out,
+        parquet=parquet,
+        on_done=on_done,
+        on_progress=on_progress,
+        **settings,
     )
     return Comparison(tuple(map(ShownRun.of, runs)), baseline)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from clustersim.export import Picture, picture
 from clustersim.grid import Comparison as Difference
 from clustersim.grid import compare_runs
 from clustersim.records import Run
-from clustersim.report import comparison_table, render_report
+from clustersim.report import Page, comparison_table, render_report
 from itertime.errors import UnknownName, UserError
-from itertime.io import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,24 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "Page", "ShownRun"]
 
 TABLES = ("jobs", "events", "snapshots", "plans")
-
-
-class Page:
-    """A report. Notebooks show it in a frame; `save` writes the page."""
-
-    def __init__(self, text: str):
-        self.text = text
-
-    def save(self, path: str | Path) -> None:
-        """Write the page, whole or not at all."""
-        write_text(Path(path), self.text)
-
-    def _repr_html_(self) -> str:
-        style = "width: 100%; height: 800px; border: 1px solid #ccc"
-        return f'<iframe title="Report" srcdoc="{html.escape(self.text)}" style="{style}"></iframe>'
-
-    def __repr__(self) -> str:
-        return f"<Page of {len(self.text) / 1e6:.1f} MB; .save(path) writes it>"
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,6 +3,7 @@
 | name | what |
 |---|---|
 | `render_report` | the page for some runs, as HTML |
+| `Page` | a page that a notebook shows and `save` writes |
 | `comparison_table` | the headline table of the page as text, for a terminal |
 | `notes` | sentences that a reader needs to judge the numbers: load, queueing, tail, identical schedules |
 | `sizes_given` | sentences on policies that allocate other numbers of GPUs than requested |
@@ -25,10 +26,20 @@ Why
   seeds belong to grids.
 """
 
+from .frame import Page
 from .headline import comparison_table
 from .page import render_report
 from .runs import group_runs, named
 from .time_axis import Clock
 from .verdict import notes, sizes_given
 
-__all__ = ["Clock", "comparison_table", "group_runs", "named", "notes", "render_report", "sizes_given"]
+__all__ = [
+    "Clock",
+    "Page",
+    "comparison_table",
+    "group_runs",
+    "named",
+    "notes",
+    "render_report",
+    "sizes_given",
+]

@@ -21,6 +21,7 @@
 |---|---|
 | `find_policy`, `list_policies` | the class of a name or of `file.py:Class`; all registered policies |
 | `make_policy` | an instance with its parameters |
+| `policy_details` | what a policy says about itself: docstring, parameters with defaults, papers |
 
 | fingerprints | |
 |---|---|
@@ -57,7 +58,7 @@ from .fingerprints import (
 )
 from .manifest import profile_of
 from .plan_records import plan_record
-from .policies import find_policy, list_policies, make_policy
+from .policies import find_policy, list_policies, make_policy, policy_details
 from .run import run, run_config
 from .run_bounds import best_possible
 from .setup import setup_of
@@ -78,6 +79,7 @@ __all__ = [
     "malformed_versions",
     "other_libraries",
     "plan_record",
+    "policy_details",
     "policy_hash",
     "profile_of",
     "run",

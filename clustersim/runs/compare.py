@@ -5,7 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from ctypes import Array, c_longlong
+from functools import partial
+from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +24,8 @@ from .source import Trace, TraceLike
 
 __all__ = ["compare"]
 
+_LOOK_EVERY_S = 0.2  # at the progress of the runs
+
 
 def compare(
     trace: TraceLike,
@@ -30,6 +35,7 @@ def compare(
     out: Sequence[str | Path] | None = None,
     parquet: bool = False,
     on_done: Callable[[int, Run], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> list[Run]:
     """Run every configuration on the same trace, in parallel processes. The results do not depend on the
@@ -38,7 +44,8 @@ def compare(
     `configs`: configurations, or policies by name or `file.py:Class`; `settings`, as of `run`, belong to the
     policies given by name, as in `compare("trace.csv", ["fifo", "srtf"], cluster="n16g8")`.
     `workers`: at most this many processes (default: one per processor, at most one per run). `out`: a folder
-    for each run, as for `run`. `on_done(i, run)` is called in this process when a run finishes. On an
+    for each run, as for `run`. `on_done(i, run)` is called in this process when a run finishes, and
+    `on_progress(i, jobs)` a few times a second with the number of jobs that have left run `i`. On an
     interrupt, the runs in progress end, and their folders hold the records up to that point.
     """
     if isinstance(configs, str):
@@ -58,29 +65,38 @@ def compare(
             for config, folder in zip(chosen, folders, strict=True)
         ]
         if count > 1:
-            return _in_processes(trace, options, count, on_done)
+            return _in_processes(trace, options, count, on_done, on_progress)
         runs = []
         for i, given in enumerate(options):
-            runs.append(run(trace, **given))
+            advance = None if on_progress is None else partial(on_progress, i)
+            runs.append(run(trace, on_progress=advance, **given))
             if on_done is not None:
                 on_done(i, runs[i])
         return runs
 
 
 def _in_processes(
-    trace: Trace, options: Sequence[dict[str, Any]], count: int, on_done: Callable[[int, Run], None] | None
-) -> list[Run]:
+    trace: Trace, options: Sequence[dict[str, Any]], count: int,
+    on_done: Callable[[int, Run], None] | None, on_progress: Callable[[int, int], None] | None,
+) -> list[Run]:  # fmt: skip
     runs: dict[int, Run] = {}
+    done = RawArray("q", len(options)) if on_progress is not None else None
     # The trace goes to the workers, not to each run: forked processes share the jobs stored on disk.
-    pool = ProcessPoolExecutor(count, initializer=_begin_worker, initargs=(trace,))
+    pool = ProcessPoolExecutor(count, initializer=_begin_worker, initargs=(trace, done))
     try:
         with without_interrupts():  # workers start here, and inherit the blocked signal
-            futures = {pool.submit(_run_of_worker, **given): i for i, given in enumerate(options)}
-        for future in as_completed(futures):
-            i = futures[future]
-            runs[i] = future.result()
-            if on_done is not None:
-                on_done(i, runs[i])
+            futures = {pool.submit(_run_of_worker, i, given): i for i, given in enumerate(options)}
+        left = set(futures)
+        while left:
+            ended, left = wait(left, None if done is None else _LOOK_EVERY_S, FIRST_COMPLETED)
+            for i, jobs in enumerate(done or ()):
+                if on_progress is not None and i not in runs:
+                    on_progress(i, jobs)
+            for future in sorted(ended, key=futures.__getitem__):
+                i = futures[future]
+                runs[i] = future.result()
+                if on_done is not None:
+                    on_done(i, runs[i])
     except BaseException:
         for worker in multiprocessing.active_children():
             worker.terminate()  # their results are not needed any more
@@ -101,13 +117,22 @@ def _temporary() -> TemporaryDirectory[str]:
 
 
 _trace_of_worker: Trace
+_done_of_worker: Array[c_longlong] | None
+"""The jobs that have left each run, in memory that all processes share; None if the number is not wanted."""
 
 
-def _begin_worker(trace: Trace) -> None:
-    global _trace_of_worker
+def _begin_worker(trace: Trace, done: Array[c_longlong] | None) -> None:
+    global _trace_of_worker, _done_of_worker
     end_with_parent()
-    _trace_of_worker = trace
+    _trace_of_worker, _done_of_worker = trace, done
 
 
-def _run_of_worker(**options: Any) -> Run:
-    return run(_trace_of_worker, **options)
+def _run_of_worker(number: int, options: dict[str, Any]) -> Run:
+    done = _done_of_worker
+    if done is None:
+        return run(_trace_of_worker, **options)
+
+    def advance(jobs: int) -> None:
+        done[number] = jobs
+
+    return run(_trace_of_worker, on_progress=advance, **options)

@@ -12,7 +12,7 @@ from clustersim.engine.fleet import Routing
 from clustersim.failures import Failures, read_calendar, read_reservations
 from clustersim.overheads import Overheads
 from clustersim.scheduler.cluster_state import checked_quotas
-from clustersim.speed import Interference, StepTimes
+from clustersim.speed import Interference, StepTimes, Variability
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import parse_yaml, quoted
@@ -63,6 +63,7 @@ class RunConfig(BaseModel):
     | `model_path` | folders of model files, which jobs name without ending |
     | `decision_interval_s` | the policy decides at its multiples on the trace's clock; None: at every event |
     | `step_time` | parameters of `StepTimes`: how much slower than predicted jobs run; None: as predicted |
+    | `variability` | parameters of `Variability`: GPUs of one type that differ in speed; None: they do not |
     | `until_s` | end of the run on the trace's clock; None: when no event is left |
     | `warmup_s`, `measure_s` | a window of measurement (`clustersim.analysis.windows`); 0, None: none |
     | `price_usd_per_gpu_h` | US dollars per GPU-hour, for the cost of a run |
@@ -95,6 +96,7 @@ class RunConfig(BaseModel):
     model_path: list[str] = Field(default_factory=list)
     decision_interval_s: float | None = Field(default=None, ge=0.001, le=1e9, allow_inf_nan=False)
     step_time: dict[str, Any] | None = None
+    variability: dict[str, Any] | None = None
     until_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     warmup_s: float = Field(default=0.0, ge=0, le=1e12, allow_inf_nan=False)
     measure_s: float | None = Field(default=None, gt=0, le=1e12, allow_inf_nan=False)
@@ -136,6 +138,11 @@ class RunConfig(BaseModel):
         if step_time is not None:
             StepTimes.of(step_time)
         return step_time
+
+    @field_validator("variability")
+    @classmethod
+    def _is_variability(cls, variability: dict[str, Any] | None) -> dict[str, Any] | None:
+        return None if variability is None else Variability.of(variability).stated()  # a table is read once
 
     @field_validator("routing")
     @classmethod

@@ -76,6 +76,7 @@ def manifest_of(
         "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
         "decision_interval_s": config.decision_interval_s,
         "step_time": None if setup.step_times is None else setup.step_times.stated(),
+        **({} if config.variability is None else {"variability": config.variability}),
         "until_s": setup.until_s,
         "trace": source,
         "table": config.table,

@@ -17,7 +17,7 @@ from clustersim.overheads import Overheads
 from clustersim.placement import placer
 from clustersim.scheduler import Scheduler
 from clustersim.scheduler.cluster_state import checked_quotas
-from clustersim.speed import Interference, Speed, StepTimes, speed_for
+from clustersim.speed import Interference, NodeSpeeds, Speed, StepTimes, Variability, speed_for
 from itertime.errors import UserError
 from itertime.spec import Models
 from traces.estimates import Estimates
@@ -51,13 +51,15 @@ def setup_of(
         )  # fmt: skip
         pools = {pool.gpu_type: range(pool.first, pool.first + pool.nodes) for pool in cluster.pools}
         reserved = reservations_of(config.reservations, cluster.sizes, pools)
+        nodes = _node_speeds(config, cluster)
         parts: tuple[RunSetup, ...] = ()
         if config.routing is not None:
             schedulers = _schedulers_of(Routing.of(config.routing), config, policy, cluster)
-            parts = _parts(made, cluster, schedulers, speeds, reserved)
+            parts = _parts(made, cluster, schedulers, speeds, reserved, nodes)
         return made(
-            cluster=cluster, scheduler=scheduler, speed=speeds(cluster), reservations=reserved, parts=parts
-        )
+            cluster=cluster, scheduler=scheduler, speed=speeds(cluster), reservations=reserved, nodes=nodes,
+            parts=parts,
+        )  # fmt: skip
 
 
 def _of_settings(
@@ -88,16 +90,24 @@ def _of_settings(
     )
 
 
+def _node_speeds(config: RunConfig, cluster: Cluster) -> NodeSpeeds | None:
+    """How unequal the nodes of a run are; None if it does not say."""
+    if config.variability is None:
+        return None
+    return NodeSpeeds(Variability.of(config.variability), cluster, config.seed)
+
+
 def _parts(
     made: Callable[..., RunSetup], cluster: Cluster, schedulers: list[Scheduler],
-    speeds: Callable[[Cluster], Speed], reserved: tuple[Reservation, ...],
+    speeds: Callable[[Cluster], Speed], reserved: tuple[Reservation, ...], nodes: NodeSpeeds | None,
 ) -> tuple[RunSetup, ...]:  # fmt: skip
-    """The setup of each cluster of a fleet, with the reservations of its own nodes."""
+    """The setup of each cluster of a fleet, with the reservations and speeds of its own nodes."""
     return tuple(
         made(
             cluster=part.cluster,
             scheduler=own,
             speed=speeds(part.cluster),
+            nodes=None if nodes is None else nodes.within(part.first, part.cluster.nodes),
             reservations=tuple(
                 inside for one in reserved if (inside := one.within(part.first, part.cluster.nodes))
             ),

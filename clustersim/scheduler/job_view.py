@@ -231,6 +231,14 @@ class JobView:
         unit_s = self._job.unit_s_on(gpus, gpu_type)
         return 1.0 / unit_s if unit_s else 0.0
 
+    def slowdown_on(self, node: int) -> float:
+        """How many times as long as predicted a unit of work of the job takes on a node, at least 1: 1 where
+        GPUs of one type are equally fast. A job on several nodes is as slow as on the slowest of them. `rate`
+        and the times that follow from it are predictions, which know nothing of this.
+        """
+        speeds = self._facts.node_speeds
+        return 1.0 if speeds is None else speeds.factor(self._job.job.model, ((node, 1),))
+
     def _check_type(self, gpu_type: str) -> None:
         if gpu_type not in self._facts.cluster.gpu_types:
             raise PolicyError(str(UnknownName("GPU type", gpu_type, self._facts.cluster.gpu_types)))

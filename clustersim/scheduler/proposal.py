@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from reprlib import repr as brief
 from typing import Any, Self
 
+from clustersim.cluster import nodes_of
 from clustersim.errors import PolicyError
 
 from .compaction import compact
@@ -33,6 +34,12 @@ class Proposal(Draft):
 
     notes: tuple[tuple[JobView, str], ...] = ()
     """What `note` was given, in order."""
+
+    def free_nodes(self, job: JobView) -> dict[int, int]:
+        """The free GPUs of each node that has any in this draft and is open to `job`, by node."""
+        nodes = self._open_nodes(None, job)
+        free = range(1, nodes.gpus_per_node + 1)
+        return dict(sorted((node, n) for n in free for node in nodes_of(nodes.nodes_with(n))))
 
     def note(self, job: JobView, text: str) -> None:
         """Say something about a job: why the policy treats it as it does.

@@ -13,6 +13,8 @@
 | `regular_counts` | 1, 2, 4, ... GPUs within a node, then 1, 2, 4, ... whole nodes |
 | `read_throughput_table` | measured speeds: {(model, global batch): {GPUs: iterations/s}} |
 | `StepTimes` | how much slower than predicted jobs run: interference, unequal workers |
+| `Variability` | GPUs of one type that are not equally fast, by class of job |
+| `NodeSpeeds` | the same for the nodes of one cluster |
 | `Network` | the speeds of placed jobs, which depend on their nodes and on other jobs' traffic |
 | `Interference` | how much jobs on one GPU slow each other down |
 | `CoRunners` | the jobs that share GPUs, and how much each is slowed down |
@@ -42,6 +44,7 @@ from .requests import Requests
 from .speed import Speed, SpeedOnOneType
 from .step_times import StepTimes
 from .throughput_table import read_throughput_table
+from .variability import NodeSpeeds, Variability
 
 __all__ = [
     "CannotRun",
@@ -49,6 +52,7 @@ __all__ = [
     "Curve",
     "Interference",
     "Network",
+    "NodeSpeeds",
     "Offer",
     "PhaseCurve",
     "Requests",
@@ -56,6 +60,7 @@ __all__ = [
     "SpeedByType",
     "SpeedOnOneType",
     "StepTimes",
+    "Variability",
     "read_throughput_table",
     "regular_counts",
     "speed_for",

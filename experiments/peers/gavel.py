@@ -54,7 +54,10 @@ class Program:
 @cache  # the page and its tests ask for the same
 def programs(folder: Path) -> list[Program]:
     """All instances under the four policies."""
-    all_of = [Instance(entry) for entry in instances(folder / "gavel_allocations.json.gz")]
+    entries = instances(folder / "gavel_allocations.json.gz")
+    all_of = [Instance(entry) for entry in entries]
+    weighted = [Instance(entry, weighted=True) for entry in entries]
+    alike = [Instance(entry, alike=True) for entry in entries]
     filled = [one.shares(GavelMaxMin()) for one in all_of]
     values: dict[tuple[str, str, str], list[float]] = {
         ("gavel-max-min", "max_min", "lowest level, the higher the better"): [
@@ -65,6 +68,14 @@ def programs(folder: Path) -> list[Program]:
             one.first_difference(one.levels(mine), one.levels(one.theirs["water_filling"]))
             for one, mine in zip(all_of, filled, strict=True)
         ],
+        ("gavel-max-min", "max_min_weights", "lowest level by weight, the higher the better"): [
+            one.levels(one.shares(GavelMaxMin()))[0] / one.levels(one.theirs["max_min_weights"])[0]
+            for one in weighted
+        ],
+        ("gavel-max-min", "max_min_no_perf", "lowest level at equal speeds, the higher the better"): [
+            one.levels(one.shares(GavelMaxMin()))[0] / one.levels(one.theirs["max_min_no_perf"])[0]
+            for one in alike
+        ],
         ("gavel-ftf", "ftf", "largest finish-time ratio, the lower the better"): [
             one.ratio(one.shares(GavelFtf())) / one.ratio(one.theirs["ftf"]) for one in all_of
         ],
@@ -74,6 +85,10 @@ def programs(folder: Path) -> list[Program]:
         ],
         ("gavel-throughput", "throughput_normalised", "sum of relative speeds, the higher the better"): [
             one.relative(one.shares(GavelThroughput())) / one.relative(one.theirs["throughput_normalised"])
+            for one in all_of
+        ],
+        ("gavel-throughput, rates=raw", "throughput", "sum of iterations/s, the higher the better"): [
+            one.raw(one.shares(GavelThroughput(rates="raw"))) / one.raw(one.theirs["throughput"])
             for one in all_of
         ],
     }
@@ -89,6 +104,7 @@ class _Job:
     submit_s: float
     steps: float
     best: float
+    weight: float
 
     def oracle_remaining(self) -> float:
         return self.steps / self.best
@@ -96,23 +112,28 @@ class _Job:
 
 class Instance:
     """An instance of the file: `rates` (jobs, types) in iterations/s, `gpus` (jobs,), `capacity` (types,) in
-    GPUs, `steps` (jobs,) left, `age_s` (jobs,) since submission.
+    GPUs, `steps` (jobs,) left, `age_s` (jobs,) since submission, `weights` (jobs,).
+
+    Without `weighted` all jobs weigh 1. With `alike` every job is equally fast on every type, as Gavel's
+    policies without performance have it.
     """
 
-    def __init__(self, entry: Mapping[str, Any]):
+    def __init__(self, entry: Mapping[str, Any], weighted: bool = False, alike: bool = False):
         stated, types = entry["instance"]["jobs"], entry["types"]
         self.capacity = [int(entry["instance"]["cluster"][name]) for name in types]
         self.gpus = np.array([job["gpus"] for job in stated], dtype=float)
         able = np.array([[job["gpus"] <= n for n in self.capacity] for job in stated])
-        self.rates = np.array([[job["rates"][name] for name in types] for job in stated]) * able
+        speeds = np.array([[1.0 if alike else job["rates"][name] for name in types] for job in stated])
+        self.rates = speeds * able
         self.steps = np.array([job["steps"] for job in stated], dtype=float)
         self.age_s = np.array([job["age_s"] for job in stated], dtype=float)
+        self.weights = np.array([job["priority"] if weighted else 1 for job in stated], dtype=float)
         self.theirs = {name: np.array(shares) for name, shares in entry["gavel"].items()}
 
     def shares(self, policy: Gavel) -> Array:
         """X (jobs, types) of a policy."""
         jobs = [
-            _Job(i, int(self.gpus[i]), -self.age_s[i], self.steps[i], self.rates[i].max())
+            _Job(i, int(self.gpus[i]), -self.age_s[i], self.steps[i], self.rates[i].max(), self.weights[i])
             for i in range(len(self.gpus))
         ]
         return policy.time_shares(cast(list[JobView], jobs), self.rates, self.capacity, 0.0)
@@ -122,11 +143,13 @@ class Instance:
         return (self.rates * shares).sum(axis=1)
 
     def levels(self, shares: Array) -> Array:
-        """Throughput times GPUs over the throughput with equal time on every type, ascending."""
+        """Throughput times GPUs over the throughput with equal time on every type and the weight,
+        ascending.
+        """
         equal = self.throughput(
             np.tile(equal_time(np.array(self.capacity, dtype=float)), (len(self.gpus), 1))
         )
-        return np.sort(self.throughput(shares) * self.gpus / equal)
+        return np.sort(self.throughput(shares) * self.gpus / (equal * self.weights))
 
     def first_difference(self, ours: Array, theirs: Array) -> float:
         """Ours over theirs at the lowest level where two ascending vectors differ; 1 if nowhere."""
@@ -149,3 +172,7 @@ class Instance:
     def relative(self, shares: Array) -> float:
         """The sum of throughputs relative to each job's best type."""
         return float((self.throughput(shares) / self.rates.max(axis=1)).sum())
+
+    def raw(self, shares: Array) -> float:
+        """The sum of throughputs, in iterations/s."""
+        return float(self.throughput(shares).sum())

@@ -8,10 +8,14 @@
   then dp and micro-batch.
 - `megatron`: the takeaways of Narayanan et al. (SC'21), section 3: the smallest tp within a node that fits,
   else tp = a node's GPUs and the smallest pp that fits; then dp, and the fastest micro-batch.
+- `reconfigurable`: the fastest plan of the space of `3d` with each ZeRO stage, and with the optimizer on the
+  GPU or on the CPU.
 
 `data-parallel` is how ElasticFlow's jobs scale in vTrain's comparison (Bang et al., MICRO 2024, section 5).
-All planners may keep activations where they fit: each has the same recompute choices, so that only the
-parallelism differs.
+All planners may keep activations where they fit: each has the same recompute choices. The first five have
+neither ZeRO nor offloading, so that only their parallelism differs. `reconfigurable` has the execution plans
+of Rubick (Zhang et al., MLSys 2025, section 2): 3D parallelism, ZeRO, ZeRO-Offload, recomputation, and
+gradient accumulation, which follows from the micro-batch.
 """
 
 from __future__ import annotations
@@ -62,8 +66,8 @@ Counts = range | tuple[int, ...]  # rising
 
 
 class Planner:
-    """One rule on one system. The rule picks among the plans of `space` that leave `memory_headroom`, a share
-    of a GPU's memory, free.
+    """One rule on one system. The rule picks among the plans of `space`, by default its own, that leave
+    `memory_headroom`, a share of a GPU's memory, free.
 
     Curves are kept, so the same model and batch cost nothing the second time; a `cache` keeps them for later
     processes.
@@ -79,7 +83,7 @@ class Planner:
         memory_headroom: float = MEMORY_HEADROOM,
     ):
         self.name, self.system, self.profile = name, system, profile
-        self.space, self.cache = space or Space(), cache
+        self.space, self.cache = space or _SPACES.get(name, Space()), cache
         self.memory_headroom = checked_headroom(memory_headroom)
         self._choose = _RULES[name]
         self._known: dict[tuple[ModelSpec, int, Counts], Curve] = {}
@@ -286,5 +290,8 @@ _RULES: dict[str, Callable[[Planner, ModelSpec, int, Counts], PlanBatch]] = {
     "data-parallel-tuned": _data_parallel_tuned,
     "data-parallel-best": _data_parallel_best,
     "megatron": _megatron,
+    "reconfigurable": _whole_space,
 }
+_SPACES = {"reconfigurable": Space(zero_stage=(0, 1, 2, 3), offload_optimizer=True)}
+"""The spaces of planners that do not search the one of vTrain's studies."""
 PLANNERS = tuple(_RULES)

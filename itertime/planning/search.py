@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,13 @@ from itertime.accuracy import errors_on, interval_s
 from itertime.costs import MEMORY_HEADROOM, Workload, memory, stage_layers_s
 from itertime.errors import UserError, quoted
 from itertime.prediction import Evaluation, Prediction, evaluate, predict
-from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_of
+from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, as_model, as_system, profile_of
 
 from .choice import REACH, Choice, choice_among
 from .space import LARGEST, Space, candidates, options_in_the_way
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "ROUNDING",
@@ -44,6 +48,8 @@ OBJECTIVES = ("time", "cost", "pareto")
 BLOCK = 4096  # plans whose arrays stay in the processor's cache
 FEW = 2000  # plans that are evaluated faster than pruned
 FEW_DRAWN = 16  # the same where each number of ranks takes draws of samples
+DEGREES = ("tp", "pp", "dp", "micro_batch")
+FIGURES = ("gpus", "iteration_s", "low_s", "high_s", "memory_gb", "mfu")
 ROUNDING = 1e-9  # of the bound: sums in another order differ by far less
 
 
@@ -55,7 +61,7 @@ class Found:
     prediction: Prediction
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SearchResult:
     """`plans`, best first; how many plans keep the rules (`evaluated`), how many of these fit (`feasible`),
     and the seconds that the search took. `fitting`: all plans that fit. `in_the_way`: the rule of the options
@@ -69,11 +75,38 @@ class SearchResult:
     fitting: PlanBatch | None = field(default=None, compare=False, repr=False)
     in_the_way: str = ""
 
+    def __repr__(self) -> str:
+        best = f", the best in {self.plans[0].prediction.iteration_s:.4g} s" if self.plans else ""
+        return f"<SearchResult: {len(self.plans)} of {self.feasible} plans that fit{best}>"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row for each plan, best first: its degrees and options, then `gpus`, `iteration_s`, the interval
+        `low_s` to `high_s`, `memory_gb`, `mfu`.
+        """
+        import pandas as pd
+
+        names = list(Plan.__dataclass_fields__)
+        rows = [(*(getattr(each.plan, name) for name in names), *_figures(each)) for each in self.plans]
+        return pd.DataFrame(rows, columns=[*names, *FIGURES])
+
+    def _repr_html_(self) -> str:
+        frame = self.to_pandas()
+        same = [name for name in frame.columns if name not in FIGURES and frame[name].nunique() <= 1]
+        return frame.drop(columns=[name for name in same if name not in DEGREES]).to_html(index=False)
+
+
+def _figures(found: Found) -> tuple[float, ...]:
+    """The values of the columns `FIGURES`."""
+    prediction = found.prediction
+    low_s, high_s = prediction.interval_s or (math.nan, math.nan)
+    memory_gb = prediction.memory_bytes / 1e9
+    return found.plan.gpus, prediction.iteration_s, low_s, high_s, memory_gb, prediction.mfu
+
 
 def search(
-    model: ModelSpec,
+    model: ModelSpec | str,
     global_batch: int,
-    system: System,
+    system: System | str,
     gpus: int | None = None,
     *,
     max_gpus: int | None = None,
@@ -89,9 +122,11 @@ def search(
     `objective`: "time" (seconds per iteration), "cost" (GPU-seconds per iteration, which any price of a
     GPU-hour turns into dollars), or "pareto" (the front of time against GPUs: fastest first, each plan
     faster than all on as few or fewer GPUs). Ties go to fewer GPUs, then smaller pp, tp, micro-batch. If no
-    plan of the space fits, `plans` is empty. Raises UserError for arguments out of range.
+    plan of the space fits, `plans` is empty. Model and system may be names or files. Raises UserError for
+    arguments out of range.
     """
     started = time.perf_counter()
+    model, system = as_model(model), as_system(system)
     counts = _counts(gpus, max_gpus, global_batch, objective)
     profile = profile or profile_of(system)
     space = space or Space()

@@ -30,6 +30,7 @@
 | `Lengths` | how many tokens the samples of a data set have |
 | `load_lengths`, `list_lengths` | a shipped distribution or a table of the user; names of the shipped ones |
 | `LENGTHS` | the folder of the shipped ones |
+| `as_model`, `as_system` | a model, a system, as it is or by name |
 | `is_system_file` | whether a file states a system, rather than a shipped name |
 | `resolved_digest` | hash of a model or a system as resolved |
 | `Profile` | seconds of a GPU's kernels and of collectives within a node |
@@ -76,7 +77,7 @@ from .kernels import (
 )
 from .lengths import LENGTHS, Lengths, list_lengths, load_lengths
 from .model import ModelSpec
-from .model_files import list_models, load_model, model_of, model_reference
+from .model_files import as_model, list_models, load_model, model_of, model_reference
 from .operators import Array, GemmModel, GemmTile, PowerTerm
 from .plans import (
     CUDA_GRAPHS,
@@ -101,6 +102,7 @@ from .system import (
     NETWORK_EFFICIENCY,
     Site,
     System,
+    as_system,
     is_system_file,
     list_systems,
     load_system,
@@ -152,6 +154,8 @@ __all__ = [
     "System",
     "WidthRate",
     "approximations_of",
+    "as_model",
+    "as_system",
     "broken_options",
     "check_predictable",
     "framework_of",

@@ -11,7 +11,7 @@ from itertime.io import construct
 from .model import ModelSpec
 from .references import Reference
 
-__all__ = ["MODELS", "list_models", "load_model", "model_of", "model_reference"]
+__all__ = ["MODELS", "as_model", "list_models", "load_model", "model_of", "model_reference"]
 
 MODELS = Path(__file__).parents[1] / "models"
 
@@ -33,6 +33,11 @@ def load_model(name: str) -> ModelSpec:
     Raises UnknownName for a name that is not shipped, UserError for a file that is not a model.
     """
     return model_of(model_reference(name))
+
+
+def as_model(model: ModelSpec | str) -> ModelSpec:
+    """A model as it is, or the one that a name or a file states. Raises as `load_model` does."""
+    return load_model(model) if isinstance(model, str) else model
 
 
 def model_reference(name: str) -> Reference:

@@ -36,6 +36,7 @@ __all__ = [
     "SYSTEMS",
     "Site",
     "System",
+    "as_system",
     "is_system_file",
     "list_systems",
     "load_system",
@@ -286,6 +287,11 @@ def load_system(name_or_path: str | Path) -> System:
     200000000000.0
     """
     return system_of(system_reference(name_or_path))
+
+
+def as_system(system: System | str | Path) -> System:
+    """A system as it is, or the one that a name or a file states. Raises as `load_system` does."""
+    return system if isinstance(system, System) else load_system(system)
 
 
 def profile_of(system: System) -> Profile:

@@ -12,6 +12,10 @@
 | `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
 | `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
 | `nash_window`        | `Bid`, `falling`, `rounds_of_window`              | Shockwave      |
+| `positions`          | `positions`, `Place`, `lanes`                     | AlloX          |
+| `cell_search`        | `Cell`, `Change`, `Changes`                       | Arena          |
+| `reallocation`       | `best_division`, `Options`                        | Unicron        |
+| `sensitivity`        | `Division`, `Ladder`, `ladder`                    | Rubick         |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -30,10 +34,14 @@ from __future__ import annotations
 
 from .afs_scan import Gain, Scan, gains
 from .assignment import Choice, assign
+from .cell_search import Cell, Change, Changes
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
 from .nash_window import Bid, falling, rounds_of_window
 from .partial_allocation import Award, auction
+from .positions import Place, lanes, positions
+from .reallocation import Options, best_division
+from .sensitivity import Division, Ladder, ladder
 from .time_shares import (
     Level,
     Problem,
@@ -50,14 +58,22 @@ from .time_shares import (
 __all__ = [
     "Award",
     "Bid",
+    "Cell",
+    "Change",
+    "Changes",
     "Choice",
     "Demand",
+    "Division",
     "Gain",
+    "Ladder",
     "Level",
+    "Options",
+    "Place",
     "Problem",
     "Scan",
     "assign",
     "auction",
+    "best_division",
     "each",
     "falling",
     "fullest_shares",
@@ -65,11 +81,14 @@ __all__ = [
     "grouped",
     "in_turn",
     "isolated_shares",
+    "ladder",
+    "lanes",
     "largest_level",
     "lease_terms",
     "least_ratio",
     "level_of_shares",
     "most_throughput",
+    "positions",
     "rounds_of_window",
     "water_filling",
 ]

@@ -7,7 +7,8 @@ Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Lear
 
 and give job m the throughput(m, X) = sum over j of rates[m, j] X[m, j]. Jobs with equal rates and requests
 share a row and get equal shares: all objectives here are concave, so the mean of an optimum over such jobs is
-an optimum too. This keeps the programs small and their solution independent of the order of the jobs.
+an optimum too. This keeps the programs small and their solution independent of the order of the jobs. Jobs of
+different weights have rows of their own.
 
 With a single type of GPU, X is a column, a job's relative throughput is X[m] itself, and the constraints are
 
@@ -50,13 +51,15 @@ class Problem:
 
     `rates` (rows, types): throughput of one job of the row, relative to its best type, between 0 and 1; 0
     where it cannot run. `gpus` (rows,): GPUs of one job. `copies` (rows,): number of jobs in the row.
-    `capacity` (types,): GPUs of each type.
+    `capacity` (types,): GPUs of each type. `weights` (rows,): how much one job of the row counts, for
+    objectives that weigh jobs.
     """
 
     rates: Array
     gpus: Array
     copies: Array
     capacity: Array
+    weights: Array
 
     def usable(self) -> NDArray[np.bool_]:
         """Whether a row can run on a type: (rows, types)."""
@@ -80,12 +83,19 @@ class Level:
     prices: Array
 
 
-def grouped(rates: Array, gpus: Sequence[int], capacity: Sequence[int]) -> tuple[Problem, list[int]]:
+def grouped(
+    rates: Array, gpus: Sequence[int], capacity: Sequence[int], weights: Sequence[float] | None = None
+) -> tuple[Problem, list[int]]:
     """The problem with one row per distinct kind of job, and the row of each job.
 
-    `rates` (jobs, types) in any unit; `gpus`: the request of each job; `capacity`: GPUs of each type.
+    `rates` (jobs, types) in any unit; `gpus`: the request of each job; `capacity`: GPUs of each type;
+    `weights` of the jobs, 1 if None.
     """
-    kinds = [(n, tuple(row)) for n, row in zip(gpus, _relative(rates).tolist(), strict=True)]
+    counts = [1.0] * len(gpus) if weights is None else weights
+    kinds = [
+        (n, tuple(row), weight)
+        for n, row, weight in zip(gpus, _relative(rates).tolist(), counts, strict=True)
+    ]
     rows = {kind: i for i, kind in enumerate(sorted(set(kinds)))}
     row_of = [rows[kind] for kind in kinds]
     problem = Problem(
@@ -93,15 +103,15 @@ def grouped(rates: Array, gpus: Sequence[int], capacity: Sequence[int]) -> tuple
         np.array([kind[0] for kind in rows], dtype=float),
         np.bincount(row_of, minlength=len(rows)).astype(float),
         np.array(capacity, dtype=float),
+        np.array([kind[2] for kind in rows], dtype=float),
     )
     return problem, row_of
 
 
 def each(rates: Array, gpus: Sequence[int], capacity: Sequence[int]) -> Problem:
-    """The problem with one row per job, in their order; arguments as for `grouped`."""
-    return Problem(
-        _relative(rates), np.array(gpus, dtype=float), np.ones(len(gpus)), np.array(capacity, dtype=float)
-    )
+    """The problem with one row per job, in their order, all of weight 1; arguments as for `grouped`."""
+    ones = np.ones(len(gpus))
+    return Problem(_relative(rates), np.array(gpus, dtype=float), ones, np.array(capacity, dtype=float), ones)
 
 
 def _relative(rates: Array) -> Array:

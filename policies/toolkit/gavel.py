@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
-from .parameters import number
+from .parameters import number, switch
 from .rounds import Rounds
 
 __all__ = ["Gavel", "Ledger", "priorities"]
@@ -86,14 +86,15 @@ class Ledger:
 
 class Gavel(Scheduler):
     """The base of Gavel's policies: at the beginning of a round, shares of time are computed anew if the set
-    of jobs has changed, and jobs run in the order of their priorities.
+    of jobs has changed, or with `recompute_every_round` always. Jobs run in the order of their priorities.
 
     Jobs run at their requested GPUs. A job that arrives within a round of `round_s` seconds waits for the
     next one.
     """
 
-    def __init__(self, round_s: float = 360.0):
+    def __init__(self, round_s: float = 360.0, recompute_every_round: bool = False):
         self.round_s = number("round_s", round_s, 1.0, 1e7)
+        self.recompute_every_round = switch("recompute_every_round", recompute_every_round)
         self._rounds = Rounds(self.round_s)
         self._ledger: Ledger | None = None
         self._jobs: list[JobView] = []  # in the last round
@@ -114,7 +115,7 @@ class Gavel(Scheduler):
             self._ledger = Ledger(len(types))
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
         self._ledger.book(jobs, state.now)
-        if jobs and jobs != self._jobs:
+        if jobs and (self.recompute_every_round or jobs != self._jobs):
             rates = np.array([[job.rate(job.requested, name) for name in types] for job in jobs])
             capacity = [pool.gpus for pool in state.cluster.pools]
             self._ledger.set_shares(self.time_shares(jobs, rates, capacity, state.now))

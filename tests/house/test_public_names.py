@@ -23,7 +23,7 @@ PUBLIC = {
     "clustersim": [
         "Cluster", "JobView", "Overheads", "PolicyError", "Proposal", "Run", "RunConfig", "RunSetup",
         "Scheduler", "Simulation", "State", "UserError", "compare", "read_results", "read_run", "run",
-        "run_grid", "write_run",
+        "run_grid", "what_if", "write_run",
     ],
     "clustersim.scheduler": [
         "Cluster", "Event", "JobCurve", "JobView", "LEAST_LEFT", "PolicyError", "Proposal", "Ranking",

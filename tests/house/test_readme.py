@@ -12,6 +12,7 @@ import pytest
 
 from experiments import sample_log
 from tests.places import ROOT
+from tests.printed import assert_nearly_printed, parts
 
 README = (ROOT / "README.md").read_text()
 
@@ -31,32 +32,21 @@ def test_python_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert float(capsys.readouterr().out.split()[0]) > 0
 
 
-NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
-CHANGE = re.compile(r"\([^)\d]*(\d[\d,]*(?:\.\d+)?) (?:%|pp)\)")  # against the first policy
-
-
-def numbers_of(pattern: re.Pattern[str], text: str) -> list[float]:
-    return [float(each.replace(",", "")) for each in pattern.findall(text)]
-
-
-def parts(table: str) -> tuple[list[float], list[float], str]:
-    """The changes in brackets, all other numbers, and the words, with blanks of any length as one."""
-    changes, rest = numbers_of(CHANGE, table), CHANGE.sub("(change)", table)
-    return changes, numbers_of(NUMBER, rest), re.sub(r"[ ─]+", " ", NUMBER.sub("#", rest)).strip()
-
-
 def test_parts_of_a_table() -> None:
     assert parts("FIFO   1,234.5 h  (−2.8 %) 3 ──") == ([2.8], [1234.5, 3.0], "FIFO # h (change) #")
 
 
 def test_demo_table_is_what_the_demo_prints() -> None:
-    """Numbers within 3 % or 1, changes within 5 points: the last bits of predictions differ between CPUs, and
-    with them which of two equal jobs runs first. All else is equal.
-    """
-    shown, printed = (parts(text) for text in (refresh.block(README, "demo"), refresh.demo_table()))
-    assert shown[2] == printed[2]
-    assert shown[0] == pytest.approx(printed[0], abs=5)
-    assert shown[1] == pytest.approx(printed[1], rel=0.03, abs=1)
+    assert_nearly_printed(refresh.block(README, "demo"), refresh.demo_table())
+
+
+def test_no_line_of_the_demo_is_wider_than_a_terminal() -> None:
+    assert max(map(len, refresh.block(README, "demo").splitlines())) <= 80
+
+
+def test_the_what_if_table_is_what_the_command_prints() -> None:
+    page = (ROOT / "docs" / "what-if.md").read_text()
+    assert parts(refresh.block(page, "what-if")) == parts(refresh.what_if_table())
 
 
 def test_accuracy_table_is_what_validate_measures(shared_dir: Path) -> None:

@@ -50,7 +50,8 @@ class WatchedSia(Sia):
         speed = job.rate(gpus) / min(job.rate(size) for size in job.sizes)
         if job.gpus not in (0, gpus):
             age_s, restart_s = now - job.submit_s, job.restart_s(gpus)
-            speed *= max(0.0, age_s - self.changed[job] * restart_s) / max(age_s + restart_s, 1e-9)
+            if age_s >= restart_s:
+                speed *= max(0.0, age_s - self.changed[job] * restart_s) / max(age_s + restart_s, 1e-9)
         keeping = 0.01 if job.gpus == gpus else 0.0
         return speed**self.power - self.waiting_cost - keeping if speed > 0 else 1e9
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import clustersim
 from clustersim.overheads import Overheads
-from clustersim.testing import simulate
+from clustersim.testing import decide, simulate
 from policies.sia import Sia
 from policies.solvers.assignment import Choice, assign, without_lines_of_highs
 from tests.builders import Bench, elastic
@@ -161,6 +161,19 @@ def test_a_restart_must_pay_off() -> None:
         events = slow.run(jobs, Sia()).events
         sizes[launch_s] = [event.gpus for event in events if event.job_id == "a" and event.gpus][:2]
     assert sizes == {30.0: [4, 8], 900.0: [4]}
+
+
+@pytest.mark.parametrize(("age_s", "gpus"), [(50.0, 8), (81.0, 1), (1000.0, 8)])
+def test_a_job_younger_than_a_restart_is_not_discounted(age_s: float, gpus: int) -> None:
+    """Of 1.3 times the speed on 8 GPUs, whose restart takes 80 s, 81 / (81 + 80) would be left. At an age of
+    1000 s it is 1000 / 1080.
+    """
+    charged = Overheads(launch_s=0.0, launch_gpu_s=10.0, plain_restart_s=0.0)
+    decision = decide(
+        Sia(), running=[(elastic("a", 0, 1, 1e5), 1)], now_s=age_s, table={("m", 8): {1: 1.0, 8: 1.3}},
+        overheads=charged,
+    )  # fmt: skip
+    assert decision.gpus("a") == gpus
 
 
 def test_jobs_alike_do_not_change_places() -> None:

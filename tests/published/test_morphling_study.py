@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments import morphling, morphling_jobs
+from experiments import morphling, morphling_jobs, morphling_rubick
 from experiments.morphling_rows import (
     SYSTEM,
     TUNED,
@@ -138,6 +139,50 @@ def test_only_what_runs_with_half_of_its_samples_is_marked(models: dict[str, lis
     assert (
         halves == [("roberta", plan, "1") for plan in ("ga", "zero-dp", "zero-offload")] or len(halves) == 3
     )
+
+
+def test_jobs_state_their_run_time_under_their_users_plan() -> None:
+    job = {
+        "application": "bert",
+        "exec_plan": "ga",
+        "name": "a",
+        "submission_time": "5",
+        "num_gpus": "2",
+        "steps": "10",
+    }
+    user = {"bert.ga": {2: 0.5}}
+    header, row = morphling_rubick.trace_csv([job], user, rigid=True).splitlines()
+    assert header == ",".join(morphling_rubick.JOB_COLUMNS)
+    assert row == "a,5,guaranteed,bert.ga,2,2,2,32,10,5"
+    assert morphling_rubick.table_csv(user).splitlines()[1] == "bert.ga,32,2,2"
+
+
+@measured
+@pytest.mark.long
+def test_a_best_plan_is_as_fast_as_the_users() -> None:
+    jobs = _jobs()
+    for user, best in (
+        morphling_rubick.measured_tables(FOLDER, jobs, A800),
+        morphling_rubick.predicted_tables(jobs, A800),
+    ):
+        assert sorted(user) == sorted({morphling_rubick.kind_of(job) for job in jobs})
+        for kind, rates in user.items():
+            assert all(best[kind][gpus] <= seconds for gpus, seconds in rates.items())
+        assert all(int(job["num_gpus"]) in user[morphling_rubick.kind_of(job)] for job in jobs)
+
+
+@measured
+@pytest.mark.long
+def test_rubick_is_ahead_as_the_page_says(tmp_path: Path) -> None:
+    assert morphling_rubick.main([str(FOLDER), "--out", str(tmp_path)]) == 0
+    lines = (tmp_path / "rubick.md").read_text(encoding="utf-8").splitlines()
+    page = PAGE.read_text(encoding="utf-8")
+    assert all(line in page for line in lines)
+    cells = [line.split(" | ") for line in lines[2 : 2 + len(morphling_rubick.SCHEDULERS)]]
+    mean_h = {row[0].removeprefix("| "): (float(row[1]), float(row[4])) for row in cells}
+    for other in ("rubick, plans only", "rubick, GPUs only", "rubick, neither", "sia", "easy", "fifo"):
+        assert mean_h["rubick"][0] < mean_h[other][0]
+        assert mean_h["rubick"][1] < mean_h[other][1]
 
 
 def _jobs() -> list[dict[str, str]]:

@@ -222,9 +222,9 @@ def _wrong_speed(event: EventRecord, job: JobHistory | None, evidence: Evidence)
     if kind in ALLOCATES or kind == RATE:
         predicted = known.get(event.gpus)
         if predicted is not None and not isinstance(event.placement, SharedPlacement):  # see `SharersAsSlow`
-            factor = factor_of(job.record, event)
-            due = evidence.in_truth(predicted * factor, event.job_id, event.gpus)
-            if unit_s != due and not ((evidence.step_times or factor != 1.0) and agrees(unit_s, due)):
+            factor, model = factor_of(job.record, event), job.record.model if job.record is not None else ""
+            due = evidence.in_truth(predicted * factor, event, model)
+            if unit_s != due and not ((not evidence.as_predicted or factor != 1.0) and agrees(unit_s, due)):
                 return f"it takes {due!r} s there"
         return "" if unit_s > 0 else "must be positive"
     if kind == SUBMIT:

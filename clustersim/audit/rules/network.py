@@ -87,7 +87,7 @@ class PlansOnNetwork(PlansAsPredicted):
             if event.event == RATE:
                 self._pending.append((i, event, f"job {job_id} shares no link, but its speed changes"))
             return
-        due = self.evidence.in_truth(due, job_id, job.allocation.gpus)
+        due = self.evidence.in_truth(due, job.allocation, job.record.model if job.record else "")
         if not agrees(stated, due):
             text = f"job {job_id}: its placement takes {due!r} s per unit, not {stated!r}"
             self._pending.append((i, event, text))

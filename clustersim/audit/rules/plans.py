@@ -137,7 +137,7 @@ class PlansAsPredicted(Rule):
     def _check_allocation(self, i: int, event: EventRecord, job: JobHistory, record: JobRecord) -> None:
         """The event states the plan and the speed of the job."""
         factor = factor_of(record, event)
-        second_s = self.evidence.in_truth(factor, event.job_id, event.gpus)
+        second_s = self.evidence.in_truth(factor, event, record.model)
         has_duration = job.first is not None and job.first.unit_s == 1.0 and batch_of(event) is None
         if not event.plan and has_duration and agrees(event.unit_s, second_s):
             return
@@ -161,7 +161,7 @@ class PlansAsPredicted(Rule):
             unit_s = None if shares else self.speed_of(event, curve)
             if unit_s is None:
                 return
-            unit_s = self.evidence.in_truth(unit_s * factor, event.job_id, event.gpus)
+            unit_s = self.evidence.in_truth(unit_s * factor, event, record.model)
             if agrees(event.unit_s, unit_s):
                 return
             wrong = f"on {event.gpus} GPUs it takes {unit_s!r} s per unit, not {event.unit_s!r}"

@@ -96,7 +96,7 @@ class SharersAsSlow(Rule):
         if alone_s is None:
             self._unknown += 1
             return
-        alone_s = self.evidence.in_truth(alone_s, job_id, job.allocation.gpus)
+        alone_s = self.evidence.in_truth(alone_s, job.allocation, self._models[job_id])
         stated, due = job.totals.unit_s, alone_s * self._factors.get(job_id, 1.0)
         if not agrees(stated, due):
             what = f"job {job_id}: beside the jobs on its GPU it takes {due!r} s per unit, not {stated!r}"

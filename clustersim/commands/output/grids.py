@@ -12,7 +12,7 @@ from clustersim.analysis import HARDLY_ANY, LEAST_PAIRS, LONG_TAIL
 from clustersim.grid import Comparison, GridPlan, Results, Store
 from itertime.commandline import print_json
 
-from .terminal import plain, print_table
+from .terminal import WIDE, plain, print_table, say
 
 __all__ = ["as_rows", "cell_notes", "print_cells", "print_differences", "print_results"]
 
@@ -35,7 +35,9 @@ def print_cells(plan: GridPlan, folder: Path, json: bool) -> None:
     print(f"{len(plan.cells)} cells, {len(there)} different runs, {to_make} to make{excluded}")
 
 
-def print_results(results: Results, comparisons: Sequence[Comparison], json: bool) -> None:
+def print_results(
+    results: Results, comparisons: Sequence[Comparison], json: bool, wide: bool = False, kept: bool = True
+) -> None:
     """Paired differences to the baseline, and the number of cells."""
     statuses = [result.status for result in results]
     counts = {status: statuses.count(status) for status in ("done", "failed", "missing")}
@@ -48,10 +50,14 @@ def print_results(results: Results, comparisons: Sequence[Comparison], json: boo
             }
         )  # fmt: skip
         return
-    print_differences(comparisons, results.baseline or {})
+    width = WIDE if wide else None
+    print_differences(comparisons, results.baseline or {}, width)
     for sentence in [*bound_notes(results), *cell_notes(results)]:
-        print(sentence)
-    print(f"Results of {len(results)} cells: {results.folder / 'results.csv'} (and .parquet)")
+        say(sentence, width)
+    if kept:
+        print(f"Results of {len(results)} cells: {results.folder / 'results.csv'} (and .parquet)")
+    else:
+        print(f"{len(results)} runs, not kept; --out DIR keeps them and writes a report.")
 
 
 def cell_notes(results: Results) -> list[str]:
@@ -117,7 +123,9 @@ def as_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
     ]
 
 
-def print_differences(comparisons: Sequence[Comparison], baseline: Mapping[str, Any]) -> None:
+def print_differences(
+    comparisons: Sequence[Comparison], baseline: Mapping[str, Any], width: int | None = None
+) -> None:
     """The table of paired differences, with notes on its numbers. Prints nothing without comparisons."""
     if not comparisons:
         return
@@ -131,9 +139,14 @@ def print_differences(comparisons: Sequence[Comparison], baseline: Mapping[str, 
     rows = [[*(plain(str(c.axes[name])) for name in axes), *_cells(c)] for c in shown]
     keys = len(axes) + 1
     last = len(heads) - 1  # the interval of the relative difference goes first, difference and interval stay
-    print_table(heads, rows, keys=keys, least=[last - 1, last - 2, keys + 1, last, keys])
-    for line in _notes(baseline, comparisons):
-        print(line)
+    least = [last - 1, last - 2, keys + 1, last, keys]
+    if all(row[i] == "–" for row in rows for i in (last, last - 1, keys + 3)):  # too few seeds
+        kept = [i for i in range(len(heads)) if i not in (last, last - 1, keys + 3)]
+        heads, rows = [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
+        least = [keys, keys + 3, keys + 1]
+    print_table(heads, rows, keys=keys, least=least, width=width, more="--wide shows them, --json has all")
+    for sentence in _notes(baseline, comparisons):
+        say(sentence, width)
 
 
 def _cells(comparison: Comparison) -> list[str]:
@@ -185,8 +198,13 @@ def _notes(baseline: Mapping[str, Any], comparisons: Sequence[Comparison]) -> li
     many = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
     runs = "pair" if pairs[-1] == 1 else "pairs"
     lines = [
-        f"Against {wanted}: means over {many} {runs} of runs with one seed each, bootstrap-t intervals,",
-        "sign-flip p values, corrected (Holm) for the number of comparisons of each metric.",
+        f"Against {wanted}: means over {many} {runs} of runs with one seed each"
+        + (
+            ", bootstrap-t intervals, sign-flip p values, corrected (Holm) for the number of comparisons of "
+            "each metric."
+            if pairs[-1] >= LEAST_PAIRS
+            else "."
+        )
     ]
     if pairs[0] < LEAST_PAIRS:
         lines.append(

@@ -12,9 +12,12 @@ from clustersim.records import Run
 from itertime.commandline import print_json
 from itertime.errors import UserError
 
-from .terminal import plain, print_table
+from .terminal import WIDE, print_table, say
 
 __all__ = ["check_folder", "has_report", "of_sound_records", "print_comparison", "print_run", "run_folders"]
+
+MORE = "--wide shows them, --json has every metric"
+"""How to see the columns that a table leaves out."""
 
 _MOST_REPORTED = 200_000  # jobs, of all runs together
 
@@ -84,20 +87,21 @@ def has_report(runs: Sequence[Run]) -> bool:
     return sum(len(run.jobs) for run in runs) <= _MOST_REPORTED
 
 
-def print_run(run: Run, json: bool) -> None:
+def print_run(run: Run, json: bool, wide: bool = False) -> None:
     """The headline of a run with notes, or its summary as JSON."""
     from clustersim.report import comparison_table
 
     if json:
         print_json(run.summary)
         return
+    width = WIDE if wide else None
     table = comparison_table([run], None)
-    print_table(table.heads, table.rows, least=table.least)
-    _print_pools([run])
-    _print_notes([run])
+    print_table(table.heads, table.rows, least=table.least, width=width, more=MORE)
+    _print_pools([run], width)
+    _print_notes([run], width)
 
 
-def print_comparison(runs: Sequence[Run], baseline: str, json: bool) -> None:
+def print_comparison(runs: Sequence[Run], baseline: str, json: bool, wide: bool = False) -> None:
     """The headline of a comparison with notes, or all summaries as JSON. Several seeds add paired
     differences.
     """
@@ -120,11 +124,12 @@ def print_comparison(runs: Sequence[Run], baseline: str, json: bool) -> None:
             }
         )
         return
+    width = WIDE if wide else None
     table = comparison_table(runs, baseline)
-    print_table(table.heads, table.rows, least=table.least)
-    print_differences(differences, {"policy": baseline})
-    _print_pools(runs)
-    _print_notes(runs)
+    print_table(table.heads, table.rows, least=table.least, width=width, more=MORE)
+    print_differences(differences, {"policy": baseline}, width)
+    _print_pools(runs, width)
+    _print_notes(runs, width)
 
 
 def _covered(run: Run) -> Mapping[str, int]:
@@ -143,7 +148,7 @@ def _by_run(form: str, counts: Mapping[str, int]) -> str:
     return between.join(f"{label}{apart}{form.format(count)}" for label, count in counts.items())
 
 
-def _print_pools(runs: Sequence[Run]) -> None:
+def _print_pools(runs: Sequence[Run], width: int | None) -> None:
     """The use of the clusters of a fleet, and of spot nodes, if the runs have any."""
     from clustersim.report.sections import pool_rows
 
@@ -151,43 +156,49 @@ def _print_pools(runs: Sequence[Run]) -> None:
     if rows:
         heads = ("policy", "nodes", "GPUs", "finished", "mean JCT", "to first GPUs", "allocated", "USD",
                  "reclaims", "lost GPU-h")  # fmt: skip
-        print_table(heads, [[one.label, *cells] for one, pools in rows for cells in pools], keys=2)
+        cells = [[one.label, *cells] for one, pools in rows for cells in pools]
+        print_table(heads, cells, keys=2, width=width, more=MORE)
 
 
-def _print_notes(runs: Sequence[Run]) -> None:
+def _print_notes(runs: Sequence[Run], width: int | None) -> None:
     from clustersim.report import named, notes, sizes_given
 
     every = [(one.label, one.run) for one in named(runs)]
     finished = _by_run("{}", {label: _covered(run)["finished"] for label, run in every})
     jobs = _covered(runs[0])["jobs"]
-    print(plain(f"JCT and waiting cover finished jobs: {finished} of {jobs} submitted."))
+    say(f"JCT and waiting cover finished jobs: {finished} of {jobs} submitted.", width)
     for sentence in notes(runs, read_records=has_report(runs)):
-        print(plain(sentence))
+        say(sentence, width)
     if has_report(runs):  # larger runs keep no records of jobs in memory
         for sentence in sizes_given(runs):
-            print(plain(sentence))
+            say(sentence, width)
         for label, run in every:
             reasons = Counter(job.reason for job in run.jobs if job.state == "rejected")
             for reason, count in reasons.most_common(1):
                 others = reasons.total() - count
                 rest = f" and {others:,} for other reasons" if others else ""
-                print(plain(f"Rejected under {label}: {count:,} ({reason}){rest}."))
+                say(f"Rejected under {label}: {count:,} ({reason}){rest}.", width)
     if any(run.summary["unfinished"] for run in runs):
         left = _by_run("{}", {label: run.summary["unfinished"] for label, run in every})
-        print(plain(f"Unfinished when the run ended: {left}; `reason` in jobs.csv says why."))
+        say(f"Unfinished when the run ended: {left}; `reason` in jobs.csv says why.", width)
     if any(run.summary["interruptions"] for run in runs):
         stopped = _by_run("{} times", {label: run.summary["interruptions"] for label, run in every})
-        print(plain(f"Failures of nodes stopped jobs: {stopped}."))
+        say(f"Failures of nodes stopped jobs: {stopped}.", width)
     if any(run.summary["failed"] for run in runs):
         failed = _by_run("{}", {label: run.summary["failed"] for label, run in every})
-        print(plain(f"Jobs that ended as failed: {failed}."))
+        say(f"Jobs that ended as failed: {failed}.", width)
     unsure = {
         plan.gpu_type or run.cluster.system: None for run in runs for plan in run.plans if plan.low_s is None
     }
     if unsure:
         where = ", ".join(unsure)
-        print(f"No interval is known for iteration times on {where}; docs/accuracy.md: how far runs are off.")
+        say(
+            f"No interval is known for iteration times on {where}; docs/accuracy.md: how far runs are off.",
+            width,
+        )
     knowing = dict.fromkeys(run.policy for run in runs if run.manifest["oracle_used"])
     if knowing:
         names = ", ".join(knowing)
-        print(f"True durations from the log were used by {names} (oracle): no real scheduler knows them.")
+        say(
+            f"True durations from the log were used by {names} (oracle): no real scheduler knows them.", width
+        )

@@ -1,10 +1,12 @@
-"""Text on a terminal: untrusted text, progress bars, and tables that fit any width."""
+"""Text on a terminal: untrusted text, progress bars, sentences, and tables that fit any width."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -12,14 +14,19 @@ from itertime.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
-__all__ = ["plain", "print_table", "progress_of"]
+__all__ = ["WIDE", "plain", "print_table", "progress_of", "progress_of_runs", "say", "width_of_stdout"]
+
+WIDE = 100_000
+"""The width of `--wide`: a table has all its columns, and a sentence is one line."""
 
 _STEPS = 200  # of a progress bar
 
-_PIPE_WIDTH = 160
-"""A pipe has no width; tables in a pipe are folded to this one."""
+_PIPE_WIDTH = 80
+"""A pipe has no width; text in a pipe is as wide as on a small terminal, unless COLUMNS says otherwise."""
 _GAP, _EDGES = 3, 2  # characters between columns, and at both sides of a table
+_LEAST_KEY = 4  # characters of a folded key column
 
 Rows = Sequence[Sequence[str]]
 
@@ -29,58 +36,99 @@ def plain(text: str) -> str:
     return printable(text, kept="")
 
 
+def width_of_stdout() -> int:
+    """The characters of a line: those of the terminal; in a pipe COLUMNS, or 80."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    return get_terminal_size((_PIPE_WIDTH, 24)).columns if sys.stdout.isatty() else _PIPE_WIDTH
+
+
+def say(text: str, width: int | None = None, indent: int = 2) -> None:
+    """Print a sentence, folded at blanks to the width of the output. Later lines are indented."""
+    kept = plain(text)
+    lines = wrap(
+        kept,
+        width or width_of_stdout(),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    print("\n".join(lines))
+
+
 @contextmanager
 def progress_of(text: str, total: int) -> Iterator[Callable[[int], None]]:
     """A progress bar on stderr: call the result with the number done so far. Shows nothing if stderr is not a
     terminal.
     """
+    with progress_of_runs({text: total}) as advance:
+        yield lambda done: advance(0, done)
+
+
+@contextmanager
+def progress_of_runs(totals: Mapping[str, int]) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr for each text with its total: call the result with the number of the bar and
+    the number done so far. Shows nothing if stderr is not a terminal.
+    """
     if not sys.stderr.isatty():
-        yield lambda done: None
+        yield lambda bar, done: None
         return
-    from rich.console import Console
-    from rich.progress import Progress
+    with _bars() as bars:
+        tasks = [bars.add_task(plain(text), total=total) for text, total in totals.items()]
+        ends = list(totals.values())
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        job = bar.add_task(text, total=total)
-        stride = max(1, total // _STEPS)
-
-        def advance(done: int) -> None:
-            if done % stride == 0 or done == total:
-                bar.update(job, completed=done)
+        def advance(bar: int, done: int) -> None:
+            if done % max(1, ends[bar] // _STEPS) == 0 or done >= ends[bar]:
+                bars.update(tasks[bar], completed=done)
 
         yield advance
 
 
-def print_table(heads: Sequence[str], rows: Rows, keys: int = 1, least: Sequence[int] = ()) -> None:
+def _bars() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    text = TextColumn("{task.description}", markup=False)
+    parts = (text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(elapsed_when_finished=True))
+    return Progress(*parts, console=Console(stderr=True), transient=True)
+
+
+def print_table(
+    heads: Sequence[str],
+    rows: Rows,
+    keys: int = 1,
+    least: Sequence[int] = (),
+    *,
+    width: int | None = None,
+    more: str = "COLUMNS=200 before the command shows them",
+) -> None:
     """Print rows under their heads. The first `keys` columns are left-aligned, and blank where they repeat.
 
-    No cell is cut off: on a narrow terminal the heads are folded first, then the cells at their parentheses.
-    Then the columns `least` are left out one by one, the first of them first, and named below the table. A
-    table that is still too wide becomes a paragraph per row, with all columns.
+    On a narrow terminal the heads are folded first, then the cells at their parentheses. Then the columns
+    `least` are left out one by one, the first of them first, then the others from the right; at least one
+    stays beside the keys. They are named below the table, with `more`, which says how to see them. No cell
+    is cut off: where the keys alone are too wide, they are folded too.
     """
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, markup=False, highlight=False)
-    for absent in range(len(least) + 1):
-        shown = [i for i in range(len(heads)) if i not in least[:absent]]
+    width = width or width_of_stdout()
+    order = [*least, *(i for i in reversed(range(keys, len(heads))) if i not in least)]
+    most = min(len(order), max(0, len(heads) - keys - 1))
+    for absent in range(most + 1):
+        shown = [i for i in range(len(heads)) if i not in order[:absent]]
         kept_heads, kept = [heads[i] for i in shown], [[row[i] for i in shown] for row in rows]
-        for cells in (_without_repeats(kept, keys), _folded(_without_repeats(kept, keys))):
-            widths = _widths(kept_heads, cells, console.width)
+        for cells in (_without_repeats(kept, keys), _folded(_without_repeats(kept, keys), keys)):
+            widths = _widths(kept_heads, cells, width)
+            if not widths and absent == most:
+                widths = _squeezed(kept_heads, cells, width, keys)
             if widths:
-                _print(console, kept_heads, cells, keys, widths)
-                _say_absent([heads[i] for i in sorted(least[:absent])], console.width)
+                _print(width, kept_heads, cells, keys, widths)
+                _say_absent([heads[i] for i in sorted(order[:absent])], width, more)
                 return
-    for row in rows:
-        named = ", ".join(f"{head} {cell}" for head, cell in zip(heads[:keys], row[:keys], strict=True))
-        values = "; ".join(f"{head}: {cell}" for head, cell in zip(heads[keys:], row[keys:], strict=True))
-        for line in wrap(f"{named}: {values}", console.width, subsequent_indent="    "):
-            print(line)
 
 
-def _say_absent(heads: Sequence[str], width: int) -> None:
+def _say_absent(heads: Sequence[str], width: int, more: str) -> None:
     if heads:
-        for line in wrap(f"Left out in {width} columns of text: {'; '.join(heads)}.", width):
-            print(line)
+        say(f"Left out at {width} columns: {'; '.join(heads)}. {more}.", width)
 
 
 def _without_repeats(rows: Rows, keys: int) -> list[list[str]]:
@@ -93,20 +141,32 @@ def _without_repeats(rows: Rows, keys: int) -> list[list[str]]:
     return shown
 
 
-def _folded(rows: Rows) -> list[list[str]]:
-    return [[cell.replace(" (", "\n(").replace(" to ", "\nto ") for cell in row] for row in rows]
+def _folded(rows: Rows, keys: int) -> list[list[str]]:
+    return [
+        [*row[:keys], *(cell.replace(" (", "\n(").replace(" to ", "\nto ") for cell in row[keys:])]
+        for row in rows
+    ]
 
 
-def _widths(heads: Sequence[str], rows: Rows, room: int) -> list[int]:
-    """Widths of columns that hold every line of the cells and every word of the heads. Empty if `room` is too
-    small. Spare width goes to the folded heads, first to those that need least.
-    """
-    words = [max(map(len, head.split())) for head in heads]
+def _needed(heads: Sequence[str], rows: Rows) -> list[int]:
+    """The widths of columns that hold every line of the cells and every word of the heads."""
+    words = [max(map(len, head.split()), default=0) for head in heads]
     lines = [
         max((len(line) for row in rows for line in row[i].split("\n")), default=0) for i in range(len(heads))
     ]
-    widths = [max(pair) for pair in zip(words, lines, strict=True)]
-    spare = room - sum(widths) - _GAP * (len(widths) - 1) - _EDGES
+    return [max(pair) for pair in zip(words, lines, strict=True)]
+
+
+def _spare(widths: Sequence[int], room: int) -> int:
+    return room - sum(widths) - _GAP * (len(widths) - 1) - _EDGES
+
+
+def _widths(heads: Sequence[str], rows: Rows, room: int) -> list[int]:
+    """Widths of columns that hold the cells. Empty if `room` is too small. Spare width goes to the folded
+    heads, first to those that need least.
+    """
+    widths = _needed(heads, rows)
+    spare = _spare(widths, room)
     if spare < 0:
         return []
     for i in sorted(range(len(heads)), key=lambda i: len(heads[i]) - widths[i]):
@@ -116,13 +176,34 @@ def _widths(heads: Sequence[str], rows: Rows, room: int) -> list[int]:
     return widths
 
 
-def _print(console: Console, heads: Sequence[str], rows: Rows, keys: int, widths: Sequence[int]) -> None:
+def _squeezed(heads: Sequence[str], rows: Rows, room: int, keys: int) -> list[int]:
+    """Widths for the smallest table, of which the widest columns are folded until all fit: first the keys,
+    then the others.
+    """
+    widths = _needed(heads, rows)
+    for columns in (range(keys), range(len(widths))):
+        while _spare(widths, room) < 0 and max(widths[i] for i in columns) > _LEAST_KEY:
+            widest = max(columns, key=lambda i: widths[i])
+            widths[widest] -= 1
+    return widths
+
+
+def _print(width: int, heads: Sequence[str], rows: Rows, keys: int, widths: Sequence[int]) -> None:
     from rich import box
     from rich.table import Table
 
+    console = _console(width)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for i, (head, width) in enumerate(zip(heads, widths, strict=True)):
-        table.add_column(head, justify="left" if i < keys else "right", width=width)
+    for i, (head, column) in enumerate(zip(heads, widths, strict=True)):
+        table.add_column(head, justify="left" if i < keys else "right", width=column, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    with console.capture() as text:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in text.get().split("\n")), end="")
+
+
+def _console(width: int) -> Console:
+    from rich.console import Console
+
+    return Console(width=width, markup=False, highlight=False)

@@ -50,6 +50,7 @@ class _DaskPool:
     def __init__(self, client: Any):
         self._client = client
         self._under_way: set[Any] = set()
+        self.dashboard: str | None = _dashboard_of(client)
 
     def slots(self) -> int:
         if self._client.status not in ("running", "connecting"):
@@ -72,6 +73,14 @@ class _DaskPool:
     def cancel(self) -> None:
         with suppress(Exception):
             self._client.cancel(list(self._under_way))
+
+
+def _dashboard_of(client: Any) -> str | None:
+    """The address of dask's page, as its scheduler states it; None where it serves none."""
+    with suppress(Exception):  # the scheduler runs without a page, or does not say
+        if "dashboard" in client.scheduler_info().get("services", {}):
+            return str(client.dashboard_link)
+    return None
 
 
 @contextmanager

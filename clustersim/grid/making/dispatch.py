@@ -49,7 +49,8 @@ class Progress:
     """How many cells of a grid are made, failed, or running.
 
     `slots`: cells that can be made at the same time, 0 while a scheduler has no workers. `remaining_s` is an
-    estimate, None until a cell has been made.
+    estimate, None until a cell has been made. `dashboard`: the address of dask's page, if
+    it has one.
     """
 
     total: int
@@ -58,6 +59,7 @@ class Progress:
     running: int
     slots: int
     remaining_s: float | None
+    dashboard: str | None = None
 
 
 def run_orders(
@@ -119,7 +121,8 @@ class _Dispatch:
         running = min(sum(map(len, self.under_way.values())), self.slots)
         known = self.timed and self.slots
         remaining_s = remaining * self.spent_s / self.timed / self.slots if known else None
-        return Progress(self.total, self.made, self.failed, running, self.slots, remaining_s)
+        dashboard = self.pool.dashboard
+        return Progress(self.total, self.made, self.failed, running, self.slots, remaining_s, dashboard)
 
     def _submit(self) -> None:
         now = time.monotonic()

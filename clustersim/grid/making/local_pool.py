@@ -30,6 +30,7 @@ def local_pool(workers: int | None, most: int, campaign: str) -> Iterator[Pool]:
 class _LocalPool:
     def __init__(self, threads: ThreadPoolExecutor, slots: int):
         self._threads, self._slots = threads, slots
+        self.dashboard: str | None = None
 
     def slots(self) -> int:
         return self._slots

@@ -23,6 +23,11 @@ class PoolLost(Exception):
 class Pool(Protocol):
     """Workers that make batches of cells. Left as a context manager, a pool gives up what is under way."""
 
+    @property
+    def dashboard(self) -> str | None:
+        """The address of a page that shows the workers, if there is one."""
+        ...
+
     def slots(self) -> int:
         """How many cells can be made at the same time; 0 while there is no worker. PoolLost."""
         ...

@@ -3,6 +3,7 @@
 | name | what |
 |---|---|
 | `render` | a page from a template that extends `base.html.j2` |
+| `Page` | a page that a notebook shows and `save` writes |
 | `Chart` | one chart as data, which `templates/charts.js` draws |
 | `series_of` | one curve or set of points of a chart |
 | `downsampled` | the places of at most `MOST_POINTS` of many points |
@@ -14,12 +15,14 @@
 
 from .chart import MOST_POINTS, RATIO_TICKS, TIME_TICKS, Chart, downsampled, plotly_text, series_of, short
 from .document import packed, render
+from .shown_page import Page
 
 __all__ = [
     "MOST_POINTS",
     "RATIO_TICKS",
     "TIME_TICKS",
     "Chart",
+    "Page",
     "downsampled",
     "packed",
     "plotly_text",

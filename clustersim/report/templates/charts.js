@@ -47,6 +47,26 @@
     };
   }
 
+  // A line through means, with bars of intervals.
+  function curve(series) {
+    var made = line(series), shade = colour(series);
+    made.mode = "lines+markers";
+    made.line.shape = "linear";
+    made.marker = { color: shade, size: 8, symbol: SYMBOLS[(series.series || 0) % SYMBOLS.length] };
+    made.error_y = { type: "data", array: series.error, color: shade, thickness: 1.2, width: 4 };
+    return made;
+  }
+
+  // A difference with its interval, a row each.
+  function effect(series) {
+    return {
+      type: "scatter", mode: "markers", name: series.name, x: series.x, y: series.y, showlegend: false,
+      marker: { color: colour(series), size: 10, symbol: SYMBOLS[(series.series || 0) % SYMBOLS.length] },
+      error_x: { type: "data", symmetric: false, array: series.high, arrayminus: series.low, color: colour(series), width: 4 },
+      hovertemplate: series.hover + "<extra></extra>"
+    };
+  }
+
   function axis(given, ink, rule) {
     var made = Object.assign({ color: ink, gridcolor: rule, linecolor: rule, zeroline: false, automargin: true }, given);
     made.title = { text: (given.title || {}).text || "", font: { size: 13 }, standoff: 8 };
@@ -60,7 +80,7 @@
       if (/^[xy]axis/.test(key)) { made[key] = axis(given[key], muted, rule); }
     });
     var at = { type: "line", line: { color: muted, width: 1, dash: "dot" } };
-    if (given.line_at) { made.shapes.push(Object.assign({ x0: 1, x1: 1, y0: 0, y1: 1, yref: "paper" }, at)); }
+    if (given.line_at !== undefined) { made.shapes.push(Object.assign({ x0: given.line_at, x1: given.line_at, y0: 0, y1: 1, yref: "paper" }, at)); }
     if (given.line_at_y) { made.shapes.push(Object.assign({ y0: 1, y1: 1, x0: 0, x1: 1, xref: "paper" }, at)); }
     if (given.diagonal) {
       var low = given.diagonal[0], high = given.diagonal[1];
@@ -83,7 +103,7 @@
     });
   }
 
-  var KINDS = { bar: bar, dots: dots, points: points };
+  var KINDS = { bar: bar, dots: dots, points: points, curve: curve, effect: effect };
 
   // A chart is drawn when it comes near the screen, so that the page appears at once.
   page.charts = function () {

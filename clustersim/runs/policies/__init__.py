@@ -4,10 +4,20 @@
 |---|---|
 | `find_policy`, `make_policy` | the class of a policy by name or file; an instance with its parameters |
 | `list_policies`, `PolicyInfo` | the installed policies; one of them, with its first line of help |
+| `policy_details`, `PolicyDetails` | what a policy says about itself: docstring, parameters, papers |
 | `hash_of_files` | a hash of a policy's file and of the files beside it that it depends on |
 """
 
+from .details import PolicyDetails, policy_details
 from .files import hash_of_files
 from .registry import PolicyInfo, find_policy, list_policies, make_policy
 
-__all__ = ["PolicyInfo", "find_policy", "hash_of_files", "list_policies", "make_policy"]
+__all__ = [
+    "PolicyDetails",
+    "PolicyInfo",
+    "find_policy",
+    "hash_of_files",
+    "list_policies",
+    "make_policy",
+    "policy_details",
+]

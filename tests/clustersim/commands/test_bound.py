@@ -28,7 +28,7 @@ def trace(tmp_path: Path) -> str:
 def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
     capsys.readouterr()
     assert main(arguments) == code
-    return "".join(capsys.readouterr())
+    return " ".join("".join(capsys.readouterr()).split())  # sentences are folded
 
 
 def test_the_command_prints_a_table_or_these_keys(trace: str, capsys: pytest.CaptureFixture[str]) -> None:

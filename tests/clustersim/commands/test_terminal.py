@@ -21,12 +21,12 @@ ROWS = [
 
 
 def printed(width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    monkeypatch.setattr(terminal, "_PIPE_WIDTH", width)
+    monkeypatch.setenv("COLUMNS", str(width))
     terminal.print_table(HEADS, ROWS, keys=2)
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("width", [160, 60, 55, 45, 40, 30, 20])
+@pytest.mark.parametrize("width", [160, 60, 55, 45])
 def test_nothing_is_cut_off(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -39,7 +39,7 @@ def test_nothing_is_cut_off(
             assert any(word in found for found in words), (width, word)
 
 
-def test_a_table_folds_heads_first_then_cells_and_ends_as_paragraphs(
+def test_a_table_folds_heads_first_then_cells_then_leaves_out_columns(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def lines(width: int) -> list[str]:
@@ -49,30 +49,71 @@ def test_a_table_folds_heads_first_then_cells_and_ends_as_paragraphs(
     assert wide[3].split() == ["srtf", "1", "3.26", "(−10.3", "%)", "-51.140", "to", "+0.904"]
     assert wide[4].split()[0] == "2", "the policy is that of the row above"
     assert "(−10.3 %)    to +0.904" in folded
-    assert narrow[:2] == ["policy fifo, load 1: JCT mean,", "h: 4.16; 95 % interval: –"]
+    assert "-51.140" not in " ".join(narrow)
+    assert " ".join(narrow).endswith(
+        "Left out at 30 columns: 95 % interval. COLUMNS=200 before the command shows them."
+    )
 
 
-def test_columns_are_left_out_and_named_before_a_table_becomes_paragraphs(
+def test_columns_are_left_out_in_their_order_and_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(terminal, "_PIPE_WIDTH", 34)
-    terminal.print_table(HEADS, ROWS, keys=2, least=[3])
-    text = capsys.readouterr().out
-    assert "-51.140" not in text
-    assert "13.26" in text
-    assert " ".join(text.split()).endswith("Left out in 34 columns of text: 95 % interval.")
-    terminal.print_table(HEADS, ROWS, keys=2, least=[])
-    assert "policy srtf, load 2: JCT mean, h:" in " ".join(capsys.readouterr().out.split())
-    monkeypatch.setattr(terminal, "_PIPE_WIDTH", 160)
+    monkeypatch.setenv("COLUMNS", "34")
+    terminal.print_table(HEADS, ROWS, keys=2, least=[2], more="--wide shows them")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "13.26" not in text
+    assert "-51.140" in text
+    assert text.endswith("Left out at 34 columns: JCT mean, h. --wide shows them.")
+    monkeypatch.setenv("COLUMNS", "160")
     terminal.print_table(HEADS, ROWS, keys=2, least=[3])
     assert "Left out" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", [12, 20, 30, 40])
+def test_a_table_is_never_too_wide_and_keeps_its_keys(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    rows = [["a/long/path/to/a/policy.py:OfMine", "1", "4.16"], ["fifo", "2", "5.17"]]
+    terminal.print_table(["policy", "load", "JCT"], rows, keys=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    if width >= 20:
+        assert any("4.16" in line for line in lines)
+
+
+def test_the_width_of_a_pipe_is_80_unless_columns_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert terminal.width_of_stdout() == 80
+    terminal.say(20 * "words \x1b[31m and ")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) > 1
+    assert "\x1b" not in "".join(lines)
+    monkeypatch.setenv("COLUMNS", "123")
+    assert terminal.width_of_stdout() == 123
+    monkeypatch.setenv("COLUMNS", "wide")
+    assert terminal.width_of_stdout() == 80
+
+
+def test_wide_shows_every_column(capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = [Job(str(i), 60.0 * i, gpus=4, duration_s=4e4, deadline_s=5e4 + 60.0 * i) for i in range(9)]
+    runs = [clustersim.run(jobs, name, cluster="n2g8") for name in ("fifo", "srtf")]
+    print_comparison(runs, "fifo", json=False)
+    assert "Left out at 80 columns" in capsys.readouterr().out
+    print_comparison(runs, "fifo", json=False, wide=True)
+    text = capsys.readouterr().out
+    assert "Left out" not in text
+    assert all(head in text for head in ("JCT p99", "Makespan", "GPUs useful"))
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 160])
 def test_differences_of_a_grid_stay_a_table_with_the_names_of_axes(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(terminal, "_PIPE_WIDTH", width)
+    monkeypatch.setenv("COLUMNS", str(width))
     difference = paired_difference([0.81, 0.72, 0.9, 0.75, 0.5], [0.9, 0.77, 0.99, 0.74, 0.61])
     axes = {"policy": "vtrain-aware", "trace.load": 0.9}
     print_differences([Comparison(axes, "deadline_met_ratio", difference)], {"policy": "fifo"})
@@ -87,13 +128,13 @@ def test_differences_of_a_grid_stay_a_table_with_the_names_of_axes(
 def test_a_comparison_stays_a_table(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(terminal, "_PIPE_WIDTH", width)
+    monkeypatch.setenv("COLUMNS", str(width))
     jobs = [Job(str(i), 60.0 * i, gpus=4, duration_s=4e4, deadline_s=5e4 + 60.0 * i) for i in range(40)]
     policies = ("fifo", "edf-admission", "srtf")
     print_comparison([clustersim.run(jobs, name, cluster="n2g8") for name in policies], "fifo", json=False)
     table, _, rest = capsys.readouterr().out.partition("JCT and waiting cover")
     assert max(map(len, table.splitlines())) <= width
-    assert all(word in table for word in ("JCT mean", "Waiting", "Deadlines", "(−81.7 %)", "Left out in"))
+    assert all(word in table for word in ("JCT mean", "Waiting", "Deadlines", "(−81.7 %)", "Left out at"))
     assert rest
 
 
@@ -111,7 +152,7 @@ def test_a_missing_interval_is_accounted_for(
 ) -> None:
     difference = paired_difference(*zip(*pairs, strict=True))
     print_differences([Comparison({"policy": "srtf"}, "rejected", difference)], {"policy": "fifo"})
-    text = capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
     for words in says:
         assert words in text
 
@@ -138,4 +179,5 @@ def test_a_metric_without_an_interval_beside_one_with_an_interval_is_accounted_f
         Comparison({"policy": "srtf"}, name, d, None) for name, d in (("rejected", alike), ("jobs", apart))
     ]
     print_differences(rows, {"policy": "fifo"})
-    assert "No interval (–) where too many of the pairs are alike" in capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
+    assert "No interval (–) where too many of the pairs are alike" in text

@@ -170,7 +170,7 @@ def test_the_terminal_and_the_page_have_the_same_notes(capsys: pytest.CaptureFix
     jobs = stream(12, 100.0)
     runs = [run_of(jobs), run_of(jobs, "srtf")]
     print_comparison(runs, "fifo", json=False)
-    printed, page = capsys.readouterr().out, render_report(runs)
+    printed, page = " ".join(capsys.readouterr().out.split()), render_report(runs)
     said = notes(runs)
     assert len(said) >= 3
     for sentence in said:

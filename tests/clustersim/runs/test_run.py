@@ -285,3 +285,17 @@ def test_a_run_is_one_short_line() -> None:
 def test_names_complete() -> None:
     for module in (clustersim, itertime):
         assert set(module.__all__) <= set(dir(module))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_comparison_reports_the_progress_of_each_run(workers: int) -> None:
+    jobs = [Job(str(i), 60.0 * i, gpus=4, duration_s=600.0) for i in range(30)]
+    seen: dict[int, list[int]] = {0: [], 1: []}
+    clustersim.runs.compare(
+        jobs, ["fifo", "srtf"], cluster="n1g8", workers=workers,
+        on_progress=lambda run, done: seen[run].append(done),
+        on_done=lambda run, _: seen[run].append(30),
+    )  # fmt: skip
+    for done in seen.values():
+        assert done == sorted(done)
+        assert done[-1] == 30

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from itertime import PLANNERS, load_model, load_system, make_planner
+from itertime import PLANNERS, Space, load_model, load_system, make_planner
 from itertime.errors import UnknownName, UserError
 
 SYSTEM = load_system("dgx-a100-80gb")
@@ -36,10 +36,30 @@ def test_a_curve_uses_at_most_its_gpus_fits_and_never_rises(planner, name, batch
 
 @pytest.mark.parametrize(("name", "batch"), CASES)
 def test_the_whole_space_is_never_slower(name, batch):
-    best = curve("3d", name, batch)
+    best, more = curve("3d", name, batch), curve("reconfigurable", name, batch)
     for planner in PLANNERS:
         for count, run in curve(planner, name, batch).items():
-            assert best[count].iteration_s <= run.iteration_s * (1 + 1e-12)
+            assert more[count].iteration_s <= run.iteration_s * (1 + 1e-12)
+            assert planner == "reconfigurable" or best[count].iteration_s <= run.iteration_s * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("gpus", "batch"), [(1, 64), (2, 64), (8, 512)])
+def test_reconfigurable_finds_the_fastest_of_all_its_plans(gpus, batch):
+    """Every ZeRO stage with and without offloading, searched one by one."""
+    model, fastest = load_model("llama2-7b"), []
+    for zero in (0, 1, 2, 3):
+        for offload in (False, True):
+            space = Space(zero_stage=(zero,), offload_optimizer=offload)
+            runs = make_planner("3d", SYSTEM, space=space).curve(model, batch, [gpus])
+            fastest += [run.iteration_s for run in runs.values()]
+    found = curve("reconfigurable", "llama2-7b", batch, [gpus])[gpus]
+    assert found.iteration_s == min(fastest)
+
+
+def test_reconfigurable_runs_where_states_must_leave_the_gpu():
+    """A model of 7B parameters has 112 GB of weights, gradients and states (ZeRO, SC 2020, section 3.1)."""
+    assert 1 not in curve("3d", "llama2-7b", 64, [1])
+    assert curve("reconfigurable", "llama2-7b", 64, [1])[1].plan.offload_optimizer
 
 
 def test_data_parallel_keeps_tp_and_pp_and_micro_batch():

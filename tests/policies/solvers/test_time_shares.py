@@ -115,7 +115,7 @@ def test_closed_forms_on_one_type_are_optima_of_the_programs(
 ) -> None:
     """As the solver finds them; the shares of a largest sum may be others, their sum may not."""
     gpus, copies, required = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
-    problem = Problem(np.ones((len(rows), 1)), gpus, copies, np.array([float(capacity)]))
+    problem = Problem(np.ones((len(rows), 1)), gpus, copies, np.array([float(capacity)]), np.ones(len(rows)))
     load, weights = gpus * copies, np.linspace(1.0, 2.0, len(rows))
     floors = np.where(required > 0, 0.0, min(floor, capacity / load.sum()))
     mine, full = largest_level(problem, required, floors), most_throughput(problem, weights, floors)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,6 +115,53 @@ def test_equal_gpu_time_whatever_the_size() -> None:
     assert held(outcome, 6000) == {name: pytest.approx(16000, rel=0.01) for name in ("wide", "a", "b")}
 
 
+def test_weights_are_parts_of_the_gpu_time() -> None:
+    """Jobs of the whole node with weights 3, 1 and 1: three fifths of the time and one fifth each."""
+    jobs = [rigid("heavy", 0, 8, 1e5, weight=3.0), rigid("a", 0, 8, 1e5), rigid("b", 0, 8, 1e5)]
+    outcome = simulate(jobs, GavelMaxMin(round_s=10.0), "n1g8", until_s=5000)
+    shares = {name: gpu_s / (8 * 5000) for name, gpu_s in held(outcome, 5000).items()}
+    assert shares == pytest.approx({"heavy": 0.6, "a": 0.2, "b": 0.2}, abs=0.01)
+
+
+def test_equal_weights_change_nothing() -> None:
+    gpus = (8, 4, 4, 2)
+    plain, heavy = (
+        simulate(
+            [rigid(str(i), 0, n, 1e5, **more) for i, n in enumerate(gpus)],
+            GavelMaxMin(round_s=10.0), "n1g8", until_s=500,
+        ).log()
+        for more in ({}, {"weight": 2.0})
+    )  # fmt: skip
+    assert plain == heavy
+
+
+@pytest.mark.parametrize("weights", [(1e6, 1e-6, 1.0), (1e-6, 1e-6, 1e6)])
+def test_extreme_weights_leave_no_time_unused(weights: tuple[float, ...]) -> None:
+    """On two types the solver's tolerance is larger than the ratio of the weights."""
+    jobs = [SimpleNamespace(requested=1, weight=weight) for weight in weights]
+    shares = GavelMaxMin().time_shares(jobs, np.ones((3, 2)), [1, 1], 0.0)  # type: ignore[arg-type]
+    assert shares.sum(axis=0) == pytest.approx([1.0, 1.0], abs=1e-5)
+    assert shares.sum(axis=1)[np.argmax(weights)] == pytest.approx(1.0, abs=1e-5)
+
+
+class Counted(GavelMaxMin):
+    """Counts how often shares are computed."""
+
+    computed = 0
+
+    def time_shares(self, *arguments: Any) -> Any:
+        self.computed += 1
+        return super().time_shares(*arguments)
+
+
+@pytest.mark.parametrize(("every_round", "computed"), [(False, 2), (True, 10)])
+def test_shares_are_computed_when_jobs_change_or_every_round(every_round: bool, computed: int) -> None:
+    """Ten rounds; a job arrives in the fifth."""
+    policy = Counted(round_s=10.0, recompute_every_round=every_round)
+    simulate([rigid("a", 0, 4, 1e3), rigid("b", 45, 4, 1e3)], policy, "n1g8", until_s=95)
+    assert policy.computed == computed
+
+
 @pytest.mark.parametrize("policy", ALL)
 def test_within_a_round_nothing_changes(policy: type[Scheduler]) -> None:
     """`late` arrives at 130 and waits for the round that begins at 200, although a GPU is idle."""
@@ -154,6 +203,15 @@ def test_throughput_runs_small_jobs_first_in_turn() -> None:
     assert all(record.preemptions == 0 for record in outcome.records)
 
 
+@pytest.mark.parametrize(("rates", "first"), [("relative", "long"), ("raw", "short")])
+def test_raw_throughput_prefers_short_iterations(rates: str, first: str) -> None:
+    """Two jobs of one GPU on one: relative speeds are equal, and `long` was submitted first."""
+    table = {("long", 1): {1: 1.0}, ("short", 1): {1: 5.0}}
+    jobs = [Job(m, 0, model=m, global_batch=1, gpus=1, iterations=1000) for m in ("long", "short")]
+    outcome = simulate(jobs, GavelThroughput(rates=rates), "n1g1", table=table)
+    assert min(outcome.records, key=lambda record: record.finish_s or 0.0).job_id == first
+
+
 def worst_ratio(outcome: Outcome, jobs: list[Job], jobs_at_once: int) -> float:
     """The largest JCT over the time on 1/N of the cluster, all jobs there from the start, all of 8 GPUs."""
     return max((outcome.of(j.job_id).finish_s or 0.0) / ((j.duration_s or 1.0) * jobs_at_once) for j in jobs)
@@ -177,6 +235,13 @@ def test_finish_times_are_fairest_under_ftf() -> None:
 def test_rounds_must_have_a_length(policy: type[Scheduler], value: object) -> None:
     with pytest.raises(ValueError, match=r"round_s=.*: must be a finite number, between 1 and 1e\+07"):
         policy(round_s=value)  # type: ignore[call-arg]
+
+
+def test_switches_have_two_values() -> None:
+    with pytest.raises(ValueError, match="rates='fast': must be relative or raw"):
+        GavelThroughput(rates="fast")
+    with pytest.raises(ValueError, match="recompute_every_round=1: must be true or false"):
+        GavelFtf(recompute_every_round=1)  # type: ignore[arg-type]
 
 
 def test_users_read_which_policy_refused() -> None:

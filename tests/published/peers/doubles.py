@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from math import floor, inf
+
+import numpy as np
+from numpy.typing import NDArray
 
 from clustersim.scheduler import JobView, Proposal, State
 from policies.easy import Easy
+from policies.gavel_ftf import GavelFtf
+from policies.gavel_max_min import GavelMaxMin
 from policies.tiresias import Tiresias
 from policies.toolkit.backfill import Estimates, Shadow
+from policies.toolkit.gavel import Gavel, Ledger
 
 
 class LateTiresias(Tiresias):
@@ -64,3 +71,37 @@ class _NoExtraNodes(Shadow):
     def backfill(self, job: JobView) -> bool:
         ends_in_time = self.now + self._estimates.run_s(job) <= self.start_s
         return ends_in_time and self._proposal.start(job) is not None
+
+
+class KeptShares(Gavel):
+    """Shares of time stay for at least 1,920 s, jobs that arrive in between have none, and jobs without a
+    share get no GPUs: as Gavel's simulator is shipped. To be mixed into one of Gavel's policies.
+    """
+
+    _computed_s, _kept = -inf, dict[JobView, NDArray[np.float64]]()
+
+    def schedule(self, state: State) -> Proposal:
+        if self._ledger is None:
+            self._ledger = _OnlyShares(len(state.cluster.gpu_types))
+        return super().schedule(state)
+
+    def time_shares(
+        self, jobs: Sequence[JobView], rates: NDArray[np.float64], capacity: Sequence[int], now: float
+    ) -> NDArray[np.float64]:
+        if now >= self._computed_s + 1920 - 1e-3:
+            shares = super().time_shares(jobs, rates, capacity, now)
+            self._computed_s, self._kept = now, dict(zip(jobs, shares, strict=True))
+        return np.array([self._kept.get(job, np.zeros(len(capacity))) for job in jobs])
+
+
+class _OnlyShares(Ledger):
+    def ranked(self, ahead_s: float) -> list[tuple[JobView, int]]:
+        return [(job, type_) for job, type_ in super().ranked(ahead_s) if self._share[self._row[job], type_]]
+
+
+class KeptMaxMin(KeptShares, GavelMaxMin):
+    """Max-min fairness with shares that are kept."""
+
+
+class KeptFtf(KeptShares, GavelFtf):
+    """Finish-time fairness with shares that are kept."""

@@ -18,6 +18,7 @@ from clustersim.records import Exact, Run
 from clustersim.rundir import write_run
 from clustersim.runs import run
 from clustersim.speed import Curve, SpeedOnOneType
+from itertime import PLANNERS
 from itertime.io import sha256
 from itertime.spec.profile import FOLDER as PROFILES
 from itertime.spec.profile import read_profile
@@ -93,7 +94,7 @@ def test_gpu_types_have_speeds_of_their_own(tmp_path: Path) -> None:
 @settings(max_examples=examples(20), deadline=None)
 @given(
     sizes=st.lists(st.tuples(*[st.integers(1, 20)] * 3), min_size=1, max_size=4),
-    planner=st.sampled_from(["3d", "data-parallel", "data-parallel-tuned", "data-parallel-best", "megatron"]),
+    planner=st.sampled_from(PLANNERS),
     policy=st.sampled_from(["fifo", "elasticflow", "max-min"]),
 )  # fmt: skip
 def test_any_number_of_gpus_under_any_planner(sizes: list[Any], planner: str, policy: str) -> None:

@@ -1,0 +1,239 @@
+"""Options that several commands have, and the settings of a run that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from itertime.errors import UserError
+from itertime.io import parse_yaml
+
+from . import completion
+
+if TYPE_CHECKING:
+    from clustersim.runs import RunConfig
+
+__all__ = [
+    "Baseline",
+    "ClusterShape",
+    "Force",
+    "Json",
+    "Measure",
+    "ModelPath",
+    "NoBound",
+    "NoOverheads",
+    "NoReport",
+    "OutDir",
+    "OverheadsPreset",
+    "Parquet",
+    "PlacementName",
+    "PlannerName",
+    "PolicyName",
+    "PolicyNames",
+    "Seed",
+    "Settings",
+    "SystemName",
+    "Table",
+    "TraceFile",
+    "Until",
+    "VarySetting",
+    "Warmup",
+    "Wide",
+    "Workers",
+    "config_of",
+    "grid_settings",
+]
+
+_CLUSTER, _WINDOW, _RESULTS = "Cluster and costs", "Window of measurement", "Results"
+TraceFile = Annotated[Path, typer.Argument(help="Trace in the native format (CSV or Parquet).")]
+ClusterShape = Annotated[
+    str,
+    typer.Option(
+        help="Shape of the cluster (n128g8: 128 nodes of 8 GPUs), or a YAML file.",
+        rich_help_panel=_CLUSTER,
+    ),
+]
+SystemName = Annotated[
+    str,
+    typer.Option(
+        help="System of its nodes: a name of itertime, or a YAML file.",
+        autocompletion=completion.systems,
+        rich_help_panel=_CLUSTER,
+    ),
+]
+PlannerName = Annotated[
+    str | None,
+    typer.Option(
+        help="Planner of all jobs; by default that of the policy.",
+        autocompletion=completion.planners,
+        rich_help_panel=_CLUSTER,
+    ),
+]
+PlacementName = Annotated[
+    str,
+    typer.Option(
+        help="Placement rule: pack, spread, any, topology or buddy.",
+        autocompletion=completion.placements,
+        rich_help_panel=_CLUSTER,
+    ),
+]
+NoOverheads = Annotated[
+    bool,
+    typer.Option("--no-overheads", help="Make starts, restarts and resizes free.", rich_help_panel=_CLUSTER),
+]
+OverheadsPreset = Annotated[
+    str | None,
+    typer.Option(
+        "--overheads",
+        help="Preset of overheads, as mlperf or pretraining; docs/overheads.md lists them.",
+        autocompletion=completion.overheads,
+        rich_help_panel=_CLUSTER,
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="NAME=VALUE, as in overheads.launch_s=10 or policy.guard_s=2; repeatable.",
+        autocompletion=completion.settings,
+    ),
+]
+Table = Annotated[
+    Path | None,
+    typer.Option(
+        help="Throughput table (CSV): model, global_batch, gpus, iterations_per_s.",
+        rich_help_panel=_CLUSTER,
+    ),
+]
+ModelPath = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model-path",
+        help="Folder of model files, which the trace names without ending; repeatable.",
+        rich_help_panel=_CLUSTER,
+    ),
+]
+Warmup = Annotated[
+    float,
+    typer.Option(
+        min=0, help="Seconds from the first submission to a window of measurement.", rich_help_panel=_WINDOW
+    ),
+]
+Measure = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds that the window of measurement lasts; by default to the last submission.",
+        rich_help_panel=_WINDOW,
+    ),
+]
+Until = Annotated[
+    float | None,
+    typer.Option(help="End of the run, in seconds on the trace's clock.", rich_help_panel=_WINDOW),
+]
+OutDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        help="Folder to write: records, metrics, manifest and report.",
+        rich_help_panel=_RESULTS,
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Replace the results that the folder of --out holds.", rich_help_panel=_RESULTS
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.", rich_help_panel=_RESULTS)]
+Wide = Annotated[
+    bool,
+    typer.Option("--wide", help="Show every column, however wide the table.", rich_help_panel=_RESULTS),
+]
+Parquet = Annotated[
+    bool,
+    typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.", rich_help_panel=_RESULTS),
+]
+NoBound = Annotated[
+    bool,
+    typer.Option(
+        "--no-bound",
+        help="Do not compute how far the results are from the best possible.",
+        rich_help_panel=_RESULTS,
+    ),
+]
+Baseline = Annotated[
+    str | None, typer.Option(help="Policy to compare the others with; by default the first.")
+]
+NoReport = Annotated[
+    bool,
+    typer.Option(
+        "--no-report", help="Write no report.html; `report` makes it later.", rich_help_panel=_RESULTS
+    ),
+]
+PolicyName = Annotated[
+    str,
+    typer.Option(help="A registered policy, or file.py:Class.", autocompletion=completion.policy),
+]
+PolicyNames = Annotated[
+    str, typer.Option(help="Policies, separated by commas.", autocompletion=completion.policies)
+]
+Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per processor.")]
+
+VarySetting = Annotated[
+    str | None,
+    typer.Option(
+        "--vary",
+        help="NAME=VALUE,VALUE,...: a setting under whose values all policies run.",
+        autocompletion=completion.varied,
+    ),
+]
+
+_SETTINGS = {
+    "cluster": "cluster", "system": "system", "planner": "planner", "placement": "placement", "seed": "seed",
+    "model_path": "model_path", "until": "until_s", "warmup": "warmup_s", "measure": "measure_s",
+}  # fmt: skip
+"""Parameters of the commands that are settings of `RunConfig`, under the same or another name."""
+
+
+def grid_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run as a grid states them: those options of a command that are not its defaults, then
+    `--set`, with dotted names. UserError for contradictions and for text that is no setting.
+    """
+    from clustersim.runs import RunConfig
+
+    config = config_of(options.get("policy") or "fifo", {**options, "settings": []})
+    plain = config.model_dump(exclude={"policy", "params"}, exclude_defaults=True)
+    for text in options.get("settings") or []:
+        RunConfig.make([text], policy="fifo", overheads=config.overheads)  # its errors name the option
+        name, _, raw = text.partition("=")
+        plain[name.strip()] = parse_yaml(raw)
+    return plain
+
+
+def config_of(policy: str, options: Mapping[str, Any], **changes: Any) -> RunConfig:
+    """The settings of a run: the options of its command by parameter name, some of them replaced."""
+    from clustersim.runs import RunConfig
+
+    given = {**options, **changes}
+    settings, overheads = given.get("settings"), given.get("overheads")
+    if given.get("no_overheads") and overheads is not None:
+        raise UserError(f"--overheads {overheads}: contradicts --no-overheads; leave one of them out")
+    values = {setting: given[name] for name, setting in _SETTINGS.items() if given.get(name) is not None}
+    if given.get("no_overheads"):
+        values["overheads"] = None
+    elif overheads is not None:
+        values["overheads"] = {"preset": overheads}
+    if given.get("table") is not None:
+        values["table"] = str(given["table"])
+    if given.get("no_bound"):
+        if contrary := next(
+            (text for text in settings or [] if text.partition("=")[0].strip() == "bound"), ""
+        ):
+            raise UserError(f"--set {contrary}: contradicts --no-bound; leave one of them out")
+        values["bound"] = "none"
+    return RunConfig.make(settings, policy=policy, **values)

@@ -1,0 +1,27 @@
+"""The page of each policy that ships, below docs/policies."""
+
+from __future__ import annotations
+
+__all__ = ["page_of"]
+
+_PAGES = {
+    "attained-service": ("las", "tiresias", "gittins"),
+    "backfill": ("easy", "conservative", "multifactor"),
+    "chronus": ("chronus",),
+    "deadlines": ("edf-admission",),
+    "elastic-shares": ("optimus", "afs", "hesrpt", "max-min"),
+    "elasticflow": ("elasticflow", "vtrain-aware"),
+    "gavel": ("gavel-max-min", "gavel-ftf", "gavel-makespan", "gavel-throughput"),
+    "predicted": ("qssf",),
+    "priced": ("priced",),
+    "priced-deadlines": ("priced-deadlines",),
+    "sharing": ("round-robin", "gandiva", "drf", "quota"),
+    "sia": ("sia",),
+    "themis": ("themis",),
+}
+
+
+def page_of(policy: str) -> str:
+    """The page that describes a policy; for one without a page of its own, the page of all policies."""
+    own = next((page for page, policies in _PAGES.items() if policy in policies), None)
+    return "docs/policies.md" if own is None else f"docs/policies/{own}.md"

@@ -1,0 +1,115 @@
+"""The charts of the page of a grid: lines over axes of numbers, and the differences with intervals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clustersim.report.frame import Chart, plotly_text
+
+from .document import GridDocument, Scale, axis_number, text_of
+
+__all__ = ["charts_of"]
+
+_MOST_LINES, _MOST_EFFECTS = 24, 40
+_ROW_PX, _MARGIN_PX = 26, 110
+
+
+def charts_of(document: GridDocument) -> tuple[dict[str, Chart], list[str], list[str], int]:
+    """All charts by id, the ids of the lines and of the effects, and how many lines are left out."""
+    lines, left_out = _lines(document)
+    effects = _effects(document)
+    return (
+        {chart.id: chart for chart in (*lines, *effects)},
+        [chart.id for chart in lines],
+        [chart.id for chart in effects],
+        left_out,
+    )
+
+
+def _lines(document: GridDocument) -> tuple[list[Chart], int]:
+    """A chart of each metric over each axis of numbers, for each combination of the axes without colour."""
+    charts: list[Chart] = []
+    left_out = 0
+    coloured = () if document.colours is None else (document.colours,)
+    for axis in document.varied:
+        if axis in coloured or not document.numeric(axis):
+            continue
+        for metric, scale in document.scales.items():
+            for _, fixed in document.others(axis, *coloured):
+                if len(charts) >= _MOST_LINES:
+                    left_out += 1
+                    continue
+                charts.append(_line_chart(document, metric, scale, axis, fixed, f"chart-line-{len(charts)}"))
+    return charts, left_out
+
+
+def _line_chart(
+    document: GridDocument, metric: str, scale: Scale, axis: str, fixed: dict[str, Any], name: str
+) -> Chart:
+    series = []
+    policies = document.levels[document.colours] if document.colours else (None,)
+    for number, policy in enumerate(policies):
+        chosen = {**fixed, **({document.colours: policy} if document.colours else {})}
+        points = [
+            (axis_number(value), mean)
+            for value in document.levels[axis]
+            if (mean := document.mean(document.cell({**chosen, axis: value}), metric))
+        ]
+        points.sort(key=lambda point: point[0] or 0.0)
+        series.append(
+            {
+                "type": "curve",
+                "series": number,
+                "name": plotly_text(text_of(policy) if document.colours else scale.title),
+                "x": [x for x, _ in points],
+                "y": [mean.mean / scale.factor for _, mean in points],
+                "error": [(mean.half or 0.0) / scale.factor for _, mean in points],
+                "hover": f"%{{y:,.{scale.digits}f}} {scale.unit} at %{{x}}",
+            }
+        )
+    where = document.label(fixed)
+    caption = "Means over seeds; bars are 95 % intervals by Student's t, where there are several seeds."
+    layout = {
+        "xaxis": {"title": {"text": plotly_text(axis)}},
+        "yaxis": {"title": {"text": plotly_text(scale.head)}, "rangemode": "tozero"},
+    }
+    title = f"{scale.head} over {axis}{f', {where}' if where else ''}"
+    return Chart(name, title, caption, 340, series, layout)
+
+
+def _effects(document: GridDocument) -> list[Chart]:
+    """A chart of each metric: the relative differences from the baseline with their intervals."""
+    charts = []
+    for metric, scale in document.scales.items():
+        rows = [c for c in document.comparisons if c.metric == metric and c.difference.relative is not None]
+        if not rows or len(rows) > _MOST_EFFECTS:
+            continue
+        series: dict[int, dict[str, Any]] = {}
+        labels = [plotly_text(document.label(one.axes)) for one in rows]
+        for label, one in zip(labels, rows, strict=True):
+            d, number = one.difference, document.series(document.cell(one.axes))
+            made = series.setdefault(
+                number,
+                {
+                    "type": "effect", "series": number, "name": "", "x": [], "y": [], "low": [], "high": [],
+                    "hover": "%{y}: %{x:+.1f} %",
+                },
+            )  # fmt: skip
+            middle = 100 * (d.relative or 0.0)
+            made["x"].append(middle)
+            made["y"].append(label)
+            made["low"].append(0.0 if d.relative_low is None else middle - 100 * d.relative_low)
+            made["high"].append(0.0 if d.relative_high is None else 100 * d.relative_high - middle)
+        layout = {
+            "xaxis": {"title": {"text": "difference from the baseline, %"}},
+            "yaxis": {"categoryorder": "array", "categoryarray": labels[::-1], "type": "category"},
+            "line_at": 0,
+        }
+        caption = (
+            "Paired by seed; bars are 95 % bootstrap-t intervals of the relative difference, where known."
+        )
+        height = _MARGIN_PX + _ROW_PX * len(rows)
+        charts.append(
+            Chart(f"chart-effect-{metric}", scale.title, caption, height, list(series.values()), layout)
+        )
+    return charts

@@ -1,0 +1,200 @@
+"""What the page of a grid shows, and the unit of each metric on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import fsum, isfinite, sqrt
+from pathlib import Path
+
+from clustersim.grid.comparisons import Comparison, Result
+from clustersim.grid.expand import Scalar
+from clustersim.report.numbers import decimals, time_unit
+
+__all__ = ["RUN_PAGES", "GridDocument", "Mean", "Scale", "axis_number", "better", "page_of_run", "text_of"]
+
+RUN_PAGES = "runs"
+"""The folder of the pages of single runs, in the folder of the grid."""
+
+_HIGHER = (
+    "finished", "deadline_met_ratio", "deadlines_of_bound", "gpu_allocated_ratio",
+    "gpu_allocated_arrival_ratio", "gpu_useful_ratio", "jain_index",
+)  # fmt: skip
+_NEITHER = ("jobs", "offered_load", "arrival_window_s", "load_jobs", "deadline_jobs", "events", "resizes")
+
+Values = tuple[Scalar, ...]
+
+
+def better(metric: str) -> str:
+    """Whether a metric is better `lower` or `higher`; empty for one that is neither."""
+    return "" if metric in _NEITHER else "higher" if metric in _HIGHER else "lower"
+
+
+def axis_number(value: Scalar) -> float | None:
+    """The number that a value of an axis is, also where it is written as text; None for other values."""
+    if value is None or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
+
+
+def text_of(value: Scalar) -> str:
+    """A value of an axis as a page shows it."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def page_of_run(key: str) -> str:
+    """The address of the page of a run, from that of the grid."""
+    return f"{RUN_PAGES}/{key}.html"
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean over the seeds of a cell; `half`: half the width of its 95 % interval by Student's t, None for
+    fewer than two seeds.
+    """
+
+    mean: float
+    half: float | None
+    seeds: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Mean | None:
+        """None without values."""
+        if not values:
+            return None
+        mean, n = fsum(values) / len(values), len(values)
+        if n < 2:
+            return cls(mean, None, n)
+        from scipy.stats import t
+
+        spread = sqrt(fsum((value - mean) ** 2 for value in values) / (n - 1))
+        return cls(mean, float(t.ppf(0.975, n - 1)) * spread / sqrt(n), n)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The one unit of a metric on a page. `title`: the metric in words."""
+
+    title: str
+    unit: str
+    factor: float
+    digits: int
+
+    @classmethod
+    def of(cls, metric: str, values: Sequence[float]) -> Scale:
+        """The unit that suits the largest of the values."""
+        name, _, kind = metric.rpartition("_")
+        known = [abs(value) for value in values if value]
+        if kind == "s" and name:
+            unit, factor = time_unit(max(known, default=0.0))
+            return cls(_words(name), unit, factor, decimals(min(known, default=0.0) / factor))
+        if kind == "ratio" and name:
+            return cls(_words(name), "%", 0.01, 1)
+        whole = all(float(value).is_integer() for value in known)
+        return cls(_words(metric), "", 1.0, 0 if whole else 2)
+
+    @property
+    def head(self) -> str:
+        """Title and unit."""
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+    def text(self, value: float | None, signed: bool = False) -> str:
+        """A value in the unit, without its name; a dash for none."""
+        if value is None:
+            return "–"
+        shown = f"{abs(value) / self.factor:,.{self.digits + (1 if signed else 0)}f}"
+        if not signed:
+            return f"−{shown}" if value < 0 else shown
+        return f"±{shown}" if not shown.strip("0.,") else f"{'−' if value < 0 else '+'}{shown}"
+
+
+def _words(name: str) -> str:
+    words = name.replace("_", " ").replace("jct", "JCT").replace("gpu", "GPU")
+    return f"{words[:1].upper()}{words[1:]}"
+
+
+@dataclass(frozen=True)
+class GridDocument:
+    """The cells of a grid in their order, and their differences from the baseline."""
+
+    name: str
+    folder: Path
+    axes: tuple[str, ...]
+    results: tuple[Result, ...]
+    comparisons: tuple[Comparison, ...]
+    baseline: Mapping[str, Scalar] | None
+    metrics: tuple[str, ...]
+
+    @cached_property
+    def cells(self) -> dict[Values, list[Result]]:
+        """The runs that are done, by the values of all axes: one for each seed."""
+        found: dict[Values, list[Result]] = {}
+        for result in self.results:
+            group = found.setdefault(tuple(result.axes[name] for name in self.axes), [])
+            if result.status == "done":
+                group.append(result)
+        return found
+
+    @cached_property
+    def levels(self) -> dict[str, tuple[Scalar, ...]]:
+        """The values of each axis, in the order of the file."""
+        return {
+            name: tuple(dict.fromkeys(values[i] for values in self.cells)) for i, name in enumerate(self.axes)
+        }
+
+    @cached_property
+    def varied(self) -> tuple[str, ...]:
+        """The axes with several values."""
+        return tuple(name for name in self.axes if len(self.levels[name]) > 1)
+
+    @cached_property
+    def colours(self) -> str | None:
+        """The axis whose values have colours: the policy if it varies, else none."""
+        return "policy" if "policy" in self.varied else None
+
+    def numeric(self, axis: str) -> bool:
+        """Whether all values of an axis are numbers."""
+        return all(axis_number(value) is not None for value in self.levels[axis])
+
+    def series(self, values: Values) -> int:
+        """The number of the colour of a cell: that of its policy."""
+        if self.colours is None:
+            return 0
+        return self.levels[self.colours].index(values[self.axes.index(self.colours)])
+
+    def mean(self, values: Values, metric: str) -> Mean | None:
+        """The mean of a metric over the seeds of a cell."""
+        return Mean.of(
+            [
+                float(value)
+                for result in self.cells.get(values, ())
+                if (value := result.metrics.get(metric)) is not None
+            ]
+        )
+
+    @cached_property
+    def scales(self) -> dict[str, Scale]:
+        """The unit of each shown metric that has a value."""
+        known = {m: [mean.mean for v in self.cells if (mean := self.mean(v, m))] for m in self.metrics}
+        return {metric: Scale.of(metric, values) for metric, values in known.items() if values}
+
+    def others(self, *axes: str) -> Iterator[tuple[Values, dict[str, Scalar]]]:
+        """The combinations of the values of all axes but these, each with the values by axis."""
+        kept = [i for i, name in enumerate(self.axes) if name not in axes]
+        for values in dict.fromkeys(tuple(cell[i] for i in kept) for cell in self.cells):
+            yield values, {self.axes[i]: value for i, value in zip(kept, values, strict=True)}
+
+    def cell(self, by_axis: Mapping[str, Scalar]) -> Values:
+        """The values of a cell in the order of the axes."""
+        return tuple(by_axis[name] for name in self.axes)
+
+    def label(self, by_axis: Mapping[str, Scalar]) -> str:
+        """Values of axes in words, without the axes that do not vary."""
+        return ", ".join(f"{name} {text_of(value)}" for name, value in by_axis.items() if name in self.varied)

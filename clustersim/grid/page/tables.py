@@ -1,0 +1,213 @@
+"""The tables of the page of a grid, as plain cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from clustersim.grid.comparisons import Comparison
+from clustersim.grid.expand import Scalar
+from clustersim.report.numbers import difference
+
+from .document import GridDocument, Values, better, page_of_run, text_of
+
+__all__ = ["HeatMap", "best_rows", "cell_rows", "difference_rows", "effect_rows", "heat_maps"]
+
+Cell = Mapping[str, Scalar]
+
+_MOST_MAPS = 24
+_DARKEST = 42  # percent of the colour at the extreme value; ink on it keeps a contrast of 4.5
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A row of differences. `trend`: better, worse, or empty where the interval holds 0 or is not known."""
+
+    labels: tuple[str, ...]
+    series: int
+    cells: tuple[str, ...]
+    trend: str
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A metric over two axes. `rows`: the label of a row, and by column text, percent of the colour, best."""
+
+    title: str
+    caption: str
+    across: str
+    down: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[tuple[str, int, bool], ...]], ...]
+
+
+def difference_rows(document: GridDocument) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of the differences from the baseline, one for each variant and metric."""
+    heads = [
+        *document.varied, "metric", "baseline", "mean", "difference", "95 % interval", "relative", "p (Holm)"
+    ]  # fmt: skip
+    rows = [
+        [*effect.labels, *effect.cells]
+        for metric in document.scales
+        for effect in effect_rows(document, metric)
+    ]
+    return heads, rows
+
+
+def effect_rows(document: GridDocument, metric: str) -> list[Effect]:
+    """The differences of one metric, in the order of the grid."""
+    return [
+        _effect(document, one)
+        for one in document.comparisons
+        if one.metric == metric and one.difference.pairs
+    ]
+
+
+def _effect(document: GridDocument, one: Comparison) -> Effect:
+    scale, d = document.scales[one.metric], one.difference
+    cells = (
+        scale.head, scale.text(d.baseline), scale.text(d.variant), scale.text(d.difference, signed=True),
+        "–" if d.low is None else f"{scale.text(d.low, signed=True)} to {scale.text(d.high, signed=True)}",
+        "–" if d.relative is None else difference("time", 1 + d.relative, 1.0),
+        "–" if one.p_holm is None else f"{one.p_holm:.3g}",
+    )  # fmt: skip
+    labels = tuple(text_of(one.axes[name]) for name in document.varied)
+    return Effect(labels, document.series(document.cell(one.axes)), cells, _trend(one))
+
+
+def _trend(one: Comparison) -> str:
+    """Only a difference whose interval leaves out 0 is marked."""
+    low, high, direction = one.difference.low, one.difference.high, better(one.metric)
+    if low is None or high is None or not direction or low <= 0 <= high:
+        return ""
+    return "better" if (high < 0) == (direction == "lower") else "worse"
+
+
+def heat_maps(document: GridDocument) -> tuple[list[HeatMap], int]:
+    """A map of each metric over each pair of axes with several values, and how many more are left out. There
+    is one for each combination of the other axes.
+    """
+    maps: list[HeatMap] = []
+    left_out = 0
+    for down, across in combinations(document.varied, 2):
+        for metric in document.scales:
+            for _, fixed in document.others(down, across):
+                if len(maps) >= _MOST_MAPS:
+                    left_out += 1
+                    continue
+                maps.append(_heat_map(document, metric, down, across, fixed))
+    return maps, left_out
+
+
+def _heat_map(document: GridDocument, metric: str, down: str, across: str, fixed: Cell) -> HeatMap:
+    scale, direction = document.scales[metric], better(metric)
+    values = {
+        (row, column): mean.mean
+        for row in document.levels[down]
+        for column in document.levels[across]
+        if (mean := document.mean(document.cell({**fixed, down: row, across: column}), metric))
+    }
+    low, high = min(values.values(), default=0.0), max(values.values(), default=0.0)
+    best = {"lower": low, "higher": high}.get(direction)
+
+    def cell(row: Scalar, column: Scalar) -> tuple[str, int, bool]:
+        value = values.get((row, column))
+        if value is None:
+            return "–", 0, False
+        share = (value - low) / (high - low) if high > low else 0.0
+        return scale.text(value), round(_DARKEST * share), best is not None and value == best and high > low
+
+    where = document.label(fixed)
+    wanted = f"; {direction} is better, the best is bold" if direction else ""
+    return HeatMap(
+        f"{scale.head}{f' ({where})' if where else ''}",
+        f"Means over seeds. Darker is larger{wanted}.",
+        across,
+        down,
+        tuple(text_of(column) for column in document.levels[across]),
+        tuple(
+            (text_of(row), tuple(cell(row, column) for column in document.levels[across]))
+            for row in document.levels[down]
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best value of an axis in one cell of the others, and how far the next one is."""
+
+    labels: tuple[str, ...]
+    metric: str
+    series: int
+    winner: str
+    value: str
+    second: str
+    margin: str
+
+
+def best_rows(document: GridDocument) -> tuple[str, list[str], list[Best]]:
+    """The axis that is compared (the policy, else the first), the other axes, and the best of each cell by
+    each metric that is better lower or higher. Means that are equal share the place.
+    """
+    axis = document.colours or (document.varied[0] if document.varied else "")
+    if not axis:
+        return "", [], []
+    others = [name for name in document.varied if name != axis]
+    rows = []
+    for _, fixed in document.others(axis):
+        for metric, scale in document.scales.items():
+            found = _ranked(document, metric, axis, fixed)
+            if len(found) < 2 or not better(metric):
+                continue
+            best = [value for value, mean in found if mean == found[0][1]]
+            rest = [(value, mean) for value, mean in found if mean != found[0][1]]
+            second = f"{text_of(rest[0][0])} {scale.text(rest[0][1])}" if rest else "–"
+            margin = scale.text(rest[0][1] - found[0][1], signed=True) if rest else "–"
+            labels = tuple(text_of(fixed[name]) for name in others)
+            series = document.levels[axis].index(best[0]) if document.colours else 0
+            winner = ", ".join(map(text_of, best))
+            rows.append(Best(labels, scale.head, series, winner, scale.text(found[0][1]), second, margin))
+    return axis, others, rows
+
+
+def _ranked(document: GridDocument, metric: str, axis: str, fixed: Cell) -> list[tuple[Scalar, float]]:
+    """The values of an axis with their means, the best first."""
+    found = [
+        (value, mean.mean)
+        for value in document.levels[axis]
+        if (mean := document.mean(document.cell({**fixed, axis: value}), metric))
+    ]
+    return sorted(found, key=lambda one: one[1], reverse=better(metric) == "higher")
+
+
+@dataclass(frozen=True)
+class CellRow:
+    """A run of the grid. `link`: the address of its page; empty if there is none."""
+
+    labels: tuple[str, ...]
+    series: int
+    seed: int
+    status: str
+    cells: tuple[str, ...]
+    link: str
+    key: str
+    reason: str
+
+
+def cell_rows(document: GridDocument, most: int) -> Sequence[CellRow]:
+    """The runs in the order of the grid, at most so many."""
+    rows = []
+    for result in document.results[:most]:
+        values: Values = tuple(result.axes[name] for name in document.axes)
+        page = page_of_run(result.cell)
+        there = (document.folder / page).is_file()
+        rows.append(
+            CellRow(
+                tuple(text_of(result.axes[name]) for name in document.axes), document.series(values),
+                result.seed, result.status,
+                tuple(scale.text(result.metrics.get(m)) for m, scale in document.scales.items()),
+                page if there else "", result.cell, result.reason,
+            )
+        )  # fmt: skip
+    return rows

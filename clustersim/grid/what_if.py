@@ -1,0 +1,164 @@
+"""What if? One trace under other settings: a grid of the settings, with differences to the first values."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from clustersim.export import Picture
+from itertime.errors import UserError, quoted
+
+from .call import run_grid
+from .campaign import CellCounts
+from .expand import Scalar
+from .making import Progress
+from .page import axis_number, difference_rows
+from .results import Results
+
+__all__ = ["Variation", "WhatIf", "varied_grid", "what_if"]
+
+_FILES = ("trace", "cluster", "system", "policy", "table", "calendar", "reservations")
+"""Settings that may name a file."""
+_NAME = re.compile(r"([^:,]+)(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Variation:
+    """What is varied: policies, the values of each setting (the first is the base), the number of seeds."""
+
+    policies: Sequence[str]
+    vary: Mapping[str, Sequence[Scalar]]
+    seeds: int = 1
+    baseline: str | None = None
+
+    def checked(self) -> Variation:
+        """The same, unless it names nothing to compare: UserError."""
+        if not self.policies:
+            raise UserError("what-if: name a policy")
+        for name, values in self.vary.items():
+            if isinstance(values, str) or not values:
+                raise UserError(f"vary: {name}={quoted(values)}: must be a list of values, the base first")
+        if len(self.policies) == 1 and all(len(values) < 2 for values in self.vary.values()):
+            raise UserError("vary: name a setting and at least two values of it, as in nodes=64,96")
+        if self.baseline is not None and self.baseline not in self.policies:
+            raise UserError(f"baseline {self.baseline}: is not among {', '.join(self.policies)}")
+        return self
+
+
+@dataclass(frozen=True, repr=False)
+class WhatIf(Results):
+    """The runs of a what-if, with differences to the run of the first values.
+
+    `home`: the folder of the results, where none was asked for; it is deleted with this object.
+    """
+
+    home: TemporaryDirectory[str] | None = None
+
+    def __repr__(self) -> str:
+        values = {name: dict.fromkeys(result.axes[name] for result in self) for name in self.axes}
+        what = "; ".join(f"{name}={', '.join(map(str, known))}" for name, known in values.items())
+        return f"<WhatIf of {len(self)} runs: {what}>"
+
+    def plot(self, metric: str = "jct_mean_s", x: str | None = None) -> Picture:
+        """A metric against the axis `x`, by default the first that holds numbers. UserError if none does."""
+        return super().plot(metric, x or self._numeric())
+
+    def _numeric(self) -> str | None:
+        for name in self.axes:
+            if all(axis_number(result.axes[name]) is not None for result in self):
+                return name
+        return None
+
+    def _repr_html_(self) -> str:
+        heads, rows = difference_rows(self.document())
+        head = "".join(f'<th scope="col">{html.escape(text)}</th>' for text in heads)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in rows
+        )
+        base = ", ".join(f"{name}={value}" for name, value in (self.baseline or {}).items())
+        title = f"<p>Against {html.escape(base)}</p>"
+        return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def what_if(
+    trace: Any,
+    policy: str | Sequence[str],
+    vary: Mapping[str, Sequence[Scalar]],
+    *,
+    seeds: int = 1,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    metrics: Sequence[str] | None = None,
+    on_progress: Callable[[CellCounts, Progress], None] = lambda counts, progress: None,
+    **settings: Any,
+) -> WhatIf:
+    """Run `trace` (a file, jobs, or a data frame) under all combinations of the values in `vary`, and compare
+    each with the first values: the same jobs, and the same seeds.
+
+    `policy`: one, or several. `vary`: values by setting: any of `RunConfig`, `nodes`, a part such as
+    `overheads.launch_s`, `policy.guard_s` or `system.nic_gbps`. `seeds`: their number, from 0; several give
+    intervals where something is drawn. `out`: a folder that keeps the results and continues. `metrics`: what
+    `compare` and the report show. `settings`: those of all runs, also as `{"overheads.launch_s": 10}` by
+    `**`. Raises UserError for what cannot be run.
+    """
+    policies = [policy] if isinstance(policy, str) else list(policy)
+    variation = Variation(policies, vary, seeds).checked()
+    home = None if out is not None else TemporaryDirectory(prefix="clustersim-what-if-")
+    folder = Path(out) if out is not None else Path(home.name) / "results"  # type: ignore[union-attr]
+    grid = varied_grid(trace, variation, settings, folder, metrics)
+    found = run_grid(grid, out=folder, workers=workers, on_progress=on_progress)
+    if failed := next((result for result in found if result.status == "failed"), None):
+        raise UserError(f"what-if: {', '.join(f'{k}={v}' for k, v in failed.axes.items())}: {failed.reason}")
+    values = {field.name: getattr(found, field.name) for field in fields(Results)}
+    return WhatIf(**values, home=home)
+
+
+def varied_grid(
+    trace: Any, variation: Variation, settings: Mapping[str, Any], folder: Path,
+    metrics: Sequence[str] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The grid of a what-if, as a mapping for `run_grid(out=folder)`."""
+    variation.checked()
+    matrix: dict[str, Any] = {}
+    given = dict(settings)
+    window = {name: given.pop(name) for name in ("warmup_s", "measure_s") if name in given}
+    given = {name: value for name, value in given.items() if name != "seed"}
+    if len(variation.policies) > 1:
+        matrix["policy"] = [_moved("policy", name, folder) for name in variation.policies]
+    else:
+        given["policy"] = variation.policies[0]
+    for name, values in variation.vary.items():
+        if name in given:
+            raise UserError(f"vary: {name}: is also set to {quoted(given[name])}; leave one of them out")
+        matrix[name] = [_moved(name, value, folder) for value in values]
+    base = {name: values[0] for name, values in matrix.items()}
+    if variation.baseline is not None and "policy" in matrix:
+        base = {"policy": _moved("policy", variation.baseline, folder)}
+    seed = settings.get("seed", 0)
+    grid: dict[str, Any] = {
+        "set": {name: _moved(name, value, folder) for name, value in {"trace": trace, **given}.items()},
+        "matrix": matrix,
+        "seeds": [seed + k for k in range(variation.seeds)],
+        "baseline": base,
+    }
+    if metrics is not None:
+        grid["metrics"] = list(metrics)
+    if window:
+        grid["window"] = window
+    return grid
+
+
+def _moved(name: str, value: Any, folder: Path) -> Any:
+    """A setting as the file of the grid has it, which lies beside `folder`: paths of files start there."""
+    if name not in _FILES or not isinstance(value, str | Path):
+        return value
+    parts = _NAME.fullmatch(str(value))
+    if parts is None or not Path(parts[1]).exists():
+        return str(value)
+    return f"{os.path.relpath(parts[1], folder.parent)}{parts[2]}"

@@ -1,0 +1,182 @@
+"""Rubick: execution plans and GPUs together, by sensitivity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from math import inf
+from typing import NamedTuple
+
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.solvers import Division, Ladder, ladder
+from policies.toolkit import number, switch
+
+__all__ = ["Rubick"]
+
+_ROUNDING = 1e-9
+
+
+class _Kind(NamedTuple):
+    """What is known of a job: its steps where it keeps `least` GPUs and where it may be stopped, and whether
+    its tenant is promised the first.
+    """
+
+    least: int
+    kept: Ladder
+    effort: Ladder
+    guaranteed: bool
+
+
+class Rubick(Scheduler):
+    """Jobs change plans and GPUs: those whose speed rises most per GPU take GPUs from those whose speed falls
+    least; guaranteed jobs keep the GPUs on which they are as fast as their users asked; at every event.
+
+    Zhang et al., "Rubick: Exploiting Job Reconfigurability for Deep Learning Cluster Scheduling", MLSys 2025
+    (arXiv 2408.08586). Jobs of tenants with a quota are guaranteed, the others best effort; without quotas
+    all are guaranteed. A job is asked to take other GPUs only if it has worked for at least the share `gate`
+    of its time, restarts being the rest. A job that has waited for `patience_s` seconds is served first, and
+    none starts before it. With `user_plans` the estimate of a job is its run time on its request under its
+    user's plan, and its guarantee is that speed; else that of the best plan there.
+    """
+
+    planner = "reconfigurable"
+    one_gpu_type = True
+    elastic = True
+
+    def __init__(self, gate: float = 0.97, patience_s: float = 14400.0, user_plans: bool = False):
+        self.gate = number("gate", gate, 0.0, 1.0)
+        self.patience_s = number("patience_s", patience_s, 0.0, 1e9)
+        self.user_plans = switch("user_plans", user_plans)
+        self._kinds: dict[JobView, _Kind] = {}
+        self._changes: dict[JobView, int] = {}  # of GPUs while running, by job
+        self._quotas: Mapping[str, int] = {}
+        self._by_slope = self._rank  # one object, as rankings want it
+
+    def schedule(self, state: State) -> Proposal:
+        self._quotas = state.quotas
+        for event in state.events:
+            if event.kind == "finished" and event.job is not None:
+                self._kinds.pop(event.job, None)
+                self._changes.pop(event.job, None)
+        proposal, unsettled = state.proposal(), state.unsettled()
+        division, opens_s = self._division(state, unsettled)
+        left = _Left(state, self._kind)
+        if self._serve_overdue(state, division, left):
+            division.exchange(self._serve_guaranteed(state, division, left))
+        if any(gpus != job.gpus for job, gpus in division.held.items()):
+            self._run(state, division, proposal)
+        wakes = [at_s for job, at_s in opens_s.items() if division.could_step(job)]
+        if any(not proposal.gpus(job) for job in state.pending):
+            wakes += unsettled.values()
+        if proposal.wake_at is not None:
+            wakes.append(proposal.wake_at)
+        proposal.wake_at = min(wakes, default=None)
+        return proposal
+
+    def _kind(self, job: JobView) -> _Kind:
+        """What is known of a job, as of its submission."""
+        kind = self._kinds.get(job)
+        if kind is None:
+            asked = job.rate(job.requested)
+            if self.user_plans and job.estimate_s is not None:
+                asked = min(asked, job.oracle_work_left / job.estimate_s)
+            speeds = {count: job.rate(count) / asked for count in job.sizes}
+            least = next(count for count in job.sizes if speeds[count] >= 1 - _ROUNDING)
+            guaranteed = least <= self._quotas.get(job.tenant, 0)
+            kind = _Kind(least, ladder(speeds, least), ladder(speeds, 0), guaranteed)
+            self._kinds[job] = kind
+        return kind
+
+    def _rank(self, job: JobView) -> tuple[bool, float]:
+        """Guaranteed jobs first, then by the slope of the first step."""
+        kind = self._kind(job)
+        steps = kind.kept if kind.guaranteed else kind.effort
+        first = steps.counts[0] or steps.counts[1]
+        return not kind.guaranteed, -steps.slope(0, first)
+
+    def _division(
+        self, state: State, unsettled: Mapping[JobView, float]
+    ) -> tuple[Division[JobView], dict[JobView, float]]:
+        """The GPUs as they are held; and by job that is kept from steps by the gate, when that opens."""
+        division, opens_s = Division[JobView](state.free), dict[JobView, float]()
+        for job in state.running:
+            ran_s = state.now - job.submit_s - job.waited_s
+            lost_s = (self._changes.get(job, 0) + 1) * job.restart_s(job.gpus)
+            movable = lost_s <= (1 - self.gate) * ran_s + _ROUNDING
+            if not movable and self.gate < 1:
+                opens_s[job] = state.now + lost_s / (1 - self.gate) - ran_s
+            division.add(
+                job, self._steps(job, state), job.gpus, settled=job not in unsettled, movable=movable
+            )
+        return division, opens_s
+
+    def _steps(self, job: JobView, state: State) -> Ladder:
+        """The steps of a job. A guarantee that the nodes in service cannot hold is suspended."""
+        kind = self._kind(job)
+        return kind.kept if kind.guaranteed and kind.least <= state.in_service else kind.effort
+
+    def _serve_overdue(self, state: State, division: Division[JobView], left: _Left) -> bool:
+        """Serve the first waiting job if it has waited for too long. Returns whether others may start."""
+        job = next((job for job in state.pending if left.allows(job)), None)
+        if job is None or job.waited_s < self.patience_s:
+            return True
+        steps = self._steps(job, state)
+        first = steps.counts[0] or steps.counts[1]
+        if first > state.in_service:
+            return True
+        if not division.make_room(first):
+            return False
+        left.take(job)
+        division.start(job, steps, first, settled=False)  # or steeper jobs would take it all again
+        return True
+
+    def _serve_guaranteed(
+        self, state: State, division: Division[JobView], left: _Left
+    ) -> Iterator[tuple[JobView, Ladder]]:
+        """Start guaranteed jobs on their least GPUs; then the waiting best-effort jobs, with their steps."""
+        walk = state.pending_by(self._by_slope, elastic=True).walk(division.may_serve)
+        waiting = ((job, self._steps(job, state)) for job in walk if job not in division.held)
+        for job, steps in waiting:
+            if not steps.counts[0]:
+                return chain([(job, steps)], waiting)
+            if left.allows(job) and division.make_room(steps.counts[0]):
+                left.take(job)
+                division.start(job, steps, steps.counts[0])
+        return iter(())
+
+    def _run(self, state: State, division: Division[JobView], proposal: Proposal) -> None:
+        """Draft the division. A job that finds no place for its GPUs takes as many as it can, but not fewer
+        than it is promised.
+        """
+        jobs = sorted(division.held, key=lambda job: (not job.running, job.order))
+        wanted = [(job, division.held[job], None) for job in jobs if division.held[job]]
+        fewer = [
+            (job, count, None)
+            for job in jobs
+            for count in reversed(self._steps(job, state).counts)
+            if 0 < count < division.held[job]
+        ]
+        proposal.run([*wanted, *fewer], smaller=False, let_settle=True)
+        for job in state.running:
+            if proposal.gpus(job) not in (0, job.gpus):
+                self._changes[job] = self._changes.get(job, 0) + 1
+
+
+class _Left:
+    """GPUs of tenants' quotas that the least counts of running guaranteed jobs leave."""
+
+    def __init__(self, state: State, kind_of: Callable[[JobView], _Kind]):
+        self._kind_of, self._left = kind_of, dict(state.quotas)
+        for job in state.running:
+            self.take(job)
+
+    def allows(self, job: JobView) -> bool:
+        """Whether the guarantee of a job, if it has one, is within the quota of its tenant."""
+        kind = self._kind_of(job)
+        return not kind.guaranteed or self._left.get(job.tenant, inf) >= kind.least
+
+    def take(self, job: JobView) -> None:
+        """The job runs."""
+        kind = self._kind_of(job)
+        if kind.guaranteed and job.tenant in self._left:
+            self._left[job.tenant] -= kind.least

@@ -1,0 +1,97 @@
+"""Which jobs leave their cells so that another job has room: a search of few steps that counts GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+__all__ = ["Cell", "Change", "Changes"]
+
+J = TypeVar("J", bound=Hashable)
+
+
+class Cell(NamedTuple):
+    """A number of GPUs of one type, and the throughput of a job there."""
+
+    gpu_type: str
+    gpus: int
+    throughput: float
+
+
+class Change(NamedTuple, Generic[J]):
+    """A job that leaves its cell for another. `freed`: GPUs that it frees; `order` breaks ties."""
+
+    loss: float
+    order: int
+    cell: Cell
+    freed: int
+    job: J
+
+
+_Kind = tuple[str, int, str, int]
+"""(type of the freed GPUs, their number, type of the GPUs taken, their number)."""
+
+
+class Changes(Generic[J]):
+    """The changes that single jobs could make, in kinds: those that free as many GPUs of one type and take
+    as many of another. Of a kind only the jobs that lose least matter, and no more of them than a search has
+    steps.
+    """
+
+    def __init__(self, jobs: Iterable[tuple[J, int, Cell, Sequence[Cell]]], steps: int):
+        """`jobs`: each with its order, the cell that it holds and all its cells."""
+        kinds: dict[_Kind, list[Change[J]]] = {}
+        for job, order, held, cells in jobs:
+            for cell in cells:
+                if cell.gpu_type != held.gpu_type:
+                    freed, taken = held.gpus, cell.gpus
+                elif cell.gpus < held.gpus:
+                    freed, taken = held.gpus - cell.gpus, 0
+                else:
+                    continue
+                change = Change(held.throughput - cell.throughput, order, cell, freed, job)
+                kinds.setdefault((held.gpu_type, freed, cell.gpu_type, taken), []).append(change)
+        self._steps = steps
+        self._kinds: dict[str, list[tuple[str, int, list[Change[J]]]]] = {}
+        for (gpu_type, _, to, taken), changes in kinds.items():
+            cheapest = sorted(changes, key=lambda change: (change.loss, change.order))[:steps]
+            self._kinds.setdefault(gpu_type, []).append((to, taken, cheapest))
+
+    def room(self, gpu_type: str, gpus: int, free: Mapping[str, int]) -> list[Change[J]] | None:
+        """The changes that make room for `gpus` GPUs of a type, `free` being the free ones by type; None if
+        there are none.
+
+        Step by step the job changes that loses the least throughput per GPU of those still missing. Ties go
+        by the order of jobs, then to the larger cell. What moves to another type takes free GPUs there.
+
+        >>> held, half = Cell("a", 2, 2.0), Cell("a", 1, 1.5)
+        >>> search = Changes([("x", 0, held, [half, held])], 3)
+        >>> [(change.job, change.cell.gpus) for change in search.room("a", 1, {"a": 0})]
+        [('x', 1)]
+        >>> search.room("a", 2, {"a": 0}) is None
+        True
+        """
+        missing, left = gpus - free[gpu_type], dict(free)
+        made: dict[J, Change[J]] = {}
+        while missing > 0:
+            if len(made) == self._steps:
+                return None
+            able = [
+                change
+                for to, taken, changes in self._kinds.get(gpu_type, ())
+                if taken <= left[to] or not taken
+                for change in changes
+                if change.job not in made
+            ]
+            if not able:
+                return None
+            best = min(able, key=lambda change: _cost(change, missing))
+            made[best.job] = best
+            missing -= best.freed
+            if best.cell.gpu_type != gpu_type:
+                left[best.cell.gpu_type] -= best.cell.gpus
+        return list(made.values())
+
+
+def _cost(change: Change[J], missing: int) -> tuple[float, int, int, str]:
+    return change.loss / min(change.freed, missing), change.order, -change.cell.gpus, change.cell.gpu_type

@@ -1,0 +1,44 @@
+"""GPUs for each of several jobs at the largest sum of values, by a dynamic program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Options", "best_division"]
+
+Options = tuple[Sequence[int], Sequence[float] | NDArray[np.float64]]
+"""The ways to serve a job: the GPUs of each, and its value."""
+
+
+def best_division(jobs: Sequence[Options], gpus: int) -> list[int]:
+    """The index of an option for each job such that their GPUs add up to at most `gpus` and their values to
+    the most that is possible.
+
+    With S(i, j) the most that the first i jobs are worth on j GPUs, S(i, j) = max over the options (n, v) of
+    job i of S(i - 1, j - n) + v: He et al., "Unicron" (2024), section 5. Options listed first win ties, and
+    so do jobs listed first. Every job needs an option without GPUs. ValueError if one has none.
+
+    >>> best_division([((0, 1, 2), (0.0, 3.0, 5.0)), ((0, 2), (0.0, 4.0))], 3)
+    [1, 1]
+    """
+    most = min(gpus, max((max(counts) for counts, _ in jobs), default=0))
+    best = np.full(most + gpus + 1, -np.inf)  # before S(i, 0) stand as many impossible places as a job takes
+    best[most:] = 0.0
+    taken = np.empty((len(jobs), gpus + 1), dtype=np.int16)
+    for i, (counts, values) in enumerate(jobs):
+        if 0 not in counts:
+            raise ValueError(f"job {i} has no option without GPUs: {counts}")
+        possible = [k for k, count in enumerate(counts) if count <= gpus]
+        totals = np.stack([best[most - counts[k] : most - counts[k] + gpus + 1] for k in possible])
+        totals += np.asarray(values)[possible, None]
+        first = totals.argmax(axis=0)
+        best[most:] = totals[first, np.arange(gpus + 1)]
+        taken[i] = first if len(possible) == len(counts) else np.asarray(possible)[first]
+    chosen, left = [0] * len(jobs), gpus
+    for i in reversed(range(len(jobs))):
+        chosen[i] = int(taken[i, left])
+        left -= jobs[i][0][chosen[i]]
+    return chosen

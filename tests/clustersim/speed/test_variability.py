@@ -1,0 +1,203 @@
+"""GPUs of one type that are not equally fast: by hand, laws of the draws, whole runs and their audits."""
+
+from __future__ import annotations
+
+from math import exp, log, sqrt
+from pathlib import Path
+from statistics import NormalDist, fmean, stdev
+from typing import Any
+
+import pytest
+
+import clustersim
+from clustersim.analysis import gpu_time
+from clustersim.audit import check_run_folder, replay
+from clustersim.cluster import Cluster
+from clustersim.rundir import write_run
+from clustersim.speed import NodeSpeeds, Variability
+from itertime.errors import TableError, UnknownName, UserError
+from tests.builders import rigid
+from traces.job import Job
+from traces.native import write_trace
+
+MIX = [
+    *(rigid(f"r{i}", 40.0 * i, 2 + 2 * (i % 3), 300.0 - 20 * i) for i in range(6)),
+    *(
+        Job(f"m{i}", 70.0 * i, model="megatron-1.7b", gpus=8, global_batch=64, iterations=200.0)
+        for i in range(5)
+    ),
+]
+UNEQUAL = {"sigma": {"heavy": 0.2, "other": 0.05}, "classes": {"megatron-1.7b": "heavy"}}
+CLUSTER = """
+network: contention
+groups:
+  - {name: a, gpu_type: a100, nodes: 4, gpus_per_node: 4, nodes_per_leaf: 1, leaf_oversubscription: 8}
+"""
+FLEET = """
+clusters:
+  - {name: east, groups: [{name: a, gpu_type: a100, nodes: 2}]}
+  - {name: west, groups: [{name: b, gpu_type: a100, nodes: 2}]}
+"""
+
+
+def test_a_job_is_as_slow_as_its_slowest_node() -> None:
+    """By hand: on nodes of factors 1, 1.5, 1.2 jobs of 8, 8 and 16 GPUs; b and c share no node."""
+    jobs = [rigid("a", 0, 8, 100.0), rigid("b", 0, 8, 100.0), rigid("c", 10, 16, 100.0)]
+    run = clustersim.run(
+        jobs, "fifo", cluster="n3g8", overheads=None, variability={"factors": {"other": [1, 1.5, 1.2]}}
+    )
+    finish = {job.job_id: job.finish_s for job in run.jobs}
+    assert finish == {"a": 100.0, "b": 150.0, "c": pytest.approx(100.0 + 120.0)}  # on nodes 0 and 2
+    assert [job.isolated_s for job in run.jobs] == [100.0] * 3  # as predicted
+
+
+def test_classes_of_jobs_differ() -> None:
+    jobs = [rigid("a", 0, 8, 100.0, model="bert"), rigid("b", 200, 8, 100.0, model="vgg")]
+    stated = {"classes": {"bert": "x"}, "factors": {"x": [1.3], "other": [1.1]}}
+    run = clustersim.run(jobs, "fifo", cluster="n1g8", overheads=None, variability=stated)
+    assert [job.finish_s for job in run.jobs] == [pytest.approx(130.0), pytest.approx(310.0)]
+
+
+def test_draws_have_the_distribution_that_is_stated() -> None:
+    """On nodes of one GPU the logarithm is half-normal: mean sigma sqrt(2 / pi); on nodes of 8 the median is
+    the eighth root of one half in the distribution of |z|.
+    """
+    nodes, sigma = 4000, 0.1
+    single = NodeSpeeds(Variability(sigma), Cluster(nodes, 1), 3).of(None)
+    logs = [NormalDist().cdf(log(factor) / sigma) for factor in single]
+    assert fmean(logs) == pytest.approx(0.75, abs=4 * stdev(logs) / sqrt(nodes))  # uniform from 1/2 to 1
+    eight = sorted(NodeSpeeds(Variability(sigma), Cluster(nodes, 8), 3).of(None))
+    median = exp(sigma * NormalDist().inv_cdf((1 + 0.5 ** (1 / 8)) / 2))
+    assert sum(factor < median for factor in eight) == pytest.approx(nodes / 2, abs=4 * sqrt(nodes) / 2)
+
+
+def test_all_classes_share_the_quality_of_a_gpu() -> None:
+    speeds = NodeSpeeds(Variability({"a": 0.1, "b": 0.3}, {"x": "a", "y": "b"}), Cluster(50, 8), 1)
+    one, other, equal = (speeds.of(name) for name in ("x", "y", "z"))
+    assert sorted(range(50), key=one.__getitem__) == sorted(range(50), key=other.__getitem__)
+    assert [factor**3 for factor in one] == pytest.approx(list(other))
+    assert set(equal) == {1.0}
+    assert list(speeds.within(20, 10).of("x")) == list(one[20:30])
+    assert speeds.within(20, 10).factor("x", ((3, 8), (4, 8))) == max(one[23:25])
+
+
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "elasticflow", "pal", "gandiva"])
+@pytest.mark.parametrize("network", ["ideal", "contention"])
+def test_runs_pass_the_audit_and_their_bound(policy: str, network: str, tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    write_trace(MIX, tmp_path / "jobs.csv")
+    found = clustersim.run(
+        tmp_path / "jobs.csv", policy, cluster=str(tmp_path / "cluster.yaml"), network=network, seed=4,
+        variability=UNEQUAL, step_time={"slowdown": 1.1}, out=tmp_path / "run",
+    )  # fmt: skip
+    assert found.summary["jct_over_bound"] >= 1.0
+    assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []
+    assert not replay(tmp_path / "run").violations
+
+
+@pytest.mark.parametrize("routing", [None, {"by": "least-loaded"}])
+def test_a_fleet_draws_as_one_cluster(routing: Any, tmp_path: Path) -> None:
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    write_trace(MIX, tmp_path / "jobs.csv")
+    clustersim.run(
+        tmp_path / "jobs.csv", "srtf", cluster=str(tmp_path / "fleet.yaml"), routing=routing,
+        variability=UNEQUAL, out=tmp_path / "run",
+    )  # fmt: skip
+    assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []
+
+
+def test_parts_of_gpus_and_failures_pass_the_audit(tmp_path: Path) -> None:
+    jobs = [rigid(f"p{i}", 30.0 * i, 1, 200.0, gpu_fraction=0.5) for i in range(6)]
+    write_trace([*MIX, *jobs], tmp_path / "jobs.csv")
+    clustersim.run(
+        tmp_path / "jobs.csv", "fifo-skip", cluster="n3g4", variability={"sigma": 0.3}, seed=1,
+        sharing={"slowdown": 1.2}, failures={"mtbf_gpu_h": 2.0}, out=tmp_path / "run",
+    )  # fmt: skip
+    assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []
+
+
+def test_the_audit_notices_other_speeds(tmp_path: Path) -> None:
+    found = clustersim.run(MIX, "srtf", cluster="n2g8", variability={"sigma": 0.1})
+    found.manifest["variability"]["sigma"] = 0.2
+    write_run(tmp_path / "run", found)
+    broken = {f.rule for f in check_run_folder(tmp_path / "run") if f.violations}
+    assert {"progress", "plans"} <= broken
+
+
+@pytest.mark.parametrize("forged", [{"sigma": -1}, {"slow": 1}, "much", {"factors": "x.csv"}, 3])
+def test_forged_variability_is_named(forged: Any, tmp_path: Path) -> None:
+    found = clustersim.run(MIX[:3], "fifo", cluster="n2g8")
+    found.manifest["variability"] = forged
+    write_run(tmp_path / "run", found)
+    with pytest.raises(UserError, match="variability"):
+        check_run_folder(tmp_path / "run")
+
+
+def test_time_beyond_the_plans_own_has_a_place_of_its_own() -> None:
+    stated = {"factors": {"other": [1.25]}}
+    found = clustersim.run(MIX[6:7], "fifo", cluster="n1g8", overheads=None, variability=stated)
+    shares = gpu_time(found)
+    assert shares is not None
+    assert shares.seconds["network"] / shares.total == pytest.approx(0.2)
+
+
+def test_a_plain_run_states_nothing() -> None:
+    assert "variability" not in clustersim.run(MIX[:2], "fifo", cluster="n2g8").manifest
+
+
+# Tables, and values that make no sense
+
+
+def table(tmp_path: Path, text: str) -> dict[str, Any]:
+    (tmp_path / "speeds.csv").write_text(text)
+    return {"factors": str(tmp_path / "speeds.csv")}
+
+
+def test_a_table_states_nodes_or_gpus(tmp_path: Path) -> None:
+    by_node = table(tmp_path, "node,heavy,other\n1,1.5,1.1\n0,1,1.2\n")
+    assert Variability.of(by_node).factors == {"heavy": [1.0, 1.5], "other": [1.2, 1.1]}
+    by_gpu = table(tmp_path, "node,gpu,other\n0,0,1\n0,1,1.3\n1,0,1.1\n1,1,1\n")
+    run = clustersim.run([rigid("a", 0, 1, 100.0)], "fifo", cluster="n2g2", variability=by_gpu)
+    assert run.manifest["variability"]["factors"] == {"other": [1.3, 1.1]}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("node\n0\n", ":1: must have the columns node"),
+        ("nodes,other\n0,1\n", ":1: must have the columns node"),
+        ("node,other\n0,1\n2,1\n", "has no row of node 1"),
+        ("node,other\n", "has no row of node 0"),
+        ("node,other\n0,1\n0,1\n", ":3: node=0: this GPU is stated twice"),
+        ("node,other\n0,fast\n", ":2: other=fast: is not a number"),
+        ("node,other\n0\n", ":2: has 1 cells"),
+        ("node,other\n-1,1\n", ":2: node=-1: must not be negative"),
+    ],
+)
+def test_tables_that_cannot_be_used_are_named(text: str, error: str, tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=error):
+        Variability.of(table(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"sigma": -0.1}, r"variability.sigma=-0.1: must be a number from 0 to 5"),
+        ({"sigma": {"a": True}}, r"variability.sigma.a=True"),
+        ({"factors": {"a": [1, 0.9]}}, r"factors.a\[1\]=0.9: .* divide the factors of a class by the least"),
+        ({"factors": {"a": []}}, "must be a list"),
+        ({"factors": 3}, "must map classes"),
+        ({"factors": {"a": [1]}, "sigma": 0.1}, "keep one of the two"),
+        ({"classes": {"bert": 1}}, "must map models to classes"),
+    ],
+)
+def test_values_that_make_no_sense_are_named(settings: dict[str, Any], error: str) -> None:
+    with pytest.raises(UserError, match=error):
+        Variability.of(settings)
+
+
+def test_unknown_names_and_other_clusters_are_refused() -> None:
+    with pytest.raises(UnknownName, match="sigmas"):
+        Variability.of({"sigmas": 1})
+    with pytest.raises(UserError, match=r"variability.factors.a: has 1 factors, the cluster has 2 nodes"):
+        clustersim.run(MIX[:1], "fifo", cluster="n2g8", variability={"factors": {"a": [1.0]}})

@@ -1,0 +1,53 @@
+"""An installed wheel has every file that the packages read, and set-up files agree with each other."""
+
+from __future__ import annotations
+
+import fnmatch
+import tomllib
+from pathlib import Path
+
+import yaml
+
+from tests.places import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PATTERNS = PROJECT["tool"]["setuptools"]["package-data"]
+NOT_SHIPPED = ("traces/samples/",)
+"""Read by the README's commands in a clone alone."""
+
+
+def data_files(package: str) -> list[str]:
+    """The files of a package that are no modules."""
+    found = (path for path in sorted((ROOT / package).rglob("*")) if path.is_file())
+    names = [str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts]
+    return [name for name in names if not name.endswith(".py") and not name.startswith(NOT_SHIPPED)]
+
+
+def test_the_wheel_holds_every_data_file() -> None:
+    for package in ("clustersim", "itertime", "traces", "policies"):
+        patterns = [f"{package}/{pattern}" for pattern in PATTERNS.get(package, ())]
+        missing = [
+            name for name in data_files(package) if not any(fnmatch.fnmatch(name, each) for each in patterns)
+        ]
+        assert not missing
+
+
+def test_the_workflow_runs_the_scripts() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    lines = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
+    for script in (".ci/run", ".ci/lowest"):
+        assert script in lines
+        assert (ROOT / script).stat().st_mode & 0o100
+
+
+def test_versions_agree() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited["version"] == PROJECT["project"]["version"]
+    assert cited["license"] == PROJECT["project"]["license"]
+
+
+def test_the_container_installs_what_the_constraints_state() -> None:
+    lines = (ROOT / "Containerfile").read_text(encoding="utf-8")
+    assert "python:3.11-slim" in lines
+    assert "--constraint /dist/constraints.txt" in lines
+    assert Path(ROOT / "constraints.txt").exists()

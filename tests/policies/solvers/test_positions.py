@@ -1,0 +1,104 @@
+"""Positions on machines: the matching against every schedule, and its reduced table against the whole one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations, product
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from policies.solvers.positions import lanes, positions
+from tests.effort import examples
+
+Array = NDArray[np.float64]
+
+
+def total_s(run_s: Array, machines: Sequence[Array], places: Sequence[tuple[int, float]]) -> float:
+    """The sum of completion times. Also: no two jobs overlap on one machine, and none starts too early."""
+    ends: dict[int, list[float]] = {}
+    for t, free in enumerate(machines):
+        mine = sorted((start, row) for row, (type_, start) in enumerate(places) if type_ == t)
+        ends[t] = free.tolist()
+        for start, row in mine:
+            usable = [end for end in ends[t] if end <= start + 1e-9]
+            assert usable, "a job starts while all machines of its type are taken"
+            ends[t].remove(max(usable))
+            ends[t].append(start + run_s[row, t])
+    return sum(start + run_s[row, type_] for row, (type_, start) in enumerate(places))
+
+
+def least_total_s(run_s: Array, machines: Sequence[Array]) -> float:
+    """Over all orders of the jobs and all machines for each, appended in that order."""
+    every = [(t, float(r)) for t, free in enumerate(machines) for r in free]
+    best = inf
+    for order in permutations(range(len(run_s))):
+        for chosen in product(range(len(every)), repeat=len(run_s)):
+            clocks, total = [release for _, release in every], 0.0
+            for row, machine in zip(order, chosen, strict=True):
+                clocks[machine] += run_s[row, every[machine][0]]
+                total += clocks[machine]
+            best = min(best, total)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_schedule_has_a_smaller_sum_of_completion_times(seed: int) -> None:
+    """Up to four jobs on up to three machines of two types, some busy at first, some types unusable."""
+    random = np.random.default_rng(seed)
+    jobs = int(random.integers(1, 5))
+    machines = [np.sort(random.choice([0.0, 0.0, 5.0, 20.0], n)) for n in ((1, 2), (2, 1), (1, 1))[seed % 3]]
+    run_s = random.integers(1, 30, (jobs, 2)).astype(float)
+    run_s[random.random(jobs) < 0.3, int(random.integers(2))] = inf
+    places = positions(run_s, np.ones(jobs), machines)
+    assert total_s(run_s, machines, places) == pytest.approx(least_total_s(run_s, machines))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 14), st.booleans())
+@settings(deadline=None, max_examples=examples(100))
+def test_pairs_left_out_do_not_matter(seed: int, jobs: int, gangs: bool) -> None:
+    """The whole table has every position of every machine."""
+    random = np.random.default_rng(seed)
+    machines = [
+        np.sort(random.choice([0.0, 1.0, 7.0, 40.0], int(random.integers(1, 9))))
+        for _ in range(int(random.integers(1, 4)))
+    ]
+    run_s = random.choice([1.0, 2.0, 3.5, 8.0, 20.0], (jobs, len(machines)))
+    share = random.choice([0.5, 1.0, 3.0], jobs) if gangs else np.ones(jobs)
+    behind = float(random.choice([0.0, 0.7, 5.0]))
+    columns = [
+        run_s[:, t] * (1 + (k - 1 + behind) * share) + r
+        for t, free in enumerate(machines)
+        for r in free
+        for k in range(1, jobs + 1)
+    ]
+    table = np.array(columns).T
+    best = table[linear_sum_assignment(table)].sum()
+    places = positions(run_s, share, machines, behind)
+    mine = [start + (1 + behind * share[row]) * run_s[row, t] for row, (t, start) in enumerate(places)]
+    assert sum(mine) == pytest.approx(best)
+
+
+def test_alike_jobs_start_in_their_order() -> None:
+    places = positions(np.full((6, 1), 10.0), np.ones(6), [np.array([0.0, 4.0])])
+    starts = [start for _, start in places]
+    assert starts == sorted(starts) == [0.0, 4.0, 10.0, 14.0, 20.0, 24.0]
+
+
+def test_a_wide_job_lets_small_ones_go_first() -> None:
+    """Two jobs of 10 s on one machine; the first has 1.6 times the mean GPUs, the second 0.4."""
+    places = positions(np.full((2, 1), 10.0), np.array([1.6, 0.4]), [np.zeros(1)])
+    assert places == [(0, 4.0), (0, 0.0)]
+
+
+def test_machines_of_several_gpus() -> None:
+    releases = np.array([0.0, 30.0, 0.0, 10.0, 20.0])
+    assert lanes(releases, 1.0).tolist() == [0.0, 0.0, 10.0, 20.0, 30.0]
+    assert lanes(releases, 5 / 3).tolist() == [0.0, 20.0, 30.0]
+    assert lanes(releases, 8.0).tolist() == [30.0]
+    assert lanes(np.zeros(0), 2.0).tolist() == []

@@ -1,0 +1,238 @@
+"""Rubick: a slow simulation of its rule, guarantees and quotas, the gate, and jobs that waited long."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import clustersim
+from clustersim.overheads import Overheads
+from clustersim.testing import simulate
+from policies.rubick import Rubick
+from tests.builders import Bench, elastic, finishes, starts
+from traces.job import Job
+
+SPEEDS = {1: 1.0, 2: 1.83, 4: 3.07, 8: 4.19}  # iterations a second, batch 8; no two slopes are equal
+FLAT = {1: 1.0, 2: 1.13, 4: 1.21, 8: 1.27}  # batch 16
+TABLE = {("m", 8): SPEEDS, ("m", 16): FLAT}
+GPUS = 8
+
+
+def drawn(seed: int, count: int = 25) -> list[Job]:
+    random, now, jobs = Random(seed), 0.0, []
+    for i in range(count):
+        now += random.expovariate(1 / 40)
+        batch, tenant = random.choice([8, 16]), random.choice(["promised", "other"])
+        gpus, work = random.choice([1, 2, 4]), float(random.randint(20, 400))
+        jobs.append(elastic(f"j{i:02}", now, gpus, work, global_batch=batch, tenant=tenant))
+    return jobs
+
+
+def table_file(path: Path) -> str:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["model", "global_batch", "gpus", "iterations_per_s"])
+        for (model, batch), speeds in TABLE.items():
+            writer.writerows((model, batch, gpus, rate) for gpus, rate in speeds.items())
+    return str(path)
+
+
+class Plain:
+    """One node, no overheads, every size fits: the rule step by step, with all jobs looked at each time.
+
+    Speeds are concave, so that every count is on every ladder and a step goes to the next count.
+    """
+
+    def __init__(self, jobs: list[Job], quotas: dict[str, int]):
+        self.order = {job.job_id: i for i, job in enumerate(jobs)}
+        self.jobs, self.quotas = {job.job_id: job for job in jobs}, quotas
+        self.left = {job.job_id: float(job.iterations or 0) for job in jobs}
+        self.held: dict[str, int] = {}
+        self.ends: dict[str, float] = {}
+
+    def rates(self, name: str) -> dict[int, float]:
+        job = self.jobs[name]
+        assert job.global_batch is not None
+        return {0: 0.0, **TABLE["m", job.global_batch]}
+
+    def least(self, name: str) -> int:
+        """GPUs that the job keeps: its request if it is promised, since every count is faster than before."""
+        job = self.jobs[name]
+        assert job.gpus is not None
+        return job.gpus if job.gpus <= self.quotas.get(job.tenant, 0) else 0
+
+    def slope(self, name: str, low: int, high: int) -> float:
+        rates = self.rates(name)
+        return (rates[high] - rates[low]) / rates[self.jobs[name].gpus or 0] / (high - low)
+
+    def run(self) -> dict[str, float]:
+        arrivals = sorted(self.jobs, key=lambda name: self.order[name])
+        now, waiting = 0.0, list[str]()
+        while arrivals or waiting or self.held:
+            ends = [now + self.left[n] / self.rates(n)[g] for n, g in self.held.items()]
+            after = min([*ends, *(self.jobs[name].submit_s for name in arrivals[:1])])
+            for name, gpus in self.held.items():
+                self.left[name] -= (after - now) * self.rates(name)[gpus]
+            now = after
+            for name in [n for n in self.held if self.left[n] <= 1e-6]:
+                self.ends[name] = now
+                del self.held[name]
+            while arrivals and self.jobs[arrivals[0]].submit_s <= now:
+                waiting.append(arrivals.pop(0))
+            self.decide(waiting)
+            waiting = [n for n in waiting if not self.held.get(n)]
+            waiting += [n for n, gpus in self.held.items() if not gpus]
+            self.held = {n: gpus for n, gpus in self.held.items() if gpus}
+        return self.ends
+
+    def free(self) -> int:
+        return GPUS - sum(self.held.values())
+
+    def decide(self, waiting: list[str]) -> None:
+        promised = [name for name in waiting if self.least(name)]
+        for name in sorted(promised, key=lambda n: (-self.slope(n, 0, self.least(n)), self.order[n])):
+            tenant, need = self.jobs[name].tenant, self.least(name)
+            used = sum(self.least(n) for n in self.held if self.jobs[n].tenant == tenant)
+            if used + need <= self.quotas[tenant] and self.take(need, 1e9, 1e9, name):
+                self.held[name] = need
+        moving = {*self.held, *(name for name in waiting if not self.least(name))}
+        refused, closed = set[str](), False  # a job that finds no room keeps those behind it from starting
+        while True:
+            steps = [
+                (self.slope(n, held, min(g for g in self.rates(n) if g > held)), -self.order[n], n)
+                for n in moving - refused
+                if (held := self.held.get(n, 0)) < 8 and (n in self.held or not closed)
+            ]
+            if not steps:
+                return
+            slope, _, name = max(steps)
+            held = self.held.get(name, 0)
+            more = min(g for g in self.rates(name) if g > held) - held
+            before = dict(self.held)
+            if self.take(more, slope, slope * more, name):
+                self.held[name] = held + more
+                refused -= {n for n in before if self.held[n] < before[n]}
+            else:
+                refused.add(name)
+                closed = closed or name not in self.held
+
+    def take(self, gpus: int, slope: float, gain: float, taker: str) -> bool:
+        """Free GPUs by the least steep last steps; those that turn out not to be needed are given back."""
+        before, taken = dict(self.held), []
+        while self.free() < gpus:
+            last = [
+                (self.slope(n, low, held), -self.order[n], n, low)
+                for n, held in self.held.items()
+                if n != taker and held > self.least(n)
+                for low in [max(g for g in self.rates(n) if g < held)]
+            ]
+            if not last or min(last)[0] >= slope * (1 - 1e-9):
+                self.held = before
+                return False
+            _, _, name, low = min(last)
+            taken.append((name, self.held[name], low))
+            self.held[name] = low
+        for name, high, low in reversed(taken):
+            if self.held[name] == low and self.free() - (high - low) >= gpus:
+                self.held[name] = high
+        loss = sum(
+            (self.rates(n)[before[n]] - self.rates(n)[gpus_now]) / self.rates(n)[self.jobs[n].gpus or 0]
+            for n, gpus_now in self.held.items()
+            if n in before
+        )
+        if loss >= gain * (1 - 1e-9):
+            self.held = before
+            return False
+        return True
+
+
+@pytest.mark.parametrize("quotas", [{}, {"promised": 4}, {"promised": 8}])
+@pytest.mark.parametrize("seed", range(4))
+def test_schedules_are_those_of_a_slow_simulation(seed: int, quotas: dict[str, int], tmp_path: Path) -> None:
+    jobs = drawn(seed)
+    run = clustersim.run(
+        jobs, "rubick", cluster="n1g8", overheads=None, bound="none", quotas=quotas,
+        table=table_file(tmp_path / "table.csv"), params={"patience_s": 1e9},
+    )  # fmt: skip
+    found = {record.job_id: record.finish_s for record in run.jobs}
+    assert found == pytest.approx(Plain(jobs, quotas).run(), rel=1e-6)
+
+
+def test_gpus_go_where_the_speed_rises_most() -> None:
+    """`flat` has all 8 GPUs until `steep` comes, which takes 4 and then more while that gains more."""
+    jobs = [
+        elastic("flat", 0, 1, 1000, global_batch=16),
+        elastic("steep", 10, 1, 300),
+    ]
+    outcome = simulate(jobs, Rubick(), "n1g8", table=TABLE)
+    at_10 = {event.job_id: event.gpus for event in outcome.events if event.time_s == 10 and event.gpus}
+    assert at_10 == {"flat": 4, "steep": 4}
+
+
+def test_a_guaranteed_job_keeps_what_its_user_asked_for(tmp_path: Path) -> None:
+    """Six best-effort jobs are steeper, and take all but the 4 GPUs that `mine` asked for."""
+    jobs = [
+        elastic("mine", 0, 4, 4000, tenant="promised", global_batch=16),
+        *(elastic(f"other{i}", 10, 1, 200) for i in range(6)),
+    ]
+    table = table_file(tmp_path / "table.csv")
+    for quotas, promised in (({"promised": 4}, True), ({}, False)):
+        run = clustersim.run(
+            jobs, "rubick", cluster="n1g8", overheads=None, bound="none", quotas=quotas, table=table
+        )
+        fewest = min(event.gpus for event in run.events if event.job_id == "mine" and event.gpus)
+        stopped = any(event.event == "preempt" for event in run.events if event.job_id == "mine")
+        assert (fewest >= 4 and not stopped) == promised
+
+
+def test_the_plan_of_the_user_lowers_the_guarantee(tmp_path: Path) -> None:
+    """On its 4 GPUs the user's plan takes as long as the best one on 2, so that is all it is promised."""
+    run_s = 4000 / SPEEDS[2]
+    jobs = [
+        elastic("mine", 0, 4, 4000, tenant="promised", estimate_s=run_s),
+        *(elastic(f"other{i}", 10, 1, 400) for i in range(8)),
+    ]
+    table, fewest = table_file(tmp_path / "table.csv"), []
+    for user_plans in (False, True):
+        run = clustersim.run(
+            jobs, "rubick", cluster="n1g8", overheads=None, bound="none", quotas={"promised": 8}, table=table,
+            params={"user_plans": user_plans},
+        )  # fmt: skip
+        fewest.append(min(event.gpus for event in run.events if event.job_id == "mine" and event.gpus))
+    assert fewest == [4, 2]
+
+
+def test_a_job_is_left_alone_until_its_restarts_are_few() -> None:
+    """A change costs 60 s at most. `a` gets 8 GPUs when it has run for 60 / (1 - gate) seconds."""
+    charged = Overheads(launch_s=30.0, plain_restart_s=30.0)
+    jobs = [elastic("a", 0, 1, 1e5), elastic("b", 0, 1, 300)]
+    for gate, at_s in ((0.9, 600.0), (0.97, 2000.0)):
+        outcome = simulate(jobs, Rubick(gate=gate), "n1g8", table=TABLE, overheads=charged)
+        grown = [event.time_s for event in outcome.events if event.job_id == "a" and event.gpus == 8]
+        assert grown[0] == pytest.approx(at_s)
+    never = simulate(jobs, Rubick(gate=1.0), "n1g8", table=TABLE, overheads=charged)
+    assert {event.gpus for event in never.events if event.job_id == "a" and event.gpus} == {4}
+
+
+def test_a_job_that_waited_long_is_served_before_others() -> None:
+    """Jobs of one GPU keep coming. `wide` needs all GPUs and is less steep than any of them."""
+    table = {("m", 8): {1: 1.0}, ("m", 16): {8: 1.0}}
+    jobs = [elastic("wide", 0, 8, 100, global_batch=16)]
+    jobs += [elastic(f"s{i:02}", 15.0 * i, 1, 200) for i in range(80)]
+    bench = Bench("n1g8", table)
+    patient = bench.run(jobs, Rubick(patience_s=1e9))
+    served = bench.run(jobs, Rubick(patience_s=300))
+    assert finishes(served)["wide"] < 1000 < finishes(patient)["wide"]
+    assert starts(served)["wide"] is not None
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [({"gate": 1.5}, "gate=1.5"), ({"patience_s": -1}, "patience_s=-1"), ({"user_plans": 3}, "user_plans=3")],
+)
+def test_bad_parameters_are_named(params: dict[str, object], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        Rubick(**params)  # type: ignore[arg-type]
