@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clustersim.analysis import Explanation, Spell, Wait, explain
+from clustersim.records import plan_words
 from clustersim.rundir import placement_text, read_streamed
 from itertime.errors import UserError
 
@@ -24,7 +25,15 @@ def story_of(watched: Watched, job_id: str) -> dict[str, Any]:
     if not events:
         raise UserError("the run has no such job yet")
     told = [
-        [e.time_s, e.event, e.gpus, placement_text(e.placement), e.plan, e.overhead_s, e.detail]
+        [
+            e.time_s,
+            e.event,
+            e.gpus,
+            placement_text(e.placement),
+            e.plan and plan_words(e.plan),
+            e.overhead_s,
+            e.detail,
+        ]
         for e in events
     ]
     document: dict[str, Any] = {"job": job_id, "events": told, "waits": [], "record": None}

@@ -196,8 +196,12 @@ class Admission(Reservations):
         """A quick necessary condition: the jobs due by each deadline need no more worth of GPU time than
         there is on the GPU `types`. `choices`: the demands of the jobs that may change their type.
         """
-        there = [demand for job in self._slots if (demand := self.demands[job]).gpu_type in types]
-        due = [choices.get(demand.job, (demand,)) for demand in there] + [new]
+        due = [
+            choices.get(job, (demand,))
+            for job in self._slots
+            if (demand := self.demands[job]).gpu_type in types
+        ]
+        due.append(new)
         due.sort(key=lambda options: options[0].deadline_s)
         worth = sum(self.values[name] * self.rooms[name].gpus for name in types)
         needed = 0.0

@@ -175,14 +175,17 @@ class Addresses:
         """Whether a job with `gpus` reserved GPUs at `address` may be counted as running there when it runs
         on `placement`.
         """
-        if sum(count for _, count in placement) != gpus:
-            return False
+        at, held = placement[0]
         if address == WHOLE:
-            nodes = -(-gpus // self.gpus_per_node)
-            return len(placement) == nodes and all(at not in self.address for at, _ in placement)
-        if len(placement) > 1:
+            if len(placement) != -(-gpus // self.gpus_per_node):
+                return False
+            for other, count in placement[1:]:
+                held += count
+                if other in self.address:
+                    return False
+            return held == gpus and at not in self.address
+        if len(placement) > 1 or held != gpus:
             return False
-        at = placement[0][0]
         return self.serving.get(address, at) == at and self.address.get(at, address) == address
 
     def add(self, placement: Placement, address: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from clustersim.scheduler import JobView
@@ -48,6 +48,14 @@ class Demand:
     in_place: bool = False
     counts_on_launch: bool = False
     gpu_type: str = ""
+    table: tuple[tuple[int, float, float], ...] = field(init=False)
+    """The reservable sizes with their rates and restarts."""
+    least_gpu_s: float = field(init=False)
+    """GPU-seconds per iteration on the most efficient reservable size."""
+
+    def __post_init__(self) -> None:
+        self.table = tuple((n, self.rates[n], self.restarts[n]) for n in self.reservable)
+        self.least_gpu_s = min(n / self.rates[n] for n in self.reservable)
 
     @classmethod
     def of(cls, job: JobView, guard_s: float, gpus_per_node: int, gpu_type: str = "") -> Demand:
@@ -72,12 +80,12 @@ class Demand:
 
     def refresh(self) -> None:
         """Take over what the job has done and holds now."""
-        smallest = self.reservable[0]
-        left_s = self.job.oracle_remaining(smallest, self.gpu_type or None)
-        self.work = left_s * self.rates[smallest] + self.guard_s * self.rates[smallest]
-        self.gpus = held_on(self.job, self.gpu_type)
-        self.paying_s = self.job.paying_s
-        self.counts_on_launch = self.counts_on_launch and not self.job.started
+        job, (smallest, rate, _) = self.job, self.table[0]
+        self.work = job.oracle_remaining(smallest, self.gpu_type or None) * rate + self.guard_s * rate
+        self.gpus = held_on(job, self.gpu_type)
+        self.paying_s = job.paying_s
+        if self.counts_on_launch:
+            self.counts_on_launch = not job.started
 
     def opening_s(self, gpus: int) -> float:
         """What the first slot of a reservation is charged at its start."""
@@ -97,7 +105,7 @@ class Demand:
 
     def least_gpu_seconds(self) -> float:
         """A lower bound of the GPU-seconds that the remaining work takes."""
-        return self.work * min(n / self.rates[n] for n in self.reservable)
+        return self.work * self.least_gpu_s
 
 
 def fill(calendar: NodeCalendar, demand: Demand, now: float, home: int | None = None) -> list[Slot] | None:
@@ -128,38 +136,35 @@ def _fill_whole(
 ) -> list[Slot] | None:
     """`fill` for a job with sizes of a node or more only: free nodes are counted."""
     times, counts = calendar.whole.times, calendar.whole.free
-    nodes, sizes = demand.nodes, demand.reservable
+    nodes, sizes, rates = demand.nodes, demand.reservable, demand.rates
     enough = nodes[sizes.index(level)]
     need = demand.work
     slots: list[Slot] = []
     end = upper = demand.deadline_s  # of the slot in progress, of the time looked at
-    gpus = 0
+    gpus, start = 0, -inf  # of the slot in progress; the start with which it would do the rest of the work
     for i in range(bisect_left(times, upper) - 1, -1, -1):
-        if counts[i] >= enough:
+        count = counts[i]
+        if count >= enough:
             here = level
         else:
-            fitting = bisect_right(nodes, counts[i])
+            fitting = bisect_right(nodes, count)
             here = sizes[fitting - 1] if fitting else 0
         if here != gpus:
             if gpus:
-                done = (end - upper - demand.restarts[gpus]) * demand.rates[gpus]
+                done = (end - upper - demand.restarts[gpus]) * rates[gpus]
                 if done > 0:
                     slots.append(Slot(upper, end, gpus))
                     need -= done
             gpus, end = here, upper
+            start = end - demand.opening_s(gpus) - need / rates[gpus] if gpus else -inf
         lower = times[i]
-        if lower < now:
-            lower = now
-        if gpus:
-            whole = need / demand.rates[gpus]
-            start = end - demand.opening_s(gpus) - whole
-            if start >= lower:
-                slots.append(Slot(start, end, gpus))
-                return slots[::-1]
-            if lower == now and home == WHOLE and _goes_on(demand, gpus, end - now, whole):
+        if start >= lower and start >= now:
+            slots.append(Slot(start, end, gpus))
+            return slots[::-1]
+        if lower <= now:
+            if gpus and home == WHOLE and _goes_on(demand, gpus, end - now, need / rates[gpus]):
                 slots.append(Slot(now, end, gpus))
                 return slots[::-1]
-        if lower == now:
             return None
         upper = lower
     return None

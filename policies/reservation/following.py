@@ -26,7 +26,8 @@ def follow(state: State, reservations: Reservations, rule: SpareRule) -> Proposa
     spare = SpareGpus(state, reservations, agenda, in_service)
     rule(spare)
     reservations.widen(agenda, spare.target, in_service, state.now)
-    proposal = _Following(state, reservations, agenda, spare.target).propose()
+    following = _Following(state, reservations, agenda, spare.target)
+    proposal = following.proposal if following.stands() else following.propose()
     if agenda.wake_at < inf:
         proposal.wake_at = agenda.wake_at
     return proposal
@@ -40,6 +41,19 @@ class _Following:
     ):
         self.state, self.reservations, self.agenda, self.target = state, reservations, agenda, target
         self.proposal = state.proposal()
+        self.mixed = state.cluster.mixed
+
+    def stands(self) -> bool:
+        """Whether every job holds what it is to have, and those that are due hold it at their addresses."""
+        running, target = self.state.running, self.target
+        if len(running) != len(target):
+            return False
+        for job in running:
+            share = target.get(job)
+            if share is None or share.gpus != job.gpus or (self.mixed and share.gpu_type != job.gpu_type):
+                return False
+        demands = self.reservations.demands
+        return all(demands[job].in_place for job in self.agenda.due)
 
     def propose(self) -> Proposal:
         """Shrink first, then seat the jobs that must follow their reservation, then grow, then seat the jobs
@@ -66,11 +80,11 @@ class _Following:
 
     def _holds(self, job: JobView) -> Share:
         """What a job holds now."""
-        return Share(job.gpus, (job.gpu_type or "") if self.state.cluster.mixed else "")
+        return Share(job.gpus, (job.gpu_type or "") if self.mixed else "")
 
     def _drafted(self, job: JobView) -> Share:
         """What a job holds in the draft."""
-        gpu_type = self.proposal.gpu_type(job) if self.state.cluster.mixed else ""
+        gpu_type = self.proposal.gpu_type(job) if self.mixed else ""
         return Share(self.proposal.gpus(job), gpu_type or "")
 
     def _shrink(self) -> None:
@@ -78,10 +92,11 @@ class _Following:
         those that hold more than their target.
         """
         for job in self.state.running:
-            share, held = self.target.get(job), self._holds(job)
-            if share is None or (share.gpu_type != held.gpu_type and job not in self.agenda.due):
+            share = self.target.get(job)
+            leaves = share is not None and self.mixed and share.gpu_type != job.gpu_type
+            if share is None or (leaves and job not in self.agenda.due):
                 self.proposal.stop(job)
-            elif share.gpu_type == held.gpu_type and share.gpus < job.gpus:
+            elif share.gpus < job.gpus and not leaves:
                 self.proposal.resize(job, share.gpus)
 
     def _keep_seats(self, seating: Seating) -> list[JobView]:
@@ -90,6 +105,8 @@ class _Following:
         """
         due, demands = self.agenda.due, self.reservations.demands
         others = [job for job in due if not (demands[job].in_place and seating.keep(job))]
+        for job in others:
+            demands[job].refresh()
         others.sort(key=lambda job: (self.reservations.slack_s(job, self.state.now), job.order))
         return [job for job in others if not (self.proposal.gpus(job) == due[job].gpus and seating.keep(job))]
 
@@ -108,7 +125,7 @@ class _Following:
         growing = [
             job
             for job, (gpus, gpu_type) in target.items()
-            if gpus > proposal.gpus(job) or self._drafted(job).gpu_type != gpu_type
+            if gpus > proposal.gpus(job) or (self.mixed and proposal.gpu_type(job) != gpu_type)
         ]
         for job in sorted(growing, key=lambda job: (-target[job].gpus, job.order)):
             if job in early and not proposal.gpus(job) and seating.begin_early(job, early[job]):

@@ -40,18 +40,23 @@ class _Step(NamedTuple):
 
 
 class _Steps:
-    """The steps of one decision."""
+    """The steps of one decision.
+
+    `_prices`: by job, and for each of its options, the GPU time in which it finishes on each reservable size.
+    They follow from the work left, so they are computed once a decision, when the job is first looked at.
+    """
 
     def __init__(self, gpus: SpareGpus):
         self.gpus, self.state, self.reservations = gpus, gpus.state, gpus.reservations
         self._steps: list[_Step] = []
+        self._prices: dict[JobView, list[list[float]]] = {}
         self._stuck: dict[JobView, None] = {}  # jobs without a step
 
     def share_out(self) -> None:
-        reservations, target, spare, steps = self.reservations, self.gpus.target, self.gpus.spare, self._steps
+        target, spare, steps = self.gpus.target, self.gpus.spare, self._steps
+        if not any(spare.values()):
+            return
         for job in self.state.running:
-            for option in reservations.options[job]:
-                option.refresh()
             self._push(job)
         self._waiting = iter(self.state.pending_by(urgency))
         self._push_next_waiting()
@@ -70,12 +75,11 @@ class _Steps:
 
     def _push(self, job: JobView) -> None:
         """Add the next step of a job, if it has one."""
-        step = self._next_step(job)
+        step = None if self._is_full(job) or self.gpus.is_tied(job) else self._next_step(job)
         if step is None:
             self._stuck[job] = None
-            return
-        size, growth, demand = step
-        heappush(self._steps, _Step(growth, size != demand.gpus, demand.deadline_s, job.order, size, demand))
+        else:
+            heappush(self._steps, step)
 
     def _push_next_waiting(self) -> None:
         # The first step has the same price for all waiting jobs, so the heap needs only one of them.
@@ -87,8 +91,6 @@ class _Steps:
             if job not in self.gpus.target and any(
                 one.reservable[0] <= room[one.gpu_type] for one in options
             ):
-                for option in options:
-                    option.refresh()
                 self._push(job)
                 return
 
@@ -101,58 +103,81 @@ class _Steps:
         self._waiting = iter([job for job in self.state.pending_by(urgency) if job not in queued])
         self._push_next_waiting()
 
-    def _next_step(self, job: JobView) -> tuple[int, float, Demand] | None:
-        """The size beyond the job's target with the smallest growth of GPU time per GPU added, that growth in
-        seconds, and the demand on the type of that size; None if no step finishes the job earlier.
+    def _next_step(self, job: JobView) -> _Step | None:
+        """The step to the size beyond the job's target with the smallest growth of GPU time per GPU added,
+        of those that finish the job earlier; None if there is none.
 
         The GPU time of a size is that of finishing on it, with a restart unless the job runs on it already.
         Without GPUs it is that of finishing on the smallest size later on. GPUs and GPU time of a type count
         as much as the type is worth.
         """
-        options, values = self.reservations.options[job], self.reservations.values
+        options, values, spare = self.reservations.options[job], self.reservations.values, self.gpus.spare
+        prices = self._prices.get(job) or self._priced(job, options)
         held = self.gpus.target.get(job)
         base_s = inf  # to finish on the GPUs held
         if held:
-            at = next(option for option in options if option.gpu_type == held.gpu_type)
-            base_s = _gpu_time(at, held.gpus) / held.gpus
-            gpus = values[at.gpu_type] * held.gpus
-            cost = values[at.gpu_type] * _gpu_time(at, held.gpus)
+            k = next(k for k, option in enumerate(options) if option.gpu_type == held.gpu_type)
+            price, value = prices[k][options[k].reservable.index(held.gpus)], values[held.gpu_type]
+            base_s = price / held.gpus
+            gpus, cost = value * held.gpus, value * price
         else:
             gpus, cost = 0.0, self._least_cost(options)
-        best, best_growth = None, inf
+        barred: list[tuple[Demand, int]] = []  # sizes that the job may not have
+        while True:
+            best, best_growth, best_size = None, inf, 0
+            for option, price_of in zip(options, prices, strict=True):
+                name, sizes = option.gpu_type, option.reservable
+                value, here = values[name], held.gpus if held and held.gpu_type == name else 0
+                kept, own = option.gpus, spare[name]
+                room = own - self.gpus.held_back[name]
+                for i in range(bisect_right(sizes, here), len(sizes)):
+                    size = sizes[i]
+                    if size - here > (room if size > kept else own):
+                        break
+                    if not here and value * size <= gpus:
+                        continue  # of another type, and worth no more than the GPUs held
+                    growth = (value * price_of[i] - cost) / (value * size - gpus)
+                    if growth >= best_growth or price_of[i] / size >= base_s:
+                        continue  # a restart that takes longer than the larger size saves is no gain
+                    if not barred or (option, size) not in barred:
+                        best, best_growth, best_size = option, growth, size
+            if best is None:
+                return None
+            if self.gpus.may_have(best, best_size):
+                changes = best_size != best.gpus
+                return _Step(best_growth, changes, best.deadline_s, job.order, best_size, best)
+            barred.append((best, best_size))
+
+    def _is_full(self, job: JobView) -> bool:
+        """Whether a job that is to keep its GPUs has no room for its next size."""
+        options, held = self.reservations.options[job], self.gpus.target.get(job)
+        if not held or job.gpus > held.gpus or len(options) > 1:
+            return False
+        name, sizes = held.gpu_type, options[0].reservable
+        above = bisect_right(sizes, held.gpus)
+        room = self.gpus.spare[name] - self.gpus.held_back[name]
+        return above == len(sizes) or sizes[above] - held.gpus > room
+
+    def _priced(self, job: JobView, options: Sequence[Demand]) -> list[list[float]]:
+        """GPU-seconds in which a job finishes on each size, with a restart unless it runs on it already."""
+        prices: list[list[float]] = []
         for option in options:
-            value = values[option.gpu_type]
-            here = held.gpus if held and held.gpu_type == option.gpu_type else 0
-            for size in option.reservable[bisect_right(option.reservable, here) :]:
-                if size - here > self.gpus.limit(option, size):
-                    break
-                if value * size <= gpus:
-                    continue
-                price = _gpu_time(option, size)
-                growth = (value * price - cost) / (value * size - gpus)
-                if growth >= best_growth or price / size >= base_s:
-                    continue  # a restart that takes longer than the larger size saves is no gain
-                if self.gpus.may_have(option, size):
-                    best, best_growth = (size, growth, option), growth
-        return best
+            option.refresh()
+            work, kept = option.work, option.gpus
+            prices.append(
+                [size * (work / rate + (0.0 if size == kept else s)) for size, rate, s in option.table]
+            )
+        self._prices[job] = prices
+        return prices
 
     def _least_cost(self, options: Sequence[Demand]) -> float:
         """The worth of the GPU time that a job takes on the smallest size of the type that suits it best, of
-        those with room.
+        those with room, with a restart.
         """
-        values = self.reservations.values
-        costs = [
-            values[one.gpu_type]
-            * (
-                one.reservable[0]
-                * (one.work / one.rates[one.reservable[0]] + one.restarts[one.reservable[0]])
-            )
-            for one in options
-            if one.reservable[0] <= self.gpus.limit(one, one.reservable[0])
-        ]
+        costs = []
+        for option in options:
+            size, rate, restart_s = option.table[0]
+            if size <= self.gpus.limit(option, size):
+                value = self.reservations.values[option.gpu_type]
+                costs.append(value * (size * (option.work / rate + restart_s)))
         return min(costs, default=0.0)
-
-
-def _gpu_time(demand: Demand, size: int) -> float:
-    """GPU-seconds in which a job finishes on a size, with a restart unless it runs on it already."""
-    return size * (demand.work / demand.rates[size] + (0.0 if size == demand.gpus else demand.restarts[size]))

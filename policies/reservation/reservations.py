@@ -53,17 +53,22 @@ class Reservations:
 
     A job that entered has a reservation, or is *best effort*: it runs on spare GPUs only. `options`: a job's
     demands on the GPU types that can run it, the best type first. `demands`: the one of them on the type of
-    its reservation; the first for a best-effort job.
+    its reservation; the first for a best-effort job. `tied`: the slot in which a job is known to be unable to
+    afford a move (`SpareGpus.is_tied`).
     """
 
     def __init__(self, now: float, cluster: Cluster, guard_s: float):
         self.guard_s, self.rooms = guard_s, rooms_of(cluster)
         self.options: dict[JobView, tuple[Demand, ...]] = {}
         self.demands: dict[JobView, Demand] = {}
+        self.tied: dict[JobView, Slot] = {}
         self._values = Values(list(self.rooms))
         self._smallest: Counter[tuple[str, int]] = Counter()  # options by their type and smallest size
+        self._least_sizes: dict[str, int] = {}  # the fewest GPUs that any option can use, as far as looked up
+        self._longest_restart_s = 0.0  # of all options so far
         self._slots: dict[JobView, list[Slot]] = {}  # in order of admission
         self._widened: dict[JobView, None] = {}  # jobs with spare GPUs added to their reservation
+        self._unused: dict[JobView, list[Slot]] = {}  # shortened reservations of jobs that never ran
         self._calendars: dict[str, NodeCalendar] = {
             name: NodeCalendar(now, room.nodes, room.gpus_per_node) for name, room in self.rooms.items()
         }
@@ -89,8 +94,10 @@ class Reservations:
 
     def least_size(self, gpu_type: str) -> int:
         """The fewest GPUs of a type that any job can use."""
-        sizes = (size for (name, size), count in self._smallest.items() if count and name == gpu_type)
-        return min(sizes, default=0)
+        if gpu_type not in self._least_sizes:
+            sizes = (size for (name, size), count in self._smallest.items() if count and name == gpu_type)
+            self._least_sizes[gpu_type] = min(sizes, default=0)
+        return self._least_sizes[gpu_type]
 
     def free_gpu_s(self, now: float, until: float) -> float:
         """GPU-seconds that are not reserved from `now` until then, by worth, with all nodes in service."""
@@ -111,14 +118,20 @@ class Reservations:
         self._values.note({option.gpu_type: option.speed_per_gpu() for option in options})
         self.options[job], self.demands[job] = options, options[0]
         self._smallest.update((option.gpu_type, option.reservable[0]) for option in options)
+        self._least_sizes.clear()
+        for option in options:
+            self._longest_restart_s = max(self._longest_restart_s, *option.restarts.values())
 
     def leave(self, job: JobView) -> None:
         """Forget a job, and free its reservation."""
         demand = self.demands.pop(job)
         for option in self.options.pop(job):
             self._smallest[option.gpu_type, option.reservable[0]] -= 1
+        self._least_sizes.clear()
         self._calendars[demand.gpu_type].give_back(self._slots.pop(job, []))
         self._widened.pop(job, None)
+        self._unused.pop(job, None)
+        self.tied.pop(job, None)
 
     def release_finished(self, state: State) -> None:
         """Let the jobs leave that have finished since the last call."""
@@ -156,17 +169,24 @@ class Reservations:
             self._widened[job] = None
 
     def shorten_all(self, now: float) -> None:
-        """Cut every reservation to the latest part that still does its job's work."""
+        """Cut every reservation to the latest part that still does its job's work.
+
+        What is over by `now` stays: nothing looks at it. So most reservations change only if their jobs have
+        worked beyond them.
+        """
         for job, slots in self._slots.items():
-            demand = self.demands[job]
+            if self._unused.get(job) is slots and not job.started:
+                continue  # its work is what it was
+            demand, calendar = self.demands[job], self._calendars[self.demands[job].gpu_type]
             demand.refresh()
             kept = shorten(slots, demand, now)
-            if kept != slots:
+            if [slot.start for slot in kept] != [max(slot.start, now) for slot in slots]:
                 if not kept or kept[0].start > now or kept[0].end != slots[0].end:
                     demand.in_place = False
-                self._calendars[demand.gpu_type].give_back(slots)
-                self._calendars[demand.gpu_type].reserve(kept)
-                self._slots[job] = kept
+                calendar.give_back(_cut_off(slots, kept))
+                self._slots[job] = slots = kept
+            if not job.started:
+                self._unused[job] = slots
         for calendar in self._calendars.values():
             calendar.advance(now)
 
@@ -177,9 +197,13 @@ class Reservations:
         due: dict[JobView, Slot] = {}
         soon: list[tuple[float, int, JobView, int]] = []
         growing, wake_at = Counter[str](), inf
+        begun, later = now + _INSTANT_S, now + _LEAD_RESTARTS * self._longest_restart_s + _INSTANT_S
         for job, slots in self._slots.items():
+            if slots and slots[0].start > later:
+                wake_at = min(wake_at, slots[0].start)
+                continue
             demand = self.demands[job]
-            while slots and slots[0].end <= now + _INSTANT_S:
+            while slots and slots[0].end <= begun:
                 del slots[0]
                 demand.in_place = False
             if not slots:
@@ -187,9 +211,9 @@ class Reservations:
                 self._widened.pop(job, None)
                 continue
             start, end, gpus, _ = slots[0]
-            if start > now + _INSTANT_S:
+            if start > begun:
                 wake_at = min(wake_at, start)
-                if start - now <= self._lead_s(job, gpus):
+                if start - now <= _LEAD_RESTARTS * demand.restarts[gpus]:
                     soon.append((start, job.order, job, gpus))
                 continue
             due[job] = slots[0]
@@ -197,12 +221,11 @@ class Reservations:
             held = held_on(job, demand.gpu_type)
             if held != gpus:
                 demand.in_place = False  # it has lost its GPUs to a failure
-            if len(slots) > 1 and slots[1].start - now <= self._lead_s(job, slots[1].gpus):
-                growing[demand.gpu_type] += max(0, slots[1].gpus - max(gpus, held))
+            if len(slots) > 1:
+                begins, _, more, _ = slots[1]
+                if begins - now <= _LEAD_RESTARTS * demand.restarts[more]:
+                    growing[demand.gpu_type] += max(0, more - max(gpus, held))
         return Agenda(due, sorted(soon), growing, wake_at)
-
-    def _lead_s(self, job: JobView, gpus: int) -> float:
-        return _LEAD_RESTARTS * self.demands[job].restarts[gpus]
 
     def widen(
         self, agenda: Agenda, target: dict[JobView, Share], in_service: Mapping[str, int], now: float
@@ -215,6 +238,8 @@ class Reservations:
         spare = Counter(in_service)
         for share in target.values():
             spare[share.gpu_type] -= share.gpus
+        if max(spare.values()) <= 0:
+            return
         for job in sorted(agenda.due, key=urgency):
             name = self.demands[job].gpu_type
             held = held_on(job, name)
@@ -230,6 +255,7 @@ class Reservations:
         if there is one.
         """
         demand, own = self.demands[job], self._slots[job]
+        demand.refresh()
         calendar = self._calendars[demand.gpu_type]
         finish_s = now + demand.paying_s + demand.work / demand.rates[job.gpus]
         for size in reversed(demand.reservable):
@@ -250,6 +276,15 @@ class Reservations:
         """Note which of the jobs that are `due` now run at their reserved address."""
         for job in due:
             self.demands[job].in_place = job in seated
+
+
+def _cut_off(slots: list[Slot], kept: list[Slot]) -> list[Slot]:
+    """The part of a reservation before the part that is kept."""
+    cut = slots[: len(slots) - len(kept)]
+    if kept:
+        first = slots[len(cut)]
+        cut.append(first._replace(end=max(first.start, kept[0].start)))
+    return cut
 
 
 def urgency(job: JobView) -> float:

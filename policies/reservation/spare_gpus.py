@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from clustersim.scheduler import State
+from clustersim.scheduler import JobView, State
 
 from .calendar import Slot
 from .filling import Demand, yield_of
@@ -17,6 +17,8 @@ from .gpu_types import Share, held_on
 from .reservations import Agenda, Reservations
 
 __all__ = ["SpareGpus", "SpareRule", "may_stay"]
+
+_ROUNDING_S = 1e-3  # far more than the rounding of times
 
 
 class SpareGpus:
@@ -34,6 +36,7 @@ class SpareGpus:
         self, state: State, reservations: Reservations, agenda: Agenda, in_service: Mapping[str, int]
     ):
         self.state, self.reservations, self.agenda = state, reservations, agenda
+        self.now = state.now
         self.target = {
             job: Share(slot.gpus, reservations.demands[job].gpu_type) for job, slot in agenda.due.items()
         }
@@ -56,32 +59,56 @@ class SpareGpus:
 
     def may_have(self, option: Demand, size: int) -> bool:
         """Whether a job may stay on, or move to, a `size` that it need not have reserved for now."""
-        job, reservations, now = option.job, self.reservations, self.state.now
-        home, slots = reservations.demands[job], reservations.slots(job)
-        reserved = self.agenda.due[job].gpus if job in self.agenda.due else 0
+        job = option.job
+        home, due = self.reservations.demands[job], self.agenda.due.get(job)
+        reserved = due.gpus if due else 0
         if option is home and size == reserved:
             return True
         if home.counts_on_launch:
             return False  # its reservation would then begin with a restart
         if reserved and option is not home and option.rates[size] < home.rates[reserved]:
             return False  # it would fall behind its reservation
+        slots = self.reservations.slots(job)
         if size == option.gpus:
-            return may_stay(home, reserved, slots, now)
-        return self._gains(option, size) and _may_move(option, size, home, reserved, slots, now)
+            return may_stay(home, reserved, slots, self.now)
+        return self._gains(option, size) and _may_move(option, size, home, reserved, slots, self.now)
+
+    def is_tied(self, job: JobView) -> bool:
+        """Whether a job runs as it has reserved and may have no other GPUs, so that a rule can pass it over.
+
+        It has less slack than the work of a restart on its reserved GPUs, which every move has to set aside.
+        To follow its reservation leaves the slack as it is. So the answer holds until the next slot, and is
+        kept (`Reservations.tied`); a job so close to the limit that rounding could decide is not tied.
+        """
+        due, reservations = self.agenda.due.get(job), self.reservations
+        if due is None or not reservations.demands[job].in_place:
+            return False
+        if reservations.tied.get(job) is due:
+            return True
+        home, options = reservations.demands[job], reservations.options[job]
+        home.refresh()
+        if home.paying_s or min(min(option.restarts.values()) for option in options) < _ROUNDING_S:
+            return False  # what it still pays may change; a move that costs nothing needs no slack
+        slack = yield_of(reservations.slots(job), home, self.now) - home.work
+        if slack >= home.rates[due.gpus] * (home.restarts[due.gpus] - _ROUNDING_S):
+            return False
+        reservations.tied[job] = due
+        return True
 
     def _begin_early(self, in_service: Mapping[str, int]) -> Counter[str]:
         """Add to `target` the reservations that begin soon and for which GPUs are free. Returns the GPUs by
         type that the other ones lack.
         """
         target, lacking = self.target, Counter[str]()
+        if not self.agenda.soon:
+            return lacking
         free = self._unshared(in_service)  # beyond those that are due
         idle = dict(free)
         for job in self.state.running:
-            for option in self.reservations.options[job]:
-                name = option.gpu_type
-                if held := held_on(job, name):
-                    due = target.get(job)
-                    idle[name] -= max(0, held - (due.gpus if due and due.gpu_type == name else 0))
+            if job.gpus:
+                name = (job.gpu_type or "") if self.state.cluster.mixed else ""
+                due = target.get(job)
+                idle[name] -= max(0, job.gpus - (due.gpus if due and due.gpu_type == name else 0))
         for _, _, job, gpus in self.agenda.soon:
             demand = self.reservations.demands[job]
             name = demand.gpu_type

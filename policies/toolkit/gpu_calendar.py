@@ -118,8 +118,7 @@ class FreeGpus:
         if end <= start:
             return
         first, last = self._cut(start), self._cut(end)
-        for i in range(first, last):
-            self.free[i] += gpus
+        self.free[first:last] = [free + gpus for free in self.free[first:last]]
 
     def _cut(self, time: float) -> int:
         """Make `time` a boundary and return its index."""
