@@ -64,16 +64,21 @@ _HOMES = {
 }
 """The module of each public name; the imports above say the same to type checkers."""
 
+_CALLABLE = "grid"
+"""The sub-package that can be called, like `run` and `compare`."""
+
 __all__ = list(_HOMES)
 
 
 def __dir__() -> list[str]:
     """The public names, before and after their first use."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, _CALLABLE})
 
 
 def __getattr__(name: str) -> object:
     """Import on first use, so that `clustersim --help` does not wait for pandas."""
+    if name == _CALLABLE:
+        return import_module(f"clustersim.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'clustersim' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -173,7 +173,7 @@ class Evaluation:
             memory_bytes=total,
             memory_parts=parts,
             fits=fits,
-            reason="" if fits else _why_too_large(self.memory, total, parts),
+            reason="" if fits else _why_too_large(self.memory, row, parts),
             mfu=float(self.mfu[row]),
             capacity_bytes=self.memory.capacity,
             memory_headroom=self.memory.headroom,
@@ -182,8 +182,12 @@ class Evaluation:
         )
 
 
-def _why_too_large(memory: Memory, total: float, parts: Mapping[str, float]) -> str:
-    """Why a plan of `total` bytes does not fit, with its largest part."""
+def _why_too_large(memory: Memory, row: int, parts: Mapping[str, float]) -> str:
+    """Why a plan does not fit: its bytes on the GPU, with the largest part, or those on the CPU."""
+    total = float(memory.total[row])
+    if total <= memory.limit and memory.on_cpu is not None:
+        share = f"a GPU's share of its node's memory is {memory.cpu_share / 1e9:.1f} GB"
+        return f"offloads {memory.on_cpu[row] / 1e9:.1f} GB, and {share}"
     largest = max(parts, key=lambda name: parts[name])
     text = f"needs {total / 1e9:.1f} GB of {memory.capacity / 1e9:.1f} GB"
     if total <= memory.capacity:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.solvers.afs_scan import Gain, Scan, gains
+from policies.solvers.divisions.afs_scan import Gain, Scan, gains
 from policies.toolkit.stepwise import Walk, jobs_by
 
 __all__ = ["Afs", "apathetic_shares"]

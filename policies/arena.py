@@ -7,7 +7,7 @@ from itertools import islice
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.solvers.cell_search import Cell, Change, Changes
+from policies.solvers.divisions.cell_search import Cell, Change, Changes
 from policies.toolkit.parameters import whole
 
 __all__ = ["Arena"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from math import inf
 from reprlib import repr as brief
 
@@ -12,13 +11,11 @@ from policies.fifo import Fifo
 from policies.las import Las
 from policies.srtf import Srtf
 from policies.toolkit.parameters import number
+from policies.toolkit.places import Places, on_fewest_nodes
 
 __all__ = ["Pal"]
 
 _ORDERS = {"fifo": Fifo, "las": Las, "srtf": Srtf}
-Placement = tuple[tuple[int, int], ...]
-"""(node, GPUs there) pairs, by node."""
-
 _INSTANT_S = 1e-6  # the end of a round that is this close is reached
 
 
@@ -73,17 +70,15 @@ class Pal(Scheduler):
             if found is not None:
                 proposal.start(job, counts[job], on=found[1])
 
-    def _best(
-        self, proposal: Proposal, state: State, job: JobView, gpus: int
-    ) -> tuple[float, Placement] | None:
+    def _best(self, proposal: Proposal, state: State, job: JobView, gpus: int) -> tuple[float, Places] | None:
         """The places with the least slowdown x penalty, and that product; None without room."""
         factors, size = self._of(job, state), state.cluster.gpus_per_node
         nodes = proposal.free_nodes(job).items()
         free = sorted(nodes, key=lambda spot: (factors[spot[0]], spot[1], spot[0]))
-        found = [_together(free, gpus, size), _anywhere(free, gpus)]
+        found = [on_fewest_nodes(free, gpus, size), _anywhere(free, gpus)]
         return min(((self._cost(state, job, at), at) for at in found if at), default=None)
 
-    def _cost(self, state: State, job: JobView, placement: Placement) -> float:
+    def _cost(self, state: State, job: JobView, placement: Places) -> float:
         """The slowdown of a job at these places, times the penalty for more nodes than it needs."""
         factors, gpus = self._of(job, state), sum(count for _, count in placement)
         slowdown = max(factors[node] for node, _ in placement)
@@ -109,22 +104,7 @@ def _placed_now(proposal: Proposal) -> list[JobView]:
     return [job for job, placement in proposal.changes.items() if placement]
 
 
-def _together(free: list[tuple[int, int]], gpus: int, size: int) -> Placement | None:
-    """GPUs on the fewest nodes that can hold so many: of (node, free GPUs) pairs the first with room."""
-    whole, rest = divmod(gpus, size)
-    nodes = [node for node, _ in islice((spot for spot in free if spot[1] == size), whole)]
-    if len(nodes) < whole:
-        return None
-    spots = [(node, size) for node in nodes]
-    if rest:
-        last = next((node for node, n in free if n >= rest and node not in nodes), None)
-        if last is None:
-            return None
-        spots.append((last, rest))
-    return tuple(sorted(spots))
-
-
-def _anywhere(free: list[tuple[int, int]], gpus: int) -> Placement | None:
+def _anywhere(free: list[tuple[int, int]], gpus: int) -> Places | None:
     """GPUs on the first nodes of (node, free GPUs) pairs."""
     spots = dict(_taken(free, gpus))
     return tuple(sorted(spots.items())) if sum(spots.values()) == gpus else None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
-from typing import NamedTuple
+from operator import attrgetter
 
-from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.solvers import Division, Ladder, ladder
+from clustersim.scheduler import JobView, Proposal, Ranking, Scheduler, State
+from policies.solvers.divisions import Division, Ladder, ladder
 from policies.toolkit import number, switch
 
 __all__ = ["Rubick"]
@@ -16,15 +17,28 @@ __all__ = ["Rubick"]
 _ROUNDING = 1e-9
 
 
-class _Kind(NamedTuple):
-    """What is known of a job: its steps where it keeps `least` GPUs and where it may be stopped, and whether
-    its tenant is promised the first.
+@dataclass(eq=False, slots=True)
+class _Request:
+    """What is known of a job: its steps where it keeps `least` GPUs and where it may be stopped, whether its
+    tenant is promised the first, and its place among the waiting jobs, which are ranked by `key` and kept
+    apart by the GPUs that the first step `needs`.
     """
 
+    job: JobView
     least: int
     kept: Ladder
     effort: Ladder
     guaranteed: bool
+    order: int = field(init=False)
+    needs: int = field(init=False)
+    sizes: tuple[int, ...] = field(init=False)
+    key: tuple[bool, float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        steps = self.kept if self.guaranteed else self.effort
+        self.order, self.sizes = self.job.order, self.job.sizes
+        self.needs = steps.counts[0] or steps.counts[1]
+        self.key = not self.guaranteed, -steps.slope(0, self.needs)
 
 
 class Rubick(Scheduler):
@@ -33,10 +47,10 @@ class Rubick(Scheduler):
 
     Zhang et al., "Rubick: Exploiting Job Reconfigurability for Deep Learning Cluster Scheduling", MLSys 2025
     (arXiv 2408.08586). Jobs of tenants with a quota are guaranteed, the others best effort; without quotas
-    all are guaranteed. A job is asked to take other GPUs only if it has worked for at least the share `gate`
-    of its time, restarts being the rest. A job that has waited for `patience_s` seconds is served first, and
-    none starts before it. With `user_plans` the estimate of a job is its run time on its request under its
-    user's plan, and its guarantee is that speed; else that of the best plan there.
+    none is guaranteed. A job takes other GPUs only if changes cost it no more than 1 - `gate` of its time
+    with GPUs, or to make room for a guaranteed one. A job that has waited for `patience_s` seconds is served
+    first, and none starts before it. With `user_plans` the estimate of a job is its run time on its request
+    under its user's plan, and its guarantee is that speed; else that of the best plan there.
     """
 
     planner = "reconfigurable"
@@ -47,52 +61,61 @@ class Rubick(Scheduler):
         self.gate = number("gate", gate, 0.0, 1.0)
         self.patience_s = number("patience_s", patience_s, 0.0, 1e9)
         self.user_plans = switch("user_plans", user_plans)
-        self._kinds: dict[JobView, _Kind] = {}
+        self._requests: dict[JobView, _Request] = {}
+        self._waiting: Ranking[_Request] = Ranking(attrgetter("key"))
         self._changes: dict[JobView, int] = {}  # of GPUs while running, by job
         self._quotas: Mapping[str, int] = {}
         self._by_slope = self._rank  # one object, as rankings want it
 
     def schedule(self, state: State) -> Proposal:
-        self._quotas = state.quotas
-        for event in state.events:
-            if event.kind == "finished" and event.job is not None:
-                self._kinds.pop(event.job, None)
-                self._changes.pop(event.job, None)
+        self._follow(state)
         proposal, unsettled = state.proposal(), state.unsettled()
         division, opens_s = self._division(state, unsettled)
-        left = _Left(state, self._kind)
+        left = _Left(state, self._request)
         if self._serve_overdue(state, division, left):
             division.exchange(self._serve_guaranteed(state, division, left))
         if any(gpus != job.gpus for job, gpus in division.held.items()):
             self._run(state, division, proposal)
         wakes = [at_s for job, at_s in opens_s.items() if division.could_step(job)]
-        if any(not proposal.gpus(job) for job in state.pending):
+        if division.room_refused:
             wakes += unsettled.values()
         if proposal.wake_at is not None:
             wakes.append(proposal.wake_at)
         proposal.wake_at = min(wakes, default=None)
         return proposal
 
-    def _kind(self, job: JobView) -> _Kind:
-        """What is known of a job, as of its submission."""
-        kind = self._kinds.get(job)
-        if kind is None:
-            asked = job.rate(job.requested)
-            if self.user_plans and job.estimate_s is not None:
-                asked = min(asked, job.oracle_work_left / job.estimate_s)
-            speeds = {count: job.rate(count) / asked for count in job.sizes}
-            least = next(count for count in job.sizes if speeds[count] >= 1 - _ROUNDING)
-            guaranteed = least <= self._quotas.get(job.tenant, 0)
-            kind = _Kind(least, ladder(speeds, least), ladder(speeds, 0), guaranteed)
-            self._kinds[job] = kind
-        return kind
+    def _follow(self, state: State) -> None:
+        """Bring what is known up to date."""
+        self._quotas = state.quotas
+        for event in state.events:
+            if event.kind == "finished" and event.job is not None:
+                self._changes.pop(event.job, None)
+        departed, arrived = state.pending_by(self._by_slope, elastic=True).changes()
+        for _, _, job in departed:
+            self._waiting.remove(self._requests[job])
+        for _, _, job in arrived:
+            self._waiting.add(self._request(job))
+        for event in state.events:
+            if event.kind == "finished" and event.job is not None:
+                self._requests.pop(event.job, None)
 
     def _rank(self, job: JobView) -> tuple[bool, float]:
         """Guaranteed jobs first, then by the slope of the first step."""
-        kind = self._kind(job)
-        steps = kind.kept if kind.guaranteed else kind.effort
-        first = steps.counts[0] or steps.counts[1]
-        return not kind.guaranteed, -steps.slope(0, first)
+        return self._request(job).key
+
+    def _request(self, job: JobView) -> _Request:
+        """What is known of a job, as of its submission."""
+        request = self._requests.get(job)
+        if request is None:
+            asked = job.rate(job.requested)
+            if self.user_plans and job.estimate_s is not None:
+                asked = min(asked, job.work_left / job.estimate_s)
+            speeds = {count: job.rate(count) / asked for count in job.sizes}
+            least = next(count for count in job.sizes if speeds[count] >= 1 - _ROUNDING)
+            guaranteed = least <= self._quotas.get(job.tenant, 0)
+            request = _Request(job, least, ladder(speeds, least), ladder(speeds, 0), guaranteed)
+            self._requests[job] = request
+        return request
 
     def _division(
         self, state: State, unsettled: Mapping[JobView, float]
@@ -112,8 +135,9 @@ class Rubick(Scheduler):
 
     def _steps(self, job: JobView, state: State) -> Ladder:
         """The steps of a job. A guarantee that the nodes in service cannot hold is suspended."""
-        kind = self._kind(job)
-        return kind.kept if kind.guaranteed and kind.least <= state.in_service else kind.effort
+        request = self._request(job)
+        suspended = not request.guaranteed or request.least > state.in_service
+        return request.effort if suspended else request.kept
 
     def _serve_overdue(self, state: State, division: Division[JobView], left: _Left) -> bool:
         """Serve the first waiting job if it has waited for too long. Returns whether others may start."""
@@ -134,7 +158,7 @@ class Rubick(Scheduler):
         self, state: State, division: Division[JobView], left: _Left
     ) -> Iterator[tuple[JobView, Ladder]]:
         """Start guaranteed jobs on their least GPUs; then the waiting best-effort jobs, with their steps."""
-        walk = state.pending_by(self._by_slope, elastic=True).walk(division.may_serve)
+        walk = (request.job for request in self._waiting.walk(division.may_serve))
         waiting = ((job, self._steps(job, state)) for job in walk if job not in division.held)
         for job, steps in waiting:
             if not steps.counts[0]:
@@ -157,6 +181,8 @@ class Rubick(Scheduler):
             if 0 < count < division.held[job]
         ]
         proposal.run([*wanted, *fewer], smaller=False, let_settle=True)
+        if all(proposal.gpus(job) == gpus for job, gpus in division.held.items()):
+            proposal.wake_at = None  # `run` would wake for entries of `fewer`, too
         for job in state.running:
             if proposal.gpus(job) not in (0, job.gpus):
                 self._changes[job] = self._changes.get(job, 0) + 1
@@ -165,18 +191,18 @@ class Rubick(Scheduler):
 class _Left:
     """GPUs of tenants' quotas that the least counts of running guaranteed jobs leave."""
 
-    def __init__(self, state: State, kind_of: Callable[[JobView], _Kind]):
-        self._kind_of, self._left = kind_of, dict(state.quotas)
+    def __init__(self, state: State, request_of: Callable[[JobView], _Request]):
+        self._request_of, self._left = request_of, dict(state.quotas)
         for job in state.running:
             self.take(job)
 
     def allows(self, job: JobView) -> bool:
         """Whether the guarantee of a job, if it has one, is within the quota of its tenant."""
-        kind = self._kind_of(job)
-        return not kind.guaranteed or self._left.get(job.tenant, inf) >= kind.least
+        request = self._request_of(job)
+        return not request.guaranteed or self._left.get(job.tenant, inf) >= request.least
 
     def take(self, job: JobView) -> None:
         """The job runs."""
-        kind = self._kind_of(job)
-        if kind.guaranteed and job.tenant in self._left:
-            self._left[job.tenant] -= kind.least
+        request = self._request_of(job)
+        if request.guaranteed and job.tenant in self._left:
+            self._left[job.tenant] -= request.least

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.solvers.reallocation import Options, best_division
+from policies.solvers.divisions.reallocation import Options, best_division
 from policies.toolkit.parameters import number, whole
 
 __all__ = ["Unicron"]

@@ -133,7 +133,7 @@ class MixedBench:
         self.cluster, self.tables, self.parameters = Cluster.of(made), tables, parameters or {}
         self.overheads, self.placement = overheads or Overheads.none(), placement
 
-    def run(self, jobs: Sequence[Job], scheduler: Scheduler) -> Outcome:
+    def run(self, jobs: Sequence[Job], scheduler: Scheduler, until_s: float | None = None) -> Outcome:
         by_type = {
             pool.gpu_type: StatedSpeed(
                 Cluster(pool.nodes, pool.gpus_per_node), self.tables[pool.gpu_type], self.parameters
@@ -144,8 +144,9 @@ class MixedBench:
             speed.gpu_type = name
         by_all = SpeedByType(by_type)
         setup = free_setup(
-            self.cluster, scheduler, speed=by_all, overheads=self.overheads, placement=self.placement
-        )
+            self.cluster, scheduler, speed=by_all, overheads=self.overheads, placement=self.placement,
+            until_s=until_s,
+        )  # fmt: skip
         recorder = Simulation(submission_order(jobs), setup).run()
         case = Case("bench", tuple(jobs), self.cluster, self.tables, self.overheads, self.placement)
         return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), by_all)

@@ -49,6 +49,7 @@ class Job:
     | plan_options | text | options of its plans (`itertime.spec.PlanOptions`); None = defaults |
     | service | name | the inference service of which it is an instance; None = not one |
     | gpu_fraction | GPUs | the part of one GPU that it holds, beside other such jobs; None = whole GPUs |
+    | phases | text | parts of its work with another global batch or speed (`traces.phases`); None = one |
     """
 
     job_id: str
@@ -78,6 +79,7 @@ class Job:
     gpu_fraction: float | None = None
     service: str | None = None
     weight: float = 1.0
+    phases: str | None = None
 
     @property
     def kind(self) -> Literal["iterations", "duration"]:

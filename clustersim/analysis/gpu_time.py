@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum
+from typing import Any
 
 import numpy as np
 
-from clustersim.records import ALLOCATES, RATE, PlanKey, PlanRecord, Run, as_row
+from clustersim.records import ALLOCATES, RATE, PlanKey, PlanRecord, Run, as_row, batch_of
 
 from .allocations import Holdings, holdings
 from .arrays import Usage
@@ -127,14 +128,26 @@ def plan_keys(run: Run) -> tuple[list[PlanKey], np.ndarray]:
         first = [placement[0][0] if placement else None for placement in held.placements]
         types = ["" if node is None else run.cluster.type_of(node) for node in first]
     gpu_type, type_names = numbered(types)
-    of_job = np.array(work, dtype=int)[held.job]
-    rows = np.stack([of_job, np.array(gpu_type, dtype=int), np.ceil(held.gpus).astype(int), held.plan])
+    of_each = np.array(work, dtype=int)[held.job]
+    if any(jobs.values("phases")):
+        of_each, works = _works_in_phases(run, [works[work[row]] for row in held.job.tolist()])
+    rows = np.stack([of_each, np.array(gpu_type, dtype=int), np.ceil(held.gpus).astype(int), held.plan])
     sizes = tuple(rows.max(axis=1, initial=0) + 1)
     codes, numbers = np.unique(np.ravel_multi_index(tuple(rows), sizes), return_inverse=True)
     keys = []
     for of, kind, gpus, plan in np.transpose(np.unravel_index(codes, sizes)).tolist():
         keys.append(as_row(PlanKey, (*works[of], type_names[kind], gpus, held.plans[plan])))
     return keys, numbers
+
+
+def _works_in_phases(run: Run, stated: list[tuple[Any, ...]]) -> tuple[np.ndarray, list[tuple[Any, ...]]]:
+    """What each allocation trains, numbered, where jobs have phases. `stated`: what its job was submitted
+    with; the global batch, its second part, is that of the phase.
+    """
+    given = (run.events[row] for row in holdings(run).given.tolist())
+    found = [(one[0], batch_of(event) or one[1], *one[2:]) for event, one in zip(given, stated, strict=True)]
+    numbers, works = numbered(found)
+    return np.array(numbers, dtype=int), works
 
 
 def _progress(run: Run) -> tuple[np.ndarray, np.ndarray]:
@@ -169,9 +182,16 @@ def _slowed(run: Run, plans: Sequence[PlanRecord | None], numbers: np.ndarray) -
     if run.cluster.network == "ideal" and not slower:
         return slowed
     speeds, ids = _Speeds(run), jobs_of(run).values("job_id")
+    batches = jobs_of(run).values("global_batch")
     times = zip(held.from_s.tolist(), held.paid_s.tolist(), held.to_s.tolist(), strict=True)
     for i, (from_s, paid_s, to_s) in enumerate(times):
-        slowed[i] = speeds.slowed(ids[held.job[i]], from_s + paid_s, to_s, plans[numbers[i]])
+        plan = plans[numbers[i]]
+        if plan is not None and batches[held.job[i]] not in (None, plan.global_batch):
+            # A unit of work is an iteration of the batch that the job was submitted with.
+            plan = plan._replace(
+                iteration_s=plan.iteration_s * batches[held.job[i]] / (plan.global_batch or 1)
+            )
+        slowed[i] = speeds.slowed(ids[held.job[i]], from_s + paid_s, to_s, plan)
     return slowed
 
 

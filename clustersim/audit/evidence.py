@@ -113,6 +113,7 @@ class Evidence:
     `price_usd_per_gpu_h`: of GPU types without a price, where the cluster states one for others.
     `step_times`: how much slower than predicted jobs ran, drawn with `seed`; None: as predicted.
     `nodes`: how much slower than predicted each node is, likewise.
+    `packs`: the most jobs that the policy ran on the same GPUs.
     """
 
     cluster: Cluster
@@ -129,6 +130,7 @@ class Evidence:
     step_times: StepTimes | None = None
     seed: int = 0
     nodes: NodeSpeeds | None = None
+    packs: int = 1
 
     @property
     def as_predicted(self) -> bool:

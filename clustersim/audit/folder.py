@@ -95,6 +95,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         price_usd_per_gpu_h=stated_price(manifest),
         **_step_times(manifest),
         nodes=_node_speeds(manifest, run.cluster),
+        packs=_packs(manifest),
     )
     complete = manifest.get("complete") is True
     speeds = Recomputed(run.cluster, manifest)
@@ -201,6 +202,14 @@ def _node_speeds(manifest: Mapping[str, Any], cluster: Cluster) -> NodeSpeeds | 
         return NodeSpeeds(Variability.of(stated), cluster, seed)
     except UserError as error:
         raise UserError(f"manifest.json: {error}") from None
+
+
+def _packs(manifest: Mapping[str, Any]) -> int:
+    """The most jobs that the policy ran on the same GPUs, by the manifest."""
+    packs = manifest.get("packs", 1)
+    if type(packs) is not int or not 1 <= packs <= 1000:
+        raise UserError(f"manifest.json: packs={quoted(packs)}: must be a whole number; run again")
+    return packs
 
 
 def _submitted(manifest: Mapping[str, Any]) -> object:

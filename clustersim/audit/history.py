@@ -21,6 +21,7 @@ from clustersim.records import (
     NOTE,
     PREEMPT,
     RELEASES,
+    REPLAN,
     START,
     SUBMIT,
     EventRecord,
@@ -122,7 +123,7 @@ class ClusterHistory:
             job.planned, job.facts = True, self.evidence.facts_of(job.record, job.first, True)
         if event.event != SUBMIT:
             job.totals.advance(event.time_s, self.evidence.resolution_s)
-        job.terms = self._terms(event, job) if event.event in ALLOCATES else PLAIN
+        job.terms = self._terms(event, job) if event.event in ALLOCATES and event.event != REPLAN else PLAIN
         return job
 
     def in_use_and_stranded(self) -> tuple[float, float]:

@@ -8,7 +8,18 @@ from typing import NamedTuple
 
 from clustersim.cluster import SharedPlacement, gpus_held
 from clustersim.overheads import Cycle
-from clustersim.records import ALLOCATES, ENDS, FINISH, INTERRUPT, LOADED, RATE, SERVED, START, EventRecord
+from clustersim.records import (
+    ALLOCATES,
+    ENDS,
+    FINISH,
+    INTERRUPT,
+    LOADED,
+    RATE,
+    REPLAN,
+    SERVED,
+    START,
+    EventRecord,
+)
 
 __all__ = ["PLAIN", "ChargeTerms", "JobTotals"]
 
@@ -99,10 +110,10 @@ class JobTotals:
         """
         kind = event.event
         self.since_s, self.closed = event.time_s, kind in ENDS
-        if kind in ALLOCATES:
-            self._allocate(event, terms)
-        elif kind == RATE:
+        if kind in (RATE, REPLAN):
             self.unit_s = event.unit_s
+        elif kind in ALLOCATES:
+            self._allocate(event, terms)
         elif kind == LOADED:
             self.owed_s = 0.0
         else:

@@ -99,7 +99,7 @@ def _usable(
     Bit n of `sums` says whether n GPUs are such a sum.
     """
     gpus = instance.gpus[gpu_type]
-    if gpus > _MOST_SUMS:
+    if gpus > _MOST_SUMS or instance.shared:
         return float(gpus)
     sums, mask = 1, (1 << (gpus + 1)) - 1
     for key, jobs in rows.items():

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from clustersim.cluster import MILLION, Cluster, parts_of
 from clustersim.overheads import Overheads
-from clustersim.speed import CannotRun, Offer, Speed
+from clustersim.speed import CannotRun, Curve, Offer, Speed
 from clustersim.speed.layout import Layout, LayoutTimes
 from traces.job import Job
 
 __all__ = ["BoundJob", "Instance", "Option", "instance_of"]
+
+_ROUNDING = 1e-12  # of the products and quotients of a job's speeds in its phases
 
 
 class Option(NamedTuple):
@@ -21,7 +24,7 @@ class Option(NamedTuple):
     | field | unit | meaning |
     |---|---|---|
     | gpu_type | | position of the type in `Instance.gpus` |
-    | sizes | GPUs | every count on which the job can run; of a job that shares a GPU its part of it |
+    | sizes | GPUs | every count on which the job can run; of a job that shares GPUs the least part of them |
     | rates | units/s | the greatest rate of work on that count, wherever its GPUs are |
     | launch_s | s | the least time without work of the first allocation that does work |
     | restart_s | s | the least time without work of every later one; at least `launch_s` |
@@ -50,14 +53,18 @@ class BoundJob(NamedTuple):
 class Instance:
     """`gpus` by GPU type, and the jobs that can run on them. `deadline_jobs`: how many jobs have a deadline,
     those that cannot run included.
+    `shared`: whether jobs may run on the same GPUs; `sizes` are then parts of them.
     """
 
     gpus: tuple[int, ...]
     jobs: tuple[BoundJob, ...]
     deadline_jobs: int = 0
+    shared: bool = False
 
 
-def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: Overheads) -> Instance:
+def instance_of(
+    jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: Overheads, density: float = 1.0
+) -> Instance:
     """The instance of `jobs` on `cluster`; jobs that cannot run there are left out.
 
     The overheads are the least that the engine can charge (`clustersim.overheads`). Every allocation pays at
@@ -68,6 +75,12 @@ def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: 
     The rates are those of the job's curve. On a network that is not ideal they are the greatest of any layout
     (`clustersim.speed.network`): a plan can be faster on more nodes, each with a NIC for fewer of its GPUs.
     Uplinks and other jobs only slow it down, on the same GPU as well.
+
+    `density`: where policies run jobs on the same GPUs, the most work that GPUs do at a time, in jobs alone.
+    Charge a job that works at 1 / s of its rate alone 1 / (s density) of its GPUs. All jobs on the same GPUs
+    are then charged no more than these, and each does `density` times as much work with a GPU-second as
+    alone. So a job that needs only 1 / `density` of its GPUs, at its rate alone, can do all that it does in
+    any such schedule. Launches are left out there: a job that pays one does no work for its charge.
     """
     types = {pool.gpu_type: i for i, pool in enumerate(cluster.pools)}
     nodes = [pool.nodes for pool in cluster.pools]
@@ -87,13 +100,15 @@ def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: 
             options = tuple(
                 _option(
                     types.get(offer.gpu_type, 0),
-                    _unit_s(offer, cluster, layouts),
+                    _least_unit_s(offer, offers[0], cluster, layouts),
                     nodes,
                     parameters,
                     overheads,
                 )
                 for offer in offers
             )
+            if density > 1 and job.gpu_fraction is None:
+                options = tuple(_shared(option, density) for option in options)
             if job.gpu_fraction is not None:
                 held = parts_of(job.gpu_fraction) / MILLION
                 options = tuple(option._replace(sizes=(held,)) for option in options)
@@ -101,12 +116,38 @@ def instance_of(jobs: Iterable[Job], cluster: Cluster, speed: Speed, overheads: 
         work = job.iterations if job.kind == "iterations" else job.duration_s
         assert work is not None
         found.append(BoundJob(job.job_id, job.submit_s, float(work), entry[1], job.deadline_s))
-    return Instance(tuple(pool.gpus for pool in cluster.pools), tuple(found), deadlines)
+    gpus = tuple(pool.gpus for pool in cluster.pools)
+    return Instance(gpus, tuple(found), deadlines, shared=density > 1)
 
 
-def _unit_s(offer: Offer, cluster: Cluster, layouts: LayoutTimes) -> dict[int, float]:
-    """The least seconds per unit of work by GPU count, ascending, over all layouts."""
-    curve, gpu_type = offer.curve, offer.gpu_type
+def _shared(option: Option, density: float) -> Option:
+    """The option of a job that may share its GPUs."""
+    none = (0.0,) * len(option.sizes)
+    sizes = tuple(n / density for n in option.sizes)
+    return option._replace(sizes=sizes, launch_s=none, restart_s=none)
+
+
+def _least_unit_s(offer: Offer, best: Offer, cluster: Cluster, layouts: LayoutTimes) -> dict[int, float]:
+    """The least seconds per unit of work by GPU count, ascending, over all layouts.
+
+    Of a job in phases it is u(n) = min over phases k of u_k(n) / a_k, where a_k is the phase's seconds per
+    unit on the requested GPUs of the best type, over the mean of all work. A job that takes a_k u(n) in phase
+    k is nowhere slower, and is one without phases once a unit of phase k counts as a_k units: the a_k, each
+    as often as its share of the work, have the mean 1. So what no schedule can beat there, none beats here.
+    Where a job has one GPU count, or its phases scale alike, nothing is lost.
+    """
+    if not offer.curve.phases:
+        return _unit_s(offer.curve, offer.gpu_type, cluster, layouts)
+    gpus = best.requested
+    found: dict[int, float] = {}
+    for mine, first in zip(offer.curve.phases, best.curve.phases, strict=True):
+        longer = first.curve.unit_s[gpus] / best.curve.work_s(gpus)
+        for n, unit_s in _unit_s(mine.curve, offer.gpu_type, cluster, layouts).items():
+            found[n] = min(found.get(n, inf), unit_s / longer * (1 - _ROUNDING))
+    return found
+
+
+def _unit_s(curve: Curve, gpu_type: str, cluster: Cluster, layouts: LayoutTimes) -> dict[int, float]:
     unit_s = dict(sorted(curve.unit_s.items()))
     if cluster.network == "ideal":
         return unit_s
@@ -114,7 +155,7 @@ def _unit_s(offer: Offer, cluster: Cluster, layouts: LayoutTimes) -> dict[int, f
         for per_node in range(1, min(cluster.pool(gpu_type).gpus_per_node, plan.gpus // 2) + 1):
             times = layouts.of(curve, gpus, Layout(gpu_type, per_node))
             if times is not None:
-                unit_s[gpus] = min(unit_s[gpus], times.unit_s())
+                unit_s[gpus] = min(unit_s[gpus], times.unit_s() * curve.per_unit)
     return unit_s
 
 

@@ -197,7 +197,8 @@ class Capacity:
         """Whether the GPUs of `placement`, or that part of them, are free."""
         shared = self.shared
         if isinstance(placement, SharedPlacement) and shared is not None and placement.key in shared:
-            return shared.room(placement) >= placement.parts and not self._closed >> placement[0][0] & 1
+            open_ = not any(self._closed >> node & 1 for node, _ in placement)
+            return open_ and shared.room(placement) >= placement.parts
         return all(self.free_on(node) >= count for node, count in placement)
 
     def part(self, parts: int, span: tuple[int, int], closed: NodeSet = 0) -> SharedPlacement | None:

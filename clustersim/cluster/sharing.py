@@ -108,7 +108,7 @@ class SharedGpus:
 
     def __init__(self) -> None:
         self._held: dict[tuple[Spots, int], int] = {}
-        self._rooms: dict[int, int] = {}  # how many shared GPUs have exactly that much room
+        self._rooms: dict[int, int] = {}  # how many single shared GPUs have exactly that much room
         self.idle = 0
 
     def copy(self) -> SharedGpus:
@@ -164,7 +164,7 @@ class SharedGpus:
             what = f"{placement.share:g} of shared GPU {placement.number} is not free there"
             raise ValueError(f"node {node}: {what}; {before / MILLION:g} of it is held")
         self._held[key] = after
-        self._count(before, after)
+        self._count(key[0], before, after)
 
     def remove(self, placement: SharedPlacement) -> bool:
         """A job releases its part. Returns whether no job holds any other part. ValueError if so much is not
@@ -181,19 +181,22 @@ class SharedGpus:
             self._held[key] = after
         else:
             del self._held[key]
-        self._count(before, after)
+        self._count(key[0], before, after)
         return not after
 
-    def _count(self, before: int, after: int) -> None:
-        """One shared GPU holds `after` instead of `before`; 0: it is not shared."""
+    def _count(self, spots: Spots, before: int, after: int) -> None:
+        """Of each GPU at `spots` `after` is held instead of `before`; 0: they are not shared."""
+        gpus = sum([count for _, count in spots])
+        idle = (MILLION - after if after else 0) - (MILLION - before if before else 0)
+        self.idle += gpus * idle
+        if gpus > 1:
+            return
         rooms = self._rooms
         if before:
             room = MILLION - before
-            self.idle -= room
             rooms[room] -= 1
             if not rooms[room]:
                 del rooms[room]
         if after:
             room = MILLION - after
-            self.idle += room
             rooms[room] = rooms.get(room, 0) + 1

@@ -9,9 +9,9 @@ from math import inf
 
 from clustersim.cluster import Placement
 from clustersim.failures import Failures, Outages, failure_of_job
-from clustersim.jobs import ActiveJob, CheckpointedJob
+from clustersim.jobs import ActiveJob, CheckpointedJob, PhasedJob
 from clustersim.overheads import Cycle
-from clustersim.speed import Curve
+from clustersim.speed import Curve, Offer
 from traces.job import Job
 
 from .checkpoint_loading import CheckpointLoading
@@ -69,11 +69,14 @@ class Disruptions:
         if self._node_events is not None:
             self._node_events.begin()
 
-    def job(self, job: Job, order: int, curve: Curve, requested: int, note: str) -> ActiveJob:
-        """A submitted job, with its failure if it has one."""
+    def job(
+        self, job: Job, order: int, curve: Curve, requested: int, note: str, offers: tuple[Offer, ...] = ()
+    ) -> ActiveJob:
+        """A submitted job, with its failure if it has one. `offers`: by GPU type, of a job in phases."""
         found = None if self._failures is None else failure_of_job(job, self._failures, self._seed)
         failure, share = ("", 1.0) if found is None else found
-        return CheckpointedJob(
+        kind = CheckpointedJob if job.phases is None else partial(PhasedJob, offers=offers)
+        return kind(
             job, order, curve, requested, note,
             cycle_of=partial(self._cycle, curve.parameters), loads=self._loading,
             failure=failure, share=share,

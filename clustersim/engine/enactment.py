@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from math import inf
 
 from clustersim.cluster import Placement
-from clustersim.jobs import ActiveJob
-from clustersim.records import MIGRATE, NOTE, PREEMPT, RATE, RESIZE, RESTART, START
-from clustersim.scheduler import JobView, Proposal
+from clustersim.jobs import ActiveJob, PhasedJob
+from clustersim.records import MIGRATE, NOTE, PREEMPT, RATE, REPLAN, RESIZE, RESTART, START, phase_words
+from clustersim.scheduler import Event, JobView, Proposal
 from clustersim.scheduler.draft import adopt
 from clustersim.scheduler.job_view import active_of
-from clustersim.speed import CoRunners, Interference, Network, NodeSpeeds, Speed, StepTimes
+from clustersim.speed import CoRunners, Curve, Interference, Network, NodeSpeeds, Speed, StepTimes
 
 from .clock import Due
 from .kernel import Kernel
@@ -148,6 +149,23 @@ class Enactment:
                 active.start_s = now
         if self._prices is not None:
             active.pay(self._prices[self._facts.cluster.type_of(placement[0][0])])
+        curve, unit_s = self._speed_there(active, placement, gpus, unit_s, factor)
+        self.expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s), now)
+        plan, job_id = curve.plans.get(gpus, ""), active.job.job_id
+        recorder = self._kernel.recorder
+        if active.job.phases is not None:
+            self._record_phase(active, kind, placement, plan, overhead_s, unit_s)
+            return
+        event = recorder.event(now, kind, job_id, gpus, placement, plan, overhead_s, unit_s=unit_s)
+        if plan:
+            recorder.plan(active.job, event)
+
+    def _speed_there(
+        self, active: ActiveJob, placement: Placement, gpus: int, unit_s: float | None, factor: float | None
+    ) -> tuple[Curve, float]:
+        """The curve of a job in `placement`, and its seconds per unit there. `unit_s`, `factor`: as in
+        `_allocate`.
+        """
         curve = active.curve
         if active.offers:
             curve = active.curve_at(self._facts.cluster.type_of(placement[0][0]))
@@ -159,12 +177,39 @@ class Enactment:
             unit_s *= self._step_times.factor(active.job.job_id, gpus, self._seed)
         if self._nodes is not None:
             unit_s *= self._nodes.factor(active.job.model, placement)
-        self.expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s), now)
-        plan = curve.plans.get(gpus, "")
-        recorder = self._kernel.recorder
-        event = recorder.event(now, kind, active.job.job_id, gpus, placement, plan, overhead_s, unit_s=unit_s)
+        return curve, unit_s
+
+    def begin_phase(self, active: ActiveJob, now: float) -> None:
+        """A phase of a running job ends at `now`. The job goes on on its GPUs, at the speed of the next."""
+        assert isinstance(active, PhasedJob)
+        assert active.placement is not None
+        active.next_phase(now)
+        placement, gpus, view = active.placement, active.gpus, self._views[active]
+        speeds = {} if self.network is None else self.network.after({active: placement})
+        factors = {} if self._co_runners is None else self._co_runners.after({active: placement})
+        own = speeds.pop(active, None), factors.pop(active, None)
+        curve, unit_s = self._speed_there(active, placement, gpus, *own)
+        self.expect_completion(active, active.change_speed(unit_s, now), now)
+        self._record_phase(active, REPLAN, placement, curve.plans.get(gpus, ""), 0.0, unit_s)
+        running = self._facts.running
+        del running[view]  # what a policy knew of its speed does not hold any more, as after a start
+        running[view] = active.generation
+        self._kernel.events.append(Event("phase", view))
+        for other, other_s in speeds.items():
+            self.change_speed(other, other_s)
+        self._slow_down(factors)
+
+    def _record_phase(
+        self, active: ActiveJob, kind: str, placement: Placement, plan: str, overhead_s: float, unit_s: float
+    ) -> None:
+        """Record an allocation of a job in phases, with its phase."""
+        assert isinstance(active, PhasedJob)
+        recorder, job, now = self._kernel.recorder, active.job, self._clock.now
+        phases, batch = active.in_all.phases, active.in_all.phases[active.phase].batch
+        words = phase_words(active.phase, len(phases), batch)
+        event = recorder.event(now, kind, job.job_id, active.gpus, placement, plan, overhead_s, words, unit_s)
         if plan:
-            recorder.plan(active.job, event)
+            recorder.plan(replace(job, phases=None, global_batch=batch), event)
 
 
 def _model_of(active: ActiveJob) -> str:

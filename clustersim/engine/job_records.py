@@ -35,7 +35,7 @@ def record_of(active: ActiveJob, state: str, reason: str = "") -> JobRecord:
     record.gpus = active.requested
     record.gpu_seconds = active.gpu_seconds
     record.overhead_gpu_s = active.overhead_gpu_s
-    record.isolated_s = active.work * active.curve.unit_s[active.requested]
+    record.isolated_s = active.isolated_s
     record.deadline_s = job.deadline_s
     record.deadline_met = None if job.deadline_s is None else _met(job, finish_s)
     record.preemptions = active.preemptions
@@ -55,6 +55,7 @@ def record_of(active: ActiveJob, state: str, reason: str = "") -> JobRecord:
     record.lost_work_gpu_s = active.lost_work_gpu_s
     record.gpu_fraction = active.needs if active.parts else None
     record.service = job.service or ""
+    record.phases = job.phases or ""
     return record
 
 
@@ -95,6 +96,7 @@ def _untouched(job: Job, state: str, reason: str) -> JobRecord:
         plan_options=job.plan_options or "",
         gpu_fraction=None if job.gpu_fraction is None else parts_of(job.gpu_fraction) / MILLION,
         service=job.service or "",
+        phases=job.phases or "",
     )
 
 

@@ -91,8 +91,8 @@ class Kernel:
             active.work_left = 0.0
             active.finish_s = now
             if self.predictor is not None:
-                unit_s = active.unit_s_on(active.requested, None) or 0.0
-                self.predictor.learn(active.job, active.requested, active.work * unit_s)
+                run_s = active.seconds_left(active.requested, active.work) or 0.0
+                self.predictor.learn(active.job, active.requested, run_s)
         self.events.append(as_row(Event, ("finished", self.views.pop(active), None)))
         self.recorder.event(now, FAIL if failure else FINISH, active.job.job_id, detail=failure)
         record = record_of(active, state=FAILED if failure else FINISHED, reason=failure)

@@ -169,7 +169,7 @@ class NodesInService:
     def stop(self, active: ActiveJob, reason: str, node: int, *, saves: bool) -> None:
         """A running job loses its GPUs; if it does not save, also the work since its last checkpoint."""
         kernel, now = self.kernel, self.kernel.clock.now
-        if isinstance(active, CheckpointedJob) and active.done_s <= now:
+        if isinstance(active, CheckpointedJob) and active.done_s <= now and not active.ends_phase:
             return  # its completion is due at this very instant
         active.settle(now)
         if saves:

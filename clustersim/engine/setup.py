@@ -79,6 +79,21 @@ class RunSetup:
             refused = f"policy {name} plans with one GPU type, the cluster has {types}"
             raise UserError(f"{refused}; choose another policy, or a cluster of one type")
 
+        if self.packs > 1 and self.cluster.network != "ideal":
+            name, network = type(self.scheduler).__name__, self.cluster.network
+            what = f"runs jobs on the same GPUs, and no model says what network={network} does to them"
+            raise UserError(f"policy {name} {what}; choose network=ideal, or another policy")
+
+    @property
+    def packs(self) -> int:
+        """The most jobs that a policy of the run puts on the same GPUs."""
+        return max([self.scheduler.packs, *(part.packs for part in self.parts)])
+
+    @property
+    def interference(self) -> Interference | None:
+        """How much jobs on the same GPUs slow each other down; None where none share any, or none do."""
+        return Interference() if self.sharing is None and self.packs > 1 else self.sharing
+
     @property
     def placer(self) -> Placer:
         return placer(self.placement) if isinstance(self.placement, str) else self.placement

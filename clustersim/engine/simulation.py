@@ -11,11 +11,11 @@ from typing import NamedTuple, cast
 
 import simpy
 
-from clustersim.jobs import ActiveJob
+from clustersim.jobs import ActiveJob, PhasedJob
 from clustersim.records import DECLINED, NOTE, REJECTED, SUBMIT, MemoryRecorder, Recorder, as_row
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClusterState
-from clustersim.speed import CannotRun
+from clustersim.speed import CannotRun, Offer
 from traces.job import Job
 
 from .clock import Arrivals, Clock, Course, Due
@@ -67,6 +67,7 @@ class Simulation(Course):
             setup.cluster, setup.placer, setup.overheads, setup.quotas
         )
         facts.type_slowdown, facts.node_speeds = setup.type_slowdown, setup.nodes
+        facts.packs, facts.interference = setup.scheduler.packs, setup.interference or facts.interference
         arrivals = arrivals_of(jobs, setup) if shared is None else shared.arrivals
         clock = clock_for(arrivals) if shared is None else shared.course.clock
         super().__init__(clock, setup.until_s)
@@ -85,7 +86,7 @@ class Simulation(Course):
         )
         self.enactment = Enactment(
             kernel, setup.speed, self._on_completion, setup.cluster.prices(setup.price_usd_per_gpu_h),
-            step_times=setup.step_times, seed=setup.seed, sharing=setup.sharing, nodes=setup.nodes,
+            step_times=setup.step_times, seed=setup.seed, sharing=setup.interference, nodes=setup.nodes,
         )  # fmt: skip
         self._wake_ups = WakeUps(kernel)
         self.disruptions = Disruptions.of(
@@ -157,12 +158,14 @@ class Simulation(Course):
         best = offers[0]
         curve, requested, note = best.curve, best.requested, best.note
         if not again:
-            kernel.recorder.event(job.submit_s, SUBMIT, job.job_id, unit_s=curve.unit_s[requested])
-        if self.disruptions is None or job.service is not None:
+            kernel.recorder.event(job.submit_s, SUBMIT, job.job_id, unit_s=curve.work_s(requested))
+        if job.phases is not None:
+            active = self._in_phases(job, order, offers)
+        elif self.disruptions is None or job.service is not None:
             active = ActiveJob(job, order, curve, requested, note)
         else:
             active = self.disruptions.job(job, order, curve, requested, note)
-        if self._mixed:
+        if self._mixed and job.phases is None:
             active.offers = offers
         if (predictor := kernel.predictor) is not None and job.service is None:
             active.predict(predictor.predict(job, requested))
@@ -173,6 +176,12 @@ class Simulation(Course):
             self._services_for(active)
             return
         kernel.submitted.append(active)
+
+    def _in_phases(self, job: Job, order: int, offers: tuple[Offer, ...]) -> ActiveJob:
+        best, by_type = offers[0], offers if self._mixed else ()
+        if self.disruptions is not None:
+            return self.disruptions.job(job, order, best.curve, best.requested, best.note, by_type)
+        return PhasedJob(job, order, best.curve, best.requested, best.note, offers=by_type)
 
     def _services_for(self, active: ActiveJob) -> None:
         """Serve an instance of a service that was just submitted."""
@@ -189,6 +198,10 @@ class Simulation(Course):
             return  # the job was stopped, resized or slowed down since; a later completion is expected
         kernel, now = self.kernel, self.kernel.clock.now
         self._wake_ups.reset(now)
+        if active.ends_phase:
+            self.enactment.begin_phase(active, now)
+            kernel.decide_at_this_instant(now)
+            return
         active.settle(now)
         self.enactment.withdraw(active)
         kernel.leave(active, now, active.failure)

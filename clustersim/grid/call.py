@@ -12,6 +12,7 @@ from clustersim.runs import Trace
 from itertime.errors import UserError
 from itertime.io import write_text
 from traces import Job, write_trace
+from traces.native import is_data_frame
 
 from .campaign import Campaign, CellCounts
 from .making import Progress
@@ -74,7 +75,7 @@ def _plain(value: Any, folder: Path, name: str = "") -> Any:
         return str(value)
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    if hasattr(value, "__dataframe__") or isinstance(value, Trace) or _are_jobs(value):
+    if is_data_frame(value) or isinstance(value, Trace) or _are_jobs(value):
         jobs = Trace.given(value).jobs
         safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".")
         path = folder.with_name(f"{folder.name}.traces") / f"{safe or 'trace'}.csv"

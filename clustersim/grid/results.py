@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Results", "compare_runs", "is_grid", "read_results", "write_run_pages"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Results(Sequence[Result]):
     """The cells of a grid in the order of its file."""
 
@@ -38,6 +38,10 @@ class Results(Sequence[Result]):
     results: tuple[Result, ...]
     baseline: Mapping[str, Scalar] | None
     shown_metrics: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{n} {status}" for status, n in _counts(self).items())
+        return f"<Results of grid {self.name}: {counts or 'no cells'}>"
 
     def __getitem__(self, index: Any) -> Any:
         return self.results[index]

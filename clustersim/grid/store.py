@@ -34,7 +34,7 @@ __all__ = ["FORMAT", "Store", "read_object", "write_json"]
 FORMAT = "clustersim-grid-1"
 _OURS = (
     "cells", "failures", "locks", "bounds",
-    "grid.json", "timings.csv", "results.csv", "results.parquet", "comparison.csv",
+    "grid.json", "timings.csv", "results.csv", "results.parquet", "comparison.csv", "report.html", "runs",
 )  # fmt: skip
 _CELL = "cell.json"
 

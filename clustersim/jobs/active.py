@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clustersim.cluster import MILLION, Placement, parts_of
+from clustersim.cluster import MILLION, Placement, SharedPlacement, gpus_held, parts_of
 from clustersim.overheads import Overheads
 from clustersim.records import START
 from clustersim.speed import Curve, Offer
@@ -49,6 +49,9 @@ class ActiveJob:
     lost_work_s: float = 0.0
     lost_work_gpu_s: float = 0.0
     failure: str = ""
+
+    # Of jobs in phases only (see `PhasedJob`).
+    phase: int = 0
 
     def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str):
         """`order`: position in the order of submission. `requested`: GPUs, a count that `curve` has."""
@@ -104,9 +107,9 @@ class ActiveJob:
         """The job, which has not begun to work, counts as one that states to run for `run_s` seconds on its
         request.
         """
-        unit_s = self.unit_s_on(self.requested, None)
-        assert unit_s is not None
-        self.predicted = run_s / unit_s
+        run_at_once_s = self.seconds_left(self.requested, self.work)
+        assert run_at_once_s is not None
+        self.predicted = run_s / (run_at_once_s / self.work)
         self.states_work = True
         self.misstated, self.least_left = self.predicted - self.work, LEAST_LEFT * self.predicted
         self.job = replace(self.job, estimate_s=run_s)
@@ -139,7 +142,7 @@ class ActiveJob:
         done.
         """
         self.placement, self.gpus, self.unit_s = placement, gpus, unit_s
-        self.held = self.needs if self.parts else gpus
+        self.held = gpus_held(placement) if placement.__class__ is SharedPlacement else gpus
         self.since_s, self.ready_s = now, now + overhead_s
         self.generation += 1
         return self.ready_s + self.work_left * unit_s
@@ -196,6 +199,27 @@ class ActiveJob:
             return self.curve.unit_s.get(gpus)
         found = (offer.curve.unit_s.get(gpus) for offer in self.offers_of(gpu_type))
         return min((unit_s for unit_s in found if unit_s is not None), default=None)
+
+    @property
+    def ends_phase(self) -> bool:
+        """Whether the job reaches the end of a phase next, and not its own end."""
+        return False
+
+    @property
+    def isolated_s(self) -> float:
+        """Seconds of work on the requested GPUs."""
+        return self.work * self.curve.unit_s[self.requested]
+
+    def seconds_left(self, gpus: int, left: float) -> float | None:
+        """Seconds for the last `left` units of work on `gpus` GPUs of the fastest type; None if the job
+        cannot run there.
+        """
+        unit_s = self.unit_s_on(gpus, None)
+        return None if unit_s is None else left * unit_s
+
+    def expected_end_s(self, now: float) -> float:
+        """When the running job is done if its speed does not change but for its phases."""
+        return max(self.since_s, self.ready_s) + self.work_left * self.unit_s
 
     def let_go(self) -> None:
         """Release the GPUs."""

@@ -45,12 +45,13 @@ class CheckpointedJob(ActiveJob):
     | `ready_s` | infinite until that load ends |
     | `failure` | why the job will end before its work is done, "" if it will not |
     | `never_done` | units of work left at that end; policies do not know it |
+    | `stops_left` | units of work left when the job ends, or reaches the end of a phase |
     | `done_s` | when the job is expected to be done |
     """
 
     __slots__ = (
         "_cycle_of", "_loads", "cycle", "done_s", "failure", "holds", "interruptions", "loads_from_s",
-        "lost_work_gpu_s", "lost_work_s", "must_load", "never_done", "phase_s", "unsaved_s",
+        "lost_work_gpu_s", "lost_work_s", "must_load", "never_done", "phase_s", "stops_left", "unsaved_s",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +66,7 @@ class CheckpointedJob(ActiveJob):
         self.loads_from_s, self.holds, self.must_load = 0.0, 0, False
         self.cycle = _NEVER
         self.failure, self.never_done = failure, self.work * (1 - share)
+        self.stops_left = self.never_done
         self.phase_s = self.unsaved_s = self.lost_work_s = self.lost_work_gpu_s = 0.0
         self.done_s = 0.0
         self.interruptions = 0
@@ -139,7 +141,7 @@ class CheckpointedJob(ActiveJob):
         return self._expected_end_s()
 
     def _expected_end_s(self) -> float:
-        work_s = max(0.0, self.work_left - self.never_done) * self.unit_s
+        work_s = max(0.0, self.work_left - self.stops_left) * self.unit_s
         cycle = self.cycle
         ran_s = cycle.elapsed_s(cycle.worked_s(self.phase_s) + work_s) - self.phase_s if work_s else 0.0
         self.done_s = max(self.ready_s, self.since_s) + max(0.0, ran_s)

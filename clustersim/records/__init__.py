@@ -13,6 +13,7 @@
 | `Snapshot` | the use of the cluster from one decision to the next: GPUs and numbers of jobs |
 | `PlanRecord`, `PARTS` | an iteration's time under one training plan, in parts; what each part sums |
 | `PlanKey`, `plan_key` | what identifies a plan within a run: model, batch, GPUs, plan |
+| `phase_words`, `phase_of`, `batch_of` | phase and global batch that an allocation states |
 | `plan_of_label`, `plan_words` | the plan of a label; a label for readers |
 | `spread_words` | between which times the iterations of one job lie, for readers |
 | `Exact` | type of a number that tables write with every digit |
@@ -22,6 +23,7 @@
 |---|---|
 | `SUBMIT`, `REJECT`, `FINISH`, `FAIL` | a job enters the system, is not admitted, ends, fails |
 | `START`, `RESTART`, `RESIZE`, `MIGRATE` | a job gets GPUs |
+| `REPLAN` | a job goes on on its GPUs with another plan and speed |
 | `PREEMPT`, `INTERRUPT` | a job loses its GPUs: to the policy or a planned change, to a failure |
 | `LOADED`, `RATE` | a job has loaded its checkpoint from shared storage; has another speed |
 | `NODE_DOWN`, `NODE_UP` | a node goes out of service, comes back |
@@ -52,7 +54,18 @@ Why
 """
 
 from .columns import Columns, Fields, all_equal, by_field
-from .plans import PARTS, PlanKey, PlanRecord, plan_key, plan_of_label, plan_words, spread_words
+from .plans import (
+    PARTS,
+    PlanKey,
+    PlanRecord,
+    batch_of,
+    phase_of,
+    phase_words,
+    plan_key,
+    plan_of_label,
+    plan_words,
+    spread_words,
+)
 from .recorder import InUse, MemoryRecorder, Recorder
 from .records import (
     ALLOCATES,
@@ -76,6 +89,7 @@ from .records import (
     REJECT,
     REJECTED,
     RELEASES,
+    REPLAN,
     RESIZE,
     RESTART,
     SERVED,
@@ -118,6 +132,7 @@ __all__ = [
     "REJECT",
     "REJECTED",
     "RELEASES",
+    "REPLAN",
     "RESIZE",
     "RESTART",
     "SERVED",
@@ -143,7 +158,10 @@ __all__ = [
     "Snapshot",
     "all_equal",
     "as_row",
+    "batch_of",
     "by_field",
+    "phase_of",
+    "phase_words",
     "plan_key",
     "plan_of_label",
     "plan_words",

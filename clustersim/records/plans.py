@@ -11,7 +11,18 @@ from itertime.spec import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, Plan,
 
 from .records import EventRecord
 
-__all__ = ["PARTS", "PlanKey", "PlanRecord", "plan_key", "plan_of_label", "plan_words", "spread_words"]
+__all__ = [
+    "PARTS",
+    "PlanKey",
+    "PlanRecord",
+    "batch_of",
+    "phase_of",
+    "phase_words",
+    "plan_key",
+    "plan_of_label",
+    "plan_words",
+    "spread_words",
+]
 
 PARTS = {
     "compute_s": ("gemm", "attention", "elementwise", "embedding", "head"),
@@ -37,6 +48,8 @@ _WORDS = {
     "tp": "tp", "pp": "pp", "dp": "dp", "mb": "micro_batch", "cp": "cp", "ep": "ep", "v": "interleave",
     "etp": "etp", "zero": "zero_stage", "offload": "offload_layers",
 }  # fmt: skip
+_PHASE = re.compile(r"phase (\d{1,6}) of \d{1,6}\b")
+_BATCH = re.compile(r"\bglobal batch (\d{1,9})$")
 _WORD = re.compile(r"([a-z]+)(\d+)")
 _SHARE = re.compile(r"part(\d\.\d{1,17})")
 _SWITCHES: dict[str, tuple[str, str | bool]] = {
@@ -133,8 +146,36 @@ def plan_key(job: Trained, given: EventRecord, cluster: Cluster) -> PlanKey:
     gpu_type = cluster.type_of(given.placement[0][0]) if cluster.groups and given.placement else ""
     software = job.framework or "", job.precision or "", job.plan_options or ""
     return PlanKey(
-        job.model or "", job.global_batch, job.seq_len, *software, gpu_type, given.gpus, given.plan
+        job.model or "",
+        batch_of(given) or job.global_batch,
+        job.seq_len,
+        *software,
+        gpu_type,
+        given.gpus,
+        given.plan,
     )
+
+
+def phase_words(phase: int, phases: int, batch: int | None) -> str:
+    """The `detail` of an allocation of a job in phases; `phase` counts from 0.
+
+    >>> phase_words(1, 3, 1024)
+    'phase 2 of 3: global batch 1024'
+    """
+    of = f"phase {phase + 1} of {phases}"
+    return of if batch is None else f"{of}: global batch {batch}"
+
+
+def phase_of(given: EventRecord) -> int | None:
+    """The phase that an allocation states, from 0; None if it states none."""
+    found = _PHASE.match(given.detail) if given.detail else None
+    return int(found[1]) - 1 if found else None
+
+
+def batch_of(given: EventRecord) -> int | None:
+    """The global batch that an allocation states; None for that of the job."""
+    found = _BATCH.search(given.detail) if given.detail else None
+    return int(found[1]) if found else None
 
 
 def plan_words(label: str) -> str:

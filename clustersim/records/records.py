@@ -31,6 +31,7 @@ __all__ = [
     "REJECT",
     "REJECTED",
     "RELEASES",
+    "REPLAN",
     "RESIZE",
     "RESTART",
     "SERVED",
@@ -51,13 +52,14 @@ __all__ = [
 
 SUBMIT, REJECT, FINISH, FAIL = "submit", "reject", "finish", "fail"
 START, RESTART, RESIZE, MIGRATE = "start", "restart", "resize", "migrate"
+REPLAN = "replan"
 LOADED, RATE, PREEMPT, INTERRUPT = "loaded", "rate", "preempt", "interrupt"
 SERVED = "served"
 NODE_DOWN, NODE_UP = "node_down", "node_up"
 NOTE = "note"
 
-ALLOCATES = (START, RESTART, RESIZE, MIGRATE)
-"""The events that give GPUs to a job, instead of those that it held before."""
+ALLOCATES = (START, RESTART, RESIZE, MIGRATE, REPLAN)
+"""The events that give GPUs to a job, instead of those that it held before; a replan gives it the same."""
 
 RELEASES = (PREEMPT, INTERRUPT, FINISH, FAIL, SERVED)
 """The events that take all GPUs from a job. Any other event leaves its GPUs as they are."""
@@ -108,7 +110,8 @@ class JobRecord:
     GPU-seconds of work lost in interruptions, which are part of `lost_s`. `cost_usd`: US dollars for the GPUs
     held, where the cluster states prices by GPU type; None elsewhere, and for a job that held none.
     `gpu_fraction`: the part that the job holds of its one GPU, None for whole GPUs. `service`: the service of
-    which the job is an instance, empty if of none; `finish_s` is then when its time was over.
+    which the job is an instance, empty if of none; `finish_s` is then when its time was over. `phases`: as
+    submitted (`traces.phases`), empty if the job states none.
     """
 
     job_id: str
@@ -144,24 +147,29 @@ class JobRecord:
     plan_options: str = ""
     gpu_fraction: float | None = None
     service: str = ""
+    phases: str = ""
 
 
 JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))
 
 
 class EventRecord(NamedTuple):
-    """One line of the event log: submit, reject, start, restart, resize, migrate, loaded, rate, preempt,
-    interrupt, note, fail, finish or served of a job; node_down or node_up, without a job, of the node in
-    `placement`.
+    """One line of the event log: submit, reject, start, restart, resize, migrate, replan, loaded, rate,
+    preempt, interrupt, note, fail, finish or served of a job; node_down or node_up, without a job, of the
+    node in `placement`.
 
     `overhead_s`: with new GPUs, the seconds before the job makes progress; of `loaded`, the duration of the
     load that has ended; of `interrupt`, the seconds of work that are lost.
 
     `unit_s`: seconds per unit of work (an iteration, or a second of logged duration) after the event, once
-    `overhead_s` has passed; a `rate` event changes nothing else. A `submit` states the speed on the requested
-    GPUs, 0 if no GPUs can run the job.
+    `overhead_s` has passed; a `rate` event changes nothing else. A `submit` states the mean speed of all work
+    on the requested GPUs, 0 if no GPUs can run the job.
 
-    `detail`: why, of a reject, preempt, interrupt or fail; the text of a note. A note changes nothing.
+    A `replan` states the GPUs that the job holds already: it goes on there with another plan and speed,
+    because a phase of it ends.
+
+    `detail`: the phase, of an allocation of a job in phases (`phase_words`); why, of a reject, preempt,
+    interrupt or fail; the text of a note. A note changes nothing.
     """
 
     time_s: float

@@ -79,20 +79,29 @@ def mean_known(values: np.ndarray) -> float | None:
 def _classes(
     runs: Sequence[Run], number_of: Callable[[Table], np.ndarray], names: Sequence[str]
 ) -> list[Class]:
-    rows: list[list[tuple[Named, tuple[str, ...]]]] = [[] for _ in names]
+    chosen: list[list[tuple[Named, np.ndarray]]] = [[] for _ in names]
     for one in named(runs):
         numbers = number_of(jobs_of(one.run))
-        for i, row in enumerate(rows):
-            chosen = numbers == i
-            if chosen.any():
-                row.append((one, _cells(one.run, chosen)))
+        for i, members in enumerate(chosen):
+            if (numbers == i).any():
+                members.append((one, numbers == i))
+    times = (s for members in chosen for one, jobs in members for s in _times(one.run, jobs))
+    longest_s = max((s for s in times if s is not None), default=0.0)
+    rows = [[(one, _cells(one.run, jobs, longest_s)) for one, jobs in members] for members in chosen]
     return [Class(name, tuple(row)) for name, row in zip(names, rows, strict=True) if row]
 
 
-def _cells(run: Run, chosen: np.ndarray) -> tuple[str, ...]:
+def _times(run: Run, chosen: np.ndarray) -> tuple[float | None, float | None]:
+    """Mean queueing and mean JCT of the chosen jobs that finished."""
+    jobs, done = jobs_of(run), chosen & finished(run)
+    return mean_known(jobs["queue_s"][done]), mean_known(jobs["jct_s"][done])
+
+
+def _cells(run: Run, chosen: np.ndarray, longest_s: float) -> tuple[str, ...]:
+    """`longest_s`: the longest time of the table, which decides the unit of all of them."""
     jobs, done = jobs_of(run), chosen & finished(run)
     held, all_held = (fsum(jobs["gpu_seconds"][which].tolist()) for which in (chosen, slice(None)))
-    queued_s, jct_s = (mean_known(jobs[name][done]) for name in ("queue_s", "jct_s"))
+    queued_s, jct_s = _times(run, chosen)
     slowdown = mean_known(slowdowns(jobs)[done])
     due = chosen & ~np.isnan(jobs["deadline_s"])
     met = due & (jobs["deadline_met"] == 1)
@@ -101,8 +110,8 @@ def _cells(run: Run, chosen: np.ndarray) -> tuple[str, ...]:
         f"{done.sum():,}",
         f"{held / 3600:,.0f}",
         f"{100 * held / all_held:.1f} %" if all_held else "–",
-        duration(queued_s, max(queued_s or 0.0, jct_s or 0.0)),
-        duration(jct_s, max(queued_s or 0.0, jct_s or 0.0)),
+        duration(queued_s, longest_s),
+        duration(jct_s, longest_s),
         "–" if slowdown is None else f"{slowdown:,.2f}",
         f"{100 * met.sum() / due.sum():.1f} %" if due.any() else "–",
     )

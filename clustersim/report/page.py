@@ -11,7 +11,7 @@ from clustersim.records import Run
 
 from .charts import charts
 from .fairness import by_size, by_tenant
-from .frame import render
+from .frame import TERMS, render
 from .headline import headline_rows
 from .page_data import page_data
 from .plans import plan_rows
@@ -26,6 +26,7 @@ from .sections import (
     pool_rows,
     time_rows,
 )
+from .time_axis import Clock
 from .verdict import caution, notes, verdict
 
 __all__ = ["render_report"]
@@ -51,7 +52,8 @@ def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: st
         "report.html.j2",
         drawn,
         _SCRIPTS,
-        {"baseline": base, **page_data(groups)},
+        {"baseline": base, "dated": Clock.of(runs).is_dated, **page_data(groups)},
+        terms=TERMS,
         title=title or _title(runs),
         subtitle=_subtitle(runs),
         baseline=against,
@@ -90,4 +92,6 @@ def _subtitle(runs: Sequence[Run]) -> str:
     clusters = dict.fromkeys(run.cluster for run in runs)
     jobs = dict.fromkeys(len(run.jobs) for run in runs)
     where = "; ".join(f"{cluster.gpus:,} GPUs ({cluster_words(cluster)})" for cluster in clusters)
-    return f"{', '.join(f'{count:,}' for count in jobs)} jobs on {where}"
+    when = Clock.of(runs).dates
+    dated = f", submitted and run {when}" if when else ""
+    return f"{', '.join(f'{count:,}' for count in jobs)} jobs on {where}{dated}"

@@ -124,13 +124,15 @@ def pool_rows(runs: Sequence[Run]) -> list[tuple[Named, list[tuple[str, ...]]]]:
     """For each run with clusters of a fleet or spot nodes, a row of cells per pool: name, GPUs, jobs that
     finished, their mean JCT and time to first GPUs, share of GPUs allocated, cost, reclaims, lost GPU-hours.
     """
-    return [
-        (one, [_pool_cells(use) for use in by_pool(one.run)]) for one in named(runs) if has_parts(one.run)
-    ]
+    uses = [(one, list(by_pool(one.run))) for one in named(runs) if has_parts(one.run)]
+    times = (s for _, pools in uses for use in pools for s in (use.jct_mean_s, use.queue_mean_s))
+    longest_s = max((s for s in times if s is not None), default=0.0)
+    return [(one, [_pool_cells(use, longest_s) for use in pools]) for one, pools in uses]
 
 
-def _pool_cells(use: PoolUse) -> tuple[str, ...]:
-    times = ("–" if s is None else duration(s, s) for s in (use.jct_mean_s, use.queue_mean_s))
+def _pool_cells(use: PoolUse, longest_s: float) -> tuple[str, ...]:
+    """`longest_s`: the longest time of the table, which decides the unit of all of them."""
+    times = (duration(s, longest_s) for s in (use.jct_mean_s, use.queue_mean_s))
     share = "–" if use.allocated_ratio is None else f"{100 * use.allocated_ratio:.1f} %"
     counts = (f"{use.cost_usd:,.0f}", f"{use.reclaims:,}", f"{use.lost_gpu_h:,.1f}")
     return (use.name, f"{use.gpus:,}", f"{use.finished:,}", *times, share, *counts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,22 @@ from clustersim.records import Run
 from .frame import short
 from .numbers import duration
 
-__all__ = ["Clock"]
+__all__ = ["Clock", "moment"]
 
 _BINS, _MOST_CHANGES = 600, 500
+_FIRST_DATE_S = 1e9  # clocks that begin later count seconds since 1970; those of logs begin at 0
 _UNITS = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 
 Steps = tuple[list[float], list[float]]
+
+
+def moment(seconds: float) -> str:
+    """A time in seconds since 1970 as a date and a time of day in UTC.
+
+    >>> moment(1772323200.0)
+    '2026-03-01 00:00'
+    """
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
 
 
 @dataclass(frozen=True)
@@ -51,8 +62,22 @@ class Clock:
         return cls(from_s, to_s, unit, unit_s, changes < _MOST_CHANGES)
 
     @property
+    def is_dated(self) -> bool:
+        """Whether the trace's clock counts the seconds since 1970, so that its times are dates."""
+        return self.from_s >= _FIRST_DATE_S
+
+    @property
+    def dates(self) -> str:
+        """The first and the last day in UTC; empty if the clock has no dates."""
+        if not self.is_dated:
+            return ""
+        first, last = (moment(seconds)[:10] for seconds in (self.from_s, self.to_s))
+        return f"on {first} (UTC)" if first == last else f"from {first} to {last} (UTC)"
+
+    @property
     def axis(self) -> dict[str, Any]:
-        return {"title": {"text": f"{self.unit} since the first submission"}}
+        since = f"{moment(self.from_s)} UTC" if self.is_dated else "the first submission"
+        return {"title": {"text": f"{self.unit} since {since}"}}
 
     @property
     def resolution(self) -> str:

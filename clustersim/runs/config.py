@@ -71,7 +71,8 @@ class RunConfig(BaseModel):
     | `seed` | of everything random |
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Before pydantic 2.10 names that start with model_ are reserved, and `model_path` is one.
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     policy: str
     params: dict[str, Any] = Field(default_factory=dict)

@@ -57,6 +57,7 @@ def manifest_of(
         "policy": config.policy,
         "params": config.params,
         "elastic": setup.scheduler.elastic,
+        **({"packs": setup.packs} if setup.packs > 1 else {}),
         "planner": setup.planner,
         "memory_headroom": config.memory_headroom,
         "type_slowdown": config.type_slowdown,

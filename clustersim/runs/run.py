@@ -18,6 +18,7 @@ from clustersim.errors import PolicyError
 from clustersim.records import COMPLETE, INTERRUPTED, STOPPED, MemoryRecorder, Recorder, Run
 from clustersim.rundir import RunWriter
 from clustersim.scheduler import Scheduler
+from clustersim.speed import Interference, Packing
 from itertime.errors import UserError
 
 from .config import NO_BOUND, RunConfig
@@ -116,7 +117,10 @@ def run_config(
                 if config.bound == NO_BOUND:
                     return None
                 known = setup.cluster, setup.speed, setup.overheads
-                return best_possible(trace.jobs, recorder.finished, *known, config.bound, shared_bounds)
+                packing = Packing(setup.packs, setup.interference or Interference())
+                return best_possible(
+                    trace.jobs, recorder.finished, *known, config.bound, shared_bounds, packing
+                )
 
             return _simulate(simulation, bound, finish)
 

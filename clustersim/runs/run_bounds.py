@@ -21,7 +21,7 @@ import numpy as np
 from clustersim.bounds import METHODS, Bound, Instance, bound_of, instance_of
 from clustersim.cluster import Cluster
 from clustersim.overheads import Overheads
-from clustersim.speed import Speed
+from clustersim.speed import Packing, Speed
 from itertime.errors import UserError
 from itertime.io import write_bytes
 from traces.job import Job
@@ -39,7 +39,7 @@ _CHEAP = ("alone", "area")  # methods that take no longer than reading a file
 
 def best_possible(
     jobs: Iterable[Job], finished: Sequence[bool] | np.ndarray, cluster: Cluster, speed: Speed,
-    overheads: Overheads, method: str = "auto", kept: Path | None = None,
+    overheads: Overheads, method: str = "auto", kept: Path | None = None, packing: Packing | None = None,
 ) -> Bound:  # fmt: skip
     """The bound of a run, by a method of `clustersim.bounds`; `seconds` includes reading the jobs.
 
@@ -48,19 +48,25 @@ def best_possible(
     run of these alone. The makespan counts from the first submission of all. Deadlines are bounded over all
     jobs that have one, because those that miss it only take GPUs away.
 
+    `packing`: how many jobs the policy runs on the same GPUs, if any; the bound is then about all policies
+    that run as many.
+
     `kept`: a folder of bounds that other processes compute and use at the same time; it need not exist.
     """
     began = perf_counter()
-    instance = every = instance_of(jobs, cluster, speed, overheads)
+    density = 1.0 if packing is None else packing.density(jobs)
+    instance = every = instance_of(jobs, cluster, speed, overheads, density)
     ended = np.asarray(finished, bool)
     if int(ended.sum()) < len(every.jobs):
         ids = set(compress((job.job_id for job in jobs), ended.tolist()))
         times = (job._replace(deadline_s=None) for job in every.jobs if job.job_id in ids)
-        instance = Instance(every.gpus, tuple(times))
+        instance = Instance(every.gpus, tuple(times), shared=every.shared)
     found = _bound(instance, method, kept)
     if instance is not every and every.deadline_jobs:
         due = tuple(job for job in every.jobs if job.deadline_s is not None)
-        of_deadlines = _bound(Instance(every.gpus, due, every.deadline_jobs), found.method, kept, times=False)
+        of_deadlines = _bound(
+            Instance(every.gpus, due, every.deadline_jobs, every.shared), found.method, kept, times=False
+        )
         found = replace(found, deadline_met_ratio=of_deadlines.deadline_met_ratio)
     if found.makespan_s is not None and not ended.all():
         late_s = min(job.release_s for job in instance.jobs) - min(job.submit_s for job in jobs)
@@ -121,7 +127,9 @@ def _alone(path: Path) -> Iterator[None]:
 
 def _digest(instance: Instance, method: str, times: bool) -> str:
     """A hash of everything that the bound depends on."""
-    total = hashlib.sha256(repr((code_hash(), method, times, instance.gpus, instance.deadline_jobs)).encode())
+    total = hashlib.sha256(
+        repr((code_hash(), method, times, instance.gpus, instance.deadline_jobs, instance.shared)).encode()
+    )
     kinds: dict[int, int] = {}
     for job in instance.jobs:
         if id(job.options) not in kinds:

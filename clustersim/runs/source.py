@@ -13,7 +13,15 @@ from itertime.errors import TableError, UserError
 from itertime.io import sha256, shown
 from itertime.spec import Models
 from traces.job import Job, submission_order
-from traces.native import COLUMNS, TEXTS, StoredJobs, contradictions, jobs_of_frame, store_trace
+from traces.native import (
+    COLUMNS,
+    TEXTS,
+    StoredJobs,
+    contradictions,
+    is_data_frame,
+    jobs_of_frame,
+    store_trace,
+)
 from traces.synthetic import Recipe, generate_stored
 
 from .fingerprints import is_of_this_code, recipe_hash
@@ -25,9 +33,15 @@ LARGEST_FILE = 10_000_000_000
 
 
 class SupportsDataFrame(Protocol):
-    """A data frame of pandas, polars or another library with the interchange protocol."""
+    """A data frame of pandas or another library with the interchange protocol."""
 
     def __dataframe__(self, *arguments: Any, **options: Any) -> Any: ...
+
+
+class SupportsArrow(Protocol):
+    """A data frame of polars, or any table with the Arrow stream interface."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -74,7 +88,7 @@ class Trace:
             return trace
         if isinstance(trace, str | Path):
             return cls.read(trace, table, model_path)
-        if hasattr(trace, "__dataframe__"):
+        if is_data_frame(trace):
             return cls.of(jobs_of_frame(trace), model_path)
         if isinstance(trace, Iterable) and not isinstance(trace, Mapping):
             jobs = list(trace)
@@ -106,7 +120,7 @@ class Trace:
         return cls(jobs, recipe=asdict(recipe))
 
 
-TraceLike: TypeAlias = str | Path | Trace | Iterable[Job] | SupportsDataFrame
+TraceLike: TypeAlias = str | Path | Trace | Iterable[Job] | SupportsDataFrame | SupportsArrow
 """What the Python interface takes as a trace."""
 
 

@@ -12,7 +12,7 @@ from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
 from clustersim.overheads import Overheads
 from clustersim.placement import Placer
-from clustersim.speed import NodeSpeeds, Offer
+from clustersim.speed import Interference, NodeSpeeds, Offer
 from itertime.errors import UserError, quoted
 
 from .job_curve import JobCurves
@@ -44,13 +44,16 @@ class ClusterState(Generic[J]):
     | `restart_s`, `curves` | see `RestartTimes` and `JobCurves` |
     | `type_slowdown` | how many times slower than on its best GPU type a job may be placed by default |
     | `node_speeds` | how much slower than predicted each node is; None: they are as predicted |
+    | `packs` | the most jobs that the policy may run on the same GPUs |
+    | `interference` | how much jobs on the same GPUs slow each other down |
     | `orders` | the running jobs by each key that a policy promised never grows while a job runs |
     """
 
     __slots__ = (
-        "capacity", "closed_to", "cluster", "curves", "decision", "gone_for_good", "gpus_down", "leaving",
-        "node_speeds", "now_s", "oracle_used", "orders", "overheads", "placer", "quotas", "reserved_for",
-        "restart_s", "running", "served", "serving", "type_slowdown", "waiting",
+        "capacity", "closed_to", "cluster", "curves", "decision", "gone_for_good", "gpus_down",
+        "interference", "leaving", "node_speeds", "now_s", "oracle_used", "orders", "overheads", "packs",
+        "placer", "quotas", "reserved_for", "restart_s", "running", "served", "serving", "type_slowdown",
+        "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +63,7 @@ class ClusterState(Generic[J]):
         self.quotas: Mapping[str, int] = quotas or {}
         self.type_slowdown = inf
         self.node_speeds: NodeSpeeds | None = None
+        self.packs, self.interference = 1, Interference()
         self.now_s = 0.0
         self.decision = 0
         self.oracle_used = False

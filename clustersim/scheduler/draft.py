@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Self
 
 from clustersim.cluster import (
+    MILLION,
     Capacity,
     CapacityIfStopped,
     FreeNodesByLeaf,
@@ -209,10 +210,8 @@ class Draft:
         if not job.can_run_on(count, gpu_type):
             where = f", gpu_type={gpu_type}" if gpu_type else ""
             sizes = job.sizes_on(gpu_type) if gpu_type else job.sizes
-            what = (
-                f"on {', '.join(map(str, sizes))} GPUs" if sizes else f"on {', '.join(job.gpu_types)} alone"
-            )
-            raise PolicyError(f"{call}(job {job.id}, gpus={count!r}{where}): it can run {what}")
+            what = f"{', '.join(map(str, sizes))} GPUs" if sizes else f"{', '.join(job.gpu_types)} alone"
+            raise PolicyError(f"{call}(job {job.id}, gpus={count!r}{where}): it can run on {what}")
         return count
 
     def _type_of_placement(self, job: JobView, placement: Placement, gpu_type: str | None) -> str:
@@ -290,7 +289,10 @@ class Draft:
             if placement is None:
                 return None
         else:
-            placement = tuple(sorted((node, count) for node, count in placement))  # equal ones compare equal
+            if not isinstance(placement, SharedPlacement):
+                placement = tuple(sorted((node, count) for node, count in placement))
+            elif placement.parts * self._facts.packs < MILLION - self._facts.packs:
+                raise PolicyError(f"start(job {job.id}, on={placement}): its policy packs no jobs so small")
             if sum(count for _, count in placement) != gpus:
                 what = f"the places do not add up to {gpus} GPUs"
                 raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={placement}): {what}")
@@ -354,7 +356,7 @@ class Draft:
         """Whether `own`, the job's real placement, satisfies the call and is still free in this draft."""
         if gpus != job.gpus or (gpu_type is not None and gpu_type != job.gpu_type):
             return False
-        return all(self._capacity.free_on(n) >= c for n, c in own)
+        return self._capacity.has_room(own)
 
     def _note(self, job: JobView, placement: Placement | None, own: Placement | None) -> None:
         """`own`: the job's real placement."""
@@ -390,9 +392,7 @@ def adopt(draft: Draft) -> Mapping[JobView, Placement | None]:
     facts, drafted = draft._facts, draft._capacity
     taken = sum([count for placement in changes.values() for _, count in placement or ()])
     released = sum([active_of(job).gpus for job in changes])
-    exact = (
-        not drafted.closed and drafted.shared is None
-    )  # a job that shares a GPU may take none or free none
+    exact = not drafted.closed and drafted.shared is None  # a job that shares a GPU may take none
     if exact and drafted.free != facts.capacity.free + released - taken:
         raise ValueError(f"of {taken} GPUs in the changes of a proposal some are not free there")
     facts.capacity, draft._owns_capacity = drafted, False

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from clustersim.cluster import Cluster
 from clustersim.overheads import Overheads
 from clustersim.speed import Curve
 
-__all__ = ["NO_COUNTS", "JobCurve", "JobCurves"]
+__all__ = ["NO_COUNTS", "JobCurve", "JobCurves", "PhaseView"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -34,6 +36,16 @@ class JobCurve:
 
 NO_COUNTS = JobCurve((), (), (), ())
 """The curve of a job on a GPU type that cannot run it."""
+
+
+class PhaseView(NamedTuple):
+    """A phase of a job. `share`: of its work, None until the phase is over. `batch`: its global batch, None
+    if the job states none. `unit_s`: seconds per unit of work in it by GPU count, on the best GPU type.
+    """
+
+    share: float | None
+    batch: int | None
+    unit_s: Mapping[int, float]
 
 
 class JobCurves:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from operator import attrgetter
+from types import MappingProxyType
 
 from clustersim.errors import PolicyError
-from clustersim.jobs import ActiveJob
+from clustersim.jobs import ActiveJob, PhasedJob
 from clustersim.records import MIGRATE, RESIZE, RESTART
 from itertime.errors import UnknownName
 
 from .cluster_state import ClusterState
-from .job_curve import NO_COUNTS, JobCurve
+from .job_curve import NO_COUNTS, JobCurve, PhaseView
 
 __all__ = ["JobView", "active_of"]
 
@@ -118,6 +119,30 @@ class JobView:
         return self._facts.curves.of(job.curve_at(gpu_type), job.curve.parameters, gpu_type)
 
     @property
+    def phases(self) -> tuple[PhaseView, ...]:
+        """The phases of a job whose speed changes with its progress; none of any other job. A scheduler can
+        know the batches of all of them, which follow from the user's rule, and how long past ones were.
+        """
+        job = self._job
+        if job.job.phases is None:
+            return ()
+        assert isinstance(job, PhasedJob)
+        return tuple(
+            PhaseView(share if k < job.phase else None, batch, MappingProxyType(dict(curve.unit_s)))
+            for k, (share, batch, curve) in enumerate(job.in_all.phases)
+        )
+
+    @property
+    def phase(self) -> int:
+        """The present phase, from 0; 0 of a job without phases."""
+        return self._job.phase
+
+    @property
+    def work_done(self) -> float:
+        """Units of work done so far and not lost."""
+        return self._job.work - self._job.work_left_at(self._facts.now_s)
+
+    @property
     def gpu_types(self) -> tuple[str, ...]:
         """The GPU types that can run the job: those that need the fewest GPUs for its request first, then
         the fastest.
@@ -214,6 +239,13 @@ class JobView:
         speeds = self._facts.node_speeds
         return 1.0 if speeds is None else speeds.factor(self._job.job.model, ((node, 1),))
 
+    def slowdown_beside(self, others: Iterable[JobView]) -> float:
+        """How many times as long as alone a unit of work of the job takes on the same GPUs as these others,
+        by the `sharing` that the run states.
+        """
+        models = [other.model or "" for other in others]
+        return self._facts.interference.factor(self.model or "", models)
+
     def _check_type(self, gpu_type: str) -> None:
         if gpu_type not in self._facts.cluster.gpu_types:
             raise PolicyError(str(UnknownName("GPU type", gpu_type, self._facts.cluster.gpu_types)))
@@ -246,7 +278,7 @@ class JobView:
 
     def remaining(self, gpus: int | None = None, gpu_type: str | None = None) -> float:
         """Seconds of work left on `gpus` GPUs (the request if None) of that type (of the fastest if None),
-        without overheads; infinite where the job cannot run.
+        without overheads, at the speed of the present phase; infinite where the job cannot run.
 
         Known because the user stated the iterations, and as wrong as that statement: a job that does more
         than it states has a tenth of its stated work left until it is done. A job known only by its logged
@@ -259,17 +291,27 @@ class JobView:
         return self._remaining(gpus, gpu_type)
 
     def oracle_remaining(self, gpus: int | None = None, gpu_type: str | None = None) -> float:
-        """As `remaining`, and for jobs that state no work the truth, taken from the log.
+        """As `remaining`, and the truth, taken from the log, for jobs that state no work; of a job in phases
+        the time through all of them, on the fastest type.
 
         Such use is noted in the records (`oracle_used`).
         """
         job = self._job
-        if not job.states_work:
+        if not job.states_work or job.job.phases is not None:
             self._facts.oracle_used = True
+        if job.job.phases is not None:
+            return self._in_all_phases(job.requested if gpus is None else gpus)
         if gpus is None or job.offers or (unit_s := job.curve.unit_s.get(gpus)) is None:
             return self._remaining(gpus, gpu_type)
         left = job.work_left_at(self._facts.now_s)
         return (job.as_stated(left) if job.misstated else left) * unit_s
+
+    def _in_all_phases(self, gpus: int) -> float:
+        job, left = self._job, self._job.work_left_at(self._facts.now_s)
+        seconds = job.seconds_left(gpus, left)
+        if seconds is None:
+            return inf
+        return seconds * (job.as_stated(left) / left) if job.misstated and left else seconds
 
     def _remaining(self, gpus: int | None, gpu_type: str | None) -> float:
         job = self._job
@@ -282,8 +324,8 @@ class JobView:
         Negative once the job has done more than its user expected. Infinite without an estimate.
         """
         job = self._job
-        unit_s = job.unit_s_on(job.requested, None) or inf
-        return job.work_left_at(self._facts.now_s) * unit_s + self._excess_s()
+        left_s = job.seconds_left(job.requested, job.work_left_at(self._facts.now_s))
+        return (inf if left_s is None else left_s) + self._excess_s()
 
     def estimated_end_s(self) -> float:
         """When `estimate_s` runs out if the job stays on its GPUs at its present speed; of a waiting job, if
@@ -296,15 +338,15 @@ class JobView:
             return now + self.start_cost_s(job.requested) + self.estimated_remaining()
         if job.ready_s == inf:  # it loads its checkpoint from a shared storage
             return now + self.paying_s + self.estimated_remaining()
-        return max(job.since_s, job.ready_s) + job.work_left * job.unit_s + self._excess_s()
+        return job.expected_end_s(now) + self._excess_s()
 
     def _excess_s(self) -> float:
         """Seconds by which the user's estimate exceeds the true run time on the request."""
         estimate_s, job = self._job.job.estimate_s, self._job
         if estimate_s is None:
             return inf
-        unit_s = job.unit_s_on(job.requested, None)
-        return inf if unit_s is None else estimate_s - job.work * unit_s
+        run_s = job.seconds_left(job.requested, job.work)
+        return inf if run_s is None else estimate_s - run_s
 
     def restart_s(self, gpus: int) -> float:
         """The most seconds that the engine would charge for a restart, a resize or a migration onto `gpus`

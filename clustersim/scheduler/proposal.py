@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from reprlib import repr as brief
 from typing import Any, Self
 
-from clustersim.cluster import nodes_of
+from clustersim.cluster import MILLION, Placement, SharedPlacement, nodes_of, parts_of
 from clustersim.errors import PolicyError
 
 from .compaction import compact
@@ -40,6 +40,46 @@ class Proposal(Draft):
         nodes = self._open_nodes(None, job)
         free = range(1, nodes.gpus_per_node + 1)
         return dict(sorted((node, n) for n in free for node in nodes_of(nodes.nodes_with(n))))
+
+    def start_shared(
+        self, job: JobView, fraction: float, beside: JobView | None = None, on: Placement | None = None
+    ) -> Placement | None:
+        """Give a job without GPUs `fraction` of each GPU of its request, so that other jobs can run beside it
+        on the same ones. Returns where, or None if there is no room.
+
+        `beside`: a job of as many GPUs that holds such a part in this draft; `job` runs on its GPUs. If None,
+        the GPUs are free ones; `on` names them. A job is charged for its part until it stops, also while no
+        other job holds the rest. How much jobs slow each other down is the setting `sharing` of the run.
+
+        PolicyError for a fraction below 1 / `Scheduler.packs`, for jobs whose trace states a part, and for
+        GPUs that do not match.
+        """
+        where, packs = f"start_shared(job {job.id}, {fraction!r})", self._facts.packs
+        parts = parts_of(fraction) if 0 < fraction < 1 else 0
+        if active_of(job).parts:
+            raise PolicyError(f"{where}: its trace states a part of a GPU; use start")
+        if (parts + 1) * packs < MILLION:
+            raise PolicyError(f"{where}: must be below 1 and at least 1 / packs; packs={packs} here")
+        if beside is None:
+            free = self.start(job, on=on)
+            if free is None or (isinstance(free, SharedPlacement) and free.parts == parts):
+                return free
+            self.stop(job)
+            return self.start(job, on=self._capacity.new_part(parts, tuple(free)))
+        there = self.placement(beside)
+        if not isinstance(there, SharedPlacement):
+            raise PolicyError(f"{where}: job {beside.id} holds no part of GPUs in this proposal")
+        place = SharedPlacement(tuple(there), there.number, parts)
+        return self.start(job, on=place) if self._capacity.has_room(place) else None
+
+    def groups(self) -> list[list[JobView]]:
+        """The jobs that hold parts of GPUs by `start_shared`, those of the same GPUs together."""
+        found: dict[object, list[JobView]] = {}
+        for job in self.running():
+            there = self.placement(job)
+            if isinstance(there, SharedPlacement) and not active_of(job).parts:
+                found.setdefault(there.key, []).append(job)
+        return list(found.values())
 
     def note(self, job: JobView, text: str) -> None:
         """Say something about a job: why the policy treats it as it does.

@@ -37,6 +37,8 @@ class Scheduler:
     """Whether the policy assumes that all GPUs are alike; a cluster of several types is then refused."""
     elastic: bool = False
     """Whether the policy chooses how many GPUs a job gets. Notes then say where no job leaves a choice."""
+    packs: int = 1
+    """The most jobs that the policy runs on the same GPUs (`Proposal.start_shared`)."""
     estimates: Mapping[str, Any] | None = None
     """The setting `estimates` of runs that state none: how the policy wants run times to be predicted."""
 
@@ -62,6 +64,7 @@ class Event(NamedTuple):
     |---|---|---|
     | submitted | the job that was admitted | |
     | finished | the job that left the system; also if it failed, was cancelled or given up | |
+    | phase | the running job that goes on in its next phase, at another speed (`JobView.phases`) | |
     | woken | none: the proposal's `wake_at` has come | |
     | node_down, node_up | none | the node that is out of service from now on, or back |
     | interrupted | the job that lost its GPUs and unsaved work and now waits | the node that failed |

@@ -6,6 +6,7 @@
 | `speed_for` | the speeds of a run: from a planner by name, and a throughput table if there is one |
 | `SpeedOnOneType`, `SpeedByType` | speeds on equal nodes of one GPU type; of several types |
 | `Curve` | seconds per unit of work by GPU count, for one kind of job on one GPU type |
+| `PhaseCurve` | one phase of a kind of job: its share of the work, its batch, its speeds |
 | `Offer` | what one GPU type offers a job: its curve, and the number of GPUs to use by default |
 | `CannotRun` | raised where no GPU count can run a job; the text is the reason |
 | `Requests` | the GPUs that a job requests, and its run time on them |
@@ -16,6 +17,7 @@
 | `NodeSpeeds` | the same for the nodes of one cluster |
 | `Network` | the speeds of placed jobs, which depend on their nodes and on other jobs' traffic |
 | `Interference` | how much jobs on one GPU slow each other down |
+| `Packing` | how many jobs a policy runs on the same GPUs, and the most work that those then do |
 | `CoRunners` | the jobs that share GPUs, and how much each is slowed down |
 
 Why
@@ -36,8 +38,8 @@ Why
 """
 
 from .by_type import SpeedByType, speed_for
-from .curve import CannotRun, Curve, Offer, regular_counts
-from .interference import CoRunners, Interference
+from .curve import CannotRun, Curve, Offer, PhaseCurve, regular_counts
+from .interference import CoRunners, Interference, Packing
 from .network import Network
 from .requests import Requests
 from .speed import Speed, SpeedOnOneType
@@ -53,6 +55,8 @@ __all__ = [
     "Network",
     "NodeSpeeds",
     "Offer",
+    "Packing",
+    "PhaseCurve",
     "Requests",
     "Speed",
     "SpeedByType",

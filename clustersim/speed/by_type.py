@@ -59,7 +59,7 @@ class SpeedByType:
                 reasons.append(f"{name}: {reason}")
         if not found:
             raise CannotRun("; ".join(reasons))
-        return tuple(sorted(found, key=lambda offer: (offer.requested, offer.unit_s)))
+        return tuple(sorted(found, key=lambda offer: (offer.requested, offer.curve.work_s(offer.requested))))
 
     def _types_for(self, job: Job) -> tuple[str, ...]:
         """The GPU types that the job may run on. CannotRun if it asks for a type that is not there."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import fsum
+from typing import NamedTuple
 
 from clustersim.cluster import Cluster
 from itertime.spec import ModelSpec, Plan
 
-__all__ = ["CannotRun", "Curve", "Offer", "regular_counts", "worthwhile"]
+__all__ = ["CannotRun", "Curve", "Offer", "PhaseCurve", "in_phases", "regular_counts", "worthwhile"]
 
 
 def worthwhile(unit_s: Mapping[int, float]) -> tuple[int, ...]:
@@ -34,6 +36,10 @@ class Curve:
     run the job. `sizes`: the counts worth giving, ascending, each strictly faster than the one before.
     `plans`: the label of the plan at each count. `training`: those plans of `model` themselves. `framework`:
     the software that the jobs state; None for that of the nodes' system.
+
+    `phases`: those of jobs that state some (`traces.phases`); the other fields are then those of the first.
+    `alone`: of the curve of a phase, that of a job with the batch of the phase and no phases; a unit of work
+    takes `per_unit` times as long here.
     """
 
     unit_s: Mapping[int, float]
@@ -43,6 +49,55 @@ class Curve:
     training: Mapping[int, Plan] = field(default_factory=dict)
     model: ModelSpec | None = None
     framework: str | None = None
+    phases: tuple[PhaseCurve, ...] = ()
+    alone: Curve | None = None
+    per_unit: float = 1.0
+
+    def work_s(self, gpus: int) -> float:
+        """The mean seconds per unit of work on `gpus` GPUs, over all phases."""
+        if not self.phases:
+            return self.unit_s[gpus]
+        if self.phases[0].batch is None and self.alone is not None:
+            return self.alone.unit_s[gpus]  # phases of a run time do not change it
+        return fsum(phase.share * phase.curve.unit_s[gpus] for phase in self.phases)
+
+
+class PhaseCurve(NamedTuple):
+    """One phase of a kind of job: its share of the work, its global batch (None if it states none), and the
+    speeds in it.
+    """
+
+    share: float
+    batch: int | None
+    curve: Curve
+
+
+def in_phases(found: Sequence[tuple[float, int | None, Curve, float]]) -> Curve:
+    """The curve of a job with phases. Each is its share of the work, its global batch, the curve of a job of
+    that batch, and the factor by which a unit of work takes longer than a unit there.
+
+    The counts are those that can run every phase, so a job never holds GPUs on which it cannot go on.
+    CannotRun if there are none.
+    """
+    counts = [n for n in found[0][2].unit_s if all(n in curve.unit_s for _, _, curve, _ in found)]
+    if not counts:
+        raise CannotRun("no number of GPUs can run all its phases")
+    known: dict[tuple[int | None, float], Curve] = {}
+    phases = []
+    for share, batch, alone, per_unit in found:
+        if (batch, per_unit) not in known:
+            unit_s = {n: alone.unit_s[n] * per_unit for n in counts}
+            known[batch, per_unit] = replace(
+                alone,
+                unit_s=unit_s,
+                sizes=worthwhile(unit_s),
+                plans={n: alone.plans[n] for n in counts if n in alone.plans},
+                training={n: alone.training[n] for n in counts if n in alone.training},
+                alone=alone,
+                per_unit=per_unit,
+            )
+        phases.append(PhaseCurve(share, batch, known[batch, per_unit]))
+    return replace(phases[0].curve, phases=tuple(phases))
 
 
 @dataclass(frozen=True)
@@ -58,7 +113,7 @@ class Offer:
 
     @property
     def unit_s(self) -> float:
-        """Seconds per unit of work on the requested GPUs."""
+        """Seconds per unit of work on the requested GPUs; in the first phase of a job with phases."""
         return self.curve.unit_s[self.requested]
 
 

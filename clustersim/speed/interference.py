@@ -6,22 +6,38 @@ A job that shares its GPU with others takes, for a unit of work,
 
 With one slowdown s for all, each of k jobs takes s^(k - 1) times as long as alone. The product is a model: it
 needs one number a pair of models, which two jobs on one GPU show.
+
+Where the models of all jobs on a GPU have a profile, they are interleaved instead (Zhao et al.,
+"Multi-Resource Interleaving for Deep Learning Training", SIGCOMM 2022, Muri). A profile states how an
+iteration divides among stages that use one resource each, in this order: storage, CPU, GPU, network. The jobs
+go through their stages in step, each on another resource, so a round of four steps takes
+
+    sum over steps of the longest stage of any job in that step
+
+times an iteration alone, with the offsets between the jobs for which this is least. The paper adds seconds;
+here iterations count as equally long, so that a slowdown depends on models alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from functools import lru_cache
+from itertools import combinations_with_replacement, permutations
+from math import comb, isclose, prod
 from typing import Any, Generic, TypeVar
 
 from clustersim.cluster import Placement, SharedPlacement
 from itertime.errors import UnknownName, UserError, quoted
+from traces.job import Job
 
-__all__ = ["MOST_SLOWDOWN", "CoRunners", "Interference"]
+__all__ = ["MOST_SLOWDOWN", "CoRunners", "Interference", "Packing"]
 
 MOST_SLOWDOWN = 1000.0
 """The largest slowdown of a pair."""
+
+_STAGES = 4  # storage, CPU, GPU, network
+_MOST_GROUPS = 20_000  # that `Packing.density` compares
 
 _Key = tuple[Placement, int]
 Sharer = TypeVar("Sharer", bound=Hashable)
@@ -32,34 +48,95 @@ class Interference:
     """`slowdown`: how many times longer a unit of work takes beside one other job, at least 1.
 
     `pairs`: the same by the models of the job and of the other one, {model: {other model: slowdown}}, where
-    it states them. UserError for anything else.
+    it states them. `profiles`: by model, the shares of storage, CPU, GPU and network in an iteration, which
+    add up to 1. UserError for anything else.
     """
 
     slowdown: float = 1.0
     pairs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    profiles: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check("slowdown", self.slowdown)
         for model, row in _mapping("pairs", self.pairs):
             for other, slowdown in _mapping(f"pairs.{model}", row):
                 _check(f"pairs.{model}.{other}", slowdown)
+        for model, shares in _mapping("profiles", self.profiles):
+            _check_profile(f"profiles.{model}", shares)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Interference:
         """From settings by name. UserError for an unknown name or a bad value."""
         for name in settings:
-            if name not in ("slowdown", "pairs"):
-                raise UnknownName("parameter of sharing", str(name), ["slowdown", "pairs"])
+            if name not in ("slowdown", "pairs", "profiles"):
+                raise UnknownName("parameter of sharing", str(name), ["slowdown", "pairs", "profiles"])
         return cls(**settings)
 
     def stated(self) -> dict[str, Any]:
         """The parameters as plain JSON data; `Interference.of` reads them again."""
-        return {"slowdown": self.slowdown, "pairs": {model: dict(row) for model, row in self.pairs.items()}}
+        stated = {"slowdown": self.slowdown, "pairs": {model: dict(row) for model, row in self.pairs.items()}}
+        if not self.profiles:
+            return stated
+        return {**stated, "profiles": {model: list(shares) for model, shares in self.profiles.items()}}
 
     def factor(self, model: str, others: Iterable[str]) -> float:
         """How many times longer a job of `model` takes beside jobs of these models."""
+        if self.profiles:
+            together = [model, *others]
+            known = [tuple(self.profiles[name]) for name in together if name in self.profiles]
+            if 1 < len(together) == len(known) <= _STAGES:
+                return _round_of(tuple(sorted(known)))
+            others = together[1:]
         row = self.pairs.get(model, {})
         return prod(sorted(row.get(other, self.slowdown) for other in others))  # in any order the same digits
+
+
+@lru_cache(10_000)
+def _round_of(profiles: tuple[tuple[float, ...], ...]) -> float:
+    """How long a round of interleaved jobs with these profiles takes, in iterations alone; at least 1."""
+    first, *rest = profiles
+    least = float("inf")
+    for offsets in permutations(range(1, _STAGES), len(rest)):
+        moved = [first, *(p[o:] + p[:o] for p, o in zip(rest, offsets, strict=True))]
+        least = min(least, sum(max(stages) for stages in zip(*moved, strict=True)))
+    return max(1.0, least)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The most jobs that a policy runs on the same GPUs, and how much they slow each other down."""
+
+    most: int
+    interference: Interference
+
+    def density(self, jobs: Iterable[Job]) -> float:
+        """The most work that GPUs do at a time for jobs that share them, in jobs alone on them: over all
+        groups the greatest sum of 1 / slowdown. `most` if the jobs have too many models to try all groups, or
+        hold parts of GPUs by their trace.
+        """
+        if self.most == 1:
+            return 1.0
+        models, shares = dict[str, None](), False
+        for job in jobs:
+            models[job.model or ""] = None
+            shares |= job.gpu_fraction is not None
+        sizes = range(2, self.most + 1)
+        if shares or sum(comb(len(models) + k - 1, k) for k in sizes) > _MOST_GROUPS:
+            return float(self.most)
+        groups = (group for k in sizes for group in combinations_with_replacement(models, k))
+        return max(1.0, max(map(self._work, groups), default=1.0))
+
+    def _work(self, group: Sequence[str]) -> float:
+        factor = self.interference.factor
+        return sum(1 / factor(model, [*group[:i], *group[i + 1 :]]) for i, model in enumerate(group))
+
+
+def _check_profile(name: str, shares: object) -> None:
+    listed = list(shares) if isinstance(shares, Sequence) and not isinstance(shares, str) else []
+    sound = all(isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x <= 1 for x in listed)
+    if len(listed) != _STAGES or not sound or not isclose(sum(listed), 1.0, abs_tol=1e-6):
+        what = "must be the shares of storage, CPU, GPU and network in an iteration, which add up to 1"
+        raise UserError(f"sharing.{name}={quoted(shares)}: {what}")
 
 
 def _check(name: str, value: object) -> None:

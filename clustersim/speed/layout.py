@@ -225,7 +225,7 @@ class IterationTimes:
         assert curve.model is not None
         system = system_at(planner.system, self._layout, oversubscription)
         if system == planner.system:
-            return curve.unit_s[gpus]
+            return (curve.alone or curve).unit_s[gpus]
         found = evaluate(curve.model, PlanBatch.of([curve.training[gpus]]), system, planner.profile)
         return float(found.iteration_s[0])
 

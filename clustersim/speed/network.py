@@ -49,6 +49,7 @@ class Network(Generic[AnySender]):
         self._times_of: dict[AnySender, IterationTimes] = {}
         self._speeds: dict[AnySender, float] = {}
         self._entered: dict[AnySender, None] = {}
+        self._per_unit: dict[AnySender, float] = {}  # iterations per unit of work, of jobs in phases
 
     def after(self, changes: Mapping[AnySender, Placement | None]) -> dict[AnySender, float]:
         """Move jobs to these placements; None: the job releases its GPUs. Returns the new speeds, in seconds
@@ -66,6 +67,7 @@ class Network(Generic[AnySender]):
         if self._times_of.pop(job, None) is not None:
             self._entered.pop(job, None)
             self._speeds.pop(job, None)
+            self._per_unit.pop(job, None)
             self._links.remove(job)
 
     def _enter(self, job: AnySender, placement: Placement) -> None:
@@ -81,6 +83,8 @@ class Network(Generic[AnySender]):
         times = self._layout_times.of(curve, gpus, layout)
         assert times is not None
         self._times_of[job] = times
+        if curve.per_unit != 1.0:
+            self._per_unit[job] = curve.per_unit
         self._entered[job] = None
         if self._shared and demand:
             self._links.add(job, {link: times.sent_share * amount for link, amount in demand.items()})
@@ -93,6 +97,8 @@ class Network(Generic[AnySender]):
         for job, share in shares.items():
             times = self._times_of[job]
             unit_s = times.unit_s(times.oversubscription(share))
+            if job in self._per_unit:
+                unit_s *= self._per_unit[job]
             if self._speeds.get(job) != unit_s:
                 self._speeds[job] = changed[job] = unit_s
         return changed

@@ -35,4 +35,4 @@ class Requests:
             return None
         work = job.duration_s if job.kind == "duration" else job.iterations
         assert work is not None
-        return offer.requested, work * offer.curve.unit_s[offer.requested]
+        return offer.requested, work * offer.curve.work_s(offer.requested)

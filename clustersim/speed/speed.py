@@ -22,8 +22,9 @@ from itertime.io import shown
 from itertime.planning import PlannedRun, Planner
 from itertime.spec import Models, ModelSpec, PlanOptions, parse_options, refusal_of
 from traces.job import Job
+from traces.phases import parse_phases, seconds_factors
 
-from .curve import CannotRun, Curve, Offer, regular_counts, worthwhile
+from .curve import CannotRun, Curve, Offer, in_phases, regular_counts, worthwhile
 from .throughput_table import Throughputs
 
 __all__ = ["Speed", "SpeedOnOneType", "kind_of"]
@@ -120,11 +121,33 @@ class SpeedOnOneType:
         return gpus, f"asked for {job.gpus} GPUs, which cannot run it; given {gpus}"
 
     def _make(self, job: Job) -> Curve:
+        if job.phases is not None:
+            return self._in_phases(job)
         if job.kind == "duration":
             return self._from_log(job)
         if job.model in self.tabled_models:
             return self._from_table(job)
         return self._from_planner(job)
+
+    def _in_phases(self, job: Job) -> Curve:
+        assert job.phases is not None
+        phases = parse_phases(job.phases)
+        if job.kind == "duration":
+            alone = self.curve(replace(job, phases=None))
+            factors = seconds_factors(phases, None)
+            return in_phases(
+                [(phase.share, None, alone, k) for phase, k in zip(phases, factors, strict=True)]
+            )
+        batches = [int(phase.value) for phase in phases]
+        curves = {b: self.curve(replace(job, phases=None, global_batch=b)) for b in dict.fromkeys(batches)}
+        return in_phases(
+            [
+                (phase.share, batch, curves[batch], factor)
+                for phase, batch, factor in zip(
+                    phases, batches, seconds_factors(phases, job.global_batch), strict=True
+                )
+            ]
+        )
 
     def _from_log(self, job: Job) -> Curve:
         assert job.gpus is not None
@@ -271,6 +294,8 @@ class SpeedOnOneType:
 
 def kind_of(job: Job) -> object:
     """What a job's curve depends on."""
+    if job.phases is not None:
+        return job.phases, kind_of(replace(job, phases=None))
     if job.kind == "duration":
         return job.gpus
     software = job.framework, job.precision, job.plan_options

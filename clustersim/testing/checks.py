@@ -105,7 +105,7 @@ def _run(
         check_all_keys=True,
     )
     Simulation(submission_order(case.jobs), setup, recorder).run()
-    return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), speed)
+    return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), speed, scheduler.packs)
 
 
 class _Counted(Scheduler):
@@ -113,6 +113,7 @@ class _Counted(Scheduler):
 
     def __init__(self, inner: Scheduler):
         self.inner, self.planner, self.remaining = inner, inner.planner, _MOST_DECISIONS
+        self.packs = inner.packs
 
     def admit(self, job: JobView, state: State) -> bool:
         return self.inner.admit(job, state)

@@ -14,7 +14,7 @@ from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.records import FINISHED, EventRecord, JobRecord
 from clustersim.runs import best_possible
-from clustersim.speed import CannotRun, Curve, Speed, SpeedOnOneType
+from clustersim.speed import CannotRun, Curve, Interference, Packing, Speed, SpeedOnOneType
 from traces.job import Job, submission_order
 
 __all__ = ["BrokenCase", "Case", "Outcome", "Table", "TableSpeed", "check_outcome", "evidence_of"]
@@ -70,6 +70,7 @@ class Outcome:
     events: tuple[EventRecord, ...]
     records: tuple[JobRecord, ...]
     speed: Speed
+    packs: int = 1
 
     def of(self, job_id: str) -> JobRecord:
         """The record of a job."""
@@ -127,6 +128,7 @@ def evidence_of(outcome: Outcome) -> Evidence:
         facts_of=facts_of,
         resolution_s=2 * ulp(last_s),
         failures=case.failures,
+        packs=outcome.packs,
     )
 
 
@@ -134,6 +136,8 @@ def _known(job: Job, curve: Curve | None) -> JobFacts:
     work = job.duration_s if job.kind == "duration" else job.iterations
     if curve is None:
         return JobFacts(work, only_known_sizes=True, parameters=0.0)
+    if curve.phases:
+        return JobFacts(work, parameters=curve.parameters)
     return JobFacts(work, 0.0, curve.unit_s, only_known_sizes=True, parameters=curve.parameters)
 
 
@@ -143,7 +147,8 @@ def _better_than_possible(outcome: Outcome) -> list[str]:
     jobs = submission_order(case.jobs)
     ended = {record.job_id for record in outcome.records if record.state == FINISHED}
     finished = [job.job_id in ended for job in jobs]
-    bound = best_possible(jobs, finished, case.cluster, outcome.speed, case.overheads)
+    packing = Packing(outcome.packs, Interference())
+    bound = best_possible(jobs, finished, case.cluster, outcome.speed, case.overheads, "auto", None, packing)
     return better_than(bound, outcome.records)
 
 

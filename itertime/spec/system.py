@@ -188,6 +188,13 @@ class System:
     cpu_memory_bytes_per_s: Annotated[
         Positive, described("peak bandwidth of the memory of a node's CPUs together", "bytes/s")
     ] = 409.6e9
+    cpu_memory_bytes: Annotated[
+        Positive | None,
+        described(
+            "memory of a node that its GPUs share equally for what plans offload; by default not checked",
+            "bytes",
+        ),
+    ] = None
     nvlink_domain: Annotated[
         Count | None,
         described("GPUs joined by NVLink, over nodes; a multiple of a node's, by default one node's", "GPUs"),

@@ -9,12 +9,14 @@
 | `finish_time`        | `isolated_shares`, `least_ratio`                  | Gavel (Themis) |
 | `partial_allocation` | `auction`, `Award`                                | Themis         |
 | `assignment`         | `assign`, `Choice`                                | Sia            |
-| `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
+| `divisions`          | searches for a division of GPUs among jobs        | AFS, Arena,    |
+|                      |                                                   | Unicron, Rubick|
 | `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
+| `pairing`            | `best_pairs`                                      | Muri           |
 | `positions`          | `positions`, `Place`, `lanes`                     | AlloX          |
-| `cell_search`        | `Cell`, `Change`, `Changes`                       | Arena          |
-| `reallocation`       | `best_division`, `Options`                        | Unicron        |
-| `sensitivity`        | `Division`, `Ladder`, `ladder`                    | Rubick         |
+| `trading`            | `TenantDemand`, `ticket_shares`, `trade`,         | Gandiva-fair   |
+|                      | `Trade`, `filled`                                 |                |
+| `nash_window`        | `Bid`, `falling`, `rounds_of_window`              | Shockwave      |
 
 Why
 - Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
@@ -31,15 +33,13 @@ Why
 
 from __future__ import annotations
 
-from .afs_scan import Gain, Scan, gains
 from .assignment import Choice, assign
-from .cell_search import Cell, Change, Changes
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
+from .nash_window import Bid, falling, rounds_of_window
+from .pairing import best_pairs
 from .partial_allocation import Award, auction
 from .positions import Place, lanes, positions
-from .reallocation import Options, best_division
-from .sensitivity import Division, Ladder, ladder
 from .time_shares import (
     Level,
     Problem,
@@ -52,32 +52,28 @@ from .time_shares import (
     most_throughput,
     water_filling,
 )
+from .trading import TenantDemand, Trade, filled, ticket_shares, trade
 
 __all__ = [
     "Award",
-    "Cell",
-    "Change",
-    "Changes",
+    "Bid",
     "Choice",
     "Demand",
-    "Division",
-    "Gain",
-    "Ladder",
     "Level",
-    "Options",
     "Place",
     "Problem",
-    "Scan",
+    "TenantDemand",
+    "Trade",
     "assign",
     "auction",
-    "best_division",
+    "best_pairs",
     "each",
+    "falling",
+    "filled",
     "fullest_shares",
-    "gains",
     "grouped",
     "in_turn",
     "isolated_shares",
-    "ladder",
     "lanes",
     "largest_level",
     "lease_terms",
@@ -85,5 +81,8 @@ __all__ = [
     "level_of_shares",
     "most_throughput",
     "positions",
+    "rounds_of_window",
+    "ticket_shares",
+    "trade",
     "water_filling",
 ]

@@ -10,6 +10,8 @@
 | `leases`        | `LeaseCalendar`                                 | GPUs leased for terms of equal length  |
 | `backfill`      | `Estimates`, `Shadow`                           | run-time estimates, EASY's reservation |
 | `gavel`         | `Gavel`, `Ledger`, `priorities`                 | rounds that follow shares of time      |
+| `progress`      | `Course`, `course_of`, `predicted_shares`       | jobs whose speed changes               |
+| `places`        | `on_fewest_nodes`, `Places`                     | places that a policy chooses itself    |
 | `tenant_queues` | `TenantQueues`                                  | waiting jobs by tenant                 |
 
 Why
@@ -34,16 +36,20 @@ from .gavel import Gavel, Ledger, priorities
 from .gpu_calendar import FreeGpus
 from .leases import LeaseCalendar
 from .parameters import by_tenant, increasing, number, positive, switch, whole
+from .places import Places, on_fewest_nodes
+from .progress import Course, course_of, predicted_shares
 from .rounds import Rounds, TimeSlices
 from .stepwise import Price, Walk, allocate_stepwise, jobs_by
 from .tenant_queues import TenantQueues
 
 __all__ = [
+    "Course",
     "Estimates",
     "FreeGpus",
     "Gavel",
     "LeaseCalendar",
     "Ledger",
+    "Places",
     "Price",
     "Rounds",
     "Shadow",
@@ -52,10 +58,13 @@ __all__ = [
     "Walk",
     "allocate_stepwise",
     "by_tenant",
+    "course_of",
     "increasing",
     "jobs_by",
     "number",
+    "on_fewest_nodes",
     "positive",
+    "predicted_shares",
     "priorities",
     "switch",
     "whole",

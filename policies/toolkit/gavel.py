@@ -1,4 +1,4 @@
-"""What Gavel's four policies share: rounds that follow shares of time.
+"""What Gavel's four policies and gandiva-fair share: rounds that follow shares of time.
 
 Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads", OSDI 2020. A
 policy computes X[m, j], the fraction of its time that job m is to spend on GPU type j, as the solution of a

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.conftest import EVIL
+from tests.browser.conftest import EVIL, low_contrasts
 from tests.clustersim.report.test_readable import contrast
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ def test_jobs_are_filtered_sorted_and_paged(opened: Any) -> None:
     assert rows(page) == ["too-large"]
     page.get_by_label("State").select_option("")
     head = page.get_by_role("button", name=re.compile("^JCT, "))
-    head.click()
-    head.click()
+    head.click()  # the largest first
     column = heads_of(page, "JCT")[0]
     cells = page.locator(f"#jobs-table tbody tr td:nth-child({column + 1})").all_inner_texts()
     times = [float(cell.replace(",", "")) for cell in cells]
@@ -105,8 +104,35 @@ def test_a_job_tells_its_story_under_every_policy(opened: Any) -> None:
     assert "srtf" in told
     assert told.count("started on") == 2
     assert re.search(r"overhead 3[0-9.]+ s", told)
+    assert page.evaluate("location.hash") == "#job=job-17"
     page.keyboard.press("Escape")
     assert not dialog.is_visible()
+    assert page.evaluate("location.hash") == ""
+
+
+def test_the_address_of_a_job_opens_its_story(opened: Any) -> None:
+    page = opened()
+    for name in ("job-3", EVIL):
+        page.evaluate("name => { location.hash = '#job=' + encodeURIComponent(name); }", name)
+        dialog = page.get_by_role("dialog")
+        dialog.wait_for()
+        assert dialog.get_by_role("heading", name=f"Job {name}").is_visible()
+        dialog.get_by_role("button", name="Close").click()
+    page.evaluate("location.hash = '#job=no-such-job'")
+    assert not page.get_by_role("dialog").is_visible()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_stands_out_from_its_ground(opened: Any, dark: bool) -> None:
+    """At least 4.5:1 (WCAG 2.2, level AA) for the text of pages and tables."""
+    assert not low_contrasts(opened(dark=dark))
+
+
+def test_heads_of_tables_explain_themselves(opened: Any) -> None:
+    page = opened()
+    terms = page.locator("#results abbr").evaluate_all("all => all.map(one => [one.textContent, one.title])")
+    assert ["Makespan", "Time from the first submission to the last finish"] in terms
+    assert len(terms) >= 8
 
 
 def test_the_timeline_zooms_moves_and_points(opened: Any) -> None:

@@ -29,7 +29,7 @@ LAYERS = {
         {"cli"},
     ),
     "traces": (
-        {"job", "sidecars"},
+        {"job", "phases", "sidecars"},
         {"summary", "native", "workload"},
         {"estimates", "editing"},
         {"logs", "synthetic"},

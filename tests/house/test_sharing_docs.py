@@ -24,7 +24,7 @@ def test_its_tables_are_the_files(name: str) -> None:
 def test_its_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_traces: Path) -> None:
     monkeypatch.chdir(tmp_path)
     lines = [line.removeprefix(COMMAND) for line in PAGE.splitlines() if line.startswith(COMMAND)]
-    assert len(lines) == 12
+    assert len(lines) == 14
     for line in lines:
         if "pods.csv --policy" in line:
             continue  # a table of its own, a longer run

@@ -10,7 +10,7 @@ import clustersim
 from clustersim.overheads import Overheads
 from clustersim.testing import simulate
 from policies.arena import Arena
-from policies.solvers.cell_search import Cell, Changes
+from policies.solvers.divisions.cell_search import Cell, Changes
 from tests.builders import MixedBench, elastic, rigid, times
 from traces.job import Job
 

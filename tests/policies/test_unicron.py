@@ -164,7 +164,7 @@ def test_it_keeps_more_weighted_throughput_than_equal_shares_under_failures(seed
         kept[type(policy)] = weighted_work(outcome, 15_000)
         interrupted[type(policy)] = sum(record.interruptions for record in outcome.records)
     assert sum(interrupted.values()) > 6
-    assert kept[Unicron] > 1.1 * kept[AllRestart]
+    assert kept[Unicron] > 1.25 * kept[AllRestart]
 
 
 def test_jobs_beyond_the_division_start_on_what_remains() -> None:

@@ -5,7 +5,7 @@
 | `read_trace` | a trace as a list of jobs, in the order of its rows |
 | `store_trace` | the same, with the jobs on disk |
 | `StoredJobs` | jobs on disk, in order of submission |
-| `jobs_of_frame` | the jobs of a data frame |
+| `is_data_frame`, `jobs_of_frame` | whether a value is a data frame; the jobs of one |
 | `write_trace` | jobs as CSV, gzip-compressed CSV or Parquet |
 | `COLUMNS` | column name -> parser of its cells |
 | `TEXTS` | columns that hold text |
@@ -24,7 +24,7 @@ Why
 - Ids are proved unique by 64-bit hashes, and by the ids themselves wherever two hashes are equal.
 """
 
-from .data_frame import jobs_of_frame
+from .data_frame import is_data_frame, jobs_of_frame
 from .parsing import TEXTS
 from .schema import (
     COLUMNS,
@@ -49,6 +49,7 @@ __all__ = [
     "TEXTS",
     "StoredJobs",
     "contradictions",
+    "is_data_frame",
     "jobs_of_frame",
     "number",
     "read_trace",

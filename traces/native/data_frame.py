@@ -14,19 +14,31 @@ from .schema import COLUMNS, contradictions
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["jobs_of_frame"]
+__all__ = ["is_data_frame", "jobs_of_frame"]
+
+INTERCHANGE, ARROW = "__dataframe__", "__arrow_c_stream__"
+
+
+def is_data_frame(value: object) -> bool:
+    """Whether a value is a data frame or a table, of any library with one of the two protocols for them."""
+    return hasattr(value, INTERCHANGE) or hasattr(value, ARROW)
 
 
 def jobs_of_frame(frame: Any) -> list[Job]:
     """The jobs of a data frame with the columns of a native trace, in the order of its rows.
 
-    `frame`: of pandas, or of a library with the data frame interchange protocol (polars, pyarrow, ...). A
-    missing value (None, NaN, NaT) is "not stated". Columns of names that start with x_ are not read, as in a
-    file. TableError names the row, counted from 0, the column and the value of a mistake.
+    `frame`: of pandas, or of a library with the Arrow stream interface or the data frame interchange
+    protocol (polars, pyarrow, ...). A missing value (None, NaN, NaT) is "not stated". Columns of names that
+    start with x_ are not read, as in a file. TableError names the row, counted from 0, the column and the
+    value of a mistake.
     """
     import pandas as pd
 
-    if not isinstance(frame, pd.DataFrame):
+    if not isinstance(frame, pd.DataFrame) and hasattr(frame, ARROW):
+        import pyarrow
+
+        frame = pyarrow.table(frame).to_pandas()
+    elif not isinstance(frame, pd.DataFrame):
         frame = pd.api.interchange.from_dataframe(frame)
     names = [str(name) for name in frame.columns]
     for name in names:

@@ -14,6 +14,7 @@ from typing import Any
 from itertime.errors import UnknownName, UserError
 from itertime.spec import PRECISIONS, list_frameworks, parse_options
 from traces.job import MAX_GPUS, Job
+from traces.phases import parse_phases, phases_text
 
 __all__ = [
     "COLUMNS",
@@ -166,6 +167,10 @@ def _options(text: str) -> str | None:
         raise ValueError(str(error).removeprefix("options: ")) from None
 
 
+def _phases(text: str) -> str:
+    return phases_text(parse_phases(_text(text)))
+
+
 COLUMNS: dict[str, Callable[[str], Any]] = {
     "job_id": _text,
     "submit_s": _time,
@@ -194,6 +199,7 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "plan_options": _options,
     "gpu_fraction": _fraction,
     "service": _text,
+    "phases": _phases,
 }
 """Column name -> parser of its non-empty cells, in the order in which columns are written."""
 
@@ -212,6 +218,8 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
         yield "gpu_fraction", f"{job.gpu_fraction:g}", "needs gpus=1: a job shares one GPU; or leave it empty"
     if job.service is not None and (clash := _clash_of_service(job)):
         yield "service", job.service, clash
+    if job.phases is not None and (clash := _clash_of_phases(job)):
+        yield "phases", job.phases, clash
     if job.deadline_s is not None and job.deadline_s < job.submit_s:
         text = f"is before submit_s={job.submit_s:g}; deadlines are absolute, not relative to the submission"
         yield "deadline_s", f"{job.deadline_s:g}", text
@@ -234,8 +242,19 @@ def _clash_of_service(job: Job) -> str:
     return ""
 
 
-NAMES = ("framework", "precision", "plan_options")
-"""The columns of text that is parsed: one of a few names, or options."""
+def _clash_of_phases(job: Job) -> str:
+    """What the phases of a job cannot be, as the job states its work; "" if all is well."""
+    if job.service is not None:
+        return "are those of an instance of a service, which does no work of its own; leave the cell empty"
+    if job.kind == "iterations":
+        for _, value in parse_phases(job.phases or ""):
+            if not (value.is_integer() and value >= 1):
+                return f"have the global batch {value:g}; with iterations each value is a whole number from 1"
+    return ""
+
+
+NAMES = ("framework", "precision", "plan_options", "phases")
+"""The columns of text that is parsed: one of a few names, options, or phases."""
 
 _NUMBERS = tuple(name for name, parse in COLUMNS.items() if parse is not _text and name not in NAMES)
 

@@ -12,9 +12,11 @@ from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.bounds import METHODS, Bound
 from clustersim.records import FINISHED, Columns, JobRecord
 from clustersim.runs import Trace, best_possible
+from clustersim.speed import Packing
 from itertime.errors import UserError
 
 from .records import Tally
+from .sharing import stated_interference
 
 __all__ = ["NotBelowBound", "better_than"]
 
@@ -50,6 +52,7 @@ class NotBelowBound(Rule):
         self._stated, self._method = stated_bound(manifest), "area"
         if self._stated is not None:
             self._method = str(manifest["bound"].get("method"))
+        self._packing = Packing(self.evidence.packs, stated_interference(manifest))
         self._why_not = trace if isinstance(trace, str) else speeds.why_not
 
     def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
@@ -66,7 +69,13 @@ class NotBelowBound(Rule):
         cluster, overheads = self.evidence.cluster, self.evidence.overheads
         try:
             bound = best_possible(
-                self._trace.jobs, finished, cluster, self._speeds.speed(), overheads, self._method
+                self._trace.jobs,
+                finished,
+                cluster,
+                self._speeds.speed(),
+                overheads,
+                self._method,
+                packing=self._packing,
             )
         except (UserError, ArithmeticError, ValueError) as error:
             self._why_not = f"no bound can be computed: {error}"

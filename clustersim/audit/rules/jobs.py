@@ -12,9 +12,10 @@ from functools import lru_cache
 from math import inf, prod
 from operator import attrgetter
 
-from clustersim.audit.evidence import RESOLUTION_S, Evidence, agrees
+from clustersim.audit.evidence import RELATIVE, RESOLUTION_S, Evidence, agrees
 from clustersim.audit.history import GONE, NEW, RUNNING, STOPPED, UNKNOWN, ClusterHistory, JobHistory, Rule
 from clustersim.audit.log_pass import repeated
+from clustersim.audit.phases import factor_of, stated_phases
 from clustersim.cluster import MILLION, Placement, SharedPlacement, parts_of
 from clustersim.records import (
     ALLOCATES,
@@ -29,18 +30,23 @@ from clustersim.records import (
     PREEMPT,
     RATE,
     REJECT,
+    REPLAN,
     RESIZE,
     RESTART,
     SERVED,
     START,
     SUBMIT,
     EventRecord,
+    batch_of,
+    phase_of,
+    phase_words,
 )
+from traces.phases import ends_of
 
 __all__ = ["JOB_RULES"]
 
 _DEGREES = re.compile(r"\b(?:tp|pp|dp|cp)(\d{1,9})\b")  # in a plan's label: their product is its GPUs
-_OF_RUNNING_JOBS = (RESIZE, MIGRATE, RATE, LOADED, PREEMPT, INTERRUPT, FINISH, FAIL)
+_OF_RUNNING_JOBS = (RESIZE, MIGRATE, REPLAN, RATE, LOADED, PREEMPT, INTERRUPT, FINISH, FAIL)
 _PHASE_BEFORE = {
     SUBMIT: UNKNOWN, REJECT: NEW, START: NEW, RESTART: STOPPED, **dict.fromkeys(_OF_RUNNING_JOBS, RUNNING),
 }  # fmt: skip
@@ -125,7 +131,9 @@ class GangAllocation(Rule):
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
         wrong = ""
         if event.event in ALLOCATES and job is not None:
-            wrong = self._wrong_placement(event.placement, event.gpus) or _wrong_part(event, job)
+            wrong = self._wrong_placement(event.placement, event.gpus) or _wrong_part(
+                event, job, self.evidence.packs
+            )
             if not wrong and job.facts.only_known_sizes and event.gpus not in job.facts.unit_s:
                 wrong = f"it can run on {sorted(job.facts.unit_s)} GPUs"
             if not wrong and event.plan and _gpus_of(event.plan) > event.gpus:
@@ -158,10 +166,13 @@ class GangAllocation(Rule):
         return ""
 
 
-def _wrong_part(event: EventRecord, job: JobHistory) -> str:
-    """What is wrong with the part of a GPU that a job gets, if anything."""
+def _wrong_part(event: EventRecord, job: JobHistory, packs: int) -> str:
+    """What is wrong with the part of GPUs that a job gets, if anything. `packs`: jobs that may share GPUs."""
     due = None if job.record is None else job.record.gpu_fraction
     shares = isinstance(event.placement, SharedPlacement)
+    if due is None and packs > 1 and isinstance(event.placement, SharedPlacement):
+        enough = (event.placement.parts + 1) * packs >= MILLION
+        return "" if enough else f"its part is so small that more than {packs} jobs could share its GPUs"
     if due is None:
         return "shares a GPU, and its record states no part" if shares and job.record is not None else ""
     if not isinstance(event.placement, SharedPlacement):
@@ -216,15 +227,71 @@ def _wrong_speed(event: EventRecord, job: JobHistory | None, evidence: Evidence)
     if kind in ALLOCATES or kind == RATE:
         predicted = known.get(event.gpus)
         if predicted is not None and not isinstance(event.placement, SharedPlacement):  # see `SharersAsSlow`
-            model = job.record.model if job.record is not None else ""
-            due = evidence.in_truth(predicted, event, model)
-            if unit_s != due and not (not evidence.as_predicted and agrees(unit_s, due)):
+            model, factor = job.record.model if job.record is not None else "", factor_of(job.record, event)
+            due = evidence.in_truth(predicted * factor, event, model)
+            exact = evidence.as_predicted and factor == 1.0
+            if unit_s != due and (exact or not agrees(unit_s, due)):
                 return f"it takes {due!r} s there"
         return "" if unit_s > 0 else "must be positive"
     if kind == SUBMIT:
         fits = unit_s > 0 and (not known or unit_s in known.values())
         return "" if fits or unit_s == 0 else "not its speed on any number of GPUs"
     return "nothing runs" if unit_s else ""
+
+
+class PhasesAsStated(Rule):
+    name = "phases"
+    text = "the phases of a job change when the work of each is done, and not before"
+
+    def __init__(self, history: ClusterHistory):
+        super().__init__(history)
+        self.kinds = (*ALLOCATES, PREEMPT, INTERRUPT, FINISH, FAIL)
+
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
+        if job is None or job.record is None:
+            return
+        if not job.record.phases:
+            if event.event == REPLAN:
+                self.report_at(i, event, f"replan of job {event.job_id}, which states no phases")
+            return
+        wrong = self._wrong_allocation(event, job) if event.event in ALLOCATES else ""
+        given = event if event.event in ALLOCATES else job.allocation
+        if not wrong and given is not None:
+            wrong = self._wrong_work(event, job, given)
+        if wrong:
+            self.report_at(i, event, f"{event.event} of job {event.job_id}: {wrong}")
+
+    def _wrong_allocation(self, event: EventRecord, job: JobHistory) -> str:
+        """What is wrong with the phase that an allocation states, if anything."""
+        phases, phase = stated_phases(job.record), phase_of(event)
+        if phase is None or not 0 <= phase < len(phases):
+            return f"its phase is {event.detail!r:.100}, of {len(phases)} by its record"
+        value = phases[phase].value
+        batch = int(value) if batch_of(event) is not None else None
+        if event.detail != (due := phase_words(phase, len(phases), batch)):
+            return f"it states {event.detail!r:.100}, not {due!r}"
+        if event.event == REPLAN and job.allocation is not None:
+            if phase_of(job.allocation) != phase - 1:
+                return f"phase {phase + 1} follows {job.allocation.detail!r:.100}"
+            if event.placement != job.allocation.placement:
+                return "it gets other GPUs"
+        return ""
+
+    def _wrong_work(self, event: EventRecord, job: JobHistory, given: EventRecord) -> str:
+        """What is wrong with the work done so far, in the phase of the allocation `given`, if anything."""
+        work, totals, phase = job.facts.work, job.totals, phase_of(given)
+        if not work or totals.work is None or phase is None:
+            return ""
+        ends = (0.0, *ends_of(stated_phases(job.record)))
+        if phase + 1 >= len(ends):
+            return ""
+        begin, end = ends[phase] * work, ends[phase + 1] * work
+        error = RESOLUTION_S + totals.work_error + job.facts.work_error + RELATIVE * work
+        if totals.work < begin - error or totals.work > end + error:
+            return f"it has done {totals.work:g} units, and its phase has those from {begin:g} to {end:g}"
+        if event.event == REPLAN and totals.work > begin + error:
+            return f"it has done {totals.work:g} units, and its phase begins after {begin:g}"
+        return ""
 
 
 class TotalsMatchRecords(Rule):
@@ -274,7 +341,9 @@ class OverheadsCharged(Rule):
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
         kind = event.event
-        if kind in ALLOCATES and job is not None:
+        if kind == REPLAN and job is not None:
+            self._compare(i, event, job.totals.owed_s if job.totals.owed_s < inf else 0.0)
+        elif kind in ALLOCATES and job is not None:
             terms = job.terms
             if terms.due_s is None:
                 self._unsized += 1
@@ -302,6 +371,7 @@ JOB_RULES = (
     NoOversubscription,
     GangAllocation,
     WorkDone,
+    PhasesAsStated,
     TotalsMatchRecords,
     OverheadsCharged,
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from clustersim.audit.evidence import agrees
 from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory
+from clustersim.audit.phases import factor_of
 from clustersim.cluster import Placement, SharedPlacement
 from clustersim.records import ALLOCATES, RATE, RELEASES, EventRecord, PlanRecord, plan_key
 from clustersim.speed import Curve, Network
@@ -97,7 +99,10 @@ class PlansOnNetwork(PlansAsPredicted):
             return None
         key = plan_key(record, event, self.history.cluster)
         curve = self.due.curve(*key[:8])
-        return None if isinstance(curve, str) else _Sender(event.job_id, curve)
+        if isinstance(curve, str):
+            return None
+        factor = factor_of(record, event)
+        return _Sender(event.job_id, curve if factor == 1.0 else replace(curve, per_unit=factor))
 
     def _report_pending(self) -> None:
         """Report the differences after the previous instant. Those after the last instant of a run are

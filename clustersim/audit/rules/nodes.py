@@ -19,6 +19,7 @@ from clustersim.records import (
     NODE_EVENTS,
     NODE_UP,
     RATE,
+    REPLAN,
     SUBMIT,
     EventRecord,
 )
@@ -158,7 +159,7 @@ class LoadsShareStorage(Rule):
         job_id = event.job_id
         if event.event == LOADED:
             self._check_loaded(i, event)
-        if event.event not in (RATE, SUBMIT):
+        if event.event not in (RATE, REPLAN, SUBMIT):
             if job_id in self._storage:
                 self._storage.end(job_id, event.time_s)
             self._allocations.pop(job_id, None)

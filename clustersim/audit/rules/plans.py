@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from math import fsum
 
 from clustersim.audit.evidence import RESOLUTION_S, agrees, as_stated
 from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
+from clustersim.audit.phases import factor_of, stated_phases
 from clustersim.cluster import SharedPlacement
 from clustersim.records import (
     ALLOCATES,
@@ -22,10 +24,12 @@ from clustersim.records import (
     JobRecord,
     PlanKey,
     PlanRecord,
+    batch_of,
     plan_key,
     plan_of_label,
 )
 from clustersim.speed import Curve
+from traces.phases import seconds_factors
 
 __all__ = ["PlansAsPredicted"]
 
@@ -92,9 +96,8 @@ class PlansAsPredicted(Rule):
         """The event states the speed on the requested GPUs, on some GPU type."""
         if event.unit_s in (0.0, 1.0) or job.gpus is None:
             return  # the job cannot run, or has a duration, which only the trace states
-        stated, curves = float(event.unit_s), list(self._curves(job))
-        speeds = [curve.unit_s.get(job.gpus) for curve in curves]
-        if not curves or any(unit_s is not None and agrees(stated, unit_s) for unit_s in speeds):
+        stated, speeds = float(event.unit_s), list(self._submit_speeds(job))
+        if not speeds or any(unit_s is not None and agrees(stated, unit_s) for unit_s in speeds):
             return
         exact = all(self.due.is_exact(kind, job.gpus) for kind in self.history.cluster.gpu_types)
         what = f"on {job.gpus} GPUs it takes {' or '.join(map(repr, speeds))} s per unit, not {stated!r}"
@@ -103,22 +106,43 @@ class PlansAsPredicted(Rule):
         else:
             self._skip(_DEPENDS_ON_TRACE)
 
-    def _curves(self, job: JobRecord) -> Iterator[Curve]:
-        assert job.gpus is not None
+    def _submit_speeds(self, job: JobRecord) -> Iterator[float | None]:
+        """Seconds per unit of work on the requested GPUs, by GPU type; None on types that cannot run it."""
         for gpu_type in self.history.cluster.gpu_types:
-            software = job.framework, job.precision, job.plan_options
-            curve = self.due.curve(job.model, job.global_batch, job.seq_len, *software, gpu_type, job.gpus)
-            if isinstance(curve, str):
-                if not self.history.cluster.mixed:
-                    self._skip(curve)
-            else:
-                yield curve
+            means = [self._seconds(job, gpu_type, job.global_batch)]
+            if phases := stated_phases(job):
+                factors = seconds_factors(phases, job.global_batch)
+                each = [self._seconds(job, gpu_type, int(phase.value)) for phase in phases]
+                known = [seconds for seconds in each if isinstance(seconds, float)]
+                if None in each:
+                    means = [None]
+                elif len(known) < len(each):
+                    continue
+                else:
+                    parts = zip(phases, known, factors, strict=True)
+                    means = [fsum(phase.share * seconds * k for phase, seconds, k in parts)]
+            yield from (seconds for seconds in means if not isinstance(seconds, str))
+
+    def _seconds(self, job: JobRecord, gpu_type: str, batch: int | None) -> float | str | None:
+        """The seconds of an iteration with a global batch, or why they are unknown."""
+        assert job.gpus is not None
+        software = job.framework, job.precision, job.plan_options
+        curve = self.due.curve(job.model, batch, job.seq_len, *software, gpu_type, job.gpus)
+        if not isinstance(curve, str):
+            return curve.unit_s.get(job.gpus)
+        if not self.history.cluster.mixed:
+            self._skip(curve)
+        return curve
 
     def _check_allocation(self, i: int, event: EventRecord, job: JobHistory, record: JobRecord) -> None:
         """The event states the plan and the speed of the job."""
-        second_s = self.evidence.in_truth(1.0, event, record.model)
-        if not event.plan and event.unit_s == second_s and job.first is not None and job.first.unit_s == 1.0:
-            return  # a job with a duration
+        factor = factor_of(record, event)
+        second_s = self.evidence.in_truth(factor, event, record.model)
+        shares = isinstance(event.placement, SharedPlacement)  # see `SharersAsSlow`
+        as_long = shares or agrees(event.unit_s, second_s)
+        has_duration = job.first is not None and job.first.unit_s == 1.0 and batch_of(event) is None
+        if not event.plan and has_duration and as_long:
+            return
         key = plan_key(record, event, self.history.cluster)
         what = f"{event.event} of job {event.job_id}"
         if event.plan:
@@ -135,11 +159,10 @@ class PlansAsPredicted(Rule):
             return
         wrong = self._wrong_plan(key)
         if not wrong:
-            shares = isinstance(event.placement, SharedPlacement)  # see `SharersAsSlow`
             unit_s = None if shares else self.speed_of(event, curve)
             if unit_s is None:
                 return
-            unit_s = self.evidence.in_truth(unit_s, event, record.model)
+            unit_s = self.evidence.in_truth(unit_s * factor, event, record.model)
             if agrees(event.unit_s, unit_s):
                 return
             wrong = f"on {event.gpus} GPUs it takes {unit_s!r} s per unit, not {event.unit_s!r}"

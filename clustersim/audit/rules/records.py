@@ -13,6 +13,7 @@ from clustersim.audit.evidence import RESOLUTION_S, as_stated
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.audit.log_pass import repeated
 from clustersim.records import (
+    ALLOCATES,
     FAIL,
     FAILED,
     FINISH,
@@ -117,8 +118,10 @@ class RecordsMatchLog(Rule):
             same = record is None or event.detail == record.reason
         elif event.event == FAIL:
             same = record is None or (bool(event.detail) and record.reason.startswith(event.detail))
-        else:
-            same = not event.detail
+        else:  # see `PhasesAsStated`
+            same = not event.detail or (
+                event.event in ALLOCATES and record is not None and bool(record.phases)
+            )
         if not same:
             self.report_at(i, event, f"{event.event} of job {event.job_id} says {shown(event.detail)}")
 

@@ -8,6 +8,7 @@ from typing import Any
 from clustersim.audit.evidence import agrees
 from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
+from clustersim.audit.phases import factor_of
 from clustersim.cluster import Placement, SharedPlacement
 from clustersim.records import ALLOCATES, RATE, RELEASES, EventRecord, plan_key
 from clustersim.speed import CoRunners, Interference
@@ -82,6 +83,9 @@ class SharersAsSlow(Rule):
         if record is not None and record.model and not has_duration:
             curve = self._due.curve(*plan_key(record, event, self.history.cluster)[:8])
             self._alone_s[event.job_id] = None if isinstance(curve, str) else curve.unit_s.get(event.gpus)
+        alone_s, factor = self._alone_s[event.job_id], factor_of(record, event)
+        if alone_s is not None and factor != 1.0:
+            self._alone_s[event.job_id] = alone_s * factor
 
     def _check(self, job_id: str, i: int, event: EventRecord) -> None:
         """Compare the speed of a job after an instant with the one computed again."""

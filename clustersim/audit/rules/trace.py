@@ -147,6 +147,7 @@ class TraceMatches(Rule):
             ("precision", job.precision or "", record.precision),
             ("plan_options", job.plan_options or "", record.plan_options),
             ("service", job.service or "", record.service),
+            ("phases", job.phases or "", record.phases),
             ("gpu_fraction", job.gpu_fraction and parts_of(job.gpu_fraction) / MILLION, record.gpu_fraction),
         ):
             if not as_stated(recorded, submitted):
@@ -176,7 +177,10 @@ class TraceMatches(Rule):
             work = job.iterations if job.kind == "iterations" else job.duration_s
             assert work is not None
             # Where jobs are sent to a cluster of a fleet, its own offer counts.
-            due = [(offer.requested, work * offer.unit_s) for offer in offers[: None if self._routed else 1]]
+            due = [
+                (n := offer.requested, work * offer.curve.work_s(n))
+                for offer in offers[: None if self._routed else 1]
+            ]
             if any(record.gpus == n and as_stated(record.isolated_s, seconds) for n, seconds in due):
                 return ""
             requested, due_s = due[0]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from itertime.errors import UserError
-from itertime.io import parse_yaml
 
 from . import completion
 
@@ -205,6 +204,7 @@ def grid_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     `--set`, with dotted names. UserError for contradictions and for text that is no setting.
     """
     from clustersim.runs import RunConfig
+    from itertime.io import parse_yaml
 
     config = config_of(options.get("policy") or "fifo", {**options, "settings": []})
     plain = config.model_dump(exclude={"policy", "params"}, exclude_defaults=True)

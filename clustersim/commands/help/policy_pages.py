@@ -5,6 +5,8 @@ from __future__ import annotations
 __all__ = ["page_of"]
 
 _PAGES = {
+    "allox": ("allox",),
+    "arena": ("arena",),
     "attained-service": ("las", "tiresias", "gittins"),
     "backfill": ("easy", "conservative", "multifactor"),
     "chronus": ("chronus",),
@@ -12,12 +14,15 @@ _PAGES = {
     "elastic-shares": ("optimus", "afs", "hesrpt", "max-min"),
     "elasticflow": ("elasticflow", "vtrain-aware"),
     "gavel": ("gavel-max-min", "gavel-ftf", "gavel-makespan", "gavel-throughput"),
+    "pal": ("pal",),
     "predicted": ("qssf",),
     "priced": ("priced",),
     "priced-deadlines": ("priced-deadlines",),
+    "rubick": ("rubick",),
     "sharing": ("round-robin", "gandiva", "drf", "quota"),
     "sia": ("sia",),
     "themis": ("themis",),
+    "unicron": ("unicron",),
 }
 
 

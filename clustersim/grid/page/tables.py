@@ -135,11 +135,13 @@ def _heat_map(document: GridDocument, metric: str, down: str, across: str, fixed
 
 @dataclass(frozen=True)
 class Best:
-    """The best value of an axis in one cell of the others, and how far the next one is."""
+    """The best value of an axis in one cell of the others, and how far the next one is. `series`: None where
+    several values are equally good.
+    """
 
     labels: tuple[str, ...]
     metric: str
-    series: int
+    series: int | None
     winner: str
     value: str
     second: str
@@ -165,7 +167,7 @@ def best_rows(document: GridDocument) -> tuple[str, list[str], list[Best]]:
             second = f"{text_of(rest[0][0])} {scale.text(rest[0][1])}" if rest else "–"
             margin = scale.text(rest[0][1] - found[0][1], signed=True) if rest else "–"
             labels = tuple(text_of(fixed[name]) for name in others)
-            series = document.levels[axis].index(best[0]) if document.colours else 0
+            series = document.levels[axis].index(best[0]) if document.colours and len(best) == 1 else None
             winner = ", ".join(map(text_of, best))
             rows.append(Best(labels, scale.head, series, winner, scale.text(found[0][1]), second, margin))
     return axis, others, rows

@@ -3,6 +3,7 @@
 | name | what |
 |---|---|
 | `render` | a page from a template that extends `base.html.j2` |
+| `TERMS` | terms of pages in a sentence each |
 | `Page` | a page that a notebook shows and `save` writes |
 | `Chart` | one chart as data, which `templates/charts.js` draws |
 | `series_of` | one curve or set of points of a chart |
@@ -16,10 +17,12 @@
 from .chart import MOST_POINTS, RATIO_TICKS, TIME_TICKS, Chart, downsampled, plotly_text, series_of, short
 from .document import packed, render
 from .shown_page import Page
+from .terms import TERMS
 
 __all__ = [
     "MOST_POINTS",
     "RATIO_TICKS",
+    "TERMS",
     "TIME_TICKS",
     "Chart",
     "Page",

@@ -91,7 +91,8 @@
         var cell = page.make("th", "", { scope: "col" }), button = page.make("button", column.title, { type: "button" });
         if (column.key === "id" || column.wide) { cell.className = "text"; }
         button.addEventListener("click", function () {
-          sorted = { key: column.key, down: sorted.key === column.key && !sorted.down };
+          // The first click shows the largest numbers; words begin with A.
+          sorted = { key: column.key, down: sorted.key === column.key ? !sorted.down : !column.wide && column.key !== "id" };
           page_at = 0;
           update();
         });

@@ -37,6 +37,13 @@ var page = {};
     return UNITS.find(function (one) { return seconds >= one[2]; }) || ["s", 1];
   };
 
+  // A time on the trace's clock as a date in UTC; empty if the clock has no dates.
+  page.date = function (steps) {
+    if (!page.data.dated) { return ""; }
+    var made = new Date((page.data.from_s + steps * page.data.step_s) * 1000);
+    return made.toISOString().slice(0, 16).replace("T", " ") + " UTC";
+  };
+
   // Three digits of a number, but at most two decimals.
   page.decimals = function (value) {
     return value > 0 ? Math.max(0, Math.min(2, 2 - Math.floor(Math.log10(value)))) : 0;

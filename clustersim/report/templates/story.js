@@ -1,6 +1,7 @@
 // The story of a job under every policy: its waits and allocations, and their costs.
 (function () {
   "use strict";
+  var JOB = "#job=";
   var GAINS = { start: "started", restart: "restarted", resize: "resized to", migrate: "migrated, still" };
   var ENDS = { preempt: "preempted", finish: "finished", interrupt: "interrupted by a failure", fail: "failed", reject: "rejected" };
 
@@ -11,9 +12,10 @@
     var close = page.make("button", "Close", { type: "button" });
     close.addEventListener("click", function () { dialog.close(); });
     header.append(page.make("h2", "Job " + jobs.id[row], { id: "story-title" }), close);
+    remember(address(row));
     var facts = [
       jobs.models[jobs.model[row]], jobs.batch[row] === null ? "" : "global batch " + page.number(jobs.batch[row]),
-      "tenant " + jobs.tenants[jobs.tenant[row]], "submitted at +" + page.duration(jobs.submit[row] * page.data.step_s),
+      "tenant " + jobs.tenants[jobs.tenant[row]], "submitted at " + (page.date(jobs.submit[row]) || "+" + page.duration(jobs.submit[row] * page.data.step_s)),
       jobs.deadline[row] === null ? "" : "due " + page.duration((jobs.deadline[row] - jobs.submit[row]) * page.data.step_s) + " later"
     ].filter(Boolean).join(" · ");
     dialog.replaceChildren(header, page.make("p", facts, { "class": "muted" }));
@@ -25,14 +27,37 @@
       var fate = page.fates(run)[row];
       if (fate) { dialog.append(title(run, number, fate), strip(run, number, row, fate, last), steps(run, row, fate)); }
     });
-    dialog.append(page.make("p", "“clustersim explain DIR --job ID” tells more: which jobs were ahead of it, and which overtook it.", { "class": "keys" }));
+    var link = page.make("p", "", { "class": "keys" });
+    link.append(page.make("a", "Link to this job", { href: address(row) }));
+    dialog.append(link, page.make("p", "“clustersim explain DIR --job ID” tells more: which jobs were ahead of it, and which overtook it.", { "class": "keys" }));
     if (!dialog.open) { dialog.showModal(); }
     dialog.scrollTop = 0;
   };
 
+  // A page that is shown inside another one, as in a notebook, has no address to change.
+  function remember(address) {
+    try { history.replaceState(null, "", address); } catch (error) { return; }
+  }
+
+  function address(row) { return JOB + encodeURIComponent(page.data.jobs.id[row]); }
+
+  // Opens the story of the job that the address of the page names.
+  function named() {
+    if (!location.hash.startsWith(JOB)) { return; }
+    var id;
+    try { id = decodeURIComponent(location.hash.slice(JOB.length)); } catch (error) { return; }
+    var row = page.data.jobs.id.indexOf(id);
+    if (row >= 0) { page.story(row); }
+  }
+
   page.parts.push(function () {
     var dialog = page.by("story");
     dialog.addEventListener("click", function (event) { if (event.target === dialog) { dialog.close(); } });
+    dialog.addEventListener("close", function () {
+      if (location.hash.startsWith(JOB)) { remember(location.pathname + location.search); }
+    });
+    window.addEventListener("hashchange", named);
+    named();
   });
 
   function title(run, number, fate) {

@@ -22,6 +22,7 @@ ZeRO-3 casts what it gathers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,12 +59,16 @@ class Memory:
     """Bytes on the fullest GPU of each plan: the parts and their sum, (plans,) each.
 
     `capacity`: bytes of the GPU. `headroom`: the share of them that a plan must leave free to fit.
+    `on_cpu`: bytes that the GPU keeps in its node's memory, of which it has `cpu_share`; None where the
+    system does not state that memory.
     """
 
     parts: dict[str, Array]
     total: Array
     capacity: float
     headroom: float = 0.0
+    on_cpu: Array | None = None
+    cpu_share: float = inf
 
     @property
     def limit(self) -> float:
@@ -72,7 +77,8 @@ class Memory:
 
     @property
     def fits(self) -> NDArray[np.bool_]:
-        return self.total <= self.limit
+        fits = self.total <= self.limit
+        return fits if self.on_cpu is None else fits & (self.on_cpu <= self.cpu_share)
 
 
 def checked_headroom(headroom: float) -> float:
@@ -97,8 +103,38 @@ def memory(workload: Workload, headroom: float = MEMORY_HEADROOM) -> Memory:
     parts["buffers"] = np.full(len(workload), BUFFERS_BYTES)
     needed = sum(parts.values(), np.zeros(len(workload)))
     parts["site"] = (site.memory_multiplier - 1) * needed + site.memory_overhead_bytes
-    capacity = workload.profile.memory_bytes
-    return Memory(parts, needed + parts["site"], capacity, checked_headroom(headroom))
+    found = Memory(parts, needed + parts["site"], workload.profile.memory_bytes, checked_headroom(headroom))
+    system = workload.system
+    if system.cpu_memory_bytes is None:
+        return found
+    return replace(found, on_cpu=_on_cpu(workload), cpu_share=system.cpu_memory_bytes / system.gpus_per_node)
+
+
+def _on_cpu(workload: Workload) -> Array:
+    """Bytes that the fullest GPU of each plan keeps in the memory of its CPU: states and gradients of an
+    offloaded optimizer (Ren et al., ZeRO-Offload, 2021, section 4), and activations of offloaded layers.
+    """
+    model, plans = workload.model, workload.plans
+    _, shared, experts = _parameters(workload)
+    if model.lora_rank:
+        shared, experts = (part[_STAGES] for part in workload.partition.trained_parameters(model))
+    each = state_bytes(model, plans.options) + np.where(plans.fp32_gradients | plans.in_32_bit, 4.0, 2.0)
+    owned = _owned(workload, shared, experts, plans.optimizer_shards)
+    layers = np.minimum(plans.offload_layers, workload.partition.layers[_STAGES])
+    kept = layers * activations_of(workload).kept * _in_flight(plans)
+    most: Array = (np.where(plans.offload_optimizer, each, 0.0) * owned + kept).max(axis=0)
+    return most
+
+
+def _parameters(workload: Workload) -> tuple[Array, Array, Array]:
+    """Parameters of the first, the second and the last stage, (3, plans): those of their layers that all
+    ranks have, these with the tables of the ends, and those of experts.
+    """
+    partition = workload.partition
+    # A tied embedding is on both ends of the pipeline.
+    ends = np.array([partition.table, np.zeros(len(workload)), partition.tables])
+    in_layers, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
+    return in_layers, in_layers + ends, experts
 
 
 def _at_its_fullest(workload: Workload) -> Workload:
@@ -117,11 +153,8 @@ def _parts(workload: Workload) -> dict[str, Array]:
     # This layer's weights and the next one's.
     weight = 2.0 * plans.width
     gathered = np.where(plans.gathers_weights, 2 * weight * (partition.shared + partition.experts), 0.0)
-    # A tied embedding is on both ends of the pipeline.
-    ends = np.array([partition.table, np.zeros(len(plans)), partition.tables])
-    in_layers, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
+    in_layers, shared, experts = _parameters(workload)
     casts = _casts(workload, in_layers + experts)
-    shared = in_layers + ends
     weights = _owned(workload, shared, experts, plans.weight_shards)
     if model.lora_rank:  # frozen weights have neither gradients nor states; the low-rank ones are weights too
         shared, experts = (parameters[_STAGES] for parameters in partition.trained_parameters(model))

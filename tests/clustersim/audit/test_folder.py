@@ -31,8 +31,9 @@ from tests.effort import examples
 from traces.job import Job
 
 RULES = (
-    "files", "causality", "capacity", "gang", "progress", "conservation", "overheads", "service", "loads",
-    "outages", "plans", "services", "sharing", "trace", "manifest", "records", "usage", "bound", "summary",
+    "files", "causality", "capacity", "gang", "progress", "phases", "conservation", "overheads", "service",
+    "loads", "outages", "plans", "services", "sharing", "trace", "manifest", "records", "usage", "bound",
+    "summary",
 )  # fmt: skip
 RIGID = (
     Job("long", 0.0, gpus=16, duration_s=300.0, deadline_s=350.0),
@@ -313,7 +314,7 @@ def test_files_changed_by_hand(sound: Run, tmp_path: Path, capsys: pytest.Captur
     path.write_text(path.read_text().replace('"finished": 3', '"finished": 4'))
     assert main(["check", str(tmp_path)]) == 4
     out = capsys.readouterr().out
-    assert "2 of 19 rules broken" in out
+    assert "2 of 20 rules broken" in out
     assert (
         "Proved: the other rules, trace, bound in part (see there). Not proved: what the policy decided"
         in out

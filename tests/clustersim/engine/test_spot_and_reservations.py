@@ -23,7 +23,7 @@ from tests.effort import examples
 from traces.job import Job
 
 POLICIES = ("fifo", "fifo-skip", "srtf", "easy", "conservative", "las", "round-robin", "drf", "quota")
-ELASTIC = ("afs", "sia", "elasticflow", "gavel-max-min", "themis", "priced", "max-min")
+ELASTIC = ("afs", "sia", "elasticflow", "gavel-max-min", "themis", "priced", "max-min", "arena", "unicron")
 FREE = {"launch_s": 0, "launch_gpu_s": 0, "plain_restart_s": 20}  # 10 s to save, 10 s to load
 
 

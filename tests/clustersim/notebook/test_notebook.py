@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
+import pyarrow
 import pytest
 
 import clustersim
+import itertime
 from clustersim.cli import main
 from clustersim.grid import run_grid
 from clustersim.notebook import Comparison, ShownRun
@@ -115,3 +121,67 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for block in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
         exec(block.replace('out="study"', 'out="study", workers=1'), names)
     assert {path.name for path in tmp_path.iterdir()} == {"gantt.pdf", "report.html", "study", "study.yaml"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
+def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cells run in order, and the last line of each can be shown; the file holds no outputs."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    assert len(cells) >= 8
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            continue
+        assert cell["outputs"] == []
+        *body, last = ast.parse("".join(cell["source"])).body
+        if not isinstance(last, ast.Expr):
+            body.append(last)
+        exec(compile(ast.Module(body, []), path.name, "exec"), names)
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), path.name, "eval"), names)
+            assert len(repr(value)) < 5_000
+            shown = [getattr(value, name, None) for name in ("_repr_html_", "_repr_png_")]
+            assert any(each() for each in shown if each) or "Axes" in type(value).__name__
+
+
+def test_the_names_complete_and_grid_can_be_called_at_once() -> None:
+    script = "import clustersim; assert {'run', 'compare', 'grid'} <= set(dir(clustersim)); clustersim.grid"
+    subprocess.run([sys.executable, "-c", f"{script}.__call__"], check=True)
+
+
+@pytest.mark.filterwarnings("ignore:The Dataframe Interchange Protocol")
+def test_any_data_frame_is_a_trace() -> None:
+    table = pyarrow.Table.from_pandas(FRAME)
+
+    class OnlyArrow:
+        """As data frames of polars are."""
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return table.__arrow_c_stream__(requested_schema)
+
+    class OnlyInterchange:
+        def __dataframe__(self, **options: object) -> object:
+            return table.__dataframe__(**options)
+
+    summaries = [
+        clustersim.run(frame, "fifo", cluster="n1g8").summary["jct_mean_s"]
+        for frame in (FRAME, table, OnlyArrow(), OnlyInterchange())
+    ]
+    assert len(set(summaries)) == 1
+
+
+def test_predictions_show_themselves() -> None:
+    plan = itertime.Plan(tp=8, pp=1, dp=2, micro_batch=1, global_batch=32)
+    one = itertime.predict("megatron-18.4b", plan, "dgx-a100-80gb")
+    assert one.to_pandas()["seconds"].sum() == pytest.approx(one.iteration_s)
+    found = itertime.search("megatron-18.4b", 32, "dgx-a100-80gb", 16, top=3)
+    assert list(found.to_pandas()["iteration_s"]) == [each.prediction.iteration_s for each in found.plans]
+    assert itertime.Plan(**dict(found.to_pandas().iloc[0][list(itertime.Plan.__dataclass_fields__)])) == (
+        found.plans[0].plan
+    )
+    many = itertime.evaluate("megatron-18.4b", itertime.PlanBatch.of([plan, plan]), "dgx-a100-80gb")
+    assert list(many.to_pandas()["iteration_s"]) == [one.iteration_s] * 2
+    for shown in (one, found, many):
+        assert len(repr(shown)) < 100
+        assert "<table" in shown._repr_html_()

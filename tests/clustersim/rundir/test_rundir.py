@@ -97,7 +97,8 @@ def test_columns_begin_with_the_contract(tmp_path: Path) -> None:
     write_run(tmp_path, small_run())
     header = (tmp_path / "jobs.csv").read_text(encoding="utf-8").splitlines()[0]
     assert header.startswith(CONTRACT + ",")
-    assert sorted(header.split(",")) == sorted(set(JOB_COLUMNS) - {"gpu_fraction", "plan_options", "service"})
+    optional = {"gpu_fraction", "phases", "plan_options", "service"}
+    assert sorted(header.split(",")) == sorted(set(JOB_COLUMNS) - optional)
 
 
 def test_the_manifest_says_what_was_run(tmp_path: Path) -> None:

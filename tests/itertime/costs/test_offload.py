@@ -108,3 +108,34 @@ def test_cores_and_gradients_of_a_site_add_to_the_memory_of_its_cpus():
         assert stated["optimizer"] - usual["optimizer"] == pytest.approx(0.5e-9 * held / dp, rel=1e-6)
         more = stated["optimizer_copies"] - usual["optimizer_copies"]
         assert more == pytest.approx(0.2e-9 * held, rel=1e-6)
+
+
+def test_what_is_offloaded_must_fit_in_the_share_of_a_gpu():
+    """13 billion parameters leave 14 bytes each on the CPU of one GPU: states of 12, gradients of 2."""
+    model, plan = load_model("gpt3-13b"), Plan(1, 1, 1, 1, 1, offload_optimizer=True)
+    needed = 14 * predict(model, plan, SYSTEM).memory_parts["weights"] / 2
+    enough, short = (
+        predict(model, plan, replace(SYSTEM, cpu_memory_bytes=8 * needed * share)) for share in (1.001, 0.999)
+    )
+    assert enough.fits
+    assert not short.fits
+    share = f"a GPU's share of its node's memory is {needed * 0.999 / 1e9:.1f} GB"
+    assert short.reason == f"offloads {needed / 1e9:.1f} GB, and {share}"
+    assert enough.iteration_s == short.iteration_s
+    plan = Plan(8, 1, 1, 1, 1)
+    assert predict(MODEL, plan, SYSTEM).fits
+    assert predict(MODEL, plan, replace(SYSTEM, cpu_memory_bytes=1.0)).fits
+
+
+def test_ranks_that_share_states_share_what_they_offload():
+    plan = Plan(1, 1, 8, 1, 8, zero_stage=1, offload_optimizer=True)
+    needed = 14 * predict(MODEL, plan, SYSTEM).memory_parts["weights"] / 2 / 8
+    for share, fits in ((1.001, True), (0.999, False)):
+        assert predict(MODEL, plan, replace(SYSTEM, cpu_memory_bytes=8 * needed * share)).fits == fits
+
+
+def test_layers_that_wait_in_the_cpus_memory_count_there():
+    plan = replace(PLAN, offload_layers=2)
+    kept = 2 * activations_of(workload(plan)).kept[0]
+    for share, fits in ((1.001, True), (0.999, False)):
+        assert predict(MODEL, plan, replace(SYSTEM, cpu_memory_bytes=8 * kept * share)).fits == fits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -60,6 +61,14 @@ def test_reconfigurable_runs_where_states_must_leave_the_gpu():
     """A model of 7B parameters has 112 GB of weights, gradients and states (ZeRO, SC 2020, section 3.1)."""
     assert 1 not in curve("3d", "llama2-7b", 64, [1])
     assert curve("reconfigurable", "llama2-7b", 64, [1])[1].plan.offload_optimizer
+
+
+def test_a_small_memory_of_the_node_keeps_optimizers_on_the_gpus():
+    """One GPU offloads 14 x 6.7e9 bytes, of which a share of 1/8 of 0.4 TB holds about half."""
+    small = replace(SYSTEM, cpu_memory_bytes=0.4e12)
+    found = make_planner("reconfigurable", small).curve(load_model("llama2-7b"), 64, [1, 2, 4])
+    assert 1 not in found
+    assert not found[2].plan.offload_optimizer or found[2].plan.zero_stage or found[2].plan.tp == 2
 
 
 def test_data_parallel_keeps_tp_and_pp_and_micro_batch():

@@ -53,6 +53,7 @@ def jobs(draw: st.DrawFn, job_id: str) -> Job:
         "qos": names,
         "framework": st.sampled_from(["te", "megatron"]),
         "precision": st.sampled_from(PRECISIONS),
+        "phases": st.sampled_from(["0.25:512 0.75:1024", "1:8", "0.1:1 0.2:2 0.7:4"]),
         "plan_options": st.sampled_from(
             ["clipping=bucket,optimizer=lamb", "compression=topk,compression_density=0.25", "optimizer=came"]
         ),

@@ -10,7 +10,8 @@ run times: these are steps over the throughput of the type, `scheduler/simulatio
 
 Shockwave (Zheng et al., NSDI 2023; github.com/uw-mad-dash/shockwave, scheduler/traces) has 12: job type,
 command, working folder, name of the steps' flag, whether it needs data, steps, scale factor, mode (`static`,
-`accordion`, `gns`), priority, SLO, duration, arrival. The batch of a job changes in the last two modes.
+`accordion`, `gns`), priority, SLO, duration, arrival. The batch of a job changes in the last two modes; the
+log does not say when, so no phases (`traces.phases`) are filled in.
 Within a file, steps over duration depend on the type and the scale factor alone: the duration is that of the
 first batch.
 """

@@ -85,7 +85,9 @@ class Division(Generic[J]):
         self._ladders: dict[J, Ladder] = {}
         self._movable: dict[J, bool] = {}  # the settled jobs
         self._spare = 0  # GPUs of settled jobs above their least count
-        self._refused: float = inf  # the fewest GPUs for which there was no room
+        self._refused: float = inf  # the fewest GPUs that a job without any did not get
+        self.room_refused = False
+        """Whether room could not be made that jobs which are not settled might give."""
         self._gains: list[_Step[J]] = []  # heaps of next and of last steps, the first to take in front;
         self._losses: list[_Step[J]] = []  # entries of counts that a job no longer has are passed over
 
@@ -122,7 +124,7 @@ class Division(Generic[J]):
             self._list_losses(self._movable)
             if self._take_back(gpus - self.free, inf, inf):
                 return True
-        self._refused = min(self._refused, gpus)
+        self._refused, self.room_refused = min(self._refused, gpus), True
         return False
 
     def could_step(self, job: J) -> bool:

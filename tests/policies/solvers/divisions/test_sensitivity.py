@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.solvers import Division, Ladder, ladder
+from policies.solvers.divisions import Division, Ladder, ladder
 
 MARGIN = 1e-9
 

@@ -25,20 +25,25 @@ def best_division(jobs: Sequence[Options], gpus: int) -> list[int]:
     [1, 1]
     """
     most = min(gpus, max((max(counts) for counts, _ in jobs), default=0))
-    best = np.full(most + gpus + 1, -np.inf)  # before S(i, 0) stand as many impossible places as a job takes
-    best[most:] = 0.0
-    taken = np.empty((len(jobs), gpus + 1), dtype=np.int16)
+    # S(i, 0) stands at `most`, after as many impossible places as a job takes GPUs.
+    best = np.full((len(jobs) + 1, most + gpus + 1), -np.inf)
+    best[0, most:] = 0.0
+    totals = np.empty((max((len(counts) for counts, _ in jobs), default=0), gpus + 1))
     for i, (counts, values) in enumerate(jobs):
         if 0 not in counts:
             raise ValueError(f"job {i} has no option without GPUs: {counts}")
-        possible = [k for k, count in enumerate(counts) if count <= gpus]
-        totals = np.stack([best[most - counts[k] : most - counts[k] + gpus + 1] for k in possible])
-        totals += np.asarray(values)[possible, None]
-        first = totals.argmax(axis=0)
-        best[most:] = totals[first, np.arange(gpus + 1)]
-        taken[i] = first if len(possible) == len(counts) else np.asarray(possible)[first]
-    chosen, left = [0] * len(jobs), gpus
+        row = 0
+        for count, value in zip(counts, values, strict=True):
+            if count <= gpus:
+                np.add(best[i, most - count : most - count + gpus + 1], value, out=totals[row])
+                row += 1
+        totals[:row].max(axis=0, out=best[i + 1, most:])
+    chosen, left = [0] * len(jobs), most + gpus
     for i in reversed(range(len(jobs))):
-        chosen[i] = int(taken[i, left])
-        left -= jobs[i][0][chosen[i]]
+        counts, values = jobs[i]
+        chosen[i] = next(
+            k for k, count in enumerate(counts)
+            if count <= gpus and best[i, left - count] + values[k] == best[i + 1, left]
+        )  # fmt: skip
+        left -= counts[chosen[i]]
     return chosen

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.solvers.reallocation import Options, best_division
+from policies.solvers.divisions.reallocation import Options, best_division
 from tests.effort import examples
 
 values = st.floats(-5, 20).map(lambda x: round(x, 3))

@@ -1,0 +1,31 @@
+"""What the phases of a job say of the speeds and plans of its allocations."""
+
+from __future__ import annotations
+
+from clustersim.records import EventRecord, JobRecord, batch_of, phase_of
+from traces.phases import Phase, parse_phases, seconds_factors
+
+__all__ = ["factor_of", "stated_phases"]
+
+
+def stated_phases(record: JobRecord | None) -> tuple[Phase, ...]:
+    """The phases of a job by its record; none if it states none, or text that is none."""
+    if record is None or not record.phases:
+        return ()
+    try:
+        return parse_phases(record.phases)
+    except ValueError:
+        return ()
+
+
+def factor_of(record: JobRecord | None, given: EventRecord | None) -> float:
+    """By what the seconds of an iteration, or of a logged second, are multiplied to give those of a unit of
+    work in the phase of an allocation; 1 for a job without phases.
+    """
+    phases = stated_phases(record)
+    if not phases or record is None or given is None:
+        return 1.0
+    phase = phase_of(given)
+    if phase is None or not 0 <= phase < len(phases):
+        return 1.0
+    return seconds_factors(phases, record.global_batch if batch_of(given) else None)[phase]

@@ -1,0 +1,172 @@
+"""Muri: jobs that use different resources take turns on the same GPUs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from reprlib import repr as brief
+
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.solvers.pairing import best_pairs
+from policies.toolkit.parameters import number, whole
+from policies.toolkit.rounds import Rounds
+
+__all__ = ["Muri"]
+
+_ORDERS = ("srsf", "las")
+Group = tuple[JobView, ...]
+
+
+class Muri(Scheduler):
+    """The first jobs by `order` (srsf: least GPU time left, las: least attained) run in groups of up to
+    `group` jobs on the same GPUs, chosen for the most work per GPU, in rounds of `round_s`; preemptive.
+
+    Zhao et al., "Multi-Resource Interleaving for Deep Learning Training", SIGCOMM 2022: Muri-S and Muri-L.
+    Jobs of as many GPUs are grouped by repeated matchings of the greatest weight, as in the paper. The weight
+    is the work per time that a group does beyond what its parts do in turns. How fast jobs run in a group is
+    the `sharing` of the run, where `profiles` state the stages of their iterations. If all jobs fit alone,
+    none share.
+    """
+
+    def __init__(self, order: str = "srsf", group: int = 2, round_s: float = 360.0):
+        if order not in _ORDERS:
+            raise ValueError(f"order={brief(order)}: must be one of {', '.join(_ORDERS)}")
+        self.order = order
+        self.group = self.packs = whole("group", group, 1, 4)
+        self.round_s = number("round_s", round_s, least=1)
+        self._rounds = Rounds(self.round_s)
+        self._key = _service if order == "srsf" else _attained
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        if self._rounds.begins(state):
+            self._regroup(proposal, state)
+        for job in state.pending_by(self._key).walk(proposal.fits):
+            if not proposal.gpus(job):
+                proposal.start(job)
+        return self._rounds.until_end(proposal, state)
+
+    def _regroup(self, proposal: Proposal, state: State) -> None:
+        """Stop the jobs that are not of a group that stays, then start groups in order."""
+        before = dict.fromkeys(_groups_of(proposal))
+        room, wanted = state.in_service, []
+        for group in self._groups(state, list(before)):
+            if group[0].requested <= room:
+                wanted.append(group)
+                room -= group[0].requested
+        stay = {job for group in wanted if group in before for job in group}
+        for job in proposal.running():
+            if job not in stay:
+                proposal.stop(job)
+        for group in wanted:
+            if group not in before:
+                _start(proposal, group)
+
+    def _groups(self, state: State, before: list[Group]) -> list[Group]:
+        """The groups that are to run, in order of their first job."""
+        ranked = sorted([*state.running, *state.pending], key=lambda job: (self._key(job), job.order))
+        room, chosen = self.group * state.in_service, []
+        for job in ranked:
+            if job.requested <= room:
+                chosen.append(job)
+                room -= job.requested
+        rank = {job: i for i, job in enumerate(ranked)}
+        groups: list[Group] = [(job,) for job in chosen]
+        size = 1
+        while sum(job.requested for job, *_ in groups) > state.in_service and 2 * size <= self.group:
+            groups = self._merged(groups, before, rank)
+            size *= 2
+        return sorted(groups, key=lambda group: min(rank[job] for job in group))
+
+    def _merged(self, groups: list[Group], before: list[Group], rank: Mapping[JobView, int]) -> list[Group]:
+        """Pairs of groups of as many GPUs, so that they do the most work in all; and the groups left over."""
+        buckets: dict[float, dict[tuple[str, ...], list[Group]]] = defaultdict(lambda: defaultdict(list))
+        for group in sorted(groups, key=lambda group: min(rank[job] for job in group)):
+            alone = group[0].needs < 1  # by its trace it holds part of a GPU: it is no part of a group
+            bucket = -group[0].order - 1 if alone else group[0].requested
+            buckets[bucket][tuple(sorted(job.model or "" for job in group))].append(group)
+        merged: list[Group] = []
+        for kinds in buckets.values():
+            left = [dict.fromkeys(same) for same in kinds.values()]
+            weights = [[_gain(next(iter(a)), next(iter(b))) for b in left] for a in left]
+            made = best_pairs([len(same) for same in left], weights)
+            kept = _pairs_of(before, left)
+            for (a, b), count in made.items():
+                merged += _take(left, a, b, count, kept)
+            merged += [group for same in left for group in same]
+        return merged
+
+
+def _pairs_of(before: Iterable[Group], left: Sequence[Iterable[Group]]) -> dict[Group, tuple[Group, Group]]:
+    """The groups that run already and consist of two of the groups in `left`, with these two."""
+    part_of = {job: part for same in left for part in same for job in part}
+    found = {}
+    for group in before:
+        parts = list(dict.fromkeys(part_of[job] for job in group if job in part_of))
+        if len(parts) == 2 and sum(map(len, parts)) == len(group):
+            found[group] = parts[0], parts[1]
+    return found
+
+
+def _take(
+    left: Sequence[dict[Group, None]], a: int, b: int, count: int, kept: Mapping[Group, tuple[Group, Group]]
+) -> list[Group]:
+    """Take `count` pairs of these kinds from `left`: those that run already, then the first ones."""
+    pairs: list[Group] = []
+    for group, (one, other) in kept.items():
+        if len(pairs) < count:
+            if one not in left[a] or other not in left[b]:
+                one, other = other, one
+            if one in left[a] and other in left[b]:
+                del left[a][one], left[b][other]
+                pairs.append(group)
+    while len(pairs) < count:
+        one = next(iter(left[a]))
+        del left[a][one]
+        other = next(iter(left[b]))
+        del left[b][other]
+        pairs.append(_in_order(one + other))
+    return pairs
+
+
+def _in_order(jobs: Iterable[JobView]) -> Group:
+    return tuple(sorted(jobs, key=lambda job: job.order))
+
+
+def _groups_of(proposal: Proposal) -> list[Group]:
+    """The jobs that run on the same GPUs; jobs that run on GPUs of their own are groups of one."""
+    shared = [tuple(group) for group in proposal.groups()]
+    grouped = {job for group in shared for job in group}
+    return [*shared, *((job,) for job in proposal.running() if job not in grouped)]
+
+
+def _start(proposal: Proposal, group: Group) -> None:
+    """Start the jobs of a group on the same GPUs; a job alone on GPUs of its own."""
+    first, *others = group
+    if not others:
+        proposal.start(first)
+    elif proposal.start_shared(first, 1 / len(group)) is not None:
+        for job in others:
+            proposal.start_shared(job, 1 / len(group), beside=first)
+
+
+def _work(group: Sequence[JobView]) -> float:
+    """Work of a group per time, in jobs alone."""
+    return sum(1 / job.slowdown_beside([other for other in group if other is not job]) for job in group)
+
+
+def _gain(one: Group, other: Group) -> float:
+    """The work per time of two groups together, beyond what they do if each has half of the time."""
+    if one is other:  # two groups of the same kind
+        twice = [job for job in one for _ in range(2)]
+        slowdowns = [job.slowdown_beside(twice[:i] + twice[i + 1 :]) for i, job in enumerate(twice)]
+        return sum(1 / slowdown for slowdown in slowdowns) - _work(one)
+    return _work([*one, *other]) - (_work(one) + _work(other)) / 2
+
+
+def _service(job: JobView) -> float:
+    return job.oracle_remaining() * job.requested
+
+
+def _attained(job: JobView) -> float:
+    return job.attained

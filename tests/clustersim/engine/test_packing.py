@@ -1,0 +1,245 @@
+"""Jobs that a policy runs on the same GPUs: by hand, what is refused, audits, and bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import clustersim
+from clustersim.audit import check_run_folder, replay
+from clustersim.cluster import Cluster, SharedPlacement
+from clustersim.errors import PolicyError
+from clustersim.overheads import Overheads
+from clustersim.records import ALLOCATES
+from clustersim.rundir import write_run
+from clustersim.scheduler import Proposal, Scheduler, State
+from clustersim.speed import Interference, Packing
+from clustersim.testing import check_outcome, simulate
+from itertime.errors import UserError
+from tests.builders import rigid
+from traces.job import Job
+from traces.native import write_trace
+
+PROFILES = {"a": [0.1, 0.1, 0.7, 0.1], "b": [0.1, 0.6, 0.2, 0.1], "c": [0.05, 0.05, 0.8, 0.1]}
+
+
+class Pairs(Scheduler):
+    """First come, first served, in pairs of jobs of as many GPUs where nothing is free."""
+
+    packs = 2
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in state.pending:
+            if proposal.start_shared(job, 0.5):
+                continue
+            for group in proposal.groups():
+                if len(group) == 1 and proposal.gpus(group[0]) == job.requested:
+                    assert proposal.start_shared(job, 0.5, beside=group[0])
+                    break
+        return proposal
+
+
+class Alone(Scheduler):
+    """Never shares."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in state.pending:
+            proposal.start(job)
+        return proposal
+
+
+def packed(jobs: list[Job], **settings: Any) -> clustersim.Run:
+    return clustersim.run(jobs, Pairs, **{"cluster": "n1g8", "overheads": None, **settings})
+
+
+def test_two_jobs_run_on_the_same_gpus() -> None:
+    """By hand, with a slowdown of 1.5. a: 0 to 50 s alone, so 50 s are left, which take 75 s beside b. b has
+    done 50 s by then, and its other 50 s take 50 s alone.
+    """
+    run = packed([rigid("a", 0, 8, 100.0), rigid("b", 50, 8, 100.0)], sharing={"slowdown": 1.5})
+    assert [job.finish_s for job in run.jobs] == [pytest.approx(125.0), pytest.approx(175.0)]
+    assert [job.gpu_seconds for job in run.jobs] == [pytest.approx(4 * 125.0), pytest.approx(4 * 125.0)]
+    assert run.manifest["packs"] == 2
+    places = [event.placement for event in run.events if event.event in ALLOCATES]
+    assert places == [SharedPlacement(((0, 8),), 0, 500_000)] * 2
+
+
+def test_a_third_job_waits_and_a_job_of_other_size_does_not_join() -> None:
+    jobs = [
+        rigid("a", 0, 16, 100.0),
+        rigid("b", 0, 16, 200.0),
+        rigid("c", 1, 16, 10.0),
+        rigid("d", 2, 8, 10.0),
+    ]
+    run = packed(jobs, cluster="n2g8", sharing={"slowdown": 1.0})
+    starts = {job.job_id: job.start_s for job in run.jobs}
+    assert starts == {"a": 0, "b": 0, "c": 100, "d": 200}
+
+
+def test_gpus_in_use_are_the_parts_that_are_held() -> None:
+    run = packed([rigid("a", 0, 8, 100.0), rigid("b", 50, 8, 100.0)])
+    assert [(row.time_s, row.allocated) for row in run.snapshots] == [(0, 4), (50, 8), (100, 4), (150, 0)]
+
+
+def mixture(seed: int, count: int = 60) -> list[Job]:
+    random, now, jobs = Random(seed), 0.0, []
+    for i in range(count):
+        now += random.choice((0.0, random.expovariate(1 / 40)))
+        gpus = random.choice((1, 2, 4, 8, 16, 24))
+        jobs.append(rigid(f"j{i}", now, gpus, float(random.randint(20, 600)), model=random.choice("abc")))
+    return jobs
+
+
+@pytest.mark.parametrize(
+    "sharing",
+    [None, {"slowdown": 1.3}, {"pairs": {"a": {"b": 1.4}}}, {"profiles": PROFILES},
+     {"profiles": {"a": PROFILES["a"]}, "slowdown": 1.2}],
+)  # fmt: skip
+@pytest.mark.parametrize("policy", ["lucid", "muri"])
+def test_runs_pass_the_audit_and_their_bound(policy: str, sharing: Any, tmp_path: Path) -> None:
+    megatron = [
+        Job(f"m{i}", 70.0 * i, model="megatron-1.7b", gpus=8, global_batch=64, iterations=200.0)
+        for i in range(5)
+    ]
+    write_trace([*mixture(1), *megatron], tmp_path / "jobs.csv")
+    found = clustersim.run(
+        tmp_path / "jobs.csv", policy, cluster="n4g8", sharing=sharing, out=tmp_path / "run",
+        variability={"sigma": 0.1}, step_time={"slowdown": 1.05},
+    )  # fmt: skip
+    assert any(isinstance(event.placement, SharedPlacement) for event in found.events)
+    assert found.summary["jct_over_bound"] >= 1.0
+    assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []
+    assert not replay(tmp_path / "run").violations
+
+
+@pytest.mark.parametrize("policy", ["lucid", "muri"])
+def test_they_share_beside_failures_and_parts_of_the_trace(policy: str, tmp_path: Path) -> None:
+    parts = [rigid(f"p{i}", 30.0 * i, 1, 200.0, gpu_fraction=0.5) for i in range(6)]
+    write_trace([*mixture(2), *parts], tmp_path / "jobs.csv")
+    clustersim.run(
+        tmp_path / "jobs.csv", policy, cluster="n4g8", sharing={"slowdown": 1.1}, out=tmp_path / "run",
+        failures={"mtbf_gpu_h": 3.0}, calendar=[{"at_s": 500, "maintenance": 0, "for_s": 300}],
+    )  # fmt: skip
+    assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []
+
+
+def test_the_audit_notices_jobs_that_may_not_share(tmp_path: Path) -> None:
+    found = clustersim.run(mixture(1), "muri", cluster="n4g8", sharing={"slowdown": 1.2})
+    for rule, changed in (
+        ("gang", {"packs": 1}),
+        ("sharing", {"sharing": {"slowdown": 1.3, "pairs": {}}}),
+    ):
+        before = dict(found.manifest)
+        found.manifest.update(changed)
+        folder = tmp_path / next(iter(changed))
+        write_run(folder, found)
+        assert {f.rule for f in check_run_folder(folder) if f.violations} >= {rule}
+        found.manifest.clear()
+        found.manifest.update(before)
+
+
+def test_a_plain_policy_states_nothing_and_may_not_share() -> None:
+    class Sharing(Alone):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            for job in state.pending:
+                proposal.start_shared(job, 0.5)
+            return proposal
+
+    assert "packs" not in clustersim.run([rigid("a", 0, 8, 10.0)], Alone, cluster="n1g8").manifest
+    with pytest.raises(PolicyError, match=r"must be below 1 and at least 1 / packs; packs=1 here"):
+        clustersim.run([rigid("a", 0, 8, 10.0)], Sharing, cluster="n1g8")
+
+
+@pytest.mark.parametrize("fraction", [0.3, 0.0, 1.0, -1])
+def test_impossible_fractions_are_named(fraction: float) -> None:
+    class Small(Pairs):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            for job in state.pending:
+                proposal.start_shared(job, fraction)
+            return proposal
+
+    with pytest.raises(PolicyError, match="at least 1 / packs; packs=2 here"):
+        clustersim.run([rigid("a", 0, 8, 10.0)], Small, cluster="n1g8")
+
+
+def test_no_job_joins_one_that_holds_its_gpus_alone() -> None:
+    class Joins(Pairs):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            first, other = list(state.pending)
+            proposal.start(first)
+            proposal.start_shared(other, 0.5, beside=first)
+            return proposal
+
+    with pytest.raises(PolicyError, match="job a holds no part of GPUs in this proposal"):
+        clustersim.run([rigid("a", 0, 4, 10.0), rigid("b", 0, 4, 10.0)], Joins, cluster="n1g8")
+
+
+def test_networks_are_refused() -> None:
+    with pytest.raises(UserError, match="runs jobs on the same GPUs, and no model says what network=tiers"):
+        clustersim.run([rigid("a", 0, 8, 10.0)], "lucid", cluster="n2g8", network="tiers")
+
+
+# Interleaving and bounds
+
+
+def test_interleaved_jobs_take_the_longest_stage_of_each_step() -> None:
+    """By hand, beside the stages of a, 0.1, 0.1, 0.7, 0.1. Those of b one step ahead are 0.6, 0.2, 0.1, 0.1,
+    in all 0.6 + 0.2 + 0.7 + 0.1 = 1.6; one step behind 0.1, 0.1, 0.6, 0.2: 0.1 + 0.1 + 0.7 + 0.2 = 1.1.
+    """
+    sharing = Interference(profiles=PROFILES)
+    assert sharing.factor("a", ["b"]) == sharing.factor("b", ["a"]) == pytest.approx(1.1)
+    assert sharing.factor("a", ["a"]) == pytest.approx(0.7 * 2 + 0.1 * 2)
+    assert sharing.factor("a", []) == 1.0
+    assert Interference(1.3, profiles=PROFILES).factor("a", ["z"]) == 1.3
+    one = {name: [float(i == j) for j in range(4)] for i, name in enumerate("pqrs")}
+    alone = Interference(profiles=one)
+    assert alone.factor("p", ["q", "r", "s"]) == 1.0  # four jobs, each on a resource of its own
+    assert alone.factor("p", ["p"]) == 2.0
+
+
+@pytest.mark.parametrize("bad", [[0.5, 0.5], [0.5, 0.6, 0, 0], [2, -1, 0, 0], "abcd", 3, [True, 0, 0, 0]])
+def test_impossible_profiles_are_named(bad: Any) -> None:
+    with pytest.raises(UserError, match=r"sharing.profiles.a=.*which add up to 1"):
+        Interference.of({"profiles": {"a": bad}})
+
+
+def test_the_density_is_the_most_work_of_jobs_that_share() -> None:
+    jobs = [rigid("x", 0, 1, 10.0, model="a"), rigid("y", 0, 1, 10.0, model="b")]
+    assert Packing(1, Interference()).density(jobs) == 1.0
+    assert Packing(2, Interference()).density(jobs) == 2.0
+    assert Packing(2, Interference(1.6, {"a": {"b": 1.25}})).density(jobs) == pytest.approx(
+        1 / 1.25 + 1 / 1.6
+    )
+    assert Packing(2, Interference(profiles=PROFILES)).density(jobs) == pytest.approx(2 / 1.1)
+    assert Packing(3, Interference(1.6)).density(jobs) == pytest.approx(2 / 1.6)  # 3 / 2.56 is less
+    assert Packing(2, Interference(3.0)).density(jobs) == 1.0
+    shares = [*jobs, rigid("z", 0, 1, 10.0, gpu_fraction=0.5)]
+    assert Packing(2, Interference(1.6)).density(shares) == 2.0
+
+
+def test_two_equal_jobs_reach_the_bound_of_packing() -> None:
+    """Two jobs on the whole cluster side by side at a slowdown of 1.25 end at 125 s, which no schedule with
+    two jobs on the same GPUs beats; without sharing the second ends at 200 s.
+    """
+    jobs = [rigid("a", 0, 8, 100.0), rigid("b", 0, 8, 100.0)]
+    shared = packed(jobs, sharing={"slowdown": 1.25})
+    assert shared.summary["makespan_s"] == pytest.approx(125.0)
+    assert shared.manifest["bound"]["makespan_s"] == pytest.approx(125.0)
+    alone = clustersim.run(jobs, Alone, cluster="n1g8", overheads=None)
+    assert alone.manifest["bound"]["makespan_s"] == pytest.approx(200.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_kit_checks_policies_that_pack(seed: int) -> None:
+    jobs = mixture(seed, 30)
+    outcome = simulate(jobs, Pairs(), Cluster(4, 8), overheads=Overheads(launch_s=5.0))
+    check_outcome(outcome)
+    assert outcome.packs == 2

@@ -1,0 +1,136 @@
+"""Muri: groups by hand and by brute force, stability, and what it gains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+import clustersim
+from clustersim.cluster import SharedPlacement
+from clustersim.overheads import Overheads
+from clustersim.records import ALLOCATES
+from clustersim.speed import Interference
+from policies.muri import Muri
+from tests.builders import rigid
+from traces.job import Job
+
+PROFILES = {
+    "storage": [0.6, 0.2, 0.1, 0.1], "cpu": [0.1, 0.6, 0.2, 0.1], "gpu": [0.1, 0.1, 0.7, 0.1],
+    "network": [0.1, 0.1, 0.2, 0.6],
+}  # fmt: skip
+
+
+def run_of(jobs: list[Job], cluster: str, overheads: Any = None, **params: Any) -> clustersim.Run:
+    return clustersim.run(
+        jobs, "muri", cluster=cluster, overheads=overheads, sharing={"profiles": PROFILES}, params=params
+    )
+
+
+def groups_at(run: clustersim.Run, time_s: float) -> set[frozenset[str]]:
+    """The jobs that got the same GPUs at a time."""
+    found: dict[object, set[str]] = {}
+    for event in run.events:
+        if event.event in ALLOCATES and event.time_s == time_s:
+            at = event.placement
+            key = at.key if isinstance(at, SharedPlacement) else event.job_id
+            found.setdefault(key, set()).add(event.job_id)
+    return {frozenset(group) for group in found.values()}
+
+
+def partitions(jobs: list[str]) -> Iterator[list[list[str]]]:
+    """All ways to make pairs and single jobs of these."""
+    if not jobs:
+        yield []
+        return
+    first, *rest = jobs
+    for pairs in partitions(rest):
+        yield [[first], *pairs]
+    for i, other in enumerate(rest):
+        for pairs in partitions(rest[:i] + rest[i + 1 :]):
+            yield [[first, other], *pairs]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_pairs_do_the_most_work_of_all(seed: int) -> None:
+    """Six jobs of 8 GPUs on three nodes: all chosen, and no other pairs do more work per time."""
+    random = Random(seed)
+    models = [random.choice(list(PROFILES)) for _ in range(6)]
+    jobs = [rigid(f"j{i}", 0, 8, 1000.0 + i, model=model) for i, model in enumerate(models)]
+    found = groups_at(run_of(jobs, "n3g8"), 0)
+    assert {len(group) for group in found} == {2}
+    sharing, model_of = Interference(profiles=PROFILES), {job.job_id: job.model or "" for job in jobs}
+
+    def work(groups: Any) -> float:
+        named = [[model_of[job] for job in group] for group in groups]
+        return sum(
+            sum(1 / sharing.factor(model, group[:i] + group[i + 1 :]) for i, model in enumerate(group))
+            for group in named
+        )
+
+    best = max(work(groups) for groups in partitions(list(model_of)) if len(groups) == 3)
+    assert work(found) == pytest.approx(best)
+
+
+def test_jobs_that_use_different_resources_share() -> None:
+    """By hand: the four jobs in two pairs, each at 1.1 times its time or better; alone they took 400 s."""
+    jobs = [rigid(name, 0, 8, 100.0, model=name) for name in PROFILES]
+    run = run_of(jobs, "n2g8")
+    assert (
+        groups_at(run, 0) == {frozenset({"storage", "network"}), frozenset({"cpu", "gpu"})}
+        or len(groups_at(run, 0)) == 2
+    )
+    assert run.summary["makespan_s"] < 130
+    four = run_of(jobs, "n1g8", group=4)
+    assert groups_at(four, 0) == {frozenset(PROFILES)}
+    slowdown = Interference(profiles=PROFILES).factor("gpu", ["storage", "cpu", "network"])
+    assert four.summary["makespan_s"] == pytest.approx(100 * slowdown)
+
+
+def test_if_all_jobs_fit_none_share() -> None:
+    run = run_of([rigid(name, 0, 8, 100.0, model=name) for name in PROFILES], "n4g8")
+    assert not any(isinstance(event.placement, SharedPlacement) for event in run.events)
+    assert run.summary["makespan_s"] == 100.0
+
+
+def test_jobs_that_gain_nothing_take_turns() -> None:
+    """Two jobs that use the GPU alone would take twice as long together."""
+    only = {"x": [0.0, 0.0, 1.0, 0.0]}
+    jobs = [rigid("a", 0, 8, 100.0, model="x"), rigid("b", 0, 8, 100.0, model="x")]
+    run = clustersim.run(jobs, "muri", cluster="n1g8", overheads=None, sharing={"profiles": only})
+    assert [job.finish_s for job in run.jobs] == [100.0, 200.0]
+
+
+def test_groups_stay_together_from_round_to_round() -> None:
+    jobs = [rigid(f"{name}{i}", 0, 8, 5000.0, model=name) for name in ("cpu", "gpu") for i in range(4)]
+    run = run_of(jobs, "n4g8", overheads=Overheads(launch_s=30.0).stated(), order="las")
+    assert run.summary["preemptions"] == run.summary["migrations"] == 0
+
+
+def many(seed: int, count: int = 120) -> list[Job]:
+    random, now, jobs = Random(seed), 0.0, []
+    for i in range(count):
+        now += random.expovariate(1 / 90)
+        model = random.choice(list(PROFILES))
+        jobs.append(rigid(f"j{i}", now, random.choice((1, 2, 4, 8)), random.uniform(300, 3000), model=model))
+    return jobs
+
+
+@pytest.mark.parametrize("order", ["srsf", "las"])
+def test_sharing_shortens_completion_times_under_load(order: str) -> None:
+    for seed in range(2):
+        alone, pairs = (
+            run_of(many(seed), "n3g8", overheads={"launch_s": 10.0}, order=order, group=group)
+            for group in (1, 2)
+        )
+        assert pairs.summary["jct_mean_s"] < 0.9 * alone.summary["jct_mean_s"]
+        assert pairs.summary["makespan_s"] < alone.summary["makespan_s"]
+
+
+def test_parameters_out_of_range_are_named() -> None:
+    with pytest.raises(ValueError, match="order='fifo': must be one of srsf, las"):
+        Muri("fifo")
+    with pytest.raises(ValueError, match="group=5"):
+        Muri(group=5)
