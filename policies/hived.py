@@ -35,9 +35,7 @@ class Hived(Scheduler):
         self._clusters: dict[str | None, VirtualCluster] = {}  # by tenant; None: of all others
         self._waiting: dict[str | None, Ranking] = {}  # likewise, in order of submission
         self._largest: dict[str | None, int] = {}  # GPUs of the largest cell, likewise
-        self._held: dict[
-            JobView, tuple[Cell, Cell]
-        ] = {}  # of guaranteed jobs: the cell, and that bound for it
+        self._held: dict[JobView, Cell] = {}  # the virtual cells of guaranteed jobs
 
     def admit(self, job: JobView, state: State) -> bool:
         self._begin(state)
@@ -46,7 +44,7 @@ class Hived(Scheduler):
     def schedule(self, state: State) -> Proposal:
         self._begin(state)
         for job in [job for job in self._held if not job.running]:
-            self._clusters[self._owner(job)].release(*self._held.pop(job))
+            self._clusters[self._owner(job)].release(self._held.pop(job))
         departed, arrived = state.pending_by(_submission).changes()
         for _, _, job in departed:
             self._waiting[self._owner(job)].remove(job)
@@ -83,7 +81,7 @@ class Hived(Scheduler):
             raise PolicyError(
                 f"cells: {cluster.gpus - left} GPUs are promised, the cluster has {cluster.gpus}"
             )
-        free = FreeCells(sizes, 0, cluster.gpus)
+        free = FreeCells(sizes, split_into_cells(cluster.gpus, sizes))
         for owner, levels in [*stated.items(), (None, split_into_cells(left, sizes))]:
             self._clusters[owner] = VirtualCluster(levels, free)
             self._waiting[owner] = Ranking(_submission)
@@ -133,26 +131,26 @@ class Hived(Scheduler):
         if all(
             first <= node * draft.gpus_per_node < first + max(size, draft.gpus_per_node) for node in nodes
         ):
-            taken = cluster.take_first(cells)
+            taken = cluster.take_where(cells)
             if taken is not None:
                 self._held[job] = taken
 
     def _start(self, job: JobView, cluster: VirtualCluster, draft: _Draft) -> bool:
-        """Start a job in a free cell, on GPUs of opportunistic jobs where it needs them: of cells of equal
-        sizes the one where fewest are taken.
+        """Start a job in the tenant's smallest free cell, on GPUs of opportunistic jobs where it needs them:
+        of the cells of the cluster that this can be bound to, where fewest are taken.
         """
         level = self._level(job.requested)
         assert level is not None
-        for cells in cluster.choices(level):
+        for virtual, cells in cluster.choices(level):
             found = [
-                (taken, cell, within, places)
-                for within in cells
-                for cell in self._parts(level, within, draft.gpus_per_node)
+                (taken, cell, places)
+                for whole in cells
+                for cell in self._parts(level, whole, draft.gpus_per_node)
                 for taken, places in draft.places(job.requested, cell[1], self._sizes[level])
             ]
-            for _, cell, within, places in sorted(found):
+            for _, cell, places in sorted(found):
                 if draft.start(job, places):
-                    self._held[job] = cell, cluster.take(cell, within)
+                    self._held[job] = cluster.take(cell, virtual)
                     return True
         return False
 

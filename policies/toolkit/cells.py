@@ -6,8 +6,9 @@ consists of equally many whole cells of the level below.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 from clustersim.scheduler import Cluster
 
@@ -58,18 +59,25 @@ def split_into_cells(gpus: int, sizes: Sequence[int]) -> list[int]:
 
 
 class FreeCells:
-    """The free cells among the GPUs from `first` to `end` - 1, at first all of them: Knowlton's buddy system
-    (CACM 1965). Free cells that make up a larger cell are that cell.
+    """The free cells among GPUs that consist of whole cells of these `levels`, the largest first, at first
+    all of them: Knowlton's buddy system (CACM 1965). Free cells that make up a larger cell are that cell.
     """
 
-    def __init__(self, sizes: Sequence[int], first: int, end: int):
-        self.sizes, self.first, self.end = sizes, first, end
+    def __init__(self, sizes: Sequence[int], levels: Sequence[int]):
+        self.sizes = sizes
+        self.roots: list[Cell] = []
+        """The cells that are part of no larger one."""
         self.free: list[list[int]] = [[] for _ in sizes]
         """The first GPUs of the free cells, ascending, by level."""
-        at = first
-        for level in split_into_cells(end - first, sizes):
+        at = 0
+        for level in sorted(levels, reverse=True):
+            self.roots.append((level, at))
             self.free[level].append(at)
             at += sizes[level]
+
+    def root(self, at: int) -> Cell:
+        """The root that contains a GPU."""
+        return self.roots[bisect_right(self.roots, at, key=itemgetter(1)) - 1]
 
     def lowest(self, level: int) -> int | None:
         """The lowest level from `level` on that has free cells."""
@@ -97,11 +105,11 @@ class FreeCells:
     def release(self, cell: Cell) -> None:
         """Give a cell back. Free cells that make up a larger one merge."""
         level, at = cell
-        while level + 1 < len(self.sizes):
+        root = self.root(at)
+        while level < root[0]:
             parts = self._parts(level, at)
-            inside = self.first <= parts[0] and parts[-1] + self.sizes[level] <= self.end
             others = [part for part in parts if part != at]
-            if not inside or not all(self._is_free(level, part) for part in others):
+            if not all(self._is_free(level, part) for part in others):
                 break
             for part in others:
                 self._remove(level, part)
@@ -125,75 +133,87 @@ class FreeCells:
 
 
 class VirtualCluster:
-    """The cells of a tenant. A cell of which something is in use is bound to a cell of the cluster, whole.
+    """The cells of a tenant: it takes them as if it were alone. A virtual cell of which something is in use
+    is bound to a whole cell of the cluster, and the virtual cells that make it up to parts of that.
 
-    `levels`: of the cells, in any order. `cluster`: the cells of the cluster that no virtual cell is bound
-    to; all virtual clusters share it.
+    `levels`: of the cells. `cluster`: the cells of the cluster that no virtual cell is bound to; all virtual
+    clusters share it.
     """
 
     def __init__(self, levels: Sequence[int], cluster: FreeCells):
-        self._cluster, self._sizes = cluster, cluster.sizes
-        self._unbound = [levels.count(level) for level in range(len(cluster.sizes))]
-        self._bound: dict[Cell, FreeCells] = {}
+        self._cluster, self._own, self._sizes = cluster, FreeCells(cluster.sizes, levels), cluster.sizes
+        self._bound: dict[Cell, Cell] = {}  # by virtual cell of which something is in use
 
     def lowest(self, level: int) -> int | None:
         """The lowest level from `level` on at which the tenant has a free cell, bound or not."""
-        found = [free.lowest(level) for free in self._bound.values()]
-        found += [next((k for k in range(level, len(self._sizes)) if self._unbound[k]), None)]
-        return min((k for k in found if k is not None), default=None)
+        return self._own.lowest(level)
 
-    def choices(self, level: int) -> Iterator[list[Cell]]:
-        """Cells of the cluster that can be, or hold, a cell of that level: the smallest free cells of the
-        tenant first, and the smallest of the cluster to bind these to. Each list is one choice of sizes.
+    def choices(self, level: int) -> Iterator[tuple[Cell, list[Cell]]]:
+        """A free virtual cell, the smallest that can hold one of that level, with the cells of the cluster
+        that it can be bound to: the smallest of these. Then the next larger ones, and other virtual cells.
         """
-        levels = range(len(self._sizes))
-        for k in levels[level:]:
-            for above in levels[k:] if self._unbound[k] else levels[k : k + 1]:
-                cells = [(k, at) for free in self._bound.values() for at in free.free[k] if above == k]
-                if self._unbound[k]:
+        for k in range(level, len(self._sizes)):
+            for at in list(self._own.free[k]):
+                virtual = k, at
+                if virtual != self._own.root(at):
+                    yield virtual, [(k, part) for part in self._parts_left(virtual)]
+                    continue
+                for above in range(k, len(self._sizes)):
                     size, step = self._sizes[above], self._sizes[k]
-                    cells += [
-                        (k, part) for at in self._cluster.free[above] for part in range(at, at + size, step)
-                    ]
-                if cells:
-                    yield cells
+                    free = self._cluster.free[above]
+                    yield virtual, [(k, part) for p in free for part in range(p, p + size, step)]
 
-    def take(self, cell: Cell, within: Cell) -> Cell:
-        """Use `cell`, inside `within`, one of `choices`. Returns the bound cell that it is part of."""
-        owner = next((bound for bound in self._bound if self._contains(bound, within)), None)
-        if owner is None:
-            owner = within
-            self._cluster.take(within)
-            self._unbound[within[0]] -= 1
-            self._bound[within] = FreeCells(self._sizes, within[1], within[1] + self._sizes[within[0]])
-        self._bound[owner].take(cell)
-        return owner
+    def take(self, cell: Cell, virtual: Cell) -> Cell:
+        """Use `cell` of the cluster for the first part of `virtual`, one of `choices`. Returns that part."""
+        (level, at), (k, start) = cell, virtual
+        if virtual == self._own.root(start):
+            self._cluster.take(self._around(k, at))
+        self._own.take((level, start))
+        for between in range(level, k + 1):
+            self._bound[between, start] = self._around(between, at)
+        return level, start
 
-    def take_first(self, cells: Sequence[Cell]) -> tuple[Cell, Cell] | None:
-        """Use the first of these cells that the first of `choices` would allow. Returns it with its bound
-        cell; None if there is none.
+    def take_where(self, cells: Sequence[Cell]) -> Cell | None:
+        """Use the first of these cells of the cluster that the smallest virtual cells can be bound to.
+        Returns the virtual cell; None if there is none.
         """
-        wanted = self.lowest(cells[0][0])
-        for cell in cells:
-            for owner, free in self._bound.items():
-                if self._contains(owner, cell) and free.around(cell) == wanted:
-                    free.take(cell)
-                    return cell, owner
-            if wanted is not None and self._unbound[wanted]:
-                around = self._cluster.around(cell)
-                if around is not None and around == self._cluster.lowest(wanted):
-                    size = self._sizes[wanted]
-                    return cell, self.take(cell, (wanted, cell[1] - cell[1] % size))
+        k = self.lowest(cells[0][0])
+        for cell in cells if k is not None else ():
+            assert k is not None
+            whole, at_lowest = self._around(k, cell[1]), self._cluster.lowest(k)
+            unbound = at_lowest is not None and self._cluster.around(whole) == at_lowest
+            for at in self._own.free[k]:
+                is_root = (k, at) == self._own.root(at)
+                if unbound if is_root else whole[1] in self._parts_left((k, at)):
+                    return self.take(cell, (k, at))
         return None
 
-    def release(self, cell: Cell, owner: Cell) -> None:
-        """Give back a cell of the bound cell `owner`, which is no longer bound once all of it is free."""
-        free = self._bound[owner]
-        free.release(cell)
-        if free.free[owner[0]]:
-            del self._bound[owner]
-            self._unbound[owner[0]] += 1
-            self._cluster.release(owner)
+    def release(self, virtual: Cell) -> None:
+        """Give back a virtual cell. A cell of which all is free is no longer bound."""
+        level, at = virtual
+        self._own.release(virtual)
+        root = self._own.root(at)
+        for k in range(level, root[0] + 1):
+            cell = self._around(k, at)
+            if self._own.around(cell) is None:
+                return
+            bound = self._bound.pop(cell)
+        self._cluster.release(bound)
 
-    def _contains(self, owner: Cell, cell: Cell) -> bool:
-        return owner[1] <= cell[1] < owner[1] + self._sizes[owner[0]]
+    def bound(self, virtual: Cell) -> Cell:
+        """The cell of the cluster that a virtual cell in use is bound to."""
+        return self._bound[virtual]
+
+    def _parts_left(self, virtual: Cell) -> list[int]:
+        """The parts, of the cell that the next larger virtual cell is bound to, that none of its parts is
+        bound to.
+        """
+        k, at = virtual
+        size, step = self._sizes[k + 1], self._sizes[k]
+        parent = at - at % size
+        first = self._bound[k + 1, parent][1]
+        used = [self._bound.get((k, part)) for part in range(parent, parent + size, step)]
+        return [part for part in range(first, first + size, step) if (k, part) not in used]
+
+    def _around(self, level: int, at: int) -> Cell:
+        return level, at - at % self._sizes[level]

@@ -50,8 +50,8 @@ class Plain:
         self.jobs, self.opportunistic = {job.job_id: job for job in jobs}, opportunistic
         self.order = {job.job_id: i for i, job in enumerate(jobs)}
         rest = NODES * SIZE - sum(map(sum, CELLS.values()))
-        self.cells = {**CELLS, "": [size for size in (16, 8, 4, 2, 1) if rest & size]}
-        self.held: dict[str, tuple[Span, Span]] = {}  # the cell, and the bound cell that it is part of
+        assert rest == 8
+        self.held: dict[str, tuple[Span, Span]] = {}  # the virtual cell, and the cell of the cluster
         self.at: dict[str, dict[int, int]] = {}  # GPUs by node of running jobs, in order of their start
         self.left = {job.job_id: job.duration_s or 0.0 for job in jobs}
         self.found: dict[str, list[Any]] = {job.job_id: [None, None, 0, None] for job in jobs}
@@ -79,7 +79,7 @@ class Plain:
         again = True
         while again:
             again = False
-            for owner in self.cells:
+            for owner in (*CELLS, ""):
                 mine = [name for name in [*before, *waiting] if self.owner(name) == owner]
                 for name in sorted(mine, key=lambda name: self.order[name]):
                     if name not in self.held:
@@ -111,55 +111,71 @@ class Plain:
     def available(self, node: int) -> int:
         return SIZE - sum(at.get(node, 0) for name, at in self.at.items() if name in self.held)
 
-    def options(self, name: str) -> list[tuple[int, int, Span, Span]]:
-        """Every free cell for a job: the GPUs of the tenant's free cell and of the cluster's, the cell, and
-        the bound cell of which it is part.
+    def options(self, name: str) -> list[tuple[int, int, int, Span, Span]]:
+        """Every way to bind a free virtual cell: its GPUs and its first one, the GPUs of the free cell of the
+        cluster that is split for it, the cell for the job, and the virtual cell.
         """
         owner = self.owner(name)
         size = next((size for size in SIZES if size >= self.gpus(name)), 99)
-        bound = {outer for _, outer in self.held.values()}
-        own = {outer for other, (_, outer) in self.held.items() if self.owner(other) == owner}
-        unbound = list(self.cells[owner])
-        for start, end in own:
-            unbound.remove(end - start)
-        used, found = [cell for cell, _ in self.held.values()], []
-        for cell in spans(size):
-            for outer in own:
-                around = largest_free(cell, used, outer)
-                if around:
-                    found.append((around, around, cell, outer))
-            for k in {k for k in unbound if k >= size}:
-                start = cell[0] - cell[0] % k
-                around = largest_free((start, start + k), bound, (0, NODES * SIZE))
-                if around:
-                    found.append((k, around, cell, (start, start + k)))
+        own = [pair for other, pair in self.held.items() if self.owner(other) == owner]
+        taken, found = [virtual for virtual, _ in own], []
+        all_bound = [
+            around(cell, root[1] - root[0])
+            for other, (virtual, cell) in self.held.items()
+            for root in roots(self.owner(other))
+            if root[0] <= virtual[0] < root[1]
+        ]
+        for root in roots(owner):
+            for virtual in spans(size):
+                k = largest_free(virtual, taken, root)
+                if k is None or virtual[0] % k:
+                    continue
+                for cell in spans(size):
+                    whole = around(cell, k)
+                    if k == root[1] - root[0]:
+                        split = largest_free(whole, all_bound, (0, NODES * SIZE))
+                    else:
+                        above = SIZES[SIZES.index(k) + 1]
+                        beside = [at for v, at in own if around(v, above) == around(virtual, above)]
+                        inside = around(cell, above) == around(beside[0], above)
+                        split = 0 if inside and whole not in [around(at, k) for at in beside] else None
+                    if split is not None:
+                        found.append((k, virtual[0], split, cell, virtual))
         return sorted(found)
 
     def guarantee(self, name: str, before: dict[str, dict[int, int]]) -> bool:
         options = self.options(name)
         if options and name in self.at:
-            for smallest, whole, cell, outer in options:
-                inside = range(cell[0] // SIZE, -(-cell[1] // SIZE))
-                if (smallest, whole) == options[0][:2] and all(node in inside for node in self.at[name]):
-                    self.held[name] = cell, outer
-                    break
+            smallest = options[0][0]
+            least = min((o[2] for o in options if o[0] == smallest and o[2]), default=0)
+            here = [
+                (cell, virtual)
+                for k, _, split, cell, virtual in options
+                if k == smallest and split in (0, least) and self.inside(self.at[name], cell)
+            ]
+            if here:
+                cell, virtual = min(here)
+                self.held[name] = virtual, cell
             return False
-        for smallest, whole in sorted({option[:2] for option in options}):
+        for key in sorted({option[:3] for option in options}):
             fitting = []
-            for k, around, cell, outer in options:
+            for *other, cell, virtual in options:
                 place = self.place(self.gpus(name), cell)
-                if (k, around) == (smallest, whole) and place:
+                if tuple(other) == key and place:
                     taken = sum(max(n - self.free_on(node), 0) for node, n in place.items())
-                    fitting.append((taken, cell, outer, place))
+                    fitting.append((taken, cell, virtual, place))
             if fitting:
-                _, cell, outer, place = min(fitting, key=lambda entry: entry[:3])
+                _, cell, virtual, place = min(fitting, key=lambda entry: entry[:2])
                 self.evict(place, before)
-                self.held[name], self.at[name] = (cell, outer), place
-                for other, own in before.items():
-                    if other not in self.at and all(self.free_on(node) >= n for node, n in own.items()):
-                        self.at = {**self.at, other: own}
+                self.held[name], self.at[name] = (virtual, cell), place
+                for other_job, own in before.items():
+                    if other_job not in self.at and all(self.free_on(n) >= count for n, count in own.items()):
+                        self.at[other_job] = own
                 return True
         return False
+
+    def inside(self, place: dict[int, int], cell: Span) -> bool:
+        return all(node in range(cell[0] // SIZE, -(-cell[1] // SIZE)) for node in place)
 
     def place(self, gpus: int, cell: Span) -> dict[int, int]:
         nodes = range(cell[0] // SIZE, -(-cell[1] // SIZE))
@@ -183,6 +199,17 @@ class Plain:
             spots = [(n not in near, free[n], n) for n in free if free[n] >= rest and n not in place]
             place |= {min(spots)[2]: rest} if spots else {}
         return place if sum(place.values()) == gpus else {}
+
+
+def roots(owner: str) -> list[Span]:
+    """The virtual cells of a tenant, one after the other."""
+    sizes = sorted(CELLS.get(owner, [8]), reverse=True)
+    return [(sum(sizes[:i]), sum(sizes[: i + 1])) for i in range(len(sizes))]
+
+
+def around(span: Span, size: int) -> Span:
+    start = span[0] - span[0] % size
+    return start, start + size
 
 
 def spans(size: int) -> Iterator[Span]:
@@ -260,45 +287,28 @@ class Watched(Hived):
         before = {job: running.placement(job) for job in self._held if job.running}
         proposal = super().schedule(state)
         assert all(proposal.placement(job) == places for job, places in before.items()), "never moved"
-        cells = [(at, at + SIZES[level]) for (level, at), _ in self._held.values()]
-        assert all(
-            end <= after for (_, end), (after, _) in zip(sorted(cells), sorted(cells)[1:], strict=False)
-        )
-        for job, ((level, at), _) in self._held.items():
-            nodes = [node for node, _ in proposal.placement(job) or ()]
-            assert nodes
-            assert all(at // SIZE <= node <= (at + SIZES[level] - 1) // SIZE for node in nodes), (
-                "its affinity"
-            )
-        for job in state.pending:
-            if not proposal.placement(job):
-                owner = job.tenant if job.tenant in CELLS else None
-                used = [
-                    c
-                    for j, (c, _) in self._held.items()
-                    if (j.tenant if j.tenant in CELLS else None) == owner
-                ]
-                bound = {
-                    b
-                    for j, (_, b) in self._held.items()
-                    if (j.tenant if j.tenant in CELLS else None) == owner
-                }
-                assert not room(owner, job.requested, used, bound), "its tenant has no free cell for it"
-                assert not proposal.fits(job.requested), "idle GPUs are lent"
+        gpus: list[int] = []
+        for owner, cluster in self._clusters.items():
+            cells = {job: cell for job, cell in self._held.items() if self._owner(job) == owner}
+            for job, cell in cells.items():
+                level, at = cluster.bound(cell)
+                gpus += range(at, at + SIZES[level])
+                nodes = {node for node, _ in proposal.placement(job) or ()}
+                assert nodes
+                assert nodes <= set(range(at // SIZE, -(-(at + SIZES[level]) // SIZE))), "its affinity"
+            taken = [(at, at + SIZES[level]) for level, at in cells.values()]
+            for job in state.pending:
+                if self._owner(job) == owner and not proposal.placement(job):
+                    assert not room(owner, job.requested, taken), "its tenant has no free cell for it"
+                    assert not proposal.fits(job.requested), "idle GPUs are lent"
+        assert len(gpus) == len(set(gpus)), "cells do not overlap"
         return proposal
 
 
-def room(owner: str | None, gpus: int, used: Sequence[tuple[int, int]], bound: set[tuple[int, int]]) -> bool:
-    """Whether a tenant with these cells in use has a free one."""
+def room(owner: str | None, gpus: int, taken: Sequence[Span]) -> bool:
+    """Whether a tenant with these virtual cells in use has a free one."""
     size = next((size for size in SIZES if size >= gpus), 99)
-    unbound = list(CELLS[owner] if owner else [8])
-    for level, _ in bound:
-        unbound.remove(SIZES[level])
-    taken = [(at, at + SIZES[level]) for level, at in used]
-    outer = [(at, at + SIZES[level]) for level, at in bound]
-    return any(size <= k for k in unbound) or any(
-        largest_free(cell, taken, one) for one in outer for cell in spans(size)
-    )
+    return any(largest_free(cell, taken, root) for root in roots(owner or "") for cell in spans(size))
 
 
 # By hand

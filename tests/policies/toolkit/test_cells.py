@@ -40,9 +40,9 @@ def test_cells_that_are_promised_are_always_found(data: st.DataObject) -> None:
     left, promised = total, []
     while left:
         part = random.randint(1, left)
-        promised += split_into_cells(part, [size for size in sizes if size <= total])
+        promised += split_into_cells(part, sizes)
         left -= part
-    cells, used = FreeCells(sizes, 0, total), []
+    cells, used = FreeCells(sizes, split_into_cells(total, sizes)), []
     for _ in range(200):
         if promised and (not used or random.random() < 0.6):
             level = promised.pop(random.randrange(len(promised)))
@@ -64,7 +64,7 @@ def test_cells_that_are_promised_are_always_found(data: st.DataObject) -> None:
 
 def test_another_choice_than_the_smallest_breaks_the_promise() -> None:
     """Two cells of 2, one promised whole and one as halves: halves from both leave no whole."""
-    cells = FreeCells((1, 2), 0, 4)
+    cells = FreeCells((1, 2), [1, 1])
     cells.take((0, 0))
     assert cells.lowest(0) == 0
     cells.take((0, 2))
@@ -72,7 +72,7 @@ def test_another_choice_than_the_smallest_breaks_the_promise() -> None:
 
 
 def test_what_is_given_back_is_whole_again() -> None:
-    cells = FreeCells((1, 2, 4), 0, 7)
+    cells = FreeCells((1, 2, 4), [2, 1, 0])
     before = [list(free) for free in cells.free]
     for at in range(7):
         cells.take((0, at))
@@ -84,10 +84,15 @@ def test_what_is_given_back_is_whole_again() -> None:
 
 
 def test_a_cell_is_bound_as_a_whole_and_as_long_as_it_is_used() -> None:
-    cluster = FreeCells((1, 2, 4), 0, 8)
+    cluster = FreeCells((1, 2, 4), [2, 2])
     own = VirtualCluster([2], cluster)
-    owner = own.take((0, 5), (2, 4))
-    assert (owner, cluster.free) == ((2, 4), [[], [], [0]])
-    assert next(own.choices(0)) == [(0, 4)]
-    own.release((0, 5), owner)
+    assert list(own.choices(0)) == [((2, 0), [(2, 0), (2, 4)])]
+    one = own.take((0, 5), (2, 0))
+    assert (one, own.bound(one), cluster.free) == ((0, 0), (0, 5), [[], [], [0]])
+    two = own.take_where([(0, 0), (0, 4)])
+    assert two is not None, "beside the first, in the same pair"
+    assert own.bound(two) == (0, 4)
+    assert list(own.choices(0)) == [((1, 2), [(1, 6)])]
+    for cell in (one, two):
+        own.release(cell)
     assert cluster.free == [[], [], [0, 4]]
