@@ -14,6 +14,7 @@ _PAGES = {
     "elastic-shares": ("optimus", "afs", "hesrpt", "max-min"),
     "elasticflow": ("elasticflow", "vtrain-aware"),
     "gavel": ("gavel-max-min", "gavel-ftf", "gavel-makespan", "gavel-throughput"),
+    "hived": ("hived",),
     "pal": ("pal",),
     "predicted": ("qssf",),
     "priced": ("priced",),

@@ -1,0 +1,404 @@
+"""HiveD: a plain rewrite of its rule, the safety of virtual clusters, and cells by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import clustersim
+from clustersim.errors import PolicyError
+from clustersim.records import ALLOCATES
+from clustersim.scheduler import Proposal, State
+from policies.hived import Hived
+from tests.builders import rigid
+from tests.effort import examples
+from traces.job import Job
+
+NODES, SIZE, SIZES = 7, 4, (1, 2, 4, 8, 16)
+CELLS = {"a": [8, 4, 2], "b": [4, 1, 1]}  # others share 8 GPUs
+Span = tuple[int, int]  # GPUs from the first to the last, which is excluded
+
+
+def jobs_of(seed: int, tenants: str = "abc", count: int = 40) -> list[Job]:
+    random, now, jobs = Random(seed), 0, []
+    for i in range(count):
+        now += random.choice((0, random.randint(1, 60)))
+        gpus, run_s = random.choice((1, 1, 2, 3, 4, 5, 8, 12)), random.randint(5, 300)
+        jobs.append(rigid(f"j{i:02}", now, gpus, run_s, tenant=random.choice(tenants)))
+    return jobs
+
+
+def run_of(jobs: list[Job], policy: Any = "hived", **params: Any) -> clustersim.Run:
+    params = {"cells": CELLS, **params} if policy == "hived" else params
+    return clustersim.run(
+        jobs, policy, cluster=f"n{NODES}g{SIZE}", overheads=None, bound="none", params=params
+    )
+
+
+# A plain rewrite: the free cells are sought anew in every step, by trying all
+
+
+class Plain:
+    """HiveD on plain lists of GPUs: (start, finish, preemptions, GPUs by node at the first start) by job."""
+
+    def __init__(self, jobs: list[Job], opportunistic: bool):
+        self.jobs, self.opportunistic = {job.job_id: job for job in jobs}, opportunistic
+        self.order = {job.job_id: i for i, job in enumerate(jobs)}
+        rest = NODES * SIZE - sum(map(sum, CELLS.values()))
+        assert rest == 8
+        self.held: dict[str, tuple[Span, Span]] = {}  # the virtual cell, and the cell of the cluster
+        self.at: dict[str, dict[int, int]] = {}  # GPUs by node of running jobs, in order of their start
+        self.left = {job.job_id: job.duration_s or 0.0 for job in jobs}
+        self.found: dict[str, list[Any]] = {job.job_id: [None, None, 0, None] for job in jobs}
+
+    def run(self) -> dict[str, list[Any]]:
+        arrivals, now = list(self.jobs), 0.0
+        waiting: list[str] = []
+        while arrivals or self.at:
+            times = [self.jobs[arrivals[0]].submit_s] if arrivals else []
+            then = min([*times, *(now + self.left[name] for name in self.at)])
+            for name in list(self.at):
+                self.left[name] -= then - now
+                if self.left[name] == 0:
+                    self.found[name][1] = then
+                    del self.at[name]
+                    self.held.pop(name, None)
+            now = then
+            while arrivals and self.jobs[arrivals[0]].submit_s == now:
+                waiting.append(arrivals.pop(0))
+            waiting = self.decide(now, waiting)
+        return self.found
+
+    def decide(self, now: float, waiting: list[str]) -> list[str]:
+        before = dict(self.at)
+        again = True
+        while again:
+            again = False
+            for owner in (*CELLS, ""):
+                mine = [name for name in [*before, *waiting] if self.owner(name) == owner]
+                for name in sorted(mine, key=lambda name: self.order[name]):
+                    if name not in self.held:
+                        again = self.guarantee(name, before) or again
+        if self.opportunistic:
+            out = [name for name in before if name not in self.at]
+            for group in (out, waiting):
+                for name in sorted(group, key=lambda name: self.order[name]):
+                    if name not in self.at and (place := self.packed(name, before.get(name, {}))):
+                        self.at[name] = place
+        for name in [*before, *waiting]:
+            if name in self.at and name not in before and self.found[name][0] is None:
+                self.found[name][0], self.found[name][3] = now, self.at[name]
+            if name not in self.at and name in before:
+                self.found[name][2] += 1
+        kept = {name: self.at[name] for name in before if name in self.at}
+        self.at = {**kept, **self.at}
+        return sorted([name for name in [*before, *waiting] if name not in self.at], key=self.order.get)  # type: ignore[arg-type]
+
+    def owner(self, name: str) -> str:
+        return self.jobs[name].tenant if self.jobs[name].tenant in CELLS else ""
+
+    def gpus(self, name: str) -> int:
+        return self.jobs[name].gpus or 0
+
+    def free_on(self, node: int) -> int:
+        return SIZE - sum(at.get(node, 0) for at in self.at.values())
+
+    def available(self, node: int) -> int:
+        return SIZE - sum(at.get(node, 0) for name, at in self.at.items() if name in self.held)
+
+    def options(self, name: str) -> list[tuple[int, int, int, Span, Span]]:
+        """Every way to bind a free virtual cell: its GPUs and its first one, the GPUs of the free cell of the
+        cluster that is split for it, the cell for the job, and the virtual cell.
+        """
+        owner = self.owner(name)
+        size = next((size for size in SIZES if size >= self.gpus(name)), 99)
+        own = [pair for other, pair in self.held.items() if self.owner(other) == owner]
+        taken, found = [virtual for virtual, _ in own], []
+        all_bound = [
+            around(cell, root[1] - root[0])
+            for other, (virtual, cell) in self.held.items()
+            for root in roots(self.owner(other))
+            if root[0] <= virtual[0] < root[1]
+        ]
+        for root in roots(owner):
+            for virtual in spans(size):
+                k = largest_free(virtual, taken, root)
+                if k is None or virtual[0] % k:
+                    continue
+                for cell in spans(size):
+                    whole = around(cell, k)
+                    if k == root[1] - root[0]:
+                        split = largest_free(whole, all_bound, (0, NODES * SIZE))
+                    else:
+                        above = SIZES[SIZES.index(k) + 1]
+                        beside = [at for v, at in own if around(v, above) == around(virtual, above)]
+                        inside = around(cell, above) == around(beside[0], above)
+                        split = 0 if inside and whole not in [around(at, k) for at in beside] else None
+                    if split is not None:
+                        found.append((k, virtual[0], split, cell, virtual))
+        return sorted(found)
+
+    def guarantee(self, name: str, before: dict[str, dict[int, int]]) -> bool:
+        options = self.options(name)
+        if options and name in self.at:
+            smallest = options[0][0]
+            least = min((o[2] for o in options if o[0] == smallest and o[2]), default=0)
+            here = [
+                (cell, virtual)
+                for k, _, split, cell, virtual in options
+                if k == smallest and split in (0, least) and self.inside(self.at[name], cell)
+            ]
+            if here:
+                cell, virtual = min(here)
+                self.held[name] = virtual, cell
+            return False
+        for key in sorted({option[:3] for option in options}):
+            fitting = []
+            for *other, cell, virtual in options:
+                place = self.place(self.gpus(name), cell)
+                if tuple(other) == key and place:
+                    taken = sum(max(n - self.free_on(node), 0) for node, n in place.items())
+                    fitting.append((taken, cell, virtual, place))
+            if fitting:
+                _, cell, virtual, place = min(fitting, key=lambda entry: entry[:2])
+                self.evict(place, before)
+                self.held[name], self.at[name] = (virtual, cell), place
+                for other_job, own in before.items():
+                    if other_job not in self.at and all(self.free_on(n) >= count for n, count in own.items()):
+                        self.at[other_job] = own
+                return True
+        return False
+
+    def inside(self, place: dict[int, int], cell: Span) -> bool:
+        return all(node in range(cell[0] // SIZE, -(-cell[1] // SIZE)) for node in place)
+
+    def place(self, gpus: int, cell: Span) -> dict[int, int]:
+        nodes = range(cell[0] // SIZE, -(-cell[1] // SIZE))
+        count = -(-gpus // SIZE)
+        emptiest = sorted(nodes, key=lambda node: (-self.free_on(node), node))[:count]
+        place = {node: min(SIZE, gpus - i * SIZE) for i, node in enumerate(sorted(emptiest))}
+        return place if all(self.available(node) >= n for node, n in place.items()) else {}
+
+    def evict(self, place: dict[int, int], before: dict[str, dict[int, int]]) -> None:
+        for node, count in place.items():
+            for other in reversed(before):
+                if self.free_on(node) < count and other not in self.held and node in self.at.get(other, {}):
+                    del self.at[other]
+
+    def packed(self, name: str, near: dict[int, int]) -> dict[int, int]:
+        gpus, free = self.gpus(name), {node: self.free_on(node) for node in range(NODES)}
+        whole, rest = divmod(gpus, SIZE)
+        empty = sorted((n for n in free if free[n] == SIZE), key=lambda n: (n not in near, n))[:whole]
+        place = dict.fromkeys(empty, SIZE)
+        if rest:
+            spots = [(n not in near, free[n], n) for n in free if free[n] >= rest and n not in place]
+            place |= {min(spots)[2]: rest} if spots else {}
+        return place if sum(place.values()) == gpus else {}
+
+
+def roots(owner: str) -> list[Span]:
+    """The virtual cells of a tenant, one after the other."""
+    sizes = sorted(CELLS.get(owner, [8]), reverse=True)
+    return [(sum(sizes[:i]), sum(sizes[: i + 1])) for i in range(len(sizes))]
+
+
+def around(span: Span, size: int) -> Span:
+    start = span[0] - span[0] % size
+    return start, start + size
+
+
+def spans(size: int) -> Iterator[Span]:
+    return ((at, at + size) for at in range(0, NODES * SIZE - size + 1, size))
+
+
+def largest_free(cell: Span, used: Any, within: Span) -> int | None:
+    """The GPUs of the largest cell around a cell that overlaps none of `used`."""
+    free = None
+    for size in [size for size in SIZES if size >= cell[1] - cell[0]]:
+        start = cell[0] - cell[0] % size
+        inside = within[0] <= start and start + size <= within[1] and cell[1] <= start + size
+        if inside and not any(start < end and first < start + size for first, end in used):
+            free = size
+    return free
+
+
+@pytest.mark.parametrize("opportunistic", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_schedules_are_those_of_a_plain_rewrite(seed: int, opportunistic: bool) -> None:
+    jobs = jobs_of(seed)
+    run = run_of(jobs, opportunistic=opportunistic)
+    first: dict[str, dict[int, int]] = {}
+    for event in run.events:
+        if event.event in ALLOCATES:
+            first.setdefault(event.job_id, dict(event.placement))
+    found = {j.job_id: [j.start_s, j.finish_s, j.preemptions, first.get(j.job_id)] for j in run.jobs}
+    declined = {job.job_id for job in run.jobs if job.state == "rejected"}
+    expected = Plain([job for job in jobs if job.job_id not in declined], opportunistic).run()
+    assert {name: found[name] for name in expected} == expected
+
+
+# The safety of virtual clusters
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=examples(40), deadline=None)
+def test_a_virtual_cluster_is_as_good_as_a_private_one(seed: int) -> None:
+    """Without opportunistic use, the jobs of a tenant start when they start with no other tenant's jobs."""
+    jobs = jobs_of(seed)
+    shared = {job.job_id: job.start_s for job in run_of(jobs, opportunistic=False).jobs}
+    for tenant in "abc":
+        own = [job for job in jobs if job.tenant == tenant]
+        if own:
+            alone = run_of(own, opportunistic=False)
+            assert {job.job_id: job.start_s for job in alone.jobs} == {
+                job.job_id: shared[job.job_id] for job in own
+            }
+
+
+@given(st.integers(0, 10**9), st.sampled_from(["pack", "spread", "any"]))
+@settings(max_examples=examples(40), deadline=None)
+def test_a_job_within_its_cells_starts_at_once_whatever_others_do(seed: int, placement: str) -> None:
+    """Jobs of `a` come one after the other and fit its largest cell. All others want far more than theirs."""
+    random, others = Random(seed), jobs_of(seed, "bcd", 60)
+    own, now = [], 0.0
+    for i in range(15):
+        own.append(rigid(f"a{i}", now, random.choice((1, 2, 3, 4, 6, 8)), random.randint(5, 100), tenant="a"))
+        now += (own[-1].duration_s or 0) + random.choice((0, random.randint(1, 100)))
+    run = clustersim.run(
+        [*own, *others], Watched, cluster=f"n{NODES}g{SIZE}", overheads=None, bound="none",
+        placement=placement, params={"cells": CELLS},
+    )  # fmt: skip
+    assert all(job.state == "finished" for job in run.jobs)
+    for job in run.jobs:
+        if job.job_id.startswith("a"):
+            assert (job.start_s, job.preemptions) == (job.submit_s, 0)
+
+
+class Watched(Hived):
+    """Checks at every decision what the virtual clusters promise, by the cells that are in use alone."""
+
+    def schedule(self, state: State) -> Proposal:
+        running = state.proposal()
+        before = {job: running.placement(job) for job in self._held if job.running}
+        proposal = super().schedule(state)
+        assert all(proposal.placement(job) == places for job, places in before.items()), "never moved"
+        gpus: list[int] = []
+        for owner, cluster in self._clusters.items():
+            cells = {job: cell for job, cell in self._held.items() if self._owner(job) == owner}
+            for job, cell in cells.items():
+                level, at = cluster.bound(cell)
+                gpus += range(at, at + SIZES[level])
+                nodes = {node for node, _ in proposal.placement(job) or ()}
+                assert nodes
+                assert nodes <= set(range(at // SIZE, -(-(at + SIZES[level]) // SIZE))), "its affinity"
+            taken = [(at, at + SIZES[level]) for level, at in cells.values()]
+            for job in state.pending:
+                if self._owner(job) == owner and not proposal.placement(job):
+                    assert not room(owner, job.requested, taken), "its tenant has no free cell for it"
+                    assert not proposal.fits(job.requested), "idle GPUs are lent"
+        assert len(gpus) == len(set(gpus)), "cells do not overlap"
+        return proposal
+
+
+def room(owner: str | None, gpus: int, taken: Sequence[Span]) -> bool:
+    """Whether a tenant with these virtual cells in use has a free one."""
+    size = next((size for size in SIZES if size >= gpus), 99)
+    return any(largest_free(cell, taken, root) for root in roots(owner or "") for cell in spans(size))
+
+
+# By hand
+
+
+def test_counts_promise_no_place_and_cells_do() -> None:
+    """Two nodes of 4, one promised to each of `a` and `b`. By counts the second job of `b` goes to node 1,
+    beside the borrower on node 0, and `a` finds no node. By cells `b` has one node, and the borrower moves.
+    """
+    jobs = [
+        rigid("b0", 0, 2, 1000, tenant="b"), rigid("c", 1, 2, 100, tenant="c"),
+        rigid("b1", 2, 2, 1000, tenant="b"), rigid("a", 200, 4, 50, tenant="a"),
+    ]  # fmt: skip
+    for policy, start_s in (("quota", 1000), ("hived", 200)):
+        run = clustersim.run(
+            jobs, policy, cluster="n2g4", overheads=None, quotas={"a": 4, "b": 4}, bound="none"
+        )
+        starts = {j.job_id: (j.start_s, j.preemptions) for j in run.jobs}
+        assert starts == {"b0": (0, 0), "c": (1, 0), "b1": (2, 0), "a": (start_s, 0)}
+
+
+def test_a_tenant_keeps_the_rest_of_a_cell_that_it_uses() -> None:
+    """Both have a cell of two nodes. If `b` could use the second node of `a`, each would hold one node of
+    both halves in the end, and none could start a job of two nodes.
+    """
+    jobs = [
+        rigid("a0", 0, 4, 100, tenant="a"), rigid("b0", 0, 4, 1000, tenant="b"),
+        rigid("a1", 1, 4, 1000, tenant="a"), rigid("b1", 1, 4, 100, tenant="b"),
+        rigid("wide", 1002, 8, 10, tenant="b"),
+    ]  # fmt: skip
+    run = clustersim.run(
+        jobs, "hived", cluster="n4g4", overheads=None, bound="none", params={"cells": {"a": [8], "b": [8]}}
+    )
+    assert all(job.start_s == job.submit_s for job in run.jobs)
+
+
+def test_a_job_becomes_guaranteed_where_it_runs() -> None:
+    """`b1` starts on idle GPUs. Once `b0` has ended, its tenant has a cell for it, and `a` takes the GPUs of
+    `b2` instead, which came later.
+    """
+    jobs = [
+        rigid("b0", 0, 4, 20, tenant="b"), rigid("b1", 1, 4, 100, tenant="b"),
+        rigid("b2", 20, 4, 100, tenant="b"), rigid("a", 30, 4, 50, tenant="a"),
+    ]  # fmt: skip
+    run = clustersim.run(jobs, "hived", cluster="n2g4", overheads=None, quotas={"a": 4, "b": 4}, bound="none")
+    assert {j.job_id: (j.start_s, j.preemptions) for j in run.jobs} == {
+        "b0": (0, 0), "b1": (1, 0), "b2": (20, 1), "a": (30, 0),
+    }  # fmt: skip
+
+
+def test_a_cell_with_a_node_that_is_down_serves_on_the_others() -> None:
+    """The cell of two nodes has lost one; a job of one node starts on the other."""
+    jobs = [rigid("a", 10, 4, 50, tenant="a"), rigid("wide", 10, 8, 50, tenant="a")]
+    run = clustersim.run(
+        jobs, "hived", cluster="n2g4", overheads=None, bound="none",
+        calendar=[{"at_s": 5, "maintenance": "0", "for_s": 95}],
+    )  # fmt: skip
+    assert {j.job_id: j.start_s for j in run.jobs} == {"a": 10, "wide": 100}
+
+
+def test_without_opportunistic_use_a_job_beyond_all_cells_is_declined() -> None:
+    run = run_of([rigid("x", 0, 9, 10, tenant="a"), rigid("y", 0, 3, 10, tenant="a")], opportunistic=False)
+    assert {job.job_id: job.state for job in run.jobs} == {"x": "rejected", "y": "finished"}
+
+
+@pytest.mark.parametrize(
+    ("cells", "text"),
+    [
+        (3, "cells=3: must list the GPUs of each cell by tenant"),
+        ({"a": 8}, "cells: a=8: must list"),
+        ({"a": [True]}, "cells: a=.*must list"),
+    ],
+)
+def test_parameters_out_of_range_are_named(cells: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Hived(cells)
+
+
+@pytest.mark.parametrize(
+    ("cells", "text"),
+    [
+        ({"a": [3]}, "cells: a: 3 GPUs are no cell; cells here have 1, 2, 4, 8 GPUs"),
+        ({"a": [8, 4]}, "cells: 12 GPUs are promised, the cluster has 8"),
+    ],
+)
+def test_cells_that_the_cluster_does_not_have_are_named(cells: Any, text: str) -> None:
+    with pytest.raises(PolicyError, match=text):
+        run_of_two_nodes(cells)
+
+
+def run_of_two_nodes(cells: Any) -> clustersim.Run:
+    jobs = [rigid("x", 0, 1, 10)]
+    return clustersim.run(jobs, Hived, cluster="n2g4", overheads=None, bound="none", params={"cells": cells})
