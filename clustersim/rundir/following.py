@@ -93,6 +93,8 @@ class Following:
             if os.path.samestat(os.stat(self.folder / EVENTS_FILE), own):
                 done = (self.folder / MANIFEST).exists() or not self._process
                 return "complete" if done else "running"
+        if own.st_nlink and not self.folder.exists():
+            return "complete"  # the folder was renamed, as those of grids are when their run is complete
         return "running" if own.st_nlink and self._process and alive(self._process) else "stopped"
 
     def is_current(self) -> bool:

@@ -240,7 +240,7 @@ async function refresh() {
   $("folder").textContent = state.folder;
   fill("runs", state.runs, (each, item) => {
     button(each.path, () => watch(each.path), item).dataset.run = each.path;
-    made("small", ` ${each.status}`, item);
+    made("small", each.policy && !each.path.endsWith(each.policy) ? ` ${each.policy}, ${each.status}` : ` ${each.status}`, item);
   });
   mark();
   fill("reports", state.reports, (each, item) => {

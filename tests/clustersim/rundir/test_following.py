@@ -95,6 +95,18 @@ def test_a_run_in_progress_is_followed_to_its_end(tmp_path: Path) -> None:
     assert not log.is_current()  # another run took its place
 
 
+def test_the_folder_of_a_complete_run_may_be_renamed(tmp_path: Path) -> None:
+    run = clustersim.run([Job("a", 0.0, gpus=8, duration_s=60.0)], "fifo", cluster="n2g8")
+    with RunWriter(tmp_path / "temporary", run.cluster) as writer:
+        log = Following(tmp_path / "temporary", run.cluster)
+        writer.copy(run)
+        writer.finish(run.policy, run.planner, run.summary, run.manifest, run.plans)
+    (tmp_path / "temporary").rename(tmp_path / "final")
+    assert log.status == "complete"
+    assert log.block()[0] == list(run.events)
+    assert not log.is_current()
+
+
 def test_events_are_seen_as_soon_as_jobs_leave(tmp_path: Path) -> None:
     """Before a block of records is full."""
     run = clustersim.run([Job("a", 0.0, gpus=8, duration_s=60.0)], "fifo", cluster="n2g8")
