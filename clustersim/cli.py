@@ -15,6 +15,7 @@ from clustersim.commands import (
     grid,
     policies,
     predict_start,
+    serve,
     simulate,
     trace,
     what_if,
@@ -46,6 +47,7 @@ _PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "plot": draw.plot,
         "check": check.check,
         "explain": explain.explain,
+        "serve": serve.serve,
     },
 }
 for panel, commands in _PANELS.items():

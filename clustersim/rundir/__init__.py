@@ -22,6 +22,8 @@ ever unpickled.
 | `read_run` | read a run after comparing its files with the hashes in the manifest |
 | `read_unverified` | the same without comparing hashes |
 | `read_streamed`, `StreamedRun` | a run of any length; each iteration over a table reads its file again |
+| `Following` | the events of a run while it writes them, from any place of the log |
+| `log_of` | the log in a folder, of a run in progress or a finished one |
 | `changes`, `refuse_changed` | which files differ from those of the run; UserError if one does |
 | `csv_hash` | SHA-256 of jobs.csv, also for jobs that are stored as Parquet |
 | `read_json` | the JSON object in a file of limited size |
@@ -32,6 +34,7 @@ ever unpickled.
 """
 
 from .csv_out import guarded_text, placement_text
+from .following import Following, log_of
 from .format import (
     EVENTS_FILE,
     JOBS_CSV,
@@ -57,12 +60,14 @@ __all__ = [
     "PLANS_FILE",
     "SUMMARY",
     "USAGE_FILE",
+    "Following",
     "RunWriter",
     "StreamedRun",
     "changes",
     "csv_hash",
     "guarded_text",
     "jobs_file",
+    "log_of",
     "placement_text",
     "read_json",
     "read_run",

@@ -27,7 +27,7 @@ from .format import (
     read_json,
 )
 
-__all__ = ["SPOOL", "remove", "usable"]
+__all__ = ["SPOOL", "alive", "remove", "usable"]
 
 SPOOL = "jobs.spool"
 """Rows of jobs that are not yet in the order of their file."""
@@ -124,9 +124,7 @@ def remove(folder: Path, *names: str) -> None:
     """Remove files of an earlier run, and temporary files of writers that were killed. Files that other
     processes are writing now stay.
     """
-    left_over = [
-        name for name in os.listdir(folder) if (m := _LEFT_OVER.fullmatch(name)) and not _alive(m[2])
-    ]
+    left_over = [name for name in os.listdir(folder) if (m := _LEFT_OVER.fullmatch(name)) and not alive(m[2])]
     for name in (*names, *left_over):
         try:
             (folder / name).unlink(missing_ok=True)
@@ -134,7 +132,8 @@ def remove(folder: Path, *names: str) -> None:
             raise UserError(f"{folder / name}: cannot be removed: {error.strerror or error}") from None
 
 
-def _alive(process: str) -> bool:
+def alive(process: str) -> bool:
+    """Whether the process of this number runs."""
     try:
         os.kill(int(process), 0)
     except (ProcessLookupError, OverflowError):

@@ -40,6 +40,10 @@ class GrowingFile:
         self._hash.update(content)
         self.size += len(content)
 
+    def show(self) -> None:
+        """Make what is written visible to other processes."""
+        self._try(lambda: self._file.flush())
+
     def finish(self) -> str:
         """Flush the file to disk; returns the SHA-256 of its content."""
 
@@ -85,6 +89,11 @@ class GrowingTable:
         self.file.write("".join([f"{line}\n" for line in lines]).encode())
         self._written += len(lines)
         self._waiting.clear()
+
+    def show(self) -> None:
+        """Make the records so far visible to other processes."""
+        self.flush()
+        self.file.show()
 
     def finish(self) -> str:
         self.flush()

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
@@ -59,6 +60,7 @@ from .spool import GrowingFile, GrowingTable, Spool
 __all__ = ["RunWriter", "write_run"]
 
 _ROWS = 100_000  # copied at once
+_SHOW_EVERY_S = 0.2  # how often readers of a run in progress see new events, where jobs leave as often
 
 
 def write_run(directory: str | Path, run: Run, *, parquet: bool = False) -> Run:
@@ -91,6 +93,7 @@ class RunWriter:
         self.predictions: dict[str, Any] | None = None
         self.folder, self._parquet = Path(folder), parquet
         self._last_use: tuple[float, ...] = ()
+        self._show_at = 0.0
         self._files = ExitStack()
         self._finished = False
         self._job_columns = Columns(JobRecord, coded=("state",))
@@ -142,6 +145,9 @@ class RunWriter:
 
     def keep_job(self, record: JobRecord, order: int) -> None:
         self._spool.add(record, order)
+        if (now := monotonic()) >= self._show_at:
+            self._show_at = now + _SHOW_EVERY_S
+            self._events.show()
 
     def copy(self, run: Run) -> None:
         """Add the records of a run that has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -26,6 +27,11 @@ def best_pairs(counts: Sequence[int], weights: Sequence[Sequence[float]]) -> dic
     >>> best_pairs([2, 1], [[0.1, 0.5], [0.5, 0.0]])
     {(0, 1): 1}
     """
+    return dict(_solved(tuple(counts), tuple(tuple(row) for row in weights)))
+
+
+@lru_cache(10_000)  # queues change slowly, and the same numbers come again
+def _solved(counts: tuple[int, ...], weights: tuple[tuple[float, ...], ...]) -> dict[tuple[int, int], int]:
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     kinds = range(len(counts))

@@ -44,7 +44,7 @@ LAYERS = {
         {"engine", "export"},
         {"runs"},
         {"grid", "audit", "backtest", "gym"},
-        {"testing", "forecast", "notebook"},
+        {"testing", "forecast", "notebook", "serve"},
         {"commands"},
         {"cli"},
         {"__main__"},

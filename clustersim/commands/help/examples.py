@@ -57,6 +57,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
         ("the files of a run", "clustersim check result"),
         ("and simulate it again", "clustersim check result --replay"),
     ],
+    "serve": [("watch and start comparisons in a folder", "clustersim serve results")],
     "explain": [("one job", "clustersim explain result --job 100002")],
 }  # fmt: skip
 

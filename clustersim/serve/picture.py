@@ -1,0 +1,120 @@
+"""The cluster at an instant, from the events up to it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from copy import copy
+from typing import Any, NamedTuple, Self
+
+from clustersim.cluster import Placement, SharedPlacement
+from clustersim.records import (
+    ALLOCATES,
+    ENDS,
+    INTERRUPT,
+    NODE_DOWN,
+    NODE_UP,
+    PREEMPT,
+    SUBMIT,
+    EventRecord,
+)
+
+__all__ = ["Picture"]
+
+_LATEST = 12  # events that a picture shows
+_QUEUE = 200  # waiting jobs that a picture shows; all are counted
+_DETAIL = 120  # characters
+
+
+class _InSystem(NamedTuple):
+    """A job that has been submitted and has not left, and its GPUs since when."""
+
+    submit_s: float
+    since_s: float
+    gpus: int = 0
+    placement: Placement = ()
+
+
+class Picture:
+    """The cluster after the events that were applied.
+
+    | attribute | meaning |
+    |---|---|
+    | `time_s` | the time of the last event, seconds on the trace's clock; None before the first |
+    | `before_s` | the last earlier instant with an event |
+    | `events` | the number of events |
+    | `ended` | the number of jobs that left, by the event with which they did |
+    """
+
+    def __init__(self) -> None:
+        self.time_s: float | None = None
+        self.before_s: float | None = None
+        self.events = 0
+        self.ended = dict.fromkeys(ENDS, 0)
+        self._jobs: dict[str, _InSystem] = {}
+        self._down: dict[int, None] = {}
+        self._latest: deque[EventRecord] = deque(maxlen=_LATEST)
+
+    def apply(self, events: Iterable[EventRecord]) -> None:
+        """Add events in order of time."""
+        jobs = self._jobs
+        for event in events:
+            kind, time_s = event.event, event.time_s
+            if time_s != self.time_s:
+                self.before_s, self.time_s = self.time_s, time_s
+            self.events += 1
+            self._latest.append(event)
+            if kind == SUBMIT:
+                jobs[event.job_id] = _InSystem(time_s, time_s)
+            elif kind in ENDS:
+                self.ended[kind] += 1
+                jobs.pop(event.job_id, None)
+            elif kind in ALLOCATES:
+                old = jobs.get(event.job_id) or _InSystem(time_s, time_s)
+                jobs[event.job_id] = old._replace(since_s=time_s, gpus=event.gpus, placement=event.placement)
+            elif kind in (PREEMPT, INTERRUPT):
+                if event.job_id in jobs:
+                    old = jobs[event.job_id]
+                    jobs[event.job_id] = old._replace(since_s=time_s, gpus=0, placement=())
+            elif kind == NODE_DOWN:
+                self._down.update(dict.fromkeys(node for node, _ in event.placement))
+            elif kind == NODE_UP:
+                for node, _ in event.placement:
+                    self._down.pop(node, None)
+
+    def copy(self) -> Self:
+        """A picture of its own, to which other events can be added."""
+        other = copy(self)
+        other.ended, other._jobs, other._down = dict(self.ended), dict(self._jobs), dict(self._down)
+        other._latest = self._latest.copy()
+        return other
+
+    def document(self) -> dict[str, Any]:
+        """For the page: `running` as [job, GPUs, since, [[node, GPUs], ...], part of each GPU], `waiting` as
+        [job, submitted, since], in order of submission and at most 200, `latest` as [time, event, job,
+        GPUs, detail].
+        """
+        running, waiting, used, count = [], [], 0.0, 0
+        for job_id, job in self._jobs.items():
+            if job.placement:
+                part = job.placement.share if isinstance(job.placement, SharedPlacement) else 1.0
+                used += part * sum(gpus for _, gpus in job.placement)
+                running.append([job_id, job.gpus, job.since_s, [*job.placement], part])
+            else:
+                count += 1
+                if count <= _QUEUE:
+                    waiting.append([job_id, job.submit_s, job.since_s])
+        return {
+            "time_s": self.time_s,
+            "before_s": self.before_s,
+            "events": self.events,
+            "ended": self.ended,
+            "running": running,
+            "waiting": waiting,
+            "queue": count,
+            "used": round(used, 6),
+            "down": [*self._down],
+            "latest": [
+                [e.time_s, e.event, e.job_id, e.gpus, e.detail[:_DETAIL]] for e in reversed(self._latest)
+            ],
+        }

@@ -1,0 +1,204 @@
+"""Comparisons and what-ifs that the page starts: the ordinary commands, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from clustersim.cluster import Cluster
+from clustersim.runs import RunConfig, list_policies
+from itertime.errors import UserError, quoted
+
+from .folder import HOME, ServedFolder
+
+__all__ = ["Starter", "command_of"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_SHAPE = re.compile(r"n[1-9]\d{0,4}g[1-9]\d?")
+_SETTING = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*){0,3}")
+_NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,9})?(?:e-?\d{1,2})?")
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_KINDS = ("compare", "what-if", "demo")
+_MOST_POLICIES, _MOST_VALUES, _MOST_AT_ONCE, _MOST_JOBS = 12, 12, 4, 100_000
+_TAIL = 2000  # bytes of what a command printed
+
+
+def command_of(settings: Mapping[str, Any], folder: ServedFolder) -> list[str]:
+    """The arguments of `clustersim` for settings from the page, checked.
+
+    | setting | meaning |
+    |---|---|
+    | `kind` | compare, what-if, or demo (generated jobs) |
+    | `name` | of the folder of the results: letters, digits, `_` and `-` |
+    | `trace` | one of `folder.traces()`; not for demo |
+    | `policies` | registered names; one for what-if |
+    | `cluster` | a shape, as n16g8 |
+    | `seed` | of all random draws |
+    | `jobs`, `load` | of demo |
+    | `set`, `vary` | lists of NAME=VALUE, NAME=VALUE,VALUE; values are numbers or words |
+
+    UserError, in one line, for a setting that is missing, malformed or unknown.
+    """
+    known = {"kind", "name", "trace", "policies", "cluster", "seed", "jobs", "load", "set", "vary"}
+    if unknown := sorted(set(settings) - known):
+        raise UserError(f"{quoted(unknown[0])}: is not a setting of the page")
+    kind = settings.get("kind")
+    if kind not in _KINDS:
+        raise UserError(f"kind={quoted(kind)}: must be one of {', '.join(_KINDS)}")
+    name = _matching(settings, "name", _NAME, "letters, digits, _ and -")
+    if (folder.root / name).exists():
+        raise UserError(f"name={quoted(name)}: exists already; choose another name")
+    shape = _matching(settings, "cluster", _SHAPE, "a shape as n16g8")
+    Cluster.parse(shape)
+    options = ["--cluster", shape, "--seed", str(_integer(settings, "seed", 0, 2**31 - 1, 0))]
+    policies = _policies(settings, 1 if kind == "what-if" else _MOST_POLICIES)
+    if kind == "demo":
+        jobs, load = _integer(settings, "jobs", 1, _MOST_JOBS, 800), _load(settings)
+        options += ["--jobs", str(jobs), "--load", str(load), "--policies", ",".join(policies)]
+        return ["demo", *options, "--out", str(folder.root / name)]
+    trace = settings.get("trace")
+    if not isinstance(trace, str):
+        raise UserError("trace: choose a file of the served folder")
+    chosen = str(folder.trace(trace))
+    options += ["--policy" if kind == "what-if" else "--policies", ",".join(policies)]
+    for stated in _list(settings, "set"):
+        options += ["--set", _assignment("set", stated, 1)]
+    vary = [_assignment("vary", stated, _MOST_VALUES) for stated in _list(settings, "vary")]
+    if kind == "what-if" and not vary:
+        raise UserError("vary: state at least one setting and its values, as nodes=16,32")
+    if kind == "compare" and vary:
+        raise UserError("vary: belongs to a what-if")
+    for stated in vary:
+        options += ["--vary", stated]
+    return [kind, chosen, *options, "--out", str(folder.root / name)]
+
+
+def _matching(settings: Mapping[str, Any], key: str, pattern: re.Pattern[str], must: str) -> str:
+    value = settings.get(key)
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise UserError(f"{key}={quoted(value)}: must be {must}")
+    return value
+
+
+def _integer(settings: Mapping[str, Any], key: str, least: int, most: int, default: int) -> int:
+    value = settings.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise UserError(f"{key}={quoted(value)}: must be a whole number from {least} to {most}")
+    return value
+
+
+def _load(settings: Mapping[str, Any]) -> float:
+    value = settings.get("load", 1.2)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0.01 <= value <= 100:
+        raise UserError(f"load={quoted(value)}: must be a number from 0.01 to 100")
+    return float(value)
+
+
+def _list(settings: Mapping[str, Any], key: str) -> Sequence[str]:
+    value = settings.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value) or len(value) > 20:
+        raise UserError(f"{key}: must be a list of at most 20 texts NAME=VALUE")
+    return value
+
+
+def _policies(settings: Mapping[str, Any], most: int) -> list[str]:
+    value = settings.get("policies")
+    registered = [info.name for info in list_policies()]
+    if not isinstance(value, list) or not 1 <= len(value) <= most or len(set(map(str, value))) < len(value):
+        raise UserError(f"policies: choose {'one' if most == 1 else f'1 to {most} different ones'}")
+    for name in value:
+        if name not in registered:
+            raise UserError(f"policies: {quoted(name)} is not registered")
+    return value
+
+
+def _assignment(key: str, text: str, most: int) -> str:
+    """NAME=VALUE,... of which no value can name a file outside the folder that the command runs in."""
+    name, equals, values = text.replace(" ", "").partition("=")
+    given = values.split(",")
+    if not equals or not _SETTING.fullmatch(name):
+        raise UserError(f"{key}={quoted(text)}: write NAME=VALUE, as overheads.launch_s=10")
+    fields = {*RunConfig.model_fields, "nodes", "policy"}
+    if name.partition(".")[0] not in fields:
+        raise UserError(f"{key}={quoted(text)}: {name} is not a setting of a run")
+    if not 1 <= len(given) <= most:
+        raise UserError(f"{key}={quoted(text)}: must have 1 to {most} values")
+    if not all(_NUMBER.fullmatch(each) or _WORD.fullmatch(each) for each in given):
+        raise UserError(f"{key}={quoted(text)}: values must be numbers or words")
+    return f"{name}={','.join(given)}"
+
+
+class Starter:
+    """Starts commands in the served folder, and knows those that it started since it began.
+
+    They are processes of their own session: they go on when the server ends. What they print is kept in
+    `.serve/NAME.log`, their settings in `.serve/NAME.json`.
+    """
+
+    def __init__(self, folder: ServedFolder):
+        self._folder, self._home = folder, folder.root / HOME
+        self._started: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, settings: Mapping[str, Any]) -> str:
+        """Start what the settings say; its name. UserError as of `command_of`, and if four run already."""
+        arguments = command_of(settings, self._folder)
+        running = sum(process.poll() is None for process in self._started.values())
+        if running >= _MOST_AT_ONCE:
+            raise UserError(f"{running} comparisons run already; wait for the end of one, or stop one")
+        name = str(settings["name"])
+        if self._home.is_symlink():
+            raise UserError(f"{HOME}: is a link; remove it")
+        self._home.mkdir(exist_ok=True)
+        (self._home / f"{name}.json").write_text(json.dumps(dict(settings)), encoding="utf-8")
+        with (self._home / f"{name}.log").open("wb") as log:
+            self._started[name] = subprocess.Popen(
+                [sys.executable, "-P", "-m", "clustersim", *arguments],
+                cwd=self._folder.root,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return name
+
+    def stop(self, name: str) -> None:
+        """Interrupt a command; it keeps the records up to now. UserError if it was not started here."""
+        process = self._started.get(name)
+        if process is None:
+            raise UserError("this server did not start it")
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+
+    def commands(self) -> list[dict[str, Any]]:
+        """Those started by this server: `name`, `status` (running, done, failed) and `printed`, the end of
+        what a failed one printed.
+        """
+        found = []
+        for name, process in self._started.items():
+            code = process.poll()
+            status = "running" if code is None else "failed" if code else "done"
+            printed = self._printed(name) if code else ""
+            found.append({"name": name, "status": status, "printed": printed})
+        return found
+
+    def cluster_of(self, path: str) -> Cluster | None:
+        """The cluster of a run that a server of this folder started, from its settings; None if unknown."""
+        try:
+            stated = json.loads((self._home / f"{path.partition('/')[0]}.json").read_text(encoding="utf-8"))
+            if any(str(each).startswith(("nodes", "cluster")) for each in stated.get("vary", ())):
+                return None
+            shape = stated["cluster"]
+            return Cluster.parse(shape) if _SHAPE.fullmatch(shape) else None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, UserError):
+            return None
+
+    def _printed(self, name: str) -> str:
+        with (self._home / f"{name}.log").open("rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _TAIL))
+            return log.read(_TAIL).decode(errors="replace").strip()

@@ -1,0 +1,69 @@
+"""Pictures along an event log, so that the one of any time is found without reading the whole log."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from math import inf
+
+from clustersim.records import EventRecord
+
+from .picture import Picture
+
+__all__ = ["Timeline"]
+
+_MOST = 256  # pictures that are kept
+
+Block = Callable[[int], tuple[list[EventRecord], int]]
+"""The events from an offset of the log, and the offset behind them: `rundir.Following.block`."""
+
+
+class Timeline:
+    """What is known of a log that grows: the picture at its end, and earlier ones to begin from.
+
+    At most `most` pictures are kept. When there are more, every second one goes, and from then on they are
+    twice as far apart.
+    """
+
+    def __init__(self, block: Block, most: int = _MOST):
+        self.last = Picture()
+        self.begin_s: float | None = None
+        self.offset = 0
+        self._block, self._most, self._stride, self._blocks = block, most, 1, 0
+        self._kept: list[tuple[float, int, Picture]] = [(-inf, 0, Picture())]
+
+    def grow(self) -> list[EventRecord]:
+        """Read the next block of the log; its events."""
+        events, offset = self._block(self.offset)
+        if not events:
+            return events
+        if self.begin_s is None:
+            self.begin_s = events[0].time_s
+        self.last.apply(events)
+        self.offset = offset
+        self._blocks += 1
+        if self._blocks % self._stride == 0:
+            time_s = self.last.time_s
+            assert time_s is not None
+            self._kept.append((time_s, offset, self.last.copy()))
+            if len(self._kept) > self._most:
+                self._stride *= 2
+                self._kept = self._kept[::2]
+        return events
+
+    def at(self, time_s: float) -> tuple[Picture, float | None]:
+        """The picture after all events up to a time, and the time of the next event, None if none follows in
+        what has been read.
+        """
+        place = bisect_right(self._kept, time_s, key=lambda kept: kept[0]) - 1
+        _, offset, kept = self._kept[max(place, 0)]
+        picture = kept.copy()
+        while offset < self.offset:
+            events, offset = self._block(offset)
+            upto = bisect_right(events, time_s, key=lambda event: event.time_s)
+            picture.apply(events[:upto])
+            if upto < len(events):
+                return picture, events[upto].time_s
+            if not events:
+                break
+        return picture, None

@@ -1,0 +1,112 @@
+"""A run that is watched, live or afterwards."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+from clustersim.cluster import Cluster
+from clustersim.records import EventRecord
+from clustersim.rundir import Following
+
+from .picture import Picture
+from .timeline import Timeline
+
+__all__ = ["TICK_S", "Watched"]
+
+TICK_S = 0.12
+"""Seconds between two frames."""
+_SHARE = 4  # a frame shows the fourth part of what is new: the picture is half a second late, and moves
+_STALE_S = 1.0
+_MOST_EVENTS = 2000  # of one job that its story shows
+
+
+class Watched:
+    """The run in `folder`. All browsers that watch it share its frames. Safe for several threads.
+
+    UserError, TableError if its log cannot be read.
+    """
+
+    def __init__(self, folder: Path, cluster: Cluster | None):
+        self.folder, self.cluster = folder, cluster
+        self._following = Following(folder, cluster)
+        self._timeline = Timeline(self._following.block)
+        self._shown = Picture()
+        self._waiting: deque[EventRecord] = deque()
+        self._lock, self._next_at = Lock(), 0.0
+        self._document: dict[str, Any] | None = None
+        self._status = self._following.status
+        if self._status != "running":
+            self._read_all()
+            self._shown = self._timeline.last.copy()
+            self._waiting.clear()
+
+    @property
+    def status(self) -> str:
+        """`running` until the last event is shown, then `complete` or `stopped`."""
+        return "running" if self._waiting else self._status
+
+    def is_current(self) -> bool:
+        """Whether its folder still holds the log that is watched."""
+        return self._following.is_current()
+
+    def cluster_document(self) -> dict[str, Any]:
+        """For the page: the GPUs of each node, none if the cluster is unknown yet."""
+        return {"nodes": [] if self.cluster is None else [*self.cluster.sizes]}
+
+    def frame(self) -> dict[str, Any]:
+        """The newest picture as a document. It changes at most every `TICK_S`."""
+        with self._lock:
+            now = monotonic()
+            if now >= self._next_at or self._document is None:
+                late = now > self._next_at + _STALE_S
+                self._next_at = now + TICK_S * 0.9
+                self._advance(late)
+                document = self._about(self._shown)
+                if document != self._document:
+                    self._document = document
+            return self._document
+
+    def at(self, time_s: float) -> dict[str, Any]:
+        """The picture at a time, with `next_s`, the time of the next event."""
+        with self._lock:
+            self._read_all()
+            picture, next_s = self._timeline.at(time_s)
+            return {**self._about(picture), "next_s": next_s}
+
+    def events_of(self, job_id: str) -> list[EventRecord]:
+        """The events of one job so far, at most 2,000."""
+        with self._lock:
+            self._read_all()
+            end = self._timeline.offset
+        found: list[EventRecord] = []
+        offset = 0
+        while offset < end and len(found) < _MOST_EVENTS:
+            events, offset = self._following.block(offset)
+            found += [event for event in events if event.job_id == job_id]
+        return found[:_MOST_EVENTS]
+
+    def _advance(self, late: bool) -> None:
+        """Show more; all that there is after a time in which no browser watched."""
+        status = self._following.status  # first: what is written before the end is then read
+        self._waiting += self._timeline.grow()
+        self._status = status
+        if late or status != "running":
+            self._read_all()
+        count = len(self._waiting) if late else -(-len(self._waiting) // _SHARE)
+        self._shown.apply(self._waiting.popleft() for _ in range(count))
+
+    def _read_all(self) -> None:
+        while events := self._timeline.grow():
+            self._waiting += events
+
+    def _about(self, picture: Picture) -> dict[str, Any]:
+        return {
+            **picture.document(),
+            "status": self.status,
+            "begin_s": self._timeline.begin_s,
+            "end_s": self._timeline.last.time_s,
+        }

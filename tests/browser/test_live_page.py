@@ -1,0 +1,181 @@
+"""The live page in a browser: it starts a comparison, shows it while it runs, and survives a reload."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import clustersim
+from clustersim.runs import compare
+from tests.clustersim.report.test_readable import contrast
+from traces import Job
+
+from .conftest import EVIL
+
+pytest.importorskip("uvicorn", reason="uvicorn is not installed (extra: serve)")
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address that `clustersim serve` prints. Its folder holds a comparison with a hostile job."""
+    folder = tmp_path_factory.mktemp("served")
+    jobs = [Job(f"job-{i}", 60.0 * i, gpus=4 + 4 * (i % 3), duration_s=900.0) for i in range(40)]
+    jobs.append(Job(EVIL, 90.0, tenant=EVIL, gpus=8, duration_s=600.0))
+    out = [folder / "both" / "fifo", folder / "both" / "srtf"]
+    runs = compare(jobs, ["fifo", "srtf"], cluster="n2g8", workers=1, out=out)
+    page = folder / "both" / "report.html"
+    page.write_text(clustersim.report.render_report(runs), encoding="utf-8")
+    command = [sys.executable, "-m", "clustersim", "serve", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        found = re.search(r"Open (http://\S+)", "".join(server.stdout.readline() for _ in range(2)))
+        assert found is not None
+        yield found[1]
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) == 0
+
+
+@pytest.fixture
+def entered(browser: Browser, served: str) -> Iterator[Callable[..., Page]]:
+    """entered(width) opens the page in a new browser; in the end nothing may be wrong, or from elsewhere."""
+    complaints: list[str] = []
+    contexts = []
+    home = served.partition("/enter")[0]
+
+    def said(message: Any) -> None:
+        if message.type == "error" and "status of 400" not in message.text:  # a refused setting
+            complaints.append(message.text)
+
+    def asked(request: Any) -> None:
+        if not request.url.startswith((home, "data:", "blob:")):
+            complaints.append(request.url)
+
+    def open_page(width: int = 1280, dark: bool = False) -> Page:
+        scheme: Any = "dark" if dark else "light"
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        context.set_default_timeout(90_000)
+        contexts.append(context)
+        context.on("console", said)
+        context.on("request", asked)
+        context.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(served)
+        page.wait_for_selector("html[data-ready=all]", state="attached")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not complaints
+
+
+def until(page: Page, condition: str) -> None:
+    """Wait for it. The page's policy forbids the evaluation of text, by which Playwright would wait."""
+    end = monotonic() + 90
+    while not page.evaluate(condition):
+        assert monotonic() < end, condition
+        page.wait_for_timeout(20)
+
+
+def number(page: Page, name: str) -> str:
+    return page.locator("#numbers div", has_text=name).locator("dd").first.inner_text()
+
+
+def test_a_comparison_is_started_and_watched_through_a_reload(entered: Callable[..., Page]) -> None:
+    page = entered()
+    page.fill("[name=name]", "fresh")
+    page.fill("[name=jobs]", "4000")
+    page.fill("[name=cluster]", "n32g8")
+    page.select_option("[name=policies]", ["fifo"])
+    page.get_by_role("button", name="Start", exact=True).click()
+    until(page, "document.documentElement.dataset.frames > 3")
+    assert page.locator("#title").inner_text() == "fresh/fifo"
+    assert number(page, "State") == "running"
+    seen = int(number(page, "Events"))
+    page.reload()
+    until(page, "document.documentElement.dataset.frames > 3")
+    assert page.locator("#title").inner_text() == "fresh/fifo"
+    assert int(number(page, "Events")) > seen
+    page.context.close()  # a killed browser: the run goes on
+    page = entered()
+    page.locator("#commands li", has_text="fresh: done").wait_for()
+    page.locator("#runs").get_by_role("button", name="fresh/fifo").click()
+    until(page, "document.documentElement.dataset.frames > 0")
+    assert number(page, "State") == "complete"
+    assert (number(page, "Running"), number(page, "Waiting")) == ("0", "0")
+    assert 3900 < int(number(page, "Finished")) <= 4000  # some jobs are too large for the cluster
+
+
+def test_time_is_stepped_through_from_the_keyboard(entered: Callable[..., Page]) -> None:
+    page = entered()
+    page.locator("#runs").get_by_role("button", name="both/fifo").click()
+    until(page, "document.documentElement.dataset.frames > 0")
+    assert number(page, "State") == "complete"
+    page.locator("#slider").focus()
+    page.keyboard.press("Home")
+    until(page, "document.getElementById('clock').textContent === '00:00:00'")
+    assert number(page, "Running") == "1"
+    page.locator("#step").focus()
+    page.keyboard.press("Enter")
+    until(page, "document.getElementById('clock').textContent === '00:01:00'")
+    page.locator("#back").click()
+    until(page, "document.getElementById('clock').textContent === '00:00:00'")
+    page.locator("#play").click()
+    until(page, "document.getElementById('play').textContent === 'Play'")
+    assert number(page, "Finished") == "41"
+    page.locator("#live").click()
+
+
+def test_a_job_tells_its_story(entered: Callable[..., Page]) -> None:
+    """A hostile name is text."""
+    page = entered()
+    page.locator("#runs").get_by_role("button", name="both/fifo").click()
+    until(page, "document.documentElement.dataset.frames > 0")
+    page.locator("#slider").fill("100")
+    page.locator("#waiting, #running").get_by_role("button", name=EVIL).first.click()
+    page.locator("#story").wait_for()
+    assert EVIL in page.locator("#of-job").inner_text()
+    assert "submit" in page.locator("#events").inner_text()
+    assert page.locator("#gpus").get_attribute("aria-label")
+
+
+def test_a_report_opens_in_its_own_origin(entered: Callable[..., Page]) -> None:
+    page = entered()
+    with page.context.expect_page() as opening:
+        page.locator("#reports a", has_text="both").click()
+    report = opening.value
+    report.wait_for_selector("html[data-ready=all]", state="attached")
+    assert report.evaluate("self.origin") == "null"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_fits_a_phone_and_stands_out(entered: Callable[..., Page], dark: bool) -> None:
+    page = entered(400, dark)
+    page.locator("#runs").get_by_role("button", name="both/srtf").click()
+    until(page, "document.documentElement.dataset.frames > 0")
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 400
+    style = "getComputedStyle(document.documentElement).getPropertyValue"
+    ink = {name: page.evaluate(f"{style}('--{name}')").strip() for name in
+           ("paper", "card", "ink", "muted", "link", "bad")}  # fmt: skip
+    full = {name: "#" + "".join(c * 2 for c in v[1:]) if len(v) == 4 else v for name, v in ink.items()}
+    for ground in ("paper", "card"):
+        for text in ("ink", "muted", "link", "bad"):
+            assert contrast(full[text], full[ground]) >= 4.5, (text, ground)
+
+
+def test_a_refused_setting_is_explained(entered: Callable[..., Page]) -> None:
+    page = entered()
+    page.fill("[name=name]", "both")
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.locator("#refused", has_text="exists already").wait_for()

@@ -1,0 +1,137 @@
+"""The event log of a run in progress: whatever is written when, its events are read once, whole, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import clustersim
+from clustersim.cluster import Cluster
+from clustersim.records import EventRecord
+from clustersim.rundir import EVENTS_FILE, Following, RunWriter, log_of, read_run, write_run
+from itertime.errors import UserError
+from traces import Job
+
+CLUSTER = Cluster.parse("n2g8")
+
+
+@cache
+def logged() -> tuple[bytes, list[EventRecord]]:
+    """A log with quotes, line breaks and guards in its names, and what it says."""
+    names = ["plain", "two\nlines", 'a "b", c', "=1+1", "ümlaut\r\n", '"\n"']
+    jobs = [Job(f"{name}{i}", float(i), gpus=8, duration_s=60.0) for i, name in enumerate(names * 3)]
+    run = clustersim.run(jobs, "fifo", cluster="n2g8")
+    with TemporaryDirectory() as folder:
+        write_run(folder, run)
+        return (Path(folder) / EVENTS_FILE).read_bytes(), list(read_run(folder).events)
+
+
+def all_of(log: Following, offset: int = 0) -> Iterator[tuple[list[EventRecord], int]]:
+    while True:
+        events, offset = log.block(offset)
+        if not events:
+            return
+        yield events, offset
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_a_log_that_arrives_in_pieces_is_read_once_and_whole(data: st.DataObject) -> None:
+    content, expected = logged()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=12)))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / EVENTS_FILE
+        path.write_bytes(b"")
+        log, found, offset = Following(folder, CLUSTER), [], 0
+        for start, end in zip([0, *cuts], [*cuts, len(content)], strict=True):
+            with path.open("ab") as file:
+                file.write(content[start:end])
+            for events, after in all_of(log, offset):
+                found, offset = found + events, after
+            assert found == expected[: len(found)]
+        assert found == expected
+
+
+def test_it_continues_at_any_offset_that_it_gave(tmp_path: Path) -> None:
+    content, expected = logged()
+    header, _, rows = content.partition(b"\n")
+    (tmp_path / EVENTS_FILE).write_bytes(header + b"\n" + rows * 200)  # several blocks
+    log = Following(tmp_path, CLUSTER)
+    blocks = list(all_of(log))
+    assert len(blocks) > 3
+    assert [e for events, _ in blocks for e in events] == expected * 200
+    offsets = [0, *(offset for _, offset in blocks)]
+    for (events, _), offset in zip(blocks, offsets, strict=False):
+        assert log.block(offset)[0] == events
+
+
+def test_a_row_longer_than_a_block_is_read(tmp_path: Path) -> None:
+    jobs = [Job("x" * 100_000, 0.0, gpus=8, duration_s=60.0), Job("y", 1.0, gpus=8, duration_s=60.0)]
+    run = clustersim.run(jobs, "fifo", cluster="n2g8")
+    write_run(tmp_path, run)
+    assert [e for events, _ in all_of(Following(tmp_path)) for e in events] == list(run.events)
+
+
+def test_a_run_in_progress_is_followed_to_its_end(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run = clustersim.run([Job("a", 0.0, gpus=8, duration_s=60.0)], "fifo", cluster="n2g8")
+    with RunWriter(folder, run.cluster) as writer:
+        log = Following(folder, run.cluster)
+        assert log.status == "running"
+        assert log.block() == ([], 0)
+        writer.copy(run)
+        assert log.is_current()
+        writer.finish(run.policy, run.planner, run.summary, run.manifest, run.plans)
+        assert log.status == "complete"
+    assert [e for events, _ in all_of(log) for e in events] == list(run.events)
+    assert log.is_current()
+    clustersim.run([Job("b", 0.0, gpus=8, duration_s=60.0)], "fifo", cluster="n2g8", out=folder)
+    assert not log.is_current()  # another run took its place
+
+
+def test_events_are_seen_as_soon_as_jobs_leave(tmp_path: Path) -> None:
+    """Before a block of records is full."""
+    run = clustersim.run([Job("a", 0.0, gpus=8, duration_s=60.0)], "fifo", cluster="n2g8")
+    with RunWriter(tmp_path / "run", run.cluster) as writer:
+        log = Following(tmp_path / "run", run.cluster)
+        for event in run.events:
+            writer.event(*event)
+        writer.keep_job(run.jobs[0], 0)
+        assert log.block()[0] == list(run.events)
+
+
+def test_an_abandoned_run_has_stopped(tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run", CLUSTER):
+        log = Following(tmp_path / "run", CLUSTER)
+    assert log.status == "stopped"
+
+
+def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+    assert log_of(tmp_path) is None
+    with pytest.raises(UserError, match="holds no events"):
+        Following(tmp_path)
+    elsewhere = tmp_path / "elsewhere.csv"
+    elsewhere.write_bytes(logged()[0])
+    (tmp_path / EVENTS_FILE).symlink_to(elsewhere)
+    with pytest.raises(UserError, match="cannot be read"):
+        Following(tmp_path)
+    (tmp_path / EVENTS_FILE).unlink()
+    (tmp_path / EVENTS_FILE).write_text("secret,words\n")
+    with pytest.raises(UserError, match="not an event log"):
+        Following(tmp_path).block()
+
+
+def test_blocks_of_writing_change_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Showing events early is invisible in the result."""
+    jobs = [Job(str(i), float(i), gpus=8, duration_s=60.0) for i in range(40)]
+    clustersim.run(jobs, "fifo", cluster="n2g8", out=tmp_path / "late")
+    monkeypatch.setattr("clustersim.rundir.writing._SHOW_EVERY_S", 0.0)
+    clustersim.run(jobs, "fifo", cluster="n2g8", out=tmp_path / "early")
+    names = ("events.csv", "jobs.csv", "usage.csv", "summary.json")
+    assert all((tmp_path / "late" / n).read_bytes() == (tmp_path / "early" / n).read_bytes() for n in names)
