@@ -11,6 +11,8 @@
 | `backfill`      | `Estimates`, `Shadow`                           | run-time estimates, EASY's reservation |
 | `gavel`         | `Gavel`, `Ledger`, `priorities`                 | rounds that follow shares of time      |
 | `progress`      | `Course`, `course_of`, `predicted_shares`       | jobs whose speed changes               |
+| `cells`         | `FreeCells`, `VirtualCluster`, `Cell`,          | cells of GPUs, allocated by buddies    |
+|                 | `cell_sizes`, `split_into_cells`                |                                        |
 | `places`        | `on_fewest_nodes`, `Places`                     | places that a policy chooses itself    |
 | `tenant_queues` | `TenantQueues`                                  | waiting jobs by tenant                 |
 
@@ -32,6 +34,7 @@ Why
 from __future__ import annotations
 
 from .backfill import Estimates, Shadow
+from .cells import Cell, FreeCells, VirtualCluster, cell_sizes, split_into_cells
 from .gavel import Gavel, Ledger, priorities
 from .gpu_calendar import FreeGpus
 from .leases import LeaseCalendar
@@ -43,8 +46,10 @@ from .stepwise import Price, Walk, allocate_stepwise, jobs_by
 from .tenant_queues import TenantQueues
 
 __all__ = [
+    "Cell",
     "Course",
     "Estimates",
+    "FreeCells",
     "FreeGpus",
     "Gavel",
     "LeaseCalendar",
@@ -55,9 +60,11 @@ __all__ = [
     "Shadow",
     "TenantQueues",
     "TimeSlices",
+    "VirtualCluster",
     "Walk",
     "allocate_stepwise",
     "by_tenant",
+    "cell_sizes",
     "course_of",
     "increasing",
     "jobs_by",
@@ -66,6 +73,7 @@ __all__ = [
     "positive",
     "predicted_shares",
     "priorities",
+    "split_into_cells",
     "switch",
     "whole",
 ]

@@ -359,6 +359,23 @@ def test_a_job_becomes_guaranteed_where_it_runs() -> None:
     }  # fmt: skip
 
 
+def test_a_job_that_gives_way_has_its_own_cell_at_once() -> None:
+    """`b1` runs on idle GPUs of nodes 1 and 2, so it is not within one cell when `b0` has ended. `a` takes
+    node 2 from it. `b1` then takes node 1, from `d`, which has no cell.
+    """
+    jobs = [
+        rigid("b0", 0, 4, 20, tenant="b"), rigid("b1", 1, 4, 100, tenant="b"), rigid("c", 25, 4, 100),
+        rigid("d", 26, 1, 100), rigid("a", 30, 4, 100, tenant="a"),
+    ]  # fmt: skip
+    run = clustersim.run(
+        jobs, "hived", cluster="n3g4", overheads=None, bound="none", placement="spread",
+        params={"cells": {"b": [4], "a": [4]}},
+    )  # fmt: skip
+    assert {j.job_id: (j.start_s, j.finish_s, j.preemptions) for j in run.jobs} == {
+        "b0": (0, 20, 0), "b1": (1, 101, 0), "c": (25, 125, 0), "d": (26, 197, 1), "a": (30, 130, 0),
+    }  # fmt: skip
+
+
 def test_a_cell_with_a_node_that_is_down_serves_on_the_others() -> None:
     """The cell of two nodes has lost one; a job of one node starts on the other."""
     jobs = [rigid("a", 10, 4, 50, tenant="a"), rigid("wide", 10, 8, 50, tenant="a")]
