@@ -126,3 +126,14 @@ def test_phases_and_instances_of_services_begin_between_rounds_under_the_audit(t
     between = [(e.event, e.job_id) for e in found.events if e.event in ALLOCATES and e.time_s % 60.0]
     assert between == [("start", "served"), ("replan", "phased")]
     assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []
+
+
+def test_a_job_that_is_declined_in_a_round_has_waited_for_it(tmp_path: Path) -> None:
+    jobs = [rigid("late", 65, 4, 100.0, deadline_s=70.0), rigid("plain", 0, 4, 300.0)]
+    write_trace(jobs, tmp_path / "jobs.csv")
+    found = clustersim.run(
+        tmp_path / "jobs.csv", "chronus", cluster="n1g8", decision_interval_s=60.0, out=tmp_path / "run"
+    )
+    record = next(record for record in found.jobs if record.job_id == "late")
+    assert (record.state, record.wait_s) == ("rejected", 55.0)
+    assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []
