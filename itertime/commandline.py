@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -79,6 +80,8 @@ def _run(app: typer.Typer, program: str, arguments: Sequence[str] | None) -> int
     try:
         if sys.stdout is None:
             raise UserError("standard output is closed")
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+            sys.stdout.reconfigure(errors="replace")  # a locale may lack characters of tables and names
         result = command.main(
             args=None if arguments is None else list(arguments), prog_name=program, standalone_mode=False
         )

@@ -113,7 +113,9 @@ class Rubick(Scheduler):
             speeds = {count: job.rate(count) / asked for count in job.sizes}
             least = next(count for count in job.sizes if speeds[count] >= 1 - _ROUNDING)
             guaranteed = least <= self._quotas.get(job.tenant, 0)
-            request = _Request(job, least, ladder(speeds, least), ladder(speeds, 0), guaranteed)
+            others = {job.requested: job.rate(job.requested) / asked}  # `Proposal.run` may start it on these
+            kept, effort = (ladder(speeds, count, others) for count in (least, 0))
+            request = _Request(job, least, kept, effort, guaranteed)
             self._requests[job] = request
         return request
 

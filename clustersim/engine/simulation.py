@@ -261,6 +261,8 @@ class Simulation(Course):
                 kernel.policy.add_waiting(view)
                 kernel.events.append(as_row(Event, ("submitted", view, None)))
             else:
+                if self._rounds is not None:
+                    active.settle(kernel.clock.now)  # it waited for the round
                 kernel.reject(record_of(active, state=REJECTED, reason=DECLINED), active.order)
 
     def close(self) -> None:

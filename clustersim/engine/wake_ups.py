@@ -110,4 +110,5 @@ class DecisionRounds:
 
     def _on_round(self, _: Due) -> None:
         self._expected = False
-        self._kernel.decide_at_this_instant(self._kernel.clock.now)
+        if not self._kernel.drained():  # else the run has ended before the round, with its last job
+            self._kernel.decide_at_this_instant(self._kernel.clock.now)

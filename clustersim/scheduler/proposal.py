@@ -45,7 +45,7 @@ class Proposal(Draft):
         self, job: JobView, fraction: float, beside: JobView | None = None, on: Placement | None = None
     ) -> Placement | None:
         """Give a job without GPUs `fraction` of each GPU of its request, so that other jobs can run beside it
-        on the same ones. Returns where, or None if there is no room.
+        on the same ones. Returns where, or None if there is no room, or a node is closed to the job.
 
         `beside`: a job of as many GPUs that holds such a part in this draft; `job` runs on its GPUs. If None,
         the GPUs are free ones; `on` names them. A job is charged for its part until it stops, also while no
@@ -69,8 +69,10 @@ class Proposal(Draft):
         there = self.placement(beside)
         if not isinstance(there, SharedPlacement):
             raise PolicyError(f"{where}: job {beside.id} holds no part of GPUs in this proposal")
-        place = SharedPlacement(tuple(there), there.number, parts)
-        return self.start(job, on=place) if self._capacity.has_room(place) else None
+        place, closed = SharedPlacement(tuple(there), there.number, parts), self._closed(job)
+        if not self._capacity.has_room(place) or (closed and any(closed >> node & 1 for node, _ in there)):
+            return None
+        return self.start(job, on=place)
 
     def groups(self) -> list[list[JobView]]:
         """The jobs that hold parts of GPUs by `start_shared`, those of the same GPUs together."""

@@ -150,6 +150,9 @@ def _mapping(name: str, value: object) -> list[tuple[Any, Any]]:
         raise UserError(
             f"sharing.{name}={quoted(value)}: must map models to slowdowns, as in {{a: {{b: 1.2}}}}"
         )
+    for model in value:
+        if not isinstance(model, str):
+            raise UserError(f"sharing.{name}: the name {quoted(model)} is no text; put it in quotes")
     return list(value.items())
 
 

@@ -67,6 +67,9 @@ class Variability:
         if not isinstance(self.factors, Mapping):
             what = "must map classes to lists of factors by node, or name a file FILE.csv"
             raise UserError(f"variability.factors={quoted(self.factors)}: {what}")
+        for name in (*dict(by_class), *self.classes, *self.factors):
+            if not isinstance(name, str):
+                raise UserError(f"variability: the name {quoted(name)} is no text; put it in quotes")
         for name, factors in self.factors.items():
             if not isinstance(factors, Sequence) or isinstance(factors, str) or not factors:
                 what = "must be a list with a factor for every node"

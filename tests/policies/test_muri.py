@@ -134,3 +134,14 @@ def test_parameters_out_of_range_are_named() -> None:
         Muri("fifo")
     with pytest.raises(ValueError, match="group=5"):
         Muri(group=5)
+
+
+def test_no_group_puts_a_job_on_nodes_reserved_for_others() -> None:
+    """Of two equal jobs in a group, the node is reserved for one: that one runs, and the other later."""
+    jobs = [rigid("a", 0, 8, 500.0, tenant="mine"), rigid("b", 0, 8, 500.0, tenant="other")]
+    found = clustersim.run(
+        jobs, "muri", cluster="n1g8", overheads=None, params={"round_s": 30.0},
+        reservations=[{"at_s": 0, "for_s": 100, "nodes": "0", "tenants": ["mine"]}],
+    )  # fmt: skip
+    assert {e.job_id for e in found.events if e.event in ALLOCATES and e.time_s < 100} == {"a"}
+    assert all(record.state == "finished" for record in found.jobs)

@@ -10,6 +10,7 @@ import pytest
 
 import clustersim
 from clustersim.overheads import Overheads
+from clustersim.records import ALLOCATES
 from clustersim.testing import simulate
 from policies.rubick import Rubick
 from tests.builders import Bench, elastic, finishes, starts
@@ -236,3 +237,23 @@ def test_a_job_that_waited_long_is_served_before_others() -> None:
 def test_bad_parameters_are_named(params: dict[str, object], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         Rubick(**params)  # type: ignore[arg-type]
+
+
+def test_a_job_may_run_on_a_request_that_is_no_step(tmp_path: Path) -> None:
+    """All GPUs are for `other`, which the reservation keeps out. So `mine` starts on its request, 3 GPUs,
+    where it is slower than on 2, until `other` may run.
+    """
+    table = tmp_path / "table.csv"
+    linear = "".join(f"m,8,{n},{n}\n" for n in (1, 2, 4, 8))
+    table.write_text(f"model,global_batch,gpus,iterations_per_s\n{linear}m,16,1,1\nm,16,2,1.8\nm,16,3,1.5\n")
+    jobs = [
+        elastic("other", 0, 1, 1600.0, global_batch=8, tenant="other"),
+        elastic("mine", 0, 3, 3000.0, global_batch=16, tenant="mine"),
+    ]
+    found = clustersim.run(
+        jobs, "rubick", cluster="n1g8", table=str(table), overheads=None,
+        reservations=[{"at_s": 50, "for_s": 100, "nodes": "0", "tenants": ["mine"]}],
+    )  # fmt: skip
+    held = [(e.time_s, e.job_id, e.gpus) for e in found.events if e.event in ALLOCATES]
+    assert [(job, gpus) for _, job, gpus in held] == [("mine", 3), ("other", 8), ("mine", 2)]
+    assert all(record.state == "finished" for record in found.jobs)

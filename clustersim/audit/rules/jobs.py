@@ -227,8 +227,10 @@ def _wrong_speed(event: EventRecord, job: JobHistory | None, evidence: Evidence)
     if kind in ALLOCATES or kind == RATE:
         predicted = known.get(event.gpus)
         if predicted is not None and not isinstance(event.placement, SharedPlacement):  # see `SharersAsSlow`
-            model, factor = job.record.model if job.record is not None else "", factor_of(job.record, event)
-            due = evidence.in_truth(predicted * factor, event, model)
+            factor, due = factor_of(job.record, event), predicted
+            if job.record is None or not job.record.service:  # the time of an instance is the same anywhere
+                model = job.record.model if job.record is not None else ""
+                due = evidence.in_truth(predicted * factor, event, model)
             exact = evidence.as_predicted and factor == 1.0
             if unit_s != due and (exact or not agrees(unit_s, due)):
                 return f"it takes {due!r} s there"

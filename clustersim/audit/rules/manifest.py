@@ -9,7 +9,7 @@ from clustersim.audit.evidence import slack_s, stated_number
 from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.failures import Maintenance, NodeChange, Outages, Spot
-from clustersim.records import ALLOCATES, COMPLETE, NODE_DOWN, NODE_EVENTS, NODE_UP, EventRecord
+from clustersim.records import ALLOCATES, COMPLETE, NODE_DOWN, NODE_EVENTS, NODE_UP, REPLAN, EventRecord
 from clustersim.runs import is_of_this_code, malformed_versions, other_libraries
 from itertime.errors import UserError
 from itertime.io import quoted, shown
@@ -115,10 +115,14 @@ class ManifestConsistent(Rule):
                 raise UserError(
                     f"manifest.json: decision_interval_s={self._interval_s:g}: too short; run again"
                 )
-        self.kinds = ALLOCATES if self._interval_s else ()
+        self.kinds = tuple(kind for kind in ALLOCATES if kind != REPLAN) if self._interval_s else ()
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
-        """Jobs get GPUs at multiples of the interval of decisions alone."""
+        """Jobs get GPUs at multiples of the interval of decisions alone; instances of services do at any
+        time.
+        """
+        if job is not None and job.record is not None and job.record.service:
+            return
         off_s = abs(event.time_s - round(event.time_s / self._interval_s) * self._interval_s)
         if off_s > slack_s(event.time_s, 3 * self.evidence.resolution_s):
             text = f"{event.event} of job {event.job_id} is no multiple of decision_interval_s"

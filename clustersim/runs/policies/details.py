@@ -15,8 +15,9 @@ from .registry import find_policy
 
 __all__ = ["PolicyDetails", "PolicyParameter", "policy_details"]
 
+_AUTHOR = r"[A-Z][\w'-]+"
 _CITATION = re.compile(
-    r"[A-Z][\w-]+(?: et al\.| and [A-Z][\w-]+)?, \"[^\"]+\",[^.;()]*?\d{4}"
+    rf"{_AUTHOR}(?:, {_AUTHOR})*(?: et al\.| and {_AUTHOR})?, \"[^\"]+\",[^.;()]*?\d{{4}}"
     r"|[A-Z][\w-]+ et al\.,[^.;)\"]*?\d{4}"
 )
 """Authors, title in quotes, venue and year; or authors, venue and year."""

@@ -51,8 +51,9 @@ class Ladder(NamedTuple):
         return self.counts[bisect_left(self.counts, held) - 1]
 
 
-def ladder(speeds: Mapping[int, float], least: int) -> Ladder:
+def ladder(speeds: Mapping[int, float], least: int, others: Mapping[int, float] | None = None) -> Ladder:
     """The ladder of a job with these speeds by GPU count, that keeps `least` GPUs, one of the counts or 0.
+    `others`: speeds at counts that the job may hold, and that are no steps.
 
     >>> ladder({1: 1.0, 2: 1.1, 4: 3.0, 8: 3.5}, 0).counts
     (0, 1, 4, 8)
@@ -63,7 +64,7 @@ def ladder(speeds: Mapping[int, float], least: int) -> Ladder:
         while len(counts) > 1 and _below(known, counts[-2], counts[-1], count):
             counts.pop()
         counts.append(count)
-    return Ladder(tuple(counts), known)
+    return Ladder(tuple(counts), {**(others or {}), **known})
 
 
 def _below(speeds: Mapping[int, float], low: int, middle: int, high: int) -> bool:

@@ -98,5 +98,7 @@ def test_a_policy_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown["papers"] == [
         'Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019'
     ]
+    qssf = json.loads(output_of(capsys, "policies", "show", "qssf", "--json"))
+    assert qssf["papers"][0].startswith('Hu, Sun, Yan, Wen and Zhang, "Characterization and Prediction')
     assert main(["policies", "show", "tireseas"]) == 2
     assert "did you mean tiresias" in capsys.readouterr().err

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import sys
+from pathlib import Path
+
 import pytest
 
 import clustersim
 from clustersim.analysis import paired_difference
+from clustersim.cli import main
 from clustersim.commands.output import terminal
 from clustersim.commands.output.grids import print_differences
 from clustersim.commands.output.runs import print_comparison
@@ -181,3 +186,14 @@ def test_a_metric_without_an_interval_beside_one_with_an_interval_is_accounted_f
     print_differences(rows, {"policy": "fifo"})
     text = " ".join(capsys.readouterr().out.split())
     assert "No interval (–) where too many of the pairs are alike" in text
+
+
+def test_a_locale_without_a_character_prints_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = tmp_path / "own.py"
+    policy.write_text(
+        'from policies.fifo import Fifo\nclass Own(Fifo):\n    """Cr\u00e8me \u2013 first."""\n', "utf-8"
+    )
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    assert main(["policies", "show", f"{policy}:Own"]) == 0
+    assert b"Cr?me ? first." in written.getvalue()

@@ -103,3 +103,37 @@ def test_a_forged_interval_is_named(forged: Any, tmp_path: Path) -> None:
 def test_impossible_intervals_are_named(value: Any) -> None:
     with pytest.raises(UserError, match="setting decision_interval_s="):
         simulated(JOBS, "fifo", decision_interval_s=value)
+
+
+def test_the_run_ends_with_its_last_job_when_a_round_is_expected_already() -> None:
+    """`a` ends at 90 s, and asks for the round at 120 s; `b` ends before it."""
+    found = simulated([rigid("a", 60, 4, 30.0), rigid("b", 60, 4, 45.0)], "fifo", overheads=None)
+    assert found.manifest["end_s"] == 105.0
+
+
+def test_phases_and_instances_of_services_begin_between_rounds_under_the_audit(tmp_path: Path) -> None:
+    """Both are no decisions of the policy. An instance takes its time on slow nodes, too."""
+    jobs = [
+        rigid("phased", 0, 2, 100.0, phases="0.3:1 0.7:2"),
+        rigid("served", 70, 1, 35.0, service="chat"),
+        rigid("plain", 65, 4, 50.0),
+    ]
+    write_trace(jobs, tmp_path / "jobs.csv")
+    found = clustersim.run(
+        tmp_path / "jobs.csv", "srtf", cluster="n1g8", decision_interval_s=60.0,
+        variability={"sigma": 0.2}, step_time={"slowdown": 1.2}, out=tmp_path / "run",
+    )  # fmt: skip
+    between = [(e.event, e.job_id) for e in found.events if e.event in ALLOCATES and e.time_s % 60.0]
+    assert between == [("start", "served"), ("replan", "phased")]
+    assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []
+
+
+def test_a_job_that_is_declined_in_a_round_has_waited_for_it(tmp_path: Path) -> None:
+    jobs = [rigid("late", 65, 4, 100.0, deadline_s=70.0), rigid("plain", 0, 4, 300.0)]
+    write_trace(jobs, tmp_path / "jobs.csv")
+    found = clustersim.run(
+        tmp_path / "jobs.csv", "chronus", cluster="n1g8", decision_interval_s=60.0, out=tmp_path / "run"
+    )
+    record = next(record for record in found.jobs if record.job_id == "late")
+    assert (record.state, record.wait_s) == ("rejected", 55.0)
+    assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []

@@ -166,7 +166,14 @@ def test_the_check_finds_a_job_that_is_too_fast(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "sharing",
-    [{"slowdown": 0.5}, {"slowdown": True}, {"pairs": {"a": 2}}, {"pairs": {"a": {"b": "x"}}}, {"k": 1}],
+    [
+        {"slowdown": 0.5},
+        {"slowdown": True},
+        {"pairs": {"a": 2}},
+        {"pairs": {"a": {"b": "x"}}},
+        {"k": 1},
+        {"profiles": {1: [0, 0, 1, 0]}},
+    ],
 )
 def test_impossible_settings_are_refused(sharing: dict[str, object]) -> None:
     with pytest.raises(UserError, match="sharing"):

@@ -189,6 +189,8 @@ def test_tables_that_cannot_be_used_are_named(text: str, error: str, tmp_path: P
         ({"factors": 3}, "must map classes"),
         ({"factors": {"a": [1]}, "sigma": 0.1}, "keep one of the two"),
         ({"classes": {"bert": 1}}, "must map models to classes"),
+        ({"classes": {"bert": "1"}, "sigma": {1: 0.1}}, "the name 1 is no text"),
+        ({"classes": {7: "heavy"}}, "the name 7 is no text"),
     ],
 )
 def test_values_that_make_no_sense_are_named(settings: dict[str, Any], error: str) -> None:
