@@ -20,6 +20,8 @@ from .spare_gpus import SpareGpus
 
 __all__ = ["by_marginal_return"]
 
+_UNKNOWN = 0  # the size of a step that is not computed yet
+
 
 def by_marginal_return(gpus: SpareGpus) -> None:
     """Share out spare GPUs step by step, by marginal return."""
@@ -63,6 +65,9 @@ class _Steps:
         while steps and any(spare.values()):
             *_, size, demand = heappop(steps)
             job, name = demand.job, demand.gpu_type
+            if size == _UNKNOWN:
+                self._push(job, at_once=True)
+                continue
             held = target.get(job)
             more = size - (held.gpus if held and held.gpu_type == name else 0)
             if more <= self.gpus.limit(demand, size):
@@ -73,9 +78,13 @@ class _Steps:
             if not held and not job.gpus:
                 self._push_next_waiting()
 
-    def _push(self, job: JobView) -> None:
-        """Add the next step of a job, if it has one."""
-        step = None if self._is_full(job) or self.gpus.is_tied(job) else self._next_step(job)
+    def _push(self, job: JobView, at_once: bool = False) -> None:
+        """Add the next step of a job, if it has one. A step that may never be reached is only bounded, unless
+        it is wanted `at_once`.
+        """
+        step = None
+        if not self._is_full(job) and not self.gpus.is_tied(job):
+            step = (None if at_once else self._bounded_step(job)) or self._next_step(job)
         if step is None:
             self._stuck[job] = None
         else:
@@ -102,6 +111,23 @@ class _Steps:
         queued = {step.demand.job for step in self._steps}
         self._waiting = iter([job for job in self.state.pending_by(urgency) if job not in queued])
         self._push_next_waiting()
+
+    def _bounded_step(self, job: JobView) -> _Step | None:
+        """A place in the order, before the next step of a job that is to keep its GPUs: when it is reached,
+        the step is computed. None for other jobs, and on several GPU types.
+
+        On one type the growth of a step is the same throughout a decision, and spare GPUs only become fewer.
+        The next step taken is thus the least of those with room, whenever they are computed.
+        """
+        options, held = self.reservations.options[job], self.gpus.target.get(job)
+        if not held or job.gpus != held.gpus or len(self.reservations.rooms) > 1:
+            return None
+        option = options[0]
+        if job not in self._prices:
+            option.refresh()
+        if option.gpus not in option.reservable:
+            return None
+        return _Step(option.least_growth(), False, -inf, job.order, _UNKNOWN, option)
 
     def _next_step(self, job: JobView) -> _Step | None:
         """The step to the size beyond the job's target with the smallest growth of GPU time per GPU added,
