@@ -53,6 +53,8 @@ class _Steps:
         self._steps: list[_Step] = []
         self._prices: dict[JobView, list[list[float]]] = {}
         self._stuck: dict[JobView, None] = {}  # jobs without a step
+        self._looked_at: dict[JobView, None] = {}  # jobs with a refreshed demand
+        self._mixed = len(gpus.reservations.rooms) > 1
 
     def share_out(self) -> None:
         target, spare, steps = self.gpus.target, self.gpus.spare, self._steps
@@ -84,7 +86,9 @@ class _Steps:
         """
         step = None
         if not self._is_full(job) and not self.gpus.is_tied(job):
-            step = (None if at_once else self._bounded_step(job)) or self._next_step(job)
+            if not at_once and not self._mixed and job.gpus:
+                step = self._quick_step(job)
+            step = step or self._next_step(job)
         if step is None:
             self._stuck[job] = None
         else:
@@ -112,22 +116,31 @@ class _Steps:
         self._waiting = iter([job for job in self.state.pending_by(urgency) if job not in queued])
         self._push_next_waiting()
 
-    def _bounded_step(self, job: JobView) -> _Step | None:
-        """A place in the order, before the next step of a job that is to keep its GPUs: when it is reached,
-        the step is computed. None for other jobs, and on several GPU types.
+    def _quick_step(self, job: JobView) -> _Step | None:
+        """The step of a job to the GPUs that it holds now, if no other size can be its first one; if it is to
+        keep those, a place in the order before its next step, which is computed when that is reached. None
+        for all other jobs. Only on a cluster of one GPU type.
 
-        On one type the growth of a step is the same throughout a decision, and spare GPUs only become fewer.
-        The next step taken is thus the least of those with room, whenever they are computed.
+        There the growth of a step is the same throughout a decision, and spare GPUs only become fewer. The
+        next step taken is thus the least of those with room, whenever they are computed.
         """
-        options, held = self.reservations.options[job], self.gpus.target.get(job)
-        if not held or job.gpus != held.gpus or len(self.reservations.rooms) > 1:
-            return None
-        option = options[0]
-        if job not in self._prices:
+        option, held = self.reservations.options[job][0], self.gpus.target.get(job)
+        if job not in self._looked_at:
+            self._looked_at[job] = None
             option.refresh()
-        if option.gpus not in option.reservable:
+        size = option.gpus
+        if size not in option.reservable:
             return None
-        return _Step(option.least_growth(), False, -inf, job.order, _UNKNOWN, option)
+        if held:
+            if held.gpus != size:
+                return None
+            return _Step(option.least_growth(), False, -inf, job.order, _UNKNOWN, option)
+        if size > self.gpus.spare[option.gpu_type] or option.counts_on_launch or not option.holds_its_first():
+            return None
+        least, least_rate, restart_s = option.table[0]
+        work = option.work
+        growth = (size * (work / option.rates[size]) - least * (work / least_rate + restart_s)) / size
+        return _Step(growth, False, option.deadline_s, job.order, size, option)
 
     def _next_step(self, job: JobView) -> _Step | None:
         """The step to the size beyond the job's target with the smallest growth of GPU time per GPU added,
