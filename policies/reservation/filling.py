@@ -19,6 +19,8 @@ from .gpu_types import held_on
 
 __all__ = ["Demand", "fill", "shorten", "yield_of"]
 
+_EASED = 1e-9  # relative; far more than the rounding of GPU times
+
 
 @dataclass(slots=True)
 class Demand:
@@ -52,10 +54,15 @@ class Demand:
     """The reservable sizes with their rates and restarts."""
     least_gpu_s: float = field(init=False)
     """GPU-seconds per iteration on the most efficient reservable size."""
+    _growths: dict[int, tuple[float, float]] = field(init=False, repr=False, compare=False)
+    """By size held: the least growth per iteration, and that by restarts (see `least_growth`)."""
+    _firsts: dict[int, tuple[float, float]] = field(init=False, repr=False, compare=False)
+    """By size held: the work between which it is the best first step (see `holds_its_first`)."""
 
     def __post_init__(self) -> None:
         self.table = tuple((n, self.rates[n], self.restarts[n]) for n in self.reservable)
         self.least_gpu_s = min(n / self.rates[n] for n in self.reservable)
+        self._growths, self._firsts = {}, {}
 
     @classmethod
     def of(cls, job: JobView, guard_s: float, gpus_per_node: int, gpu_type: str = "") -> Demand:
@@ -106,6 +113,59 @@ class Demand:
     def least_gpu_seconds(self) -> float:
         """A lower bound of the GPU-seconds that the remaining work takes."""
         return self.work * self.least_gpu_s
+
+    def least_growth(self) -> float:
+        """A lower bound of the growth of GPU time per GPU added (seconds) by which the job goes from the
+        reservable size that it holds to a larger one, after a restart, to finish there. Below the growth of
+        every step by more than rounding; infinite if there is no larger size.
+        """
+        if self.gpus not in self._growths:
+            held, now_s = self.gpus, self.gpus / self.rates[self.gpus]
+            work, restart = inf, inf
+            for size, rate, restart_s in self.table:
+                if size > held:
+                    added, then_s = size - held, size / rate
+                    work = min(work, (then_s - now_s - _EASED * (then_s + now_s)) / added)
+                    restart = min(restart, (1 - _EASED) * size * restart_s / added)
+            self._growths[held] = work, restart
+        work, restart = self._growths[self.gpus]
+        return self.work * work + restart
+
+    def holds_its_first(self) -> bool:
+        """Whether, from no GPUs on, the growth of GPU time per GPU added is smaller by more than rounding to
+        the reservable size that the job holds than to any other one. The latter costs a restart.
+        """
+        if self.gpus not in self._firsts:
+            self._firsts[self.gpus] = self._first_between()
+        above, below = self._firsts[self.gpus]
+        return above < self.work < below
+
+    def _first_between(self) -> tuple[float, float]:
+        """The work left between which `holds_its_first` is true. The growth to a size of n GPUs at rate r
+        with restart s is
+
+            work / r + s - (n0 work / r0 + n0 s0) / n,
+
+        where 0 is the smallest size, and s is 0 for the size held. So the difference of two sizes is linear
+        in the work.
+        """
+        least, least_rate, least_restart_s = self.table[0]
+        held, above, below = self.gpus, 0.0, inf
+        work_s, restart_s = least / least_rate, least * least_restart_s
+        for size, rate, s in self.table:
+            if size == held:
+                continue
+            slope = 1 / rate - 1 / self.rates[held] - work_s * (1 / size - 1 / held)
+            slope -= _EASED * (1 / rate + 1 / self.rates[held] + work_s * (1 / size + 1 / held))
+            offset = s - restart_s * (1 / size - 1 / held)
+            offset -= _EASED * (s + restart_s * (1 / size + 1 / held))
+            if slope > 0:
+                above = max(above, -offset / slope)
+            elif offset > 0:
+                below = min(below, -offset / slope if slope else inf)
+            else:
+                return inf, inf
+        return above, below
 
 
 def fill(calendar: NodeCalendar, demand: Demand, now: float, home: int | None = None) -> list[Slot] | None:

@@ -20,6 +20,8 @@ from .spare_gpus import SpareGpus
 
 __all__ = ["by_marginal_return"]
 
+_UNKNOWN = 0  # the size of a step that is not computed yet
+
 
 def by_marginal_return(gpus: SpareGpus) -> None:
     """Share out spare GPUs step by step, by marginal return."""
@@ -51,6 +53,8 @@ class _Steps:
         self._steps: list[_Step] = []
         self._prices: dict[JobView, list[list[float]]] = {}
         self._stuck: dict[JobView, None] = {}  # jobs without a step
+        self._looked_at: dict[JobView, None] = {}  # jobs with a refreshed demand
+        self._mixed = len(gpus.reservations.rooms) > 1
 
     def share_out(self) -> None:
         target, spare, steps = self.gpus.target, self.gpus.spare, self._steps
@@ -63,6 +67,9 @@ class _Steps:
         while steps and any(spare.values()):
             *_, size, demand = heappop(steps)
             job, name = demand.job, demand.gpu_type
+            if size == _UNKNOWN:
+                self._push(job, at_once=True)
+                continue
             held = target.get(job)
             more = size - (held.gpus if held and held.gpu_type == name else 0)
             if more <= self.gpus.limit(demand, size):
@@ -73,9 +80,15 @@ class _Steps:
             if not held and not job.gpus:
                 self._push_next_waiting()
 
-    def _push(self, job: JobView) -> None:
-        """Add the next step of a job, if it has one."""
-        step = None if self._is_full(job) or self.gpus.is_tied(job) else self._next_step(job)
+    def _push(self, job: JobView, at_once: bool = False) -> None:
+        """Add the next step of a job, if it has one. A step that may never be reached is only bounded, unless
+        it is wanted `at_once`.
+        """
+        step = None
+        if not self._is_full(job) and not self.gpus.is_tied(job):
+            if not at_once and not self._mixed and job.gpus:
+                step = self._quick_step(job)
+            step = step or self._next_step(job)
         if step is None:
             self._stuck[job] = None
         else:
@@ -102,6 +115,32 @@ class _Steps:
         queued = {step.demand.job for step in self._steps}
         self._waiting = iter([job for job in self.state.pending_by(urgency) if job not in queued])
         self._push_next_waiting()
+
+    def _quick_step(self, job: JobView) -> _Step | None:
+        """The step of a job to the GPUs that it holds now, if no other size can be its first one; if it is to
+        keep those, a place in the order before its next step, which is computed when that is reached. None
+        for all other jobs. Only on a cluster of one GPU type.
+
+        There the growth of a step is the same throughout a decision, and spare GPUs only become fewer. The
+        next step taken is thus the least of those with room, whenever they are computed.
+        """
+        option, held = self.reservations.options[job][0], self.gpus.target.get(job)
+        if job not in self._looked_at:
+            self._looked_at[job] = None
+            option.refresh()
+        size = option.gpus
+        if size not in option.reservable:
+            return None
+        if held:
+            if held.gpus != size:
+                return None
+            return _Step(option.least_growth(), False, -inf, job.order, _UNKNOWN, option)
+        if size > self.gpus.spare[option.gpu_type] or option.counts_on_launch or not option.holds_its_first():
+            return None
+        least, least_rate, restart_s = option.table[0]
+        work = option.work
+        growth = (size * (work / option.rates[size]) - least * (work / least_rate + restart_s)) / size
+        return _Step(growth, False, option.deadline_s, job.order, size, option)
 
     def _next_step(self, job: JobView) -> _Step | None:
         """The step to the size beyond the job's target with the smallest growth of GPU time per GPU added,

@@ -1,0 +1,73 @@
+"""What decisions leave out to be fast changes nothing: without it, every event is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.elasticflow import ElasticFlow
+from policies.reservation.filling import Demand
+from tests.deadlines import hostile_bench, mixed_bench, random_bench
+from tests.effort import examples
+
+RESERVATION = "policies.reservation."
+SHORTCUTS = {
+    "marginal_return._Steps._quick_step": None,
+    "following._Following.stands": False,
+    "spare_gpus.SpareGpus.is_tied": False,
+}
+
+
+@pytest.mark.parametrize(("shortcut", "never"), SHORTCUTS.items())
+@given(
+    seed=st.integers(0, 10**9),
+    scale=st.sampled_from((0, 1, 10)),
+    bench=st.sampled_from((random_bench, hostile_bench, mixed_bench)),
+    placement=st.sampled_from(("pack", "any", "spread", "buddy")),
+)
+@settings(max_examples=examples(30), deadline=None)
+def test_decisions_are_the_same_without_a_shortcut(
+    shortcut: str, never: object, seed: int, scale: float, bench: Callable[..., Any], placement: str
+) -> None:
+    on, jobs = bench(seed, scale, placement)
+    events = on.run(jobs, ElasticFlow()).events
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RESERVATION + shortcut, lambda *_: never)
+        assert on.run(jobs, ElasticFlow()).events == events
+
+
+@st.composite
+def running(draw: st.DrawFn) -> Demand:
+    """The demand of a job that holds one of its sizes, at any speeds and restarts."""
+    sizes = sorted(draw(st.sets(st.integers(1, 64), min_size=2, max_size=6)))
+    positive = st.floats(1e-3, 1e3)
+    return Demand(
+        job=cast(Any, None),
+        deadline_s=0.0,
+        reservable=tuple(sizes),
+        nodes=tuple(sizes),
+        rates={n: draw(positive) for n in sizes},
+        restarts={n: draw(st.sampled_from((0.0, 1.0, 30.0, 31.5))) for n in sizes},
+        guard_s=0.0,
+        work=10 ** draw(st.floats(-3, 6)),
+        gpus=draw(st.sampled_from(sizes)),
+    )
+
+
+@given(running())
+@settings(max_examples=examples(200), deadline=None)
+def test_growth_is_bounded(demand: Demand) -> None:
+    held, work = demand.gpus, demand.work
+    prices = {n: n * (work / r + (0.0 if n == held else s)) for n, r, s in demand.table}
+    for size in demand.reservable:
+        if size > held:
+            assert demand.least_growth() <= (prices[size] - prices[held]) / (size - held)
+    if demand.holds_its_first():
+        least, rate, restart_s = demand.table[0]
+        cost = least * (work / rate + restart_s)
+        growth = {n: (price - cost) / n for n, price in prices.items()}
+        assert all(growth[held] < growth[n] for n in demand.reservable if n != held)
