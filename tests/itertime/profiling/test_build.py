@@ -147,8 +147,8 @@ def test_rendered_numbers_are_tidy() -> None:
     )
 
 
-QUICK = ("h100-80gb", "h200-141gb")
-"""Chips with few measurements; the fit of any other takes half a minute."""
+QUICK = ("h100-80gb",)
+"""A chip with few measurements; the fits of the others take longer, and are long tests."""
 
 
 @needs_operators
