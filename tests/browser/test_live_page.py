@@ -91,6 +91,24 @@ def number(page: Page, name: str) -> str:
     return page.locator("#numbers div", has_text=name).locator("dd").first.inner_text()
 
 
+def becomes(page: Page, name: str, value: str) -> None:
+    """Wait until a number of the page has this value."""
+    end = monotonic() + 90
+    while number(page, name) != value:
+        assert monotonic() < end, (name, value, number(page, name))
+        page.wait_for_timeout(20)
+
+
+def shows(page: Page, run: str) -> None:
+    """Wait until the page shows this run, with events."""
+    until(page, f"document.getElementById('title').textContent === '{run}'")
+    until(page, "document.documentElement.dataset.frames > 0")
+    end = monotonic() + 90
+    while number(page, "Events") == "0":
+        assert monotonic() < end, "no event"
+        page.wait_for_timeout(20)
+
+
 def test_a_comparison_is_started_and_watched_through_a_reload(entered: Callable[..., Page]) -> None:
     page = entered()
     page.fill("[name=name]", "fresh")
@@ -98,29 +116,31 @@ def test_a_comparison_is_started_and_watched_through_a_reload(entered: Callable[
     page.fill("[name=cluster]", "n32g8")
     page.select_option("[name=policies]", ["fifo"])
     page.get_by_role("button", name="Start", exact=True).click()
-    until(page, "document.documentElement.dataset.frames > 3")
-    assert page.locator("#title").inner_text() == "fresh/fifo"
-    assert number(page, "State") == "running"
+    shows(page, "fresh/fifo")
+    assert number(page, "State") in ("running", "complete")  # a fast machine may have finished it
     seen = int(number(page, "Events"))
     page.reload()
-    until(page, "document.documentElement.dataset.frames > 3")
-    assert page.locator("#title").inner_text() == "fresh/fifo"
-    assert int(number(page, "Events")) > seen
+    shows(page, "fresh/fifo")
+    assert int(number(page, "Events")) >= seen > 0
     page.context.close()  # a killed browser: the run goes on
     page = entered()
     page.locator("#commands li", has_text="fresh: done").wait_for()
     page.locator("#runs").get_by_role("button", name="fresh/fifo").click()
-    until(page, "document.documentElement.dataset.frames > 0")
-    assert number(page, "State") == "complete"
+    shows(page, "fresh/fifo")
+    end = monotonic() + 90
+    while not 3900 < int(number(page, "Finished")) <= 4000:  # some jobs are too large for the cluster
+        assert monotonic() < end, number(page, "Finished")
+        page.wait_for_timeout(20)
+    becomes(page, "State", "complete")
     assert (number(page, "Running"), number(page, "Waiting")) == ("0", "0")
-    assert 3900 < int(number(page, "Finished")) <= 4000  # some jobs are too large for the cluster
 
 
 def test_time_is_stepped_through_from_the_keyboard(entered: Callable[..., Page]) -> None:
     page = entered()
     page.locator("#runs").get_by_role("button", name="both/fifo").click()
-    until(page, "document.documentElement.dataset.frames > 0")
-    assert number(page, "State") == "complete"
+    shows(page, "both/fifo")
+    becomes(page, "Finished", "41")
+    becomes(page, "State", "complete")
     page.locator("#slider").focus()
     page.keyboard.press("Home")
     until(page, "document.getElementById('clock').textContent === '00:00:00'")
