@@ -23,7 +23,7 @@ __all__ = ["METHODS", "Bound", "bound_of", "prices_of"]
 
 METHODS = ("auto", "best", "alone", "area", "quick", "prices")
 _QUICK_OPERATIONS, _PRICES_OPERATIONS = 30_000, 250_000  # jobs x options, up to which prices are computed
-_MANY_JOBS = 2000  # beyond which `prices` takes fewer steps
+_SOME_JOBS, _MANY_JOBS = 500, 2000  # beyond each of which `prices` takes fewer steps
 _DIGITS, _ERROR = 9, 1e-9  # of stated values; relative, more than the rounding errors of a run and of a bound
 
 
@@ -148,7 +148,7 @@ def _effort(columns: Columns, method: str) -> _Effort:
     if method == "quick":
         return _Effort(8, 2_000 + 2 * jobs, 8, 1_000 + jobs)
     if method == "prices":
-        steps = 20 if jobs > _MANY_JOBS else 100
+        steps = 20 if jobs > _MANY_JOBS else 60 if jobs > _SOME_JOBS else 100
         return _Effort(steps, max(30_000, 20 * jobs), 32, max(10_000, 4 * jobs), 16, 8)
     return _Effort()
 
