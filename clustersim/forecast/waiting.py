@@ -1,4 +1,4 @@
-"""What a job waits for: who holds the GPUs and stands ahead of it, and its wait in the median draw."""
+"""What a job waits for: the jobs that hold GPUs, the jobs ahead of it, and its wait in the median draw."""
 
 from __future__ import annotations
 

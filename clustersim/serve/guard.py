@@ -1,4 +1,4 @@
-"""Who may ask the server: browsers on this machine that know its token."""
+"""Access to the server: for browsers on this machine that know its token."""
 
 from __future__ import annotations
 

@@ -195,4 +195,6 @@ def test_a_refused_setting_is_explained(entered: Callable[..., Page]) -> None:
     page = entered()
     page.fill("[name=name]", "both")
     page.get_by_role("button", name="Start", exact=True).click()
-    page.locator("#refused", has_text="exists already").wait_for()
+    refused = page.locator("#refused", has_text="exists already")
+    refused.wait_for()
+    assert "both" in refused.inner_text()

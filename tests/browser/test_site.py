@@ -124,6 +124,7 @@ def test_the_search_finds_a_page_from_the_keyboard(opened: Callable[..., Page]) 
     page.keyboard.type("finish-time fairness", delay=20)
     found = page.locator(".md-search-result__link").first
     found.wait_for(state="visible")
+    assert "fairness" in found.inner_text().lower()
     page.locator(".md-tabs__link", has_text="Reference").wait_for(state="visible")
 
 
