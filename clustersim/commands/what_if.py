@@ -93,7 +93,7 @@ def vary(trace: Path, policies: Sequence[str], stated: Sequence[str], options: M
     """Run the grid of policies and varied settings, and print and write its results. `options`: those of the
     command, by parameter name.
     """
-    from clustersim.grid import Variation, read_plan, varied_grid, write_grid
+    from clustersim.grid import Variation, plan_variation
 
     from .grid import make_grid, show_grid
 
@@ -102,18 +102,12 @@ def vary(trace: Path, policies: Sequence[str], stated: Sequence[str], options: M
     chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics else None
     out = options.get("out")
     with _folder(out) as folder:
-        given = {name: value for name, value in grid_settings(options).items() if name not in _own(variation)}
-        grid = varied_grid(trace, variation, given, folder, chosen)
-        plan = read_plan(write_grid(grid, folder))
+        given = {name: value for name, value in grid_settings(options).items() if name not in variation.vary}
+        plan = plan_variation(trace, variation, given, folder, chosen, option="--vary")
         results, failed = make_grid(plan, folder, workers=options.get("workers"))
         no_report = options["no_report"] or out is None
         show_grid(results, failed, no_report=no_report, kept=out is not None, wide=options["wide"],
                   json=options["json"])  # fmt: skip
-
-
-def _own(variation: Any) -> set[str]:
-    """The settings that are varied, whose own options then do not count."""
-    return set(variation.vary)
 
 
 @contextmanager
