@@ -26,6 +26,7 @@ Kind = tuple[str | None, int]
 """Model and GPUs: what a job's slowdown beside others depends on."""
 
 _LEAST_GAIN = 1e-9  # of the work of a pair over that of a job alone
+_LEAST_SHARE = 1e-4  # of its time that a job spends beside others: less is a rounding error of the solver
 
 
 class SpaceSharing(Gavel):
@@ -49,6 +50,7 @@ class SpaceSharing(Gavel):
         shares, types = self.time_shares(jobs, rates, capacity, now), len(capacity)
         table = np.zeros((len(jobs), 1 + len(self._numbers), types))
         blocks = shares.reshape(len(jobs), -1, types)
+        blocks[:, 1:][blocks[:, 1:] < _LEAST_SHARE] = 0.0
         table[:, [0, *(1 + number for number in present)]] = blocks
         return table.reshape(len(jobs), -1)
 
