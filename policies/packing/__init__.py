@@ -4,6 +4,8 @@
 |-----------------|-----------------------------------------------------|------------------------------------|
 | `groups`        | `Group`, `Wanted`, `groups_of`, `start_group`,      | groups in a draft, and new ones    |
 |                 | `run_groups`                                        |                                    |
+| `migration`     | `with_room`                                         | groups that leave a node           |
+| `trials`        | `Trials`                                            | pairs that are measured (Gandiva)  |
 | `space_sharing` | `SpaceSharing`                                      | Gavel's policies with packing      |
 
 Why
@@ -14,6 +16,17 @@ Why
 """
 
 from .groups import Group, Wanted, groups_of, run_groups, start_group
+from .migration import with_room
 from .space_sharing import SpaceSharing
+from .trials import Trials
 
-__all__ = ["Group", "SpaceSharing", "Wanted", "groups_of", "run_groups", "start_group"]
+__all__ = [
+    "Group",
+    "SpaceSharing",
+    "Trials",
+    "Wanted",
+    "groups_of",
+    "run_groups",
+    "start_group",
+    "with_room",
+]
