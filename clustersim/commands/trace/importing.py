@@ -48,6 +48,9 @@ def import_(
     services: Annotated[
         bool, typer.Option("--services", help="Let instances of services be such (DLRM).")
     ] = False,
+    host: Annotated[
+        bool, typer.Option("--host", help="Let jobs keep the cores and host memory that the log states.")
+    ] = False,
     rules: Rules = "none",
     planner: PlannerName = "3d",
     system: SystemName = "dgx-a100-80gb",
@@ -72,7 +75,16 @@ def import_(
         jobs, report = import_log(
             log,
             ReadOptions(
-                log_format, columns, time_unit, tenant, time_zone, speeds, work_of, gpu_fractions, services
+                log_format,
+                columns,
+                time_unit,
+                tenant,
+                time_zone,
+                speeds,
+                work_of,
+                gpu_fractions,
+                services,
+                host=host,
             ),
             rules=rules,
             planner=planner,
