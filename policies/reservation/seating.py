@@ -167,8 +167,8 @@ class Seating:
         ]
 
     def _clear(self, job: JobView, at: int, gpus: int) -> None:
-        """Make room for `gpus` GPUs of a job on a node. Jobs that are not due go first, then small ones, then late
-        submissions.
+        """Make room for `gpus` GPUs of a job on a node. Jobs that are not due go first, then small ones, then
+        late submissions.
         """
         draft = self._draft
         others = [other for other in self._on(at) if other not in self.seated]

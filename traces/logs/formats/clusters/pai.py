@@ -245,8 +245,8 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
         derive=reader.complete,
         host=(
             {},
-            "the cores are the sum over tasks with GPUs of inst_num x plan_cpu / 100, the host memory that of "
-            "inst_num x plan_mem, in GB",
+            "the cores are the sum over tasks with GPUs of inst_num x plan_cpu / 100, the host memory that "
+            "of inst_num x plan_mem, in GB",
         ),
     )
     log = read_table(jobs, form, options, _layout(jobs, "job"))
