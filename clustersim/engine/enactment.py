@@ -103,7 +103,7 @@ class Enactment:
     def withdraw(self, active: ActiveJob) -> None:
         """Free the GPUs of a running job that ends or was interrupted."""
         assert active.placement is not None
-        self._facts.capacity.release(active.placement)
+        self._facts.capacity.release(active.placement, active.demand)
         self._let_go(active)
 
     def change_speed(self, active: ActiveJob, unit_s: float) -> None:

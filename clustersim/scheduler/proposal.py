@@ -41,6 +41,14 @@ class Proposal(Draft):
         free = range(1, nodes.gpus_per_node + 1)
         return dict(sorted((node, n) for n in free for node in nodes_of(nodes.nodes_with(n))))
 
+    def has_room(self, job: JobView, placement: Placement) -> bool:
+        """Whether `job` could start there: the GPUs of `placement` are free in this draft, on nodes that are
+        open to it and have the cores and the memory that it needs beside them.
+        """
+        closed = self._closed(job)
+        open_ = not closed or not any(closed >> node & 1 for node, _ in placement)
+        return open_ and self._capacity.has_room(placement, active_of(job).demand)
+
     def start_shared(
         self, job: JobView, fraction: float, beside: JobView | None = None, on: Placement | None = None,
         gpu_type: str | None = None,
@@ -76,10 +84,8 @@ class Proposal(Draft):
         there = self.placement(beside)
         if not isinstance(there, SharedPlacement):
             raise PolicyError(f"{where}: job {beside.id} holds no part of GPUs in this proposal")
-        place, closed = SharedPlacement(tuple(there), there.number, parts), self._closed(job)
-        if not self._capacity.has_room(place) or (closed and any(closed >> node & 1 for node, _ in there)):
-            return None
-        return self.start(job, on=place)
+        place = SharedPlacement(tuple(there), there.number, parts)
+        return self.start(job, on=place) if self.has_room(job, place) else None
 
     def _elsewhere(self, job: JobView, gpu_type: str | None) -> Placement | None:
         """Free GPUs for the request of a job, of the first of its types with room."""
@@ -184,14 +190,15 @@ class Proposal(Draft):
         placed. The other jobs are placed too if the blocks of all jobs fit, as for counts that are powers of
         two; otherwise other jobs may lose their GPUs. Among equal blocks jobs of `wanted` choose first, in
         its order, and a job stays on its node if possible. Jobs of whole nodes come last, on the freed nodes.
-        In a run with reservations or reclaims nothing moves: jobs of `wanted` start where they fit.
+        In a run with reservations or reclaims, or with jobs that need cores or memory of their nodes, nothing
+        moves: jobs of `wanted` start where they fit.
         """
         if self._facts.cluster.mixed:
             raise PolicyError("compact: works on clusters of one GPU type only")
         counts = {
             job: self._count(job, active_of(job), "compact", gpus, None) for job, gpus in wanted.items()
         }
-        if self._facts.closed_to is not None:  # blocks are places for any job
+        if self._facts.closes_nodes:  # blocks are places for any job
             for job, gpus in counts.items():
                 if not self.placement(job):
                     self.start(job, gpus)
