@@ -59,8 +59,8 @@ def priced_division(jobs: Sequence[Options], gpus: int) -> list[int]:
     if not ways:
         return [int(k) for k in chosen]
     again = chosen.copy()
-    for i, options, k in zip(core, kept, best_division(ways, left), strict=True):
-        again[i] = options[k]
+    for job, options, way in zip(core, kept, best_division(ways, left), strict=True):
+        again[job] = options[way]
     better = float(values[rows, again].sum()) >= found
     return [int(k) for k in (again if better else chosen)]
 
