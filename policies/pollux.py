@@ -103,7 +103,7 @@ class Pollux(Scheduler):
     def _divided(self, state: State, movable: Sequence[JobView], jobs: int) -> dict[JobView, int]:
         """The GPUs of the jobs that get some. `jobs`: in the system."""
         gpus = state.in_service - sum(job.gpus for job in state.unsettled())
-        fair = state.in_service / max(1, jobs)
+        fair = max(1, state.in_service) / max(1, jobs)
         waiting: dict[tuple[int, float], Options] = {}  # by goodput and weight
         room: dict[tuple[int, float], int] = {}  # how many more of such jobs there is room for
         served, options = [], []
