@@ -64,7 +64,7 @@ def vary(
     workers: int | None = None,
 ) -> None:
     """Run the grid of policies and varied settings, and print and write its results."""
-    from clustersim.grid import Variation, read_plan, varied_grid, write_grid
+    from clustersim.grid import Variation, plan_variation
 
     from .grid import make_grid, show_grid
 
@@ -72,18 +72,12 @@ def vary(
     chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics else None
     with _folder(output.out) as folder:
         settings = grid_settings(options)
-        given = {name: value for name, value in settings.items() if name not in _own(variation)}
-        grid = varied_grid(trace, variation, given, folder, chosen)
-        plan = read_plan(write_grid(grid, folder))
+        given = {name: value for name, value in settings.items() if name not in variation.vary}
+        plan = plan_variation(trace, variation, given, folder, chosen, option="--vary")
         results, failed = make_grid(plan, folder, workers=workers)
         kept = output.out is not None
         no_report = output.no_report or not kept
         show_grid(results, failed, no_report=no_report, kept=kept, wide=output.wide, json=output.json)
-
-
-def _own(variation: Any) -> set[str]:
-    """The settings that are varied, whose own options then do not count."""
-    return set(variation.vary)
 
 
 @contextmanager
