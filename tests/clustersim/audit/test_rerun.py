@@ -43,6 +43,8 @@ groups:
 """
 MINE = """
 from clustersim.scheduler import Scheduler
+
+pytestmark = pytest.mark.usefixtures("wide_terminal")
 class Mine(Scheduler):
     '''First come, first served, up to `most` at a time.'''
     def __init__(self, most: int = 2, until_s: float = 1e9):
