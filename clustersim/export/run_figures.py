@@ -10,34 +10,42 @@ import numpy as np
 from clustersim.analysis import allocations, gpu_blocks
 from clustersim.records import Run
 from clustersim.report import Clock, group_runs
+from clustersim.report.frame.looks import LIGHT
 from itertime.io.figures import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["KINDS", "line_style"]
-
-_DASHES = ("solid", "dashed", "dotted")
+__all__ = ["KINDS", "line_style", "marker_of"]
 
 
-def line_style(number: int) -> dict[str, str]:
-    """Colour and dashes of policy number `number`."""
-    return {
-        "color": COLOURS[number % len(COLOURS)],
-        "linestyle": _DASHES[number // len(COLOURS) % len(_DASHES)],
-    }
+_DASHES: tuple[Any, ...] = (
+    "solid", "dashed", "dotted", "dashdot",
+    (0, (8, 3)), (0, (8, 2, 2, 2)), (0, (6, 1, 1, 1, 1, 1)), (0, (1, 4)),
+)  # fmt: skip
+_MARKERS = ("o", "D", "s", "^", "P", "*", "h", "v")
+
+
+def line_style(look: int) -> dict[str, Any]:
+    """The colour and the dashes of a look, as on the pages."""
+    return {"color": LIGHT[look % 8], "linestyle": _DASHES[look // 8 % 8]}
+
+
+def marker_of(look: int) -> str:
+    """The marker of a look, as on the pages."""
+    return _MARKERS[(look % 8 + look // 8) % 8]
 
 
 def _jct_cdf(plt: Any, runs: Sequence[Run]) -> Figure:
     """Share of all submitted jobs that finished within a time. A curve per seed."""
     figure, axes = plt.subplots(figsize=(4.6, 3.0))
-    for number, group in enumerate(group_runs(runs)):
+    for group in group_runs(runs):
         for i, run in enumerate(group.runs):
             hours = np.sort([job.jct_s / 3600 for job in run.jobs if job.jct_s])
             share = 100 * np.arange(1, len(hours) + 1) / max(1, len(run.jobs))
             label = group.label if i == 0 else None
             axes.step(
-                hours, share, where="post", label=label, alpha=1 if i == 0 else 0.4, **line_style(number)
+                hours, share, where="post", label=label, alpha=1 if i == 0 else 0.4, **line_style(group.look)
             )
     axes.set(xscale="log", xlabel="job completion time, hours", ylabel="% of submitted jobs", ylim=(0, 101))
     axes.xaxis.set_major_formatter(
@@ -53,8 +61,8 @@ def _utilisation(plt: Any, runs: Sequence[Run]) -> Figure:
     clock = Clock.of([group.runs[0] for group in groups])
     size = (5.6, 0.7 + 1.0 * len(groups))
     figure, rows = plt.subplots(len(groups), 1, figsize=size, sharex=True, squeeze=False)
-    for number, (group, axes) in enumerate(zip(groups, rows[:, 0], strict=True)):
-        run, colour = group.runs[0], line_style(number)["color"]
+    for group, axes in zip(groups, rows[:, 0], strict=True):
+        run, colour = group.runs[0], line_style(group.look)["color"]
         for (x, y), opacity in ((clock.snapshots(run, "allocated"), 0.3), (clock.useful(run), 0.9)):
             axes.fill_between(x, y, step="post", color=colour, alpha=opacity, linewidth=0)
         axes.set(ylim=(0, run.cluster.gpus), yticks=[0, run.cluster.gpus])

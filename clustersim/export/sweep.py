@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustersim.analysis import METRICS
+from clustersim.report.frame import looks_of
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import open_table, shown, without_guard
 
-from .run_figures import line_style
+from .run_figures import line_style, marker_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,13 +39,14 @@ class Point:
 @dataclass(frozen=True)
 class Sweep:
     """Curves by label (the values of all other axes), with points in order of x. `absent`: cells without a
-    value of the metric.
+    value of the metric. `looks`: of each curve, those of the policies if they are an axis.
     """
 
     x: str
     metric: str
     curves: Mapping[str, tuple[Point, ...]]
     absent: int
+    looks: tuple[int, ...]
 
 
 def read_sweep(folder: str | Path, metric: str, x: str | None = None) -> Sweep:
@@ -67,6 +69,7 @@ def read_sweep(folder: str | Path, metric: str, x: str | None = None) -> Sweep:
             if name not in known:
                 raise UnknownName("axis" if known is axes else "metric", name, known)
         values: dict[str, dict[float, list[float]]] = {}
+        policies: dict[str, str] = {}
         absent = 0
         others = [name for name in axes if name != x]
         for line, cells in table.rows:
@@ -81,11 +84,17 @@ def read_sweep(folder: str | Path, metric: str, x: str | None = None) -> Sweep:
                 continue
             label = ", ".join(without_guard(row[name]) for name in others if row[name]) or metric
             curve = values.setdefault(label, {})
+            policies.setdefault(label, without_guard(row["policy"]) if "policy" in others else "")
             curve.setdefault(_number(row[x], x, at), []).append(_number(row[metric], metric, at))
     if not values:
         raise UserError(f"{path}: no cell has a value of {metric}")
     curves = {label: tuple(_point(at, seen) for at, seen in sorted(c.items())) for label, c in values.items()}
-    return Sweep(x, metric, curves, absent)
+    looks = (
+        looks_of([(policy, label) for label, policy in policies.items()])
+        if any(policies.values())
+        else range(len(curves))
+    )
+    return Sweep(x, metric, curves, absent, tuple(looks))
 
 
 def _first(columns: Sequence[str], path: Path) -> int:
@@ -120,12 +129,12 @@ def draw_sweep(plt: Any, sweep: Sweep) -> Figure:
     """The curves, with their intervals as bars."""
     figure, axes = plt.subplots(figsize=(4.6, 3.2))
     scale, unit = _unit(sweep)
-    for number, (label, points) in enumerate(sweep.curves.items()):
-        style = line_style(number)
+    for look, (label, points) in zip(sweep.looks, sweep.curves.items(), strict=True):
+        style = {**line_style(look), "marker": marker_of(look)}
         half = [scale * (point.half or 0.0) for point in points]
         axes.errorbar(
             [point.x for point in points], [scale * point.mean for point in points], yerr=half,
-            label=label, marker="o", markersize=3.5, capsize=2.5, elinewidth=0.9, **style,
+            label=label, markersize=3.5, capsize=2.5, elinewidth=0.9, **style,
         )  # fmt: skip
     axes.set(xlabel=sweep.x.removeprefix("trace."), ylabel=unit)
     if min(point.mean for points in sweep.curves.values() for point in points) >= 0:

@@ -45,7 +45,7 @@ Place = tuple[str | int, ...]
 """Keys and positions from the top of a document to a value."""
 
 Naming = Callable[[Place, str], str]
-"""An error at a place, in words of whoever stated the value."""
+"""An error at a place, in the terms of the option or file that states the value."""
 
 _NULL = ("", "~", "null", "Null", "NULL")
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")

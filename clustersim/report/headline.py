@@ -20,7 +20,7 @@ from .runs import (
     same_trace,
 )
 
-__all__ = ["Cell", "Column", "Headline", "Row", "comparison_table", "headline_rows"]
+__all__ = ["TITLES", "Cell", "Column", "Headline", "Row", "comparison_table", "headline_rows"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,9 @@ _MEASURES = (
     Measure("disruptions", "Preemptions + resizes", "count"),
     Measure("cost_usd", "Cost", "usd"),
 )
+TITLES = {measure.key: measure.title for measure in _MEASURES}
+"""The metrics of the table in words."""
+
 _OVER_FINISHED = ("jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "wait_p99_s", "queue_mean_s")
 _ON_TERMINAL = (
     "jct_common_s", "jct_mean_s", "wait_mean_s", "deadline_met_ratio", "jct_over_bound",
@@ -92,7 +95,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """One run; `series` is the number of its policy."""
+    """One run; `series` is the look of its policy."""
 
     label: str
     series: int
@@ -120,13 +123,13 @@ def headline_rows(runs: Sequence[Run], baseline: str | None) -> Headline:
     kept = [m for m in measures if _says_something(m, [values[id(run)].get(m.key) for run in runs])]
     scales = [_scale(m, [values[id(run)].get(m.key) for run in runs]) for m in kept]
     rows = []
-    for series, group in enumerate(group_runs(runs)):
+    for group in group_runs(runs):
         for label, run in zip(run_labels(group), group.runs, strict=True):
             base = run if baseline is None else baseline_run(run, runs, baseline)
             ours, theirs = values[id(run)], {} if base is run else values[id(base)]
             pairs = zip(kept, scales, strict=True)
             cells = [_cell(m, scale, ours.get(m.key), theirs.get(m.key)) for m, scale in pairs]
-            rows.append(Row(label, series, baseline is not None and base is run, tuple(cells)))
+            rows.append(Row(label, group.look, baseline is not None and base is run, tuple(cells)))
     columns = [Column(m.key, m.title, s.unit, m.better) for m, s in zip(kept, scales, strict=True)]
     return Headline(tuple(columns), tuple(rows))
 

@@ -1,14 +1,16 @@
-"""Numbers as text: durations and differences."""
+"""Numbers and lists as text: durations, differences, counts, names."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import floor, log10
 
-__all__ = ["decimals", "difference", "duration", "time_unit"]
+__all__ = ["counted", "decimals", "difference", "duration", "listed", "plural", "time_unit"]
 
 _LEAST = 1e-6
 """Times (in seconds) and costs below this are what rounding leaves of zero: tables state microseconds."""
 _MINUS = "−"
+_MOST_NAMED = 6
 _TIME_UNITS = (("d", 86400.0, 3 * 86400.0), ("h", 3600.0, 7200.0), ("min", 60.0, 120.0))
 
 
@@ -57,3 +59,29 @@ def duration(seconds: float | None, beside: float = 0.0) -> str:
         return "–"
     unit, factor = time_unit(max(seconds, beside))
     return f"{seconds / factor:,.{decimals(seconds / factor)}f} {unit}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "job"), counted(10_000, "job")
+    ('1 job', '10,000 jobs')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, or `a, b and c`. Of more than seven names, six and the number of the others.
+
+    >>> listed("abc"), listed("abcdefghij")
+    ('a, b and c', 'a, b, c, d, e, f and 4 others')
+    """
+    if len(names) > _MOST_NAMED + 1:
+        names = [*names[:_MOST_NAMED], f"{len(names) - _MOST_NAMED} others"]
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def plural(names: Sequence[str], one: str, several: str) -> str:
+    """Names, and a verb that fits their number."""
+    return f"{listed(names)} {one if len(names) == 1 else several}"

@@ -47,7 +47,7 @@ def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: st
     first = {id(group.runs[0]) for group in groups}
     base = next((i for i, group in enumerate(groups) if group.runs[0].policy == against), 0)
     paired = pairs(groups, against)
-    drawn = charts(groups, paired, [time for one, time in times if id(one.run) in first], against or "")
+    drawn = charts(groups, paired, [time for one, time in times if id(one.run) in first], against or "", base)
     return render(
         "report.html.j2",
         drawn,
@@ -94,4 +94,4 @@ def _subtitle(runs: Sequence[Run]) -> str:
     where = "; ".join(f"{cluster.gpus:,} GPUs ({cluster_words(cluster)})" for cluster in clusters)
     when = Clock.of(runs).dates
     dated = f", submitted and run {when}" if when else ""
-    return f"{', '.join(f'{count:,}' for count in jobs)} jobs on {where}{dated}"
+    return f"{', '.join(f'{count:,}' for count in jobs)} job{'' if [*jobs] == [1] else 's'} on {where}{dated}"

@@ -141,6 +141,7 @@ def _run(group: Group, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:
     states = {state: number for number, state in enumerate((*STATES, SERVED))}
     return {
         "label": group.label,
+        "look": group.look,
         "nodes": run.cluster.nodes,
         "gpus_per_node": run.cluster.gpus_per_node,
         "row": _grown(rows),

@@ -17,6 +17,7 @@ from clustersim.cluster import Cluster
 from clustersim.records import Run
 from itertime.errors import UnknownName
 
+from .frame import looks_of
 from .numbers import difference
 
 __all__ = [
@@ -41,9 +42,10 @@ _SAME = 0.01  # changes of JCT up to this share count as none
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one policy under one planner, with different seeds."""
+    """The runs of one policy under one planner, with different seeds. `look`: as of `frame.looks`."""
 
     label: str
+    look: int
     runs: tuple[Run, ...]
 
 
@@ -56,7 +58,11 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     for run in runs:
         label = run.policy if len(planners[run.policy]) == 1 else f"{run.policy} ({run.planner})"
         grouped.setdefault(label, []).append(run)
-    return [Group(label, tuple(members)) for label, members in grouped.items()]
+    looks = looks_of([(members[0].policy, label) for label, members in grouped.items()])
+    return [
+        Group(label, look, tuple(members))
+        for look, (label, members) in zip(looks, grouped.items(), strict=True)
+    ]
 
 
 def run_labels(group: Group) -> list[str]:
@@ -68,7 +74,7 @@ def run_labels(group: Group) -> list[str]:
 
 @dataclass(frozen=True)
 class Named:
-    """A run with its label and the number of its policy."""
+    """A run with its label and the look of its policy."""
 
     label: str
     series: int
@@ -78,8 +84,8 @@ class Named:
 def named(runs: Sequence[Run]) -> list[Named]:
     """The runs by policy, labelled, in the order of all tables."""
     return [
-        Named(label, series, run)
-        for series, group in enumerate(group_runs(runs))
+        Named(label, group.look, run)
+        for group in group_runs(runs)
         for label, run in zip(run_labels(group), group.runs, strict=True)
     ]
 
@@ -176,14 +182,14 @@ def pairs(groups: Sequence[Group], baseline: str | None) -> list[Pair]:
         return []
     runs = [group.runs[0] for group in groups]
     rows = []
-    for series, (group, run) in enumerate(zip(groups, runs, strict=True)):
+    for group, run in zip(groups, runs, strict=True):
         base = baseline_run(run, runs, baseline)
         if base is run:
             continue
         ours, theirs = jobs_of(run)["jct_s"], _jct_of(base, _keys(run))
         both = ~np.isnan(ours) & (theirs > 0)  # not for NaN
         ratio = np.sort(ours[both] / theirs[both])
-        rows.append(Pair(group.label, series, ratio, _cells(ratio)))
+        rows.append(Pair(group.label, group.look, ratio, _cells(ratio)))
     return rows
 
 

@@ -13,12 +13,13 @@ from clustersim.analysis.tables import jobs_of
 from clustersim.records import REJECTED, Run
 
 from .distance import distances
-from .numbers import difference, duration
+from .numbers import counted, difference, duration, listed, plural
 from .runs import Group, common_jobs, group_runs, mean_jct_s, measured, same_jobs_finished, same_trace
 
 __all__ = ["caution", "notes", "sizes_given", "verdict"]
 
-_LEAST_JOBS, _MOST_SERVICES = 10, 5  # jobs of which a few can be a tail; services that are named
+_LEAST_JOBS = 10  # of which a few can be a tail
+_MOST_SERVICES, _MOST_TOLD = 5, 6  # services and policies that a sentence names
 _DIGITS, _STEP_S = 6, 1e-6  # to which tables state numbers
 _SHORTEST_S = 1e-3  # GPUs follow from GPU-seconds (rounded to 1e-6) for allocations of at least this length
 
@@ -56,7 +57,7 @@ def caution(runs: Sequence[Run]) -> str:
     if knowing:
         were = "was" if len(knowing) == 1 else "were"
         oracle = f"{were} told true run times from the log, which no real scheduler knows."
-        sentences.append(f"{_listed(knowing)} {oracle}")
+        sentences.append(f"{listed(knowing)} {oracle}")
     return " ".join(sentences)
 
 
@@ -112,8 +113,8 @@ def _load(groups: Sequence[Group]) -> list[str]:
     if len(loads) == 1:
         text = f"Offered load: {next(iter(loads))} {over}"
     else:
-        texts = [f"{load} under {_listed(labels)}" for load, labels in loads.items()]
-        text = f"Offered load, {over}: {', '.join(texts)}"
+        texts = [f"{load} under {listed(labels)}" for load, labels in loads.items()]
+        text = f"Offered load, {over}: {', '.join(texts) if len(texts) < 8 else listed(texts)}"
     covered = int(values[0].get("load_jobs") or 0)
     rest = f", without {jobs - covered:,} of {jobs:,} jobs that cannot run or were not reached"
     return [f"{text}{rest if covered < jobs else ''}."]
@@ -192,7 +193,7 @@ def _identical(groups: Sequence[Group]) -> list[str]:
         else:
             alike.append([group])
     return [
-        f"{_listed([group.label for group in same])} gave identical schedules: "
+        f"{listed([group.label for group in same])} gave identical schedules: "
         "every job started, finished and held GPUs alike."
         for same in alike
         if len(same) > 1
@@ -230,7 +231,7 @@ def _rigid(groups: Sequence[Group]) -> list[str]:
     elastic = [group.label for group in groups if group.runs[0].manifest.get("elastic") is True]
     if not elastic:
         return []
-    have = _plural(elastic, "has", "have")
+    have = plural(elastic, "has", "have")
     why = "each states a run time on its own number of GPUs"
     return [f"No job can be resized, because {why}: {have} no choice of sizes."]
 
@@ -238,7 +239,7 @@ def _rigid(groups: Sequence[Group]) -> list[str]:
 def _account(label: str, values: Mapping[str, float | None]) -> list[str]:
     finished, jobs, deadlines = (int(values.get(name) or 0) for name in ("finished", "jobs", "deadline_jobs"))
     if not finished:
-        return [f"{label} finished none of {jobs:,} jobs."]
+        return [f"{label} finished none of {counted(jobs, 'job')}."]
     longest = max(values.get(name) or 0.0 for name in ("jct_p99_s", "wait_mean_s", "queue_mean_s"))
     jct, p99, wait, first = (
         duration(values.get(name), longest)
@@ -248,12 +249,13 @@ def _account(label: str, values: Mapping[str, float | None]) -> list[str]:
     if values.get("wait_mean_s") is None:  # in folders of older versions
         waited = f"they waited {first} for their first GPUs on average"
     sentences = [
-        f"{label} finished {finished:,} of {jobs:,} jobs: mean JCT {jct}, 99th percentile {p99}; {waited}.",
+        f"{label} finished {finished:,} of {counted(jobs, 'job')}: "
+        f"mean JCT {jct}, 99th percentile {p99}; {waited}.",
         *_use(values),
     ]
     if deadlines:
         met = 100 * (values.get("deadline_met_ratio") or 0.0)
-        sentences.append(f"{met:.1f} % of {deadlines:,} deadlines were met.")
+        sentences.append(f"{met:.1f} % of {{0}} met.")
     return sentences
 
 
@@ -278,11 +280,11 @@ def _soonest(groups: Sequence[Group], baseline: str) -> list[str]:
         return ["No job was finished under every policy, so completion times cannot be compared."]
     means = {g.label: fsum(mean_jct_s(run, common) for run in g.runs) / len(g.runs) for g in groups}
     best, base = min(means, key=lambda label: means[label]), means[baseline]
-    over = f"over the {len(common):,} jobs that every policy finished"
+    over = f"over the {counted(len(common), 'job')} that every policy finished"
     if means[best] == max(means.values()):
         return [f"All policies have the same mean JCT, {duration(base)} {over}."]
     if means[best] < base:
-        leaders = _plural(_all_with(means, means[best]), "completes", "complete")
+        leaders = plural(_all_with(means, means[best]), "completes", "complete")
         text = f"{leaders} jobs soonest: mean JCT {duration(means[best], beside=base)} {over}, "
         change = difference("time", means[best], base)
         return [text + f"against {duration(base)} under {baseline} ({change})."]
@@ -310,7 +312,7 @@ def _waiting(groups: Sequence[Group]) -> list[str]:
     if most - least < _SHORTEST_S:
         return []
     shortest, longest = (
-        f"{duration(value, beside=most)} on average under {_listed(_all_with(means, value))}"
+        f"{duration(value, beside=most)} on average under {listed(_all_with(means, value))}"
         for value in (least, most)
     )
     return [f"Jobs wait least, {shortest}, and longest, {longest}."]
@@ -326,9 +328,9 @@ def _most_in_time(groups: Sequence[Group], baseline: str) -> list[str]:
         met[group.label] = fsum(ratios) / len(ratios)
     best = max(met, key=lambda label: met[label])
     if met[best] == min(met.values()):
-        return [f"All policies meet {100 * met[best]:.1f} % of the {jobs:,} deadlines."]
+        return [f"All policies meet {100 * met[best]:.1f} % of the {counted(jobs, 'deadline')}."]
     rest = f"; {baseline} meets {100 * met[baseline]:.1f} %" if met[best] > met[baseline] else ""
-    leaders = _plural(_all_with(met, met[best]), "meets", "meet")
+    leaders = plural(_all_with(met, met[best]), "meets", "meet")
     return [f"{leaders} the most deadlines, {100 * met[best]:.1f} % of {jobs:,}{rest}."]
 
 
@@ -342,11 +344,15 @@ def _rejections(groups: Sequence[Group]) -> list[str]:
     if min(rejected.values()) == max(rejected.values()):
         return []
     jobs = int(measured(groups[0].runs[0]).get("jobs") or 0)
-    return [
-        f"Of {jobs:,} jobs, "
-        + ", ".join(f"{label} rejects {count:,.0f}" for label, count in rejected.items())
-        + "."
-    ]
+    none = [label for label, count in rejected.items() if not count]
+    told = {label: count for label, count in rejected.items() if count or len(none) == 1}
+    most = sorted(told, key=lambda label: -told[label])[:_MOST_TOLD]
+    texts = [f"{label} rejects {count:,.0f}" for label, count in told.items() if label in most]
+    if len(told) > len(most):
+        texts.append(f"{len(told) - len(most)} more policies some")
+    if len(none) > 1:
+        texts.append("the others none")
+    return [f"Of {counted(jobs, 'job')}, {', '.join(texts)}."]
 
 
 def sizes_given(runs: Sequence[Run]) -> list[str]:
@@ -355,14 +361,18 @@ def sizes_given(runs: Sequence[Run]) -> list[str]:
     elastic = {label: shares for label, shares in sizes.items() if any(shares)}
     if not elastic:
         return []
-    went = _listed(
+    most = sorted(elastic, key=lambda label: -max(elastic[label]))[:_MOST_TOLD]
+    went = listed(
         [
             f"to {_share(more)} of the jobs under {label}" + (f" (fewer to {_share(fewer)})" if fewer else "")
             for label, (more, fewer) in elastic.items()
+            if label in most
         ]
     )
+    if len(elastic) > len(most):
+        went += f"; {len(elastic) - len(most)} more policies changed sizes, too"
     rigid = [label for label in sizes if label not in elastic]
-    rest = f"; {_listed(rigid)} gave each job what it asked for" if rigid else ""
+    rest = f"; {listed(rigid)} gave each job what it asked for" if rigid else ""
     return [f"More GPUs than asked for, on average over their runs, went {went}{rest}."]
 
 
@@ -388,13 +398,3 @@ def _sizes(group: Group) -> tuple[float, float]:
 
 def _all_with(values: Mapping[str, float], value: float) -> list[str]:
     return [label for label, found in values.items() if found == value]
-
-
-def _plural(labels: Sequence[str], singular: str, plural: str) -> str:
-    return f"{_listed(labels)} {singular if len(labels) == 1 else plural}"
-
-
-def _listed(labels: Sequence[str]) -> str:
-    """`a`, `a and b`, or `a, b and c`."""
-    *most, last = labels
-    return f"{', '.join(most)} and {last}" if most else last

@@ -55,7 +55,7 @@ def test_a_policy_has_one_colour(opened: Any) -> None:
     colours: dict[str, set[str]] = {}
     script = "one => getComputedStyle(one.previousElementSibling).backgroundColor"
     for cell in page.locator("main .name").all():
-        colours.setdefault(cell.inner_text(), set()).add(cell.evaluate(script))
+        colours.setdefault(cell.text_content() or "", set()).add(cell.evaluate(script))
     assert set(colours) == {"fifo", "srtf"}
     assert all(len(found) == 1 for found in colours.values())
     assert colours["fifo"] != colours["srtf"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from clustersim.report.frame import Chart, plotly_text
@@ -12,6 +13,7 @@ __all__ = ["charts_of"]
 
 _MOST_LINES, _MOST_EFFECTS = 24, 40
 _ROW_PX, _MARGIN_PX = 26, 110
+_MOST_TICKS = 8
 
 
 def charts_of(document: GridDocument) -> tuple[dict[str, Chart], list[str], list[str], int]:
@@ -34,7 +36,7 @@ def _lines(document: GridDocument) -> tuple[list[Chart], int]:
     for axis in document.varied:
         if axis in coloured or not document.numeric(axis):
             continue
-        for metric, scale in document.scales.items():
+        for metric, scale in document.varying.items():
             for _, fixed in document.others(axis, *coloured):
                 if len(charts) >= _MOST_LINES:
                     left_out += 1
@@ -48,7 +50,8 @@ def _line_chart(
 ) -> Chart:
     series = []
     policies = document.levels[document.colours] if document.colours else (None,)
-    for number, policy in enumerate(policies):
+    levels = sorted({axis_number(value) or 0.0 for value in document.levels[axis]})
+    for place, policy in enumerate(policies):
         chosen = {**fixed, **({document.colours: policy} if document.colours else {})}
         points = [
             (axis_number(value), mean)
@@ -59,28 +62,44 @@ def _line_chart(
         series.append(
             {
                 "type": "curve",
-                "series": number,
+                "series": document.looks[policy] if document.colours else 0,
                 "name": plotly_text(text_of(policy) if document.colours else scale.title),
-                "x": [x for x, _ in points],
+                "x": [(x or 0.0) + _aside(levels, place, len(policies)) for x, _ in points],
+                "text": [f"{x:g}" for x, _ in points],
                 "y": [mean.mean / scale.factor for _, mean in points],
                 "error": [(mean.half or 0.0) / scale.factor for _, mean in points],
-                "hover": f"%{{y:,.{scale.digits}f}} {scale.unit} at %{{x}}",
+                "hover": f"%{{y:,.{scale.digits}f}} {scale.unit} at %{{text}}",
             }
         )
     where = document.label(fixed)
     caption = "Means over seeds; bars are 95 % intervals by Student's t, where there are several seeds."
+    if len(policies) > 1:
+        caption += " Points of one value stand side by side."
     layout = {
-        "xaxis": {"title": {"text": plotly_text(axis)}},
+        "xaxis": {"title": {"text": plotly_text(axis)}, **_ticks(levels)},
         "yaxis": {"title": {"text": plotly_text(scale.head)}, "rangemode": "tozero"},
     }
     title = f"{scale.head} over {axis}{f', {where}' if where else ''}"
     return Chart(name, title, caption, 340, series, layout)
 
 
+def _aside(levels: list[float], place: int, count: int) -> float:
+    """How far the points of one of several curves stand from their value, so that bars do not hide others."""
+    nearest = min((b - a for a, b in pairwise(levels)), default=1.0)
+    return nearest * min(0.3, 0.05 * (count - 1)) * (place / max(1, count - 1) - 0.5)
+
+
+def _ticks(levels: list[float]) -> dict[str, Any]:
+    """A tick at each value, unless there are many."""
+    if len(levels) > _MOST_TICKS:
+        return {}
+    return {"tickvals": levels, "ticktext": [f"{level:g}" for level in levels]}
+
+
 def _effects(document: GridDocument) -> list[Chart]:
     """A chart of each metric: the relative differences from the baseline with their intervals."""
     charts = []
-    for metric, scale in document.scales.items():
+    for metric, scale in document.varying.items():
         rows = [c for c in document.comparisons if c.metric == metric and c.difference.relative is not None]
         if not rows or len(rows) > _MOST_EFFECTS:
             continue
@@ -106,7 +125,8 @@ def _effects(document: GridDocument) -> list[Chart]:
             "line_at": 0,
         }
         caption = (
-            "Paired by seed; bars are 95 % bootstrap-t intervals of the relative difference, where known."
+            "Paired by seed; bars are 95 % bootstrap-t intervals of the relative difference, where known. "
+            "What is beyond chance goes by the difference itself, in the tables below."
         )
         height = _MARGIN_PX + _ROW_PX * len(rows)
         charts.append(

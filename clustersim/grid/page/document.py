@@ -10,6 +10,8 @@ from pathlib import Path
 
 from clustersim.grid.comparisons import Comparison, Result
 from clustersim.grid.expand import Scalar
+from clustersim.report.frame import looks_of
+from clustersim.report.headline import TITLES
 from clustersim.report.numbers import decimals, time_unit
 
 __all__ = ["RUN_PAGES", "GridDocument", "Mean", "Scale", "axis_number", "better", "page_of_run", "text_of"]
@@ -91,14 +93,15 @@ class Scale:
     def of(cls, metric: str, values: Sequence[float]) -> Scale:
         """The unit that suits the largest of the values."""
         name, _, kind = metric.rpartition("_")
+        title = TITLES.get(metric) or _words(name if kind in ("s", "ratio") and name else metric)
         known = [abs(value) for value in values if value]
         if kind == "s" and name:
             unit, factor = time_unit(max(known, default=0.0))
-            return cls(_words(name), unit, factor, decimals(min(known, default=0.0) / factor))
+            return cls(title, unit, factor, decimals(min(known, default=0.0) / factor))
         if kind == "ratio" and name:
-            return cls(_words(name), "%", 0.01, 1)
+            return cls(title, "%", 0.01, 1)
         whole = all(float(value).is_integer() for value in known)
-        return cls(_words(metric), "", 1.0, 0 if whole else 2)
+        return cls(title, "", 1.0, 0 if whole else 2)
 
     @property
     def head(self) -> str:
@@ -109,7 +112,8 @@ class Scale:
         """A value in the unit, without its name; a dash for none."""
         if value is None:
             return "–"
-        shown = f"{abs(value) / self.factor:,.{self.digits + (1 if signed else 0)}f}"
+        size = abs(value) / self.factor
+        shown = f"{size:,.{self.digits + (1 if signed and size < 1 else 0)}f}"
         if not signed:
             return f"−{shown}" if value < 0 else shown
         return f"±{shown}" if not shown.strip("0.,") else f"{'−' if value < 0 else '+'}{shown}"
@@ -164,10 +168,14 @@ class GridDocument:
         return all(axis_number(value) is not None for value in self.levels[axis])
 
     def series(self, values: Values) -> int:
-        """The number of the colour of a cell: that of its policy."""
-        if self.colours is None:
-            return 0
-        return self.levels[self.colours].index(values[self.axes.index(self.colours)])
+        """The look of a cell: that of its policy."""
+        return 0 if self.colours is None else self.looks[values[self.axes.index(self.colours)]]
+
+    @cached_property
+    def looks(self) -> dict[Scalar, int]:
+        """The looks of the values of `colours`."""
+        names = self.levels[self.colours] if self.colours else ()
+        return dict(zip(names, looks_of([(text_of(name), text_of(name)) for name in names]), strict=True))
 
     def mean(self, values: Values, metric: str) -> Mean | None:
         """The mean of a metric over the seeds of a cell."""
@@ -185,6 +193,21 @@ class GridDocument:
         known = {m: [mean.mean for v in self.cells if (mean := self.mean(v, m))] for m in self.metrics}
         return {metric: Scale.of(metric, values) for metric, values in known.items() if values}
 
+    @cached_property
+    def varying(self) -> dict[str, Scale]:
+        """The metrics of `scales` that are not the same in all cells."""
+        return {
+            metric: scale
+            for metric, scale in self.scales.items()
+            if len({mean.mean for values in self.cells if (mean := self.mean(values, metric))}) > 1
+        }
+
+    @cached_property
+    def short_names(self) -> dict[str, str]:
+        """The last part of the name of each axis, or the whole name where two axes share it."""
+        last = [name.rpartition(".")[2] for name in self.axes]
+        return {n: short if last.count(short) == 1 else n for n, short in zip(self.axes, last, strict=True)}
+
     def others(self, *axes: str) -> Iterator[tuple[Values, dict[str, Scalar]]]:
         """The combinations of the values of all axes but these, each with the values by axis."""
         kept = [i for i, name in enumerate(self.axes) if name not in axes]
@@ -196,5 +219,9 @@ class GridDocument:
         return tuple(by_axis[name] for name in self.axes)
 
     def label(self, by_axis: Mapping[str, Scalar]) -> str:
-        """Values of axes in words, without the axes that do not vary."""
-        return ", ".join(f"{name} {text_of(value)}" for name, value in by_axis.items() if name in self.varied)
+        """Values of axes in words, without the axes that do not vary. A policy needs no other word."""
+        return ", ".join(
+            text_of(value) if name == self.colours else f"{self.short_names[name]} {text_of(value)}"
+            for name, value in by_axis.items()
+            if name in self.varied
+        )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from clustersim.report.frame import render
+from collections.abc import Sequence
+
+from clustersim.analysis.statistics import LEAST_PAIRS
+from clustersim.report.frame import TERMS, render
 
 from .charts import charts_of
-from .document import GridDocument, text_of
-from .tables import best_rows, cell_rows, effect_rows, heat_maps
+from .document import GridDocument, better, text_of
+from .tables import Effect, best_rows, cell_rows, effect_rows, heat_maps
 
 __all__ = ["render_grid"]
 
@@ -30,7 +33,7 @@ def render_grid(document: GridDocument) -> str:
         effect_charts=effects,
         effects=[
             (scale.head, rows)
-            for metric, scale in document.scales.items()
+            for metric, scale in document.varying.items()
             if (rows := effect_rows(document, metric))
         ],
         line_charts=lines,
@@ -41,7 +44,8 @@ def render_grid(document: GridDocument) -> str:
         best_others=others,
         best=best,
         axes=list(document.axes),
-        metrics=[scale.head for scale in document.scales.values()],
+        metrics=[(metric, scale.head) for metric, scale in document.scales.items()],
+        terms=TERMS,
         rows=cell_rows(document, _MOST_CELLS),
         left_out=max(0, len(document.results) - _MOST_CELLS),
         coloured=document.colours,
@@ -57,26 +61,51 @@ def _subtitle(document: GridDocument) -> str:
 
 
 def _verdict(document: GridDocument) -> list[str]:
-    """What the grid says, in sentences: how many differences are beyond chance, and the best by cells."""
-    sentences = []
-    for metric, scale in document.scales.items():
-        rows = effect_rows(document, metric)
-        if not rows:
-            continue
-        better, worse = (sum(row.trend == trend for row in rows) for trend in ("better", "worse"))
-        of = f"{len(rows)} differences" if len(rows) > 1 else "1 difference"
-        sentences.append(
-            f"{scale.title}: of {of} from the baseline, better beyond chance {better}, worse {worse}, "
-            f"not told apart {len(rows) - better - worse} (by 95 % intervals)."
-        )
-    if not any(one.difference.low is not None for one in document.comparisons):
-        sentences = sentences and [
-            "No difference has an interval: there are fewer than five seeds, or they change nothing."
-        ]
+    """What the grid says: by metric, what is best in how many cells and how many differences are beyond
+    chance; then the metrics that are the same everywhere.
+    """
     axis, _, best = best_rows(document)
-    for head in dict.fromkeys(row.metric for row in best):
-        winners = [row.winner for row in best if row.metric == head]
-        counts = {name: winners.count(name) for name in dict.fromkeys(winners)}
-        most = max(counts, key=lambda name: counts[name])
-        sentences.append(f"{head}: {axis} {most} is best in {counts[most]} of {len(winners)} cells.")
+    sentences = []
+    for metric, scale in document.varying.items():
+        said = [_winner(axis, [row.winner for row in best if row.metric == scale.head])]
+        rows = effect_rows(document, metric)
+        if any(row.known for row in rows):
+            said.append(_chances(rows, better(metric) != ""))
+        if any(said):
+            sentences.append(f"{scale.title}: {'; '.join(filter(None, said))}.")
+    if document.comparisons and not any(one.difference.low is not None for one in document.comparisons):
+        sentences.append(
+            "Seeds change nothing here, so differences are exact for this trace and have no intervals."
+            if max(one.difference.pairs for one in document.comparisons) >= LEAST_PAIRS
+            else f"Differences have no intervals: these need {LEAST_PAIRS} seeds or more."
+        )
+    same = [scale.title for metric, scale in document.scales.items() if metric not in document.varying]
+    if same and document.varying:
+        sentences.append(f"The same in every cell: {', '.join(same)}.")
     return sentences or ["The grid has no results yet."]
+
+
+def _winner(axis: str, winners: list[str]) -> str:
+    """The value of an axis that is best in most cells."""
+    if not winners:
+        return ""
+    most = max(dict.fromkeys(winners), key=winners.count)
+    cells = f"{winners.count(most)} of {len(winners)} cells" if len(winners) > 1 else "the only cell"
+    name = most if axis == "policy" else f"{axis} {most}"
+    return f"{name} {'are' if ',' in most else 'is'} best in {cells}"
+
+
+def _chances(rows: Sequence[Effect], judged: bool) -> str:
+    """How many differences from the baseline are beyond chance."""
+    better_, worse = (sum(row.trend == trend for row in rows) for trend in ("better", "worse"))
+    of = f"{len(rows)} differences from the baseline" if len(rows) > 1 else "the difference from the baseline"
+    if not judged:
+        return ""
+    if len(rows) > 1 and not better_ + worse:
+        return f"none of {of} is beyond chance"
+    counted = [f"{count} {word}" for count, word in ((better_, "better"), (worse, "worse")) if count]
+    return (
+        f"of {of}, {' and '.join(counted)} beyond chance"
+        if len(rows) > 1
+        else (f"{of} is {'beyond' if counted else 'not beyond'} chance")
+    )

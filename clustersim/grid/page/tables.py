@@ -22,12 +22,13 @@ _DARKEST = 42  # percent of the colour at the extreme value; ink on it keeps a c
 
 @dataclass(frozen=True)
 class Effect:
-    """A row of differences. `trend`: better, worse, or empty where the interval holds 0 or is not known."""
+    """A row of differences. `trend`: better, worse, or empty where the interval holds 0 or is not `known`."""
 
     labels: tuple[str, ...]
     series: int
     cells: tuple[str, ...]
     trend: str
+    known: bool
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def _effect(document: GridDocument, one: Comparison) -> Effect:
         "–" if one.p_holm is None else f"{one.p_holm:.3g}",
     )  # fmt: skip
     labels = tuple(text_of(one.axes[name]) for name in document.varied)
-    return Effect(labels, document.series(document.cell(one.axes)), cells, _trend(one))
+    return Effect(labels, document.series(document.cell(one.axes)), cells, _trend(one), d.low is not None)
 
 
 def _trend(one: Comparison) -> str:
@@ -91,7 +92,7 @@ def heat_maps(document: GridDocument) -> tuple[list[HeatMap], int]:
     maps: list[HeatMap] = []
     left_out = 0
     for down, across in combinations(document.varied, 2):
-        for metric in document.scales:
+        for metric in document.varying:
             for _, fixed in document.others(down, across):
                 if len(maps) >= _MOST_MAPS:
                     left_out += 1
@@ -158,16 +159,16 @@ def best_rows(document: GridDocument) -> tuple[str, list[str], list[Best]]:
     others = [name for name in document.varied if name != axis]
     rows = []
     for _, fixed in document.others(axis):
-        for metric, scale in document.scales.items():
+        for metric, scale in document.varying.items():
             found = _ranked(document, metric, axis, fixed)
             if len(found) < 2 or not better(metric):
                 continue
             best = [value for value, mean in found if mean == found[0][1]]
             rest = [(value, mean) for value, mean in found if mean != found[0][1]]
-            second = f"{text_of(rest[0][0])} {scale.text(rest[0][1])}" if rest else "–"
+            second = f"{text_of(rest[0][0])}: {scale.text(rest[0][1])}" if rest else "–"
             margin = scale.text(rest[0][1] - found[0][1], signed=True) if rest else "–"
             labels = tuple(text_of(fixed[name]) for name in others)
-            series = document.levels[axis].index(best[0]) if document.colours and len(best) == 1 else None
+            series = document.looks[best[0]] if document.colours and len(best) == 1 else None
             winner = ", ".join(map(text_of, best))
             rows.append(Best(labels, scale.head, series, winner, scale.text(found[0][1]), second, margin))
     return axis, others, rows

@@ -10,12 +10,14 @@
 | `downsampled` | the places of at most `MOST_POINTS` of many points |
 | `plotly_text` | text that plotly shows unchanged |
 | `packed` | a document for a page's script: JSON, gzip in base64 |
+| `look_of`, `looks_of` | the number of the colour, line and marker of a policy, the same on every page |
 | `short` | numbers rounded to what a screen shows |
 | `TIME_TICKS`, `RATIO_TICKS` | ticks of logarithmic axes of times and of ratios |
 """
 
 from .chart import MOST_POINTS, RATIO_TICKS, TIME_TICKS, Chart, downsampled, plotly_text, series_of, short
 from .document import packed, render
+from .looks import look_of, looks_of
 from .shown_page import Page
 from .terms import TERMS
 
@@ -27,6 +29,8 @@ __all__ = [
     "Chart",
     "Page",
     "downsampled",
+    "look_of",
+    "looks_of",
     "packed",
     "plotly_text",
     "render",

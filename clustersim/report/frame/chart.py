@@ -31,7 +31,7 @@ RATIO_TICKS = {"tickvals": list(_RATIOS), "ticktext": [f"{ratio:g}×" for ratio 
 class Chart:
     """One chart: the id of its element, title and caption, series and plotly layout.
 
-    A series has `name`, `x` and `y`; its colour comes from `series` (the number of its policy) or `category`
+    A series has `name`, `x` and `y`; its colour comes from `series` (the look of its policy) or `category`
     (of `CATEGORIES`). Optional are `type`, `text` per point, `hover`, `yaxis`, `fill` and `faint`. Names are
     escaped, because plotly renders some HTML.
     """
@@ -54,7 +54,7 @@ def downsampled(count: int, most: int = MOST_POINTS) -> np.ndarray:
 
 
 def series_of(number: int, label: str, x: list[Any], y: list[Any], **rest: Any) -> dict[str, Any]:
-    """A series in the colour of a number."""
+    """A series in a look (see `looks`)."""
     return {"series": number, "name": plotly_text(label), "x": x, "y": y, **rest}
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .chart import Chart
+from .looks import DASHES, MARKERS, palette_css
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -41,7 +42,15 @@ def render(
     plotly, plotly_packed = _plotly()
     return _template(template).render(
         charts=charts,
-        data=packed({"charts": [chart.document() for chart in charts.values()], **(data or {})}),
+        data=packed(
+            {
+                "charts": [chart.document() for chart in charts.values()],
+                "dashes": DASHES,
+                "markers": MARKERS,
+                **(data or {}),
+            }
+        ),
+        palette=palette_css,
         plotly=plotly_packed if charts else "",
         script=script,
         script_hashes=[_csp_hash(script), *([_csp_hash(plotly)] if charts else [])],

@@ -1,8 +1,6 @@
 // The charts, drawn by plotly from the series of clustersim/report/charts.py.
 (function () {
   "use strict";
-  var DASHES = ["solid", "dash", "dot"];
-  var SYMBOLS = ["circle", "diamond", "square", "triangle-up", "cross", "star", "hexagon"];
 
   function colour(series) {
     return series.category ? page.css("--t-" + series.category) : page.seriesColour(series.series);
@@ -16,7 +14,7 @@
       fillcolor: shade + (series.faint ? "38" : "b0"),
       line: {
         color: series.faint ? shade + "80" : shade, shape: "hv", width: series.fill ? (series.faint ? 1 : 0) : 2,
-        dash: DASHES[Math.floor((series.series || 0) / 7) % DASHES.length]
+        dash: series.fill ? "solid" : page.data.dashes[Math.floor((series.series || 0) / 8) % 8]
       },
       showlegend: !series.fill,
       hovertemplate: series.hover || "%{y:,.1f}"
@@ -34,7 +32,7 @@
   function dots(series) {
     return {
       type: "scatter", mode: "markers", name: series.name, x: series.x, y: series.y, text: series.text,
-      marker: { color: colour(series), size: 12, symbol: SYMBOLS[(series.series || 0) % SYMBOLS.length] },
+      marker: { color: colour(series), size: 12, symbol: page.data.markers[page.marker(series.series || 0)] },
       hovertemplate: series.hover
     };
   }
@@ -52,7 +50,7 @@
     var made = line(series), shade = colour(series);
     made.mode = "lines+markers";
     made.line.shape = "linear";
-    made.marker = { color: shade, size: 8, symbol: SYMBOLS[(series.series || 0) % SYMBOLS.length] };
+    made.marker = { color: shade, size: 8, symbol: page.data.markers[page.marker(series.series || 0)] };
     made.error_y = { type: "data", array: series.error, color: shade, thickness: 1.2, width: 4 };
     return made;
   }
@@ -61,7 +59,7 @@
   function effect(series) {
     return {
       type: "scatter", mode: "markers", name: series.name, x: series.x, y: series.y, showlegend: false,
-      marker: { color: colour(series), size: 10, symbol: SYMBOLS[(series.series || 0) % SYMBOLS.length] },
+      marker: { color: colour(series), size: 10, symbol: page.data.markers[page.marker(series.series || 0)] },
       error_x: { type: "data", symmetric: false, array: series.high, arrayminus: series.low, color: colour(series), width: 4 },
       hovertemplate: series.hover + "<extra></extra>"
     };
@@ -89,7 +87,7 @@
     made.annotations = (given.annotations || []).map(function (label) {
       return {
         text: label.text, x: 0, y: label.y, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom",
-        showarrow: false, font: { color: page.seriesColour(label.series), size: 13 }
+        showarrow: false, font: { color: ink, size: 13 }
       };
     });
     return Object.assign(made, {
@@ -114,10 +112,27 @@
         return (KINDS[series.type] || line)(series);
       });
       near.set(chart.id, chart);
+      var many = chart.series.some(function (series) { return series.quiet; });
+      if (many) { made.forEach(function (one, i) { one.showlegend = false; one.visible = !chart.series[i].quiet; }); names(chart); }
       window.Plotly.react(chart.id, made, layout(chart, narrow), {
         responsive: true, displaylogo: false, displayModeBar: narrow ? false : "hover",
         modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]]
       });
+    }
+    // Names that show and hide curves, where there are too many for a legend.
+    function names(chart) {
+      var box = page.by(chart.id).parentElement.querySelector(".names");
+      box.hidden = false;
+      box.replaceChildren.apply(box, chart.series.map(function (series, i) {
+        var button = page.make("button", "", { type: "button", "aria-pressed": !series.quiet });
+        button.append(page.swatch(series.series), page.plain(series.name));
+        button.addEventListener("click", function () {
+          series.quiet = !series.quiet;
+          button.setAttribute("aria-pressed", !series.quiet);
+          window.Plotly.restyle(chart.id, { visible: !series.quiet }, [i]);
+        });
+        return button;
+      }));
     }
     var watch = new IntersectionObserver(function (entries) {
       entries.filter(function (entry) { return entry.isIntersecting; }).forEach(function (entry) {

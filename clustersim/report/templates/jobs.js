@@ -53,7 +53,7 @@
       { key: "id", title: "Job", value: function (row) { return jobs.id[row]; } },
       { key: "model", title: "Model", value: function (row) { return jobs.models[jobs.model[row]]; }, text: function (v) { return v || "–"; }, wide: true },
       { key: "tenant", title: "Tenant", value: function (row) { return jobs.tenants[jobs.tenant[row]]; }, text: plain, wide: true },
-      { key: "submit", title: "Submitted, +" + submitted[0], value: function (row) { return jobs.submit[row] * page.data.step_s; }, text: inUnit(submitted) },
+      { key: "submit", title: page.data.dated ? "Submitted, UTC" : submitted[0] === "s" ? "Submitted, +s" : "Submitted after", value: function (row) { return jobs.submit[row] * page.data.step_s; }, text: submission },
       { key: "gpus", title: "GPUs", value: of("gpus"), text: count },
       { key: "type", title: "GPU types", value: of("type"), text: function (v) { return v || "–"; }, wide: true },
       { key: "software", title: "Software", value: function (row) { return jobs.softwares[jobs.software[row]]; }, text: function (v) { return v || "–"; }, wide: true },
@@ -73,6 +73,14 @@
       if (column.key === "software") { return jobs.softwares.some(Boolean); }
       return column.key !== "met" || jobs.deadline.some(function (deadline) { return deadline !== null; });
     });
+
+    // The moment of a submission: a date, or days, hours, minutes and seconds since the first one.
+    function submission(seconds) {
+      if (page.data.dated) { return page.date(seconds / page.data.step_s).replace(" UTC", ""); }
+      if (submitted[0] === "s") { return inUnit(submitted)(seconds); }
+      var parts = [3600, 60, 1].map(function (unit) { return String(Math.floor(seconds % (unit * (unit === 3600 ? 24 : 60)) / unit)).padStart(2, "0"); });
+      return (seconds >= 86400 ? Math.floor(seconds / 86400) + " d " : "") + parts.join(":");
+    }
 
     function of(key) {
       return function (row) { var value = fates[row][key]; return value === undefined ? null : value; };

@@ -4,6 +4,7 @@ var page = {};
 (function () {
   "use strict";
   var MINUS = "\u2212";
+  var MANY = 8;  // policies that chips can name
   var UNITS = [["d", 86400, 259200], ["h", 3600, 7200], ["min", 60, 120]];
 
   page.by = function (id) { return document.getElementById(id); };
@@ -12,7 +13,7 @@ var page = {};
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   };
 
-  page.seriesColour = function (series) { return page.css("--c" + (series % 7)); };
+  page.seriesColour = function (series) { return page.css("--c" + (series % 8)); };
 
   // An element with text, never with markup: names come from files that the reader need not trust.
   page.make = function (tag, text, attributes) {
@@ -22,7 +23,10 @@ var page = {};
     return made;
   };
 
-  page.swatch = function (series) { return page.make("span", "", { "class": "swatch s" + (series % 7) }); };
+  // The number of the marker of a look: of its colour and its style.
+  page.marker = function (look) { return (look % 8 + Math.floor(look / 8)) % 8; };
+
+  page.swatch = function (look) { return page.make("span", "", { "class": "swatch s" + (look % 8) + " m" + page.marker(look) }); };
 
   // The text of a packed script element: base64 of gzip.
   page.unpack = async function (id) {
@@ -70,6 +74,11 @@ var page = {};
     return 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 ? "#ffffff" : "#000000";
   };
 
+  // The text of a name that was escaped for plotly.
+  page.plain = function (name) {
+    return name.replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");
+  };
+
   page.percent = function (ratio) {
     var text = Math.abs(100 * (ratio - 1)).toFixed(1);
     return (text === "0.0" ? "±" : ratio < 1 ? MINUS : "+") + text + " %";
@@ -81,16 +90,28 @@ var page = {};
 
   page.chips = function (name, after) {
     var field = document.querySelector("#" + name + " fieldset.chips");
+    if (page.data.runs.length > MANY) { return choice(field, after); }
     page.data.runs.forEach(function (run, number) {
       var label = page.make("label"), input = page.make("input", "", { type: "radio", name: name + "-run", value: number });
       input.checked = number === page.run;
       input.addEventListener("change", function () { page.show(number); });
-      label.append(input, page.swatch(number), run.label);
+      label.append(input, page.swatch(run.look), run.label);
       field.append(label);
     });
     field.hidden = page.data.runs.length < 2;
     page.onRun.push(function () { field.querySelectorAll("input")[page.run].checked = true; after(); });
   };
+
+  // One line for many policies.
+  function choice(field, after) {
+    var label = page.make("label", "Policy "), select = page.make("select");
+    page.data.runs.forEach(function (run, number) { select.add(new Option(run.label, number)); });
+    select.addEventListener("change", function () { page.show(Number(select.value)); });
+    label.append(select);
+    field.className = "choice";
+    field.append(label);
+    page.onRun.push(function () { select.value = page.run; after(); });
+  }
 
   page.show = function (number) {
     page.run = number;
@@ -136,11 +157,44 @@ var page = {};
     mark();
   }
 
+  // Tables whose heads sort their rows, the largest first.
+  function sorting() {
+    document.querySelectorAll("table.sortable").forEach(function (table) {
+      if (table.tBodies[0].rows.length < 3) { return; }
+      Array.from(table.tHead.rows[0].cells).forEach(function (head, column) {
+        var button = page.make("button", "", { type: "button" });
+        button.append.apply(button, Array.from(head.childNodes));
+        head.append(button);
+        button.addEventListener("click", function () { sort(table, head, column); });
+      });
+    });
+  }
+
+  function sort(table, head, column) {
+    var body = table.tBodies[0], down = head.getAttribute("aria-sort") !== "descending";
+    Array.from(table.tHead.rows[0].cells).forEach(function (cell) { cell.removeAttribute("aria-sort"); });
+    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    var rows = Array.from(body.rows).map(function (row, place) {
+      var cell = row.cells[column], name = cell.querySelector(".name"), text = (name || cell).firstChild;
+      text = text ? text.textContent.trim() : "";
+      var number = parseFloat(text.replace(/,/g, "").replace(MINUS, "-"));
+      return { row: row, place: place, text: text, number: text === "–" ? null : number };
+    });
+    var words = rows.some(function (one) { return one.number !== null && isNaN(one.number); });
+    rows.sort(function (a, b) {
+      if (!words && (a.number === null || b.number === null)) { return (a.number === null) - (b.number === null) || a.place - b.place; }
+      var order = words ? b.text.localeCompare(a.text, "en", { numeric: true }) : a.number - b.number;
+      return (down ? -order : order) || a.place - b.place;
+    });
+    rows.forEach(function (one) { body.append(one.row); });
+  }
+
   page.parts = [];
 
   document.addEventListener("DOMContentLoaded", async function () {
     themes();
     sections();
+    sorting();
     page.data = JSON.parse(await page.unpack("data"));
     page.parts.forEach(function (part) { part(); });
     document.documentElement.dataset.ready = "tables";

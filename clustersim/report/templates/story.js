@@ -66,7 +66,7 @@
     if (fate.slowdown !== null) { parts.push("slowdown " + page.number(fate.slowdown, 2)); }
     if (fate.met !== null) { parts.push(fate.met ? "deadline met" : "deadline missed"); }
     var name = page.make("span");
-    name.append(page.swatch(number), run.label);
+    name.append(page.swatch(run.look), run.label);
     head.append(name, page.make("span", parts.join(", "), { "class": "note" }));
     return head;
   }
@@ -85,7 +85,7 @@
     }
     mine.forEach(function (i) {
       var height = 6 + 46 * held.gpus[i] / most;
-      box(held.from[i], held.to[i], height, page.seriesColour(number), 0.9);
+      box(held.from[i], held.to[i], height, page.seriesColour(run.look), 0.9);
       if (held.ready[i] > held.from[i]) { box(held.from[i], held.ready[i], height, page.css("--t-overhead"), 1); }
     });
     var deadline = page.data.jobs.deadline[row];

@@ -202,7 +202,7 @@ def test_what_the_page_of_a_grid_says(found: WhatIf) -> None:
     document = found.document()
     maps, left_out = heat_maps(document)
     assert left_out == 0
-    assert len(maps) == 3 * 2 * len(document.scales)  # pairs of axes, values of the third, metrics
+    assert len(maps) == 3 * 2 * len(document.varying) == 18  # pairs of axes, values of the third, metrics
     axis, others, best = best_rows(document)
     assert (axis, others) == ("policy", ["nodes", "overheads.launch_s"])
     frame = found.to_pandas()
@@ -221,10 +221,11 @@ def test_one_unit_for_each_metric() -> None:
     assert (hours.head, hours.text(7200.0), hours.text(-7200.0, signed=True)) == (
         "JCT mean, h",
         "2.00",
-        "−2.000",
+        "−2.00",
     )
+    assert hours.text(-360.0, signed=True) == "−0.100"
     share = Scale.of("deadline_met_ratio", [0.5])
-    assert (share.head, share.text(0.25), share.text(None)) == ("Deadline met, %", "25.0", "–")
+    assert (share.head, share.text(0.25), share.text(None)) == ("Deadlines met, %", "25.0", "–")
     assert Scale.of("rejected", [3.0]).text(4.0) == "4"
     assert (better("deadline_met_ratio"), better("wait_mean_s"), better("events")) == ("higher", "lower", "")
     assert [axis_number(value) for value in (1, "0.5", "small", True, None, "nan")] == [

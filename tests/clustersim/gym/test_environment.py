@@ -146,8 +146,9 @@ def test_wrong_settings_are_said(settings: dict[str, Any]) -> None:
     assert next(iter(settings)).split("_")[0] in str(error.value) or "fame" in str(error.value)
 
 
-def test_environments_side_by_side() -> None:
-    vector = gymnasium.make_vec("clustersim/Cluster-v0", num_envs=3, vectorization_mode="sync", **SMALL)
+@pytest.mark.parametrize("mode", ["sync", pytest.param("async", marks=pytest.mark.long)])
+def test_environments_side_by_side(mode: str) -> None:
+    vector = gymnasium.make_vec("clustersim/Cluster-v0", num_envs=3, vectorization_mode=mode, **SMALL)
     observation, _ = vector.reset(seed=1)
     for _ in range(40):
         actions = np.array([int(mask.nonzero()[0][-1]) for mask in observation["action_mask"]])

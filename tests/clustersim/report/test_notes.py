@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,7 +176,8 @@ def test_the_terminal_and_the_page_have_the_same_notes(capsys: pytest.CaptureFix
     assert len(said) >= 3
     for sentence in said:
         assert sentence in printed
-        assert sentence.replace("'", "&#39;") in page
+        shown = re.sub("`(.*?)`", r"<code>\1</code>", sentence)
+        assert shown.replace("'", "&#39;") in page
 
 
 def test_waiting_and_both_utilisations_are_in_headline_and_verdict() -> None:

@@ -238,7 +238,7 @@ def test_verdict_does_not_compare_different_traces() -> None:
 def test_verdict_of_one_policy_and_of_none_that_finishes() -> None:
     assert verdict([SLOW], None)[0].startswith("fifo finished 3 of 3 jobs: mean JCT 3.33 min")
     hopeless = run("never", [job(0, None)])
-    assert verdict([hopeless], None) == ["never finished none of 1 jobs."]
+    assert verdict([hopeless], None) == ["never finished none of 1 job."]
     assert (
         "No job was finished under every policy" in verdict([run("fifo", [job(0, 5.0)]), hopeless], "fifo")[0]
     )
@@ -282,8 +282,8 @@ def test_commands_are_ready_for_a_shell() -> None:
 
 def test_completion_curve_counts_what_never_finished() -> None:
     curve = charts(group_runs([CHOOSY]))["chart-jct"].series[0]
-    assert curve["x"] == [90.0, 210.0]
-    assert curve["y"] == pytest.approx([100 / 3, 200 / 3], rel=1e-4)
+    assert curve["x"] == [90.0, 90.0, 210.0]  # a rise from 0 at the first
+    assert curve["y"] == pytest.approx([0.0, 100 / 3, 200 / 3], rel=1e-4)
 
 
 def test_series_are_thinned_and_keep_the_time_average() -> None:
