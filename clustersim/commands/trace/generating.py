@@ -8,6 +8,7 @@ import typer
 
 from itertime.commands.options import MEMORY_HEADROOM
 
+from ..output.terminal import say
 from .options import (
     Arrivals,
     Cv,
@@ -25,7 +26,7 @@ from .options import (
     SizesName,
     SystemName,
 )
-from .output import offered, say, write
+from .output import offered, write
 
 __all__ = ["generate"]
 

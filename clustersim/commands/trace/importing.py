@@ -10,6 +10,7 @@ import typer
 
 from itertime.commands.options import MEMORY_HEADROOM
 
+from ..output.terminal import say
 from .options import (
     Columns,
     Headroom,
@@ -25,7 +26,7 @@ from .options import (
     TimeZone,
     WorkSource,
 )
-from .output import say, span, write, write_report
+from .output import span, write, write_report
 
 __all__ = ["import_", "import_table"]
 
