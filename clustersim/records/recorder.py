@@ -49,6 +49,10 @@ class Recorder(Protocol):
         """Note that a job runs a training plan on the GPUs that the event `given` allocates."""
         ...
 
+    def request(self, job_id: str, gpus: int) -> None:
+        """Note the GPUs that a submitted job asks for, for readers of a run in progress."""
+        ...
+
     def snapshot(self, time_s: float, capacity: InUse, running: int, pending: int, down: int = 0) -> None:
         """Record the use of the cluster after a decision, if it has changed."""
         ...
@@ -113,6 +117,9 @@ class MemoryRecorder:
     def plan(self, job: Job, given: EventRecord) -> None:
         key = plan_key(job, given, self.cluster)
         self.plans.setdefault(key, job)
+
+    def request(self, job_id: str, gpus: int) -> None:
+        pass
 
     def snapshot(self, time_s: float, capacity: InUse, running: int, pending: int, down: int = 0) -> None:
         use = (*capacity.in_use(self.cluster.gpus - down), running, pending, down)
