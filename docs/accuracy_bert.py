@@ -27,7 +27,7 @@ _CHIPS = {
     "H200": r"H200",
     "B200": r"B200|GB200",
 }
-_SITES: dict[str, Callable[[Cells], object]] = {
+SITES: dict[str, Callable[[Cells], object]] = {
     "NVIDIA's A100": lambda row: "NVIDIA/" in (row["source"] or "") and "A100" in row["gpu"],
     "Dell": lambda row: "Dell/" in (row["source"] or ""),
     "Supermicro's H100 and H200": lambda row: (
@@ -108,7 +108,7 @@ def skipped(errors: FileErrors) -> str:
 def calibrated(path: Path, cells: Mapping[str, Cells]) -> str:
     """Errors with the constants of a site, in sample and held out."""
     lines = []
-    for name, member in _SITES.items():
+    for name, member in SITES.items():
         with tempfile.TemporaryDirectory() as folder:
             part = Path(folder) / "site.csv"
             _write(path, part, {key for key, row in cells.items() if member(row)})

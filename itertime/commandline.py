@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import io
 import json
 import os
@@ -11,13 +13,14 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Annotated, Any
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from itertime.errors import UserError, printable
 
-__all__ = ["new_app", "new_program", "print_json", "run_app", "run_task"]
+__all__ = ["new_app", "new_program", "option_groups", "print_json", "run_app", "run_task"]
 
 OK, INTERNAL, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -50,6 +53,48 @@ def new_program(text: str) -> typer.Typer:
 
     app.callback(help=text)(options)
     return app
+
+
+def option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """A Typer command each of whose parameters that is annotated with a dataclass is a group of options.
+
+    Typer sees the fields of the dataclass as parameters, so they are annotated like these; the command gets
+    the dataclass as a whole. A field without a default is an option that must be stated.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint) and isinstance(hint, type)}
+    parameters = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            parameters += _options_of(groups[name])
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]))
+
+    @functools.wraps(command)
+    def with_fields(**given: Any) -> None:
+        whole = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**given, **whole)
+
+    with_fields.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    with_fields.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return with_fields
+
+
+def _options_of(group: type) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    empty = inspect.Parameter.empty
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(group)
+    ]
 
 
 def _say_version(wanted: bool) -> None:

@@ -21,10 +21,11 @@ class Chronus(Scheduler):
     time; the others take what is left, the shortest remaining time first. Preemptive, at the requested GPUs.
 
     Gao, Ye, Sun, Wen and Zhang, "Chronus: A Novel Deadline-aware Scheduler for Deep Learning Training Jobs",
-    SoCC 2021. A new job gets free terms; if these do not suffice, an integer program moves the leases of up
-    to `movable` admitted jobs within `window` terms. `soft_factors`: deadlines are soft. A job that cannot be
-    promised its deadline is promised the first of these multiples of its time that can be, else it runs as
-    best effort. Without them a deadline is hard. Run times that users do not state come from the oracle.
+    SoCC 2021. A new job gets free terms. If these do not suffice, an integer program moves leases of admitted
+    jobs: `movable` is the most jobs that it moves, and `window` the terms ahead that it plans.
+    `soft_factors`: deadlines are soft. A job that cannot be promised its deadline is promised the first of
+    these multiples of its time that can be, else it runs as best effort. Without them a deadline is hard. Run
+    times that users do not state come from the oracle.
     """
 
     one_gpu_type = True

@@ -9,16 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustersim.scheduler import JobView
+from policies.packing.space_sharing import SpaceSharing
 from policies.solvers.finish_time import isolated_shares, least_ratio
-from policies.solvers.time_shares import each, most_throughput
-from policies.toolkit.gavel import Gavel
+from policies.solvers.packed_shares import packed_each
+from policies.solvers.time_shares import most_throughput
 
 __all__ = ["GavelFtf"]
 
 Array = NDArray[np.float64]
 
 
-class GavelFtf(Gavel):
+class GavelFtf(SpaceSharing):
     """Gavel's finish-time fairness: the job that is worst off, compared with running alone on 1/N of the
     GPUs, is as well off as possible; in rounds of `round_s` seconds.
 
@@ -28,16 +29,16 @@ class GavelFtf(Gavel):
     from the oracle.
     """
 
-    def __init__(self, round_s: float = 360.0, recompute_every_round: bool = False):
-        super().__init__(round_s, recompute_every_round)
+    def __init__(self, round_s: float = 360.0, recompute_every_round: bool = False, packing: bool = False):
+        super().__init__(round_s, recompute_every_round, packing)
         self._alone: dict[JobView, _Alone] = {}
 
     def time_shares(
         self, jobs: Sequence[JobView], rates: Array, capacity: Sequence[int], now: float
     ) -> Array:
-        problem = each(rates, [job.requested for job in jobs], capacity)
+        problem = packed_each(rates, [job.requested for job in jobs], capacity, self.partners)
         remaining = np.array([max(job.oracle_remaining(), 1e-3) for job in jobs])
-        alone = (isolated_shares(problem, len(jobs)) * problem.rates).sum(axis=1)
+        alone = (isolated_shares(problem, len(jobs)) * problem.alone).sum(axis=1)
         elapsed = np.array([now - job.submit_s for job in jobs])
         _, need = least_ratio(problem, elapsed, remaining, self._isolated_s(jobs, remaining, alone))
         return most_throughput(problem, problem.gpus, need * (1 - 1e-6))

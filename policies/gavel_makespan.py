@@ -8,15 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustersim.scheduler import JobView
-from policies.solvers.time_shares import each, largest_level, most_throughput
-from policies.toolkit.gavel import Gavel
+from policies.packing.space_sharing import SpaceSharing
+from policies.solvers.packed_shares import packed_each
+from policies.solvers.time_shares import largest_level, most_throughput
 
 __all__ = ["GavelMakespan"]
 
 Array = NDArray[np.float64]
 
 
-class GavelMakespan(Gavel):
+class GavelMakespan(SpaceSharing):
     """Gavel's makespan: the last of the present jobs finishes as early as possible; in rounds of `round_s`
     seconds.
 
@@ -28,7 +29,7 @@ class GavelMakespan(Gavel):
     def time_shares(
         self, jobs: Sequence[JobView], rates: Array, capacity: Sequence[int], now: float
     ) -> Array:
-        problem = each(rates, [job.requested for job in jobs], capacity)
+        problem = packed_each(rates, [job.requested for job in jobs], capacity, self.partners)
         required = np.array([max(job.oracle_remaining(), 1e-3) for job in jobs])
         best = largest_level(problem, required)
         return most_throughput(problem, problem.gpus, best.level * required * (1 - 1e-6))

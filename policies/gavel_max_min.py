@@ -8,15 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustersim.scheduler import JobView
-from policies.solvers.time_shares import grouped, water_filling
-from policies.toolkit.gavel import Gavel
+from policies.packing.space_sharing import SpaceSharing
+from policies.solvers.packed_shares import packed_grouped
+from policies.solvers.time_shares import water_filling
 
 __all__ = ["GavelMaxMin", "equal_time"]
 
 Array = NDArray[np.float64]
 
 
-class GavelMaxMin(Gavel):
+class GavelMaxMin(SpaceSharing):
     """Gavel's max-min fairness: the least served job is served as well as possible, then the next one; in
     rounds of `round_s` seconds.
 
@@ -30,8 +31,8 @@ class GavelMaxMin(Gavel):
         self, jobs: Sequence[JobView], rates: Array, capacity: Sequence[int], now: float
     ) -> Array:
         requested, weights = [job.requested for job in jobs], [job.weight for job in jobs]
-        problem, row_of = grouped(rates, requested, capacity, weights)
-        required = problem.rates @ equal_time(problem.capacity) / problem.gpus * problem.weights
+        problem, row_of = packed_grouped(rates, requested, capacity, weights, self.partners)
+        required = problem.alone @ equal_time(problem.capacity) / problem.gpus * problem.weights
         return water_filling(problem, required)[row_of]
 
 

@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustersim.scheduler import JobView
-from policies.solvers.time_shares import grouped, in_turn, most_throughput
-from policies.toolkit.gavel import Gavel
+from policies.packing.space_sharing import SpaceSharing
+from policies.solvers.packed_shares import packed_grouped
+from policies.solvers.time_shares import in_turn, most_throughput
 
 __all__ = ["GavelThroughput"]
 
 Array = NDArray[np.float64]
 
 
-class GavelThroughput(Gavel):
+class GavelThroughput(SpaceSharing):
     """Gavel's maximum throughput: the total progress of all jobs is as large as possible; in rounds of
     `round_s` seconds.
 
@@ -28,8 +29,11 @@ class GavelThroughput(Gavel):
     `rates="raw"` adds up iterations/s as Gavel's program does, so models of short iterations come first.
     """
 
-    def __init__(self, round_s: float = 360.0, recompute_every_round: bool = False, rates: str = "relative"):
-        super().__init__(round_s, recompute_every_round)
+    def __init__(
+        self, round_s: float = 360.0, recompute_every_round: bool = False, rates: str = "relative",
+        packing: bool = False,
+    ):  # fmt: skip
+        super().__init__(round_s, recompute_every_round, packing)
         if rates not in ("relative", "raw"):
             raise ValueError(f"rates={brief(rates)}: must be relative or raw")
         self.rates = rates
@@ -38,5 +42,6 @@ class GavelThroughput(Gavel):
         self, jobs: Sequence[JobView], rates: Array, capacity: Sequence[int], now: float
     ) -> Array:
         best = rates.max(axis=1).tolist() if self.rates == "raw" else None
-        problem, row_of = grouped(rates, [job.requested for job in jobs], capacity, best)
+        requested = [job.requested for job in jobs]
+        problem, row_of = packed_grouped(rates, requested, capacity, best, self.partners)
         return in_turn(most_throughput(problem, problem.weights), row_of)

@@ -31,7 +31,8 @@ class Multifactor(Scheduler):
     shares. Jobs of a tenant that would hold more than `tenant_limit` GPUs wait, and block no others
     (`GrpTRES`); `tenant_limits` states it by tenant. `max_age_s` and `half_life_s` are Slurm's defaults; its
     weights are 0 by default, so those here are an assumption. Slurm's backfilling makes reservations for more
-    than the first job; this one is EASY's. Estimates are as for the policy easy.
+    than the first job; this one is EASY's. Estimates are those of the policy easy: users' own,
+    else `estimate_factor` times the logged duration.
     """
 
     def __init__(

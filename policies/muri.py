@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as brief
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.packing.groups import Group, groups_of, start_group
 from policies.solvers.pairing import best_pairs
 from policies.toolkit.parameters import number, whole
 from policies.toolkit.rounds import Rounds
@@ -14,7 +15,6 @@ from policies.toolkit.rounds import Rounds
 __all__ = ["Muri"]
 
 _ORDERS = ("srsf", "las")
-Group = tuple[JobView, ...]
 
 
 class Muri(Scheduler):
@@ -48,7 +48,7 @@ class Muri(Scheduler):
 
     def _regroup(self, proposal: Proposal, state: State) -> None:
         """Stop the jobs that are not of a group that stays, then start groups in order."""
-        before = dict.fromkeys(_groups_of(proposal))
+        before = dict.fromkeys(groups_of(proposal))
         room, wanted = state.in_service, []
         for group in self._groups(state, list(before)):
             if group[0].requested <= room:
@@ -60,7 +60,7 @@ class Muri(Scheduler):
                 proposal.stop(job)
         for group in wanted:
             if group not in before:
-                _start(proposal, group)
+                start_group(proposal, group, len(group))
 
     def _groups(self, state: State, before: list[Group]) -> list[Group]:
         """The groups that are to run, in order of their first job."""
@@ -131,23 +131,6 @@ def _take(
 
 def _in_order(jobs: Iterable[JobView]) -> Group:
     return tuple(sorted(jobs, key=lambda job: job.order))
-
-
-def _groups_of(proposal: Proposal) -> list[Group]:
-    """The jobs that run on the same GPUs; jobs that run on GPUs of their own are groups of one."""
-    shared = [tuple(group) for group in proposal.groups()]
-    grouped = {job for group in shared for job in group}
-    return [*shared, *((job,) for job in proposal.running() if job not in grouped)]
-
-
-def _start(proposal: Proposal, group: Group) -> None:
-    """Start the jobs of a group on the same GPUs; a job alone on GPUs of its own."""
-    first, *others = group
-    if not others:
-        proposal.start(first)
-    elif proposal.start_shared(first, 1 / len(group)) is not None:
-        for job in others:
-            proposal.start_shared(job, 1 / len(group), beside=first)
 
 
 def _work(group: Sequence[JobView]) -> float:

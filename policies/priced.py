@@ -17,8 +17,8 @@ class Priced(Scheduler):
 
     Jobs are ordered by the least GPU-seconds that they still need. Before them stand up to `overdue` jobs
     that have been in the system for `patience` times the seconds that they would need alone, so that no
-    job waits for ever. The i-th of m (from 0) pays (`price` (m - 1 - i) + `floor`) / GPUs for a GPU-
-    second, in seconds. `harm` weighs what jobs lose when others take their GPUs. The defaults are for the
+    job waits for ever. The i-th of m (from 0) pays (`price` (m - 1 - i) + `floor`) / GPUs seconds for a
+    GPU-second. `harm` weighs what jobs lose when others take their GPUs. The defaults are for the
     mean completion time; `price` 6 with `patience` 5 is for the 99th percentile, and `price` with `floor`
     1000 for the makespan. `rank` off: all jobs pay (`price` m + `floor`) / GPUs. `leftover` off: GPUs
     that no job takes at its price stay free. Work is the stated iterations; for jobs that state none it

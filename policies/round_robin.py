@@ -25,17 +25,23 @@ class RoundRobin(Scheduler):
         self._position: dict[JobView, int] = {}
 
     def schedule(self, state: State) -> Proposal:
-        for event in state.events:
-            if event.kind == "finished" and event.job is not None:
-                self._position.pop(event.job, None)
-        for job in self._slices.expired(state):
-            self._position[job] = next(self._positions)
+        self.end_slices(state)
         proposal = state.proposal()
-        proposal.run_by(self._queue_position)
+        proposal.run_by(self.queue_position)
         self._slices.request_wake_up(proposal, state)
         return proposal
 
-    def _queue_position(self, job: JobView) -> int:
+    def end_slices(self, state: State) -> bool:
+        """Send the jobs whose slice is over to the end of the queue. Returns whether there are any."""
+        for event in state.events:
+            if event.kind == "finished" and event.job is not None:
+                self._position.pop(event.job, None)
+        expired = self._slices.expired(state)
+        for job in expired:
+            self._position[job] = next(self._positions)
+        return bool(expired)
+
+    def queue_position(self, job: JobView) -> int:
         """The position in the queue; a new job's is the last."""
         if job not in self._position:
             self._position[job] = next(self._positions)

@@ -201,6 +201,10 @@ class Capacity:
             return open_ and shared.room(placement) >= placement.parts
         return all(self.free_on(node) >= count for node, count in placement)
 
+    def unshared(self, placement: SharedPlacement) -> bool:
+        """Whether no job holds a part of these GPUs."""
+        return self.shared is None or placement.key not in self.shared
+
     def part(self, parts: int, span: tuple[int, int], closed: NodeSet = 0) -> SharedPlacement | None:
         """Where a job of so many millionths of a GPU fits best beside others, on the nodes of `span` that are
         not `closed`; None if no GPU that is shared has room.

@@ -120,7 +120,8 @@ def show_grid(
         print(f"Report: {page}")
     if failed:
         cells = len({result.cell for result in results})
-        _say(f"{failed} of {cells} cells failed; see {Store(results.folder).failures}")
+        where = f"; see {Store(results.folder).failures}" if kept else ""
+        _say(f"{failed} of {cells} cells failed{where}")
         raise typer.Exit(_SOME_FAILED)
 
 

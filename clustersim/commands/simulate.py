@@ -11,36 +11,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clustersim.errors import Interrupted
+from itertime.commandline import option_groups
 from itertime.errors import UserError
 
 from .help.options import (
     Baseline,
     ClusterShape,
-    Force,
-    Json,
     Measure,
-    ModelPath,
     NoBound,
-    NoOverheads,
-    NoReport,
-    OutDir,
-    OverheadsPreset,
-    Parquet,
-    PlacementName,
-    PlannerName,
     PolicyName,
     PolicyNames,
+    RunOptions,
+    RunOutput,
     Seed,
-    Settings,
-    SystemName,
-    Table,
     TraceFile,
-    Until,
     VarySetting,
     Warmup,
-    Wide,
     Workers,
-    config_of,
 )
 from .what_if import vary as vary_settings
 
@@ -53,31 +40,8 @@ __all__ = ["compare", "demo", "run"]
 _DEMO_POLICIES = "fifo,srtf,elasticflow,vtrain-aware"
 
 
-def run(
-    context: typer.Context,
-    trace: TraceFile,
-    policy: PolicyName,
-    cluster: ClusterShape = "n128g8",
-    system: SystemName = "dgx-a100-80gb",
-    planner: PlannerName = None,
-    placement: PlacementName = "pack",
-    no_overheads: NoOverheads = False,
-    overheads: OverheadsPreset = None,
-    seed: Seed = 0,
-    settings: Settings = None,
-    table: Table = None,
-    model_path: ModelPath = None,
-    until: Until = None,
-    warmup: Warmup = 0.0,
-    measure: Measure = None,
-    no_bound: NoBound = False,
-    out: OutDir = None,
-    force: Force = False,
-    parquet: Parquet = False,
-    no_report: NoReport = False,
-    wide: Wide = False,
-    json: Json = False,
-) -> None:
+@option_groups
+def run(trace: TraceFile, policy: PolicyName, options: RunOptions, output: RunOutput) -> None:
     """Simulate a trace under one policy."""
     from clustersim.runs import Trace
     from clustersim.runs import run as simulate
@@ -85,55 +49,38 @@ def run(
     from .output.runs import check_folder, print_run
     from .output.terminal import progress_of
 
-    config = config_of(policy, context.params)
+    config = options.config(policy)
     jobs = Trace.read(trace, config.table, config.model_path)
-    if out is not None:
-        check_folder(out, force=force)
+    if output.out is not None:
+        check_folder(output.out, force=output.force)
     try:
         with progress_of(f"simulating {policy}", len(jobs.jobs)) as advance:
-            result = simulate(jobs, config=config, out=out, parquet=parquet, on_progress=advance)
+            result = simulate(
+                jobs, config=config, out=output.out, parquet=output.parquet, on_progress=advance
+            )
     except UserError as error:
         partial = getattr(error, "partial", None)
-        if out is not None and partial is not None and not no_report:
-            _report([partial], out)
+        if output.out is not None and partial is not None and not output.no_report:
+            _report([partial], output.out)
         raise
     except KeyboardInterrupt as interrupt:
-        raise Interrupted(out if hasattr(interrupt, "partial") else None) from None
-    print_run(result, json, wide)
-    if out is not None:
-        _finish([result], out, None, no_report=no_report, json=json)
+        raise Interrupted(output.out if hasattr(interrupt, "partial") else None) from None
+    print_run(result, output.json, output.wide)
+    _finish([result], output)
 
 
+@option_groups
 def compare(
-    context: typer.Context,
     trace: TraceFile,
     policies: PolicyNames,
+    options: RunOptions,
+    output: RunOutput,
     baseline: Baseline = None,
     vary: VarySetting = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="Number of seeds for each policy, counting from --seed.")
     ] = 1,
-    cluster: ClusterShape = "n128g8",
-    system: SystemName = "dgx-a100-80gb",
-    planner: PlannerName = None,
-    placement: PlacementName = "pack",
-    no_overheads: NoOverheads = False,
-    overheads: OverheadsPreset = None,
-    seed: Seed = 0,
-    settings: Settings = None,
-    table: Table = None,
-    model_path: ModelPath = None,
-    until: Until = None,
-    warmup: Warmup = 0.0,
-    measure: Measure = None,
-    no_bound: NoBound = False,
     workers: Workers = None,
-    out: OutDir = None,
-    force: Force = False,
-    parquet: Parquet = False,
-    no_report: NoReport = False,
-    wide: Wide = False,
-    json: Json = False,
 ) -> None:
     """Simulate a trace under several policies and compare them.
 
@@ -144,30 +91,21 @@ def compare(
 
     names = _policy_names(policies)
     if vary is not None:
-        vary_settings(trace, names, [vary], {**context.params, "baseline": baseline or names[0]})
+        first = baseline or names[0]
+        vary_settings(trace, names, [vary], options, output, seeds=seeds, baseline=first, workers=workers)
         return
     configs = [
-        config_of(name, context.params, seed=seed + k, settings=_settings_of(name, names, settings))
+        options.config(name, seed=options.seed + k, settings=_settings_of(name, names, options.settings))
         for name in names
         for k in range(seeds)
     ]
     jobs = Trace.read(trace, configs[0].table, configs[0].model_path)
-    _compare(
-        jobs,
-        configs,
-        baseline=baseline,
-        workers=workers,
-        out=out,
-        force=force,
-        parquet=parquet,
-        no_report=no_report,
-        wide=wide,
-        json=json,
-    )
+    _compare(jobs, configs, output, baseline=baseline, workers=workers)
 
 
+@option_groups
 def demo(
-    context: typer.Context,
+    output: RunOutput,
     jobs: Annotated[int, typer.Option(min=1, help="Jobs to generate.")] = 800,
     load: Annotated[
         float,
@@ -179,11 +117,6 @@ def demo(
     warmup: Warmup = 0.0,
     measure: Measure = None,
     no_bound: NoBound = False,
-    out: OutDir = None,
-    force: Force = False,
-    no_report: NoReport = False,
-    wide: Wide = False,
-    json: Json = False,
 ) -> None:
     """Compare four policies on generated jobs.
 
@@ -194,7 +127,8 @@ def demo(
     from clustersim.runs import Trace
     from traces.synthetic import Recipe
 
-    configs = [config_of(name, context.params) for name in _policy_names(policies)]
+    options = RunOptions(cluster=cluster, seed=seed, warmup=warmup, measure=measure, no_bound=no_bound)
+    configs = [options.config(name) for name in _policy_names(policies)]
     recipe = Recipe(
         jobs=jobs,
         load=load,
@@ -206,9 +140,7 @@ def demo(
         planner="3d",
         seed=seed,
     )
-    _compare(
-        Trace.generated(recipe), configs, out=out, force=force, no_report=no_report, wide=wide, json=json
-    )
+    _compare(Trace.generated(recipe), configs, output)
 
 
 def _settings_of(name: str, names: list[str], settings: list[str] | None) -> list[str]:
@@ -237,15 +169,10 @@ def _policy_names(text: str) -> list[str]:
 def _compare(
     trace: Trace,
     configs: list[RunConfig],
+    output: RunOutput,
     *,
     baseline: str | None = None,
     workers: int | None = None,
-    out: Path | None,
-    force: bool = False,
-    parquet: bool = False,
-    no_report: bool,
-    wide: bool = False,
-    json: bool,
 ) -> None:
     from clustersim.runs import compare as simulate
 
@@ -256,23 +183,23 @@ def _compare(
         raise UserError(f"--baseline {baseline}: is not among the compared policies {', '.join(names)}")
     many = len({config.seed for config in configs}) > 1
     folders = None
+    out = output.out
     if out is not None:
         inside = [_folder_name(config.policy, config.seed, many) for config in configs]
         if len(set(inside)) < len(inside):
             raise UserError(f"--out {out}: two policies would share a folder; rename one of their files")
-        check_folder(out, inside, force)
+        check_folder(out, inside, output.force)
         folders = [out / name for name in inside]
     try:
         with _progress(configs, len(trace.jobs)) as advance:
             runs = simulate(
-                trace, configs, workers=workers, out=folders, parquet=parquet, on_progress=advance,
+                trace, configs, workers=workers, out=folders, parquet=output.parquet, on_progress=advance,
                 on_done=lambda i, _: advance(i, len(trace.jobs)),
             )  # fmt: skip
     except KeyboardInterrupt:
         raise Interrupted(out) from None
-    print_comparison(runs, baseline or names[0], json, wide)
-    if out is not None:
-        _finish(runs, out, baseline, no_report=no_report, json=json)
+    print_comparison(runs, baseline or names[0], output.json, output.wide)
+    _finish(runs, output, baseline)
 
 
 @contextmanager
@@ -293,16 +220,19 @@ def _progress(configs: list[RunConfig], jobs: int) -> Iterator[Callable[[int, in
         yield follow
 
 
-def _finish(runs: list[Run], out: Path, baseline: str | None, *, no_report: bool, json: bool) -> None:
-    """Write the report, unless it is not wanted, and print where the results are."""
+def _finish(runs: list[Run], output: RunOutput, baseline: str | None = None) -> None:
+    """Write the report, unless it is not wanted, and print where the results are, if they are kept."""
     from .output.runs import has_report
 
-    if not no_report:
+    out = output.out
+    if out is None:
+        return
+    if not output.no_report:
         _report(runs, out, baseline)
     else:
         (out / "report.html").unlink(missing_ok=True)  # that of earlier results
-    if not json:
-        page = f"; open {out / 'report.html'}" if has_report(runs) and not no_report else ""
+    if not output.json:
+        page = f"; open {out / 'report.html'}" if has_report(runs) and not output.no_report else ""
         print(f"Written to {out}{page}")
 
 

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from itertime.commandline import option_groups
 from itertime.errors import UserError
 
 from .help import completion
-from .help.options import (
-    ClusterShape,
-    Json,
-    Measure,
-    ModelPath,
-    NoBound,
-    NoOverheads,
-    NoReport,
-    OutDir,
-    OverheadsPreset,
-    PlacementName,
-    PlannerName,
-    PolicyName,
-    Seed,
-    Settings,
-    SystemName,
-    Table,
-    TraceFile,
-    Until,
-    Warmup,
-    Wide,
-    Workers,
-    grid_settings,
-)
+from .help.options import Output, PolicyName, RunOptions, TraceFile, Workers, grid_settings
 
 __all__ = ["vary", "what_if"]
 
@@ -53,32 +31,16 @@ Metrics = Annotated[
 ]
 
 
+@option_groups
 def what_if(
-    context: typer.Context,
     trace: TraceFile,
     policy: PolicyName,
     vary_: Vary,
+    options: RunOptions,
+    output: Output,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds of each run, counting from --seed.")] = 1,
     metrics: Metrics = None,
-    cluster: ClusterShape = "n128g8",
-    system: SystemName = "dgx-a100-80gb",
-    planner: PlannerName = None,
-    placement: PlacementName = "pack",
-    no_overheads: NoOverheads = False,
-    overheads: OverheadsPreset = None,
-    seed: Seed = 0,
-    settings: Settings = None,
-    table: Table = None,
-    model_path: ModelPath = None,
-    until: Until = None,
-    warmup: Warmup = 0.0,
-    measure: Measure = None,
-    no_bound: NoBound = False,
     workers: Workers = None,
-    out: OutDir = None,
-    no_report: NoReport = False,
-    wide: Wide = False,
-    json: Json = False,
 ) -> None:
     """Simulate a trace under other settings, and compare each with the first.
 
@@ -86,34 +48,36 @@ def what_if(
     compared with that of the first values. With --out, a folder keeps the runs and a report, and the same
     command continues it. Where something is drawn, --seeds 5 or more gives intervals.
     """
-    vary(trace, [policy], vary_, context.params)
+    vary(trace, [policy], vary_, options, output, seeds=seeds, metrics=metrics, workers=workers)
 
 
-def vary(trace: Path, policies: Sequence[str], stated: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Run the grid of policies and varied settings, and print and write its results. `options`: those of the
-    command, by parameter name.
-    """
-    from clustersim.grid import Variation, read_plan, varied_grid, write_grid
+def vary(
+    trace: Path,
+    policies: Sequence[str],
+    stated: Sequence[str],
+    options: RunOptions,
+    output: Output,
+    *,
+    seeds: int,
+    baseline: str | None = None,
+    metrics: str | None = None,
+    workers: int | None = None,
+) -> None:
+    """Run the grid of policies and varied settings, and print and write its results."""
+    from clustersim.grid import Variation, plan_variation
 
     from .grid import make_grid, show_grid
 
-    variation = Variation(policies, _values(stated), options["seeds"], options.get("baseline"))
-    metrics = options.get("metrics")
+    variation = Variation(policies, _values(stated), seeds, baseline)
     chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics else None
-    out = options.get("out")
-    with _folder(out) as folder:
-        given = {name: value for name, value in grid_settings(options).items() if name not in _own(variation)}
-        grid = varied_grid(trace, variation, given, folder, chosen)
-        plan = read_plan(write_grid(grid, folder))
-        results, failed = make_grid(plan, folder, workers=options.get("workers"))
-        no_report = options["no_report"] or out is None
-        show_grid(results, failed, no_report=no_report, kept=out is not None, wide=options["wide"],
-                  json=options["json"])  # fmt: skip
-
-
-def _own(variation: Any) -> set[str]:
-    """The settings that are varied, whose own options then do not count."""
-    return set(variation.vary)
+    with _folder(output.out) as folder:
+        settings = grid_settings(options)
+        given = {name: value for name, value in settings.items() if name not in variation.vary}
+        plan = plan_variation(trace, variation, given, folder, chosen, option="--vary")
+        results, failed = make_grid(plan, folder, workers=workers)
+        kept = output.out is not None
+        no_report = output.no_report or not kept
+        show_grid(results, failed, no_report=no_report, kept=kept, wide=output.wide, json=output.json)
 
 
 @contextmanager

@@ -96,8 +96,8 @@ class Failures:
             whole = name in ("spare_nodes", "retries")
             sound = isinstance(value, int) if whole else isinstance(value, int | float)
             if not sound or isinstance(value, bool) or not low <= value <= high:
-                what = "a whole number " if whole else ""
-                raise _wrong(name, value, f"must be {what}from {low:g} to {high:g}")
+                what = "a whole number" if whole else "a number"
+                raise _wrong(name, value, f"must be {what} from {low:g} to {high:g}")
         if not isinstance(self.end_as_logged, bool):
             raise _wrong("end_as_logged", self.end_as_logged, "must be true or false")
         if self.job_failed_share + self.job_cancelled_share > 1:

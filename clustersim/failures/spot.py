@@ -63,7 +63,7 @@ class Spot:
         for name, (low, high) in _RANGES.items():
             value = values.get(name, low)
             if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
-                raise UserError(f"spot.{name}={quoted(value)}: must be from {low:g} to {high:g}")
+                raise UserError(f"spot.{name}={quoted(value)}: must be a number from {low:g} to {high:g}")
         if not isinstance(values.get("cordon", True), bool):
             raise UserError(f"spot.cordon={quoted(values['cordon'])}: must be true or false")
         return cls(**values)

@@ -4,8 +4,8 @@
 |---|---|
 | `run_grid` | run a grid, from a file or a mapping, and read its results; so does calling the package |
 | `what_if`, `WhatIf` | one trace under other settings: a grid of them, against the first values |
-| `Variation`, `varied_grid` | what a what-if varies, and the grid of it, as a mapping |
-| `write_grid` | the file of a grid that is given as a mapping |
+| `Variation`, `plan_variation` | what a what-if varies, and the plan of its grid |
+| `plan_grid` | the plan of a grid that is given as a mapping, and its file |
 | `read_plan`, `GridPlan` | a grid file, expanded into cells and checked before anything runs |
 | `Campaign` | one call of `clustersim grid` on a results folder: finds the missing cells and makes them |
 | `Progress` | cells made, failed and running, and an estimate of the seconds left |
@@ -36,7 +36,7 @@ Why
 import sys
 import types
 
-from .call import run_grid, write_grid
+from .call import plan_grid, run_grid
 from .campaign import Campaign, CellCounts
 from .comparisons import Comparison
 from .making import Progress
@@ -44,7 +44,7 @@ from .preflight import GridPlan, read_plan
 from .results import Results, compare_runs, is_grid, read_results, write_run_pages
 from .store import Store
 from .tables import write_tables
-from .what_if import Variation, WhatIf, varied_grid, what_if
+from .what_if import Variation, WhatIf, plan_variation, what_if
 
 __all__ = [
     "Campaign",
@@ -58,12 +58,12 @@ __all__ = [
     "WhatIf",
     "compare_runs",
     "is_grid",
+    "plan_grid",
+    "plan_variation",
     "read_plan",
     "read_results",
     "run_grid",
-    "varied_grid",
     "what_if",
-    "write_grid",
     "write_run_pages",
     "write_tables",
 ]

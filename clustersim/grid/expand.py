@@ -132,14 +132,14 @@ def _listed(
 ) -> Iterator[tuple[Scalar, Mapping[str, Any]]]:
     if not values:
         raise document.error(place, "has no values; give at least one")
-    seen: set[tuple[type, Scalar]] = set()
+    seen: set[tuple[bool, Scalar]] = set()
     for i, value in enumerate(values):
         if isinstance(value, list | dict):
             text = f"write labels and values, as in {name}: {{small: VALUE, large: VALUE}}"
             raise document.error((*place, i), f"is not a plain value, so the results cannot name it; {text}")
-        if (type(value), value) in seen:
+        if (isinstance(value, bool), value) in seen:  # 10 and 10.0 are one value
             raise document.error((*place, i), f"{shown(value)} is given twice; remove one")
-        seen.add((type(value), value))
+        seen.add((isinstance(value, bool), value))
         yield value, {name: value}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,8 +27,12 @@ __all__ = [
     "Document",
     "GridFile",
     "Limits",
+    "Naming",
     "Place",
     "Window",
+    "dotted",
+    "parse_document",
+    "parse_grid",
     "read_document",
     "read_grid_file",
 ]
@@ -40,6 +44,9 @@ MAX_BYTES, MAX_VALUES, MAX_DEPTH = 1_000_000, 200_000, 12
 Place = tuple[str | int, ...]
 """Keys and positions from the top of a document to a value."""
 
+Naming = Callable[[Place, str], str]
+"""An error at a place, in the terms of the option or file that states the value."""
+
 _NULL = ("", "~", "null", "Null", "NULL")
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
@@ -50,14 +57,20 @@ _PLAIN_TAGS = ("str", "int", "float", "bool", "null", "timestamp", "seq", "map")
 
 @dataclass(frozen=True)
 class Document:
-    """`data` of the file `path`; `lines`: the line (from 1) on which the value at a place begins."""
+    """`data` of the file `path`; `lines`: the line (from 1) on which the value at a place begins.
+
+    `naming`: how errors name a place where the user did not write the file.
+    """
 
     path: Path
     data: Any
     lines: dict[Place, int]
+    naming: Naming | None = None
 
     def error(self, place: Place, text: str) -> UserError:
         """An error to raise: `file:line: place: text`; the line of the innermost known part of `place`."""
+        if self.naming is not None:
+            return UserError(self.naming(place, text))
         known = place
         while known not in self.lines and known:
             known = known[:-1]
@@ -86,16 +99,20 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 def read_document(path: str | Path) -> Document:
     """The document in a YAML file. UserError, with file and line, for anything but bounded data."""
-    path = Path(path)
+    return parse_document(read_text(Path(path), MAX_BYTES), Path(path))
+
+
+def parse_document(text: str, path: Path, naming: Naming | None = None) -> Document:
+    """The document in the text of the file `path`, as `read_document`."""
     try:
-        node = yaml_nodes(read_text(path, MAX_BYTES))
+        node = yaml_nodes(text)
     except YamlError as error:
         line = "" if error.line is None else f":{error.line}"
         raise UserError(f"{path}{line}: is not valid YAML: {error}") from None
     if node is None:
         raise UserError(f"{path}: is empty; a grid file has at least a matrix")
     walk = _Walk(path)
-    return Document(path, walk.value(node, ()), walk.lines)
+    return Document(path, walk.value(node, ()), walk.lines, naming)
 
 
 class _Walk:
@@ -214,6 +231,11 @@ def read_grid_file(path: str | Path) -> tuple[GridFile, Document]:
     UserError, with file and line, for a file that cannot be read, unknown keys and values of a wrong kind.
     """
     document = read_document(path)
+    return parse_grid(document), document
+
+
+def parse_grid(document: Document) -> GridFile:
+    """The parts of a document, validated. UserError as of `read_grid_file`."""
     if not isinstance(document.data, dict):
         raise document.error((), "must be a mapping with a matrix; see docs/grids.md")
     try:
@@ -228,7 +250,7 @@ def read_grid_file(path: str | Path) -> tuple[GridFile, Document]:
         if name not in NUMERIC_METRICS:
             text = f"unknown metric {shown(name)}; {suggestion(name, NUMERIC_METRICS)}"
             raise document.error(("metrics", i), text)
-    return grid, document
+    return grid
 
 
 def _complaint(document: Document, error: ValidationError) -> UserError:

@@ -14,12 +14,12 @@ from itertime.errors import TableError, UserError
 from traces.synthetic import Recipe, generate
 
 from .expand import Cell, Grid, expand
-from .gridfile import Document, GridFile, Place, read_grid_file
+from .gridfile import Document, GridFile, Place, parse_grid, read_document
 from .inputs import Hashes, Inputs, key_of, resolve
 from .making import load_trace, model_hashes
 from .store import FORMAT
 
-__all__ = ["GridPlan", "PlannedCell", "read_plan"]
+__all__ = ["GridPlan", "PlannedCell", "plan_of", "read_plan"]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,12 @@ def read_plan(path: str | Path, settings: Mapping[str, Any] | None = None) -> Gr
 
     UserError (TableError for a trace) with file and line.
     """
-    file, document = read_grid_file(path)
+    return plan_of(read_document(path), settings)
+
+
+def plan_of(document: Document, settings: Mapping[str, Any] | None = None) -> GridPlan:
+    """The plan of a grid file that is read already, as `read_plan`."""
+    file = parse_grid(document)
     grid = expand(file, document)
     for name in settings or {}:
         if name in grid.axes:
@@ -141,7 +146,12 @@ class _Checker:
             return error  # names file and line of the trace
         located = copy.copy(error)
         place = self._place(cell, str(error).removeprefix("setting "))
-        located.args = (str(self.document.error(place, f"{error} (cell {cell.label})")),)
+        text = str(error)
+        if self.document.naming is None:
+            text = f"{text} (cell {cell.label})"
+        elif place == cell.place:  # no single value is to blame
+            text = f"{text} (with {cell.label})"
+        located.args = (str(self.document.error(place, text)),)
         return located
 
     def _place(self, cell: Cell, text: str) -> Place:

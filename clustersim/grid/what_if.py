@@ -14,14 +14,16 @@ from typing import Any
 from clustersim.export import Picture
 from itertime.errors import UserError, quoted
 
-from .call import run_grid
+from .call import make_results, plan_grid
 from .campaign import CellCounts
 from .expand import Scalar
+from .gridfile import Place
 from .making import Progress
 from .page import axis_number, difference_rows
+from .preflight import GridPlan
 from .results import Results
 
-__all__ = ["Variation", "WhatIf", "varied_grid", "what_if"]
+__all__ = ["Variation", "WhatIf", "plan_variation", "what_if"]
 
 _FILES = ("trace", "cluster", "system", "policy", "table", "calendar", "reservations")
 """Settings that may name a file."""
@@ -37,15 +39,16 @@ class Variation:
     seeds: int = 1
     baseline: str | None = None
 
-    def checked(self) -> Variation:
-        """The same, unless it names nothing to compare: UserError."""
+    def checked(self, option: str = "vary") -> Variation:
+        """The same, unless it names nothing to compare: UserError, which calls the values `option`."""
         if not self.policies:
             raise UserError("what-if: name a policy")
         for name, values in self.vary.items():
             if isinstance(values, str) or not values:
-                raise UserError(f"vary: {name}={quoted(values)}: must be a list of values, the base first")
+                raise UserError(f"{option} {name}={quoted(values)}: must be a list of values, the base first")
+            _refuse_equal(f"{option} {name}", values)
         if len(self.policies) == 1 and all(len(values) < 2 for values in self.vary.values()):
-            raise UserError("vary: name a setting and at least two values of it, as in nodes=64,96")
+            raise UserError(f"{option}: name a setting and at least two values of it, as in nodes=64,96")
         if self.baseline is not None and self.baseline not in self.policies:
             raise UserError(f"baseline {self.baseline}: is not among {', '.join(self.policies)}")
         return self
@@ -111,35 +114,58 @@ def what_if(
     variation = Variation(policies, vary, seeds).checked()
     home = None if out is not None else TemporaryDirectory(prefix="clustersim-what-if-")
     folder = Path(out) if out is not None else Path(home.name) / "results"  # type: ignore[union-attr]
-    grid = varied_grid(trace, variation, settings, folder, metrics)
-    found = run_grid(grid, out=folder, workers=workers, on_progress=on_progress)
+    plan = plan_variation(trace, variation, settings, folder, metrics)
+    found = make_results(plan, folder, workers, on_progress)
     if failed := next((result for result in found if result.status == "failed"), None):
         raise UserError(f"what-if: {', '.join(f'{k}={v}' for k, v in failed.axes.items())}: {failed.reason}")
     values = {field.name: getattr(found, field.name) for field in fields(Results)}
     return WhatIf(**values, home=home)
 
 
-def varied_grid(
+def plan_variation(
     trace: Any, variation: Variation, settings: Mapping[str, Any], folder: Path,
-    metrics: Sequence[str] | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """The grid of a what-if, as a mapping for `run_grid(out=folder)`."""
-    variation.checked()
+    metrics: Sequence[str] | None = None, option: str = "vary",
+) -> GridPlan:  # fmt: skip
+    """The plan of the grid of a what-if, whose file lies beside `folder`.
+
+    `option`: what errors call the option that states the values. UserError for what cannot be run.
+    """
+    grid = _grid_of(trace, variation.checked(option), settings, folder, option)
+    if metrics is not None:
+        grid["metrics"] = list(metrics)
+
+    def naming(place: Place, text: str) -> str:
+        axis = place[1] if place[:1] == ("matrix",) and len(place) > 1 else "policy"
+        text = text.removeprefix("setting ")
+        if place[:1] == ("metrics",):
+            return f"metrics: {text}"
+        if axis == "seed":
+            return f"{option} seed: state a number of seeds instead, which pairs the runs seed by seed"
+        if axis == "policy":
+            return text
+        return f"{option} {text}" if text.startswith(f"{axis}=") else f"{option} {axis}: {text}"
+
+    return plan_grid(grid, folder, naming)
+
+
+def _grid_of(
+    trace: Any, variation: Variation, settings: Mapping[str, Any], folder: Path, option: str
+) -> dict[str, Any]:
     matrix: dict[str, Any] = {}
     given = dict(settings)
     window = {name: given.pop(name) for name in ("warmup_s", "measure_s") if name in given}
     given = {name: value for name, value in given.items() if name != "seed"}
     if len(variation.policies) > 1:
-        matrix["policy"] = [_moved("policy", name, folder) for name in variation.policies]
+        matrix["policy"] = _axis("policy", variation.policies, folder)
     else:
         given["policy"] = variation.policies[0]
     for name, values in variation.vary.items():
         if name in given:
-            raise UserError(f"vary: {name}: is also set to {quoted(given[name])}; leave one of them out")
-        matrix[name] = [_moved(name, value, folder) for value in values]
-    base = {name: values[0] for name, values in matrix.items()}
+            raise UserError(f"{option} {name}: is also set to {quoted(given[name])}; leave one of them out")
+        matrix[name] = _axis(name, values, folder)
+    base = {name: next(iter(values)) for name, values in matrix.items()}
     if variation.baseline is not None and "policy" in matrix:
-        base = {"policy": _moved("policy", variation.baseline, folder)}
+        base = {"policy": variation.baseline}
     seed = settings.get("seed", 0)
     grid: dict[str, Any] = {
         "set": {name: _moved(name, value, folder) for name, value in {"trace": trace, **given}.items()},
@@ -147,11 +173,25 @@ def varied_grid(
         "seeds": [seed + k for k in range(variation.seeds)],
         "baseline": base,
     }
-    if metrics is not None:
-        grid["metrics"] = list(metrics)
     if window:
         grid["window"] = window
     return grid
+
+
+def _refuse_equal(what: str, values: Sequence[Scalar]) -> None:
+    for i, value in enumerate(values):
+        for earlier in values[:i]:
+            if isinstance(value, bool) == isinstance(earlier, bool) and value == earlier:
+                both = f"{quoted(earlier)} and {quoted(value)} are the same value"
+                raise UserError(f"{what}: {both}; leave one of them out")
+
+
+def _axis(name: str, values: Sequence[Scalar], folder: Path) -> Any:
+    """The values of an axis. Files keep the names that the user gave them, as labels."""
+    moved = [_moved(name, value, folder) for value in values]
+    if moved == list(values):
+        return moved
+    return {str(value): there for value, there in zip(values, moved, strict=True)}
 
 
 def _moved(name: str, value: Any, folder: Path) -> Any:

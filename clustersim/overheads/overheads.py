@@ -93,7 +93,7 @@ class Overheads:
                 least = 1.0 if f.name.endswith("bytes_per_s") else 0.0
                 if not _number(value) or not least <= value <= _MOST:
                     raise UserError(
-                        f"overheads.{f.name}={quoted(value)}: must be between {least:g} and {_MOST:g}"
+                        f"overheads.{f.name}={quoted(value)}: must be a number from {least:g} to {_MOST:g}"
                     )
 
     @classmethod

@@ -40,7 +40,7 @@
 
 | recording | |
 |---|---|
-| `Recorder` | protocol: what the engine reports during a run |
+| `Recorder` | what the engine reports during a run |
 | `InUse` | protocol: what it reads of the free GPUs of a cluster |
 | `MemoryRecorder` | a recorder that keeps the records in lists |
 | `Columns` | the numeric fields of records in arrays, 8 bytes a value |

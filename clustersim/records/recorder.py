@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,108 +25,96 @@ class InUse(Protocol):
     def in_use(self, in_service: int) -> tuple[float, float]: ...
 
 
-class Recorder(Protocol):
+class Recorder(ABC):
     """What the engine reports, in the order in which things happen, and what remains at the end of the run.
 
     `MemoryRecorder` keeps records in lists, `RunWriter` writes them to a folder. `plans` has a job for each
     training plan in use. The engine sets `end_s`, `oracle_used` if the policy has looked at what no real
     scheduler could know, and `predictions`, the errors of predicted run times, where there are any.
+
+    `keep_event`, `keep_snapshot`: what a kind of recorder does with a line of the event log and a snapshot.
     """
 
-    cluster: Cluster
-    plans: dict[PlanKey, Job]
-    end_s: float
-    oracle_used: bool
-    predictions: dict[str, Any] | None
-
-    def event(
-        self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
-        plan: str = "", overhead_s: float = 0.0, detail: str = "", unit_s: float = 0.0,
-    ) -> EventRecord:  # fmt: skip
-        """Record a line of the event log, and return it."""
-        ...
-
-    def plan(self, job: Job, given: EventRecord) -> None:
-        """Note that a job runs a training plan on the GPUs that the event `given` allocates."""
-        ...
-
-    def request(self, job_id: str, gpus: int) -> None:
-        """Note the GPUs that a submitted job asks for, for readers of a run in progress."""
-        ...
-
-    def snapshot(self, time_s: float, capacity: InUse, running: int, pending: int, down: int = 0) -> None:
-        """Record the use of the cluster after a decision, if it has changed."""
-        ...
-
-    def keep_job(self, record: JobRecord, order: int) -> None:
-        """Keep the record of a job; `order` is its position in the order of submission."""
-        ...
-
-    @property
-    def event_count(self) -> int:
-        """Lines of the event log so far."""
-        ...
-
-    @property
-    def job_table(self) -> Sequence[JobRecord] | Columns:
-        """What metrics need of all jobs recorded so far."""
-        ...
-
-    @property
-    def finished(self) -> np.ndarray:
-        """For each job in the order of submission, whether it finished; after every job was recorded."""
-        ...
-
-    @property
-    def usage_table(self) -> Sequence[Snapshot] | Columns:
-        """The snapshots so far."""
-        ...
-
-    def finish(
-        self, policy: str, planner: str, summary: dict[str, Any], manifest: Mapping[str, Any],
-        plans: list[PlanRecord],
-    ) -> Run:  # fmt: skip
-        """The run with its records; nothing can be recorded afterwards."""
-        ...
-
-
-class MemoryRecorder:
-    """Keeps the records of a run in lists, in the order in which things happened."""
-
-    def __init__(self, cluster: Cluster):
+    def __init__(
+        self,
+        cluster: Cluster,
+        keep_event: Callable[[EventRecord], object],
+        keep_snapshot: Callable[[Snapshot], object],
+    ):
         self.cluster = cluster
-        self.jobs: list[JobRecord] = []
-        self.events: list[EventRecord] = []
-        self.snapshots: list[Snapshot] = []
         self.plans: dict[PlanKey, Job] = {}
         self.end_s = 0.0
         self.oracle_used = False
         self.predictions: dict[str, Any] | None = None
-        self._orders: list[int] = []
+        self._keep_event, self._keep_snapshot = keep_event, keep_snapshot
         self._last_use: tuple[float, ...] = ()
 
     def event(
         self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
         plan: str = "", overhead_s: float = 0.0, detail: str = "", unit_s: float = 0.0,
     ) -> EventRecord:  # fmt: skip
+        """Record a line of the event log, and return it."""
         record = as_row(
             EventRecord, (time_s, event, job_id, gpus, placement, plan, overhead_s, detail, unit_s)
         )
-        self.events.append(record)
+        self._keep_event(record)
         return record
 
     def plan(self, job: Job, given: EventRecord) -> None:
-        key = plan_key(job, given, self.cluster)
-        self.plans.setdefault(key, job)
+        """Note that a job runs a training plan on the GPUs that the event `given` allocates."""
+        self.plans.setdefault(plan_key(job, given, self.cluster), job)
 
-    def request(self, job_id: str, gpus: int) -> None:
-        pass
+    def request(self, job_id: str, gpus: int) -> None:  # noqa: B027 (most recorders have no readers)
+        """Note the GPUs that a submitted job asks for, for readers of a run in progress."""
 
     def snapshot(self, time_s: float, capacity: InUse, running: int, pending: int, down: int = 0) -> None:
+        """Record the use of the cluster after a decision, if it has changed."""
         use = (*capacity.in_use(self.cluster.gpus - down), running, pending, down)
         if use != self._last_use:
             self._last_use = use
-            self.snapshots.append(as_row(Snapshot, (time_s, *use)))
+            self._keep_snapshot(as_row(Snapshot, (time_s, *use)))
+
+    @abstractmethod
+    def keep_job(self, record: JobRecord, order: int) -> None:
+        """Keep the record of a job; `order` is its position in the order of submission."""
+
+    @property
+    @abstractmethod
+    def event_count(self) -> int:
+        """Lines of the event log so far."""
+
+    @property
+    @abstractmethod
+    def job_table(self) -> Sequence[JobRecord] | Columns:
+        """What metrics need of all jobs recorded so far."""
+
+    @property
+    @abstractmethod
+    def finished(self) -> np.ndarray:
+        """For each job in the order of submission, whether it finished; after every job was recorded."""
+
+    @property
+    @abstractmethod
+    def usage_table(self) -> Sequence[Snapshot] | Columns:
+        """The snapshots so far."""
+
+    @abstractmethod
+    def finish(
+        self, policy: str, planner: str, summary: dict[str, Any], manifest: Mapping[str, Any],
+        plans: list[PlanRecord],
+    ) -> Run:  # fmt: skip
+        """The run with its records; nothing can be recorded afterwards."""
+
+
+class MemoryRecorder(Recorder):
+    """Keeps the records of a run in lists, in the order in which things happened."""
+
+    def __init__(self, cluster: Cluster):
+        self.jobs: list[JobRecord] = []
+        self.events: list[EventRecord] = []
+        self.snapshots: list[Snapshot] = []
+        self._orders: list[int] = []
+        super().__init__(cluster, self.events.append, self.snapshots.append)
 
     def keep_job(self, record: JobRecord, order: int) -> None:
         self.jobs.append(record)

@@ -19,23 +19,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from clustersim.cluster import Cluster, Placement
+from clustersim.cluster import Cluster
 from clustersim.records import (
     FINISHED,
     Columns,
-    EventRecord,
-    InUse,
     JobRecord,
-    PlanKey,
     PlanRecord,
+    Recorder,
     Run,
     Snapshot,
-    as_row,
-    plan_key,
 )
 from itertime.errors import UserError
 from itertime.io import Table, replacing, temporary_beside, without_guard
-from traces.job import Job
 
 from .csv_in import parse_rows
 from .csv_out import EVENTS, JOBS, PLANS, USAGE, csv_text, header_of
@@ -77,7 +72,7 @@ def write_run(directory: str | Path, run: Run, *, parquet: bool = False) -> Run:
     return replace(run, manifest=written.manifest)
 
 
-class RunWriter:
+class RunWriter(Recorder):
     """A recorder that writes the records of a run to the files of its folder.
 
     The folder is created if necessary. It may hold an earlier run, which is replaced when this one ends, but
@@ -90,13 +85,7 @@ class RunWriter:
         self, folder: str | Path, cluster: Cluster, *, parquet: bool = False,
         about: Mapping[str, Any] | None = None,
     ):  # fmt: skip
-        self.cluster = cluster
-        self.plans: dict[PlanKey, Job] = {}
-        self.end_s = 0.0
-        self.oracle_used = False
-        self.predictions: dict[str, Any] | None = None
         self.folder, self._parquet = Path(folder), parquet
-        self._last_use: tuple[float, ...] = ()
         self._show_at = 0.0
         self._asked: list[tuple[str, int]] = []
         self._files = ExitStack()
@@ -121,6 +110,7 @@ class RunWriter:
             self._files.callback(self._requests.close)
             self._spool = Spool(self.folder / self._jobs_file, spool, self._job_columns)
             self._files = self._files.pop_all()
+        super().__init__(cluster, self._events.add, self._usage.add)
 
     def __enter__(self) -> Self:
         return self
@@ -133,28 +123,8 @@ class RunWriter:
 
     # Records
 
-    def event(
-        self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
-        plan: str = "", overhead_s: float = 0.0, detail: str = "", unit_s: float = 0.0,
-    ) -> EventRecord:  # fmt: skip
-        record = as_row(
-            EventRecord, (time_s, event, job_id, gpus, placement, plan, overhead_s, detail, unit_s)
-        )
-        self._events.add(record)
-        return record
-
-    def plan(self, job: Job, given: EventRecord) -> None:
-        key = plan_key(job, given, self.cluster)
-        self.plans.setdefault(key, job)
-
     def request(self, job_id: str, gpus: int) -> None:
         self._asked.append((job_id, gpus))
-
-    def snapshot(self, time_s: float, capacity: InUse, running: int, pending: int, down: int = 0) -> None:
-        use = (*capacity.in_use(self.cluster.gpus - down), running, pending, down)
-        if use != self._last_use:
-            self._last_use = use
-            self._usage.add(as_row(Snapshot, (time_s, *use)))
 
     def keep_job(self, record: JobRecord, order: int) -> None:
         self._spool.add(record, order)

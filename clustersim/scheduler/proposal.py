@@ -42,14 +42,16 @@ class Proposal(Draft):
         return dict(sorted((node, n) for n in free for node in nodes_of(nodes.nodes_with(n))))
 
     def start_shared(
-        self, job: JobView, fraction: float, beside: JobView | None = None, on: Placement | None = None
-    ) -> Placement | None:
+        self, job: JobView, fraction: float, beside: JobView | None = None, on: Placement | None = None,
+        gpu_type: str | None = None,
+    ) -> Placement | None:  # fmt: skip
         """Give a job without GPUs `fraction` of each GPU of its request, so that other jobs can run beside it
         on the same ones. Returns where, or None if there is no room, or a node is closed to the job.
 
         `beside`: a job of as many GPUs that holds such a part in this draft; `job` runs on its GPUs. If None,
-        the GPUs are free ones; `on` names them. A job is charged for its part until it stops, also while no
-        other job holds the rest. How much jobs slow each other down is the setting `sharing` of the run.
+        the GPUs are free ones; `on` names them, or `gpu_type` their type. A job is charged for its part until
+        it stops, also while no other job holds the rest. How much jobs slow each other down is the setting
+        `sharing` of the run.
 
         PolicyError for a fraction below 1 / `Scheduler.packs`, for jobs whose trace states a part, and for
         GPUs that do not match.
@@ -61,7 +63,12 @@ class Proposal(Draft):
         if (parts + 1) * packs < MILLION:
             raise PolicyError(f"{where}: must be below 1 and at least 1 / packs; packs={packs} here")
         if beside is None:
-            free = self.start(job, on=on)
+            own = active_of(job).placement
+            if on is None and isinstance(own, SharedPlacement) and not self._capacity.unshared(own):
+                on = self._elsewhere(job, gpu_type)  # other jobs hold parts of its own GPUs
+                if on is None:
+                    return None
+            free = self.start(job, on=on, gpu_type=gpu_type)
             if free is None or (isinstance(free, SharedPlacement) and free.parts == parts):
                 return free
             self.stop(job)
@@ -73,6 +80,15 @@ class Proposal(Draft):
         if not self._capacity.has_room(place) or (closed and any(closed >> node & 1 for node, _ in there)):
             return None
         return self.start(job, on=place)
+
+    def _elsewhere(self, job: JobView, gpu_type: str | None) -> Placement | None:
+        """Free GPUs for the request of a job, of the first of its types with room."""
+        active, facts = active_of(job), self._facts
+        if gpu_type is None and active.offers:
+            offers = facts.default_offers(active)
+            found = (self._find_open(job, active, o.requested, (), o.gpu_type) for o in offers)
+            return next((placement for placement in found if placement is not None), None)
+        return self._find_open(job, active, active.requested, (), gpu_type)
 
     def groups(self) -> list[list[JobView]]:
         """The jobs that hold parts of GPUs by `start_shared`, those of the same GPUs together."""

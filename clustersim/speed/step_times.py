@@ -49,7 +49,8 @@ class StepTimes:
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not least <= value <= most:
-                raise UserError(f"step_time.{name}={quoted(value)}: must be between {least:g} and {most:g}")
+                what = f"must be a number from {least:g} to {most:g}"
+                raise UserError(f"step_time.{name}={quoted(value)}: {what}")
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> StepTimes:

@@ -18,7 +18,7 @@ IDLE_FP16 = "--options compression=fp16 changes nothing without --fp32-gradients
 
 def print_without_effect(model: ModelSpec, options: Mapping[str, Any]) -> None:
     """Prints on stderr which options of a plan, or of a search, have no effect for this model, given the
-    others. `options`: values by parameter name (`Context.params`).
+    others. `options`: values by parameter name.
     """
     for text in _without_effect(model, options):
         print(f"note: {text}", file=sys.stderr)

@@ -1,9 +1,10 @@
-"""Options that several commands share, and the values that they turn into."""
+"""Options that several commands share, alone and in groups (`option_groups`), and what they turn into."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,43 +17,29 @@ if TYPE_CHECKING:
 __all__ = [
     "MEMORY_HEADROOM",
     "Attention",
-    "BucketMb",
     "Cp",
-    "CpExchange",
-    "CudaGraphs",
     "Dispatcher",
-    "Dp",
     "Ep",
-    "EpOverlap",
     "Etp",
+    "Execution",
     "Fp32Gradients",
     "FrameworkName",
     "GlobalBatch",
-    "GradOverlap",
     "Headroom",
-    "Interleave",
     "Json",
+    "Layout",
     "MicroBatch",
     "ModelName",
-    "OffloadLayers",
-    "OffloadOptimizer",
     "Options",
-    "Pp",
     "Precision",
-    "Prefetch",
-    "RankOrder",
     "Recompute",
-    "RecomputeFraction",
-    "Schedule",
     "SeqLen",
     "SequenceParallel",
     "Settings",
-    "Split",
+    "Subject",
     "SystemName",
     "Tp",
     "TpOverlap",
-    "Zero",
-    "ZeroGroup",
     "model_of",
     "numbers_of",
     "plan_of",
@@ -61,6 +48,7 @@ __all__ = [
 ]
 
 OWNERS = ("model.", "system.")
+_DEGREES, _MEMORY, _EXECUTION = "Parallelism and batches", "Memory", "How layers and exchanges run"
 
 ModelName = Annotated[str, typer.Option("--model", help="A name (see `itertime models`) or a YAML file.")]
 SystemName = Annotated[str, typer.Option("--system", help="A name (see `itertime systems`) or a YAML file.")]
@@ -78,58 +66,112 @@ MEMORY_HEADROOM = 0.1  # as in itertime.costs, which takes long to import
 Headroom = Annotated[
     float,
     typer.Option(
-        "--memory-headroom", help="Share of the GPU's memory that a plan must leave free to fit, below 1."
+        "--memory-headroom",
+        help="Share of the GPU's memory that a plan must leave free to fit, below 1.",
+        rich_help_panel=_MEMORY,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Tp = Annotated[int, typer.Option("--tp", min=1, help="Tensor parallelism.")]
-Pp = Annotated[int, typer.Option("--pp", min=1, help="Pipeline stages.")]
-Dp = Annotated[int, typer.Option("--dp", min=1, help="Data parallelism.")]
-MicroBatch = Annotated[int, typer.Option("--micro-batch", min=1, help="Sequences per micro-batch.")]
-GlobalBatch = Annotated[int, typer.Option("--global-batch", min=1, help="Sequences per iteration.")]
-Interleave = Annotated[int, typer.Option("--interleave", min=1, help="Model chunks per stage.")]
-Recompute = Annotated[
-    str, typer.Option("--recompute", help="full, early-stop, selective, elementwise or none.")
+Tp = Annotated[int, typer.Option("--tp", min=1, help="Tensor parallelism.", rich_help_panel=_DEGREES)]
+Pp = Annotated[int, typer.Option("--pp", min=1, help="Pipeline stages.", rich_help_panel=_DEGREES)]
+Dp = Annotated[int, typer.Option("--dp", min=1, help="Data parallelism.", rich_help_panel=_DEGREES)]
+MicroBatch = Annotated[
+    int, typer.Option("--micro-batch", min=1, help="Sequences per micro-batch.", rich_help_panel=_DEGREES)
 ]
-Zero = Annotated[int, typer.Option("--zero", min=0, max=3, help="ZeRO stage.")]
+GlobalBatch = Annotated[int, typer.Option("--global-batch", min=1, help="Sequences per iteration.")]
+Interleave = Annotated[
+    int, typer.Option("--interleave", min=1, help="Model chunks per stage.", rich_help_panel=_DEGREES)
+]
+Recompute = Annotated[
+    str,
+    typer.Option(
+        "--recompute", help="full, early-stop, selective, elementwise or none.", rich_help_panel=_MEMORY
+    ),
+]
+Zero = Annotated[int, typer.Option("--zero", min=0, max=3, help="ZeRO stage.", rich_help_panel=_MEMORY)]
 ZeroGroup = Annotated[
-    int | None, typer.Option("--zero-group", min=1, help="Ranks per ZeRO group; default: all of dp.")
+    int | None,
+    typer.Option(
+        "--zero-group", min=1, help="Ranks per ZeRO group; default: all of dp.", rich_help_panel=_MEMORY
+    ),
 ]
 SequenceParallel = Annotated[
-    bool, typer.Option("--sequence-parallel", help="Split norms and dropout over tp.")
+    bool,
+    typer.Option("--sequence-parallel", help="Split norms and dropout over tp.", rich_help_panel=_DEGREES),
 ]
 GradOverlap = Annotated[
-    bool, typer.Option("--grad-overlap", help="Exchange gradients during the backward pass.")
+    bool,
+    typer.Option(
+        "--grad-overlap", help="Exchange gradients during the backward pass.", rich_help_panel=_EXECUTION
+    ),
 ]
 Fp32Gradients = Annotated[
-    bool, typer.Option("--fp32-gradients", help="Accumulate and exchange gradients in 32 bits.")
+    bool,
+    typer.Option(
+        "--fp32-gradients", help="Accumulate and exchange gradients in 32 bits.", rich_help_panel=_MEMORY
+    ),
 ]
-Cp = Annotated[int, typer.Option("--cp", min=1, help="Context parallelism: ranks that share a sequence.")]
+Cp = Annotated[
+    int,
+    typer.Option(
+        "--cp", min=1, help="Context parallelism: ranks that share a sequence.", rich_help_panel=_DEGREES
+    ),
+]
 CpExchange = Annotated[
-    str, typer.Option("--cp-exchange", help="How keys and values are exchanged: ring or gather.")
+    str,
+    typer.Option(
+        "--cp-exchange", help="How keys and values are exchanged: ring or gather.", rich_help_panel=_DEGREES
+    ),
 ]
-Ep = Annotated[int, typer.Option("--ep", min=1, help="Expert parallelism: ranks that share the experts.")]
+Ep = Annotated[
+    int,
+    typer.Option(
+        "--ep", min=1, help="Expert parallelism: ranks that share the experts.", rich_help_panel=_DEGREES
+    ),
+]
 RankOrder = Annotated[
-    str, typer.Option("--rank-order", help="Order in which ranks are numbered: tp-cp-dp-pp or tp-cp-pp-dp.")
+    str,
+    typer.Option(
+        "--rank-order",
+        help="Order in which ranks are numbered: tp-cp-dp-pp or tp-cp-pp-dp.",
+        rich_help_panel=_DEGREES,
+    ),
 ]
 Prefetch = Annotated[
-    bool, typer.Option("--prefetch/--no-prefetch", help="ZeRO-3 gathers the next layer's weights ahead.")
+    bool,
+    typer.Option(
+        "--prefetch/--no-prefetch",
+        help="ZeRO-3 gathers the next layer's weights ahead.",
+        rich_help_panel=_EXECUTION,
+    ),
 ]
 BucketMb = Annotated[
-    int | None, typer.Option("--bucket-mb", min=1, help="Exchange gradients in buckets of this size, in MB.")
+    int | None,
+    typer.Option(
+        "--bucket-mb",
+        min=1,
+        help="Exchange gradients in buckets of this size, in MB.",
+        rich_help_panel=_EXECUTION,
+    ),
 ]
-Schedule = Annotated[str, typer.Option("--schedule", help="1f1b or gpipe.")]
+Schedule = Annotated[str, typer.Option("--schedule", help="1f1b or gpipe.", rich_help_panel=_DEGREES)]
 Split = Annotated[
     str,
     typer.Option(
         "--split",
         help="Layers per stage: even; balanced, compute, ends or remainder where pp does not divide them.",
+        rich_help_panel=_DEGREES,
     ),
 ]
 
 
 Precision = Annotated[
-    str, typer.Option("--precision", help="Of the layers' matrices: bf16, fp8, fp8_block, mxfp8 or nvfp4.")
+    str,
+    typer.Option(
+        "--precision",
+        help="Of the layers' matrices: bf16, fp8, fp8_block, mxfp8 or nvfp4.",
+        rich_help_panel=_EXECUTION,
+    ),
 ]
 FrameworkName = Annotated[
     str | None,
@@ -138,39 +180,72 @@ FrameworkName = Annotated[
     ),
 ]
 Etp = Annotated[
-    int | None, typer.Option("--etp", min=1, help="Tensor parallelism of the experts; default: as --tp.")
+    int | None,
+    typer.Option(
+        "--etp", min=1, help="Tensor parallelism of the experts; default: as --tp.", rich_help_panel=_DEGREES
+    ),
 ]
 TpOverlap = Annotated[
     bool | None,
     typer.Option(
         "--tp-overlap/--no-tp-overlap",
         help="Hide tensor-parallel communication behind matrix products; default: as the framework does.",
+        rich_help_panel=_EXECUTION,
     ),
 ]
 CudaGraphs = Annotated[
-    str, typer.Option("--cuda-graphs", help="Launch at once: none, the kernels of layers, or full.")
+    str,
+    typer.Option(
+        "--cuda-graphs",
+        help="Launch at once: none, the kernels of layers, or full.",
+        rich_help_panel=_EXECUTION,
+    ),
 ]
 Dispatcher = Annotated[
-    str, typer.Option("--dispatcher", help="Of tokens to their experts: alltoall, deepep or hybridep.")
+    str,
+    typer.Option(
+        "--dispatcher",
+        help="Of tokens to their experts: alltoall, deepep or hybridep.",
+        rich_help_panel=_EXECUTION,
+    ),
 ]
 EpOverlap = Annotated[
-    bool, typer.Option("--ep-overlap", help="Hide expert-parallel communication behind computation.")
+    bool,
+    typer.Option(
+        "--ep-overlap",
+        help="Hide expert-parallel communication behind computation.",
+        rich_help_panel=_EXECUTION,
+    ),
 ]
 RecomputeFraction = Annotated[
-    float, typer.Option("--recompute-fraction", help="Share of the layers that --recompute applies to.")
+    float,
+    typer.Option(
+        "--recompute-fraction",
+        help="Share of the layers that --recompute applies to.",
+        rich_help_panel=_MEMORY,
+    ),
 ]
 OffloadLayers = Annotated[
     int,
-    typer.Option("--offload-layers", min=0, help="Layers of a stage with activations in the CPU's memory."),
+    typer.Option(
+        "--offload-layers",
+        min=0,
+        help="Layers of a stage with activations in the CPU's memory.",
+        rich_help_panel=_MEMORY,
+    ),
 ]
 OffloadOptimizer = Annotated[
-    bool, typer.Option("--offload-optimizer", help="Keep and run the optimizer on the CPU.")
+    bool,
+    typer.Option(
+        "--offload-optimizer", help="Keep and run the optimizer on the CPU.", rich_help_panel=_MEMORY
+    ),
 ]
 Options = Annotated[
     str,
     typer.Option(
         "--options",
         help="KEY=VALUE,...: batches, balance, clipping, optimizer, ...; see `itertime plan-options`.",
+        rich_help_panel=_EXECUTION,
     ),
 ]
 
@@ -182,8 +257,6 @@ def model_of(
 
     Says on stderr what predictions of this model leave out. UserError for a model that cannot be predicted.
     """
-    from dataclasses import replace
-
     from itertime.errors import printable
     from itertime.spec import approximations_of, check_predictable, model_of, model_reference
 
@@ -198,8 +271,6 @@ def model_of(
 
 def system_of(name: str, settings: Sequence[str] | None = None, framework: str | None = None) -> System:
     """The system of `--system`, `--set system.KEY=VALUE` and `--framework`, whose file is read."""
-    from dataclasses import replace
-
     from itertime.spec import load_framework, system_of, system_reference
 
     system = system_of(system_reference(name).changed(_settings_of("system", settings), "--set system."))
@@ -220,19 +291,80 @@ def _settings_of(owner: str, settings: Sequence[str] | None) -> list[str]:
     return [text.removeprefix(f"{owner}.") for text in settings or () if text.startswith(f"{owner}.")]
 
 
-def plan_of(options: Mapping[str, Any]) -> Plan:
-    """The plan of the options that `predict` and `timeline` share, by parameter name (`Context.params`)."""
-    from dataclasses import fields
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """The options that state what is predicted: a model, on a system, under a framework."""
 
+    model: ModelName
+    system: SystemName
+    global_batch: GlobalBatch
+    seq_len: SeqLen = None
+    attention: Attention = None
+    framework: FrameworkName = None
+    settings: Settings = None
+
+    def read_model(self) -> ModelSpec:
+        """The model; see `model_of`."""
+        return model_of(self.model, self.seq_len, self.attention, self.settings)
+
+    def read_system(self) -> System:
+        """The system; see `system_of`."""
+        return system_of(self.system, self.settings, self.framework)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The options that lay one plan out: degrees of parallelism, batches, and what each GPU keeps."""
+
+    tp: Tp = 1
+    pp: Pp = 1
+    dp: Dp = 1
+    cp: Cp = 1
+    ep: Ep = 1
+    micro_batch: MicroBatch = 1
+    interleave: Interleave = 1
+    schedule: Schedule = "1f1b"
+    split: Split = "even"
+    sequence_parallel: SequenceParallel = False
+    cp_exchange: CpExchange = "ring"
+    rank_order: RankOrder = "tp-cp-dp-pp"
+    recompute: Recompute = "full"
+    recompute_fraction: RecomputeFraction = 1.0
+    zero: Zero = 0
+    zero_group: ZeroGroup = None
+    offload_layers: OffloadLayers = 0
+    offload_optimizer: OffloadOptimizer = False
+    fp32_gradients: Fp32Gradients = False
+    prefetch: Prefetch = True
+    bucket_mb: BucketMb = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """The options that say how layers and exchanges run; a search tries one value of each."""
+
+    etp: Etp = None
+    precision: Precision = "bf16"
+    grad_overlap: GradOverlap = False
+    tp_overlap: TpOverlap = None
+    ep_overlap: EpOverlap = False
+    dispatcher: Dispatcher = "alltoall"
+    cuda_graphs: CudaGraphs = "none"
+    options: Options = ""
+
+
+def plan_of(subject: Subject, layout: Layout, execution: Execution) -> Plan:
+    """The plan that the options of `predict`, `timeline` and `train-time` state."""
     from itertime.spec import Plan, parse_options
 
-    same_name = {field.name: options[field.name] for field in fields(Plan) if field.name in options}
-    same_name["options"] = parse_options(options["options"], "--options")
-    bucket_mb = options["bucket_mb"]
+    stated = vars(layout) | vars(execution)
+    same_name = {field.name: stated[field.name] for field in fields(Plan) if field.name in stated}
+    same_name["options"] = parse_options(execution.options, "--options")
     return Plan(
         **same_name,
-        zero_stage=options["zero"],
-        bucket_bytes=None if bucket_mb is None else bucket_mb * 1_000_000,
+        global_batch=subject.global_batch,
+        zero_stage=layout.zero,
+        bucket_bytes=None if layout.bucket_mb is None else layout.bucket_mb * 1_000_000,
     )
 
 

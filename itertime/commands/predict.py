@@ -5,55 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import typer
-
-from itertime.commandline import print_json
+from itertime.commandline import option_groups, print_json
 
 from .idle_options import print_unpredicted, print_without_effect
-from .options import (
-    MEMORY_HEADROOM,
-    Attention,
-    BucketMb,
-    Cp,
-    CpExchange,
-    CudaGraphs,
-    Dispatcher,
-    Dp,
-    Ep,
-    EpOverlap,
-    Etp,
-    Fp32Gradients,
-    FrameworkName,
-    GlobalBatch,
-    GradOverlap,
-    Headroom,
-    Interleave,
-    Json,
-    MicroBatch,
-    ModelName,
-    OffloadLayers,
-    OffloadOptimizer,
-    Options,
-    Pp,
-    Precision,
-    Prefetch,
-    RankOrder,
-    Recompute,
-    RecomputeFraction,
-    Schedule,
-    SeqLen,
-    SequenceParallel,
-    Settings,
-    Split,
-    SystemName,
-    Tp,
-    TpOverlap,
-    Zero,
-    ZeroGroup,
-    model_of,
-    plan_of,
-    system_of,
-)
+from .options import MEMORY_HEADROOM, Execution, Headroom, Json, Layout, Subject, plan_of
 from .output import error_note, plan_document, wrapped
 
 if TYPE_CHECKING:
@@ -63,55 +18,22 @@ if TYPE_CHECKING:
 __all__ = ["predict"]
 
 
+@option_groups
 def predict(
-    context: typer.Context,
-    model: ModelName,
-    system: SystemName,
-    global_batch: GlobalBatch,
-    tp: Tp = 1,
-    pp: Pp = 1,
-    dp: Dp = 1,
-    micro_batch: MicroBatch = 1,
-    seq_len: SeqLen = None,
-    attention: Attention = None,
-    settings: Settings = None,
-    interleave: Interleave = 1,
-    recompute: Recompute = "full",
-    zero: Zero = 0,
-    zero_group: ZeroGroup = None,
-    sequence_parallel: SequenceParallel = False,
-    grad_overlap: GradOverlap = False,
-    schedule: Schedule = "1f1b",
-    split: Split = "even",
-    fp32_gradients: Fp32Gradients = False,
-    cp: Cp = 1,
-    cp_exchange: CpExchange = "ring",
-    ep: Ep = 1,
-    rank_order: RankOrder = "tp-cp-dp-pp",
-    prefetch: Prefetch = True,
-    bucket_mb: BucketMb = None,
-    framework: FrameworkName = None,
-    precision: Precision = "bf16",
-    etp: Etp = None,
-    tp_overlap: TpOverlap = None,
-    cuda_graphs: CudaGraphs = "none",
-    dispatcher: Dispatcher = "alltoall",
-    ep_overlap: EpOverlap = False,
-    recompute_fraction: RecomputeFraction = 1.0,
-    offload_layers: OffloadLayers = 0,
-    offload_optimizer: OffloadOptimizer = False,
-    options: Options = "",
+    subject: Subject,
+    layout: Layout,
+    execution: Execution,
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:
     """Predict the seconds of one iteration, where they go, the memory, and whether the plan fits."""
     from itertime.prediction import predict as run
 
-    spec = model_of(model, seq_len, attention, settings)
-    plan = plan_of(context.params)
-    print_without_effect(spec, context.params)
-    print_unpredicted(options)
-    machine = system_of(system, settings, framework)
+    spec = subject.read_model()
+    plan = plan_of(subject, layout, execution)
+    print_without_effect(spec, vars(layout) | vars(execution))
+    print_unpredicted(execution.options)
+    machine = subject.read_system()
     prediction = run(spec, plan, machine, memory_headroom=memory_headroom)
     if json:
         print_json(plan_document(spec, plan, machine, prediction))

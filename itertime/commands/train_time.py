@@ -3,58 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from itertime.commandline import print_json
+from itertime.commandline import option_groups, print_json
 
 from .idle_options import print_without_effect
-from .options import (
-    MEMORY_HEADROOM,
-    Attention,
-    BucketMb,
-    Cp,
-    CpExchange,
-    CudaGraphs,
-    Dispatcher,
-    Dp,
-    Ep,
-    EpOverlap,
-    Etp,
-    Fp32Gradients,
-    FrameworkName,
-    GlobalBatch,
-    GradOverlap,
-    Headroom,
-    Interleave,
-    Json,
-    MicroBatch,
-    ModelName,
-    OffloadLayers,
-    OffloadOptimizer,
-    Options,
-    Pp,
-    Precision,
-    Prefetch,
-    RankOrder,
-    Recompute,
-    RecomputeFraction,
-    Schedule,
-    SeqLen,
-    SequenceParallel,
-    Settings,
-    Split,
-    SystemName,
-    Tp,
-    TpOverlap,
-    Zero,
-    ZeroGroup,
-    model_of,
-    plan_of,
-    system_of,
-)
+from .options import MEMORY_HEADROOM, Execution, Headroom, Json, Layout, Subject, plan_of
 from .output import error_note, plan_document, wrapped
 
 if TYPE_CHECKING:
@@ -63,69 +20,41 @@ if TYPE_CHECKING:
 
 __all__ = ["train_time"]
 
-StepsGiven = Annotated[
-    float | None,
-    typer.Option("--steps", help="Steps to the target; default: those of the model's table of logs."),
-]
-StartUpGiven = Annotated[
-    float | None,
-    typer.Option("--startup", help="Seconds before the first step; default: those of logs by GPUs."),
-]
-EvalEvery = Annotated[
-    int | None,
-    typer.Option("--eval-every", min=1, help="Samples between evaluations; default: MLPerf's rule for BERT."),
-]
-EvalSamples = Annotated[
-    int | None,
-    typer.Option(
-        "--eval-samples", min=0, help="Samples of an evaluation; 0: none; default: as MLPerf's BERT."
-    ),
-]
 LABEL = 13  # characters of the name of a part
 
 
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The options that replace what is known of a model's trainings to their target."""
+
+    steps: Annotated[
+        float | None,
+        typer.Option("--steps", help="Steps to the target; default: those of the model's table of logs."),
+    ] = None
+    startup: Annotated[
+        float | None,
+        typer.Option("--startup", help="Seconds before the first step; default: those of logs by GPUs."),
+    ] = None
+    eval_every: Annotated[
+        int | None,
+        typer.Option(
+            "--eval-every", min=1, help="Samples between evaluations; default: MLPerf's rule for BERT."
+        ),
+    ] = None
+    eval_samples: Annotated[
+        int | None,
+        typer.Option(
+            "--eval-samples", min=0, help="Samples of an evaluation; 0: none; default: as MLPerf's BERT."
+        ),
+    ] = None
+
+
+@option_groups
 def train_time(
-    context: typer.Context,
-    model: ModelName,
-    system: SystemName,
-    global_batch: GlobalBatch,
-    steps: StepsGiven = None,
-    startup: StartUpGiven = None,
-    eval_every: EvalEvery = None,
-    eval_samples: EvalSamples = None,
-    tp: Tp = 1,
-    pp: Pp = 1,
-    dp: Dp = 1,
-    micro_batch: MicroBatch = 1,
-    seq_len: SeqLen = None,
-    attention: Attention = None,
-    settings: Settings = None,
-    interleave: Interleave = 1,
-    recompute: Recompute = "full",
-    zero: Zero = 0,
-    zero_group: ZeroGroup = None,
-    sequence_parallel: SequenceParallel = False,
-    grad_overlap: GradOverlap = False,
-    schedule: Schedule = "1f1b",
-    split: Split = "even",
-    fp32_gradients: Fp32Gradients = False,
-    cp: Cp = 1,
-    cp_exchange: CpExchange = "ring",
-    ep: Ep = 1,
-    rank_order: RankOrder = "tp-cp-dp-pp",
-    prefetch: Prefetch = True,
-    bucket_mb: BucketMb = None,
-    framework: FrameworkName = None,
-    precision: Precision = "bf16",
-    etp: Etp = None,
-    tp_overlap: TpOverlap = None,
-    cuda_graphs: CudaGraphs = "none",
-    dispatcher: Dispatcher = "alltoall",
-    ep_overlap: EpOverlap = False,
-    recompute_fraction: RecomputeFraction = 1.0,
-    offload_layers: OffloadLayers = 0,
-    offload_optimizer: OffloadOptimizer = False,
-    options: Options = "",
+    subject: Subject,
+    target: Target,
+    layout: Layout,
+    execution: Execution,
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:
@@ -134,31 +63,29 @@ def train_time(
     The seconds of a step and of an evaluation are predicted. How many steps a training takes is an input,
     from a table of logs by optimizer and global batch, or as --steps says.
     """
-    spec = model_of(model, seq_len, attention, settings)
-    plan = plan_of(context.params)
-    print_without_effect(spec, context.params)
-    machine = system_of(system, settings, framework)
-    found = _trained(spec, plan, machine, context.params)
+    spec = subject.read_model()
+    plan = plan_of(subject, layout, execution)
+    print_without_effect(spec, vars(layout) | vars(execution))
+    machine = subject.read_system()
+    found = _trained(spec, plan, machine, target, memory_headroom)
     if json:
         print_json(plan_document(spec, plan, machine, found.prediction) | _document(found))
     else:
         _print(spec, plan, found)
-    _print_notes(spec, machine, found, eval_samples)
+    _print_notes(spec, machine, found, target.eval_samples)
 
 
-def _trained(model: ModelSpec, plan: Plan, system: System, options: Mapping[str, Any]) -> TrainTime:
-    """The training as the options state it. `options`: values by parameter name (`Context.params`)."""
+def _trained(model: ModelSpec, plan: Plan, system: System, target: Target, headroom: float) -> TrainTime:
     from itertime.planning import StartUp, Steps, train_time
 
-    steps, startup = options["steps"], options["startup"]
     return train_time(
         model,
         plan,
         system,
-        steps=None if steps is None else Steps.given(steps, "--steps"),
-        startup=None if startup is None else StartUp.given(startup, "--startup"),
-        evaluations=_evaluations(model, plan, options["eval_every"], options["eval_samples"]),
-        memory_headroom=options["memory_headroom"],
+        steps=None if target.steps is None else Steps.given(target.steps, "--steps"),
+        startup=None if target.startup is None else StartUp.given(target.startup, "--startup"),
+        evaluations=_evaluations(model, plan, target.eval_every, target.eval_samples),
+        memory_headroom=headroom,
     )
 
 

@@ -6,6 +6,7 @@
 |                      | `largest_level`, `water_filling`, `in_turn`,      |                |
 |                      | `most_throughput`, `level_of_shares`,             |                |
 |                      | `fullest_shares`                                  |                |
+| `packed_shares`      | `Partners`, `packed_each`, `packed_grouped`       | Gavel          |
 | `finish_time`        | `isolated_shares`, `least_ratio`                  | Gavel (Themis) |
 | `partial_allocation` | `auction`, `Award`                                | Themis         |
 | `assignment`         | `assign`, `Choice`                                | Sia            |
@@ -37,6 +38,7 @@ from .assignment import Choice, assign
 from .finish_time import isolated_shares, least_ratio
 from .lease_terms import Demand, lease_terms
 from .nash_window import Bid, falling, rounds_of_window
+from .packed_shares import Partners, packed_each, packed_grouped
 from .pairing import best_pairs
 from .partial_allocation import Award, auction
 from .positions import Place, lanes, positions
@@ -60,6 +62,7 @@ __all__ = [
     "Choice",
     "Demand",
     "Level",
+    "Partners",
     "Place",
     "Problem",
     "TenantDemand",
@@ -80,6 +83,8 @@ __all__ = [
     "least_ratio",
     "level_of_shares",
     "most_throughput",
+    "packed_each",
+    "packed_grouped",
     "positions",
     "rounds_of_window",
     "ticket_shares",

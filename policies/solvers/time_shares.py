@@ -53,6 +53,9 @@ class Problem:
     where it cannot run. `gpus` (rows,): GPUs of one job. `copies` (rows,): number of jobs in the row.
     `capacity` (types,): GPUs of each type. `weights` (rows,): how much one job of the row counts, for
     objectives that weigh jobs.
+
+    Where jobs share GPUs (`packed_shares`) there are more columns than types: each is a type and how the job
+    runs there. The first ones are the types, with the job alone on its GPUs.
     """
 
     rates: Array
@@ -61,9 +64,28 @@ class Problem:
     capacity: Array
     weights: Array
 
+    @property
+    def alone(self) -> Array:
+        """The throughput of one job of the row alone on its GPUs: (rows, types)."""
+        return self.rates[:, : len(self.capacity)]
+
     def usable(self) -> NDArray[np.bool_]:
-        """Whether a row can run on a type: (rows, types)."""
-        return (self.rates > 0) & (self.gpus[:, None] <= self.capacity[None, :])
+        """Whether a row can run in a column: (rows, columns)."""
+        return (self.rates > 0) & (self.gpus[:, None] <= self.capacity[self.types()][None, :])
+
+    def types(self) -> NDArray[np.int64]:
+        """The type of each column: (columns,)."""
+        return np.arange(len(self.capacity))
+
+    def parts(self) -> Array:
+        """The part of its GPUs that a job in a column takes from all others: (columns,)."""
+        return np.ones(len(self.capacity))
+
+    def further(self, row: NDArray[np.int64], column: NDArray[np.int64]) -> tuple[Any, Any] | None:
+        """Matrices E and L with the further constraints E (X, Y) = 0 and L (X, Y) <= 0 over the variables
+        X[row, column] and any others Y >= 0; None if there are none.
+        """
+        return None
 
     def alike(self) -> bool:
         """Whether there is one type of GPU and all rows can run on it: closed forms then replace the
@@ -84,17 +106,20 @@ class Level:
 
 
 def grouped(
-    rates: Array, gpus: Sequence[int], capacity: Sequence[int], weights: Sequence[float] | None = None
-) -> tuple[Problem, list[int]]:
+    rates: Array, gpus: Sequence[int], capacity: Sequence[int], weights: Sequence[float] | None = None,
+    labels: Sequence[int] | None = None,
+) -> tuple[Problem, list[int]]:  # fmt: skip
     """The problem with one row per distinct kind of job, and the row of each job.
 
     `rates` (jobs, types) in any unit; `gpus`: the request of each job; `capacity`: GPUs of each type;
-    `weights` of the jobs, 1 if None.
+    `weights` of the jobs, 1 if None. Jobs of different `labels` have rows of their own.
     """
     counts = [1.0] * len(gpus) if weights is None else weights
     kinds = [
-        (n, tuple(row), weight)
-        for n, row, weight in zip(gpus, _relative(rates).tolist(), counts, strict=True)
+        (n, tuple(row), weight, label)
+        for n, row, weight, label in zip(
+            gpus, _relative(rates).tolist(), counts, labels or [0] * len(gpus), strict=True
+        )
     ]
     rows = {kind: i for i, kind in enumerate(sorted(set(kinds)))}
     row_of = [rows[kind] for kind in kinds]
@@ -165,7 +190,7 @@ def most_throughput(problem: Problem, weights: Array, floors: Array | None = Non
         load, gpus = problem.gpus * problem.copies, float(problem.capacity[0])
         return _cleared(fullest_shares(load, gpus, weights / problem.gpus, least)[:, None])
     program = _Program(problem, with_level=False)
-    program.minimise[:] = -(weights * problem.copies)[program.row] * program.rate
+    program.minimise[: len(program.row)] = -(weights * problem.copies)[program.row] * program.rate
     return program.shares(program.solve(np.zeros_like(weights), floors))
 
 
@@ -186,37 +211,48 @@ def in_turn(shares: Array, row_of: Sequence[int]) -> Array:
 
 
 class _Program:
-    """The constraints of a problem, as a sparse linear program over the usable pairs (row, type)."""
+    """The constraints of a problem, as a sparse linear program over the usable pairs (row, column)."""
 
     def __init__(self, problem: Problem, with_level: bool):
         self.problem = problem
-        self.row, self.type = np.nonzero(problem.usable())
-        self.rate = problem.rates[self.row, self.type]
+        self.row, self.column = np.nonzero(problem.usable())
+        self.rate = problem.rates[self.row, self.column]
         self.with_level = with_level
-        self.minimise = np.zeros(len(self.row) + with_level)
+        self.further = problem.further(self.row, self.column)
+        self.variables = len(self.row) if self.further is None else self.further[0].shape[1]
+        self.minimise = np.zeros(self.variables + with_level)
 
     def solve(self, need: Array, floors: Array | None) -> Any:
-        """The result of `linprog`. Constraints are in the order throughput, time, GPUs."""
+        """The result of `linprog`. Constraints are in the order throughput, time, GPUs, further ones."""
         from scipy.optimize import linprog
         from scipy.sparse import csr_array, vstack
 
-        rows, types = self.problem.rates.shape
-        pairs = len(self.row)
-        width, column = pairs + self.with_level, np.arange(pairs)
+        problem, types = self.problem, len(self.problem.capacity)
+        rows, pairs = len(problem.rates), len(self.row)
+        width, variable = len(self.minimise), np.arange(pairs)
         entries = [-self.rate, need[need > 0]] if self.with_level else [-self.rate]
         where = [self.row, np.flatnonzero(need > 0)] if self.with_level else [self.row]
-        columns = [column, np.full(int((need > 0).sum()), pairs)] if self.with_level else [column]
+        columns = [variable, np.full(int((need > 0).sum()), width - 1)] if self.with_level else [variable]
         throughput = csr_array(
             (np.concatenate(entries), (np.concatenate(where), np.concatenate(columns))), shape=(rows, width)
         )
-        time = csr_array((np.ones(pairs), (self.row, column)), shape=(rows, width))
-        load = (self.problem.gpus * self.problem.copies)[self.row]
-        gpus = csr_array((load, (self.type, column)), shape=(types, width))
+        time = csr_array((np.ones(pairs), (self.row, variable)), shape=(rows, width))
+        load = (problem.gpus * problem.copies)[self.row] * problem.parts()[self.column]
+        gpus = csr_array((load, (problem.types()[self.column], variable)), shape=(types, width))
         least = np.zeros(rows) if floors is None else floors
+        at_most, limits = [throughput, time, gpus], [-least, np.ones(rows), problem.capacity]
+        equal = None
+        if self.further is not None:
+            equal, more = (
+                csr_array((m.data, m.indices, m.indptr), (m.shape[0], width)) for m in self.further
+            )
+            at_most, limits = [*at_most, more], [*limits, np.zeros(more.shape[0])]
         result = linprog(
             self.minimise,
-            A_ub=vstack([throughput, time, gpus], format="csr"),
-            b_ub=np.concatenate([-least, np.ones(rows), self.problem.capacity]),
+            A_ub=vstack(at_most, format="csr"),
+            b_ub=np.concatenate(limits),
+            A_eq=equal,
+            b_eq=None if equal is None else np.zeros(equal.shape[0]),
             bounds=(0, None),
             method="highs-ds",
         )
@@ -227,7 +263,7 @@ class _Program:
     def shares(self, result: Any) -> Array:
         """X as a table, without the solver's rounding errors."""
         shares = np.zeros(self.problem.rates.shape)
-        shares[self.row, self.type] = result.x[: len(self.row)]
+        shares[self.row, self.column] = result.x[: len(self.row)]
         return _cleared(shares)
 
 

@@ -365,9 +365,9 @@ clustersim.run(sys.argv[1], "sia", cluster=sys.argv[2], out=sys.argv[3])
 
 def test_hash_seeds_and_the_order_of_rows_make_no_difference(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(LEAVES)
-    jobs = mixture(14)
+    jobs = mixture(len(OPTIONS))
     results = []
-    for seed, order in (("0", jobs), ("1", jobs), ("2", Random(5).sample(jobs, len(jobs)))):
+    for seed, order in (("0", jobs), ("1", Random(5).sample(jobs, len(jobs)))):
         trace, out = tmp_path / f"{seed}.csv", tmp_path / seed
         write_trace(order, trace)
         command = [sys.executable, "-c", RUN, str(trace), str(tmp_path / "c.yaml"), str(out)]
@@ -376,6 +376,6 @@ def test_hash_seeds_and_the_order_of_rows_make_no_difference(tmp_path: Path) -> 
         results.append(
             [(out / name).read_bytes() for name in ("jobs.csv", "events.csv", "plans.csv", "usage.csv")]
         )
-    assert results[0] == results[1] == results[2]
+    assert results[0] == results[1]
     with (tmp_path / "0" / "plans.csv").open(newline="") as file:
         assert {row["plan_options"] for row in csv.DictReader(file)} == {text or "" for text in OPTIONS}

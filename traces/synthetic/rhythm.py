@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 from pydantic.dataclasses import dataclass
-from scipy.special import ndtr, ndtri
-from scipy.stats import rankdata
 
 from itertime.io import CONFIG, NonNegative, Positive, Share
 
@@ -83,6 +81,8 @@ class Rhythm:
 
     def _operational(self, count: int, rng: np.random.Generator) -> Times:
         """Times of mean gap 1, the first at 0, on the clock that runs with the rate."""
+        from scipy.special import ndtr  # takes longer than all other imports of a run
+
         uniforms = ndtr(_first_order(rng.standard_normal(count - 1), self.gap_correlation))
         inside = (uniforms - self.zero_share) / (1 - self.zero_share)
         gaps = np.where(uniforms < self.zero_share, 0.0, self.gaps.quantiles(np.clip(inside, 0, 1)))
@@ -124,5 +124,8 @@ def _first_order(scores: Times, correlation: float) -> Times:
 
 def normal_scores(values: Times) -> Times:
     """The standard normal deviate of each value's rank, ties in the middle of theirs; shape as `values`."""
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
     scores: Times = ndtri((rankdata(values) - 0.5) / len(values))
     return scores

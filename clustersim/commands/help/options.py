@@ -1,8 +1,11 @@
-"""Options that several commands have, and the settings of a run that they make."""
+"""Options that several commands have, alone and in groups (`option_groups`), and the settings of a run that
+they make.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,12 +29,15 @@ __all__ = [
     "NoOverheads",
     "NoReport",
     "OutDir",
+    "Output",
     "OverheadsPreset",
     "Parquet",
     "PlacementName",
     "PlannerName",
     "PolicyName",
     "PolicyNames",
+    "RunOptions",
+    "RunOutput",
     "Seed",
     "Settings",
     "SystemName",
@@ -192,6 +198,49 @@ VarySetting = Annotated[
     ),
 ]
 
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options that state the cluster, the costs and the settings of a run, all but its policy."""
+
+    cluster: ClusterShape = "n128g8"
+    system: SystemName = "dgx-a100-80gb"
+    planner: PlannerName = None
+    placement: PlacementName = "pack"
+    no_overheads: NoOverheads = False
+    overheads: OverheadsPreset = None
+    seed: Seed = 0
+    settings: Settings = None
+    table: Table = None
+    model_path: ModelPath = None
+    until: Until = None
+    warmup: Warmup = 0.0
+    measure: Measure = None
+    no_bound: NoBound = False
+
+    def config(self, policy: str, **changes: Any) -> RunConfig:
+        """The settings of a run under a policy, some of the options replaced; see `config_of`."""
+        return config_of(policy, vars(self) | changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """The options that say what of the results is kept and printed."""
+
+    out: OutDir = None
+    no_report: NoReport = False
+    wide: Wide = False
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOutput(Output):
+    """The same for runs, each of which has a folder."""
+
+    force: Force = False
+    parquet: Parquet = False
+
+
 _SETTINGS = {
     "cluster": "cluster", "system": "system", "planner": "planner", "placement": "placement", "seed": "seed",
     "model_path": "model_path", "until": "until_s", "warmup": "warmup_s", "measure": "measure_s",
@@ -199,38 +248,40 @@ _SETTINGS = {
 """Parameters of the commands that are settings of `RunConfig`, under the same or another name."""
 
 
-def grid_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run as a grid states them: those options of a command that are not its defaults, then
-    `--set`, with dotted names. UserError for contradictions and for text that is no setting.
+def grid_settings(options: RunOptions) -> dict[str, Any]:
+    """The settings of a run as a grid states them: the options that are not the defaults, then `--set`,
+    with dotted names. UserError for contradictions and for text that is no setting.
     """
     from clustersim.runs import RunConfig
     from itertime.io import parse_yaml
 
-    config = config_of(options.get("policy") or "fifo", {**options, "settings": []})
+    config = options.config("fifo", settings=[])
     plain = config.model_dump(exclude={"policy", "params"}, exclude_defaults=True)
-    for text in options.get("settings") or []:
+    for text in options.settings or []:
         RunConfig.make([text], policy="fifo", overheads=config.overheads)  # its errors name the option
         name, _, raw = text.partition("=")
         plain[name.strip()] = parse_yaml(raw)
     return plain
 
 
-def config_of(policy: str, options: Mapping[str, Any], **changes: Any) -> RunConfig:
-    """The settings of a run: the options of its command by parameter name, some of them replaced."""
+def config_of(policy: str, options: Mapping[str, Any]) -> RunConfig:
+    """The settings of a run under a policy, by the options of its command, given by parameter name.
+
+    UserError for options that contradict each other.
+    """
     from clustersim.runs import RunConfig
 
-    given = {**options, **changes}
-    settings, overheads = given.get("settings"), given.get("overheads")
-    if given.get("no_overheads") and overheads is not None:
+    settings, overheads = options.get("settings"), options.get("overheads")
+    if options.get("no_overheads") and overheads is not None:
         raise UserError(f"--overheads {overheads}: contradicts --no-overheads; leave one of them out")
-    values = {setting: given[name] for name, setting in _SETTINGS.items() if given.get(name) is not None}
-    if given.get("no_overheads"):
+    values = {setting: options[name] for name, setting in _SETTINGS.items() if options.get(name) is not None}
+    if options.get("no_overheads"):
         values["overheads"] = None
     elif overheads is not None:
         values["overheads"] = {"preset": overheads}
-    if given.get("table") is not None:
-        values["table"] = str(given["table"])
-    if given.get("no_bound"):
+    if options.get("table") is not None:
+        values["table"] = str(options["table"])
+    if options.get("no_bound"):
         if contrary := next(
             (text for text in settings or [] if text.partition("=")[0].strip() == "bound"), ""
         ):

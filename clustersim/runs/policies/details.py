@@ -21,7 +21,7 @@ _CITATION = re.compile(
     r"|[A-Z][\w-]+ et al\.,[^.;)\"]*?\d{4}"
 )
 """Authors, title in quotes, venue and year; or authors, venue and year."""
-_SENTENCE = re.compile(r"(?<=[.:;])\s+(?=[A-Z`])")
+_SENTENCE = re.compile(r"(?<=[.;])\s+(?=[A-Z`])")
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,11 @@ def _sentences(cls: type[Scheduler]) -> Iterator[str]:
 
 
 def _meaning(parameter: str, sentences: Sequence[str]) -> str:
-    """The first sentence with the parameter in backquotes, else the first that has its name."""
-    for pattern in (rf"`{re.escape(parameter)}\b", rf"\b{re.escape(parameter)}\b"):
+    """The first sentence of the form "`parameter`: ...", else the first with the parameter in backquotes,
+    else the first that has its name.
+    """
+    name = re.escape(parameter)
+    for pattern in (rf"^(- )?`{name}`( off)?:", rf"`{name}\b", rf"\b{name}\b"):
         for sentence in sentences:
             if re.search(pattern, sentence):
                 return sentence.rstrip(":;").removeprefix("- ")

@@ -153,7 +153,7 @@ def _where(error: BaseException) -> str:
 
 def _checked(cls: object, name: str) -> type[Scheduler]:
     if not (inspect.isclass(cls) and issubclass(cls, Scheduler)):
-        raise PolicyError(f"policy {name}: {quoted(cls)} is not a subclass of clustersim.Scheduler")
+        raise UserError(f"policy {name}: is not a subclass of clustersim.Scheduler; name a class that is")
     if not isinstance(cls.planner, str):
         raise PolicyError(f"policy {name}: planner={quoted(cls.planner)}: must be the name of a planner")
     return cls

@@ -114,7 +114,7 @@ def test_two_runs_are_equal_byte_for_byte(folder: Path, tmp_path: Path) -> None:
     [
         ("failures.preset=lama", "unknown preset of failures 'lama'; did you mean llama3"),
         ("failures.mtbf=7", "unknown parameter of failures 'mtbf'; did you mean mtbf_gpu_h"),
-        ("failures.mtbf_gpu_h=-1", "failures.mtbf_gpu_h=-1: must be from 0.001"),
+        ("failures.mtbf_gpu_h=-1", "failures.mtbf_gpu_h=-1: must be a number from 0.001"),
         ("failures=7", "setting failures=7"),
         ("calendar=missing.yaml", "missing.yaml: "),
         ("calendar=7", "setting calendar=7"),

@@ -239,23 +239,16 @@ def test_output_does_not_depend_on_the_hash_seed(log: Path) -> None:
     program = (
         "import sys; from clustersim.commands.trace import app; from itertime.commandline import run_app\n"
     )
-    program += "sys.exit(run_app(app, 'trace', sys.argv[1:]))"
+    program += "for line in sys.argv[1:]: assert run_app(app, 'trace', line.split('|')) == 0"
+    importing = ["import", str(log), "-o", "log.csv", "--rules", "llm-mix"]
+    generating = ["generate", "-o", "made.csv", "--jobs", "60"]
     found = []
     for hash_seed in ("1", "2"):
         folder = log.parent / hash_seed
         folder.mkdir()
-        for arguments in (
-            ["import", str(log), "-o", "log.csv", "--rules", "llm-mix"],
-            ["generate", "-o", "made.csv", "--jobs", "60"],
-        ):
-            environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
-            subprocess.run(
-                [sys.executable, "-c", program, *arguments],
-                cwd=folder,
-                env=environment,
-                check=True,
-                capture_output=True,
-            )
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", program, "|".join(importing), "|".join(generating)]
+        subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
         found.append({path.name: _digest(path) for path in sorted(folder.iterdir())})
     assert len(found[0]) == 4
     assert found[0] == found[1]

@@ -124,7 +124,7 @@ print(digest.hexdigest())
 
 def test_hash_seeds_do_not_matter() -> None:
     digests = []
-    for seed in ("0", "1", "4711"):
+    for seed in ("0", "4711"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         done = subprocess.run(
             [sys.executable, "-c", _SCRIPT],

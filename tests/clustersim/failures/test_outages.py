@@ -238,10 +238,10 @@ def test_a_node_that_came_before_the_start_may_be_maintained_at_it() -> None:
     [
         ({"preset": "lama3"}, r"unknown preset of failures 'lama3'; did you mean llama3"),
         ({"mtbf": 5}, r"unknown parameter of failures 'mtbf'; did you mean mtbf_gpu_h"),
-        ({"mtbf_gpu_h": 0}, r"failures\.mtbf_gpu_h=0: must be from 0\.001"),
+        ({"mtbf_gpu_h": 0}, r"failures\.mtbf_gpu_h=0: must be a number from 0\.001"),
         ({"mtbf_gpu_h": "often"}, r"failures\.mtbf_gpu_h='often'"),
         ({"mtbf_gpu_h": float("nan")}, r"failures\.mtbf_gpu_h=nan"),
-        ({"weibull_shape": 0}, r"failures\.weibull_shape=0: must be from 0\.1 to 20"),
+        ({"weibull_shape": 0}, r"failures\.weibull_shape=0: must be a number from 0\.1 to 20"),
         ({"lemon_share": 1.5}, r"failures\.lemon_share=1\.5"),
         ({"spare_nodes": 1.5}, r"failures\.spare_nodes=1\.5: must be a whole number"),
         ({"spare_nodes": True}, r"failures\.spare_nodes=True"),

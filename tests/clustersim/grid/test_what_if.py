@@ -11,7 +11,7 @@ import pytest
 
 import clustersim
 from clustersim.cli import main
-from clustersim.grid import Variation, WhatIf, read_results, varied_grid
+from clustersim.grid import Variation, WhatIf, plan_variation, read_results
 from clustersim.grid.page import axis_number, difference_rows
 from clustersim.grid.page.document import Mean, Scale, better
 from clustersim.grid.page.tables import best_rows, effect_rows, heat_maps
@@ -88,8 +88,8 @@ def test_data_frames_are_traces_and_a_folder_of_its_own_goes() -> None:
 
 
 def test_values_of_the_system_are_varied(trace: Path, tmp_path: Path) -> None:
-    grid = varied_grid(trace, Variation(["fifo"], {"system.nic_gbps": [100, 200]}), {}, tmp_path / "x")
-    plan = clustersim.grid.read_plan(clustersim.grid.write_grid(grid, tmp_path / "x"))
+    variation = Variation(["fifo"], {"system.nic_gbps": [100, 200]})
+    plan = plan_variation(trace, variation, {}, tmp_path / "x")
     assert [cell.inputs.config.system for cell in plan.cells] == [
         "dgx-a100-80gb,nic_gbps=100", "dgx-a100-80gb,nic_gbps=200",
     ]  # fmt: skip
@@ -103,8 +103,10 @@ def test_values_of_the_system_are_varied(trace: Path, tmp_path: Path) -> None:
         ({"nodes": [1, 2]}, {"cluster": "mine.yaml"}, "given as a shape"),
         ({"nodes": [0, 2]}, {}, "must be a whole number"),
         ({"cluster": ["n1g8", "n2g8"]}, {"cluster": "n1g8"}, "leave one of them out"),
-        ({"no_such": [1, 2]}, {}, "no_such"),
-        ({"seed": [1, 2]}, {}, "seed"),
+        ({"no_such": [1, 2]}, {}, "vary no_such: unknown setting"),
+        ({"seed": [1, 2]}, {}, "vary seed: state a number of seeds"),
+        ({"overheads.launch_s": [10, 10.0]}, {}, "10 and 10.0 are the same value"),
+        ({"overheads.launch_s": [10, "x"]}, {}, "vary overheads.launch_s='x': must be a number from 0"),
     ],
 )
 def test_a_what_if_that_cannot_run(
@@ -137,8 +139,42 @@ def test_the_command(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     document = json.loads(capsys.readouterr().out)
     assert document["baseline"] == {"nodes": 2}
     assert {row["metric"] for row in document["comparisons"]} >= {"jct_mean_s", "wait_mean_s"}
-    assert main([*words[:-3], "--vary", "nodes"]) == 2
-    assert "write NAME=VALUE,VALUE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("vary", "says"),
+    [
+        ("nodes", "--vary 'nodes': write NAME=VALUE,VALUE,..., as in nodes=64,96,128"),
+        ("nodes=2,x", "--vary nodes=x: must be a whole number, at least 1"),
+        ("overheads.launch_s=5,a", "--vary overheads.launch_s='a': must be a number from 0 to 1e+15"),
+        ("nope.x=1,2", "--vary nope.x: unknown setting; did you mean nodes?"),
+    ],
+)
+def test_a_refused_command_names_its_option_and_leaves_nothing(
+    vary: str, says: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["what-if", str(trace), "--policy", "srtf", "--cluster", "n2g8", "--vary", vary]
+    for out in ([], ["--out", str(tmp_path / "bad")]):
+        assert main([*words, *out]) == 2
+        assert capsys.readouterr().err == f"error: {says}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refused_data_frame_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nodes"):
+        clustersim.what_if(JOBS[:2], "fifo", {"nodes": [1, "x"]}, out=tmp_path / "bad", workers=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_keep_the_names_they_were_given_by(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text("from policies.fifo import Fifo\nclass Own(Fifo):\n    pass\n")
+    words = ["compare", str(trace), "--policies", "fifo,own.py:Own", "--cluster", "n2g8", "--no-bound"]
+    assert main([*words, "--vary", "nodes=2,3", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["comparisons"]
+    assert {row["axes"]["policy"] for row in rows} == {"own.py:Own"}
 
 
 def test_compare_varies_a_setting(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,13 +67,13 @@ def test_replaced_values() -> None:
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), "30", None, True, [1.0]])
 @pytest.mark.parametrize("name", ["launch_s", "plain_restart_s", "checkpoint_bytes_per_parameter", "scale"])
 def test_impossible_values_are_named(name: str, value: Any) -> None:
-    with pytest.raises(UserError, match=rf"overheads\.{name}=.*must be between 0 and 1e\+15"):
+    with pytest.raises(UserError, match=rf"overheads\.{name}=.*must be a number from 0 to 1e\+15"):
         Overheads(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["storage_node_bytes_per_s", "storage_bytes_per_s"])
 def test_storage_must_have_some_bandwidth(name: str) -> None:
-    with pytest.raises(UserError, match=rf"overheads\.{name}=0: must be between 1 and 1e\+15"):
+    with pytest.raises(UserError, match=rf"overheads\.{name}=0: must be a number from 1 to 1e\+15"):
         Overheads(**{name: 0})
 
 

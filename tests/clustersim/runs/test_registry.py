@@ -114,13 +114,14 @@ def test_policies_in_files(mine: Path) -> None:
         ("", UserError, r"name the class too, as in .*mine\.py:MyScheduler"),
         (":", UserError, r"name the class too, as in .*mine\.py:MyScheduler"),
         (":Min", UnknownName, r"unknown class in .*mine\.py 'Min'; did you mean Mine"),
-        (":Helper", PolicyError, "is not a subclass of clustersim.Scheduler"),
-        (":NotOne", PolicyError, "is not a subclass"),
+        (":Helper", UserError, "is not a subclass of clustersim.Scheduler"),
+        (":NotOne", UserError, "is not a subclass"),
     ],
 )
 def test_wrong_classes(mine: Path, suffix: str, error: type[UserError], text: str) -> None:
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, match=text) as caught:
         find_policy(f"{mine}{suffix}")
+    assert caught.value.exit_code == 2, "the name is wrong, and no policy broke a rule"
 
 
 @pytest.mark.parametrize(

@@ -141,8 +141,8 @@ def test_time_beyond_the_plans_own_has_a_place_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"slowdown": 0.9}, "step_time.slowdown=0.9: must be between 1 and 1000"),
-        ({"spread": -1}, "step_time.spread=-1: must be between 0"),
+        ({"slowdown": 0.9}, "step_time.slowdown=0.9: must be a number from 1 to 1000"),
+        ({"spread": -1}, "step_time.spread=-1: must be a number from 0"),
         ({"worker_cv": True}, "step_time.worker_cv=True: must be"),
         ({"worker_cv": float("nan")}, "step_time.worker_cv=nan: must be"),
     ],

@@ -1,0 +1,158 @@
+"""Gandiva's packing by trial, growth and migration; its time slices are tested beside round-robin's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import clustersim
+from clustersim.audit import check_run_folder
+from clustersim.cluster import SharedPlacement
+from clustersim.records import ALLOCATES
+from clustersim.testing import simulate
+from policies.gandiva import Gandiva
+from tests.builders import rigid, starts
+from traces.job import Job
+
+PAIRS = {"good": {"good": 1.1, "bad": 1.8}, "bad": {"good": 2.4, "bad": 2.2}}
+"""Two good jobs do 1.82 times the work of one; a good and a bad one 0.97, two bad ones 0.91."""
+
+
+def run_of(jobs: list[Job], sharing: Any, cluster: str = "n1g1", **more: Any) -> clustersim.Run:
+    params = {"packing": True, **more.pop("params", {})}
+    return clustersim.run(
+        jobs, "gandiva", cluster=cluster, sharing=sharing, params=params, **{"overheads": None, **more}
+    )
+
+
+def together_s(run: clustersim.Run) -> dict[frozenset[str], float]:
+    """The longest time for which each two jobs ran on the same GPUs."""
+    where: dict[str, SharedPlacement] = {}
+    since: dict[frozenset[str], float] = {}
+    longest: dict[frozenset[str], float] = {}
+    for event in run.events:
+        if event.event in ("submit", "rate", "note"):
+            continue
+        where.pop(event.job_id, None)
+        for pair in [pair for pair in since if event.job_id in pair]:
+            longest[pair] = max(longest.get(pair, 0.0), event.time_s - since.pop(pair))
+        if event.event in ALLOCATES and isinstance(event.placement, SharedPlacement):
+            for other, place in where.items():
+                if place.key == event.placement.key:
+                    since[frozenset({event.job_id, other})] = event.time_s
+            where[event.job_id] = event.placement
+    return longest
+
+
+@pytest.mark.parametrize("slowdown", [1.0, 1.5, 1.9])
+def test_two_jobs_on_one_gpu_by_hand(slowdown: float) -> None:
+    """Each has a slice of 600 s alone. Then they share the GPU for good."""
+    jobs = [rigid(name, 0, 1, 36_000.0, model="m") for name in "ab"]
+    run = run_of(jobs, {"slowdown": slowdown})
+    assert [job.finish_s for job in run.jobs] == pytest.approx([1200 + 35_400 * slowdown] * 2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_full_interference_no_packing_lasts_and_none_beats_turns(seed: int) -> None:
+    """All work is 1 GPU's: it takes as long in turns as in pairs, so the last job ends when it does alone."""
+    random = Random(seed)
+    jobs = [rigid(f"j{i}", 10.0 * i, 1, random.uniform(2000, 9000), model=f"m{i % 3}") for i in range(8)]
+    turns, packed = (run_of(jobs, {"slowdown": 2.0}, params={"packing": on}) for on in (False, True))
+    assert turns.summary["makespan_s"] == pytest.approx(sum(job.duration_s or 0.0 for job in jobs))
+    assert packed.summary["makespan_s"] == pytest.approx(turns.summary["makespan_s"])
+    assert max(together_s(packed).values()) == pytest.approx(120.0)  # a trial
+    worse = run_of(jobs, {"slowdown": 3.0})
+    assert turns.summary["makespan_s"] < worse.summary["makespan_s"]
+    assert worse.summary["makespan_s"] < 1.02 * turns.summary["makespan_s"]  # at most six trials of 120 s
+
+
+def test_only_pairs_that_gain_stay_together() -> None:
+    random = Random(7)
+    jobs = [
+        rigid(f"{model}{i}", 5.0 * i, 2, random.uniform(3000, 9000), model=model)
+        for i in range(12)
+        for model in ("good", "bad")
+    ]
+    run = run_of(jobs, {"pairs": PAIRS}, "n2g4")
+    lasting = {pair for pair, seconds in together_s(run).items() if seconds > 121}
+    assert lasting
+    assert all(job.startswith("good") for pair in lasting for job in pair)
+    assert {"good", "bad"} in [{job.rstrip("0123456789") for job in pair} for pair in together_s(run)]
+    alone = run_of(jobs, {"pairs": PAIRS}, "n2g4", params={"packing": False})
+    assert run.summary["makespan_s"] < 0.85 * alone.summary["makespan_s"]
+
+
+def test_a_trial_measures_and_does_not_ask() -> None:
+    """Jobs that are slower than predicted by 1.4, alone and beside others, go on together: their speed in the
+    trial is compared with their speed alone, and not with the prediction (2 / (1.4 x 1.5) < 1).
+    """
+    jobs = [rigid(name, 0, 1, 20_000.0, model="m") for name in "ab"]
+    slow = run_of(jobs, {"slowdown": 1.5}, step_time={"slowdown": 1.4})
+    assert max(together_s(slow).values()) > 20_000
+
+
+def test_while_no_job_waits_pairs_part() -> None:
+    """c leaves its GPU at 1,800 s or later; then a and b run alone again."""
+    jobs = [rigid(name, 0, 1, 5000.0, model="m") for name in "abc"]
+    run = run_of(jobs, {"slowdown": 1.5}, "n2g1")
+    ends = sorted(job.finish_s or 0.0 for job in run.jobs)
+    assert ends[0] < ends[1] <= ends[2]
+    work_s = 3 * 5000.0
+    assert ends[2] < work_s / 2 * 1.2
+
+
+def random_jobs(seed: int) -> list[Job]:
+    random, now, jobs = Random(seed), 0.0, []
+    for i in range(60):
+        now += random.expovariate(1 / 100)
+        model = random.choice(("good", "bad"))
+        jobs.append(
+            rigid(f"j{i}", now, random.choice((1, 1, 2, 3, 4, 8)), random.uniform(300, 4000), model=model)
+        )
+    return jobs
+
+
+@pytest.mark.parametrize("params", [{}, {"grow_shrink": True}, {"quantum_s": 200.0, "trial_s": 300.0}])
+def test_every_rule_holds_and_all_jobs_finish(params: dict[str, Any], tmp_path: Path) -> None:
+    run = run_of(
+        random_jobs(1), {"pairs": PAIRS}, "n3g8", overheads={"launch_s": 20.0}, params=params,
+        out=tmp_path / "run", failures={"mtbf_gpu_h": 30.0}, seed=1,
+    )  # fmt: skip
+    assert all(job.state == "finished" for job in run.jobs)
+    assert not [v for finding in check_run_folder(tmp_path / "run") for v in finding.violations]
+
+
+def test_a_job_that_fits_nowhere_gets_room_by_migration() -> None:
+    """At 900 s two nodes of 4 GPUs have 2 free ones each, and one job of 2 moves to the other node."""
+    small = [rigid(f"s{i}", i, 2, 900.0 - i if i in (0, 2) else 5000.0) for i in range(4)]
+    jobs = [*small, rigid("wide", 100, 4, 500.0)]
+    run = run_of(jobs, {}, "n2g4", params={"quantum_s": 1e5})
+    wide = next(job for job in run.jobs if job.job_id == "wide")
+    assert (wide.start_s, wide.finish_s) == (900, 1400)
+    assert run.summary["migrations"] == 1
+    assert run.summary["preemptions"] == 0
+
+
+def test_jobs_grow_on_idle_gpus_of_their_node_and_shrink_when_one_waits() -> None:
+    table = {("m", 8): {1: 1.0, 2: 2.0, 4: 4.0, 8: 8.0}}
+    jobs = [
+        Job("a", 0, model="m", global_batch=8, gpus=2, iterations=50_000),
+        rigid("b", 2000, 4, 100.0),
+    ]
+    outcome = simulate(jobs, Gandiva(grow_shrink=True), "n1g8", table=table)
+    events = [(e.time_s, e.event, e.gpus) for e in outcome.events if e.job_id == "a" and e.event != "submit"]
+    assert events[:3] == [(0.0, "start", 2), (600.0, "resize", 8), (2000.0, "resize", 2)]
+    assert starts(outcome)["b"] == 2000
+
+
+def test_parameters_out_of_range_are_named() -> None:
+    for params, message in (
+        ({"packing": 1}, "packing=1"),
+        ({"trial_s": 0.5}, "trial_s=0.5"),
+        ({"grow_shrink": "x"}, "grow_shrink='x'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Gandiva(**params)  # type: ignore[arg-type]
