@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from clustersim.commands.output.terminal import say
 from itertime.commandline import print_json
 
-from ..output.terminal import say
 from .options import ModelPath, RunPlanner
 from .output import offered
 

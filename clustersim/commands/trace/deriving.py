@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..output.terminal import say
+from clustersim.commands.output.terminal import say
+
 from .options import Output, Seed
 from .output import offered, write
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from clustersim.commands.output.columns import bar, table
+from clustersim.commands.output.terminal import say
 from itertime.commandline import print_json
 
-from ..output.terminal import say
 from .options import Columns, LogFormatName, TimeUnit, TimeZone
 from .output import span
 

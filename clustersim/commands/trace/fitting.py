@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..output.terminal import say
+from clustersim.commands.output.terminal import say
+
 from .describing import TraceOrLog, distance_table
 from .options import Columns, LogFormatName, Seed, TimeUnit, TimeZone
 from .output import span, write_report

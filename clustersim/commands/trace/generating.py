@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from clustersim.commands.output.terminal import say
 from itertime.commands.options import MEMORY_HEADROOM
 
-from ..output.terminal import say
 from .options import (
     Arrivals,
     Cv,

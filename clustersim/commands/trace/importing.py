@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from clustersim.commands.output.terminal import say
 from itertime.commands.options import MEMORY_HEADROOM
 
-from ..output.terminal import say
 from .options import (
     Columns,
     Headroom,

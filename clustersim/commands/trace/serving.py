@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..output.terminal import say
+from clustersim.commands.output.terminal import say
+
 from .options import Output, Seed
 from .output import write
 
