@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from clustersim.cluster import Part
+from clustersim.cluster import HostDemand, Part
 from clustersim.engine.clock import Arrivals, Course, Due
 from clustersim.engine.job_records import rejected_record
 from clustersim.engine.node_events import NodeEvents
@@ -124,7 +124,7 @@ class FleetSimulation(Course):
             return None
         lasting = {m: offers for m, offers in able.items() if m.ever_fits(job, order, offers[0])}
         able = lasting or able
-        to = choose(self._routing, job, [member.to(offers) for member, offers in able.items()])
+        to = choose(self._routing, job, [member.to(offers, job) for member, offers in able.items()])
         member = next(member for member in able if member.part.name == to.name)
         member.simulation.submit(member.own(job), order, f"sent to {to.name}: {self._routing.by}")
         return member
@@ -165,7 +165,7 @@ class FleetSimulation(Course):
                 continue
             offers = member.offers(job)
             alike = offers and (offers[0].requested, offers[0].unit_s) == (active.requested, unit_s)
-            if alike and member.to(offers).has_room():
+            if alike and member.to(offers, job).has_room():
                 return member
         return None
 
@@ -210,11 +210,16 @@ class _Member:
         if gone is None or not gone(kernel.clock.now):
             return True
         active = ActiveJob(self.own(job), order, offer.curve, offer.requested, offer.note)
+        active.demand = self._demand_of(job)
         return kernel.state.ever_fits(JobView(active, kernel.facts))
 
-    def to(self, offers: tuple[Offer, ...]) -> Destination:
+    def to(self, offers: tuple[Offer, ...], job: Job) -> Destination:
         kernel = self.simulation.kernel
-        return Destination(self.part.name, kernel.facts, kernel.submitted, offers)
+        return Destination(self.part.name, kernel.facts, kernel.submitted, offers, self._demand_of(job))
+
+    def _demand_of(self, job: Job) -> HostDemand | None:
+        """What the job needs beside each GPU; None where the cluster does not limit that."""
+        return self.part.cluster.demand_of(job.cpus, job.host_memory_gb, job.gpus)
 
     def give_up(self, view: JobView) -> None:
         """A waiting job leaves for another cluster."""
