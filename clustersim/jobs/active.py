@@ -53,6 +53,7 @@ class ActiveJob:
 
     # Of jobs in phases only (see `PhasedJob`).
     phase: int = 0
+    batch: int | None = None
 
     def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str):
         """`order`: position in the order of submission. `requested`: GPUs, a count that `curve` has."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from reprlib import repr as brief
+from types import MappingProxyType
 from typing import Any, Self
 
 from clustersim.cluster import MILLION, Placement, SharedPlacement, nodes_of, parts_of
@@ -34,6 +35,9 @@ class Proposal(Draft):
 
     notes: tuple[tuple[JobView, str], ...] = ()
     """What `note` was given, in order."""
+
+    batches: Mapping[JobView, int] = MappingProxyType({})
+    """The global batches that `train_with` was given."""
 
     def free_nodes(self, job: JobView) -> dict[int, int]:
         """The free GPUs of each node that has any in this draft and is open to `job`, by node."""
@@ -104,6 +108,21 @@ class Proposal(Draft):
             if isinstance(there, SharedPlacement) and not active_of(job).parts:
                 found.setdefault(there.key, []).append(job)
         return list(found.values())
+
+    def train_with(self, job: JobView, batch: int) -> None:
+        """Let a job train with another global batch, one of its `batches`, from now on; a waiting job from
+        its next start on. On the GPUs that it keeps a job changes its batch at once and pays nothing.
+
+        The choice holds until the next one. In a phase in which it is none, the job has the batch of its
+        trace. PolicyError for a batch that is no choice.
+        """
+        where = f"train_with(job {job.id}, {brief(batch)})"
+        if job not in self._facts.waiting.jobs and job not in self._facts.running:
+            raise PolicyError(f"{where}: it is no longer in the system")
+        if batch not in job.batches:
+            choices = ", ".join(map(str, job.batches)) or "no other than that of its trace"
+            raise PolicyError(f"{where}: it can train with {choices}")
+        self.batches = {**self.batches, job: batch}
 
     def note(self, job: JobView, text: str) -> None:
         """Say something about a job: why the policy treats it as it does.
@@ -208,7 +227,7 @@ class Proposal(Draft):
     def copy(self) -> Self:
         """An independent draft that starts as this one, for looking ahead."""
         twin = super().copy()
-        twin.wake_at, twin.notes = self.wake_at, self.notes
+        twin.wake_at, twin.notes, twin.batches = self.wake_at, self.notes, self.batches
         return twin
 
 

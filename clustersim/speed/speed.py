@@ -22,9 +22,9 @@ from itertime.io import shown
 from itertime.planning import PlannedRun, Planner
 from itertime.spec import Models, ModelSpec, PlanOptions, parse_options, refusal_of
 from traces.job import Job
-from traces.phases import parse_phases, seconds_factors
+from traces.phases import parse_phases, seconds_factor, seconds_factors
 
-from .curve import CannotRun, Curve, Offer, in_phases, regular_counts, worthwhile
+from .curve import CannotRun, Curve, Offer, PhaseSpeeds, in_phases, regular_counts, worthwhile
 from .throughput_table import Throughputs
 
 __all__ = ["Speed", "SpeedOnOneType", "kind_of"]
@@ -157,18 +157,30 @@ class SpeedOnOneType:
             alone = self.curve(replace(job, phases=None))
             factors = seconds_factors(phases, None)
             return in_phases(
-                [(phase.share, None, alone, k) for phase, k in zip(phases, factors, strict=True)]
+                [
+                    PhaseSpeeds(phase.share, {None: (alone, k)})
+                    for phase, k in zip(phases, factors, strict=True)
+                ]
             )
-        batches = [int(phase.value) for phase in phases]
-        curves = {b: self.curve(replace(job, phases=None, global_batch=b)) for b in dict.fromkeys(batches)}
-        return in_phases(
-            [
-                (phase.share, batch, curves[batch], factor)
-                for phase, batch, factor in zip(
-                    phases, batches, seconds_factors(phases, job.global_batch), strict=True
-                )
-            ]
-        )
+        assert job.global_batch is not None
+        curves: dict[int, Curve] = {}
+        for phase in phases:
+            for batch in phase.batches:
+                if batch not in curves:
+                    try:
+                        curves[batch] = self.curve(replace(job, phases=None, global_batch=batch))
+                    except CannotRun:
+                        if batch == phase.value:
+                            raise
+        found: list[PhaseSpeeds] = []
+        for phase in phases:
+            by_batch: dict[int | None, tuple[Curve, float]] = {
+                batch: (curves[batch], seconds_factor(phase.noise, batch, job.global_batch))
+                for batch in phase.batches
+                if batch in curves
+            }
+            found.append(PhaseSpeeds(phase.share, by_batch))
+        return in_phases(found)
 
     def _from_log(self, job: Job) -> Curve:
         assert job.gpus is not None

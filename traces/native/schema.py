@@ -263,9 +263,13 @@ def _clash_of_phases(job: Job) -> str:
     if job.service is not None:
         return "are those of an instance of a service, which does no work of its own; leave the cell empty"
     if job.kind == "iterations":
-        for _, value in parse_phases(job.phases or ""):
-            if not (value.is_integer() and value >= 1):
-                return f"have the global batch {value:g}; with iterations each value is a whole number from 1"
+        for phase in parse_phases(job.phases or ""):
+            for value in (phase.value, phase.most or 1.0):
+                if not (value.is_integer() and value >= 1):
+                    wanted = "with iterations each value is a whole number from 1"
+                    return f"have the global batch {value:g}; {wanted}"
+    elif any(phase.most is not None or phase.noise < math.inf for phase in parse_phases(job.phases or "")):
+        return "state a choice of batches or a noise; those need model, global_batch and iterations"
     return ""
 
 

@@ -15,6 +15,7 @@ from .options import (
     Headroom,
     Load,
     LoadOf,
+    Noise,
     Output,
     Precisions,
     PresetName,
@@ -49,6 +50,7 @@ def generate(
     stated_sigma: Annotated[
         float, typer.Option(help="Users misstate iterations by a log-normal factor of this sigma, median 1.")
     ] = 0.0,
+    gradient_noise: Noise = "none",
 ) -> None:
     """Generate a synthetic trace.
 
@@ -78,6 +80,7 @@ def generate(
         precisions=precisions,
         stated_sigma=stated_sigma,
         preset=preset,
+        gradient_noise=gradient_noise,
     )
     made, report = generate_stored(recipe)
     beside = write(made, report, output, "generate")
