@@ -323,7 +323,7 @@ def test_memory_holds_a_few_numbers_of_each_job(tmp_path: Path, monkeypatch: pyt
         finally:
             tracemalloc.stop()
 
-    assert peak(10_000) - peak(5_000) < 120 * 5_000
+    assert peak(20_000) - peak(10_000) < 120 * 10_000
 
 
 def test_the_trace_of_a_seed_does_not_change() -> None:
