@@ -204,7 +204,12 @@ def test_a_comparison_is_asked_by_policy_and_by_slice(both: Comparison) -> None:
 
 def test_a_table_without_rows_has_its_columns() -> None:
     run = clustersim.run(FRAME[:0], "fifo", cluster="n1g8")
-    for table, column in {"jobs": "jct_s", "events": "job_id", "snapshots": "time_s", "plans": "iteration_s"}.items():
+    for table, column in {
+        "jobs": "jct_s",
+        "events": "job_id",
+        "snapshots": "time_s",
+        "plans": "iteration_s",
+    }.items():
         found = run.to_pandas(table)
         assert (len(found), column in found) == (0, True)
 
