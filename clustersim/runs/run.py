@@ -9,7 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from clustersim.analysis import check_window, service_summary, summarise, window_summary
+from clustersim.analysis import check_window, host_summary, service_summary, summarise, window_summary
 from clustersim.bounds import Bound
 from clustersim.cluster import Cluster
 from clustersim.engine import RunSetup, Simulation
@@ -184,6 +184,9 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
     )
     if (services := service_summary(recorder.job_table)) is not None:
         summary["services"] = services
+    host = host_summary(recorder.job_table, setup.cluster, recorder.end_s, manifest.get("packs", 1))
+    if host is not None:
+        summary["host"] = host
     if recorder.predictions is not None:
         summary["predictions"] = recorder.predictions
     if config.window is not None:
