@@ -83,9 +83,13 @@ class ServedFolder:
             for entry in os.scandir(self.root)
             if entry.name.endswith(_TRACES)
             and _PART.fullmatch(entry.name)
-            and entry.is_file()
-            and Path(entry.path).resolve().is_relative_to(self.root)
+            and self._is_file_inside(Path(entry.path))
         )
+
+    def _is_file_inside(self, path: Path) -> bool:
+        with suppress(OSError, RuntimeError):  # a circle of links
+            return path.is_file() and path.resolve().is_relative_to(self.root)
+        return False
 
     def runs(self) -> list[dict[str, Any]]:
         """Every run in order of its path: `path`, `status`, `policy` (empty if it states none), its `look` as
