@@ -131,3 +131,23 @@ def test_a_throughput_table_names_types_without_clusters(written: Written, tmp_p
     run = clustersim.run(jobs, "fifo", cluster=written(FLEET), table=str(table), overheads=None,
                          type_slowdown=None)  # fmt: skip
     assert [record.finish_s for record in run.jobs] == [10.0, 10.0, 10.0, 40.0]
+
+
+@pytest.mark.parametrize("policy", ["gavel-max-min", "muri"])
+def test_a_job_that_waits_for_a_round_does_not_move_back_and_forth(policy: str, written: Written) -> None:
+    """Both clusters have free GPUs and are within a round: the job that comes waits for one of them."""
+    fleet = "clusters:\n" + "".join(
+        f"  - name: {name}\n    groups:\n      - {{name: g, gpu_type: h100, nodes: 1}}\n" for name in "ab"
+    )
+    jobs = [
+        Job("x", 0.0, gpus=2, duration_s=2000.0, gpu_type="a"),
+        Job("y", 1.0, gpus=2, duration_s=2000.0, gpu_type="b"),
+        Job("z", 50.0, gpus=2, duration_s=100.0),
+    ]
+    run = clustersim.run(
+        jobs, policy, cluster=written(fleet), overheads=None, routing={"by": "first-fit", "move": True}
+    )
+    assert {job.state for job in run.jobs} == {"finished"}
+    notes = [event.detail for event in run.events if event.job_id == "z" and event.event == "note"]
+    assert len([note for note in notes if note.startswith("moved")]) <= 1
+    assert broken_rules(run) == []
