@@ -151,3 +151,17 @@ def test_a_job_that_waits_for_a_round_does_not_move_back_and_forth(policy: str, 
     notes = [event.detail for event in run.events if event.job_id == "z" and event.event == "note"]
     assert len([note for note in notes if note.startswith("moved")]) <= 1
     assert broken_rules(run) == []
+
+
+def test_nodes_down_from_the_start_count_where_no_job_has_arrived(written: Written) -> None:
+    """The node of a is down when the first job goes to b; usage.csv says so."""
+    fleet = "clusters:\n" + "".join(
+        f"  - name: {name}\n    groups:\n      - {{name: g, gpu_type: h100, nodes: 1}}\n" for name in "ab"
+    )
+    run = clustersim.run(
+        [Job("x", 800.0, gpus=2, duration_s=1000.0, gpu_type="b")], "fifo", cluster=written(fleet),
+        overheads=None, routing={"by": "first-fit"},
+        calendar=[{"at_s": 500, "maintenance": "0", "for_s": 400}],
+    )  # fmt: skip
+    assert broken_rules(run) == []
+    assert [(row.time_s, row.down) for row in run.snapshots] == [(800, 8), (900, 0), (1800, 0)]
