@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from itertime.errors import UnknownName, UserError
+
+if TYPE_CHECKING:
+    from clustersim.records import Run
 
 __all__ = ["plot", "report", "timeline"]
 
@@ -64,12 +68,27 @@ def report(
     if warmup is not None or measure is not None:
         runs = [with_window(run, warmup or 0.0, measure) for run in runs]
     names = [run.policy for run in runs]
+    runs, stated = _as_compared(runs)
+    baseline = baseline or stated
     if baseline is not None and baseline not in names:
         raise UserError(f"--baseline {baseline}: is not among {', '.join(names)}")
     with of_sound_records(homes):
         page = render_report(runs, baseline=baseline)
     write_text(folder / "report.html", page)
     print(folder / "report.html")
+
+
+def _as_compared(runs: list[Run]) -> tuple[list[Run], str | None]:
+    """The runs in the order in which their command named the policies, and the baseline that it named."""
+    from .simulate import DEMO_POLICIES
+
+    command = [str(word) for word in runs[0].manifest.get("command") or ()]
+    after = dict(pairwise(word for part in command for word in part.split("=", 1)))
+    order = after.get("--policies", DEMO_POLICIES).split(",")
+    known = {name: place for place, name in enumerate(order)}
+    stated = after.get("--baseline")
+    ordered = sorted(runs, key=lambda run: known.get(run.policy, len(known)))
+    return ordered, stated if any(run.policy == stated for run in runs) else None
 
 
 def _report_of_grid(folder: Path, pages: int) -> None:

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from clustersim.records import Run
     from clustersim.runs import RunConfig, Trace
 
-__all__ = ["compare", "demo", "run"]
+__all__ = ["DEMO_POLICIES", "compare", "demo", "run"]
 
-_DEMO_POLICIES = "fifo,srtf,elasticflow,vtrain-aware"
+DEMO_POLICIES = "fifo,srtf,elasticflow,vtrain-aware"
 
 
 @option_groups
@@ -116,7 +116,7 @@ def demo(
         float,
         typer.Option(min=0.01, help="GPU-seconds requested, over those of the cluster while jobs arrive."),
     ] = 1.2,
-    policies: PolicyNames = _DEMO_POLICIES,
+    policies: PolicyNames = DEMO_POLICIES,
     cluster: ClusterShape = "n64g8",
     seed: Seed = 0,
     warmup: Warmup = 0.0,

@@ -132,7 +132,7 @@ class Following:
         self.close()
 
 
-def _whole_rows(file: int, start: int, size: int = 1 << 20) -> bytes:
+def _whole_rows(file: int, start: int, size: int = _BLOCK) -> bytes:
     """Complete rows from a byte on: up to a line feed with an even number of quotes before it."""
     while True:
         read = os.pread(file, size, start)

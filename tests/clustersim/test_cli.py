@@ -336,9 +336,24 @@ def test_demo(call: Callable[..., Done]) -> None:
         assert summary["finished"] + summary["rejected"] + summary["unfinished"] == summary["jobs"] == 8
 
 
-def test_report_again(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
+def test_report_again(
+    call: Callable[..., Done], trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the order of the policies and the baseline of its command."""
     out = tmp_path / "out"
-    assert call("compare", trace, "--policies", "fifo,srtf", "--cluster", "n1g8", "--out", out).code == 0
+    command = [
+        "compare",
+        trace,
+        "--policies",
+        "srtf,fifo",
+        "--baseline=fifo",
+        "--cluster",
+        "n1g8",
+        "--out",
+        out,
+    ]
+    monkeypatch.setattr(sys, "argv", ["clustersim", *map(str, command)])
+    assert call(*command).code == 0
     before = (out / "report.html").read_bytes()
     (out / "report.html").unlink()
     done = call("report", out)
