@@ -42,7 +42,7 @@ def explain(
     from clustersim.rundir import read_streamed, refuse_changed
 
     from .output.runs import of_sound_records, run_folders
-    from .output.terminal import plain
+    from .output.terminal import say
 
     for home in run_folders(folder):
         with collect_less_often():
@@ -51,7 +51,7 @@ def explain(
             with of_sound_records([home]):
                 lines = list(_lines(run, explained(run, job)))
         for line in lines:
-            print(plain(line))
+            say(line, indent=8)
 
 
 def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:

@@ -159,6 +159,7 @@ class Simulation(Course):
         curve, requested, note = best.curve, best.requested, best.note
         if not again:
             kernel.recorder.event(job.submit_s, SUBMIT, job.job_id, unit_s=curve.work_s(requested))
+            kernel.recorder.request(job.job_id, requested)
         if job.phases is not None:
             active = self._in_phases(job, order, offers)
         elif self.disruptions is None or job.service is not None:

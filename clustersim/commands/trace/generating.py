@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from clustersim.commands.output.terminal import say
 from itertime.commands.options import MEMORY_HEADROOM
 
 from .options import (
@@ -25,7 +26,7 @@ from .options import (
     SizesName,
     SystemName,
 )
-from .output import offered, say, write
+from .output import offered, write
 
 __all__ = ["generate"]
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from clustersim.commands.output.terminal import say
 from itertime.commands.options import MEMORY_HEADROOM
 
 from .options import (
@@ -25,7 +26,7 @@ from .options import (
     TimeZone,
     WorkSource,
 )
-from .output import say, span, write, write_report
+from .output import span, write, write_report
 
 __all__ = ["import_", "import_table"]
 
