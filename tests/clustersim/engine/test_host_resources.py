@@ -23,7 +23,7 @@ from clustersim.records import ALLOCATES, RELEASES, EventRecord, Run
 from clustersim.runs import list_policies, make_policy
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.speed import CannotRun, SpeedOnOneType
-from clustersim.testing import check_outcome, simulate
+from clustersim.testing import check_outcome, decide, simulate
 from itertime.errors import UserError
 from tests.effort import examples
 from tests.folders import rehashed
@@ -300,3 +300,14 @@ def test_the_audit_finds_a_log_that_gives_too_many_cores(tmp_path: Path) -> None
     (tmp_path / "out" / "jobs.csv").write_text(less)
     found = check_run_folder(rehashed(tmp_path / "out"), trace)
     assert [finding.rule for finding in found if finding.violations] == ["trace", "summary"]
+
+
+def test_a_scene_for_one_decision_knows_cores() -> None:
+    """Two cores are left on the node of the running job, too few for another, and six on the other node."""
+    running = [Job("r", 0.0, gpus=2, duration_s=99.0, cpus=4)]
+    pending = [Job(name, 1.0, gpus=1, duration_s=9.0, cpus=3) for name in "abc"]
+    made = decide(
+        make_policy("fifo-skip", {}), pending=pending, running=running, cluster=cluster_of(2, 4, 6), now_s=1.0
+    )
+    assert made.starts == {"a": ((1, 1),), "b": ((1, 1),)}
+    assert made.waits == ("c",)
