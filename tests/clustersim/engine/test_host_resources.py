@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import clustersim
 from clustersim.audit import check_run_folder
 from clustersim.audit.folder import check_run
+from clustersim.cli import main
 from clustersim.cluster import Cluster
 from clustersim.cluster.topology import NodeGroup
 from clustersim.overheads import Overheads
@@ -311,3 +312,15 @@ def test_a_scene_for_one_decision_knows_cores() -> None:
     )
     assert made.starts == {"a": ((1, 1),), "b": ((1, 1),)}
     assert made.waits == ("c",)
+
+
+def test_the_story_of_a_job_says_what_it_needs_beside_free_gpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [Job(name, 0.0, gpus=2, duration_s=9.0, cpus=8, host_memory_gb=3) for name in "ab"]
+    file = cluster_file(tmp_path, 1, 8, cpus_per_node=12)
+    clustersim.run(jobs, "fifo", cluster=file, overheads=None, out=tmp_path / "out")
+    assert main(["explain", str(tmp_path / "out"), "--job", "b"]) == 0
+    shown = capsys.readouterr().out
+    assert "for 9 s enough were free (6 free), but not given to it" in shown
+    assert "beside each GPU it needs 4 cores and 1.5 GB of host memory" in shown
