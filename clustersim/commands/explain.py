@@ -76,7 +76,7 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
         while notes and notes[0].time_s < begins_s:
             yield _noted(notes.popleft())
         if isinstance(spell, Wait):
-            yield from _wait(run, spell)
+            yield from _wait(run, spell, job)
         else:
             yield from _ran(run, spell, varying.get(plan_key(job, spell.given, run.cluster)))
     yield from map(_noted, notes)
@@ -97,9 +97,11 @@ def _noted(event: EventRecord) -> str:
     return f"  t={num(event.time_s)} s: noted by the policy: {event.detail}"
 
 
-def _wait(run: StreamedRun, wait: Wait) -> Iterator[str]:
+def _wait(run: StreamedRun, wait: Wait, job: JobRecord) -> Iterator[str]:
     yield f"  t={num(wait.from_s)} s: waited {num(wait.to_s - wait.from_s)} s for {wait.needed} GPUs"
-    yield from wait_lines(wait, run.cluster.gpus)
+    beside = [] if job.cpus_per_gpu is None else [f"{num(job.cpus_per_gpu)} cores"]
+    beside += [] if job.host_gb_per_gpu is None else [f"{num(job.host_gb_per_gpu)} GB of host memory"]
+    yield from wait_lines(wait, run.cluster.gpus, " and ".join(beside) if run.cluster.states_host else "")
 
 
 def _varying_plans(run: StreamedRun, job: JobRecord) -> dict[PlanKey, PlanRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from clustersim.cluster import Cluster, Placement
+from clustersim.cluster import Cluster, Placement, open_nodes
 from clustersim.engine import PolicyCalls
 from clustersim.jobs import ActiveJob
 from clustersim.overheads import Overheads
@@ -130,7 +130,7 @@ class _Scene:
         if place is None:
             raise UserError(f"decide: running job {job.job_id} has no room for its {count} GPUs")
         active.start_s = job.submit_s
-        self.facts.capacity.take(place)
+        self.facts.capacity.take(place, active.demand)
         done_s = active.hold(place, count, active.curve.unit_s[count], job.submit_s, 0.0)
         if done_s <= now:
             text = f"would have finished at t={done_s:g} s, before now, t={now:g} s"
@@ -141,11 +141,11 @@ class _Scene:
 
     def _place(self, active: ActiveJob, count: int) -> Placement | None:
         """Where a running job is: part of a GPU for a job that shares one."""
-        capacity = self.facts.capacity
+        capacity, demand = self.facts.capacity, active.demand
         beside = capacity.part(active.parts, capacity.span) if active.parts else None
         if beside is not None:
             return beside
-        place = self.facts.placer.place(capacity, count, ())
+        place = self.facts.placer.place(open_nodes(capacity, 0, capacity, demand), count, ())
         return capacity.new_part(active.parts, place) if active.parts and place is not None else place
 
     def submit(self, job: Job, order: int) -> None:
@@ -194,7 +194,10 @@ class _Scene:
             requested, note = self.speed.requested(job, curve)
         except CannotRun as reason:
             raise UserError(f"decide: job {job.job_id} cannot run here: {reason}") from None
-        return JobView(ActiveJob(job, order, curve, requested, note), self.facts)
+        active = ActiveJob(job, order, curve, requested, note)
+        active.demand = self.facts.cluster.demand_of(job.cpus, job.host_memory_gb, job.gpus)
+        self.facts.limits_host |= active.demand is not None
+        return JobView(active, self.facts)
 
 
 def _size(place: Placement) -> int:

@@ -8,7 +8,7 @@ from math import ulp
 from typing import Any
 
 from clustersim.audit import Evidence, JobFacts, Violation, prove
-from clustersim.audit.rules import RULES, better_than
+from clustersim.audit.rules import RULES, HostNotExceeded, better_than
 from clustersim.cluster import Cluster
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
@@ -27,7 +27,7 @@ class TableSpeed(SpeedOnOneType):
     """Speeds from a throughput table alone, so a check needs no prediction and takes milliseconds."""
 
     def __init__(self, cluster: Cluster, table: Table):
-        super().__init__(cluster, None, table)
+        super().__init__(cluster, None, table, host=cluster.host)
 
     def curve(self, job: Job) -> Curve:
         """The curve of `job`. CannotRun, with the reason, if the table has none."""
@@ -90,7 +90,8 @@ class Outcome:
 
 def check_outcome(outcome: Outcome) -> None:
     """Every check of one run. AssertionError names the case, the simulated time and the jobs."""
-    for finding in prove(evidence_of(outcome), RULES):
+    rules = (*RULES, HostNotExceeded) if outcome.case.cluster.states_host else RULES
+    for finding in prove(evidence_of(outcome), rules):
         if (
             finding.rule == "progress"
         ):  # the rule itself checks finished jobs alone; here every job must finish

@@ -13,8 +13,10 @@ __all__ = ["named", "num", "wait_lines"]
 _NAMED = 5
 
 
-def wait_lines(wait: Wait, gpus: int) -> Iterator[str]:
-    """Why a job waited on a cluster of so many GPUs, without when and for how long."""
+def wait_lines(wait: Wait, gpus: int, beside: str = "") -> Iterator[str]:
+    """Why a job waited on a cluster of so many GPUs, without when and for how long. `beside`: what it needs
+    beside each of its GPUs, where nodes limit that.
+    """
     length_s, low, high = wait.to_s - wait.from_s, *wait.free
     free = f"{low} free" if low == high else f"{low} to {high} free"
     if wait.short_s > 0:
@@ -23,6 +25,8 @@ def wait_lines(wait: Wait, gpus: int) -> Iterator[str]:
     if wait.short_s < length_s:
         enough_s = length_s - wait.short_s
         yield f"      for {num(enough_s)} s enough were free ({free}), but not given to it"
+        if beside:
+            yield f"      beside each GPU it needs {beside}, which their nodes may have lacked"
     if wait.ahead:
         yield f"      ahead of it when it began to wait, submitted earlier: {named(wait.ahead)}"
     if wait.overtakers:

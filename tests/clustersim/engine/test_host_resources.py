@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import clustersim
 from clustersim.audit import check_run_folder
 from clustersim.audit.folder import check_run
+from clustersim.cli import main
 from clustersim.cluster import Cluster
 from clustersim.cluster.topology import NodeGroup
 from clustersim.overheads import Overheads
@@ -23,7 +24,7 @@ from clustersim.records import ALLOCATES, RELEASES, EventRecord, Run
 from clustersim.runs import list_policies, make_policy
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.speed import CannotRun, SpeedOnOneType
-from clustersim.testing import check_outcome, simulate
+from clustersim.testing import check_outcome, decide, simulate
 from itertime.errors import UserError
 from tests.effort import examples
 from tests.folders import rehashed
@@ -300,3 +301,26 @@ def test_the_audit_finds_a_log_that_gives_too_many_cores(tmp_path: Path) -> None
     (tmp_path / "out" / "jobs.csv").write_text(less)
     found = check_run_folder(rehashed(tmp_path / "out"), trace)
     assert [finding.rule for finding in found if finding.violations] == ["trace", "summary"]
+
+
+def test_a_scene_for_one_decision_knows_cores() -> None:
+    """Two cores are left on the node of the running job, too few for another, and six on the other node."""
+    running = [Job("r", 0.0, gpus=2, duration_s=99.0, cpus=4)]
+    pending = [Job(name, 1.0, gpus=1, duration_s=9.0, cpus=3) for name in "abc"]
+    made = decide(
+        make_policy("fifo-skip", {}), pending=pending, running=running, cluster=cluster_of(2, 4, 6), now_s=1.0
+    )
+    assert made.starts == {"a": ((1, 1),), "b": ((1, 1),)}
+    assert made.waits == ("c",)
+
+
+def test_the_story_of_a_job_says_what_it_needs_beside_free_gpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [Job(name, 0.0, gpus=2, duration_s=9.0, cpus=8, host_memory_gb=3) for name in "ab"]
+    file = cluster_file(tmp_path, 1, 8, cpus_per_node=12)
+    clustersim.run(jobs, "fifo", cluster=file, overheads=None, out=tmp_path / "out")
+    assert main(["explain", str(tmp_path / "out"), "--job", "b"]) == 0
+    shown = capsys.readouterr().out
+    assert "for 9 s enough were free (6 free), but not given to it" in shown
+    assert "beside each GPU it needs 4 cores and 1.5 GB of host memory" in shown
