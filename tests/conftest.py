@@ -29,6 +29,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["ITERTIME_CACHE"] = "off"  # tests of the cache have folders of their own
 
 
+@pytest.fixture
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentences of commands are one line each, wherever the test's files lie."""
+    monkeypatch.setenv("COLUMNS", "2000")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def no_run_is_better_than_possible() -> Iterator[None]:
     """Every run that a test makes in this process is held against its bound."""
