@@ -52,9 +52,9 @@ class Program:
 
 
 @cache  # the page and its tests ask for the same
-def programs(folder: Path) -> list[Program]:
-    """All instances under the four policies."""
-    entries = instances(folder / "gavel_allocations.json.gz")
+def programs(folder: Path, most: int | None = None) -> list[Program]:
+    """All instances, or the first `most`, under the four policies."""
+    entries = instances(folder / "gavel_allocations.json.gz")[:most]
     all_of = [Instance(entry) for entry in entries]
     weighted = [Instance(entry, weighted=True) for entry in entries]
     alike = [Instance(entry, alike=True) for entry in entries]

@@ -20,7 +20,7 @@ from policies.gavel_makespan import GavelMakespan
 from policies.gavel_max_min import GavelMaxMin
 from policies.gavel_throughput import GavelThroughput
 
-__all__ = ["EVERY_ROUND", "KEPT", "NEAR", "beside", "rows", "simulated"]
+__all__ = ["EVERY_ROUND", "KEPT", "NEAR", "beside", "rows", "rows_of", "simulated"]
 
 EVERY_ROUND, KEPT = "recomputed_every_round", "at_least_1920s_apart"
 """How Gavel computed its allocations."""
@@ -40,14 +40,17 @@ _RUNS: Sequence[tuple[str, type[Scheduler], Mapping[str, Any], Sequence[str]]] =
 """Our name, our policy with its parameters, the names there."""
 
 
-@cache  # the page and its tests ask for the same
 def rows(folder: Path) -> list[Row]:
     """Our policies, which compute shares of time every round, beside Gavel's that do so too."""
-    found = []
-    for here, policy, params, names in _RUNS:
-        result = simulated(folder, policy, {**params, "recompute_every_round": True})
-        found += [beside(folder, here, there, EVERY_ROUND, result) for there in names]
-    return found
+    return [row for here, *_ in _RUNS for row in rows_of(folder, here)]
+
+
+@cache  # the page and its tests ask for the same
+def rows_of(folder: Path, here: str) -> list[Row]:
+    """Those of one of our policies."""
+    policy, params, names = next(rest for name, *rest in _RUNS if name == here)
+    result = simulated(folder, policy, {**params, "recompute_every_round": True})
+    return [beside(folder, here, there, EVERY_ROUND, result) for there in names]
 
 
 def simulated(folder: Path, policy: type[Scheduler], params: Mapping[str, Any]) -> Run:

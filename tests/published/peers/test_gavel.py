@@ -1,5 +1,5 @@
-"""Gavel's programs on 200 random instances: what they optimise is as good here. Gavel's simulator on 80 jobs:
-completion times.
+"""Gavel's programs on random instances, 50 of the 200 by default: what they optimise is as good here. Gavel's
+simulator on 80 jobs: completion times.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.peers.gavel import TOLERANCE, Instance, Program, programs
-from experiments.peers.gavel_runs import KEPT, beside, rows, simulated
+from experiments.peers.gavel_runs import KEPT, beside, rows_of, simulated
 from experiments.peers.rows import Row, instances
 from policies.gavel_ftf import GavelFtf
 from policies.gavel_max_min import GavelMaxMin
@@ -17,9 +17,9 @@ from policies.toolkit.gavel import Gavel
 from tests.published.peers.doubles import KeptFtf, KeptMaxMin, KeptShares
 
 
-@pytest.fixture(scope="module")
-def found(shared_reference: Path) -> dict[str, Program]:
-    return {program.there: program for program in programs(shared_reference / "peers")}
+@pytest.fixture(scope="module", params=[50, pytest.param(200, marks=pytest.mark.long)])
+def found(request: pytest.FixtureRequest, shared_reference: Path) -> dict[str, Program]:
+    return {program.there: program for program in programs(shared_reference / "peers", request.param)}
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,11 @@ def found(shared_reference: Path) -> dict[str, Program]:
     ["max_min", "max_min_weights", "max_min_no_perf", "ftf", "throughput_normalised", "throughput"],
 )
 def test_values_are_equal(found: dict[str, Program], there: str) -> None:
-    assert found[there].equal == 200
+    assert found[there].equal == len(found[there].differences) >= 50
 
 
 def test_levels_of_water_filling_are_never_lower(found: dict[str, Program]) -> None:
-    assert found["water_filling"].equal >= 194
+    assert found["water_filling"].equal >= 0.97 * len(found["water_filling"].differences)
     assert min(found["water_filling"].differences) >= -TOLERANCE
 
 
@@ -52,9 +52,8 @@ def test_weights_change_the_levels(shared_reference: Path) -> None:
     assert lower >= 5
 
 
-@pytest.fixture(scope="module")
-def ends(shared_reference: Path) -> dict[tuple[str, str], Row]:
-    return {(row.here, row.there): row for row in rows(shared_reference / "peers")}
+def end(folder: Path, here: str, there: str) -> Row:
+    return next(row for row in rows_of(folder / "peers", here) if row.there == there)
 
 
 @pytest.mark.parametrize(
@@ -62,22 +61,23 @@ def ends(shared_reference: Path) -> dict[tuple[str, str], Row]:
     [
         ("gavel-max-min", "max_min_fairness_perf", 0.04),
         ("gavel-max-min", "max_min_fairness_water_filling_perf", 0.04),
-        ("gavel-ftf", "finish_time_fairness_perf", 0.04),
+        pytest.param("gavel-ftf", "finish_time_fairness_perf", 0.04, marks=pytest.mark.long),
         ("gavel-throughput, rates=raw", "max_sum_throughput_perf", 0.01),
     ],
 )
-def test_mean_completion_times(ends: dict[tuple[str, str], Row], here: str, there: str, most: float) -> None:
-    row = ends[here, there]
+def test_mean_completion_times(shared_reference: Path, here: str, there: str, most: float) -> None:
+    row = end(shared_reference, here, there)
     assert row.of == 80
     assert row.equal >= 55
     assert row.difference is not None
     assert abs(row.difference) <= most
 
 
-def test_gavel_adds_up_iterations(ends: dict[tuple[str, str], Row]) -> None:
+def test_gavel_adds_up_iterations(shared_reference: Path) -> None:
     """Raw rates are nearer to Gavel's throughput than relative ones."""
     raw, relative = (
-        ends[here, "max_sum_throughput_perf"] for here in ("gavel-throughput, rates=raw", "gavel-throughput")
+        end(shared_reference, here, "max_sum_throughput_perf")
+        for here in ("gavel-throughput, rates=raw", "gavel-throughput")
     )
     assert raw.equal > relative.equal
     assert abs(raw.difference) < abs(relative.difference) / 4  # type: ignore[arg-type]

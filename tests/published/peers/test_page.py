@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from experiments.peers.rows import Row, percent
 from experiments.who_else_agrees import PAGE, page
 
 RENEW = "python -m experiments.who_else_agrees ../shared"
 
 
+@pytest.mark.long  # the tests beside this one hold its figures to limits
 def test_the_page_is_up_to_date(shared_dir: Path, shared_reference: Path) -> None:
     assert PAGE.read_text(encoding="utf-8") == page(shared_dir), f"renew the page: {RENEW}"
 
