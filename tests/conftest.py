@@ -29,10 +29,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["ITERTIME_CACHE"] = "off"  # tests of the cache have folders of their own
 
 
-@pytest.fixture
-def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def wide_terminal() -> Iterator[None]:
     """Sentences of commands are one line each, wherever the test's files lie."""
-    monkeypatch.setenv("COLUMNS", "2000")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("COLUMNS", "2000")
+    yield
+    patch.undo()
 
 
 @pytest.fixture(autouse=True, scope="session")

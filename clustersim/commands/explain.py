@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output.waits import named, num, wait_lines
+from .output.waits import counted, named, num, wait_lines
 
 if TYPE_CHECKING:
     from clustersim.analysis import Explanation, Spell, Wait
@@ -60,7 +60,7 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
 
     job = story.record
     software = " ".join(filter(None, (job.framework, job.precision, job.plan_options)))
-    gpus = f"{job.gpus} GPUs" if job.gpus else ""
+    gpus = counted(job.gpus) if job.gpus else ""
     what = ", ".join(text for text in (job.model, software, gpus, job.tenant) if text)
     yield f"job {job.job_id} ({what}) under {run.policy}: {job.state}" + (
         f", {job.reason}" if job.reason else ""
@@ -98,7 +98,7 @@ def _noted(event: EventRecord) -> str:
 
 
 def _wait(run: StreamedRun, wait: Wait, job: JobRecord) -> Iterator[str]:
-    yield f"  t={num(wait.from_s)} s: waited {num(wait.to_s - wait.from_s)} s for {wait.needed} GPUs"
+    yield f"  t={num(wait.from_s)} s: waited {num(wait.to_s - wait.from_s)} s for {counted(wait.needed)}"
     beside = [] if job.cpus_per_gpu is None else [f"{num(job.cpus_per_gpu)} cores"]
     beside += [] if job.host_gb_per_gpu is None else [f"{num(job.host_gb_per_gpu)} GB of host memory"]
     yield from wait_lines(wait, run.cluster.gpus, " and ".join(beside) if run.cluster.states_host else "")
@@ -119,8 +119,8 @@ def _ran(run: StreamedRun, spell: Spell, varying: PlanRecord | None) -> Iterator
 
     event = spell.given
     plan = f", plan {plan_words(event.plan)}" if event.plan else ""
-    kind = f"{run.cluster.type_of(event.placement[0][0])} " if run.cluster.mixed else ""
-    where = f"{event.gpus} {kind}GPUs, nodes {placement_text(event.placement)}{plan}"
+    kind = run.cluster.type_of(event.placement[0][0]) if run.cluster.mixed else ""
+    where = f"{counted(event.gpus, kind)}, nodes {placement_text(event.placement)}{plan}"
     if event.detail:  # the phase of a job in phases, and its batch
         where += f", {event.detail}"
     yield f"  t={num(event.time_s)} s: {_VERBS[event.event]} {where}"

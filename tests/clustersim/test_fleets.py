@@ -20,6 +20,8 @@ from itertime.spec import load_system, profile_of
 from tests.places import ROOT
 from traces.job import Job
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 FLEET = ROOT / "docs" / "fleet.yaml"
 SYSTEMS = {"a100": "dgx-a100-80gb", "h100": "dgx-h100", "b200": "dgx-b200"}
 SMALL = """

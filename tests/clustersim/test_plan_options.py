@@ -32,6 +32,8 @@ from tests.places import ROOT
 from traces.job import Job
 from traces.native import write_trace
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 BERT = "bert-large-wikipedia"
 BALANCED = "batching=unpadded,balance=stratified-exchanged"
 OPTIONS = (

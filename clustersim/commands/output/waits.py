@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from clustersim.analysis import Wait
 
-__all__ = ["named", "num", "wait_lines"]
+__all__ = ["counted", "named", "num", "wait_lines"]
 
 _NAMED = 5
 
@@ -34,6 +34,15 @@ def wait_lines(wait: Wait, gpus: int, beside: str = "") -> Iterator[str]:
     if wait.holders:
         held = [f"{job_id} ({num(seconds / length_s)} on average)" for job_id, seconds in wait.holders]
         yield f"      GPUs were held by {named(held)}"
+
+
+def counted(gpus: int, kind: str = "") -> str:
+    """GPUs in words, of a kind if the cluster has several.
+
+    >>> counted(1), counted(8, "h100")
+    ('1 GPU', '8 h100 GPUs')
+    """
+    return f"{gpus} {kind}{' ' if kind else ''}GPU{'' if gpus == 1 else 's'}"
 
 
 def named(names: Sequence[str]) -> str:

@@ -19,6 +19,8 @@ from clustersim.runs import RunConfig, Trace, run
 from itertime.errors import UserError
 from traces.job import Job
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 JOBS = (
     Job("long", 0.0, "blue", gpus=16, duration_s=300.0, deadline_s=350.0),
     Job("short", 10.0, gpus=8, duration_s=20.0),

@@ -12,6 +12,8 @@ import pytest
 from clustersim.cli import main
 from clustersim.rundir import read_run
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 TRACE = (
     "job_id,submit_s,model,gpus,global_batch,iterations,duration_s,state\n"
     + "".join(f"m{i},{600 * i},megatron-1.7b,{8 << i % 2},512,{2000 + 500 * i},,\n" for i in range(8))

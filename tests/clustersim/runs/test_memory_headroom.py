@@ -21,6 +21,8 @@ from traces.job import Job
 from traces.native import write_trace
 from traces.synthetic import Recipe, generate
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 CAPACITY_GB = load_profile("a100-80gb").memory_bytes / 1e9
 # On 16 A100s the fastest 3d plan of this job needs 99 % of the memory.
 JOBS = [Job("tight", 0.0, model="gpt3-13b", global_batch=128, iterations=10.0, gpus=16)]

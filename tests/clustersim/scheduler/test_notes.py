@@ -17,6 +17,8 @@ from clustersim.runs import Trace, run
 from clustersim.scheduler import Proposal, Scheduler, State
 from tests.builders import rigid
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 FIRST, LAST = "put off: a shorter job came", "put off: two shorter jobs came"
 
 

@@ -18,6 +18,8 @@ from traces.logs.importer import read
 from traces.logs.log import Log, ReadOptions
 from traces.logs.source import open_log
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 
 def imported(folder: Path, text: str, **options: Any) -> tuple[list[Job], dict[str, Any]]:
     (folder / "log").write_text(text)

@@ -25,6 +25,8 @@ from traces.logs.source import open_log
 from traces.workload import Rules, WorkMaker
 from traces.workload.rules import load_rules
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 ITP = "job_id,submission_time,duration,num_gpu\n"
 TESTBED = "job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration,best_effort\n"
 SIMULATOR = "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\n"

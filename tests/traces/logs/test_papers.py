@@ -22,6 +22,8 @@ from tests.traces.logs.paper_samples import (
 )
 from traces import Job
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 
 def test_a_row_of_chronus_counts_in_minutes_and_has_a_deadline_after_its_submission(tmp_path: Path) -> None:
     rows = "0,v,4,100,9,vgg,10,8,15-30,10-5,0,soft\n1,v,1,160,9,vgg,20,8,160,10,1,best\n"

@@ -20,6 +20,8 @@ from tests.folders import rehashed
 from traces.job import Job
 from traces.native import write_trace
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 JOBS = (
     Job("long", 0.0, gpus=16, duration_s=300.0, deadline_s=350.0),
     Job("short", 10.0, gpus=8, duration_s=20.0),

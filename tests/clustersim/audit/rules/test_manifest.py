@@ -18,6 +18,8 @@ from tests.folders import rehashed
 from traces.job import Job
 from traces.native import write_trace
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 JOBS = [Job(f"{i}", 7.3 + 40.0 * i, gpus=4, duration_s=400.0 + i) for i in range(20)]
 FAILURES = {"mtbf_gpu_h": 0.7, "spare_nodes": 1, "repair_scale": 0.01}
 CALENDAR = [

@@ -27,6 +27,8 @@ from tests.effort import examples
 from traces.job import Job
 from traces.native import write_trace
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 JOBS = [
     Job(f"j{i}", 300.0 * i, model="megatron-1.7b", gpus=8, global_batch=64, iterations=2000.0 + 100 * i,
         deadline_s=300.0 * i + 40_000)
