@@ -29,7 +29,9 @@ def main(arguments):
         return demo()
     if arguments == ["test"]:
         set_up(".[test]")
-        return subprocess.call([str(PYTHON), "-m", "pytest", "-n", "2"], cwd=str(ROOT))
+        # worksteal: neighbours, which share fixtures, run on the same core
+        command = [str(PYTHON), "-m", "pytest", "-n", "2", "--dist", "worksteal"]
+        return subprocess.call(command, cwd=str(ROOT))
     print(__doc__, file=sys.stderr)
     return 2
 

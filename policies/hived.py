@@ -217,7 +217,7 @@ class _Draft:
         stopped = []
         for node, count in places:
             for other, _ in reversed(self._on(node)):
-                if self.proposal.free_on(node) >= count:
+                if self.proposal.has_room(job, ((node, count),)):
                     break
                 stopped.append((other, self.proposal.placement(other)))
                 self.proposal.stop(other)
@@ -226,7 +226,7 @@ class _Draft:
         if started:
             self.proposal.start(job, on=places)
         for other, own in reversed(stopped):
-            if own and all(self.proposal.free_on(node) >= count for node, count in own):
+            if own and self.proposal.has_room(other, own):
                 self.proposal.start(other, on=own)
         return started
 

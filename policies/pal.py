@@ -63,7 +63,7 @@ class Pal(Scheduler):
         for job in sorted(counts, key=lambda job: (-self._sensitivity(job, state), job.order)):
             found = self._best(proposal, state, job, counts[job])
             own = before[job] if job.running else None
-            if own is not None and all(proposal.free_on(node) >= count for node, count in own):
+            if own is not None and proposal.has_room(job, own):
                 saved_s = (1 - found[0] / self._cost(state, job, own)) * self.round_s if found else 0.0
                 if found is None or saved_s <= job.restart_s(counts[job]):
                     found = 0.0, own

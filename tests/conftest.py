@@ -1,10 +1,12 @@
-"""What all tests share: the published data, and that no test depends on the speed of the machine."""
+"""What all tests share: the published data, that no test depends on the speed of the machine, and what each
+takes.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,12 @@ settings.load_profile("any-machine")
 # Programs started in the background by a script ignore Ctrl-C, and so would those that tests send it to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["ITERTIME_CACHE"] = "off"  # tests of the cache have folders of their own
+
+
+@pytest.fixture
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentences of commands are one line each, wherever the test's files lie."""
+    monkeypatch.setenv("COLUMNS", "2000")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -46,6 +54,54 @@ def _held_against_its_bound(finish: Callable[..., Run]) -> Callable[..., Run]:
         return run
 
     return checked
+
+
+MOST_CPU_S = 5.0
+"""What CONTRIBUTING.md allows a test of the default run, with its fixtures."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    item.stash[_BEGAN] = _cpu_s()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test's last report, also one of another process, has its CPU seconds."""
+    report = yield
+    if report.when == "teardown" and item.get_closest_marker("long") is None:
+        report.user_properties.append(("cpu_s", _cpu_s() - item.stash[_BEGAN]))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The CPU seconds of tests that take more than they may, which is no failure: machines differ."""
+    reports = [each for some in terminalreporter.stats.values() for each in some]
+    took = [
+        (seconds, report.nodeid)
+        for report in reports
+        if isinstance(report, pytest.TestReport)
+        for name, seconds in report.user_properties
+        if name == "cpu_s"
+    ]
+    long = sorted((one for one in took if one[0] > MOST_CPU_S), reverse=True)
+    if len(took) > 1000:
+        terminalreporter.write_line(f"{len(took)} tests took {sum(one[0] for one in took):.0f} CPU seconds")
+    if long:
+        terminalreporter.write_line(f"More than {MOST_CPU_S:g} CPU seconds (CONTRIBUTING.md):")
+    for seconds, name in long:
+        terminalreporter.write_line(f"{seconds:8.1f}  {name}")
+
+
+_BEGAN = pytest.StashKey[float]()
+
+
+def _cpu_s() -> float:
+    """Of this process and of those that it started and that have ended."""
+    return sum(os.times()[:4])
 
 
 @pytest.fixture(scope="session")

@@ -50,6 +50,8 @@ class Job:
     | service | name | the inference service of which it is an instance; None = not one |
     | gpu_fraction | GPUs | the part of one GPU that it holds, beside other such jobs; None = whole GPUs |
     | phases | text | parts of its work with another global batch or speed (`traces.phases`); None = one |
+    | cpus | cores | on all nodes together, for the GPUs of the request; None = no limit |
+    | host_memory_gb | GB | 1e9 bytes, likewise |
     """
 
     job_id: str
@@ -80,6 +82,8 @@ class Job:
     service: str | None = None
     weight: float = 1.0
     phases: str | None = None
+    cpus: float | None = None
+    host_memory_gb: float | None = None
 
     @property
     def kind(self) -> Literal["iterations", "duration"]:

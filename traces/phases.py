@@ -4,38 +4,71 @@ The text is `share:value` for each phase, in their order: `0.3:512 0.7:1024`. Th
 work. The value is the global batch of a job that states its iterations. Of a job that states its run time it
 is the speed of the phase relative to the others.
 
-Work is counted in sequences, whatever the batch: `iterations` x `global_batch` of them are all the work. So a
-unit of work, an iteration of the stated batch, is G / B iterations of a phase with batch B.
+A batch can be a choice, `512..4096`: a policy may also train with the batch doubled, up to the second number.
+After the batch may stand the gradient noise scale of the phase, in sequences: `0.3:512..4096:800`.
+
+A unit of work is the progress of one iteration with the job's `global_batch`, G. An iteration with batch B
+makes B / G x (noise + G) / (noise + B) of it. That is the statistical efficiency of Qiao et al., "Pollux:
+Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021, equation 7, after McCandlish
+et al., "An Empirical Model of Large-Batch Training", 2018. Without a stated noise it is infinite: all
+sequences count alike, `iterations` x `global_batch` of them are all the work.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from itertools import accumulate
-from math import fsum
+from math import fsum, inf
 from typing import NamedTuple
 
-__all__ = ["MOST_PHASES", "Phase", "ends_of", "parse_phases", "phases_text", "seconds_factors"]
+__all__ = [
+    "MOST_PHASES",
+    "Phase",
+    "ends_of",
+    "parse_phases",
+    "phases_text",
+    "seconds_factor",
+    "seconds_factors",
+]
 
 MOST_PHASES = 1000
 _LEAST_SHARE = 1e-6
 _ROUNDING = 1e-6  # of the sum of the shares
 _LEAST_VALUE, _MOST_VALUE = 1e-3, 1e7
+_MOST_NOISE = 1e12  # sequences
 
 
 class Phase(NamedTuple):
-    """`share`: of the job's work. `value`: sequences per iteration, or a relative speed."""
+    """`share`: of the job's work. `value`: sequences per iteration, or a relative speed.
+
+    `most`: the largest batch that a policy may choose, None where the batch is no choice. `noise`: the
+    gradient noise scale, in sequences.
+    """
 
     share: float
     value: float
+    most: float | None = None
+    noise: float = inf
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """The batches of the phase, the one that holds without a choice first.
+
+        >>> Phase(1.0, 512.0, 4096.0).batches
+        (512, 1024, 2048, 4096)
+        """
+        found, most = [int(self.value)], self.value if self.most is None else self.most
+        while 2 * found[-1] <= most:
+            found.append(2 * found[-1])
+        return tuple(found)
 
 
 @lru_cache(4096)
 def parse_phases(text: str) -> tuple[Phase, ...]:
     """The phases that a text states. ValueError, "what is wrong; how to fix it", for any other text.
 
-    >>> parse_phases("0.3:512 0.7:1024")
-    (Phase(share=0.3, value=512.0), Phase(share=0.7, value=1024.0))
+    >>> parse_phases("1:512..4096:800")
+    (Phase(share=1.0, value=512.0, most=4096.0, noise=800.0),)
     """
     words = text.split()
     if not 1 <= len(words) <= MOST_PHASES:
@@ -50,25 +83,40 @@ def parse_phases(text: str) -> tuple[Phase, ...]:
 
 
 def _phase(word: str) -> Phase:
-    share, colon, value = word.partition(":")
+    share, colon, rest = word.partition(":")
+    batch, with_noise, noise = rest.partition(":")
+    value, is_choice, most = batch.partition("..")
     try:
-        phase = Phase(float(share), float(value))
+        largest, scale = float(most) if is_choice else None, float(noise) if with_noise else inf
+        phase = Phase(float(share), float(value), largest, scale)
     except ValueError:
-        raise ValueError(f"has the phase {word[:100]!r}; write share:value, as 0.3:512") from None
+        wanted = "write share:value, as 0.3:512, or share:batch..largest:noise, as 0.3:512..4096:800"
+        raise ValueError(f"has the phase {word[:100]!r}; {wanted}") from None
     if not colon or "_" in word or not _LEAST_SHARE <= phase.share <= 1 + _ROUNDING:
         raise ValueError(f"has the share {share[:100]}; a share of the work is from {_LEAST_SHARE:g} to 1")
     if not _LEAST_VALUE <= phase.value <= _MOST_VALUE:
         raise ValueError(f"has the value {value[:100]}; values are from {_LEAST_VALUE:g} to {_MOST_VALUE:g}")
+    if phase.most is not None and not phase.value <= phase.most <= _MOST_VALUE:
+        raise ValueError(f"has the largest batch {most[:100]}; it is from {value[:100]} to {_MOST_VALUE:g}")
+    if with_noise and not 0 <= phase.noise <= _MOST_NOISE:
+        raise ValueError(f"has the noise {noise[:100]}; a noise is from 0 to {_MOST_NOISE:g} sequences")
     return phase
 
 
 def phases_text(phases: tuple[Phase, ...]) -> str:
     """The text of phases in its shortest form, which reads back exactly.
 
-    >>> phases_text(parse_phases("0.30:512  0.7:1024.0"))
-    '0.3:512 0.7:1024'
+    >>> phases_text(parse_phases("0.30:512  0.7:1024.0..4096:8e2"))
+    '0.3:512 0.7:1024..4096:800'
     """
-    return " ".join(f"{_shortest(share)}:{_shortest(value)}" for share, value in phases)
+    return " ".join(map(_word, phases))
+
+
+def _word(phase: Phase) -> str:
+    word = f"{_shortest(phase.share)}:{_shortest(phase.value)}"
+    if phase.most is not None:
+        word += f"..{_shortest(phase.most)}"
+    return word if phase.noise == inf else f"{word}:{_shortest(phase.noise)}"
 
 
 def _shortest(value: float) -> str:
@@ -84,10 +132,21 @@ def ends_of(phases: tuple[Phase, ...]) -> tuple[float, ...]:
     return (*[min(1.0, end) for end in accumulate(phase.share for phase in phases)][:-1], 1.0)
 
 
+def seconds_factor(noise: float, batch: float, global_batch: float) -> float:
+    """By what the seconds of an iteration with `batch` are multiplied to give those of a unit of work: the
+    progress of one with the job's `global_batch`, where the gradient noise scale is `noise` sequences.
+
+    >>> seconds_factor(inf, 1024, 512), seconds_factor(512, 1024, 512), seconds_factor(0, 1024, 512)
+    (0.5, 0.75, 1.0)
+    """
+    alike = global_batch / batch
+    return alike if noise == inf else alike * ((noise + batch) / (noise + global_batch))
+
+
 def seconds_factors(phases: tuple[Phase, ...], global_batch: int | None) -> tuple[float, ...]:
-    """For each phase, by what the seconds of an iteration in it are multiplied to give those of a unit of
-    work: G / B with the stated batch G and the phase's B. `global_batch` None: the seconds of a unit of a
-    job with a run time, which keeps that run time over all its phases.
+    """For each phase, by what the seconds of an iteration with its own batch are multiplied to give those of
+    a unit of work (`seconds_factor`). `global_batch` None: the seconds of a unit of a job with a run time,
+    which keeps that run time over all its phases.
 
     >>> seconds_factors(parse_phases("0.3:512 0.7:1024"), 512)
     (1.0, 0.5)
@@ -95,6 +154,6 @@ def seconds_factors(phases: tuple[Phase, ...], global_batch: int | None) -> tupl
     (1.5, 0.5)
     """
     if global_batch is not None:
-        return tuple(global_batch / phase.value for phase in phases)
-    mean = fsum(share / (value / phases[0].value) for share, value in phases)
+        return tuple(seconds_factor(phase.noise, phase.value, global_batch) for phase in phases)
+    mean = fsum(phase.share / (phase.value / phases[0].value) for phase in phases)
     return tuple(phases[0].value / phase.value / mean for phase in phases)

@@ -31,6 +31,7 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `Explanation` | the record of a job, and each `Wait` and `Spell` in order of time |
 | `Wait` | a time without GPUs: how many were free, which jobs held the others, which were ahead |
 | `Spell` | a time with GPUs: how it began and ended, and what it cost |
+| `host_summary` | the cores and the host memory that jobs held |
 | `service_summary` | what instances of inference services asked for and did not get |
 | `service_levels` | the same by service, each a `ServiceLevel`, with the share of time with all demand met |
 | `paired_difference` | compare two policies over seeds, as a `Difference` |
@@ -47,7 +48,7 @@ from .arrays import Usage
 from .demand import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, has_waited
 from .gpu_time import CATEGORIES, GpuTime, gpu_time, plan_keys
 from .job_story import Explanation, Spell, Wait, explain
-from .metrics import METRICS, summarise
+from .metrics import METRICS, host_summary, summarise
 from .pools import PoolUse, by_pool, has_parts
 from .services import ServiceLevel, service_levels, service_summary
 from .statistics import LEAST_PAIRS, Difference, holm, paired_difference
@@ -82,6 +83,7 @@ __all__ = [
     "has_waited",
     "holdings",
     "holm",
+    "host_summary",
     "measured_jobs",
     "paired_difference",
     "plan_keys",

@@ -41,6 +41,7 @@ __all__ = [
     "deadlines",
     "disruptions",
     "finish_time_fairness",
+    "host_summary",
     "job_counts",
     "makespan_s",
     "queueing",
@@ -148,6 +149,32 @@ def utilisation(jobs: Jobs, usage: Usage, cluster: Cluster) -> dict[str, Value]:
         "gpu_useful_ratio": useful / available,
         "fragmentation_ratio": usage.integral(usage.stranded, *interval) / available,
     }
+
+
+def host_summary(jobs: Jobs, cluster: Cluster, end_s: float, packs: int = 1) -> dict[str, Value] | None:
+    """What jobs held of the cores and the host memory; None where no node states any, and for a policy that
+    runs several jobs on the same GPUs (`packs`), whose parts of GPUs the records do not state.
+
+    cpu_h: the sum of cpus_per_gpu_j x GPU-hours_j, in core-hours, where a job on part of a GPU counts as one
+    of 1 GPU. cpu_ratio: cpu_h over the core-hours of all nodes from T0 to the end of the run; None if some
+    nodes state no cores. memory_gb_h, memory_ratio: the same of host memory.
+    """
+    if not cluster.states_host or packs > 1:
+        return None
+    columns = job_columns(jobs)
+    gpu_h = columns["gpu_seconds"] / np.nan_to_num(columns["gpu_fraction"], nan=1.0) / 3600
+    hours = (end_s - float(columns["submit_s"].min())) / 3600 if len(columns) else 0.0
+    found: dict[str, Value] = {}
+    for name, unit, field, of_node in (
+        ("cpu", "cpu_h", "cpus_per_gpu", "cpus_per_node"),
+        ("memory", "memory_gb_h", "host_gb_per_gpu", "host_memory_gb_per_node"),
+    ):
+        held = fsum((np.nan_to_num(columns[field]) * gpu_h).tolist())
+        stated = [(getattr(group, of_node), group.nodes) for group in cluster.groups]
+        had = hours * sum((amount or 0) * nodes for amount, nodes in stated)
+        known = had > 0 and all(amount is not None for amount, _ in stated)
+        found |= {unit: held, f"{name}_ratio": held / had if known else None}
+    return found
 
 
 def deadlines(jobs: Jobs) -> dict[str, Value]:

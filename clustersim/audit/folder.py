@@ -32,6 +32,7 @@ from .history import ClusterHistory, Rule
 from .log_pass import prove
 from .rules import (
     RULES,
+    HostNotExceeded,
     ManifestConsistent,
     NotBelowBound,
     OutagesAsDrawn,
@@ -105,6 +106,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
     rules: list[Callable[[ClusterHistory], Rule]] = [
         *RULES,
         *([ReservationsKept] if evidence.reservations else []),
+        *([HostNotExceeded] if run.cluster.states_host else []),
         partial(OutagesAsDrawn, manifest=manifest),
         partial(plans, due=speeds, rows=run.plans, complete=complete),
         ServicesLeave,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clustersim.records import EventRecord, JobRecord, batch_of, phase_of
-from traces.phases import Phase, parse_phases, seconds_factors
+from traces.phases import Phase, parse_phases, seconds_factor, seconds_factors
 
 __all__ = ["factor_of", "stated_phases"]
 
@@ -20,12 +20,14 @@ def stated_phases(record: JobRecord | None) -> tuple[Phase, ...]:
 
 def factor_of(record: JobRecord | None, given: EventRecord | None) -> float:
     """By what the seconds of an iteration, or of a logged second, are multiplied to give those of a unit of
-    work in the phase of an allocation; 1 for a job without phases.
+    work in the phase of an allocation, with its batch; 1 for a job without phases.
     """
     phases = stated_phases(record)
     if not phases or record is None or given is None:
         return 1.0
-    phase = phase_of(given)
+    phase, batch = phase_of(given), batch_of(given)
     if phase is None or not 0 <= phase < len(phases):
         return 1.0
-    return seconds_factors(phases, record.global_batch if batch_of(given) else None)[phase]
+    if batch and record.global_batch:
+        return seconds_factor(phases[phase].noise, batch, record.global_batch)
+    return seconds_factors(phases, None)[phase]

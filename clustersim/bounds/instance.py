@@ -134,7 +134,8 @@ def _least_unit_s(offer: Offer, best: Offer, cluster: Cluster, layouts: LayoutTi
     unit on the requested GPUs of the best type, over the mean of all work. A job that takes a_k u(n) in phase
     k is nowhere slower, and is one without phases once a unit of phase k counts as a_k units: the a_k, each
     as often as its share of the work, have the mean 1. So what no schedule can beat there, none beats here.
-    Where a job has one GPU count, or its phases scale alike, nothing is lost.
+    Where a job has one GPU count, or its phases scale alike, nothing is lost. Where its batch is a choice,
+    u_k(n) is that of the fastest batch.
     """
     if not offer.curve.phases:
         return _unit_s(offer.curve, offer.gpu_type, cluster, layouts)
@@ -142,8 +143,9 @@ def _least_unit_s(offer: Offer, best: Offer, cluster: Cluster, layouts: LayoutTi
     found: dict[int, float] = {}
     for mine, first in zip(offer.curve.phases, best.curve.phases, strict=True):
         longer = first.curve.unit_s[gpus] / best.curve.work_s(gpus)
-        for n, unit_s in _unit_s(mine.curve, offer.gpu_type, cluster, layouts).items():
-            found[n] = min(found.get(n, inf), unit_s / longer * (1 - _ROUNDING))
+        for curve in mine.choices.values() or (mine.curve,):
+            for n, unit_s in _unit_s(curve, offer.gpu_type, cluster, layouts).items():
+                found[n] = min(found.get(n, inf), unit_s / longer * (1 - _ROUNDING))
     return found
 
 

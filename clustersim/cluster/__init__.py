@@ -17,7 +17,10 @@
 | `moved` | a placement with nodes of other numbers |
 | `parts_of`, `MILLION` | a fraction of a GPU in millionths; those of a whole one |
 | `Capacity` | free GPUs by node: `take`, `release`, `close` and `open` a node, `copy` for a draft |
+| `open_nodes` | the free GPUs that a job can have, of all or some nodes |
 | `OpenNodes` | the free GPUs without those of nodes that are closed to a job |
+| `HostResources` | the cores and the host memory of a node |
+| `HostDemand` | the cores and the host memory that a job needs for each of its GPUs |
 | `CapacityIfStopped` | the free GPUs that there would be if some jobs stopped |
 | `FreeNodes`, `FreeNodesByLeaf` | protocols: what tells whether a job fits; what a placer chooses from |
 
@@ -35,14 +38,18 @@ Why
   of one GPU type are the cluster's sets of bits under a mask.
 - A GPU that jobs share is a GPU that is not free, with a list of the parts held (`SharedGpus`). Placers and
   policies that know nothing of sharing keep counting whole GPUs.
+- Cores and host memory limit how many free GPUs of a node a job can have. So a placer sees a node with fewer
+  free GPUs (`open_nodes`), and knows of no further resource.
 """
 
-from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf, OpenNodes
+from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf
 from .cluster import Cluster, Part, Placement
 from .clusterfile import cluster_of, load_cluster
+from .host import HostDemand, HostResources
 from .node_set import NodeSet, first_node, node_range, node_set, nodes_of
 from .sharing import MILLION, SharedGpus, SharedPlacement, gpus_held, in_use, moved, parts_of
 from .topology import Pool
+from .views import OpenNodes, open_nodes
 
 __all__ = [
     "MILLION",
@@ -51,6 +58,8 @@ __all__ = [
     "Cluster",
     "FreeNodes",
     "FreeNodesByLeaf",
+    "HostDemand",
+    "HostResources",
     "NodeSet",
     "OpenNodes",
     "Part",
@@ -67,5 +76,6 @@ __all__ = [
     "node_range",
     "node_set",
     "nodes_of",
+    "open_nodes",
     "parts_of",
 ]

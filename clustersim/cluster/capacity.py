@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from .cluster import Cluster, Placement
+from .host import HostDemand, HostUse
 from .node_set import NodeSet, node_range, nodes_of
 from .sharing import SharedGpus, SharedPlacement, in_use
 from .topology import Leaf, Pool
@@ -20,7 +21,6 @@ __all__ = [
     "CapacityIfStopped",
     "FreeNodes",
     "FreeNodesByLeaf",
-    "OpenNodes",
     "PoolCapacity",
 ]
 
@@ -74,7 +74,8 @@ class Capacity:
     For each count f there is the set of the nodes with exactly f free GPUs. So "the fullest node with room
     for 3" and "how many nodes are empty" cost a few machine operations, and a copy costs some ten references.
     A node out of service (`close`) is in none of these sets. `shared`: the GPUs of which jobs hold parts,
-    which are not free; None until there is one.
+    which are not free; None until there is one. `host`: the cores and the memory that no job holds; None
+    until a job that states a demand holds some.
     """
 
     __slots__ = (
@@ -87,6 +88,7 @@ class Capacity:
         "_with",
         "free",
         "gpus_per_node",
+        "host",
         "nodes",
         "shared",
     )
@@ -98,6 +100,7 @@ class Capacity:
         self._free = bytearray(self._sizes)
         self._closed = 0
         self.shared: SharedGpus | None = None
+        self.host: HostUse | None = None
         self._with = [0] * (self.gpus_per_node + 1)
         first = 0
         for group in cluster.groups or (cluster,):
@@ -114,6 +117,7 @@ class Capacity:
         twin._free, twin._with, twin._closed = self._free[:], self._with[:], self._closed
         twin._empty_by_leaf = self._empty_by_leaf[:]
         twin.shared = self.shared and self.shared.copy()
+        twin.host = self.host and self.host.copy()
         return twin
 
     def pool(self, gpu_type: str) -> Capacity | PoolCapacity:
@@ -164,8 +168,21 @@ class Capacity:
                 return free
         return 0
 
-    def take(self, placement: Placement) -> None:
-        """Occupy the GPUs of `placement`. ValueError, and no change, if one of them is not free."""
+    def host_use(self) -> HostUse:
+        """The cores and the memory that no job holds."""
+        if self.host is None:
+            self.host = HostUse(self._cluster.groups or (self._cluster,))
+        return self.host
+
+    def take(self, placement: Placement, demand: HostDemand | None = None) -> None:
+        """Occupy the GPUs of `placement`, and what the job needs beside them. ValueError, and no change, if
+        something of that is not free.
+        """
+        if demand is not None:
+            self.host_use().check(placement, demand)
+            self.take(placement)
+            self.host_use().take(placement, demand)
+            return
         if placement.__class__ is SharedPlacement:
             self._take_part(placement)
             return
@@ -177,8 +194,12 @@ class Capacity:
             raise ValueError(f"placement names a node twice: {placement}")
         self._move(placement, -1)
 
-    def release(self, placement: Placement) -> None:
-        """Free the GPUs of `placement`. ValueError if more GPUs of a node would be free than it has."""
+    def release(self, placement: Placement, demand: HostDemand | None = None) -> None:
+        """Free the GPUs of `placement`, and what `take` occupied beside them. ValueError if more GPUs of a
+        node would be free than it has.
+        """
+        if demand is not None:
+            self.host_use().release(placement, demand)
         if placement.__class__ is SharedPlacement:
             if self.shared is None or self.shared.remove(placement):
                 self._move(placement, 1)
@@ -193,8 +214,10 @@ class Capacity:
         shared.add(placement)
         self.shared = shared
 
-    def has_room(self, placement: Placement) -> bool:
-        """Whether the GPUs of `placement`, or that part of them, are free."""
+    def has_room(self, placement: Placement, demand: HostDemand | None = None) -> bool:
+        """Whether the GPUs of `placement`, or that part of them, and what is needed beside them are free."""
+        if demand is not None and not self.host_use().room(placement, demand):
+            return False
         shared = self.shared
         if isinstance(placement, SharedPlacement) and shared is not None and placement.key in shared:
             open_ = not any(self._closed >> node & 1 for node, _ in placement)
@@ -350,39 +373,6 @@ class PoolCapacity:
 
     def nodes_with(self, free: int) -> NodeSet:
         return self._all.nodes_with(free) & self._own
-
-    def count_with(self, free: int) -> int:
-        return self.nodes_with(free).bit_count()
-
-    def empty_nodes(self) -> int:
-        return self.count_with(self.gpus_per_node)
-
-
-class OpenNodes:
-    """The free GPUs without those of some nodes that are closed to a job: a view of a cluster or of its nodes
-    of one type. The members mean the same as there.
-    """
-
-    __slots__ = ("_all", "_closed", "gpus_per_node", "leaves", "nodes", "span")
-
-    def __init__(self, capacity: FreeNodesByLeaf, closed: NodeSet):
-        self._all, self._closed = capacity, closed
-        self.nodes, self.gpus_per_node, self.span = capacity.nodes, capacity.gpus_per_node, capacity.span
-        self.leaves = capacity.leaves
-
-    @property
-    def free(self) -> int:
-        return sum(n * self.count_with(n) for n in range(1, self.gpus_per_node + 1))
-
-    def empty_by_leaf(self) -> list[int]:
-        empty = self.nodes_with(self.gpus_per_node)
-        return [(empty & node_range(leaf.first, leaf.nodes)).bit_count() for leaf in self.leaves]
-
-    def free_on(self, node: int) -> int:
-        return 0 if self._closed >> node & 1 else self._all.free_on(node)
-
-    def nodes_with(self, free: int) -> NodeSet:
-        return self._all.nodes_with(free) & ~self._closed
 
     def count_with(self, free: int) -> int:
         return self.nodes_with(free).bit_count()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from itertime.errors import UnknownName, UserError, quoted
 
+from .host import HostDemand, HostResources
 from .topology import NETWORKS, Leaf, NodeGroup, Pool, leaves_of, pools_of
 
 __all__ = ["Cluster", "Part", "Placement"]
@@ -84,6 +85,20 @@ class Cluster:
         if self.groups:
             return sum(group.nodes * group.gpus_per_node for group in self.groups)
         return self.nodes * self.gpus_per_node
+
+    @cached_property
+    def host(self) -> HostResources:
+        """The cores and the memory of each node, where all nodes are equal."""
+        return self.pools[0].host if self.groups else HostResources(None, None)
+
+    @cached_property
+    def states_host(self) -> bool:
+        """Whether any nodes state their cores or their memory."""
+        return any(group.host != (None, None) for group in self.groups)
+
+    def demand_of(self, cpus: float | None, memory_gb: float | None, gpus: int | None) -> HostDemand | None:
+        """What a job needs for each of its GPUs; None where that sets no limit here. See `HostDemand.of`."""
+        return HostDemand.of(cpus, memory_gb, gpus) if self.states_host else None
 
     @property
     def shape(self) -> str:

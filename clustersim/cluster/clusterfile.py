@@ -38,7 +38,7 @@ from itertime.io import CONFIG, Name, Positive, Ratio, construct, names_file, qu
 from itertime.spec import System, is_system_file, load_system
 
 from .cluster import Cluster
-from .topology import NETWORKS, Gpus, NodeGroup, Nodes
+from .topology import NETWORKS, Cpus, Gpus, HostGb, NodeGroup, Nodes
 
 __all__ = ["GPU_TYPES", "cluster_of", "load_cluster"]
 
@@ -95,6 +95,8 @@ class _Group:
     spine_uplink_gbps: Gbps | None = None
     usd_per_gpu_hour: Positive | None = None
     spot: bool = False
+    cpus_per_node: Cpus | None = None
+    host_memory_gb_per_node: HostGb | None = None
 
 
 def load_cluster(text: str, system: str | None = None, network: str | None = None) -> Cluster:
@@ -236,6 +238,8 @@ def _resolved(group: _Group, where: str, folder: Path) -> NodeGroup:
         spine_uplink_bytes_per_s=spine_uplink,
         usd_per_gpu_hour=group.usd_per_gpu_hour or (system.usd_per_gpu_hour if system else None),
         spot=group.spot,
+        cpus_per_node=group.cpus_per_node,
+        host_memory_gb_per_node=group.host_memory_gb_per_node,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MILLION", "SharedGpus", "SharedPlacement", "gpus_held", "in_use", "moved", "parts_of"]
+__all__ = ["MILLION", "SharedGpus", "SharedPlacement", "Spots", "gpus_held", "in_use", "moved", "parts_of"]
 
 MILLION = 1_000_000
 """Parts of a whole GPU."""

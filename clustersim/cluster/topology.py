@@ -20,10 +20,25 @@ from itertime.errors import UserError
 from itertime.io import CONFIG, Count, Name, Positive
 from itertime.spec import load_system
 
-__all__ = ["NETWORKS", "Gpus", "Leaf", "NodeGroup", "Nodes", "Pool", "leaves_of", "pools_of"]
+from .host import HostResources
+
+__all__ = [
+    "NETWORKS",
+    "Cpus",
+    "Gpus",
+    "HostGb",
+    "Leaf",
+    "NodeGroup",
+    "Nodes",
+    "Pool",
+    "leaves_of",
+    "pools_of",
+]
 
 Nodes = Annotated[Count, Field(le=1_000_000)]
 Gpus = Annotated[Count, Field(le=64)]
+Cpus = Annotated[Count, Field(le=10_000)]
+HostGb = Annotated[Positive, Field(ge=1e-3, le=1e6)]
 NETWORKS = ("ideal", "tiers", "contention")
 
 
@@ -36,7 +51,8 @@ class NodeGroup:
     `nodes_per_spine`: nodes of a leaf, and of a spine block; None: one for the whole group. The last leaf and
     the last block may have fewer nodes. `usd_per_gpu_hour`: None: the price that the run states. `cluster`:
     the cluster of a fleet that the nodes belong to; None outside a fleet. `spot`: whether the nodes may be
-    reclaimed (`clustersim.failures.Spot`); spot nodes are a pool of their own.
+    reclaimed (`clustersim.failures.Spot`); spot nodes are a pool of their own. `cpus_per_node`: cores;
+    `host_memory_gb_per_node`: 1e9 bytes; None: as much as jobs ask for.
     """
 
     name: Name
@@ -52,6 +68,13 @@ class NodeGroup:
     usd_per_gpu_hour: Positive | None = None
     cluster: Name | None = None
     spot: bool = False
+    cpus_per_node: Cpus | None = None
+    host_memory_gb_per_node: HostGb | None = None
+
+    @property
+    def host(self) -> HostResources:
+        """What each node has beside its GPUs."""
+        return HostResources.of(self.cpus_per_node, self.host_memory_gb_per_node)
 
     @property
     def pool(self) -> str:
@@ -62,11 +85,11 @@ class NodeGroup:
         return f"{name}-spot" if self.spot else name
 
     def document(self) -> dict[str, Any]:
-        """The group as JSON; `NodeGroup(**document)` reads it. `cluster` and `spot` only where they say
-        something.
+        """The group as JSON; `NodeGroup(**document)` reads it. `cluster`, `spot`, cores and host memory only
+        where they say something.
         """
-        document = asdict(self)
-        return {name: value for name, value in document.items() if name not in ("cluster", "spot") or value}
+        document, optional = asdict(self), ("cluster", "spot", "cpus_per_node", "host_memory_gb_per_node")
+        return {name: value for name, value in document.items() if name not in optional or value}
 
     @classmethod
     def of_system(cls, name: str, nodes: int, gpus_per_node: int, system: str) -> NodeGroup:
@@ -120,6 +143,13 @@ class Pool:
     usd_per_gpu_hour: float | None = None
     chip: str = ""
     cluster: str | None = None
+    cpus_per_node: int | None = None
+    host_memory_gb_per_node: float | None = None
+
+    @property
+    def host(self) -> HostResources:
+        """What each node has beside its GPUs."""
+        return HostResources.of(self.cpus_per_node, self.host_memory_gb_per_node)
 
     @property
     def gpus(self) -> int:
@@ -155,7 +185,7 @@ def pools_of(groups: Sequence[NodeGroup]) -> tuple[Pool, ...]:
     """The groups of each GPU type as one pool.
 
     UserError if groups of one type do not follow one another, or if they differ in the system, the GPUs per
-    node or the NICs, on which the speed of a job depends, or in the price.
+    node or the NICs, on which the speed of a job depends, in cores, host memory or the price.
     """
     pools: list[Pool] = []
     node = leaf = 0
@@ -175,6 +205,8 @@ def pools_of(groups: Sequence[NodeGroup]) -> tuple[Pool, ...]:
                 usd_per_gpu_hour=group.usd_per_gpu_hour,
                 chip=group.gpu_type,
                 cluster=group.cluster,
+                cpus_per_node=group.cpus_per_node,
+                host_memory_gb_per_node=group.host_memory_gb_per_node,
             )
             pools.append(pool)
         else:
@@ -185,13 +217,19 @@ def pools_of(groups: Sequence[NodeGroup]) -> tuple[Pool, ...]:
     return tuple(pools)
 
 
+_ALIKE = (
+    "gpus_per_node", "system", "nic_bytes_per_s", "cpus_per_node", "host_memory_gb_per_node",
+    "usd_per_gpu_hour",
+)  # fmt: skip
+
+
 def _check_alike(group: NodeGroup, pool: Pool, last: Pool) -> None:
     if pool is not last:
         raise UserError(
             f"group {group.name}: gpu_type={group.gpu_type}: groups of one GPU type must follow one another; "
             "reorder the groups"
         )
-    for field in ("gpus_per_node", "system", "nic_bytes_per_s", "usd_per_gpu_hour"):
+    for field in _ALIKE:
         ours, theirs = getattr(group, field), getattr(pool, field)
         if ours != theirs:
             raise UserError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,7 +20,7 @@ __all__ = ["backtest", "named_clusters"]
 
 _SHOWN = {"size": 12, "pool": 10, "tenant": 5, "user": 5, "partition": 5, "qos": 5, "gpu_type": 5, "hour": 24}
 """Groups of each kind on the terminal; summary.json has twenty."""
-_MOST_TRIALS, _WIDTH = 20, 100
+_MOST_TRIALS = 20
 _SYSTEM = "dgx-a100-80gb"
 
 Part = Mapping[str, Any]
@@ -195,19 +194,19 @@ def named_clusters(given: list[str], system: str) -> dict[str, Cluster]:
 def _print(summary: Part) -> None:
     from clustersim.backtest import site_words
 
-    from .output.terminal import plain
+    from .output.terminal import say, say_item
 
     log, site = summary["log"], summary["site"]
     jobs = f"{log['jobs']:,} jobs of {log['counts']['rows']:,} rows, {log['with_start']:,} with a start"
-    print(f"{plain(log['file'])} ({log['format']}): {jobs}")
+    say(f"{log['file']} ({log['format']}): {jobs}")
     for reason, n in list(log["dropped_by_reason"].items())[:5]:
-        print(f"  dropped {n:,}: {plain(reason)}")
+        say(f"  dropped {n:,}: {reason}", indent=4)
     for text in (*log["warnings"], *log["assumptions"], *summary["assumptions"]):
-        for line in wrap(plain(text), _WIDTH, initial_indent="  - ", subsequent_indent="    "):
-            print(line)
+        say_item(text)
     if "fit" in summary:
         _print_trials(summary["fit"])
-    print(f"\nSite: {plain(site_words(site))}; {site['gpus']:,} GPUs")
+    print()
+    say(f"Site: {site_words(site)}; {site['gpus']:,} GPUs")
     for part, errors in summary["parts"].items():
         _print_part(part, errors)
     _print_use(summary["use"])
@@ -215,24 +214,25 @@ def _print(summary: Part) -> None:
         _print_groups(kind, groups)
     left = [f"{n:,} {reason}" for reason, n in summary["not_compared"].items() if n]
     if left:
-        print(f"Not compared: {'; '.join(left)}.")
+        say(f"Not compared: {'; '.join(left)}.")
 
 
 def _print_trials(found: Part) -> None:
     from clustersim.backtest import site_words
 
-    from .output.terminal import plain, print_table
+    from .output.terminal import plain, print_table, say
 
     trials = sorted(found["trials"], key=lambda trial: (trial["fitted_score"] is None, trial["fitted_score"]))
     rows = [[plain(site_words(t)), _ratio(t["fitted_score"]), _ratio(t["judged_score"])] for t in trials]
     base = found["baseline_score"]
     rows = [*rows[:_MOST_TRIALS], ["(no job waits)", _ratio(base["fitted"]), _ratio(base["judged"])]]
-    print("\nTrials, best first by the score of the fitted part, which alone decides (0 is exact)")
+    print()
+    say("Trials, best first by the score of the fitted part, which alone decides (0 is exact)")
     print_table(["site", "fitted", "judged"], rows)
 
 
 def _print_part(part: str, errors: Part) -> None:
-    from .output.terminal import print_table
+    from .output.terminal import print_table, say
 
     title = {"all": "Compared", "fitted": "Fitted part", "judged": "Judged part"}[part]
     print(f"\n{title}: {errors['jobs']:,} jobs, score {_ratio(errors['score'])}")
@@ -247,14 +247,17 @@ def _print_part(part: str, errors: Part) -> None:
     wait = errors["wait"]
     apart = f"distance of the distributions {_time(wait['distance_s'])}"
     ranks = f"Spearman {_ratio(wait['spearman'])}, Kendall {_ratio(wait['kendall'])}"
-    print(f"Waits: bias {_time(wait['bias_s'])}, mean absolute error {_time(wait['absolute_s'])},")
-    print(f"{apart}; {ranks}")
+    off = f"bias {_time(wait['bias_s'])}, mean absolute error {_time(wait['absolute_s'])}"
+    say(f"Waits: {off}, {apart}; {ranks}")
 
 
 def _print_use(use: Part) -> None:
+    from .output.terminal import say
+
     shares = f"logged {100 * use['logged']:.1f} %, simulated {100 * use['simulated']:.1f} %"
     apart = f"{100 * use['mean_difference']:.1f} % apart on average"
-    print(f"\nGPUs in use while jobs are submitted: {shares}, {apart}")
+    print()
+    say(f"GPUs in use while jobs are submitted: {shares}, {apart}")
 
 
 def _print_groups(kind: str, groups: list[Part]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import wrap
 from typing import Annotated
 
 import typer
@@ -13,8 +12,6 @@ from .help.options import Json, SystemName
 from .trace import Columns, LogFormatName, TimeUnit
 
 __all__ = ["calendar"]
-
-_WIDTH = 100
 
 
 def calendar(
@@ -47,7 +44,7 @@ def calendar(
     from itertime.io import write_text
     from traces.logs import ReadOptions
 
-    from .output.terminal import plain
+    from .output.terminal import say_item
 
     if output.suffix not in (".yaml", ".yml"):
         raise UserError(f"--output {output}: must end in .yaml or .yml, as run reads it")
@@ -60,5 +57,5 @@ def calendar(
         return
     print(f"{output}: {len(found.outages):,} entries for {found.cluster.shape}")
     for line in found.said:
-        print("\n".join(wrap(plain(line), _WIDTH, initial_indent="  - ", subsequent_indent="    ")))
+        say_item(line)
     print(f"clustersim run TRACE --cluster {found.cluster.shape} --set calendar={output}")

@@ -78,7 +78,7 @@ def _replay(reports: Mapping[Path, list[Finding]], trace: Path | None, policy: s
 
 
 def _print(home: Path, findings: Sequence[Finding]) -> None:
-    from .output.terminal import plain
+    from .output.terminal import say
 
     broken = sum(bool(finding.violations) for finding in findings)
     print(f"{home}: {f'{broken} of {len(findings)} rules broken' if broken else 'every rule kept'}")
@@ -86,13 +86,13 @@ def _print(home: Path, findings: Sequence[Finding]) -> None:
     lines = _lines(home, findings)
     for finding in findings:
         verdict = "BROKEN" if finding.violations else "ok"
-        unproved = f"; not proved: {plain(finding.unproved)}" if finding.unproved else ""
-        print(f"  {verdict:<6}  {finding.rule:<{width}}  {finding.text}{unproved}")
+        unproved = f"; not proved: {finding.unproved}" if finding.unproved else ""
+        say(f"  {verdict:<6}  {finding.rule:<{width}}  {finding.text}{unproved}", indent=width + 12)
         for violation in finding.violations[:_SHOWN]:
-            print(f"          {_place(violation, lines)}{plain(violation.text)}")
+            say(f"          {_place(violation, lines)}{violation.text}", indent=12)
         if (more := len(finding.violations) - _SHOWN + finding.more) > 0:
             print(f"          and {more:,} more")
-    print(f"  {_proved(findings)}")
+    say(f"  {_proved(findings)}", indent=2)
 
 
 def _proved(findings: Sequence[Finding]) -> str:

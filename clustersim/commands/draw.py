@@ -102,6 +102,7 @@ def timeline(
     from clustersim.rundir import read_run
 
     from .output.runs import of_sound_records, run_folders
+    from .output.terminal import say
 
     homes = run_folders(folder)
     if homes != [folder]:
@@ -110,7 +111,7 @@ def timeline(
     run = read_run(folder)
     with of_sound_records(homes):
         count = write_timeline(run, path)
-    print(f"{count:,} events written to {path}; open it in ui.perfetto.dev or chrome://tracing")
+    say(f"{count:,} events written to {path}; open it in ui.perfetto.dev or chrome://tracing")
 
 
 def plot(

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["explain"]
 
-_VERBS = {"start": "started on", "restart": "restarted on", "resize": "resized to", "migrate": "migrated, to"}
+_VERBS = {
+    "start": "started on", "restart": "restarted on", "resize": "resized to", "migrate": "migrated, to",
+    "replan": "went on with",
+}  # fmt: skip
 _ENDS = {
     "finish": "finished", "preempt": "preempted", "resize": "resized", "migrate": "migrated",
-    "interrupt": "interrupted", "fail": "failed",
+    "interrupt": "interrupted", "fail": "failed", "replan": "replanned",
 }  # fmt: skip
 
 
@@ -39,7 +42,7 @@ def explain(
     from clustersim.rundir import read_streamed, refuse_changed
 
     from .output.runs import of_sound_records, run_folders
-    from .output.terminal import plain
+    from .output.terminal import say
 
     for home in run_folders(folder):
         with collect_less_often():
@@ -48,7 +51,7 @@ def explain(
             with of_sound_records([home]):
                 lines = list(_lines(run, explained(run, job)))
         for line in lines:
-            print(plain(line))
+            say(line, indent=8)
 
 
 def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
@@ -116,6 +119,8 @@ def _ran(run: StreamedRun, spell: Spell, varying: PlanRecord | None) -> Iterator
     plan = f", plan {plan_words(event.plan)}" if event.plan else ""
     kind = f"{run.cluster.type_of(event.placement[0][0])} " if run.cluster.mixed else ""
     where = f"{event.gpus} {kind}GPUs, nodes {placement_text(event.placement)}{plan}"
+    if event.detail:  # the phase of a job in phases, and its batch
+        where += f", {event.detail}"
     yield f"  t={num(event.time_s)} s: {_VERBS[event.event]} {where}"
     if varying is not None:
         mean = f"{1000 * varying.iteration_s:,.4g} ms on average"
@@ -139,7 +144,7 @@ def _costs(story: Explanation) -> Iterator[str]:
 
     for kind in _VERBS:
         spells = [s for s in story.spells if isinstance(s, Spell) and s.given.event == kind]
-        if spells:
+        if spells and (kind != "replan" or any(s.paid_s for s in spells)):
             gpu_s = sum(s.paid_s * s.given.gpus for s in spells)
             paid_s = sum(s.paid_s for s in spells)
             yield f"  cost of {_counted(len(spells), kind)}: {num(paid_s)} s, {num(gpu_s)} GPU-seconds"

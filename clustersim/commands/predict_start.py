@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["predict_start"]
 
-_SHOWN, _WIDTH = 8, 100
+_SHOWN = 8
 _NEW_FIELDS = ("partition", "user", "tenant", "qos", "gpu_type", "priority")
 
 Part = Mapping[str, Any]
@@ -184,22 +183,22 @@ def _span(option: str, text: str | None) -> float | None:
 
 
 def _print(found: Forecast) -> None:
-    from .output.terminal import plain
+    from .output.terminal import plain, say, say_item
 
     summary = found.summary
     state, job, start = summary["state"], summary["job"], summary["start"]
     held = f", {state['held']:,} held back" if state["held"] else ""
     jobs = f"jobs: {state['running']:,} running, {state['waiting']:,} waiting{held}"
-    print(f"{plain(state['file'])} ({state['format']}), {state['now']}, {jobs}")
+    say(f"{state['file']} ({state['format']}), {state['now']}, {jobs}")
     for reason, count in list(state["dropped_by_reason"].items())[:5]:
-        print(f"  dropped {count:,}: {plain(reason)}")
+        say(f"  dropped {count:,}: {reason}", indent=4)
     for text in summary["assumptions"]:
-        for line in wrap(plain(text), _WIDTH, initial_indent="  - ", subsequent_indent="    "):
-            print(line)
+        say_item(text)
     limit = "no time limit" if job["limit_s"] is None else f"limit {_time(job['limit_s'])}"
     since = "new" if job["new"] else f"waiting for {_time(job['waited_s'])}"
     reason = f" ({job['reason']})" if job["reason"] else ""
-    print(f"\nJob {plain(job['job_id'])}: {job['gpus']} GPUs, {limit}, {plain(since + reason)}")
+    print()
+    say(f"Job {job['job_id']}: {job['gpus']} GPUs, {limit}, {since}{reason}")
     draws = f"{summary['draws']:,} draws" if summary["history"] else "one simulation"
     print(f"Start, by {draws} of policy {plain(summary['policy']['name'])}:")
     _print_start(start)
@@ -209,7 +208,7 @@ def _print(found: Forecast) -> None:
 
 
 def _print_start(start: Part) -> None:
-    from .output.terminal import print_table
+    from .output.terminal import print_table, say
 
     names = {"p10": "p10", "p50": "median", "p90": "p90"}
     rows = [[text, _time(start[f"{name}_s"]), start[f"{name}_at"] or "–"] for name, text in names.items()]
@@ -219,20 +218,21 @@ def _print_start(start: Part) -> None:
         chances.append(f"by {start['by']} {_percent(start['by_then'])}")
     if start["never"]:
         chances.append(f"not at all {_percent(start['never'])}")
-    print(f"Chance of a start: {', '.join(chances)}")
+    say(f"Chance of a start: {', '.join(chances)}")
 
 
 def _print_reasons(found: Forecast) -> None:
-    from .output.terminal import plain, print_table
+    from .output.terminal import plain, print_table, say
     from .output.waits import wait_lines
 
     waits = found.summary["waits_for"]
     place = f"place {waits['place_in_queue']} of {waits['queued']} in the queue"
-    print(f"\nIt needs {waits['needed']} GPUs; {waits['free']} of {waits['gpus']:,} are free; {place}")
+    print()
+    say(f"It needs {waits['needed']} GPUs; {waits['free']} of {waits['gpus']:,} are free; {place}")
     if found.wait is not None:
         print(f"  in the draw of the median: waits {_time(found.wait.to_s - found.wait.from_s)}")
         for line in wait_lines(replace(found.wait, ahead=()), waits["gpus"]):
-            print(plain(line))
+            say(line, indent=8)
     if waits["others"]:
         print(f"\nWaiting jobs that stand ahead or may start first{_most(waits, 'others')}")
         rows = [
@@ -261,7 +261,7 @@ def _most(waits: Part, what: str) -> str:
 
 
 def _print_changes(summary: Part) -> None:
-    from .output.terminal import plain, print_table
+    from .output.terminal import plain, print_table, say
 
     start = summary["start"]
     rows = [["as it is", *(_time(start[f"{name}_s"]) for name in ("p10", "p50", "p90")), "", "", ""]]
@@ -269,7 +269,8 @@ def _print_changes(summary: Part) -> None:
         times = [_time(change[f"{name}_s"]) for name in ("p10", "p50", "p90")]
         chances = [_percent(change["earlier"]), _percent(change["later"])]
         rows.append([plain(change["change"]), *times, _time(change["gain_s"]), *chances])
-    print("\nWhat might bring it forward, in the same draws (a smaller job takes longer: its limit is kept)")
+    print()
+    say("What might bring it forward, in the same draws (a smaller job takes longer: its limit is kept)")
     print_table(["change", "p10", "median", "p90", "median gain", "earlier", "later"], rows)
 
 

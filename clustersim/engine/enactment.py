@@ -50,10 +50,12 @@ class Enactment:
         """Turn the difference between the proposal and reality into starts, preemptions, resizes and
         migrations.
         """
-        changes = proposal.changes
-        if not changes and self.network is None and self._co_runners is None:
+        changes, batches = proposal.changes, proposal.batches
+        if not changes and not batches and self.network is None and self._co_runners is None:
             return
         adopt(proposal)
+        if batches:
+            batches = self._new_batches(batches)
         speeds: dict[ActiveJob, float] = {}
         factors: dict[ActiveJob, float] = {}
         if self.network is not None:
@@ -72,6 +74,23 @@ class Enactment:
         for active, unit_s in speeds.items():
             self.change_speed(active, unit_s)
         self._slow_down(factors)
+        for job in batches:
+            if job not in changes:
+                self._replan(active_of(job), now)
+
+    def _new_batches(self, batches: Mapping[JobView, int]) -> dict[JobView, int]:
+        """Let jobs train with these batches from now on. Returns those of running jobs that change theirs,
+        whose speed is still to be set.
+        """
+        changed = {}
+        for job, batch in batches.items():
+            active = active_of(job)
+            assert isinstance(active, PhasedJob)
+            if batch != active.batch:
+                active.train_with(batch)
+                if active.placement is not None:
+                    changed[job] = batch
+        return changed
 
     def share_links(self) -> None:
         """Let the running jobs have what those that left leave them of GPUs and of the network's links."""
@@ -103,7 +122,7 @@ class Enactment:
     def withdraw(self, active: ActiveJob) -> None:
         """Free the GPUs of a running job that ends or was interrupted."""
         assert active.placement is not None
-        self._facts.capacity.release(active.placement)
+        self._facts.capacity.release(active.placement, active.demand)
         self._let_go(active)
 
     def change_speed(self, active: ActiveJob, unit_s: float) -> None:
@@ -182,19 +201,26 @@ class Enactment:
     def begin_phase(self, active: ActiveJob, now: float) -> None:
         """A phase of a running job ends at `now`. The job goes on on its GPUs, at the speed of the next."""
         assert isinstance(active, PhasedJob)
-        assert active.placement is not None
         active.next_phase(now)
+        self._replan(active, now)
+        self._kernel.events.append(Event("phase", self._views[active]))
+
+    def _replan(self, active: ActiveJob, now: float) -> None:
+        """A running job goes on on its GPUs with the plan of its present phase and batch. What
+        is left of an overhead is still to be paid.
+        """
+        assert active.placement is not None
         placement, gpus, view = active.placement, active.gpus, self._views[active]
         speeds = {} if self.network is None else self.network.after({active: placement})
         factors = {} if self._co_runners is None else self._co_runners.after({active: placement})
         own = speeds.pop(active, None), factors.pop(active, None)
         curve, unit_s = self._speed_there(active, placement, gpus, *own)
         self.expect_completion(active, active.change_speed(unit_s, now), now)
-        self._record_phase(active, REPLAN, placement, curve.plans.get(gpus, ""), 0.0, unit_s)
+        owed_s = active.ready_s - now if now < active.ready_s < inf else 0.0
+        self._record_phase(active, REPLAN, placement, curve.plans.get(gpus, ""), owed_s, unit_s)
         running = self._facts.running
         del running[view]  # what a policy knew of its speed does not hold any more, as after a start
         running[view] = active.generation
-        self._kernel.events.append(Event("phase", view))
         for other, other_s in speeds.items():
             self.change_speed(other, other_s)
         self._slow_down(factors)
@@ -205,8 +231,8 @@ class Enactment:
         """Record an allocation of a job in phases, with its phase."""
         assert isinstance(active, PhasedJob)
         recorder, job, now = self._kernel.recorder, active.job, self._clock.now
-        phases, batch = active.in_all.phases, active.in_all.phases[active.phase].batch
-        words = phase_words(active.phase, len(phases), batch)
+        batch = active.batch
+        words = phase_words(active.phase, len(active.in_all.phases), batch)
         event = recorder.event(now, kind, job.job_id, active.gpus, placement, plan, overhead_s, words, unit_s)
         if plan:
             recorder.plan(replace(job, phases=None, global_batch=batch), event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import inf
 
-from clustersim.cluster import MILLION, parts_of
+from clustersim.cluster import MILLION, HostDemand, parts_of
 from clustersim.jobs import ActiveJob
 from clustersim.records import REJECTED, UNFINISHED, JobRecord
 from clustersim.scheduler import JobView, State
@@ -56,6 +56,7 @@ def record_of(active: ActiveJob, state: str, reason: str = "") -> JobRecord:
     record.gpu_fraction = active.needs if active.parts else None
     record.service = job.service or ""
     record.phases = job.phases or ""
+    record.cpus_per_gpu, record.host_gb_per_gpu = _host_per_gpu(job)
     return record
 
 
@@ -66,6 +67,7 @@ def rejected_record(job: Job, reason: str) -> JobRecord:
 
 def _untouched(job: Job, state: str, reason: str) -> JobRecord:
     """The record of a job that never entered the system."""
+    host = _host_per_gpu(job)
     return JobRecord(
         job_id=job.job_id,
         tenant=job.tenant,
@@ -97,7 +99,17 @@ def _untouched(job: Job, state: str, reason: str) -> JobRecord:
         gpu_fraction=None if job.gpu_fraction is None else parts_of(job.gpu_fraction) / MILLION,
         service=job.service or "",
         phases=job.phases or "",
+        cpus_per_gpu=host[0],
+        host_gb_per_gpu=host[1],
     )
+
+
+def _host_per_gpu(job: Job) -> tuple[float | None, float | None]:
+    """The cores and the GB of host memory that a job needs for each of its GPUs."""
+    if job.cpus is None and job.host_memory_gb is None:
+        return None, None
+    demand = HostDemand.of(job.cpus, job.host_memory_gb, job.gpus)
+    return (None, None) if demand is None else (demand.cpus_per_gpu, demand.gb_per_gpu)
 
 
 def _met(job: Job, finish_s: float | None) -> bool | None:

@@ -177,7 +177,7 @@ class NodesInService:
         active.settle(now)
         if saves:
             view = kernel.views[active]
-            kernel.facts.capacity.release(active.placement or ())
+            kernel.facts.capacity.release(active.placement or (), active.demand)
             self._enactment.preempt(active, reason)
             kernel.events.append(Event("stopped", view, node))
         else:

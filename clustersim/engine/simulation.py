@@ -159,6 +159,7 @@ class Simulation(Course):
         curve, requested, note = best.curve, best.requested, best.note
         if not again:
             kernel.recorder.event(job.submit_s, SUBMIT, job.job_id, unit_s=curve.work_s(requested))
+            kernel.recorder.request(job.job_id, requested)
         if job.phases is not None:
             active = self._in_phases(job, order, offers)
         elif self.disruptions is None or job.service is not None:
@@ -167,6 +168,8 @@ class Simulation(Course):
             active = self.disruptions.job(job, order, curve, requested, note)
         if self._mixed and job.phases is None:
             active.offers = offers
+        if job.cpus is not None or job.host_memory_gb is not None:
+            self._demand_of(active)
         if (predictor := kernel.predictor) is not None and job.service is None:
             active.predict(predictor.predict(job, requested))
         if sent:
@@ -176,6 +179,12 @@ class Simulation(Course):
             self._services_for(active)
             return
         kernel.submitted.append(active)
+
+    def _demand_of(self, active: ActiveJob) -> None:
+        """Note what a job that was just submitted needs beside its GPUs, where the cluster limits that."""
+        job, facts = active.job, self.kernel.facts
+        active.demand = facts.cluster.demand_of(job.cpus, job.host_memory_gb, job.gpus)
+        facts.limits_host |= active.demand is not None
 
     def _in_phases(self, job: Job, order: int, offers: tuple[Offer, ...]) -> ActiveJob:
         best, by_type = offers[0], offers if self._mixed else ()

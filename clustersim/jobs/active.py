@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clustersim.cluster import MILLION, Placement, SharedPlacement, gpus_held, parts_of
+from clustersim.cluster import MILLION, HostDemand, Placement, SharedPlacement, gpus_held, parts_of
 from clustersim.overheads import Overheads
 from clustersim.records import START
 from clustersim.speed import Curve, Offer
@@ -33,15 +33,16 @@ class ActiveJob:
 
     A job that shares a GPU counts as one of 1 GPU (`requested`, `gpus`). `parts`: the millionths of it that
     the job holds, 0 for whole GPUs. `needs`: the GPUs that must be free, a fraction for such a job. `held`:
-    the GPUs that it is charged for.
+    the GPUs that it is charged for. `demand`: what it needs on a node for each of its GPUs; None: nothing
+    that the cluster limits.
     """
 
     __slots__ = (
-        "cost_usd", "curve", "finish_s", "generation", "gpu_seconds", "gpus", "held", "job", "least_left",
-        "lost_s", "migrations", "misstated", "needs", "note", "noted", "offers", "order", "overhead_gpu_s",
-        "paid_gpu_s", "parts", "placement", "predicted", "preemptions", "ready_s", "requested", "resizes",
-        "restarts", "save_due", "save_s", "saved_left", "since_s", "start_s", "states_work", "unit_s",
-        "usd_per_gpu_h", "wait_s", "work", "work_left",
+        "cost_usd", "curve", "demand", "finish_s", "generation", "gpu_seconds", "gpus", "held", "job",
+        "least_left", "lost_s", "migrations", "misstated", "needs", "note", "noted", "offers", "order",
+        "overhead_gpu_s", "paid_gpu_s", "parts", "placement", "predicted", "preemptions", "ready_s",
+        "requested", "resizes", "restarts", "save_due", "save_s", "saved_left", "since_s", "start_s",
+        "states_work", "unit_s", "usd_per_gpu_h", "wait_s", "work", "work_left",
     )  # fmt: skip
 
     # Changed by failures only (see `CheckpointedJob`).
@@ -52,6 +53,7 @@ class ActiveJob:
 
     # Of jobs in phases only (see `PhasedJob`).
     phase: int = 0
+    batch: int | None = None
 
     def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str):
         """`order`: position in the order of submission. `requested`: GPUs, a count that `curve` has."""
@@ -68,6 +70,7 @@ class ActiveJob:
             self.least_left = LEAST_LEFT * job.stated_iterations
         self.placement: Placement | None = None
         self.gpus = 0
+        self.demand: HostDemand | None = None
         self.parts = 0 if job.gpu_fraction is None else parts_of(job.gpu_fraction)
         self.needs: float = self.parts / MILLION if self.parts else requested
         self.held: float = 0

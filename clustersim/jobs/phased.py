@@ -21,16 +21,17 @@ _ROUNDING = 1e-12  # of the work: a job as close as that to the end of a phase h
 
 
 class PhasedJob(CheckpointedJob):
-    """A job in phases (`traces.phases`). `curve` and `offers` are those of its present phase.
+    """A job in phases (`traces.phases`). `curve` and `offers` are those of its present phase and batch.
 
     | attribute | |
     |---|---|
     | `phase` | the present phase, from 0 |
+    | `batch` | the global batch with which the job trains; None if it states none |
     | `in_all` | the curve of the job, with all its phases |
     | `left_after` | units of work left at the end of each phase |
     """
 
-    __slots__ = ("_all_offers", "in_all", "left_after", "phase")
+    __slots__ = ("_all_offers", "_chosen", "batch", "in_all", "left_after", "phase")
 
     def __init__(
         self, job: Job, order: int, curve: Curve, requested: int, note: str, *,
@@ -42,16 +43,34 @@ class PhasedJob(CheckpointedJob):
             job, order, curve, requested, note, cycle_of=cycle_of, loads=loads, failure=failure, share=share
         )
         self.in_all, self._all_offers = curve, offers
+        self._chosen: int | None = None  # the batch that a policy chose
         done = list(accumulate(phase.share for phase in curve.phases))
         self.left_after = (*[max(0.0, self.work * (1 - share)) for share in done[:-1]], 0.0)
         self._enter(0)
 
     def _enter(self, phase: int) -> None:
-        self.phase, self.curve = phase, self.in_all.phases[phase].curve
-        self.offers = tuple(
-            replace(offer, curve=offer.curve.phases[phase].curve) for offer in self._all_offers
-        )
+        self.phase, self.batch = phase, self.in_all.phases[phase].batch
         self.stops_left = max(self.never_done, self.left_after[phase])
+        if self._chosen is not None and self._chosen in self.batches:
+            self.batch = self._chosen
+        self.curve = self._with_batch(self.in_all)
+        self.offers = tuple(replace(offer, curve=self._with_batch(offer.curve)) for offer in self._all_offers)
+
+    def _with_batch(self, in_all: Curve) -> Curve:
+        phase = in_all.phases[self.phase]
+        return phase.curve if self.batch == phase.batch else phase.choices[self.batch or 0]
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """The batches that a policy may choose in the present phase, on all GPU types."""
+        found = self.in_all.phases[self.phase].choices
+        types = [offer.curve.phases[self.phase].choices for offer in self._all_offers]
+        return tuple(batch for batch in found if all(batch in choices for choices in types))
+
+    def train_with(self, batch: int) -> None:
+        """From now on the job trains with `batch`, as far as its phases allow."""
+        self._chosen = batch
+        self._enter(self.phase)
 
     @property
     def ends_phase(self) -> bool:

@@ -20,7 +20,7 @@ from .buddy import buddy, buddy_fits
 from .by_node import any_fits, any_free, pack, pack_fits, spread
 from .by_switch import topology
 
-__all__ = ["PLACERS", "Placer", "placer"]
+__all__ = ["PLACERS", "Placer", "placer", "unit_of"]
 
 
 class Place(Protocol):
@@ -74,3 +74,10 @@ def placer(name: str) -> Placer:
         return PLACERS[name]
     except KeyError:
         raise UnknownName("placement", name, PLACERS) from None
+
+
+def unit_of(tensor_parallel: int, gpus: int, room: FreeNodesByLeaf) -> int:
+    """The GPUs of a job that must share a node: a tensor-parallel group, as far as the nodes can hold it."""
+    unit = min(tensor_parallel, room.gpus_per_node)
+    fits = gpus // unit <= room.nodes * (room.gpus_per_node // unit)
+    return unit if fits else 1  # groups of 2 on nodes of 3: some must be split, or the job would never run

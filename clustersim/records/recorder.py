@@ -64,6 +64,9 @@ class Recorder(ABC):
         """Note that a job runs a training plan on the GPUs that the event `given` allocates."""
         self.plans.setdefault(plan_key(job, given, self.cluster), job)
 
+    def request(self, job_id: str, gpus: int) -> None:  # noqa: B027 (most recorders have no readers)
+        """Note the GPUs that a submitted job asks for, for readers of a run in progress."""
+
     def snapshot(self, time_s: float, capacity: InUse, running: int, pending: int, down: int = 0) -> None:
         """Record the use of the cluster after a decision, if it has changed."""
         use = (*capacity.in_use(self.cluster.gpus - down), running, pending, down)

@@ -111,7 +111,8 @@ class JobRecord:
     held, where the cluster states prices by GPU type; None elsewhere, and for a job that held none.
     `gpu_fraction`: the part that the job holds of its one GPU, None for whole GPUs. `service`: the service of
     which the job is an instance, empty if of none; `finish_s` is then when its time was over. `phases`: as
-    submitted (`traces.phases`), empty if the job states none.
+    submitted (`traces.phases`), empty if the job states none. `cpus_per_gpu`, `host_gb_per_gpu`: cores
+    and GB of host memory that the job needs for each GPU on which it runs, None if it states none.
     """
 
     job_id: str
@@ -148,6 +149,8 @@ class JobRecord:
     gpu_fraction: float | None = None
     service: str = ""
     phases: str = ""
+    cpus_per_gpu: float | None = None
+    host_gb_per_gpu: float | None = None
 
 
 JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))

@@ -48,11 +48,12 @@ def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: st
     base = next((i for i, group in enumerate(groups) if group.runs[0].policy == against), 0)
     paired = pairs(groups, against)
     drawn = charts(groups, paired, [time for one, time in times if id(one.run) in first], against or "", base)
+    clock = Clock.of(runs)
     return render(
         "report.html.j2",
         drawn,
         _SCRIPTS,
-        {"baseline": base, "dated": Clock.of(runs).is_dated, **page_data(groups)},
+        {"baseline": base, "dated": clock.is_dated, "zero_s": clock.zero_s, **page_data(groups)},
         terms=TERMS,
         title=title or _title(runs),
         subtitle=_subtitle(runs),

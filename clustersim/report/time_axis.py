@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,13 +13,12 @@ from clustersim.analysis import Usage, holdings
 from clustersim.analysis.tables import jobs_of, snapshots_of
 from clustersim.records import Run
 
-from .frame import short
+from .frame import FIRST_DATE_S, short
 from .numbers import duration
 
 __all__ = ["Clock", "moment"]
 
 _BINS, _MOST_CHANGES = 600, 500
-_FIRST_DATE_S = 1e9  # clocks that begin later count seconds since 1970; those of logs begin at 0
 _UNITS = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 
 Steps = tuple[list[float], list[float]]
@@ -34,9 +33,19 @@ def moment(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
 
 
+def starts_s(runs: Sequence[Run]) -> float:
+    """Seconds since 1970 at time 0 of the trace of some runs, as an imported log states them; else 0."""
+    traces = [run.manifest.get("trace") for run in runs]
+    known = {trace.get("since_1970_s", 0.0) if isinstance(trace, dict) else 0.0 for trace in traces}
+    only = known.pop() if len(known) == 1 else 0.0
+    return float(only) if isinstance(only, int | float) else 0.0
+
+
 @dataclass(frozen=True)
 class Clock:
     """A time axis from the first submission to the last event of any run.
+
+    `zero_s`: seconds since 1970 at time 0 of the trace, where the manifests know them.
 
     If one run changes too often for a screen, all runs are averaged over the same spans (`exact` is False).
     """
@@ -46,6 +55,7 @@ class Clock:
     unit: str
     unit_s: float
     exact: bool
+    zero_s: float = 0.0
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Clock:
@@ -53,7 +63,8 @@ class Clock:
         from_s = min((float(jobs["submit_s"].min()) for jobs in tables), default=0.0)
         ends = [float(np.fmax.reduce(jobs["finish_s"], initial=from_s)) for jobs in tables]
         to_s = max([from_s, *ends, *(run.snapshots[-1].time_s for run in runs if run.snapshots)])
-        return cls.over(from_s, to_s, max((len(run.snapshots) for run in runs), default=0))
+        clock = cls.over(from_s, to_s, max((len(run.snapshots) for run in runs), default=0))
+        return replace(clock, zero_s=starts_s(runs))
 
     @classmethod
     def over(cls, from_s: float, to_s: float, changes: int) -> Clock:
@@ -63,20 +74,20 @@ class Clock:
 
     @property
     def is_dated(self) -> bool:
-        """Whether the trace's clock counts the seconds since 1970, so that its times are dates."""
-        return self.from_s >= _FIRST_DATE_S
+        """Whether the trace's clock counts the seconds since a known date, so that its times are dates."""
+        return self.zero_s + self.from_s >= FIRST_DATE_S
 
     @property
     def dates(self) -> str:
         """The first and the last day in UTC; empty if the clock has no dates."""
         if not self.is_dated:
             return ""
-        first, last = (moment(seconds)[:10] for seconds in (self.from_s, self.to_s))
+        first, last = (moment(self.zero_s + seconds)[:10] for seconds in (self.from_s, self.to_s))
         return f"on {first} (UTC)" if first == last else f"from {first} to {last} (UTC)"
 
     @property
     def axis(self) -> dict[str, Any]:
-        since = f"{moment(self.from_s)} UTC" if self.is_dated else "the first submission"
+        since = f"{moment(self.zero_s + self.from_s)} UTC" if self.is_dated else "the first submission"
         return {"title": {"text": f"{self.unit} since {since}"}}
 
     @property

@@ -23,7 +23,7 @@ ever unpickled.
 | `read_unverified` | the same without comparing hashes |
 | `read_streamed`, `StreamedRun` | a run of any length; each iteration over a table reads its file again |
 | `Following` | the events of a run while it writes them, from any place of the log |
-| `log_of` | the log in a folder, of a run in progress or a finished one |
+| `log_of`, `stated_of` | the log in a folder, and its manifest, of a run in progress or a finished one |
 | `changes`, `refuse_changed` | which files differ from those of the run; UserError if one does |
 | `csv_hash` | SHA-256 of jobs.csv, also for jobs that are stored as Parquet |
 | `read_json` | the JSON object in a file of limited size |
@@ -34,7 +34,7 @@ ever unpickled.
 """
 
 from .csv_out import guarded_text, placement_text
-from .following import Following, log_of
+from .following import Following, log_of, stated_of
 from .format import (
     EVENTS_FILE,
     JOBS_CSV,
@@ -74,5 +74,6 @@ __all__ = [
     "read_streamed",
     "read_unverified",
     "refuse_changed",
+    "stated_of",
     "write_run",
 ]

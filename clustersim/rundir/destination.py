@@ -27,10 +27,12 @@ from .format import (
     read_json,
 )
 
-__all__ = ["SPOOL", "alive", "remove", "usable"]
+__all__ = ["REQUESTS", "SPOOL", "alive", "remove", "usable"]
 
 SPOOL = "jobs.spool"
 """Rows of jobs that are not yet in the order of their file."""
+REQUESTS = "requests.csv"
+"""The GPUs that submitted jobs ask for, for readers of a run in progress."""
 _COLUMNS = {
     JOBS_CSV: {"job_id", "state", "jct_s", "gpu_seconds"},
     EVENTS_FILE: {"time_s", "event", "job_id"},
@@ -40,7 +42,7 @@ _COLUMNS = {
 """Columns by which a table of a run, of any version, is told from another one of that name."""
 _LONGEST_HEADER = 10_000  # bytes
 _REPORT = "report.html"
-_LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, (*OURS, SPOOL)))})\.(\d+)\.(?:\w+\.)?tmp")
+_LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, (*OURS, SPOOL, REQUESTS)))})\.(\d+)\.(?:\w+\.)?tmp")
 
 _NO_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """How some network file systems refuse to lock a folder: a run there is not kept from its folder."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import os
+import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from clustersim.cluster import Cluster
 from clustersim.records import EventRecord
@@ -15,36 +18,63 @@ from itertime.io import Table, without_guard
 
 from .csv_in import parse_rows
 from .csv_out import EVENTS, header_of
-from .destination import alive
-from .format import EVENTS_FILE, MANIFEST
+from .destination import REQUESTS, alive
+from .format import EVENTS_FILE, MANIFEST, cluster_in, read_json
 
-__all__ = ["Following", "log_of"]
+__all__ = ["Following", "log_of", "stated_of"]
 
 _BLOCK = 1 << 16  # bytes that are read at once; more for a longer row
 _HEADER = f"{header_of(EVENTS)}\n".encode()
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not block
 _COLUMNS = [column.name for column in EVENTS]
 _UNKNOWN = "n99999g64"
-"""A cluster that holds every placement: that of a run in progress stands in no file yet."""
+"""A cluster that holds every placement, for the log of a run that does not state its own."""
 
 
 class Following:
     """The event log of the run in `folder`, finished or in progress. It is never written to.
 
-    `cluster`: that of the run, None if unknown. Placements outside it are a TableError. UserError if the
-    folder holds no log. A log that is a symbolic link is refused.
+    `stated`: as of `stated_of`. `cluster`: that of the run, by default the stated one; None if its files do
+    not state it. Placements outside it are a TableError. UserError if the folder holds no log. A log that is
+    no regular file, as a link or a pipe, is refused.
     """
 
     def __init__(self, folder: str | Path, cluster: Cluster | None = None):
         self.folder = Path(folder)
-        self._cluster = cluster or Cluster.parse(_UNKNOWN)
+        self.stated = stated_of(self.folder)
+        self.cluster = cluster or _cluster_of(self.folder, self.stated)
+        self._known = self.cluster or Cluster.parse(_UNKNOWN)
+        self._requests: dict[str, int] = {}
+        self._requests_at = 0
         self.path = log_of(self.folder)
         if self.path is None:
             raise UserError(f"{self.folder}: holds no events of a run")
         self._process = self.path.name.split(".")[3] if self.path.name != EVENTS_FILE else ""
         try:
-            self._file = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._file = os.open(self.path, _READING)
         except OSError as error:
             raise UserError(f"{self.path}: cannot be read: {error.strerror or error}") from None
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            raise UserError(f"{self.path}: cannot be read: is not a regular file")
+        self._requests_file = self._open_requests()
+
+    def _open_requests(self) -> int:
+        """The file of requests that the process of the log writes; -1 without one."""
+        found = self.folder.glob(f".{REQUESTS}.{self._process}.*.tmp") if self._process else ()
+        for path in sorted(found):
+            with suppress(OSError):
+                return os.open(path, _READING)
+        return -1
+
+    def requests(self) -> Mapping[str, int]:
+        """The GPUs that the jobs of a run in progress ask for, by job, as far as it has written them."""
+        if self._requests_file >= 0:
+            read = _whole_rows(self._requests_file, self._requests_at)
+            self._requests_at += len(read)
+            for row in csv.reader(io.StringIO(read.decode(errors="replace"), newline="")):
+                if len(row) == 2 and row[1].isdecimal():
+                    self._requests[row[0]] = int(row[1])
+        return self._requests
 
     def block(self, offset: int = 0) -> tuple[list[EventRecord], int]:
         """The events that begin at a byte of the log, and the offset behind them.
@@ -60,25 +90,13 @@ class Following:
             if len(first) < len(_HEADER):
                 return [], 0
             start = len(_HEADER)
-        rows = self._rows(start)
+        rows = _whole_rows(self._file, start, _BLOCK)
         if not rows:
             return [], start
         text = io.StringIO(rows.decode(errors="replace"), newline="")
         table = Table(self.path or self.folder, _COLUMNS, enumerate(csv.reader(text, strict=True), 1))
-        found = list(parse_rows(table, EVENTS, EventRecord, self._cluster, without_guard))
+        found = list(parse_rows(table, EVENTS, EventRecord, self._known, without_guard))
         return found, start + len(rows)
-
-    def _rows(self, start: int) -> bytes:
-        """Complete rows from a byte on: up to a line feed with an even number of quotes before it."""
-        size = _BLOCK
-        while True:
-            read = os.pread(self._file, size, start)
-            end = read.rfind(b"\n") + 1
-            while end and read.count(b'"', 0, end) % 2:
-                end = read.rfind(b"\n", 0, end - 1) + 1
-            if end or len(read) < size:
-                return read[:end]
-            size *= 2
 
     @property
     def size(self) -> int:
@@ -105,13 +123,47 @@ class Following:
         return False
 
     def close(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        for name in ("_file", "_requests_file"):
+            if getattr(self, name, -1) >= 0:
+                os.close(getattr(self, name))
+                setattr(self, name, -1)
 
     def __del__(self) -> None:
-        if getattr(self, "_file", -1) >= 0:
-            self.close()
+        self.close()
+
+
+def _whole_rows(file: int, start: int, size: int = 1 << 20) -> bytes:
+    """Complete rows from a byte on: up to a line feed with an even number of quotes before it."""
+    while True:
+        read = os.pread(file, size, start)
+        end = read.rfind(b"\n") + 1
+        while end and read.count(b'"', 0, end) % 2:
+            end = read.rfind(b"\n", 0, end - 1) + 1
+        if end or len(read) < size:
+            return read[:end]
+        size *= 2
+
+
+def stated_of(folder: Path) -> dict[str, Any]:
+    """The manifest of a run; of one in progress what it states already: cluster, policy, seed, trace. Empty
+    if neither can be read.
+    """
+    log = log_of(folder)
+    if log is None:
+        return {}
+    paths = [folder / MANIFEST]
+    if log.name != EVENTS_FILE:
+        paths = sorted(folder.glob(f".{MANIFEST}.{log.name.split('.')[3]}.*.tmp"))
+    for path in paths:
+        with suppress(UserError, OSError):
+            return read_json(path)
+    return {}
+
+
+def _cluster_of(folder: Path, stated: dict[str, Any]) -> Cluster | None:
+    with suppress(UserError):
+        return cluster_in(folder / MANIFEST, stated) if stated else None
+    return None
 
 
 def log_of(folder: Path) -> Path | None:

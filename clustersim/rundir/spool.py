@@ -44,6 +44,10 @@ class GrowingFile:
         """Make what is written visible to other processes."""
         self._try(lambda: self._file.flush())
 
+    def close(self) -> None:
+        """Close a file that is not kept."""
+        self._file.close()
+
     def finish(self) -> str:
         """Flush the file to disk; returns the SHA-256 of its content."""
 

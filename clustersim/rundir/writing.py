@@ -34,7 +34,7 @@ from itertime.io import Table, replacing, temporary_beside, without_guard
 
 from .csv_in import parse_rows
 from .csv_out import EVENTS, JOBS, PLANS, USAGE, csv_text, header_of
-from .destination import SPOOL, remove, usable
+from .destination import REQUESTS, SPOOL, remove, usable
 from .format import (
     EVENTS_FILE,
     FORMAT,
@@ -77,12 +77,17 @@ class RunWriter(Recorder):
 
     The folder is created if necessary. It may hold an earlier run, which is replaced when this one ends, but
     no files of another kind. A context manager: leaving it without `finish` leaves the folder as it was.
+    `about`: what the temporary file of the manifest states while the run goes on, beside the cluster.
     UserError, in one line that names the path, if something cannot be written.
     """
 
-    def __init__(self, folder: str | Path, cluster: Cluster, *, parquet: bool = False):
+    def __init__(
+        self, folder: str | Path, cluster: Cluster, *, parquet: bool = False,
+        about: Mapping[str, Any] | None = None,
+    ):  # fmt: skip
         self.folder, self._parquet = Path(folder), parquet
         self._show_at = 0.0
+        self._asked: list[tuple[str, int]] = []
         self._files = ExitStack()
         self._finished = False
         self._job_columns = Columns(JobRecord, coded=("state",))
@@ -96,8 +101,13 @@ class RunWriter(Recorder):
             self._beside = beside
             self._events = GrowingTable(self._open(EVENTS_FILE), EVENTS)
             self._usage = GrowingTable(self._open(USAGE_FILE), USAGE, self._usage_columns)
-            spool = self._temporary(SPOOL)
-            self._files.callback(lambda: spool.unlink(missing_ok=True))
+            spool, requests = self._temporary(SPOOL), self._temporary(REQUESTS)
+            for path in (spool, requests):
+                self._files.callback(path.unlink, missing_ok=True)
+            self._requests = GrowingFile(self.folder / REQUESTS, requests)
+            early = {"format": FORMAT, "complete": False, **(about or {}), "cluster": cluster.document()}
+            beside[MANIFEST].write_bytes(json_bytes(early))
+            self._files.callback(self._requests.close)
             self._spool = Spool(self.folder / self._jobs_file, spool, self._job_columns)
             self._files = self._files.pop_all()
         super().__init__(cluster, self._events.add, self._usage.add)
@@ -113,11 +123,23 @@ class RunWriter(Recorder):
 
     # Records
 
+    def request(self, job_id: str, gpus: int) -> None:
+        self._asked.append((job_id, gpus))
+
     def keep_job(self, record: JobRecord, order: int) -> None:
         self._spool.add(record, order)
         if (now := monotonic()) >= self._show_at:
             self._show_at = now + _SHOW_EVERY_S
-            self._events.show()
+            self._show()
+
+    def _show(self) -> None:
+        """Let readers see what is written, the requests of jobs before their events."""
+        rows = io.StringIO(newline="")
+        csv.writer(rows, lineterminator="\n").writerows(self._asked)
+        self._asked.clear()
+        self._requests.write(rows.getvalue().encode())
+        self._requests.show()
+        self._events.show()
 
     def copy(self, run: Run) -> None:
         """Add the records of a run that has ended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from clustersim.bounds import Bound
@@ -15,12 +16,13 @@ from clustersim.scheduler import Scheduler
 from clustersim.speed import Speed
 from itertime.io import sha256
 from itertime.spec import profile_path
+from traces.sidecars import report_of, since_1970
 
 from .config import RunConfig
 from .fingerprints import policy_hash, recipe_hash, systems_hash, versions
 from .source import Trace
 
-__all__ = ["Ending", "bound_stated", "manifest_of", "profile_of", "source_hashes"]
+__all__ = ["Ending", "bound_stated", "manifest_of", "profile_of", "source_hashes", "source_of"]
 
 
 class Ending(NamedTuple):
@@ -47,9 +49,6 @@ def manifest_of(
     computed.
     """
     cluster = setup.cluster
-    source: dict[str, Any] = {"path": trace.path, "sha256": trace.sha256, "jobs": len(trace.jobs)}
-    if trace.recipe is not None:
-        source |= {"recipe": dict(trace.recipe), "recipe_sha256": recipe_hash(trace.recipe)}
     return {
         "versions": versions(),
         "command": sys.argv,
@@ -79,7 +78,7 @@ def manifest_of(
         "step_time": None if setup.step_times is None else setup.step_times.stated(),
         **({} if config.variability is None else {"variability": config.variability}),
         "until_s": setup.until_s,
-        "trace": source,
+        "trace": source_of(trace),
         "table": config.table,
         "models": trace.models.document(),
         **hashes,
@@ -97,6 +96,17 @@ def manifest_of(
             "bound_s": None if bound is None else bound.seconds,
         },
     }
+
+
+def source_of(trace: Trace) -> dict[str, Any]:
+    """Where the jobs come from. `since_1970_s`: when the clock of an imported log starts, if it is known."""
+    source: dict[str, Any] = {"path": trace.path, "sha256": trace.sha256, "jobs": len(trace.jobs)}
+    if trace.recipe is not None:
+        source |= {"recipe": dict(trace.recipe), "recipe_sha256": recipe_hash(trace.recipe)}
+    report = report_of(Path(trace.path)) if trace.path else None
+    if report is not None and (starts_s := since_1970(report[1])) is not None:
+        source["since_1970_s"] = starts_s
+    return source
 
 
 def _routing(config: RunConfig) -> dict[str, Any]:

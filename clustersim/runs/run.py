@@ -9,7 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from clustersim.analysis import check_window, service_summary, summarise, window_summary
+from clustersim.analysis import check_window, host_summary, service_summary, summarise, window_summary
 from clustersim.bounds import Bound
 from clustersim.cluster import Cluster
 from clustersim.engine import RunSetup, Simulation
@@ -22,7 +22,7 @@ from clustersim.speed import Interference, Packing
 from itertime.errors import UserError
 
 from .config import NO_BOUND, RunConfig
-from .manifest import Ending, manifest_of, source_hashes
+from .manifest import Ending, manifest_of, source_hashes, source_of
 from .plan_records import plans_used
 from .run_bounds import best_possible
 from .setup import setup_of
@@ -101,7 +101,8 @@ def run_config(
         if config.window is not None:
             check_window((job.submit_s for job in trace.jobs), config.warmup_s, config.measure_s)
         hashes = source_hashes(config, config.policy if policy is None else policy)
-        with _recorder(out, setup.cluster, parquet) as recorder:
+        about = {"policy": config.policy, "seed": setup.seed, "trace": source_of(trace)}
+        with _recorder(out, setup.cluster, parquet, about) as recorder:
             simulation: Simulation | FleetSimulation
             if config.routing is None:
                 simulation = Simulation(trace.jobs, setup, recorder, on_progress)
@@ -125,10 +126,12 @@ def run_config(
             return _simulate(simulation, bound, finish)
 
 
-def _recorder(out: str | Path | None, cluster: Cluster, parquet: bool) -> AbstractContextManager[Recorder]:
+def _recorder(
+    out: str | Path | None, cluster: Cluster, parquet: bool, about: dict[str, Any]
+) -> AbstractContextManager[Recorder]:
     if out is None:
         return nullcontext(MemoryRecorder(cluster))
-    return RunWriter(out, cluster, parquet=parquet)
+    return RunWriter(out, cluster, parquet=parquet, about=about)
 
 
 def _simulate(
@@ -179,6 +182,9 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
     )
     if (services := service_summary(recorder.job_table)) is not None:
         summary["services"] = services
+    host = host_summary(recorder.job_table, setup.cluster, recorder.end_s, manifest.get("packs", 1))
+    if host is not None:
+        summary["host"] = host
     if recorder.predictions is not None:
         summary["predictions"] = recorder.predictions
     if config.window is not None:

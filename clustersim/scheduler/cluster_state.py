@@ -38,6 +38,7 @@ class ClusterState(Generic[J]):
     | `gone_for_good` | by a time, the nodes that never return after it; None if none are ever removed |
     | `leaving` | by node with a notice of its reclaim, the time of that |
     | `closed_to` | the nodes on which a job may get no GPUs now, None: any job; None where none ever are |
+    | `limits_host` | whether a job has stated cores or memory, which nodes limit |
     | `reserved_for` | the nodes that are reserved for a job now, to be used first; None likewise |
     | `running` | in the order of their starts, each with a number that every start changes |
     | `waiting` | the jobs that wait for GPUs |
@@ -51,9 +52,9 @@ class ClusterState(Generic[J]):
 
     __slots__ = (
         "capacity", "closed_to", "cluster", "curves", "decision", "gone_for_good", "gpus_down",
-        "interference", "leaving", "node_speeds", "now_s", "oracle_used", "orders", "overheads", "packs",
-        "placer", "quotas", "reserved_for", "restart_s", "running", "served", "serving", "type_slowdown",
-        "waiting",
+        "interference", "leaving", "limits_host", "node_speeds", "now_s", "oracle_used", "orders",
+        "overheads", "packs", "placer", "quotas", "reserved_for", "restart_s", "running", "served", "serving",
+        "type_slowdown", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +75,7 @@ class ClusterState(Generic[J]):
         self.leaving: dict[int, float] = {}
         self.closed_to: Callable[[J | None], NodeSet] | None = None
         self.reserved_for: Callable[[J], NodeSet] | None = None
+        self.limits_host = False
         self.running: dict[J, int] = {}
         self.waiting: WaitingJobs[J] = WaitingJobs()
         self.restart_s = RestartTimes(cluster, overheads)
@@ -101,6 +103,11 @@ class ClusterState(Generic[J]):
         pool = next(pool for pool in self.cluster.pools if pool.gpu_type == gpu_type)
         nodes = range(pool.first, pool.first + pool.nodes)
         return pool.gpus - pool.gpus_per_node * sum(node in gone for node in nodes)
+
+    @property
+    def closes_nodes(self) -> bool:
+        """Whether free GPUs may be such that some jobs cannot have them."""
+        return self.limits_host or self.closed_to is not None
 
     @property
     def in_service(self) -> int:

@@ -12,13 +12,14 @@ from clustersim.cluster import (
     CapacityIfStopped,
     FreeNodesByLeaf,
     NodeSet,
-    OpenNodes,
     Placement,
     SharedPlacement,
+    open_nodes,
     parts_of,
 )
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
+from clustersim.placement import unit_of
 from itertime.errors import UnknownName
 
 from .cluster_state import ClusterState
@@ -102,7 +103,7 @@ class Draft:
         placer, cluster = self._facts.placer, self._facts.cluster
         if gpus < 1:
             span = self._free_nodes(gpu_type).span
-            if self._capacity.part(parts_of(gpus), span, self._closed(job)) is not None:
+            if self._capacity.part(parts_of(gpus), span, self._closed_to_part(job)) is not None:
                 return True
             gpus = 1
         assert isinstance(gpus, int)
@@ -110,7 +111,7 @@ class Draft:
             return placer.fits(self._open_nodes(gpu_type, job), gpus)
         if cluster.mixed:
             return any(placer.fits(self._open_nodes(name, job), gpus) for name in cluster.gpu_types)
-        if self._closed_to is None:
+        if self._closed_to is None and (job is None or active_of(job).demand is None):
             return placer.fits(self._capacity, gpus)
         return placer.fits(self._open_nodes(None, job), gpus)
 
@@ -162,7 +163,7 @@ class Draft:
         placement = self._changes.get(job, own)
         if placement is None:
             raise PolicyError(f"stop(job {job.id}): it does not run in this proposal")
-        self._own().release(placement)
+        self._own().release(placement, active_of(job).demand)
         self._note(job, None, own)
 
     def resize(self, job: JobView, gpus: int, gpu_type: str | None = None) -> Placement | None:
@@ -178,10 +179,10 @@ class Draft:
         count = self._count(job, active, "resize", gpus, wanted)
         if count == self.gpus(job) and wanted == current_type:
             return before
-        self._own().release(before)
+        self._own().release(before, active.demand)
         after = self._place(job, active, count, None, prefer=before, gpu_type=wanted)
         if after is None:
-            self._capacity.take(before)
+            self._capacity.take(before, active.demand)
         return after
 
     def copy(self) -> Self:
@@ -240,25 +241,24 @@ class Draft:
         """The nodes on which `job` may get no GPUs; if None, any job."""
         return 0 if self._closed_to is None else self._closed_to(job)
 
+    def _closed_to_part(self, job: JobView | None) -> NodeSet:
+        """The nodes on which `job` may get no part of a GPU."""
+        demand = None if job is None else active_of(job).demand
+        return self._closed(job) | (0 if demand is None else self._capacity.host_use().short(demand))
+
     def _open_nodes(self, gpu_type: str | None, job: JobView | None) -> FreeNodesByLeaf:
         """What a placer may look at for `job`."""
-        nodes, closed = self._free_nodes(gpu_type), self._closed(job)
-        return OpenNodes(nodes, closed) if closed else nodes
+        demand = None if job is None else active_of(job).demand
+        return open_nodes(self._free_nodes(gpu_type), self._closed(job), self._capacity, demand)
 
     def _unit(self, active: ActiveJob, gpus: int, gpu_type: str | None) -> int:
-        """GPUs of the job that must share a node: a tensor-parallel group, as far as nodes can hold it. 1
-        where the network is ideal, since nothing depends on the placement there.
-        """
+        """GPUs of the job that must share a node; 1 on an ideal network, where no placement is faster."""
         if self._facts.cluster.network == "ideal":
             return 1
         curve = active.offers_of(gpu_type)[0].curve if active.offers else active.curve
-        plan = curve.training.get(gpus)
-        room = self._free_nodes(gpu_type)
-        unit = 1 if plan is None else min(plan.tp, room.gpus_per_node)
-        fits = gpus // unit <= room.nodes * (room.gpus_per_node // unit)
-        if not fits:  # groups of 2 on nodes of 3: some must be split, or the job would never run
-            return 1
-        return unit
+        plan, nodes = curve.training.get(gpus), self._free_nodes(gpu_type)
+        nodes = open_nodes(nodes, 0, self._capacity, active.demand)
+        return 1 if plan is None else unit_of(plan.tp, gpus, nodes)
 
     def _own(self) -> Capacity:
         if not self._owns_capacity:
@@ -279,7 +279,7 @@ class Draft:
                 placement = own
             else:
                 near = prefer or own
-                if self._closed_to is not None:
+                if self._closed_to is not None or active.demand is not None:
                     placement = self._find_open(job, active, gpus, near or (), gpu_type)
                 else:
                     placement = self._facts.placer.place(
@@ -309,11 +309,11 @@ class Draft:
             if where is not None and (len(where) != 1 or where[0][1] != 1):
                 raise PolicyError(f"start(job {job.id}, on={asked}): it needs part of one GPU")
             keeps = own is not None and where in (None, tuple(own)) and gpu_type in (None, job.gpu_type)
-            if own is not None and keeps and capacity.has_room(own):
+            if own is not None and keeps and capacity.has_room(own, active.demand):
                 placement = own
             else:
                 span = self._free_nodes(gpu_type).span if where is None else (where[0][0], 1)
-                placement = capacity.part(parts, span, self._closed(job))
+                placement = capacity.part(parts, span, self._closed_to_part(job))
                 if placement is None and where is None and capacity.free:
                     where = self._facts.placer.place(self._open_nodes(gpu_type, job), 1)
                 if placement is None and where is not None:
@@ -326,7 +326,7 @@ class Draft:
     def _take(self, job: JobView, gpus: int, placement: Placement, own: Placement | None) -> Placement:
         """Give a job these GPUs, which must be free. `own`: its real placement."""
         try:
-            self._own().take(placement)
+            self._own().take(placement, active_of(job).demand)
         except ValueError as error:
             raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={placement}): {error}") from None
         self._note(job, placement, own)
@@ -340,7 +340,7 @@ class Draft:
         reserved = 0 if facts.reserved_for is None else facts.reserved_for(job)
         found = None
         if reserved:
-            own = OpenNodes(self._free_nodes(gpu_type), ~reserved)
+            own = open_nodes(self._free_nodes(gpu_type), ~reserved, self._capacity, active.demand)
             found = facts.placer.place(own, gpus, liked, unit)
         return found or facts.placer.place(self._open_nodes(gpu_type, job), gpus, liked, unit)
 
@@ -356,7 +356,7 @@ class Draft:
         """Whether `own`, the job's real placement, satisfies the call and is still free in this draft."""
         if gpus != job.gpus or (gpu_type is not None and gpu_type != job.gpu_type):
             return False
-        return self._capacity.has_room(own)
+        return self._capacity.has_room(own, active_of(job).demand)
 
     def _note(self, job: JobView, placement: Placement | None, own: Placement | None) -> None:
         """`own`: the job's real placement."""

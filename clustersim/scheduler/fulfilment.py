@@ -46,7 +46,11 @@ def fulfil(
     for job, gpus, gpu_type in entries:
         if not draft.free:
             break
-        if draft.placement(job) is None and draft.fits(gpus, gpu_type) and (job.running or not blocked):
+        if (
+            draft.placement(job) is None
+            and _fits(draft, job, gpus, gpu_type)
+            and (job.running or not blocked)
+        ):
             draft.start(job, gpus, gpu_type=gpu_type)
     if wanted and not settling and not any(draft.placement(job) for job, _, _ in entries):
         _start_pending(before, facts)
@@ -62,9 +66,14 @@ def run_smaller(draft: Draft, wanted: Iterable[Wanted]) -> None:
             break
         if draft.placement(job) is None:
             sizes = job.sizes if gpu_type is None else job.sizes_on(gpu_type)
-            fitting = [size for size in sizes if size <= gpus and draft.fits(size, gpu_type)]
+            fitting = [size for size in sizes if size <= gpus and _fits(draft, job, size, gpu_type)]
             if fitting:
                 draft.start(job, fitting[-1], gpu_type=gpu_type)
+
+
+def _fits(draft: Draft, job: JobView, gpus: int, gpu_type: str | None = None) -> bool:
+    """Whether there is room; exact for a job that needs cores or memory beside its GPUs."""
+    return draft.fits(gpus, gpu_type, None if active_of(job).demand is None else job)
 
 
 def unmet(draft: Draft, wanted: Iterable[Wanted]) -> dict[JobView, int]:
@@ -146,7 +155,7 @@ def _place(
             draft.stop(job)
     largest_first = sorted(to_start.values(), key=lambda entry: -entry[1])
     placed = [draft.start(job, gpus, gpu_type=gpu_type) for job, gpus, gpu_type in largest_first]
-    if None not in placed or facts.cluster.mixed or facts.closed_to is not None:
+    if None not in placed or facts.cluster.mixed or facts.closes_nodes:
         return
     compacted = draft.copy() if settling else draft
     counts = {job: gpus for job, gpus, _ in chosen.values() if draft.gpus(job) != gpus}
@@ -161,7 +170,7 @@ def _placed_in_order(draft: Draft, facts: ClusterState[JobView], entries: Iterab
     for job in _running(other, facts):
         other.stop(job)
     for job, gpus, gpu_type in entries:
-        if other.placement(job) is None and other.fits(gpus, gpu_type):
+        if other.placement(job) is None and _fits(other, job, gpus, gpu_type):
             other.start(job, gpus, gpu_type=gpu_type)
     return other
 
@@ -172,6 +181,6 @@ def _start_pending(draft: Draft, facts: ClusterState[JobView]) -> None:
     """
     for job in facts.waiting.in_order():
         if draft.placement(job) is None and draft.start(job) is None:
-            sizes = [size for size in job.sizes if draft.fits(size)]
+            sizes = [size for size in job.sizes if _fits(draft, job, size)]
             if sizes:
                 draft.start(job, sizes[-1])

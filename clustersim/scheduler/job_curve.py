@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
 from clustersim.cluster import Cluster
+from clustersim.jobs import ActiveJob, PhasedJob
 from clustersim.overheads import Overheads
 from clustersim.speed import Curve
 
-__all__ = ["NO_COUNTS", "JobCurve", "JobCurves", "PhaseView"]
+__all__ = [
+    "NO_COUNTS",
+    "JobCurve",
+    "JobCurves",
+    "PhaseView",
+    "batch_curves",
+    "in_all_phases_s",
+    "phase_views",
+]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -77,3 +88,35 @@ class JobCurves:
             tuple(overheads.change_s(parameters, -(-n // node), n) for n in sizes),
             tuple(overheads.start_s(n) for n in sizes),
         )
+
+
+# What a view shows of a job in phases.
+
+
+def phase_views(job: ActiveJob) -> tuple[PhaseView, ...]:
+    """The phases of a job; none if it states none."""
+    if not isinstance(job, PhasedJob):
+        return ()
+    return tuple(
+        PhaseView(share if k < job.phase else None, batch, MappingProxyType(dict(curve.unit_s)))
+        for k, (share, batch, curve, _) in enumerate(job.in_all.phases)
+    )
+
+
+def batch_curves(job: ActiveJob, curves: JobCurves) -> dict[int, JobCurve]:
+    """The curve with each batch that a policy can choose in the present phase, on the best GPU type."""
+    if not isinstance(job, PhasedJob):
+        return {}
+    gpu_type, known = job.offers[0].gpu_type if job.offers else None, job.in_all.phases[job.phase].choices
+    return {batch: curves.of(known[batch], job.curve.parameters, gpu_type) for batch in job.batches}
+
+
+def in_all_phases_s(job: ActiveJob, gpus: int, now: float) -> float:
+    """Seconds of work left on `gpus` GPUs, by what the user states and through all phases; infinite where the
+    job cannot run.
+    """
+    left = job.work_left_at(now)
+    seconds = job.seconds_left(gpus, left)
+    if seconds is None:
+        return inf
+    return seconds * (job.as_stated(left) / left) if job.misstated and left else seconds

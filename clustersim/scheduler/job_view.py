@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from operator import attrgetter
-from types import MappingProxyType
 
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob, PhasedJob
@@ -13,7 +12,7 @@ from clustersim.records import MIGRATE, RESIZE, RESTART
 from itertime.errors import UnknownName
 
 from .cluster_state import ClusterState
-from .job_curve import NO_COUNTS, JobCurve, PhaseView
+from .job_curve import NO_COUNTS, JobCurve, PhaseView, batch_curves, in_all_phases_s, phase_views
 
 __all__ = ["JobView", "active_of"]
 
@@ -123,19 +122,28 @@ class JobView:
         """The phases of a job whose speed changes with its progress; none of any other job. A scheduler can
         know the batches of all of them, which follow from the user's rule, and how long past ones were.
         """
-        job = self._job
-        if job.job.phases is None:
-            return ()
-        assert isinstance(job, PhasedJob)
-        return tuple(
-            PhaseView(share if k < job.phase else None, batch, MappingProxyType(dict(curve.unit_s)))
-            for k, (share, batch, curve) in enumerate(job.in_all.phases)
-        )
+        return phase_views(self._job)
 
     @property
     def phase(self) -> int:
         """The present phase, from 0; 0 of a job without phases."""
         return self._job.phase
+
+    @property
+    def batch(self) -> int | None:
+        """The global batch with which the job trains now; None if it states none."""
+        job = self._job
+        return job.batch if isinstance(job, PhasedJob) else job.job.global_batch
+
+    @property
+    def batches(self) -> Mapping[int, JobCurve]:
+        """The global batches that `Proposal.train_with` can choose in the present phase, that of the trace
+        first, each with its `curve`; none where the batch is no choice.
+
+        A unit of work is the progress of an iteration with the batch that the job states. So rates are
+        goodput: statistical efficiency is in them.
+        """
+        return batch_curves(self._job, self._facts.curves)
 
     @property
     def work_done(self) -> float:
@@ -300,18 +308,11 @@ class JobView:
         if not job.states_work or job.job.phases is not None:
             self._facts.oracle_used = True
         if job.job.phases is not None:
-            return self._in_all_phases(job.requested if gpus is None else gpus)
+            return in_all_phases_s(job, job.requested if gpus is None else gpus, self._facts.now_s)
         if gpus is None or job.offers or (unit_s := job.curve.unit_s.get(gpus)) is None:
             return self._remaining(gpus, gpu_type)
         left = job.work_left_at(self._facts.now_s)
         return (job.as_stated(left) if job.misstated else left) * unit_s
-
-    def _in_all_phases(self, gpus: int) -> float:
-        job, left = self._job, self._job.work_left_at(self._facts.now_s)
-        seconds = job.seconds_left(gpus, left)
-        if seconds is None:
-            return inf
-        return seconds * (job.as_stated(left) / left) if job.misstated and left else seconds
 
     def _remaining(self, gpus: int | None, gpu_type: str | None) -> float:
         job = self._job

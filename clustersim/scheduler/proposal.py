@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from reprlib import repr as brief
+from types import MappingProxyType
 from typing import Any, Self
 
 from clustersim.cluster import MILLION, Placement, SharedPlacement, nodes_of, parts_of
@@ -35,11 +36,22 @@ class Proposal(Draft):
     notes: tuple[tuple[JobView, str], ...] = ()
     """What `note` was given, in order."""
 
+    batches: Mapping[JobView, int] = MappingProxyType({})
+    """The global batches that `train_with` was given."""
+
     def free_nodes(self, job: JobView) -> dict[int, int]:
         """The free GPUs of each node that has any in this draft and is open to `job`, by node."""
         nodes = self._open_nodes(None, job)
         free = range(1, nodes.gpus_per_node + 1)
         return dict(sorted((node, n) for n in free for node in nodes_of(nodes.nodes_with(n))))
+
+    def has_room(self, job: JobView, placement: Placement) -> bool:
+        """Whether `job` could start there: the GPUs of `placement` are free in this draft, on nodes that are
+        open to it and have the cores and the memory that it needs beside them.
+        """
+        closed = self._closed(job)
+        open_ = not closed or not any(closed >> node & 1 for node, _ in placement)
+        return open_ and self._capacity.has_room(placement, active_of(job).demand)
 
     def start_shared(
         self, job: JobView, fraction: float, beside: JobView | None = None, on: Placement | None = None,
@@ -76,10 +88,8 @@ class Proposal(Draft):
         there = self.placement(beside)
         if not isinstance(there, SharedPlacement):
             raise PolicyError(f"{where}: job {beside.id} holds no part of GPUs in this proposal")
-        place, closed = SharedPlacement(tuple(there), there.number, parts), self._closed(job)
-        if not self._capacity.has_room(place) or (closed and any(closed >> node & 1 for node, _ in there)):
-            return None
-        return self.start(job, on=place)
+        place = SharedPlacement(tuple(there), there.number, parts)
+        return self.start(job, on=place) if self.has_room(job, place) else None
 
     def _elsewhere(self, job: JobView, gpu_type: str | None) -> Placement | None:
         """Free GPUs for the request of a job, of the first of its types with room."""
@@ -98,6 +108,21 @@ class Proposal(Draft):
             if isinstance(there, SharedPlacement) and not active_of(job).parts:
                 found.setdefault(there.key, []).append(job)
         return list(found.values())
+
+    def train_with(self, job: JobView, batch: int) -> None:
+        """Let a job train with another global batch, one of its `batches`, from now on; a waiting job from
+        its next start on. On the GPUs that it keeps a job changes its batch at once and pays nothing.
+
+        The choice holds until the next one. In a phase in which it is none, the job has the batch of its
+        trace. PolicyError for a batch that is no choice.
+        """
+        where = f"train_with(job {job.id}, {brief(batch)})"
+        if job not in self._facts.waiting.jobs and job not in self._facts.running:
+            raise PolicyError(f"{where}: it is no longer in the system")
+        if batch not in job.batches:
+            choices = ", ".join(map(str, job.batches)) or "no other than that of its trace"
+            raise PolicyError(f"{where}: it can train with {choices}")
+        self.batches = {**self.batches, job: batch}
 
     def note(self, job: JobView, text: str) -> None:
         """Say something about a job: why the policy treats it as it does.
@@ -184,14 +209,15 @@ class Proposal(Draft):
         placed. The other jobs are placed too if the blocks of all jobs fit, as for counts that are powers of
         two; otherwise other jobs may lose their GPUs. Among equal blocks jobs of `wanted` choose first, in
         its order, and a job stays on its node if possible. Jobs of whole nodes come last, on the freed nodes.
-        In a run with reservations or reclaims nothing moves: jobs of `wanted` start where they fit.
+        In a run with reservations or reclaims, or with jobs that need cores or memory of their nodes, nothing
+        moves: jobs of `wanted` start where they fit.
         """
         if self._facts.cluster.mixed:
             raise PolicyError("compact: works on clusters of one GPU type only")
         counts = {
             job: self._count(job, active_of(job), "compact", gpus, None) for job, gpus in wanted.items()
         }
-        if self._facts.closed_to is not None:  # blocks are places for any job
+        if self._facts.closes_nodes:  # blocks are places for any job
             for job, gpus in counts.items():
                 if not self.placement(job):
                     self.start(job, gpus)
@@ -201,7 +227,7 @@ class Proposal(Draft):
     def copy(self) -> Self:
         """An independent draft that starts as this one, for looking ahead."""
         twin = super().copy()
-        twin.wake_at, twin.notes = self.wake_at, self.notes
+        twin.wake_at, twin.notes, twin.batches = self.wake_at, self.notes, self.batches
         return twin
 
 

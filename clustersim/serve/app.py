@@ -16,8 +16,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from clustersim.cluster import Cluster
-from clustersim.rundir import MANIFEST, log_of, read_streamed
+from clustersim.report.frame.looks import palette_css
 from clustersim.runs import list_policies
 from itertime.errors import UserError
 
@@ -31,6 +30,7 @@ __all__ = ["make_app"]
 
 _PAGE = {"serve.js": "text/javascript", "serve.css": "text/css", "icon.svg": "image/svg+xml"}
 _MOST_WATCHED = 16  # runs; the one that was asked for least recently goes
+_MOST_STREAMS = 32  # pages that watch a run at once
 _LARGEST_BODY = 20_000  # bytes
 _STILL_S = 10.0  # after so many seconds without a change, a line shows that the server lives
 _REPORT_POLICY = (
@@ -53,6 +53,7 @@ class _Page:
     def __init__(self, folder: ServedFolder):
         self.folder, self.starter = folder, Starter(folder)
         self._watched: dict[str, Watched] = {}
+        self._streams = 0
 
     def routes(self) -> Starlette:
         return Starlette(
@@ -78,7 +79,10 @@ class _Page:
         name = request.path_params["name"]
         if name not in _PAGE:
             raise UserError("there is no such file")
-        return Response(_packaged(name), media_type=_PAGE[name])
+        text = _packaged(name)
+        if name == "serve.css":  # the colours of policies are those of reports
+            text = text.replace("/* light */", palette_css(False)).replace("/* dark */", palette_css(True))
+        return Response(text, media_type=_PAGE[name])
 
     def state(self, request: Request) -> Response:
         return JSONResponse(
@@ -106,8 +110,18 @@ class _Page:
         return FileResponse(path, media_type="text/html", headers=headers)
 
     async def stream(self, request: Request) -> Response:
+        if self._streams >= _MOST_STREAMS:
+            return JSONResponse({"error": "too many pages watch already; close one"}, status_code=503)
         watched = await run_in_threadpool(self._found, request)
-        return StreamingResponse(_frames(watched), media_type="text/event-stream")
+        return StreamingResponse(self._counted(_frames(watched)), media_type="text/event-stream")
+
+    async def _counted(self, frames: AsyncIterator[str]) -> AsyncIterator[str]:
+        self._streams += 1
+        try:
+            async for frame in frames:
+                yield frame
+        finally:
+            self._streams -= 1
 
     async def start(self, request: Request) -> Response:
         settings = await _body(request)
@@ -122,25 +136,21 @@ class _Page:
         home = self.folder.run(path)
         watched = self._watched.pop(path, None)
         if watched is None or not watched.is_current():
-            watched = Watched(home, self._cluster_of(home, path))
+            watched = Watched(home)
         self._watched[path] = watched
         while len(self._watched) > _MOST_WATCHED:
             self._watched.pop(next(iter(self._watched)))
         return watched
 
-    def _cluster_of(self, home: Path, path: str) -> Cluster | None:
-        log = log_of(home)
-        if log is not None and log.name[0] != "." and (home / MANIFEST).exists():
-            return read_streamed(home).cluster
-        return self.starter.cluster_of(path)
-
 
 async def _frames(watched: Watched) -> AsyncIterator[str]:
     """The newest picture, at most every `TICK_S` and whenever it changed, until the run is over."""
-    yield _event("cluster", await run_in_threadpool(watched.cluster_document))
-    sent, still_s = None, 0.0
+    sent, still_s, begun = None, 0.0, False
     while True:
         try:
+            if not begun:
+                yield _event("cluster", await run_in_threadpool(watched.cluster_document))
+                begun = True
             document = await run_in_threadpool(watched.frame)
         except UserError as error:  # the log is damaged
             yield _event("over", {"error": str(error)})

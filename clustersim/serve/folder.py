@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from clustersim.rundir import EVENTS_FILE, MANIFEST, log_of, read_json
+from clustersim.report.frame import look_of
+from clustersim.rundir import EVENTS_FILE, log_of, read_json, stated_of
 from itertime.errors import UserError
 
 __all__ = ["HOME", "REPORT", "ServedFolder"]
@@ -18,8 +19,10 @@ HOME = ".serve"
 """The folder inside the served one for what started comparisons print."""
 REPORT = "report.html"
 
-_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=,+@ -]*|\.[0-9a-f]+\.[0-9a-f]+\.tmp")  # also a grid's cell
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=,+@ -]*")
+_MAKING = re.compile(r"\.([0-9a-f]{24})\.[0-9a-f]+\.tmp")  # the folder of a cell of a grid, until it is whole
 _DEEPEST, _MOST_RUNS, _MOST_LOOKED = 3, 500, 20_000
+_LONGEST = 200  # letters of the name of a cell
 _TRACES = (".csv", ".csv.gz", ".parquet")
 
 
@@ -42,12 +45,20 @@ class ServedFolder:
 
     def run(self, relative: str) -> Path:
         """The folder of a run, none of whose files lies elsewhere."""
-        home = self.inside(relative)
+        home = self._cell(relative) or self.inside(relative)
         if not home.is_dir() or log_of(home) is None:
             raise UserError("there is no such run in the served folder")
         if self._leads_out(home):
             raise UserError("the run has files outside the served folder")
         return home
+
+    def _cell(self, relative: str) -> Path | None:
+        """The folder of a cell that is being made, which has a temporary name."""
+        grid, _, key = relative.rpartition("/")
+        if not (grid.endswith("/cells") or grid == "cells") or (self.root / relative).exists():
+            return None
+        making = (path for path in self.inside(grid).glob(f".{key}.*.tmp") if _MAKING.fullmatch(path.name))
+        return next((path for path in making if path.is_dir() and not path.is_symlink()), None)
 
     def report(self, relative: str) -> Path:
         """The report in a folder, which may lie below that of a comparison."""
@@ -74,15 +85,20 @@ class ServedFolder:
         )
 
     def runs(self) -> list[dict[str, Any]]:
-        """Every run as `path`, `status` and `policy` (empty before its end), in order of their paths."""
+        """Every run in order of its path: `path`, `status`, `policy` (empty if it states none), its `look` as
+        of reports, and `cell`, the values of a cell of a grid in words.
+        """
         found: list[dict[str, Any]] = []
         for path in self._folders():
             log = log_of(path)
             if log is not None and len(found) < _MOST_RUNS and not self._leads_out(path):
                 done = log.name == EVENTS_FILE
-                policy = _policy_of(path / MANIFEST) if done else ""
-                status = "complete" if done else "in progress"
-                found.append({"path": self._relative(path), "status": status, "policy": policy})
+                policy = _policy_of(path, log.stat().st_mtime_ns) if done else _policy_in(path)
+                making = _MAKING.fullmatch(path.name)
+                named = path.with_name(making[1]) if making else path
+                cell = _cells_of(path.parents[1]).get(named.name, "") if path.parent.name == "cells" else ""
+                shown = {"path": self._relative(named), "status": "complete" if done else "in progress"}
+                found.append({**shown, "policy": policy, "look": look_of(policy), "cell": cell})
         return found
 
     def reports(self) -> list[str]:
@@ -116,16 +132,43 @@ class ServedFolder:
                 continue  # not ours to read, or gone
             looked += len(inside)
             if looked <= _MOST_LOOKED:
-                left += [(folder / name, depth + 1) for name in inside if _PART.fullmatch(name)]
-
-
-def _policy_of(manifest: Path) -> str:
-    try:
-        return _policy_in(manifest, manifest.stat().st_mtime_ns)
-    except (OSError, UserError):
-        return ""
+                known = (n for n in inside if _PART.fullmatch(n) or _MAKING.fullmatch(n))
+                left += [(folder / name, depth + 1) for name in known]
 
 
 @lru_cache(maxsize=_MOST_RUNS)
-def _policy_in(manifest: Path, changed_ns: int) -> str:
-    return str(read_json(manifest).get("policy", ""))
+def _policy_of(folder: Path, changed_ns: int) -> str:
+    return _policy_in(folder)
+
+
+def _policy_in(folder: Path) -> str:
+    """The policy that a run states; empty if it states none."""
+    return str(stated_of(folder).get("policy", ""))[:_LONGEST]
+
+
+def _cells_of(grid: Path) -> Mapping[str, str]:
+    """The cells of a grid by their keys, in words: the values of the axes that vary, and the seed."""
+    path = grid / "grid.json"
+    try:
+        return _cells_in(path, path.stat().st_mtime_ns)
+    except (OSError, UserError):
+        return {}
+
+
+@lru_cache(maxsize=16)
+def _cells_in(path: Path, changed_ns: int) -> Mapping[str, str]:
+    cells = read_json(path).get("cells")
+    known = [
+        one
+        for one in (cells if isinstance(cells, list) else [])
+        if isinstance(one, dict) and isinstance(one.get("axes"), dict)
+    ]
+    axes = [one["axes"] for one in known]
+    varied = {name for one in axes for name in one if len({str(other.get(name)) for other in axes}) > 1}
+    seeds = len({str(one.get("seed")) for one in known}) > 1
+    found = {}
+    for one in known:
+        words = [f"{name} {value}" for name, value in one["axes"].items() if name in varied]
+        words += [f"seed {one.get('seed')}"] if seeds or not words else []
+        found[str(one.get("cell"))] = ", ".join(words)[:_LONGEST]
+    return found

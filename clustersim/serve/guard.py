@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 __all__ = ["COOKIE", "ENTER", "Guard"]
 
 COOKIE = "clustersim"
+"""The name of the cookie, before the port: servers of one host share the browser's cookies."""
 ENTER = "/enter"
 """The only path that needs no cookie: it gives one for the token."""
 _POLICY = (
@@ -41,6 +42,7 @@ class Guard:
 
     def __init__(self, app: App, token: str, port: int):
         self._app, self._token, self._session = app, token, secrets.token_urlsafe(32)
+        self._cookie = f"{COOKIE}-{port}"
         self._hosts = tuple(f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost"))
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -68,7 +70,7 @@ class Guard:
         if not secrets.compare_digest(given.encode(), self._token.encode()):
             await _answer(send, 403, b"forbidden: wrong token")
             return
-        cookie = f"{COOKIE}={self._session}; HttpOnly; SameSite=Strict; Path=/".encode()
+        cookie = f"{self._cookie}={self._session}; HttpOnly; SameSite=Strict; Path=/".encode()
         await _answer(send, 303, b"", [(b"location", b"/"), (b"set-cookie", cookie)])
 
     def _knows(self, headers: dict[bytes, bytes]) -> bool:
@@ -77,7 +79,7 @@ class Guard:
             cookies.load(headers.get(b"cookie", b"").decode("latin-1"))
         except CookieError:
             return False
-        given = cookies[COOKIE].value if COOKIE in cookies else ""
+        given = cookies[self._cookie].value if self._cookie in cookies else ""
         return secrets.compare_digest(given.encode(), self._session.encode())
 
 

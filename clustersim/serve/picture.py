@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from clustersim.cluster import Placement, SharedPlacement
@@ -82,6 +83,11 @@ class Picture:
                 for node, _ in event.placement:
                     self._down.pop(node, None)
 
+    @property
+    def waits(self) -> bool:
+        """Whether any job waits."""
+        return any(not job.placement for job in self._jobs.values())
+
     def copy(self) -> Self:
         """A picture of its own, to which other events can be added."""
         other = copy(self)
@@ -89,10 +95,10 @@ class Picture:
         other._latest = self._latest.copy()
         return other
 
-    def document(self) -> dict[str, Any]:
+    def document(self, requests: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
         """For the page: `running` as [job, GPUs, since, [[node, GPUs], ...], part of each GPU], `waiting` as
-        [job, submitted, since], in order of submission and at most 200, `latest` as [time, event, job,
-        GPUs, detail].
+        [job, requested GPUs or None, submitted, since], in order of submission and at most 200, `latest` as
+        [time, event, job, GPUs, detail].
         """
         running, waiting, used, count = [], [], 0.0, 0
         for job_id, job in self._jobs.items():
@@ -103,7 +109,7 @@ class Picture:
             else:
                 count += 1
                 if count <= _QUEUE:
-                    waiting.append([job_id, job.submit_s, job.since_s])
+                    waiting.append([job_id, requests.get(job_id), job.submit_s, job.since_s])
         return {
             "time_s": self.time_s,
             "before_s": self.before_s,

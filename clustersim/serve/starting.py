@@ -9,7 +9,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
+
+import psutil
 
 from clustersim.cluster import Cluster
 from clustersim.runs import RunConfig, list_policies
@@ -26,6 +29,7 @@ _NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,9})?(?:e-?\d{1,2})?")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _KINDS = ("compare", "what-if", "demo")
 _MOST_POLICIES, _MOST_VALUES, _MOST_AT_ONCE, _MOST_JOBS = 12, 12, 4, 100_000
+_MOST_KNOWN = 1000  # commands of earlier servers that are looked for
 _TAIL = 2000  # bytes of what a command printed
 
 
@@ -135,10 +139,10 @@ def _assignment(key: str, text: str, most: int) -> str:
 
 
 class Starter:
-    """Starts commands in the served folder, and knows those that it started since it began.
+    """Starts commands in the served folder, and knows those that it and earlier servers started.
 
     They are processes of their own session: they go on when the server ends. What they print is kept in
-    `.serve/NAME.log`, their settings in `.serve/NAME.json`.
+    `.serve/NAME.log`, their settings in `.serve/NAME.json`, their process in `.serve/NAME.process`.
     """
 
     def __init__(self, folder: ServedFolder):
@@ -148,7 +152,7 @@ class Starter:
     def start(self, settings: Mapping[str, Any]) -> str:
         """Start what the settings say; its name. UserError as of `command_of`, and if four run already."""
         arguments = command_of(settings, self._folder)
-        running = sum(process.poll() is None for process in self._started.values())
+        running = sum(process.poll() is None for process in self._started.values()) + len(self._earlier())
         if running >= _MOST_AT_ONCE:
             raise UserError(f"{running} comparisons run already; wait for the end of one, or stop one")
         name = str(settings["name"])
@@ -165,21 +169,26 @@ class Starter:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self._remember(name)
         return name
 
     def stop(self, name: str) -> None:
         """Interrupt a command; it keeps the records up to now. UserError if it was not started here."""
         process = self._started.get(name)
-        if process is None:
-            raise UserError("this server did not start it")
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGINT)
+        if process is not None:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)
+            return
+        earlier = self._earlier().get(name)
+        if earlier is None:
+            raise UserError("no server of this folder started it, or it has ended")
+        os.killpg(earlier.pid, signal.SIGINT)
 
     def commands(self) -> list[dict[str, Any]]:
-        """Those started by this server: `name`, `status` (running, done, failed) and `printed`, the end of
-        what a failed one printed.
+        """Those started by this server, and those of earlier ones that still run: `name`, `status` (running,
+        done, failed) and `printed`, the end of what a failed one printed.
         """
-        found = []
+        found = [{"name": name, "status": "running", "printed": ""} for name in self._earlier()]
         for name, process in self._started.items():
             code = process.poll()
             status = "running" if code is None else "failed" if code else "done"
@@ -187,16 +196,31 @@ class Starter:
             found.append({"name": name, "status": status, "printed": printed})
         return found
 
-    def cluster_of(self, path: str) -> Cluster | None:
-        """The cluster of a run that a server of this folder started, from its settings; None if unknown."""
-        try:
-            stated = json.loads((self._home / f"{path.partition('/')[0]}.json").read_text(encoding="utf-8"))
-            if any(str(each).startswith(("nodes", "cluster")) for each in stated.get("vary", ())):
-                return None
-            shape = stated["cluster"]
-            return Cluster.parse(shape) if _SHAPE.fullmatch(shape) else None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, UserError):
-            return None
+    def _remember(self, name: str) -> None:
+        """Note the process of a command, so that a server that is started later can stop it."""
+        process = self._started[name]
+        with suppress(psutil.Error):
+            known = {"pid": process.pid, "began_s": psutil.Process(process.pid).create_time()}
+            (self._home / f"{name}.process").write_text(json.dumps(known), encoding="utf-8")
+
+    def _earlier(self) -> dict[str, psutil.Process]:
+        """The commands of earlier servers of this folder that still run. Number and time of start identify a
+        process, and its command names the folder of the results.
+        """
+        found: dict[str, psutil.Process] = {}
+        if self._home.is_symlink() or not self._home.is_dir():
+            return found
+        for path in sorted(self._home.glob("*.process"))[:_MOST_KNOWN]:
+            name = path.name.removesuffix(".process")
+            if name in self._started or path.is_symlink() or not _NAME.fullmatch(name):
+                continue
+            with suppress(OSError, ValueError, KeyError, TypeError, OverflowError, psutil.Error):
+                known = json.loads(path.read_text(encoding="utf-8"))
+                process = psutil.Process(known["pid"])
+                ours = str(self._folder.root / name) in process.cmdline()
+                if ours and process.create_time() == known["began_s"]:
+                    found[name] = process
+        return found
 
     def _printed(self, name: str) -> str:
         with (self._home / f"{name}.log").open("rb") as log:

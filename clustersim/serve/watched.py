@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from time import monotonic
 from typing import Any
 
-from clustersim.cluster import Cluster
 from clustersim.records import EventRecord
-from clustersim.rundir import Following
+from clustersim.report.frame import FIRST_DATE_S, look_of
+from clustersim.rundir import Following, jobs_file, read_streamed
+from itertime.errors import UserError
 
 from .picture import Picture
 from .timeline import Timeline
@@ -21,6 +24,7 @@ TICK_S = 0.12
 """Seconds between two frames."""
 _SHARE = 4  # a frame shows the fourth part of what is new: the picture is half a second late, and moves
 _STALE_S = 1.0
+_LARGEST_JOBS = 100_000_000  # bytes of records that are read for the requests of waiting jobs
 _MOST_EVENTS = 2000  # of one job that its story shows
 
 
@@ -30,9 +34,10 @@ class Watched:
     UserError, TableError if its log cannot be read.
     """
 
-    def __init__(self, folder: Path, cluster: Cluster | None):
-        self.folder, self.cluster = folder, cluster
-        self._following = Following(folder, cluster)
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._following = Following(folder)
+        self._requests: Mapping[str, int] | None = None
         self._timeline = Timeline(self._following.block)
         self._shown = Picture()
         self._waiting: deque[EventRecord] = deque()
@@ -54,8 +59,38 @@ class Watched:
         return self._following.is_current()
 
     def cluster_document(self) -> dict[str, Any]:
-        """For the page: the GPUs of each node, none if the cluster is unknown yet."""
-        return {"nodes": [] if self.cluster is None else [*self.cluster.sizes]}
+        """For the page: the GPUs of each node, none if the run does not state its cluster; `zero_s`, the
+        seconds since 1970 at time 0 of the trace, None if that is not known; policy and look.
+        """
+        cluster, stated = self._following.cluster, self._following.stated
+        policy = str(stated.get("policy", ""))
+        return {
+            "nodes": [] if cluster is None else [*cluster.sizes],
+            "zero_s": self._zero_s(),
+            "policy": policy,
+            "look": look_of(policy),
+        }
+
+    def _zero_s(self) -> float | None:
+        trace = self._following.stated.get("trace")
+        starts_s = trace.get("since_1970_s") if isinstance(trace, dict) else None
+        if isinstance(starts_s, int | float) and not isinstance(starts_s, bool):
+            return float(starts_s)
+        first_s = self.frame()["begin_s"]
+        return 0.0 if first_s is not None and first_s >= FIRST_DATE_S else None
+
+    def _requested(self) -> Mapping[str, int]:
+        """The GPUs that jobs ask for: from the records of a complete run, else as far as they are written."""
+        if self._following.status != "complete":
+            return self._following.requests()
+        if self._requests is None:
+            self._requests = self._following.requests()
+            path = jobs_file(self.folder)
+            if path.is_file() and path.stat().st_size <= _LARGEST_JOBS:
+                with suppress(UserError):
+                    records = read_streamed(self.folder).jobs
+                    self._requests = {job.job_id: job.gpus for job in records if job.gpus}
+        return self._requests
 
     def frame(self) -> dict[str, Any]:
         """The newest picture as a document. It changes at most every `TICK_S`."""
@@ -105,7 +140,7 @@ class Watched:
 
     def _about(self, picture: Picture) -> dict[str, Any]:
         return {
-            **picture.document(),
+            **picture.document(self._requested() if picture.waits else {}),
             "status": self.status,
             "begin_s": self._timeline.begin_s,
             "end_s": self._timeline.last.time_s,

@@ -43,7 +43,9 @@ class SpeedByType:
 
         CannotRun, with every type's reason, if none can run the job.
         """
-        key = (job.gpu_type, kind_of(job))
+        key: object = (job.gpu_type, kind_of(job))
+        if job.cpus is not None or job.host_memory_gb is not None:
+            key = (key, *(speed.most_gpus(job) for speed in self.by_type.values()))
         offers = self._offers.get(key)
         if offers is None:
             offers = self._offers[key] = self._find_offers(job)
@@ -119,7 +121,7 @@ def _speed_on(
     if pool.system is None:
         if planner not in PLANNERS:
             raise UnknownName("planner", planner, PLANNERS)
-        return SpeedOnOneType(cluster, None, table, pool.gpu_type, models)
+        return SpeedOnOneType(cluster, None, table, pool.gpu_type, models, pool.host)
     system = load_system(pool.system)
     if pool.gpus_per_node > system.gpus_per_node:
         raise UserError(
@@ -130,4 +132,4 @@ def _speed_on(
     nic = pool.nic_bytes_per_s or system.nic_bytes_per_s * share
     system = replace(system, gpus_per_node=pool.gpus_per_node, nic_bytes_per_s=nic)
     made = make_planner(planner, system, cache=default_cache(), memory_headroom=memory_headroom)
-    return SpeedOnOneType(cluster, made, table, pool.gpu_type, models)
+    return SpeedOnOneType(cluster, made, table, pool.gpu_type, models, pool.host)

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from clustersim.cluster import Cluster
 from itertime.spec import ModelSpec, Plan
 
-__all__ = ["CannotRun", "Curve", "Offer", "PhaseCurve", "in_phases", "regular_counts", "worthwhile"]
+__all__ = [
+    "CannotRun",
+    "Curve",
+    "Offer",
+    "PhaseCurve",
+    "PhaseSpeeds",
+    "in_phases",
+    "regular_counts",
+    "worthwhile",
+]
 
 
 def worthwhile(unit_s: Mapping[int, float]) -> tuple[int, ...]:
@@ -64,27 +74,39 @@ class Curve:
 
 class PhaseCurve(NamedTuple):
     """One phase of a kind of job: its share of the work, its global batch (None if it states none), and the
-    speeds in it.
+    speeds in it. `choices`: the speeds with each batch that a policy may choose, that one included; none
+    where the batch is no choice.
     """
 
     share: float
     batch: int | None
     curve: Curve
+    choices: Mapping[int, Curve] = MappingProxyType({})
 
 
-def in_phases(found: Sequence[tuple[float, int | None, Curve, float]]) -> Curve:
-    """The curve of a job with phases. Each is its share of the work, its global batch, the curve of a job of
-    that batch, and the factor by which a unit of work takes longer than a unit there.
-
-    The counts are those that can run every phase, so a job never holds GPUs on which it cannot go on.
-    CannotRun if there are none.
+class PhaseSpeeds(NamedTuple):
+    """One phase as `in_phases` takes it. `by_batch`: for its global batch, then for each other that may be
+    chosen, the curve of a job of that batch, and the factor by which a unit of work takes longer than a unit
+    there.
     """
-    counts = [n for n in found[0][2].unit_s if all(n in curve.unit_s for _, _, curve, _ in found)]
+
+    share: float
+    by_batch: Mapping[int | None, tuple[Curve, float]]
+
+
+def in_phases(found: Sequence[PhaseSpeeds]) -> Curve:
+    """The curve of a job with phases.
+
+    The counts are those that can run every phase, so a job never holds GPUs on which it cannot go on. A batch
+    can be chosen if it runs on all of them. CannotRun if there are none.
+    """
+    own = [next(iter(phase.by_batch.values()))[0] for phase in found]
+    counts = [n for n in own[0].unit_s if all(n in curve.unit_s for curve in own)]
     if not counts:
         raise CannotRun("no number of GPUs can run all its phases")
     known: dict[tuple[int | None, float], Curve] = {}
-    phases = []
-    for share, batch, alone, per_unit in found:
+
+    def scaled(batch: int | None, alone: Curve, per_unit: float) -> Curve:
         if (batch, per_unit) not in known:
             unit_s = {n: alone.unit_s[n] * per_unit for n in counts}
             known[batch, per_unit] = replace(
@@ -96,7 +118,18 @@ def in_phases(found: Sequence[tuple[float, int | None, Curve, float]]) -> Curve:
                 alone=alone,
                 per_unit=per_unit,
             )
-        phases.append(PhaseCurve(share, batch, known[batch, per_unit]))
+        return known[batch, per_unit]
+
+    phases = []
+    for share, by_batch in found:
+        curves = {
+            batch: scaled(batch, *speeds)
+            for batch, speeds in by_batch.items()
+            if all(n in speeds[0].unit_s for n in counts)
+        }
+        batch, curve = next(iter(curves.items()))
+        choices = {size: one for size, one in curves.items() if size is not None and len(curves) > 1}
+        phases.append(PhaseCurve(share, batch, curve, MappingProxyType(choices)))
     return replace(phases[0].curve, phases=tuple(phases))
 
 

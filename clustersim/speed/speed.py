@@ -16,15 +16,15 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Protocol
 
-from clustersim.cluster import Cluster
+from clustersim.cluster import Cluster, HostDemand, HostResources
 from itertime.errors import UserError
 from itertime.io import shown
 from itertime.planning import PlannedRun, Planner
 from itertime.spec import Models, ModelSpec, PlanOptions, parse_options, refusal_of
 from traces.job import Job
-from traces.phases import parse_phases, seconds_factors
+from traces.phases import parse_phases, seconds_factor, seconds_factors
 
-from .curve import CannotRun, Curve, Offer, in_phases, regular_counts, worthwhile
+from .curve import CannotRun, Curve, Offer, PhaseSpeeds, in_phases, regular_counts, worthwhile
 from .throughput_table import Throughputs
 
 __all__ = ["Speed", "SpeedOnOneType", "kind_of"]
@@ -63,8 +63,10 @@ class SpeedOnOneType:
 
     def __init__(
         self, cluster: Cluster, planner: Planner | None, table: Throughputs | None = None, gpu_type: str = "",
-        models: Models | None = None,
+        models: Models | None = None, host: HostResources | None = None,
     ):  # fmt: skip
+        """`host`: the cores and the memory of each node."""
+        self._host = host or HostResources(None, None)
         self.cluster, self.planner, self.table, self.gpu_type = cluster, planner, table or {}, gpu_type
         self.models = models or Models()
         self.tabled_models = frozenset(model for model, _ in self.table)
@@ -74,7 +76,7 @@ class SpeedOnOneType:
 
     def offers(self, job: Job) -> tuple[Offer, ...]:
         """The one offer of this GPU type. CannotRun, with the reason, if it cannot run the job."""
-        key = kind_of(job)
+        key = self._kind(job)
         offers = self._offers.get(key)
         if offers is None:
             curve = self.curve(job)
@@ -87,7 +89,7 @@ class SpeedOnOneType:
 
     def curve(self, job: Job) -> Curve:
         """The curve of `job`. CannotRun, with the reason, if no number of GPUs here can run it."""
-        key = kind_of(job)
+        key = self._kind(job)
         curve = self._curves.get(key)
         if curve is None:
             try:
@@ -120,6 +122,25 @@ class SpeedOnOneType:
             return gpus, f"no GPU count requested; {gpus} is the smallest that can run it"
         return gpus, f"asked for {job.gpus} GPUs, which cannot run it; given {gpus}"
 
+    def most_gpus(self, job: Job) -> int:
+        """The most GPUs that the job can have. A node on which it holds GPUs, all of them if it holds more
+        than a node has, must have the cores and the memory that it needs beside them.
+        """
+        if self._host == (None, None) or (job.cpus is None and job.host_memory_gb is None):
+            return self.cluster.gpus
+        demand = HostDemand.of(job.cpus, job.host_memory_gb, job.gpus)
+        on_one = self.cluster.gpus_per_node if demand is None else demand.gpus_on(*self._host)
+        return on_one if on_one < self.cluster.gpus_per_node else self.cluster.gpus
+
+    def _kind(self, job: Job) -> object:
+        """What the job's curve here depends on. CannotRun for a job that no node can hold."""
+        most = self.most_gpus(job)
+        if most == self.cluster.gpus:
+            return kind_of(job)
+        if job.gpus is not None and most < job.gpus:
+            raise CannotRun(self._host.shortage(job.cpus, job.host_memory_gb, job.gpus))
+        return kind_of(job), most
+
     def _make(self, job: Job) -> Curve:
         if job.phases is not None:
             return self._in_phases(job)
@@ -136,18 +157,30 @@ class SpeedOnOneType:
             alone = self.curve(replace(job, phases=None))
             factors = seconds_factors(phases, None)
             return in_phases(
-                [(phase.share, None, alone, k) for phase, k in zip(phases, factors, strict=True)]
+                [
+                    PhaseSpeeds(phase.share, {None: (alone, k)})
+                    for phase, k in zip(phases, factors, strict=True)
+                ]
             )
-        batches = [int(phase.value) for phase in phases]
-        curves = {b: self.curve(replace(job, phases=None, global_batch=b)) for b in dict.fromkeys(batches)}
-        return in_phases(
-            [
-                (phase.share, batch, curves[batch], factor)
-                for phase, batch, factor in zip(
-                    phases, batches, seconds_factors(phases, job.global_batch), strict=True
-                )
-            ]
-        )
+        assert job.global_batch is not None
+        curves: dict[int, Curve] = {}
+        for phase in phases:
+            for batch in phase.batches:
+                if batch not in curves:
+                    try:
+                        curves[batch] = self.curve(replace(job, phases=None, global_batch=batch))
+                    except CannotRun:
+                        if batch == phase.value:
+                            raise
+        found: list[PhaseSpeeds] = []
+        for phase in phases:
+            by_batch: dict[int | None, tuple[Curve, float]] = {
+                batch: (curves[batch], seconds_factor(phase.noise, batch, job.global_batch))
+                for batch in phase.batches
+                if batch in curves
+            }
+            found.append(PhaseSpeeds(phase.share, by_batch))
+        return in_phases(found)
 
     def _from_log(self, job: Job) -> Curve:
         assert job.gpus is not None
@@ -251,7 +284,8 @@ class SpeedOnOneType:
         """The fewest and the most GPUs that the job may get here."""
         if job.gpu_fraction is not None:
             return 1, 1
-        return job.min_gpus or 1, min(job.max_gpus or self.cluster.gpus, self.cluster.gpus)
+        most = self.most_gpus(job)
+        return job.min_gpus or 1, min(job.max_gpus or most, most)
 
     def _counts_for(self, job: Job) -> list[int]:
         """The GPU counts to plan the job for, ascending."""

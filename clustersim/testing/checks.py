@@ -190,6 +190,28 @@ def _elastic(seed: int, deadlines: bool) -> tuple[Job, ...]:
     return tuple(jobs)
 
 
+_BY_BATCH: Table = {
+    **{("small", 8 << k): {n: 6.4 / (8 << k) * n ** (0.6 + 0.1 * k) for n in (1, 2, 4, 8)} for k in range(4)},
+    **{("large", 8 << k): {n: 3.2 / (8 << k) * n**0.9 for n in (4, 8, 16)} for k in range(4)},
+}
+
+
+def _in_phases(seed: int) -> tuple[Job, ...]:
+    """Jobs whose batch grows, jobs whose batch a policy may choose, and jobs of a run time."""
+    random, now, jobs = Random(seed), 0.0, []
+    texts = ("0.25:8 0.25:16 0.5:64", "0.5:8..64:16 0.5:8..64:400", "0.3:1 0.7:2.5", None)
+    for i in range(16):
+        now += random.choice((0.0, random.expovariate(1 / 90)))
+        model, gpus = random.choice((("small", 2), ("small", 8), ("large", 8)))
+        run_s, phases = random.uniform(100, 900), texts[i % 4]
+        if i % 4 == 2:
+            jobs.append(Job(f"p{i}", now, gpus=gpus, duration_s=run_s, phases=phases))
+            continue
+        work = run_s * _BY_BATCH[model, 8][gpus]
+        jobs.append(Job(f"p{i}", now, model=model, gpus=gpus, global_batch=8, iterations=work, phases=phases))
+    return tuple(jobs)
+
+
 _MISSTATES = Estimates(1.0)
 _SMALL, _TINY = Cluster(4, 4), Cluster(1, 1)
 _NEVER = (
@@ -222,6 +244,13 @@ CASES: tuple[Case, ...] = (
         Cluster(4, 8),
         _TABLE,
         overheads=Overheads(launch_s=10.0),
+    ),
+    Case(
+        "jobs in phases, with batches to choose",
+        _in_phases(10),
+        _SMALL,
+        _BY_BATCH,
+        overheads=Overheads(launch_s=5.0),
     ),
     Case("jobs that can never run", _rigid(5, 12, (1, 2, 8), 60) + _NEVER, _SMALL, _TABLE),
     Case(

@@ -183,11 +183,13 @@ def lengths(json: Json = False) -> None:
         print_json({"lengths": [_lengths_row(one) for one in found]})
         return
     head = ("lengths, tokens", "mean", *(f"{q:.0%}" for q in QUANTILES), "longest", "at longest")
-    print(f"{head[0]:<20}{''.join(f'{name:>9}' for name in head[1:-1])}{head[-1]:>12}")
+    print(f"{head[0]:<17}{''.join(f'{name:>7}' for name in head[1:-2])}{head[-2]:>8}{head[-1]:>11}")
     for one in found:
-        quantiles = "".join(f"{one.quantile(q):>9}" for q in QUANTILES)
-        print(f"{one.name:<20}{one.mean:>9.1f}{quantiles}{one.longest:>9}{one.shares[-1]:>12.1%}")
-    print("x %: so many samples are no longer; a model has them as `lengths: NAME`, or a CSV file of its own")
+        quantiles = "".join(f"{one.quantile(q):>7}" for q in QUANTILES)
+        print(f"{one.name:<17}{one.mean:>7.1f}{quantiles}{one.longest:>8}{one.shares[-1]:>11.1%}")
+    print(
+        "x %: so many samples are no longer. A model has them as `lengths: NAME`,\n  or a CSV file of its own"
+    )
 
 
 def _lengths_row(one: Lengths) -> dict[str, Any]:
@@ -213,7 +215,7 @@ def plan_options(json: Json = False) -> None:
     if json:
         print_json({"plan_options": [asdict(key) for key in keys]})
         return
-    print("options of a plan: --options KEY=VALUE,KEY=VALUE; what they do to convergence is not predicted")
+    print("options of a plan: --options KEY=VALUE,KEY=VALUE; what they do to\n  convergence is not predicted")
     for key in keys:
         unit = "" if key.unit in ("", "1") else f" {key.unit}"
         default = f"; default {key.default}" if key.default else ""

@@ -37,11 +37,11 @@ def with_room(
         node = -max(free)[1]
         movable_here = sorted(on_node.get(node, []), key=lambda group: (group[0].requested, group[0].order))
         for group in movable_here:
-            if draft.free_on(node) >= need:
+            if draft.has_room(job, ((node, need),)):
                 break
             if not _move(draft, group, parts, taken | {node}):
                 return None
-        if draft.free_on(node) < need:
+        if not draft.has_room(job, ((node, need),)):
             return None
         chosen.append((node, need))
     on = tuple(sorted(chosen))

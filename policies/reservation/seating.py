@@ -83,7 +83,7 @@ class Seating:
         placement = self._start_on_free_nodes(job, slot) if slot.node == WHOLE else None
         if placement is None:
             placement = self._choose(job, slot, (), evict=False)
-            if placement is None or any(self._draft.free_on(at) < gpus for at, gpus in placement):
+            if placement is None or not self._draft.has_room(job, placement):
                 return False
             self._draft.start(job, slot.gpus, on=placement)
         self._moved(job, None, placement)
@@ -103,7 +103,9 @@ class Seating:
             if placement is None:
                 return False
             for at, gpus in placement:
-                self._clear(at, gpus)
+                self._clear(job, at, gpus)
+            if not draft.has_room(job, placement):
+                return False
             draft.start(job, slot.gpus, on=placement)
         self._addresses[self._demands[job].gpu_type].add(placement, slot.node)
         self._moved(job, None, placement)
@@ -164,21 +166,21 @@ class Seating:
             if at not in claimed and self._draft.free_on(at) + self._held(at) >= gpus
         ]
 
-    def _clear(self, at: int, gpus: int) -> None:
-        """Free `gpus` GPUs on a node. Jobs that are not due go first, then small ones, then late
-        submissions.
+    def _clear(self, job: JobView, at: int, gpus: int) -> None:
+        """Make room for `gpus` GPUs of a job on a node. Jobs that are not due go first, then small ones, then
+        late submissions.
         """
         draft = self._draft
-        others = [job for job in self._on(at) if job not in self.seated]
-        others.sort(key=lambda job: (job in self._due, draft.gpus(job), -job.order))
-        for job in others:
-            if draft.free_on(at) >= gpus:
+        others = [other for other in self._on(at) if other not in self.seated]
+        others.sort(key=lambda other: (other in self._due, draft.gpus(other), -other.order))
+        for other in others:
+            if draft.has_room(job, ((at, gpus),)):
                 return
-            before = draft.placement(job)
-            draft.stop(job)
-            self._moved(job, before, None)
-            self.evicted[job] = None
-            self._cleared.append(job)
+            before = draft.placement(other)
+            draft.stop(other)
+            self._moved(other, before, None)
+            self.evicted[other] = None
+            self._cleared.append(other)
 
     # Jobs by node in the draft
 

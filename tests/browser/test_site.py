@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -35,7 +36,10 @@ PLACES = (
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built anew, or $CLUSTERSIM_SITE, which `make docs` has built."""
     pytest.importorskip("mkdocstrings", reason="mkdocstrings is not installed (extra: docs)")
+    if "CLUSTERSIM_SITE" in os.environ:
+        return Path(os.environ["CLUSTERSIM_SITE"])
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The quickstart and the tutorials do what they say: their blocks run in order, and print what is shown."""
+"""Quickstart, tutorials and how-tos do what they say: their blocks run in order, and print what is shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from docs.website.examples import run_page
 from tests.places import ROOT
 from tests.printed import assert_nearly_printed
 
-PAGES = [ROOT / "docs" / "quickstart.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+PAGES = [
+    ROOT / "docs" / "quickstart.md",
+    *(page for folder in ("tutorials", "how-to") for page in sorted((ROOT / "docs" / folder).glob("*.md"))),
+]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

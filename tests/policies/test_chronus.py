@@ -11,6 +11,7 @@ import clustersim
 from clustersim.testing import simulate
 from policies.chronus import Chronus
 from tests.builders import Bench, rigid, states, times
+from tests.effort import rotated
 from traces.job import Job
 
 SCALES = (0.0, 1.0, 10.0)
@@ -77,8 +78,7 @@ def test_a_soft_deadline_is_promised_later_or_not_at_all() -> None:
     assert soft.of("c").finish_s > soft.of("b").finish_s
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("seed", "scale"), rotated(range(4), SCALES))
 def test_no_promised_job_is_late(seed: int, scale: float) -> None:
     """On any free GPUs, and with what starts and restarts cost."""
     jobs = mixed(seed)

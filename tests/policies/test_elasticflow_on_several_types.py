@@ -16,7 +16,7 @@ from policies.elasticflow import ElasticFlow
 from policies.reservation.gpu_types import Values
 from tests.builders import MixedBench, elastic, states
 from tests.deadlines import late, mixed_bench, watch_types
-from tests.effort import examples
+from tests.effort import examples, rotated
 from traces.job import Job
 
 # An iteration a second on a slow GPU, 4 on a fast one.
@@ -129,8 +129,7 @@ def check(on: MixedBench, jobs: list[Job], policy: ElasticFlow) -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize("scale", [0, 1, 10])
-@pytest.mark.parametrize("placement", ["pack", "any", "spread", "buddy"])
+@pytest.mark.parametrize(("placement", "scale"), rotated(["pack", "any", "spread", "buddy"], [0, 1, 10]))
 @given(seed=st.integers(0, 10**9))
 @settings(max_examples=examples(25), deadline=None)
 def test_no_admitted_job_is_late(scale: float, placement: str, seed: int) -> None:

@@ -11,15 +11,25 @@ import clustersim
 from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES
 from clustersim.runs import find_policy, list_policies, make_policy
-from clustersim.testing import check_outcome, check_scheduler, simulate
+from clustersim.testing import CASES, check_outcome, check_scheduler, simulate
 from traces.job import Job
 
 NAMES = [info.name for info in list_policies()]
+PROGRAMS = ("shockwave", "sia")
+"""These solve an integer program in most decisions, and take as long as all others together."""
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in PROGRAMS)) for name in NAMES]
+)
 def test_keeps_every_rule(name: str) -> None:
     check_scheduler(find_policy(name))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_keeps_every_rule_in_some_cases(name: str) -> None:
+    """Rigid jobs; elastic ones with deadlines; jobs that can never run; nodes that fail."""
+    check_scheduler(find_policy(name), [CASES[i] for i in (0, 4, 6, 7)])
 
 
 @pytest.mark.parametrize("name", NAMES)

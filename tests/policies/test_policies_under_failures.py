@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.runs import list_policies, make_policy
-from clustersim.testing import CASES, check_outcome, simulate
+from clustersim.testing import CASES, Case, check_outcome, simulate
+from tests.effort import rotated
 from traces.job import Job
 
+POLICIES = [info.name for info in list_policies()]
 FAILURES = Failures(mtbf_gpu_h=3.0, kinds={"a": (1, 0.02), "b": (1, 0.2)}, spare_nodes=1, spare_swap_s=30.0)
 CALENDAR = (
     {"at_s": 400, "maintenance": 0, "for_s": 300, "every_s": 900, "times": 3},
@@ -18,12 +22,16 @@ CALENDAR = (
 )
 
 
-@pytest.mark.parametrize("policy", [info.name for info in list_policies()])
-def test_a_policy_keeps_every_rule_where_nodes_fail(policy: str) -> None:
+LARGE = [case for case in CASES if case.cluster.nodes >= 4]
+
+
+@pytest.mark.parametrize(
+    "cases", [LARGE[1:3], pytest.param(LARGE, marks=pytest.mark.long)], ids=["some", "all"]
+)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_keeps_every_rule_where_nodes_fail(policy: str, cases: Sequence[Case]) -> None:
     interrupted = 0
-    for case in CASES:
-        if case.cluster.nodes < 4:
-            continue
+    for case in cases:
         overheads = Overheads(launch_s=4.0, plain_restart_s=6.0, checkpoint_interval_s=60.0)
         outcome = simulate(
             case.jobs, make_policy(policy, {}), case.cluster, table=case.table, overheads=overheads,
@@ -37,8 +45,7 @@ def test_a_policy_keeps_every_rule_where_nodes_fail(policy: str) -> None:
 COUNTS_ALONE = ("elasticflow", "vtrain-aware")  # they do not see that free GPUs are in no common block
 
 
-@pytest.mark.parametrize("policy", [info.name for info in list_policies()])
-@pytest.mark.parametrize("removed", [(1,), (1, 2)])
+@pytest.mark.parametrize(("policy", "removed"), rotated(POLICIES, [(1,), (1, 2)]), ids=str)
 def test_jobs_without_a_place_on_the_nodes_that_are_left_keep_no_job_out(
     policy: str, removed: tuple[int, ...]
 ) -> None:

@@ -9,7 +9,7 @@ from traces import Job
 from traces.logs import ReadOptions
 from traces.logs import import_log as _import_log
 
-_READING = ("log_format", "columns", "time_unit", "tenant", "time_zone", "speeds", "work_of")
+_READING = ("log_format", "columns", "time_unit", "tenant", "time_zone", "speeds", "work_of", "host")
 
 
 def import_log(path: str | Path, **options: Any) -> tuple[list[Job], dict[str, Any]]:

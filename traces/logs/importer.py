@@ -20,7 +20,7 @@ from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, wo
 
 from . import named_columns
 from .formats import FORMATS
-from .log import Dropped, Log, LoggedJob, ReadOptions, with_parts
+from .log import Dropped, Log, LoggedJob, ReadOptions, stating_host, with_parts
 from .run_times import Speeds, rates_of, settled, with_speeds, with_work, work_of
 from .source import Head, LogSource, open_log
 from .throughputs import TableRow, read_throughputs
@@ -103,6 +103,7 @@ def import_log(
     with open_log(path) as opened:
         log = read(opened, options)
         sha256 = opened.sha256()
+    log = stating_host(log) if options.host else log
     log, others = _with_profiles(with_parts(log) if options.gpu_fractions else log, options)
     jobs, report = convert(log, maker, seed, selection or Selection())
     head: Report = {
@@ -336,7 +337,14 @@ def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: floa
         qos=row.qos,
         gpu_fraction=None if work else row.gpu_fraction,
         service=None if work else row.service,
+        cpus=_scaled(row.cpus, row.gpus, work),
+        host_memory_gb=_scaled(row.host_memory_gb, row.gpus, work),
     )
+
+
+def _scaled(amount: float | None, gpus: int, work: Work | None) -> float | None:
+    """What a job needs beside its GPUs: as much for each as in the log, where rules give it other GPUs."""
+    return amount if amount is None or work is None else amount * work.gpus / gpus
 
 
 def _choices(rows: list[LoggedJob], works: Mapping[int, Work | None]) -> list[Report]:

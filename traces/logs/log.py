@@ -10,11 +10,21 @@ from typing import Any, NamedTuple
 from itertime.errors import TableError
 from traces.native import MAX_SECONDS, MIN_SECONDS
 
-__all__ = ["BESIDE", "Dropped", "Log", "LogRows", "LoggedJob", "OnNode", "ReadOptions", "with_parts"]
+__all__ = [
+    "BESIDE",
+    "Dropped",
+    "Log",
+    "LogRows",
+    "LoggedJob",
+    "OnNode",
+    "ReadOptions",
+    "stating_host",
+    "with_parts",
+]
 
 BESIDE = (
     "estimate_s", "logged_start_s", "logged_end_s", "stated_duration_s", "wait_s", "priority", "weight",
-    "node_names",
+    "node_names", "cpus", "host_memory_gb",
 )  # fmt: skip
 """Fields without which a row is still a job: values that cannot be used are left out, and counted."""
 
@@ -74,6 +84,8 @@ class LoggedJob:
     gpu_fraction: float | None = None
     service: str | None = None
     weight: float = 1.0
+    cpus: float | None = None
+    host_memory_gb: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +130,16 @@ def with_parts(log: Log) -> Log:
     kept = sum(job.gpu_fraction is not None for job in jobs)
     note = f"{kept:,} jobs on part of one GPU keep it (gpu_fraction)"
     return replace(log, jobs=tuple(jobs), assumptions=(*log.assumptions, note))
+
+
+def stating_host(log: Log) -> Log:
+    """The log, with the number of jobs that state cores or host memory; a warning if there are none."""
+    stated = sum(job.cpus is not None or job.host_memory_gb is not None for job in log.jobs)
+    if not stated:
+        warning = f"no job of this {log.format} log states cores or host memory"
+        return replace(log, warnings=(*log.warnings, warning))
+    note = f"{stated:,} jobs state cores or host memory, which they keep (cpus, host_memory_gb)"
+    return replace(log, assumptions=(*log.assumptions, note))
 
 
 class LogRows:
@@ -259,7 +281,8 @@ class ReadOptions:
     Jobs without iterations have those of jobs of the same model and batch in the log `work_of`; those without
     run time go at the speeds of `speeds`, a log or a folder of throughput tables. `gpu_fractions`: jobs that
     hold the part of one GPU keep it; else they get a whole one. `services`: instances of services are such;
-    else they are jobs that do all of their logged work.
+    else they are jobs that do all of their logged work. `host`: jobs keep the cores and the host memory that
+    the log states.
     """
 
     log_format: str | None = None
@@ -271,3 +294,4 @@ class ReadOptions:
     work_of: str | None = None
     gpu_fractions: bool = False
     services: bool = False
+    host: bool = False

@@ -18,7 +18,7 @@ __all__ = ["MEANINGS", "parse_columns", "read_log"]
 MEANINGS: tuple[str, ...] = (
     "job_id", "submit_s", "gpus", "duration_s", "start_s", "end_s", "steps", "step_s", "deadline_s", "tenant",
     "user", "state", "priority", "estimate_s", "gpu_type", "logged_start_s", "logged_end_s", "wait_s",
-    "partition", "qos", "weight",
+    "partition", "qos", "weight", "cpus", "host_memory_gb",
 )  # fmt: skip
 """Names that the user can give to a column."""
 

@@ -44,7 +44,8 @@ class TableOfJobs:
 
     `unit`: of its times and why, or a rule that finds it. `derive` changes what the cells of a row say into
     what `LogRows.add` takes; it raises ValueError (reason, kind of reason) for a row without a job.
-    `only_run_times`: see `Log`.
+    `only_run_times`: see `Log`. `host`: cells that are read only where the user wants to keep cores and host
+    memory, and what the log means by them.
     """
 
     format: str
@@ -54,6 +55,7 @@ class TableOfJobs:
     warnings: tuple[str, ...] = ()
     derive: Callable[[dict[str, Any]], None] | None = None
     only_run_times: bool = False
+    host: tuple[Cells, str] | None = None
 
 
 def table_format(title: str, matches: Callable[[Head], bool], form: TableOfJobs) -> LogFormat:
@@ -75,6 +77,8 @@ def read_table(
     """
     columns = layout.names if layout and layout.names else source.head.columns
     form = _with_tenant(source, form, options.tenant, columns)
+    if options.host:
+        form = _with_host(form)
     if layout is None or layout.header or layout.names:
         form = _without_absent(form, columns)
     zone = time_zone(options.time_zone)
@@ -134,6 +138,14 @@ def _with_tenant(
         raise TableError(f"{source.path}:1: {unknown_column(column, columns)}")
     notes = [*form.assumptions, f"the tenant is {column}, as the user says"]
     return replace(form, cells=cells, assumptions=notes)
+
+
+def _with_host(form: TableOfJobs) -> TableOfJobs:
+    """The form with the cells of cores and host memory."""
+    if form.host is None:
+        return form
+    cells, note = form.host
+    return replace(form, cells={**form.cells, **cells}, assumptions=[*form.assumptions, note])
 
 
 def _without_absent(form: TableOfJobs, columns: Collection[str]) -> TableOfJobs:

@@ -36,6 +36,7 @@ MAX_COUNT = 10**12
 MIN_ITERATIONS = 1e-12  # below any real work, and large enough that ratios to it stay finite
 _LEAST_FRACTION = 1e-6  # of a GPU; parts are counted in millionths
 _MIN_WEIGHT, _MAX_WEIGHT = 1e-6, 1e6  # ratios of weights stay well within doubles and solvers
+_LEAST_HOST, _MAX_HOST = 1e-3, 1e9  # cores, and GB of memory, of a job
 _MAX_BATCH = 10_000_000  # the largest global batch that itertime plans
 
 
@@ -148,6 +149,14 @@ def _weight(text: str) -> float:
     return value
 
 
+def _host(text: str) -> float:
+    value = number(text)
+    if not _LEAST_HOST <= value <= _MAX_HOST:
+        limits = f"is outside {_LEAST_HOST:g} to {_MAX_HOST:g}"
+        raise ValueError(f"{limits}; leave the cell empty if the job states no demand")
+    return value
+
+
 def _one_of(what: str, names: Callable[[], Sequence[str]]) -> Callable[[str], str]:
     def parse(text: str) -> str:
         name = text.strip()
@@ -200,6 +209,8 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "gpu_fraction": _fraction,
     "service": _text,
     "phases": _phases,
+    "cpus": _host,
+    "host_memory_gb": _host,
 }
 """Column name -> parser of its non-empty cells, in the order in which columns are written."""
 
@@ -216,6 +227,11 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
         yield "gpus", job.gpus, f"is above max_gpus={job.max_gpus}; the request must lie within the bounds"
     if job.gpu_fraction is not None and job.gpus != 1:
         yield "gpu_fraction", f"{job.gpu_fraction:g}", "needs gpus=1: a job shares one GPU; or leave it empty"
+    if job.gpus is None:
+        for name, amount in (("cpus", job.cpus), ("host_memory_gb", job.host_memory_gb)):
+            if amount is not None:
+                text = "needs gpus, among which it is divided; state gpus, or leave the cell empty"
+                yield name, f"{amount:g}", text
     if job.service is not None and (clash := _clash_of_service(job)):
         yield "service", job.service, clash
     if job.phases is not None and (clash := _clash_of_phases(job)):
@@ -247,9 +263,13 @@ def _clash_of_phases(job: Job) -> str:
     if job.service is not None:
         return "are those of an instance of a service, which does no work of its own; leave the cell empty"
     if job.kind == "iterations":
-        for _, value in parse_phases(job.phases or ""):
-            if not (value.is_integer() and value >= 1):
-                return f"have the global batch {value:g}; with iterations each value is a whole number from 1"
+        for phase in parse_phases(job.phases or ""):
+            for value in (phase.value, phase.most or 1.0):
+                if not (value.is_integer() and value >= 1):
+                    wanted = "with iterations each value is a whole number from 1"
+                    return f"have the global batch {value:g}; {wanted}"
+    elif any(phase.most is not None or phase.noise < math.inf for phase in parse_phases(job.phases or "")):
+        return "state a choice of batches or a noise; those need model, global_batch and iterations"
     return ""
 
 

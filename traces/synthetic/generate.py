@@ -6,7 +6,7 @@ import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from traces.workload import Rules, WorkMaker, as_floats, deadline_factors, strea
 
 from .arrivals import DAY_S, arrival_times, arrivals_within
 from .preset import Preset, load_preset, preset_path
-from .recipe import Recipe, parse_deadlines, parse_precisions
+from .recipe import Recipe, parse_deadlines, parse_gradient_noise, parse_precisions
 from .sizes import SizeClass, Sizes, load_sizes, sizes_path
 
 __all__ = ["generate", "generate_stored", "gpu_seconds_per_job"]
@@ -55,13 +55,19 @@ def generate_stored(recipe: Recipe) -> tuple[StoredJobs, dict[str, Any]]:
     drawn = _draw(recipe, sizes, maker, repeats)
     submits = _submissions(recipe, each, drawn, preset)
     jobs, estimates = StoredJobs(), Estimates(recipe.stated_sigma)
+    noise = parse_gradient_noise(recipe.gradient_noise)
     made = (drawn.kinds_of, drawn.run_s, factors, _precisions(recipe), _tenants(recipe, preset, repeats))
     for i, (submit_s, kind, *rest) in enumerate(zip(as_floats(submits), *made, strict=True)):
-        jobs.add(i, estimates.applied_to(_job(i, submit_s, drawn.kinds[kind], *rest), recipe.seed))
+        job = _job(i, submit_s, drawn.kinds[kind], *rest)
+        if noise is not None and job.global_batch is not None:
+            job = replace(job, phases=noise.phases(job.global_batch))
+        jobs.add(i, estimates.applied_to(job, recipe.seed))
     asked = demand(jobs.finish(""))
     stated = asdict(recipe)
     if preset is None:
         del stated["preset"]
+    if noise is None:
+        del stated["gradient_noise"]
     report = {
         "recipe": stated,
         **source,

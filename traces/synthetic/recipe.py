@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UnknownName, UserError
 from itertime.spec import PRECISIONS
 from traces.estimates import Estimates
 from traces.native import MAX_SECONDS
+from traces.phases import Phase, phases_text
 from traces.workload import Deadlines, Rules
 
-__all__ = ["LOADS", "Recipe", "parse_deadlines", "parse_precisions"]
+__all__ = ["LOADS", "GradientNoise", "Recipe", "parse_deadlines", "parse_gradient_noise", "parse_precisions"]
 
 LOADS = ("trace", "process")
 MAX_JOBS = 10_000_000
 _MOST_WEIGHT = 1e9
+_MOST_BATCH = 10**7  # what a trace can state
+_NOISE_PHASES = 4
 _MAX_FACTOR = MAX_SECONDS  # of a deadline, in run times
 
 
@@ -39,6 +43,7 @@ class Recipe:
     | precisions | NAME or NAME:WEIGHT,...: drawn for jobs with a model; their iterations are those of bf16 |
     | stated_sigma | the `sigma` of `Estimates`: users misstate the iterations of their jobs; 0: they do not |
     | load_of | "trace": each trace offers exactly `load`; "process": the rate of arrivals is as expected |
+    | gradient_noise | "none", or LOW:HIGH[:LARGEST]: jobs with a choice of batches (`GradientNoise`) |
     | preset | bundled preset or file: sizes, arrivals and tenants, instead of `arrivals`, `cv` and `sizes` |
 
     `load` None, which only a preset may have, leaves the rate of arrivals that the preset states.
@@ -72,6 +77,7 @@ class Recipe:
     precisions: str = "bf16"
     stated_sigma: float = 0.0
     preset: str | None = None
+    gradient_noise: str = "none"
 
     def __post_init__(self) -> None:
         for name, limit in (("jobs", MAX_JOBS), ("gpus", MAX_JOBS)):
@@ -90,6 +96,44 @@ class Recipe:
         checked_headroom(self.memory_headroom)
         parse_precisions(self.precisions)
         Estimates(self.stated_sigma)
+        if parse_gradient_noise(self.gradient_noise) is not None and self.rules == "none":
+            raise UserError(f"gradient_noise={self.gradient_noise}: needs jobs with models; state rules")
+
+
+class GradientNoise(NamedTuple):
+    """The gradient noise scale of a job grows in even ratios from `low` to `high` times its global batch,
+    over four phases of equal work. Policies may choose a batch of up to `largest` times its own.
+    """
+
+    low: float
+    high: float
+    largest: float = 16.0
+
+    def phases(self, batch: int) -> str:
+        """The `phases` of a job with this global batch.
+
+        >>> GradientNoise(1.0, 8.0).phases(512)
+        '0.25:512..8192:512 0.25:512..8192:1024 0.25:512..8192:2048 0.25:512..8192:4096'
+        """
+        most, growth = float(min(_MOST_BATCH, int(self.largest * batch))), self.high / self.low
+        scales = [self.low * growth ** (k / (_NOISE_PHASES - 1)) for k in range(_NOISE_PHASES)]
+        return phases_text(
+            tuple(Phase(1 / _NOISE_PHASES, float(batch), most, float(f"{k * batch:.6g}")) for k in scales)
+        )
+
+
+def parse_gradient_noise(text: str) -> GradientNoise | None:
+    """A recipe's `gradient_noise`. Raises UserError for text that is none."""
+    if text == "none":
+        return None
+    try:
+        noise = GradientNoise(*(float(part) for part in text.split(":")))
+        if not (1e-3 <= noise.low <= noise.high <= 1e5 and 1 <= noise.largest <= 1e4):
+            raise ValueError
+    except (TypeError, ValueError):
+        what = "must be none, LOW:HIGH or LOW:HIGH:LARGEST in multiples of the batch, for example 1:16"
+        raise UserError(f"gradient_noise={text}: {what}") from None
+    return noise
 
 
 def parse_precisions(text: str) -> dict[str, float]:

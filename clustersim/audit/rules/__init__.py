@@ -3,6 +3,7 @@
 | name | what it proves |
 |---|---|
 | `RULES` | all rules that an event log alone can prove or refute, about jobs, nodes and shared storage |
+| `HostNotExceeded` | the jobs on a node need no more cores and host memory than it has |
 | `OutagesAsDrawn` | nodes go out of service and come back when seed and calendar say so |
 | `PlansAsPredicted` | jobs run at the speeds of their plans, on an ideal network |
 | `PlansOnNetwork` | jobs run at the speeds that their placement and shared links leave them |
@@ -21,12 +22,12 @@
 """
 
 from .bounds import NotBelowBound, better_than
+from .limits import HostNotExceeded, ReservationsKept
 from .manifest import ManifestConsistent, OutagesAsDrawn
 from .network import PlansOnNetwork
 from .nodes import RULES
 from .plans import PlansAsPredicted
 from .records import RecordsMatchLog, Tally, UsageMatchesLog, counted
-from .reservations import ReservationsKept
 from .services import ServicesLeave
 from .sharing import SharersAsSlow
 from .summary import SummaryMatchesRecords
@@ -34,6 +35,7 @@ from .trace import TraceMatches
 
 __all__ = [
     "RULES",
+    "HostNotExceeded",
     "ManifestConsistent",
     "NotBelowBound",
     "OutagesAsDrawn",

@@ -243,7 +243,7 @@ def _wrong_speed(event: EventRecord, job: JobHistory | None, evidence: Evidence)
 
 class PhasesAsStated(Rule):
     name = "phases"
-    text = "the phases of a job change when the work of each is done, and not before"
+    text = "the phases of a job change when the work of each is done, and its batch is one of its phase"
 
     def __init__(self, history: ClusterHistory):
         super().__init__(history)
@@ -268,13 +268,16 @@ class PhasesAsStated(Rule):
         phases, phase = stated_phases(job.record), phase_of(event)
         if phase is None or not 0 <= phase < len(phases):
             return f"its phase is {event.detail!r:.100}, of {len(phases)} by its record"
-        value = phases[phase].value
-        batch = int(value) if batch_of(event) is not None else None
+        batch, batches = batch_of(event), phases[phase].batches
+        if batch is not None and batch not in batches:
+            batch = batches[0]
         if event.detail != (due := phase_words(phase, len(phases), batch)):
             return f"it states {event.detail!r:.100}, not {due!r}"
         if event.event == REPLAN and job.allocation is not None:
-            if phase_of(job.allocation) != phase - 1:
+            if phase_of(job.allocation) not in (phase - 1, phase):
                 return f"phase {phase + 1} follows {job.allocation.detail!r:.100}"
+            if event.detail == job.allocation.detail:
+                return f"neither its phase nor its batch changes from {event.detail!r:.100}"
             if event.placement != job.allocation.placement:
                 return "it gets other GPUs"
         return ""
@@ -291,7 +294,8 @@ class PhasesAsStated(Rule):
         error = RESOLUTION_S + totals.work_error + job.facts.work_error + RELATIVE * work
         if totals.work < begin - error or totals.work > end + error:
             return f"it has done {totals.work:g} units, and its phase has those from {begin:g} to {end:g}"
-        if event.event == REPLAN and totals.work > begin + error:
+        begins = job.allocation is not None and phase_of(job.allocation) == phase - 1
+        if event.event == REPLAN and begins and totals.work > begin + error:
             return f"it has done {totals.work:g} units, and its phase begins after {begin:g}"
         return ""
 

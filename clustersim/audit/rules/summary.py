@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clustersim.analysis import has_waited, service_summary, summarise, window_summary
+from clustersim.analysis import has_waited, host_summary, service_summary, summarise, window_summary
 from clustersim.audit.evidence import RESOLUTION_S, agrees, stated_bound, stated_number, stated_price
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.records import FINISHED, Columns, Recorded
@@ -23,7 +23,7 @@ _RATIOS = (
 """Metrics that divide two times."""
 _OF_ARRIVALS = ("offered_load", "gpu_allocated_arrival_ratio")  # metrics that divide by the arrival window
 _BY_THE_WINDOW = (*_OF_ARRIVALS, "gpu_allocated_ratio", "fragmentation_ratio")  # the same within a window
-_WINDOW, _SERVICES, _PREDICTIONS = "window", "services", "predictions"
+_WINDOW, _SERVICES, _HOST, _PREDICTIONS = "window", "services", "host", "predictions"
 _TOO_SHORT_S = 1e3 * RESOLUTION_S  # the tables state fewer than three digits of such a time
 
 
@@ -54,6 +54,8 @@ class SummaryMatchesRecords(Rule):
             )  # fmt: skip
             if (services := service_summary(self._jobs)) is not None:
                 again[_SERVICES] = services
+            if (host := host_summary(self._jobs, cluster, end_s, self.evidence.packs)) is not None:
+                again[_HOST] = host
             if self._window is not None:
                 warmup_s, measure_s = self._window
                 again[_WINDOW] = window_summary(
@@ -67,7 +69,8 @@ class SummaryMatchesRecords(Rule):
         window, window_again = summary.pop(_WINDOW, None), again.pop(_WINDOW, None)
         if summary.pop(_PREDICTIONS, None) != self._run.manifest.get(_PREDICTIONS):
             self.report(f"{_PREDICTIONS} of summary.json are not those of manifest.json")
-        self._compare_services(summary.pop(_SERVICES, None), again.pop(_SERVICES, None))
+        for part in (_SERVICES, _HOST):
+            self._compare_part(part, summary.pop(part, None), again.pop(part, None))
         self._compare(summary, again, _OF_ARRIVALS, "")
         if isinstance(window, Mapping) and window_again is not None:
             self._compare(window, window_again, _BY_THE_WINDOW, f"{_WINDOW}.")
@@ -89,17 +92,20 @@ class SummaryMatchesRecords(Rule):
             if name not in again:
                 self.report(f"{prefix}{name} is in summary.json, but is no metric")
 
-    def _compare_services(self, stated: object, again: Mapping[str, float] | None) -> None:
+    def _compare_part(self, part: str, stated: object, again: Mapping[str, float | None] | None) -> None:
         if not isinstance(stated, Mapping) or again is None:
             if stated is not None or again is not None:
-                self.report(f"{_SERVICES} is {stated!r:.80} in summary.json, {again} by the records")
+                self.report(f"{part} is {stated!r:.80} in summary.json, {again} by the records")
             return
         rounding = RESOLUTION_S * len(self._jobs)
         for name in {**again, **stated}:
             value, due = stated.get(name), again.get(name)
-            numbers = isinstance(value, int | float) and due is not None
-            if not numbers or not agrees(value, due, rounding, relative=1e-6):
-                self.report(f"{_SERVICES}.{name} is {value} in summary.json, {due} by the records")
+            if isinstance(value, int | float) and due is not None:
+                alike = agrees(value, due, rounding, relative=1e-6)
+            else:
+                alike = value is None and due is None and name in again
+            if not alike:
+                self.report(f"{part}.{name} is {value} in summary.json, {due} by the records")
 
     def unproved(self) -> str:
         whys = []

@@ -20,6 +20,7 @@ _PAGES = {
     "lucid": ("lucid",),
     "muri": ("muri",),
     "pal": ("pal",),
+    "pollux": ("pollux",),
     "predicted": ("qssf",),
     "priced": ("priced",),
     "priced-deadlines": ("priced-deadlines",),

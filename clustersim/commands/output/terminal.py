@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-__all__ = ["WIDE", "plain", "print_table", "progress_of", "progress_of_runs", "say", "width_of_stdout"]
+__all__ = [
+    "WIDE",
+    "plain",
+    "print_table",
+    "progress_of",
+    "progress_of_runs",
+    "say",
+    "say_item",
+    "width_of_stdout",
+]
 
 WIDE = 100_000
 """The width of `--wide`: a table has all its columns, and a sentence is one line."""
@@ -44,8 +53,11 @@ def width_of_stdout() -> int:
     return get_terminal_size((_PIPE_WIDTH, 24)).columns if sys.stdout.isatty() else _PIPE_WIDTH
 
 
-def say(text: str, width: int | None = None, indent: int = 2) -> None:
-    """Print a sentence, folded at blanks to the width of the output. Later lines are indented."""
+def say(text: str, width: int | None = None, indent: int = 2, err: bool = False) -> None:
+    """Print a sentence, folded at blanks to the width of the output. Later lines are indented.
+
+    `err`: on stderr, as what is about the way to the result.
+    """
     kept = plain(text)
     lines = wrap(
         kept,
@@ -54,7 +66,12 @@ def say(text: str, width: int | None = None, indent: int = 2) -> None:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    print("\n".join(lines))
+    print("\n".join(lines), file=sys.stderr if err else sys.stdout)
+
+
+def say_item(text: str) -> None:
+    """Print a sentence as an item of a list, folded as by `say`."""
+    say(f"  - {text}", indent=4)
 
 
 @contextmanager

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from clustersim.commands.output.terminal import say
 from itertime.commandline import print_json
 
 from .options import ModelPath, RunPlanner
-from .output import offered, say
+from .output import offered
 
 __all__ = ["check"]
 
@@ -51,12 +52,13 @@ def check(
     if as_json:
         print_json({"file": trace.name, **summary})
         return
-    say(_as_text(trace, summary))
+    for line in _in_words(trace, summary):
+        say(line)
     for caution in summary["cautions"]:
         say(f"note: {caution}", err=True)
 
 
-def _as_text(trace: Path, summary: Mapping[str, Any]) -> str:
+def _in_words(trace: Path, summary: Mapping[str, Any]) -> list[str]:
     from itertime.io import shown
 
     def listed(counts: Mapping[str, int]) -> str:
@@ -84,4 +86,4 @@ def _as_text(trace: Path, summary: Mapping[str, Any]) -> str:
             f"jobs that cannot run on {gpus:,} GPUs, and do not count above: {refused['jobs']:,};"
             f" the first: {shown(refused['first'])}"
         )
-    return "\n".join(lines)
+    return lines

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clustersim.commands.output.terminal import say
+
 from .options import Output, Seed
-from .output import offered, say, write
+from .output import offered, write
 
 if TYPE_CHECKING:
     from traces.native import StoredJobs

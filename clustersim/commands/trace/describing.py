@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from clustersim.commands.output.columns import bar, table
+from clustersim.commands.output.terminal import say
 from itertime.commandline import print_json
 
 from .options import Columns, LogFormatName, TimeUnit, TimeZone
-from .output import say, span
+from .output import span
 
 __all__ = ["TraceOrLog", "compare", "describe", "distance_table"]
 
@@ -53,7 +54,7 @@ def describe(
     if as_json:
         print_json({"file": trace.name, **found})
         return
-    say("\n\n".join(_paragraphs(trace, found)))
+    print("\n\n".join(_paragraphs(trace, found)))
 
 
 def compare(
@@ -73,12 +74,14 @@ def compare(
         jobs = {"a": {"file": first.name, "jobs": len(a)}, "b": {"file": second.name, "jobs": len(b)}}
         print_json({**jobs, "seed": seed, "distances": found})
         return
-    say(f"A: {first}: {len(a):,} jobs\nB: {second}: {len(b):,} jobs\n")
-    say(distance_table(found))
+    say(f"A: {first}: {len(a):,} jobs")
+    say(f"B: {second}: {len(b):,} jobs")
+    print(f"\n{distance_table(found)}")
     if not found:
         say("the traces have no statistic in common")
         return
-    say("\nKS: Kolmogorov-Smirnov; TV: total variation; W1: Wasserstein-1 of logarithms")
+    print()
+    say("KS: Kolmogorov-Smirnov; TV: total variation; W1: Wasserstein-1 of logarithms")
     say("halves: 95 % of the distances between random halves of A are smaller")
     say("times: A to B over that, of factors their logarithms; large: above 3 times")
 

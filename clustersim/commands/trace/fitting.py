@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from clustersim.commands.output.terminal import say
+
 from .describing import TraceOrLog, distance_table
 from .options import Columns, LogFormatName, Seed, TimeUnit, TimeZone
-from .output import say, span, write_report
+from .output import span, write_report
 
 __all__ = ["fit"]
 
@@ -52,9 +54,11 @@ def fit(
         judged = held_out(read, Path(folder), first, seed)
     write_preset(preset, out)
     beside = write_report({"input": {"file": log.name, "sha256": sha256(log)}, **judged}, out, "fit")
-    say(f"{out}: fitted to {over}, {len(preset.sizes)} GPU counts\n")
+    say(f"{out}: fitted to {over}, {len(preset.sizes)} GPU counts")
+    print()
     parts = judged["jobs"]
     say(f"fitted to the first {parts['first']:,} jobs; A: the other {parts['rest']:,}, B: as many generated")
-    say(distance_table(judged["distances"]))
-    say("\nfirst: from the first jobs themselves to A; the rest as in `trace compare`")
+    print(distance_table(judged["distances"]))
+    print()
+    say("first: from the first jobs themselves to A; the rest as in `trace compare`")
     say(f"distances: {beside}", err=True)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from clustersim.commands.output.terminal import say
 from itertime.commands.options import MEMORY_HEADROOM
 
 from .options import (
@@ -15,6 +16,7 @@ from .options import (
     Headroom,
     Load,
     LoadOf,
+    Noise,
     Output,
     Precisions,
     PresetName,
@@ -24,7 +26,7 @@ from .options import (
     SizesName,
     SystemName,
 )
-from .output import offered, say, write
+from .output import offered, write
 
 __all__ = ["generate"]
 
@@ -49,6 +51,7 @@ def generate(
     stated_sigma: Annotated[
         float, typer.Option(help="Users misstate iterations by a log-normal factor of this sigma, median 1.")
     ] = 0.0,
+    gradient_noise: Noise = "none",
 ) -> None:
     """Generate a synthetic trace.
 
@@ -78,6 +81,7 @@ def generate(
         precisions=precisions,
         stated_sigma=stated_sigma,
         preset=preset,
+        gradient_noise=gradient_noise,
     )
     made, report = generate_stored(recipe)
     beside = write(made, report, output, "generate")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from clustersim.commands.output.terminal import say
 from itertime.commands.options import MEMORY_HEADROOM
 
 from .options import (
@@ -25,11 +26,19 @@ from .options import (
     TimeZone,
     WorkSource,
 )
-from .output import say, span, write, write_report
+from .output import span, write, write_report
 
 __all__ = ["import_", "import_table"]
 
 _MOST_REASONS = 3  # for dropped rows, that the terminal names
+
+_GpuFractions = Annotated[
+    bool, typer.Option("--gpu-fractions", help="Let jobs that hold part of a GPU keep it.")
+]
+_Services = Annotated[bool, typer.Option("--services", help="Let instances of services be such (DLRM).")]
+_Host = Annotated[
+    bool, typer.Option("--host", help="Let jobs keep the cores and host memory that the log states.")
+]
 
 
 def import_(
@@ -42,12 +51,9 @@ def import_(
     tenant: Annotated[str | None, typer.Option(help="Column of the log that names the tenant.")] = None,
     speeds: SpeedSource = None,
     work_of: WorkSource = None,
-    gpu_fractions: Annotated[
-        bool, typer.Option("--gpu-fractions", help="Let jobs that hold part of a GPU keep it.")
-    ] = False,
-    services: Annotated[
-        bool, typer.Option("--services", help="Let instances of services be such (DLRM).")
-    ] = False,
+    gpu_fractions: _GpuFractions = False,
+    services: _Services = False,
+    host: _Host = False,
     rules: Rules = "none",
     planner: PlannerName = "3d",
     system: SystemName = "dgx-a100-80gb",
@@ -68,12 +74,13 @@ def import_(
     from clustersim.gctuning import collect_less_often
     from traces.logs import ReadOptions, Selection, import_log
 
+    options = ReadOptions(
+        log_format, columns, time_unit, tenant, time_zone, speeds, work_of, gpu_fractions, services, host
+    )
     with collect_less_often():
         jobs, report = import_log(
             log,
-            ReadOptions(
-                log_format, columns, time_unit, tenant, time_zone, speeds, work_of, gpu_fractions, services
-            ),
+            options,
             rules=rules,
             planner=planner,
             system=system,

@@ -139,6 +139,13 @@ DeadlinesToDraw = Annotated[
         help="rules, none, or LOW:HIGH[:SHARE]: a share of jobs, U(LOW, HIGH) run times after submission.",
     ),
 ]
+Noise = Annotated[
+    str,
+    typer.Option(
+        help="none, or LOW:HIGH[:LARGEST], in multiples of a job's batch: the noise grows, and policies may "
+        "choose a batch of up to LARGEST (16) times its own."
+    ),
+]
 Precisions = Annotated[
     str, typer.Option(help="NAME or NAME:WEIGHT,...: precisions of the jobs with a model, drawn by weight.")
 ]

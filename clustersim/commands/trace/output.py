@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 if TYPE_CHECKING:
     from traces import Job
     from traces.native import StoredJobs
 
-__all__ = ["offered", "say", "span", "write", "write_report"]
+__all__ = ["offered", "span", "write", "write_report"]
 
 
 def write(
@@ -57,8 +55,3 @@ def span(seconds: float) -> str:
     if seconds >= 172800:
         return f"{seconds / 86400:,.2f} days"
     return f"{seconds / 3600:,.3g} hours" if seconds >= 7200 else f"{seconds:,.3g} s"
-
-
-def say(text: str, err: bool = False) -> None:
-    """Print a line, on stderr if it is about the way to the result."""
-    typer.echo(text, err=err)

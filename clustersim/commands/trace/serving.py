@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from clustersim.commands.output.terminal import say
+
 from .options import Output, Seed
-from .output import say, write
+from .output import write
 
 __all__ = ["services"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import inf
 
-from clustersim.cluster import Part
+from clustersim.cluster import HostDemand, Part
 from clustersim.engine.clock import Arrivals, Course, Due
 from clustersim.engine.job_records import rejected_record
 from clustersim.engine.node_events import NodeEvents
@@ -46,7 +47,8 @@ class FleetSimulation(Course):
         self.recorder: Recorder = MemoryRecorder(setup.cluster) if recorder is None else recorder
         self._on_progress, self._departed = on_progress, 0
         self._moves_due = False
-        self._left: dict[int, set[str]] = {}  # the clusters that waiting jobs have left, by order
+        self._left: set[tuple[int, _Member]] = set()  # jobs by order, and the clusters they left at
+        self._left_at_s = -inf  # this time
         self._use = UseOfParts(self.recorder, setup.cluster.parts)
         self._members = [
             _Member(self, part, own) for part, own in zip(setup.cluster.parts, setup.parts, strict=True)
@@ -125,7 +127,7 @@ class FleetSimulation(Course):
             return None
         lasting = {m: offers for m, offers in able.items() if m.ever_fits(job, order, offers[0])}
         able = lasting or able
-        to = choose(self._routing, job, [member.to(offers) for member, offers in able.items()])
+        to = choose(self._routing, job, [member.to(offers, job) for member, offers in able.items()])
         member = next(member for member in able if member.part.name == to.name)
         member.simulation.submit(member.own(job), order, f"sent to {to.name}: {self._routing.by}")
         return member
@@ -141,13 +143,16 @@ class FleetSimulation(Course):
     def _on_moves(self, _: Due) -> None:
         self._moves_due = False
         now, reached = self.clock.now, dict.fromkeys(self._members, False)
+        if self._left_at_s != now:
+            self._left_at_s = now
+            self._left.clear()
         for member in self._members:
             member.simulation.kernel.facts.now_s = now
         for member in self._members:
             for view in list(member.simulation.kernel.facts.waiting.in_order()):
                 to = None if view.started else self._elsewhere(active_of(view), member)
                 if to is not None:
-                    self._left.setdefault(view.order, set()).add(member.part.name)
+                    self._left.add((view.order, member))
                     member.give_up(view)
                     to.simulation.submit(
                         to.own(active_of(view).job), view.order, f"moved to {to.part.name}", True
@@ -159,17 +164,18 @@ class FleetSimulation(Course):
 
     def _elsewhere(self, active: ActiveJob, at: _Member) -> _Member | None:
         """The first other cluster that has room for a waiting job, and runs it as fast on as many GPUs: its
-        records state the run time that it had where it was submitted. A job returns to none that it left:
-        where policies decide in rounds, it would otherwise go back and forth between free GPUs.
+        records state the run time that it had where it was submitted. It returns to no cluster that it has
+        left at this instant: a policy that decides in rounds may let it wait beside free GPUs.
         """
         job, unit_s = active.job, active.curve.unit_s[active.requested]
-        left = self._left.get(active.order, ())
         for member in self._members:
-            if member is at or member.part.name in left or not member.simulation.kernel.policy.admits_all:
+            if member is at or (active.order, member) in self._left:
+                continue
+            if not member.simulation.kernel.policy.admits_all:
                 continue
             offers = member.offers(job)
             alike = offers and (offers[0].requested, offers[0].unit_s) == (active.requested, unit_s)
-            if alike and member.to(offers).has_room():
+            if alike and member.to(offers, job).has_room():
                 return member
         return None
 
@@ -214,11 +220,16 @@ class _Member:
         if gone is None or not gone(kernel.clock.now):
             return True
         active = ActiveJob(self.own(job), order, offer.curve, offer.requested, offer.note)
+        active.demand = self._demand_of(job)
         return kernel.state.ever_fits(JobView(active, kernel.facts))
 
-    def to(self, offers: tuple[Offer, ...]) -> Destination:
+    def to(self, offers: tuple[Offer, ...], job: Job) -> Destination:
         kernel = self.simulation.kernel
-        return Destination(self.part.name, kernel.facts, kernel.submitted, offers)
+        return Destination(self.part.name, kernel.facts, kernel.submitted, offers, self._demand_of(job))
+
+    def _demand_of(self, job: Job) -> HostDemand | None:
+        """What the job needs beside each GPU; None where the cluster does not limit that."""
+        return self.part.cluster.demand_of(job.cpus, job.host_memory_gb, job.gpus)
 
     def give_up(self, view: JobView) -> None:
         """A waiting job leaves for another cluster."""

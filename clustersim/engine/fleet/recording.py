@@ -57,6 +57,7 @@ class PartRecorder(MemoryRecorder):
         super().__init__(part.cluster)
         self._whole, self._part, self._use, self._decided = recorder, part, use, decided
         self.plan, self.keep_job = recorder.plan, recorder.keep_job  # type: ignore[method-assign]
+        self.request = recorder.request  # type: ignore[method-assign]
 
     def event(
         self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from math import inf, isfinite
 from typing import Any
 
+from clustersim.cluster import HostDemand, open_nodes
 from clustersim.jobs import ActiveJob
 from clustersim.scheduler import JobView
 from clustersim.scheduler.cluster_state import ClusterState
@@ -100,10 +101,12 @@ class Destination:
 
     def __init__(
         self, name: str, facts: ClusterState[JobView], submitted: Collection[ActiveJob],
-        offers: Sequence[Offer],
+        offers: Sequence[Offer], demand: HostDemand | None = None,
     ):  # fmt: skip
-        """`submitted`: jobs sent there at this instant, on which no decision was made yet."""
-        self.name, self.offers = name, offers
+        """`submitted`: jobs sent there at this instant, on which no decision was made yet. `demand`: what the
+        job needs beside each GPU.
+        """
+        self.name, self.offers, self._demand = name, offers, demand
         self._facts, self._submitted = facts, submitted
 
     def has_room(self) -> bool:
@@ -114,9 +117,17 @@ class Destination:
         left, draft, mixed = facts.capacity.free, Draft(facts), facts.cluster.mixed
         left -= sum(job.requested for job in self._submitted)
         return any(
-            offer.requested <= left and draft.fits(offer.requested, offer.gpu_type if mixed else None)
+            offer.requested <= left
+            and draft.fits(offer.requested, offer.gpu_type if mixed else None)
+            and (self._demand is None or self._has_host(offer, self._demand))
             for offer in self.offers
         )
+
+    def _has_host(self, offer: Offer, demand: HostDemand) -> bool:
+        """Whether enough of the free GPUs have the cores and the memory that the job needs beside them."""
+        capacity = self._facts.capacity
+        nodes = capacity.pool(offer.gpu_type) if self._facts.cluster.mixed else capacity
+        return self._facts.placer.fits(open_nodes(nodes, 0, capacity, demand), offer.requested)
 
     def load(self) -> float:
         """GPUs that jobs there hold and wait for, over the GPUs in service."""

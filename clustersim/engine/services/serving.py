@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from clustersim.cluster import Capacity, NodeSet, OpenNodes, Placement
+from clustersim.cluster import Capacity, NodeSet, Placement, open_nodes
 from clustersim.engine.clock import Due
 from clustersim.engine.enactment import Enactment
 from clustersim.engine.job_records import record_of
@@ -90,13 +90,12 @@ class Services:
 
     def _place(self, active: ActiveJob, capacity: Capacity) -> Placement | None:
         """Where an instance would run, on the first GPU type with room, on nodes that are open to it."""
-        facts, closed = self._facts, self._closed(active)
+        facts, closed, demand = self._facts, self._closed(active), active.demand
         if not active.offers:
-            free = OpenNodes(capacity, closed) if closed else capacity
-            return facts.placer.place(free, active.requested)
+            return facts.placer.place(open_nodes(capacity, closed, capacity, demand), active.requested)
         for offer in active.offers:
             pool = capacity.pool(offer.gpu_type)
-            place = facts.placer.place(OpenNodes(pool, closed) if closed else pool, offer.requested)
+            place = facts.placer.place(open_nodes(pool, closed, capacity, demand), offer.requested)
             if place is not None:
                 return place
         return None
@@ -108,7 +107,7 @@ class Services:
         placement = None
         for view in reversed(facts.running):
             stopped.append(view)
-            after.release(active_of(view).placement or ())
+            after.release(active_of(view).placement or (), active_of(view).demand)
             placement = self._place(active, after)
             if placement is not None:
                 break
@@ -116,12 +115,12 @@ class Services:
             return None
         nodes = {node for node, _ in placement}
         for view in stopped:
-            if facts.capacity.has_room(placement):
+            if facts.capacity.has_room(placement, active.demand):
                 break
             job = active_of(view)
             if any(node in nodes for node, _ in job.placement or ()):
                 job.settle(now)
-                facts.capacity.release(job.placement or ())
+                facts.capacity.release(job.placement or (), job.demand)
                 self._enactment.preempt(job, f"for service {active.job.service}")
                 self._kernel.events.append(Event("stopped", view))
         return placement
@@ -130,7 +129,7 @@ class Services:
         kernel, facts = self._kernel, self._facts
         del self._waiting[active]
         self._serving[active] = None
-        facts.capacity.take(placement)
+        facts.capacity.take(placement, active.demand)
         gpus = sum([count for _, count in placement])
         kind = START if active.start_s is None else RESTART
         active.settle(now)
@@ -148,7 +147,7 @@ class Services:
 
     def _release(self, active: ActiveJob) -> None:
         assert active.placement is not None
-        self._facts.capacity.release(active.placement)
+        self._facts.capacity.release(active.placement, active.demand)
         self._facts.serve(active.placement, -1)
         del self._serving[active]
         active.let_go()

@@ -53,6 +53,8 @@ def main() -> None:
                 return
             waiting = line + data
             continue
+        if b'"preset": "' in line:
+            import scipy.special  # noqa: F401 - what a preset's arrivals need, once for all cells
         verdict = Child(json.loads(line), verdicts).watch()
         os.write(verdicts, json.dumps(verdict).encode() + b"\n")
 

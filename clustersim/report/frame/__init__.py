@@ -11,17 +11,29 @@
 | `plotly_text` | text that plotly shows unchanged |
 | `packed` | a document for a page's script: JSON, gzip in base64 |
 | `look_of`, `looks_of` | the number of the colour, line and marker of a policy, the same on every page |
+| `FIRST_DATE_S` | the first time of a clock that counts seconds since 1970 |
 | `short` | numbers rounded to what a screen shows |
 | `TIME_TICKS`, `RATIO_TICKS` | ticks of logarithmic axes of times and of ratios |
 """
 
-from .chart import MOST_POINTS, RATIO_TICKS, TIME_TICKS, Chart, downsampled, plotly_text, series_of, short
+from .chart import (
+    FIRST_DATE_S,
+    MOST_POINTS,
+    RATIO_TICKS,
+    TIME_TICKS,
+    Chart,
+    downsampled,
+    plotly_text,
+    series_of,
+    short,
+)
 from .document import packed, render
 from .looks import look_of, looks_of
 from .shown_page import Page
 from .terms import TERMS
 
 __all__ = [
+    "FIRST_DATE_S",
     "MOST_POINTS",
     "RATIO_TICKS",
     "TERMS",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "FIRST_DATE_S",
     "MOST_POINTS",
     "RATIO_TICKS",
     "TIME_TICKS",
@@ -20,6 +21,8 @@ __all__ = [
 ]
 
 MOST_POINTS = 2000
+FIRST_DATE_S = 1e9
+"""Clocks of traces that begin later count seconds since 1970; those of logs begin at 0."""
 _TICKS_S = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400)
 _TICK_TEXT = ("1 s", "10 s", "1 min", "10 min", "1 h", "6 h", "1 d", "1 wk", "30 d", "1 y")
 TIME_TICKS = {"tickvals": list(_TICKS_S), "ticktext": list(_TICK_TEXT)}

@@ -44,7 +44,7 @@ var page = {};
   // A time on the trace's clock as a date in UTC; empty if the clock has no dates.
   page.date = function (steps) {
     if (!page.data.dated) { return ""; }
-    var made = new Date((page.data.from_s + steps * page.data.step_s) * 1000);
+    var made = new Date((page.data.zero_s + page.data.from_s + steps * page.data.step_s) * 1000);
     return made.toISOString().slice(0, 16).replace("T", " ") + " UTC";
   };
 

@@ -1,7 +1,7 @@
 "use strict";
 const $ = (id) => document.getElementById(id);
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7b5cc4", "#8a5a2b", "#4c9a2a", "#c2185b"];
-let run = null, stream = null, nodes = [], shown = null, live = true, playing = null, asked = 0, boxes = [], chosen = null;
+let run = null, stream = null, nodes = [], zero = null, shown = null, live = true, playing = null, asked = 0, boxes = [], chosen = null;
 
 function made(tag, text, parent, kind) {
   const element = document.createElement(tag);
@@ -21,6 +21,14 @@ function time(seconds) {
   const whole = Math.floor(Math.abs(seconds)), two = (n) => String(n).padStart(2, "0");
   const days = Math.floor(whole / 86400), rest = `${two(Math.floor(whole / 3600) % 24)}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)}`;
   return (seconds < 0 ? "-" : "") + (days ? `${days} d ${rest}` : rest);
+}
+// A moment: a date where the trace states one, else the time since its zero.
+function moment(seconds) {
+  if (zero === null || seconds === null || seconds === undefined) return time(seconds);
+  return new Date((zero + seconds) * 1000).toISOString().slice(0, 19).replace("T", " ");
+}
+function brief(seconds) { // without the year, which the clock shows
+  return zero === null ? moment(seconds) : moment(seconds).slice(5);
 }
 function colour(job) {
   let hash = 7;
@@ -55,19 +63,19 @@ function draw(picture) {
     made("dd", value, pair);
     return pair;
   }));
-  $("clock").textContent = time(picture.time_s);
+  $("clock").textContent = moment(picture.time_s) + (zero === null ? "" : " UTC");
   const slider = $("slider");
   slider.min = picture.begin_s ?? 0;
   slider.max = picture.end_s ?? 1;
   if (document.activeElement !== slider || live) slider.value = picture.time_s ?? 0;
-  slider.setAttribute("aria-valuetext", time(picture.time_s));
+  slider.setAttribute("aria-valuetext", moment(picture.time_s));
   $("step").disabled = !live && picture.next_s === null;
   $("back").disabled = picture.before_s === null;
-  rows($("running"), picture.running.slice(0, 300).map(([job, gpus, since]) => [job, [gpus, time(since)]]));
-  rows($("waiting"), picture.waiting.map(([job, submitted, since]) => [job, [time(submitted), time(since)]]));
+  rows($("running"), picture.running.slice(0, 300).map(([job, gpus, since]) => [job, [gpus, brief(since)]]));
+  rows($("waiting"), picture.waiting.map(([job, gpus, submitted, since]) => [job, [gpus ?? "–", brief(submitted), brief(since)]]));
   $("latest").replaceChildren(...picture.latest.map(([at, event, job, gpus, detail]) => {
     const row = made("tr");
-    made("td", time(at), row);
+    made("td", brief(at), row);
     made("td", gpus ? `${event}, ${gpus} GPUs` : event, row);
     const cell = made("td", undefined, row);
     if (job) button(job, () => tell(job), cell);
@@ -142,11 +150,17 @@ function watch(name) {
   nodes = [];
   shown = null;
   $("story").hidden = true;
-  $("title").textContent = name;
+  const called = names.get(name) || name;
+  $("title").textContent = called;
   location.hash = path(name);
   mark();
   stream = new EventSource(`/runs/${path(name)}/stream`);
-  stream.addEventListener("cluster", (event) => { nodes = JSON.parse(event.data).nodes; });
+  stream.addEventListener("cluster", (event) => {
+    const stated = JSON.parse(event.data);
+    nodes = stated.nodes;
+    zero = stated.zero_s;
+    if (stated.policy) $("title").replaceChildren(mark_of(stated.look), called.includes(stated.policy) ? called : `${called}, ${stated.policy}`);
+  });
   stream.addEventListener("frame", (event) => {
     const picture = JSON.parse(event.data);
     $("link").textContent = "";
@@ -212,7 +226,7 @@ async function tell(job) {
     $("record").textContent = r ? [r.state, r.model, r.tenant, r.jct_s === null ? "" : `${time(r.jct_s)} in all`, `${time(r.wait_s)} of waiting`,
       `${time(r.paid_s)} of overheads`, r.lost_work_s ? `${time(r.lost_work_s)} of work lost` : "", r.reason].filter(Boolean).join(", ") : "So far:";
     $("events").replaceChildren(...story.events.map(([at, event, gpus, placement, plan, overhead, detail]) => {
-      const words = [`${time(at)} ${event}`, gpus ? `${gpus} GPUs` : "", placement ? `nodes ${placement}` : "", plan ? `plan ${plan}` : "", overhead ? `${+overhead.toFixed(1)} s of overhead` : "", detail];
+      const words = [`${moment(at)} ${event}`, gpus ? `${gpus} GPUs` : "", placement ? `nodes ${placement}` : "", plan ? `plan ${plan}` : "", overhead ? `${+overhead.toFixed(1)} s of overhead` : "", detail];
       const item = made("li", words.filter(Boolean).join(", "));
       for (const wait of story.waits.filter((w) => w.from_s === at && ["submit", "preempt", "interrupt"].includes(event)))
         made("div", `waited ${time(wait.to_s - wait.from_s)} for ${wait.needed} GPUs; ${wait.free[0]} to ${wait.free[1]} were free; ${wait.ahead} jobs were ahead`
@@ -227,6 +241,12 @@ async function tell(job) {
 // Runs and the form
 
 let listed = "";
+const names = new Map(); // what the page calls a run, by its path
+function mark_of(look) {
+  const dot = made("span", undefined, null, "look");
+  dot.style.background = `var(--c${look % 8})`;
+  return dot;
+}
 function mark() {
   for (const link of $("runs").querySelectorAll("button")) link.setAttribute("aria-current", link.dataset.run === run);
 }
@@ -238,9 +258,12 @@ async function refresh() {
   const before = new Set(listed ? JSON.parse(listed).runs.map((each) => each.path) : []);
   listed = text;
   $("folder").textContent = state.folder;
+  for (const each of state.runs) names.set(each.path, each.cell ? `${each.path.split("/cells/")[0]}: ${each.cell}` : each.path);
   fill("runs", state.runs, (each, item) => {
-    button(each.path, () => watch(each.path), item).dataset.run = each.path;
-    made("small", each.policy && !each.path.endsWith(each.policy) ? ` ${each.policy}, ${each.status}` : ` ${each.status}`, item);
+    if (each.policy) item.append(mark_of(each.look));
+    button(names.get(each.path), () => watch(each.path), item).dataset.run = each.path;
+    const named = each.policy && !each.path.endsWith(each.policy) && !each.cell.includes(`policy ${each.policy}`);
+    made("small", named ? ` ${each.policy}, ${each.status}` : ` ${each.status}`, item);
   });
   mark();
   fill("reports", state.reports, (each, item) => {
@@ -298,6 +321,8 @@ async function begin() {
     option.title = summary;
     return option;
   }));
+  const first = form.policies.selectedOptions[0];
+  if (first) form.policies.scrollTop = first.offsetTop - form.policies.offsetTop;
   await refresh();
   document.documentElement.dataset.ready = "all";
   setInterval(refresh, 1000);

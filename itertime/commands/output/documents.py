@@ -11,12 +11,14 @@ if TYPE_CHECKING:
 
 __all__ = ["error_note", "plan_document", "wrapped"]
 
-LINE = 100  # characters of a line of words in the output
+LINE = 80  # characters of a line of words in the output
 
 
-def wrapped(text: str) -> str:
+def wrapped(text: str, indent: int = 2) -> str:
     """Text in lines of at most `LINE` characters, indented from the second line on."""
-    return textwrap.fill(text, LINE, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        text, LINE, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def error_note(system: System) -> str:

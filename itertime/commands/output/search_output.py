@@ -122,7 +122,7 @@ def _memory(found: Found) -> str:
     one = found.prediction
     parts = ", ".join(f"{name} {size / 1e9:.1f}" for name, size in one.memory_parts.items() if size)
     free = (one.capacity_bytes - one.memory_bytes) / 1e9
-    return f"     memory, GB: {parts}; {free:.1f} of {one.capacity_bytes / 1e9:.1f} free"
+    return _folded(f"     memory, GB: {parts}; {free:.1f} of {one.capacity_bytes / 1e9:.1f} free")
 
 
 def _value(found: Found, by_cost: bool, price: float) -> float:
@@ -153,9 +153,9 @@ def _worse(best: Found, found: Found, by_cost: bool, price: float) -> dict[str, 
 def _line(place: int, found: Found, price: float) -> str:
     plan, one = found.plan, found.prediction
     low_high = "({:.4g} to {:.4g})".format(*one.interval_s) if one.interval_s else ""
-    numbers = f"{one.iteration_s:10.4f} s {low_high:18} {one.memory_bytes / 1e9:6.1f} GB  MFU {one.mfu:5.1%}"
-    cost = f"${_value(found, True, price):9,.4f}"
-    return f"{place:3}  {plan.gpus:6} GPUs  {numbers}  {cost}  {plan.label}"
+    numbers = f"{one.iteration_s:9.4f} s {low_high:18} {one.memory_bytes / 1e9:6.1f} GB  MFU {one.mfu:5.1%}"
+    cost = f"${_value(found, True, price):8,.4f}"
+    return f"{place:3}  {plan.gpus:5} GPUs  {numbers}  {cost}\n     {plan.label}"
 
 
 def _why(best: Found, found: Found, by_cost: bool, price: float) -> str:
@@ -164,7 +164,12 @@ def _why(best: Found, found: Found, by_cost: bool, price: float) -> str:
     worse = _worse(best, found, by_cost, price)
     share = worse["worse_by"] / _value(best, by_cost, price)
     unit = " $" if by_cost else " s"
-    return f"     {share:+7.1%}: {in_words(worse['worse_because'], unit) or 'no part differs'}"
+    return _folded(f"     {share:+7.1%}: {in_words(worse['worse_because'], unit) or 'no part differs'}")
+
+
+def _folded(text: str) -> str:
+    """A line below a plan, folded under its own beginning."""
+    return wrapped(text, indent=7)
 
 
 def _explain(found: Found) -> None:

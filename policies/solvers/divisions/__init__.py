@@ -4,10 +4,11 @@
 |----------------|-------------------------------|---------|
 | `afs_scan`     | `Scan`, `Gain`, `gains`       | AFS     |
 | `cell_search`  | `Cell`, `Change`, `Changes`   | Arena   |
+| `priced_division` | `priced_division`          | Pollux  |
 | `reallocation` | `best_division`, `Options`    | Unicron |
 | `sensitivity`  | `Division`, `Ladder`, `ladder`| Rubick  |
 
-The other problems of `policies.solvers` are programs for a library, or formulas. These four are searches of
+The other problems of `policies.solvers` are programs for a library, or formulas. These are searches of
 our own: by steps between two sizes of a job, or by dynamic programming over jobs.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from .afs_scan import Gain, Scan, gains
 from .cell_search import Cell, Change, Changes
+from .priced_division import priced_division
 from .reallocation import Options, best_division
 from .sensitivity import Division, Ladder, ladder
 
@@ -30,4 +32,5 @@ __all__ = [
     "best_division",
     "gains",
     "ladder",
+    "priced_division",
 ]

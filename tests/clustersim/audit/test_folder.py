@@ -30,6 +30,8 @@ from policies.srtf import Srtf
 from tests.effort import examples, rotated
 from traces.job import Job
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 RULES = (
     "files", "causality", "capacity", "gang", "progress", "phases", "conservation", "overheads", "service",
     "loads", "outages", "plans", "services", "sharing", "trace", "manifest", "records", "usage", "bound",

@@ -27,6 +27,8 @@ from traces.job import Job
 from traces.native import write_trace
 from traces.synthetic import Recipe
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 JOBS = [
     Job("llm", 20.0, model="megatron-1.7b", global_batch=64, iterations=50.5, gpus=8),
     Job("plain", 30.0, gpus=8, duration_s=20.0),

@@ -30,6 +30,8 @@ from traces.native import write_trace
 from traces.synthetic import Recipe
 from traces.workload import rules_path
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 JOBS = [
     Job("a", 0.0, gpus=16, duration_s=300.0, deadline_s=350.0, tenant="blue"),
     Job("b", 10.0, gpus=8, duration_s=20.0),

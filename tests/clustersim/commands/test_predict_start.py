@@ -12,6 +12,8 @@ from clustersim.cli import main
 from tests.places import ROOT
 from tests.traces.logs.live_samples import SQUEUE, kube_list, when, workload
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 DAY = "2024-05-01T"
 ROWS = (
     f"1|vision|ann|gpu|high|RUNNING|{DAY}08:00:00|{DAY}09:00:00|N/A|4:00:00|1|gres:gpu:8|500|None",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from clustersim.commands.output import terminal
 from clustersim.commands.output.grids import print_differences
 from clustersim.commands.output.runs import print_comparison
 from clustersim.grid import Comparison
+from tests.places import ROOT
 from traces import Job
 
 HEADS = ["policy", "load", "JCT mean, h", "95 % interval"]
@@ -197,3 +199,27 @@ def test_a_locale_without_a_character_prints_another(tmp_path: Path, monkeypatch
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
     assert main(["policies", "show", f"{policy}:Own"]) == 0
     assert b"Cr?me ? first." in written.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_commands_fit_the_terminal(
+    width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.chdir(tmp_path)
+    log = ROOT / "traces" / "samples" / "slurm.txt"
+    shutil.copy(log, "log.txt")
+    for line in (
+        "trace import log.txt -o jobs.csv --limit 60 --rules llm-mix",
+        "trace check jobs.csv --cluster n8g8",
+        "run jobs.csv --policy easy --cluster n8g8 --out run --no-report --no-bound",
+        "check run",
+        "explain run --job 100040",
+        "trace calendar log.txt -o plan.yaml",
+        "backtest log.txt --cluster n16g8",
+        "policies show vtrain-aware",
+    ):
+        assert main(line.split()) == 0, line
+        found = capsys.readouterr()
+        long = [one for one in (found.out + found.err).splitlines() if len(one) > width]
+        assert not [one for one in long if not one.startswith(("clustersim ", "policies/"))], line

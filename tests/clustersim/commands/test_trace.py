@@ -15,6 +15,8 @@ from clustersim.commands.trace import app
 from itertime.commandline import run_app
 from tests.places import ROOT
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 LOG = "job_id,submission_time,duration,num_gpu\n" + "".join(
     f"job-{i},{500 + 7 * i},{600 + 97 * i},{2 ** (i % 7)}\n" for i in range(40)
 )

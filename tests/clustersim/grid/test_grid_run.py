@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,7 +55,7 @@ class Sleeps(Base):
 class Hangs(Base):
     def harm(self):
         while True:
-            pass
+            time.sleep(0.01)
 
 class Grows(Base):
     def harm(self):
@@ -113,6 +115,23 @@ def call(here: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
     return run
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of `GRID`."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "t.csv").write_text(TRACE)
+    (folder / "g.yaml").write_text(GRID)
+    with chdir(folder):
+        assert main(["grid", "g.yaml", "--workers", "1"]) == 0
+    return folder / "g"
+
+
+@pytest.fixture
+def made_before(here: Path, finished: Path) -> Path:
+    """A copy of these results, where the grid's call finds them."""
+    return Path(shutil.copytree(finished, here / "g"))
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file of a results folder but the log of times."""
     files = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "timings.csv"]
@@ -138,8 +157,7 @@ def test_a_grid_is_made_kept_and_tabled(here: Path, call: Callable[..., Done]) -
     assert contents(here / "other") == before, "made elsewhere, on another number of workers"
 
 
-def test_a_cell_is_what_run_writes_and_passes_check(here: Path, call: Callable[..., Done]) -> None:
-    assert call("g.yaml").code == 0
+def test_a_cell_is_what_run_writes_and_passes_check(here: Path, made_before: Path) -> None:
     result = clustersim.read_results("g")[2]
     assert result.axes == {"policy": "srtf"}
     arguments = ["run", "t.csv", "--policy", "srtf", "--cluster", "n1g8", "--no-overheads", "--out", "alone"]
@@ -188,7 +206,7 @@ def test_dry_run_lists_the_cells_and_makes_none(here: Path, call: Callable[..., 
     assert [row["axes"] for row in rows][::2] == [{"policy": "fifo"}, {"policy": "srtf"}]
 
 
-def test_json_is_one_document(call: Callable[..., Done]) -> None:
+def test_json_is_one_document(made_before: Path, call: Callable[..., Done]) -> None:
     document = json.loads(call("g.yaml", "--json").out)
     assert document["done"] == 4
     assert document["baseline"] == {"policy": "fifo"}
@@ -204,7 +222,7 @@ def test_what_fails_is_recorded_and_the_rest_finishes(here: Path, call: Callable
     policies = ", ".join(f"'harm.py:{name}'" for name in names)
     (here / "g.yaml").write_text(
         f"set: {{trace: t.csv, cluster: n1g8}}\nmatrix: {{policy: [{policies}]}}\n"
-        "limits: {time_s: 10, memory_gb: 0.6, retries: 0}\n"
+        "limits: {time_s: 5, memory_gb: 0.6, retries: 0}\n"
     )
     done = call("g.yaml", "--workers", 2)
     assert done.code == 5
@@ -213,7 +231,7 @@ def test_what_fails_is_recorded_and_the_rest_finishes(here: Path, call: Callable
     assert {name: r.status for name, r in results.items()} == dict.fromkeys(names, "failed") | {
         "Base": "done"
     }
-    assert "took longer than limits.time_s = 10 s" in results["Hangs"].reason
+    assert "took longer than limits.time_s = 5 s" in results["Hangs"].reason
     assert "more than limits.memory_gb = 0.6" in results["Grows"].reason
     assert "no policy for this" in results["Raises"].reason
     assert "exit code 7" in results["Exits"].reason
@@ -247,8 +265,9 @@ def test_no_cell_sees_what_another_left_behind(here: Path, call: Callable[..., D
     assert call("g.yaml", "--workers", 1).code == 0
 
 
-def test_every_changed_byte_is_found_and_its_cell_made_again(here: Path, call: Callable[..., Done]) -> None:
-    assert call("g.yaml").code == 0
+def test_every_changed_byte_is_found_and_its_cell_made_again(
+    here: Path, made_before: Path, call: Callable[..., Done]
+) -> None:
     before = contents(here / "g")
     store = Store(here / "g")
     cell = sorted(store.cells.iterdir())[1]
@@ -302,8 +321,9 @@ def test_a_cell_depends_on_the_modules_beside_its_policy(here: Path, call: Calla
     assert first.run().summary["jct_mean_s"] != second.run().summary["jct_mean_s"]
 
 
-def test_left_overs_of_a_killed_process_do_no_harm(here: Path, call: Callable[..., Done]) -> None:
-    assert call("g.yaml").code == 0
+def test_left_overs_of_a_killed_process_do_no_harm(
+    here: Path, made_before: Path, call: Callable[..., Done]
+) -> None:
     before = contents(here / "g")
     key = sorted((here / "g" / "cells").iterdir())[0].name
     (here / "g" / "cells" / key).rename(here / "g" / "cells" / f".{key}.0123abcd.tmp")
@@ -327,8 +347,9 @@ def test_no_link_in_place_of_a_cell_is_followed(tmp_path: Path, monkeypatch: pyt
     assert [path.name for path in elsewhere.iterdir()] == ["mine.txt"]
 
 
-def test_a_damaged_grid_json_is_written_again(here: Path, call: Callable[..., Done]) -> None:
-    assert call("g.yaml").code == 0
+def test_a_damaged_grid_json_is_written_again(
+    here: Path, made_before: Path, call: Callable[..., Done]
+) -> None:
     before = contents(here / "g")
     (here / "g" / "grid.json").write_bytes(b"{")
     assert call("g.yaml").code == 0
@@ -442,12 +463,14 @@ def scheduler(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes
 
 
 def test_the_same_file_on_a_running_scheduler(
-    here: Path, call: Callable[..., Done], scheduler: tuple[str, list[subprocess.Popen[bytes]]]
+    here: Path,
+    finished: Path,
+    call: Callable[..., Done],
+    scheduler: tuple[str, list[subprocess.Popen[bytes]]],
 ) -> None:
     done = call("g.yaml", "--scheduler", scheduler[0], "--out", "there")
     assert done.code == 0, done.err
-    assert call("g.yaml", "--out", "here").code == 0
-    assert contents(here / "there") == contents(here / "here")
+    assert contents(here / "there") == contents(finished)
 
 
 def test_a_scheduler_that_is_not_there_is_said_so(
@@ -473,7 +496,7 @@ def test_what_is_no_scheduler_is_said_at_once(here: Path, address: str) -> None:
     assert "cannot be reached" in err
     assert "Traceback" not in err
     assert len(err) < 1000
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 45
 
 
 def test_a_lost_scheduler_loses_no_finished_cell(

@@ -49,7 +49,7 @@ def play(env: ClusterEnv, choose: Choose, seed: int = 0) -> tuple[float, dict[st
     return total, info, steps
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore::pytest.PytestUnraisableExceptionWarning")  # of other tests
 @pytest.mark.parametrize("reward", REWARDS)
 def test_gymnasium_finds_no_fault(reward: str) -> None:
     from gymnasium.utils.env_checker import check_env

@@ -398,3 +398,11 @@ def test_the_page_depends_on_its_runs_alone() -> None:
 def test_a_large_comparison_stays_small() -> None:
     runs = [run(f"p{k}", [job(i, 5.0 + (i * 7919) % 1000) for i in range(10_000)]) for k in range(4)]
     assert len(render_report(runs).encode()) < 12e6
+
+
+def test_an_imported_log_has_dates() -> None:
+    """Its clock begins at 0, and its manifest states when that was."""
+    dated = run("fifo", [job(0, 50.0), job(1, 90.0)], trace={"since_1970_s": 1772323200.0})
+    assert "submitted and run on 2026-03-01 (UTC)" in render_report([dated])
+    undated = run("fifo", [job(0, 50.0)], trace={"since_1970_s": True})
+    assert "(UTC)" not in render_report([undated])

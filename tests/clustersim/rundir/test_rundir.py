@@ -97,7 +97,7 @@ def test_columns_begin_with_the_contract(tmp_path: Path) -> None:
     write_run(tmp_path, small_run())
     header = (tmp_path / "jobs.csv").read_text(encoding="utf-8").splitlines()[0]
     assert header.startswith(CONTRACT + ",")
-    optional = {"gpu_fraction", "phases", "plan_options", "service"}
+    optional = {"cpus_per_gpu", "gpu_fraction", "host_gb_per_gpu", "phases", "plan_options", "service"}
     assert sorted(header.split(",")) == sorted(set(JOB_COLUMNS) - optional)
 
 

@@ -102,7 +102,7 @@ def test_few_pictures_are_kept() -> None:
 def test_a_run_is_watched_to_its_end(tmp_path: Path) -> None:
     run = finished()
     with RunWriter(tmp_path / "run", run.cluster) as writer:
-        watched = Watched(tmp_path / "run", run.cluster)
+        watched = Watched(tmp_path / "run")
         assert watched.frame()["status"] == "running"
         writer.copy(run)
         writer.finish(run.policy, run.planner, run.summary, run.manifest, run.plans)
@@ -113,7 +113,7 @@ def test_a_run_is_watched_to_its_end(tmp_path: Path) -> None:
     assert seen == sorted(seen)
     assert len(seen) > 10
     assert seen[-1] == len(run.events)
-    again = Watched(tmp_path / "run", run.cluster).frame()  # complete: shown at once
+    again = Watched(tmp_path / "run").frame()  # complete: shown at once
     assert again["status"] == "complete"
     assert again["events"] == len(run.events)
 
@@ -121,7 +121,7 @@ def test_a_run_is_watched_to_its_end(tmp_path: Path) -> None:
 def test_a_browser_that_comes_back_sees_the_present(tmp_path: Path) -> None:
     run = finished()
     with RunWriter(tmp_path / "run", run.cluster) as writer:
-        watched = Watched(tmp_path / "run", run.cluster)
+        watched = Watched(tmp_path / "run")
         watched.frame()
         writer.copy(run)
         writer.finish(run.policy, run.planner, run.summary, run.manifest, run.plans)

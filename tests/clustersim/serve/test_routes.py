@@ -7,11 +7,13 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from clustersim.report import render_report
@@ -25,7 +27,7 @@ pytest.importorskip("httpx", reason="httpx is not installed (extra: test)")
 from starlette.testclient import TestClient
 
 from clustersim.cli import main
-from clustersim.serve import ServedFolder, command_of, make_app, serve
+from clustersim.serve import ServedFolder, Starter, Watched, command_of, make_app, serve
 
 TOKEN, PORT = "a-token-of-a-test", 8123
 HOST = f"http://127.0.0.1:{PORT}"
@@ -161,7 +163,7 @@ def test_a_stream_begins_with_the_whole_picture(client: TestClient, home: Path) 
     assert answer.headers["content-type"].startswith("text/event-stream")
     (first, cluster), (second, frame), (third, _) = events_in(answer.text)
     assert (first, second, third) == ("cluster", "frame", "over")
-    assert cluster == {"nodes": [8, 8]}
+    assert cluster == {"nodes": [8, 8], "zero_s": None, "policy": "fifo", "look": 0}
     assert frame["status"] == "complete"
     assert frame["ended"]["finish"] == 31
 
@@ -298,3 +300,131 @@ def test_a_port_that_is_taken_is_a_mistake_of_use(tmp_path: Path) -> None:
         taken.listen()
         with pytest.raises(UserError, match="choose another"):
             serve(tmp_path, taken.getsockname()[1])
+
+
+def growing(home: Path, name: str, rows: int = 9) -> Path:
+    """A folder with the beginning of a run that this process writes, and what it states."""
+    folder, both = home / name, home / "both" / "fifo"
+    folder.mkdir(parents=True)
+    log = both / "events.csv"
+    (folder / f".events.csv.{os.getpid()}.abc.tmp").write_bytes(
+        b"".join(log.read_bytes().splitlines(True)[:rows])
+    )
+    stated = {"policy": "srtf", "cluster": json.loads((both / "manifest.json").read_text())["cluster"]}
+    stated["trace"] = {"since_1970_s": 1.6e9}
+    (folder / f".manifest.json.{os.getpid()}.abc.tmp").write_text(json.dumps(stated))
+    (folder / f".requests.csv.{os.getpid()}.abc.tmp").write_text('job-0,4\n"job-1",8\njob-2,12\njob-')
+    return folder
+
+
+def test_a_run_in_progress_states_nodes_requests_and_date(client: TestClient, home: Path) -> None:
+    folder = growing(home, "mine/srtf")
+    picture = client.get("/runs/mine/srtf/at?t=1e9").json()
+    asked = {job: gpus for job, gpus, _, _ in picture["waiting"]}
+    assert asked
+    assert all(asked[job] == {"job-0": 4, "job-1": 8, "job-2": 12}.get(job) for job in asked)
+    listed = next(run for run in client.get("/state").json()["runs"] if run["path"] == "mine/srtf")
+    assert (listed["policy"], listed["look"], listed["status"]) == ("srtf", 1, "in progress")
+    watched = Watched(folder)
+    assert watched.cluster_document() == {"nodes": [8, 8], "zero_s": 1.6e9, "policy": "srtf", "look": 1}
+    shutil.rmtree(folder.parent)
+
+
+def test_waiting_jobs_of_a_complete_run_show_what_they_ask_for(client: TestClient) -> None:
+    found = [client.get(f"/runs/both/fifo/at?t={t}").json()["waiting"] for t in (300, 600, 900)]
+    waiting = [row for rows in found for row in rows]
+    assert waiting
+    assert all(gpus in (4, 8, 12) for _, gpus, _, _ in waiting)
+
+
+def test_a_cell_that_is_being_made_has_the_name_of_its_values(client: TestClient, home: Path) -> None:
+    key = "0123456789abcdef01234567"
+    folder = growing(home, f"study/cells/.{key}.00ff.tmp")
+    cells = [{"cell": key, "seed": 0, "axes": {"nodes": 2, "policy": "srtf"}}]
+    cells.append({"cell": "f" * 24, "seed": 0, "axes": {"nodes": 4, "policy": "srtf"}})
+    (home / "study" / "grid.json").write_text(json.dumps({"cells": [*cells, 7, {"axes": 1}]}))
+    path = f"study/cells/{key}"
+    listed = next(run for run in client.get("/state").json()["runs"] if run["path"] == path)
+    assert listed["cell"] == "nodes 2"
+    assert client.get(f"/runs/{path}/at?t=0").json()["status"] == "running"
+    folder.rename(home / path)
+    assert client.get(f"/runs/{path}/at?t=0").status_code == 200
+    shutil.rmtree(home / "study")
+
+
+def test_what_an_earlier_server_started_is_listed_and_stopped(home: Path) -> None:
+    """But no other process: number, time of start and command must agree."""
+    target = str(home / "older")
+    sleeping = [sys.executable, "-c", "import time; time.sleep(600)", "--out", target]
+    with subprocess.Popen(sleeping, start_new_session=True) as process:
+        known = {"pid": process.pid, "began_s": psutil.Process(process.pid).create_time()}
+        (home / ".serve").mkdir(exist_ok=True)
+        forged = {"other": known, "reused": {**known, "began_s": 1.0}, "wrong": {"pid": "x"}, "none": []}
+        for name, noted in {"older": known, **forged}.items():
+            (home / ".serve" / f"{name}.process").write_text(json.dumps(noted))
+        starter = Starter(ServedFolder(home))
+        assert starter.commands() == [{"name": "older", "status": "running", "printed": ""}]
+        for name in forged:
+            with pytest.raises(UserError, match="has ended"):
+                starter.stop(name)
+        assert process.poll() is None
+        starter.stop("older")
+        assert process.wait(30) != 0
+    assert starter.commands() == []
+
+
+def test_servers_side_by_side_do_not_share_a_cookie(home: Path) -> None:
+    one, other = (make_app(home, TOKEN, port) for port in (PORT, PORT + 1))
+    names = []
+    for app, port in ((one, PORT), (other, PORT + 1)):
+        answer = TestClient(app, base_url=f"http://127.0.0.1:{port}").get(
+            f"/enter?token={TOKEN}", follow_redirects=False
+        )
+        names.append(answer.headers["set-cookie"].partition("=")[0])
+    assert len(set(names)) == 2
+
+
+DAMAGED: dict[str, dict[str, bytes]] = {
+    "empty": {"events.csv": b""},
+    "binary": {"events.csv": bytes(range(256)) * 9},
+    "manifest": {"events.csv": b"time_s,event\n", "manifest.json": b"{" * 900},
+    "deep": {"manifest.json": b'{"cluster":' + b"[" * 5000, "events.csv": b"\n"},
+    "list": {"manifest.json": b"[]", "events.csv": b"x"},
+    "no-utf8": {"manifest.json": b'{"policy": "\xff"}', "events.csv": b"\xff\xfe"},
+    "policy": {"manifest.json": b'{"policy": {"<b>": 1}, "cluster": 7, "trace": 7}', "events.csv": b"time_s"},
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_run_is_an_error_of_its_own(client: TestClient, home: Path, name: str) -> None:
+    folder = home / f"damaged-{name}"
+    folder.mkdir()
+    for file, content in DAMAGED[name].items():
+        (folder / file).write_bytes(content)
+    assert client.get("/state").status_code == 200
+    for what in ("at?t=0", "job?id=a", "stream"):
+        answer = client.get(f"/runs/damaged-{name}/{what}")
+        assert answer.status_code in (200, 404)
+        assert "Traceback" not in answer.text
+    shutil.rmtree(folder)
+
+
+def test_a_pipe_in_the_place_of_a_file_blocks_nothing(client: TestClient, home: Path) -> None:
+    folder = home / "pipes"
+    folder.mkdir()
+    for name in ("events.csv", "manifest.json", "report.html", f".requests.csv.{os.getpid()}.a.tmp"):
+        os.mkfifo(folder / name)
+    os.mkfifo(home / "pipe.csv")
+    state = client.get("/state").json()
+    assert "pipe.csv" not in state["traces"]
+    assert "pipes" not in state["reports"]
+    assert client.get("/runs/pipes/at?t=0").status_code == 404
+    shutil.rmtree(folder)
+    (home / "pipe.csv").unlink()
+
+
+def test_names_that_could_be_markup_are_not_listed(client: TestClient, home: Path) -> None:
+    for name in ("<img src=x onerror=alert(1)>", "a'b", 'a"b', "a&b", "a\nb"):
+        shutil.copytree(home / "both" / "fifo", home / "odd" / name)
+    assert not [run for run in client.get("/state").json()["runs"] if run["path"].startswith("odd")]
+    shutil.rmtree(home / "odd")

@@ -145,12 +145,12 @@ def test_a_hardly_truncated_log_normal_has_the_textbook_quantiles() -> None:
 
 def test_the_load_of_the_process_is_the_requested_one() -> None:
     """Renewal reward: the standard error of GPU-seconds / span follows from the variances of both."""
-    recipe = Recipe(jobs=200_000, load=0.8, gpus=64, rules="none", load_of="process")
+    recipe = Recipe(jobs=100_000, load=0.8, gpus=64, rules="none", load_of="process")
     jobs, report = generate(recipe)
     asked = np.array([(job.gpus or 0) * (job.duration_s or 0.0) for job in jobs])
     relative = math.sqrt((asked.std() / asked.mean()) ** 2 + 1) / math.sqrt(len(jobs))
     assert abs(report["load"] / 0.8 - 1) < 4 * relative
-    assert 4 * relative < 0.12
+    assert 4 * relative < 0.17
 
 
 def test_m_m_c_jobs_are_exponential_and_of_one_size() -> None:
@@ -323,7 +323,7 @@ def test_memory_holds_a_few_numbers_of_each_job(tmp_path: Path, monkeypatch: pyt
         finally:
             tracemalloc.stop()
 
-    assert peak(20_000) - peak(10_000) < 120 * 10_000
+    assert peak(10_000) - peak(5_000) < 120 * 5_000
 
 
 def test_the_trace_of_a_seed_does_not_change() -> None:

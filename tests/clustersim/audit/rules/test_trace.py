@@ -19,6 +19,8 @@ from clustersim.runs import run
 from traces.job import Job
 from traces.native import write_trace
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 JOBS = [
     Job("a", 0.0, gpus=16, duration_s=300.0, deadline_s=350.0, tenant="blue"),
     Job("b", 10.0000004, gpus=8, duration_s=20.0),

@@ -128,6 +128,18 @@ def test_a_home_cluster_spills_over(files: dict[str, str]) -> None:
     assert [record.finish_s for record in at_home.jobs] == [50.0, 100.0, 150.0]
 
 
+def test_a_job_moves_to_no_cluster_twice_at_an_instant(files: dict[str, str]) -> None:
+    """A policy that decides in rounds lets it wait in both clusters, beside free GPUs."""
+    jobs = jobs_of([(0, 1, 9000, None), (0, 1, 9000, None), (140, 1, 100, None)])
+    run = clustersim.run(
+        jobs, "gavel-max-min", cluster=files["fleet"], overheads=None,
+        routing={"by": "least-loaded", "move": True},
+    )  # fmt: skip
+    assert [job.state for job in run.jobs] == ["finished"] * 3
+    assert sum(event.detail.startswith("moved") for event in run.events) <= 4
+    assert broken_rules(run) == []
+
+
 def test_jobs_that_wait_move_to_a_cluster_with_room(files: dict[str, str]) -> None:
     jobs = jobs_of([(0, 16, 100, None), (0, 24, 10, None), (1, 16, 100, None)])
     stay, move = (routed(files, jobs, by="first-fit", move=move) for move in (False, True))

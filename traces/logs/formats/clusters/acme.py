@@ -68,6 +68,10 @@ ACME = table_format(
             "the tenant is the user; --tenant type makes tenants of the kinds of work",
         ),
         unit=("s", "the unit of Acme's logs"),
+        host=(
+            {"cpus": Cell("cpu_num", optional=True, empty=("0",))},
+            "the cores are cpu_num, of the whole job",
+        ),
     ),
 )
 

@@ -26,11 +26,12 @@ from traces.logs.log_format import LogFormat, has_columns
 from traces.logs.source import LogSource
 from traces.logs.tables import TableOfJobs, read_table
 from traces.logs.units import StatedUnits
-from traces.native import number
+from traces.native import COLUMNS, number
 
 __all__ = ["DLRM", "OPENB"]
 
 _WHOLE_GPU = 1000  # of `gpu_milli`
+_MIB = 1 << 20  # bytes
 _TIMES = ("creation_time", "scheduled_time", "deletion_time")
 
 
@@ -42,6 +43,14 @@ def _share(values: dict[str, Any]) -> None:
         values["held_gpus"] = values["gpus"] * milli / _WHOLE_GPU
     if models and "|" not in models:
         values["gpu_type"] = models
+
+
+def _thousandths(cell: str) -> float:
+    return float(COLUMNS["cpus"](repr(number(cell) / 1000)))
+
+
+def _gb_of_mib(cell: str) -> float:
+    return float(COLUMNS["host_memory_gb"](repr(number(cell) * _MIB / 1e9)))
 
 
 _OPENB = TableOfJobs(
@@ -65,6 +74,13 @@ _OPENB = TableOfJobs(
     ),
     unit=("s", "the unit of openb"),
     derive=_share,
+    host=(
+        {
+            "cpus": Cell("cpu_milli", _thousandths, optional=True, empty=("0",)),
+            "host_memory_gb": Cell("memory_mib", _gb_of_mib, optional=True, empty=("0",)),
+        },
+        "the cores are cpu_milli / 1000, the host memory is memory_mib, of the pod",
+    ),
 )
 
 

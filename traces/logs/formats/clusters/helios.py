@@ -40,6 +40,10 @@ HELIOS = table_format(
             "the tenant is the virtual cluster (vc)",
         ),
         unit=("s", "the unit of Helios' logs"),
+        host=(
+            {"cpus": Cell("cpu_num", optional=True, empty=("0",))},
+            "the cores are cpu_num, of the whole job",
+        ),
     ),
 )
 

@@ -10,7 +10,8 @@
 The tables of jobs and tasks are needed, the others are used if they are there. Tables are known by their
 headers, by their names (`pai_group_tag_table.csv`) or by the first row. Times are seconds since an unknown
 date. A job's `start_time` is its submission. `plan_gpu` is hundredths of a GPU for each of the `inst_num`
-instances of a task, empty for a task without GPUs. `gpu_type_spec` is the type that the job demands, empty if
+instances of a task, empty for a task without GPUs; `plan_cpu` and `plan_mem` are hundredths of a core and
+gigabytes of each. `gpu_type_spec` is the type that the job demands, empty if
 it takes any.
 """
 
@@ -79,10 +80,10 @@ def _matches(head: Head) -> bool:
 class _Needs:
     """What the tasks of one job need and when they ran: those with GPUs."""
 
-    __slots__ = ("end_s", "hundredths", "of_instances", "start_s", "tasks", "wrong")
+    __slots__ = ("cpus", "end_s", "hundredths", "memory_gb", "of_instances", "start_s", "tasks", "wrong")
 
     def __init__(self) -> None:
-        self.hundredths = 0.0
+        self.hundredths = self.cpus = self.memory_gb = 0.0
         self.tasks: tuple[str, ...] = ()
         self.start_s: float | None = None
         self.end_s: float | None = None
@@ -109,6 +110,7 @@ class _Reader:
 
     def __init__(self, folder: LogFolder, options: ReadOptions):
         self.tables = _found(folder)
+        self._host = options.host
         self._unit = StatedUnits.parse(options.time_unit).every or "s"
         self._needs: dict[str, _Needs] = {}
         self._types: dict[str, str] = {}
@@ -147,6 +149,9 @@ class _Reader:
             return
         if each * instances > 0:
             needs.hundredths += each * instances
+            if self._host:
+                needs.cpus += _amount(row[6]) * instances / 100
+                needs.memory_gb += _amount(row[7]) * instances
             needs.tasks = (*needs.tasks, sys.intern(row[1]))
             needs.ran(*self._times(row[4], row[5]))
 
@@ -169,9 +174,19 @@ class _Reader:
         values["gpus"] = COLUMNS["gpus"](repr(ceil(held - _ROUNDING)))
         if abs(held - values["gpus"]) > _ROUNDING:
             values["part_of_gpu"], values["held_gpus"] = True, held
+        values |= {"cpus": needs.cpus} if needs.cpus else {}
+        values |= {"host_memory_gb": needs.memory_gb} if needs.memory_gb else {}
         values["start_s"], values["end_s"] = needs.start_s, needs.end_s
         if demanded := self._types.get(values.pop("inst_id", "")):
             values["gpu_type"] = text(demanded)
+
+
+def _amount(cell: str) -> float:
+    """An amount of a resource; 0 where the cell states none that can be used."""
+    try:
+        return max(0.0, number(cell))
+    except ValueError:
+        return 0.0
 
 
 def _found(folder: LogFolder) -> dict[str, LogSource]:
@@ -228,6 +243,11 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
         ),
         unit=("s", "the unit of Alibaba PAI's log"),
         derive=reader.complete,
+        host=(
+            {},
+            "the cores are the sum over tasks with GPUs of inst_num x plan_cpu / 100, the host memory that "
+            "of inst_num x plan_mem, in GB",
+        ),
     )
     log = read_table(jobs, form, options, _layout(jobs, "job"))
     if not reader.unreadable:

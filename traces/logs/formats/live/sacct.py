@@ -21,12 +21,14 @@ from traces.native import COLUMNS, whole
 
 from .host_lists import host_list
 
-__all__ = ["COMMAND", "SLURM", "gpu_type_of", "gpus_of", "has_slices"]
+__all__ = ["COMMAND", "SLURM", "cpus_of", "gpu_type_of", "gpus_of", "has_slices", "memory_gb_of"]
 
 COMMAND = "sacct -a -X --parsable2 --format=JobIDRaw,Account,Submit,ElapsedRaw,AllocTRES,State"
 """The command that prints the expected log."""
 
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=([^,]*)")
+_CPUS = re.compile(r"(?:^|,)cpu=([0-9]+)", re.ASCII)
+_MEMORY = re.compile(r"(?:^|,)mem=([0-9]+(?:\.[0-9]+)?)([KMGTP]?)", re.ASCII)
 _SLICE = re.compile(r"\dg\.\d+gb", re.ASCII | re.IGNORECASE)
 _NEVER = ("Unknown", "None")
 _NO_LIMIT = ("UNLIMITED", "Partition_Limit", "INVALID")
@@ -43,6 +45,30 @@ def gpus_of(text: str) -> int:
         raise ValueError("names no gres/gpu: a job without GPUs")
     total = [count for gpu_type, count in found if not gpu_type]
     return int(COLUMNS["gpus"](total[0] if total else str(sum(whole(count) for _, count in found))))
+
+
+def cpus_of(text: str) -> float | None:
+    """The cores in a list of trackable resources; None if it names none.
+
+    >>> cpus_of("billing=64,cpu=64,gres/gpu=8,mem=512G,node=1")
+    64.0
+    """
+    found = _CPUS.search(text)
+    return float(COLUMNS["cpus"](found[1])) if found and found[1] != "0" else None
+
+
+def memory_gb_of(text: str) -> float | None:
+    """The memory in a list of trackable resources, in GB of 1e9 bytes; None if it names none. Slurm's units
+    are powers of 1024, and M where none is stated.
+
+    >>> memory_gb_of("cpu=64,mem=512G,node=1"), memory_gb_of("cpu=1,mem=1000M")
+    (549.755813888, 1.048576)
+    """
+    found = _MEMORY.search(text)
+    if not found or not float(found[1]):
+        return None
+    gb = float(found[1]) * 1024 ** ("KMGTP".index(found[2] or "M") + 1) / 1e9
+    return float(COLUMNS["host_memory_gb"](repr(gb)))
 
 
 def gpu_type_of(text: str) -> str | None:
@@ -93,6 +119,13 @@ _FURTHER = (
     ("qos", Cell("QOS", optional=True)),
     ("node_names", Cell("NodeList", host_list, optional=True, empty=(*_NEVER, "None assigned"))),
 )
+_HOST = (
+    {
+        "cpus": Cell("AllocTRES", cpus_of, instead="ReqTRES", optional=True),
+        "host_memory_gb": Cell("AllocTRES", memory_gb_of, instead="ReqTRES", optional=True),
+    },
+    "the cores and the host memory are cpu and mem of the trackable resources, of the whole job",
+)
 _ASSUMPTIONS = (
     "ElapsedRaw is the run time on the GPUs of AllocTRES; of a requeued job that of its last run",
     "every job is taken to want all of its logged run time, however it ended, and no more than it had so far "
@@ -118,7 +151,7 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
     for field, cell in _FURTHER:
         if cell.column in columns:
             cells.setdefault(field, cell)
-    form = TableOfJobs("slurm", cells, _ASSUMPTIONS, unit=("s", "the unit of Slurm's accounting"))
+    form = TableOfJobs("slurm", cells, _ASSUMPTIONS, unit=("s", "the unit of Slurm's accounting"), host=_HOST)
     return read_table(source, form, options)
 
 

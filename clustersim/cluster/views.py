@@ -1,0 +1,90 @@
+"""What a placer may look at: the free GPUs of a cluster without those that a job cannot have."""
+
+from __future__ import annotations
+
+from .capacity import Capacity, FreeNodesByLeaf
+from .host import HostDemand, HostUse
+from .node_set import NodeSet, node_range, nodes_of
+
+__all__ = ["NodesForDemand", "OpenNodes", "open_nodes"]
+
+
+def open_nodes(
+    nodes: FreeNodesByLeaf, closed: NodeSet, capacity: Capacity, demand: HostDemand | None
+) -> FreeNodesByLeaf:
+    """The free GPUs of `nodes`, which are all or some of `capacity`, that a job can have: not on nodes that
+    are `closed` to it, and only where it has the cores and the memory that it needs.
+    """
+    if closed:
+        nodes = OpenNodes(nodes, closed)
+    return nodes if demand is None else NodesForDemand(nodes, capacity.host_use(), demand)
+
+
+class OpenNodes:
+    """The free GPUs without those of some nodes that are closed to a job: a view of a cluster or of its nodes
+    of one type. The members mean the same as there.
+    """
+
+    __slots__ = ("_all", "_closed", "gpus_per_node", "leaves", "nodes", "span")
+
+    def __init__(self, capacity: FreeNodesByLeaf, closed: NodeSet):
+        self._all, self._closed = capacity, closed
+        self.nodes, self.gpus_per_node, self.span = capacity.nodes, capacity.gpus_per_node, capacity.span
+        self.leaves = capacity.leaves
+
+    @property
+    def free(self) -> int:
+        return sum(n * self.count_with(n) for n in range(1, self.gpus_per_node + 1))
+
+    def empty_by_leaf(self) -> list[int]:
+        empty = self.nodes_with(self.gpus_per_node)
+        return [(empty & node_range(leaf.first, leaf.nodes)).bit_count() for leaf in self.leaves]
+
+    def free_on(self, node: int) -> int:
+        return 0 if self._closed >> node & 1 else self._all.free_on(node)
+
+    def nodes_with(self, free: int) -> NodeSet:
+        return self._all.nodes_with(free) & ~self._closed
+
+    def count_with(self, free: int) -> int:
+        return self.nodes_with(free).bit_count()
+
+    def empty_nodes(self) -> int:
+        return self.count_with(self.gpus_per_node)
+
+
+class NodesForDemand:
+    """The free GPUs beside which a job has the cores and the memory that it needs: a view of a cluster or of
+    its nodes of one type. The members mean the same as there, of nodes with as many GPUs as the job could
+    have on an idle one. So a node of 8 GPUs with cores for 6 is as one of 6.
+    """
+
+    __slots__ = ("_all", "_demand", "_use", "_with", "free", "gpus_per_node", "leaves", "nodes", "span")
+
+    def __init__(self, capacity: FreeNodesByLeaf, use: HostUse, demand: HostDemand):
+        self._all, self._use, self._demand = capacity, use, demand
+        self.nodes, self.span, self.leaves = capacity.nodes, capacity.span, capacity.leaves
+        self.gpus_per_node = use.most_on_one(capacity.span, demand)
+        self._with = [0] * (self.gpus_per_node + 1)
+        self.free = 0
+        for free in range(1, capacity.gpus_per_node + 1):
+            for node in nodes_of(capacity.nodes_with(free)):
+                count = min(free, use.gpus_on(node, demand), self.gpus_per_node)
+                self._with[count] |= 1 << node
+                self.free += count
+
+    def empty_by_leaf(self) -> list[int]:
+        empty = self._with[self.gpus_per_node]
+        return [(empty & node_range(leaf.first, leaf.nodes)).bit_count() for leaf in self.leaves]
+
+    def free_on(self, node: int) -> int:
+        return min(self._all.free_on(node), self._use.gpus_on(node, self._demand), self.gpus_per_node)
+
+    def nodes_with(self, free: int) -> NodeSet:
+        return self._with[free]
+
+    def count_with(self, free: int) -> int:
+        return self._with[free].bit_count()
+
+    def empty_nodes(self) -> int:
+        return self.count_with(self.gpus_per_node)

@@ -1,0 +1,207 @@
+"""Pollux: GPUs and batches together, for the largest mean speedup of jobs in goodput."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.solvers.divisions import Options, priced_division
+from policies.toolkit.parameters import number, switch
+from policies.toolkit.rounds import Rounds
+
+__all__ = ["Pollux"]
+
+
+class _Goodput(NamedTuple):
+    """What each GPU count gives a job with its best batch there; counts ascending, each strictly faster than
+    the one before. `batches`: of every count that the job can use; empty where the batch is no choice.
+    """
+
+    sizes: tuple[int, ...]
+    rates: NDArray[np.float64]  # units of work per second
+    batches: Mapping[int, int]
+
+    def at(self, gpus: float) -> float:
+        """The goodput of a share of the cluster: between two counts in proportion, and below the smallest
+        that of a share of time.
+        """
+        return float(np.interp(gpus, (0, *self.sizes), (0.0, *self.rates)))
+
+
+class Pollux(Scheduler):
+    """In rounds of `round_s` seconds: the numbers of GPUs with the largest generalised mean, of exponent
+    `power`, of the jobs' speedups over a fair share. Each job trains with the batch of the largest goodput.
+
+    Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021.
+    `power`, from -10 to 1, is the paper's p: the smaller, the fairer. Other GPUs than now count less, by the
+    share of the job's life that changes would have taken. A job without GPUs counts as one with the speedup
+    `waiting_speedup`. With `apart` no node has two jobs that span nodes. With `batches` off all jobs keep the
+    batch of their trace.
+    """
+
+    one_gpu_type = True
+    elastic = True
+
+    def __init__(
+        self, round_s: float = 60.0, power: float = -1.0, waiting_speedup: float = 0.01, apart: bool = True,
+        batches: bool = True,
+    ):  # fmt: skip
+        self.round_s = number("round_s", round_s, 1.0, 1e7)
+        self.power = number("power", power, -10.0, 1.0)
+        self.waiting_speedup = number("waiting_speedup", waiting_speedup, 1e-6, 1.0)
+        self.apart, self.batches = switch("apart", apart), switch("batches", batches)
+        self._rounds = Rounds(self.round_s)
+        self._goodputs: dict[JobView, _Goodput] = {}
+        self._known: dict[tuple[object, ...], _Goodput] = {}
+        self._changes: dict[JobView, int] = {}  # of its GPUs, by job
+        self._settled: tuple[int, dict[JobView, int]] | None = None  # GPUs in service and held, after a round
+
+    def schedule(self, state: State) -> Proposal:
+        entered = self._follow(state)
+        proposal = state.proposal()
+        if not self._rounds.begins(state):
+            self._tune(entered, proposal)
+            return self._rounds.until_end(proposal, state)
+        jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
+        before = {job: job.gpus for job in jobs}
+        if (state.in_service, before) != self._settled:
+            unsettled = state.unsettled()
+            movable = [job for job in jobs if job not in unsettled]
+            proposal.run(self._divided(state, movable, len(jobs)), let_settle=True)
+            if self.apart:
+                _keep_apart(proposal)
+            after = {job: proposal.gpus(job) for job in jobs}
+            for job in state.running:
+                if before[job] != after[job]:
+                    self._changes[job] = self._changes.get(job, 0) + 1
+            self._settled = (state.in_service, after) if len(movable) == len(jobs) else None
+        self._tune(proposal.running(), proposal)
+        return self._rounds.until_end(proposal, state)
+
+    def _follow(self, state: State) -> list[JobView]:
+        """Bring what is known up to date. Returns the running jobs that entered a phase."""
+        entered = []
+        for event in state.events:
+            job = event.job
+            if job is None or event.kind not in ("finished", "phase", "interrupted"):
+                continue
+            self._goodputs.pop(job, None)
+            if event.kind == "finished":
+                self._changes.pop(job, None)
+            elif event.kind == "phase":
+                self._settled = None
+                if job.running:
+                    entered.append(job)
+        return entered
+
+    # GPUs
+
+    def _divided(self, state: State, movable: Sequence[JobView], jobs: int) -> dict[JobView, int]:
+        """The GPUs of the jobs that get some. `jobs`: in the system."""
+        gpus = state.in_service - sum(job.gpus for job in state.unsettled())
+        fair = max(1, state.in_service) / max(1, jobs)
+        waiting: dict[tuple[int, float], Options] = {}  # by goodput and weight
+        room: dict[tuple[int, float], int] = {}  # how many more of such jobs there is room for
+        served, options = [], []
+        for job in movable:
+            goodput = self._goodput(job)
+            if job.running:
+                served.append(job)
+                options.append(self._options(job, goodput, fair, state.now))
+                continue
+            kind = id(goodput), job.weight
+            if kind not in waiting:
+                waiting[kind] = self._options(job, goodput, fair, state.now)
+                room[kind] = gpus // goodput.sizes[0]
+            if room[kind] > 0:  # of jobs that are alike the first are served
+                room[kind] -= 1
+                served.append(job)
+                options.append(waiting[kind])
+        chosen = priced_division(options, gpus)
+        given = {job: of[0][k] for job, of, k in zip(served, options, chosen, strict=True)}
+        return {job: n for job, n in given.items() if n}
+
+    def _options(self, job: JobView, goodput: _Goodput, fair: float, now: float) -> Options:
+        """The GPU counts of a job, 0 first, and what each adds to the sum that the mean is a function of.
+
+        SPEEDUP(n) = goodput(n) / goodput(fair share) (the paper, equation 15). On other GPUs than now it is
+        multiplied by the paper's REALLOC_FACTOR, (age - changes x restart) / (age + restart).
+        """
+        sizes, rates, alike = goodput.sizes, goodput.rates, goodput.at(fair)
+        if job.running:
+            if job.gpus not in sizes:
+                rate = job.rate(job.gpus)
+                at = int(np.searchsorted(sizes, job.gpus))
+                sizes = (*sizes[:at], job.gpus, *sizes[at:])
+                rates = np.insert(rates, at, rate)
+            age_s, changes = now - job.submit_s, self._changes.get(job, 0)
+            restart_s = np.array([job.restart_s(n) if n != job.gpus else 0.0 for n in sizes])
+            spent = np.maximum(age_s - changes * restart_s, 0.0) / np.maximum(age_s + restart_s, 1e-9)
+            rates = rates * np.where(np.array(sizes) == job.gpus, 1.0, spent)
+        speedups = np.maximum(rates / alike, self.waiting_speedup)
+        return (0, *sizes), job.weight * self._worth(np.array([self.waiting_speedup, *speedups]))
+
+    def _worth(self, speedup: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Where this has the largest sum over jobs, the generalised mean of their speedups is largest."""
+        if self.power == 0.0:
+            return np.log(speedup)
+        worth: NDArray[np.float64] = np.sign(self.power) * speedup**self.power
+        return worth
+
+    # Batches
+
+    def _goodput(self, job: JobView) -> _Goodput:
+        """The goodput of a job in its present phase. Jobs of a kind share one object."""
+        known = self._goodputs.get(job)
+        if known is None:
+            curves = job.batches if self.batches else {}
+            by_batch = curves or {0: job.curve}
+            key = tuple(by_batch.values())
+            known = self._known.get(key)
+            if known is None:
+                best: dict[int, tuple[float, int]] = {}
+                for batch, curve in by_batch.items():
+                    for n, rate in zip(curve.sizes, curve.rates, strict=True):
+                        if rate > best.get(n, (0.0, 0))[0]:
+                            best[n] = rate, batch
+                sizes: list[int] = []
+                for n in sorted(best):
+                    if not sizes or best[n][0] > best[sizes[-1]][0]:
+                        sizes.append(n)
+                rates = np.array([best[n][0] for n in sizes])
+                known = _Goodput(tuple(sizes), rates, {n: best[n][1] for n in sizes} if curves else {})
+                self._known[key] = known
+            self._goodputs[job] = known
+        return known
+
+    def _tune(self, jobs: Iterable[JobView], proposal: Proposal) -> None:
+        """Let jobs train with the batch that is best on their GPUs."""
+        for job in jobs:
+            batch = self._goodput(job).batches.get(proposal.gpus(job))
+            if batch is not None and batch != job.batch:
+                proposal.train_with(job, batch)
+
+
+def _keep_apart(proposal: Proposal) -> None:
+    """Take GPUs from jobs that span nodes until no two of them share a node: first those that would move."""
+    users: dict[int, JobView] = {}
+
+    def conflicts(job: JobView) -> bool:
+        placement = proposal.placement(job) or ()
+        return len(placement) > 1 and any(node in users for node, _ in placement)
+
+    changed = proposal.changes
+    for job in sorted(proposal.running(), key=lambda job: (job in changed, job.order)):
+        smaller = [n for n in job.sizes if n < proposal.gpus(job)]
+        while conflicts(job):
+            if not smaller:
+                proposal.stop(job)
+            else:
+                proposal.resize(job, smaller.pop())
+        placement = proposal.placement(job) or ()
+        if len(placement) > 1:
+            users.update((node, job) for node, _ in placement)

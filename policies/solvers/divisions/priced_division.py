@@ -1,0 +1,109 @@
+"""GPUs for each of many jobs at the largest sum of values: a price decides for most jobs, a program for the
+rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .reallocation import Options, best_division
+
+__all__ = ["priced_division"]
+
+_STEPS = 60  # halvings of the price
+_ROUNDING = 1e-9  # of sums of values
+
+
+def priced_division(jobs: Sequence[Options], gpus: int) -> list[int]:
+    """The index of an option for each job such that their GPUs add up to at most `gpus` and their values to
+    the most that is possible, as `best_division` finds it. Every job lists an option without GPUs first.
+
+    At a price q of a GPU no division is worth more than B = q gpus + the sum over jobs of the largest v - q n
+    of their options (n, v): Lagrange's bound. If some division is worth L, an option whose v - q n is more
+    than B - L below the largest of its job is part of no better one. That leaves most jobs one option
+    (Pisinger, "A minimal algorithm for the multiple-choice knapsack problem", 1995); `best_division` chooses
+    among the rest.
+
+    >>> priced_division([((0, 1, 2), (0.0, 3.0, 5.0)), ((0, 2), (0.0, 4.0))], 3)
+    [1, 1]
+    """
+    if not jobs:
+        return []
+    widest = max(len(counts) for counts, _ in jobs)
+    counts = np.zeros((len(jobs), widest), dtype=np.int64)
+    values = np.full((len(jobs), widest), -np.inf)
+    for i, (of, worth) in enumerate(jobs):
+        counts[i, : len(of)], values[i, : len(of)] = of, worth
+    values[counts > gpus] = -np.inf
+    price, chosen = _price(counts, values, gpus)
+    net = values - price * counts
+    best = net.max(axis=1)
+    rows = np.arange(len(jobs))
+    _fill(counts, values, chosen, gpus)
+    found = float(values[rows, chosen].sum())
+    bound = price * gpus + float(best.sum())
+    slack = bound - found + _ROUNDING * (1.0 + abs(bound) + float(np.abs(values[rows, chosen]).sum()))
+    open_ = net >= best[:, None] - slack
+    open_[rows, chosen] = True
+    core = np.flatnonzero(open_.sum(axis=1) > 1)
+    least = np.where(open_, counts, np.iinfo(np.int64).max).min(axis=1)
+    left = gpus - int(counts[rows, chosen].sum()) + int((counts[rows, chosen] - least)[core].sum())
+    kept = [np.flatnonzero(open_[i]) for i in core]
+    ways = [
+        ((counts[i, options] - least[i]).tolist(), values[i, options])
+        for i, options in zip(core, kept, strict=True)
+    ]
+    if not ways:
+        return [int(k) for k in chosen]
+    again = chosen.copy()
+    for job, options, way in zip(core, kept, best_division(ways, left), strict=True):
+        again[job] = options[way]
+    better = float(values[rows, again].sum()) >= found
+    return [int(k) for k in (again if better else chosen)]
+
+
+def _price(
+    counts: NDArray[np.int64], values: NDArray[np.float64], gpus: int
+) -> tuple[float, NDArray[np.int64]]:
+    """The least price, but for rounding, at which the options that are worth most take at most `gpus`, with
+    these options; the first among equals.
+    """
+    rows = np.arange(len(counts))
+
+    def at(price: float) -> NDArray[np.int64]:
+        return (values - price * counts).argmax(axis=1)
+
+    def used(chosen: NDArray[np.int64]) -> int:
+        return int(counts[rows, chosen].sum())
+
+    chosen = at(0.0)
+    if used(chosen) <= gpus:
+        return 0.0, chosen
+    gains = (values - values[:, :1]) / np.maximum(counts, 1)
+    low, high = 0.0, float(gains.max()) * (1 + _ROUNDING) + 1e-300
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if used(at(middle)) <= gpus:
+            high = middle
+        else:
+            low = middle
+    return high, at(high)
+
+
+def _fill(
+    counts: NDArray[np.int64], values: NDArray[np.float64], chosen: NDArray[np.int64], gpus: int
+) -> None:
+    """Give what `chosen` leaves free to the options that add most, one after the other."""
+    rows = np.arange(len(counts))
+    left = gpus - int(counts[rows, chosen].sum())
+    while left > 0:
+        more = counts - counts[rows, chosen][:, None]
+        gain = np.where(more <= left, values - values[rows, chosen][:, None], -np.inf)
+        i, k = divmod(int(gain.argmax()), gain.shape[1])
+        if not gain[i, k] > 0:
+            return
+        left -= int(more[i, k])
+        chosen[i] = k

@@ -1,0 +1,302 @@
+"""Cores and host memory of nodes: under no policy a job gets GPUs without them, and the audit proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+from math import floor
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import clustersim
+from clustersim.audit import check_run_folder
+from clustersim.audit.folder import check_run
+from clustersim.cluster import Cluster
+from clustersim.cluster.topology import NodeGroup
+from clustersim.overheads import Overheads
+from clustersim.records import ALLOCATES, RELEASES, EventRecord, Run
+from clustersim.runs import list_policies, make_policy
+from clustersim.scheduler import Proposal, Scheduler, State
+from clustersim.speed import CannotRun, SpeedOnOneType
+from clustersim.testing import check_outcome, simulate
+from itertime.errors import UserError
+from tests.effort import examples
+from tests.folders import rehashed
+from traces.job import Job
+from traces.native import write_trace
+
+NAMES = [info.name for info in list_policies()]
+BY_KEY = ("fifo", "fifo-skip", "sjf", "srtf", "srsf", "smallest", "las", "edf")
+SLOW = ("sia", "shockwave")
+TABLE = {
+    (model, 64): {n: 0.1 * n**power for n in (1, 2, 4, 8, 16, 32) if n >= least}
+    for model, least, power in (("small", 1, 0.8), ("large", 4, 0.95))
+}
+
+
+def cluster_of(
+    nodes: int, gpus: int, cpus: int | None = None, memory_gb: float | None = None, **more: object
+) -> Cluster:
+    limits = {"cpus_per_node": cpus, "host_memory_gb_per_node": memory_gb}
+    group = NodeGroup("all", nodes, gpus, "v100", **limits, **more)  # type: ignore[arg-type]
+    return Cluster.of([group])
+
+
+def cluster_file(folder: Path, nodes: int, gpus: int, **limits: float) -> str:
+    path = folder / "cluster.yaml"
+    keys = "".join(f", {name}: {value}" for name, value in limits.items())
+    path.write_text(f"groups: [{{name: all, gpu_type: v100, nodes: {nodes}, gpus_per_node: {gpus}{keys}}}]\n")
+    return str(path)
+
+
+def simulated(jobs: Iterable[Job], policy: str, cluster: str, **settings: object) -> Run:
+    return clustersim.run(list(jobs), policy, cluster=cluster, overheads=None, **settings)
+
+
+def over(
+    events: Iterable[EventRecord], jobs: Iterable[Job], cpus: float | None, memory_gb: float | None
+) -> list[str]:
+    """A plain oracle: the instants at which a node gives more than it has, from the events alone."""
+    asked = {job.job_id: job for job in jobs}
+    held: dict[str, tuple[tuple[int, int], ...]] = {}
+    found, rows = [], [*events]
+    for i, event in enumerate(rows):
+        if event.event in RELEASES or event.event in ALLOCATES:
+            held.pop(event.job_id, None)
+        if event.event in ALLOCATES:
+            held[event.job_id] = tuple(event.placement)
+        if i + 1 < len(rows) and rows[i + 1].time_s == event.time_s:
+            continue
+        for name, limit in (("cpus", cpus), ("host_memory_gb", memory_gb)):
+            used: dict[int, Fraction] = {}
+            for job_id, placement in held.items():
+                job = asked[job_id]
+                each = Fraction(getattr(job, name) or 0) / (job.gpus or 1)
+                each = Fraction(floor(each * 10**6), 10**6)
+                for node, count in placement:
+                    used[node] = used.get(node, Fraction(0)) + count * each
+            found += [f"t={event.time_s}: {name} of node {n}" for n, u in used.items() if limit and u > limit]
+    return found
+
+
+def broken(run: Run) -> list[str]:
+    return [finding.rule for finding in check_run(run) if finding.violations]
+
+
+def demanding(seed: int, count: int, elastic: bool = True) -> list[Job]:
+    """Jobs of which many need more cores or memory than the share of their GPUs of a node of 4 GPUs, 16 cores
+    and 64 GB.
+    """
+    random, now, jobs = Random(seed), 0.0, []
+    for i in range(count):
+        now += random.choice((0, 0, random.randint(1, 120)))
+        run_s, gpus = float(random.randint(10, 900)), random.choice((1, 1, 2, 3, 4))
+        more = {
+            "cpus": random.choice((None, 2.0, 4.0, 16.0 / gpus, 6.5)),
+            "deadline_s": now + 6 * run_s + 300,
+        }
+        more["cpus"] = more["cpus"] and min(16.0, more["cpus"] * gpus)
+        more["host_memory_gb"] = random.choice((None, None, 10.0, 33.3))
+        work: dict[str, object] = {"duration_s": run_s}
+        if elastic and i % 3 == 0:
+            model = random.choice(("small", "large"))
+            gpus = 4
+            work = {"model": model, "global_batch": 64, "iterations": run_s * TABLE[model, 64][gpus]}
+        jobs.append(Job(f"j{i}", now, f"t{i % 3}", gpus=gpus, **work, **more))  # type: ignore[arg-type]
+    return jobs
+
+
+def test_a_node_gives_no_more_cores_than_it_has() -> None:
+    """Three jobs of 2 GPUs and 8 cores on two nodes of 8 GPUs and 16 cores; then one that any node holds."""
+    jobs = [Job(f"{i}", 0.0, gpus=2, duration_s=100.0, cpus=8) for i in range(5)]
+    jobs.append(Job("free", 0.0, gpus=2, duration_s=100.0))
+    outcome = simulate(jobs, make_policy("fifo-skip", {}), cluster_of(2, 8, 16))
+    begun = {record.job_id: record.start_s for record in outcome.records}
+    assert begun == {"0": 0.0, "1": 0.0, "2": 0.0, "3": 0.0, "4": 100.0, "free": 0.0}
+
+
+def test_a_resize_takes_more_cores_and_memory() -> None:
+    """The demand follows the GPUs: 4 GPUs of 4 cores each leave no cores for a job that wants one."""
+
+    class Grow(Scheduler):
+        elastic = True
+
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            for job in state.pending:
+                proposal.start(job)
+            for job in state.running:
+                if job.id == "a" and state.now >= 10:
+                    proposal.resize(job, 4)
+            return proposal
+
+    jobs = [
+        Job("a", 0.0, model="small", gpus=2, global_batch=64, iterations=20.0, cpus=8),
+        Job("b", 10.0, gpus=1, duration_s=5.0, cpus=1),
+        Job("c", 20.0, gpus=1, duration_s=5.0, cpus=1),
+    ]
+    outcome = simulate(jobs, Grow(), cluster_of(1, 8, 17), table=TABLE)
+    begun = {record.job_id: record.start_s for record in outcome.records}
+    assert begun["b"] == 10.0
+    assert begun["c"] == 20.0
+    tight = simulate(jobs, Grow(), cluster_of(1, 8, 16), table=TABLE)
+    begun = {record.job_id: record.start_s for record in tight.records}
+    grown_s = next(record.finish_s for record in tight.records if record.job_id == "a")
+    assert begun == {"a": 0.0, "b": 10.0, "c": grown_s}, "a grows when b ends"
+
+
+@pytest.mark.parametrize(
+    ("job", "why"),
+    [
+        (
+            Job("a", 0.0, gpus=8, duration_s=9.0, cpus=128),
+            "asks for cpus=128 on 8 GPUs, and a node has 96 cores, enough for 6 of them",
+        ),
+        (
+            Job("a", 0.0, gpus=16, duration_s=9.0, cpus=200),
+            "asks for cpus=200 on 16 GPUs, and a node has 96 cores, enough for 7 of them",
+        ),
+        (
+            Job("a", 0.0, gpus=1, duration_s=9.0, gpu_fraction=0.25, cpus=97),
+            "asks for cpus=97 on 1 GPUs, and a node has 96 cores, enough for 0 of them",
+        ),
+    ],
+)
+def test_a_job_that_no_node_can_hold_is_rejected_with_the_reason(job: Job, why: str, tmp_path: Path) -> None:
+    run = simulated([job], "fifo", cluster_file(tmp_path, 4, 8, cpus_per_node=96))
+    assert [record.state for record in run.jobs] == ["rejected"]
+    assert run.jobs[0].reason.startswith(why)
+    assert broken(run) == []
+
+
+def test_a_demand_that_fills_a_node_exactly_fits() -> None:
+    """Three jobs of 3 GPUs share 32 cores each: 10 2/3 cores for each GPU, 96 in all."""
+    jobs = [Job(f"{i}", 0.0, gpus=3, duration_s=9.0, cpus=32, host_memory_gb=100 / 3) for i in range(3)]
+    outcome = simulate(jobs, make_policy("fifo", {}), cluster_of(1, 9, 96, 100))
+    assert [record.start_s for record in outcome.records] == [0.0, 0.0, 0.0]
+
+
+def test_an_elastic_job_is_not_offered_counts_that_no_node_can_hold() -> None:
+    cluster = Cluster(4, 8)
+    host = cluster_of(4, 8, 32).pools[0].host
+    speed = SpeedOnOneType(cluster, None, TABLE, host=host)
+    job = Job("a", 0.0, model="small", gpus=1, global_batch=64, iterations=9.0)
+    assert speed.curve(job).sizes == (1, 2, 4, 8, 16, 32)
+    assert speed.curve(replace(job, cpus=4)).sizes == (1, 2, 4, 8, 16, 32), "a share of the node"
+    assert speed.curve(replace(job, cpus=5)).sizes == (1, 2, 4)
+    assert speed.offers(replace(job, cpus=32))[0].curve.sizes == (1,)
+    with pytest.raises(CannotRun, match="asks for cpus=33 on 1 GPUs"):
+        speed.curve(replace(job, cpus=33))
+
+
+def test_a_placement_of_a_policy_that_finds_too_few_cores_is_refused() -> None:
+    class Names(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            for job in state.pending:
+                assert proposal.has_room(job, ((0, 2),)) == (job.id == "a")
+                assert proposal.free_nodes(job) == ({0: 3} if job.id == "a" else {0: 1})
+                assert proposal.free_for(job) == (3 if job.id == "a" else 1)
+                assert proposal.fits(2, job=job) == (job.id == "a")
+                assert proposal.fits(2), "for some job"
+                proposal.start(job, on=((0, 2),))
+            return proposal
+
+    jobs = [Job("a", 0.0, gpus=2, duration_s=9.0, cpus=8), Job("b", 0.0, gpus=2, duration_s=9.0, cpus=8)]
+    with pytest.raises(UserError, match=r"start\(job b, gpus=2, on=.*node 0: 8 cores are needed, 4 are"):
+        simulate(jobs, Names(), cluster_of(1, 8, 12))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name for name in NAMES]
+)
+def test_every_policy_drains_jobs_that_need_more_than_their_share(name: str, tmp_path: Path) -> None:
+    jobs, table = demanding(1, 60), tmp_path / "table.csv"
+    rows = [
+        f"{model},{batch},{n},{rate}" for (model, batch), rates in TABLE.items() for n, rate in rates.items()
+    ]
+    table.write_text("\n".join(["model,global_batch,gpus,iterations_per_s", *rows]) + "\n")
+    file = cluster_file(tmp_path, 3, 4, cpus_per_node=16, host_memory_gb_per_node=64)
+    run = clustersim.run(jobs, name, cluster=file, table=str(table), bound="none")
+    assert {job.state for job in run.jobs} <= {"finished", "rejected"}
+    assert all("declined" in job.reason for job in run.jobs if job.state == "rejected")
+    assert over(run.events, jobs, 16, 64) == []
+    assert broken(run) == []
+
+
+@settings(max_examples=examples(8), deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    policy=st.sampled_from((*BY_KEY, "easy", "afs", "gavel-max-min", "elasticflow", "hived", "lucid")),
+    placement=st.sampled_from(("pack", "spread", "topology", "buddy", "any")),
+    cpus=st.sampled_from((16, 18, 23)),
+    memory_gb=st.sampled_from((64, 40.5)),
+)
+def test_no_node_is_ever_over_its_cores_or_memory(
+    seed: int, policy: str, placement: str, cpus: int, memory_gb: float
+) -> None:
+    jobs = demanding(seed, 25)
+    outcome = simulate(
+        jobs, make_policy(policy, {}), cluster_of(3, 4, cpus, memory_gb), table=TABLE,
+        placement=placement, overheads=Overheads(),
+    )  # fmt: skip
+    check_outcome(outcome)
+    assert over(outcome.events, jobs, cpus, memory_gb) == []
+    assert any(over(outcome.events, jobs, 5, 20)), "demands bite"
+
+
+@pytest.mark.parametrize("policy", BY_KEY)
+def test_a_cluster_short_of_cores_is_as_one_with_fewer_gpus(policy: str) -> None:
+    """Where every GPU needs 16 cores, a node of 8 GPUs and 96 cores is a node of 6 GPUs."""
+    for seed in range(3):
+        random, now, jobs = Random(seed), 0.0, []
+        for i in range(60):
+            now += random.choice((0, 0, random.randint(1, 60)))
+            gpus, run_s = random.randint(1, 6), float(random.randint(1, 600))
+            jobs.append(Job(f"{i}", now, gpus=gpus, duration_s=run_s, deadline_s=now + 3 * run_s))
+        bound = [replace(job, cpus=16.0 * (job.gpus or 0)) for job in jobs]
+        short = simulate(bound, make_policy(policy, {}), cluster_of(4, 8, 96))
+        small = simulate(jobs, make_policy(policy, {}), cluster_of(4, 6))
+        assert short.events == small.events
+        plain = simulate(jobs, make_policy(policy, {}), cluster_of(4, 8))
+        assert plain.events != small.events
+
+
+@pytest.mark.parametrize("policy", ["fifo", "elasticflow", "gavel-max-min", "srtf"])
+def test_without_demands_or_without_limits_nothing_changes(policy: str) -> None:
+    bare = [replace(job, cpus=None, host_memory_gb=None) for job in demanding(3, 40)]
+    plain = simulate(bare, make_policy(policy, {}), cluster_of(3, 4), table=TABLE)
+    limited = simulate(bare, make_policy(policy, {}), cluster_of(3, 4, 16, 64), table=TABLE)
+    unlimited = simulate(demanding(3, 40), make_policy(policy, {}), cluster_of(3, 4), table=TABLE)
+    assert limited.events == plain.events == unlimited.events
+    assert limited.records == plain.records
+
+
+def test_the_audit_finds_a_log_that_gives_too_many_cores(tmp_path: Path) -> None:
+    jobs = [Job(f"{i}", 0.0, gpus=2, duration_s=100.0, cpus=8, host_memory_gb=30) for i in range(3)]
+    roomy = cluster_file(tmp_path, 1, 8, cpus_per_node=24, host_memory_gb_per_node=90)
+    run = simulated(jobs, "fifo", roomy)
+    assert run.summary["host"] == pytest.approx(
+        {"cpu_h": 24 / 36, "cpu_ratio": 1.0, "memory_gb_h": 2.5, "memory_ratio": 1.0}
+    )
+    assert broken(run) == []
+    for limits, text in (
+        ((23, 90), "hold 24 cores of 23"),
+        ((24, 89.5), "hold 90 GB of host memory of 89.5"),
+    ):
+        small = replace(run, cluster=cluster_of(1, 8, *limits))
+        finding = next(finding for finding in check_run(small) if finding.rule == "host")
+        assert text in finding.violations[0].text
+    trace = tmp_path / "trace.csv"
+    write_trace(jobs, trace)
+    logged = clustersim.run(trace, "fifo", cluster=roomy, out=tmp_path / "out")
+    assert broken(logged) == []
+    less = (tmp_path / "out" / "jobs.csv").read_text().replace(",4,15", ",3,15")
+    (tmp_path / "out" / "jobs.csv").write_text(less)
+    found = check_run_folder(rehashed(tmp_path / "out"), trace)
+    assert [finding.rule for finding in found if finding.violations] == ["trace", "summary"]

@@ -1,0 +1,156 @@
+"""Pollux: the best of all divisions on small clusters, and what noise does to batches."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import inf
+
+import numpy as np
+import pytest
+
+from clustersim.overheads import Overheads
+from clustersim.records import ALLOCATES
+from clustersim.testing import Outcome, check_outcome, simulate
+from policies.pollux import Pollux
+from tests.builders import elastic, finishes
+from traces.job import Job
+from traces.phases import seconds_factor
+
+BATCHES = (8, 16, 32, 64)
+
+
+def table(seed: int) -> dict[tuple[str, int], dict[int, float]]:
+    """Iterations a second: seconds = compute x batch / GPUs + an exchange that grows with the GPUs."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for model in ("m", "n"):
+        compute_s, exchange_s = rng.uniform(0.05, 0.2), rng.uniform(0.05, 0.6)
+        for batch in BATCHES:
+            found[model, batch] = {
+                n: 1 / (compute_s * batch / n + exchange_s * np.log2(2 * n)) for n in (1, 2, 4, 8)
+            }
+    return found
+
+
+def first(outcome: Outcome) -> dict[str, tuple[int, int]]:
+    """(GPUs, batch) of each job in the first allocation, at time 0."""
+    return {
+        e.job_id: (e.gpus, int(e.detail.rsplit(" ", 1)[1]))
+        for e in outcome.events
+        if e.time_s == 0.0 and e.event in ALLOCATES
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("power", [-1.0, 0.0, 1.0])
+def test_no_division_and_no_batches_have_a_larger_mean_of_speedups(seed: int, power: float) -> None:
+    """All divisions of 8 GPUs among three jobs, by the paper's formulas 6, 7, 14 and 15."""
+    rates, rng = table(seed), np.random.default_rng(100 + seed)
+    noises = rng.choice([0.0, 8.0, 60.0, 1e4], 3)
+    jobs = [
+        elastic(f"{i}", 0, 1, 1e5, model="mn"[i % 2], phases=f"1:8..64:{noise:g}")
+        for i, noise in enumerate(noises)
+    ]
+    outcome = simulate(jobs, Pollux(power=power, waiting_speedup=0.05), "n1g8", table=rates, until_s=1.0)
+    given = first(outcome)
+
+    def goodput(i: int, gpus: int, batch: int) -> float:
+        return rates["mn"[i % 2], batch][gpus] * batch / 8 * (noises[i] + 8) / (noises[i] + batch)
+
+    def best(i: int, gpus: int) -> float:
+        return max(goodput(i, gpus, batch) for batch in BATCHES)
+
+    def fair(i: int) -> float:
+        """8 / 3 GPUs: between 2 and 4. A count that is no faster than a smaller one is never given."""
+        sizes = [n for n in (1, 2, 4, 8) if all(best(i, n) > best(i, k) for k in (1, 2, 4) if k < n)]
+        return float(np.interp(8 / 3, [0, *sizes], [0.0, *(best(i, n) for n in sizes)]))
+
+    def fitness(counts: tuple[int, ...]) -> float:
+        speedups = [max(0.05, best(i, n) / fair(i)) if n else 0.05 for i, n in enumerate(counts)]
+        if power == 0.0:
+            return float(np.exp(np.mean(np.log(speedups))))
+        return float(np.mean(np.power(speedups, power)) ** (1 / power))
+
+    mine = tuple(given.get(f"{i}", (0, 0))[0] for i in range(3))
+    divisions = [counts for counts in product((0, 1, 2, 4, 8), repeat=3) if sum(counts) <= 8]
+    assert fitness(mine) == pytest.approx(max(map(fitness, divisions)), rel=1e-9)
+    for name, (gpus, batch) in given.items():
+        assert goodput(int(name), gpus, batch) == pytest.approx(best(int(name), gpus))
+
+
+def test_without_noise_in_samples_the_batch_is_that_of_the_largest_throughput() -> None:
+    """Infinite noise: goodput is sequences per second, whatever the batch."""
+    rates = table(1)
+    outcome = simulate(
+        [elastic("a", 0, 1, 1e5, phases="1:8..64")], Pollux(), "n1g8", table=rates, until_s=1.0
+    )
+    assert first(outcome)["a"] == (8, max(BATCHES, key=lambda batch: batch * rates["m", batch][8]))
+
+
+def test_with_noise_zero_jobs_keep_their_batch() -> None:
+    jobs = [elastic(f"{i}", 30.0 * i, 2, 500.0, phases="1:8..64:0") for i in range(5)]
+    plain = [elastic(f"{i}", 30.0 * i, 2, 500.0) for i in range(5)]
+    one, two = (simulate(trace, Pollux(), "n1g8", table=table(2)) for trace in (jobs, plain))
+    assert {e.detail for e in one.events if e.gpus} == {"phase 1 of 1: global batch 8"}
+    assert finishes(one) == finishes(two)
+
+
+def test_larger_batches_come_with_larger_noise_and_with_more_gpus() -> None:
+    rates = table(1)
+
+    def batch(noise: float, gpus: int) -> int:
+        return max(BATCHES, key=lambda b: rates["m", b][gpus] / seconds_factor(noise, b, 8))
+
+    by_noise = [batch(noise, 8) for noise in (0.0, 3.0, 200.0, inf)]
+    assert by_noise == sorted(by_noise)
+    assert len(set(by_noise)) > 2
+    job = elastic("a", 0, 1, 300.0, phases="0.3:8..64:3 0.3:8..64:200 0.4:8..64")
+    outcome = simulate([job], Pollux(), "n1g8", table=rates)
+    assert [int(e.detail.rsplit(" ", 1)[1]) for e in outcome.events if e.gpus][-1] == by_noise[-1]
+    fixed = simulate([job], Pollux(batches=False), "n1g8", table=rates)
+    assert outcome.of("a").finish_s < fixed.of("a").finish_s  # type: ignore[operator]
+    check_outcome(outcome)
+
+
+def test_a_job_that_changes_often_keeps_its_gpus() -> None:
+    """The factor (age - changes x restart) / (age + restart): without charges jobs are resized more often."""
+    rates = {("m", 8): {n: float(n) ** 0.9 for n in (1, 2, 4, 8)}}
+    jobs = [elastic(f"{i}", 100.0 * i, 1, 900.0) for i in range(12)]
+    resizes = [
+        sum(
+            record.resizes for record in simulate(jobs, Pollux(), "n1g8", table=rates, overheads=each).records
+        )
+        for each in (Overheads.none(), Overheads(launch_s=60.0))
+    ]
+    assert resizes[0] > resizes[1] > 0
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_jobs_that_span_nodes_are_kept_apart(apart: bool) -> None:
+    jobs = [Job(f"{i}", 0.0, gpus=3, duration_s=300.0) for i in range(4)]
+    outcome = simulate(jobs, Pollux(apart=apart), "n4g4", placement="spread")
+    users: dict[int, list[str]] = {}
+    for event in outcome.events:
+        if event.time_s == 0.0 and len(event.placement) > 1:
+            for node, _ in event.placement:
+                users.setdefault(node, []).append(event.job_id)
+    assert (max(map(len, users.values())) == 1) == apart
+    assert all(record.state == "finished" for record in outcome.records)
+
+
+def test_it_beats_its_fixed_batches_where_exchanges_are_slow() -> None:
+    rates = table(0)
+    jobs = [
+        elastic(f"{i}", 60.0 * i, 4, 400.0 + 9 * i, phases="0.5:8..64:30 0.5:8..64:500") for i in range(12)
+    ]
+    free, fixed = (simulate(jobs, Pollux(batches=b), "n2g8", table=rates) for b in (True, False))
+    jct = [sum(record.jct_s or inf for record in outcome.records) for outcome in (free, fixed)]
+    assert jct[0] < jct[1]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"round_s": 0}, {"power": 2}, {"waiting_speedup": 0}, {"apart": 1}, {"batches": "no"}]
+)
+def test_parameters_are_checked(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Pollux(**wrong)  # type: ignore[arg-type]
