@@ -139,7 +139,7 @@ class Gandiva(RoundRobin):
                 hosts.setdefault(group[0].requested, []).append(group[0])
         without: set[tuple[str | None, int]] = set()  # jobs of this model and size have no host
         stopped = [job for job, there in proposal.changes.items() if there is None]
-        waiting = [job for job in (*state.pending, *stopped) if self._trials.knows(job)]
+        waiting = [job for job in (*state.pending, *stopped) if job.needs >= 1 and self._trials.knows(job)]
         for job in sorted(waiting, key=self.queue_position):
             kind = job.model, job.requested
             if proposal.gpus(job) or kind in without or not hosts.get(job.requested):

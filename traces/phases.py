@@ -92,7 +92,9 @@ def _phase(word: str) -> Phase:
     except ValueError:
         wanted = "write share:value, as 0.3:512, or share:batch..largest:noise, as 0.3:512..4096:800"
         raise ValueError(f"has the phase {word[:100]!r}; {wanted}") from None
-    if not colon or "_" in word or not _LEAST_SHARE <= phase.share <= 1 + _ROUNDING:
+    if "_" in word:
+        raise ValueError(f"has the phase {word[:100]!r}; write numbers without underscores")
+    if not colon or not _LEAST_SHARE <= phase.share <= 1 + _ROUNDING:
         raise ValueError(f"has the share {share[:100]}; a share of the work is from {_LEAST_SHARE:g} to 1")
     if not _LEAST_VALUE <= phase.value <= _MOST_VALUE:
         raise ValueError(f"has the value {value[:100]}; values are from {_LEAST_VALUE:g} to {_MOST_VALUE:g}")

@@ -91,9 +91,14 @@ def compare(
 
     names = _policy_names(policies)
     if vary is not None:
+        for option, given in (("--force", output.force), ("--parquet", output.parquet)):
+            if given:
+                raise UserError(f"{option}: is not for --vary, whose folder is that of a grid; leave it out")
         first = baseline or names[0]
         vary_settings(trace, names, [vary], options, output, seeds=seeds, baseline=first, workers=workers)
         return
+    if seeds > 1:
+        _refuse_seed(options.settings)
     configs = [
         options.config(name, seed=options.seed + k, settings=_settings_of(name, names, options.settings))
         for name in names
@@ -155,6 +160,13 @@ def _settings_of(name: str, names: list[str], settings: list[str] | None) -> lis
         elif addressed is None:
             own.append(text)
     return own
+
+
+def _refuse_seed(settings: list[str] | None) -> None:
+    """UserError for a setting that gives all runs one seed."""
+    for text in settings or []:
+        if text.partition("=")[0].strip() == "seed":
+            raise UserError(f"--set {text}: contradicts --seeds; state the first seed with --seed")
 
 
 def _policy_names(text: str) -> list[str]:

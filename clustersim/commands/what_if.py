@@ -69,6 +69,8 @@ def vary(
     from .grid import make_grid, show_grid
 
     variation = Variation(policies, _values(stated), seeds, baseline)
+    if options.no_bound and "bound" in variation.vary:
+        raise UserError("--vary bound: contradicts --no-bound; leave one of them out")
     chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics else None
     with _folder(output.out) as folder:
         settings = grid_settings(options)

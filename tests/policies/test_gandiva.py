@@ -148,6 +148,13 @@ def test_jobs_grow_on_idle_gpus_of_their_node_and_shrink_when_one_waits() -> Non
     assert starts(outcome)["b"] == 2000
 
 
+def test_jobs_on_parts_of_gpus_by_their_trace_take_turns_and_join_no_pair() -> None:
+    parts = [rigid(f"p{i}", 0, 1, 1800.0, gpu_fraction=0.5, model="x") for i in range(4)]
+    run = run_of([*parts, *(rigid(f"j{i}", 0, 1, 1800.0, model="x") for i in range(3))], {"slowdown": 1.1})
+    assert all(job.state == "finished" for job in run.jobs)
+    assert any(all(name.startswith("j") for name in pair) for pair in together_s(run)), "others do"
+
+
 def test_parameters_out_of_range_are_named() -> None:
     for params, message in (
         ({"packing": 1}, "packing=1"),

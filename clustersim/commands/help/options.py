@@ -256,6 +256,8 @@ def grid_settings(options: RunOptions) -> dict[str, Any]:
     from itertime.io import parse_yaml
 
     config = options.config("fifo", settings=[])
+    if options.no_bound:
+        _refuse_bound(options.settings)
     plain = config.model_dump(exclude={"policy", "params"}, exclude_defaults=True)
     for text in options.settings or []:
         RunConfig.make([text], policy="fifo", overheads=config.overheads)  # its errors name the option
@@ -282,9 +284,13 @@ def config_of(policy: str, options: Mapping[str, Any]) -> RunConfig:
     if options.get("table") is not None:
         values["table"] = str(options["table"])
     if options.get("no_bound"):
-        if contrary := next(
-            (text for text in settings or [] if text.partition("=")[0].strip() == "bound"), ""
-        ):
-            raise UserError(f"--set {contrary}: contradicts --no-bound; leave one of them out")
+        _refuse_bound(settings)
         values["bound"] = "none"
     return RunConfig.make(settings, policy=policy, **values)
+
+
+def _refuse_bound(settings: list[str] | None) -> None:
+    """UserError for a setting that states a bound; `--no-bound` is given."""
+    for text in settings or []:
+        if text.partition("=")[0].strip() == "bound":
+            raise UserError(f"--set {text}: contradicts --no-bound; leave one of them out")

@@ -141,6 +141,24 @@ def test_run_and_compare_say_how_far_they_are_from_the_best_possible(
 def test_no_bound_beside_a_bound_is_a_mistake(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("run", trace, "--policy", "fifo", "--no-bound", "--set", "bound=area")
     assert "--set bound=area: contradicts --no-bound" in said(capsys, *arguments, code=2)
+    varied = ("what-if", *arguments[1:], "--vary", "nodes=1,2")
+    assert "--set bound=area: contradicts --no-bound" in said(capsys, *varied, code=2)
+    varied = ("what-if", *arguments[1:5], "--vary", "bound=none,area")
+    assert "--vary bound: contradicts --no-bound" in said(capsys, *varied, code=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--seeds", "2", "--set", "seed=3"], "--set seed=3: contradicts --seeds"),
+        (["--vary", "nodes=1,2", "--force"], "--force: is not for --vary"),
+        (["--vary", "nodes=1,2", "--parquet"], "--parquet: is not for --vary"),
+    ],
+)
+def test_options_of_compare_that_would_do_nothing_are_mistakes(
+    options: list[str], text: str, trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert text in said(capsys, "compare", trace, "--policies", "fifo,srtf", *options, code=2)
 
 
 GRID = """
