@@ -33,6 +33,7 @@ from itertime.costs import (
     memory,
     stage_costs,
 )
+from itertime.errors import UserError
 from itertime.schedule import (
     gpipe_s,
     interleaved_s,
@@ -215,6 +216,8 @@ def predict(
     True
     """
     model, system = as_model(model), as_system(system)
+    if not isinstance(plan, Plan):
+        raise UserError(f"plan={type(plan).__name__}: must be a plan, as itertime.Plan(tp=8, pp=2, ...)")
     plan.check(model)
     watched = WatchedProfile(profile or profile_of(system))
     found = evaluate(

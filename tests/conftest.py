@@ -11,6 +11,9 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+# As many processes as processors are enough: threads that wait for each other took most of the CPU time.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 import pytest
 from hypothesis import HealthCheck, settings
 

@@ -119,6 +119,21 @@ class HostUse:
         """For how many GPUs of a job a node has cores and memory left."""
         return demand.gpus_on(self._cpus[node], self._memory[node])
 
+    def add_by_count(self, nodes: NodeSet, most: int, demand: HostDemand, found: list[NodeSet]) -> None:
+        """Add each of `nodes` to the set in `found` at the number of GPUs, at most `most`, for which it has
+        cores and memory left.
+        """
+        cpus, memory = demand
+        while nodes:  # one loop without calls: a start in a full cluster asks for little else
+            bit = nodes & -nodes
+            nodes ^= bit
+            node, count = bit.bit_length() - 1, most
+            if cpus and self._cpus[node] < count * cpus:
+                count = self._cpus[node] // cpus
+            if memory and self._memory[node] < count * memory:
+                count = self._memory[node] // memory
+            found[count] |= bit
+
     def most_on_one(self, span: tuple[int, int], demand: HostDemand) -> int:
         """The most GPUs that a job could have on one idle node of these; at least 1."""
         nodes = node_range(*span)

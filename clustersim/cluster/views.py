@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .capacity import Capacity, FreeNodesByLeaf
 from .host import HostDemand, HostUse
-from .node_set import NodeSet, node_range, nodes_of
+from .node_set import NodeSet, node_range
 
 __all__ = ["NodesForDemand", "OpenNodes", "open_nodes"]
 
@@ -66,12 +66,10 @@ class NodesForDemand:
         self.nodes, self.span, self.leaves = capacity.nodes, capacity.span, capacity.leaves
         self.gpus_per_node = use.most_on_one(capacity.span, demand)
         self._with = [0] * (self.gpus_per_node + 1)
-        self.free = 0
         for free in range(1, capacity.gpus_per_node + 1):
-            for node in nodes_of(capacity.nodes_with(free)):
-                count = min(free, use.gpus_on(node, demand), self.gpus_per_node)
-                self._with[count] |= 1 << node
-                self.free += count
+            if nodes := capacity.nodes_with(free):
+                use.add_by_count(nodes, min(free, self.gpus_per_node), demand, self._with)
+        self.free = sum([count * nodes.bit_count() for count, nodes in enumerate(self._with)])
 
     def empty_by_leaf(self) -> list[int]:
         empty = self._with[self.gpus_per_node]

@@ -38,7 +38,10 @@ class NodeEvents:
     def begin(self) -> None:
         """Apply the changes that hold from the start, and expect the others."""
         clock = self._clock
-        self._apply_until(clock.now)
+        changed = self._apply_until(clock.now)
+        if len(self._parts) > 1:  # the first job may go to another cluster; without a fleet it decides here
+            for part in changed:
+                part.kernel.decide_at_this_instant(clock.now)
         self._expect_next()
         for time_s in self._outages.last_removals_s():
             if time_s > clock.now:

@@ -184,7 +184,8 @@ class ActiveJob:
 
     def paying_s(self, now: float) -> float:
         """Seconds of overhead still to pay on the present GPUs."""
-        return max(0.0, self.ready_s - now)
+        left_s = self.ready_s - now
+        return left_s if left_s > 0.0 else 0.0
 
     def offers_of(self, gpu_type: str | None) -> tuple[Offer, ...]:
         """The offers of one GPU type; of all types, the best first, if None."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from clustersim.runs import RunConfig
 from clustersim.runs import compare as compare_runs
 from clustersim.runs import run as simulate
 from clustersim.scheduler import Scheduler
+from itertime.errors import UnknownName
 
 from .shown import Comparison, ShownRun
 
@@ -48,7 +49,7 @@ def run(
 
 def compare(
     trace: Any,
-    configs: Sequence[RunConfig | str],
+    configs: Iterable[RunConfig | str],
     *,
     baseline: str | None = None,
     workers: int | None = None,
@@ -64,9 +65,13 @@ def compare(
     `settings` belong to the policies given by name. `baseline`: the policy that tables compare the others
     with. `out`: a folder for each run. Raises as `run`. See `clustersim.runs.compare`.
     """
+    chosen = configs if isinstance(configs, str) else list(configs)
+    names = [c.policy if isinstance(c, RunConfig) else c for c in chosen]
+    if baseline is not None and baseline not in names:
+        raise UnknownName("policy of the comparison", baseline, map(str, names))
     runs = compare_runs(
         trace,
-        configs,
+        chosen,
         workers=workers,
         out=out,
         parquet=parquet,

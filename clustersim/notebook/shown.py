@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from clustersim.export import Picture, picture
 from clustersim.grid import Comparison as Difference
 from clustersim.grid import compare_runs
-from clustersim.records import Run
+from clustersim.records import EventRecord, JobRecord, PlanRecord, Run, Snapshot
 from clustersim.report import Page, comparison_table, render_report
 from itertime.errors import UnknownName, UserError
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Page", "ShownRun"]
 
-TABLES = ("jobs", "events", "snapshots", "plans")
+_KINDS: dict[str, Any] = {
+    "jobs": JobRecord, "events": EventRecord, "snapshots": Snapshot, "plans": PlanRecord
+}  # fmt: skip
+TABLES = tuple(_KINDS)
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,7 +41,7 @@ class ShownRun(Run):
         if table not in TABLES:
             raise UnknownName("table", table, TABLES)
         records = list(getattr(self, table))
-        names = _field_names(records[0]) if records else []
+        names = _field_names(records[0] if records else _KINDS[table])
         return pd.DataFrame({name: [getattr(record, name) for record in records] for name in names})
 
     def plot(self, kind: str = "utilisation") -> Picture:
@@ -55,18 +58,25 @@ class ShownRun(Run):
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Sequence[ShownRun]):
-    """Runs of one trace, in the order in which they were given. `baseline`: the policy that the others are
-    compared with.
+    """Runs of one trace, in the order in which they were given; `comparison["fifo"]` is the run of a policy.
+    `baseline`: the policy that the others are compared with.
     """
 
     runs: tuple[ShownRun, ...]
     baseline: str | None = None
 
     @overload
-    def __getitem__(self, index: int) -> ShownRun: ...
+    def __getitem__(self, index: int | str) -> ShownRun: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[ShownRun]: ...
-    def __getitem__(self, index: int | slice) -> ShownRun | Sequence[ShownRun]:
+    def __getitem__(self, index: slice) -> Comparison: ...
+    def __getitem__(self, index: int | str | slice) -> ShownRun | Comparison:
+        if isinstance(index, slice):
+            return Comparison(self.runs[index])
+        if isinstance(index, str):
+            found = {run.policy: run for run in reversed(self.runs)}  # of several seeds, the first
+            if index not in found:
+                raise UnknownName("policy of the comparison", index, list(found))
+            return found[index]
         return self.runs[index]
 
     def __len__(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from ctypes import Array, c_longlong
 from functools import partial
@@ -29,7 +29,7 @@ _LOOK_EVERY_S = 0.2  # at the progress of the runs
 
 def compare(
     trace: TraceLike,
-    configs: Sequence[RunConfig | str],
+    configs: Iterable[RunConfig | str],
     *,
     workers: int | None = None,
     out: Sequence[str | Path] | None = None,
@@ -49,7 +49,15 @@ def compare(
     interrupt, the runs in progress end, and their folders hold the records up to that point.
     """
     if isinstance(configs, str):
-        raise UserError(f"compare: policies={quoted(configs)}: must be a list, as in [{quoted(configs)}]")
+        names = ", ".join(quoted(name.strip()) for name in configs.split(","))
+        raise UserError(f"compare: policies={quoted(configs)}: must be a list, as in [{names}]")
+    configs = list(configs)
+    for config in configs:
+        if not isinstance(config, str | RunConfig):
+            remedy = "name a policy, or a file.py:Class; clustersim.run takes a class"
+            raise UserError(f"compare: {quoted(config)}: runs in a process of its own; {remedy}")
+    if settings and not configs:
+        raise UserError("compare: policies: name at least one")
     if settings and not any(isinstance(config, str) for config in configs):
         raise UserError(f"compare: {next(iter(settings))}: settings go with policies given by name")
     chosen = [RunConfig.make(policy=c, **settings) if isinstance(c, str) else c for c in configs]

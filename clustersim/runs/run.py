@@ -69,6 +69,8 @@ def run(
     if config is not None and (policy is not None or settings):
         raise UserError("run: give either config or policy and settings, not both")
     if config is None:
+        if isinstance(policy, Scheduler):
+            raise UserError(f"policy: give the class {type(policy).__name__}, not an instance of it")
         named = policy.__name__ if isinstance(policy, type) else policy
         config = RunConfig.make(policy=named or "fifo", **settings)
     trace = Trace.given(trace, config.table, config.model_path)

@@ -94,9 +94,8 @@ class Trace:
             jobs = list(trace)
             if all(isinstance(job, Job) for job in jobs):
                 return cls.of(jobs, model_path)
-        raise UserError(
-            f"trace={type(trace).__name__}: must be the path of a trace, jobs (traces.Job), or a data frame"
-        )
+        known = "must be the path of a trace, jobs (traces.Job), or a data frame"
+        raise UserError(f"trace={type(trace).__name__}: {known}{_remedy(trace)}")
 
     @classmethod
     def of(cls, jobs: Sequence[Job], model_path: Sequence[str] = ()) -> Trace:
@@ -118,6 +117,19 @@ class Trace:
         for job in jobs:
             _check(job)
         return cls(jobs, recipe=asdict(recipe))
+
+
+def _remedy(trace: object) -> str:
+    """How to make a trace of something that is nearly one; empty for anything else."""
+    if isinstance(trace, Job):
+        return "; put the job in a list"
+    if isinstance(trace, Mapping) or (isinstance(trace, list) and trace and isinstance(trace[0], Mapping)):
+        return "; pandas.DataFrame(trace) is one"
+    if hasattr(trace, "collect"):
+        return "; trace.collect() is one"
+    if hasattr(trace, "to_frame"):
+        return "; a single column is not enough"
+    return "; save its content to a file" if hasattr(trace, "read") else ""
 
 
 TraceLike: TypeAlias = str | Path | Trace | Iterable[Job] | SupportsDataFrame | SupportsArrow

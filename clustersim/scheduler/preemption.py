@@ -7,7 +7,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from heapq import heappop, heappush
 
-from clustersim.cluster import Placement
+from clustersim.cluster import HostDemand, Placement
 
 from .cluster_state import ClusterState
 from .draft import Draft, take_over
@@ -72,6 +72,7 @@ class _Service:
                 self._held_by[job] = placement
                 self._held += _gpus(placement)
         self._hopeless: set[float] = set()  # GPU counts without room; room only shrinks
+        self._too_much: set[tuple[float, HostDemand]] = set()  # the same with cores and memory
         self.evicted: list[Entry[JobView]] = []
         self.all_evicted: dict[JobView, None] = {}
 
@@ -85,7 +86,8 @@ class _Service:
         """Start `job`, stopping the last running jobs until it fits. If it never fits, stop none."""
         draft, gpus = self._draft, job.needs
         self._pass(rank)
-        if not self.may_fit(gpus):
+        demand = active_of(job).demand
+        if not self.may_fit(gpus) or (demand is not None and (gpus, demand) in self._too_much):
             return
         if not draft.fits(gpus) and not draft.may_fit_without(self._held_by.values(), gpus):
             self._hopeless.add(gpus)
@@ -100,6 +102,8 @@ class _Service:
             victims.append((last, held))
             placement = draft.start(job) if draft.fits(gpus) else None
         if placement is None:
+            if demand is not None:
+                self._too_much.add((gpus, demand))
             for last, held in victims:
                 draft.start(last[2], _gpus(held), on=held)
                 self._order.put_back(last)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ REPORT = "report.html"
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=,+@ -]*")
 _MAKING = re.compile(r"\.([0-9a-f]{24})\.[0-9a-f]+\.tmp")  # the folder of a cell of a grid, until it is whole
 _DEEPEST, _MOST_RUNS, _MOST_LOOKED = 3, 500, 20_000
+_KEY = re.compile(r"[0-9a-f]{24}")
 _LONGEST = 200  # letters of the name of a cell
 _TRACES = (".csv", ".csv.gz", ".parquet")
 
@@ -38,9 +40,10 @@ class ServedFolder:
         """A file or folder in `root`, all links followed."""
         parts = relative.split("/")
         if all(map(_PART.fullmatch, parts)):
-            path = self.root.joinpath(*parts).resolve()
-            if path.is_relative_to(self.root) and path.exists():
-                return path
+            with suppress(OSError, RuntimeError):  # a name that is too long, a circle of links
+                path = self.root.joinpath(*parts).resolve()
+                if path.is_relative_to(self.root) and path.exists():
+                    return path
         raise UserError("there is no such file in the served folder")
 
     def run(self, relative: str) -> Path:
@@ -55,7 +58,7 @@ class ServedFolder:
     def _cell(self, relative: str) -> Path | None:
         """The folder of a cell that is being made, which has a temporary name."""
         grid, _, key = relative.rpartition("/")
-        if not (grid.endswith("/cells") or grid == "cells") or (self.root / relative).exists():
+        if not grid.endswith("/cells") or not _KEY.fullmatch(key) or (self.inside(grid) / key).exists():
             return None
         making = (path for path in self.inside(grid).glob(f".{key}.*.tmp") if _MAKING.fullmatch(path.name))
         return next((path for path in making if path.is_dir() and not path.is_symlink()), None)
@@ -80,9 +83,13 @@ class ServedFolder:
             for entry in os.scandir(self.root)
             if entry.name.endswith(_TRACES)
             and _PART.fullmatch(entry.name)
-            and entry.is_file()
-            and Path(entry.path).resolve().is_relative_to(self.root)
+            and self._is_file_inside(Path(entry.path))
         )
+
+    def _is_file_inside(self, path: Path) -> bool:
+        with suppress(OSError, RuntimeError):  # a circle of links
+            return path.is_file() and path.resolve().is_relative_to(self.root)
+        return False
 
     def runs(self) -> list[dict[str, Any]]:
         """Every run in order of its path: `path`, `status`, `policy` (empty if it states none), its `look` as
@@ -109,7 +116,10 @@ class ServedFolder:
     def _leads_out(self, home: Path) -> bool:
         """Whether a file of the folder is a link to one outside `root`."""
         links = (Path(entry.path) for entry in os.scandir(home) if entry.is_symlink())
-        return not all(link.resolve().is_relative_to(self.root) for link in links)
+        try:
+            return not all(link.resolve().is_relative_to(self.root) for link in links)
+        except (OSError, RuntimeError):  # a circle of links
+            return True
 
     def _relative(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()

@@ -179,6 +179,9 @@ def _counts(gpus: int | None, max_gpus: int | None, global_batch: int, objective
     limit = gpus if gpus is not None else max_gpus
     if limit is None or (gpus is not None and max_gpus is not None):
         raise UserError("search: give either gpus or max_gpus")
+    for name, value in (("gpus", limit), ("global_batch", global_batch)):
+        if not isinstance(value, int | np.integer):
+            raise UserError(f"search: {name}={quoted(value)}: must be a whole number")
     if not (1 <= limit <= LARGEST and 1 <= global_batch <= LARGEST):
         raise UserError(f"search: gpus={limit}, global_batch={global_batch}: must be from 1 to {LARGEST:,}")
     if objective not in OBJECTIVES:

@@ -7,13 +7,15 @@ whole argument.
 |-------------------|-----------------------------------------|----------------------------------------------|
 | `calendar`        | `NodeCalendar`, `Slot`, `WHOLE`,        | what reservations leave free, by address;    |
 |                   | `Addresses`, `Placement`                | which node serves which address              |
-| `filling`         | `Demand`, `fill`, `shorten`, `yield_of` | how work is reserved before its deadline     |
+| `filling`         | `Demand`, `Holding`, `fill`, `shorten`, | how work is reserved before its deadline     |
+|                   | `yield_of`                              |                                              |
 | `gpu_types`       | `Room`, `Share`, `Values`, `rooms_of`,  | the nodes of each GPU type, and the worth of |
 |                   | `held_on`                               | a GPU of it                                  |
 | `refilling`       | `by_value`, `cheapest`, `refill`,       | on which type a job is filled                |
 |                   | `Refilled`                              |                                              |
-| `reservations`    | `Reservations`, `Agenda`, `TakenOut`,   | all reservations, and what is due            |
-|                   | `urgency`                               |                                              |
+| `reservations`    | `Reservations`, `TakenOut`, `urgency`   | all reservations                             |
+| `agenda`          | `Agenda`, `Timetable`                   | what is due and what begins soon, kept up to |
+|                   |                                         | date between decisions                       |
 | `admission`       | `Admission`                             | which further jobs may reserve               |
 | `seating`         | `Seating`                               | where jobs with reserved GPUs run            |
 | `spare_gpus`      | `SpareGpus`, `SpareRule`, `may_stay`    | GPUs that are not reserved, and which of     |
@@ -40,13 +42,14 @@ Why reservations have addresses
 from __future__ import annotations
 
 from .admission import Admission
+from .agenda import Agenda, Timetable
 from .calendar import WHOLE, Addresses, NodeCalendar, Placement, Slot
-from .filling import Demand, fill, shorten, yield_of
+from .filling import Demand, Holding, fill, shorten, yield_of
 from .following import follow
 from .gpu_types import Room, Share, Values, held_on, rooms_of
 from .marginal_return import by_marginal_return
 from .refilling import Refilled, by_value, cheapest, refill
-from .reservations import Agenda, Reservations, TakenOut, urgency
+from .reservations import Reservations, TakenOut, urgency
 from .seating import Seating
 from .spare_gpus import SpareGpus, SpareRule, may_stay
 from .triage import Triage
@@ -57,6 +60,7 @@ __all__ = [
     "Admission",
     "Agenda",
     "Demand",
+    "Holding",
     "NodeCalendar",
     "Placement",
     "Refilled",
@@ -68,6 +72,7 @@ __all__ = [
     "SpareGpus",
     "SpareRule",
     "TakenOut",
+    "Timetable",
     "Triage",
     "Values",
     "by_marginal_return",

@@ -19,7 +19,7 @@ from math import inf
 
 from clustersim.scheduler import Cluster, JobView, State
 
-from .calendar import WHOLE, Addresses, Slot
+from .calendar import WHOLE, Addresses, NodeCalendar, Slot
 from .filling import Demand
 from .refilling import by_value, cheapest, refill
 from .reservations import Reservations
@@ -94,8 +94,8 @@ class Admission(Reservations):
         if found is not None:
             demand, slots = found
             self._calendars[demand.gpu_type].reserve(slots)
-            self._slots[demand.job] = slots
             self.demands[demand.job] = demand
+            self._hold(demand.job, slots)
             return True
         for option in by_value(options, self.values):
             if self._fits_jointly((option,), {option.gpu_type}, state):
@@ -113,6 +113,7 @@ class Admission(Reservations):
             node, since = calendar.address_before(gpus, end, now, node)
             if since <= now:
                 slots[0] = Slot(now, end, gpus, node)
+                self._hold(demand.job, slots)
             calendar.reserve(slots[:1])
 
     def _fits_jointly(self, new: tuple[Demand, ...], types: Collection[str], state: State) -> bool:
@@ -135,11 +136,7 @@ class Admission(Reservations):
         choices = {demand.job: self._choices(demand, types) for demand in again}
         if not self._may_fit(new, types, choices, state.now):
             return False
-        calendars = {name: self._calendars[name].copy() for name in types}
-        for demand in again:
-            calendars[demand.gpu_type].give_back(self._slots[demand.job])
-        for calendar in calendars.values():
-            calendar.advance(state.now)
+        calendars = self._calendars_without(choices, types, state.now)
         by_deadline = sorted(
             [new, *choices.values()], key=lambda options: (options[0].deadline_s, options[0].job.order)
         )
@@ -154,11 +151,28 @@ class Admission(Reservations):
         for job in refilled.in_place:
             refilled.demands[job].in_place = True
         self._calendars |= calendars
-        self._slots.update(refilled.slots)
+        for job, slots in refilled.slots.items():
+            self._hold(job, slots)
         for job in choices:
             self._widened.pop(job, None)
         self.demands[new[0].job] = refilled.demands[new[0].job]
         return True
+
+    def _calendars_without(
+        self, jobs: Collection[JobView], types: Collection[str], now: float
+    ) -> dict[str, NodeCalendar]:
+        """The calendars of the GPU `types` with the reservations of all jobs but these."""
+        calendars = {}
+        for name in types:
+            room = self.rooms[name]
+            calendars[name] = NodeCalendar(now, room.nodes, room.gpus_per_node)
+        for job, slots in self._slots.items():
+            name = self.demands[job].gpu_type
+            if name in calendars and job not in jobs:
+                calendars[name].reserve(slots)
+        for calendar in calendars.values():
+            calendar.advance(now)
+        return calendars
 
     def _choices(self, demand: Demand, types: Collection[str]) -> tuple[Demand, ...]:
         """The demands among which an admitted job may choose when it is filled anew, as of now."""

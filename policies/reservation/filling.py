@@ -10,16 +10,96 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import inf
+from typing import NamedTuple
 
 from clustersim.scheduler import JobView
 
 from .calendar import WHOLE, NodeCalendar, Slot
-from .gpu_types import held_on
+from .gpu_types import Share, held_on
 
-__all__ = ["Demand", "fill", "shorten", "yield_of"]
+__all__ = ["Demand", "Holding", "fill", "shorten", "yield_of"]
 
 _EASED = 1e-9  # relative; far more than the rounding of GPU times
+
+
+class Holding(NamedTuple):
+    """What does not change while a job holds the GPUs of `share`, a reservable size.
+
+    `needs`: the GPUs that it lacks for its next reservable size, infinite if there is none. The growth of GPU
+    time per GPU added by which it goes on to a larger size, after a restart, to finish there is at least
+    `work x growth_of_work + growth_of_restart` (see `least_growth`). If its work is between `first_above` and
+    `first_below`, and it had no GPUs, the first GPUs that it should get are those it holds (`is_first`).
+    """
+
+    share: Share
+    needs: float
+    growth_of_work: float
+    growth_of_restart: float
+    first_above: float
+    first_below: float
+
+    def least_growth(self, work: float) -> float:
+        """A lower bound of the growth of GPU time per GPU added (seconds) by which the job goes to a larger
+        size, to finish there. Below the growth of every step by more than rounding; infinite if there is no
+        larger size.
+        """
+        return work * self.growth_of_work + self.growth_of_restart
+
+    def is_first(self, work: float) -> bool:
+        """Whether, from no GPUs on, the growth of GPU time per GPU added is smaller by more than rounding to
+        the size held than to any other one. The latter costs a restart.
+        """
+        return self.first_above < work < self.first_below
+
+
+@lru_cache(maxsize=4096)
+def _holding(gpus: int, gpu_type: str, table: tuple[tuple[int, float, float], ...]) -> Holding:
+    """The same for all jobs of a kind. `table`: the reservable sizes with their rates and restarts."""
+    needs = min((size - gpus for size, *_ in table if size > gpus), default=inf)
+    return Holding(Share(gpus, gpu_type), needs, *_least_growth(gpus, table), *_first_between(gpus, table))
+
+
+def _least_growth(held: int, table: Sequence[tuple[int, float, float]]) -> tuple[float, float]:
+    """The least growth of GPU time per GPU added and iteration left, and that by restarts."""
+    now_s = next(size / rate for size, rate, _ in table if size == held)
+    work, restart = inf, inf
+    for size, rate, restart_s in table:
+        if size > held:
+            added, then_s = size - held, size / rate
+            work = min(work, (then_s - now_s - _EASED * (then_s + now_s)) / added)
+            restart = min(restart, (1 - _EASED) * size * restart_s / added)
+    return work, restart
+
+
+def _first_between(held: int, table: Sequence[tuple[int, float, float]]) -> tuple[float, float]:
+    """The work left between which `Holding.is_first` is true. The growth to a size of n GPUs at rate r with
+    restart s is
+
+        work / r + s - (n0 work / r0 + n0 s0) / n,
+
+    where 0 is the smallest size, and s is 0 for the size held. So the difference of two sizes is linear in
+    the work.
+    """
+    least, least_rate, least_restart_s = table[0]
+    held_rate = next(rate for size, rate, _ in table if size == held)
+    above, below = 0.0, inf
+    work_s, restart_s = least / least_rate, least * least_restart_s
+    for size, rate, s in table:
+        if size == held:
+            continue
+        slope = 1 / rate - 1 / held_rate - work_s * (1 / size - 1 / held)
+        slope -= _EASED * (1 / rate + 1 / held_rate + work_s * (1 / size + 1 / held))
+        offset = s - restart_s * (1 / size - 1 / held)
+        offset -= _EASED * (s + restart_s * (1 / size + 1 / held))
+        if slope > 0:
+            above = max(above, -offset / slope)
+        elif offset > 0:
+            below = min(below, -offset / slope if slope else inf)
+        else:
+            return inf, inf
+    return above, below
 
 
 @dataclass(slots=True)
@@ -35,6 +115,7 @@ class Demand:
     that rounding never leaves work undone at the end of the reservation. `in_place`: the job holds the GPUs
     that it has reserved for now, at the reserved address, so the restart of that slot is paid or being paid.
     `counts_on_launch`: the job has never run, and its reservation begins with a launch, not with a restart.
+    `order`: that of submission.
     """
 
     job: JobView
@@ -50,19 +131,24 @@ class Demand:
     in_place: bool = False
     counts_on_launch: bool = False
     gpu_type: str = ""
+    order: int = 0
     table: tuple[tuple[int, float, float], ...] = field(init=False)
     """The reservable sizes with their rates and restarts."""
     least_gpu_s: float = field(init=False)
     """GPU-seconds per iteration on the most efficient reservable size."""
-    _growths: dict[int, tuple[float, float]] = field(init=False, repr=False, compare=False)
-    """By size held: the least growth per iteration, and that by restarts (see `least_growth`)."""
-    _firsts: dict[int, tuple[float, float]] = field(init=False, repr=False, compare=False)
-    """By size held: the work between which it is the best first step (see `holds_its_first`)."""
+    least_restart_s: float = field(init=False)
+    """The shortest restart of any size."""
+    _guard: float = field(init=False, repr=False, compare=False)
+    """The work of `guard_s` seconds on the smallest reservable size."""
+    _holdings: dict[int, Holding] = field(init=False, repr=False, compare=False)
+    """By reservable size held."""
 
     def __post_init__(self) -> None:
         self.table = tuple((n, self.rates[n], self.restarts[n]) for n in self.reservable)
         self.least_gpu_s = min(n / self.rates[n] for n in self.reservable)
-        self._growths, self._firsts = {}, {}
+        self.least_restart_s = min(self.restarts.values())
+        self._guard = self.guard_s * self.table[0][1]
+        self._holdings = {}
 
     @classmethod
     def of(cls, job: JobView, guard_s: float, gpus_per_node: int, gpu_type: str = "") -> Demand:
@@ -81,18 +167,25 @@ class Demand:
             restarts={n: job.restart_s(n) for n in sizes},
             guard_s=guard_s,
             gpu_type=gpu_type,
+            order=job.order,
         )
         demand.refresh()
         return demand
 
     def refresh(self) -> None:
         """Take over what the job has done and holds now."""
-        job, (smallest, rate, _) = self.job, self.table[0]
-        self.work = job.oracle_remaining(smallest, self.gpu_type or None) * rate + self.guard_s * rate
-        self.gpus = held_on(job, self.gpu_type)
+        job, gpu_type = self.job, self.gpu_type
+        self.refresh_work()
+        self.gpus = held_on(job, gpu_type) if gpu_type else job.gpus
         self.paying_s = job.paying_s
         if self.counts_on_launch:
             self.counts_on_launch = not job.started
+
+    def refresh_work(self) -> float:
+        """Take over what the job has done, and return the work left."""
+        smallest, rate, _ = self.table[0]
+        self.work = self.job.oracle_remaining(smallest, self.gpu_type or None) * rate + self._guard
+        return self.work
 
     def opening_s(self, gpus: int) -> float:
         """What the first slot of a reservation is charged at its start."""
@@ -114,58 +207,20 @@ class Demand:
         """A lower bound of the GPU-seconds that the remaining work takes."""
         return self.work * self.least_gpu_s
 
-    def least_growth(self) -> float:
-        """A lower bound of the growth of GPU time per GPU added (seconds) by which the job goes from the
-        reservable size that it holds to a larger one, after a restart, to finish there. Below the growth of
-        every step by more than rounding; infinite if there is no larger size.
+    def holding(self, gpus: int) -> Holding | None:
+        """What follows from holding `gpus` GPUs; None unless they are a reservable size."""
+        found = self._holdings.get(gpus)
+        if found is None and gpus in self.reservable:
+            found = self._holdings[gpus] = _holding(gpus, self.gpu_type, self.table)
+        return found
+
+    def growth_of_staying(self, gpus: int) -> float:
+        """The growth of GPU time per GPU added (seconds) by which a job goes on, on the reservable size that
+        it holds, instead of finishing on the smallest one later on. Of jobs on one GPU type.
         """
-        if self.gpus not in self._growths:
-            held, now_s = self.gpus, self.gpus / self.rates[self.gpus]
-            work, restart = inf, inf
-            for size, rate, restart_s in self.table:
-                if size > held:
-                    added, then_s = size - held, size / rate
-                    work = min(work, (then_s - now_s - _EASED * (then_s + now_s)) / added)
-                    restart = min(restart, (1 - _EASED) * size * restart_s / added)
-            self._growths[held] = work, restart
-        work, restart = self._growths[self.gpus]
-        return self.work * work + restart
-
-    def holds_its_first(self) -> bool:
-        """Whether, from no GPUs on, the growth of GPU time per GPU added is smaller by more than rounding to
-        the reservable size that the job holds than to any other one. The latter costs a restart.
-        """
-        if self.gpus not in self._firsts:
-            self._firsts[self.gpus] = self._first_between()
-        above, below = self._firsts[self.gpus]
-        return above < self.work < below
-
-    def _first_between(self) -> tuple[float, float]:
-        """The work left between which `holds_its_first` is true. The growth to a size of n GPUs at rate r
-        with restart s is
-
-            work / r + s - (n0 work / r0 + n0 s0) / n,
-
-        where 0 is the smallest size, and s is 0 for the size held. So the difference of two sizes is linear
-        in the work.
-        """
-        least, least_rate, least_restart_s = self.table[0]
-        held, above, below = self.gpus, 0.0, inf
-        work_s, restart_s = least / least_rate, least * least_restart_s
-        for size, rate, s in self.table:
-            if size == held:
-                continue
-            slope = 1 / rate - 1 / self.rates[held] - work_s * (1 / size - 1 / held)
-            slope -= _EASED * (1 / rate + 1 / self.rates[held] + work_s * (1 / size + 1 / held))
-            offset = s - restart_s * (1 / size - 1 / held)
-            offset -= _EASED * (s + restart_s * (1 / size + 1 / held))
-            if slope > 0:
-                above = max(above, -offset / slope)
-            elif offset > 0:
-                below = min(below, -offset / slope if slope else inf)
-            else:
-                return inf, inf
-        return above, below
+        least, least_rate, restart_s = self.table[0]
+        work = self.work
+        return (gpus * (work / self.rates[gpus]) - least * (work / least_rate + restart_s)) / gpus
 
 
 def fill(calendar: NodeCalendar, demand: Demand, now: float, home: int | None = None) -> list[Slot] | None:
@@ -288,24 +343,20 @@ def yield_of(slots: Sequence[Slot], demand: Demand, now: float) -> float:
     return total
 
 
-def shorten(slots: Sequence[Slot], demand: Demand, now: float) -> list[Slot]:
-    """The latest part of a reservation that still does the job's remaining work. The part no longer needed is
-    cut off at the front.
+def shorten(slots: list[Slot], demand: Demand, now: float) -> list[Slot]:
+    """The latest part of a reservation that still does the job's remaining work: `slots` itself if all of it
+    is needed, apart from the time before `now`. The part no longer needed is cut off at the front.
     """
     need = demand.work
-    kept: list[Slot] = []
-    for start, end, gpus, node in reversed(slots):
-        if need <= 0:
-            break
+    for i in reversed(range(len(slots))):
+        start, end, gpus, node = slots[i]
         begin = max(start, now)
-        if end <= begin:
-            break
+        if need <= 0 or end <= begin:
+            return [slot._replace(start=max(slot.start, now)) for slot in slots[i + 1 :]]
         rate, restart = demand.rates[gpus], demand.restarts[gpus]
-        latest = end - demand.opening_s(gpus) - need / rate
+        opening_s = demand.opening_s(gpus) if demand.counts_on_launch else restart
+        latest = end - opening_s - need / rate
         if latest > begin:
-            kept.append(Slot(latest, end, gpus, node))
-            need = 0.0
-        else:
-            kept.append(Slot(begin, end, gpus, node))
-            need -= max(0.0, end - begin - restart) * rate
-    return kept[::-1]
+            return [Slot(latest, end, gpus, node), *slots[i + 1 :]]
+        need -= max(0.0, end - begin - restart) * rate
+    return slots

@@ -6,8 +6,10 @@ from math import inf
 
 from clustersim.scheduler import JobView, Proposal, State
 
+from .agenda import Agenda
+from .calendar import WHOLE
 from .gpu_types import Share
-from .reservations import Agenda, Reservations
+from .reservations import Reservations
 from .seating import Seating
 from .spare_gpus import SpareGpus, SpareRule, may_stay
 
@@ -21,12 +23,12 @@ def follow(state: State, reservations: Reservations, rule: SpareRule) -> Proposa
     A job that is due need not be at its address: it may also stay where it runs, on spare GPUs, as long as
     that costs it no more than it can afford (`may_stay`).
     """
-    agenda = reservations.agenda(state.now)
+    agenda = reservations.agenda(state)
     in_service = state.in_service_by_type() if state.cluster.mixed else {"": state.in_service}
     spare = SpareGpus(state, reservations, agenda, in_service)
     rule(spare)
-    reservations.widen(agenda, spare.target, in_service, state.now)
-    following = _Following(state, reservations, agenda, spare.target)
+    reservations.widen(agenda, spare.target, spare.spare, state.now)
+    following = _Following(state, reservations, agenda, spare)
     proposal = following.proposal if following.stands() else following.propose()
     if agenda.wake_at < inf:
         proposal.wake_at = agenda.wake_at
@@ -36,24 +38,35 @@ def follow(state: State, reservations: Reservations, rule: SpareRule) -> Proposa
 class _Following:
     """One decision."""
 
-    def __init__(
-        self, state: State, reservations: Reservations, agenda: Agenda, target: dict[JobView, Share]
-    ):
-        self.state, self.reservations, self.agenda, self.target = state, reservations, agenda, target
+    def __init__(self, state: State, reservations: Reservations, agenda: Agenda, spare: SpareGpus):
+        self.state, self.reservations, self.agenda = state, reservations, agenda
+        self.target, self.held = spare.target, spare.held
         self.proposal = state.proposal()
         self.mixed = state.cluster.mixed
 
     def stands(self) -> bool:
-        """Whether every job holds what it is to have, and those that are due hold it at their addresses."""
-        running, target = self.state.running, self.target
-        if len(running) != len(target):
+        """Whether every job holds what it is to have, and no job has to be seated. Jobs that hold whole nodes
+        of their own, as many as they have reserved, are in place from then on.
+        """
+        target, held = self.target, self.held
+        if len(held) != len(target):
             return False
-        for job in running:
-            share = target.get(job)
-            if share is None or share.gpus != job.gpus or (self.mixed and share.gpu_type != job.gpu_type):
+        for job, share in target.items():
+            if held.get(job) != share.gpus or (self.mixed and share.gpu_type != job.gpu_type):
                 return False
-        demands = self.reservations.demands
-        return all(demands[job].in_place for job in self.agenda.due)
+        demands, shares = self.reservations.demands, self.agenda.shares
+        arrived = [job for job, share in shares.items() if not demands[job].in_place and target[job] == share]
+        if not all(self._has_whole_nodes(job) for job in arrived):
+            return False
+        for job in arrived:
+            demands[job].in_place = True
+        return True
+
+    def _has_whole_nodes(self, job: JobView) -> bool:
+        """Whether a job that has reserved whole nodes runs on nodes that no other job is on."""
+        slot, placement = self.agenda.due[job], self.proposal.placement(job)
+        node = self.reservations.rooms[self.target[job].gpu_type].gpus_per_node
+        return placement is not None and slot.node == WHOLE and len(placement) * node == slot.gpus
 
     def propose(self) -> Proposal:
         """Shrink first, then seat the jobs that must follow their reservation, then grow, then seat the jobs

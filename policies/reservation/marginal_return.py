@@ -10,11 +10,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from math import inf
-from typing import NamedTuple
 
 from clustersim.scheduler import JobView
 
-from .filling import Demand
+from .filling import Demand, Holding
 from .reservations import urgency
 from .spare_gpus import SpareGpus
 
@@ -25,20 +24,17 @@ _UNKNOWN = 0  # the size of a step that is not computed yet
 
 def by_marginal_return(gpus: SpareGpus) -> None:
     """Share out spare GPUs step by step, by marginal return."""
-    _Steps(gpus).share_out()
+    steps = _Steps if len(gpus.reservations.rooms) > 1 else _StepsOnOneType
+    steps(gpus).share_out()
 
 
-class _Step(NamedTuple):
-    """A job's next step. Steps are taken in ascending order: the least `growth` of GPU time per GPU added
-    (seconds, on the most valuable type) first, then steps that change nothing, then the earliest deadline.
-    """
+_Step = tuple[float, bool, float, int, int, Demand]
+"""A job's next step: growth, changes, deadline, order of submission, size, demand.
 
-    growth: float
-    changes: bool
-    deadline_s: float
-    order: int
-    size: int
-    demand: Demand
+Steps are taken in ascending order: the least growth of GPU time per GPU added (seconds, on the most valuable
+type) first, then steps that change nothing, then the earliest deadline. Each decision makes many of them, so
+they are plain tuples.
+"""
 
 
 class _Steps:
@@ -53,22 +49,19 @@ class _Steps:
         self._steps: list[_Step] = []
         self._prices: dict[JobView, list[list[float]]] = {}
         self._stuck: dict[JobView, None] = {}  # jobs without a step
-        self._looked_at: dict[JobView, None] = {}  # jobs with a refreshed demand
-        self._mixed = len(gpus.reservations.rooms) > 1
 
     def share_out(self) -> None:
         target, spare, steps = self.gpus.target, self.gpus.spare, self._steps
         if not any(spare.values()):
             return
-        for job in self.state.running:
-            self._push(job)
         self._waiting = iter(self.state.pending_by(urgency))
         self._push_next_waiting()
+        self._push_running()
         while steps and any(spare.values()):
-            *_, size, demand = heappop(steps)
+            _, _, _, _, size, demand = heappop(steps)
             job, name = demand.job, demand.gpu_type
             if size == _UNKNOWN:
-                self._push(job, at_once=True)
+                self._push(job)
                 continue
             held = target.get(job)
             more = size - (held.gpus if held and held.gpu_type == name else 0)
@@ -76,19 +69,24 @@ class _Steps:
                 self.gpus.give(demand, size)
                 if held and held.gpu_type != name:
                     self._resume()
-            self._push(job)
+            self._go_on(job)
             if not held and not job.gpus:
                 self._push_next_waiting()
 
-    def _push(self, job: JobView, at_once: bool = False) -> None:
-        """Add the next step of a job, if it has one. A step that may never be reached is only bounded, unless
-        it is wanted `at_once`.
-        """
+    def _push_running(self) -> None:
+        """Add the next steps of the running jobs."""
+        for job in self.state.running:
+            self._push(job)
+
+    def _go_on(self, job: JobView) -> None:
+        """Add the next step of a job that has taken one, or had no room for it."""
+        self._push(job)
+
+    def _push(self, job: JobView) -> None:
+        """Add the next step of a job, if it has one."""
         step = None
         if not self._is_full(job) and not self.gpus.is_tied(job):
-            if not at_once and not self._mixed and job.gpus:
-                step = self._quick_step(job)
-            step = step or self._next_step(job)
+            step = self._next_step(job)
         if step is None:
             self._stuck[job] = None
         else:
@@ -112,35 +110,9 @@ class _Steps:
         stuck, self._stuck = self._stuck, {}
         for job in stuck:
             self._push(job)
-        queued = {step.demand.job for step in self._steps}
+        queued = {demand.job for *_, demand in self._steps}
         self._waiting = iter([job for job in self.state.pending_by(urgency) if job not in queued])
         self._push_next_waiting()
-
-    def _quick_step(self, job: JobView) -> _Step | None:
-        """The step of a job to the GPUs that it holds now, if no other size can be its first one; if it is to
-        keep those, a place in the order before its next step, which is computed when that is reached. None
-        for all other jobs. Only on a cluster of one GPU type.
-
-        There the growth of a step is the same throughout a decision, and spare GPUs only become fewer. The
-        next step taken is thus the least of those with room, whenever they are computed.
-        """
-        option, held = self.reservations.options[job][0], self.gpus.target.get(job)
-        if job not in self._looked_at:
-            self._looked_at[job] = None
-            option.refresh()
-        size = option.gpus
-        if size not in option.reservable:
-            return None
-        if held:
-            if held.gpus != size:
-                return None
-            return _Step(option.least_growth(), False, -inf, job.order, _UNKNOWN, option)
-        if size > self.gpus.spare[option.gpu_type] or option.counts_on_launch or not option.holds_its_first():
-            return None
-        least, least_rate, restart_s = option.table[0]
-        work = option.work
-        growth = (size * (work / option.rates[size]) - least * (work / least_rate + restart_s)) / size
-        return _Step(growth, False, option.deadline_s, job.order, size, option)
 
     def _next_step(self, job: JobView) -> _Step | None:
         """The step to the size beyond the job's target with the smallest growth of GPU time per GPU added,
@@ -184,7 +156,7 @@ class _Steps:
                 return None
             if self.gpus.may_have(best, best_size):
                 changes = best_size != best.gpus
-                return _Step(best_growth, changes, best.deadline_s, job.order, best_size, best)
+                return best_growth, changes, best.deadline_s, best.order, best_size, best
             barred.append((best, best_size))
 
     def _is_full(self, job: JobView) -> bool:
@@ -220,3 +192,118 @@ class _Steps:
                 value = self.reservations.values[option.gpu_type]
                 costs.append(value * (size * (option.work / rate + restart_s)))
         return min(costs, default=0.0)
+
+
+_Staying = tuple[float, Demand, Holding]
+"""A job that stays on the GPUs that it holds, with the growth of GPU time of that step."""
+
+
+class _StepsOnOneType(_Steps):
+    """The same on a cluster of one GPU type, without looking at every step.
+
+    There the growth of a step is the same throughout a decision, and spare GPUs only become fewer. So the
+    next step taken is the least of those with room, whenever they are computed:
+
+    - Jobs stay on the GPUs that they hold before any other step is looked at, if the growth of none is as
+      small.
+    - The step of a job beyond the GPUs that it keeps is only bounded from below, and computed when that
+      bound is reached.
+    """
+
+    def _push_running(self) -> None:
+        gpus, target, demands = self.gpus, self.gpus.target, self.reservations.demands
+        room = gpus.spare[""] - gpus.held_back[""]
+        staying: list[_Staying] = []
+        kept: list[tuple[Demand, Holding]] = []  # jobs that have in `target` what they hold
+        lowest = self._steps[0][0] if self._steps else inf  # of all steps to other GPUs
+        for job, size in gpus.held.items():
+            share, demand = target.get(job), demands[job]
+            holding = demand.holding(size)
+            keeps = holding is not None and share is not None and share.gpus == size
+            if share is not None:
+                is_full = holding.needs > room if keeps and holding else self._is_full(job)
+                if is_full or gpus.is_tied(job):
+                    continue
+            work, growth = demand.refresh_work(), None
+            if holding and not share and holding.is_first(work) and not demand.counts_on_launch:
+                growth = demand.growth_of_staying(size)
+            elif not keeps:
+                step = self._next_step(job)
+                if step is None:
+                    continue
+                if step[4] != size or not holding:
+                    heappush(self._steps, step)
+                    lowest = min(lowest, step[0])
+                    continue
+                growth = step[0]
+            assert holding is not None
+            if growth is None:
+                kept.append((demand, holding))
+            else:
+                staying.append((growth, demand, holding))
+            lowest = min(lowest, holding.least_growth(work))
+        self._let_stay(staying, kept, lowest)
+
+    def _let_stay(self, staying: list[_Staying], kept: list[tuple[Demand, Holding]], lowest: float) -> None:
+        """Let the jobs stay that have a growth below all others, if there is room for all of them: their
+        order does not matter then. Add the steps of the others, and those beyond the GPUs that jobs keep.
+        """
+        first = [(demand, holding) for growth, demand, holding in staying if growth < lowest]
+        if not self.gpus.keep({demand.job: holding.share for demand, holding in first}):
+            first = []
+        if not self.gpus.spare[""]:
+            return
+        if len(first) < len(staying):
+            for growth, demand, holding in staying:
+                if not first or growth >= lowest:
+                    size = holding.share.gpus
+                    heappush(self._steps, (growth, False, demand.deadline_s, demand.order, size, demand))
+        room = self.gpus.spare[""] - self.gpus.held_back[""]
+        for demand, holding in [*first, *kept]:
+            if holding.needs <= room:
+                heappush(self._steps, _bound(demand, holding))
+
+    def _go_on(self, job: JobView) -> None:
+        demand, share = self.reservations.demands[job], self.gpus.target.get(job)
+        holding = demand.holding(job.gpus)
+        if share is None or share.gpus != job.gpus or holding is None:
+            self._push(job)
+        elif holding.needs <= self.gpus.spare[""] - self.gpus.held_back[""]:
+            heappush(self._steps, _bound(demand, holding))
+
+    def _next_step(self, job: JobView) -> _Step | None:
+        gpus, demand = self.gpus, self.reservations.demands[job]
+        demand.refresh()
+        work, kept, share, spare = demand.work, demand.gpus, gpus.target.get(job), gpus.spare[""]
+        room = spare - gpus.held_back[""]
+        if share is None:
+            here, base_s = 0, inf
+            least, rate, restart_s = demand.table[0]
+            cost = least * (work / rate + restart_s) if least <= gpus.limit(demand, least) else 0.0
+        else:
+            here = share.gpus
+            cost = here * (work / demand.rates[here] + (0.0 if here == kept else demand.restarts[here]))
+            base_s = cost / here
+        barred: list[int] = []  # sizes that the job may not have
+        while True:
+            best, best_growth = 0, inf
+            for size, rate, restart_s in demand.table:
+                if size <= here:
+                    continue
+                if size - here > (room if size > kept else spare):
+                    break
+                price = size * (work / rate + (0.0 if size == kept else restart_s))
+                growth = (price - cost) / (size - here)
+                if growth < best_growth and price / size < base_s and size not in barred:
+                    best, best_growth = size, growth
+            if not best:
+                return None
+            if gpus.may_have(demand, best):
+                return best_growth, best != kept, demand.deadline_s, demand.order, best, demand
+            barred.append(best)
+
+
+def _bound(demand: Demand, holding: Holding) -> _Step:
+    """A place before the next step of a job that keeps its GPUs."""
+    growth = holding.least_growth(demand.work)
+    return growth, False, -inf, demand.order, _UNKNOWN, demand

@@ -7,45 +7,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
 from clustersim.scheduler import Cluster, JobView, State
 
+from .agenda import Agenda, Timetable
 from .calendar import NodeCalendar, Slot
 from .filling import Demand, shorten, yield_of
 from .gpu_types import Share, Values, held_on, rooms_of
 
-__all__ = ["Agenda", "Reservations", "TakenOut", "urgency"]
+__all__ = ["Reservations", "TakenOut", "urgency"]
 
-_INSTANT_S = 1e-6  # boundaries of reservations this close are one: they differ by rounding
-_LEAD_RESTARTS = 3  # a reservation begins soon when it does so within this many restarts of its job
-
-
-@dataclass(frozen=True)
-class Agenda:
-    """What reservations say about an instant.
-
-    `due`: the slot reserved for now, by job. `soon`: reservations that begin soon, as (start, order of
-    submission, job, GPUs). `growing`: GPUs by which jobs on reserved GPUs grow soon, by GPU type. `wake_at`:
-    when the agenda changes without any event.
-    """
-
-    due: dict[JobView, Slot]
-    soon: list[tuple[float, int, JobView, int]]
-    growing: Counter[str]
-    wake_at: float
+_LOST = ("interrupted", "stopped")  # events of jobs that have lost their GPUs
 
 
 class TakenOut(NamedTuple):
-    """A reservation that was taken out and can be put back. `order`: all reservations before."""
+    """A reservation that was taken out and can be put back. `order`: all reservations before; `number`:
+    its number in the order of admission.
+    """
 
     demand: Demand
     in_place: bool
     counts_on_launch: bool
     widened: bool
     order: dict[JobView, list[Slot]]
+    number: int
 
 
 class Reservations:
@@ -65,10 +52,11 @@ class Reservations:
         self._values = Values(list(self.rooms))
         self._smallest: Counter[tuple[str, int]] = Counter()  # options by their type and smallest size
         self._least_sizes: dict[str, int] = {}  # the fewest GPUs that any option can use, as far as looked up
-        self._longest_restart_s = 0.0  # of all options so far
         self._slots: dict[JobView, list[Slot]] = {}  # in order of admission
         self._widened: dict[JobView, None] = {}  # jobs with spare GPUs added to their reservation
-        self._unused: dict[JobView, list[Slot]] = {}  # shortened reservations of jobs that never ran
+        self._timetable = Timetable(self.demands, self._slots)
+        self._shortened: dict[JobView, list[Slot]] = {}  # reservations as they were last shortened
+        self._shortened_at = -inf  # when; -inf if there was a decision since
         self._calendars: dict[str, NodeCalendar] = {
             name: NodeCalendar(now, room.nodes, room.gpus_per_node) for name, room in self.rooms.items()
         }
@@ -119,8 +107,6 @@ class Reservations:
         self.options[job], self.demands[job] = options, options[0]
         self._smallest.update((option.gpu_type, option.reservable[0]) for option in options)
         self._least_sizes.clear()
-        for option in options:
-            self._longest_restart_s = max(self._longest_restart_s, *option.restarts.values())
 
     def leave(self, job: JobView) -> None:
         """Forget a job, and free its reservation."""
@@ -129,8 +115,9 @@ class Reservations:
             self._smallest[option.gpu_type, option.reservable[0]] -= 1
         self._least_sizes.clear()
         self._calendars[demand.gpu_type].give_back(self._slots.pop(job, []))
+        self._timetable.note_removal(job)
         self._widened.pop(job, None)
-        self._unused.pop(job, None)
+        self._shortened.pop(job, None)
         self.tied.pop(job, None)
 
     def release_finished(self, state: State) -> None:
@@ -149,9 +136,11 @@ class Reservations:
         """As `drop`; `put_back` undoes it if nothing else has been reserved since."""
         demand, options = self.demands[job], self.options[job]
         kept = TakenOut(
-            demand, demand.in_place, demand.counts_on_launch, job in self._widened, dict(self._slots)
-        )
+            demand, demand.in_place, demand.counts_on_launch, job in self._widened, dict(self._slots),
+            self._timetable.order[job],
+        )  # fmt: skip
         self._calendars[demand.gpu_type].give_back(self._slots.pop(job))
+        self._timetable.note_removal(job)
         self._widened.pop(job, None)
         for option in options:
             option.in_place = option.counts_on_launch = False
@@ -164,81 +153,60 @@ class Reservations:
         demand.in_place, demand.counts_on_launch = kept.in_place, kept.counts_on_launch
         self.demands[job] = demand
         self._calendars[demand.gpu_type].reserve(kept.order[job])
-        self._slots = {other: self._slots.get(other, slots) for other, slots in kept.order.items()}
+        slots = {other: self._slots.get(other, slots) for other, slots in kept.order.items()}
+        self._slots.clear()
+        self._slots.update(slots)
+        self._timetable.note_change(job, kept.number)
         if kept.widened:
             self._widened[job] = None
+
+    def _hold(self, job: JobView, slots: list[Slot]) -> None:
+        """Note a job's new reservation, made in a calendar."""
+        self._slots[job] = slots
+        self._timetable.note_change(job)
 
     def shorten_all(self, now: float) -> None:
         """Cut every reservation to the latest part that still does its job's work.
 
         What is over by `now` stays: nothing looks at it. So most reservations change only if their jobs have
-        worked beyond them.
+        worked beyond them. At one instant, and while a job has never run, one is shortened once.
         """
+        done = self._shortened
         for job, slots in self._slots.items():
-            if self._unused.get(job) is slots and not job.started:
+            if done.get(job) is slots and (now == self._shortened_at or not job.started):
                 continue  # its work is what it was
-            demand, calendar = self.demands[job], self._calendars[self.demands[job].gpu_type]
+            demand = self.demands[job]
             demand.refresh()
             kept = shorten(slots, demand, now)
-            if [slot.start for slot in kept] != [max(slot.start, now) for slot in slots]:
+            if kept is not slots:
                 if not kept or kept[0].start > now or kept[0].end != slots[0].end:
                     demand.in_place = False
-                calendar.give_back(_cut_off(slots, kept))
-                self._slots[job] = slots = kept
-            if not job.started:
-                self._unused[job] = slots
+                self._calendars[demand.gpu_type].give_back(_cut_off(slots, kept))
+                self._hold(job, kept)
+            done[job] = kept
+        self._shortened_at = now
         for calendar in self._calendars.values():
             calendar.advance(now)
 
     # Following
 
-    def agenda(self, now: float) -> Agenda:
+    def agenda(self, state: State) -> Agenda:
         """What is reserved for now and for soon. Slots that are over are dropped."""
-        due: dict[JobView, Slot] = {}
-        soon: list[tuple[float, int, JobView, int]] = []
-        growing, wake_at = Counter[str](), inf
-        begun, later = now + _INSTANT_S, now + _LEAD_RESTARTS * self._longest_restart_s + _INSTANT_S
-        for job, slots in self._slots.items():
-            if slots and slots[0].start > later:
-                wake_at = min(wake_at, slots[0].start)
-                continue
-            demand = self.demands[job]
-            while slots and slots[0].end <= begun:
-                del slots[0]
-                demand.in_place = False
-            if not slots:
-                demand.counts_on_launch = False  # it is too late, and goes on with spare GPUs
-                self._widened.pop(job, None)
-                continue
-            start, end, gpus, _ = slots[0]
-            if start > begun:
-                wake_at = min(wake_at, start)
-                if start - now <= _LEAD_RESTARTS * demand.restarts[gpus]:
-                    soon.append((start, job.order, job, gpus))
-                continue
-            due[job] = slots[0]
-            wake_at = min(wake_at, end)
-            held = held_on(job, demand.gpu_type)
-            if held != gpus:
-                demand.in_place = False  # it has lost its GPUs to a failure
-            if len(slots) > 1:
-                begins, _, more, _ = slots[1]
-                if begins - now <= _LEAD_RESTARTS * demand.restarts[more]:
-                    growing[demand.gpu_type] += max(0, more - max(gpus, held))
-        return Agenda(due, sorted(soon), growing, wake_at)
+        for event in state.events:
+            if event.kind in _LOST and event.job is not None and event.job in self.demands:
+                self.demands[event.job].in_place = False
+        agenda, self._shortened_at = self._timetable.agenda(state.now), -inf
+        for job in [job for job in self._widened if not self._slots[job]]:
+            del self._widened[job]
+        return agenda
 
-    def widen(
-        self, agenda: Agenda, target: dict[JobView, Share], in_service: Mapping[str, int], now: float
-    ) -> None:
+    def widen(self, agenda: Agenda, target: dict[JobView, Share], spare: dict[str, int], now: float) -> None:
         """Let jobs that must follow their reservation reserve remaining GPUs until they finish.
 
         Such a job cannot afford to grow on spare GPUs, which may be gone at the next event; reserved GPUs
-        stay. `target` and `agenda.due` are updated. `in_service`: free and held GPUs by type.
+        stay. `target`, `agenda.due` and `spare`, the GPUs by type that no job has in `target`, are updated.
         """
-        spare = Counter(in_service)
-        for share in target.values():
-            spare[share.gpu_type] -= share.gpus
-        if max(spare.values()) <= 0:
+        if not any(spare.values()):
             return
         for job in sorted(agenda.due, key=urgency):
             name = self.demands[job].gpu_type
@@ -267,7 +235,8 @@ class Reservations:
             if since <= now:
                 slot = Slot(now, end, size, node)
                 calendar.reserve([slot])
-                self._slots[job], self._widened[job], demand.in_place = [slot], None, False
+                self._hold(job, [slot])
+                self._widened[job], demand.in_place = None, False
                 return slot
             calendar.reserve(own)
         return None

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 
 from clustersim.scheduler import JobView, State
 
+from .agenda import Agenda
 from .calendar import Slot
 from .filling import Demand, yield_of
 from .gpu_types import Share, held_on
-from .reservations import Agenda, Reservations
+from .reservations import Reservations
 
 __all__ = ["SpareGpus", "SpareRule", "may_stay"]
 
@@ -22,7 +23,8 @@ _ROUNDING_S = 1e-3  # far more than the rounding of times
 
 
 class SpareGpus:
-    """The spare GPUs of one decision. `in_service`: free and held GPUs by type.
+    """The spare GPUs of one decision. `in_service`: free and held GPUs by type. `held`: the GPUs that each
+    running job holds.
 
     `target`: GPUs by job, at first the reserved ones that are due. `spare`: the other GPUs, by type. A rule
     adds to `target` through `give`, and only what `may_have` and `limit` allow.
@@ -37,12 +39,14 @@ class SpareGpus:
     ):
         self.state, self.reservations, self.agenda = state, reservations, agenda
         self.now = state.now
-        self.target = {
-            job: Share(slot.gpus, reservations.demands[job].gpu_type) for job, slot in agenda.due.items()
-        }
+        self.held = {job: job.gpus for job in state.running}
+        self.target = dict(agenda.shares)
+        self.spare = dict(in_service)
+        for share in self.target.values():
+            self.spare[share.gpu_type] -= share.gpus
+        self.spare = {name: max(0, gpus) for name, gpus in self.spare.items()}
         lacking = self._begin_early(in_service)
         self.held_back = {name: lacking[name] + agenda.growing[name] for name in in_service}
-        self.spare = self._unshared(in_service)
 
     def give(self, demand: Demand, size: int) -> None:
         """Let a job have `size` GPUs of the type of `demand`, instead of what it has in `target`."""
@@ -51,6 +55,20 @@ class SpareGpus:
             self.spare[held.gpu_type] += held.gpus
         self.spare[demand.gpu_type] -= size
         self.target[demand.job] = Share(size, demand.gpu_type)
+
+    def keep(self, shares: Mapping[JobView, Share]) -> bool:
+        """Let running jobs have the GPUs that they hold, if there are enough for all of them. Returns whether
+        there are. Only on a cluster of one GPU type.
+        """
+        target, more = self.target, 0
+        for job, share in shares.items():
+            held = target.get(job)
+            more += share.gpus - (held.gpus if held is not None else 0)
+        if more > self.spare[""]:
+            return False
+        target.update(shares)
+        self.spare[""] -= more
+        return True
 
     def limit(self, demand: Demand, size: int) -> int:
         """The spare GPUs for a size. Those held back may serve sizes up to the one that the job runs on."""
@@ -87,7 +105,7 @@ class SpareGpus:
             return True
         home, options = reservations.demands[job], reservations.options[job]
         home.refresh()
-        if home.paying_s or min(min(option.restarts.values()) for option in options) < _ROUNDING_S:
+        if home.paying_s or min(option.least_restart_s for option in options) < _ROUNDING_S:
             return False  # what it still pays may change; a move that costs nothing needs no slack
         slack = yield_of(reservations.slots(job), home, self.now) - home.work
         if slack >= home.rates[due.gpus] * (home.restarts[due.gpus] - _ROUNDING_S):
@@ -99,41 +117,46 @@ class SpareGpus:
         """Add to `target` the reservations that begin soon and for which GPUs are free. Returns the GPUs by
         type that the other ones lack.
         """
-        target, lacking = self.target, Counter[str]()
+        lacking = Counter[str]()
         if not self.agenda.soon:
             return lacking
-        free = self._unshared(in_service)  # beyond those that are due
-        idle = dict(free)
-        for job in self.state.running:
-            if job.gpus:
-                name = (job.gpu_type or "") if self.state.cluster.mixed else ""
-                due = target.get(job)
-                idle[name] -= max(0, job.gpus - (due.gpus if due and due.gpu_type == name else 0))
+        target, spare, idle = self.target, self.spare, self._idle(in_service)
         for _, _, job, gpus in self.agenda.soon:
             demand = self.reservations.demands[job]
             name = demand.gpu_type
             extra = gpus - held_on(job, name)
-            if gpus > free[name] or extra > idle[name] or demand.counts_on_launch:
+            if gpus > spare[name] or extra > idle[name] or demand.counts_on_launch:
                 lacking[name] += max(0, extra)
                 continue
             target[job] = Share(gpus, name)
-            free[name] -= gpus
+            spare[name] -= gpus
             idle[name] -= max(0, extra)
         return lacking
 
-    def _unshared(self, in_service: Mapping[str, int]) -> dict[str, int]:
-        """GPUs by type that no job has in `target`."""
-        left = dict(in_service)
-        for share in self.target.values():
-            left[share.gpu_type] -= share.gpus
-        return {name: max(0, gpus) for name, gpus in left.items()}
+    def _idle(self, in_service: Mapping[str, int]) -> dict[str, int]:
+        """GPUs by type that no job holds, less those that due jobs lack."""
+        demands = self.reservations.demands
+        idle = dict(in_service)
+        if self.state.cluster.mixed:
+            for job, gpus in self.held.items():
+                idle[job.gpu_type or ""] -= gpus
+        else:
+            idle[""] -= sum(self.held.values())
+        for job, share in self.agenda.shares.items():
+            if not demands[job].in_place:
+                idle[share.gpu_type] -= max(0, share.gpus - held_on(job, share.gpu_type))
+        return idle
 
     def _gains(self, option: Demand, size: int) -> bool:
         """Whether a running job finishes earlier on a larger size, or on another type than the one it could
         stay on.
         """
-        at = next((one for one in self.reservations.options[option.job] if one.gpus), None)
-        if at is None or (at is option and size < at.gpus):
+        for at in self.reservations.options[option.job]:
+            if at.gpus:
+                break
+        else:
+            return True
+        if at is option and size < at.gpus:
             return True
         if at is not option:
             held = self.target.get(option.job)

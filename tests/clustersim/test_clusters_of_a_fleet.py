@@ -131,3 +131,37 @@ def test_a_throughput_table_names_types_without_clusters(written: Written, tmp_p
     run = clustersim.run(jobs, "fifo", cluster=written(FLEET), table=str(table), overheads=None,
                          type_slowdown=None)  # fmt: skip
     assert [record.finish_s for record in run.jobs] == [10.0, 10.0, 10.0, 40.0]
+
+
+@pytest.mark.parametrize("policy", ["gavel-max-min", "muri"])
+def test_a_job_that_waits_for_a_round_does_not_move_back_and_forth(policy: str, written: Written) -> None:
+    """Both clusters have free GPUs and are within a round: the job that comes waits for one of them."""
+    fleet = "clusters:\n" + "".join(
+        f"  - name: {name}\n    groups:\n      - {{name: g, gpu_type: h100, nodes: 1}}\n" for name in "ab"
+    )
+    jobs = [
+        Job("x", 0.0, gpus=2, duration_s=2000.0, gpu_type="a"),
+        Job("y", 1.0, gpus=2, duration_s=2000.0, gpu_type="b"),
+        Job("z", 50.0, gpus=2, duration_s=100.0),
+    ]
+    run = clustersim.run(
+        jobs, policy, cluster=written(fleet), overheads=None, routing={"by": "first-fit", "move": True}
+    )
+    assert {job.state for job in run.jobs} == {"finished"}
+    notes = [event.detail for event in run.events if event.job_id == "z" and event.event == "note"]
+    assert len([note for note in notes if note.startswith("moved")]) <= 1
+    assert broken_rules(run) == []
+
+
+def test_nodes_down_from_the_start_count_where_no_job_has_arrived(written: Written) -> None:
+    """The node of a is down when the first job goes to b; usage.csv says so."""
+    fleet = "clusters:\n" + "".join(
+        f"  - name: {name}\n    groups:\n      - {{name: g, gpu_type: h100, nodes: 1}}\n" for name in "ab"
+    )
+    run = clustersim.run(
+        [Job("x", 800.0, gpus=2, duration_s=1000.0, gpu_type="b")], "fifo", cluster=written(fleet),
+        overheads=None, routing={"by": "first-fit"},
+        calendar=[{"at_s": 500, "maintenance": "0", "for_s": 400}],
+    )  # fmt: skip
+    assert broken_rules(run) == []
+    assert [(row.time_s, row.down) for row in run.snapshots] == [(800, 8), (900, 0), (1800, 0)]

@@ -14,6 +14,7 @@ from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, State
 from policies.arena import Arena
 from tests.builders import MixedBench
+from tests.effort import rotated
 from traces.job import Job
 
 Cell = tuple[str, int]
@@ -168,8 +169,7 @@ def tables(random: Random) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("restart_s", [0.0, 20.0])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("seed", "restart_s"), rotated(range(5), [0.0, 20.0]))
 def test_every_decision_is_that_of_the_plain_rule(seed: int, restart_s: float) -> None:
     random, now, jobs = Random(seed), 0.0, []
     speeds = tables(random)

@@ -54,7 +54,7 @@ def test_jobs_without_a_place_on_the_nodes_that_are_left_keep_no_job_out(
     overheads = Overheads(launch_s=4.0, plain_restart_s=6.0)
     jobs = [
         Job(str(i), 30.0 * i, f"tenant{i % 3}", gpus=(12, 1, 8, 4, 16, 2, 3)[i % 7], duration_s=100.0 + i)
-        for i in range(30)
+        for i in range(21)
     ]
     outcome = simulate(
         jobs, make_policy(policy, {}), "n4g4", placement="buddy", calendar=calendar, overheads=overheads

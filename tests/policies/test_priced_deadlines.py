@@ -16,7 +16,7 @@ from policies.priced_deadlines import PricedDeadlines
 from policies.reservation.triage import LATE, NEVER, TAKEN_BACK
 from tests.builders import Bench, MixedBench, elastic, finishes
 from tests.deadlines import hostile_bench, mixed_bench, random_bench, watch, watch_types
-from tests.effort import examples
+from tests.effort import examples, rotated
 
 EIGHT = {("m", 8): {8: 1.0}}  # runs on 8 GPUs, an iteration a second
 MAKERS = (random_bench, hostile_bench, mixed_bench)
@@ -181,8 +181,7 @@ def check(outcome: Outcome) -> None:
     assert DECLINED not in [record.reason for record in outcome.records]
 
 
-@pytest.mark.parametrize("scale", [0, 1, 10])
-@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize(("maker", "scale"), rotated(MAKERS, [0, 1, 10]))
 @given(seed=st.integers(0, 10**9), placement=st.sampled_from(("pack", "any", "spread", "buddy")))
 @settings(max_examples=examples(5), deadline=None)
 def test_promises_that_are_not_taken_back_are_kept(
@@ -192,8 +191,7 @@ def test_promises_that_are_not_taken_back_are_kept(
     check(on.run(jobs, Watched()))
 
 
-@pytest.mark.parametrize("scale", [0, 10])
-@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize(("maker", "scale"), rotated(MAKERS, [0, 10]))
 @given(seed=st.integers(0, 10**9))
 @settings(max_examples=examples(4), deadline=None)
 def test_without_giving_up_all_promises_are_kept(maker: Any, scale: float, seed: int) -> None:

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from clustersim.cli import main
+from tests.effort import first
 from tests.places import ROOT
 
 PAGE = (ROOT / "docs" / "backtest.md").read_text(encoding="utf-8")
 COMMAND = next(line.strip() for line in PAGE.splitlines() if "muri_testbed/SRSF" in line)
 
 
-@pytest.mark.parametrize("policy", ["SRSF", "SRTF"])
+@pytest.mark.parametrize("policy", first(1, ["SRSF", "SRTF"]))
 def test_the_policy_of_a_testbed_is_found(
     policy: str, shared_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

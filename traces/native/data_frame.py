@@ -37,7 +37,11 @@ def jobs_of_frame(frame: Any) -> list[Job]:
     if not isinstance(frame, pd.DataFrame) and hasattr(frame, ARROW):
         import pyarrow
 
-        frame = pyarrow.table(frame).to_pandas()
+        try:
+            frame = pyarrow.table(frame).to_pandas()
+        except pyarrow.ArrowInvalid:
+            what = type(frame).__name__
+            raise TableError(f"data frame: {what}: is one column; give a column for each field") from None
     elif not isinstance(frame, pd.DataFrame):
         frame = pd.api.interchange.from_dataframe(frame)
     names = [str(name) for name in frame.columns]
@@ -47,6 +51,8 @@ def jobs_of_frame(frame: Any) -> list[Job]:
     check_repeated(names, "data frame")
     if missing := [name for name in ("job_id", "submit_s") if name not in names]:
         raise TableError(f"data frame: missing column {' and '.join(missing)}")
+    for i, name in enumerate(names):
+        _check_kind(name, frame.iloc[:, i])
     return list(_jobs(frame, names))
 
 
@@ -67,6 +73,16 @@ def _jobs(frame: pd.DataFrame, names: list[str]) -> Iterator[Job]:
         for column, value, text in contradictions(job):
             raise TableError(f"data frame, row {row}: {column}={shown(value)}: {text}")
         yield job
+
+
+def _check_kind(name: str, column: pd.Series[Any]) -> None:
+    """TableError, with the remedy, for dates and spans of time: all times of a trace are seconds."""
+    kind = column.dtype.kind
+    if kind == "M":
+        remedy = f"({name} - {name}.min()).dt.total_seconds()"
+        raise TableError(f"data frame: {name}: has dates; write seconds: {remedy}")
+    if kind == "m":
+        raise TableError(f"data frame: {name}: has spans of time; write seconds: {name}.dt.total_seconds()")
 
 
 def _parsed(row: int, column: str, text: str) -> Any:

@@ -67,4 +67,4 @@ def epilog_of(command: str) -> str | None:
     found = EXAMPLES.get(command)
     if not found:
         return None
-    return "**Examples**\n\n" + "\n\n".join(f"{what}:\n\n    {line}" for what, line in found)
+    return "**Examples**\n\n" + "\n".join(f"- {what}:  \n  `{line}`" for what, line in found)

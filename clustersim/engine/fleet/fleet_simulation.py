@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from math import inf
 
 from clustersim.cluster import HostDemand, Part
 from clustersim.engine.clock import Arrivals, Course, Due
@@ -47,8 +46,7 @@ class FleetSimulation(Course):
         self.recorder: Recorder = MemoryRecorder(setup.cluster) if recorder is None else recorder
         self._on_progress, self._departed = on_progress, 0
         self._moves_due = False
-        self._left: set[tuple[int, _Member]] = set()  # jobs by order, and the clusters they left at
-        self._left_at_s = -inf  # this time
+        self._left: dict[int, set[str]] = {}  # the clusters that waiting jobs have left, by order
         self._use = UseOfParts(self.recorder, setup.cluster.parts)
         self._members = [
             _Member(self, part, own) for part, own in zip(setup.cluster.parts, setup.parts, strict=True)
@@ -143,16 +141,13 @@ class FleetSimulation(Course):
     def _on_moves(self, _: Due) -> None:
         self._moves_due = False
         now, reached = self.clock.now, dict.fromkeys(self._members, False)
-        if self._left_at_s != now:
-            self._left_at_s = now
-            self._left.clear()
         for member in self._members:
             member.simulation.kernel.facts.now_s = now
         for member in self._members:
             for view in list(member.simulation.kernel.facts.waiting.in_order()):
                 to = None if view.started else self._elsewhere(active_of(view), member)
                 if to is not None:
-                    self._left.add((view.order, member))
+                    self._left.setdefault(view.order, set()).add(member.part.name)
                     member.give_up(view)
                     to.simulation.submit(
                         to.own(active_of(view).job), view.order, f"moved to {to.part.name}", True
@@ -164,14 +159,13 @@ class FleetSimulation(Course):
 
     def _elsewhere(self, active: ActiveJob, at: _Member) -> _Member | None:
         """The first other cluster that has room for a waiting job, and runs it as fast on as many GPUs: its
-        records state the run time that it had where it was submitted. It returns to no cluster that it has
-        left at this instant: a policy that decides in rounds may let it wait beside free GPUs.
+        records state the run time that it had where it was submitted. A job returns to none that it left:
+        where policies decide in rounds, it would otherwise go back and forth between free GPUs.
         """
         job, unit_s = active.job, active.curve.unit_s[active.requested]
+        left = self._left.get(active.order, ())
         for member in self._members:
-            if member is at or (active.order, member) in self._left:
-                continue
-            if not member.simulation.kernel.policy.admits_all:
+            if member is at or member.part.name in left or not member.simulation.kernel.policy.admits_all:
                 continue
             offers = member.offers(job)
             alike = offers and (offers[0].requested, offers[0].unit_s) == (active.requested, unit_s)

@@ -15,7 +15,7 @@ from .registry import find_policy
 
 __all__ = ["PolicyDetails", "PolicyParameter", "policy_details"]
 
-_AUTHOR = r"[A-Z][\w'-]+"
+_AUTHOR = r"[A-Z][\w'-]+(?: [A-Z][\w'-]+)?"
 _CITATION = re.compile(
     rf"{_AUTHOR}(?:, {_AUTHOR})*(?: et al\.| and {_AUTHOR})?, \"[^\"]+\",[^.;()]*?\d{{4}}"
     r"|[A-Z][\w-]+ et al\.,[^.;)\"]*?\d{4}"

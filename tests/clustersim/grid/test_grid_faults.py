@@ -133,7 +133,7 @@ def assault(here: Path, seed: int, wait_s: float, kills: int, every_s: float) ->
     """Workers and the client killed, files corrupted, no space; then the same call, and the same bytes."""
     rng = random.Random(seed)
     write_grid(here, wait_s)
-    finish(here, "--out", "undisturbed", "--workers", "2")
+    finish(here, "--out", "undisturbed", "--workers", "1")
     folder = here / "g"
     client = start(here, "--workers", "2")
     until(lambda: made(folder) >= 1)

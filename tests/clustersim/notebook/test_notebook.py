@@ -19,6 +19,7 @@ from clustersim.cli import main
 from clustersim.grid import run_grid
 from clustersim.notebook import Comparison, ShownRun
 from itertime.errors import UserError
+from policies.fifo import Fifo
 from tests.places import ROOT
 from traces import Job
 
@@ -185,3 +186,74 @@ def test_predictions_show_themselves() -> None:
     for shown in (one, found, many):
         assert len(repr(shown)) < 100
         assert "<table" in shown._repr_html_()
+
+
+def test_policies_from_a_generator_are_all_compared() -> None:
+    names = (name for name in ("fifo", "srtf", "sjf"))
+    assert [run.policy for run in clustersim.compare(JOBS, names, cluster="n4g8", workers=1)] == [
+        "fifo", "srtf", "sjf"
+    ]  # fmt: skip
+
+
+def test_a_comparison_is_asked_by_policy_and_by_slice(both: Comparison) -> None:
+    assert both["srtf"] is both[1]
+    assert isinstance(both[:1], Comparison)
+    with pytest.raises(UserError, match="unknown policy of the comparison 'sjf'; did you mean"):
+        both["sjf"]
+
+
+def test_a_table_without_rows_has_its_columns() -> None:
+    run = clustersim.run(FRAME[:0], "fifo", cluster="n1g8")
+    for table, column in {
+        "jobs": "jct_s",
+        "events": "job_id",
+        "snapshots": "time_s",
+        "plans": "iteration_s",
+    }.items():
+        found = run.to_pandas(table)
+        assert (len(found), column in found) == (0, True)
+
+
+class Lazy:
+    def collect(self) -> pd.DataFrame:
+        return FRAME
+
+
+@pytest.mark.parametrize(
+    ("trace", "said"),
+    [
+        (JOBS[0], "put the job in a list"),
+        ({"job_id": ["a"]}, "pandas.DataFrame(trace) is one"),
+        ([{"job_id": "a"}], "pandas.DataFrame(trace) is one"),
+        (Lazy(), "trace.collect() is one"),
+        (FRAME["gpus"], "give a column for each field"),
+        (FRAME.assign(submit_s=pd.to_datetime(["2026-01-01", "2026-01-02"])), "dt.total_seconds()"),
+        (FRAME.assign(duration_s=pd.to_timedelta([60, 60], unit="s")), "duration_s.dt.total_seconds()"),
+        (FRAME.assign(gpus=8.5), "row 0: gpus=8.5: must be a whole number"),
+        (FRAME.set_index("job_id"), "missing column job_id"),
+    ],
+)
+def test_what_is_nearly_a_trace_is_told_the_remedy(trace: object, said: str) -> None:
+    with pytest.raises(UserError, match=re.escape(said)):
+        clustersim.run(trace, "fifo", cluster="n1g8")  # type: ignore[arg-type]
+
+
+def test_mistakes_in_a_call_are_one_clear_error() -> None:
+    class Mine(clustersim.Scheduler):
+        pass
+
+    for configs, said in {
+        "fifo,srtf": "as in ['fifo', 'srtf']",
+        (): "name at least one",
+        (Mine,): "clustersim.run takes a class",
+    }.items():
+        with pytest.raises(UserError, match=re.escape(said)):
+            clustersim.compare(JOBS, configs, cluster="n4g8")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="unknown policy of the comparison 'x'"):
+        clustersim.compare(JOBS, ["fifo"], baseline="x", cluster="n4g8")
+    with pytest.raises(UserError, match="give the class Fifo"):
+        clustersim.run(JOBS, Fifo(), cluster="n4g8")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="must be a plan"):
+        itertime.predict("gpt3-1.3b", {"tp": 1}, "dgx-a100-80gb")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="global_batch='512': must be a whole number"):
+        itertime.search("gpt3-1.3b", "512", "dgx-a100-80gb", gpus=8)  # type: ignore[arg-type]

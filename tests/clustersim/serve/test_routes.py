@@ -114,6 +114,7 @@ OUTSIDE = (
     "/runs/leaking/at?t=0", "/runs/leaking/stream", "/runs/leaking/job?id=secret",
     "/runs/out/results/both/fifo/at?t=0%00",
     "/runs/../results/both/fifo/at?t=0", "/runs//etc/at?t=0", "/runs/%2fetc/at?t=0", "/runs/.serve/at?t=0",
+    f"/runs/{'a/' * 3000}at?t=0", f"/reports/{'a' * 3000}", f"/runs/x/cells/{'a' * 3000}/at?t=0",
     "/page/..%2fapp.py", "/page/%2e%2e/app.py", "/page/index.html", "/jobs.csv", "/both/fifo/manifest.json",
 )  # fmt: skip
 
@@ -415,12 +416,18 @@ def test_a_pipe_in_the_place_of_a_file_blocks_nothing(client: TestClient, home: 
     for name in ("events.csv", "manifest.json", "report.html", f".requests.csv.{os.getpid()}.a.tmp"):
         os.mkfifo(folder / name)
     os.mkfifo(home / "pipe.csv")
+    (folder / "usage.csv").symlink_to(folder / "usage.csv")  # a circle
+    (home / "circle.csv").symlink_to(home / "circle.csv")
     state = client.get("/state").json()
     assert "pipe.csv" not in state["traces"]
     assert "pipes" not in state["reports"]
+    assert "circle.csv" not in state["traces"]
+    assert client.get("/runs/pipes/at?t=0").status_code == 404
+    (folder / "usage.csv").unlink()
     assert client.get("/runs/pipes/at?t=0").status_code == 404
     shutil.rmtree(folder)
-    (home / "pipe.csv").unlink()
+    for name in ("pipe.csv", "circle.csv"):
+        (home / name).unlink()
 
 
 def test_names_that_could_be_markup_are_not_listed(client: TestClient, home: Path) -> None:

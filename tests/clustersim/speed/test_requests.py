@@ -10,6 +10,7 @@ import pytest
 from clustersim import run
 from clustersim.cluster import Cluster
 from clustersim.speed import Requests, speed_for
+from tests.effort import first
 from tests.theory.confidence import interval
 from traces import Job
 from traces.summary import demand, load_of
@@ -65,7 +66,7 @@ def test_a_trace_offers_its_load_to_the_planner_that_runs(
 
 
 @pytest.mark.usefixtures("read_once")
-@pytest.mark.parametrize("arrivals", PROCESSES)
+@pytest.mark.parametrize("arrivals", first(3, PROCESSES))
 def test_a_process_offers_its_load_on_average(arrivals: str) -> None:
     """Exponential run times, so that 20 traces suffice for an interval of a few per cent."""
     loads = [

@@ -14,6 +14,7 @@ import pytest
 
 from itertime import Plan, load_model, load_system, predict
 from itertime.spec import System, profile_of
+from tests.effort import rotated
 
 PEAK_TFLOPS = {
     "dgx-h100": 989, "dgx-h200": 989, "dgx-b200": 2250, "dgx-b300": 2250, "gb200-nvl72": 2500,
@@ -89,23 +90,24 @@ def test_newer_gpus_are_faster(model: str, framework: str) -> None:
     assert gb300 < gb200 < b200
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("system", ["dgx-h100", "dgx-b200", "gb200-nvl72"])
-@pytest.mark.parametrize(
-    ("model", "plan"),
-    [
-        *DENSE.items(),
-        *MIXTURES.items(),
-        ("llama3-8b", replace(BASE, dp=64, zero_stage=3)),
-        ("llama3-70b", replace(SHARDED, tp=16, dp=8)),  # across nodes
-        ("llama3-8b", replace(BASE, cp=8, dp=2, global_batch=8)),
-        ("gpt2-small", BASE),
-    ],
+RUNS = (
+    *DENSE.items(),
+    *MIXTURES.items(),
+    ("llama3-8b", replace(BASE, dp=64, zero_stage=3)),
+    ("llama3-70b", replace(SHARDED, tp=16, dp=8)),  # across nodes
+    ("llama3-8b", replace(BASE, cp=8, dp=2, global_batch=8)),
+    ("gpt2-small", BASE),
 )
-@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+
+
+@pytest.mark.parametrize(
+    ("run", "precision", "framework", "system"),
+    rotated(RUNS, ["bf16", "fp8"], FRAMEWORKS, ["dgx-h100", "dgx-b200", "gb200-nvl72"]),
+)
 def test_more_of_anything_is_never_slower(
-    model: str, plan: Plan, system: str, framework: str, precision: str
+    run: tuple[str, Plan], system: str, framework: str, precision: str
 ) -> None:
+    model, plan = run
     usual, plan = load_system(f"{system},framework={framework}"), replace(plan, precision=precision)
     profile = profile_of(usual)
     assert profile.power_w is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, cast
 
 import pytest
@@ -10,19 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.elasticflow import ElasticFlow
+from policies.reservation import marginal_return
 from policies.reservation.filling import Demand
 from tests.deadlines import hostile_bench, mixed_bench, random_bench
 from tests.effort import examples
 
 RESERVATION = "policies.reservation."
 SHORTCUTS = {
-    "marginal_return._Steps._quick_step": None,
-    "following._Following.stands": False,
-    "spare_gpus.SpareGpus.is_tied": False,
+    "marginal_return._StepsOnOneType": marginal_return._Steps,
+    "following._Following.stands": lambda *_: False,
+    "spare_gpus.SpareGpus.is_tied": lambda *_: False,
 }
 
 
-@pytest.mark.parametrize(("shortcut", "never"), SHORTCUTS.items())
+@pytest.mark.parametrize(("shortcut", "plain"), SHORTCUTS.items())
 @given(
     seed=st.integers(0, 10**9),
     scale=st.sampled_from((0, 1, 10)),
@@ -31,12 +33,12 @@ SHORTCUTS = {
 )
 @settings(max_examples=examples(30), deadline=None)
 def test_decisions_are_the_same_without_a_shortcut(
-    shortcut: str, never: object, seed: int, scale: float, bench: Callable[..., Any], placement: str
+    shortcut: str, plain: object, seed: int, scale: float, bench: Callable[..., Any], placement: str
 ) -> None:
     on, jobs = bench(seed, scale, placement)
     events = on.run(jobs, ElasticFlow()).events
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RESERVATION + shortcut, lambda *_: never)
+        patch.setattr(RESERVATION + shortcut, plain)
         assert on.run(jobs, ElasticFlow()).events == events
 
 
@@ -62,12 +64,16 @@ def running(draw: st.DrawFn) -> Demand:
 @settings(max_examples=examples(200), deadline=None)
 def test_growth_is_bounded(demand: Demand) -> None:
     held, work = demand.gpus, demand.work
+    holding = demand.holding(held)
+    assert holding is not None
     prices = {n: n * (work / r + (0.0 if n == held else s)) for n, r, s in demand.table}
-    for size in demand.reservable:
-        if size > held:
-            assert demand.least_growth() <= (prices[size] - prices[held]) / (size - held)
-    if demand.holds_its_first():
-        least, rate, restart_s = demand.table[0]
-        cost = least * (work / rate + restart_s)
-        growth = {n: (price - cost) / n for n, price in prices.items()}
+    larger = [n for n in demand.reservable if n > held]
+    assert holding.needs == min((n - held for n in larger), default=inf)
+    for size in larger:
+        assert holding.least_growth(work) <= (prices[size] - prices[held]) / (size - held)
+    least, rate, restart_s = demand.table[0]
+    cost = least * (work / rate + restart_s)
+    growth = {n: (price - cost) / n for n, price in prices.items()}
+    assert growth[held] == demand.growth_of_staying(held)
+    if holding.is_first(work):
         assert all(growth[held] < growth[n] for n in demand.reservable if n != held)

@@ -1,0 +1,134 @@
+"""What reservations say about an instant: which jobs are due, and which begin soon.
+
+Between two decisions little of that changes, so it is kept up to date. A job is looked at only when its
+reservation has changed, or when the time has come at which something about it changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+
+from clustersim.scheduler import JobView
+
+from .calendar import Slot
+from .filling import Demand
+from .gpu_types import Share, held_on
+
+__all__ = ["Agenda", "Timetable"]
+
+_INSTANT_S = 1e-6  # boundaries of reservations this close are one: they differ by rounding
+_LEAD_RESTARTS = 3  # a reservation begins soon when it does so within this many restarts of its job
+_EARLY_S = 1e-3  # jobs are looked at this much too early, more than times differ by rounding
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """What reservations say about an instant.
+
+    `due`: the slot reserved for now, by job, in order of admission; `shares`: the GPUs of these slots.
+    `soon`: reservations that begin soon, as (start, order of submission, job, GPUs). `growing`: GPUs by which
+    jobs on reserved GPUs grow soon, by GPU type. `wake_at`: when the agenda changes without any event.
+    """
+
+    due: dict[JobView, Slot]
+    shares: dict[JobView, Share]
+    soon: list[tuple[float, int, JobView, int]]
+    growing: Counter[str]
+    wake_at: float
+
+
+class Timetable:
+    """The agenda, kept up to date. `demands` and `slots` are those of `Reservations`, and change in place.
+
+    `order`: numbers of the jobs with a reservation, in the order of admission.
+
+    A job has one *boundary*: the start of its next slot, or the end of the one that is due. It is looked at
+    when that has come, and when something begins to be soon. A look too many changes nothing.
+    """
+
+    def __init__(self, demands: Mapping[JobView, Demand], slots: Mapping[JobView, list[Slot]]):
+        self.order: dict[JobView, int] = {}
+        self._count = 0  # reservations numbered so far
+        self._changed: dict[JobView, None] = {}  # jobs to look at whatever the time
+        self._demands, self._slots = demands, slots
+        self._looks: dict[JobView, float] = {}  # when to look at a job
+        self._boundaries: dict[JobView, float] = {}
+        self._due: dict[JobView, Slot] = {}
+        self._shares: dict[JobView, Share] = {}
+        self._soon: dict[JobView, tuple[float, int, JobView, int]] = {}
+        self._growing: dict[JobView, int] = {}  # by job that is due, the GPUs of its next slot
+
+    def note_change(self, job: JobView, number: int | None = None) -> None:
+        """The reservation of a job is new or has changed. `number`: in the order of admission, if not the one
+        that the job has, or the next one.
+        """
+        self._changed[job] = None
+        if job not in self.order:
+            self.order[job] = self._count if number is None else number
+            self._count += 1
+
+    def note_removal(self, job: JobView) -> None:
+        """The reservation of a job is gone."""
+        self._changed[job] = None
+        self.order.pop(job, None)
+
+    def agenda(self, now: float) -> Agenda:
+        """What is reserved for now and for soon. Slots that are over are dropped."""
+        again, self._changed = self._changed, {}
+        if self._looks and min(self._looks.values()) <= now:
+            again.update(dict.fromkeys([job for job, time in self._looks.items() if time <= now]))
+        due_changed = False
+        for job in again:
+            was_due = self._forget(job)
+            due_changed |= self._enter(job, now) or was_due
+        if due_changed:
+            by_admission = sorted(self._due, key=self.order.__getitem__)
+            self._due = {job: self._due[job] for job in by_admission}
+            self._shares = {job: self._shares[job] for job in by_admission}
+        growing = Counter[str]()
+        for job, more in self._growing.items():
+            name = self._demands[job].gpu_type
+            growing[name] += max(0, more - max(self._due[job].gpus, held_on(job, name)))
+        wake_at = min(self._boundaries.values(), default=inf)
+        return Agenda(self._due, self._shares, sorted(self._soon.values()), growing, wake_at)
+
+    def _forget(self, job: JobView) -> bool:
+        """Take a job out. Returns whether it was due."""
+        self._soon.pop(job, None)
+        self._growing.pop(job, None)
+        self._shares.pop(job, None)
+        self._looks.pop(job, None)
+        self._boundaries.pop(job, None)
+        return self._due.pop(job, None) is not None
+
+    def _enter(self, job: JobView, now: float) -> bool:
+        """Enter a job, if it has a reservation. Returns whether it is due."""
+        slots = self._slots.get(job)
+        if slots is None:
+            return False
+        demand, begun = self._demands[job], now + _INSTANT_S
+        while slots and slots[0].end <= begun:
+            del slots[0]
+            demand.in_place = False
+        if not slots:
+            demand.counts_on_launch = False  # it is too late, and goes on with spare GPUs
+            return False
+        start, end, gpus, _ = slots[0]
+        is_due = start <= begun
+        boundary = look = end if is_due else start
+        if is_due:
+            self._due[job], self._shares[job] = slots[0], Share(gpus, demand.gpu_type)
+        if not is_due or len(slots) > 1:
+            begins, _, more, _ = slots[1 if is_due else 0]
+            lead_s = _LEAD_RESTARTS * demand.restarts[more]
+            if begins - now > lead_s:
+                look = min(look, begins - lead_s)
+            elif is_due:
+                self._growing[job] = more
+            else:
+                self._soon[job] = start, job.order, job, gpus
+        self._looks[job], self._boundaries[job] = look - _EARLY_S, boundary
+        return is_due

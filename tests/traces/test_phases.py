@@ -1,0 +1,114 @@
+"""The text of phases: what it says, and what is wrong with it."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from itertime.errors import UserError
+from tests.effort import examples
+from traces.job import Job
+from traces.native.schema import contradictions
+from traces.phases import Phase, parse_phases, phases_text, seconds_factor, seconds_factors
+from traces.synthetic import Recipe, generate
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 9),
+            st.integers(1, 10**6),
+            st.none() | st.integers(1, 9),
+            st.none() | st.floats(0, 1e12),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_the_text_reads_back_exactly(rows: list[tuple[int, int, int | None, float | None]]) -> None:
+    total = sum(share for share, *_ in rows)
+    phases = tuple(
+        Phase(
+            share / total,
+            float(batch),
+            None if k is None else float(k * batch),
+            inf if noise is None else noise,
+        )
+        for share, batch, k, noise in rows
+    )
+    assert parse_phases(phases_text(phases)) == phases
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("1:512..", "write share:value"),
+        ("1:512:", "write share:value"),
+        ("1:512..1024:8:9", "write share:value"),
+        ("1:512..256", "has the largest batch 256; it is from 512 to 1e[+]07"),
+        ("1:512..1e9", "has the largest batch 1e9"),
+        ("1:512:-1", "has the noise -1; a noise is from 0 to 1e[+]12 sequences"),
+        ("1:512:nan", "has the noise nan"),
+        ("1:512:inf", "has the noise inf"),
+        ("1:512..nan", "has the largest batch nan"),
+    ],
+)
+def test_wrong_texts_are_explained(text: str, wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        parse_phases(text)
+
+
+def test_choices_are_doubled_up_to_the_largest() -> None:
+    assert parse_phases("1:100..799")[0].batches == (100, 200, 400)
+    assert parse_phases("1:100")[0].batches == (100,)
+
+
+@pytest.mark.parametrize(
+    ("columns", "wrong"),
+    [
+        ({"duration_s": 9.0, "phases": "1:1..2"}, "state a choice of batches or a noise"),
+        ({"duration_s": 9.0, "phases": "1:1:5"}, "state a choice of batches or a noise"),
+        ({"model": "m", "global_batch": 8, "iterations": 5.0, "phases": "1:8..9.5"}, "the global batch 9.5"),
+    ],
+)
+def test_choices_need_whole_batches(columns: dict[str, object], wrong: str) -> None:
+    found = [text for _, _, text in contradictions(Job("a", 0.0, gpus=1, **columns))]  # type: ignore[arg-type]
+    assert [wrong in text for text in found] == [True]
+
+
+def test_a_ramp_with_noise_is_slower_than_one_without() -> None:
+    with_noise, without = (seconds_factors(parse_phases(text), 8) for text in ("1:32:8", "1:32"))
+    assert without == (0.25,)
+    assert with_noise == (pytest.approx(0.25 * 40 / 16),)
+    assert seconds_factor(0.0, 32, 8) == pytest.approx(1.0)
+
+
+def test_generated_noise_grows_and_changes_nothing_else() -> None:
+    recipe = Recipe(jobs=20, gpus=256, seed=3)
+    plain, _ = generate(recipe)
+    noisy, report = generate(Recipe(jobs=20, gpus=256, seed=3, gradient_noise="1:8:4"))
+    assert [(a.submit_s, a.model, a.iterations) for a in plain] == [
+        (b.submit_s, b.model, b.iterations) for b in noisy
+    ]
+    assert report["recipe"]["gradient_noise"] == "1:8:4"
+    for job in noisy:
+        assert job.phases is not None
+        assert job.global_batch is not None
+        phases = parse_phases(job.phases)
+        assert [phase.noise / job.global_batch for phase in phases] == pytest.approx([1, 2, 4, 8], rel=1e-5)
+        assert {phase.batches[-1] for phase in phases} == {4 * job.global_batch}
+
+
+@pytest.mark.parametrize("text", ["", "1", "8:1", "0:1", "1:2:0.5", "1:2:3:4", "a:b"])
+def test_wrong_noise_of_a_recipe(text: str) -> None:
+    with pytest.raises(UserError, match="gradient_noise"):
+        Recipe(jobs=1, gradient_noise=text)
+
+
+def test_noise_needs_models() -> None:
+    with pytest.raises(UserError, match="needs jobs with models"):
+        Recipe(jobs=1, rules="none", gradient_noise="1:2")
