@@ -87,6 +87,8 @@ class Pollux(Scheduler):
         entered = []
         for event in state.events:
             job = event.job
+            if event.kind in ("reserved", "released", "node_up", "services"):
+                self._settled = None
             if job is None or event.kind not in ("finished", "phase", "interrupted"):
                 continue
             self._goodputs.pop(job, None)

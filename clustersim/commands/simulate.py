@@ -94,6 +94,7 @@ def compare(
         for option, given in (("--force", output.force), ("--parquet", output.parquet)):
             if given:
                 raise UserError(f"{option}: is not for --vary, whose folder is that of a grid; leave it out")
+        _check_baseline(baseline, names)
         first = baseline or names[0]
         vary_settings(trace, names, [vary], options, output, seeds=seeds, baseline=first, workers=workers)
         return
@@ -169,6 +170,11 @@ def _refuse_seed(settings: list[str] | None) -> None:
             raise UserError(f"--set {text}: contradicts --seeds; state the first seed with --seed")
 
 
+def _check_baseline(baseline: str | None, names: list[str]) -> None:
+    if baseline is not None and baseline not in names:
+        raise UserError(f"--baseline {baseline}: is not among the compared policies {', '.join(names)}")
+
+
 def _policy_names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
@@ -191,8 +197,7 @@ def _compare(
     from .output.runs import check_folder, print_comparison
 
     names = list(dict.fromkeys(config.policy for config in configs))
-    if baseline is not None and baseline not in names:
-        raise UserError(f"--baseline {baseline}: is not among the compared policies {', '.join(names)}")
+    _check_baseline(baseline, names)
     many = len({config.seed for config in configs}) > 1
     folders = None
     out = output.out

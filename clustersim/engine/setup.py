@@ -43,6 +43,7 @@ class RunSetup:
     | `nodes` | how much slower than predicted each node is | all are as predicted |
     | `until_s` | the end of the run on the trace's clock | when no event is left |
     | `price_usd_per_gpu_h` | of GPU types for which the cluster states no price | 5 |
+    | `priced` | whether GPUs have that price where no type has another, as elsewhere in a fleet | false |
     | `seed` | of everything random | 0 |
     | `parts` | the set-ups of the clusters of a fleet to which jobs are sent | none |
     | `check_all_keys` | whether to look up every waiting job's key after every decision, as a check | false |
@@ -68,6 +69,7 @@ class RunSetup:
     nodes: NodeSpeeds | None = None
     until_s: float | None = None
     price_usd_per_gpu_h: float = 5.0
+    priced: bool = False
     seed: int = 0
     check_all_keys: bool = False
     parts: tuple[RunSetup, ...] = ()
@@ -88,6 +90,14 @@ class RunSetup:
     def packs(self) -> int:
         """The most jobs that a policy of the run puts on the same GPUs."""
         return max([self.scheduler.packs, *(part.packs for part in self.parts)])
+
+    @property
+    def prices(self) -> dict[str, float] | None:
+        """US dollars per GPU-hour by GPU type; None if jobs are charged none."""
+        stated = self.cluster.prices(self.price_usd_per_gpu_h)
+        if stated is None and self.priced:
+            return dict.fromkeys(self.cluster.gpu_types, self.price_usd_per_gpu_h)
+        return stated
 
     @property
     def interference(self) -> Interference | None:

@@ -85,7 +85,7 @@ class Simulation(Course):
             on_progress=on_progress,
         )
         self.enactment = Enactment(
-            kernel, setup.speed, self._on_completion, setup.cluster.prices(setup.price_usd_per_gpu_h),
+            kernel, setup.speed, self._on_completion, setup.prices,
             step_times=setup.step_times, seed=setup.seed, sharing=setup.interference, nodes=setup.nodes,
         )  # fmt: skip
         self._wake_ups = WakeUps(kernel)
@@ -196,8 +196,7 @@ class Simulation(Course):
         """Serve an instance of a service that was just submitted."""
         setup = self.setup
         if self._services is None:
-            prices = setup.cluster.prices(setup.price_usd_per_gpu_h)
-            self._services = Services(self.kernel, self.enactment, prices, setup.services_preempt)
+            self._services = Services(self.kernel, self.enactment, setup.prices, setup.services_preempt)
             self.kernel.services = self._services
         self._services.add(active)
 

@@ -102,9 +102,11 @@ def _parts(
     speeds: Callable[[Cluster], Speed], reserved: tuple[Reservation, ...], nodes: NodeSpeeds | None,
 ) -> tuple[RunSetup, ...]:  # fmt: skip
     """The setup of each cluster of a fleet, with the reservations and speeds of its own nodes."""
+    priced = cluster.prices(0.0) is not None
     return tuple(
         made(
             cluster=part.cluster,
+            priced=priced,
             scheduler=own,
             speed=speeds(part.cluster),
             nodes=None if nodes is None else nodes.within(part.first, part.cluster.nodes),

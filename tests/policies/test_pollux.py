@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 import pytest
 
+import clustersim
 from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES
 from clustersim.testing import Outcome, check_outcome, simulate
@@ -154,3 +155,11 @@ def test_it_beats_its_fixed_batches_where_exchanges_are_slow() -> None:
 def test_parameters_are_checked(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Pollux(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_job_that_a_reservation_kept_out_starts_in_the_round_after_its_end() -> None:
+    run = clustersim.run(
+        [Job("wide", 0.0, "t", gpus=8, duration_s=60.0)], "pollux", cluster="n2g4", overheads=None,
+        reservations=[{"at_s": 0, "nodes": "0", "for_s": 600, "tenants": ["other"]}],
+    )  # fmt: skip
+    assert [job.start_s for job in run.jobs] == [600.0]

@@ -248,3 +248,18 @@ def test_a_limit_and_progress(files: dict[str, str]) -> None:
     assert seen == [1, 2]
     assert [record.state for record in run.jobs] == ["finished", "unfinished", "finished", "unfinished"]
     assert run.manifest["end_s"] == 300.0
+
+
+def test_clusters_without_a_price_are_charged_the_default_where_another_states_one(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.yaml"
+    groups = ("{name: a, gpu_type: v100, nodes: 1, gpus_per_node: 8}", "{name: b, gpu_type: a100, nodes: 1}")
+    parts = "".join(
+        f"\n  - {{name: {name}, groups: [{group}]}}" for name, group in zip("xy", groups, strict=True)
+    )
+    fleet.write_text(f"clusters:{parts}\n")
+    jobs = [Job("a", 0.0, gpus=8, duration_s=3600.0, gpu_type="x")]
+    run = clustersim.run(
+        jobs, "fifo", cluster=str(fleet), overheads=None, routing={"by": "first-fit"}, price_usd_per_gpu_h=2.0
+    )
+    assert [job.cost_usd for job in run.jobs] == [16.0]
+    assert broken_rules(run) == []
