@@ -241,7 +241,9 @@ class _StepsOnOneType(_Steps):
                 kept.append((demand, holding))
             else:
                 staying.append((growth, demand, holding))
-            lowest = min(lowest, holding.least_growth(work))
+            beyond = work * holding.growth_of_work + holding.growth_of_restart
+            if beyond < lowest:
+                lowest = beyond
         self._let_stay(staying, kept, lowest)
 
     def _let_stay(self, staying: list[_Staying], kept: list[tuple[Demand, Holding]], lowest: float) -> None:
