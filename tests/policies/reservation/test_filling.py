@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from policies.reservation.calendar import WHOLE, NodeCalendar, Slot
 from policies.reservation.filling import Demand, fill, shorten, yield_of
 from tests.effort import examples
+from tests.oracles.plain_reservations import plain_shorten
 
 GPUS = 32
 SIZES = (1, 2, 4, 8, 16, 32)
@@ -326,7 +327,8 @@ def test_shorten_keeps_enough(
         gpus = demand.gpus = running[0].gpus
         demand.paying_s = data.draw(st.floats(0.0, demand.restarts[gpus]))
     demand.work = share * yield_of(found, demand, now)
-    kept = shorten(found, demand, now)
+    kept = [slot._replace(start=max(slot.start, now)) for slot in shorten(found, demand, now)]
+    assert kept == plain_shorten(found, demand, now)
     demand.in_place = demand.in_place and kept[:1] == [running[0]._replace(start=float(now))]
     assert yield_of(kept, demand, now) >= demand.work * (1 - 1e-9) - 1e-9
     for start, end, gpus, _ in kept:
