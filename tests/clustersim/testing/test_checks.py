@@ -330,7 +330,7 @@ def test_cases_cover_what_they_say() -> None:
     assert [case.name for case in CASES] == [
         "rigid jobs", "rigid jobs with overheads", "one GPU", "elastic jobs",
         "elastic jobs with deadlines and overheads", "jobs that misstate their work",
-        "jobs that can never run", "nodes that fail",
+        "jobs in phases, with batches to choose", "jobs that can never run", "nodes that fail",
     ]  # fmt: skip
     busiest = {}
     for case in CASES:
