@@ -257,8 +257,7 @@ def _fill_whole(
     slots: list[Slot] = []
     end = upper = demand.deadline_s  # of the slot in progress, of the time looked at
     gpus, start = 0, -inf  # of the slot in progress; the start with which it would do the rest of the work
-    i = bisect_left(times, upper) - 1
-    while i >= 0:
+    for i in range(bisect_left(times, upper) - 1, -1, -1):
         count = counts[i]
         if count >= enough:
             here = level
@@ -275,10 +274,6 @@ def _fill_whole(
             if gpus:
                 opening_s = demand.opening_s(gpus) if demand.counts_on_launch else demand.restarts[gpus]
                 start = end - opening_s - need / rates[gpus]
-            if gpus == level:  # if enough nodes are free back to there, nothing in between matters
-                reached = min(i, bisect_right(times, max(start, now)) - 1)
-                if min(counts[reached : i + 1]) >= enough:
-                    i = reached
         lower = times[i]
         if start >= lower and start >= now:
             slots.append(Slot(start, end, gpus))
@@ -289,7 +284,6 @@ def _fill_whole(
                 return slots[::-1]
             return None
         upper = lower
-        i -= 1
     return None
 
 
