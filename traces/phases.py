@@ -52,13 +52,16 @@ class Phase(NamedTuple):
 
     @property
     def batches(self) -> tuple[int, ...]:
-        """The batches of the phase, the one that holds without a choice first.
+        """The batches of the phase, the one that holds without a choice first. Of a phase that states a
+        relative speed, which may be below 1, the only element has no meaning.
 
         >>> Phase(1.0, 512.0, 4096.0).batches
         (512, 1024, 2048, 4096)
+        >>> Phase(1.0, 0.25).batches
+        (0,)
         """
-        found, most = [int(self.value)], self.value if self.most is None else self.most
-        while 2 * found[-1] <= most:
+        found = [int(self.value)]
+        while self.most is not None and 2 * found[-1] <= self.most:
             found.append(2 * found[-1])
         return tuple(found)
 
@@ -98,6 +101,8 @@ def _phase(word: str) -> Phase:
         raise ValueError(f"has the share {share[:100]}; a share of the work is from {_LEAST_SHARE:g} to 1")
     if not _LEAST_VALUE <= phase.value <= _MOST_VALUE:
         raise ValueError(f"has the value {value[:100]}; values are from {_LEAST_VALUE:g} to {_MOST_VALUE:g}")
+    if phase.most is not None and phase.value < 1:
+        raise ValueError(f"has the batch {value[:100]}; a batch is at least 1")
     if phase.most is not None and not phase.value <= phase.most <= _MOST_VALUE:
         raise ValueError(f"has the largest batch {most[:100]}; it is from {value[:100]} to {_MOST_VALUE:g}")
     if with_noise and not 0 <= phase.noise <= _MOST_NOISE:

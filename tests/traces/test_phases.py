@@ -55,6 +55,7 @@ def test_the_text_reads_back_exactly(rows: list[tuple[int, int, int | None, floa
         ("1:512:nan", "has the noise nan"),
         ("1:512:inf", "has the noise inf"),
         ("1:512..nan", "has the largest batch nan"),
+        ("1:0.25..8", "has the batch 0.25"),
     ],
 )
 def test_wrong_texts_are_explained(text: str, wrong: str) -> None:
@@ -65,6 +66,7 @@ def test_wrong_texts_are_explained(text: str, wrong: str) -> None:
 def test_choices_are_doubled_up_to_the_largest() -> None:
     assert parse_phases("1:100..799")[0].batches == (100, 200, 400)
     assert parse_phases("1:100")[0].batches == (100,)
+    assert parse_phases("1:0.25")[0].batches == (0,)  # a speed, of which no more is asked
 
 
 @pytest.mark.parametrize(
