@@ -21,7 +21,7 @@ from clustersim.scheduler import Cluster, JobView, State
 
 from .calendar import WHOLE, Addresses, NodeCalendar, Slot
 from .filling import Demand
-from .refilling import by_value, cheapest, refill
+from .refilling import Joint, by_value, cheapest, refill
 from .reservations import Reservations
 
 __all__ = ["Admission"]
@@ -37,6 +37,7 @@ class Admission(Reservations):
     def __init__(self, now: float, cluster: Cluster, guard_s: float):
         super().__init__(now, cluster, guard_s)
         self.short_s = -inf
+        self._joints: dict[tuple[str, ...], Joint | None] = {}  # of the job looked at, by GPU types
 
     def try_admit(self, job: JobView, state: State) -> bool:
         """Reserve for a job if it can finish in time without making a job with a reservation late. Returns
@@ -69,6 +70,7 @@ class Admission(Reservations):
         """Reserve for a best-effort job, if that is possible."""
         options, now = self.options[job], state.now
         self.short_s = -inf
+        self._joints.clear()
         for option in options:
             option.refresh()
         span_s = options[0].deadline_s - now
@@ -123,6 +125,33 @@ class Admission(Reservations):
 
         The result is adopted only if every one of them still finishes in time.
         """
+        key = tuple(types)
+        if key not in self._joints:
+            self._joints[key] = self._joint(new, types, state.now)
+        joint = self._joints[key]
+        if joint is None:
+            return False
+        calendars = {name: calendar.copy() for name, calendar in joint.calendars.items()}
+        addresses, former = self._addresses({options[0].job for options in joint.by_deadline}, state)
+        refilled = refill(joint, new[0].job, calendars, self.values, addresses, former, state)
+        if isinstance(refilled, float):
+            self.short_s = max(self.short_s, refilled)
+            return False
+        for demand in joint.again:
+            demand.in_place = False
+            self.demands[demand.job] = refilled.demands[demand.job]
+        for job in refilled.in_place:
+            refilled.demands[job].in_place = True
+        self._calendars |= calendars
+        for job, slots in refilled.slots.items():
+            self._hold(job, slots)
+        for demand in joint.again:
+            self._widened.pop(demand.job, None)
+        self.demands[new[0].job] = refilled.demands[new[0].job]
+        return True
+
+    def _joint(self, new: tuple[Demand, ...], types: Collection[str], now: float) -> Joint | None:
+        """The jobs to fill anew; None if they cannot fit."""
         deadline_s = new[0].deadline_s
         again = [
             demand
@@ -132,31 +161,14 @@ class Admission(Reservations):
         ]
         if not again:
             self.short_s = max(self.short_s, deadline_s)
-            return False
+            return None
         choices = {demand.job: self._choices(demand, types) for demand in again}
-        if not self._may_fit(new, types, choices, state.now):
-            return False
-        calendars = self._calendars_without(choices, types, state.now)
+        if not self._may_fit(new, types, choices, now):
+            return None
         by_deadline = sorted(
             [new, *choices.values()], key=lambda options: (options[0].deadline_s, options[0].job.order)
         )
-        addresses, former = self._addresses({options[0].job for options in by_deadline}, state)
-        refilled = refill(by_deadline, calendars, self.values, addresses, former, state)
-        if isinstance(refilled, float):
-            self.short_s = max(self.short_s, refilled)
-            return False
-        for demand in again:
-            demand.in_place = False
-            self.demands[demand.job] = refilled.demands[demand.job]
-        for job in refilled.in_place:
-            refilled.demands[job].in_place = True
-        self._calendars |= calendars
-        for job, slots in refilled.slots.items():
-            self._hold(job, slots)
-        for job in choices:
-            self._widened.pop(job, None)
-        self.demands[new[0].job] = refilled.demands[new[0].job]
-        return True
+        return Joint(again, by_deadline, self._calendars_without(choices, types, now))
 
     def _calendars_without(
         self, jobs: Collection[JobView], types: Collection[str], now: float

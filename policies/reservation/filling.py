@@ -7,10 +7,11 @@ its GPUs and makes no progress.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from clustersim.scheduler import JobView
 from .calendar import WHOLE, NodeCalendar, Slot
 from .gpu_types import Share, held_on
 
-__all__ = ["Demand", "Holding", "fill", "shorten", "yield_of"]
+__all__ = ["Demand", "Filled", "Holding", "fill", "search", "shorten", "yield_of"]
 
 _EASED = 1e-9  # relative; far more than the rounding of GPU times
 
@@ -138,6 +139,8 @@ class Demand:
     """GPU-seconds per iteration on the most efficient reservable size."""
     least_restart_s: float = field(init=False)
     """The shortest restart of any size."""
+    fastest_up_to: dict[int, float] = field(init=False, repr=False, compare=False)
+    """By reservable size, the highest rate (iterations/s) of the reservable sizes up to it."""
     _guard: float = field(init=False, repr=False, compare=False)
     """The work of `guard_s` seconds on the smallest reservable size."""
     _holdings: dict[int, Holding] = field(init=False, repr=False, compare=False)
@@ -147,6 +150,8 @@ class Demand:
         self.table = tuple((n, self.rates[n], self.restarts[n]) for n in self.reservable)
         self.least_gpu_s = min(n / self.rates[n] for n in self.reservable)
         self.least_restart_s = min(self.restarts.values())
+        highest = accumulate((self.rates[n] for n in self.reservable), max)
+        self.fastest_up_to = dict(zip(self.reservable, highest, strict=True))
         self._guard = self.guard_s * self.table[0][1]
         self._holdings = {}
 
@@ -223,7 +228,22 @@ class Demand:
         return (gpus * (work / self.rates[gpus]) - least * (work / least_rate + restart_s)) / gpus
 
 
+class Filled(NamedTuple):
+    """Slots that finish a demand by its deadline, and the time before which they do not depend on what is
+    free, nor on where the job runs; -inf if they may depend on all of it.
+    """
+
+    slots: list[Slot]
+    since: float
+
+
 def fill(calendar: NodeCalendar, demand: Demand, now: float, home: int | None = None) -> list[Slot] | None:
+    """The slots that `search` finds."""
+    found = search(calendar, demand, now, home)
+    return None if found is None else found.slots
+
+
+def search(calendar: NodeCalendar, demand: Demand, now: float, home: int | None = None) -> Filled | None:
     """Slots in `calendar` that finish `demand` by its deadline at the lowest level, or None. Nothing is
     reserved yet.
 
@@ -236,29 +256,39 @@ def fill(calendar: NodeCalendar, demand: Demand, now: float, home: int | None = 
     may go on there without one. The first slot of a job that counts on a launch is charged the launch.
     """
     span = demand.deadline_s - now
-    fill_at = _fill_whole if demand.reservable[0] >= calendar.gpus_per_node else _fill_shared
-    for level in demand.reservable:
+    whole = demand.reservable[0] >= calendar.gpus_per_node
+    fill_at = _fill_whole if whole else _fill_shared
+    failed, most = False, inf  # whether a level has failed; if so, the most nodes that are ever free
+    for level, nodes in zip(demand.reservable, demand.nodes, strict=True):
         if demand.rates[level] * span < demand.work:
             continue
+        if nodes > most:
+            return None  # this level is never free, so it fails as the one before has
         slots = fill_at(calendar, demand, level, now, home)
         if slots is not None:
-            return slots
+            start = slots[0].start
+            return Filled(slots, start if whole and not failed and start > now else -inf)
+        if whole and not failed:
+            most = calendar.whole.most(demand.deadline_s)
+        failed = True
     return None
 
 
 def _fill_whole(
     calendar: NodeCalendar, demand: Demand, level: int, now: float, home: int | None
 ) -> list[Slot] | None:
-    """`fill` for a job with sizes of a node or more only: free nodes are counted."""
-    times, counts = calendar.whole.times, calendar.whole.free
+    """`fill` for a job with sizes of a node or more only: free nodes are counted.
+
+    The search ends where the work left would take too long even without restarts.
+    """
     nodes, sizes, rates = demand.nodes, demand.reservable, demand.rates
     enough = nodes[sizes.index(level)]
+    fastest = demand.fastest_up_to[level] * (1 + _EASED)
     need = demand.work
     slots: list[Slot] = []
     end = upper = demand.deadline_s  # of the slot in progress, of the time looked at
     gpus, start = 0, -inf  # of the slot in progress; the start with which it would do the rest of the work
-    for i in range(bisect_left(times, upper) - 1, -1, -1):
-        count = counts[i]
+    for lower, count in calendar.whole.backwards(upper, now):
         if count >= enough:
             here = level
         else:
@@ -270,20 +300,19 @@ def _fill_whole(
                 if done > 0:
                     slots.append(Slot(upper, end, gpus))
                     need -= done
+            if fastest * (upper - now) < need:
+                return None
             gpus, end, start = here, upper, -inf
             if gpus:
                 opening_s = demand.opening_s(gpus) if demand.counts_on_launch else demand.restarts[gpus]
                 start = end - opening_s - need / rates[gpus]
-        lower = times[i]
-        if start >= lower and start >= now:
+        if start >= lower:
             slots.append(Slot(start, end, gpus))
             return slots[::-1]
-        if lower <= now:
-            if gpus and home == WHOLE and _goes_on(demand, gpus, end - now, need / rates[gpus]):
-                slots.append(Slot(now, end, gpus))
-                return slots[::-1]
-            return None
         upper = lower
+    if gpus and home == WHOLE and _goes_on(demand, gpus, end - now, need / rates[gpus]):
+        slots.append(Slot(now, end, gpus))
+        return slots[::-1]
     return None
 
 

@@ -5,17 +5,34 @@ least of.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from math import inf
 from typing import NamedTuple
 
 from clustersim.scheduler import JobView, State
 
 from .calendar import Addresses, NodeCalendar, Slot
-from .filling import Demand, fill
+from .filling import Demand, Filled, fill, search
 
-__all__ = ["Refilled", "by_value", "cheapest", "refill"]
+__all__ = ["Joint", "Refilled", "by_value", "cheapest", "refill"]
 
 _SAME = 1e-9  # relative; two GPU types that cost a job the same differ by rounding
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Jobs to fill anew together, prepared once for all attempts to admit one job at one instant.
+
+    `again`: the demands of those with a reservation. `by_deadline`: for each job in its turn, the demands
+    among which it may choose. `calendars`: what all other reservations leave free, by GPU type. `found`: what
+    the last attempt found for the jobs in `again`, if they had no choice.
+    """
+
+    again: list[Demand]
+    by_deadline: list[tuple[Demand, ...]]
+    calendars: dict[str, NodeCalendar]
+    found: dict[JobView, Filled] = field(default_factory=dict)
 
 
 class Refilled(NamedTuple):
@@ -55,33 +72,63 @@ def cheapest(
 
 
 def refill(
-    by_deadline: Sequence[Sequence[Demand]], calendars: Mapping[str, NodeCalendar],
-    values: Mapping[str, float], addresses: Mapping[str, Addresses], former: Mapping[int, int], state: State,
+    joint: Joint, new: JobView, calendars: Mapping[str, NodeCalendar], values: Mapping[str, float],
+    addresses: Mapping[str, Addresses], former: Mapping[int, int], state: State,
 ) -> Refilled | float:  # fmt: skip
-    """Reserve for jobs, each on one of its demands, in `calendars`, in their order. If one of them cannot
-    finish in time, its deadline.
+    """Reserve for the jobs of `joint`, each on one of its demands, in `calendars`, in their order. If one of
+    them cannot finish in time, its deadline.
 
     A job that goes on where it runs, from now on, claims its nodes in `addresses`, so that no later one
     claims them too. `former`: by node, the virtual node that it served.
+
+    From one attempt to the next only the demand of the job `new` changes. A job of which the reservation does
+    not depend on the time that this has changed in the calendar gets the one that it got before.
     """
-    draft = state.proposal()
+    draft, now = state.proposal(), state.now
     refilled = Refilled({}, {}, set())
+    before, changed_until = dict(joint.found), -inf
+    joint.found.clear()
 
     def home(demand: Demand) -> int | None:
         placement = draft.placement(demand.job) if demand.gpus else None
         return addresses[demand.gpu_type].home(placement, former) if placement else None
 
-    for options in by_deadline:
-        found = cheapest(options, calendars, values, state.now, home)
-        if found is None:
-            return options[0].deadline_s
-        demand, slots = found
-        job = demand.job
+    for options in joint.by_deadline:
+        demand, job = options[0], options[0].job
+        if len(options) == 1:
+            known = before.get(job)
+            if known is not None and known.since >= changed_until and job is not new:
+                filled: Filled | None = known
+            else:
+                filled = search(calendars[demand.gpu_type], demand, now, home(demand))
+                if filled is not None and known is not None:
+                    changed_until = max(changed_until, _changed_until(known.slots, filled.slots))
+            if filled is None:
+                return demand.deadline_s
+            joint.found[job] = filled
+            slots = filled.slots
+        else:
+            changed_until = inf
+            found = cheapest(options, calendars, values, now, home)
+            if found is None:
+                return demand.deadline_s
+            demand, slots = found
         calendars[demand.gpu_type].reserve(slots)
         refilled.slots[job], refilled.demands[job] = slots, demand
         start, _, gpus, node = slots[0]
-        placement = draft.placement(job) if demand.gpus and start <= state.now else None
+        placement = draft.placement(job) if demand.gpus and start <= now else None
         if placement and addresses[demand.gpu_type].fits(placement, gpus, node):
             addresses[demand.gpu_type].add(placement, node)
             refilled.in_place.add(job)
     return refilled
+
+
+def _changed_until(before: Sequence[Slot], after: Sequence[Slot]) -> float:
+    """The time from which on two reservations are the same; -inf if they are the same throughout."""
+    for one, other in zip_longest(reversed(before), reversed(after)):
+        if one is None or other is None:
+            return float((one or other).end)
+        if one != other:
+            same_end = one[1:] == other[1:]
+            return max(one.start, other.start) if same_end else max(one.end, other.end)
+    return -inf

@@ -44,6 +44,10 @@ class FreeGpus:
         """Undo `take`."""
         self._add(start, end, gpus)
 
+    def most(self, end: float) -> int:
+        """The most GPUs that are free at any time before `end`, which must lie within the calendar."""
+        return max(self.free[: bisect_left(self.times, end)], default=0)
+
     # Forwards
 
     def least(self, start: float, end: float) -> int:
@@ -88,6 +92,16 @@ class FreeGpus:
         return found
 
     # Backwards
+
+    def backwards(self, end: float, now: float) -> Iterator[tuple[float, int]]:
+        """The parts of the calendar from `end` back to `now`, neither of them before it begins: the start of
+        each, and the GPUs that are free in it. No part if `end` is not after `now`.
+        """
+        first, last = bisect_right(self.times, now) - 1, bisect_left(self.times, end)
+        times = self.times[first:last]
+        if times:
+            times[0] = now
+        return zip(reversed(times), reversed(self.free[first:last]), strict=True)
 
     def before(self, end: float) -> int:
         """The GPUs that are free right before `end`, which must lie within the calendar."""

@@ -19,6 +19,8 @@ from tests.effort import examples
 RESERVATION = "policies.reservation."
 SHORTCUTS = {
     "marginal_return._StepsOnOneType": marginal_return._Steps,
+    "refilling._changed_until": lambda *_: inf,
+    "calendar.FreeGpus.most": lambda *_: inf,
     "following._Following.stands": lambda *_: False,
     "spare_gpus.SpareGpus.is_tied": lambda *_: False,
 }
