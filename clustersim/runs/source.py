@@ -128,7 +128,7 @@ def _remedy(trace: object) -> str:
     if hasattr(trace, "collect"):
         return "; trace.collect() is one"
     if hasattr(trace, "to_frame"):
-        return "; a single column is not enough"
+        return "; it is one column; give a column for each field"
     return "; save its content to a file" if hasattr(trace, "read") else ""
 
 
