@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -50,6 +51,22 @@ def checked_shorten_all(self: Reservations, now: float) -> None:
         assert slots == kept or (not kept and all(slot.end <= now for slot in slots))
 
 
+@contextmanager
+def held_to_plain() -> Iterator[None]:
+    """Every decision is compared with all of it worked out anew, and there is at least one."""
+    decided = []
+
+    def checked(self: Reservations, state: State) -> Agenda:
+        decided.append(state.now)
+        return checked_agenda(self, state)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Reservations, "agenda", checked)
+        patch.setattr(Reservations, "shorten_all", checked_shorten_all)
+        yield
+    assert decided
+
+
 @given(
     seed=st.integers(0, 10**9),
     scale=st.sampled_from((0, 1, 10)),
@@ -61,9 +78,7 @@ def test_reservations_are_what_they_are_when_worked_out_anew(
     seed: int, scale: float, bench: Callable[..., Any], policy: Callable[[], Any]
 ) -> None:
     on, jobs = bench(seed, scale, "pack")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Reservations, "agenda", checked_agenda)
-        patch.setattr(Reservations, "shorten_all", checked_shorten_all)
+    with held_to_plain():
         on.run(jobs, policy())
 
 
@@ -71,9 +86,7 @@ def test_reservations_are_what_they_are_when_worked_out_anew(
 @settings(max_examples=examples(20), deadline=None)
 def test_reservations_are_the_same_where_nodes_fail(seed: int, scale: float) -> None:
     on, jobs = random_bench(seed, scale, "pack")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Reservations, "agenda", checked_agenda)
-        patch.setattr(Reservations, "shorten_all", checked_shorten_all)
+    with held_to_plain():
         simulate(
             jobs, ElasticFlow(), on.cluster, table=on.table, overheads=on.overheads, failures=FAILURES,
             seed=seed,
