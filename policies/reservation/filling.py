@@ -103,6 +103,13 @@ def _first_between(held: int, table: Sequence[tuple[int, float, float]]) -> tupl
     return above, below
 
 
+@lru_cache(maxsize=4096)
+def _size_on(sizes: tuple[int, ...], nodes: tuple[int, ...]) -> tuple[int, ...]:
+    """`Demand.size_on`, the same for all jobs of a kind."""
+    fitting = (bisect_right(nodes, count) for count in range(nodes[-1] + 1))
+    return tuple(sizes[found - 1] if found else 0 for found in fitting)
+
+
 @dataclass(slots=True)
 class Demand:
     """What one job needs of one GPU type. `gpu_type` is "" where all GPUs are alike.
@@ -139,6 +146,8 @@ class Demand:
     """GPU-seconds per iteration on the most efficient reservable size."""
     least_restart_s: float = field(init=False)
     """The shortest restart of any size."""
+    size_on: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """By number of whole nodes, up to that of the largest size: the largest reservable size on them, or 0."""
     fastest_up_to: dict[int, float] = field(init=False, repr=False, compare=False)
     """By reservable size, the highest rate (iterations/s) of the reservable sizes up to it."""
     _guard: float = field(init=False, repr=False, compare=False)
@@ -150,6 +159,7 @@ class Demand:
         self.table = tuple((n, self.rates[n], self.restarts[n]) for n in self.reservable)
         self.least_gpu_s = min(n / self.rates[n] for n in self.reservable)
         self.least_restart_s = min(self.restarts.values())
+        self.size_on = _size_on(self.reservable, self.nodes)
         highest = accumulate((self.rates[n] for n in self.reservable), max)
         self.fastest_up_to = dict(zip(self.reservable, highest, strict=True))
         self._guard = self.guard_s * self.table[0][1]
@@ -281,39 +291,35 @@ def _fill_whole(
 
     The search ends where the work left would take too long even without restarts.
     """
-    nodes, sizes, rates = demand.nodes, demand.reservable, demand.rates
-    enough = nodes[sizes.index(level)]
+    rates, restarts, size_on = demand.rates, demand.restarts, demand.size_on
+    enough = demand.nodes[demand.reservable.index(level)]
     fastest = demand.fastest_up_to[level] * (1 + _EASED)
     need = demand.work
-    slots: list[Slot] = []
+    later: list[tuple[float, float, int]] = []  # slots after the one in progress, the last one first
     end = upper = demand.deadline_s  # of the slot in progress, of the time looked at
     gpus, start = 0, -inf  # of the slot in progress; the start with which it would do the rest of the work
     for lower, count in calendar.whole.backwards(upper, now):
-        if count >= enough:
-            here = level
-        else:
-            fitting = bisect_right(nodes, count)
-            here = sizes[fitting - 1] if fitting else 0
+        here = level if count >= enough else size_on[count]
         if here != gpus:
             if gpus:
-                done = (end - upper - demand.restarts[gpus]) * rates[gpus]
+                done = (end - upper - restarts[gpus]) * rates[gpus]
                 if done > 0:
-                    slots.append(Slot(upper, end, gpus))
+                    later.append((upper, end, gpus))
                     need -= done
             if fastest * (upper - now) < need:
                 return None
             gpus, end, start = here, upper, -inf
             if gpus:
-                opening_s = demand.opening_s(gpus) if demand.counts_on_launch else demand.restarts[gpus]
+                opening_s = demand.opening_s(gpus) if demand.counts_on_launch else restarts[gpus]
                 start = end - opening_s - need / rates[gpus]
         if start >= lower:
-            slots.append(Slot(start, end, gpus))
-            return slots[::-1]
+            break
         upper = lower
-    if gpus and home == WHOLE and _goes_on(demand, gpus, end - now, need / rates[gpus]):
-        slots.append(Slot(now, end, gpus))
-        return slots[::-1]
-    return None
+    else:
+        if not gpus or home != WHOLE or not _goes_on(demand, gpus, end - now, need / rates[gpus]):
+            return None
+        start = now
+    return [Slot(start, end, gpus), *(Slot(*slot) for slot in reversed(later))]
 
 
 def _fill_shared(
