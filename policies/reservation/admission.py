@@ -59,7 +59,7 @@ class Admission(Reservations):
         """Drop the reservation of `other` if the best-effort job `job` then gets one. Returns whether it
         does. If not, everything is as before, as in `try_admit`.
         """
-        self.shorten_all(state.now)
+        self.shorten_all(state)
         kept = self.taken_out(other)
         if self._fits(job, state):
             return True
@@ -76,7 +76,7 @@ class Admission(Reservations):
         span_s = options[0].deadline_s - now
         if all(option.fastest() * span_s < option.work for option in options):
             return False
-        self.shorten_all(now)
+        self.shorten_all(state)
         if self._reserve(options, state):
             return True
         for option in options:
@@ -152,6 +152,9 @@ class Admission(Reservations):
 
     def _joint(self, new: tuple[Demand, ...], types: Collection[str], now: float) -> Joint | None:
         """The jobs to fill anew; None if they cannot fit."""
+        for demand in self._passed_over:
+            demand.refresh()
+        self._passed_over.clear()
         deadline_s = new[0].deadline_s
         again = [
             demand

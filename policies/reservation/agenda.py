@@ -72,7 +72,8 @@ class Timetable:
 
     def note_removal(self, job: JobView) -> None:
         """The reservation of a job is gone."""
-        self._changed[job] = None
+        self._changed.pop(job, None)
+        self._forget(job)
         self.order.pop(job, None)
 
     def agenda(self, now: float) -> Agenda:
@@ -80,47 +81,52 @@ class Timetable:
         again, self._changed = self._changed, {}
         if self._looks and min(self._looks.values()) <= now:
             again.update(dict.fromkeys([job for job, time in self._looks.items() if time <= now]))
-        due_changed = False
+        newly_due = False
         for job in again:
-            was_due = self._forget(job)
-            due_changed |= self._enter(job, now) or was_due
-        if due_changed:
+            newly_due |= self._enter(job, now)
+        if newly_due:
             by_admission = sorted(self._due, key=self.order.__getitem__)
             self._due = {job: self._due[job] for job in by_admission}
             self._shares = {job: self._shares[job] for job in by_admission}
-        growing = Counter[str]()
+        growing: Counter[str] = Counter()
         for job, more in self._growing.items():
             name = self._demands[job].gpu_type
             growing[name] += max(0, more - max(self._due[job].gpus, held_on(job, name)))
         wake_at = min(self._boundaries.values(), default=inf)
         return Agenda(self._due, self._shares, sorted(self._soon.values()), growing, wake_at)
 
-    def _forget(self, job: JobView) -> bool:
-        """Take a job out. Returns whether it was due."""
+    def _forget(self, job: JobView) -> None:
+        """Take a job out."""
+        self._due.pop(job, None)
+        self._shares.pop(job, None)
         self._soon.pop(job, None)
         self._growing.pop(job, None)
-        self._shares.pop(job, None)
         self._looks.pop(job, None)
         self._boundaries.pop(job, None)
-        return self._due.pop(job, None) is not None
 
     def _enter(self, job: JobView, now: float) -> bool:
-        """Enter a job, if it has a reservation. Returns whether it is due."""
-        slots = self._slots.get(job)
-        if slots is None:
-            return False
-        demand, begun = self._demands[job], now + _INSTANT_S
+        """Enter a job anew, or take it out if it has no reservation. Returns whether it is due now and was
+        not before.
+        """
+        slots, begun = self._slots.get(job), now + _INSTANT_S
         while slots and slots[0].end <= begun:
             del slots[0]
-            demand.in_place = False
+            self._demands[job].in_place = False
         if not slots:
-            demand.counts_on_launch = False  # it is too late, and goes on with spare GPUs
+            self._forget(job)
+            if slots is not None:
+                self._demands[job].counts_on_launch = False  # it is too late, and goes on with spare GPUs
             return False
+        demand = self._demands[job]
         start, end, gpus, _ = slots[0]
-        is_due = start <= begun
+        is_due, was_due = start <= begun, job in self._due
         boundary = look = end if is_due else start
         if is_due:
             self._due[job], self._shares[job] = slots[0], Share(gpus, demand.gpu_type)
+        elif was_due:
+            del self._due[job], self._shares[job]
+        self._soon.pop(job, None)
+        self._growing.pop(job, None)
         if not is_due or len(slots) > 1:
             begins, _, more, _ = slots[1 if is_due else 0]
             lead_s = _LEAD_RESTARTS * demand.restarts[more]
@@ -131,4 +137,4 @@ class Timetable:
             else:
                 self._soon[job] = start, job.order, job, gpus
         self._looks[job], self._boundaries[job] = look - _EARLY_S, boundary
-        return is_due
+        return is_due and not was_due

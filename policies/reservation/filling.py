@@ -22,6 +22,7 @@ from .gpu_types import Share, held_on
 
 __all__ = ["Demand", "Filled", "Holding", "fill", "search", "shorten", "yield_of"]
 
+_AHEAD = 0.1  # the share of its work for which a job's outlook holds
 _EASED = 1e-9  # relative; far more than the rounding of GPU times
 
 
@@ -53,6 +54,22 @@ class Holding(NamedTuple):
         the size held than to any other one. The latter costs a restart.
         """
         return self.first_above < work < self.first_below
+
+
+class Outlook(NamedTuple):
+    """What is known of the steps of a job for as long as it holds the GPUs of `share`, up to `until_s`,
+    whatever its work is by then. See `Holding` for `needs`.
+
+    The growth of GPU time per GPU added is at most `most_to_stay` by which the job goes on as it is, instead
+    of having no GPUs, and that is its first step; infinite if it need not be. It is at least `least_to_grow`
+    by which the job goes on to a larger size.
+    """
+
+    share: Share
+    until_s: float
+    needs: float
+    most_to_stay: float
+    least_to_grow: float
 
 
 @lru_cache(maxsize=4096)
@@ -150,6 +167,8 @@ class Demand:
     """By number of whole nodes, up to that of the largest size: the largest reservable size on them, or 0."""
     fastest_up_to: dict[int, float] = field(init=False, repr=False, compare=False)
     """By reservable size, the highest rate (iterations/s) of the reservable sizes up to it."""
+    outlook: Outlook | None = field(init=False, repr=False, compare=False)
+    """As of the last `look_ahead`, if the job still holds its GPUs, or may hold them again with less work."""
     _guard: float = field(init=False, repr=False, compare=False)
     """The work of `guard_s` seconds on the smallest reservable size."""
     _holdings: dict[int, Holding] = field(init=False, repr=False, compare=False)
@@ -164,6 +183,7 @@ class Demand:
         self.fastest_up_to = dict(zip(self.reservable, highest, strict=True))
         self._guard = self.guard_s * self.table[0][1]
         self._holdings = {}
+        self.outlook = None
 
     @classmethod
     def of(cls, job: JobView, guard_s: float, gpus_per_node: int, gpu_type: str = "") -> Demand:
@@ -229,12 +249,31 @@ class Demand:
             found = self._holdings[gpus] = _holding(gpus, self.gpu_type, self.table)
         return found
 
-    def growth_of_staying(self, gpus: int) -> float:
-        """The growth of GPU time per GPU added (seconds) by which a job goes on, on the reservable size that
-        it holds, instead of finishing on the smallest one later on. Of jobs on one GPU type.
+    def look_ahead(self, gpus: int, now: float) -> Outlook:
+        """The outlook of a job that holds `gpus` GPUs, until it has done a tenth of its work.
+
+        No job works faster than its rate: placement, checkpoints and other jobs only slow it down. The growth
+        of GPU time is linear in the work left, so it is between those at both ends. The outlook of a job in
+        phases, of which the rate may rise, is over at once.
+        """
+        work, holding = self.refresh_work(), self.holding(gpus)
+        if holding is None:
+            self.outlook = Outlook(Share(gpus, self.gpu_type), inf, inf, inf, -inf)
+        else:
+            later = work * (1 - _AHEAD)
+            until_s = now + (1 - _EASED) * (work - later) / self.rates[gpus]
+            most, least = inf, min(holding.least_growth(work), holding.least_growth(later))
+            if holding.is_first(work) and holding.is_first(later) and not self.counts_on_launch:
+                most = max(self.growth_of_staying(gpus, work), self.growth_of_staying(gpus, later))
+            self.outlook = Outlook(holding.share, now if self.job.phases else until_s, holding.needs, most, least)
+        return self.outlook
+
+    def growth_of_staying(self, gpus: int, work: float) -> float:
+        """The growth of GPU time per GPU added (seconds) by which a job goes on with its `work`, on the
+        reservable size that it holds, instead of finishing on the smallest one later on. Of jobs on one GPU
+        type.
         """
         least, least_rate, restart_s = self.table[0]
-        work = self.work
         return (gpus * (work / self.rates[gpus]) - least * (work / least_rate + restart_s)) / gpus
 
 

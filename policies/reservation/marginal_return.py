@@ -13,7 +13,7 @@ from math import inf
 
 from clustersim.scheduler import JobView
 
-from .filling import Demand, Holding
+from .filling import Demand
 from .reservations import urgency
 from .spare_gpus import SpareGpus
 
@@ -194,10 +194,6 @@ class _Steps:
         return min(costs, default=0.0)
 
 
-_Staying = tuple[float, Demand, Holding]
-"""A job that stays on the GPUs that it holds, with the growth of GPU time of that step."""
-
-
 class _StepsOnOneType(_Steps):
     """The same on a cluster of one GPU type, without looking at every step.
 
@@ -208,70 +204,73 @@ class _StepsOnOneType(_Steps):
       small.
     - The step of a job beyond the GPUs that it keeps is only bounded from below, and computed when that
       bound is reached.
+
+    Both follow from bounds that hold for a while (`Demand.outlook`), so most jobs are not asked for their
+    work.
     """
 
     def _push_running(self) -> None:
-        gpus, target, demands = self.gpus, self.gpus.target, self.reservations.demands
-        room = gpus.spare[""] - gpus.held_back[""]
-        staying: list[_Staying] = []
-        kept: list[tuple[Demand, Holding]] = []  # jobs that have in `target` what they hold
+        gpus, target, demands, now = self.gpus, self.gpus.target, self.reservations.demands, self.gpus.now
+        due, tied, room = gpus.agenda.due, self.reservations.tied, self._room()
+        staying: list[Demand] = []  # jobs for which to stay is a step, and the first one
+        kept: list[Demand] = []  # jobs that have in `target` what they hold
         lowest = self._steps[0][0] if self._steps else inf  # of all steps to other GPUs
         for job, size in gpus.held.items():
             share, demand = target.get(job), demands[job]
-            holding = demand.holding(size)
-            keeps = holding is not None and share is not None and share.gpus == size
-            if share is not None:
-                is_full = holding.needs > room if keeps and holding else self._is_full(job)
-                if is_full or gpus.is_tied(job):
+            if share is not None and demand.in_place and (slot := tied.get(job)) and slot is due.get(job):
+                continue
+            outlook = demand.outlook
+            if outlook is None or outlook.share.gpus != size or outlook.until_s <= now:
+                outlook = demand.look_ahead(size, now)
+            if share is None and outlook.most_to_stay < inf:
+                staying.append(demand)
+            elif share is not None and share.gpus == size:
+                if outlook.needs > room or gpus.is_tied(job):
                     continue
-            work, growth = demand.refresh_work(), None
-            if holding and not share and holding.is_first(work) and not demand.counts_on_launch:
-                growth = demand.growth_of_staying(size)
-            elif not keeps:
-                step = self._next_step(job)
-                if step is None:
-                    continue
-                if step[4] != size or not holding:
-                    heappush(self._steps, step)
-                    lowest = min(lowest, step[0])
-                    continue
-                growth = step[0]
-            assert holding is not None
-            if growth is None:
-                kept.append((demand, holding))
+                kept.append(demand)
             else:
-                staying.append((growth, demand, holding))
-            beyond = work * holding.growth_of_work + holding.growth_of_restart
-            if beyond < lowest:
-                lowest = beyond
-        self._let_stay(staying, kept, lowest)
+                self._push(job)
+                continue
+            if outlook.least_to_grow < lowest:
+                lowest = outlook.least_to_grow
+        self._let_stay(staying, kept, min(lowest, self._steps[0][0]) if self._steps else lowest)
 
-    def _let_stay(self, staying: list[_Staying], kept: list[tuple[Demand, Holding]], lowest: float) -> None:
+    def _let_stay(self, staying: list[Demand], kept: list[Demand], lowest: float) -> None:
         """Let the jobs stay that have a growth below all others, if there is room for all of them: their
         order does not matter then. Add the steps of the others, and those beyond the GPUs that jobs keep.
         """
-        first = [(demand, holding) for growth, demand, holding in staying if growth < lowest]
-        if not self.gpus.keep({demand.job: holding.share for demand, holding in first}):
-            first = []
+        first = {d.job: d.outlook.share for d in staying if d.outlook and d.outlook.most_to_stay < lowest}
+        if not self.gpus.keep(first):
+            first = {}
         if not self.gpus.spare[""]:
             return
-        if len(first) < len(staying):
-            for growth, demand, holding in staying:
-                if not first or growth >= lowest:
-                    size = holding.share.gpus
-                    heappush(self._steps, (growth, False, demand.deadline_s, demand.order, size, demand))
-        room = self.gpus.spare[""] - self.gpus.held_back[""]
-        for demand, holding in [*first, *kept]:
-            if holding.needs <= room:
-                heappush(self._steps, _bound(demand, holding))
+        room = self._room()
+        for demand in staying:
+            if demand.job not in first:
+                size = self.gpus.held[demand.job]
+                growth = demand.growth_of_staying(size, demand.refresh_work())
+                heappush(self._steps, (growth, False, demand.deadline_s, demand.order, size, demand))
+            else:
+                self._push_bound(demand, room)
+        for demand in kept:
+            self._push_bound(demand, room)
 
     def _go_on(self, job: JobView) -> None:
         demand, share = self.reservations.demands[job], self.gpus.target.get(job)
-        holding = demand.holding(job.gpus)
-        if share is None or share.gpus != job.gpus or holding is None:
+        if demand.outlook is None or share != demand.outlook.share or share.gpus != job.gpus:
             self._push(job)
-        elif holding.needs <= self.gpus.spare[""] - self.gpus.held_back[""]:
-            heappush(self._steps, _bound(demand, holding))
+        else:
+            self._push_bound(demand, self._room())
+
+    def _push_bound(self, demand: Demand, room: int) -> None:
+        """Add a place before the next step of a job that keeps its GPUs, if there is room for one."""
+        outlook = demand.outlook
+        if outlook is not None and outlook.needs <= room:
+            heappush(self._steps, (outlook.least_to_grow, False, -inf, demand.order, _UNKNOWN, demand))
+
+    def _room(self) -> int:
+        """The spare GPUs for jobs that grow."""
+        return self.gpus.spare[""] - self.gpus.held_back[""]
 
     def _next_step(self, job: JobView) -> _Step | None:
         gpus, demand = self.gpus, self.reservations.demands[job]
@@ -303,9 +302,3 @@ class _StepsOnOneType(_Steps):
             if gpus.may_have(demand, best):
                 return best_growth, best != kept, demand.deadline_s, demand.order, best, demand
             barred.append(best)
-
-
-def _bound(demand: Demand, holding: Holding) -> _Step:
-    """A place before the next step of a job that keeps its GPUs."""
-    growth = holding.least_growth(demand.work)
-    return growth, False, -inf, demand.order, _UNKNOWN, demand

@@ -55,8 +55,9 @@ class Reservations:
         self._slots: dict[JobView, list[Slot]] = {}  # in order of admission
         self._widened: dict[JobView, None] = {}  # jobs with spare GPUs added to their reservation
         self._timetable = Timetable(self.demands, self._slots)
-        self._shortened: dict[JobView, list[Slot]] = {}  # reservations as they were last shortened
-        self._shortened_at = -inf  # when; -inf if there was a decision since
+        self._to_shorten: dict[JobView, None] = {}  # jobs that may need less than their reservation does
+        self._shortened_at = -inf  # when `shorten_all` last looked at the running jobs
+        self._passed_over: list[Demand] = []  # of jobs that it did not refresh, as they still need it all
         self._calendars: dict[str, NodeCalendar] = {
             name: NodeCalendar(now, room.nodes, room.gpus_per_node) for name, room in self.rooms.items()
         }
@@ -117,7 +118,6 @@ class Reservations:
         self._calendars[demand.gpu_type].give_back(self._slots.pop(job, []))
         self._timetable.note_removal(job)
         self._widened.pop(job, None)
-        self._shortened.pop(job, None)
         self.tied.pop(job, None)
 
     def release_finished(self, state: State) -> None:
@@ -156,6 +156,7 @@ class Reservations:
         slots = {other: self._slots.get(other, slots) for other, slots in kept.order.items()}
         self._slots.clear()
         self._slots.update(slots)
+        self._to_shorten[job] = None
         self._timetable.note_change(job, kept.number)
         if kept.widened:
             self._widened[job] = None
@@ -163,39 +164,63 @@ class Reservations:
     def _hold(self, job: JobView, slots: list[Slot]) -> None:
         """Note a job's new reservation, made in a calendar."""
         self._slots[job] = slots
+        self._to_shorten[job] = None
         self._timetable.note_change(job)
 
-    def shorten_all(self, now: float) -> None:
+    def shorten_all(self, state: State) -> None:
         """Cut every reservation to the latest part that still does its job's work.
 
-        What is over by `now` stays: nothing looks at it. So most reservations change only if their jobs have
-        worked beyond them. At one instant, and while a job has never run, one is shortened once.
+        What is over by now stays: nothing looks at it. So only those reservations are looked at that are new,
+        and those of jobs that have worked since the last time: the jobs that run now, that ran at a decision,
+        or that lost their GPUs.
+
+        A tied job (`SpareGpus.is_tied`) with a single slot has no slack to give back while it follows its
+        reservation. It is passed over: its demand is as of an earlier time.
         """
-        done = self._shortened
-        for job, slots in self._slots.items():
-            if done.get(job) is slots and (now == self._shortened_at or not job.started):
-                continue  # its work is what it was
-            demand = self.demands[job]
+        now, demands, looked_at = state.now, self.demands, self._to_shorten
+        self._to_shorten = {}
+        if now != self._shortened_at:
+            looked_at.update(dict.fromkeys(state.running))
+            looked_at.update(dict.fromkeys(self._losers(state)))
+            self._passed_over.clear()
+            self._shortened_at = now
+        for job in looked_at:
+            slots = self._slots.get(job)
+            if slots is None:
+                continue
+            demand = demands[job]
+            if demand.in_place and len(slots) == 1 and self.tied.get(job) is slots[0] and now < slots[0].end:
+                self._passed_over.append(demand)
+                continue
             demand.refresh()
             kept = shorten(slots, demand, now)
             if kept is not slots:
                 if not kept or kept[0].start > now or kept[0].end != slots[0].end:
                     demand.in_place = False
                 self._calendars[demand.gpu_type].give_back(_cut_off(slots, kept))
-                self._hold(job, kept)
-            done[job] = kept
-        self._shortened_at = now
+                self._slots[job] = kept
+                self._timetable.note_change(job)
         for calendar in self._calendars.values():
             calendar.advance(now)
+
+    def _losers(self, state: State) -> list[JobView]:
+        """The jobs that have lost their GPUs since the last decision, without one."""
+        return [
+            event.job
+            for event in state.events
+            if event.kind in _LOST and event.job is not None and event.job in self.demands
+        ]
 
     # Following
 
     def agenda(self, state: State) -> Agenda:
         """What is reserved for now and for soon. Slots that are over are dropped."""
-        for event in state.events:
-            if event.kind in _LOST and event.job is not None and event.job in self.demands:
-                self.demands[event.job].in_place = False
-        agenda, self._shortened_at = self._timetable.agenda(state.now), -inf
+        for job in self._losers(state):
+            self.demands[job].in_place, self.demands[job].outlook = False, None
+            self._to_shorten[job] = None
+        self._to_shorten.update(dict.fromkeys(state.running))
+        self._shortened_at = -inf  # at this instant, too, jobs may hold other GPUs after the decision
+        agenda = self._timetable.agenda(state.now)
         for job in [job for job in self._widened if not self._slots[job]]:
             del self._widened[job]
         return agenda
@@ -223,12 +248,15 @@ class Reservations:
         if there is one.
         """
         demand, own = self.demands[job], self._slots[job]
+        larger = [size for size in demand.reservable if job.gpus < size <= limit]
+        if not larger:
+            return None
         demand.refresh()
         calendar = self._calendars[demand.gpu_type]
         finish_s = now + demand.paying_s + demand.work / demand.rates[job.gpus]
-        for size in reversed(demand.reservable):
+        for size in reversed(larger):
             end = now + demand.restarts[size] + demand.work / demand.rates[size]
-            if not job.gpus < size <= limit or end > min(demand.deadline_s, finish_s):
+            if end > min(demand.deadline_s, finish_s):
                 continue
             calendar.give_back(own)
             node, since = calendar.address_before(size, end, now, own[0].node)
@@ -252,7 +280,7 @@ def _cut_off(slots: list[Slot], kept: list[Slot]) -> list[Slot]:
     cut = slots[: len(slots) - len(kept)]
     if kept:
         first = slots[len(cut)]
-        cut.append(first._replace(end=max(first.start, kept[0].start)))
+        cut.append(Slot(first.start, max(first.start, kept[0].start), first.gpus, first.node))
     return cut
 
 

@@ -40,15 +40,15 @@ def checked_agenda(self: Reservations, state: State) -> Agenda:
     return found
 
 
-def checked_shorten_all(self: Reservations, now: float) -> None:
+def checked_shorten_all(self: Reservations, state: State) -> None:
     expected = {}
     for job in self.reserved():
         self.demands[job].refresh()
-        expected[job] = plain_shorten(self.slots(job), self.demands[job], now)
-    shorten_all(self, now)
+        expected[job] = plain_shorten(self.slots(job), self.demands[job], state.now)
+    shorten_all(self, state)
     for job, kept in expected.items():
-        slots = [slot._replace(start=max(slot.start, now)) for slot in self.slots(job)]
-        assert slots == kept or (not kept and all(slot.end <= now for slot in slots))
+        slots = [slot._replace(start=max(slot.start, state.now)) for slot in self.slots(job)]
+        assert slots == kept or (not kept and all(slot.end <= state.now for slot in slots))
 
 
 @contextmanager

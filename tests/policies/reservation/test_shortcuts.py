@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,7 @@ from tests.effort import examples
 RESERVATION = "policies.reservation."
 SHORTCUTS = {
     "marginal_return._StepsOnOneType": marginal_return._Steps,
+    "filling._AHEAD": 0.0,
     "refilling._changed_until": lambda *_: inf,
     "calendar.FreeGpus.most": lambda *_: inf,
     "following._Following.stands": lambda *_: False,
@@ -50,7 +52,7 @@ def running(draw: st.DrawFn) -> Demand:
     sizes = sorted(draw(st.sets(st.integers(1, 64), min_size=2, max_size=6)))
     positive = st.floats(1e-3, 1e3)
     return Demand(
-        job=cast(Any, None),
+        job=cast(Any, SimpleNamespace(phases=())),
         deadline_s=0.0,
         reservable=tuple(sizes),
         nodes=tuple(sizes),
@@ -76,6 +78,29 @@ def test_growth_is_bounded(demand: Demand) -> None:
     least, rate, restart_s = demand.table[0]
     cost = least * (work / rate + restart_s)
     growth = {n: (price - cost) / n for n, price in prices.items()}
-    assert growth[held] == demand.growth_of_staying(held)
+    assert growth[held] == demand.growth_of_staying(held, work)
     if holding.is_first(work):
         assert all(growth[held] < growth[n] for n in demand.reservable if n != held)
+
+
+@given(running(), st.floats(0.0, 1.0))
+@settings(max_examples=examples(200), deadline=None)
+def test_an_outlook_holds_while_the_job_works(demand: Demand, share: float) -> None:
+    held, work = demand.gpus, demand.work
+    demand.job.oracle_remaining = lambda gpus, _: work / demand.rates[gpus]  # type: ignore[method-assign]
+    outlook = demand.look_ahead(held, 100.0)
+    assert (outlook.share.gpus, demand.outlook) == (held, outlook)
+    later = work - share * (outlook.until_s - 100.0) * demand.rates[held]
+    holding = demand.holding(held)
+    assert holding is not None and 0.9 * work <= later <= work
+    assert outlook.needs == holding.needs
+    close = 1e-12 * work * sum(1 / rate for rate in demand.rates.values())
+    assert outlook.least_to_grow <= holding.least_growth(later) + close
+    assert outlook.most_to_stay >= demand.growth_of_staying(held, later) - close
+    assert outlook.most_to_stay == inf or holding.is_first(later)
+
+
+def test_the_outlook_of_a_job_in_phases_is_over_at_once() -> None:
+    job = cast(Any, SimpleNamespace(phases=("one", "two"), oracle_remaining=lambda *_: 100.0))
+    demand = Demand(job, 0.0, (1, 2), (1, 2), {1: 1.0, 2: 1.5}, {1: 0.0, 2: 0.0}, 0.0)
+    assert demand.look_ahead(1, 5.0).until_s == 5.0
