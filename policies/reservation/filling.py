@@ -423,10 +423,10 @@ def shorten(slots: list[Slot], demand: Demand, now: float) -> list[Slot]:
     """The latest part of a reservation that still does the job's remaining work: `slots` itself if all of it
     is needed, apart from the time before `now`. The part no longer needed is cut off at the front.
     """
-    need = demand.work
-    for i in reversed(range(len(slots))):
-        start, end, gpus, node = slots[i]
-        begin = max(start, now)
+    need, i = demand.work, len(slots)
+    for start, end, gpus, node in reversed(slots):
+        i -= 1
+        begin = start if start > now else now
         if need <= 0 or end <= begin:
             return [slot._replace(start=max(slot.start, now)) for slot in slots[i + 1 :]]
         rate, restart = demand.rates[gpus], demand.restarts[gpus]

@@ -89,6 +89,7 @@ class _Following:
             if job not in due and not proposal.gpus(job):
                 seating.give_spare(job, target[job])
         self.reservations.note_seated(due, seating.seated)
+        self.reservations.note_stops(self.held)
         return proposal
 
     def _holds(self, job: JobView) -> Share:
@@ -117,7 +118,8 @@ class _Following:
         happen to run where their address can be. Returns the others, the least slack first.
         """
         due, demands = self.agenda.due, self.reservations.demands
-        others = [job for job in due if not (demands[job].in_place and seating.keep(job))]
+        seating.keep_in_place(job for job in due if demands[job].in_place)
+        others = [job for job in due if not demands[job].in_place]
         for job in others:
             demands[job].refresh()
         others.sort(key=lambda job: (self.reservations.slack_s(job, self.state.now), job.order))

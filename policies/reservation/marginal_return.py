@@ -209,6 +209,10 @@ class _StepsOnOneType(_Steps):
     work.
     """
 
+    def __init__(self, gpus: SpareGpus):
+        super().__init__(gpus)
+        self._asked: dict[JobView, None] = {}  # jobs that were asked for their work in this decision
+
     def _push_running(self) -> None:
         gpus, target, demands, now = self.gpus, self.gpus.target, self.reservations.demands, self.gpus.now
         due, tied, room = gpus.agenda.due, self.reservations.tied, self._room()
@@ -234,6 +238,16 @@ class _StepsOnOneType(_Steps):
             if outlook.least_to_grow < lowest:
                 lowest = outlook.least_to_grow
         self._let_stay(staying, kept, min(lowest, self._steps[0][0]) if self._steps else lowest)
+
+    def _push_next_waiting(self) -> None:
+        room = self._room()
+        if room < self.reservations.least_size(""):
+            return
+        target, demands = self.gpus.target, self.reservations.demands
+        for job in self._waiting:
+            if job not in target and demands[job].reservable[0] <= room:
+                self._push(job)
+                return
 
     def _let_stay(self, staying: list[Demand], kept: list[Demand], lowest: float) -> None:
         """Let the jobs stay that have a growth below all others, if there is room for all of them: their
@@ -262,6 +276,18 @@ class _StepsOnOneType(_Steps):
         else:
             self._push_bound(demand, self._room())
 
+    def _push(self, job: JobView) -> None:
+        gpus, demand = self.gpus, self.reservations.demands[job]
+        share = gpus.target.get(job)
+        if share is not None:
+            holding = demand.holding(share.gpus)
+            assert holding is not None
+            if (holding.needs > self._room() and job.gpus <= share.gpus) or gpus.is_tied(job):
+                return
+        step = self._next_step(job)
+        if step is not None:
+            heappush(self._steps, step)
+
     def _push_bound(self, demand: Demand, room: int) -> None:
         """Add a place before the next step of a job that keeps its GPUs, if there is room for one."""
         outlook = demand.outlook
@@ -274,7 +300,9 @@ class _StepsOnOneType(_Steps):
 
     def _next_step(self, job: JobView) -> _Step | None:
         gpus, demand = self.gpus, self.reservations.demands[job]
-        demand.refresh()
+        if job not in self._asked:
+            self._asked[job] = None
+            demand.refresh()
         work, kept, share, spare = demand.work, demand.gpus, gpus.target.get(job), gpus.spare[""]
         room = spare - gpus.held_back[""]
         if share is None:

@@ -6,7 +6,7 @@ Which jobs may reserve is decided in `admission.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import NamedTuple
 
@@ -40,8 +40,8 @@ class Reservations:
 
     A job that entered has a reservation, or is *best effort*: it runs on spare GPUs only. `options`: a job's
     demands on the GPU types that can run it, the best type first. `demands`: the one of them on the type of
-    its reservation; the first for a best-effort job. `tied`: the slot in which a job is known to be unable to
-    afford a move (`SpareGpus.is_tied`).
+    its reservation; the first for a best-effort job. `tied`, `loose`: the slot in which a job is known to be
+    unable to afford a move, or able to (`SpareGpus.is_tied`).
     """
 
     def __init__(self, now: float, cluster: Cluster, guard_s: float):
@@ -49,6 +49,7 @@ class Reservations:
         self.options: dict[JobView, tuple[Demand, ...]] = {}
         self.demands: dict[JobView, Demand] = {}
         self.tied: dict[JobView, Slot] = {}
+        self.loose: dict[JobView, Slot] = {}
         self._values = Values(list(self.rooms))
         self._smallest: Counter[tuple[str, int]] = Counter()  # options by their type and smallest size
         self._least_sizes: dict[str, int] = {}  # the fewest GPUs that any option can use, as far as looked up
@@ -119,6 +120,7 @@ class Reservations:
         self._timetable.note_removal(job)
         self._widened.pop(job, None)
         self.tied.pop(job, None)
+        self.loose.pop(job, None)
 
     def release_finished(self, state: State) -> None:
         """Let the jobs leave that have finished since the last call."""
@@ -218,7 +220,6 @@ class Reservations:
         for job in self._losers(state):
             self.demands[job].in_place, self.demands[job].outlook = False, None
             self._to_shorten[job] = None
-        self._to_shorten.update(dict.fromkeys(state.running))
         self._shortened_at = -inf  # at this instant, too, jobs may hold other GPUs after the decision
         agenda = self._timetable.agenda(state.now)
         for job in [job for job in self._widened if not self._slots[job]]:
@@ -274,14 +275,18 @@ class Reservations:
         for job in due:
             self.demands[job].in_place = job in seated
 
+    def note_stops(self, running: Iterable[JobView]) -> None:
+        """Note the jobs that ran until now, where some of them may stop."""
+        self._to_shorten.update(dict.fromkeys(running))
+
 
 def _cut_off(slots: list[Slot], kept: list[Slot]) -> list[Slot]:
     """The part of a reservation before the part that is kept."""
-    cut = slots[: len(slots) - len(kept)]
-    if kept:
-        first = slots[len(cut)]
-        cut.append(Slot(first.start, max(first.start, kept[0].start), first.gpus, first.node))
-    return cut
+    over = len(slots) - len(kept)
+    if not kept:
+        return slots
+    start, _, gpus, node = slots[over]
+    return [*slots[:over], Slot(start, max(start, kept[0].start), gpus, node)]
 
 
 def urgency(job: JobView) -> float:

@@ -34,21 +34,38 @@ class Seating:
         due: Mapping[JobView, Slot],
     ):  # fmt: skip
         self._draft, self._rooms, self._demands, self._due = proposal, rooms, demands, due
-        self._addresses = {name: Addresses(room.gpus_per_node) for name, room in rooms.items()}
+        self._claimed = {name: Addresses(room.gpus_per_node) for name, room in rooms.items()}
+        self._to_claim: list[JobView] = []  # jobs in place of which the nodes are not claimed yet
         self._holders: dict[int, dict[JobView, int]] | None = None
         self.seated: dict[JobView, None] = {}
         self.evicted: dict[JobView, None] = {}
         self.unplaced: dict[JobView, None] = {}
         self._cleared: list[JobView] = []
 
+    def keep_in_place(self, jobs: Iterable[JobView]) -> None:
+        """Seat jobs that are at their address already, and have been seated together."""
+        self._to_claim.extend(jobs)
+        self.seated.update(dict.fromkeys(self._to_claim))
+
+    @property
+    def _addresses(self) -> dict[str, Addresses]:
+        """Which node serves which address, by GPU type. Most decisions need not know."""
+        for job in self._to_claim:
+            placement = self._draft.placement(job)
+            assert placement is not None
+            self._claimed[self._demands[job].gpu_type].add(placement, self._due[job].node)
+        self._to_claim.clear()
+        return self._claimed
+
     def keep(self, job: JobView) -> bool:
         """Seat a job where it runs, if its address can be there. Returns whether it is seated."""
         placement, slot, name = self._draft.placement(job), self._due[job], self._demands[job].gpu_type
         if not placement or (name and self._draft.gpu_type(job) != name):
             return False
-        if not self._addresses[name].fits(placement, slot.gpus, slot.node):
+        addresses = self._addresses[name]
+        if not addresses.fits(placement, slot.gpus, slot.node):
             return False
-        self._addresses[name].add(placement, slot.node)
+        addresses.add(placement, slot.node)
         self.seated[job] = None
         return True
 

@@ -96,19 +96,23 @@ class SpareGpus:
 
         It has less slack than the work of a restart on its reserved GPUs, which every move has to set aside.
         To follow its reservation leaves the slack as it is. So the answer holds until the next slot, and is
-        kept (`Reservations.tied`); a job so close to the limit that rounding could decide is not tied.
+        kept (`Reservations.tied` and `loose`); a job so close to the limit that rounding could decide is not
+        tied.
         """
         due, reservations = self.agenda.due.get(job), self.reservations
         if due is None or not reservations.demands[job].in_place:
             return False
         if reservations.tied.get(job) is due:
             return True
+        if reservations.loose.get(job) is due:
+            return False
         home, options = reservations.demands[job], reservations.options[job]
         home.refresh()
         if home.paying_s or min(option.least_restart_s for option in options) < _ROUNDING_S:
             return False  # what it still pays may change; a move that costs nothing needs no slack
         slack = yield_of(reservations.slots(job), home, self.now) - home.work
         if slack >= home.rates[due.gpus] * (home.restarts[due.gpus] - _ROUNDING_S):
+            reservations.loose[job] = due
             return False
         reservations.tied[job] = due
         return True
@@ -117,15 +121,16 @@ class SpareGpus:
         """Add to `target` the reservations that begin soon and for which GPUs are free. Returns the GPUs by
         type that the other ones lack.
         """
-        lacking = Counter[str]()
-        if not self.agenda.soon:
-            return lacking
-        target, spare, idle = self.target, self.spare, self._idle(in_service)
+        lacking: Counter[str] = Counter()
+        target, spare, idle = self.target, self.spare, None
         for _, _, job, gpus in self.agenda.soon:
             demand = self.reservations.demands[job]
             name = demand.gpu_type
             extra = gpus - held_on(job, name)
-            if gpus > spare[name] or extra > idle[name] or demand.counts_on_launch:
+            has_room = gpus <= spare[name] and not demand.counts_on_launch
+            if has_room and idle is None:
+                idle = self._idle(in_service)
+            if not has_room or idle is None or extra > idle[name]:
                 lacking[name] += max(0, extra)
                 continue
             target[job] = Share(gpus, name)

@@ -131,13 +131,15 @@ class FreeGpus:
         start = max(start, self.times[0])
         if end <= start:
             return
-        first, last = self._cut(start), self._cut(end)
+        first = self._cut(start)
+        last = self._cut(end, first)
         self.free[first:last] = [free + gpus for free in self.free[first:last]]
 
-    def _cut(self, time: float) -> int:
-        """Make `time` a boundary and return its index."""
-        i = bisect_left(self.times, time)
-        if i == len(self.times) or self.times[i] != time:
-            self.times.insert(i, time)
-            self.free.insert(i, self.free[i - 1])
+    def _cut(self, time: float, after: int = 0) -> int:
+        """Make `time` a boundary and return its index, which is not below `after`."""
+        times, free = self.times, self.free
+        i = bisect_left(times, time, after)
+        if i == len(times) or times[i] != time:
+            times.insert(i, time)
+            free.insert(i, free[i - 1])
         return i
