@@ -21,7 +21,7 @@ from clustersim.scheduler import Cluster, JobView, State
 
 from .calendar import WHOLE, Addresses, NodeCalendar, Slot
 from .filling import Demand
-from .refilling import Joint, by_value, cheapest, refill
+from .refilling import Claims, Joint, by_value, cheapest, refill
 from .reservations import Reservations
 
 __all__ = ["Admission"]
@@ -131,9 +131,8 @@ class Admission(Reservations):
         joint = self._joints[key]
         if joint is None:
             return False
-        calendars = {name: calendar.copy() for name, calendar in joint.calendars.items()}
-        addresses, former = self._addresses({options[0].job for options in joint.by_deadline}, state)
-        refilled = refill(joint, new[0].job, calendars, self.values, addresses, former, state)
+        jobs = {options[0].job for options in joint.by_deadline}
+        refilled = refill(joint, new[0].job, self.values, lambda: self._addresses(jobs, state), state)
         if isinstance(refilled, float):
             self.short_s = max(self.short_s, refilled)
             return False
@@ -142,7 +141,7 @@ class Admission(Reservations):
             self.demands[demand.job] = refilled.demands[demand.job]
         for job in refilled.in_place:
             refilled.demands[job].in_place = True
-        self._calendars |= calendars
+        self._calendars |= refilled.calendars
         for job, slots in refilled.slots.items():
             self._hold(job, slots)
         for demand in joint.again:
@@ -199,12 +198,8 @@ class Admission(Reservations):
             option.refresh()
         return options
 
-    def _addresses(
-        self, refilled: Collection[JobView], state: State
-    ) -> tuple[dict[str, Addresses], dict[int, int]]:
-        """The addresses that nodes of each GPU type serve for jobs in place other than `refilled`; and by
-        node, the virtual node that it serves for any job in place.
-        """
+    def _addresses(self, refilled: Collection[JobView], state: State) -> Claims:
+        """The claims of jobs in place other than `refilled`, and the virtual nodes of all jobs in place."""
         addresses = {name: Addresses(room.gpus_per_node) for name, room in self.rooms.items()}
         former: dict[int, int] = {}
         draft = state.proposal()

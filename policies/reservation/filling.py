@@ -279,11 +279,12 @@ class Demand:
 
 class Filled(NamedTuple):
     """Slots that finish a demand by its deadline, and the time before which they do not depend on what is
-    free, nor on where the job runs; -inf if they may depend on all of it.
+    free, nor on where the job runs; -inf if they may depend on all of it. `nodes`: those of their level.
     """
 
     slots: list[Slot]
     since: float
+    nodes: int
 
 
 def fill(calendar: NodeCalendar, demand: Demand, now: float, home: int | None = None) -> list[Slot] | None:
@@ -316,7 +317,7 @@ def search(calendar: NodeCalendar, demand: Demand, now: float, home: int | None 
         slots = fill_at(calendar, demand, level, now, home)
         if slots is not None:
             start = slots[0].start
-            return Filled(slots, start if whole and not failed and start > now else -inf)
+            return Filled(slots, start if whole and not failed and start > now else -inf, nodes)
         if whole and not failed:
             most = calendar.whole.most(demand.deadline_s)
         failed = True

@@ -11,38 +11,46 @@ from math import inf
 from typing import NamedTuple
 
 from clustersim.scheduler import JobView, State
+from policies.toolkit.gpu_calendar import FreeGpus
 
-from .calendar import Addresses, NodeCalendar, Slot
+from .calendar import WHOLE, Addresses, NodeCalendar, Slot
 from .filling import Demand, Filled, fill, search
 
-__all__ = ["Joint", "Refilled", "by_value", "cheapest", "refill"]
+__all__ = ["Claims", "Joint", "Refilled", "by_value", "cheapest", "refill"]
+
+Claims = tuple[dict[str, Addresses], dict[int, int]]
+"""The addresses that nodes of each GPU type serve for jobs that are not refilled; and by node, the virtual
+node that it served before.
+"""
 
 _SAME = 1e-9  # relative; two GPU types that cost a job the same differ by rounding
 
 
-@dataclass(frozen=True)
+@dataclass
 class Joint:
     """Jobs to fill anew together, prepared once for all attempts to admit one job at one instant.
 
     `again`: the demands of those with a reservation. `by_deadline`: for each job in its turn, the demands
     among which it may choose. `calendars`: what all other reservations leave free, by GPU type. `found`: what
-    the last attempt found for the jobs in `again`, if they had no choice.
+    the last attempt found for the jobs that had no choice. `failed`: one of them for which it found nothing.
     """
 
     again: list[Demand]
     by_deadline: list[tuple[Demand, ...]]
     calendars: dict[str, NodeCalendar]
     found: dict[JobView, Filled] = field(default_factory=dict)
+    failed: JobView | None = None
 
 
 class Refilled(NamedTuple):
-    """New reservations, the demands on the types that they are on, and the jobs of which the first slot is
-    where they run.
+    """New reservations, the demands on the types that they are on, the jobs of which the first slot is where
+    they run, and what is free then.
     """
 
     slots: dict[JobView, list[Slot]]
     demands: dict[JobView, Demand]
     in_place: set[JobView]
+    calendars: dict[str, NodeCalendar]
 
 
 def by_value(options: Iterable[Demand], values: Mapping[str, float]) -> list[Demand]:
@@ -72,55 +80,148 @@ def cheapest(
 
 
 def refill(
-    joint: Joint, new: JobView, calendars: Mapping[str, NodeCalendar], values: Mapping[str, float],
-    addresses: Mapping[str, Addresses], former: Mapping[int, int], state: State,
-) -> Refilled | float:  # fmt: skip
-    """Reserve for the jobs of `joint`, each on one of its demands, in `calendars`, in their order. If one of
-    them cannot finish in time, its deadline.
+    joint: Joint, new: JobView, values: Mapping[str, float], addresses: Callable[[], Claims], state: State
+) -> Refilled | float:
+    """Reserve for the jobs of `joint`, each on one of its demands, in their order. If one of them cannot
+    finish in time, its deadline.
 
-    A job that goes on where it runs, from now on, claims its nodes in `addresses`, so that no later one
-    claims them too. `former`: by node, the virtual node that it served.
-
-    From one attempt to the next only the demand of the job `new` changes. A job of which the reservation does
-    not depend on the time that this has changed in the calendar gets the one that it got before.
+    A job that goes on where it runs, from now on, claims its nodes in the `addresses`, so that no later one
+    claims them too. From one attempt to the next only the demand of the job `new` changes.
     """
-    draft, now = state.proposal(), state.now
-    refilled = Refilled({}, {}, set())
-    before, changed_until = dict(joint.found), -inf
-    joint.found.clear()
+    return _Attempt(joint, new, values, addresses, state).outcome()
 
-    def home(demand: Demand) -> int | None:
-        placement = draft.placement(demand.job) if demand.gpus else None
-        return addresses[demand.gpu_type].home(placement, former) if placement else None
 
-    for options in joint.by_deadline:
-        demand, job = options[0], options[0].job
-        if len(options) == 1:
+class _Attempt:
+    """One attempt to refill jobs.
+
+    A job of which the search cannot end otherwise than in the last attempt gets what it got then. As long as
+    that goes on, nothing is reserved: most second attempts fail at the job at which the first one did.
+
+    `_until`: what is free may differ from the last attempt before that time. `_more`: if that is so only
+    because the new job begins later, the further nodes that are free between its two starts, at `_begin` and
+    `_until`. `_window`: the nodes that were free in between.
+    """
+
+    def __init__(
+        self, joint: Joint, new: JobView, values: Mapping[str, float], addresses: Callable[[], Claims],
+        state: State,
+    ):  # fmt: skip
+        self.joint, self.new, self.values, self.now = joint, new, values, state.now
+        self._draft = state.proposal()
+        self._make_addresses, self._claims = addresses, None
+        self._refilled = Refilled({}, {}, set(), {name: one.copy() for name, one in joint.calendars.items()})
+        self._unreserved: list[tuple[Demand, list[Slot]]] = []
+        self._begin = self._until = -inf
+        self._more = 0
+        self._window: FreeGpus | None = None
+
+    def outcome(self) -> Refilled | float:
+        joint, before, failed = self.joint, self.joint.found, self.joint.failed
+        joint.found, joint.failed = {}, None
+        for options in joint.by_deadline:
+            demand, job = options[0], options[0].job
+            if len(options) > 1:
+                self._reserve_all()
+                self._until, self._more, self._window = inf, 0, None
+                best = cheapest(options, self._refilled.calendars, self.values, self.now, self._home)
+                if best is None:
+                    return demand.deadline_s
+                self._reserve(*best)
+                continue
             known = before.get(job)
-            if known is not None and known.since >= changed_until and job is not new:
-                filled: Filled | None = known
+            is_known = job is not self.new and (known is not None or job is failed)
+            if is_known and not self._differs(demand, known):
+                filled = known
             else:
-                filled = search(calendars[demand.gpu_type], demand, now, home(demand))
-                if filled is not None and known is not None:
-                    changed_until = max(changed_until, _changed_until(known.slots, filled.slots))
+                self._reserve_all()
+                filled = search(self._calendar_of(demand), demand, self.now, self._home(demand))
             if filled is None:
+                joint.failed = job
                 return demand.deadline_s
             joint.found[job] = filled
-            slots = filled.slots
+            if filled is known:
+                self._keep(demand, filled.slots)
+            else:
+                self._reserve(demand, filled.slots)
+                if known is not None:
+                    self._compare(demand, known, filled)
+        self._reserve_all()
+        return self._refilled
+
+    def _differs(self, demand: Demand, known: Filled | None) -> bool:
+        """Whether the search for a job may end otherwise than in the last attempt, with `known`.
+
+        It does not if it looks only at later times. Nor does it if the further nodes in the window make no
+        difference: no larger size fits on them, or there were enough for the level on which it ended.
+        """
+        if (known.since if known else -inf) >= self._until:
+            return False
+        if self._window is None or demand.reservable[0] < self._calendar_of(demand).gpus_per_node:
+            return True
+        size_on, more, most = demand.size_on, self._more, known.nodes if known else demand.nodes[-1]
+        return any(
+            size_on[min(count, most)] != size_on[min(count + more, most)] for count in self._window.free
+        )
+
+    def _compare(self, demand: Demand, known: Filled, filled: Filled) -> None:
+        """Note what differs from the last attempt, in which a job got `known`, now that it got `filled`."""
+        before, after = known.slots, filled.slots
+        if before != after:
+            begin, end = before[0].start, after[0].start
+            is_later = len(before) == len(after) == 1 and before[0][1:] == after[0][1:] and begin < end
+            if demand.job is self.new and is_later and before[0].node == WHOLE and len(self.joint.calendars) == 1:
+                self._more, self._begin = known.nodes, begin
+            else:
+                self._more = 0
+            self._until = max(self._until, _changed_until(before, after))
+        if self._more:
+            self._window = self._calendar_of(demand).whole.between(self._begin, self._until)
+            self._window.take(self._begin, self._until, self._more)
         else:
-            changed_until = inf
-            found = cheapest(options, calendars, values, now, home)
-            if found is None:
-                return demand.deadline_s
-            demand, slots = found
-        calendars[demand.gpu_type].reserve(slots)
+            self._window = None
+
+    def _keep(self, demand: Demand, slots: list[Slot]) -> None:
+        """Let a job have what it got in the last attempt. Reserved later."""
+        self._unreserved.append((demand, slots))
+        window = self._window
+        if window is not None:
+            for start, end, gpus, _ in slots:
+                if start < self._until:
+                    size = self._calendar_of(demand).gpus_per_node
+                    window.take(start, min(end, self._until), -(-gpus // size))
+
+    def _reserve_all(self) -> None:
+        for demand, slots in self._unreserved:
+            self._reserve(demand, slots)
+        self._unreserved.clear()
+
+    def _reserve(self, demand: Demand, slots: list[Slot]) -> None:
+        refilled, job = self._refilled, demand.job
+        self._calendar_of(demand).reserve(slots)
         refilled.slots[job], refilled.demands[job] = slots, demand
         start, _, gpus, node = slots[0]
-        placement = draft.placement(job) if demand.gpus and start <= now else None
-        if placement and addresses[demand.gpu_type].fits(placement, gpus, node):
-            addresses[demand.gpu_type].add(placement, node)
-            refilled.in_place.add(job)
-    return refilled
+        placement = self._draft.placement(job) if demand.gpus and start <= self.now else None
+        if placement:
+            addresses = self._addresses()[0][demand.gpu_type]
+            if addresses.fits(placement, gpus, node):
+                addresses.add(placement, node)
+                refilled.in_place.add(job)
+
+    def _calendar_of(self, demand: Demand) -> NodeCalendar:
+        return self._refilled.calendars[demand.gpu_type]
+
+    def _home(self, demand: Demand) -> int | None:
+        """The address at which a job could go on without a restart, None if there is none."""
+        placement = self._draft.placement(demand.job) if demand.gpus else None
+        if not placement:
+            return None
+        addresses, former = self._addresses()
+        return addresses[demand.gpu_type].home(placement, former)
+
+    def _addresses(self) -> Claims:
+        if self._claims is None:
+            self._claims = self._make_addresses()
+        return self._claims
 
 
 def _changed_until(before: Sequence[Slot], after: Sequence[Slot]) -> float:

@@ -249,10 +249,10 @@ class Reservations:
         if there is one.
         """
         demand, own = self.demands[job], self._slots[job]
+        demand.refresh()  # first: a job that has started counts on a launch no more
         larger = [size for size in demand.reservable if job.gpus < size <= limit]
         if not larger:
             return None
-        demand.refresh()
         calendar = self._calendars[demand.gpu_type]
         finish_s = now + demand.paying_s + demand.work / demand.rates[job.gpus]
         for size in reversed(larger):

@@ -82,14 +82,15 @@ class Seating:
     def give_spare(self, job: JobView, share: Share) -> bool:
         """Run a job, seated or not, on GPUs wherever they are free. Returns whether they are."""
         before, (gpus, name) = self._draft.placement(job), share
+        addresses = self._addresses[self._demands[job].gpu_type] if job in self.seated else None
         change = self._draft.resize if before else self._draft.start
         after = change(job, gpus, gpu_type=name or None)
         if after is None:
             return False
-        if job in self.seated:
+        if addresses is not None:
             del self.seated[job]
             if before and self._due[job].node == WHOLE:
-                self._addresses[self._demands[job].gpu_type].drop(before)
+                addresses.drop(before)
         self._moved(job, before, after)
         return True
 

@@ -26,6 +26,13 @@ class FreeGpus:
         twin.times, twin.free = self.times[:], self.free[:]
         return twin
 
+    def between(self, start: float, end: float) -> FreeGpus:
+        """The calendar of the time from `start` to `end`, which are within it and not equal."""
+        first, last = bisect_right(self.times, start) - 1, bisect_left(self.times, end)
+        part = object.__new__(FreeGpus)
+        part.times, part.free = [start, *self.times[first + 1 : last]], self.free[first:last]
+        return part
+
     def advance(self, now: float) -> None:
         """Drop the time before `now`, and merge adjacent entries that are equal."""
         first = bisect_right(self.times, now) - 1
