@@ -250,24 +250,34 @@ class _StepsOnOneType(_Steps):
                 return
 
     def _let_stay(self, staying: list[Demand], kept: list[Demand], lowest: float) -> None:
-        """Let the jobs stay that have a growth below all others, if there is room for all of them: their
-        order does not matter then. Add the steps of the others, and those beyond the GPUs that jobs keep.
+        """Let the jobs stay that have a growth below all others, in order of growth as long as there is room.
+        Add the steps of the others, and those beyond the GPUs that jobs keep.
         """
         first = {d.job: d.outlook.share for d in staying if d.outlook and d.outlook.most_to_stay < lowest}
-        if not self.gpus.keep(first):
-            first = {}
+        if self.gpus.keep(first):  # all of them: their order does not matter
+            steps = [self._stay(demand) for demand in staying if demand.job not in first]
+        else:
+            steps = sorted(self._stay(demand) for demand in staying)
+            spare, taken = self.gpus.spare[""], 0
+            while steps[taken][-1].job in first and steps[taken][-2] <= spare:
+                spare -= steps[taken][-2]
+                taken += 1
+            first = {demand.job: first[demand.job] for *_, demand in steps[:taken]}
+            self.gpus.keep(first)
+            del steps[:taken]
         if not self.gpus.spare[""]:
             return
+        for step in steps:
+            heappush(self._steps, step)
         room = self._room()
-        for demand in staying:
-            if demand.job not in first:
-                size = self.gpus.held[demand.job]
-                growth = demand.growth_of_staying(size, demand.refresh_work())
-                heappush(self._steps, (growth, False, demand.deadline_s, demand.order, size, demand))
-            else:
-                self._push_bound(demand, room)
-        for demand in kept:
+        for demand in [*(self.reservations.demands[job] for job in first), *kept]:
             self._push_bound(demand, room)
+
+    def _stay(self, demand: Demand) -> _Step:
+        """The step of staying."""
+        size = self.gpus.held[demand.job]
+        growth = demand.growth_of_staying(size, demand.refresh_work())
+        return growth, False, demand.deadline_s, demand.order, size, demand
 
     def _go_on(self, job: JobView) -> None:
         demand, share = self.reservations.demands[job], self.gpus.target.get(job)
