@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from clustersim.scheduler import JobView
 
@@ -24,8 +24,7 @@ _LEAD_RESTARTS = 3  # a reservation begins soon when it does so within this many
 _EARLY_S = 1e-3  # jobs are looked at this much too early, more than times differ by rounding
 
 
-@dataclass(frozen=True)
-class Agenda:
+class Agenda(NamedTuple):
     """What reservations say about an instant.
 
     `due`: the slot reserved for now, by job, in order of admission; `shares`: the GPUs of these slots.
