@@ -23,9 +23,10 @@ from unittest.mock import patch
 
 from clustersim.runs import Trace, find_policy, run
 from clustersim.scheduler import Scheduler
-from policies.reservation import SpareGpus, marginal_return
+from policies.reservation import SpareGpus, demand, marginal_return
 from policies.reservation.agenda import Timetable
 from policies.reservation.following import _Following
+from policies.reservation.refilling import _Attempt
 from traces.synthetic import Recipe, generate
 
 Counts = defaultdict[str, float]
@@ -95,6 +96,8 @@ def plain() -> Iterator[None]:
         patch.object(marginal_return, "_StepsOnOneType", marginal_return._Steps),
         patch.object(_Following, "stands", lambda self: False),
         patch.object(SpareGpus, "is_tied", lambda self, job: False),
+        patch.object(demand, "_AHEAD", 0.0),
+        patch.object(_Attempt, "_differs", lambda self, demand, known: True),
     ):
         yield
 

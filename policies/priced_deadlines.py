@@ -6,10 +6,10 @@ from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.pricing import Claim, Curve, Line, Market, Prices, Share
+from policies.pricing.triage import Triage
 from policies.reservation.admission import Admission
 from policies.reservation.following import follow
 from policies.reservation.spare_gpus import SpareGpus
-from policies.reservation.triage import Triage
 from policies.toolkit.parameters import number, switch, whole
 
 __all__ = ["PricedDeadlines"]

@@ -8,6 +8,7 @@
 |          | `Share`          | that are left                                                               |
 | `line`   | `Line`           | the jobs of a simulation as claims, in order, with their prices             |
 | `stated` | `StatedWork`     | what is left of work that may be misstated                                  |
+| `triage` | `Triage`         | which jobs keep a promised deadline where not all can                       |
 
 `Market` works on plain data. A `Claim` can stand for anything that has a curve, and the number of GPUs of
 each type is all that is known of a cluster.
@@ -28,5 +29,6 @@ from .line import Line
 from .market import Market, Share
 from .prices import Prices
 from .stated import StatedWork
+from .triage import Triage
 
-__all__ = ["Claim", "Curve", "Line", "Market", "Prices", "Share", "StatedWork"]
+__all__ = ["Claim", "Curve", "Line", "Market", "Prices", "Share", "StatedWork", "Triage"]

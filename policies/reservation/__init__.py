@@ -7,8 +7,8 @@ whole argument.
 |-------------------|-----------------------------------------|----------------------------------------------|
 | `calendar`        | `NodeCalendar`, `Slot`, `WHOLE`,        | what reservations leave free, by address;    |
 |                   | `Addresses`, `Placement`                | which node serves which address              |
-| `filling`         | `Demand`, `Holding`, `fill`, `shorten`, | how work is reserved before its deadline     |
-|                   | `yield_of`                              |                                              |
+| `demand`          | `Demand`, `Holding`, `Outlook`          | what a job needs of one GPU type             |
+| `filling`         | `fill`, `search`, `shorten`, `yield_of` | how work is reserved before its deadline     |
 | `gpu_types`       | `Room`, `Share`, `Values`, `rooms_of`,  | the nodes of each GPU type, and the worth of |
 |                   | `held_on`                               | a GPU of it                                  |
 | `refilling`       | `by_value`, `cheapest`, `refill`,       | on which type a job is filled                |
@@ -22,7 +22,6 @@ whole argument.
 |                   |                                         | them a job may have                          |
 | `marginal_return` | `by_marginal_return`                    | ElasticFlow's rule for them                  |
 | `following`       | `follow`                                | the proposal of a policy with reservations   |
-| `triage`          | `Triage`                                | which jobs keep a promise where not all can  |
 
 Why reservations have addresses
 - Counting GPUs is not enough. With jobs of 1, 2 and 4 GPUs among whole-node jobs, a calendar that only counts
@@ -44,7 +43,8 @@ from __future__ import annotations
 from .admission import Admission
 from .agenda import Agenda, Timetable
 from .calendar import WHOLE, Addresses, NodeCalendar, Placement, Slot
-from .filling import Demand, Holding, fill, shorten, yield_of
+from .demand import Demand, Holding, Outlook
+from .filling import fill, search, shorten, yield_of
 from .following import follow
 from .gpu_types import Room, Share, Values, held_on, rooms_of
 from .marginal_return import by_marginal_return
@@ -52,7 +52,6 @@ from .refilling import Refilled, by_value, cheapest, refill
 from .reservations import Reservations, TakenOut, urgency
 from .seating import Seating
 from .spare_gpus import SpareGpus, SpareRule, may_stay
-from .triage import Triage
 
 __all__ = [
     "WHOLE",
@@ -62,6 +61,7 @@ __all__ = [
     "Demand",
     "Holding",
     "NodeCalendar",
+    "Outlook",
     "Placement",
     "Refilled",
     "Reservations",
@@ -73,7 +73,6 @@ __all__ = [
     "SpareRule",
     "TakenOut",
     "Timetable",
-    "Triage",
     "Values",
     "by_marginal_return",
     "by_value",
@@ -84,6 +83,7 @@ __all__ = [
     "may_stay",
     "refill",
     "rooms_of",
+    "search",
     "shorten",
     "urgency",
     "yield_of",

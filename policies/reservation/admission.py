@@ -20,7 +20,7 @@ from math import inf
 from clustersim.scheduler import Cluster, JobView, State
 
 from .calendar import WHOLE, Addresses, NodeCalendar, Slot
-from .filling import Demand
+from .demand import Demand
 from .refilling import Claims, Joint, by_value, cheapest, refill
 from .reservations import Reservations
 

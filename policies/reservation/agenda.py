@@ -14,7 +14,7 @@ from typing import NamedTuple
 from clustersim.scheduler import JobView
 
 from .calendar import Slot
-from .filling import Demand
+from .demand import Demand
 from .gpu_types import Share, held_on
 
 __all__ = ["Agenda", "Timetable"]
@@ -68,6 +68,15 @@ class Timetable:
         if job not in self.order:
             self.order[job] = self._count if number is None else number
             self._count += 1
+
+    def note_later_start(self, job: JobView, start: float) -> None:
+        """The first slot of a job, which is not due yet, begins later than before. It is looked at as early
+        as it would have been without that.
+        """
+        if job in self._boundaries and job not in self._due and job not in self._soon:
+            self._boundaries[job] = start
+        else:
+            self.note_change(job)
 
     def note_removal(self, job: JobView) -> None:
         """The reservation of a job is gone."""

@@ -13,7 +13,7 @@ from math import inf
 
 from clustersim.scheduler import JobView
 
-from .filling import Demand
+from .demand import Demand
 from .reservations import urgency
 from .spare_gpus import SpareGpus
 
@@ -218,7 +218,7 @@ class _StepsOnOneType(_Steps):
         due, tied, room = gpus.agenda.due, self.reservations.tied, self._room()
         staying: list[Demand] = []  # jobs for which to stay is a step, and the first one
         kept: list[Demand] = []  # jobs that have in `target` what they hold
-        lowest = self._steps[0][0] if self._steps else inf  # of all steps to other GPUs
+        lowest = inf  # a bound of the growth of all steps to other GPUs
         for job, size in gpus.held.items():
             share, demand = target.get(job), demands[job]
             if share is not None and demand.in_place and (slot := tied.get(job)) and slot is due.get(job):
@@ -237,7 +237,9 @@ class _StepsOnOneType(_Steps):
                 continue
             if outlook.least_to_grow < lowest:
                 lowest = outlook.least_to_grow
-        self._let_stay(staying, kept, min(lowest, self._steps[0][0]) if self._steps else lowest)
+        if self._steps:
+            lowest = min(lowest, self._steps[0][0])
+        self._let_stay(staying, kept, lowest)
 
     def _push_next_waiting(self) -> None:
         room = self._room()

@@ -14,7 +14,8 @@ from clustersim.scheduler import JobView, State
 from policies.toolkit.gpu_calendar import FreeGpus
 
 from .calendar import WHOLE, Addresses, NodeCalendar, Slot
-from .filling import Demand, Filled, fill, search
+from .demand import Demand
+from .filling import Filled, fill, search
 
 __all__ = ["Claims", "Joint", "Refilled", "by_value", "cheapest", "refill"]
 
@@ -108,7 +109,8 @@ class _Attempt:
     ):  # fmt: skip
         self.joint, self.new, self.values, self.now = joint, new, values, state.now
         self._draft = state.proposal()
-        self._make_addresses, self._claims = addresses, None
+        self._make_addresses = addresses
+        self._claims: Claims | None = None
         self._refilled = Refilled({}, {}, set(), {name: one.copy() for name, one in joint.calendars.items()})
         self._unreserved: list[tuple[Demand, list[Slot]]] = []
         self._begin = self._until = -inf
@@ -165,20 +167,16 @@ class _Attempt:
 
     def _compare(self, demand: Demand, known: Filled, filled: Filled) -> None:
         """Note what differs from the last attempt, in which a job got `known`, now that it got `filled`."""
-        before, after = known.slots, filled.slots
+        before, after, calendar = known.slots, filled.slots, self._calendar_of(demand)
         if before != after:
-            begin, end = before[0].start, after[0].start
-            is_later = len(before) == len(after) == 1 and before[0][1:] == after[0][1:] and begin < end
-            if demand.job is self.new and is_later and before[0].node == WHOLE and len(self.joint.calendars) == 1:
-                self._more, self._begin = known.nodes, begin
-            else:
-                self._more = 0
+            self._more = 0
+            if demand.job is self.new and len(self.joint.calendars) == 1 and _is_later(before, after):
+                self._begin, self._more = before[0].start, -(-before[0].gpus // calendar.gpus_per_node)
             self._until = max(self._until, _changed_until(before, after))
+        self._window = None
         if self._more:
-            self._window = self._calendar_of(demand).whole.between(self._begin, self._until)
+            self._window = calendar.whole.between(self._begin, self._until)
             self._window.take(self._begin, self._until, self._more)
-        else:
-            self._window = None
 
     def _keep(self, demand: Demand, slots: list[Slot]) -> None:
         """Let a job have what it got in the last attempt. Reserved later."""
@@ -222,6 +220,13 @@ class _Attempt:
         if self._claims is None:
             self._claims = self._make_addresses()
         return self._claims
+
+
+def _is_later(before: Sequence[Slot], after: Sequence[Slot]) -> bool:
+    """Whether each is a single slot of whole nodes, which begins later in `after`, and is else the same."""
+    if len(before) > 1 or len(after) > 1 or before[0].node != WHOLE:
+        return False
+    return before[0][1:] == after[0][1:] and before[0].start < after[0].start
 
 
 def _changed_until(before: Sequence[Slot], after: Sequence[Slot]) -> float:

@@ -14,7 +14,8 @@ from clustersim.scheduler import Cluster, JobView, State
 
 from .agenda import Agenda, Timetable
 from .calendar import NodeCalendar, Slot
-from .filling import Demand, shorten, yield_of
+from .demand import Demand
+from .filling import shorten, yield_of
 from .gpu_types import Share, Values, held_on, rooms_of
 
 __all__ = ["Reservations", "TakenOut", "urgency"]
@@ -172,9 +173,9 @@ class Reservations:
     def shorten_all(self, state: State) -> None:
         """Cut every reservation to the latest part that still does its job's work.
 
-        What is over by now stays: nothing looks at it. So only those reservations are looked at that are new,
-        and those of jobs that have worked since the last time: the jobs that run now, that ran at a decision,
-        or that lost their GPUs.
+        What is over by now stays: nothing looks at it. So a reservation is looked at only if it is new, or if
+        its job may have worked since the last time: if it runs now, may have been stopped by a decision, or
+        has lost its GPUs.
 
         A tied job (`SpareGpus.is_tied`) with a single slot has no slack to give back while it follows its
         reservation. It is passed over: its demand is as of an earlier time.
@@ -201,12 +202,15 @@ class Reservations:
                     demand.in_place = False
                 self._calendars[demand.gpu_type].give_back(_cut_off(slots, kept))
                 self._slots[job] = kept
-                self._timetable.note_change(job)
+                if kept and kept[0].end == slots[0].end:
+                    self._timetable.note_later_start(job, kept[0].start)
+                else:
+                    self._timetable.note_change(job)
         for calendar in self._calendars.values():
             calendar.advance(now)
 
     def _losers(self, state: State) -> list[JobView]:
-        """The jobs that have lost their GPUs since the last decision, without one."""
+        """The jobs that have lost their GPUs since the last decision, other than by that decision."""
         return [
             event.job
             for event in state.events
@@ -255,10 +259,14 @@ class Reservations:
             return None
         calendar = self._calendars[demand.gpu_type]
         finish_s = now + demand.paying_s + demand.work / demand.rates[job.gpus]
+        most = max(-(-slot.gpus // calendar.gpus_per_node) for slot in own)
         for size in reversed(larger):
             end = now + demand.restarts[size] + demand.work / demand.rates[size]
             if end > min(demand.deadline_s, finish_s):
                 continue
+            nodes = -(-size // calendar.gpus_per_node)
+            if nodes - calendar.whole.least(now, end) > most:
+                continue  # too few nodes are free, whatever the job gives back
             calendar.give_back(own)
             node, since = calendar.address_before(size, end, now, own[0].node)
             if since <= now:

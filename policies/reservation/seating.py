@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from clustersim.scheduler import JobView, Proposal
 
 from .calendar import WHOLE, Addresses, Placement, Slot
-from .filling import Demand
+from .demand import Demand
 from .gpu_types import Room, Share
 
 __all__ = ["Seating"]

@@ -13,7 +13,8 @@ from clustersim.scheduler import JobView, State
 
 from .agenda import Agenda
 from .calendar import Slot
-from .filling import Demand, yield_of
+from .demand import Demand
+from .filling import yield_of
 from .gpu_types import Share, held_on
 from .reservations import Reservations
 

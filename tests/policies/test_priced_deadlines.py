@@ -13,7 +13,7 @@ from clustersim.records import DECLINED, NOTE
 from clustersim.scheduler import Proposal, State
 from clustersim.testing import Outcome, check_outcome
 from policies.priced_deadlines import PricedDeadlines
-from policies.reservation.triage import LATE, NEVER, TAKEN_BACK
+from policies.pricing.triage import LATE, NEVER, TAKEN_BACK
 from tests.builders import Bench, MixedBench, elastic, finishes
 from tests.deadlines import hostile_bench, mixed_bench, random_bench, watch, watch_types
 from tests.effort import examples, rotated

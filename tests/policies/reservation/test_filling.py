@@ -10,7 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from policies.reservation.calendar import WHOLE, NodeCalendar, Slot
-from policies.reservation.filling import Demand, fill, shorten, yield_of
+from policies.reservation.demand import Demand
+from policies.reservation.filling import fill, shorten, yield_of
 from tests.effort import examples
 from tests.oracles.plain_reservations import plain_shorten
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from clustersim.scheduler import JobView, State
-
-from .admission import Admission
+from policies.reservation.admission import Admission
 
 __all__ = ["LATE", "NEVER", "TAKEN_BACK", "Triage"]
 
