@@ -7,7 +7,7 @@ whole argument.
 |-------------------|-----------------------------------------|----------------------------------------------|
 | `calendar`        | `NodeCalendar`, `Slot`, `WHOLE`,        | what reservations leave free, by address;    |
 |                   | `Addresses`, `Placement`                | which node serves which address              |
-| `demand`          | `Demand`, `Holding`, `Outlook`          | what a job needs of one GPU type             |
+| `demand`          | `Demand`, `Kind`, `Holding`, `Outlook`  | what a job needs of one GPU type             |
 | `filling`         | `fill`, `search`, `shorten`, `yield_of` | how work is reserved before its deadline     |
 | `gpu_types`       | `Room`, `Share`, `Values`, `rooms_of`,  | the nodes of each GPU type, and the worth of |
 |                   | `held_on`                               | a GPU of it                                  |
@@ -43,7 +43,7 @@ from __future__ import annotations
 from .admission import Admission
 from .agenda import Agenda, Timetable
 from .calendar import WHOLE, Addresses, NodeCalendar, Placement, Slot
-from .demand import Demand, Holding, Outlook
+from .demand import Demand, Holding, Kind, Outlook
 from .filling import fill, search, shorten, yield_of
 from .following import follow
 from .gpu_types import Room, Share, Values, held_on, rooms_of
@@ -60,6 +60,7 @@ __all__ = [
     "Agenda",
     "Demand",
     "Holding",
+    "Kind",
     "NodeCalendar",
     "Outlook",
     "Placement",

@@ -7,18 +7,17 @@ number of GPUs.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
-from clustersim.scheduler import JobView
+from clustersim.scheduler import JobCurve, JobView
 
-from .gpu_types import Share, held_on
+from .gpu_types import Room, Share, held_on
 
-__all__ = ["Demand", "Holding", "Outlook"]
+__all__ = ["Demand", "Holding", "Kind", "Kinds", "Outlook"]
 
 _AHEAD = 0.2  # the share of its work for which a job's outlook holds
 _EASED = 1e-9  # relative; far more than the rounding of GPU times
@@ -70,13 +69,6 @@ class Outlook(NamedTuple):
     least_to_grow: float
 
 
-@lru_cache(maxsize=4096)
-def _holding(gpus: int, gpu_type: str, table: tuple[tuple[int, float, float], ...]) -> Holding:
-    """The same for all jobs of a kind. `table`: the reservable sizes with their rates and restarts."""
-    needs = min((size - gpus for size, *_ in table if size > gpus), default=inf)
-    return Holding(Share(gpus, gpu_type), needs, *_least_growth(gpus, table), *_first_between(gpus, table))
-
-
 def _least_growth(held: int, table: Sequence[tuple[int, float, float]]) -> tuple[float, float]:
     """The least growth of GPU time per GPU added and iteration left, and that by restarts."""
     now_s = next(size / rate for size, rate, _ in table if size == held)
@@ -118,92 +110,132 @@ def _first_between(held: int, table: Sequence[tuple[int, float, float]]) -> tupl
     return above, below
 
 
-@lru_cache(maxsize=4096)
-def _size_on(sizes: tuple[int, ...], nodes: tuple[int, ...]) -> tuple[int, ...]:
-    """`Demand.size_on`, the same for all jobs of a kind."""
-    fitting = (bisect_right(nodes, count) for count in range(nodes[-1] + 1))
-    return tuple(sizes[found - 1] if found else 0 for found in fitting)
+class Kind:
+    """What all jobs of one kind need of one GPU type. `gpu_type` is "" where all GPUs are alike.
+
+    `reservable`: the sizes that a job may reserve, ascending: all its sizes, or only those of whole nodes
+    (see `of`). `nodes`: the number of nodes that each of them takes if it takes whole ones. `rates`
+    (iterations/s) and `restarts` (s) hold for every size, whether reservable or not.
+
+    | derived | |
+    |---|---|
+    | `table` | the reservable sizes with their rates and restarts |
+    | `least_gpu_s` | GPU-seconds per iteration on the most efficient reservable size |
+    | `least_restart_s` | the shortest restart of any size |
+    | `size_on` | by whole nodes, up to those of the largest size: the largest reservable size, or 0 |
+    | `fastest_up_to` | by reservable size: more than the rate of any size up to it, by rounding |
+    """
+
+    __slots__ = (
+        "_holdings", "fastest_up_to", "gpu_type", "least_gpu_s", "least_restart_s", "nodes", "rates",
+        "reservable", "restarts", "size_on", "table",
+    )  # fmt: skip
+
+    def __init__(
+        self, reservable: tuple[int, ...], nodes: tuple[int, ...], rates: dict[int, float],
+        restarts: dict[int, float], gpu_type: str = "",
+    ):  # fmt: skip
+        self.reservable, self.nodes, self.rates, self.restarts = reservable, nodes, rates, restarts
+        self.gpu_type = gpu_type
+        self.table = tuple((n, rates[n], restarts[n]) for n in reservable)
+        self.least_gpu_s = min(n / rates[n] for n in reservable)
+        self.least_restart_s = min(restarts.values())
+        fitting = (bisect_right(nodes, count) for count in range(nodes[-1] + 1))
+        self.size_on = tuple(reservable[found - 1] if found else 0 for found in fitting)
+        highest = accumulate(((1 + _EASED) * rates[n] for n in reservable), max)
+        self.fastest_up_to = dict(zip(reservable, highest, strict=True))
+        self._holdings: dict[int, Holding] = {}
+
+    @classmethod
+    def of(cls, job: JobView, gpus_per_node: int, gpu_type: str = "") -> Kind:
+        """The kind of `job` on nodes of `gpus_per_node` GPUs of a type that can run it. A job that requests a
+        node or more is planned in whole nodes, if its fastest size is a number of whole nodes.
+        """
+        sizes = reservable = job.sizes_on(gpu_type) if gpu_type else job.sizes
+        if job.requested >= gpus_per_node and sizes[-1] % gpus_per_node == 0:
+            reservable = tuple(n for n in sizes if n % gpus_per_node == 0)
+        return cls(
+            reservable,
+            nodes=tuple(-(-n // gpus_per_node) for n in reservable),
+            rates={n: job.rate(n, gpu_type or None) for n in sizes},
+            restarts={n: job.restart_s(n) for n in sizes},
+            gpu_type=gpu_type,
+        )
+
+    def holding(self, gpus: int) -> Holding | None:
+        """What follows from holding `gpus` GPUs; None unless they are a reservable size."""
+        found = self._holdings.get(gpus)
+        if found is None and gpus in self.reservable:
+            table = self.table
+            needs = min((size - gpus for size in self.reservable if size > gpus), default=inf)
+            bounds = (*_least_growth(gpus, table), *_first_between(gpus, table))
+            found = self._holdings[gpus] = Holding(Share(gpus, self.gpu_type), needs, *bounds)
+        return found
+
+
+class Kinds:
+    """The kinds of the jobs of one simulation, each made once."""
+
+    def __init__(self, rooms: Mapping[str, Room]):
+        self._rooms = rooms
+        self._known: dict[tuple[JobCurve, bool], Kind] = {}
+
+    def of(self, job: JobView, gpu_type: str) -> Kind:
+        """See `Kind.of`."""
+        gpus_per_node = self._rooms[gpu_type].gpus_per_node
+        key = job.curve_on(gpu_type) if gpu_type else job.curve, job.requested >= gpus_per_node
+        kind = self._known.get(key)
+        if kind is None:
+            kind = self._known[key] = Kind.of(job, gpus_per_node, gpu_type)
+        return kind
 
 
 @dataclass(slots=True)
 class Demand:
-    """What one job needs of one GPU type. `gpu_type` is "" where all GPUs are alike.
-
-    `reservable`: the sizes that the job may reserve, ascending: all its sizes, or only those of whole nodes
-    (see `of`). `nodes`: the number of nodes that each of them takes if it takes whole ones. `rates`
-    (iterations/s) and `restarts` (s) hold for every size of the job, whether reservable or not.
+    """What one job needs of one GPU type; see its `kind` for what is the same for others.
 
     `work`, `gpus` (GPUs of the type that it holds) and `paying_s` (overhead left to pay on the GPUs that it
     holds, of any type) are as of the last `refresh`. `work` is `guard_s` seconds more than the job needs, so
     that rounding never leaves work undone at the end of the reservation. `in_place`: the job holds the GPUs
     that it has reserved for now, at the reserved address, so the restart of that slot is paid or being paid.
     `counts_on_launch`: the job has never run, and its reservation begins with a launch, not with a restart.
-    `order`: that of submission.
+    `order`: that of submission. `outlook`: as of the last `look_ahead`, if the job still holds its GPUs, or
+    may hold them again with less work.
     """
 
     job: JobView
     deadline_s: float
-    reservable: tuple[int, ...]
-    nodes: tuple[int, ...]
-    rates: dict[int, float]
-    restarts: dict[int, float]
+    kind: Kind
     guard_s: float
     work: float = 0.0
     gpus: int = 0
     paying_s: float = 0.0
     in_place: bool = False
     counts_on_launch: bool = False
-    gpu_type: str = ""
     order: int = 0
-    table: tuple[tuple[int, float, float], ...] = field(init=False)
-    """The reservable sizes with their rates and restarts."""
-    least_gpu_s: float = field(init=False)
-    """GPU-seconds per iteration on the most efficient reservable size."""
-    least_restart_s: float = field(init=False)
-    """The shortest restart of any size."""
-    size_on: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    """By number of whole nodes, up to that of the largest size: the largest reservable size on them, or 0."""
-    fastest_up_to: dict[int, float] = field(init=False, repr=False, compare=False)
-    """By reservable size, the highest rate (iterations/s) of the reservable sizes up to it, and a little more
-    than rounding.
-    """
-    outlook: Outlook | None = field(init=False, repr=False, compare=False)
-    """As of the last `look_ahead`, if the job still holds its GPUs, or may hold them again with less work."""
-    _guard: float = field(init=False, repr=False, compare=False)
+    outlook: Outlook | None = field(default=None, repr=False, compare=False)
+    gpu_type: str = field(init=False, repr=False)
+    reservable: tuple[int, ...] = field(init=False, repr=False)
+    nodes: tuple[int, ...] = field(init=False, repr=False)
+    rates: dict[int, float] = field(init=False, repr=False)
+    restarts: dict[int, float] = field(init=False, repr=False)
+    table: tuple[tuple[int, float, float], ...] = field(init=False, repr=False)
+    size_on: tuple[int, ...] = field(init=False, repr=False)
+    _guard: float = field(init=False, repr=False)
     """The work of `guard_s` seconds on the smallest reservable size."""
-    _holdings: dict[int, Holding] = field(init=False, repr=False, compare=False)
-    """By reservable size held."""
 
     def __post_init__(self) -> None:
-        self.table = tuple((n, self.rates[n], self.restarts[n]) for n in self.reservable)
-        self.least_gpu_s = min(n / self.rates[n] for n in self.reservable)
-        self.least_restart_s = min(self.restarts.values())
-        self.size_on = _size_on(self.reservable, self.nodes)
-        highest = accumulate(((1 + _EASED) * self.rates[n] for n in self.reservable), max)
-        self.fastest_up_to = dict(zip(self.reservable, highest, strict=True))
+        kind = self.kind
+        self.gpu_type, self.reservable, self.nodes = kind.gpu_type, kind.reservable, kind.nodes
+        self.rates, self.restarts = kind.rates, kind.restarts
+        self.table, self.size_on = kind.table, kind.size_on
         self._guard = self.guard_s * self.table[0][1]
-        self._holdings = {}
-        self.outlook = None
 
     @classmethod
-    def of(cls, job: JobView, guard_s: float, gpus_per_node: int, gpu_type: str = "") -> Demand:
-        """The demand of `job` on nodes of `gpus_per_node` GPUs of a type that can run it. A job that requests
-        a node or more is planned in whole nodes, if its fastest size is a number of whole nodes.
-        """
-        sizes = reservable = job.sizes_on(gpu_type) if gpu_type else job.sizes
-        if job.requested >= gpus_per_node and sizes[-1] % gpus_per_node == 0:
-            reservable = tuple(n for n in sizes if n % gpus_per_node == 0)
-        demand = cls(
-            job=job,
-            deadline_s=inf if job.deadline_s is None else job.deadline_s,
-            reservable=reservable,
-            nodes=tuple(-(-n // gpus_per_node) for n in reservable),
-            rates={n: job.rate(n, gpu_type or None) for n in sizes},
-            restarts={n: job.restart_s(n) for n in sizes},
-            guard_s=guard_s,
-            gpu_type=gpu_type,
-            order=job.order,
-        )
+    def of(cls, job: JobView, kind: Kind, guard_s: float) -> Demand:
+        """The demand of `job`, as of now."""
+        deadline_s = inf if job.deadline_s is None else job.deadline_s
+        demand = cls(job, deadline_s, kind, guard_s, order=job.order)
         demand.refresh()
         return demand
 
@@ -240,14 +272,7 @@ class Demand:
 
     def least_gpu_seconds(self) -> float:
         """A lower bound of the GPU-seconds that the remaining work takes."""
-        return self.work * self.least_gpu_s
-
-    def holding(self, gpus: int) -> Holding | None:
-        """What follows from holding `gpus` GPUs; None unless they are a reservable size."""
-        found = self._holdings.get(gpus)
-        if found is None and gpus in self.reservable:
-            found = self._holdings[gpus] = _holding(gpus, self.gpu_type, self.table)
-        return found
+        return self.work * self.kind.least_gpu_s
 
     def look_ahead(self, gpus: int, now: float) -> Outlook:
         """The outlook of a job that holds `gpus` GPUs, until it has done a fifth of its work.
@@ -256,7 +281,7 @@ class Demand:
         of GPU time is linear in the work left, so it is between those at both ends. The outlook of a job in
         phases, of which the rate may rise, is over at once.
         """
-        work, holding = self.refresh_work(), self.holding(gpus)
+        work, holding = self.refresh_work(), self.kind.holding(gpus)
         if holding is None:
             self.outlook = Outlook(Share(gpus, self.gpu_type), inf, inf, inf, -inf)
         else:

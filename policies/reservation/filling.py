@@ -73,7 +73,7 @@ def _fill_whole(
     """
     rates, restarts, size_on = demand.rates, demand.restarts, demand.size_on
     enough = demand.nodes[demand.reservable.index(level)]
-    fastest = demand.fastest_up_to[level]
+    fastest = demand.kind.fastest_up_to[level]
     need = demand.work
     later: list[tuple[float, float, int]] = []  # slots after the one in progress, the last one first
     end = upper = demand.deadline_s  # of the slot in progress, of the time looked at

@@ -292,7 +292,7 @@ class _StepsOnOneType(_Steps):
         gpus, demand = self.gpus, self.reservations.demands[job]
         share = gpus.target.get(job)
         if share is not None:
-            holding = demand.holding(share.gpus)
+            holding = demand.kind.holding(share.gpus)
             assert holding is not None
             if (holding.needs > self._room() and job.gpus <= share.gpus) or gpus.is_tied(job):
                 return

@@ -14,7 +14,7 @@ from clustersim.scheduler import Cluster, JobView, State
 
 from .agenda import Agenda, Timetable
 from .calendar import NodeCalendar, Slot
-from .demand import Demand
+from .demand import Demand, Kinds
 from .filling import shorten, yield_of
 from .gpu_types import Share, Values, held_on, rooms_of
 
@@ -51,6 +51,7 @@ class Reservations:
         self.demands: dict[JobView, Demand] = {}
         self.tied: dict[JobView, Slot] = {}
         self.loose: dict[JobView, Slot] = {}
+        self._kinds = Kinds(self.rooms)
         self._values = Values(list(self.rooms))
         self._smallest: Counter[tuple[str, int]] = Counter()  # options by their type and smallest size
         self._least_sizes: dict[str, int] = {}  # the fewest GPUs that any option can use, as far as looked up
@@ -105,7 +106,7 @@ class Reservations:
     def enter(self, job: JobView) -> None:
         """Take in a job as best effort."""
         names = job.gpu_types if len(self.rooms) > 1 else ("",)
-        options = tuple(Demand.of(job, self.guard_s, self.rooms[name].gpus_per_node, name) for name in names)
+        options = tuple(Demand.of(job, self._kinds.of(job, name), self.guard_s) for name in names)
         self._values.note({option.gpu_type: option.speed_per_gpu() for option in options})
         self.options[job], self.demands[job] = options, options[0]
         self._smallest.update((option.gpu_type, option.reservable[0]) for option in options)

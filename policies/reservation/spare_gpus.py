@@ -109,7 +109,7 @@ class SpareGpus:
             return False
         home, options = reservations.demands[job], reservations.options[job]
         home.refresh()
-        if home.paying_s or min(option.least_restart_s for option in options) < _ROUNDING_S:
+        if home.paying_s or min(option.kind.least_restart_s for option in options) < _ROUNDING_S:
             return False  # what it still pays may change; a move that costs nothing needs no slack
         slack = yield_of(reservations.slots(job), home, self.now) - home.work
         if slack >= home.rates[due.gpus] * (home.restarts[due.gpus] - _ROUNDING_S):

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from policies.reservation.calendar import WHOLE, NodeCalendar, Slot
-from policies.reservation.demand import Demand
+from policies.reservation.demand import Demand, Kind
 from policies.reservation.filling import fill, shorten, yield_of
 from tests.effort import examples
 from tests.oracles.plain_reservations import plain_shorten
@@ -51,10 +51,7 @@ def demands(draw: st.DrawFn) -> Demand:
     return Demand(
         job=cast(Any, None),
         deadline_s=float(draw(st.integers(60, 260))),
-        reservable=sizes,
-        nodes=sizes,
-        rates={n: n**power for n in sizes},
-        restarts=dict.fromkeys(sizes, restart_s),
+        kind=Kind(sizes, sizes, {n: n**power for n in sizes}, dict.fromkeys(sizes, restart_s)),
         guard_s=0.0,
         work=draw(st.floats(1.0, 1500.0)),
     )
@@ -129,10 +126,8 @@ def _stretch(slots: list[Slot], demand: Demand, level: int, second: int) -> int:
 
 
 def demand_of(work: float, deadline_s: float, **more: Any) -> Demand:
-    rates = {4: 1.0, 8: 1.6}
-    return Demand(
-        cast(Any, None), deadline_s, (4, 8), (4, 8), rates, {4: 10.0, 8: 10.0}, 0.0, work=work, **more
-    )
+    kind = Kind((4, 8), (4, 8), {4: 1.0, 8: 1.6}, {4: 10.0, 8: 10.0})
+    return Demand(cast(Any, None), deadline_s, kind, 0.0, work=work, **more)
 
 
 def booked(slots: list[Slot] | None) -> list[tuple[float, float, int]] | None:
@@ -200,11 +195,9 @@ def small_demands(draw: st.DrawFn) -> Demand:
     first = draw(st.sampled_from((1, 2, 3, 5)))
     sizes = tuple(n for n in (1, 2, 3, 5, 7, 8, 16, 32) if n >= first)[: draw(st.integers(1, 6))]
     restarts = dict.fromkeys(sizes, draw(st.sampled_from((0.0, 1.0, 7.5))))
-    rates = {n: n**0.7 for n in sizes}
-    demand = Demand(
-        cast(Any, None), float(draw(st.integers(60, 260))), sizes, tuple(-(-n // 8) for n in sizes),
-        rates, restarts, 0.0, work=draw(st.floats(1.0, 800.0)),
-    )  # fmt: skip
+    kind = Kind(sizes, tuple(-(-n // 8) for n in sizes), {n: n**0.7 for n in sizes}, restarts)
+    deadline_s, work = float(draw(st.integers(60, 260))), draw(st.floats(1.0, 800.0))
+    demand = Demand(cast(Any, None), deadline_s, kind, 0.0, work=work)
     demand.gpus = draw(st.sampled_from((0, *sizes)))
     demand.paying_s = draw(st.floats(0.0, restarts[first]))
     return demand
@@ -290,12 +283,13 @@ def test_three_and_five_share_a_node_of_eight() -> None:
     """5 + 3 fill one node, 5 another; 4 GPUs are then only free where no address has them together."""
     calendar = NodeCalendar(0.0, 2, 8)
     for gpus in (5, 5, 3):
-        demand = Demand(cast(Any, None), 100.0, (gpus,), (1,), {gpus: 1.0}, {gpus: 10.0}, 0.0, work=90.0)
+        kind = Kind((gpus,), (1,), {gpus: 1.0}, {gpus: 10.0})
+        demand = Demand(cast(Any, None), 100.0, kind, 0.0, work=90.0)
         found = fill(calendar, demand, 0.0)
         assert found is not None
         calendar.reserve(found)
     assert sorted(calendar.before(50.0) for calendar in calendar.shared) == [0, 3]
-    four = Demand(cast(Any, None), 100.0, (4,), (1,), {4: 1.0}, {4: 10.0}, 0.0, work=1.0)
+    four = Demand(cast(Any, None), 100.0, Kind((4,), (1,), {4: 1.0}, {4: 10.0}), 0.0, work=1.0)
     assert fill(calendar, four, 0.0) is None
 
 

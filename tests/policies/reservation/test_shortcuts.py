@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from policies.elasticflow import ElasticFlow
 from policies.reservation import marginal_return
-from policies.reservation.demand import Demand
+from policies.reservation.demand import Demand, Kind
 from tests.deadlines import hostile_bench, mixed_bench, random_bench
 from tests.effort import examples
 
@@ -55,10 +55,12 @@ def running(draw: st.DrawFn) -> Demand:
     return Demand(
         job=cast(Any, SimpleNamespace(phases=())),
         deadline_s=0.0,
-        reservable=tuple(sizes),
-        nodes=tuple(sizes),
-        rates={n: draw(positive) for n in sizes},
-        restarts={n: draw(st.sampled_from((0.0, 1.0, 30.0, 31.5))) for n in sizes},
+        kind=Kind(
+            tuple(sizes),
+            tuple(sizes),
+            rates={n: draw(positive) for n in sizes},
+            restarts={n: draw(st.sampled_from((0.0, 1.0, 30.0, 31.5))) for n in sizes},
+        ),
         guard_s=0.0,
         work=10 ** draw(st.floats(-3, 6)),
         gpus=draw(st.sampled_from(sizes)),
@@ -69,7 +71,7 @@ def running(draw: st.DrawFn) -> Demand:
 @settings(max_examples=examples(200), deadline=None)
 def test_growth_is_bounded(demand: Demand) -> None:
     held, work = demand.gpus, demand.work
-    holding = demand.holding(held)
+    holding = demand.kind.holding(held)
     assert holding is not None
     prices = {n: n * (work / r + (0.0 if n == held else s)) for n, r, s in demand.table}
     larger = [n for n in demand.reservable if n > held]
@@ -92,7 +94,7 @@ def test_an_outlook_holds_while_the_job_works(demand: Demand, share: float) -> N
     outlook = demand.look_ahead(held, 100.0)
     assert (outlook.share.gpus, demand.outlook) == (held, outlook)
     later = work - share * (outlook.until_s - 100.0) * demand.rates[held]
-    holding = demand.holding(held)
+    holding = demand.kind.holding(held)
     assert holding is not None
     assert 0.8 * work <= later <= work
     assert outlook.needs == holding.needs
@@ -104,5 +106,5 @@ def test_an_outlook_holds_while_the_job_works(demand: Demand, share: float) -> N
 
 def test_the_outlook_of_a_job_in_phases_is_over_at_once() -> None:
     job = cast(Any, SimpleNamespace(phases=("one", "two"), oracle_remaining=lambda *_: 100.0))
-    demand = Demand(job, 0.0, (1, 2), (1, 2), {1: 1.0, 2: 1.5}, {1: 0.0, 2: 0.0}, 0.0)
+    demand = Demand(job, 0.0, Kind((1, 2), (1, 2), {1: 1.0, 2: 1.5}, {1: 0.0, 2: 0.0}), 0.0)
     assert demand.look_ahead(1, 5.0).until_s == 5.0
