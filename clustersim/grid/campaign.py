@@ -116,6 +116,8 @@ class Campaign:
             )  # fmt: skip
         finally:
             self._write_costs()
+        for order in self.missing:
+            self.store.drop_claim(order["key"])
         return self.counts
 
     def _write_costs(self) -> None:

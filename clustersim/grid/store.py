@@ -118,6 +118,12 @@ class Store:
             path.unlink(missing_ok=True)
             os.close(file)
 
+    def drop_claim(self, key: str) -> None:
+        """Remove what a killed process has left of its claim. That of a living one stays."""
+        if (self.locks / key).exists():
+            with self.claim(key):
+                pass
+
     @contextmanager
     def making(self, key: str, inputs: Mapping[str, Any]) -> Iterator[Path]:
         """A folder to write a run to, which becomes the cell if the block succeeds. Claim the cell first."""

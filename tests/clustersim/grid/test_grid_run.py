@@ -334,6 +334,18 @@ def test_left_overs_of_a_killed_process_do_no_harm(
     assert contents(here / "g") == before
 
 
+def test_the_claim_of_a_killed_process_is_dropped_and_that_of_a_living_one_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path / "g")
+    store.open()
+    (store.locks / "left").touch()
+    with store.claim("held") as ours:
+        assert ours
+        for key in ("left", "held", "never"):
+            store.drop_claim(key)
+        assert [path.name for path in store.locks.iterdir()] == ["held"]
+    assert not list(store.locks.iterdir())
+
+
 def test_no_link_in_place_of_a_cell_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, elsewhere = Store(tmp_path / "g"), tmp_path / "elsewhere"
     store.open()
