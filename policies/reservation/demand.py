@@ -194,13 +194,15 @@ class Kinds:
 class Demand:
     """What one job needs of one GPU type; see its `kind` for what is the same for others.
 
-    `work`, `gpus` (GPUs of the type that it holds) and `paying_s` (overhead left to pay on the GPUs that it
-    holds, of any type) are as of the last `refresh`. `work` is `guard_s` seconds more than the job needs, so
+    `work`, `gpus` (GPUs of the type that it holds), `paying_s` (overhead left to pay on the GPUs that it
+    holds, of any type) and `counts_on_launch` are as of the last `refresh`. What compares them with a
+    reservation (`search`, `shorten`, `yield_of`, and what uses these) needs them as of now: its callers
+    refresh. `work` is `guard_s` seconds more than the job needs, so
     that rounding never leaves work undone at the end of the reservation. `in_place`: the job holds the GPUs
     that it has reserved for now, at the reserved address, so the restart of that slot is paid or being paid.
     `counts_on_launch`: the job has never run, and its reservation begins with a launch, not with a restart.
-    `order`: that of submission. `outlook`: as of the last `look_ahead`, if the job still holds its GPUs, or
-    may hold them again with less work.
+    `order`: that of submission. `outlook`: as of the last `look_ahead`; None once the job has lost GPUs and
+    may have lost work with them. A stop by the policy loses none.
     """
 
     job: JobView

@@ -101,6 +101,11 @@ class _Attempt:
     `_until`: what is free may differ from the last attempt before that time. `_more`: if that is so only
     because the new job begins later, the further nodes that are free between its two starts, at `_begin` and
     `_until`. `_window`: the nodes that were free in between.
+
+    For example, the new job was to hold 2 nodes from 100 s on, and a launch lets it begin at 160 s. Then
+    `_begin` is 100, `_until` 160 and `_more` 2. Another job, with sizes of 1, 2 and 4 nodes, got its level of
+    4. It gets the same if 4 nodes or more were free in between; if it was 1, two fit now, and it is searched
+    for again.
     """
 
     def __init__(

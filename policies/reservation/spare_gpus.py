@@ -97,8 +97,8 @@ class SpareGpus:
 
         It has less slack than the work of a restart on its reserved GPUs, which every move has to set aside.
         To follow its reservation leaves the slack as it is. So the answer holds until the next slot, and is
-        kept (`Reservations.tied` and `loose`); a job so close to the limit that rounding could decide is not
-        tied.
+        kept (`Reservations.tied` and `loose`). A job so close to the limit that rounding could decide is not
+        tied, nor is a job in phases: it may work faster than its rate, and gain slack.
         """
         due, reservations = self.agenda.due.get(job), self.reservations
         if due is None or not reservations.demands[job].in_place:
@@ -108,6 +108,8 @@ class SpareGpus:
         if reservations.loose.get(job) is due:
             return False
         home, options = reservations.demands[job], reservations.options[job]
+        if job.phases:
+            return False
         home.refresh()
         if home.paying_s or min(option.kind.least_restart_s for option in options) < _ROUNDING_S:
             return False  # what it still pays may change; a move that costs nothing needs no slack
@@ -128,6 +130,8 @@ class SpareGpus:
             demand = self.reservations.demands[job]
             name = demand.gpu_type
             extra = gpus - held_on(job, name)
+            if demand.counts_on_launch:
+                demand.refresh()  # it may have started since, and lost its GPUs again
             has_room = gpus <= spare[name] and not demand.counts_on_launch
             if has_room and idle is None:
                 idle = self._idle(in_service)

@@ -17,8 +17,8 @@ from tests.places import ROOT
 from tests.traces.importing import import_log
 from traces import Job, read_trace, write_trace
 
-NAMED = "submit_s=at,gpus=n,duration_s=took,tenant=who"
-HEADER, ROWS = "at,n,took,who", ["0,8,60,red", "30,1,120,blue"]
+NAMED = "submit_s=at,gpus=n,duration_s=took,tenant=owner"
+HEADER, ROWS = "at,n,took,owner", ["0,8,60,red", "30,1,120,blue"]
 WANTED = [("red", 0.0, 8, 60.0), ("blue", 30.0, 1, 120.0)]
 
 
@@ -39,7 +39,7 @@ def test_the_first_line_shows_the_separator(tmp_path: Path, separator: str) -> N
 
 
 def test_comments_are_skipped_before_the_header_and_between_rows(tmp_path: Path) -> None:
-    text = f"# a, log\n#\n{HEADER}\n{ROWS[0]}\n# at,n,took,who\n{ROWS[1]}\n9,x,1,green\n"
+    text = f"# a, log\n#\n{HEADER}\n{ROWS[0]}\n# at,n,took,owner\n{ROWS[1]}\n9,x,1,green\n"
     path = tmp_path / "log.csv"
     path.write_text(text)
     jobs, report = import_log(path, columns=NAMED, time_unit="s")
