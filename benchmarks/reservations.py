@@ -142,7 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         each = [counts[key] / n for key in ("running", "reservations", "looked at", "steps")]
         cpu_s, admission = counts["seconds"], counts["admission"] / counts["seconds"]
         print(f"{policy:<14}{n:>10,.0f}{each[0]:>9.1f}{each[1]:>10.1f}{each[2]:>11.1f}{each[3]:>7.1f}"
-              f"{cpu_s:>8.1f}{admission:>11.0%}{cpu_s / srtf['seconds']:>8.1f}{share:>9}", flush=True)  # fmt: skip
+              f"{cpu_s:>8.1f}{admission:>11.0%}{cpu_s / srtf['seconds']:>8.1f}{share:>9}",
+              flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":
