@@ -176,17 +176,16 @@ class Admission(Reservations):
         self, jobs: Collection[JobView], types: Collection[str], now: float
     ) -> dict[str, NodeCalendar]:
         """The calendars of the GPU `types` with the reservations of all jobs but these."""
-        calendars = {}
-        for name in types:
-            room = self.rooms[name]
-            calendars[name] = NodeCalendar(now, room.nodes, room.gpus_per_node)
+        kept: dict[str, list[Slot]] = {name: [] for name in types}
         for job, slots in self._slots.items():
             name = self.demands[job].gpu_type
-            if name in calendars and job not in jobs:
-                calendars[name].reserve(slots)
-        for calendar in calendars.values():
-            calendar.advance(now)
-        return calendars
+            if name in kept and job not in jobs:
+                kept[name] += slots
+        rooms = self.rooms
+        return {
+            name: NodeCalendar.beside(now, rooms[name].nodes, rooms[name].gpus_per_node, slots)
+            for name, slots in kept.items()
+        }
 
     def _choices(self, demand: Demand, types: Collection[str]) -> tuple[Demand, ...]:
         """The demands among which an admitted job may choose when it is filled anew, as of now."""

@@ -6,7 +6,7 @@ reservation has changed, or when the time has come at which something about it c
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from math import inf
 from typing import NamedTuple
@@ -27,7 +27,7 @@ _EARLY_S = 1e-3  # jobs are looked at this much too early, more than times diffe
 class Agenda(NamedTuple):
     """What reservations say about an instant.
 
-    `due`: the slot reserved for now, by job, in order of admission; `shares`: the GPUs of these slots.
+    `due`: the slot reserved for now, by job; `shares`: the GPUs of these slots.
     `soon`: reservations that begin soon, as (start, order of submission, job, GPUs). `growing`: GPUs by which
     jobs on reserved GPUs grow soon, by GPU type. `wake_at`: when the agenda changes without any event.
     """
@@ -35,7 +35,7 @@ class Agenda(NamedTuple):
     due: dict[JobView, Slot]
     shares: dict[JobView, Share]
     soon: list[tuple[float, int, JobView, int]]
-    growing: Counter[str]
+    growing: Mapping[str, int]
     wake_at: float
 
 
@@ -89,14 +89,9 @@ class Timetable:
         again, self._changed = self._changed, {}
         if self._looks and min(self._looks.values()) <= now:
             again.update(dict.fromkeys([job for job, time in self._looks.items() if time <= now]))
-        newly_due = False
         for job in again:
-            newly_due |= self._enter(job, now)
-        if newly_due:
-            by_admission = sorted(self._due, key=self.order.__getitem__)
-            self._due = {job: self._due[job] for job in by_admission}
-            self._shares = {job: self._shares[job] for job in by_admission}
-        growing: Counter[str] = Counter()
+            self._enter(job, now)
+        growing: dict[str, int] = defaultdict(int)
         for job, more in self._growing.items():
             name = self._demands[job].gpu_type
             growing[name] += max(0, more - max(self._due[job].gpus, held_on(job, name)))
@@ -112,10 +107,8 @@ class Timetable:
         self._looks.pop(job, None)
         self._boundaries.pop(job, None)
 
-    def _enter(self, job: JobView, now: float) -> bool:
-        """Enter a job anew, or take it out if it has no reservation. Returns whether it is due now and was
-        not before.
-        """
+    def _enter(self, job: JobView, now: float) -> None:
+        """Enter a job anew, or take it out if it has no reservation."""
         slots, begun = self._slots.get(job), now + _INSTANT_S
         while slots and slots[0].end <= begun:
             del slots[0]
@@ -124,14 +117,14 @@ class Timetable:
             self._forget(job)
             if slots is not None:
                 self._demands[job].counts_on_launch = False  # it is too late, and goes on with spare GPUs
-            return False
+            return
         demand = self._demands[job]
         start, end, gpus, _ = slots[0]
-        is_due, was_due = start <= begun, job in self._due
+        is_due = start <= begun
         boundary = look = end if is_due else start
         if is_due:
             self._due[job], self._shares[job] = slots[0], Share(gpus, demand.gpu_type)
-        elif was_due:
+        elif job in self._due:
             del self._due[job], self._shares[job]
         self._soon.pop(job, None)
         self._growing.pop(job, None)
@@ -145,4 +138,3 @@ class Timetable:
             else:
                 self._soon[job] = start, job.order, job, gpus
         self._looks[job], self._boundaries[job] = look - _EARLY_S, boundary
-        return is_due and not was_due

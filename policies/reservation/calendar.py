@@ -50,6 +50,16 @@ class NodeCalendar:
         self.whole = FreeGpus(now, nodes)
         self.shared: list[FreeGpus] = []
 
+    @classmethod
+    def beside(cls, now: float, nodes: int, gpus_per_node: int, slots: Sequence[Slot]) -> NodeCalendar:
+        """The calendar from `now` on, after `reserve` of `slots`."""
+        calendar = cls(now, nodes, gpus_per_node)
+        whole = [(start, end, -(-gpus // gpus_per_node)) for start, end, gpus, node in slots if node == WHOLE]
+        calendar.whole = FreeGpus.beside(now, nodes, whole)
+        calendar.reserve([slot for slot in slots if slot.node != WHOLE])
+        calendar.advance(now)
+        return calendar
+
     def copy(self) -> NodeCalendar:
         twin = object.__new__(NodeCalendar)
         twin.nodes, twin.gpus_per_node, twin.whole = self.nodes, self.gpus_per_node, self.whole.copy()

@@ -33,7 +33,9 @@ def fill(calendar: NodeCalendar, demand: Demand, now: float, home: int | None = 
     return None if found is None else found.slots
 
 
-def search(calendar: NodeCalendar, demand: Demand, now: float, home: int | None = None) -> Filled | None:
+def search(
+    calendar: NodeCalendar, demand: Demand, now: float, home: int | None = None, full_s: float = 0.0
+) -> Filled | None:
     """Slots in `calendar` that finish `demand` by its deadline at the lowest level, or None. Nothing is
     reserved yet.
 
@@ -44,17 +46,21 @@ def search(calendar: NodeCalendar, demand: Demand, now: float, home: int | None 
 
     Every slot is charged a restart at its start, with two exceptions. A job that runs at the address `home`
     may go on there without one. The first slot of a job that counts on a launch is charged the launch.
+
+    `full_s`: if known, for how many seconds before the deadline no whole node is free. It may be too low.
     """
     span = demand.deadline_s - now
     whole = demand.reservable[0] >= calendar.gpus_per_node
-    fill_at = _fill_whole if whole else _fill_shared
     failed, most = False, inf  # whether a level has failed; if so, the most nodes that are ever free
     for level, nodes in zip(demand.reservable, demand.nodes, strict=True):
         if demand.rates[level] * span < demand.work:
             continue
         if nodes > most:
             return None  # this level is never free, so it fails as the one before has
-        slots = fill_at(calendar, demand, level, now, home)
+        if whole:
+            slots = _fill_whole(calendar, demand, level, now, home, full_s)
+        else:
+            slots = _fill_shared(calendar, demand, level, now, home)
         if slots is not None:
             start = slots[0].start
             return Filled(slots, start if whole and not failed and start > now else -inf, nodes)
@@ -65,38 +71,45 @@ def search(calendar: NodeCalendar, demand: Demand, now: float, home: int | None 
 
 
 def _fill_whole(
-    calendar: NodeCalendar, demand: Demand, level: int, now: float, home: int | None
+    calendar: NodeCalendar, demand: Demand, level: int, now: float, home: int | None, full_s: float
 ) -> list[Slot] | None:
     """`fill` for a job with sizes of a node or more only: free nodes are counted.
 
-    The search ends where the work left would take too long even without restarts.
+    The search ends where the work left would take too long even without restarts: longer than the time from
+    `now` in which a node is free.
     """
     rates, restarts, size_on = demand.rates, demand.restarts, demand.size_on
     enough = demand.nodes[demand.reservable.index(level)]
-    fastest = demand.kind.fastest_up_to[level]
-    need = demand.work
+    fastest, counts_on_launch = demand.kind.fastest_up_to[level], demand.counts_on_launch
+    need, begin = demand.work, now + full_s  # as if all the time without a free node came first
+    if fastest * (demand.deadline_s - begin) < need:
+        return None
     later: list[tuple[float, float, int]] = []  # slots after the one in progress, the last one first
     end = upper = demand.deadline_s  # of the slot in progress, of the time looked at
-    gpus, start = 0, -inf  # of the slot in progress; the start with which it would do the rest of the work
+    gpus, rate, restart_s = 0, 0.0, 0.0  # of the slot in progress
+    start = -inf  # with which it would do the rest of the work
     for lower, count in calendar.whole.backwards(upper, now):
         here = level if count >= enough else size_on[count]
         if here != gpus:
             if gpus:
-                done = (end - upper - restarts[gpus]) * rates[gpus]
+                done = (end - upper - restart_s) * rate
                 if done > 0:
                     later.append((upper, end, gpus))
                     need -= done
-            if fastest * (upper - now) < need:
+            else:
+                begin = max(now, begin - (end - upper))
+            if fastest * (upper - begin) < need:
                 return None
             gpus, end, start = here, upper, -inf
             if gpus:
-                opening_s = demand.opening_s(gpus) if demand.counts_on_launch else restarts[gpus]
-                start = end - opening_s - need / rates[gpus]
+                rate, restart_s = rates[gpus], restarts[gpus]
+                opening_s = demand.opening_s(gpus) if counts_on_launch else restart_s
+                start = end - opening_s - need / rate
         if start >= lower:
             break
         upper = lower
     else:
-        if not gpus or home != WHOLE or not _goes_on(demand, gpus, end - now, need / rates[gpus]):
+        if not gpus or home != WHOLE or not _goes_on(demand, gpus, end - now, need / rate):
             return None
         start = now
     return [Slot(start, end, gpus), *(Slot(*slot) for slot in reversed(later))]

@@ -256,17 +256,17 @@ class _StepsOnOneType(_Steps):
         Add the steps of the others, and those beyond the GPUs that jobs keep.
         """
         first = {d.job: d.outlook.share for d in staying if d.outlook and d.outlook.most_to_stay < lowest}
-        if self.gpus.keep(first):  # all of them: their order does not matter
+        spare, held = self.gpus.spare[""], self.gpus.held
+        if sum([held[demand.job] for demand in staying]) <= spare:  # their order does not matter
             steps = [self._stay(demand) for demand in staying if demand.job not in first]
         else:
-            steps = sorted(self._stay(demand) for demand in staying)
-            spare, taken = self.gpus.spare[""], 0
+            steps, taken = sorted(self._stay(demand) for demand in staying), 0
             while steps[taken][-1].job in first and steps[taken][-2] <= spare:
                 spare -= steps[taken][-2]
                 taken += 1
             first = {demand.job: first[demand.job] for *_, demand in steps[:taken]}
-            self.gpus.keep(first)
             del steps[:taken]
+        self.gpus.keep(first)
         if not self.gpus.spare[""]:
             return
         for step in steps:

@@ -25,6 +25,8 @@ node that it served before.
 """
 
 _SAME = 1e-9  # relative; two GPU types that cost a job the same differ by rounding
+_ROUNDING_S = 1e-3  # far more than the rounding of sums of times
+_COUNT_EVERY = 6  # reservations
 
 
 @dataclass
@@ -121,6 +123,7 @@ class _Attempt:
         self._begin = self._until = -inf
         self._more = 0
         self._window: FreeGpus | None = None
+        self._full_s: dict[str, tuple[float, int]] = {}  # by GPU type; and of how many reservations
 
     def outcome(self) -> Refilled | float:
         joint, before, failed = self.joint, self.joint.found, self.joint.failed
@@ -141,7 +144,8 @@ class _Attempt:
                 filled = known
             else:
                 self._reserve_all()
-                filled = search(self._calendar_of(demand), demand, self.now, self._home(demand))
+                calendar, home = self._calendar_of(demand), self._home(demand)
+                filled = search(calendar, demand, self.now, home, self._full_before(demand))
             if filled is None:
                 joint.failed = job
                 return demand.deadline_s
@@ -209,6 +213,20 @@ class _Attempt:
             if addresses.fits(placement, gpus, node):
                 addresses.add(placement, node)
                 refilled.in_place.add(job)
+
+    def _full_before(self, demand: Demand) -> float:
+        """For how many seconds before its deadline no whole node is free, or fewer.
+
+        Calendars only become fuller here, so a number counted a few reservations before is too low at most.
+        """
+        name, whole = demand.gpu_type, self._calendar_of(demand).whole
+        if whole.times[-1] > demand.deadline_s:
+            return 0.0
+        full_s, reserved = self._full_s.get(name, (0.0, -_COUNT_EVERY))
+        if len(self._refilled.slots) - reserved >= _COUNT_EVERY:
+            full_s = max(0.0, whole.full_s() - _ROUNDING_S)
+            self._full_s[name] = full_s, len(self._refilled.slots)
+        return full_s
 
     def _calendar_of(self, demand: Demand) -> NodeCalendar:
         return self._refilled.calendars[demand.gpu_type]

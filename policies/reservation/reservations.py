@@ -239,7 +239,8 @@ class Reservations:
         """
         if not any(spare.values()):
             return
-        for job in sorted(agenda.due, key=urgency):
+        order = self._timetable.order
+        for job in sorted(agenda.due, key=lambda job: (urgency(job), order[job])):
             name = self.demands[job].gpu_type
             held = held_on(job, name)
             if target[job] != (held, name) or spare[name] <= 0:

@@ -6,7 +6,7 @@ them only where that does not endanger its promise.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from clustersim.scheduler import JobView, State
@@ -57,19 +57,10 @@ class SpareGpus:
         self.spare[demand.gpu_type] -= size
         self.target[demand.job] = Share(size, demand.gpu_type)
 
-    def keep(self, shares: Mapping[JobView, Share]) -> bool:
-        """Let running jobs have the GPUs that they hold, if there are enough for all of them. Returns whether
-        there are. Only on a cluster of one GPU type.
-        """
-        target, more = self.target, 0
-        for job, share in shares.items():
-            held = target.get(job)
-            more += share.gpus - (held.gpus if held is not None else 0)
-        if more > self.spare[""]:
-            return False
-        target.update(shares)
-        self.spare[""] -= more
-        return True
+    def keep(self, shares: Mapping[JobView, Share]) -> None:
+        """As `give`, to several jobs that have nothing in `target`. Only on a cluster of one GPU type."""
+        self.target.update(shares)
+        self.spare[""] -= sum([share.gpus for share in shares.values()])
 
     def limit(self, demand: Demand, size: int) -> int:
         """The spare GPUs for a size. Those held back may serve sizes up to the one that the job runs on."""
@@ -120,11 +111,11 @@ class SpareGpus:
         reservations.tied[job] = due
         return True
 
-    def _begin_early(self, in_service: Mapping[str, int]) -> Counter[str]:
+    def _begin_early(self, in_service: Mapping[str, int]) -> Mapping[str, int]:
         """Add to `target` the reservations that begin soon and for which GPUs are free. Returns the GPUs by
         type that the other ones lack.
         """
-        lacking: Counter[str] = Counter()
+        lacking: dict[str, int] = defaultdict(int)
         target, spare, idle = self.target, self.spare, None
         for _, _, job, gpus in self.agenda.soon:
             demand = self.reservations.demands[job]

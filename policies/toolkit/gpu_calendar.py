@@ -6,10 +6,14 @@ Times are seconds on the trace's clock.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from math import inf
 
 __all__ = ["FreeGpus"]
+
+_FEW = 3
 
 
 class FreeGpus:
@@ -20,6 +24,19 @@ class FreeGpus:
     def __init__(self, now: float, gpus: int):
         self.times = [now]
         self.free = [gpus]
+
+    @classmethod
+    def beside(cls, now: float, gpus: int, taken: Iterable[tuple[float, float, int]]) -> FreeGpus:
+        """The calendar of `gpus` GPUs from `now` on, after `take` of each (start, end, GPUs) of `taken`."""
+        changes = defaultdict(int, {now: gpus})
+        for start, end, count in taken:
+            if end > now:
+                changes[start if start > now else now] -= count
+                changes[end] += count
+        calendar = object.__new__(cls)
+        calendar.times = sorted(changes)
+        calendar.free = list(accumulate([changes[time] for time in calendar.times]))
+        return calendar
 
     def copy(self) -> FreeGpus:
         twin = object.__new__(FreeGpus)
@@ -54,6 +71,11 @@ class FreeGpus:
     def most(self, end: float) -> int:
         """The most GPUs that are free at any time before `end`, which must lie within the calendar."""
         return max(self.free[: bisect_left(self.times, end)], default=0)
+
+    def full_s(self) -> float:
+        """The seconds during which nothing is free, apart from the time after the last boundary."""
+        times, last = self.times, len(self.times) - 1
+        return sum([times[i + 1] - times[i] for i, free in enumerate(self.free) if not free and i < last])
 
     # Forwards
 
@@ -104,11 +126,18 @@ class FreeGpus:
         """The parts of the calendar from `end` back to `now`, neither of them before it begins: the start of
         each, and the GPUs that are free in it. No part if `end` is not after `now`.
         """
-        first, last = bisect_right(self.times, now) - 1, bisect_left(self.times, end)
-        times = self.times[first:last]
+        times, free = self.times, self.free
+        last = bisect_left(times, end)
+        if times[0] == now and len(times) - last <= _FEW:  # nearly all of it: no copy
+            starts, counts = reversed(times), reversed(free)
+            for _ in range(len(times) - last):
+                next(starts), next(counts)
+            return zip(starts, counts)  # noqa: B905
+        first = bisect_right(times, now) - 1
+        times = times[first:last]
         if times:
             times[0] = now
-        return zip(reversed(times), reversed(self.free[first:last]), strict=True)
+        return zip(reversed(times), reversed(free[first:last]), strict=True)
 
     def before(self, end: float) -> int:
         """The GPUs that are free right before `end`, which must lie within the calendar."""
@@ -135,18 +164,17 @@ class FreeGpus:
         return -inf
 
     def _add(self, start: float, end: float, gpus: int) -> None:
-        start = max(start, self.times[0])
+        times, free = self.times, self.free
+        if start < times[0]:
+            start = times[0]
         if end <= start:
             return
-        first = self._cut(start)
-        last = self._cut(end, first)
-        self.free[first:last] = [free + gpus for free in self.free[first:last]]
-
-    def _cut(self, time: float, after: int = 0) -> int:
-        """Make `time` a boundary and return its index, which is not below `after`."""
-        times, free = self.times, self.free
-        i = bisect_left(times, time, after)
-        if i == len(times) or times[i] != time:
-            times.insert(i, time)
-            free.insert(i, free[i - 1])
-        return i
+        first = bisect_left(times, start)
+        if first == len(times) or times[first] != start:  # a boundary from now on
+            times.insert(first, start)
+            free.insert(first, free[first - 1])
+        last = bisect_left(times, end, first)
+        if last == len(times) or times[last] != end:
+            times.insert(last, end)
+            free.insert(last, free[last - 1])
+        free[first:last] = [count + gpus for count in free[first:last]]
