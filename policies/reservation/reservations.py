@@ -292,11 +292,11 @@ class Reservations:
 
 def _cut_off(slots: list[Slot], kept: list[Slot]) -> list[Slot]:
     """The part of a reservation before the part that is kept."""
-    over = len(slots) - len(kept)
     if not kept:
         return slots
+    over = len(slots) - len(kept)
     start, _, gpus, node = slots[over]
-    return [*slots[:over], Slot(start, max(start, kept[0].start), gpus, node)]
+    return [*slots[:over], Slot(start, kept[0].start, gpus, node)]
 
 
 def urgency(job: JobView) -> float:

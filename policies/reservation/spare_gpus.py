@@ -42,10 +42,10 @@ class SpareGpus:
         self.now = state.now
         self.held = {job: job.gpus for job in state.running}
         self.target = dict(agenda.shares)
-        self.spare = dict(in_service)
-        for share in self.target.values():
-            self.spare[share.gpu_type] -= share.gpus
-        self.spare = {name: max(0, gpus) for name, gpus in self.spare.items()}
+        self.spare = {}
+        for name, gpus in in_service.items():
+            taken = [share.gpus for share in self.target.values() if share.gpu_type == name]
+            self.spare[name] = max(0, gpus - sum(taken))
         lacking = self._begin_early(in_service)
         self.held_back = {name: lacking[name] + agenda.growing[name] for name in in_service}
 

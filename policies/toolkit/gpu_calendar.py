@@ -62,11 +62,24 @@ class FreeGpus:
 
     def take(self, start: float, end: float, gpus: int) -> None:
         """Subtract `gpus` from `start` to `end`. The part before the calendar begins is ignored."""
-        self._add(start, end, -gpus)
+        self.give_back(start, end, -gpus)
 
     def give_back(self, start: float, end: float, gpus: int) -> None:
         """Undo `take`."""
-        self._add(start, end, gpus)
+        times, free = self.times, self.free
+        if start < times[0]:
+            start = times[0]
+        if end <= start:
+            return
+        first = bisect_left(times, start)
+        if first == len(times) or times[first] != start:  # a boundary from now on
+            times.insert(first, start)
+            free.insert(first, free[first - 1])
+        last = bisect_left(times, end, first)
+        if last == len(times) or times[last] != end:
+            times.insert(last, end)
+            free.insert(last, free[last - 1])
+        free[first:last] = [count + gpus for count in free[first:last]]
 
     def most(self, end: float) -> int:
         """The most GPUs that are free at any time before `end`, which must lie within the calendar."""
@@ -162,19 +175,3 @@ class FreeGpus:
             i -= 1
             end = self.times[i]
         return -inf
-
-    def _add(self, start: float, end: float, gpus: int) -> None:
-        times, free = self.times, self.free
-        if start < times[0]:
-            start = times[0]
-        if end <= start:
-            return
-        first = bisect_left(times, start)
-        if first == len(times) or times[first] != start:  # a boundary from now on
-            times.insert(first, start)
-            free.insert(first, free[first - 1])
-        last = bisect_left(times, end, first)
-        if last == len(times) or times[last] != end:
-            times.insert(last, end)
-            free.insert(last, free[last - 1])
-        free[first:last] = [count + gpus for count in free[first:last]]
