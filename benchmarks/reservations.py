@@ -101,6 +101,7 @@ def plain() -> Iterator[None]:
         patch.object(SpareGpus, "is_tied", lambda self, job: False),
         patch.object(demand, "_AHEAD", 0.0),
         patch.object(_Attempt, "_differs", lambda self, demand, known: True),
+        patch.object(_Attempt, "_full_before", lambda self, demand: 0.0),
     ):
         yield
 

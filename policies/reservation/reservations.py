@@ -198,15 +198,20 @@ class Reservations:
                 continue
             demand.refresh()
             kept = shorten(slots, demand, now)
-            if kept is not slots:
-                if not kept or kept[0].start > now or kept[0].end != slots[0].end:
+            if kept is slots:
+                continue
+            calendar = self._calendars[demand.gpu_type]
+            self._slots[job] = kept
+            if kept and len(kept) == len(slots):  # its first slot begins later
+                (start, _, gpus, node), later = slots[0], kept[0].start
+                if later > now:
                     demand.in_place = False
-                self._calendars[demand.gpu_type].give_back(_cut_off(slots, kept))
-                self._slots[job] = kept
-                if kept and kept[0].end == slots[0].end:
-                    self._timetable.note_later_start(job, kept[0].start)
-                else:
-                    self._timetable.note_change(job)
+                calendar.give_back((Slot(start, later, gpus, node),))
+                self._timetable.note_later_start(job, later)
+            else:
+                demand.in_place = False
+                calendar.give_back(_cut_off(slots, kept))
+                self._timetable.note_change(job)
         for calendar in self._calendars.values():
             calendar.advance(now)
 

@@ -13,7 +13,7 @@ from math import inf
 
 __all__ = ["FreeGpus"]
 
-_FEW = 3
+_FEW = 3  # boundaries, fewer than a copy of the calendar would be worth
 
 
 class FreeGpus:
@@ -147,6 +147,8 @@ class FreeGpus:
                 next(starts), next(counts)
             return zip(starts, counts)  # noqa: B905
         first = bisect_right(times, now) - 1
+        if end <= now:
+            last = first
         times = times[first:last]
         if times:
             times[0] = now

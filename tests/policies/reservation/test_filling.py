@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from policies.reservation.calendar import WHOLE, NodeCalendar, Slot
 from policies.reservation.demand import Demand, Kind
-from policies.reservation.filling import fill, shorten, yield_of
+from policies.reservation.filling import fill, search, shorten, yield_of
 from tests.effort import examples
 from tests.oracles.plain_reservations import plain_shorten
 
@@ -90,6 +90,14 @@ def test_fill(slots: list[Slot], demand: Demand) -> None:
     used = max(slot.gpus for slot in found)
     for level in demand.reservable:
         assert level >= used or possible[level] < demand.work + 1e-6, "the smallest level that will do"
+
+
+@given(bookings(), demands(), st.floats(0.0, 1.0))
+@settings(max_examples=examples(300), deadline=None)
+def test_what_is_known_of_full_nodes_changes_nothing(slots: list[Slot], demand: Demand, known: float) -> None:
+    calendar = calendar_with(slots)
+    full_s = sum(taken(slots, t) == GPUS for t in range(int(demand.deadline_s)))
+    assert search(calendar, demand, 0.0, None, known * full_s) == search(calendar, demand, 0.0)
 
 
 @given(bookings(), demands())

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from policies.elasticflow import ElasticFlow
 from policies.reservation import marginal_return
-from policies.reservation.demand import Demand, Kind
+from policies.reservation.demand import Demand, Kind, Outlook
+from policies.reservation.gpu_types import Share
 from tests.deadlines import hostile_bench, mixed_bench, random_bench
 from tests.effort import examples
 
@@ -23,6 +24,7 @@ SHORTCUTS = {
     "demand._AHEAD": 0.0,
     "refilling._Attempt._differs": lambda *_: True,
     "refilling._changed_until": lambda *_: inf,
+    "refilling._Attempt._full_before": lambda *_: 0.0,
     "calendar.FreeGpus.most": lambda *_: inf,
     "following._Following.stands": lambda *_: False,
     "spare_gpus.SpareGpus.is_tied": lambda *_: False,
@@ -108,3 +110,34 @@ def test_the_outlook_of_a_job_in_phases_is_over_at_once() -> None:
     job = cast(Any, SimpleNamespace(phases=("one", "two"), oracle_remaining=lambda *_: 100.0))
     demand = Demand(job, 0.0, Kind((1, 2), (1, 2), {1: 1.0, 2: 1.5}, {1: 0.0, 2: 0.0}), 0.0)
     assert demand.look_ahead(1, 5.0).until_s == 5.0
+
+
+class Working:
+    """A job with this work left."""
+
+    def __init__(self, work: float, kind: Kind):
+        self.work, self.kind = work, kind
+
+    def oracle_remaining(self, gpus: int, _: str | None) -> float:
+        return self.work / self.kind.rates[gpus]
+
+
+def test_jobs_stay_in_order_of_growth_where_not_all_of_them_fit() -> None:
+    """The second job has the smaller bound, but the first one has worked since its outlook."""
+    kind, kept = Kind((8, 16), (1, 2), {8: 1.0, 16: 1.5}, {8: 30.0, 16: 30.0}), dict[Any, Share]()
+    demands = []
+    for order, (work, most) in enumerate(((72.0, 0.0), (84.0, -1.0))):
+        job = cast(Any, Working(work, kind))
+        outlook = Outlook(Share(16), 100.0, inf, most, inf)
+        demands.append(Demand(job, 500.0, kind, 0.0, order=order, outlook=outlook))
+    first, second = demands
+    assert first.growth_of_staying(16, 72.0) == pytest.approx(-3.0)
+    assert second.growth_of_staying(16, 84.0) == pytest.approx(-1.0)
+    gpus = SimpleNamespace(
+        state=None, reservations=SimpleNamespace(demands={d.job: d for d in demands}), spare={"": 16},
+        held_back={"": 0}, held={d.job: 16 for d in demands}, keep=kept.update,
+    )  # fmt: skip
+    steps = marginal_return._StepsOnOneType(cast(Any, gpus))
+    steps._let_stay(demands, [], lowest=-0.5)
+    assert not kept
+    assert [demand for *_, demand in sorted(steps._steps)] == [first, second]

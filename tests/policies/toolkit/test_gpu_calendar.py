@@ -87,6 +87,35 @@ def test_looking_backwards(booked: list[Booking], end: int, gpus: int) -> None:
     )
 
 
+@given(bookings(), st.integers(0, 150))
+@settings(deadline=None)
+def test_a_calendar_of_all_bookings_at_once(booked: list[Booking], now: int) -> None:
+    free, at_once = calendar(booked), FreeGpus.beside(float(now), GPUS, booked)
+    free.advance(float(now))
+    at_once.advance(float(now))
+    assert (at_once.times, at_once.free) == (free.times, free.free)
+
+
+@given(bookings(), st.integers(0, 300), st.integers(0, 300), st.booleans())
+@settings(deadline=None)
+def test_parts_backwards(booked: list[Booking], now: int, end: int, begins_now: bool) -> None:
+    free = calendar(booked)
+    if begins_now:
+        free.advance(float(now))
+    counts, upper = [], end
+    for lower, count in free.backwards(float(end), float(now)):
+        assert now <= lower < upper
+        counts += [count] * int(upper - lower)
+        upper = int(lower)
+    assert counts == [GPUS - taken(booked, t) for t in range(end - 1, now - 1, -1)]
+
+
+@given(bookings())
+@settings(deadline=None)
+def test_the_time_when_nothing_is_free(booked: list[Booking]) -> None:
+    assert calendar(booked).full_s() == sum(taken(booked, t) == GPUS for t in range(300))
+
+
 def test_a_copy_is_independent() -> None:
     free = calendar([(10.0, 20.0, 8)])
     free.copy().take(0.0, 30.0, 8)
