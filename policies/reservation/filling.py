@@ -75,13 +75,14 @@ def _fill_whole(
 ) -> list[Slot] | None:
     """`fill` for a job with sizes of a node or more only: free nodes are counted.
 
-    The search ends where the work left would take too long even without restarts: longer than the time from
-    `now` in which a node is free.
+    The search ends where the work left would take too long even without restarts: longer than the time in
+    which a node is free, between `now` and the time looked at.
     """
     rates, restarts, size_on = demand.rates, demand.restarts, demand.size_on
     enough = demand.nodes[demand.reservable.index(level)]
     fastest, counts_on_launch = demand.kind.fastest_up_to[level], demand.counts_on_launch
-    need, begin = demand.work, now + full_s  # as if all the time without a free node came first
+    need = demand.work
+    begin = now + full_s  # as if all the time without a free node that is still ahead came first
     if fastest * (demand.deadline_s - begin) < need:
         return None
     later: list[tuple[float, float, int]] = []  # slots after the one in progress, the last one first
