@@ -14,9 +14,8 @@ filled anew first within one type, then over all types.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from math import inf
-from operator import itemgetter
 
 from clustersim.scheduler import Cluster, JobView, State
 
@@ -220,25 +219,19 @@ class Admission(Reservations):
         """A quick necessary condition: the jobs due by each deadline need no more worth of GPU time than
         there is on the GPU `types`. `choices`: the demands of the jobs that may change their type.
         """
-        values, demands = self.values, self.demands
-
-        def least(options: Iterable[Demand]) -> float:
-            return min([values[option.gpu_type] * option.least_gpu_seconds() for option in options])
-
-        due: list[tuple[float, float]] = []
-        for job in self._slots:
-            demand = demands[job]
-            if demand.gpu_type in types:
-                options = choices.get(job, ())
-                alone = len(options) < 2
-                worth = values[demand.gpu_type] * demand.least_gpu_seconds() if alone else least(options)
-                due.append((demand.deadline_s, worth))
-        due.append((new[0].deadline_s, least(new)))
-        due.sort(key=itemgetter(0))
+        values = self.values
+        due = [
+            choices.get(job, (demand,))
+            for job in self._slots
+            if (demand := self.demands[job]).gpu_type in types
+        ]
+        due.append(new)
+        due.sort(key=lambda options: options[0].deadline_s)
         worth = sum(values[name] * self.rooms[name].gpus for name in types)
         needed = 0.0
-        for deadline_s, worth_needed in due:
-            needed += worth_needed
+        for options in due:
+            deadline_s = options[0].deadline_s
+            needed += min([values[one.gpu_type] * one.least_gpu_seconds() for one in options])
             if deadline_s >= new[0].deadline_s and needed > worth * (deadline_s - now):
                 self.short_s = max(self.short_s, deadline_s)
                 return False

@@ -197,12 +197,12 @@ class Demand:
     `work`, `gpus` (GPUs of the type that it holds), `paying_s` (overhead left to pay on the GPUs that it
     holds, of any type) and `counts_on_launch` are as of the last `refresh`. What compares them with a
     reservation (`search`, `shorten`, `yield_of`, and what uses these) needs them as of now: its callers
-    refresh. `work` is `guard_s` seconds more than the job needs, so
-    that rounding never leaves work undone at the end of the reservation. `in_place`: the job holds the GPUs
-    that it has reserved for now, at the reserved address, so the restart of that slot is paid or being paid.
-    `counts_on_launch`: the job has never run, and its reservation begins with a launch, not with a restart.
-    `order`: that of submission. `outlook`: as of the last `look_ahead`; None once the job has lost GPUs and
-    may have lost work with them. A stop by the policy loses none.
+    refresh. `work` is `guard_s` seconds more than the job needs, so that rounding never leaves work undone at
+    the end of the reservation. `in_place`: the job holds the GPUs that it has reserved for now, at the
+    reserved address, so the restart of that slot is paid or being paid. `counts_on_launch`: the job has never
+    run, and its reservation begins with a launch, not with a restart. `order`: that of submission. `outlook`:
+    as of the last `look_ahead`; None once the job has lost GPUs and may have lost work with them. A stop by
+    the policy loses none.
     """
 
     job: JobView

@@ -13,7 +13,7 @@ from math import inf
 
 __all__ = ["FreeGpus"]
 
-_FEW = 3  # boundaries, fewer than a copy of the calendar would be worth
+_FEW = 3  # boundaries: to step over them is faster than to copy the others
 
 
 class FreeGpus:
@@ -145,7 +145,7 @@ class FreeGpus:
             starts, counts = reversed(times), reversed(free)
             for _ in range(len(times) - last):
                 next(starts), next(counts)
-            return zip(starts, counts)  # noqa: B905
+            return zip(starts, counts, strict=True)
         first = bisect_right(times, now) - 1
         if end <= now:
             last = first
