@@ -1,10 +1,6 @@
 """Seconds of copies between GPU and CPU, and of an optimizer that runs on the CPU.
 
-Activations: the layers of a stage run while copies of some of them travel, out during the forward pass and
-back during the backward pass of the same micro-batch; what lasts longer than the layers is exposed
-(Transformer Engine's `cpu_offload`, which spreads the copies over all layers of a stage).
-
-Optimizer (Ren et al., ZeRO-Offload, 2021, sections 4 and 5): gradients travel down, the CPU runs Adam on
+The step (Ren et al., ZeRO-Offload, 2021, sections 4 and 5): gradients travel down, the CPU runs Adam on
 32-bit states, and updated 16-bit weights travel up in pieces while Adam works on the next piece. The
 gradients are charged in full, after their exchange; that they could travel during the backward pass is not
 counted. The memory of a node's CPUs serves all its GPUs; each GPU has cores of its own, whose time a site
@@ -21,10 +17,9 @@ from numpy.typing import NDArray
 
 from itertime.spec import System
 
-from .memory import activations_of
 from .partition import Workload
 
-__all__ = ["OffloadedStep", "activation_copies_s", "copy_s", "offloaded_step", "on_cpu_s"]
+__all__ = ["OffloadedStep", "copy_s", "offloaded_step", "on_cpu_s"]
 
 Array = NDArray[np.float64]
 # Of the link: copies of pinned memory reach about 25 of PCIe 4's 31.5 GB/s. Assumed of all links.
@@ -33,19 +28,6 @@ _LINK_SHARE = 0.8
 # writes these and the 16-bit weight (14); in 32 bit as many, without a copy of the weight. Of the memory's
 # peak bandwidth, half is assumed to be reached.
 _ADAM_BYTES, _MEMORY_SHARE = 28.0, 0.5
-
-
-def activation_copies_s(workload: Workload) -> Array:
-    """Seconds to copy what a stage's offloaded layers keep of one micro-batch, one way, (4, plans)."""
-    plans, partition = workload.plans, workload.partition
-    if not plans.offload_layers.any():
-        return np.zeros(partition.layers.shape)
-    count = np.minimum(plans.offload_layers, partition.layers)
-    kept: Array = activations_of(workload).kept
-    if workload.model.dense_layers:
-        share = partition.dense / np.maximum(partition.layers, 1)
-        kept = kept + share * (activations_of(workload.dense_form).kept - kept)
-    return copy_s(count * kept, workload.system)
 
 
 def copy_s(nbytes: Array, system: System) -> Array:

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from itertime.schedule import InterleavedPasses
 from itertime.spec import PlanBatch
 
+from .activation_copies import activation_copies_s
 from .balance.imbalance import Spread, add_imbalance, balance_s
 from .exchange import Exchange, Sharded, once_s, pass_kernels_s, sharded_s
 from .layer import Parts
 from .network import all_gather_s, p2p_s, ranks_together
-from .offload import activation_copies_s
 from .partition import FIRST, HEAVY, LAST, Workload
 from .passes import Pass, distinct_passes
 

@@ -9,8 +9,9 @@ import pytest
 
 from itertime import Plan, PlanBatch, load_model, load_profile, load_system, predict
 from itertime.costs import Workload
+from itertime.costs.activation_copies import activation_copies_s
 from itertime.costs.memory import activations_of
-from itertime.costs.offload import activation_copies_s, offloaded_step
+from itertime.costs.offload import offloaded_step
 from itertime.errors import UserError
 
 SYSTEM = load_system("dgx-a100-80gb")

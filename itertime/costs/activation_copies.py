@@ -1,0 +1,32 @@
+"""Seconds of copies of activations from a GPU to its CPU and back.
+
+The layers of a stage run while copies of some of them travel, out during the forward pass and back during the
+backward pass of the same micro-batch; what lasts longer than the layers is exposed (Transformer Engine's
+`cpu_offload`, which spreads the copies over all layers of a stage).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .memory import activations_of
+from .offload import copy_s
+from .partition import Workload
+
+__all__ = ["activation_copies_s"]
+
+Array = NDArray[np.float64]
+
+
+def activation_copies_s(workload: Workload) -> Array:
+    """Seconds to copy what a stage's offloaded layers keep of one micro-batch, one way, (4, plans)."""
+    plans, partition = workload.plans, workload.partition
+    if not plans.offload_layers.any():
+        return np.zeros(partition.layers.shape)
+    layers = np.minimum(plans.offload_layers, partition.layers)
+    kept: Array = activations_of(workload).kept
+    if workload.model.dense_layers:
+        share = partition.dense / np.maximum(partition.layers, 1)
+        kept = kept + share * (activations_of(workload.dense_form).kept - kept)
+    return copy_s(layers * kept, workload.system)
