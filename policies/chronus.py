@@ -34,7 +34,7 @@ class Chronus(Scheduler):
         self, lease_s: float = 1200.0, window: int = 48, movable: int = 8,
         soft_factors: Sequence[float] | None = None,
     ):  # fmt: skip
-        self.lease_s = number("lease_s", lease_s, least=1)
+        self.lease_s = number("lease_s", lease_s, minimum=1)
         self.window = whole("window", window, 1, 500)
         self.movable = whole("movable", movable, 0, 100)
         self.soft_factors = None if soft_factors is None else increasing("soft_factors", soft_factors)

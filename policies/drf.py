@@ -23,7 +23,7 @@ class Drf(Scheduler):
     """
 
     def __init__(self, weights: Mapping[str, float] | None = None):
-        self.weights = by_tenant("weights", weights, least=1e-6)
+        self.weights = by_tenant("weights", weights, minimum=1e-6)
         self._queues = TenantQueues()
 
     def schedule(self, state: State) -> Proposal:

@@ -32,7 +32,7 @@ class Gandiva(RoundRobin):
         super().__init__(quantum_s)
         self.packing = switch("packing", packing)
         self.packs = 2 if self.packing else 1
-        self.trial_s = number("trial_s", trial_s, least=1)
+        self.trial_s = number("trial_s", trial_s, minimum=1)
         self.grow_shrink = self.elastic = switch("grow_shrink", grow_shrink)
         self._trials = Trials(self.trial_s)
         self._next_packing_s = 0.0

@@ -33,7 +33,7 @@ class GandivaFair(Gavel):
         self, round_s: float = 600.0, tickets: Mapping[str, float] | None = None, margin: float = 0.1
     ):
         super().__init__(round_s)
-        self.tickets = by_tenant("tickets", tickets, least=1e-6)
+        self.tickets = by_tenant("tickets", tickets, minimum=1e-6)
         self.margin = number("margin", margin, 0.0, 10.0)
 
     def time_shares(

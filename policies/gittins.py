@@ -55,7 +55,7 @@ class Gittins(Scheduler):
     """
 
     def __init__(self, sizes_gpu_s: Sequence[float] | None = None, quantum_s: float = 600.0):
-        self.quantum_s = number("quantum_s", quantum_s, least=1)
+        self.quantum_s = number("quantum_s", quantum_s, minimum=1)
         self.sizes_gpu_s = None if sizes_gpu_s is None else positive("sizes_gpu_s", sizes_gpu_s)
         self._sizes = _distribution(self.sizes_gpu_s or ())
         self._finished: list[float] = []

@@ -18,7 +18,7 @@ class Las(Scheduler):
     """
 
     def __init__(self, quantum_s: float = 600.0):
-        self.quantum_s = number("quantum_s", quantum_s, least=1)
+        self.quantum_s = number("quantum_s", quantum_s, minimum=1)
         self._slices = TimeSlices(self.quantum_s)
         self._rank: dict[JobView, float] = {}
 

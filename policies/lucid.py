@@ -37,10 +37,10 @@ class Lucid(Scheduler):
         profile_s: float = 200.0,
     ):  # fmt: skip
         self.capacity = whole("capacity", capacity, 0, 4)
-        self.medium = number("medium", medium, least=0, most=1)
-        self.tiny = number("tiny", tiny, least=self.medium, most=1)
+        self.medium = number("medium", medium, minimum=0, maximum=1)
+        self.tiny = number("tiny", tiny, minimum=self.medium, maximum=1)
         self.profile_nodes = whole("profile_nodes", profile_nodes, 0, 1_000_000)
-        self.profile_s = number("profile_s", profile_s, least=1)
+        self.profile_s = number("profile_s", profile_s, minimum=1)
         self.estimates = {"predictor": "blend"}
         self._seen: dict[str | None, JobView] = {}  # a job of each model
         self._scores: dict[str | None, int] = {}

@@ -46,13 +46,13 @@ class Multifactor(Scheduler):
         tenant_limits: Mapping[str, float] | None = None,
         estimate_factor: float = 1.0,
     ):
-        self.age_weight = number("age_weight", age_weight, least=0)
-        self.fair_share_weight = number("fair_share_weight", fair_share_weight, least=0)
-        self.size_weight = number("size_weight", size_weight, least=0)
-        self.max_age_s = number("max_age_s", max_age_s, least=1)
-        self.half_life_s = number("half_life_s", half_life_s, least=1)
-        self.tenant_limit = None if tenant_limit is None else number("tenant_limit", tenant_limit, least=1)
-        self.tenant_limits = by_tenant("tenant_limits", tenant_limits, least=1)
+        self.age_weight = number("age_weight", age_weight, minimum=0)
+        self.fair_share_weight = number("fair_share_weight", fair_share_weight, minimum=0)
+        self.size_weight = number("size_weight", size_weight, minimum=0)
+        self.max_age_s = number("max_age_s", max_age_s, minimum=1)
+        self.half_life_s = number("half_life_s", half_life_s, minimum=1)
+        self.tenant_limit = None if tenant_limit is None else number("tenant_limit", tenant_limit, minimum=1)
+        self.tenant_limits = by_tenant("tenant_limits", tenant_limits, minimum=1)
         self._estimates = Estimates(estimate_factor)
         self.estimate_factor = self._estimates.factor
         self._usage: dict[str, float] = {}  # decayed GPU-seconds of each tenant seen, as of `_counted_s`

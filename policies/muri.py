@@ -33,7 +33,7 @@ class Muri(Scheduler):
             raise ValueError(f"order={brief(order)}: must be one of {', '.join(_ORDERS)}")
         self.order = order
         self.group = self.packs = whole("group", group, 1, 4)
-        self.round_s = number("round_s", round_s, least=1)
+        self.round_s = number("round_s", round_s, minimum=1)
         self._rounds = Rounds(self.round_s)
         self._key = _service if order == "srsf" else _attained
 

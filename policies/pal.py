@@ -38,8 +38,8 @@ class Pal(Scheduler):
         if not isinstance(order, str) or order not in _ORDERS:
             raise ValueError(f"order={brief(order)}: must be one of {', '.join(_ORDERS)}")
         self.order = order
-        self.locality = number("locality", locality, least=1)
-        self.round_s = number("round_s", round_s, least=0)
+        self.locality = number("locality", locality, minimum=1)
+        self.round_s = number("round_s", round_s, minimum=0)
         self._base: Scheduler = _ORDERS[order]()
         self._round_end_s = -inf
         self._factors: dict[str | None, list[float]] = {}  # by model, of each node

@@ -21,7 +21,7 @@ class Qssf(Scheduler):
     """
 
     def __init__(self, weight: float = 0.5):
-        self.weight = number("weight", weight, least=0, most=1)
+        self.weight = number("weight", weight, minimum=0, maximum=1)
         self.estimates = {"predictor": "blend", "weight": self.weight}
 
     def schedule(self, state: State) -> Proposal:

@@ -19,7 +19,7 @@ class RoundRobin(Scheduler):
     """
 
     def __init__(self, quantum_s: float = 600.0):
-        self.quantum_s = number("quantum_s", quantum_s, least=1)
+        self.quantum_s = number("quantum_s", quantum_s, minimum=1)
         self._slices = TimeSlices(self.quantum_s)
         self._positions = count()
         self._position: dict[JobView, int] = {}

@@ -39,7 +39,9 @@ class Tiresias(Scheduler):
         order: str = "start",
     ):
         self.thresholds_gpu_s = increasing("thresholds_gpu_s", thresholds_gpu_s)
-        self.promote_knob = None if promote_knob is None else number("promote_knob", promote_knob, least=0.01)
+        self.promote_knob = (
+            None if promote_knob is None else number("promote_knob", promote_knob, minimum=0.01)
+        )
         if order not in ("start", "submission"):
             raise ValueError(f"order={brief(order)}: must be start or submission")
         self.order = order

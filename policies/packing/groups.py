@@ -26,18 +26,18 @@ def start_group(proposal: Proposal, group: Group, parts: int, gpu_type: str | No
     """Start the jobs of a group, each on one of `parts` equal parts of the same GPUs; 1: a job on whole GPUs.
     Returns whether the first job has a place.
     """
-    first, *others = group
+    host, *guests = group
     if parts == 1:
-        return proposal.start(first, gpu_type=gpu_type) is not None
-    if proposal.start_shared(first, 1 / parts, gpu_type=gpu_type) is None:
+        return proposal.start(host, gpu_type=gpu_type) is not None
+    if proposal.start_shared(host, 1 / parts, gpu_type=gpu_type) is None:
         return False
-    for job in others:
-        proposal.start_shared(job, 1 / parts, beside=first)
+    for job in guests:
+        proposal.start_shared(job, 1 / parts, beside=host)
     return True
 
 
 def run_groups(
-    proposal: Proposal, wanted: Sequence[Wanted], parts_of: Callable[[JobView], int]
+    proposal: Proposal, groups: Sequence[Wanted], parts_of: Callable[[JobView], int]
 ) -> list[Wanted]:
     """Make the draft run these groups, and stop all other jobs. Returns the groups without a place.
 
@@ -49,15 +49,19 @@ def run_groups(
     shared = {job for group in proposal.groups() for job in group}
     hosts: dict[Group, JobView] = {}  # of wanted groups
     stay: set[JobView] = set()
-    taken: set[Group] = set()  # groups whose GPUs have a host
-    for group, gpu_type in wanted:
+    hosted_groups: set[Group] = set()  # groups whose GPUs have a host
+    for group, gpu_type in groups:
         for job in group:
-            old = running.get(job)
-            fits = old is not None and old not in taken and gpu_type in (None, proposal.gpu_type(job))
-            if old is not None and fits and (len(group) == 1 or job in shared):
+            group_before = running.get(job)
+            fits = (
+                group_before is not None
+                and group_before not in hosted_groups
+                and gpu_type in (None, proposal.gpu_type(job))
+            )
+            if group_before is not None and fits and (len(group) == 1 or job in shared):
                 hosts[group] = job
-                taken.add(old)
-                stay.update(other for other in group if other in old)
+                hosted_groups.add(group_before)
+                stay.update(member for member in group if member in group_before)
                 break
     for job in running:
         if job not in stay:
@@ -66,9 +70,9 @@ def run_groups(
         for job in group:
             if job not in stay:
                 proposal.start_shared(job, 1 / parts_of(job), beside=host)
-    new = [entry for entry in wanted if entry[0] not in hosts]
-    without = []
-    for group, gpu_type in sorted(new, key=lambda entry: -entry[0][0].requested):
+    unhosted = [entry for entry in groups if entry[0] not in hosts]
+    unplaced = []
+    for group, gpu_type in sorted(unhosted, key=lambda entry: -entry[0][0].requested):
         if not start_group(proposal, group, parts_of(group[0]), gpu_type):
-            without.append((group, gpu_type))
-    return without
+            unplaced.append((group, gpu_type))
+    return unplaced

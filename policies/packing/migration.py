@@ -20,18 +20,18 @@ def with_room(
     The nodes with the most free GPUs are chosen. Of each the smallest groups move, to the fullest nodes that
     have room for them.
     """
-    draft, whole = proposal.copy(), job.requested // size
-    needs = [size] * whole + [job.requested % size] * (job.requested % size > 0)
+    draft, full_nodes = proposal.copy(), job.requested // size
+    needs = [size] * full_nodes + [job.requested % size] * (job.requested % size > 0)
     on_node: dict[int, list[Group]] = {}
     for group in groups_of(draft):
         places = draft.placement(group[0]) or ()
-        movable = len(places) == 1 and group[0].needs >= 1 and not any(one in stay for one in group)
+        movable = len(places) == 1 and group[0].needs >= 1 and not any(member in stay for member in group)
         if movable:
             on_node.setdefault(places[0][0], []).append(group)
-    chosen: list[tuple[int, int]] = []
+    node_counts: list[tuple[int, int]] = []
     for need in needs:
-        taken = {node for node, _ in chosen}
-        free = [(n, -node) for node, n in draft.free_nodes(job).items() if node not in taken]
+        used_nodes = {node for node, _ in node_counts}
+        free = [(n, -node) for node, n in draft.free_nodes(job).items() if node not in used_nodes]
         if not free:
             return None
         node = -max(free)[1]
@@ -39,19 +39,21 @@ def with_room(
         for group in movable_here:
             if draft.has_room(job, ((node, need),)):
                 break
-            if not _move(draft, group, parts, taken | {node}):
+            if not _move(draft, group, parts, used_nodes | {node}):
                 return None
         if not draft.has_room(job, ((node, need),)):
             return None
-        chosen.append((node, need))
-    on = tuple(sorted(chosen))
-    placed = draft.start(job, on=on) if parts == 1 else draft.start_shared(job, 1 / parts, on=on)
+        node_counts.append((node, need))
+    placement = tuple(sorted(node_counts))
+    placed = (
+        draft.start(job, on=placement) if parts == 1 else draft.start_shared(job, 1 / parts, on=placement)
+    )
     return draft if placed is not None else None
 
 
 def _move(draft: Proposal, group: Group, parts: int, away: Container[int]) -> bool:
     """Move a group to the fullest node with room for it that is not in `away`."""
-    shared = any(group[0] in others for others in draft.groups())
+    shared = any(group[0] in sharers for sharers in draft.groups())
     count = draft.gpus(group[0])
     fitting = [(n, node) for node, n in draft.free_nodes(group[0]).items() if n >= count and node not in away]
     if not fitting:
@@ -59,9 +61,9 @@ def _move(draft: Proposal, group: Group, parts: int, away: Container[int]) -> bo
     on = ((min(fitting)[1], count),)
     for job in group:
         draft.stop(job)
-    first, *others = group
+    first, *sharers = group
     if not shared:
         return draft.start(first, count, on=on) is not None
     if draft.start_shared(first, 1 / parts, on=on) is None:
         return False
-    return all(draft.start_shared(job, 1 / parts, beside=first) is not None for job in others)
+    return all(draft.start_shared(job, 1 / parts, beside=first) is not None for job in sharers)

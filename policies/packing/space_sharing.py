@@ -61,33 +61,37 @@ class SpaceSharing(Gavel):
         types = state.cluster.gpu_types
         ranked = ledger.ranked(self.round_s)
         _Round(ranked, ledger, self._numbers, state).run(proposal)
-        beside = _beside(proposal)
+        partners = _beside(proposal)
         parts = {job for group in proposal.groups() for job in group}
         for job in proposal.running():
-            other, column = beside.get(job), types.index(proposal.gpu_type(job))
-            block = 0 if other is None else 1 + self._numbers.get(_kind(other), -1)
+            partner, column = partners.get(job), types.index(proposal.gpu_type(job))
+            block = 0 if partner is None else 1 + self._numbers.get(_kind(partner), -1)
             ledger.ran_on(job, block * len(types) + column, 0.5 if job in parts else 1.0)
 
     def _find_partners(self, jobs: Sequence[JobView]) -> list[int]:
         """Set `partners`. Returns the number of each of its kinds."""
-        first: dict[Kind, JobView] = {}
+        job_of_kind: dict[Kind, JobView] = {}
         for job in jobs:
             if job.needs >= 1:  # it holds no part of a GPU by its trace
-                first.setdefault(_kind(job), job)
+                job_of_kind.setdefault(_kind(job), job)
         speed = {
-            (a, b): 1 / one.slowdown_beside([other])
-            for a, one in first.items()
-            for b, other in first.items()
+            (a, b): 1 / job_a.slowdown_beside([job_b])
+            for a, job_a in job_of_kind.items()
+            for b, job_b in job_of_kind.items()
             if a[1] == b[1]
         }
-        gaining = {(a, b): own for (a, b), own in speed.items() if own + speed[b, a] > 1 + _LEAST_GAIN}
+        gaining = {
+            (a, b): speed_beside
+            for (a, b), speed_beside in speed.items()
+            if speed_beside + speed[b, a] > 1 + _LEAST_GAIN
+        }
         row = {kind: i for i, kind in enumerate(dict.fromkeys(a for a, _ in gaining))}
         if not row:
             self.partners = None
             return []
         table = np.zeros((len(row), len(row)))
-        for (a, b), own in gaining.items():
-            table[row[a], row[b]] = own
+        for (a, b), speed_beside in gaining.items():
+            table[row[a], row[b]] = speed_beside
         of_job = [row.get(_kind(job), -1) if job.needs >= 1 else -1 for job in jobs]
         self.partners = Partners(of_job, table)
         return [self._numbers.setdefault(kind, len(self._numbers)) for kind in row]
@@ -117,57 +121,70 @@ class _Round:
     def run(self, proposal: Proposal) -> None:
         settling = self._state.unsettled()
         stay = [group for group in groups_of(proposal) if any(job in settling for job in group)]
-        kept: list[Wanted] = [(group, proposal.gpu_type(group[0])) for group in stay]
-        chosen, blocked = self._chosen(kept)
-        without = run_groups(proposal, [*kept, *chosen], self._parts)
-        if chosen and chosen[0] in without and not kept:  # free GPUs are too scattered for the first
+        settling_groups: list[Wanted] = [(group, proposal.gpu_type(group[0])) for group in stay]
+        new_groups, blocked = self._chosen(settling_groups)
+        unplaced = run_groups(proposal, [*settling_groups, *new_groups], self._parts)
+        if (
+            new_groups and new_groups[0] in unplaced and not settling_groups
+        ):  # free GPUs are too scattered for the first
             for job in proposal.running():
                 proposal.stop(job)
-            for group, gpu_type in chosen:
+            for group, gpu_type in new_groups:
                 start_group(proposal, group, self._parts(group[0]), gpu_type)
         self._fill(proposal, blocked)
 
-    def _chosen(self, kept: Sequence[Wanted]) -> tuple[list[Wanted], bool]:
+    def _chosen(self, settling_groups: Sequence[Wanted]) -> tuple[list[Wanted], bool]:
         """The groups that get GPUs, by counting them, beside those that stay; and whether the first of all
         must wait for these. No new group is chosen then.
         """
         room = self._state.in_service_by_type()
-        taken = {job for group, _ in kept for job in group}
-        for (first, *_), on_type in kept:
+        busy_jobs = {job for group, _ in settling_groups for job in group}
+        for (first, *_), on_type in settling_groups:
             room[str(on_type)] -= first.requested
-        chosen: list[Wanted] = []
+        new_groups: list[Wanted] = []
         seen, blocked = False, False
         for job, column in self._ranked:
             gpu_type = self._types[column % len(self._types)]
-            if job in taken or not job.can_run_on(job.requested, gpu_type):
+            if job in busy_jobs or not job.can_run_on(job.requested, gpu_type):
                 continue
             enough = job.requested <= room[gpu_type]
-            blocked |= bool(kept) and not seen and not enough
+            blocked |= bool(settling_groups) and not seen and not enough
             seen = True
             if not enough or (blocked and not job.running):
                 continue
             group: Group = (job,)
             if column >= len(self._types):
-                other = self._partner(job, column, taken)
-                if other is None:
+                partner = self._partner(job, column, busy_jobs)
+                if partner is None:
                     continue
-                group = (job, other)
-            chosen.append((group, gpu_type))
-            taken.update(group)
+                group = (job, partner)
+            new_groups.append((group, gpu_type))
+            busy_jobs.update(group)
             room[gpu_type] -= job.requested
-        return chosen, blocked
+        return new_groups, blocked
 
-    def _partner(self, job: JobView, column: int, taken: Container[JobView]) -> JobView | None:
-        other, type_ = column // len(self._types) - 1, column % len(self._types)
-        its = (1 + self._number(job)) * len(self._types) + type_
-        now = self._beside.get(job)
-        fits = now is not None and now not in taken and self._number(now) == other
-        if now is not None and fits and self._ledger.share(now, its) > 0:
-            return now
-        queue = self._queues.get((other, its), [])
-        while queue and queue[-1] in taken:
+    def _partner(self, job: JobView, column: int, busy_jobs: Container[JobView]) -> JobView | None:
+        partner_kind, type_ = column // len(self._types) - 1, column % len(self._types)
+        partner_column = (1 + self._number(job)) * len(self._types) + type_
+        present_partner = self._beside.get(job)
+        fits = (
+            present_partner is not None
+            and present_partner not in busy_jobs
+            and self._number(present_partner) == partner_kind
+        )
+        if present_partner is not None and fits and self._ledger.share(present_partner, partner_column) > 0:
+            return present_partner
+        queue = self._queues.get((partner_kind, partner_column), [])
+        while queue and queue[-1] in busy_jobs:
             queue.pop()
-        return next((found for found in reversed(queue) if found is not job and found not in taken), None)
+        return next(
+            (
+                candidate
+                for candidate in reversed(queue)
+                if candidate is not job and candidate not in busy_jobs
+            ),
+            None,
+        )
 
     def _fill(self, proposal: Proposal, blocked: bool) -> None:
         """Start jobs that were not chosen, alone, on GPUs that are left."""

@@ -81,9 +81,9 @@ class Trials:
     def measure(self, jobs: Iterable[JobView]) -> None:
         """Measure jobs that have been alone on their GPUs since they started there, for `trial_s` seconds."""
         for job in jobs:
-            before, seconds = self._at_start.get(job), job.productive_s
-            if job not in self._alone and before is not None and seconds >= self.trial_s - _INSTANT_S:
-                self._alone[job] = self._speed(job, before, seconds)
+            work_at_start, seconds = self._at_start.get(job), job.productive_s
+            if job not in self._alone and work_at_start is not None and seconds >= self.trial_s - _INSTANT_S:
+                self._alone[job] = self._speed(job, work_at_start, seconds)
 
     def knows(self, job: JobView) -> bool:
         """Whether a job was measured alone."""
@@ -95,27 +95,27 @@ class Trials:
         `job` must be one that was (`knows`).
         """
         trying = {_models(trial.guest, trial.host) for trial in self._running.values()}
-        best, most = None, 1.0 + _LEAST_GAIN
+        best, most_work = None, 1.0 + _LEAST_GAIN
         for host in hosts:
             models = _models(job, host)
             if host not in self._alone:
                 continue
             if models not in self.work and models not in trying:
                 return host
-            if self.work.get(models, 0.0) > most:
-                best, most = host, self.work[models]
+            if self.work.get(models, 0.0) > most_work:
+                best, most_work = host, self.work[models]
         return best
 
     def join(self, guest: JobView, host: JobView, moved: Container[JobView]) -> None:
         """Note that `guest` joins `host` now; jobs of `moved` get other GPUs than they hold. A pair of
         untried models begins a trial.
         """
-        both = guest, host
-        for job in both:
+        pair = guest, host
+        for job in pair:
             self._at_start.pop(job, None)
         if _models(guest, host) not in self.work:
-            before_s = {job: 0.0 if job in moved else job.productive_s for job in both}
-            self._running[guest] = _Trial(guest, host, {job: job.work_done for job in both}, before_s)
+            before_s = {job: 0.0 if job in moved else job.productive_s for job in pair}
+            self._running[guest] = _Trial(guest, host, {job: job.work_done for job in pair}, before_s)
 
     def failed(self) -> list[JobView]:
         """Judge the trials that are over. Returns the guests that must leave."""
@@ -134,14 +134,14 @@ class Trials:
 
     def next_end_s(self, now: float) -> float | None:
         """When the first trial ends at the earliest."""
-        left = [trial.left_s(self.trial_s) for trial in self._running.values()]
-        return now + max(min(left), _INSTANT_S) if left else None
+        seconds_left = [trial.left_s(self.trial_s) for trial in self._running.values()]
+        return now + max(min(seconds_left), _INSTANT_S) if seconds_left else None
 
     @staticmethod
-    def _speed(job: JobView, before: float, seconds: float) -> float:
-        return (job.work_done - before) / seconds / job.rate(job.requested, job.gpu_type)
+    def _speed(job: JobView, work_before: float, seconds: float) -> float:
+        return (job.work_done - work_before) / seconds / job.rate(job.requested, job.gpu_type)
 
 
-def _models(one: JobView, other: JobView) -> Models:
-    a, b = sorted((one.model or "", other.model or ""))
+def _models(job_a: JobView, job_b: JobView) -> Models:
+    a, b = sorted((job_a.model or "", job_b.model or ""))
     return a, b

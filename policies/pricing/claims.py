@@ -90,14 +90,14 @@ class Claim(Generic[J]):
         self.held, self.gpu_type, self.paying_s, self.fresh = held, gpu_type, paying_s, fresh
         self.key = 0.0
 
-    def seconds(self, gpu_type: str, at: int) -> float:
-        """Seconds until the job is done if from now on it holds the size with index `at` of that type."""
+    def seconds(self, gpu_type: str, size_index: int) -> float:
+        """Seconds until the job is done if it holds the size of that index on that type from now on."""
         curve = self.curves[gpu_type]
-        if curve.sizes[at] == self.held and gpu_type == self.gpu_type:
+        if curve.sizes[size_index] == self.held and gpu_type == self.gpu_type:
             overhead_s = self.paying_s
         else:
-            overhead_s = curve.launches[at] if self.fresh else curve.restarts[at]
-        return overhead_s + self.work * curve.unit_s[at]
+            overhead_s = curve.launches[size_index] if self.fresh else curve.restarts[size_index]
+        return overhead_s + self.work * curve.unit_s[size_index]
 
     def again_s(self) -> float:
         """Seconds of a start on what the job holds, if it lost it now."""

@@ -114,21 +114,21 @@ class Line:
     def key(self, job: JobView) -> float:
         """See the class. Brings the claim of the job up to date."""
         claim = self.claims.get(job)
-        left = job.oracle_work_left
+        work_left = job.oracle_work_left
         if claim is None:
-            claim = self.claims[job] = _JobClaim(job, self._of(job), left)
-            self._stated[job] = StatedWork(left)
+            claim = self.claims[job] = _JobClaim(job, self._of(job), work_left)
+            self._stated[job] = StatedWork(work_left)
             if self._patience < inf:
-                alone_s = min([curve.alone_s(left) for curve in claim.curves.values()])
+                alone_s = min([curve.alone_s(work_left) for curve in claim.curves.values()])
                 due_s = self._due_s[job] = job.submit_s + self._patience * alone_s
                 insort(self._due, (due_s, job.order, job))
         elif not claim.held and not job.gpus:
             return claim.key  # the worth of types may have changed; the place in the line does not
         if not claim.held:  # it has started since the last look
             claim.held, claim.gpu_type = job.gpus, self._type_of(job)
-        claim.work = left
+        claim.work = work_left
         if claim.held:
-            claim.work = self._stated[job].left(left, job.productive_gpu_s, claim.rate() / claim.held)
+            claim.work = self._stated[job].left(work_left, job.productive_gpu_s, claim.rate() / claim.held)
         claim.held, claim.gpu_type, claim.fresh = job.gpus, self._type_of(job), not job.started
         claim.paying_s = job.paying_s
         if self._values is None:
@@ -172,8 +172,8 @@ class Line:
         self._late_keys = sorted((claim.key, claim.job.order) for claim in self.overdue if not claim.held)
         for rank, claim in enumerate(self.overdue):
             claim.price = self._prices.of(rank, len(self), self._most)
-        for at, (key, order, claim) in enumerate(entries):
-            claim.price = self._price(at, (key, order))
+        for place, (key, order, claim) in enumerate(entries):
+            claim.price = self._price(place, (key, order))
 
     def _price(self, running: int, place: tuple[float, int]) -> float:
         """The price of a job with its `place` in the order of keys, which `running` running jobs precede."""
@@ -188,18 +188,18 @@ class Line:
         """A job's curves by type."""
         if self._values is not None:
             return {name: self._kept(job.curve_on(name)) for name in job.gpu_types}
-        known = job.curve
-        curves = self._kinds.get(known)
+        job_curve = job.curve
+        curves = self._kinds.get(job_curve)
         if curves is None:
-            curves = self._kinds[known] = {"": self._kept(known)}
+            curves = self._kinds[job_curve] = {"": self._kept(job_curve)}
         return curves
 
-    def _kept(self, known: JobCurve) -> Curve:
-        curve = self._curves.get(known)
+    def _kept(self, job_curve: JobCurve) -> Curve:
+        curve = self._curves.get(job_curve)
         if curve is None:
-            curve = self._curves[known] = self.curve(known)
+            curve = self._curves[job_curve] = self.curve(job_curve)
         return curve
 
-    def curve(self, known: JobCurve) -> Curve:
+    def curve(self, job_curve: JobCurve) -> Curve:
         """What the rule sees of a kind of jobs on one type; asked for once a kind."""
-        return Curve(known.sizes, known.rates, known.restarts, known.launches)
+        return Curve(job_curve.sizes, job_curve.rates, job_curve.restarts, job_curve.launches)

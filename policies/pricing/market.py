@@ -55,8 +55,8 @@ class Market(Generic[J]):
     def fits(self, gpus: float) -> bool:
         """Whether so many GPUs of one type are left."""
         if len(self.left) == 1:
-            (left,) = self.left.values()
-            return gpus <= left
+            (free_gpus,) = self.left.values()
+            return gpus <= free_gpus
         return gpus <= max(self.left.values())
 
     def serve(self, claim: Claim[J], wait_s: float = inf) -> Share:
@@ -79,8 +79,8 @@ class Market(Generic[J]):
         best = alone = inf
         size, gpu_type = 0, floor.gpu_type
         for name in (gpu_type,) if floor.gpus else claim.curves:
-            most = self.left[name] + floor.gpus
-            cost, without_harm, at_best = self._best_size(claim, name, most)
+            available = self.left[name] + floor.gpus
+            cost, without_harm, at_best = self._best_size(claim, name, available)
             if without_harm < alone:
                 alone = without_harm
             if cost < best:
@@ -118,37 +118,37 @@ class Market(Generic[J]):
             seconds, number = heappop(longest)
             claim = self._growing[number]
             gpus, gpu_type = self.shares[claim.job]
-            for at in range(claim.curves[gpu_type].at(gpus) + 1, len(claim.curves[gpu_type].sizes)):
-                size = claim.curves[gpu_type].sizes[at]
+            for size_index in range(claim.curves[gpu_type].at(gpus) + 1, len(claim.curves[gpu_type].sizes)):
+                size = claim.curves[gpu_type].sizes[size_index]
                 if size - gpus > self.left[gpu_type]:
                     break
-                if claim.seconds(gpu_type, at) < -seconds:
+                if claim.seconds(gpu_type, size_index) < -seconds:
                     self.shares[claim.job] = Share(size, gpu_type)
                     self.left[gpu_type] -= size - gpus
-                    heappush(longest, (-claim.seconds(gpu_type, at), number))
+                    heappush(longest, (-claim.seconds(gpu_type, size_index), number))
                     break
 
     def _waits(self, claim: Claim[J], cost: float, wait_s: float) -> bool:
         """Whether a waiting job does better by waiting for GPUs than at `cost`; they are then reserved."""
-        best, chosen = cost, _NONE
+        best, best_share = cost, _NONE
         for name, curve in claim.curves.items():
             holders = self._holders[name]
             free = self.left[name] - holders.behind - holders.reserved
             price = claim.price * holders.worth
-            ends, at, end_s = holders.ends(), 0, 0.0
+            ends, end_index, end_s = holders.ends(), 0, 0.0
             for size, overhead_s, unit_s in curve.first if claim.fresh else curve.later:
-                while free < size and at < len(ends):
-                    end_s, gpus = ends[at]
+                while free < size and end_index < len(ends):
+                    end_s, gpus = ends[end_index]
                     free += gpus
-                    at += 1
+                    end_index += 1
                 if free < size or end_s >= wait_s:
                     break
                 cost = end_s + (1.0 + price * size) * (overhead_s + claim.work * unit_s)
                 if cost < best:
-                    best, chosen = cost, Share(size, name)
-        if chosen.gpus:
-            self._holders[chosen.gpu_type].reserved += chosen.gpus
-        return chosen.gpus > 0
+                    best, best_share = cost, Share(size, name)
+        if best_share.gpus:
+            self._holders[best_share.gpu_type].reserved += best_share.gpus
+        return best_share.gpus > 0
 
     def _extra(self, claim: Claim[J]) -> int:
         """The GPUs that a running job holds beyond its floor, which others may take."""
@@ -157,32 +157,32 @@ class Market(Generic[J]):
             return claim.held
         return max(0, claim.held - floor.gpus)
 
-    def _best_size(self, claim: Claim[J], gpu_type: str, most: int) -> tuple[float, float, int]:
-        """On up to `most` GPUs of a type: the least cost, the least without harm, and the size of the
+    def _best_size(self, claim: Claim[J], gpu_type: str, available: int) -> tuple[float, float, int]:
+        """On up to `available` GPUs of a type: the least cost, the least without harm, and the size of the
         former; 0 if there is none.
         """
         curve, holders, work = claim.curves[gpu_type], self._holders[gpu_type], claim.work
-        free = most - holders.behind
+        free = available - holders.behind
         held = claim.held if claim.gpu_type == gpu_type else 0
         price = claim.price * holders.worth
         least_s = work * curve.unit_s[-1]
-        known = -1.0  # harm that jobs before it do already
+        harm_before = -1.0  # harm that jobs before it do already
         best = alone = inf
-        chosen = 0
+        best_size = 0
         for size, overhead_s, unit_s in curve.first if claim.fresh else curve.later:
             weight = 1.0 + price * size
-            if size > most or weight * least_s >= best:
+            if size > available or weight * least_s >= best:
                 break
             cost = weight * ((overhead_s if size != held else claim.paying_s) + work * unit_s)
             if cost < alone:
                 alone = cost
             if size > free and cost < best:
-                if known < 0.0:
-                    known = holders.harm(-free) if free < 0 else 0.0
-                cost += holders.harm(size - free) - known
+                if harm_before < 0.0:
+                    harm_before = holders.harm(-free) if free < 0 else 0.0
+                cost += holders.harm(size - free) - harm_before
             if cost < best:
-                best, chosen = cost, size
-        return best, alone, chosen
+                best, best_size = cost, size
+        return best, alone, best_size
 
 
 class _Holders(Generic[J]):
@@ -215,12 +215,12 @@ class _Holders(Generic[J]):
 
     def harm(self, gpus: int) -> float:
         """The harm of taking `gpus` GPUs from the last jobs, in seconds; at most that of taking all."""
-        taken, harms = self._gpus, self._harms
-        while not taken or taken[-1] < gpus:
-            if len(taken) == len(self._held):
+        cumulative_gpus, harms = self._gpus, self._harms
+        while not cumulative_gpus or cumulative_gpus[-1] < gpus:
+            if len(cumulative_gpus) == len(self._held):
                 return harms[-1] if harms else 0.0
             self._count_next()
-        return harms[bisect_left(taken, gpus)]
+        return harms[bisect_left(cumulative_gpus, gpus)]
 
     def _count_next(self) -> None:
         """Add the harm of taking all GPUs of the last job that is not counted yet."""

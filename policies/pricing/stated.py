@@ -26,10 +26,10 @@ class StatedWork:
 
     __slots__ = ("_again_left", "_gpu_s", "_least", "_rest", "_rounding")
 
-    def __init__(self, stated: float, again: float = 0.5):
-        self._least, self._again_left = LEAST_LEFT * stated, again * stated
-        self._rounding = _ROUNDING * stated
-        self._rest, self._gpu_s = stated, 0.0  # what was left at the last look
+    def __init__(self, stated_work: float, again: float = 0.5):
+        self._least, self._again_left = LEAST_LEFT * stated_work, again * stated_work
+        self._rounding = _ROUNDING * stated_work
+        self._rest, self._gpu_s = stated_work, 0.0  # what was left at the last look
 
     def left(self, stated_left: float, gpu_s: float, rate: float) -> float:
         """Units left. `stated_left`: those that the job states now. `gpu_s`: GPU-seconds in which it has

@@ -85,26 +85,31 @@ class Triage:
         admission, now = self.admission, state.now
         if self._is_hopeless(job, now) or not self._is_small(job, now):
             return False
-        least, until_s = self._gpu_s(job) * (1 + _EASED), admission.short_s
+        least_gpu_s, until_s = self._gpu_s(job) * (1 + _EASED), admission.short_s
         in_the_way = [
-            other for other in admission.reserved() if admission.demands[other].deadline_s <= until_s
+            rival for rival in admission.reserved() if admission.demands[rival].deadline_s <= until_s
         ]
-        for other in in_the_way:
-            self._refresh(other)
+        for rival in in_the_way:
+            self._refresh(rival)
         larger = [
-            (-gpu_s, other.order, other) for other in in_the_way if (gpu_s := self._gpu_s(other)) > least
+            (-gpu_s, rival.order, rival)
+            for rival in in_the_way
+            if (gpu_s := self._gpu_s(rival)) > least_gpu_s
         ]
-        for *_, other in sorted(larger)[: self.most]:
-            if admission.try_replace(other, job, state):
-                if not admission.try_admit(other, state):
-                    self._hopeful[other] = None
-                    self._notes[other] = f"{TAKEN_BACK}: at t={now:.0f} s, for job {job.id}"
+        for *_, rival in sorted(larger)[: self.most]:
+            if admission.try_replace(rival, job, state):
+                if not admission.try_admit(rival, state):
+                    self._hopeful[rival] = None
+                    self._notes[rival] = f"{TAKEN_BACK}: at t={now:.0f} s, for job {job.id}"
                 return True
         return False
 
     def _is_hopeless(self, job: JobView, now: float) -> bool:
         """Whether a job is too late even on its fastest size."""
-        return all(one.fastest() * (one.deadline_s - now) < one.work for one in self.admission.options[job])
+        return all(
+            option.fastest() * (option.deadline_s - now) < option.work
+            for option in self.admission.options[job]
+        )
 
     def _is_small(self, job: JobView, now: float) -> bool:
         """Whether a job needs no more than its share of the GPU time that is free before its deadline."""
@@ -116,7 +121,9 @@ class Triage:
 
     def _gpu_s(self, job: JobView) -> float:
         values = self.admission.values
-        return min(values[one.gpu_type] * one.least_gpu_seconds() for one in self.admission.options[job])
+        return min(
+            values[option.gpu_type] * option.least_gpu_seconds() for option in self.admission.options[job]
+        )
 
     def _refresh(self, job: JobView) -> None:
         for option in self.admission.options[job]:

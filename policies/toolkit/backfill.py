@@ -33,7 +33,7 @@ class Estimates:
     """
 
     def __init__(self, factor: float):
-        self.factor = number("estimate_factor", factor, least=1)
+        self.factor = number("estimate_factor", factor, minimum=1)
         self._excess_s: dict[JobView, float] = {}
         self._expiries: dict[JobView, float] = {}
         self._any_stated: bool | None = None  # whether any job had an estimate of its user so far

@@ -69,11 +69,11 @@ class FreeCells:
         """The cells that are part of no larger one."""
         self.free: list[list[int]] = [[] for _ in sizes]
         """The first GPUs of the free cells, ascending, by level."""
-        at = 0
+        first_node = 0
         for level in sorted(levels, reverse=True):
-            self.roots.append((level, at))
-            self.free[level].append(at)
-            at += sizes[level]
+            self.roots.append((level, first_node))
+            self.free[level].append(first_node)
+            first_node += sizes[level]
 
     def root(self, at: int) -> Cell:
         """The root that contains a GPU."""
@@ -108,10 +108,10 @@ class FreeCells:
         root = self.root(at)
         while level < root[0]:
             parts = self._parts(level, at)
-            others = [part for part in parts if part != at]
-            if not all(self._is_free(level, part) for part in others):
+            siblings = [part for part in parts if part != at]
+            if not all(self._is_free(level, part) for part in siblings):
                 break
-            for part in others:
+            for part in siblings:
                 self._remove(level, part)
             level, at = level + 1, parts[0]
         insort(self.free[level], at)
@@ -180,11 +180,11 @@ class VirtualCluster:
         k = self.lowest(cells[0][0])
         for cell in cells if k is not None else ():
             assert k is not None
-            whole, at_lowest = self._around(k, cell[1]), self._cluster.lowest(k)
-            unbound = at_lowest is not None and self._cluster.around(whole) == at_lowest
+            parent, at_lowest = self._around(k, cell[1]), self._cluster.lowest(k)
+            unbound = at_lowest is not None and self._cluster.around(parent) == at_lowest
             for at in self._own.free[k]:
                 is_root = (k, at) == self._own.root(at)
-                if unbound if is_root else whole[1] in self._parts_left((k, at)):
+                if unbound if is_root else parent[1] in self._parts_left((k, at)):
                     return self.take(cell, (k, at))
         return None
 

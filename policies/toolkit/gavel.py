@@ -72,10 +72,10 @@ class Ledger:
 
     def set_shares(self, shares: Array) -> None:
         """The shares (jobs, columns) owed from now on, to jobs in the order of the last call of `book`."""
-        more = shares.shape[1] - self._owed.shape[1]
-        if more:
+        new_columns = shares.shape[1] - self._owed.shape[1]
+        if new_columns:
             self._owed, self._received = (
-                np.pad(table, ((0, 0), (0, more))) for table in (self._owed, self._received)
+                np.pad(table, ((0, 0), (0, new_columns))) for table in (self._owed, self._received)
             )
         self._share = shares
 

@@ -26,10 +26,10 @@ class FreeGpus:
         self.free = [gpus]
 
     @classmethod
-    def beside(cls, now: float, gpus: int, taken: Iterable[tuple[float, float, int]]) -> FreeGpus:
-        """The calendar of `gpus` GPUs from `now` on, after `take` of each (start, end, GPUs) of `taken`."""
+    def beside(cls, now: float, gpus: int, allocations: Iterable[tuple[float, float, int]]) -> FreeGpus:
+        """The calendar of `gpus` GPUs from `now` on, less the (start, end, GPUs) of `allocations`."""
         changes = defaultdict(int, {now: gpus})
-        for start, end, count in taken:
+        for start, end, count in allocations:
             if end > now:
                 changes[start if start > now else now] -= count
                 changes[end] += count
@@ -45,16 +45,19 @@ class FreeGpus:
 
     def between(self, start: float, end: float) -> FreeGpus:
         """The calendar of the time from `start` to `end`, which are within it and not equal."""
-        first, last = bisect_right(self.times, start) - 1, bisect_left(self.times, end)
+        first_index, last_index = bisect_right(self.times, start) - 1, bisect_left(self.times, end)
         part = object.__new__(FreeGpus)
-        part.times, part.free = [start, *self.times[first + 1 : last]], self.free[first:last]
+        part.times, part.free = (
+            [start, *self.times[first_index + 1 : last_index]],
+            self.free[first_index:last_index],
+        )
         return part
 
     def advance(self, now: float) -> None:
         """Drop the time before `now`, and merge adjacent entries that are equal."""
-        first = bisect_right(self.times, now) - 1
-        times, free = [now], [self.free[first]]
-        for time, count in zip(self.times[first + 1 :], self.free[first + 1 :], strict=True):
+        first_index = bisect_right(self.times, now) - 1
+        times, free = [now], [self.free[first_index]]
+        for time, count in zip(self.times[first_index + 1 :], self.free[first_index + 1 :], strict=True):
             if count != free[-1]:
                 times.append(time)
                 free.append(count)
@@ -71,15 +74,15 @@ class FreeGpus:
             start = times[0]
         if end <= start:
             return
-        first = bisect_left(times, start)
-        if first == len(times) or times[first] != start:  # a boundary from now on
-            times.insert(first, start)
-            free.insert(first, free[first - 1])
-        last = bisect_left(times, end, first)
-        if last == len(times) or times[last] != end:
-            times.insert(last, end)
-            free.insert(last, free[last - 1])
-        free[first:last] = [count + gpus for count in free[first:last]]
+        first_index = bisect_left(times, start)
+        if first_index == len(times) or times[first_index] != start:  # a boundary from now on
+            times.insert(first_index, start)
+            free.insert(first_index, free[first_index - 1])
+        last_index = bisect_left(times, end, first_index)
+        if last_index == len(times) or times[last_index] != end:
+            times.insert(last_index, end)
+            free.insert(last_index, free[last_index - 1])
+        free[first_index:last_index] = [count + gpus for count in free[first_index:last_index]]
 
     def most(self, end: float) -> int:
         """The most GPUs that are free at any time before `end`, which must lie within the calendar."""
@@ -87,36 +90,38 @@ class FreeGpus:
 
     def full_s(self) -> float:
         """The seconds during which nothing is free, apart from the time after the last boundary."""
-        times, last = self.times, len(self.times) - 1
-        return sum([times[i + 1] - times[i] for i, free in enumerate(self.free) if not free and i < last])
+        times, last_index = self.times, len(self.times) - 1
+        return sum(
+            [times[i + 1] - times[i] for i, free in enumerate(self.free) if not free and i < last_index]
+        )
 
     # Forwards
 
     def least(self, start: float, end: float) -> int:
         """The fewest GPUs that are free at any time from `start` to `end`."""
-        first, last = bisect_right(self.times, start) - 1, bisect_left(self.times, end)
-        return min(self.free[max(first, 0) : last])
+        first_index, last_index = bisect_right(self.times, start) - 1, bisect_left(self.times, end)
+        return min(self.free[max(first_index, 0) : last_index])
 
-    def earliest(self, gpus: int, span_s: float, after: float = 0.0) -> float:
-        """The first time not before `after` from which `gpus` are free for `span_s` seconds; inf if never."""
+    def earliest(self, gpus: int, span_s: float, from_s: float = 0.0) -> float:
+        """The first time from `from_s` on at which `gpus` are free for `span_s` seconds; inf if never."""
         times, free, start = self.times, self.free, inf
-        last = len(times) - 1
-        for i in range(max(bisect_right(times, after) - 1, 0), last + 1):
+        last_index = len(times) - 1
+        for i in range(max(bisect_right(times, from_s) - 1, 0), last_index + 1):
             if free[i] < gpus:
                 start = inf
                 continue
             if start == inf:
-                start = max(times[i], after)
-            if i == last or times[i + 1] - start >= span_s:
+                start = max(times[i], from_s)
+            if i == last_index or times[i + 1] - start >= span_s:
                 return start
         return inf
 
-    def gaps(self, gpus: int, after: float) -> Iterator[tuple[float, float]]:
-        """The maximal intervals from `after` on during which `gpus` GPUs are free."""
+    def gaps(self, gpus: int, from_s: float) -> Iterator[tuple[float, float]]:
+        """The maximal intervals from `from_s` on during which `gpus` GPUs are free."""
         start = inf
         for time, free in zip(self.times, self.free, strict=True):
             if free >= gpus:
-                start = min(start, max(time, after))
+                start = min(start, max(time, from_s))
             elif start < inf:
                 if time > start:
                     yield start, time
@@ -126,12 +131,12 @@ class FreeGpus:
 
     def stretches(self, gpus: int, start: float, end: float) -> list[tuple[float, float]]:
         """The intervals between `start` and `end` during which exactly `gpus` GPUs are free."""
-        first, found = max(bisect_right(self.times, start) - 1, 0), []
-        for i in range(first, bisect_left(self.times, end)):
+        first_index, stretches = max(bisect_right(self.times, start) - 1, 0), []
+        for i in range(first_index, bisect_left(self.times, end)):
             if self.free[i] == gpus:
                 until = self.times[i + 1] if i + 1 < len(self.times) else end
-                found.append((max(start, self.times[i]), min(end, until)))
-        return found
+                stretches.append((max(start, self.times[i]), min(end, until)))
+        return stretches
 
     # Backwards
 
@@ -140,19 +145,19 @@ class FreeGpus:
         each, and the GPUs that are free in it. No part if `end` is not after `now`.
         """
         times, free = self.times, self.free
-        last = bisect_left(times, end)
-        if times[0] == now and len(times) - last <= _FEW:  # nearly all of it: no copy
+        last_index = bisect_left(times, end)
+        if times[0] == now and len(times) - last_index <= _FEW:  # nearly all of it: no copy
             starts, counts = reversed(times), reversed(free)
-            for _ in range(len(times) - last):
+            for _ in range(len(times) - last_index):
                 next(starts), next(counts)
             return zip(starts, counts, strict=True)
-        first = bisect_right(times, now) - 1
+        first_index = bisect_right(times, now) - 1
         if end <= now:
-            last = first
-        times = times[first:last]
+            last_index = first_index
+        times = times[first_index:last_index]
         if times:
             times[0] = now
-        return zip(reversed(times), reversed(free[first:last]), strict=True)
+        return zip(reversed(times), reversed(free[first_index:last_index]), strict=True)
 
     def before(self, end: float) -> int:
         """The GPUs that are free right before `end`, which must lie within the calendar."""

@@ -56,17 +56,17 @@ class LeaseCalendar:
 
     def runs(self, gpus: int, capacity: int, now: float, due_s: float) -> list[list[int]]:
         """The terms until `due_s` in which `gpus` of `capacity` GPUs are free, consecutive ones together."""
-        found: list[list[int]] = []
-        first = self.at(now)
-        last = min(self.at(min(due_s, now + _MOST_TERMS * self.lease_s)), first + _MOST_TERMS)
-        for term in range(first, last + 1):
+        runs: list[list[int]] = []
+        first_term = self.at(now)
+        last_term = min(self.at(min(due_s, now + _MOST_TERMS * self.lease_s)), first_term + _MOST_TERMS)
+        for term in range(first_term, last_term + 1):
             if self.used(term) + gpus > capacity or self.seconds(term, now, due_s) <= 0.0:
                 continue
-            if found and found[-1][-1] == term - 1:
-                found[-1].append(term)
+            if runs and runs[-1][-1] == term - 1:
+                runs[-1].append(term)
             else:
-                found.append([term])
-        return found
+                runs.append([term])
+        return runs
 
     def enough(
         self, terms: Sequence[int], need_s: float, again_s: float, holds: bool, now: float, due_s: float
@@ -74,11 +74,11 @@ class LeaseCalendar:
         """The first of `terms` that do `need_s` seconds of work until `due_s`, `again_s` lost at each start;
         None if all do less. `holds`: the job runs now, so its first term is no start.
         """
-        first = self.at(now)
-        total, before = 0.0, first - 1 if holds else None
+        first_term = self.at(now)
+        total, previous_term = 0.0, first_term - 1 if holds else None
         for i, term in enumerate(terms):
-            total += self.seconds(term, now, due_s) - (again_s if term - 1 != before else 0.0)
-            before = term
+            total += self.seconds(term, now, due_s) - (again_s if term - 1 != previous_term else 0.0)
+            previous_term = term
             if total >= need_s:
                 return tuple(terms[: i + 1])
         return None

@@ -13,23 +13,23 @@ from reprlib import repr as brief
 __all__ = ["by_tenant", "increasing", "number", "positive", "switch", "whole"]
 
 
-def number(name: str, value: object, least: float, most: float = inf) -> float:
-    """`value`, a finite number from `least` to `most`. Otherwise a ValueError names parameter, value and
+def number(name: str, value: object, minimum: float, maximum: float = inf) -> float:
+    """`value`, a finite number from `minimum` to `maximum`. Otherwise a ValueError names parameter, value and
     range.
     """
-    if _is_number(value) and least <= value <= most:  # type: ignore[operator]
+    if _is_number(value) and minimum <= value <= maximum:  # type: ignore[operator]
         return float(value)  # type: ignore[arg-type]
-    span = f"at least {least:g}" if most == inf else f"between {least:g} and {most:g}"
+    span = f"at least {minimum:g}" if maximum == inf else f"between {minimum:g} and {maximum:g}"
     raise ValueError(f"{name}={brief(value)}: must be a finite number, {span}")
 
 
-def whole(name: str, value: object, least: int, most: int) -> int:
-    """`value`, a whole number from `least` to `most`. Otherwise a ValueError names parameter, value and
+def whole(name: str, value: object, minimum: int, maximum: int) -> int:
+    """`value`, a whole number from `minimum` to `maximum`. Otherwise a ValueError names parameter, value and
     range.
     """
-    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+    if isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum:
         return value
-    raise ValueError(f"{name}={brief(value)}: must be a whole number between {least} and {most:,}")
+    raise ValueError(f"{name}={brief(value)}: must be a whole number between {minimum} and {maximum:,}")
 
 
 def switch(name: str, value: object) -> bool:
@@ -59,8 +59,8 @@ def increasing(name: str, values: object) -> tuple[float, ...]:
     return checked
 
 
-def by_tenant(name: str, values: object, least: float = 0.0) -> dict[str, float]:
-    """`values`, a mapping from tenants to finite numbers of at least `least`; None means an empty mapping.
+def by_tenant(name: str, values: object, minimum: float = 0.0) -> dict[str, float]:
+    """`values`, a mapping from tenants to finite numbers of at least `minimum`; None means an empty mapping.
     Otherwise a ValueError names parameter, tenant and value.
     """
     if values is None:
@@ -70,9 +70,9 @@ def by_tenant(name: str, values: object, least: float = 0.0) -> dict[str, float]
             f"{name}={brief(values)}: must be a number by tenant, as in {{research: 2, product: 1}}"
         )
     for tenant, value in values.items():
-        if not _is_number(value) or value < least:
+        if not _is_number(value) or value < minimum:
             raise ValueError(
-                f"{name}: {tenant!s:.60}={brief(value)}: must be a finite number, at least {least:g}"
+                f"{name}: {tenant!s:.60}={brief(value)}: must be a finite number, at least {minimum:g}"
             )
     return {str(tenant): float(value) for tenant, value in values.items()}
 

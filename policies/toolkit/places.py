@@ -18,14 +18,14 @@ def on_fewest_nodes(free: Sequence[tuple[int, int]], gpus: int, size: int) -> Pl
     >>> on_fewest_nodes([(3, 2), (0, 4), (1, 4)], 6, 4)
     ((0, 4), (3, 2))
     """
-    whole, rest = divmod(gpus, size)
-    nodes = [node for node, _ in islice((spot for spot in free if spot[1] == size), whole)]
-    if len(nodes) < whole:
+    full_nodes, remainder = divmod(gpus, size)
+    nodes = [node for node, _ in islice((spot for spot in free if spot[1] == size), full_nodes)]
+    if len(nodes) < full_nodes:
         return None
     spots = [(node, size) for node in nodes]
-    if rest:
-        last = next((node for node, n in free if n >= rest and node not in nodes), None)
-        if last is None:
+    if remainder:
+        last_node = next((node for node, n in free if n >= remainder and node not in nodes), None)
+        if last_node is None:
             return None
-        spots.append((last, rest))
+        spots.append((last_node, remainder))
     return tuple(sorted(spots))

@@ -41,8 +41,8 @@ class Course(NamedTuple):
 
     def shares_after(self, seconds: np.ndarray) -> np.ndarray:
         """The same for several."""
-        found: np.ndarray = np.interp(seconds, self.seconds, self.shares)
-        return found
+        shares: np.ndarray = np.interp(seconds, self.seconds, self.shares)
+        return shares
 
 
 def predicted_shares(past: list[float], phases: int, done: float) -> list[float]:
@@ -54,26 +54,26 @@ def predicted_shares(past: list[float], phases: int, done: float) -> list[float]
     """
     begun, to_come = sum(past), phases - len(past)
     present = max((1.0 - begun) / to_come, done - begun)
-    rest = 0.0 if to_come == 1 else (1.0 - begun - present) / (to_come - 1)
-    return [*past, present, *[max(0.0, rest)] * (to_come - 1)]
+    later_share = 0.0 if to_come == 1 else (1.0 - begun - present) / (to_come - 1)
+    return [*past, present, *[max(0.0, later_share)] * (to_come - 1)]
 
 
 def course_of(job: JobView, predicts: bool = True) -> Course:
     """How `job` goes on. `predicts`: its phases; if not, its present speed stays. Work that the user does not
     state comes from the oracle.
     """
-    done, left = job.work_done, job.oracle_work_left
-    work, gpus = done + left, job.requested
+    done, work_left = job.work_done, job.oracle_work_left
+    work, gpus = done + work_left, job.requested
     share = done / work
     if not predicts or not job.phases:
-        left_s = left / job.rate(gpus)
+        left_s = work_left / job.rate(gpus)
         return Course((0.0, left_s), (share, 1.0), work / job.rate(gpus))
-    phases, here = job.phases, job.phase
-    past = [phase.share for phase in phases[:here] if phase.share is not None]
+    phases, present_phase = job.phases, job.phase
+    past = [phase.share for phase in phases[:present_phase] if phase.share is not None]
     shares = predicted_shares(past, len(phases), share)
     rates = [1.0 / phase.unit_s[gpus] for phase in phases]
     seconds, corners, end = [0.0], [share], sum(past)
-    for length, rate in zip(shares[here:], rates[here:], strict=True):
+    for length, rate in zip(shares[present_phase:], rates[present_phase:], strict=True):
         begin, end = max(share, end), end + length
         if end > begin:
             seconds.append(seconds[-1] + (end - begin) * work / rate)

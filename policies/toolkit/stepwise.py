@@ -66,9 +66,9 @@ def allocate_stepwise(walk: Walk, gpus: int, price: Price) -> dict[JobView, int]
     while steps and remaining:
         *_, job, level = heappop(steps)
         size = job.sizes[level]
-        more = size - held.get(job, 0)
-        if more <= remaining:
-            remaining -= more
+        added_gpus = size - held.get(job, 0)
+        if added_gpus <= remaining:
+            remaining -= added_gpus
             held[job] = size
             if level + 1 < len(job.sizes):
                 push(job, level + 1)
