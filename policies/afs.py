@@ -43,39 +43,41 @@ def _run_time(job: JobView) -> float:
     return job.oracle_remaining(job.sizes[0])
 
 
-def apathetic_shares(walk: Walk, gpus: int, known: dict[JobView, tuple[Gain, ...]]) -> dict[JobView, int]:
+def apathetic_shares(
+    walk: Walk, gpus: int, gains_by_job: dict[JobView, tuple[Gain, ...]]
+) -> dict[JobView, int]:
     """GPUs by job, in order of submission, without the jobs that get none.
 
     `walk` yields the jobs in the order of their run times on their smallest sizes. Of the jobs without GPUs
     only the shortest is compared: it comes before a job with GPUs unless the next step of that job doubles
-    its speed per GPU. `known`: the `gains` of jobs, filled in here.
+    its speed per GPU. `gains_by_job`: the `gains` of jobs, filled in here.
     """
     remaining = gpus
 
     def fits(size: float) -> bool:
         return size <= remaining
 
-    taken: dict[JobView, int] = {}  # by job, the number of its sizes taken
+    size_counts: dict[JobView, int] = {}  # by job, the number of its sizes taken
     steep: dict[JobView, None] = {}  # jobs with a next step that may come before a job without GPUs
     for idle in walk(fits):
-        if idle not in known:
-            known[idle] = gains(idle)
-        while idle not in taken and idle.sizes[0] <= remaining:
-            scan = _scan({**(taken if steep else {}), idle: 0}, known)
+        if idle not in gains_by_job:
+            gains_by_job[idle] = gains(idle)
+        while idle not in size_counts and idle.sizes[0] <= remaining:
+            scan = _scan({**(size_counts if steep else {}), idle: 0}, gains_by_job)
             job = scan.first(remaining)
             assert job is not None
-            gpus_taken, taken[job] = scan.take()
+            gpus_taken, size_counts[job] = scan.take()
             remaining -= gpus_taken
             steep.pop(job, None)
-            if any(as_first >= 1 for _, as_first, _ in known[job][taken[job] :][:1]):
+            if any(as_first >= 1 for _, as_first, _ in gains_by_job[job][size_counts[job] :][:1]):
                 steep[job] = None
-    scan = _scan(taken, known)
+    scan = _scan(size_counts, gains_by_job)
     while remaining and (job := scan.first(remaining)) is not None:
-        gpus_taken, taken[job] = scan.take()
+        gpus_taken, size_counts[job] = scan.take()
         remaining -= gpus_taken
-    return {job: job.sizes[taken[job] - 1] for job in sorted(taken, key=lambda job: job.order)}
+    return {job: job.sizes[size_counts[job] - 1] for job in sorted(size_counts, key=lambda job: job.order)}
 
 
-def _scan(taken: Mapping[JobView, int], known: Mapping[JobView, tuple[Gain, ...]]) -> Scan:
-    jobs = sorted(taken, key=lambda job: job.order)
-    return Scan((job, taken[job], known[job]) for job in jobs)
+def _scan(size_counts: Mapping[JobView, int], gains_by_job: Mapping[JobView, tuple[Gain, ...]]) -> Scan:
+    jobs = sorted(size_counts, key=lambda job: job.order)
+    return Scan((job, size_counts[job], gains_by_job[job]) for job in jobs)

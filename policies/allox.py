@@ -37,8 +37,8 @@ class Allox(Scheduler):
         if self.alpha < 1.0:
             tenants = self._served.ascending(state)
         size = max(1, ceil(self.alpha * len(tenants) - 1e-9))
-        for first in range(0, len(tenants), size):
-            self._start(tenants[first : first + size], proposal, state)
+        for start in range(0, len(tenants), size):
+            self._start(tenants[start : start + size], proposal, state)
         if self.alpha < 1.0:
             self._served.note(proposal)
         return proposal
@@ -87,10 +87,12 @@ class _Served:
         passed_s, self._since_s = state.now - self._since_s, state.now
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
         present = dict.fromkeys(job.tenant for job in jobs)
-        known = {name: self._gpu_s[name] for name in present if name in self._gpu_s}
-        known = {name: gpu_s + self._speed.get(name, 0.0) * passed_s for name, gpu_s in known.items()}
-        least = min(known.values(), default=0.0)
-        self._gpu_s = {name: known.get(name, least) for name in present}
+        present_gpu_s = {name: self._gpu_s[name] for name in present if name in self._gpu_s}
+        present_gpu_s = {
+            name: gpu_s + self._speed.get(name, 0.0) * passed_s for name, gpu_s in present_gpu_s.items()
+        }
+        least_gpu_s = min(present_gpu_s.values(), default=0.0)
+        self._gpu_s = {name: present_gpu_s.get(name, least_gpu_s) for name in present}
         return sorted(present, key=lambda name: self._gpu_s[name])
 
     def note(self, proposal: Proposal) -> None:
@@ -116,7 +118,7 @@ def _hold_s(job: JobView, gpu_type: str) -> float:
 
 def _releases(gpu_type: str, proposal: Proposal) -> NDArray[np.float64]:
     """Seconds until each GPU of a type is free."""
-    found = [0.0] * proposal.free_of(gpu_type)
+    release_times = [0.0] * proposal.free_of(gpu_type)
     for job in proposal.running():
         if proposal.gpu_type(job) == gpu_type:
             end_s = (
@@ -124,5 +126,5 @@ def _releases(gpu_type: str, proposal: Proposal) -> NDArray[np.float64]:
                 if not job.running
                 else (job.paying_s + job.oracle_remaining(job.gpus, gpu_type))
             )
-            found += [end_s] * proposal.gpus(job)
-    return np.array(found)
+            release_times += [end_s] * proposal.gpus(job)
+    return np.array(release_times)

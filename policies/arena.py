@@ -55,13 +55,16 @@ class Arena(Scheduler):
 
     def cells(self, job: JobView, types: Collection[str]) -> list[Cell]:
         """The cells of a job, the types in the order of `types`, each type's in ascending order."""
-        known = self._cells.get(job)
-        if known is None:
-            least, most = job.requested / 2**self.spread, job.requested * 2**self.spread
-            known = self._cells[job] = [
-                cell_of(job, name, n) for name in types for n in job.sizes_on(name) if least <= n <= most
+        cells = self._cells.get(job)
+        if cells is None:
+            min_gpus, max_gpus = job.requested / 2**self.spread, job.requested * 2**self.spread
+            cells = self._cells[job] = [
+                cell_of(job, name, n)
+                for name in types
+                for n in job.sizes_on(name)
+                if min_gpus <= n <= max_gpus
             ]
-        return known
+        return cells
 
 
 def cell_of(job: JobView, gpu_type: str, gpus: int) -> Cell:
@@ -97,9 +100,9 @@ class _Plan:
 
     def put(self, job: JobView, cell: Cell) -> None:
         """Let a job have a cell from now on."""
-        before = self.cells.get(job)
-        if before is not None:
-            self.free[before.gpu_type] += before.gpus
+        old_cell = self.cells.get(job)
+        if old_cell is not None:
+            self.free[old_cell.gpu_type] += old_cell.gpus
         self.free[cell.gpu_type] -= cell.gpus
         self.cells[job] = cell
         self._changes = None
@@ -135,10 +138,10 @@ class _Plan:
         smallest.
         """
         cells = self._policy.cells(job, self.free)
-        least: dict[str, int] = {}
+        least_gpus: dict[str, int] = {}
         for cell in cells:
-            least.setdefault(cell.gpu_type, cell.gpus)
-        return [cell for cell in cells if cell.gpus <= max(job.requested, least[cell.gpu_type])]
+            least_gpus.setdefault(cell.gpu_type, cell.gpus)
+        return [cell for cell in cells if cell.gpus <= max(job.requested, least_gpus[cell.gpu_type])]
 
     def _room(self, cell: Cell) -> list[Change[JobView]] | None:
         if self._changes is None:
@@ -179,13 +182,13 @@ class _Plan:
             return
         held = self.cells[job]
         for cell in self._policy.cells(job, self.free):
-            taken = cell.gpus - (held.gpus if cell.gpu_type == held.gpu_type else 0)
+            added_gpus = cell.gpus - (held.gpus if cell.gpu_type == held.gpu_type else 0)
             if (
-                0 < taken <= self.free[cell.gpu_type]
+                0 < added_gpus <= self.free[cell.gpu_type]
                 and cell.throughput > held.throughput
                 and _end_s(job, cell) <= _end_s(job, held)
             ):
-                yield (held.throughput - cell.throughput) / taken, job.order, cell, job
+                yield (held.throughput - cell.throughput) / added_gpus, job.order, cell, job
 
 
 def _end_s(job: JobView, cell: Cell) -> float:

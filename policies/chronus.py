@@ -76,18 +76,22 @@ class Chronus(Scheduler):
         others by remaining time. Within a term, and before it has worked for as long as its restart took, a
         job without a lease goes ahead of those that wait.
         """
-        left, first = state.in_service, dict.fromkeys(leased)
-        others = [job for job in state.running if job not in first]
-        staying = state.unsettled() if begins else dict.fromkeys(others)
+        free_gpus, leased_jobs = state.in_service, dict.fromkeys(leased)
+        unleased_jobs = [job for job in state.running if job not in leased_jobs]
+        staying = state.unsettled() if begins else dict.fromkeys(unleased_jobs)
         ahead = [
             *sorted(leased, key=lambda job: (not job.running, -job.requested, job.order)),
-            *sorted((job for job in others if job in staying), key=_place),
+            *sorted((job for job in unleased_jobs if job in staying), key=_place),
         ]
-        rest = sorted((job for job in others if job not in staying), key=_place)
-        waiting = (job for job in state.pending_by(_rank).walk(lambda gpus: gpus <= left) if job not in first)
-        for job in chain(ahead, merge(rest, waiting, key=_place)):
-            if job.requested <= left:
-                left -= job.requested
+        newcomers = sorted((job for job in unleased_jobs if job not in staying), key=_place)
+        waiting = (
+            job
+            for job in state.pending_by(_rank).walk(lambda gpus: gpus <= free_gpus)
+            if job not in leased_jobs
+        )
+        for job in chain(ahead, merge(newcomers, waiting, key=_place)):
+            if job.requested <= free_gpus:
+                free_gpus -= job.requested
                 yield job, job.requested, None
 
     # The plan
@@ -127,7 +131,9 @@ class Chronus(Scheduler):
         if job.requested > state.in_service:
             return False
         runs = self._leases.runs(job.requested, state.in_service, state.now, due_s)
-        terms = next((found for run in runs if (found := self._enough(job, run, due_s, state))), None)
+        terms = next(
+            (leased_terms for run in runs if (leased_terms := self._enough(job, run, due_s, state))), None
+        )
         if terms is None:
             restart_s = job.restart_s(job.requested)
             long = [run for run in runs if len(run) * self.lease_s > restart_s]
@@ -154,29 +160,32 @@ class Chronus(Scheduler):
         """The same, with leases of other jobs moved. Those with the latest deadlines move first."""
         leases, term = self._leases, self._leases.at(state.now)
         window = range(term, term + self.window)
-        near = [
-            other
-            for other in self._due_s
-            if other.requested <= state.in_service and any(t <= leases.at(due_s) for t in leases.terms(other))
-            and leases.terms(other)[-1] < window.stop
-        ]  # fmt: skip
-        movable = sorted(near, key=lambda other: (-self._due_s[other], other.order))[: self.movable]
+        neighbours = [
+            neighbour
+            for neighbour in self._due_s
+            if neighbour.requested <= state.in_service
+            and any(term <= leases.at(due_s) for term in leases.terms(neighbour))
+            and leases.terms(neighbour)[-1] < window.stop
+        ]
+        movable = sorted(neighbours, key=lambda neighbour: (-self._due_s[neighbour], neighbour.order))[
+            : self.movable
+        ]
         free = [state.in_service - leases.used(t) for t in window]
-        for other in movable:
-            for t in leases.terms(other):
+        for neighbour in movable:
+            for t in leases.terms(neighbour):
                 if t >= term:
-                    free[t - term] += other.requested
+                    free[t - term] += neighbour.requested
         free = [max(0, gpus) for gpus in free]
-        demands = [self._demand(other, self._due_s[other], window, state) for other in movable]
+        demands = [self._demand(neighbour, self._due_s[neighbour], window, state) for neighbour in movable]
         demands.append(self._demand(job, due_s, window, state))
         if not movable or not _may_fit(demands, free, [leases.seconds(t, state.now, due_s) for t in window]):
             return False
-        found = lease_terms(demands, free, search_nodes=_SEARCH_NODES)
-        if found is None:
+        new_terms = lease_terms(demands, free, search_nodes=_SEARCH_NODES)
+        if new_terms is None:
             return False
         self._due_s[job] = due_s
-        for other, terms in zip([*movable, job], found, strict=True):
-            leases.give(other, [term + t for t in terms])
+        for neighbour, terms in zip([*movable, job], new_terms, strict=True):
+            leases.give(neighbour, [term + t for t in terms])
         return True
 
     def _demand(self, job: JobView, due_s: float, window: range, state: State) -> Demand:
@@ -192,11 +201,13 @@ class Chronus(Scheduler):
 
 def _may_fit(demands: Sequence[Demand], free: Sequence[int], seconds: Sequence[float]) -> bool:
     """False only if the GPU-seconds until the deadline of the last job, or those of all, do not suffice."""
-    last = demands[-1]
-    until = sum(gpus * s for gpus, s in zip(free, seconds, strict=True) if gpus >= last.gpus)
-    whole = [max(column) for column in zip(*(demand.seconds for demand in demands), strict=True)]
-    of_all = sum(gpus * s for gpus, s in zip(free, whole, strict=True))
-    return last.gpus * last.need_s <= until and sum(d.gpus * d.need_s for d in demands) <= of_all
+    last_demand = demands[-1]
+    until = sum(gpus * s for gpus, s in zip(free, seconds, strict=True) if gpus >= last_demand.gpus)
+    longest_seconds = [max(column) for column in zip(*(demand.seconds for demand in demands), strict=True)]
+    of_all = sum(gpus * s for gpus, s in zip(free, longest_seconds, strict=True))
+    return (
+        last_demand.gpus * last_demand.need_s <= until and sum(d.gpus * d.need_s for d in demands) <= of_all
+    )
 
 
 def _need_s(job: JobView) -> float:

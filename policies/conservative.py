@@ -35,8 +35,8 @@ class Conservative(Scheduler):
         self._update(state)
         proposal, blocked = state.proposal(), None
         until_s = state.now + _INSTANT_S
-        due = [(at_s, job.order, job) for job, at_s in self.reserved.items() if at_s <= until_s]
-        for start_s, _, job in sorted(due, key=lambda entry: entry[:2]):
+        due_jobs = [(at_s, job.order, job) for job, at_s in self.reserved.items() if at_s <= until_s]
+        for start_s, _, job in sorted(due_jobs, key=lambda entry: entry[:2]):
             if blocked is not None:
                 started = blocked.backfill(job)
             else:
@@ -87,12 +87,12 @@ class Conservative(Scheduler):
 
         In this order no start is postponed: at any later time, the jobs ahead need no more GPUs than before.
         """
-        before, self.reserved = self.reserved, {}
+        old_reservations, self.reserved = self.reserved, {}
         self._ends = {job: self._estimates.end_s(job, state.now) for job in state.running}
         self._free, self._tried = FreeGpus(state.now, state.in_service), _Tried()
         for job, end_s in self._ends.items():
             self._free.take(state.now, end_s, job.gpus)
-        for job in sorted(state.pending, key=lambda job: (before.get(job, inf), job.order)):
+        for job in sorted(state.pending, key=lambda job: (old_reservations.get(job, inf), job.order)):
             self._reserve(job)
         self._valid = True
 

@@ -31,20 +31,20 @@ class Drf(Scheduler):
         proposal = state.proposal()
         shares = []  # a heap of (share, order of the tenant's first job, GPUs, tenant, its waiting jobs)
         for tenant, queue in self._queues.waiting():
-            used = state.used(tenant)
-            shares.append((self._share(tenant, used), next(iter(queue)).order, used, tenant, queue))
+            used_gpus = state.used(tenant)
+            shares.append((self._share(tenant, used_gpus), next(iter(queue)).order, used_gpus, tenant, queue))
         heapify(shares)
         while shares:
-            _, _, used, tenant, queue = shares[0]
+            _, _, used_gpus, tenant, queue = shares[0]
             job = next(iter(queue))
             started = proposal.start(job) is not None
             if not started and state.ever_fits(job):
                 break
             self._queues.take(job)  # a job that never fits too, until the next decision
-            used += job.requested if started else 0
+            used_gpus += job.requested if started else 0
             if len(queue):
                 order = next(iter(queue)).order
-                heapreplace(shares, (self._share(tenant, used), order, used, tenant, queue))
+                heapreplace(shares, (self._share(tenant, used_gpus), order, used_gpus, tenant, queue))
             else:
                 heappop(shares)
         return proposal

@@ -35,24 +35,24 @@ class EdfAdmission(Scheduler):
     def admit(self, job: JobView, state: State) -> bool:
         if job.deadline_s is None:
             return True
-        rivals = [other for other in (*state.running, *state.pending) if _urgency(other)[0] < inf]
+        rivals = [rival for rival in (*state.running, *state.pending) if _urgency(rival)[0] < inf]
         late_anyway: frozenset[JobView] | None = None
-        for other in _late(state, [*rivals, job]):
-            if other is job:
+        for rival in _late(state, [*rivals, job]):
+            if rival is job:
                 return False
-            if _urgency(other) > _urgency(job):
+            if _urgency(rival) > _urgency(job):
                 if late_anyway is None:
                     late_anyway = frozenset(_late(state, rivals))
-                if other not in late_anyway:
+                if rival not in late_anyway:
                     return False
         return True
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
         proposal.run_by(_urgency)
-        due = _due(state)
-        if not all(proposal.placement(job) for job in due):
-            proposal = _together(state, due) or proposal
+        gpus_by_job = _due(state)
+        if not all(proposal.placement(job) for job in gpus_by_job):
+            proposal = _together(state, gpus_by_job) or proposal
         if state.pending:
             proposal.wake_at = _overstays_s(proposal, state.now)
         return proposal
@@ -61,15 +61,15 @@ class EdfAdmission(Scheduler):
 def _due(state: State) -> dict[JobView, int]:
     """The jobs that run now if only GPUs are counted, as in the admission test, with their requests."""
     remaining = state.in_service
-    due: dict[JobView, int] = {}
+    gpus_by_job: dict[JobView, int] = {}
     walk = jobs_by(state, _urgency)(lambda gpus: gpus <= remaining)
     for job in walk:
         if job.requested <= remaining and state.ever_fits(job):
-            due[job] = job.requested
+            gpus_by_job[job] = job.requested
             remaining -= job.requested
         if not remaining:
             break
-    return due
+    return gpus_by_job
 
 
 def _overstays_s(proposal: Proposal, now: float) -> float | None:
@@ -84,20 +84,20 @@ def _overstays_s(proposal: Proposal, now: float) -> float | None:
     return now + min(ends) + _GRACE_S if ends else None
 
 
-def _together(state: State, due: Mapping[JobView, int]) -> Proposal | None:
-    """A draft in which all jobs of `due` run, with jobs smaller than a node migrated as needed; None if they
-    do not fit even then.
+def _together(state: State, gpus_by_job: Mapping[JobView, int]) -> Proposal | None:
+    """A draft in which all jobs of `gpus_by_job` run, with jobs smaller than a node migrated as needed; None
+    if they do not fit even then.
     """
     proposal = state.proposal()
     for job in state.running:
-        if job not in due:
+        if job not in gpus_by_job:
             proposal.stop(job)
-    waiting = {job: gpus for job, gpus in due.items() if proposal.placement(job) is None}
+    waiting = {job: gpus for job, gpus in gpus_by_job.items() if proposal.placement(job) is None}
     draft = proposal.copy()
     if any(draft.start(job) is None for job in sorted(waiting, key=lambda job: -job.requested)):
         draft = proposal
         draft.compact(waiting)
-    return draft if all(draft.gpus(job) == gpus for job, gpus in due.items()) else None
+    return draft if all(draft.gpus(job) == gpus for job, gpus in gpus_by_job.items()) else None
 
 
 def _late(state: State, jobs: Iterable[JobView]) -> Iterator[JobView]:

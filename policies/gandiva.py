@@ -52,7 +52,7 @@ class Gandiva(RoundRobin):
         self._slices.request_wake_up(proposal, state)
         if self.packing:
             _wake(proposal, self._trials.next_end_s(state.now))
-            if any(there is None for there in proposal.changes.values()):
+            if any(placement is None for placement in proposal.changes.values()):
                 _wake(proposal, state.now + self.quantum_s)  # a job waits from now on
         if self.grow_shrink:
             self._grow(proposal, state)
@@ -66,7 +66,9 @@ class Gandiva(RoundRobin):
             if proposal.placement(job) is None:
                 draft = proposal.copy()
                 draft.compact({job: job.requested})
-                others_run = all(draft.gpus(other) == proposal.gpus(other) for other in proposal.running())
+                others_run = all(
+                    draft.gpus(neighbour) == proposal.gpus(neighbour) for neighbour in proposal.running()
+                )
                 return draft if draft.placement(job) and others_run else proposal
         return proposal
 
@@ -75,21 +77,21 @@ class Gandiva(RoundRobin):
     def _serve_packed(self, proposal: Proposal, state: State) -> Proposal:
         trials = self._trials
         trials.follow(state)
-        left = trials.failed()
-        for guest in left:
+        unpacked_jobs = trials.failed()
+        for guest in unpacked_jobs:
             proposal.stop(guest)
         trials.measure(group[0] for group in groups_of(proposal) if len(group) == 1)
         ended = self.end_slices(state)
         for job in [event.job for event in state.events if event.kind == "submitted" and event.job]:
             self.queue_position(job)  # behind all others from now on
         if ended and state.pending:
-            self._take_turns(proposal, [*state.pending, *left], state.in_service)
+            self._take_turns(proposal, [*state.pending, *unpacked_jobs], state.in_service)
         proposal = self._start_waiting(proposal, state)
         if not state.pending:
             _part(proposal, state)
         paired = {job for group in proposal.groups() for job in group if len(group) > 1}
-        trials.started(job for job, there in proposal.changes.items() if there and job not in paired)
-        if state.now >= self._next_packing_s or left:
+        trials.started(job for job, placement in proposal.changes.items() if placement and job not in paired)
+        if state.now >= self._next_packing_s or unpacked_jobs:
             self._pack(proposal, state)
             self._next_packing_s = state.now + self.quantum_s
         return proposal
@@ -98,17 +100,17 @@ class Gandiva(RoundRobin):
         """Run groups in the order of the queue, where a pair has the place of its first job. `room`: GPUs."""
         line: list[tuple[int, Group]] = [(self.queue_position(job), (job,)) for job in waiting]
         line += [(min(map(self.queue_position, group)), group) for group in groups_of(proposal)]
-        wanted: list[Wanted] = []
+        next_groups: list[Wanted] = []
         for _, group in sorted(line, key=lambda entry: entry[0]):
             if group[0].requested <= room:
-                wanted.append((group, None))
+                next_groups.append((group, None))
                 room -= group[0].requested
             if not room:
                 break
-        if run_groups(proposal, wanted, _parts):  # free GPUs are too scattered
+        if run_groups(proposal, next_groups, _parts):  # free GPUs are too scattered
             for job in proposal.running():
                 proposal.stop(job)
-            for group, _ in wanted:
+            for group, _ in next_groups:
                 start_group(proposal, group, _parts(group[0]))
 
     def _start_waiting(self, proposal: Proposal, state: State) -> Proposal:
@@ -138,7 +140,7 @@ class Gandiva(RoundRobin):
             if len(group) == 1:
                 hosts.setdefault(group[0].requested, []).append(group[0])
         without: set[tuple[str | None, int]] = set()  # jobs of this model and size have no host
-        stopped = [job for job, there in proposal.changes.items() if there is None]
+        stopped = [job for job, placement in proposal.changes.items() if placement is None]
         waiting = [job for job in (*state.pending, *stopped) if job.needs >= 1 and self._trials.knows(job)]
         for job in sorted(waiting, key=self.queue_position):
             kind = job.model, job.requested
@@ -155,9 +157,9 @@ class Gandiva(RoundRobin):
 
     def _shrink(self, proposal: Proposal, state: State) -> None:
         """Return GPUs that jobs took while no job waited, the last taken first, as far as jobs wait."""
-        wanted = sum(job.requested for job in state.pending)
+        pending_gpus = sum(job.requested for job in state.pending)
         for job, count in reversed(list(self._grown.items())):
-            if proposal.free >= wanted:
+            if proposal.free >= pending_gpus:
                 return
             del self._grown[job]
             if job.gpus > count:
@@ -177,11 +179,11 @@ class Gandiva(RoundRobin):
         settling = state.unsettled()
         paired = {job for group in proposal.groups() for job in group if len(group) > 1}
         for job in proposal.running():
-            there, count = proposal.placement(job) or (), job.gpus
+            placement, count = proposal.placement(job) or (), job.gpus
             busy = job in proposal.changes or job in settling or job in paired or job.needs < 1
-            if busy or len(there) != 1:
+            if busy or len(placement) != 1:
                 continue
-            node = there[0][0]
+            node = placement[0][0]
             sizes = job.sizes if job.gpu_type is None else job.sizes_on(job.gpu_type)
             larger = [size for size in sizes if count < size <= count + proposal.free_on(node)]
             if larger:

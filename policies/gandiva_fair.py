@@ -49,15 +49,15 @@ class GandivaFair(Gavel):
         demand = _demand(speeds, gpus, row, len(names))
         fair = ticket_shares(np.array(capacity, float), tickets, demand)
         weights = np.array([job.weight for job in jobs])
-        before = _of_jobs(fair, speeds, gpus, weights, row)
+        rates_before = _of_jobs(fair, speeds, gpus, weights, row)
         absent: set[int] = set()
         while True:
             held, _ = trade(fair, demand, self.margin, absent)
-            after = _of_jobs(held, speeds, gpus, weights, row)
-            gains = np.bincount(row, gpus * ((after - before) * speeds).sum(axis=1), len(names))
+            rates_after = _of_jobs(held, speeds, gpus, weights, row)
+            gains = np.bincount(row, gpus * ((rates_after - rates_before) * speeds).sum(axis=1), len(names))
             worse = set(np.flatnonzero(gains < -1e-6).tolist()) - absent
             if not worse:
-                return after
+                return rates_after
             absent |= worse
 
 
@@ -67,8 +67,8 @@ def _demand(speeds: Array, gpus: Array, row: NDArray[np.int64], tenants: int) ->
     """
     total = np.bincount(row, gpus * (speeds.max(axis=1) > 0), tenants).astype(float)
     sums = np.array([np.bincount(row, gpus * column, tenants) for column in speeds.T]).T
-    most = np.array([np.bincount(row, gpus * (column > 0), tenants) for column in speeds.T]).T
-    return TenantDemand(sums / np.maximum(most, 1.0), most, total)
+    demand = np.array([np.bincount(row, gpus * (column > 0), tenants) for column in speeds.T]).T
+    return TenantDemand(sums / np.maximum(demand, 1.0), demand, total)
 
 
 def _of_jobs(held: Array, speeds: Array, gpus: Array, weights: Array, row: NDArray[np.int64]) -> Array:
@@ -91,11 +91,11 @@ def divided(held: Array, speeds: Array, gpus: Array, weights: Array) -> Array:
     order = np.argsort(-(speeds.T @ gpus), kind="stable")
     for place, j in enumerate(order):
         later = speeds[:, order[place + 1 :]].max(axis=1, initial=1e-12)
-        left = float(held[j])
+        share_left = float(held[j])
         for job in np.argsort(-speeds[:, j] / later, kind="stable"):
             if speeds[job, j] > 0:
-                taken = min(float(budget[job]), left)
-                shares[job, j] = taken / gpus[job]
-                budget[job] -= taken
-                left -= taken
+                job_share = min(float(budget[job]), share_left)
+                shares[job, j] = job_share / gpus[job]
+                budget[job] -= job_share
+                share_left -= job_share
     return shares

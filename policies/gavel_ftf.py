@@ -47,10 +47,10 @@ class GavelFtf(SpaceSharing):
         """Seconds from submission to finish of each job alone on its share of the cluster: the work done
         counts at the shares of its time, the rest at the present share.
         """
-        before, self._alone = self._alone, {}
+        old_times, self._alone = self._alone, {}
         for job, work_s, rate in zip(jobs, remaining.tolist(), alone.tolist(), strict=True):
-            last = before.get(job)
-            done_s = last.done_s + (last.remaining - work_s) / last.rate if last else 0.0
+            last_time = old_times.get(job)
+            done_s = last_time.done_s + (last_time.remaining - work_s) / last_time.rate if last_time else 0.0
             self._alone[job] = _Alone(done_s, work_s, rate)
         return np.array([entry.done_s for entry in self._alone.values()]) + remaining / alone
 

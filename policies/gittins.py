@@ -18,15 +18,15 @@ _LEAST_SAMPLE = 8
 _GROWTH = 1.25  # the sample is evaluated anew when it has grown by this factor
 
 
-def gittins_index(attained: float, sizes: np.ndarray, least: float = 0.0) -> float:
+def gittins_index(attained: float, sizes: np.ndarray, least_size: float = 0.0) -> float:
     """The Gittins index of a job that has attained the service a = `attained`, its size S drawn from `sizes`
-    (ascending): sup over d >= `least` of P(S - a <= d | S > a) / E[min(S - a, d) | S > a]; 0 beyond the
+    (ascending): sup over d >= `least_size` of P(S - a <= d | S > a) / E[min(S - a, d) | S > a]; 0 beyond the
     largest size.
 
     Aalto, Ayesta and Righter, "On the Gittins index in the M/G/1 queue", Queueing Systems 2009. The supremum
-    is attained at `least` or where a + d is a size: in between, the numerator is constant and the denominator
-    grows. `least` is the service of one time slice: shorter spans would only reflect where the sample's
-    points happen to lie.
+    is attained at `least_size` or where a + d is a size: in between, the numerator is constant and the
+    denominator grows. `least_size` is the service of one time slice: shorter spans would only reflect where
+    the sample's points happen to lie.
 
     >>> [round(gittins_index(a, np.array([4.0, 8.0, 12.0])), 6) for a in (0, 4, 8)]
     [0.125, 0.166667, 0.25]
@@ -34,10 +34,12 @@ def gittins_index(attained: float, sizes: np.ndarray, least: float = 0.0) -> flo
     remaining = sizes[np.searchsorted(sizes, attained, side="right") :] - attained
     if not len(remaining):
         return 0.0
-    within = int(np.searchsorted(remaining, least, side="right"))  # sizes reached in one time slice
-    spans = np.append(least, remaining[within:])
-    done = np.arange(within, len(remaining) + 1)
-    served = np.append(np.sum(remaining[:within]), np.sum(remaining[:within]) + np.cumsum(remaining[within:]))
+    slice_end = int(np.searchsorted(remaining, least_size, side="right"))  # sizes reached in one time slice
+    spans = np.append(least_size, remaining[slice_end:])
+    done = np.arange(slice_end, len(remaining) + 1)
+    served = np.append(
+        np.sum(remaining[:slice_end]), np.sum(remaining[:slice_end]) + np.cumsum(remaining[slice_end:])
+    )
     cost = served + (len(remaining) - done) * spans
     return float(np.max(np.divide(done, cost, out=np.zeros(len(cost)), where=cost > 0)))
 

@@ -77,9 +77,9 @@ class HeSrpt(Scheduler):
     def _running_as_before(self, state: State) -> list[tuple[int, tuple[int, ...], JobView]]:
         """The running jobs in the order of the last decision, which is nearly the present one."""
         running = state.running
-        before = [entry for entry in self._running if entry[2] in running]
-        known = {job for _, _, job in before}
-        return before + [(job.order, job.sizes, job) for job in running if job not in known]
+        entries = [entry for entry in self._running if entry[2] in running]
+        entered_jobs = {job for _, _, job in entries}
+        return entries + [(job.order, job.sizes, job) for job in running if job not in entered_jobs]
 
     def _rounded(self, jobs: Sequence[_Entry], gpus: int) -> dict[JobView, int]:
         """The fractions as counts that jobs can use. GPUs that a job cannot use go to the next one. A job
@@ -94,8 +94,8 @@ class HeSrpt(Scheduler):
                 break
             budget += part
             if budget > _ROUNDING and sizes[0] <= remaining:
-                within = bisect_right(sizes, budget + _ROUNDING)  # never more than remain
-                shares[job] = size = sizes[within - 1] if within else sizes[0]
+                size_index = bisect_right(sizes, budget + _ROUNDING)  # never more than remain
+                shares[job] = size = sizes[size_index - 1] if size_index else sizes[0]
                 budget -= size
                 remaining -= size
         return shares
@@ -120,5 +120,5 @@ def _raised(jobs: Sequence[_Entry], shares: dict[JobView, int], gpus: int) -> di
 
 def _gpu_seconds_left(job: JobView) -> float:
     """Work left, as GPU-seconds on the fewest GPUs that the job can use."""
-    least = job.sizes[0]
-    return least * job.oracle_remaining(least)
+    least_gpus = job.sizes[0]
+    return least_gpus * job.oracle_remaining(least_gpus)

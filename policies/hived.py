@@ -64,25 +64,27 @@ class Hived(Scheduler):
             return
         cluster = state.cluster
         self._sizes = sizes = cell_sizes(cluster)
-        stated: dict[str, list[int]] = {
+        cell_levels: dict[str, list[int]] = {
             tenant: split_into_cells(gpus, sizes) for tenant, gpus in state.quotas.items() if gpus
         }
         for tenant, cells in self.cells.items():
             unknown = next((gpus for gpus in cells if gpus not in sizes), None)
             if unknown is not None:
-                known = ", ".join(map(str, sizes))
+                size_list = ", ".join(map(str, sizes))
                 raise PolicyError(
-                    f"cells: {tenant}: {unknown} GPUs are no cell; cells here have {known} GPUs"
+                    f"cells: {tenant}: {unknown} GPUs are no cell; cells here have {size_list} GPUs"
                 )
         if self.cells:
-            stated = {tenant: [sizes.index(gpus) for gpus in cells] for tenant, cells in self.cells.items()}
-        left = cluster.gpus - sum(sizes[level] for levels in stated.values() for level in levels)
-        if left < 0:
+            cell_levels = {
+                tenant: [sizes.index(gpus) for gpus in cells] for tenant, cells in self.cells.items()
+            }
+        free_gpus = cluster.gpus - sum(sizes[level] for levels in cell_levels.values() for level in levels)
+        if free_gpus < 0:
             raise PolicyError(
-                f"cells: {cluster.gpus - left} GPUs are promised, the cluster has {cluster.gpus}"
+                f"cells: {cluster.gpus - free_gpus} GPUs are promised, the cluster has {cluster.gpus}"
             )
         free = FreeCells(sizes, split_into_cells(cluster.gpus, sizes))
-        for owner, levels in [*stated.items(), (None, split_into_cells(left, sizes))]:
+        for owner, levels in [*cell_levels.items(), (None, split_into_cells(free_gpus, sizes))]:
             self._clusters[owner] = VirtualCluster(levels, free)
             self._waiting[owner] = Ranking(_submission)
             self._largest[owner] = max((sizes[level] for level in levels), default=0)
@@ -123,17 +125,18 @@ class Hived(Scheduler):
         assert placement
         nodes, size = [node for node, _ in placement], self._sizes[level]
         if size < draft.gpus_per_node:
-            first = nodes[0] * draft.gpus_per_node
-            cells = [(level, at) for at in range(first, first + draft.gpus_per_node, size)]
+            first_gpu = nodes[0] * draft.gpus_per_node
+            cells = [(level, gpu) for gpu in range(first_gpu, first_gpu + draft.gpus_per_node, size)]
         else:
-            first = nodes[0] * draft.gpus_per_node // size * size
-            cells = [(level, first)]
+            first_gpu = nodes[0] * draft.gpus_per_node // size * size
+            cells = [(level, first_gpu)]
         if all(
-            first <= node * draft.gpus_per_node < first + max(size, draft.gpus_per_node) for node in nodes
+            first_gpu <= node * draft.gpus_per_node < first_gpu + max(size, draft.gpus_per_node)
+            for node in nodes
         ):
-            taken = cluster.take_where(cells)
-            if taken is not None:
-                self._held[job] = taken
+            virtual_cell = cluster.take_where(cells)
+            if virtual_cell is not None:
+                self._held[job] = virtual_cell
 
     def _start(self, job: JobView, cluster: VirtualCluster, draft: _Draft) -> bool:
         """Start a job in the tenant's smallest free cell, on GPUs of opportunistic jobs where it needs them:
@@ -142,24 +145,24 @@ class Hived(Scheduler):
         level = self._level(job.requested)
         assert level is not None
         for virtual, cells in cluster.choices(level):
-            found = [
-                (taken, cell, places)
-                for whole in cells
-                for cell in self._parts(level, whole, draft.gpus_per_node)
-                for taken, places in draft.places(job.requested, cell[1], self._sizes[level])
+            options = [
+                (stopped_gpus, cell, places)
+                for parent in cells
+                for cell in self._parts(level, parent, draft.gpus_per_node)
+                for stopped_gpus, places in draft.places(job.requested, cell[1], self._sizes[level])
             ]
-            for _, cell, places in sorted(found):
+            for _, cell, places in sorted(options):
                 if draft.start(job, places):
                     self._held[job] = cluster.take(cell, virtual)
                     return True
         return False
 
-    def _parts(self, level: int, within: Cell, gpus_per_node: int) -> list[Cell]:
+    def _parts(self, level: int, parent: Cell, gpus_per_node: int) -> list[Cell]:
         """The cells of a level in a cell; of those in one node the first."""
-        first, size = within[1], self._sizes[within[0]]
+        first_gpu, size = parent[1], self._sizes[parent[0]]
         return [
-            (level, at)
-            for at in range(first, first + size, max(self._sizes[level], min(size, gpus_per_node)))
+            (level, gpu)
+            for gpu in range(first_gpu, first_gpu + size, max(self._sizes[level], min(size, gpus_per_node)))
         ]
 
     def _lend(self, state: State, draft: _Draft) -> None:
@@ -185,11 +188,11 @@ class _Draft:
             for node, count in self.proposal.placement(job) or ():
                 self._on_node.setdefault(node, []).append((job, count))
 
-    def places(self, gpus: int, first: int, size: int) -> list[tuple[int, Places]]:
-        """Where a job runs in the cell of `size` GPUs from `first` on, and how many GPUs of opportunistic
+    def places(self, gpus: int, first_gpu: int, size: int) -> list[tuple[int, Places]]:
+        """Where a job runs in the cell of `size` GPUs from `first_gpu` on, and how many GPUs of opportunistic
         jobs it takes there; empty if nodes are out of service.
         """
-        per_node, node = self.gpus_per_node, first // self.gpus_per_node
+        per_node, node = self.gpus_per_node, first_gpu // self.gpus_per_node
         if size <= per_node:
             free = self.proposal.free_on(node)
             return [(max(gpus - free, 0), ((node, gpus),))] if self._available(node) >= gpus else []
@@ -207,8 +210,8 @@ class _Draft:
 
     def _on(self, node: int) -> list[tuple[JobView, int]]:
         """The opportunistic jobs that hold GPUs of a node, in order of their start, with these."""
-        here = self._on_node.get(node, ())
-        return [entry for entry in here if entry[0] not in self._held and self.proposal.placement(entry[0])]
+        jobs = self._on_node.get(node, ())
+        return [entry for entry in jobs if entry[0] not in self._held and self.proposal.placement(entry[0])]
 
     def start(self, job: JobView, places: Places) -> bool:
         """Start a job here. Opportunistic jobs give way, the last to start first, and those that are not in
@@ -216,18 +219,18 @@ class _Draft:
         """
         stopped = []
         for node, count in places:
-            for other, _ in reversed(self._on(node)):
+            for guest, _ in reversed(self._on(node)):
                 if self.proposal.has_room(job, ((node, count),)):
                     break
-                stopped.append((other, self.proposal.placement(other)))
-                self.proposal.stop(other)
+                stopped.append((guest, self.proposal.placement(guest)))
+                self.proposal.stop(guest)
         free = self.proposal.free_nodes(job)
         started = all(free.get(node, 0) >= count for node, count in places)
         if started:
             self.proposal.start(job, on=places)
-        for other, own in reversed(stopped):
-            if own and self.proposal.has_room(other, own):
-                self.proposal.start(other, on=own)
+        for guest, placement in reversed(stopped):
+            if placement and self.proposal.has_room(guest, placement):
+                self.proposal.start(guest, on=placement)
         return started
 
 
@@ -243,9 +246,9 @@ def _checked(cells: object) -> dict[str, tuple[int, ...]]:
     if not isinstance(cells, Mapping):
         raise ValueError(f"cells={brief(cells)}: {example}")
     for tenant, sizes in cells.items():
-        whole = isinstance(sizes, list | tuple) and all(
+        valid = isinstance(sizes, list | tuple) and all(
             isinstance(gpus, int) and not isinstance(gpus, bool) and gpus > 0 for gpus in sizes
         )
-        if not whole:
+        if not valid:
             raise ValueError(f"cells: {tenant!s:.60}={brief(sizes)}: {example}")
     return {str(tenant): tuple(sizes) for tenant, sizes in cells.items()}

@@ -49,15 +49,15 @@ class Lucid(Scheduler):
 
     def schedule(self, state: State) -> Proposal:
         count = min(self.profile_nodes, state.cluster.nodes // 4)
-        first = state.cluster.nodes - count  # of the nodes for profiles
+        first_profile_node = state.cluster.nodes - count  # of the nodes for profiles
         self._follow(state, count * state.cluster.gpus_per_node)
         proposal = state.proposal()
         profiled = [job for job in self._profiling if job.productive_s >= self.profile_s - _INSTANT_S]
         for job in profiled:
             del self._profiling[job]
             proposal.stop(job)
-        self._profile(proposal, state, first)
-        self._serve(proposal, state, profiled, first)
+        self._profile(proposal, state, first_profile_node)
+        self._serve(proposal, state, profiled, first_profile_node)
         proposal.wake_at = self._next_s(state.now)
         return proposal
 
@@ -80,11 +80,11 @@ class Lucid(Scheduler):
                 break  # they are in order of submission
             del self._new[job]
 
-    def _profile(self, proposal: Proposal, state: State, first: int) -> None:
+    def _profile(self, proposal: Proposal, state: State, first_profile_node: int) -> None:
         """Start new jobs on the nodes for profiles, the smallest first."""
         size = state.cluster.gpus_per_node
         for job in sorted(self._new, key=lambda job: (job.requested, job.order)):
-            free = [spot for spot in _fullest_first(proposal, job) if spot[0] >= first]
+            free = [spot for spot in _fullest_first(proposal, job) if spot[0] >= first_profile_node]
             places = on_fewest_nodes(free, job.requested, size)
             if places is None:
                 return
@@ -92,10 +92,14 @@ class Lucid(Scheduler):
             self._profiling[job] = None
             proposal.start(job, on=places)
 
-    def _serve(self, proposal: Proposal, state: State, profiled: list[JobView], first: int) -> None:
+    def _serve(
+        self, proposal: Proposal, state: State, profiled: list[JobView], first_profile_node: int
+    ) -> None:
         """Start the other jobs in order, on free GPUs or beside others."""
         size, hopeless = state.cluster.gpus_per_node, set[int]()
-        last = first if self._new else state.cluster.nodes  # idle nodes for profiles serve all
+        node_end = (
+            first_profile_node if self._new else state.cluster.nodes
+        )  # idle nodes for profiles serve all
         alone: dict[int, list[JobView]] = {}  # jobs that another one could join, by GPUs
         for group in proposal.groups():
             if len(group) == 1:
@@ -111,33 +115,37 @@ class Lucid(Scheduler):
                 proposal.start(job)
                 continue
             if job.requested not in hopeless:
-                free = [spot for spot in _fullest_first(proposal, job) if spot[0] < last]
+                free = [spot for spot in _fullest_first(proposal, job) if spot[0] < node_end]
                 places = on_fewest_nodes(free, job.requested, size)
                 if places is not None:
                     proposal.start_shared(job, 1 / self.packs, on=places)
                     alone.setdefault(job.requested, []).append(job)
                     continue
                 hopeless.add(job.requested)
-            other = self._partner(job, alone.get(job.requested, []))
-            if other is not None and proposal.start_shared(job, 1 / self.packs, beside=other):
-                alone[job.requested].remove(other)
+            partner = self._partner(job, alone.get(job.requested, []))
+            if partner is not None and proposal.start_shared(job, 1 / self.packs, beside=partner):
+                alone[job.requested].remove(partner)
 
     def _in_order(self, state: State, profiled: list[JobView], fits: object) -> Iterator[JobView]:
         """The jobs that may start, by predicted GPU time."""
         waiting = state.pending_by(_service).walk(fits)  # type: ignore[arg-type]
-        own = sorted(profiled, key=lambda job: (_service(job), job.order))
-        return merge(own, waiting, key=lambda job: (_service(job), job.order))
+        profiled_order = sorted(profiled, key=lambda job: (_service(job), job.order))
+        return merge(profiled_order, waiting, key=lambda job: (_service(job), job.order))
 
-    def _partner(self, job: JobView, others: list[JobView]) -> JobView | None:
+    def _partner(self, job: JobView, candidates: list[JobView]) -> JobView | None:
         """The job beside which both are slowed down least."""
-        allowed = [other for other in others if self._score(job) + self._score(other) <= self.capacity]
-        return min(allowed, key=lambda other: (_mutual(job, other), other.order), default=None)
+        allowed = [
+            candidate
+            for candidate in candidates
+            if self._score(job) + self._score(candidate) <= self.capacity
+        ]
+        return min(allowed, key=lambda candidate: (_mutual(job, candidate), candidate.order), default=None)
 
     def _score(self, job: JobView) -> int:
         """How much a job and others disturb each other: 0 hardly, 1, or 2 much."""
         score = self._scores.get(job.model)
         if score is None:
-            speeds = [1 / job.slowdown_beside([other]) for other in self._seen.values()]
+            speeds = [1 / job.slowdown_beside([profiled_job]) for profiled_job in self._seen.values()]
             speed = sum(speeds) / len(speeds)
             score = self._scores[job.model] = (speed <= self.tiny) + (speed <= self.medium)
         return score
@@ -154,8 +162,8 @@ def _service(job: JobView) -> float:
     return job.oracle_remaining() * job.requested
 
 
-def _mutual(job: JobView, other: JobView) -> float:
-    return job.slowdown_beside([other]) + other.slowdown_beside([job])
+def _mutual(job: JobView, partner: JobView) -> float:
+    return job.slowdown_beside([partner]) + partner.slowdown_beside([job])
 
 
 def _fullest_first(proposal: Proposal, job: JobView) -> list[tuple[int, int]]:

@@ -63,11 +63,11 @@ class Multifactor(Scheduler):
         self._estimates.update(state)
         self._count(state)
         proposal, shadow = state.proposal(), None
-        held, others = Counter[str](), inf if self.tenant_limit is None else self.tenant_limit
+        held, usual_limit = Counter[str](), inf if self.tenant_limit is None else self.tenant_limit
         for job in state.running:
             held[job.tenant] += job.gpus
         for job in sorted(state.pending, key=self._order(state)):
-            if held[job.tenant] + job.requested > self.tenant_limits.get(job.tenant, others):
+            if held[job.tenant] + job.requested > self.tenant_limits.get(job.tenant, usual_limit):
                 continue
             if shadow is not None:
                 started = proposal.fits(job.needs) and shadow.backfill(job)
@@ -98,7 +98,7 @@ class Multifactor(Scheduler):
         total = sum(self._usage.values())
         tenants = len(self._usage)
         fair = {
-            name: 2.0 ** (-(used / total if total else 0.0) * tenants) for name, used in self._usage.items()
+            name: 2.0 ** (-(usage / total if total else 0.0) * tenants) for name, usage in self._usage.items()
         }
         in_service = max(state.in_service, 1)
 

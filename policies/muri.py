@@ -48,37 +48,39 @@ class Muri(Scheduler):
 
     def _regroup(self, proposal: Proposal, state: State) -> None:
         """Stop the jobs that are not of a group that stays, then start groups in order."""
-        before = dict.fromkeys(groups_of(proposal))
-        room, wanted = state.in_service, []
-        for group in self._groups(state, list(before)):
+        old_groups = dict.fromkeys(groups_of(proposal))
+        room, next_groups = state.in_service, []
+        for group in self._groups(state, list(old_groups)):
             if group[0].requested <= room:
-                wanted.append(group)
+                next_groups.append(group)
                 room -= group[0].requested
-        stay = {job for group in wanted if group in before for job in group}
+        stay = {job for group in next_groups if group in old_groups for job in group}
         for job in proposal.running():
             if job not in stay:
                 proposal.stop(job)
-        for group in wanted:
-            if group not in before:
+        for group in next_groups:
+            if group not in old_groups:
                 start_group(proposal, group, len(group))
 
-    def _groups(self, state: State, before: list[Group]) -> list[Group]:
+    def _groups(self, state: State, old_groups: list[Group]) -> list[Group]:
         """The groups that are to run, in order of their first job."""
         ranked = sorted([*state.running, *state.pending], key=lambda job: (self._key(job), job.order))
-        room, chosen = self.group * state.in_service, []
+        room, candidates = self.group * state.in_service, []
         for job in ranked:
             if job.requested <= room:
-                chosen.append(job)
+                candidates.append(job)
                 room -= job.requested
         rank = {job: i for i, job in enumerate(ranked)}
-        groups: list[Group] = [(job,) for job in chosen]
+        groups: list[Group] = [(job,) for job in candidates]
         size = 1
         while sum(job.requested for job, *_ in groups) > state.in_service and 2 * size <= self.group:
-            groups = self._merged(groups, before, rank)
+            groups = self._merged(groups, old_groups, rank)
             size *= 2
         return sorted(groups, key=lambda group: min(rank[job] for job in group))
 
-    def _merged(self, groups: list[Group], before: list[Group], rank: Mapping[JobView, int]) -> list[Group]:
+    def _merged(
+        self, groups: list[Group], old_groups: list[Group], rank: Mapping[JobView, int]
+    ) -> list[Group]:
         """Pairs of groups of as many GPUs, so that they do the most work in all; and the groups left over."""
         buckets: dict[float, dict[tuple[str, ...], list[Group]]] = defaultdict(lambda: defaultdict(list))
         for group in sorted(groups, key=lambda group: min(rank[job] for job in group)):
@@ -87,45 +89,51 @@ class Muri(Scheduler):
             buckets[bucket][tuple(sorted(job.model or "" for job in group))].append(group)
         merged: list[Group] = []
         for kinds in buckets.values():
-            left = [dict.fromkeys(same) for same in kinds.values()]
-            weights = [[_gain(next(iter(a)), next(iter(b))) for b in left] for a in left]
-            made = best_pairs([len(same) for same in left], weights)
-            kept = _pairs_of(before, left)
-            for (a, b), count in made.items():
-                merged += _take(left, a, b, count, kept)
-            merged += [group for same in left for group in same]
+            groups_of_kind = [dict.fromkeys(kind_groups) for kind_groups in kinds.values()]
+            weights = [[_gain(next(iter(a)), next(iter(b))) for b in groups_of_kind] for a in groups_of_kind]
+            pair_counts = best_pairs([len(kind_groups) for kind_groups in groups_of_kind], weights)
+            old_pairs = _pairs_of(old_groups, groups_of_kind)
+            for (a, b), count in pair_counts.items():
+                merged += _take(groups_of_kind, a, b, count, old_pairs)
+            merged += [group for kind_groups in groups_of_kind for group in kind_groups]
         return merged
 
 
-def _pairs_of(before: Iterable[Group], left: Sequence[Iterable[Group]]) -> dict[Group, tuple[Group, Group]]:
-    """The groups that run already and consist of two of the groups in `left`, with these two."""
-    part_of = {job: part for same in left for part in same for job in part}
-    found = {}
-    for group in before:
+def _pairs_of(
+    old_groups: Iterable[Group], groups_of_kind: Sequence[Iterable[Group]]
+) -> dict[Group, tuple[Group, Group]]:
+    """The groups that run already and consist of two of the groups in `groups_of_kind`, with these two."""
+    part_of = {job: part for kind_groups in groups_of_kind for part in kind_groups for job in part}
+    pairs = {}
+    for group in old_groups:
         parts = list(dict.fromkeys(part_of[job] for job in group if job in part_of))
         if len(parts) == 2 and sum(map(len, parts)) == len(group):
-            found[group] = parts[0], parts[1]
-    return found
+            pairs[group] = parts[0], parts[1]
+    return pairs
 
 
 def _take(
-    left: Sequence[dict[Group, None]], a: int, b: int, count: int, kept: Mapping[Group, tuple[Group, Group]]
+    groups_of_kind: Sequence[dict[Group, None]],
+    a: int,
+    b: int,
+    count: int,
+    old_pairs: Mapping[Group, tuple[Group, Group]],
 ) -> list[Group]:
-    """Take `count` pairs of these kinds from `left`: those that run already, then the first ones."""
+    """Take `count` pairs of these kinds from the groups: those that run already, then the first ones."""
     pairs: list[Group] = []
-    for group, (one, other) in kept.items():
+    for group, (group_a, group_b) in old_pairs.items():
         if len(pairs) < count:
-            if one not in left[a] or other not in left[b]:
-                one, other = other, one
-            if one in left[a] and other in left[b]:
-                del left[a][one], left[b][other]
+            if group_a not in groups_of_kind[a] or group_b not in groups_of_kind[b]:
+                group_a, group_b = group_b, group_a
+            if group_a in groups_of_kind[a] and group_b in groups_of_kind[b]:
+                del groups_of_kind[a][group_a], groups_of_kind[b][group_b]
                 pairs.append(group)
     while len(pairs) < count:
-        one = next(iter(left[a]))
-        del left[a][one]
-        other = next(iter(left[b]))
-        del left[b][other]
-        pairs.append(_in_order(one + other))
+        group_a = next(iter(groups_of_kind[a]))
+        del groups_of_kind[a][group_a]
+        group_b = next(iter(groups_of_kind[b]))
+        del groups_of_kind[b][group_b]
+        pairs.append(_in_order(group_a + group_b))
     return pairs
 
 
@@ -135,16 +143,18 @@ def _in_order(jobs: Iterable[JobView]) -> Group:
 
 def _work(group: Sequence[JobView]) -> float:
     """Work of a group per time, in jobs alone."""
-    return sum(1 / job.slowdown_beside([other for other in group if other is not job]) for job in group)
+    return sum(
+        1 / job.slowdown_beside([neighbour for neighbour in group if neighbour is not job]) for job in group
+    )
 
 
-def _gain(one: Group, other: Group) -> float:
+def _gain(group_a: Group, group_b: Group) -> float:
     """The work per time of two groups together, beyond what they do if each has half of the time."""
-    if one is other:  # two groups of the same kind
-        twice = [job for job in one for _ in range(2)]
+    if group_a is group_b:  # two groups of the same kind
+        twice = [job for job in group_a for _ in range(2)]
         slowdowns = [job.slowdown_beside(twice[:i] + twice[i + 1 :]) for i, job in enumerate(twice)]
-        return sum(1 / slowdown for slowdown in slowdowns) - _work(one)
-    return _work([*one, *other]) - (_work(one) + _work(other)) / 2
+        return sum(1 / slowdown for slowdown in slowdowns) - _work(group_a)
+    return _work([*group_a, *group_b]) - (_work(group_a) + _work(group_b)) / 2
 
 
 def _service(job: JobView) -> float:

@@ -57,26 +57,31 @@ class Pal(Scheduler):
     def _place(self, proposal: Proposal, state: State, jobs: Iterable[JobView]) -> None:
         """Place these jobs, which hold GPUs in the draft, again: the most sensitive first."""
         counts = {job: proposal.gpus(job) for job in jobs}
-        before = {job: proposal.placement(job) for job in counts}
+        old_placements = {job: proposal.placement(job) for job in counts}
         for job in counts:
             proposal.stop(job)
         for job in sorted(counts, key=lambda job: (-self._sensitivity(job, state), job.order)):
-            found = self._best(proposal, state, job, counts[job])
-            own = before[job] if job.running else None
-            if own is not None and proposal.has_room(job, own):
-                saved_s = (1 - found[0] / self._cost(state, job, own)) * self.round_s if found else 0.0
-                if found is None or saved_s <= job.restart_s(counts[job]):
-                    found = 0.0, own
-            if found is not None:
-                proposal.start(job, counts[job], on=found[1])
+            best = self._best(proposal, state, job, counts[job])
+            old_placement = old_placements[job] if job.running else None
+            if old_placement is not None and proposal.has_room(job, old_placement):
+                saved_s = (
+                    (1 - best[0] / self._cost(state, job, old_placement)) * self.round_s if best else 0.0
+                )
+                if best is None or saved_s <= job.restart_s(counts[job]):
+                    best = 0.0, old_placement
+            if best is not None:
+                proposal.start(job, counts[job], on=best[1])
 
     def _best(self, proposal: Proposal, state: State, job: JobView, gpus: int) -> tuple[float, Places] | None:
         """The places with the least slowdown x penalty, and that product; None without room."""
         factors, size = self._of(job, state), state.cluster.gpus_per_node
         nodes = proposal.free_nodes(job).items()
         free = sorted(nodes, key=lambda spot: (factors[spot[0]], spot[1], spot[0]))
-        found = [on_fewest_nodes(free, gpus, size), _anywhere(free, gpus)]
-        return min(((self._cost(state, job, at), at) for at in found if at), default=None)
+        placements = [on_fewest_nodes(free, gpus, size), _anywhere(free, gpus)]
+        return min(
+            ((self._cost(state, job, placement), placement) for placement in placements if placement),
+            default=None,
+        )
 
     def _cost(self, state: State, job: JobView, placement: Places) -> float:
         """The slowdown of a job at these places, times the penalty for more nodes than it needs."""
@@ -92,11 +97,11 @@ class Pal(Scheduler):
 
     def _of(self, job: JobView, state: State) -> list[float]:
         """The factor of each node for a job."""
-        known = self._factors.get(job.model)
-        if known is None:
+        factors = self._factors.get(job.model)
+        if factors is None:
             nodes = range(state.cluster.nodes)
-            known = self._factors[job.model] = [job.slowdown_on(node) for node in nodes]
-        return known
+            factors = self._factors[job.model] = [job.slowdown_on(node) for node in nodes]
+        return factors
 
 
 def _placed_now(proposal: Proposal) -> list[JobView]:

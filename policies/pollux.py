@@ -67,18 +67,18 @@ class Pollux(Scheduler):
             self._tune(entered, proposal)
             return self._rounds.until_end(proposal, state)
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
-        before = {job: job.gpus for job in jobs}
-        if (state.in_service, before) != self._settled:
+        counts_before = {job: job.gpus for job in jobs}
+        if (state.in_service, counts_before) != self._settled:
             unsettled = state.unsettled()
             movable = [job for job in jobs if job not in unsettled]
             proposal.run(self._divided(state, movable, len(jobs)), let_settle=True)
             if self.apart:
                 _keep_apart(proposal)
-            after = {job: proposal.gpus(job) for job in jobs}
+            counts_after = {job: proposal.gpus(job) for job in jobs}
             for job in state.running:
-                if before[job] != after[job]:
+                if counts_before[job] != counts_after[job]:
                     self._changes[job] = self._changes.get(job, 0) + 1
-            self._settled = (state.in_service, after) if len(movable) == len(jobs) else None
+            self._settled = (state.in_service, counts_after) if len(movable) == len(jobs) else None
         self._tune(proposal.running(), proposal)
         return self._rounds.until_end(proposal, state)
 
@@ -123,9 +123,9 @@ class Pollux(Scheduler):
                 room[kind] -= 1
                 served.append(job)
                 options.append(waiting[kind])
-        chosen = priced_division(options, gpus)
-        given = {job: of[0][k] for job, of, k in zip(served, options, chosen, strict=True)}
-        return {job: n for job, n in given.items() if n}
+        option_indices = priced_division(options, gpus)
+        counts = {job: of[0][k] for job, of, k in zip(served, options, option_indices, strict=True)}
+        return {job: n for job, n in counts.items() if n}
 
     def _options(self, job: JobView, goodput: _Goodput, fair: float, now: float) -> Options:
         """The GPU counts of a job, 0 first, and what each adds to the sum that the mean is a function of.
@@ -133,18 +133,18 @@ class Pollux(Scheduler):
         SPEEDUP(n) = goodput(n) / goodput(fair share) (the paper, equation 15). On other GPUs than now it is
         multiplied by the paper's REALLOC_FACTOR, (age - changes x restart) / (age + restart).
         """
-        sizes, rates, alike = goodput.sizes, goodput.rates, goodput.at(fair)
+        sizes, rates, fair_goodput = goodput.sizes, goodput.rates, goodput.at(fair)
         if job.running:
             if job.gpus not in sizes:
                 rate = job.rate(job.gpus)
-                at = int(np.searchsorted(sizes, job.gpus))
-                sizes = (*sizes[:at], job.gpus, *sizes[at:])
-                rates = np.insert(rates, at, rate)
+                size_index = int(np.searchsorted(sizes, job.gpus))
+                sizes = (*sizes[:size_index], job.gpus, *sizes[size_index:])
+                rates = np.insert(rates, size_index, rate)
             age_s, changes = now - job.submit_s, self._changes.get(job, 0)
             restart_s = np.array([job.restart_s(n) if n != job.gpus else 0.0 for n in sizes])
             spent = np.maximum(age_s - changes * restart_s, 0.0) / np.maximum(age_s + restart_s, 1e-9)
             rates = rates * np.where(np.array(sizes) == job.gpus, 1.0, spent)
-        speedups = np.maximum(rates / alike, self.waiting_speedup)
+        speedups = np.maximum(rates / fair_goodput, self.waiting_speedup)
         return (0, *sizes), job.weight * self._worth(np.array([self.waiting_speedup, *speedups]))
 
     def _worth(self, speedup: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -158,13 +158,13 @@ class Pollux(Scheduler):
 
     def _goodput(self, job: JobView) -> _Goodput:
         """The goodput of a job in its present phase. Jobs of a kind share one object."""
-        known = self._goodputs.get(job)
-        if known is None:
+        goodput = self._goodputs.get(job)
+        if goodput is None:
             curves = job.batches if self.batches else {}
             by_batch = curves or {0: job.curve}
             key = tuple(by_batch.values())
-            known = self._known.get(key)
-            if known is None:
+            goodput = self._known.get(key)
+            if goodput is None:
                 best: dict[int, tuple[float, int]] = {}
                 for batch, curve in by_batch.items():
                     for n, rate in zip(curve.sizes, curve.rates, strict=True):
@@ -175,10 +175,10 @@ class Pollux(Scheduler):
                     if not sizes or best[n][0] > best[sizes[-1]][0]:
                         sizes.append(n)
                 rates = np.array([best[n][0] for n in sizes])
-                known = _Goodput(tuple(sizes), rates, {n: best[n][1] for n in sizes} if curves else {})
-                self._known[key] = known
-            self._goodputs[job] = known
-        return known
+                goodput = _Goodput(tuple(sizes), rates, {n: best[n][1] for n in sizes} if curves else {})
+                self._known[key] = goodput
+            self._goodputs[job] = goodput
+        return goodput
 
     def _tune(self, jobs: Iterable[JobView], proposal: Proposal) -> None:
         """Let jobs train with the batch that is best on their GPUs."""

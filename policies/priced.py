@@ -46,18 +46,18 @@ class Priced(Scheduler):
                 self._waits.pop(event.job, None)
         market = self.market()
         claims = line.walk(market.fits)
-        first = next(claims, None)
-        if first is None:
+        head = next(claims, None)
+        if head is None:
             return proposal
-        wake_at = self._serve_first(first, market, state.now)
+        wake_at = self._serve_first(head, market, state.now)
         for claim in claims:
             if not market.fits(1):
                 break
             market.serve(claim)
         if self.leftover:
             market.give_rest()
-        wanted = {job: (gpus, gpu_type or None) for job, (gpus, gpu_type) in market.shares.items()}
-        if not all(proposal.run(wanted).values()):
+        requests = {job: (gpus, gpu_type or None) for job, (gpus, gpu_type) in market.shares.items()}
+        if not all(proposal.run(requests).values()):
             self._fill(proposal)
         wake_at = min(line.next_due_s, wake_at if wake_at > state.now else inf)
         if wake_at < inf:

@@ -78,17 +78,21 @@ class PricedDeadlines(Scheduler):
             harm=self.harm, worth=line.worth,
             floors={job: Share(*share) for job, share in spare.target.items()},
         )  # fmt: skip
-        known = {claim.job: claim for claim in running}
+        running_claims = {claim.job: claim for claim in running}
         for claim in line.walk(market.fits):
             if not market.fits(1):
                 break
-            claim = known.get(claim.job) or _allowed(claim, spare)
+            claim = running_claims.get(claim.job) or _allowed(claim, spare)
             if claim.curves:
                 market.serve(claim)
         market.give_rest()
         for job, (gpus, gpu_type) in market.shares.items():
             if spare.target.get(job) != (gpus, gpu_type):
-                option = next(one for one in spare.reservations.options[job] if one.gpu_type == gpu_type)
+                option = next(
+                    candidate
+                    for candidate in spare.reservations.options[job]
+                    if candidate.gpu_type == gpu_type
+                )
                 spare.give(option, gpus)
 
 
@@ -101,16 +105,18 @@ def _allowed(claim: Claim[JobView], spare: SpareGpus) -> Claim[JobView]:
     curves, held = {}, 0
     for option in reservations.options[job]:
         option.refresh()
-        name, known = option.gpu_type, claim.curves[option.gpu_type]
-        own = floor.gpus if floor is not None and floor.gpu_type == name else 0
-        at = [i for i, size in enumerate(known.sizes) if size == own or spare.may_have(option, size)]
-        if at:
-            rates = [1 / known.unit_s[i] for i in at]
+        name, curve = option.gpu_type, claim.curves[option.gpu_type]
+        floor_gpus = floor.gpus if floor is not None and floor.gpu_type == name else 0
+        indices = [
+            i for i, size in enumerate(curve.sizes) if size == floor_gpus or spare.may_have(option, size)
+        ]
+        if indices:
+            rates = [1 / curve.unit_s[i] for i in indices]
             curves[name] = Curve(
-                [known.sizes[i] for i in at],
+                [curve.sizes[i] for i in indices],
                 rates,
-                [known.restarts[i] for i in at],
-                [known.launches[i] for i in at],
+                [curve.restarts[i] for i in indices],
+                [curve.launches[i] for i in indices],
             )
             if name == claim.gpu_type and claim.held in curves[name].sizes:
                 held = claim.held

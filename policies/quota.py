@@ -26,32 +26,32 @@ class Quota(Scheduler):
 
     def schedule(self, state: State) -> Proposal:
         self._queues.update(state)
-        proposal, used = state.proposal(), Counter[str]()
+        proposal, used_gpus = state.proposal(), Counter[str]()
         for job in state.running:
-            used[job.tenant] += job.gpus
+            used_gpus[job.tenant] += job.gpus
         started = True
         while started:  # again: a tenant that gave GPUs back may now be below its quota
             waiting = list(self._queues.waiting())
-            started = any(self._guarantee(state, proposal, used, *tenant) for tenant in waiting)
-        self._lend(state, proposal, used)
+            started = any(self._guarantee(state, proposal, used_gpus, *tenant) for tenant in waiting)
+        self._lend(state, proposal, used_gpus)
         return proposal
 
     def _guarantee(
-        self, state: State, proposal: Proposal, used: Counter[str], tenant: str, queue: Ranking
+        self, state: State, proposal: Proposal, used_gpus: Counter[str], tenant: str, queue: Ranking
     ) -> bool:
         """Start a tenant's jobs that fit into its quota, in order of submission. Returns whether any
         started.
         """
         started: list[JobView] = []
-        for job in queue.walk(lambda gpus: used[tenant] + gpus <= state.quota(tenant)):
-            if proposal.start(job) is not None or self._reclaim(job, state, proposal, used):
-                used[tenant] += job.requested
+        for job in queue.walk(lambda gpus: used_gpus[tenant] + gpus <= state.quota(tenant)):
+            if proposal.start(job) is not None or self._reclaim(job, state, proposal, used_gpus):
+                used_gpus[tenant] += job.requested
                 started.append(job)
         for job in started:
             self._queues.take(job)
         return bool(started)
 
-    def _reclaim(self, job: JobView, state: State, proposal: Proposal, used: Counter[str]) -> bool:
+    def _reclaim(self, job: JobView, state: State, proposal: Proposal, used_gpus: Counter[str]) -> bool:
         """Start `job` on GPUs of borrowers, the last to start first. No job is stopped if that is not
         enough.
         """
@@ -66,11 +66,11 @@ class Quota(Scheduler):
         started = proposal.placement(job) is not None
         for borrower in reversed(stopped):  # a borrower continues if its GPUs were not needed
             if proposal.start(borrower) is None:
-                used[borrower.tenant] -= borrower.requested
+                used_gpus[borrower.tenant] -= borrower.requested
                 self._queues.put(borrower)
         return started
 
-    def _lend(self, state: State, proposal: Proposal, used: Counter[str]) -> None:
+    def _lend(self, state: State, proposal: Proposal, used_gpus: Counter[str]) -> None:
         """Start further jobs, each time one of the tenant that uses least of its quota."""
         # a heap of (use of the quota, GPUs held, order of submission, tenant, its waiting jobs)
         needy: list[tuple[float, int, int, str, Ranking]] = []
@@ -79,8 +79,8 @@ class Quota(Scheduler):
             job = next(queue.walk(proposal.fits), None)
             if job is not None:
                 quota = state.quota(tenant)
-                share = used[tenant] / quota if quota else inf
-                heappush(needy, (share, used[tenant], job.order, tenant, queue))
+                share = used_gpus[tenant] / quota if quota else inf
+                heappush(needy, (share, used_gpus[tenant], job.order, tenant, queue))
 
         for tenant, queue in self._queues.waiting():
             push(tenant, queue)
@@ -91,16 +91,16 @@ class Quota(Scheduler):
                 push(tenant, queue)  # the job that the entry was for no longer fits
             elif job is not None and proposal.start(job) is not None:
                 self._queues.take(job)
-                used[tenant] += job.requested
+                used_gpus[tenant] += job.requested
                 push(tenant, queue)
 
 
 def _borrowers(state: State) -> list[JobView]:
     """The running jobs that exceed their tenant's quota, in order of their start."""
-    within, borrowers = Counter[str](), []
+    guaranteed_gpus, borrowers = Counter[str](), []
     for job in state.running:
-        if within[job.tenant] + job.gpus <= state.quota(job.tenant):
-            within[job.tenant] += job.gpus
+        if guaranteed_gpus[job.tenant] + job.gpus <= state.quota(job.tenant):
+            guaranteed_gpus[job.tenant] += job.gpus
         else:
             borrowers.append(job)
     return borrowers

@@ -71,9 +71,9 @@ class Rubick(Scheduler):
         self._follow(state)
         proposal, unsettled = state.proposal(), state.unsettled()
         division, opens_s = self._division(state, unsettled)
-        left = _Left(state, self._request)
-        if self._serve_overdue(state, division, left):
-            division.exchange(self._serve_guaranteed(state, division, left))
+        quotas_left = _Left(state, self._request)
+        if self._serve_overdue(state, division, quotas_left):
+            division.exchange(self._serve_guaranteed(state, division, quotas_left))
         if any(gpus != job.gpus for job, gpus in division.held.items()):
             self._run(state, division, proposal)
         wakes = [at_s for job, at_s in opens_s.items() if division.could_step(job)]
@@ -107,15 +107,16 @@ class Rubick(Scheduler):
         """What is known of a job, as of its submission."""
         request = self._requests.get(job)
         if request is None:
-            asked = job.rate(job.requested)
+            asked_rate = job.rate(job.requested)
             if self.user_plans and job.estimate_s is not None:
-                asked = min(asked, job.work_left / job.estimate_s)
-            speeds = {count: job.rate(count) / asked for count in job.sizes}
-            least = next(count for count in job.sizes if speeds[count] >= 1 - _ROUNDING)
-            guaranteed = least <= self._quotas.get(job.tenant, 0)
-            others = {job.requested: job.rate(job.requested) / asked}  # `Proposal.run` may start it on these
-            kept, effort = (ladder(speeds, count, others) for count in (least, 0))
-            request = _Request(job, least, kept, effort, guaranteed)
+                asked_rate = min(asked_rate, job.work_left / job.estimate_s)
+            speeds = {count: job.rate(count) / asked_rate for count in job.sizes}
+            least_gpus = next(count for count in job.sizes if speeds[count] >= 1 - _ROUNDING)
+            guaranteed = least_gpus <= self._quotas.get(job.tenant, 0)
+            # `Proposal.run` may start the job on its requested GPUs, which may be no step of its ladder.
+            request_speed = {job.requested: job.rate(job.requested) / asked_rate}
+            kept_ladder, effort = (ladder(speeds, count, request_speed) for count in (least_gpus, 0))
+            request = _Request(job, least_gpus, kept_ladder, effort, guaranteed)
             self._requests[job] = request
         return request
 
@@ -141,23 +142,23 @@ class Rubick(Scheduler):
         suspended = not request.guaranteed or request.least > state.in_service
         return request.effort if suspended else request.kept
 
-    def _serve_overdue(self, state: State, division: Division[JobView], left: _Left) -> bool:
+    def _serve_overdue(self, state: State, division: Division[JobView], quotas_left: _Left) -> bool:
         """Serve the first waiting job if it has waited for too long. Returns whether others may start."""
-        job = next((job for job in state.pending if left.allows(job)), None)
+        job = next((job for job in state.pending if quotas_left.allows(job)), None)
         if job is None or job.waited_s < self.patience_s:
             return True
         steps = self._steps(job, state)
-        first = steps.counts[0] or steps.counts[1]
-        if first > state.in_service:
+        first_count = steps.counts[0] or steps.counts[1]
+        if first_count > state.in_service:
             return True
-        if not division.make_room(first):
+        if not division.make_room(first_count):
             return False
-        left.take(job)
-        division.start(job, steps, first, settled=False)  # or steeper jobs would take it all again
+        quotas_left.take(job)
+        division.start(job, steps, first_count, settled=False)  # or steeper jobs would take it all again
         return True
 
     def _serve_guaranteed(
-        self, state: State, division: Division[JobView], left: _Left
+        self, state: State, division: Division[JobView], quotas_left: _Left
     ) -> Iterator[tuple[JobView, Ladder]]:
         """Start guaranteed jobs on their least GPUs; then the waiting best-effort jobs, with their steps."""
         walk = (request.job for request in self._waiting.walk(division.may_serve))
@@ -165,8 +166,8 @@ class Rubick(Scheduler):
         for job, steps in waiting:
             if not steps.counts[0]:
                 return chain([(job, steps)], waiting)
-            if left.allows(job) and division.make_room(steps.counts[0]):
-                left.take(job)
+            if quotas_left.allows(job) and division.make_room(steps.counts[0]):
+                quotas_left.take(job)
                 division.start(job, steps, steps.counts[0])
         return iter(())
 
@@ -175,14 +176,14 @@ class Rubick(Scheduler):
         than it is promised.
         """
         jobs = sorted(division.held, key=lambda job: (not job.running, job.order))
-        wanted = [(job, division.held[job], None) for job in jobs if division.held[job]]
+        requests = [(job, division.held[job], None) for job in jobs if division.held[job]]
         fewer = [
             (job, count, None)
             for job in jobs
             for count in reversed(self._steps(job, state).counts)
             if 0 < count < division.held[job]
         ]
-        proposal.run([*wanted, *fewer], smaller=False, let_settle=True)
+        proposal.run([*requests, *fewer], smaller=False, let_settle=True)
         if all(proposal.gpus(job) == gpus for job, gpus in division.held.items()):
             proposal.wake_at = None  # `run` would wake for entries of `fewer`, too
         for job in state.running:

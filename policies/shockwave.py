@@ -73,8 +73,8 @@ class Shockwave(Scheduler):
             if event.job is not None and event.kind in ("submitted", "finished", "phase", "interrupted"):
                 self._rounds_left = 0  # the market has changed: plan anew in the next round
                 if event.kind == "finished":
-                    for known in (self._standing, self._planned, self._ran):
-                        known.pop(event.job, None)
+                    for table in (self._standing, self._planned, self._ran):
+                        table.pop(event.job, None)
                 else:
                     self._ran[event.job] = None
         if not self._rounds.begins(state):
@@ -101,19 +101,19 @@ class Shockwave(Scheduler):
             return self._contended_s - self._contention * (state.now - job.submit_s)
 
         for job in [*self._ran, *state.running]:
-            known = self._standing.get(job)
+            standing = self._standing.get(job)
             course = course_of(job, self.foresight == "predicted")
             self._standing[job] = _Standing(
                 course,
                 float(np.interp(course.share_after(self.round_s), _BASES, _LOGS) - _log(course.done)),
                 job.submit_s,
-                at_submission(job) if known is None else known.contended_s,
+                at_submission(job) if standing is None else standing.contended_s,
                 job.needs,
                 job.weight,
             )
         self._ran.clear()
-        asked = sum(one.gpus for one in self._standing.values())
-        self._contention = max(1.0, asked / max(1, state.in_service))
+        asked_gpus = sum(entry.gpus for entry in self._standing.values())
+        self._contention = max(1.0, asked_gpus / max(1, state.in_service))
 
     def _weights(self, jobs: Sequence[JobView], now: float) -> np.ndarray:
         """Estimated finish-time fairness to the power k, times own weights; the largest is 1.
@@ -123,15 +123,15 @@ class Shockwave(Scheduler):
         """
         rows = [self._standing[job] for job in jobs]
         age = np.array([now - row.submit_s for row in rows])
-        left, whole_s = (
+        seconds_left, whole_s = (
             np.array([getattr(row.course, name) for row in rows]) for name in ("left_s", "run_s")
         )
         since = np.array([self._contended_s - row.contended_s for row in rows])
         mean = np.where(age > 0, since / np.maximum(age, 1e-9), self._contention)
-        fairness = (age + left * self._contention) / np.maximum(whole_s * np.maximum(mean, 1.0), 1e-9)
+        fairness = (age + seconds_left * self._contention) / np.maximum(whole_s * np.maximum(mean, 1.0), 1e-9)
         weights = fairness**self.fairness_power * np.array([row.weight for row in rows])
-        found: np.ndarray = weights / weights.max()
-        return found
+        scaled_weights: np.ndarray = weights / weights.max()
+        return scaled_weights
 
     def _by_gain(self, jobs: Sequence[JobView], now: float) -> list[int]:
         """The jobs, as indices, by what a round of each adds to the objective per GPU; ties by submission."""
@@ -146,18 +146,20 @@ class Shockwave(Scheduler):
         """Decide how many of the next rounds each job gets."""
         self._rounds_left = self.window
         weights = dict(zip(ranked, self._weights(ranked, state.now).tolist(), strict=True))
-        chosen = [job for job in ranked if job.requested <= state.in_service][: self.program_jobs]
-        bids = [self._bid(job, weights[job]) for job in chosen]
-        rest = set(chosen)
+        bidders = [job for job in ranked if job.requested <= state.in_service][: self.program_jobs]
+        bids = [self._bid(job, weights[job]) for job in bidders]
+        bidding_jobs = set(bidders)
         other_gpu_s = sum(
-            one.gpus * one.course.left_s for job, one in self._standing.items() if job not in rest
+            standing.gpus * standing.course.left_s
+            for job, standing in self._standing.items()
+            if job not in bidding_jobs
         )
-        found = rounds_of_window(
+        rounds = rounds_of_window(
             bids, state.in_service, self.window, self.round_s,
             makespan_weight=self.makespan_weight * _STEEPEST / (self.window * self.round_s),
             other_gpu_s=other_gpu_s, gap=self.gap, search_nodes=self.search_nodes,
         )  # fmt: skip
-        self._planned = dict(zip(chosen, found or [], strict=False))
+        self._planned = dict(zip(bidders, rounds or [], strict=False))
 
     def _bid(self, job: JobView, weight: float) -> Bid:
         """What rounds add to weight x log(progress). A job that is not running loses its start."""
@@ -165,32 +167,32 @@ class Shockwave(Scheduler):
         lost_s = job.paying_s if job.running else min(job.start_cost_s(job.requested), self.round_s)
         seconds = np.maximum(0.0, self.round_s * np.arange(self.window + 1) - lost_s)
         logs = np.interp(course.shares_after(seconds), _BASES, _LOGS)
-        needed = max(1, int(np.ceil((course.left_s + lost_s) / self.round_s)))
-        gains = falling((weight * np.maximum(np.diff(logs), 0.0)).tolist()[:needed])
+        rounds_needed = max(1, int(np.ceil((course.left_s + lost_s) / self.round_s)))
+        gains = falling((weight * np.maximum(np.diff(logs), 0.0)).tolist()[:rounds_needed])
         return Bid(job.requested, tuple(gains), course.left_s + lost_s)
 
     def _run(self, ranked: Sequence[JobView], proposal: Proposal, state: State) -> None:
         """Run the jobs of the plan, then others by gain. Those without a round to spare come first, then
         those that run already: a job gets its rounds in a row, with one restart.
         """
-        due = [job for job, rounds in self._planned.items() if rounds > 0]
+        due_jobs = [job for job, rounds in self._planned.items() if rounds > 0]
         place = {job: i for i, job in enumerate(ranked)}
-        due.sort(key=lambda job: (self._planned[job] < self._rounds_left, not job.running, place[job]))
-        wanted, asked = list(due), sum(job.needs for job in due)
-        taken = set(due)
+        due_jobs.sort(key=lambda job: (self._planned[job] < self._rounds_left, not job.running, place[job]))
+        next_jobs, asked_gpus = list(due_jobs), sum(job.needs for job in due_jobs)
+        scheduled_jobs = set(due_jobs)
         for job in ranked:
-            if asked > 2 * state.in_service:
+            if asked_gpus > 2 * state.in_service:
                 break
-            if job not in taken:
-                wanted.append(job)
-                asked += job.needs
-        proposal.run(dict.fromkeys(wanted), smaller=False, let_settle=True)
+            if job not in scheduled_jobs:
+                next_jobs.append(job)
+                asked_gpus += job.needs
+        proposal.run(dict.fromkeys(next_jobs), smaller=False, let_settle=True)
         for job in ranked:
             if proposal.full:
                 break
             if not proposal.placement(job) and proposal.fits(job.needs, job=job):
                 proposal.start(job)
-        for job in due:
+        for job in due_jobs:
             if proposal.placement(job):
                 self._planned[job] -= 1
 

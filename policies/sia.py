@@ -64,21 +64,21 @@ class Sia(Scheduler):
             return self._rounds.until_end(state.proposal(), state)
         capacity = state.in_service_by_type()
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
-        before: _Held = {job: (job.gpu_type, job.gpus) for job in jobs}
-        if (capacity, before) == self._settled:
+        allocations_before: _Held = {job: (job.gpu_type, job.gpus) for job in jobs}
+        if (capacity, allocations_before) == self._settled:
             return self._rounds.until_end(state.proposal(), state)
         unsettled = state.unsettled()
         movable = [job for job in jobs if job not in unsettled]
-        wanted = self._assigned(state, movable, capacity)
-        if wanted is None:
+        requests = self._assigned(state, movable, capacity)
+        if requests is None:
             return self._rounds.until_end(state.proposal(), state)
         proposal = state.proposal()
-        proposal.run(wanted, let_settle=True)
-        after: _Held = {job: (proposal.gpu_type(job), proposal.gpus(job)) for job in jobs}
+        proposal.run(requests, let_settle=True)
+        allocations_after: _Held = {job: (proposal.gpu_type(job), proposal.gpus(job)) for job in jobs}
         for job in state.running:
-            if proposal.gpus(job) and before[job] != after[job]:
+            if proposal.gpus(job) and allocations_before[job] != allocations_after[job]:
                 self._changes[job] = self._changes.get(job, 0) + 1
-        self._settled = (capacity, after) if len(movable) == len(jobs) else None
+        self._settled = (capacity, allocations_after) if len(movable) == len(jobs) else None
         return self._rounds.until_end(proposal, state)
 
     def _assigned(
@@ -90,12 +90,12 @@ class Sia(Scheduler):
             assert job.gpu_type is not None
             free[job.gpu_type] -= job.gpus
         choices = [self._choice(job, types, state.now) for job in movable]
-        given = assign(choices, list(free.values()), gap=self.gap, search_nodes=self.search_nodes)
-        if given is None:
+        assignments = assign(choices, list(free.values()), gap=self.gap, search_nodes=self.search_nodes)
+        if assignments is None:
             return None
         return {
             job: (configuration[1], types[configuration[0]] if state.cluster.mixed else None)
-            for job, configuration in zip(movable, given, strict=True)
+            for job, configuration in zip(movable, assignments, strict=True)
             if configuration is not None
         }
 
@@ -117,14 +117,14 @@ class Sia(Scheduler):
             speeds = {**speeds, held: job.rate(job.gpus, job.gpu_type) / _slowest(job, types)}
         costs = []
         for (type_, gpus), speed in sorted(speeds.items()):
-            kept = _KEEPING
+            factor = _KEEPING
             if (type_, gpus) != held:
-                age_s, restart_s, kept = now - job.submit_s, job.restart_s(gpus), 0.0
+                age_s, restart_s, factor = now - job.submit_s, job.restart_s(gpus), 0.0
                 if age_s >= restart_s:
                     lost_s = self._changes.get(job, 0) * restart_s
                     speed *= max(0.0, age_s - lost_s) / max(age_s + restart_s, 1e-9)
             if speed > 0:
-                costs.append((type_, gpus, speed**self.power - self.waiting_cost - kept))
+                costs.append((type_, gpus, speed**self.power - self.waiting_cost - factor))
         return tuple(costs)
 
 
@@ -135,7 +135,9 @@ def _slowest(job: JobView, types: Sequence[str]) -> float:
 
 def _normalised(job: JobView, types: Sequence[str]) -> dict[tuple[int, int], float]:
     """A job's speed by (number of the GPU type, GPUs), divided by its lowest speed."""
-    least = _slowest(job, types)
+    slowest_rate = _slowest(job, types)
     return {
-        (i, size): job.rate(size, name) / least for i, name in enumerate(types) for size in job.sizes_on(name)
+        (i, size): job.rate(size, name) / slowest_rate
+        for i, name in enumerate(types)
+        for size in job.sizes_on(name)
     }

@@ -74,9 +74,10 @@ class Themis(Scheduler):
     def _note_present(self, jobs: Sequence[JobView], now: float) -> None:
         self._crowd += len(self._records) * (now - self._since_s)
         self._since_s = now
-        before = self._records
+        old_records = self._records
         self._records = {
-            job: before.get(job) or _Record(max(job.oracle_remaining(), 1e-3), self._crowd) for job in jobs
+            job: old_records.get(job) or _Record(max(job.oracle_remaining(), 1e-3), self._crowd)
+            for job in jobs
         }
 
     def _allot(self, bidders: Sequence[JobView], gpus: int, now: float) -> dict[JobView, int]:
@@ -89,10 +90,10 @@ class Themis(Scheduler):
         held = self._auction(bidding, gpus, now)
         remaining = gpus - sum(held.values())
         for job in [*bidders[len(bidding) :], *bidding]:
-            more = max((size for size in _sizes(job) if size <= held.get(job, 0) + remaining), default=0)
-            if more:
-                remaining -= more - held.get(job, 0)
-                held[job] = more
+            next_size = max((size for size in _sizes(job) if size <= held.get(job, 0) + remaining), default=0)
+            if next_size:
+                remaining -= next_size - held.get(job, 0)
+                held[job] = next_size
         return {job: held[job] for job in bidders if job in held}
 
     def _auction(self, bidding: Sequence[JobView], gpus: int, now: float) -> dict[JobView, int]:
@@ -105,8 +106,8 @@ class Themis(Scheduler):
         held = {}
         for job, award in zip(bidding, auction(bids, gpus), strict=True):
             if award.gpus:
-                kept = [n for n in _sizes(job) if n <= award.gpus * award.kept + _ROUNDING]
-                held[job] = kept[-1] if kept else _sizes(job)[0]
+                sizes = [n for n in _sizes(job) if n <= award.gpus * award.kept + _ROUNDING]
+                held[job] = sizes[-1] if sizes else _sizes(job)[0]
         return held
 
 

@@ -57,26 +57,26 @@ class Unicron(Scheduler):
     def division(self, jobs: Sequence[JobView], gpus: int) -> dict[JobView, int]:
         """GPUs by job, in the order of `jobs`, without the jobs that get none."""
         options = [self._options(job) for job in jobs]
-        chosen = best_division(options, gpus)
-        given = {job: options[i][0][k] for i, (job, k) in enumerate(zip(jobs, chosen, strict=True))}
-        return {job: count for job, count in given.items() if count}
+        option_indices = best_division(options, gpus)
+        counts = {job: options[i][0][k] for i, (job, k) in enumerate(zip(jobs, option_indices, strict=True))}
+        return {job: count for job, count in counts.items() if count}
 
     def _options(self, job: JobView) -> Options:
         """The GPU counts of a job, the present one first, and what each is worth: F(n) less, for a change,
         F(present) x D_transition / D_running.
         """
-        known = self._worth.get(job)
-        if known is None:
-            known = self._worth[job] = _Worth(job)
+        worth = self._worth.get(job)
+        if worth is None:
+            worth = self._worth[job] = _Worth(job)
         if not job.running:
-            return known.waiting
+            return worth.waiting
         held = job.gpus
         now = throughput(job, held)
         running_s = max(_LEAST_S, min(self.horizon_s, job.work_left / job.rate(held)))
         lost = now / running_s
-        counts = (held, 0, *known.sizes)
+        counts = (held, 0, *worth.sizes)
         values = np.concatenate(
-            ([now, -lost * job.restart_s(held)], known.throughputs - lost * known.restarts)
+            ([now, -lost * job.restart_s(held)], worth.throughputs - lost * worth.restarts)
         )
         return counts, values
 

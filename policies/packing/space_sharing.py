@@ -139,8 +139,8 @@ class _Round:
         """
         room = self._state.in_service_by_type()
         busy_jobs = {job for group, _ in settling_groups for job in group}
-        for (first, *_), on_type in settling_groups:
-            room[str(on_type)] -= first.requested
+        for (head, *_), on_type in settling_groups:
+            room[str(on_type)] -= head.requested
         new_groups: list[Wanted] = []
         seen, blocked = False, False
         for job, column in self._ranked:

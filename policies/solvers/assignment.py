@@ -42,8 +42,8 @@ def assign(
     if counts is None:
         return None
     allotted: list[list[tuple[int, int]]] = [[] for _ in rows]
-    given = sorted(zip(pairs, counts, strict=True), key=lambda entry: (entry[0][2], -entry[0][3]))
-    for (row, type_, n, _), count in given:
+    assignments = sorted(zip(pairs, counts, strict=True), key=lambda entry: (entry[0][2], -entry[0][3]))
+    for (row, type_, n, _), count in assignments:
         allotted[row] += [(type_, n)] * count
     return [allotted[row].pop() if allotted[row] else None for row in (row_of[choice] for choice in choices)]
 
@@ -62,13 +62,13 @@ def _solve(
     cost = np.array([pair[3] for pair in pairs])
     column = np.arange(len(pairs))
     one_each = csr_array((np.ones(len(pairs)), (row, column)), shape=(len(copies), len(pairs)))
-    taken = csr_array((gpus, (type_, column)), shape=(len(capacity), len(pairs)))
+    gpus_by_type = csr_array((gpus, (type_, column)), shape=(len(capacity), len(pairs)))
     with without_lines_of_highs():
         result = milp(
             cost,
             integrality=np.ones(len(pairs)),
             bounds=Bounds(0, copies[row]),
-            constraints=[LinearConstraint(one_each, ub=copies), LinearConstraint(taken, ub=capacity)],
+            constraints=[LinearConstraint(one_each, ub=copies), LinearConstraint(gpus_by_type, ub=capacity)],
             # presolve costs more than it saves on programs this small
             options={"mip_rel_gap": gap, "node_limit": search_nodes, "presolve": False},
         )

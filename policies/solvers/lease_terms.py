@@ -54,8 +54,8 @@ def lease_terms(
     held = _solve(demands, free, search_nodes)
     if held is None:
         return None
-    found = [tuple(int(t) for t in np.flatnonzero(row)) for row in held]
-    return found if all(_meets(*pair) for pair in zip(demands, found, strict=True)) else None
+    terms_by_job = [tuple(int(t) for t in np.flatnonzero(row)) for row in held]
+    return terms_by_job if all(_meets(*pair) for pair in zip(demands, terms_by_job, strict=True)) else None
 
 
 def _solve(demands: Sequence[Demand], free: Sequence[int], search_nodes: int) -> np.ndarray | None:
@@ -67,19 +67,20 @@ def _solve(demands: Sequence[Demand], free: Sequence[int], search_nodes: int) ->
     seconds = np.array([demand.seconds for demand in demands])
     gpus = np.repeat([float(demand.gpus) for demand in demands], terms)
     term = np.tile(np.arange(terms), jobs)
-    least, most = np.zeros(2 * half), np.concatenate([(seconds > 0).ravel(), np.ones(half)]).astype(float)
-    least[:half:terms] = [demand.keeps and demand.seconds[0] > 0 for demand in demands]
-    before = np.zeros(half)
-    before[::terms] = [demand.holds for demand in demands]
+    lower_bounds = np.zeros(2 * half)
+    upper_bounds = np.concatenate([(seconds > 0).ravel(), np.ones(half)]).astype(float)
+    lower_bounds[:half:terms] = [demand.keeps and demand.seconds[0] > 0 for demand in demands]
+    held_before = np.zeros(half)
+    held_before[::terms] = [demand.holds for demand in demands]
     starts, room, work = _rows(demands, terms, seconds, gpus)
     cost = gpus * seconds.ravel() * (1 + _LATENESS * term / terms)
     with without_lines_of_highs():
         result = milp(
             np.concatenate([cost / max(cost.max(), 1.0), np.zeros(half)]),
             integrality=np.concatenate([np.ones(half), np.zeros(half)]),
-            bounds=Bounds(least, most),
+            bounds=Bounds(lower_bounds, upper_bounds),
             constraints=[
-                LinearConstraint(starts, ub=before),
+                LinearConstraint(starts, ub=held_before),
                 LinearConstraint(room, ub=np.array(free, dtype=float)),
                 LinearConstraint(work, lb=np.array([demand.need_s for demand in demands])),
             ],
@@ -94,19 +95,22 @@ def _rows(
     """The matrices of the three constraints over all x, then all y: starts, free GPUs, and work."""
     from scipy.sparse import csr_array
 
-    jobs, each = len(demands), np.arange(len(demands) * terms)
-    half = len(each)
-    job, term = np.divmod(each, terms)
+    jobs, columns = len(demands), np.arange(len(demands) * terms)
+    half = len(columns)
+    job, term = np.divmod(columns, terms)
     later = np.flatnonzero(term > 0)
     again = np.repeat([demand.again_s for demand in demands], terms)
     starts = csr_array(
         (
             np.concatenate([np.ones(half), -np.ones(len(later)), -np.ones(half)]),
-            (np.concatenate([each, later, each]), np.concatenate([each, later - 1, half + each])),
+            (
+                np.concatenate([columns, later, columns]),
+                np.concatenate([columns, later - 1, half + columns]),
+            ),
         ),
         shape=(half, 2 * half),
     )
-    room = csr_array((gpus, (term, each)), shape=(terms, 2 * half))
+    room = csr_array((gpus, (term, columns)), shape=(terms, 2 * half))
     work = csr_array(
         (np.concatenate([seconds.ravel(), -again]), (np.concatenate([job, job]), np.arange(2 * half))),
         shape=(jobs, 2 * half),

@@ -43,8 +43,8 @@ def falling(gains: Sequence[float]) -> list[float]:
     for gain in gains:
         total, count = gain, 1
         while runs and runs[-1][0] * count < total * runs[-1][1]:
-            before = runs.pop()
-            total, count = total + before[0], count + before[1]
+            previous_run = runs.pop()
+            total, count = total + previous_run[0], count + previous_run[1]
         runs.append((total, count))
     return [total / count for total, count in runs for _ in range(count)]
 
@@ -58,10 +58,10 @@ def _limits_of_wide(gpus: np.ndarray, capacity: int, rounds: int) -> Iterator[tu
         if wide.sum() > m:
             yield wide, float(m * rounds)
     for i in np.flatnonzero(gpus * 2 <= capacity).tolist():
-        beside = gpus > max(capacity / 2, capacity - gpus[i])
-        if beside.any():
-            beside[i] = True
-            yield beside, float(rounds)
+        rivals = gpus > max(capacity / 2, capacity - gpus[i])
+        if rivals.any():
+            rivals[i] = True
+            yield rivals, float(rounds)
 
 
 def rounds_of_window(
@@ -89,16 +89,16 @@ def rounds_of_window(
     jobs, gpus = len(bids), np.array([bid.gpus for bid in bids], dtype=float)
     left_s = np.array([bid.left_s for bid in bids])
     pieces = [
-        (j, len(list(same)), gain)
+        (j, len(list(equal_gains)), gain)
         for j, bid in enumerate(bids)
-        for gain, same in groupby(round(gain, _ROUNDING) for gain in bid.gains[:rounds])
+        for gain, equal_gains in groupby(round(gain, _ROUNDING) for gain in bid.gains[:rounds])
     ]
     limits = [(gpus, float(capacity * rounds)), *_limits_of_wide(gpus, capacity, rounds)]
     room = np.zeros((len(limits), jobs + len(pieces) + 1))  # columns: n, the pieces of the gains, H
     room[:, :jobs] = [row for row, _ in limits]
     constraints = [
         LinearConstraint(_sums_of_pieces(jobs, [j for j, _, _ in pieces]), 0.0, 0.0),
-        LinearConstraint(room, ub=np.array([most for _, most in limits])),
+        LinearConstraint(room, ub=np.array([upper_bounds for _, upper_bounds in limits])),
     ]
     if makespan_weight:
         behind = np.zeros((jobs + 1, room.shape[1]))  # H + what the rounds do >= what is left
@@ -107,12 +107,12 @@ def rounds_of_window(
         behind[-1, :jobs] = gpus * round_s / capacity
         total = (float(gpus @ left_s) + other_gpu_s) / capacity
         constraints.append(LinearConstraint(behind, lb=np.append(left_s, total)))
-    most = [*[min(rounds, len(bid.gains)) for bid in bids], *[n for _, n, _ in pieces], np.inf]
+    upper_bounds = [*[min(rounds, len(bid.gains)) for bid in bids], *[n for _, n, _ in pieces], np.inf]
     with without_lines_of_highs():
         result = milp(
             np.array([*[0.0] * jobs, *[-gain for _, _, gain in pieces], makespan_weight]),
             integrality=np.arange(room.shape[1]) < jobs,
-            bounds=Bounds(np.zeros(len(most)), np.array(most, dtype=float)),
+            bounds=Bounds(np.zeros(len(upper_bounds)), np.array(upper_bounds, dtype=float)),
             constraints=constraints,
             options={"mip_rel_gap": gap, "node_limit": search_nodes},
         )
@@ -125,7 +125,10 @@ def _sums_of_pieces(jobs: int, owners: Sequence[int]) -> Any:
     """
     from scipy.sparse import csr_array
 
-    each, pieces = np.arange(jobs), np.arange(len(owners))
+    columns, pieces = np.arange(jobs), np.arange(len(owners))
     ones = np.concatenate([np.ones(jobs), -np.ones(len(owners))])
-    places = (np.concatenate([each, np.array(owners, dtype=int)]), np.concatenate([each, jobs + pieces]))
+    places = (
+        np.concatenate([columns, np.array(owners, dtype=int)]),
+        np.concatenate([columns, jobs + pieces]),
+    )
     return csr_array((ones, places), shape=(jobs, jobs + len(owners) + 1))

@@ -73,27 +73,33 @@ class _Packed(Problem):
 
         types, pairs = len(self.capacity), len(row)
         shared = np.flatnonzero(column >= types)
-        own, other = self.kind[row[shared]], column[shared] // types - 1
+        job_kind, partner_kind = self.kind[row[shared]], column[shared] // types - 1
         copies, on = self.copies[row[shared]], column[shared] % types
-        apart, kinds = own != other, len(self.kind) + int(self.kind.max()) + 1
-        low, high = np.minimum(own, other)[apart], np.maximum(own, other)[apart]
-        flows, balance = np.unique((low * kinds + high) * types + on[apart], return_inverse=True)
-        sums, sum_of = np.unique((own * types + on)[~apart], return_inverse=True)  # Y: time by kind and type
-        alike, last = shared[~apart], np.arange(len(sums))
-        entries = [np.where(own < other, copies, -copies)[apart], copies[~apart], -np.ones(len(sums))]
-        where = [balance, len(flows) + sum_of, len(flows) + last]
-        columns = [shared[apart], alike, pairs + last]
+        distinct, kinds = job_kind != partner_kind, len(self.kind) + int(self.kind.max()) + 1
+        low, high = np.minimum(job_kind, partner_kind)[distinct], np.maximum(job_kind, partner_kind)[distinct]
+        flows, balance = np.unique((low * kinds + high) * types + on[distinct], return_inverse=True)
+        sums, sum_of = np.unique(
+            (job_kind * types + on)[~distinct], return_inverse=True
+        )  # Y: time by kind and type
+        same_kind, sum_columns = shared[~distinct], np.arange(len(sums))
+        entries = [
+            np.where(job_kind < partner_kind, copies, -copies)[distinct],
+            copies[~distinct],
+            -np.ones(len(sums)),
+        ]
+        where = [balance, len(flows) + sum_of, len(flows) + sum_columns]
+        columns = [shared[distinct], same_kind, pairs + sum_columns]
         equal = csr_array(
             (np.concatenate(entries), (np.concatenate(where), np.concatenate(columns))),
             shape=(len(flows) + len(sums), pairs + len(sums)),
         )
-        each_one = np.arange(len(alike))
+        each_one = np.arange(len(same_kind))
         at_most = csr_array(  # 2 X[m] <= Y
             (
-                np.repeat([2.0, -1.0], len(alike)),
-                (np.tile(each_one, 2), np.concatenate([alike, pairs + sum_of])),
+                np.repeat([2.0, -1.0], len(same_kind)),
+                (np.tile(each_one, 2), np.concatenate([same_kind, pairs + sum_of])),
             ),
-            shape=(len(alike), pairs + len(sums)),
+            shape=(len(same_kind), pairs + len(sums)),
         )
         return equal, at_most
 
@@ -121,6 +127,6 @@ def packed_each(
 
 def _packed(problem: Problem, kind: Indices, partners: Partners) -> _Packed:
     speed = np.where(kind[:, None] >= 0, partners.speed[kind], 0.0)  # (rows, kinds)
-    beside = problem.rates[:, None, :] * speed[:, :, None]
-    rates = np.concatenate([problem.rates, beside.reshape(len(kind), -1)], axis=1)
+    packed_rates = problem.rates[:, None, :] * speed[:, :, None]
+    rates = np.concatenate([problem.rates, packed_rates.reshape(len(kind), -1)], axis=1)
     return _Packed(rates, problem.gpus, problem.copies, problem.capacity, problem.weights, kind)

@@ -39,18 +39,18 @@ def _solved(counts: tuple[int, ...], weights: tuple[tuple[float, ...], ...]) -> 
     pairs = [(a, b) for a, b in pairs if (counts[a] > 1 if a == b else counts[a] and counts[b])]
     if not pairs:
         return {}
-    used = np.zeros((len(counts), len(pairs)))
+    membership = np.zeros((len(counts), len(pairs)))
     for i, (a, b) in enumerate(pairs):
-        used[a, i] += 1
-        used[b, i] += 1
+        membership[a, i] += 1
+        membership[b, i] += 1
     with without_lines_of_highs():
-        found = milp(
+        solution = milp(
             -np.array([weights[a][b] for a, b in pairs]),
             integrality=np.ones(len(pairs)),
             bounds=Bounds(0, np.inf),
-            constraints=LinearConstraint(used, ub=np.array(counts, float)),
+            constraints=LinearConstraint(membership, ub=np.array(counts, float)),
             options={"mip_rel_gap": 0.0, "node_limit": 10_000},
         )
-    assert found.x is not None, "no pairs at all are a solution"
-    made = np.rint(found.x).astype(int).tolist()
-    return {pair: n for pair, n in zip(pairs, made, strict=True) if n}
+    assert solution.x is not None, "no pairs at all are a solution"
+    pair_counts = np.rint(solution.x).astype(int).tolist()
+    return {pair: n for pair, n in zip(pairs, pair_counts, strict=True) if n}

@@ -35,15 +35,15 @@ def auction(bids: Sequence[Mapping[int, float]], gpus: int) -> list[Award]:
     is the one that gives the last bidders the fewest GPUs. Let w_i be the sum over the bidders other than i,
     and W_i the largest sum that they could have without i. Bidder i keeps exp(w_i - W_i) of its GPUs.
     """
-    before, counts = _best(bids, gpus)
+    tables_before, counts = _best(bids, gpus)
     behind = [table[::-1] for table in _best(bids[::-1], gpus)[0][::-1]]  # [i][g]: bids i.. on gpus - g
     awards: list[Award] = []
-    remaining, total = gpus, float(before[-1][gpus])
+    remaining, total = gpus, float(tables_before[-1][gpus])
     for i in reversed(range(len(bids))):
         won = int(counts[i][remaining])
         remaining -= won
-        others = float((before[i] + behind[i + 1]).max())
-        awards.append(Award(won, min(1.0, exp(total - bids[i][won] - others))))
+        welfare_without = float((tables_before[i] + behind[i + 1]).max())
+        awards.append(Award(won, min(1.0, exp(total - bids[i][won] - welfare_without))))
     return awards[::-1]
 
 
@@ -57,9 +57,9 @@ def _best(bids: Sequence[Mapping[int, float]], gpus: int) -> tuple[list[Array], 
         count = np.zeros(gpus + 1, dtype=np.int64)
         for n in sorted(bid):
             if 0 < n <= gpus:
-                other = tables[-1][: gpus + 1 - n] + bid[n]
-                better = other > best[n:] + 1e-9
-                best[n:][better] = other[better]
+                table = tables[-1][: gpus + 1 - n] + bid[n]
+                better = table > best[n:] + 1e-9
+                best[n:][better] = table[better]
                 count[n:][better] = n
         tables.append(best)
         counts.append(count)

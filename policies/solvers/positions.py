@@ -31,8 +31,8 @@ def lanes(releases: Array, width: float) -> Array:
     array([ 0., 20.])
     """
     machines = max(1, int(len(releases) / width + 1e-9)) if len(releases) else 0
-    last = np.ceil(width * np.arange(1, machines + 1) - 1e-9).astype(int) - 1
-    return np.sort(releases)[np.minimum(last, len(releases) - 1)]
+    lane_ends = np.ceil(width * np.arange(1, machines + 1) - 1e-9).astype(int) - 1
+    return np.sort(releases)[np.minimum(lane_ends, len(releases) - 1)]
 
 
 def positions(run_s: Array, share: Array, machines: Sequence[Array], behind: float = 0.0) -> list[Place]:
@@ -50,9 +50,9 @@ def positions(run_s: Array, share: Array, machines: Sequence[Array], behind: flo
     from scipy.optimize import linear_sum_assignment
 
     jobs = len(run_s)
-    kept = [(t, i, k, r) for t, free in enumerate(machines) for i, k, r in _pairs(free, jobs)]
-    type_, machine, place = (np.array(column, dtype=int) for column in list(zip(*kept, strict=True))[:3])
-    release = np.array([r for *_, r in kept])
+    pairs = [(t, i, k, r) for t, free in enumerate(machines) for i, k, r in _pairs(free, jobs)]
+    type_, machine, place = (np.array(column, dtype=int) for column in list(zip(*pairs, strict=True))[:3])
+    release = np.array([r for *_, r in pairs])
     cost = run_s[:, type_] * (1 + (place[None, :] - 1 + behind) * share[:, None]) + release[None, :]
     possible = np.isfinite(cost)
     cost[~possible] = 2 * jobs * (1 + cost[possible].max(initial=0.0))
@@ -74,11 +74,11 @@ def _pairs(free: Array, jobs: int) -> list[tuple[int, int, float]]:
 
 def _in_order(run_s: Array, share: Array, types: Sequence[int], start_s: Sequence[float]) -> list[Place]:
     """The places with those of alike jobs exchanged, so that of equal types the first job starts first."""
-    alike: dict[tuple[float, ...], list[int]] = {}
+    jobs_of_kind: dict[tuple[float, ...], list[int]] = {}
     for row in range(len(types)):
-        alike.setdefault((*run_s[row].tolist(), float(share[row]), types[row]), []).append(row)
+        jobs_of_kind.setdefault((*run_s[row].tolist(), float(share[row]), types[row]), []).append(row)
     places = list(zip(types, start_s, strict=True))
-    for rows in alike.values():
+    for rows in jobs_of_kind.values():
         for row, place in zip(rows, sorted(places[r] for r in rows), strict=True):
             places[row] = place
     return places

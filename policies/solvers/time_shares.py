@@ -151,9 +151,9 @@ def largest_level(problem: Problem, required: Array, floors: Array | None = None
     instead.
     """
     if problem.alike():
-        least = np.zeros_like(required) if floors is None else floors
+        lower_bounds = np.zeros_like(required) if floors is None else floors
         load, gpus = problem.gpus * problem.copies, float(problem.capacity[0])
-        column, level, prices = level_of_shares(load, gpus, required, least)
+        column, level, prices = level_of_shares(load, gpus, required, lower_bounds)
         return Level(_cleared(column[:, None]), level, prices)
     scale = float(required.max())
     need = required / scale
@@ -186,9 +186,9 @@ def most_throughput(problem: Problem, weights: Array, floors: Array | None = Non
     row keeps a throughput of at least `floors[m]`.
     """
     if problem.alike():
-        least = np.zeros_like(weights) if floors is None else floors
+        lower_bounds = np.zeros_like(weights) if floors is None else floors
         load, gpus = problem.gpus * problem.copies, float(problem.capacity[0])
-        return _cleared(fullest_shares(load, gpus, weights / problem.gpus, least)[:, None])
+        return _cleared(fullest_shares(load, gpus, weights / problem.gpus, lower_bounds)[:, None])
     program = _Program(problem, with_level=False)
     program.minimise[: len(program.row)] = -(weights * problem.copies)[program.row] * program.rate
     return program.shares(program.solve(np.zeros_like(weights), floors))
@@ -239,14 +239,14 @@ class _Program:
         time = csr_array((np.ones(pairs), (self.row, variable)), shape=(rows, width))
         load = (problem.gpus * problem.copies)[self.row] * problem.parts()[self.column]
         gpus = csr_array((load, (problem.types()[self.column], variable)), shape=(types, width))
-        least = np.zeros(rows) if floors is None else floors
-        at_most, limits = [throughput, time, gpus], [-least, np.ones(rows), problem.capacity]
+        lower_bounds = np.zeros(rows) if floors is None else floors
+        at_most, limits = [throughput, time, gpus], [-lower_bounds, np.ones(rows), problem.capacity]
         equal = None
         if self.further is not None:
-            equal, more = (
+            equal, inequality = (
                 csr_array((m.data, m.indices, m.indptr), (m.shape[0], width)) for m in self.further
             )
-            at_most, limits = [*at_most, more], [*limits, np.zeros(more.shape[0])]
+            at_most, limits = [*at_most, inequality], [*limits, np.zeros(inequality.shape[0])]
         result = linprog(
             self.minimise,
             A_ub=vstack(at_most, format="csr"),
@@ -289,15 +289,15 @@ def level_of_shares(
     >>> X, level, prices
     (array([0.5, 1. ]), 0.5, array([0.5 , 0.25]))
     """
-    asked = required > 0
-    remaining = max(0.0, capacity - float(load @ np.where(asked, 0.0, floors)))
-    total, most = float(load @ required), float(required.max())
-    if remaining * most <= total:
+    positive = required > 0
+    remaining = max(0.0, capacity - float(load @ np.where(positive, 0.0, floors)))
+    total, largest = float(load @ required), float(required.max())
+    if remaining * largest <= total:
         level, prices = remaining / total, load / total
     else:
-        level, longest = 1 / most, required == most
-        prices = longest / (most * longest.sum())
-    return np.where(asked, level * required, floors), level, prices
+        level, longest = 1 / largest, required == largest
+        prices = longest / (largest * longest.sum())
+    return np.where(positive, level * required, floors), level, prices
 
 
 def fullest_shares(load: Array, capacity: float, worth: Array, floors: Array) -> Array:
@@ -312,8 +312,8 @@ def fullest_shares(load: Array, capacity: float, worth: Array, floors: Array) ->
     """
     order = np.argsort(worth, kind="stable")[::-1]
     room = (load * np.maximum(0.0, 1 - floors))[order]
-    before = np.cumsum(room) - room
+    room_before = np.cumsum(room) - room
     remaining = capacity - float(load @ floors)
     shares = np.minimum(1.0, floors)
-    shares[order] += np.clip(remaining - before, 0.0, room) / load[order]
+    shares[order] += np.clip(remaining - room_before, 0.0, room) / load[order]
     return shares

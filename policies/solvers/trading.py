@@ -54,14 +54,14 @@ def filled(limits: Array, weights: Array, amount: float) -> Array:
     >>> filled(np.array([1.0, 9.0, 9.0]), np.array([1.0, 1.0, 2.0]), 7.0)
     array([1., 2., 4.])
     """
-    got, rest, open_ = np.zeros(len(limits)), amount, limits > 0
+    got, amount_left, open_ = np.zeros(len(limits)), amount, limits > 0
     while open_.any():
-        part = np.where(open_, weights * rest / weights[open_].sum(), 0.0)
+        part = np.where(open_, weights * amount_left / weights[open_].sum(), 0.0)
         full = open_ & (part >= limits)
         if not full.any():
             return np.where(open_, part, got)
         got[full] = limits[full]
-        rest, open_ = max(0.0, rest - float(limits[full].sum())), open_ & ~full
+        amount_left, open_ = max(0.0, amount_left - float(limits[full].sum())), open_ & ~full
     return got
 
 
@@ -77,8 +77,8 @@ def ticket_shares(capacity: Array, tickets: Array, demand: TenantDemand) -> Arra
     for u, speeds in enumerate(demand.speeds):
         for j in np.argsort(-speeds, kind="stable"):
             if speeds[j] > 0:
-                rest = demand.total[u] - held[u].sum()
-                held[u, j] = max(0.0, min(parts[u, j], demand.most[u, j], rest))
+                demand_left = demand.total[u] - held[u].sum()
+                held[u, j] = max(0.0, min(parts[u, j], demand.most[u, j], demand_left))
     for fast, slow in permutations(_fastest_first(demand), 2):
         for u in _by_speed_up(demand, fast, slow):
             if demand.speeds[u, fast] > demand.speeds[u, slow]:
@@ -128,7 +128,7 @@ def _most(
     held: Array, demand: TenantDemand, buyer: int, seller: int, fast: int, slow: int, price: float
 ) -> float:
     """The fast GPUs that can be traded: both sides have theirs, and can use what they get."""
-    rest = demand.total - held.sum(axis=1)
+    demand_left = demand.total - held.sum(axis=1)
     limits = [
         held[seller, fast],
         held[buyer, slow] / price,
@@ -136,17 +136,17 @@ def _most(
         (demand.most[seller, slow] - held[seller, slow]) / price,
     ]
     if price > 1:
-        limits.append(rest[seller] / (price - 1))
+        limits.append(demand_left[seller] / (price - 1))
     elif price < 1:
-        limits.append(rest[buyer] / (1 - price))
+        limits.append(demand_left[buyer] / (1 - price))
     return float(min(limits))
 
 
 def _by_speed_up(demand: TenantDemand, fast: int, slow: int) -> Sequence[int]:
     """The tenants that can use both types, by speed-up from slow to fast, the largest first."""
-    both = np.flatnonzero((demand.speeds[:, fast] > 0) & (demand.speeds[:, slow] > 0))
-    ratio = demand.speeds[both, fast] / demand.speeds[both, slow]
-    return [int(u) for u in both[np.argsort(-ratio, kind="stable")]]
+    tenants = np.flatnonzero((demand.speeds[:, fast] > 0) & (demand.speeds[:, slow] > 0))
+    ratio = demand.speeds[tenants, fast] / demand.speeds[tenants, slow]
+    return [int(u) for u in tenants[np.argsort(-ratio, kind="stable")]]
 
 
 def _fastest_first(demand: TenantDemand) -> Sequence[int]:

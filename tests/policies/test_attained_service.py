@@ -219,7 +219,7 @@ def test_index_of_exponential_sizes_does_not_change() -> None:
     """Without memory, the index is the rate: 1 / mean."""
     quantiles = -50.0 * np.log1p(-(np.arange(20_000) + 0.5) / 20_000)
     for attained in (0.0, 20.0, 100.0):
-        assert gittins_index(attained, quantiles, least=5) == pytest.approx(1 / 50, rel=0.03)
+        assert gittins_index(attained, quantiles, least_size=5) == pytest.approx(1 / 50, rel=0.03)
 
 
 def test_index_beyond_all_sizes() -> None:

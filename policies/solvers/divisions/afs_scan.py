@@ -93,11 +93,11 @@ class Scan:
         sizes that the job has then taken.
         """
         i = self._seen = self._bests.pop()
-        taken = int(self._steps[i])
+        step_count = int(self._steps[i])
         self._levels[i] += 1
         worth = _worth(self._jobs[i], self._levels[i], self._gains[i])
         self._steps[i], self._end_s[i], self._as_first[i], self._as_second[i] = worth
-        return taken, self._levels[i]
+        return step_count, self._levels[i]
 
 
 def _worth(job: JobView, level: int, steps: tuple[Gain, ...]) -> tuple[float, float, float, float]:

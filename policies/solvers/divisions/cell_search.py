@@ -44,18 +44,18 @@ class Changes(Generic[J]):
         for job, order, held, cells in jobs:
             for cell in cells:
                 if cell.gpu_type != held.gpu_type:
-                    freed, taken = held.gpus, cell.gpus
+                    freed, added_gpus = held.gpus, cell.gpus
                 elif cell.gpus < held.gpus:
-                    freed, taken = held.gpus - cell.gpus, 0
+                    freed, added_gpus = held.gpus - cell.gpus, 0
                 else:
                     continue
                 change = Change(held.throughput - cell.throughput, order, cell, freed, job)
-                kinds.setdefault((held.gpu_type, freed, cell.gpu_type, taken), []).append(change)
+                kinds.setdefault((held.gpu_type, freed, cell.gpu_type, added_gpus), []).append(change)
         self._steps = steps
         self._kinds: dict[str, list[tuple[str, int, list[Change[J]]]]] = {}
-        for (gpu_type, _, to, taken), changes in kinds.items():
+        for (gpu_type, _, to, added_gpus), changes in kinds.items():
             cheapest = sorted(changes, key=lambda change: (change.loss, change.order))[:steps]
-            self._kinds.setdefault(gpu_type, []).append((to, taken, cheapest))
+            self._kinds.setdefault(gpu_type, []).append((to, added_gpus, cheapest))
 
     def room(self, gpu_type: str, gpus: int, free: Mapping[str, int]) -> list[Change[J]] | None:
         """The changes that make room for `gpus` GPUs of a type, `free` being the free ones by type; None if
@@ -71,26 +71,26 @@ class Changes(Generic[J]):
         >>> search.room("a", 2, {"a": 0}) is None
         True
         """
-        missing, left = gpus - free[gpu_type], dict(free)
-        made: dict[J, Change[J]] = {}
+        missing, free_gpus = gpus - free[gpu_type], dict(free)
+        changes_made: dict[J, Change[J]] = {}
         while missing > 0:
-            if len(made) == self._steps:
+            if len(changes_made) == self._steps:
                 return None
             able = [
                 change
-                for to, taken, changes in self._kinds.get(gpu_type, ())
-                if taken <= left[to] or not taken
+                for to, added_gpus, changes in self._kinds.get(gpu_type, ())
+                if added_gpus <= free_gpus[to] or not added_gpus
                 for change in changes
-                if change.job not in made
+                if change.job not in changes_made
             ]
             if not able:
                 return None
             best = min(able, key=lambda change: _cost(change, missing))
-            made[best.job] = best
+            changes_made[best.job] = best
             missing -= best.freed
             if best.cell.gpu_type != gpu_type:
-                left[best.cell.gpu_type] -= best.cell.gpus
-        return list(made.values())
+                free_gpus[best.cell.gpu_type] -= best.cell.gpus
+        return list(changes_made.values())
 
 
 def _cost(change: Change[J], missing: int) -> tuple[float, int, int, str]:

@@ -38,31 +38,33 @@ def priced_division(jobs: Sequence[Options], gpus: int) -> list[int]:
     for i, (of, worth) in enumerate(jobs):
         counts[i, : len(of)], values[i, : len(of)] = of, worth
     values[counts > gpus] = -np.inf
-    price, chosen = _price(counts, values, gpus)
+    price, columns = _price(counts, values, gpus)
     net = values - price * counts
     best = net.max(axis=1)
     rows = np.arange(len(jobs))
-    _fill(counts, values, chosen, gpus)
-    found = float(values[rows, chosen].sum())
+    _fill(counts, values, columns, gpus)
+    value = float(values[rows, columns].sum())
     bound = price * gpus + float(best.sum())
-    slack = bound - found + _ROUNDING * (1.0 + abs(bound) + float(np.abs(values[rows, chosen]).sum()))
+    slack = bound - value + _ROUNDING * (1.0 + abs(bound) + float(np.abs(values[rows, columns]).sum()))
     open_ = net >= best[:, None] - slack
-    open_[rows, chosen] = True
+    open_[rows, columns] = True
     core = np.flatnonzero(open_.sum(axis=1) > 1)
-    least = np.where(open_, counts, np.iinfo(np.int64).max).min(axis=1)
-    left = gpus - int(counts[rows, chosen].sum()) + int((counts[rows, chosen] - least)[core].sum())
-    kept = [np.flatnonzero(open_[i]) for i in core]
+    least_counts = np.where(open_, counts, np.iinfo(np.int64).max).min(axis=1)
+    core_gpus = (
+        gpus - int(counts[rows, columns].sum()) + int((counts[rows, columns] - least_counts)[core].sum())
+    )
+    open_columns = [np.flatnonzero(open_[i]) for i in core]
     ways = [
-        ((counts[i, options] - least[i]).tolist(), values[i, options])
-        for i, options in zip(core, kept, strict=True)
+        ((counts[i, options] - least_counts[i]).tolist(), values[i, options])
+        for i, options in zip(core, open_columns, strict=True)
     ]
     if not ways:
-        return [int(k) for k in chosen]
-    again = chosen.copy()
-    for job, options, way in zip(core, kept, best_division(ways, left), strict=True):
+        return [int(k) for k in columns]
+    again = columns.copy()
+    for job, options, way in zip(core, open_columns, best_division(ways, core_gpus), strict=True):
         again[job] = options[way]
-    better = float(values[rows, again].sum()) >= found
-    return [int(k) for k in (again if better else chosen)]
+    better = float(values[rows, again].sum()) >= value
+    return [int(k) for k in (again if better else columns)]
 
 
 def _price(
@@ -76,12 +78,12 @@ def _price(
     def at(price: float) -> NDArray[np.int64]:
         return (values - price * counts).argmax(axis=1)
 
-    def used(chosen: NDArray[np.int64]) -> int:
-        return int(counts[rows, chosen].sum())
+    def used(columns: NDArray[np.int64]) -> int:
+        return int(counts[rows, columns].sum())
 
-    chosen = at(0.0)
-    if used(chosen) <= gpus:
-        return 0.0, chosen
+    columns = at(0.0)
+    if used(columns) <= gpus:
+        return 0.0, columns
     gains = (values - values[:, :1]) / np.maximum(counts, 1)
     low, high = 0.0, float(gains.max()) * (1 + _ROUNDING) + 1e-300
     for _ in range(_STEPS):
@@ -94,16 +96,16 @@ def _price(
 
 
 def _fill(
-    counts: NDArray[np.int64], values: NDArray[np.float64], chosen: NDArray[np.int64], gpus: int
+    counts: NDArray[np.int64], values: NDArray[np.float64], columns: NDArray[np.int64], gpus: int
 ) -> None:
-    """Give what `chosen` leaves free to the options that add most, one after the other."""
+    """Give what `columns` leaves free to the options that add most, one after the other."""
     rows = np.arange(len(counts))
-    left = gpus - int(counts[rows, chosen].sum())
-    while left > 0:
-        more = counts - counts[rows, chosen][:, None]
-        gain = np.where(more <= left, values - values[rows, chosen][:, None], -np.inf)
+    free_gpus = gpus - int(counts[rows, columns].sum())
+    while free_gpus > 0:
+        added_gpus = counts - counts[rows, columns][:, None]
+        gain = np.where(added_gpus <= free_gpus, values - values[rows, columns][:, None], -np.inf)
         i, k = divmod(int(gain.argmax()), gain.shape[1])
         if not gain[i, k] > 0:
             return
-        left -= int(more[i, k])
-        chosen[i] = k
+        free_gpus -= int(added_gpus[i, k])
+        columns[i] = k

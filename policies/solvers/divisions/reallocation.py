@@ -24,10 +24,10 @@ def best_division(jobs: Sequence[Options], gpus: int) -> list[int]:
     >>> best_division([((0, 1, 2), (0.0, 3.0, 5.0)), ((0, 2), (0.0, 4.0))], 3)
     [1, 1]
     """
-    most = min(gpus, max((max(counts) for counts, _ in jobs), default=0))
+    most_gpus = min(gpus, max((max(counts) for counts, _ in jobs), default=0))
     # S(i, 0) stands at `most`, after as many impossible places as a job takes GPUs.
-    best = np.full((len(jobs) + 1, most + gpus + 1), -np.inf)
-    best[0, most:] = 0.0
+    best = np.full((len(jobs) + 1, most_gpus + gpus + 1), -np.inf)
+    best[0, most_gpus:] = 0.0
     totals = np.empty((max((len(counts) for counts, _ in jobs), default=0), gpus + 1))
     for i, (counts, values) in enumerate(jobs):
         if 0 not in counts:
@@ -35,15 +35,15 @@ def best_division(jobs: Sequence[Options], gpus: int) -> list[int]:
         row = 0
         for count, value in zip(counts, values, strict=True):
             if count <= gpus:
-                np.add(best[i, most - count : most - count + gpus + 1], value, out=totals[row])
+                np.add(best[i, most_gpus - count : most_gpus - count + gpus + 1], value, out=totals[row])
                 row += 1
-        totals[:row].max(axis=0, out=best[i + 1, most:])
-    chosen, left = [0] * len(jobs), most + gpus
+        totals[:row].max(axis=0, out=best[i + 1, most_gpus:])
+    option_indices, budget = [0] * len(jobs), most_gpus + gpus
     for i in reversed(range(len(jobs))):
         counts, values = jobs[i]
-        chosen[i] = next(
+        option_indices[i] = next(
             k for k, count in enumerate(counts)
-            if count <= gpus and best[i, left - count] + values[k] == best[i + 1, left]
+            if count <= gpus and best[i, budget - count] + values[k] == best[i + 1, budget]
         )  # fmt: skip
-        left -= counts[chosen[i]]
-    return chosen
+        budget -= counts[option_indices[i]]
+    return option_indices

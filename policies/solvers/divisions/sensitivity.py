@@ -51,20 +51,22 @@ class Ladder(NamedTuple):
         return self.counts[bisect_left(self.counts, held) - 1]
 
 
-def ladder(speeds: Mapping[int, float], least: int, others: Mapping[int, float] | None = None) -> Ladder:
-    """The ladder of a job with these speeds by GPU count, that keeps `least` GPUs, one of the counts or 0.
-    `others`: speeds at counts that the job may hold, and that are no steps.
+def ladder(
+    speeds: Mapping[int, float], least_gpus: int, request_speed: Mapping[int, float] | None = None
+) -> Ladder:
+    """The ladder of a job with these speeds by GPU count, that keeps `least_gpus` GPUs, one of the counts or
+    0. `request_speed`: speeds at counts that the job may hold, and that are no steps.
 
     >>> ladder({1: 1.0, 2: 1.1, 4: 3.0, 8: 3.5}, 0).counts
     (0, 1, 4, 8)
     """
-    known = {0: 0.0, **speeds}
+    speed_by_count = {0: 0.0, **speeds}
     counts: list[int] = []
-    for count in sorted(n for n in known if n >= least):
-        while len(counts) > 1 and _below(known, counts[-2], counts[-1], count):
+    for count in sorted(n for n in speed_by_count if n >= least_gpus):
+        while len(counts) > 1 and _below(speed_by_count, counts[-2], counts[-1], count):
             counts.pop()
         counts.append(count)
-    return Ladder(tuple(counts), {**(others or {}), **known})
+    return Ladder(tuple(counts), {**(request_speed or {}), **speed_by_count})
 
 
 def _below(speeds: Mapping[int, float], low: int, middle: int, high: int) -> bool:
@@ -152,71 +154,71 @@ class Division(Generic[J]):
             held = self.held[job]
             if count != held:
                 continue
-            more = self._ladders[job].above(held) - held
-            room = more <= self.free
+            added_gpus = self._ladders[job].above(held) - held
+            room = added_gpus <= self.free
             if not room:
-                victims = self._take_back(more - self.free, -slope, -slope * more, job)
+                victims = self._take_back(added_gpus - self.free, -slope, -slope * added_gpus, job)
                 for victim in victims:
                     self._list_gain(victim)
                 room = bool(victims)
             if room:
-                self._change(job, held + more)
+                self._change(job, held + added_gpus)
                 self._list_gain(job)
             if job is newest:
                 if not room:
-                    self._refused = min(self._refused, more)
+                    self._refused = min(self._refused, added_gpus)
                 newest = self._let_arrive(arriving)
 
     def _let_arrive(self, arriving: Iterator[tuple[J, Ladder]]) -> J | None:
         """The next of the jobs without GPUs. They come by falling slope, so one at a time is enough."""
-        found = next(arriving, None)
-        if found is None:
+        newcomer = next(arriving, None)
+        if newcomer is None:
             return None
-        self.add(*found, 0)
-        self._list_gain(found[0])
-        return found[0]
+        self.add(*newcomer, 0)
+        self._list_gain(newcomer[0])
+        return newcomer[0]
 
     def _take_back(self, gpus: int, slope: float, gain: float, taker: J | None = None) -> dict[J, None]:
         """Free `gpus` more GPUs by last steps less steep than `slope` that lose less than `gain` in all.
         Returns the jobs that gave some; if there are none, nothing has changed.
         """
         freed, limit = 0, slope * (1 - _MARGIN)
-        taken: list[tuple[J, int, int]] = []  # job, and its GPUs before and after
-        own: list[_Step[J]] = []
+        shrunk: list[tuple[J, int, int]] = []  # job, and its GPUs before and after
+        reverse_steps: list[_Step[J]] = []
         while freed < gpus and self._losses and self._losses[0][0] < limit:
             entry = heappop(self._losses)
             job, held = entry[2], self.held[entry[2]]
             if job is taker:
-                own.append(entry)
+                reverse_steps.append(entry)
             elif entry[3] == held:
                 count = self._ladders[job].below(held)
-                taken.append((job, held, count))
+                shrunk.append((job, held, count))
                 freed += held - count
                 self._change(job, count)
-        for entry in own:
+        for entry in reverse_steps:
             heappush(self._losses, entry)
-        kept: dict[J, None] = {}
+        victims: dict[J, None] = {}
         loss = 0.0
-        for job, before, after in reversed(taken):  # some of the steps may not be needed
-            if freed >= gpus and (job in kept or freed - (before - after) < gpus):
-                kept[job] = None
-                loss += self._ladders[job].speeds[before] - self._ladders[job].speeds[after]
+        for job, gpus_before, gpus_after in reversed(shrunk):  # some of the steps may not be needed
+            if freed >= gpus and (job in victims or freed - (gpus_before - gpus_after) < gpus):
+                victims[job] = None
+                loss += self._ladders[job].speeds[gpus_before] - self._ladders[job].speeds[gpus_after]
             else:
-                freed -= before - after if freed >= gpus else 0
-                self._change(job, before)
+                freed -= gpus_before - gpus_after if freed >= gpus else 0
+                self._change(job, gpus_before)
         if loss < gain * (1 - _MARGIN):
-            return kept
-        for job, before, _ in reversed(taken):
-            if job in kept:
-                self._change(job, before)
+            return victims
+        for job, gpus_before, _ in reversed(shrunk):
+            if job in victims:
+                self._change(job, gpus_before)
         return {}
 
     def _change(self, job: J, gpus: int) -> None:
         """Give the job another count; its last step is listed anew."""
-        held, least = self.held[job], self._ladders[job].counts[0]
+        held, least_gpus = self.held[job], self._ladders[job].counts[0]
         self.held[job] = gpus
         self.free += held - gpus
-        self._spare += max(0, gpus - least) - max(0, held - least)
+        self._spare += max(0, gpus - least_gpus) - max(0, held - least_gpus)
         self._list_loss(job)
 
     def _list_losses(self, jobs: Iterable[J]) -> None:
