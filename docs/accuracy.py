@@ -17,11 +17,11 @@ import numpy as np
 from accuracy_pictures import FAMILIES, draw
 from accuracy_tables import ULTRASCALE, Measured, number, read, table
 
+from experiments.evidence.choose_plans import Choice
 from itertime.accuracy import errors_on
 from itertime.calibration import calibrate
 from itertime.calibration.calibrate import Calibration
 from itertime.costs import MEMORY_HEADROOM
-from itertime.evidence.choose_plans import Choice
 from itertime.io import write_text
 from itertime.planning.choice import choice_among
 from itertime.spec import Site

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.evidence.build_intervals import Sample, samples_of
+from experiments.evidence.choose_plans import Choice, choices_of, summary
 from itertime.accuracy import ANY, CLASSES, TABLE, kind_of
 from itertime.accuracy.intervals import load_ranges
 from itertime.calibration.run_set import RunSet
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import FileErrors, RowError, statistics, validate
-from itertime.evidence.build_intervals import Sample, samples_of
-from itertime.evidence.choose_plans import Choice, choices_of, summary
 from itertime.spec import Site
 
 ULTRASCALE = "h100_ultrascale"

@@ -1,6 +1,6 @@
 """Steps to a target quality, and the seconds before the first of them: tables computed from result logs.
 
-Convergence is an input: nothing here follows from a model. `python -m itertime.evidence.build_convergence`
+Convergence is an input: nothing here follows from a model. `python -m experiments.evidence.build_convergence`
 computes the tables from the logs of MLPerf Training, and each row says of which and how many.
 """
 

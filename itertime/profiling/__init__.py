@@ -1,4 +1,4 @@
-"""Measurement of operators, the programs that fit profiles to them, and the judgement of profiles.
+"""Measurement of a GPU's operators, and the judgement of profiles.
 
 | name | what |
 |---|---|
@@ -6,7 +6,7 @@
 | `check_profile`, `Finding` | whether a profile is plausible |
 | `compare_profiles`, `mean_ratios`, `Difference` | two profiles kernel by kernel |
 
-`python -m itertime.profiling.build` computes a profile from such a table, or from published tables.
+In a clone of the repository `python -m experiments.profiles.build` computes a profile from such a table.
 """
 
 from .check_profile import Finding, check_profile

@@ -8,7 +8,7 @@ Three forms of a table are read, told apart by their columns:
 | `tokens,share` | the same as shares, which sum to 1 |
 | `first,last,mean,share` | a class of lengths, `first` to `last`, with its mean length and its share |
 
-Lines that begin with # are comments. Shipped tables are classes, which `itertime.evidence.build_lengths`
+Lines that begin with # are comments. Shipped tables are classes, which `experiments.evidence.build_lengths`
 computes. Within a class the shares of the lengths rise or fall linearly, so that the mean is the one stated.
 """
 

@@ -25,7 +25,7 @@ LAYERS = {
         {"accuracy", "costs", "profiling"},
         {"prediction"},
         {"calibration", "planning", "timeline"},
-        {"commands", "evidence"},
+        {"commands"},
         {"cli"},
     ),
     "traces": (
@@ -179,6 +179,18 @@ def test_every_unit_has_a_layer(package: str) -> None:
     units = {unit(name) for name in modules() if name.split(".")[0] == package} - {""}
     extra = policy_modules() if package == "policies" else frozenset()
     assert units == {name for row in LAYERS[package] for name in row} | extra
+
+
+def test_what_is_installed_needs_no_experiment() -> None:
+    """The programs that make the shipped data read published runs, and lie outside the wheel."""
+    importers = [
+        name
+        for name in modules()
+        for node in ast.walk(tree(name))
+        if (isinstance(node, ast.Import) and any(a.name.split(".")[0] == "experiments" for a in node.names))
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "experiments")
+    ]
+    assert not importers
 
 
 def test_policies_do_not_import_policies_but_variants() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.evidence import build_errors
+from experiments.evidence.build_errors import beside_others, measured_errors
 from itertime.accuracy import ERRORS, LARGE_PCT, errors_on
 from itertime.calibration.validation import statistics, validate
 from itertime.errors import UserError
-from itertime.evidence import build_errors
-from itertime.evidence.build_errors import beside_others, measured_errors
 from itertime.spec import list_profiles
 from tests.places import TABLES
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from experiments.evidence.build_intervals import Evidence, Sample, measured_ranges, samples_of
 from itertime import Plan, load_model, load_system, predict, search
 from itertime.accuracy import (
     ANY,
@@ -22,7 +23,6 @@ from itertime.accuracy import (
 from itertime.accuracy.intervals import Ranges, load_ranges, lookups
 from itertime.calibration.validation import validate
 from itertime.errors import UserError
-from itertime.evidence.build_intervals import Evidence, Sample, measured_ranges, samples_of
 from itertime.spec import PlanOptions, list_profiles, load_framework
 from tests.places import TABLES
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.evidence.build_lengths import class_table
+from experiments.evidence.build_lengths import main as build
 from itertime.errors import TableError, UnknownName, UserError
-from itertime.evidence.build_lengths import class_table
-from itertime.evidence.build_lengths import main as build
 from itertime.spec import LENGTHS, Lengths, list_lengths, load_lengths, load_model
 from tests.effort import examples
 
@@ -149,7 +149,7 @@ def test_the_shipped_table_is_small_and_has_a_source() -> None:
     assert list_lengths() == ["wikipedia-512"]
     text = (LENGTHS / "wikipedia-512.csv").read_text()
     assert len(text.splitlines()) < 64
-    assert "python -m itertime.evidence.build_lengths" in text
+    assert "python -m experiments.evidence.build_lengths" in text
     assert "graphcore/examples @ 2d8b5653" in text
     lengths = load_lengths("wikipedia-512", 512)
     assert lengths.source == "lengths/wikipedia-512.csv of itertime"

@@ -1,0 +1,24 @@
+"""What measured iterations say of predictions: programs that compute the tables and constants that ship.
+
+Each runs as `python -m experiments.evidence.PROGRAM`.
+
+| program | what it computes |
+|---|---|
+| `build_intervals` | the intervals of `itertime.accuracy` |
+| `build_errors` | its errors by GPU and framework |
+| `build_lengths` | the shipped lengths of samples |
+| `balance_table` | what these lengths cost, by how they are dealt to ranks |
+| `choose_plans` | what choosing the plan predicted best costs |
+| `fit_frameworks` | the constants of frameworks, each source left out in turn |
+| `build_convergence` | steps to convergence and start-up, of BERT's result logs |
+
+`source_of` names the organisation behind a row: its runs are left out together.
+
+Why
+- The programs read published runs in place; what ships is what they compute.
+- No installed package imports this one.
+"""
+
+from .sources import source_of
+
+__all__ = ["source_of"]
