@@ -18,30 +18,17 @@ from numpy.typing import NDArray
 
 from itertime.accuracy import WatchedProfile, interval_s
 from itertime.costs import (
-    FIRST,
-    HEAVY,
-    LAST,
-    LIGHT,
     MEMORY_HEADROOM,
     KernelTimes,
     Memory,
     Parts,
     StageCosts,
     Workload,
-    chunk_times,
-    interleaved_passes,
     memory,
     stage_costs,
 )
 from itertime.errors import UserError
-from itertime.schedule import (
-    gpipe_s,
-    interleaved_s,
-    last_stage_decides,
-    middle_stages_decide,
-    middle_stages_s,
-    one_f_one_b_s,
-)
+from itertime.schedule import PipelineTime, pipeline_s
 from itertime.spec import (
     Framework,
     Lengths,
@@ -245,10 +232,11 @@ def evaluate(
     profile = profile or profile_of(system)
     workload = Workload.of(model, plans, system, profile, framework)
     costs = stage_costs(workload)
-    breakdown = _pipeline(costs) | costs.once
+    pipeline = pipeline_s(costs.stage_times, workload.plans.microbatches, workload.plans.gpipe)
+    breakdown = _seconds_by_part(costs, pipeline) | costs.once
     iteration = sum(breakdown.values(), np.zeros(len(plans)))
     mfu = _useful_flops(workload) / (iteration * profile.peak_flops * workload.plans.gpus)
-    spread = _spread_s(costs, iteration) if costs.spread else None
+    spread = _spread_s(costs, pipeline, iteration) if costs.spread else None
     return Evaluation(iteration, breakdown, memory(workload, memory_headroom), mfu, spread)
 
 
@@ -269,86 +257,31 @@ def _sample_flops(model: ModelSpec, lengths: Lengths) -> float:
     return (each - square) * lengths.mean / s + square * lengths.mean_square / s**2
 
 
-def _spread_s(costs: StageCosts, iteration: Array) -> tuple[Array, Array, Array]:
+def _spread_s(costs: StageCosts, pipeline: PipelineTime, iteration: Array) -> tuple[Array, Array, Array]:
     """Seconds of an iteration at the 5th and the 95th percentile of its slowest rank, and the standard error
-    of the mean iteration. What hides the exchange of gradients, and the bubble, are taken as in that one.
+    of the mean iteration.
+
+    Only the passes of the slowest stage vary here. The exposed exchange of gradients and the bubble, which
+    would vary with the passes, keep the seconds that they have in the mean iteration.
     """
     assert costs.spread is not None
     plans = costs.workload.plans
-    slowest, column = _stage_s(costs)[2].argmax(axis=0), np.arange(len(plans))
+    column = np.arange(len(plans))
     low, high, error = (
-        plans.microbatches * each[slowest, column]
-        for each in (costs.spread.low, costs.spread.high, costs.spread.error)
+        plans.microbatches * seconds[pipeline.slowest_kind, column]
+        for seconds in (costs.spread.low, costs.spread.high, costs.spread.error)
     )
     return iteration + low, iteration + high, error
 
 
-def _stage_s(costs: StageCosts) -> tuple[Array, Array, Array]:
-    """Seconds of a micro-batch's forward pass, backward pass and both, (4, plans); 0 where no stage is."""
-    present = costs.workload.partition.stages > 0
-    forward = np.where(present, sum(costs.forward.values(), np.zeros(present.shape)), 0.0)
-    backward = np.where(present, sum(costs.backward.values(), np.zeros(present.shape)), 0.0)
-    return forward, backward, forward + backward
-
-
-def _pipeline(costs: StageCosts) -> Parts:
-    """Seconds by part of all micro-batches on the slowest stage, and the "bubble": the time that this stage
-    waits for the others.
-    """
-    plans, stages = costs.workload.plans, costs.workload.partition.stages
-    present = stages > 0
-    forward, backward, stage = _stage_s(costs)
-    slowest = stage.argmax(axis=0)
-    column = np.arange(len(plans))
-    longest = stage[slowest, column]
-    everything = (stage * stages).sum(axis=0)
-    bubble = everything - longest
-    run = plans.microbatches * longest
-    plain = plans.interleave == 1
-    stepped = plain & ~plans.gpipe
-    if stepped.any():
-        stepped &= ~last_stage_decides(forward, backward, present)
-    if stepped.any():
-        kinds = [FIRST, HEAVY, LAST]
-        ends = forward[kinds], backward[kinds]
-        short = stepped & present[HEAVY] & ~present[LIGHT] & middle_stages_decide(*ends)
-        bubble = np.where(short, middle_stages_s(*ends, plans.pp, plans.microbatches) - run, bubble)
-        stepped &= ~short
-    for schedule, chosen in ((one_f_one_b_s, stepped), (gpipe_s, plans.gpipe)):
-        rows = np.flatnonzero(chosen)
-        if len(rows):
-            times = chunk_times(costs, rows, 1)
-            passes = (
-                (times.forward + times.send_forward)[:, :, 0],
-                (times.backward + times.send_backward)[:, :, 0],
-            )
-            bubble[rows] = schedule(*passes, plans.microbatches[rows], plans.pp[rows]) - run[rows]
-    if not plain.all():
-        bubble[~plain] = _interleaved(costs, ~plain) - run[~plain]
-    names, nothing = list({**costs.forward, **costs.backward}), np.zeros(present.shape)
-    both = [costs.forward.get(name, nothing) + costs.backward.get(name, nothing) for name in names]
-    parts = dict(zip(names, plans.microbatches * np.array(both)[:, slowest, column], strict=True))
-    return parts | {"bubble": np.maximum(bubble, 0.0)}  # rounding may leave less than nothing
-
-
-def _interleaved(costs: StageCosts, chosen: NDArray[np.bool_]) -> Array:
-    """Seconds of the interleaved plans: from the closed form where it is exact, else from the schedule.
-
-    The schedule runs plan by plan, because one pipeline alone can skip its repetitions; such plans are few.
-    """
-    plans, rows = costs.workload.plans, np.flatnonzero(chosen)
-    chunks, microbatches = plans.interleave[rows], plans.microbatches[rows]
-    passes = interleaved_passes(costs, rows)
-    seconds = passes.seconds(plans.pp[rows], chunks, microbatches)
-    known = passes.last_chunk_decides()
-    if not known.all():
-        known |= passes.middle_may_decide(plans.pp[rows], microbatches)
-    known &= costs.workload.partition.stages[LIGHT, rows] == 0
-    for row in np.flatnonzero(~known):
-        times = chunk_times(costs, rows[row : row + 1], int(chunks[row]))
-        both = times.forward + times.send_forward, times.backward + times.send_backward
-        seconds[row : row + 1] = interleaved_s(*both, int(microbatches[row]))
-    return seconds
+def _seconds_by_part(costs: StageCosts, pipeline: PipelineTime) -> Parts:
+    """Seconds of all micro-batches on the slowest stage, by part, and its "bubble"."""
+    stages, microbatches = costs.workload.partition.stages, costs.workload.plans.microbatches
+    names, absent = list({**costs.forward, **costs.backward}), np.zeros(stages.shape)
+    passes = [costs.forward.get(name, absent) + costs.backward.get(name, absent) for name in names]
+    on_slowest = np.array(passes)[:, pipeline.slowest_kind, np.arange(len(microbatches))]
+    parts = dict(zip(names, microbatches * on_slowest, strict=True))
+    return parts | {"bubble": pipeline.bubble_s}
 
 
 def where_time_goes(prediction: Prediction) -> dict[str, float]:

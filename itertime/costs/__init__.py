@@ -3,14 +3,11 @@
 | name | what |
 |---|---|
 | `Workload` | plans of one model on one system, with their partition: the argument of all cost functions |
-| `FIRST`, `HEAVY`, `LIGHT`, `LAST` | the kinds of pipeline stages, rows of what has one number per kind |
 | `stage_costs`, `StageCosts` | seconds by part of every kind of pipeline stage, and of what happens once |
 | `memory`, `Memory` | bytes by part on the fullest GPU, and whether they fit |
 | `BUFFERS_BYTES` | the part of it that is assumed beyond tensors, and that PyTorch's own figures lack |
 | `MEMORY_HEADROOM`, `checked_headroom` | the share of memory to leave free by default; its bounds |
 | `micro_batch_passes` | forward and backward pass of one micro-batch: one layer by part, embedding, head |
-| `chunk_times` | seconds of every stage and model chunk, for stepping through a schedule |
-| `interleaved_passes` | the same of interleaved plans, for the closed form |
 | `stage_layers_s` | seconds of the layers of one stage alone: a lower bound |
 | `Parts` | seconds by the name of a part |
 | `KernelTimes` | what cost functions ask of a profile |
@@ -30,16 +27,12 @@ Why
 from .kernel_times import KernelTimes
 from .layer import Parts
 from .memory import BUFFERS_BYTES, MEMORY_HEADROOM, Memory, checked_headroom, memory
-from .partition import FIRST, HEAVY, LAST, LIGHT, Workload
+from .partition import Workload
 from .passes import micro_batch_passes, stage_layers_s
-from .stage import StageCosts, chunk_times, interleaved_passes, stage_costs
+from .stage import StageCosts, stage_costs
 
 __all__ = [
     "BUFFERS_BYTES",
-    "FIRST",
-    "HEAVY",
-    "LAST",
-    "LIGHT",
     "MEMORY_HEADROOM",
     "KernelTimes",
     "Memory",
@@ -47,8 +40,6 @@ __all__ = [
     "StageCosts",
     "Workload",
     "checked_headroom",
-    "chunk_times",
-    "interleaved_passes",
     "memory",
     "micro_batch_passes",
     "stage_costs",

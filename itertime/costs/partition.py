@@ -1,11 +1,7 @@
 """How plans split a model: layers over pipeline stages, parameters over the GPUs of a stage.
 
-A pipeline has at most four kinds of stages: the first (embedding), middle stages with one layer more or one
-layer fewer (an uneven split), and the last (projection, loss). With pp = 1 the only stage is a last one that
-also holds the embedding.
-
-All chunks of interleaved stages hold equally many layers, except the first chunk of the first stage and the
-last chunks of the last stages. These differ by what their stage differs from a middle one (HEAVY).
+A pipeline has at most four kinds of stages, as `itertime.schedule` says. With pp = 1 the only stage is a last
+one that also holds the embedding.
 """
 
 from __future__ import annotations
@@ -17,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.errors import UserError
+from itertime.schedule import FIRST, LAST
 from itertime.spec import (
     Framework,
     Lengths,
@@ -33,11 +30,10 @@ from itertime.spec import (
 from .balance import MicroBatch, micro_batch_of
 from .kernel_times import KernelTimes
 
-__all__ = ["FIRST", "HEAVY", "LAST", "LIGHT", "Partition", "Workload", "padded_vocab"]
+__all__ = ["Partition", "Workload", "padded_vocab"]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
-FIRST, HEAVY, LIGHT, LAST = range(4)
 
 
 @dataclass(frozen=True)
@@ -110,12 +106,6 @@ class Partition:
     def take(self, rows: Whole) -> Partition:
         """The partition of the plans at `rows`."""
         return Partition(*(getattr(self, name)[..., rows] for name in _COLUMNS))
-
-    def kinds(self, rows: Whole) -> Whole:
-        """The kind of every stage, (rows, most stages); columns beyond a row's stages say LAST."""
-        ends = np.cumsum(self.stages[:, rows], axis=0).T
-        position = np.arange(ends[:, -1].max(initial=0))
-        return np.minimum((position[None, :, None] >= ends[:, None, :]).sum(axis=2), LAST)
 
 
 _COLUMNS = tuple(field.name for field in fields(Partition))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.schedule import FIRST, LAST
 from itertime.spec import ModelSpec, PlanBatch, System
 
 from .balance import MicroBatch
@@ -15,7 +16,7 @@ from .embedding_head import embedding_s, head_s
 from .kernel_times import KernelTimes
 from .layer import Parts, layer_costs
 from .parallel_comm import activation_all_reduce_s
-from .partition import FIRST, LAST, Workload
+from .partition import Workload
 
 __all__ = [
     "MICRO_BATCH_COLUMNS",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.schedule import InterleavedPasses
+from itertime.schedule import FIRST, HEAVY, LAST, StageTimes, divided_s
 from itertime.spec import PlanBatch
 
 from .activation_copies import activation_copies_s
@@ -16,16 +16,10 @@ from .balance.imbalance import Spread, add_imbalance, balance_s
 from .exchange import Exchange, Sharded, once_s, pass_kernels_s, sharded_s
 from .layer import Parts
 from .network import all_gather_s, p2p_s, ranks_together
-from .partition import FIRST, HEAVY, LAST, Workload
+from .partition import Workload
 from .passes import Pass, distinct_passes
 
-__all__ = [
-    "ChunkTimes",
-    "StageCosts",
-    "chunk_times",
-    "interleaved_passes",
-    "stage_costs",
-]
+__all__ = ["StageCosts", "stage_costs"]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -48,6 +42,12 @@ class StageCosts:
     once: Parts
     exchange: Exchange
     spread: Spread | None = None
+
+    @property
+    def stage_times(self) -> StageTimes:
+        """What the time of the pipeline depends on."""
+        stages, plans = self.workload.partition.stages, self.workload.plans
+        return StageTimes(self.forward, self.backward, stages, plans.interleave)
 
 
 def stage_costs(workload: Workload) -> StageCosts:
@@ -152,7 +152,7 @@ def _first_chunk_s(workload: Workload, parts: Parts) -> Array:
         return np.zeros(len(plans))
     column = np.arange(len(plans))
     first = np.where(plans.pp == 1, LAST, FIRST)
-    chunk = _of_first_chunk(workload, _shared(parts)) + parts["embedding"][first, column]
+    chunk = _of_first_chunk(workload, divided_s(parts)) + parts["embedding"][first, column]
     return chunk + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
 
 
@@ -235,67 +235,3 @@ def _hop_s(workload: Workload) -> Array:
         gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, domain // local)
         sent = sent + np.where(gathers, gathered, 0.0)
     return np.where(plans.pp > 1, sent, 0.0)
-
-
-@dataclass(frozen=True)
-class ChunkTimes:
-    """Seconds of one micro-batch, (rows, stages, chunks): the passes, and what sending adds to each."""
-
-    forward: Array
-    backward: Array
-    send_forward: Array
-    send_backward: Array
-
-
-def chunk_times(costs: StageCosts, rows: Whole, chunks: int) -> ChunkTimes:
-    """Times of every stage of the plans at `rows`, each of `chunks` chunks per stage. Columns beyond a row's
-    stages repeat its last one.
-    """
-    plans, kinds = costs.workload.plans, costs.workload.partition.kinds(rows)
-    column = rows[:, None]
-
-    def work(parts: Parts) -> Array:
-        stages = _shared(parts)
-        if chunks == 1:
-            times = stages[kinds, column][:, :, None].copy()
-        else:
-            times = np.repeat((stages[HEAVY] / chunks)[column][:, :, None], kinds.shape[1], axis=1)
-            times = np.repeat(times, chunks, axis=2)
-            more = stages - stages[HEAVY]
-            times[:, 0, 0] += more[FIRST, rows]
-            times[:, :, -1] += np.where(kinds == FIRST, 0.0, more[kinds, column])
-        times[:, :, 0] += parts["embedding"][kinds, column]
-        times[:, :, -1] += parts["head"][kinds, column]
-        return times
-
-    def sends(hop: Array) -> Array:
-        return np.zeros((*kinds.shape, chunks)) + (hop / chunks)[:, None, None]
-
-    forward, backward = sends(costs.forward["p2p"][FIRST, rows]), sends(costs.backward["p2p"][LAST, rows])
-    forward[np.arange(len(rows)), plans.pp[rows] - 1, -1] = 0.0
-    backward[:, 0, 0] = 0.0
-    return ChunkTimes(work(costs.forward), work(costs.backward), forward, backward)
-
-
-def interleaved_passes(costs: StageCosts, rows: Whole) -> InterleavedPasses:
-    """The passes of the plans at `rows`, whose middle stages must all have equally many layers."""
-    chunks = costs.workload.plans.interleave[rows]
-    hops = costs.forward["p2p"][FIRST, rows] / chunks, costs.backward["p2p"][LAST, rows] / chunks
-    stages = [_shared(parts)[:, rows] for parts in (costs.forward, costs.backward)]
-    forward, backward = (each[HEAVY] / chunks + hop for each, hop in zip(stages, hops, strict=True))
-    first = [each[FIRST] - each[HEAVY] for each in stages]
-    last = [each[LAST] - each[HEAVY] for each in stages]
-    return InterleavedPasses(
-        forward=forward,
-        backward=backward,
-        first_forward=first[0] + costs.forward["embedding"][FIRST, rows],
-        first_backward=first[1] + costs.backward["embedding"][FIRST, rows] - hops[1],
-        last_forward=last[0] + costs.forward["head"][LAST, rows] - hops[0],
-        last_backward=last[1] + costs.backward["head"][LAST, rows],
-    )
-
-
-def _shared(parts: Parts) -> Array:
-    """Seconds of a pass that the chunks of a stage share equally, (4, plans): not embedding, head, sends."""
-    equal = [seconds for name, seconds in parts.items() if name not in ("embedding", "head", "p2p")]
-    return sum(equal, np.zeros(parts["head"].shape))

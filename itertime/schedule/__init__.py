@@ -2,6 +2,11 @@
 
 | name | what |
 |---|---|
+| `pipeline_s`, `PipelineTime` | the time of a pipeline under any schedule: read this first |
+| `StageTimes`, `ChunkTimes` | what it depends on: seconds of every kind of stage, of every chunk of a stage |
+| `FIRST`, `HEAVY`, `LIGHT`, `LAST` | the kinds of stages, rows of what has one number per kind |
+| `stage_kinds` | the kind of each stage of a plan, from the first to the last |
+| `divided_s` | seconds of a pass that the chunks of a stage share |
 | `one_f_one_b_s` | 1F1B, step by step |
 | `interleaved_s` | interleaved 1F1B, slot by slot |
 | `gpipe_s` | GPipe, in closed form |
@@ -18,14 +23,26 @@ Why
 """
 
 from .closed_forms import InterleavedPasses, last_stage_decides, middle_stages_decide, middle_stages_s
-from .pipeline import gpipe_s, interleaved_s, one_f_one_b_s
+from .pipeline import PipelineTime, pipeline_s
+from .recurrences import gpipe_s, interleaved_s, one_f_one_b_s
+from .stage_times import FIRST, HEAVY, LAST, LIGHT, ChunkTimes, StageTimes, divided_s, stage_kinds
 
 __all__ = [
+    "FIRST",
+    "HEAVY",
+    "LAST",
+    "LIGHT",
+    "ChunkTimes",
     "InterleavedPasses",
+    "PipelineTime",
+    "StageTimes",
+    "divided_s",
     "gpipe_s",
     "interleaved_s",
     "last_stage_decides",
     "middle_stages_decide",
     "middle_stages_s",
     "one_f_one_b_s",
+    "pipeline_s",
+    "stage_kinds",
 ]

@@ -1,6 +1,6 @@
 """Times of pipelines in one formula, and the conditions under which it is exact, with their proofs.
 
-Where the conditions fail, `pipeline` steps through the schedule.
+Where the conditions fail, `pipeline_s` steps through the schedule.
 """
 
 from __future__ import annotations

@@ -1,140 +1,139 @@
-"""Time of a pipeline of stages over micro-batches: an exact max-plus recurrence, for many plans at once.
+"""The time of a pipeline: all micro-batches on the slowest stage, and the fill and drain around them.
 
-A stage runs one operation at a time, in the order of the schedule. An operation starts when its stage is free
-and its input has arrived. Micro-batch k goes forward through stages 0..p-1 and backward through p-1..0.
+Micro-batch k goes forward through the stages 0..p-1 and backward through p-1..0. With p equal stages that
+take S seconds for both passes of a micro-batch, 1F1B takes (m - 1 + p) S for m micro-batches: m S on every
+stage, and a bubble of (p - 1) S, in which a stage waits while the pipeline fills and drains.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from .single import interleaved_single_s, one_f_one_b_single_s
+from .closed_forms import last_stage_decides, middle_stages_decide, middle_stages_s
+from .recurrences import gpipe_s, interleaved_s, one_f_one_b_s
+from .stage_times import FIRST, HEAVY, LAST, LIGHT, StageTimes
 
-__all__ = ["gpipe_s", "interleaved_s", "one_f_one_b_s"]
+__all__ = ["PipelineTime", "pipeline_s"]
 
 Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
-def one_f_one_b_s(
-    forward: Array,
-    backward: Array,
-    microbatches: ArrayLike,
-    stages: ArrayLike | None = None,
-    delay: ArrayLike = 0,
-) -> Array:
-    """Seconds from the first forward to the last backward of a 1F1B (PipeDream-flush) pipeline, exactly.
+@dataclass(frozen=True)
+class PipelineTime:
+    """Seconds from the first forward to the last backward pass, `run_s + bubble_s`; (plans,) each.
 
-    `forward`, `backward`: seconds of each stage, shape (plans, max stages). One number per plan: `stages`,
-    how many of the columns it uses (default all); `microbatches`; `delay`, seconds from one stage to the
-    next, either way.
-
-    Stage i holds at most p - i micro-batches (Narayanan et al., SC'21, section 2.2.1). With e = p - 1 - i,
-    step j of stage i is the forward of micro-batch j + e and then the backward of micro-batch j: the forwards
-    of a step depend only on the step before; the backwards form a prefix maximum over the stages. So a step
-    is a few array operations.
+    `slowest_kind` is the kind of stage that takes longest for a micro-batch. `run_s` is what it takes for all
+    micro-batches, and `bubble_s` what it waits for other stages, mostly while the pipeline fills and drains.
     """
-    forward, backward, count, p, delay = _columns(forward, backward, microbatches, stages, delay)
-    plans, width = forward.shape
-    if plans == 1:
-        used = p[0, 0]
-        passes = forward[0, :used].tolist(), backward[0, :used].tolist()
-        return np.array([one_f_one_b_single_s(*passes, int(count[0, 0]), float(delay[0, 0]))])
-    depth = np.arange(width)  # e: distance from the last stage
-    inside = depth < p
-    rows = np.arange(plans)[:, None]
-    source = np.where(inside, p - 1 - depth, 0)
-    f = np.where(inside, forward[rows, source], 0.0)
-    b = np.where(inside, backward[rows, source], 0.0)
-    hop = np.where(depth < p - 1, delay, 0.0)  # from stage e + 1 to stage e
-    # Backward from stage 0 to e: the stage's own time and everything between. The prefix maximum runs on
-    # times less this sum.
-    behind = np.cumsum(b, axis=1) + np.concatenate(
-        [np.zeros((plans, 1)), np.cumsum(hop, axis=1)[:, :-1]], axis=1
-    )
-    before = behind - b
-    free = np.zeros((plans, width))  # when a stage finished its last operation
-    sent = np.zeros((plans, width))  # when the last forward of a stage ended
-    end = np.zeros(plans)
-    for step in range(1 - width, int(count.max(initial=0))):
-        index = step + depth
-        ahead = np.concatenate([sent[:, 1:] + hop[:, :-1], np.zeros((plans, 1))], axis=1)
-        runs = (index >= 0) & (index < count)
-        sent = np.where(runs, np.maximum(free, ahead) + f, sent)
-        free = np.where(runs, sent, free)
-        if step >= 0:
-            active = step < count[:, 0]
-            finished = np.maximum.accumulate(free - before, axis=1) + behind
-            free = np.where(active[:, None], finished, free)
-            end = np.where(active, finished[np.arange(plans), p[:, 0] - 1], end)
-    return end
+
+    slowest_kind: Whole
+    run_s: Array
+    bubble_s: Array
 
 
-def gpipe_s(
-    forward: Array,
-    backward: Array,
-    microbatches: ArrayLike,
-    stages: ArrayLike | None = None,
-    delay: ArrayLike = 0,
-) -> Array:
-    """Seconds of a GPipe schedule (Huang et al. 2019): all forwards, then all backwards. Arguments as
-    `one_f_one_b_s`.
+def pipeline_s(stages: StageTimes, microbatches: Whole, gpipe: Flags) -> PipelineTime:
+    """The time of `microbatches` in these stages, exactly.
 
-    Two permutation flow shops with equal jobs, one after the other: each takes sum + (m - 1) max of its stage
-    times.
+    `microbatches` and `gpipe`, (plans,), say how many there are, and which plans run GPipe. All other plans
+    run 1F1B, interleaved where a stage has several chunks.
+
+    F and B are the seconds of a stage's forward and backward pass, sends included, and S = F + B; there are m
+    micro-batches and p stages; max and sum are over the stages. The first case that holds decides:
+
+    | schedule | case | seconds | why they are exact |
+    |---|---|---|---|
+    | 1F1B | `last_stage_decides` | m max S + (sum S - max S) | proof there |
+    | 1F1B | `middle_stages_decide` | (m + p - 1) max S, less what the ends lack | `middle_stages_s` |
+    | 1F1B | any other | `one_f_one_b_s` | it steps through the schedule |
+    | GPipe | any | m max F + (sum F - max F), and the same of B | two flow shops: `gpipe_s` |
+    | interleaved | `last_chunk_decides` | `InterleavedPasses.seconds` | proof there |
+    | interleaved | `middle_may_decide` | the same, less what a path loses | proof there |
+    | interleaved | any other | `interleaved_s` | it steps through the schedule |
+
+    The second case needs equal middle stages, and so do both closed forms of interleaved stages: no stage of
+    the plan is LIGHT.
+
+    Four equal stages of 3 s and eight micro-batches take (8 - 1 + 4) 3 s:
+
+    >>> zeros = np.zeros((4, 1))
+    >>> passes = {"gemm": zeros + 1.0, "embedding": zeros, "head": zeros, "p2p": zeros}
+    >>> count = np.array([[1], [2], [0], [1]])  # a first, two middle and a last stage
+    >>> stages = StageTimes(passes, passes | {"gemm": zeros + 2.0}, count, interleave=np.array([1]))
+    >>> time = pipeline_s(stages, np.array([8]), np.array([False]))
+    >>> time.run_s.tolist(), time.bubble_s.tolist()
+    ([24.0], [9.0])
     """
-    forward, backward, count, p, delay = _columns(forward, backward, microbatches, stages, delay)
-    used = np.arange(forward.shape[1]) < p
-    f, b = np.where(used, forward, 0.0), np.where(used, backward, 0.0)
-    more = count[:, 0] - 1
-    hops = 2 * (p[:, 0] - 1) * delay[:, 0]
-    return f.sum(axis=1) + more * f.max(axis=1) + b.sum(axis=1) + more * b.max(axis=1) + hops
+    both_passes_s = stages.forward_s + stages.backward_s
+    slowest_kind = both_passes_s.argmax(axis=0)
+    slowest_s = both_passes_s[slowest_kind, np.arange(len(microbatches))]
+    run_s = microbatches * slowest_s
+    # The first case of the table: one micro-batch, on its way through all other stages, fills and drains.
+    bubble_s = (both_passes_s * stages.count).sum(axis=0) - slowest_s
+
+    # All other cases replace that bubble.
+    interleaved = stages.interleave > 1
+    remaining_1f1b = ~interleaved & ~gpipe
+    if remaining_1f1b.any():
+        remaining_1f1b &= ~last_stage_decides(stages.forward_s, stages.backward_s, stages.present)
+    for plans, schedule_s in (
+        (remaining_1f1b, _one_f_one_b_s),
+        (gpipe & ~interleaved, _gpipe_s),
+        (interleaved, _interleaved_s),
+    ):
+        rows = np.flatnonzero(plans)
+        if len(rows):
+            bubble_s[rows] = schedule_s(stages, microbatches, rows) - run_s[rows]
+    return PipelineTime(slowest_kind, run_s, np.maximum(bubble_s, 0.0))  # rounding may leave less than 0
 
 
-def _columns(
-    forward: Array, backward: Array, microbatches: ArrayLike, stages: ArrayLike | None, delay: ArrayLike
-) -> tuple[Array, Array, NDArray[np.int64], NDArray[np.int64], Array]:
-    forward, backward = np.atleast_2d(np.asarray(forward, float)), np.atleast_2d(np.asarray(backward, float))
-    column = (len(forward), 1)
-    count = np.broadcast_to(np.reshape(np.asarray(microbatches, np.int64), (-1, 1)), column)
-    used = forward.shape[1] if stages is None else stages
-    p = np.broadcast_to(np.reshape(np.asarray(used, np.int64), (-1, 1)), column)
-    return forward, backward, count, p, np.broadcast_to(np.reshape(np.asarray(delay, float), (-1, 1)), column)
+def _one_f_one_b_s(stages: StageTimes, microbatches: Whole, rows: Whole) -> Array:
+    """Seconds of the plans at `rows` under 1F1B, where the last stage does not decide."""
+    seconds = np.empty(len(rows))
+    kinds = np.array([FIRST, HEAVY, LAST])[:, None]
+    forward_s, backward_s = stages.forward_s[kinds, rows], stages.backward_s[kinds, rows]
+    equal_middles = stages.present[HEAVY, rows] & ~stages.present[LIGHT, rows]
+    exact = equal_middles & middle_stages_decide(forward_s, backward_s)
+    if exact.any():
+        depth = stages.count[:, rows].sum(axis=0)
+        seconds[exact] = middle_stages_s(forward_s, backward_s, depth, microbatches[rows])[exact]
+    if not exact.all():
+        stepped = rows[~exact]
+        depth = stages.count[:, stepped].sum(axis=0)
+        seconds[~exact] = one_f_one_b_s(*_passes_by_stage(stages, stepped), microbatches[stepped], depth)
+    return seconds
 
 
-def interleaved_s(forward: Array, backward: Array, microbatches: int) -> Array:
-    """Seconds of the interleaved 1F1B schedule (Narayanan et al., SC'21, section 2.2.2), exactly.
+def _gpipe_s(stages: StageTimes, microbatches: Whole, rows: Whole) -> Array:
+    """Seconds of the plans at `rows` under GPipe."""
+    return gpipe_s(*_passes_by_stage(stages, rows), microbatches[rows], stages.count[:, rows].sum(axis=0))
 
-    `forward`, `backward`: seconds of each chunk on each device, shape (plans, p, v); chunk c of device r is
-    stage c p + r. One number of micro-batches, a multiple of p, for all plans. The order is Megatron-LM's:
-    device r runs 2 (p - 1 - r) + (v - 1) p forwards ahead, and the k-th forward belongs to chunk (k mod p v)
-    // p.
 
-    In slot k + r a device runs its k-th forward, then the backward that follows in this order. Every input of
-    a slot comes from the slot before, so a slot is a few array operations over devices and plans.
+def _interleaved_s(stages: StageTimes, microbatches: Whole, rows: Whole) -> Array:
+    """Seconds of the plans at `rows` under interleaved 1F1B.
+
+    The recurrence runs plan by plan, because one pipeline alone can skip its repetitions. Such plans are few.
     """
-    forward, backward = np.asarray(forward, float), np.asarray(backward, float)
-    plans, p, v = forward.shape
-    if plans == 1:
-        return np.array([interleaved_single_s(forward[0].tolist(), backward[0].tolist(), int(microbatches))])
-    total, rank = microbatches * v, np.arange(p)
-    offset = (p - 1) + (v - 1) * p
-    free, sent, back = (np.zeros((plans, p)) for _ in range(3))
-    for slot in range(total + offset + p - 1):
-        k = slot - rank
-        runs = (k >= 0) & (k < total)
-        chunk = k % (p * v) // p
-        arrived = np.roll(sent, 1, axis=1)
-        if chunk[0] == 0:
-            arrived[:, 0] = 0.0
-        sent = np.where(runs, np.maximum(free, arrived) + forward[:, rank, chunk], sent)
-        free = np.where(runs, sent, free)
-        k = slot - offset - (p - 1 - rank)
-        runs = (k >= 0) & (k < total)
-        chunk = v - 1 - k % (p * v) // p
-        arrived = np.roll(back, -1, axis=1)
-        if chunk[-1] == v - 1:
-            arrived[:, -1] = 0.0
-        back = np.where(runs, np.maximum(free, arrived) + backward[:, rank, chunk], back)
-        free = np.where(runs, back, free)
-    return free.max(axis=1)
+    depth, chunk_count = stages.count[:, rows].sum(axis=0), stages.interleave[rows]
+    passes = stages.interleaved_passes(rows)
+    seconds = passes.seconds(depth, chunk_count, microbatches[rows])
+    exact = passes.last_chunk_decides()
+    if not exact.all():
+        exact |= passes.middle_may_decide(depth, microbatches[rows])
+    exact &= ~stages.present[LIGHT, rows]
+    for index in np.flatnonzero(~exact):
+        times = stages.chunks(rows[index : index + 1], int(chunk_count[index]))
+        forward_s, backward_s = times.forward + times.send_forward, times.backward + times.send_backward
+        seconds[index : index + 1] = interleaved_s(forward_s, backward_s, int(microbatches[rows[index]]))
+    return seconds
+
+
+def _passes_by_stage(stages: StageTimes, rows: Whole) -> tuple[Array, Array]:
+    """Seconds of the forward and of the backward pass of every stage, sends included, (rows, stages)."""
+    times = stages.chunks(rows, 1)
+    forward_s, backward_s = times.forward + times.send_forward, times.backward + times.send_backward
+    return forward_s[:, :, 0], backward_s[:, :, 0]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from itertime.costs import StageCosts, Workload, chunk_times, stage_costs
+from itertime.costs import StageCosts, Workload, stage_costs
 from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_of
@@ -99,7 +99,7 @@ def _check_size(tasks: int, remedy: str) -> None:
 
 
 def _passes(costs: StageCosts) -> Passes:
-    times = chunk_times(costs, np.array([0]), int(costs.workload.plans.interleave[0]))
+    times = costs.stage_times.chunks(np.array([0]), int(costs.workload.plans.interleave[0]))
     columns = (times.forward, times.backward, times.send_forward, times.send_backward)
     return Passes(*(column[0].tolist() for column in columns))
 

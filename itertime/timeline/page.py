@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from itertime.costs import StageCosts, Workload, stage_costs
 from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.prediction import Prediction, predict, where_time_goes
+from itertime.schedule import stage_kinds
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_of
 
 from .iteration import iteration_graph
@@ -84,7 +83,7 @@ def _stages(graph: Graph, plan: Plan, costs: StageCosts) -> list[dict[str, Any]]
         if task.seconds > 0:
             lane = "network" if task.stream == "network" else "compute"
             lanes.setdefault((task.stage, lane), []).append(_bar(task, start, end, plan))
-    kinds = costs.workload.partition.kinds(np.array([0]))[0]
+    kinds = stage_kinds(costs.workload.partition.stages)[0]
     return [
         {
             "stage": stage,

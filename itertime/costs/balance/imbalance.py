@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from itertime.costs.exchange.groups import collective_s, groups_of
 from itertime.costs.network import all_gather_s
-from itertime.costs.partition import FIRST, LAST, Workload
+from itertime.costs.partition import Workload
+from itertime.schedule import FIRST, LAST
 
 from .exchange import ARRAYS, exchange_bytes
 from .micro_batch import draws_of, node_ranks

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from itertime.costs.layer import Parts
 from itertime.costs.network import all_reduce_s
-from itertime.costs.partition import FIRST, LAST, Workload
+from itertime.costs.partition import Workload
+from itertime.schedule import FIRST, LAST
 from itertime.spec import PlanBatch
 
 from .clipping import clipping_s

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.costs.linear import linear_gemms
-from itertime.costs.partition import FIRST, LAST, Workload
+from itertime.costs.partition import Workload
+from itertime.schedule import FIRST, LAST
 
 __all__ = ["Factors", "power_factors", "power_kernels_s"]
 

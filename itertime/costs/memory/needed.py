@@ -35,8 +35,9 @@ from itertime.costs.exchange import (
     secondary_bytes,
     state_bytes,
 )
-from itertime.costs.partition import FIRST, HEAVY, LAST, Workload
+from itertime.costs.partition import Workload
 from itertime.errors import UserError
+from itertime.schedule import FIRST, HEAVY, LAST
 from itertime.spec import PRECISIONS, PlanBatch
 
 from .activations import activations_of, element_bytes

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from itertime import Plan, PlanBatch, evaluate, load_model, load_profile, load_system, predict
-from itertime.costs import LAST, Workload, stage_costs
+from itertime.costs import Workload, stage_costs
 from itertime.costs.balance import drawn_work, fullest, packs_of
 from itertime.costs.balance.imbalance import above_wait_s
 from itertime.costs.layer import kernel_counts
 from itertime.costs.passes import distinct_passes
 from itertime.errors import UserError
 from itertime.planning import Space, search
+from itertime.schedule import LAST
 from itertime.spec import AttentionKernel, Site, load_framework, load_lengths
 from itertime.spec.plans import PlanOptions
 from tests.places import ROOT

@@ -12,9 +12,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, load_profile, load_system, predict
-from itertime.costs import FIRST, HEAVY, LAST, Workload, chunk_times, memory, stage_costs
+from itertime.costs import Workload, memory, stage_costs
 from itertime.errors import UserError
 from itertime.prediction import evaluate
+from itertime.schedule import FIRST, HEAVY, LAST
 from itertime.spec import PlanBatch
 from itertime.spec.plans import SPLITS
 from itertime.timeline import iteration_graph
@@ -62,7 +63,7 @@ def test_chunks_after_the_last_layer_stay_empty():
     work = workload(MIXTURE, plan)
     assert work.partition.layers[:, 0].tolist() == [9, 8, 6, 6]
     assert work.partition.stages[:, 0].tolist() == [1, 5, 1, 1]
-    times = chunk_times(stage_costs(work), np.array([0]), 4).forward[0]
+    times = stage_costs(work).stage_times.chunks(np.array([0]), 4).forward[0]
     assert times[6, 3] == pytest.approx(0.0, abs=1e-12 * times.max())
     assert times[7, 2] > 0
     assert times[5, 3] > 0

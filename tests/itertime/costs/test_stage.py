@@ -18,8 +18,9 @@ from itertime.costs.balance import micro_batch_of
 from itertime.costs.exchange import exposed_s
 from itertime.costs.layer import layer_costs
 from itertime.costs.parallel_comm import activation_all_reduce_s
-from itertime.costs.partition import FIRST, HEAVY, LAST, Partition, padded_vocab
+from itertime.costs.partition import Partition, padded_vocab
 from itertime.costs.passes import MICRO_BATCH_COLUMNS
+from itertime.schedule import FIRST, HEAVY, LAST, stage_kinds
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)
@@ -256,7 +257,7 @@ def test_stages_are_filled_to_the_smallest_size_that_will_do(layers, pp):
     layout = Partition.of(
         replace(MODEL, layers=layers), PlanBatch.of([Plan(1, pp, 1, 1, 1, split="balanced")])
     )
-    kinds = layout.kinds(np.array([0]))[0]
+    kinds = stage_kinds(layout.stages)[0]
     ours = layout.layers[kinds, 0] + (np.arange(pp) == 0) + (np.arange(pp) == pp - 1)
     assert ours.max() == size
     assert ours.sum() == layers + 2

@@ -8,13 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from itertime.schedule import (
+    FIRST,
+    HEAVY,
+    LAST,
     InterleavedPasses,
+    StageTimes,
     gpipe_s,
     interleaved_s,
     last_stage_decides,
     middle_stages_decide,
     middle_stages_s,
     one_f_one_b_s,
+    pipeline_s,
 )
 from itertime.timeline.task_graph import Graph, Passes, add_pipeline, stage_order
 from tests.effort import examples
@@ -93,7 +98,7 @@ def test_with_no_pass_longer_than_the_last_stages_the_closed_form_is_exact(pipel
 @given(st.integers(1, 7), st.integers(1, 15), st.integers(0, 2**32))
 @settings(max_examples=examples(400), deadline=None)
 def test_where_the_last_stage_decides_the_closed_form_is_exact(p, m, seed):
-    """`prediction` uses the closed form wherever `last_stage_decides`; half of these pipelines pass it."""
+    """`pipeline_s` uses the closed form wherever `last_stage_decides`; half of these pipelines pass it."""
     rng = np.random.default_rng(seed)
     forward = rng.choice([0.2, 0.5, 1.0, 1.1], (p, 1)).tolist()
     backward = rng.choice([0.2, 1.0, 2.0, 2.1], (p, 1)).tolist()
@@ -229,6 +234,47 @@ def test_the_conditions_of_the_closed_form_are_met_often_and_not_idle():
     assert not first.last_chunk_decides()[0]
     form = first.seconds(np.array([4]), np.array([2]), np.array([16]))[0]
     assert interleaved_s(*written_out(first, 4, 2), 16)[0] > 1.05 * form
+
+
+def random_stages(seed, plans):
+    """Plans of all schedules, whose first and last stages take longer or shorter than the middle ones."""
+    rng = np.random.default_rng(seed)
+    depth, interleave = rng.integers(1, 7, plans), rng.choice([1, 1, 2, 3], plans)
+    interleave[depth == 1] = 1
+    light = np.where(rng.random(plans) < 0.3, np.maximum(depth - 3, 0), 0)
+    first, heavy = np.minimum(depth - 1, 1), np.maximum(depth - 2, 0) - light
+    count = np.array([first, heavy, light, np.ones_like(depth)])
+    lacking = rng.choice([0.0, 0.02, 0.3], plans) * rng.random((4, plans))
+    lacking[HEAVY] = 0.0
+    hop = rng.choice([0.0, 0.2], plans) * (depth > 1)
+    kinds = np.arange(4)[:, None]
+    passes = []
+    for end in (LAST, FIRST):
+        ends = rng.choice([0.0, 0.1, 1.0], plans) * rng.random((2, plans))
+        passes.append(
+            {
+                "gemm": rng.uniform(1, 3, plans) * (1 - lacking),
+                "embedding": np.where(kinds == FIRST, ends[0], 0.0),
+                "head": np.where(kinds == LAST, ends[1], 0.0),
+                "p2p": hop * np.where(kinds == end, interleave - 1, interleave),
+            }
+        )
+    gpipe = (interleave == 1) & (rng.random(plans) < 0.2)
+    return StageTimes(*passes, count, interleave), depth * rng.integers(1, 5, plans), gpipe
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=examples(40), deadline=None)
+def test_every_case_of_the_time_of_a_pipeline_equals_the_task_graph(seed):
+    """Whichever of its cases holds, at once for plans of all schedules."""
+    stages, microbatches, gpipe = random_stages(seed, plans=20)
+    time = pipeline_s(stages, microbatches, gpipe)
+    for row, count in enumerate(microbatches):
+        chunks = stages.chunks(np.array([row]), int(stages.interleave[row]))
+        passes = chunks.forward + chunks.send_forward, chunks.backward + chunks.send_backward
+        schedule = "gpipe" if gpipe[row] else "1f1b"
+        expected = graph_seconds(*(seconds[0].tolist() for seconds in passes), int(count), schedule)
+        assert time.run_s[row] + time.bubble_s[row] == pytest.approx(expected, rel=1e-9)
 
 
 def test_many_pipelines_of_different_shapes_at_once_equal_each_alone():

@@ -1,4 +1,4 @@
-"""The recurrences of `pipeline` for a single pipeline, in plain Python: numpy is slower for so few numbers.
+"""The recurrences of `recurrences.py` for a single pipeline, in plain Python, which beats numpy there.
 
 Both schedules repeat. A step, or a slot of the interleaved order, depends only on the one before, and in the
 steady part all periods do the same work. Once a period has shifted every number of the state by the same

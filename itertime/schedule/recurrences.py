@@ -1,0 +1,140 @@
+"""The schedules of pipelines, step by step: exact max-plus recurrences, for many plans at once.
+
+A stage runs one operation at a time, in the order of the schedule. An operation starts when its stage is free
+and its input has arrived. Micro-batch k goes forward through stages 0..p-1 and backward through p-1..0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .single_pipeline import interleaved_single_s, one_f_one_b_single_s
+
+__all__ = ["gpipe_s", "interleaved_s", "one_f_one_b_s"]
+
+Array = NDArray[np.float64]
+
+
+def one_f_one_b_s(
+    forward: Array,
+    backward: Array,
+    microbatches: ArrayLike,
+    stages: ArrayLike | None = None,
+    delay: ArrayLike = 0,
+) -> Array:
+    """Seconds from the first forward to the last backward of a 1F1B (PipeDream-flush) pipeline, exactly.
+
+    `forward`, `backward`: seconds of each stage, shape (plans, max stages). One number per plan: `stages`,
+    how many of the columns it uses (default all); `microbatches`; `delay`, seconds from one stage to the
+    next, either way.
+
+    Stage i holds at most p - i micro-batches (Narayanan et al., SC'21, section 2.2.1). With e = p - 1 - i,
+    step j of stage i is the forward of micro-batch j + e and then the backward of micro-batch j: the forwards
+    of a step depend only on the step before; the backwards form a prefix maximum over the stages. So a step
+    is a few array operations.
+    """
+    forward, backward, count, p, delay = _columns(forward, backward, microbatches, stages, delay)
+    plans, width = forward.shape
+    if plans == 1:
+        used = p[0, 0]
+        passes = forward[0, :used].tolist(), backward[0, :used].tolist()
+        return np.array([one_f_one_b_single_s(*passes, int(count[0, 0]), float(delay[0, 0]))])
+    depth = np.arange(width)  # e: distance from the last stage
+    inside = depth < p
+    rows = np.arange(plans)[:, None]
+    source = np.where(inside, p - 1 - depth, 0)
+    f = np.where(inside, forward[rows, source], 0.0)
+    b = np.where(inside, backward[rows, source], 0.0)
+    hop = np.where(depth < p - 1, delay, 0.0)  # from stage e + 1 to stage e
+    # Backward from stage 0 to e: the stage's own time and everything between. The prefix maximum runs on
+    # times less this sum.
+    behind = np.cumsum(b, axis=1) + np.concatenate(
+        [np.zeros((plans, 1)), np.cumsum(hop, axis=1)[:, :-1]], axis=1
+    )
+    before = behind - b
+    free = np.zeros((plans, width))  # when a stage finished its last operation
+    sent = np.zeros((plans, width))  # when the last forward of a stage ended
+    end = np.zeros(plans)
+    for step in range(1 - width, int(count.max(initial=0))):
+        index = step + depth
+        ahead = np.concatenate([sent[:, 1:] + hop[:, :-1], np.zeros((plans, 1))], axis=1)
+        runs = (index >= 0) & (index < count)
+        sent = np.where(runs, np.maximum(free, ahead) + f, sent)
+        free = np.where(runs, sent, free)
+        if step >= 0:
+            active = step < count[:, 0]
+            finished = np.maximum.accumulate(free - before, axis=1) + behind
+            free = np.where(active[:, None], finished, free)
+            end = np.where(active, finished[np.arange(plans), p[:, 0] - 1], end)
+    return end
+
+
+def gpipe_s(
+    forward: Array,
+    backward: Array,
+    microbatches: ArrayLike,
+    stages: ArrayLike | None = None,
+    delay: ArrayLike = 0,
+) -> Array:
+    """Seconds of a GPipe schedule (Huang et al. 2019): all forwards, then all backwards. Arguments as
+    `one_f_one_b_s`.
+
+    Two permutation flow shops with equal jobs, one after the other: each takes sum + (m - 1) max of its stage
+    times.
+    """
+    forward, backward, count, p, delay = _columns(forward, backward, microbatches, stages, delay)
+    used = np.arange(forward.shape[1]) < p
+    f, b = np.where(used, forward, 0.0), np.where(used, backward, 0.0)
+    more = count[:, 0] - 1
+    hops = 2 * (p[:, 0] - 1) * delay[:, 0]
+    return f.sum(axis=1) + more * f.max(axis=1) + b.sum(axis=1) + more * b.max(axis=1) + hops
+
+
+def _columns(
+    forward: Array, backward: Array, microbatches: ArrayLike, stages: ArrayLike | None, delay: ArrayLike
+) -> tuple[Array, Array, NDArray[np.int64], NDArray[np.int64], Array]:
+    forward, backward = np.atleast_2d(np.asarray(forward, float)), np.atleast_2d(np.asarray(backward, float))
+    column = (len(forward), 1)
+    count = np.broadcast_to(np.reshape(np.asarray(microbatches, np.int64), (-1, 1)), column)
+    used = forward.shape[1] if stages is None else stages
+    p = np.broadcast_to(np.reshape(np.asarray(used, np.int64), (-1, 1)), column)
+    return forward, backward, count, p, np.broadcast_to(np.reshape(np.asarray(delay, float), (-1, 1)), column)
+
+
+def interleaved_s(forward: Array, backward: Array, microbatches: int) -> Array:
+    """Seconds of the interleaved 1F1B schedule (Narayanan et al., SC'21, section 2.2.2), exactly.
+
+    `forward`, `backward`: seconds of each chunk on each device, shape (plans, p, v); chunk c of device r is
+    stage c p + r. One number of micro-batches, a multiple of p, for all plans. The order is Megatron-LM's:
+    device r runs 2 (p - 1 - r) + (v - 1) p forwards ahead, and the k-th forward belongs to chunk (k mod p v)
+    // p.
+
+    In slot k + r a device runs its k-th forward, then the backward that follows in this order. Every input of
+    a slot comes from the slot before, so a slot is a few array operations over devices and plans.
+    """
+    forward, backward = np.asarray(forward, float), np.asarray(backward, float)
+    plans, p, v = forward.shape
+    if plans == 1:
+        return np.array([interleaved_single_s(forward[0].tolist(), backward[0].tolist(), int(microbatches))])
+    total, rank = microbatches * v, np.arange(p)
+    offset = (p - 1) + (v - 1) * p
+    free, sent, back = (np.zeros((plans, p)) for _ in range(3))
+    for slot in range(total + offset + p - 1):
+        k = slot - rank
+        runs = (k >= 0) & (k < total)
+        chunk = k % (p * v) // p
+        arrived = np.roll(sent, 1, axis=1)
+        if chunk[0] == 0:
+            arrived[:, 0] = 0.0
+        sent = np.where(runs, np.maximum(free, arrived) + forward[:, rank, chunk], sent)
+        free = np.where(runs, sent, free)
+        k = slot - offset - (p - 1 - rank)
+        runs = (k >= 0) & (k < total)
+        chunk = v - 1 - k % (p * v) // p
+        arrived = np.roll(back, -1, axis=1)
+        if chunk[-1] == v - 1:
+            arrived[:, -1] = 0.0
+        back = np.where(runs, np.maximum(free, arrived) + backward[:, rank, chunk], back)
+        free = np.where(runs, back, free)
+    return free.max(axis=1)

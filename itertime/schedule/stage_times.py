@@ -1,0 +1,145 @@
+"""Seconds of the stages of pipelines, and of the chunks of interleaved stages; many plans together.
+
+A pipeline has at most four kinds of stages, so arrays of shape (4, plans) describe all stages of all plans:
+the first stage (FIRST, embedding), middle stages with one layer more (HEAVY) or fewer (LIGHT), and the last
+stage (LAST, projection and loss). The only stage of a pipeline of one stage is a last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .closed_forms import InterleavedPasses
+
+__all__ = ["FIRST", "HEAVY", "LAST", "LIGHT", "ChunkTimes", "StageTimes", "divided_s", "stage_kinds"]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+FIRST, HEAVY, LIGHT, LAST = range(4)
+_NOT_DIVIDED = ("embedding", "head", "p2p")
+
+
+def stage_kinds(count: Whole) -> Whole:
+    """The kind of every stage from the first to the last, (plans, largest number of stages).
+
+    `count`: stages of each kind, (4, plans). Columns beyond the stages of a plan are LAST.
+
+    >>> stage_kinds(np.array([[1, 1], [2, 0], [1, 0], [1, 1]])).tolist()
+    [[0, 1, 1, 2, 3], [0, 3, 3, 3, 3]]
+    """
+    ends = np.cumsum(count, axis=0).T
+    position = np.arange(ends[:, -1].max(initial=0))
+    return np.minimum((position[None, :, None] >= ends[:, None, :]).sum(axis=2), LAST)
+
+
+def divided_s(parts: Mapping[str, Array]) -> Array:
+    """Seconds of a pass that the chunks of a stage share equally, (4, plans): not embedding, head, sends."""
+    divided = [seconds for name, seconds in parts.items() if name not in _NOT_DIVIDED]
+    return sum(divided, np.zeros(parts["head"].shape))
+
+
+@dataclass(frozen=True)
+class ChunkTimes:
+    """Seconds of one micro-batch, (plans, stages, chunks): its passes, and what sending adds to each."""
+
+    forward: Array
+    backward: Array
+    send_forward: Array
+    send_backward: Array
+
+
+@dataclass(frozen=True)
+class StageTimes:
+    """Seconds of one micro-batch on a stage of each kind.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `forward`, `backward` | (4, plans) each | seconds of a pass, by the name of the part |
+    | `count` | (4, plans) | stages of this kind; where there are none, HEAVY has times all the same |
+    | `interleave` | (plans,) | chunks of a stage, v |
+
+    Three parts belong to certain chunks: "embedding" to the first of a stage, "head" to the last, and "p2p",
+    the sending, to all but the chunk at which the pass leaves the model. The chunks of a stage share
+    the other parts. All chunks are equal, except the first chunk of the first stage and the last
+    chunks of the other stages, which differ by what their stage differs from a HEAVY one.
+    """
+
+    forward: Mapping[str, Array]
+    backward: Mapping[str, Array]
+    count: Whole
+    interleave: Whole
+
+    @cached_property
+    def present(self) -> NDArray[np.bool_]:
+        """Which kinds of stages a plan has, (4, plans)."""
+        return self.count > 0
+
+    @cached_property
+    def forward_s(self) -> Array:
+        """Seconds of a forward pass, (4, plans); 0 where a plan has no such stage."""
+        return self._pass_s(self.forward)
+
+    @cached_property
+    def backward_s(self) -> Array:
+        """Seconds of a backward pass, (4, plans); 0 where a plan has no such stage."""
+        return self._pass_s(self.backward)
+
+    def _pass_s(self, parts: Mapping[str, Array]) -> Array:
+        return np.where(self.present, sum(parts.values(), np.zeros(self.count.shape)), 0.0)
+
+    def chunks(self, rows: Whole, chunk_count: int) -> ChunkTimes:
+        """The passes of every chunk of the plans at `rows`, whose stages have `chunk_count` chunks each.
+        Columns beyond the stages of a plan repeat its last one.
+        """
+        count = self.count[:, rows]
+        kinds = stage_kinds(count)
+        shape = (*kinds.shape, chunk_count)
+        send_forward = np.zeros(shape) + (self.forward["p2p"][FIRST, rows] / chunk_count)[:, None, None]
+        send_backward = np.zeros(shape) + (self.backward["p2p"][LAST, rows] / chunk_count)[:, None, None]
+        send_forward[np.arange(len(rows)), count.sum(axis=0) - 1, -1] = 0.0
+        send_backward[:, 0, 0] = 0.0
+        return ChunkTimes(
+            self._chunk_passes(self.forward, rows, kinds, chunk_count),
+            self._chunk_passes(self.backward, rows, kinds, chunk_count),
+            send_forward,
+            send_backward,
+        )
+
+    def _chunk_passes(self, parts: Mapping[str, Array], rows: Whole, kinds: Whole, chunk_count: int) -> Array:
+        """Seconds of a pass through every chunk, (rows, stages, chunks), without sends."""
+        stage_s, column = divided_s(parts), rows[:, None]
+        if chunk_count == 1:
+            chunk_s = stage_s[kinds, column][:, :, None].copy()
+        else:
+            equal_s = (stage_s[HEAVY] / chunk_count)[column][:, :, None]
+            chunk_s = np.repeat(np.repeat(equal_s, kinds.shape[1], axis=1), chunk_count, axis=2)
+            excess_s = stage_s - stage_s[HEAVY]
+            chunk_s[:, 0, 0] += excess_s[FIRST, rows]
+            chunk_s[:, :, -1] += np.where(kinds == FIRST, 0.0, excess_s[kinds, column])
+        chunk_s[:, :, 0] += parts["embedding"][kinds, column]
+        chunk_s[:, :, -1] += parts["head"][kinds, column]
+        return chunk_s
+
+    def interleaved_passes(self, rows: Whole) -> InterleavedPasses:
+        """The passes of the plans at `rows`, which must have no LIGHT stages, for the closed form."""
+        chunk_count = self.interleave[rows]
+        forward_s, backward_s = divided_s(self.forward)[:, rows], divided_s(self.backward)[:, rows]
+        send_forward_s = self.forward["p2p"][FIRST, rows] / chunk_count
+        send_backward_s = self.backward["p2p"][LAST, rows] / chunk_count
+        first_forward_s = forward_s[FIRST] - forward_s[HEAVY] + self.forward["embedding"][FIRST, rows]
+        first_backward_s = backward_s[FIRST] - backward_s[HEAVY] + self.backward["embedding"][FIRST, rows]
+        last_forward_s = forward_s[LAST] - forward_s[HEAVY] + self.forward["head"][LAST, rows]
+        last_backward_s = backward_s[LAST] - backward_s[HEAVY] + self.backward["head"][LAST, rows]
+        return InterleavedPasses(
+            forward=forward_s[HEAVY] / chunk_count + send_forward_s,
+            backward=backward_s[HEAVY] / chunk_count + send_backward_s,
+            first_forward=first_forward_s,
+            first_backward=first_backward_s - send_backward_s,  # gradients leave the model here
+            last_forward=last_forward_s - send_forward_s,  # the loss follows on the same stage
+            last_backward=last_backward_s,
+        )
