@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from itertime.spec import Array, AttentionCurve, AttentionModel, Evidence
+from itertime.spec import Array, Attention, AttentionCurve, AttentionModel, Evidence
 
 from .chips import Chip, chip_named
 from .measurements import (
@@ -144,7 +144,7 @@ def _fit_forward(rows: pd.DataFrame, chip: Chip) -> tuple[Fit, list[Evidence]]:
         ]
         kernel = _Kernel(chip=chip, tail_blocks=fit["tail_blocks"], launch_s=fit["launch_us"] * 1e-6)
         return (
-            kernel.model(curves).seconds(batch, heads, kv_heads, 128, seq, seq)
+            kernel.model(curves).seconds(Attention(batch, heads, kv_heads, 128, seq, seq))
             + fit["cache_passes"] * cache_s
         )
 
@@ -229,8 +229,8 @@ def _fit_backward(
 
     def predict(fit: Fit) -> Array:
         model = kernel.model([*forward, unused, curve(fit)])
-        shape = (batch, heads, heads, head_dim, seq, seq, causal)
-        return model.seconds(*shape) + model.seconds(*shape, backward=True)
+        forward_pass = Attention(batch, heads, heads, head_dim, seq, seq, causal)
+        return model.seconds(forward_pass) + model.seconds(forward_pass._replace(backward=True))
 
     fit = fit_logarithms(predict, measured, np.ones(len(measured)), BACKWARD_BOUNDS)
     left_out = [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.spec import Elementwise
+
 from .partition import Workload
 
 __all__ = ["embedding_s", "head_s"]
@@ -23,9 +25,9 @@ def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     dropped = 5 if model.dropout else 0
     added = dropped + (6 if model.positions == "learned" else 0)
     frozen = model.lora_rank > 0  # no gradient
-    looked_up = profile.elementwise_s(np.array([4 * elements, 6 * elements]), "embedding")
+    looked_up = profile.seconds(Elementwise(np.array([4 * elements, 6 * elements]), "embedding"))
     gradient = plans.width * (2 + plans.accumulated) * workload.partition.table
-    others = profile.elementwise_s(np.array([added * elements, dropped * elements, gradient]))
+    others = profile.seconds(Elementwise(np.array([added * elements, dropped * elements, gradient])))
     hbm_fraction = workload.system.site.hbm_fraction
     forward = (looked_up[0] + others[0]) / hbm_fraction
     backward = (others[1] if frozen else looked_up[1] + others[1] + others[2]) / hbm_fraction
@@ -55,16 +57,16 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
     loss, loss_back = _loss_bytes(workload)
     both = np.array([4 * tokens * h, 6 * tokens * h]) * plans.width
-    normed = profile.elementwise_s(both, norm, h)
-    crossed = profile.elementwise_s(
-        np.array([loss * tokens * columns, loss_back * tokens * columns]), "cross_entropy"
+    normed = profile.seconds(Elementwise(both, norm, h))
+    crossed = profile.seconds(
+        Elementwise(np.array([loss * tokens * columns, loss_back * tokens * columns]), "cross_entropy")
     )
     memory = normed + crossed
     if model.encoder:
-        memory = memory + normed + profile.elementwise_s(both, "gelu")
+        memory = memory + normed + profile.seconds(Elementwise(both, "gelu"))
     if frozen:
         times[2::3] = 0.0
-    summed = profile.elementwise_s(0.0 if frozen else plans.width * plans.accumulated * columns * h)
+    summed = profile.seconds(Elementwise(0.0 if frozen else plans.width * plans.accumulated * columns * h))
     forward = times[::3].sum(axis=0) + memory[0] / site.hbm_fraction
     data_and_weight = times.sum(axis=0) - times[::3].sum(axis=0)
     return forward, data_and_weight + (memory[1] + summed) / site.hbm_fraction + reduced

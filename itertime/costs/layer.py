@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.spec import CUDA_GRAPHS, HABIT, RECOMPUTE, AttentionKernel, ModelSpec, PlanBatch
+from itertime.spec import CUDA_GRAPHS, HABIT, RECOMPUTE, Attention, AttentionKernel, ModelSpec, PlanBatch
 
 from .linear import Linear, linear_s
 from .memory_bound import MemoryBound, memory_bound_s, residual_s
@@ -256,10 +256,10 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
         limited = model.windowed_layers / model.layers
         both = []
         for backward in (False, True):
-            seconds = profile.attention_s(*arguments, backward=backward, kernel=kernel)
+            seconds = profile.seconds(Attention(*arguments, backward=backward, kernel=kernel))
             if limited:
                 windowed = kernel._replace(window=model.window)
-                within = profile.attention_s(*arguments, backward=backward, kernel=windowed)
+                within = profile.seconds(Attention(*arguments, backward=backward, kernel=windowed))
                 seconds = seconds + limited * (within - seconds)
             both.append(factor * seconds)
         return both[0], both[1]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.spec import PRECISIONS
+from itertime.spec import PRECISIONS, Cast, Gemm
 
 from .partition import Workload
 
@@ -41,17 +41,16 @@ def linear_s(forms: Sequence[Workload]) -> list[Linear]:
     framework, plans, profile = workload.framework, workload.plans, workload.profile
     matrices = [linear_gemms(form) for form in forms]
     m, n, k = np.array([shape for each in matrices for shape in each]).transpose(1, 0, 2)
-    shapes = np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m]), np.ones(m.shape)
     multiplier = workload.gemm_factor
     used = set(plans.precision.tolist())
     times, casts = np.zeros((3, *m.shape)), np.zeros((2, *m.shape))
     for code in used:
         precision = PRECISIONS[code]
-        found = multiplier * profile.gemm_s(*shapes, precision=precision)
+        found = multiplier * profile.seconds(Gemm.of_both_passes(m, n, k, precision))
         if precision not in ("bf16", "tf32"):
             found = found * framework.fp8_multiplier
             first = np.concatenate([*map(_first_reads, forms, matrices)])
-            found_casts = profile.cast_s(np.array([m * k * first[:, None], m * n]), precision)
+            found_casts = profile.seconds(Cast(np.array([m * k * first[:, None], m * n]), precision))
             casts = found_casts if len(used) == 1 else np.where(plans.precision == code, found_casts, casts)
         times = found if len(used) == 1 else np.where(plans.precision == code, found, times)
     results, start = [], 0
@@ -77,8 +76,7 @@ def _low_rank_s(workload: Workload) -> Array:
     for narrow, wide in model.lora_shapes:
         shapes += [(tokens, rank, narrow / t), (tokens, wide / t, rank)]
     m, n, k = np.array(shapes).transpose(1, 0, 2)
-    passes = np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m])
-    return np.asarray(workload.profile.gemm_s(*passes).sum(axis=1))
+    return np.asarray(workload.profile.seconds(Gemm.of_both_passes(m, n, k)).sum(axis=1))
 
 
 def _first_reads(workload: Workload, matrices: Sequence[Shape]) -> Array:

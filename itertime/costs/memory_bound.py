@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.spec import Elementwise
+
 from .partition import Workload
 
 __all__ = ["Kernel", "MemoryBound", "memory_bound_s", "residual_s"]
@@ -151,9 +153,11 @@ def _profile_s(
     workload: Workload, kind: str, width: float | None, nbytes: Array, backward: NDArray[np.bool_] | bool
 ) -> Array:
     """The profile's seconds in the framework's style."""
-    usual = workload.framework.elementwise
-    return workload.profile.elementwise_s(
-        nbytes * workload.plans.width, kind, width, None if usual == "profile" else usual, backward
+    style = workload.framework.elementwise
+    return workload.profile.seconds(
+        Elementwise(
+            nbytes * workload.plans.width, kind, width, None if style == "profile" else style, backward
+        )
     )
 
 

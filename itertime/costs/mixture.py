@@ -20,7 +20,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.spec import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, ModelSpec, PlanBatch
+from itertime.spec import (
+    CUDA_GRAPHS,
+    DISPATCHERS,
+    PRECISIONS,
+    Cast,
+    Elementwise,
+    Gemm,
+    GroupedGemm,
+    ModelSpec,
+    PlanBatch,
+)
 
 from .memory_bound import Kernel
 from .network import (
@@ -96,9 +106,7 @@ def experts_s(workload: Workload) -> Experts:
     site, nothing = workload.system.site, np.zeros(len(workload))
     multiplier = workload.gemm_factor
     routed, h = _local_tokens(workload), nothing + model.hidden
-    choices = nothing + model.experts
-    shapes = np.array([routed, routed, h]), np.array([choices, h, choices]), np.array([h, choices, routed])
-    router = multiplier * profile.gemm_s(*shapes)
+    router = multiplier * profile.seconds(Gemm.of_both_passes(routed, nothing + model.experts, h))
     grouped, casts = np.zeros((3, len(workload))), np.zeros((2, len(workload)))
     for code in set(plans.precision.tolist()):
         times, cast = _grouped_s(workload, PRECISIONS[code])
@@ -106,7 +114,7 @@ def experts_s(workload: Workload) -> Experts:
         casts = np.where(plans.precision == code, cast, casts)
     grouped = multiplier * framework.expert_multiplier * grouped
     summed = (plans.accumulated - 2) * workload.partition.experts
-    grouped[2] = np.maximum(grouped[2], profile.elementwise_s(summed) / site.hbm_fraction)
+    grouped[2] = np.maximum(grouped[2], profile.seconds(Elementwise(summed)) / site.hbm_fraction)
     forward, backward = router[0] + grouped[0], router[1] + router[2] + grouped[1] + grouped[2]
     casts = framework.cast_multiplier * casts / site.hbm_fraction
     return Experts(forward, backward, casts[0], casts[1])
@@ -122,12 +130,10 @@ def _grouped_s(workload: Workload, precision: str) -> tuple[Array, Array]:
     h, f = np.full(len(plans), float(model.hidden)), model.ffn_hidden / plans.etp
     first = (2 if model.gated_mlp else 1) * f
     m, n, k = np.array([[rows, rows], [first, h], [h, f]])
-    times = profile.grouped_gemm_s(
-        np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m]), groups, precision
-    ).sum(axis=1)
+    times = profile.seconds(GroupedGemm.of_both_passes(m, n, k, groups, precision)).sum(axis=1)
     if precision == "bf16":
         return times, np.zeros((2, len(plans)))
-    casts = [profile.cast_s(rows * groups * width, precision).sum(axis=0) for width in (k, n)]
+    casts = [profile.seconds(Cast(rows * groups * width, precision)).sum(axis=0) for width in (k, n)]
     return workload.framework.fp8_multiplier * times, np.array(casts)
 
 

@@ -16,6 +16,7 @@ from itertime.errors import UserError
 from itertime.schedule import FIRST, LAST
 from itertime.spec import (
     Framework,
+    Gemm,
     Lengths,
     ModelSpec,
     PlanBatch,
@@ -194,10 +195,10 @@ class Workload:
 
     def gemm_s(self, m: Array, n: Array, k: Array, batch: Array | int = 1) -> Array:
         """The profile's seconds of products outside `linear_s`: in 16 bit, or in 32 where the plan is."""
-        seconds, wide = self.profile.gemm_s(m, n, k, batch), self.plans.in_32_bit
+        seconds, wide = self.profile.seconds(Gemm(m, n, k, batch)), self.plans.in_32_bit
         if not wide.any():
             return seconds
-        return np.where(wide, self.profile.gemm_s(m, n, k, batch, "tf32"), seconds)
+        return np.where(wide, self.profile.seconds(Gemm(m, n, k, batch, "tf32")), seconds)
 
     def take(self, rows: Whole) -> Workload:
         """The workload of the plans at `rows`."""

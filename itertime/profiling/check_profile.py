@@ -13,7 +13,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.spec import Array, AttentionKernel, Profile
+from itertime.spec import (
+    Array,
+    Attention,
+    AttentionKernel,
+    Cast,
+    Collective,
+    Elementwise,
+    Gemm,
+    GroupedGemm,
+    Profile,
+)
 
 __all__ = ["CHECKS", "Finding", "check_profile"]
 
@@ -65,17 +75,18 @@ def products(profile: Profile) -> Iterator[Finding]:
     m, n, k = (one.ravel() for one in np.meshgrid(SIZES, SIZES, SIZES, indexing="ij"))
     for precision in profile.precisions:
         part, peak = f"gemm {precision}", profile.peak_flops_of(precision)
-        seconds = profile.gemm_s(m, n, k, precision=precision)
+        seconds = profile.seconds(Gemm(m, n, k, precision=precision))
         rate = 2 * m * n * k / seconds
         yield from _above(part, rate, peak, "the peak", "FLOP/s")
         if rate.max() < LOW_GEMM * peak:
             yield Finding("warning", part, f"reaches {rate.max() / peak:.0%} of its peak at most")
         for name, longer in (("m", (2 * m, n, k)), ("n", (m, 2 * n, k)), ("k", (m, n, 2 * k))):
-            later = profile.gemm_s(*longer, precision=precision)
+            later = profile.seconds(Gemm(*longer, precision=precision))
             yield from _falls(part, later / seconds, name, np.stack([m, n, k], axis=1))
         largest = np.full(1, SIZES[-2])
         mine, plain = (
-            float(profile.gemm_s(largest, largest, largest, precision=one)[0]) for one in (precision, "bf16")
+            float(profile.seconds(Gemm(largest, largest, largest, precision=one))[0])
+            for one in (precision, "bf16")
         )
         if mine > plain * SLACK:
             yield Finding("warning", part, f"takes {mine / plain:.2f} times bf16's time at 16,384 cubed")
@@ -85,7 +96,7 @@ def experts(profile: Profile) -> Iterator[Finding]:
     """Grouped products above the peak."""
     for precision in profile.grouped_gemm:
         m, n, k = 4096.0, 4096.0, 4096.0
-        seconds = profile.grouped_gemm_s(m, n, k, 8, precision)
+        seconds = profile.seconds(GroupedGemm(m, n, k, 8, precision))
         rate = np.atleast_1d(2 * m * n * k * 8 / seconds)
         yield from _above(
             f"grouped gemm {precision}", rate, profile.peak_flops_of(precision), "the peak", "FLOP/s"
@@ -100,8 +111,8 @@ def attention(profile: Profile) -> Iterator[Finding]:
     ):
         part, kernel = f"attention {name}", AttentionKernel(name)
         shape = (4, 32, 32, dim, SEQUENCES, SEQUENCES, causal)
-        forward = profile.attention_s(*shape, kernel=kernel)
-        backward = profile.attention_s(*shape, backward=True, kernel=kernel)
+        forward = profile.seconds(Attention(*shape, kernel=kernel))
+        backward = profile.seconds(Attention(*shape, backward=True, kernel=kernel))
         flops = 4 * 4 * 32 * SEQUENCES**2 * dim * (0.5 if causal else 1.0)
         yield from _above(part, flops / forward, peak, "the peak", "FLOP/s")
         yield from _above(f"{part}, backward", 2.5 * flops / backward, peak, "the peak", "FLOP/s")
@@ -122,14 +133,14 @@ def memory_bound(profile: Profile) -> Iterator[Finding]:
         part = kind if style is None else f"{kind} {style}"
         ways = itertools.product((None, *WIDTHS), (False, True))
         rates = size / np.concatenate(
-            [profile.elementwise_s(size, kind, way[0], style, way[1]) for way in ways]
+            [profile.seconds(Elementwise(size, kind, way[0], style, way[1])) for way in ways]
         )
         spared = SPARED.get(kind, 1.0) if style in ("fused", "compiled") else 1.0
         yield from _above(part, rates, spared * peak, "the HBM bandwidth", "B/s")
         if rates.min() < LOW_MEMORY * peak:
             yield Finding("warning", part, f"{rates.min() / peak:.0%} of the HBM bandwidth at some width")
     for precision, model in profile.casts.items():
-        rate = size * model.bytes_per_element / profile.cast_s(size, precision)
+        rate = size * model.bytes_per_element / profile.seconds(Cast(size, precision))
         yield from _above(f"cast {precision}", rate, peak, "the HBM bandwidth", "B/s")
 
 
@@ -138,7 +149,7 @@ def collectives(profile: Profile) -> Iterator[Finding]:
     sizes = 2.0 ** np.arange(12, 31)
     for operation in profile.collectives:
         for ranks in profile.collectives[operation].ranks:
-            seconds = profile.collective_s(operation, sizes, ranks)
+            seconds = profile.seconds(Collective(operation, sizes, ranks))
             part = f"{operation} among {ranks}"
             yield from _falls(part, seconds[1:] / seconds[:-1], "bytes", sizes[:-1, None])
             yield from _above(part, (sizes / seconds)[-1:], FASTEST_LINK, "any NVLink", "B/s")

@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from itertime.spec import AttentionKernel, Profile
+from itertime.spec import (
+    Attention,
+    AttentionKernel,
+    Cast,
+    Collective,
+    Elementwise,
+    Gemm,
+    GroupedGemm,
+    Profile,
+)
 
 __all__ = ["Difference", "compare_profiles", "mean_ratios"]
 
@@ -57,10 +66,10 @@ def _times(profile: Profile) -> Iterator[tuple[tuple[str, str], float]]:
     for precision, m, (n, k) in itertools.product(profile.precisions, TOKENS, LAYERS):
         for name, (rows, columns, depth) in (("y", (m, n, k)), ("dx", (m, k, n)), ("dw", (n, k, m))):
             key = f"gemm {precision}", f"{name} {rows} x {columns} x {depth}"
-            yield key, float(profile.gemm_s(rows, columns, depth, precision=precision))
+            yield key, float(profile.seconds(Gemm(rows, columns, depth, precision=precision)))
     for precision, (groups, m, n, k) in itertools.product(profile.precisions, EXPERTS):
         key = f"grouped gemm {precision}", f"{groups} x ({m} x {n} x {k})"
-        yield key, float(profile.grouped_gemm_s(m, n, k, groups, precision))
+        yield key, float(profile.seconds(GroupedGemm(m, n, k, groups, precision)))
     for kernel, seq, backward in itertools.product(
         ("flash", *profile.attention_kernels), SEQUENCES, (False, True)
     ):
@@ -68,16 +77,16 @@ def _times(profile: Profile) -> Iterator[tuple[tuple[str, str], float]]:
         name = f"{'backward' if backward else 'forward'} 32/8 heads of 128, {seq} tokens"
         yield (
             (f"attention {kernel}", name),
-            float(profile.attention_s(*shape, kernel=AttentionKernel(kernel))),
+            float(profile.seconds(Attention(*shape, kernel=AttentionKernel(kernel)))),
         )
     for style in (None, *profile.elementwise_styles):
         for kind in profile.elementwise:
             group = "memory-bound" if style is None else f"memory-bound {style}"
             key = group, f"{kind}, {LARGE_BYTES / 2**20:g} MiB"
-            yield key, float(profile.elementwise_s(LARGE_BYTES, kind, WIDTH, style))
+            yield key, float(profile.seconds(Elementwise(LARGE_BYTES, kind, WIDTH, style)))
     for precision in profile.casts:
-        yield ("casts", f"to {precision}, 64 Mi elements"), float(profile.cast_s(2.0**26, precision))
+        yield ("casts", f"to {precision}, 64 Mi elements"), float(profile.seconds(Cast(2.0**26, precision)))
     for operation, size in itertools.product(profile.collectives, MESSAGES):
         ranks = 2 if operation == "send_recv" else 8
         key = "collectives", f"{operation} among {ranks}, {size / 2**20:g} MiB"
-        yield key, float(profile.collective_s(operation, size, ranks))
+        yield key, float(profile.seconds(Collective(operation, size, ranks)))

@@ -39,13 +39,23 @@
 | `profile_of` | the profile of a system's GPUs, with their power and memory |
 | `profile_path` | the file of a profile |
 
+Queries, which `Profile.seconds` answers:
+
+| name | what |
+|---|---|
+| `Query` | any of them |
+| `Gemm`, `GroupedGemm` | matrix products; those of several experts in one launch |
+| `Attention` | one layer's attention, forward or backward |
+| `AttentionKernel`, `FLASH` | which attention kernel runs, its head dim of values, its window |
+| `Elementwise`, `Cast` | memory-bound kernels; quantisation of a 16-bit tensor |
+| `Collective` | a collective among GPUs of one node |
+
 Parts of a profile, models of the time of one kernel:
 
 | name | what |
 |---|---|
 | `GemmModel`, `GemmTile` | matrix products, from tiles, waves and bytes |
 | `PowerTerm` | what another power limit changes |
-| `AttentionKernel`, `FLASH` | which attention kernel runs, its head dim of values, its window |
 | `AttentionModel`, `AttentionCurve` | an attention kernel, by head dim, direction and mask |
 | `AttentionSlowdown`, `SlowdownCurve` | other attention kernels, as multiples of FlashAttention-2's time |
 | `ElementwiseModel`, `WidthRate` | memory-bound kernels, from bytes and bandwidth |
@@ -65,13 +75,20 @@ from .fidelity import approximations_of, check_predictable, refusal_of
 from .framework import Framework, framework_of, framework_reference, list_frameworks, load_framework
 from .kernels import (
     FLASH,
+    Attention,
     AttentionCurve,
     AttentionKernel,
     AttentionModel,
     AttentionSlowdown,
+    Cast,
     CastModel,
+    Collective,
+    Elementwise,
     ElementwiseModel,
     ElementwiseStyle,
+    Gemm,
+    GroupedGemm,
+    Query,
     SlowdownCurve,
     WidthRate,
 )
@@ -126,18 +143,24 @@ __all__ = [
     "RECOMPUTE",
     "STRATA",
     "Array",
+    "Attention",
     "AttentionCurve",
     "AttentionKernel",
     "AttentionModel",
     "AttentionSlowdown",
+    "Cast",
     "CastModel",
+    "Collective",
+    "Elementwise",
     "ElementwiseModel",
     "ElementwiseStyle",
     "Evaluations",
     "Evidence",
     "Framework",
+    "Gemm",
     "GemmModel",
     "GemmTile",
+    "GroupedGemm",
     "Lengths",
     "ModelSpec",
     "Models",
@@ -146,6 +169,7 @@ __all__ = [
     "PlanOptions",
     "PowerTerm",
     "Profile",
+    "Query",
     "Reference",
     "RemainderChunks",
     "Site",

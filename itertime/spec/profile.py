@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
@@ -22,14 +21,19 @@ from itertime.errors import UnknownName, UserError, quoted
 from itertime.io import CONFIG, Positive, construct, read_mapping
 
 from .kernels import (
-    FLASH,
-    AttentionKernel,
+    Attention,
     AttentionModel,
     AttentionSlowdown,
+    Cast,
     CastModel,
+    Collective,
+    Elementwise,
     ElementwiseModel,
     ElementwiseStyle,
     Evidence,
+    Gemm,
+    GroupedGemm,
+    Query,
 )
 from .operators import Array, GemmModel, PowerTerm
 from .size_table import SizeTable
@@ -69,14 +73,14 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send
 
 @dataclass(frozen=True, config=CONFIG)
 class Profile:
-    """Times of one GPU type's kernels, in seconds; every method takes scalars or arrays and broadcasts.
+    """Times of one GPU type's kernels, in seconds: `seconds` answers the queries of `kernels/queries.py`.
 
     A profile describes an undisturbed GPU, without site multipliers. `launch_s` is the time of the smallest
     kernel. `memory_bytes` is the GPU's total as CUDA reports it. `gemm` is the model of 16-bit products,
     `gemm_precisions` holds those of other precisions, `grouped_gemm` those of experts' products by precision.
     `power` states the limit at which the GEMMs run, and what another limit changes. `gemm_in_training` is the
     time of a GEMM between a layer's other kernels over its time alone: a cold L2 cache, layouts of gradients,
-    sums in 32 bit. `gemm_s` does not include it.
+    sums in 32 bit. `seconds` does not include it.
     """
 
     name: str
@@ -155,38 +159,33 @@ class Profile:
         """Dense peak of a precision, FLOP/s. Raises `UserError` if the profile has no model of it."""
         return self.peak_flops_per_s if precision == "bf16" else self._gemm_of(precision).peak_flops_per_s
 
-    def gemm_s(
-        self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1, precision: str = "bf16"
-    ) -> Array:
-        """Seconds of one launch of `batch` GEMMs y[m, n] = x[m, k] w[k, n], with the launch.
+    def seconds(self, query: Query) -> Array:
+        """Seconds of one launch of the kernel that `query` describes, in the common shape of its sizes.
 
-        The operands have the given precision, y has 16 bits; casts are not included. The GEMMs of the
-        backward pass, dx = dy w^T (m, k, n) and dw = x^T dy (k, n, m), and batched GEMMs use the same
-        formula; where no table measures them, `parts` says so. Raises `UserError` for a precision that the
-        profile has no model of.
-
-        With "tf32" y has 32 bits. TF32 runs at half the rate of 16 bit on all tensor cores that have it
-        (NVIDIA's data sheets from A100 to B200), and every matrix takes twice the bytes. That it reaches the
-        same shares of both is assumed.
+        Raises `UserError` for a precision of products, and `UnknownName` for an attention kernel, a kind or
+        style of memory-bound kernels, a precision of casts or a collective that the profile has no model of.
         """
-        model = self.gemm if precision == "bf16" else self._gemm_of(precision)
-        return model.seconds(m, n, k, batch)
-
-    def grouped_gemm_s(
-        self, m: ArrayLike, n: ArrayLike, k: ArrayLike, groups: ArrayLike, precision: str = "bf16"
-    ) -> Array:
-        """Seconds of one launch of a GEMM y[m, n] = x[m, k] w[k, n] for each of `groups` experts.
-
-        `m` is the mean number of rows per expert and may be a fraction. The rows are balanced. A profile
-        without a model of grouped products uses that of single products over all groups' tiles. Raises
-        `UserError` for a precision that the profile has no model of.
-        """
-        model = self.grouped_gemm.get(precision)
-        if model is None:
-            model = self.gemm if precision == "bf16" else self._gemm_of(precision)
-        return model.seconds(m, n, k, groups)
+        match query:
+            case Gemm():
+                return self._gemm_of(query.precision).seconds(query.m, query.n, query.k, query.batch)
+            case Elementwise():
+                return self._elementwise_s(query)
+            case Attention():
+                return self._attention_s(query)
+            case Collective():
+                if query.operation not in self.collectives:
+                    raise UnknownName("collective", query.operation, self.collectives)
+                return self.collectives[query.operation].seconds(query.nbytes, query.ranks)
+            case Cast():
+                return self._cast_s(query)
+            case GroupedGemm():
+                model = self.grouped_gemm.get(query.precision) or self._gemm_of(query.precision)
+                return model.seconds(query.m, query.n, query.k, query.groups)
 
     def _gemm_of(self, precision: str) -> GemmModel:
+        """The model of products of a precision. Raises `UserError` if there is none."""
+        if precision == "bf16":
+            return self.gemm
         if precision == "tf32" and self._has_tf32:
             return self._tf32
         if precision not in self.gemm_precisions:
@@ -253,43 +252,24 @@ class Profile:
             casts={name: model.scaled(memory) for name, model in self.casts.items()},
         )
 
-    def attention_s(
-        self,
-        batch: ArrayLike,
-        heads: ArrayLike,
-        kv_heads: ArrayLike,
-        head_dim: ArrayLike,
-        seq_q: ArrayLike,
-        seq_kv: ArrayLike,
-        causal: ArrayLike = True,
-        backward: bool = False,
-        kernel: AttentionKernel = FLASH,
-    ) -> Array:
-        """Seconds of one layer's attention kernel, forward or backward.
-
-        `heads` and `kv_heads` are those on this GPU; sequences are in tokens. Causal attention halves the
-        work, which is exact for seq_q = seq_kv. FlashAttention-2 pads the head dim of values and that of
-        queries to the larger of the two.
-
-        `kernel.name` is "flash" (FlashAttention-2), one of `attention_slowdown`, or one of
-        `attention_kernels`. A profile that lacks one of `NEWER_ATTENTION` answers with FlashAttention-2.
-        Raises `UnknownName` for another.
-        """
+    def _attention_s(self, query: Attention) -> Array:
+        kernel = query.kernel
         newer = self.attention_kernels.get(kernel.name)
         if newer is not None:
-            shape = (batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
-            return newer.seconds(*shape, kernel)
+            return newer.seconds(query)
         if kernel.value_dim is not None:
-            head_dim, kernel = np.maximum(head_dim, kernel.value_dim), kernel._replace(value_dim=None)
-        shape = (batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
-        seconds = self.attention.seconds(*shape, kernel)
+            padded = np.maximum(query.head_dim, kernel.value_dim)
+            query = query._replace(head_dim=padded, kernel=kernel._replace(value_dim=None))
+        seconds = self.attention.seconds(query)
         if kernel.name == "flash" or kernel.name in NEWER_ATTENTION:
             return seconds
-        dim, seq, masked = (float(np.max(np.asarray(one))) for one in (head_dim, seq_kv, causal))
-        return self.attention_factor(kernel.name, dim, seq, bool(masked)) * seconds
+        dim, seq, causal = (
+            float(np.max(np.asarray(size))) for size in (query.head_dim, query.seq_kv, query.causal)
+        )
+        return self.attention_factor(kernel.name, dim, seq, bool(causal)) * seconds
 
     def attention_factor(self, kernel: str, head_dim: float, seq: float, causal: bool = True) -> float:
-        """The time of an attention kernel over that of FlashAttention-2, which `attention_s` gives.
+        """The time of an attention kernel over that of FlashAttention-2.
 
         `kernel` is "flash" (1) or one of `OLDER_ATTENTION`. Raises `UnknownName` for another kernel.
         """
@@ -299,25 +279,8 @@ class Profile:
             raise UnknownName("attention kernel", kernel, ["flash", *self.attention_slowdown])
         return self.attention_slowdown[kernel].factor(head_dim, seq, causal)
 
-    def elementwise_s(
-        self,
-        nbytes: ArrayLike,
-        kind: str = "elementwise",
-        width: float | None = None,
-        style: str | None = None,
-        backward: ArrayLike = False,
-    ) -> Array:
-        """Seconds of one memory-bound kernel that reads and writes `nbytes` bytes in all; 0 for 0 bytes.
-
-        `kind` is one of `ELEMENTWISE_KINDS`. Bytes count every tensor once, read or written, in 16 bit: 4
-        per element of layernorm, rmsnorm, softmax, gelu, rotary, embedding; 6 per element of the MLP width
-        for swiglu and of an addition. `width` is the length of the rows that a norm or softmax reduces,
-        in elements.
-
-        `style` says how the kernel is written: None for the profile's own rates, which do not tell forward
-        from backward, or one of `ELEMENTWISE_STYLES`. `backward`, by element, then picks the rate. A profile
-        without styles answers with its own rates. Raises `UnknownName` for another kind or style.
-        """
+    def _elementwise_s(self, query: Elementwise) -> Array:
+        nbytes, kind, width, style, backward = query
         if kind not in self.elementwise:
             raise UnknownName("element-wise kind", kind, self.elementwise)
         if style is not None:
@@ -328,27 +291,12 @@ class Profile:
                 return styled.seconds(nbytes, width, backward)
         return self.elementwise[kind].seconds(nbytes, width)
 
-    def cast_s(self, elements: ArrayLike, precision: str) -> Array:
-        """Seconds to quantise a bf16 tensor of so many elements to `precision`, with its scales.
-
-        The parts named "cast" say which kernels that counts. 0 for "bf16". Raises `UnknownName` for a
-        precision that the profile has no cast for.
-        """
-        if precision == "bf16":
-            return np.zeros_like(np.asarray(elements, dtype=float))
-        if precision not in self.casts:
-            raise UnknownName("precision of a cast", precision, ["bf16", *self.casts])
-        return self.casts[precision].seconds(elements)
-
-    def collective_s(self, operation: str, nbytes: ArrayLike, ranks: ArrayLike = 2) -> Array:
-        """Seconds of a collective among `ranks` GPUs of one node.
-
-        `operation` is one of `COLLECTIVES`. `nbytes` is nccl-tests' size: the buffer of one rank, and for
-        all_gather and reduce_scatter the gathered whole. Raises `UnknownName` for another operation.
-        """
-        if operation not in self.collectives:
-            raise UnknownName("collective", operation, self.collectives)
-        return self.collectives[operation].seconds(nbytes, ranks)
+    def _cast_s(self, query: Cast) -> Array:
+        if query.precision == "bf16":
+            return np.zeros_like(np.asarray(query.elements, dtype=float))
+        if query.precision not in self.casts:
+            raise UnknownName("precision of a cast", query.precision, ["bf16", *self.casts])
+        return self.casts[query.precision].seconds(query.elements)
 
     def parts(self) -> Iterator[Evidence]:
         """The evidence of each part: measured, fitted or assumed, its source and its errors."""

@@ -10,16 +10,27 @@ own, so the rows of a layer sum to its time.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from itertime.costs import KernelTimes, Workload, micro_batch_passes
-from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System
+from itertime.costs import Workload, micro_batch_passes
+from itertime.spec import (
+    Attention,
+    Cast,
+    Collective,
+    Elementwise,
+    Gemm,
+    GroupedGemm,
+    ModelSpec,
+    Plan,
+    PlanBatch,
+    Profile,
+    Query,
+    System,
+)
 
 __all__ = ["LayerKernel", "layer_kernels"]
 
@@ -74,7 +85,7 @@ def layer_kernels(
 
     def passes(changed: tuple[int, int] | None) -> tuple[dict[tuple[str, str], float], _Recorder]:
         recorder = _Recorder(profile, changed)
-        work = Workload.of(model, batch, system, cast(KernelTimes, recorder))
+        work = Workload.of(model, batch, system, recorder)
         forward, backward = micro_batch_passes(work)
         found = {("forward", part): float(value[0]) for part, value in forward.layer.items()}
         found |= {
@@ -87,15 +98,15 @@ def layer_kernels(
     least = LEAST * sum(whole.values())
     rows: list[LayerKernel] = []
     charged = dict.fromkeys(whole, 0.0)
-    for call, (method, arguments, seconds) in enumerate(recorder.calls):
+    for call, (query, seconds) in enumerate(recorder.calls):
         for element in np.flatnonzero(seconds):
             changed, _ = passes((call, int(element)))
             for key, before in whole.items():
                 share = (changed[key] - before) / STEP
                 if key[1] == "launch" or abs(share) < least:
                     continue
-                sizes = _sizes(arguments, seconds.shape, int(element))
-                rows.append(_kernel(profile, method, sizes, key, share, float(seconds.flat[element])))
+                launch = _element(query, seconds.shape, int(element))
+                rows.append(_kernel(profile, launch, key, share, float(seconds.flat[element])))
                 charged[key] += share
     for (pass_, part), total in whole.items():
         rest = total - charged[pass_, part]
@@ -110,136 +121,116 @@ def layer_kernels(
 
 
 class _Recorder:
-    """A profile that notes what it is asked for, and makes one answer `STEP` longer."""
+    """The times of a profile; the queries are noted with their answers, and one answer is `STEP` longer."""
 
     def __init__(self, profile: Profile, changed: tuple[int, int] | None):
         self._profile = profile
         self._changed = changed
-        self.calls: list[tuple[str, Mapping[str, Any], Array]] = []
+        self.memory_bytes = profile.memory_bytes
+        self.peak_flops = profile.peak_flops
+        self.gemm_in_training = profile.gemm_in_training
+        self.calls: list[tuple[Query, Array]] = []
 
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._profile, name)
-        return self._noting(name, value) if name.endswith("_s") and callable(value) else value
-
-    def _noting(self, name: str, method: Callable[..., Array]) -> Callable[..., Array]:
-        signature = inspect.signature(method)
-
-        def call(*arguments: Any, **options: Any) -> Array:
-            bound = signature.bind(*arguments, **options)
-            bound.apply_defaults()
-            seconds = np.asarray(method(*arguments, **options), dtype=float)
-            self.calls.append((name, bound.arguments, seconds))
-            if self._changed is None or self._changed[0] != len(self.calls) - 1:
-                return seconds
-            longer = seconds.copy()
-            longer.flat[self._changed[1]] *= 1 + STEP
-            return longer
-
-        return call
+    def seconds(self, query: Query) -> Array:
+        seconds = np.asarray(self._profile.seconds(query), dtype=float)
+        self.calls.append((query, seconds))
+        if self._changed is None or self._changed[0] != len(self.calls) - 1:
+            return seconds
+        longer = seconds.copy()
+        longer.flat[self._changed[1]] *= 1 + STEP
+        return longer
 
 
-def _sizes(arguments: Mapping[str, Any], shape: tuple[int, ...], element: int) -> dict[str, Any]:
-    """The arguments of one element of a call."""
-    sizes: dict[str, Any] = {}
-    for name, value in arguments.items():
-        if isinstance(value, np.ndarray):
-            value = np.broadcast_to(value, shape).flat[element].item()
-        sizes[name] = value
-    return sizes
+def _element(query: Query, shape: tuple[int, ...], element: int) -> Query:
+    """The query of one launch alone, of those that have an answer of this shape."""
+    values: list[Any] = [
+        np.broadcast_to(value, shape).flat[element].item() if isinstance(value, np.ndarray) else value
+        for value in query
+    ]
+    return type(query)(*values)
 
 
 def _kernel(
-    profile: Profile,
-    method: str,
-    sizes: dict[str, Any],
-    key: tuple[str, str],
-    seconds: float,
-    each_s: float,
+    profile: Profile, query: Query, key: tuple[str, str], seconds: float, each_s: float
 ) -> LayerKernel:
-    name, work, unit, bounds = _DESCRIBED[method](profile, sizes)
-    launch = min(profile.launch_s, each_s)
-    limit = max(bounds | {"launch": launch}, key=lambda one: (bounds | {"launch": launch})[one])
+    name, work, unit, bounds = _described(profile, query)
+    bounds |= {"launch": min(profile.launch_s, each_s)}
+    limit = max(bounds, key=lambda bound: bounds[bound])
     rate = work / each_s / (1e12 if unit == "TFLOP/s" else 1e9)
-    return LayerKernel(name, _shape(method, sizes), *key, seconds, each_s, rate, unit, limit)
+    return LayerKernel(name, _shape(query), *key, seconds, each_s, rate, unit, limit)
 
 
 Described = tuple[str, float, str, dict[str, float]]
 
 
-def _gemm(profile: Profile, sizes: dict[str, Any]) -> Described:
-    """Name, work and its unit, and the seconds that each limit alone would take."""
-    m, n, k = (float(sizes[name]) for name in "mnk")
-    count = float(sizes.get("groups", sizes.get("batch", 1)))
-    precision = sizes.get("precision", "bf16")
+def _described(profile: Profile, query: Query) -> Described:
+    """Name, work and its unit, and the seconds that each limit alone would take, of a query of one launch."""
+    match query:
+        case Gemm():
+            return _gemm(profile, "gemm", query, _number(query.batch))
+        case GroupedGemm():
+            return _gemm(profile, "grouped gemm", query, _number(query.groups))
+        case Attention():
+            return _attention(profile, query)
+        case Elementwise():
+            name = query.kind if query.style is None else f"{query.kind} {query.style}"
+            moved = _number(query.nbytes)
+            return name, moved, "GB/s", {"memory": moved / profile.hbm_bytes_per_s}
+        case Cast():
+            model = profile.casts.get(query.precision)
+            moved = _number(query.elements) * (model.bytes_per_element if model else 4.0)
+            return f"cast {query.precision}", moved, "GB/s", {"memory": moved / profile.hbm_bytes_per_s}
+        case Collective():
+            latency = float(profile.seconds(query._replace(nbytes=1.0)))
+            links = float(profile.seconds(query)) - latency
+            return query.operation, _number(query.nbytes), "GB/s", {"latency": latency, "NVLink": links}
+
+
+def _number(size: ArrayLike) -> float:
+    return float(np.asarray(size))
+
+
+def _gemm(profile: Profile, name: str, query: Gemm | GroupedGemm, count: float) -> Described:
+    m, n, k = _number(query.m), _number(query.n), _number(query.k)
     flops = 2 * m * n * k * count
-    bits = BITS.get(precision, 16)
+    bits = BITS.get(query.precision, 16)
     moved = (bits / 8 * (m * k + k * n) + max(bits, 16) / 8 * m * n) * count
     bounds = {
-        "arithmetic": flops / profile.peak_flops_of(precision),
+        "arithmetic": flops / profile.peak_flops_of(query.precision),
         "memory": moved / profile.hbm_bytes_per_s,
     }
-    kind = "grouped gemm" if "groups" in sizes else "gemm"
-    return f"{kind} {precision}", flops, "TFLOP/s", bounds
+    return f"{name} {query.precision}", flops, "TFLOP/s", bounds
 
 
-def _attention(profile: Profile, sizes: dict[str, Any]) -> Described:
-    kernel = sizes["kernel"]
-    dim, value_dim = float(sizes["head_dim"]), kernel.value_dim or float(sizes["head_dim"])
-    batch, heads, kv_heads = (float(sizes[name]) for name in ("batch", "heads", "kv_heads"))
-    seq_q, seq_kv = float(sizes["seq_q"]), float(sizes["seq_kv"])
-    kept = 0.5 if sizes["causal"] else 1.0
-    if kernel.window and sizes["causal"]:
-        kept = min(kept, kernel.window / seq_kv)
-    flops = 2 * batch * heads * seq_q * seq_kv * (dim + value_dim) * kept
-    flops *= BACKWARD_FLOPS if sizes["backward"] else 1.0
-    moved = (
-        2 * batch * (dim + value_dim) * (heads * seq_q + kv_heads * seq_kv) * (2 if sizes["backward"] else 1)
-    )
+def _attention(profile: Profile, query: Attention) -> Described:
+    batch, heads, kv_heads, dim, seq_q, seq_kv = (_number(size) for size in query[:6])
+    kernel, backward = query.kernel, query.backward
+    value_dim = kernel.value_dim or dim
+    share = 0.5 if query.causal else 1.0  # of the scores
+    if kernel.window and query.causal:
+        share = min(share, kernel.window / seq_kv)
+    flops = 2 * batch * heads * seq_q * seq_kv * (dim + value_dim) * share
+    flops *= BACKWARD_FLOPS if backward else 1.0
+    moved = 2 * batch * (dim + value_dim) * (heads * seq_q + kv_heads * seq_kv) * (2 if backward else 1)
     bounds = {"arithmetic": flops / profile.peak_flops, "memory": moved / profile.hbm_bytes_per_s}
     return f"attention {kernel.name}", flops, "TFLOP/s", bounds
 
 
-def _elementwise(profile: Profile, sizes: dict[str, Any]) -> Described:
-    moved = float(sizes["nbytes"])
-    style = f" {sizes['style']}" if sizes.get("style") else ""
-    return f"{sizes['kind']}{style}", moved, "GB/s", {"memory": moved / profile.hbm_bytes_per_s}
-
-
-def _cast(profile: Profile, sizes: dict[str, Any]) -> Described:
-    model = profile.casts.get(sizes["precision"])
-    moved = float(sizes["elements"]) * (model.bytes_per_element if model else 4.0)
-    return f"cast {sizes['precision']}", moved, "GB/s", {"memory": moved / profile.hbm_bytes_per_s}
-
-
-def _collective(profile: Profile, sizes: dict[str, Any]) -> Described:
-    moved = float(sizes["nbytes"])
-    seconds = [float(profile.collective_s(sizes["operation"], size, sizes["ranks"])) for size in (1.0, moved)]
-    return str(sizes["operation"]), moved, "GB/s", {"latency": seconds[0], "NVLink": seconds[1] - seconds[0]}
-
-
-_DESCRIBED: dict[str, Callable[[Profile, dict[str, Any]], Described]] = {
-    "gemm_s": _gemm,
-    "grouped_gemm_s": _gemm,
-    "attention_s": _attention,
-    "elementwise_s": _elementwise,
-    "cast_s": _cast,
-    "collective_s": _collective,
-}
-_SHOWN = {
-    "gemm_s": ("m", "n", "k", "batch"),
-    "grouped_gemm_s": ("m", "n", "k", "groups"),
-    "attention_s": ("batch", "heads", "kv_heads", "head_dim", "seq_q", "seq_kv"),
-    "elementwise_s": ("nbytes", "width"),
-    "cast_s": ("elements",),
-    "collective_s": ("nbytes", "ranks"),
+_SHOWN: dict[type[Query], tuple[str, ...]] = {
+    Gemm: ("m", "n", "k", "batch"),
+    GroupedGemm: ("m", "n", "k", "groups"),
+    Attention: ("batch", "heads", "kv_heads", "head_dim", "seq_q", "seq_kv"),
+    Elementwise: ("nbytes", "width"),
+    Cast: ("elements",),
+    Collective: ("nbytes", "ranks"),
 }
 _SHORT = {"kv_heads": "kv", "head_dim": "dim", "seq_q": "q", "seq_kv": "k"}
 
 
-def _shape(method: str, sizes: dict[str, Any]) -> str:
+def _shape(query: Query) -> str:
     words = []
-    for name in _SHOWN[method]:
-        value = sizes.get(name)
+    for name in _SHOWN[type(query)]:
+        value = getattr(query, name)
         if value is None or (name in ("batch", "groups") and value == 1):
             continue
         if name == "nbytes":

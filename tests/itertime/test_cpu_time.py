@@ -9,15 +9,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from time import process_time
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments.mt_nlg_cost import study
 from itertime import ModelSpec, Plan, evaluate, load_model, load_profile, load_system, make_planner, search
+from itertime.accuracy import WatchedProfile
 from itertime.planning import WHOLE
 from itertime.planning.space import candidates
-from itertime.spec import PlanBatch
+from itertime.spec import Attention, Collective, Elementwise, Gemm, PlanBatch, Query
 
 SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("megatron-39.1b")
 PROFILE = load_profile(SYSTEM.profile)
@@ -57,21 +58,21 @@ def test_models_in_which_closed_forms_fail_are_searched_quickly_too():
     assert seconds(lambda: search(small, 4096, SYSTEM, max_gpus=128, space=WHOLE), 2) < 1.0
 
 
-class Counting:
-    """A profile that counts how often each of its times is asked for."""
+class Counting(WatchedProfile):
+    """A profile that counts its answers by the kind of query."""
 
     def __init__(self) -> None:
-        self.calls: Counter[str] = Counter()
+        super().__init__(PROFILE)
+        self.calls: Counter[type[Query]] = Counter()
 
-    def __getattr__(self, name: str) -> Any:
-        if name.endswith("_s"):
-            self.calls[name] += 1
-        return getattr(PROFILE, name)
+    def seconds(self, query: Query) -> NDArray[np.float64]:
+        self.calls[type(query)] += 1
+        return super().seconds(query)
 
 
-def calls(model: ModelSpec) -> Counter[str]:
+def calls(model: ModelSpec) -> Counter[type[Query]]:
     plan = Plan(1, 1, 64, 1, 64, recompute="none", zero_stage=1, ep=64)
-    profile: Any = Counting()
+    profile = Counting()
     evaluate(model, PlanBatch.of([plan]), SYSTEM, profile)
     return profile.calls
 
@@ -81,5 +82,5 @@ def test_dense_layers_of_a_mixture_need_no_products_and_attention_of_their_own()
     both = load_model("deepseek-v3")
     one = replace(both, dense_layers=0, dense_ffn_hidden=0)
     found, expected = calls(both), calls(one)
-    for name in ("gemm_s", "attention_s", "elementwise_s", "collective_s"):
-        assert found[name] == expected[name] > 0
+    for kind in (Gemm, Attention, Elementwise, Collective):
+        assert found[kind] == expected[kind] > 0

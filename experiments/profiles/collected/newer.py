@@ -12,6 +12,7 @@ from experiments.profiles.chips import Chip
 from experiments.profiles.measurements import NAMES, Bounds, Fit, fit_in_halves, mape_pct, measured_range
 from itertime.spec import (
     Array,
+    Attention,
     AttentionCurve,
     AttentionModel,
     CastModel,
@@ -67,7 +68,7 @@ def _curve(
     )
     causal, dim = bool(rows.causal.iloc[0]), int(rows.head_dim.iloc[0])
     measured = rows.time_us.to_numpy(dtype=float) * 1e-6
-    shape = (batch, heads, kv_heads, dim, seq, seq, causal)
+    query = Attention(batch, heads, kv_heads, dim, seq, seq, causal)
 
     def curve(fit: Fit) -> AttentionCurve:
         return AttentionCurve(
@@ -85,10 +86,10 @@ def _curve(
                 others.append(dataclasses.replace(one, direction=side, causal=mask))
         return dataclasses.replace(like, curves=others)
 
-    before = model(known[0], "forward").seconds(*shape) if direction == "backward" else np.zeros(len(rows))
+    before = model(known[0], "forward").seconds(query) if direction == "backward" else np.zeros(len(rows))
 
     def predict(fit: Fit) -> Array:
-        return before + model(curve(fit), direction).seconds(*shape, direction == "backward")
+        return before + model(curve(fit), direction).seconds(query._replace(backward=direction == "backward"))
 
     fit, in_sample, held_out = fit_in_halves(predict, measured, np.ones(len(rows)), CURVE_BOUNDS, seq)
     masked = "causal" if causal else "no mask"

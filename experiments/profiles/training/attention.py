@@ -19,7 +19,7 @@ from experiments.profiles.measurements import (
     read_rows,
     significant,
 )
-from itertime.spec import Array, AttentionCurve, AttentionKernel, AttentionModel, Evidence
+from itertime.spec import Array, Attention, AttentionCurve, AttentionKernel, AttentionModel, Evidence
 
 from .tables import CUDNN_TABLE, family, like
 
@@ -116,7 +116,7 @@ def seconds_of(model: AttentionModel, rows: pd.DataFrame, backward: bool) -> Arr
     kernel = AttentionKernel(value_dim=float(row.head_dim_v), window=int(row.window))
     causal = (rows["mask"] == "top_left").to_numpy()
     dim = float(row.head_dim_qk)
-    return model.seconds(batch, heads, kv_heads, dim, seq, seq, causal, backward, kernel)
+    return model.seconds(Attention(batch, heads, kv_heads, dim, seq, seq, causal, backward, kernel))
 
 
 def training_rows(folder: Path, tables: str, dtypes: tuple[str, ...], backend: str = "cudnn") -> pd.DataFrame:

@@ -20,7 +20,7 @@ from experiments.profiles.measurements import (
     read_rows,
     significant,
 )
-from itertime.spec import Array, AttentionCurve, AttentionModel, Evidence
+from itertime.spec import Array, Attention, AttentionCurve, AttentionModel, Evidence
 
 from .attention import Curves, Tail
 from .tables import family, like
@@ -172,9 +172,9 @@ def _fit(folder: Path, tables: str, chip: Chip) -> _Forward:
         seconds = np.empty(len(rows))
         for dim, part in parts.items():
             model = curves.of(_both(dim, fit[f"tera_{dim}"] * 1e12, fit[f"half_{dim}"]))
-            shape = (batch[part], heads[part], kv_heads[part], dim, seq[part], seq[part])
+            query = Attention(batch[part], heads[part], kv_heads[part], dim, seq[part], seq[part])
             cache_s = 4 * batch[part] * kv_heads[part] * seq[part] * dim / chip.hbm_bytes_per_s
-            seconds[part] = model.seconds(*shape) + fit["cache_passes"] * cache_s
+            seconds[part] = model.seconds(query) + fit["cache_passes"] * cache_s
         return seconds
 
     fit, in_sample, held_out = fit_in_halves(predict, measured, np.ones(len(rows)), bounds, heads, kv_heads)

@@ -48,6 +48,7 @@ from numpy.typing import NDArray
 
 from itertime.costs.layer import Parts
 from itertime.costs.partition import Workload
+from itertime.spec import Elementwise
 
 from .groups import gradient_bytes, norm_sums_s
 from .optimizer import NORM_BYTES, includes_norm, owned_parameters
@@ -104,4 +105,4 @@ def clipping_s(
 
 
 def _kernel_s(workload: Workload, nbytes: Array) -> Array:
-    return workload.profile.elementwise_s(nbytes) / workload.system.site.hbm_fraction
+    return workload.profile.seconds(Elementwise(nbytes)) / workload.system.site.hbm_fraction

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.costs.partition import Workload
-from itertime.spec import ONE_BIT
+from itertime.spec import ONE_BIT, Elementwise
 
 from .compression import INDEX_BYTES, SENT_BITS
 from .groups import gradient_bytes
@@ -81,7 +81,7 @@ def compression_kernels_s(workload: Workload, parameters: Array) -> Array:
         local = np.minimum(between, workload.system.domain_gpus)
         each = np.where(whole, scatter_kernel_bytes(workload, local), each)
     kernels = KERNELS if options.compression in ONE_BIT else 1
-    seconds = kernels * workload.profile.elementwise_s(each * owned / kernels)
+    seconds = kernels * workload.profile.seconds(Elementwise(each * owned / kernels))
     seconds = seconds / workload.system.site.hbm_fraction
     if options.compression == "powersgd":
         seconds = seconds + power_kernels_s(workload)

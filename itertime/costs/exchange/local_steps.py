@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from itertime.costs.network import all_gather_s, all_reduce_between_sites_s, all_reduce_s, ranks_together
 from itertime.costs.offload import copy_s, on_cpu_s
 from itertime.costs.partition import Workload
-from itertime.spec import PlanOptions
+from itertime.spec import Elementwise, PlanOptions
 
 from .compression import SENT_BITS
 from .groups import Groups, Shards, collective_s, expert_spread, gradient_bytes, groups_of
@@ -170,7 +170,7 @@ def _step_s(workload: Workload, owned: Array, nbytes: float, sent: Array) -> Arr
     Where the CPU keeps the states, what is exchanged travels from and to the CPU, `sent` bytes an entry.
     """
     plans, system = workload.plans, workload.system
-    seconds = workload.profile.elementwise_s(nbytes * owned, "adam") / system.site.hbm_fraction
+    seconds = workload.profile.seconds(Elementwise(nbytes * owned, "adam")) / system.site.hbm_fraction
     if not plans.offload_optimizer.any():
         return seconds
     on_cpu = on_cpu_s(nbytes * owned, system) + copy_s(2 * sent * owned, system)

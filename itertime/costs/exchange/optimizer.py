@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 
 from itertime.costs.offload import offloaded_step
 from itertime.costs.partition import Workload
-from itertime.spec import CUDA_GRAPHS, ONE_BIT, ModelSpec, PlanBatch, PlanOptions
+from itertime.spec import CUDA_GRAPHS, ONE_BIT, Elementwise, ModelSpec, PlanBatch, PlanOptions
 
 from .compression_kernels import step_bytes
 from .groups import expert_copies, gradient_bytes, norm_sums_s
@@ -130,14 +130,14 @@ def optimizer_s(workload: Workload, shared: Array, experts: Array, layers: Whole
     plans = workload.plans
     owned = owned_parameters(plans, shared, experts)
     if plans.options.compression in ONE_BIT:
-        seconds = workload.profile.elementwise_s(step_bytes(workload) * owned, "adam")
+        seconds = workload.profile.seconds(Elementwise(step_bytes(workload) * owned, "adam"))
         seconds = seconds / workload.system.site.hbm_fraction
     elif _STEPS[plans.options.optimizer].lists:
         seconds = _fused_step_s(workload, owned, owned / np.maximum(shared + experts, 1.0), layers)
     else:
         nbytes = ADAM_BYTES if includes_norm(plans.options) else ADAM_BYTES - NORM_BYTES
         less = np.where(plans.in_32_bit, _UNSCALING + _COPYING, 0.0)
-        seconds = workload.profile.elementwise_s((nbytes - less) * owned, "adam")
+        seconds = workload.profile.seconds(Elementwise((nbytes - less) * owned, "adam"))
         seconds = seconds / workload.system.site.hbm_fraction
     if not plans.offload_optimizer.any():
         return {"optimizer": seconds}
@@ -163,7 +163,7 @@ def _fused_step_s(workload: Workload, owned: Array, share: Array, layers: Whole)
         launches = np.where(plans.in_32_bit, without, launches)
     copies = np.where(plans.in_32_bit, 0.0, gradient_bytes(workload) + _COPIES)
     nbytes = (copies + step.update) * owned
-    seconds = launches * workload.profile.elementwise_s(nbytes / launches, "adam") / site.hbm_fraction
+    seconds = launches * workload.profile.seconds(Elementwise(nbytes / launches, "adam")) / site.hbm_fraction
     issued = np.where(plans.cuda_graphs == _FULL_GRAPH, 0.0, launches * site.launch_s)
     seconds = np.maximum(seconds, np.where(owned > 0, issued, 0.0))
     if plans.options.optimizer != "lamb":

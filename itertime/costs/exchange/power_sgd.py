@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from itertime.costs.linear import linear_gemms
 from itertime.costs.partition import Workload
 from itertime.schedule import FIRST, LAST
+from itertime.spec import Elementwise, Gemm
 
 __all__ = ["Factors", "power_factors", "power_kernels_s"]
 
@@ -67,9 +68,9 @@ def power_kernels_s(workload: Workload) -> Array:
     factors, profile = power_factors(workload), workload.profile
     n, m = factors.rows, factors.columns
     rank = np.minimum(workload.plans.options.compression_rank, np.minimum(n, m)) + 0 * n
-    products = profile.gemm_s(np.array([n, m, n]), np.array([rank, rank, m]), np.array([m, n, rank]))
+    products = profile.seconds(Gemm(np.array([n, m, n]), np.array([rank, rank, m]), np.array([m, n, rank])))
     moved = 4 * n * (3 * rank + PASSES * rank * (rank - 1) / 2)
     kernels = KERNELS * rank
-    orthogonal = kernels * profile.elementwise_s(moved / kernels) / workload.system.site.hbm_fraction
+    orthogonal = kernels * profile.seconds(Elementwise(moved / kernels)) / workload.system.site.hbm_fraction
     each = workload.gemm_factor * products.sum(axis=0) + orthogonal
     return np.asarray((factors.counts * each).sum(axis=0))

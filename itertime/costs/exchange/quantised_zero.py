@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from itertime.costs.network import all_gather_s
 from itertime.costs.partition import Workload
+from itertime.spec import Elementwise
 
 from .compression import scattered_s
 from .compression_kernels import scatter_kernel_bytes
@@ -89,7 +90,7 @@ def pass_kernels_s(workload: Workload) -> list[Array]:
     layers = np.maximum(partition.layers, 1)
     hbm = workload.system.site.hbm_fraction
     return [
-        layers * workload.profile.elementwise_s(each * parameters / layers) / hbm
+        layers * workload.profile.seconds(Elementwise(each * parameters / layers)) / hbm
         for each in (forward, backward)
     ]
 

@@ -4,7 +4,6 @@
 |---|---|
 | `all_reduce_s`, `reduce_scatter_s`, `all_gather_s` | NCCL's collectives of a group |
 | `all_to_all_s`, `p2p_s` | sends from each rank to each, and from one to one |
-| `NodeTimes` | what they ask of a profile |
 | `all_reduce_between_sites_s` | an all-reduce of sites, each with one link for all of its GPUs |
 | `ranks_together` | how many of a group's ranks lie in one NVLink domain |
 | `ring_share`, `all_to_all_share` | the share of its NICs that oversubscribed switches leave a group |
@@ -16,7 +15,6 @@ Every function broadcasts; the formulas and their sources are in the modules' do
 """
 
 from .collectives import (
-    NodeTimes,
     all_gather_s,
     all_reduce_s,
     all_to_all_s,
@@ -30,7 +28,6 @@ from .expert_dispatch import RoutedTokens, combine_s, dispatch_s, distinct_parts
 from .site_link import all_reduce_between_sites_s
 
 __all__ = [
-    "NodeTimes",
     "RoutedTokens",
     "all_gather_s",
     "all_reduce_between_sites_s",

@@ -48,15 +48,14 @@ switches leaves a group only a share of its NICs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from itertime.spec import System
+from itertime.costs.kernel_times import KernelTimes
+from itertime.spec import Collective, System
 
 __all__ = [
-    "NodeTimes",
     "all_gather_s",
     "all_reduce_s",
     "all_to_all_s",
@@ -71,12 +70,6 @@ Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 
-class NodeTimes(Protocol):
-    """Seconds of the collectives within a node, as `itertime.spec.Profile` documents them."""
-
-    def collective_s(self, operation: str, nbytes: ArrayLike, ranks: ArrayLike = 2) -> Array: ...
-
-
 BULK_BYTES = 4e6
 """Size of the message that a hop delays by half of its bulk latency (`benchmarks/network_hops.py`)."""
 SWITCH_PORTS_DOWN = 20
@@ -88,7 +81,7 @@ def all_reduce_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: NodeTimes,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -135,7 +128,7 @@ def reduce_scatter_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: NodeTimes,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -153,7 +146,7 @@ def all_gather_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: NodeTimes,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -171,7 +164,7 @@ def all_to_all_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: NodeTimes,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -194,7 +187,7 @@ def p2p_s(
     nbytes: ArrayLike,
     crosses_node: ArrayLike,
     system: System,
-    profile: NodeTimes,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -231,7 +224,7 @@ def _half_of_all_reduce(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: NodeTimes,
+    profile: KernelTimes,
     nic_sharers: ArrayLike,
     stride: ArrayLike,
 ) -> Array:
@@ -244,9 +237,9 @@ def _half_of_all_reduce(
     return system.site.all_reduce_multiplier * _choose(inside, across, size, nodes)
 
 
-def _inside_s(operation: str, size: Array, ranks: ArrayLike, system: System, profile: NodeTimes) -> Array:
+def _inside_s(operation: str, size: Array, ranks: ArrayLike, system: System, profile: KernelTimes) -> Array:
     """Seconds of a collective in one node: the profile's, at the bytes that weigh as much on its links."""
-    return profile.collective_s(operation, size * system.nvlink_slowdown, ranks)
+    return profile.seconds(Collective(operation, size * system.nvlink_slowdown, ranks))
 
 
 def _layout(nbytes: ArrayLike, ranks: ArrayLike, ranks_per_node: ArrayLike) -> tuple[Array, Array, Array]:

@@ -25,9 +25,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from itertime.costs.kernel_times import KernelTimes
 from itertime.spec import System
 
-from .collectives import NodeTimes, all_to_all_s, all_to_all_share
+from .collectives import all_to_all_s, all_to_all_share
 
 __all__ = ["INSIDE", "Inside", "RoutedTokens", "combine_s", "dispatch_s", "distinct_parts"]
 
@@ -76,7 +77,7 @@ def dispatch_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: NodeTimes,
+    profile: KernelTimes,
     dispatcher: str = "alltoall",
     multiprocessors: int = MULTIPROCESSORS,
 ) -> Array:
@@ -93,7 +94,7 @@ def combine_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: NodeTimes,
+    profile: KernelTimes,
     dispatcher: str = "alltoall",
     multiprocessors: int = MULTIPROCESSORS,
 ) -> Array:
@@ -122,7 +123,7 @@ def _exchange_s(
     routed: RoutedTokens,
     group: tuple[ArrayLike, ArrayLike],
     system: System,
-    profile: NodeTimes,
+    profile: KernelTimes,
     dispatcher: str,
     multiprocessors: int,
 ) -> Array:

@@ -1,8 +1,14 @@
-"""Models of the time of kernels that are no matrix product; `itertime.spec.operators` has those.
+"""Queries of kernels, and models of the time of those that are no matrix product.
+
+`itertime.spec.operators` has the model of matrix products.
 
 | name | what |
 |---|---|
-| `AttentionKernel`, `FLASH` | which attention kernel runs, and what it leaves out |
+| `Query` | any of the queries that `Profile.seconds` answers: |
+| `Gemm`, `GroupedGemm` | matrix products; those of several experts in one launch |
+| `Attention`, `AttentionKernel`, `FLASH` | attention; which kernel runs, and what it leaves out |
+| `Elementwise`, `Cast` | memory-bound kernels; quantisation |
+| `Collective` | a collective among GPUs of one node |
 | `AttentionModel`, `AttentionCurve` | an attention kernel, by head dim, direction and mask |
 | `AttentionSlowdown`, `SlowdownCurve` | earlier attention kernels, as multiples of FlashAttention-2's time |
 | `ElementwiseModel`, `WidthRate` | memory-bound kernels, from bytes and bandwidth |
@@ -14,26 +20,42 @@ Every `seconds` takes scalars or arrays, which broadcast, and evaluates all elem
 """
 
 from .attention import (
-    FLASH,
     AttentionCurve,
-    AttentionKernel,
     AttentionModel,
     AttentionSlowdown,
     SlowdownCurve,
 )
 from .evidence import Evidence
 from .memory_bound import CastModel, ElementwiseModel, ElementwiseStyle, WidthRate
+from .queries import (
+    FLASH,
+    Attention,
+    AttentionKernel,
+    Cast,
+    Collective,
+    Elementwise,
+    Gemm,
+    GroupedGemm,
+    Query,
+)
 
 __all__ = [
     "FLASH",
+    "Attention",
     "AttentionCurve",
     "AttentionKernel",
     "AttentionModel",
     "AttentionSlowdown",
+    "Cast",
     "CastModel",
+    "Collective",
+    "Elementwise",
     "ElementwiseModel",
     "ElementwiseStyle",
     "Evidence",
+    "Gemm",
+    "GroupedGemm",
+    "Query",
     "SlowdownCurve",
     "WidthRate",
 ]

@@ -5,20 +5,20 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from itertime.io import CONFIG, Count, NonNegative, Positive
 
+from .queries import Attention
+
 __all__ = [
     "BACKWARD_FLOPS",
-    "FLASH",
     "AttentionCurve",
-    "AttentionKernel",
     "AttentionModel",
     "AttentionSlowdown",
     "SlowdownCurve",
@@ -28,24 +28,6 @@ Array = NDArray[np.float64]
 
 # Of the forward pass: 5 matrix products against 2 (Dao, FlashAttention-2, 2023, section 4.1).
 BACKWARD_FLOPS = 2.5
-
-
-class AttentionKernel(NamedTuple):
-    """Which attention kernel runs, and what it is asked to leave out.
-
-    `name` is "flash" (FlashAttention-2) or another that a profile knows. `value_dim` is the head dim of
-    values and outputs, None for that of queries and keys. `window` > 0 is the number of keys, its own
-    included, that a query reaches back under a causal mask; 0 is all. `longest` is the number of queries of
-    the longest thread block, where a kernel's blocks differ; None asks for no such bound.
-    """
-
-    name: str = "flash"
-    value_dim: float | None = None
-    window: int = 0
-    longest: Array | None = None
-
-
-FLASH = AttentionKernel()
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -95,28 +77,17 @@ class AttentionModel:
         object.__setattr__(self, "_tables", tables)
         return self
 
-    def seconds(
-        self,
-        batch: ArrayLike,
-        heads: ArrayLike,
-        kv_heads: ArrayLike,
-        head_dim: ArrayLike,
-        seq_q: ArrayLike,
-        seq_kv: ArrayLike,
-        causal: ArrayLike = True,
-        backward: bool = False,
-        kernel: AttentionKernel = FLASH,
-    ) -> Array:
-        """Seconds of one layer's kernel; `heads`, `kv_heads` are those on this GPU, sequences in tokens.
+    def seconds(self, query: Attention) -> Array:
+        """Seconds of the query's kernel, whatever its name.
 
-        Of `kernel` the head dim of values and the window count. Where the head dim of values is not that of
+        Of its kernel the head dim of values and the window count. Where the head dim of values is not that of
         queries and keys, their mean counts. Of a window the scores kept count, at the rate of the sequence
         whose causal mask keeps as many keys per query.
         """
         batch, heads, kv_heads, head_dim, seq_q, seq_kv = (
-            np.asarray(value, dtype=float) for value in (batch, heads, kv_heads, head_dim, seq_q, seq_kv)
+            np.asarray(size, dtype=float) for size in query[:6]
         )
-        causal = np.asarray(causal, dtype=bool)
+        causal, backward, kernel = np.asarray(query.causal, dtype=bool), query.backward, query.kernel
         if kernel.value_dim is not None:
             head_dim = (head_dim + kernel.value_dim) / 2
         if kernel.window:

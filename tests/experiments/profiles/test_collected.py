@@ -16,7 +16,17 @@ from itertime.errors import UserError
 from itertime.profiling import check_profile
 from itertime.profiling.collecting import COLUMNS, LEFT_OUT, Grid, cases_of
 from itertime.profiling.collecting.collectives import collective_cases
-from itertime.spec import AttentionKernel, Profile, load_profile
+from itertime.spec import (
+    Attention,
+    AttentionKernel,
+    Cast,
+    Collective,
+    Elementwise,
+    Gemm,
+    GroupedGemm,
+    Profile,
+    load_profile,
+)
 from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS
 
 TRUE = load_profile("a100-80gb")
@@ -38,12 +48,12 @@ def seconds(row: dict[str, Any]) -> float:
     if row["table"] == "gemm":
         # Backward layouts take 10 % longer on this machine, which no fit may hide.
         slower = 1.1 if row["layout"] in ("dx", "dw") else 1.0
-        return slower * float(TRUE.gemm_s(row["m"], row["n"], row["k"], row["batch"]))
+        return slower * float(TRUE.seconds(Gemm(row["m"], row["n"], row["k"], row["batch"])))
     if row["table"] == "attention":
         shape = [row[name] for name in ("batch", "heads", "kv_heads", "head_dim", "seq", "seq", "causal")]
-        backward = TRUE.attention_s(*shape, backward=True) if row["dir"] != "fwd" else 0.0
-        return float(TRUE.attention_s(*shape) + backward)
-    return float(TRUE.elementwise_s(row["bytes"], KIND[row["op"]], row["cols"]))
+        backward = TRUE.seconds(Attention(*shape, backward=True)) if row["dir"] != "fwd" else 0.0
+        return float(TRUE.seconds(Attention(*shape)) + backward)
+    return float(TRUE.seconds(Elementwise(row["bytes"], KIND[row["op"]], row["cols"])))
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +75,14 @@ def profile(table: Path) -> Profile:
 
 def test_the_fit_recovers_the_rates_behind_the_times(profile: Profile) -> None:
     m, n, k = np.meshgrid([512, 2048, 8192], [1024, 8192], [1024, 8192])
-    np.testing.assert_allclose(profile.gemm_s(m, n, k), TRUE.gemm_s(m, n, k), rtol=0.03)
+    np.testing.assert_allclose(profile.seconds(Gemm(m, n, k)), TRUE.seconds(Gemm(m, n, k)), rtol=0.03)
     for kind in ELEMENTWISE_KINDS:
-        found, true = (one.elementwise_s(1e9, kind, 4096) for one in (profile, TRUE))
+        found, true = (one.seconds(Elementwise(1e9, kind, 4096)) for one in (profile, TRUE))
         assert found == pytest.approx(true, rel=0.03), kind
     for head_dim in (64, 128):
         shape = (4, 16, 16, head_dim, 4096, 4096)
         for backward in (False, True):
-            found, true = (one.attention_s(*shape, backward=backward) for one in (profile, TRUE))
+            found, true = (one.seconds(Attention(*shape, backward=backward)) for one in (profile, TRUE))
             assert found == pytest.approx(true, rel=0.1)
     assert profile.collectives == load_profile("h100-80gb").collectives
 
@@ -167,20 +177,22 @@ def wide(wide_table: Path) -> Profile:
 
 def test_newer_kernels_are_fitted(wide: Profile) -> None:
     m, n, k = (one.ravel() for one in np.meshgrid([1024, 4096], [1024, 8192], [1024, 8192]))
-    np.testing.assert_allclose(wide.gemm_s(m, n, k, precision="fp8"), FP8.seconds(m, n, k), rtol=0.06)
-    np.testing.assert_allclose(wide.grouped_gemm_s(512, n, k, 8), TRUE.gemm.seconds(512, n, k, 8), rtol=0.06)
+    np.testing.assert_allclose(wide.seconds(Gemm(m, n, k, precision="fp8")), FP8.seconds(m, n, k), rtol=0.06)
+    np.testing.assert_allclose(
+        wide.seconds(GroupedGemm(512, n, k, 8)), TRUE.gemm.seconds(512, n, k, 8), rtol=0.06
+    )
     shape = (2, 16, 16, 128, 4096, 4096, True)
     for backward in (False, True):
-        found = wide.attention_s(*shape, backward, AttentionKernel("cudnn"))
-        assert found == pytest.approx(0.7 * TRUE.attention_s(*shape, backward), rel=0.1)
+        found = wide.seconds(Attention(*shape, backward, AttentionKernel("cudnn")))
+        assert found == pytest.approx(0.7 * TRUE.seconds(Attention(*shape, backward)), rel=0.1)
     for backward in (False, True):
-        found = wide.elementwise_s(1e9, "rmsnorm", 4096, "compiled", backward)
+        found = wide.seconds(Elementwise(1e9, "rmsnorm", 4096, "compiled", backward))
         assert found == pytest.approx(1e9 / (0.9 * TRUE.hbm_bytes_per_s), rel=0.02)
     elements = 2.0**28
-    assert wide.cast_s(elements, "fp8") == pytest.approx(
+    assert wide.seconds(Cast(elements, "fp8")) == pytest.approx(
         4 * elements / (0.6 * TRUE.hbm_bytes_per_s), rel=0.02
     )
-    assert wide.collective_s("all_reduce", 2.0**28, 4) == pytest.approx(1.5 * 2**28 / BUS, rel=0.01)
+    assert wide.seconds(Collective("all_reduce", 2.0**28, 4)) == pytest.approx(1.5 * 2**28 / BUS, rel=0.01)
 
 
 def test_the_power_limit_is_that_of_the_rows(wide: Profile) -> None:
@@ -198,9 +210,9 @@ def test_what_the_same_chip_lends_holds_at_the_limit_of_the_rows(wide_table: Pat
     assert main([str(path), "--gpu", "h200-141gb", "--base", "h200-141gb", "-o", str(built)]) == 0
     base, profile = load_profile("h200-141gb"), load_profile(built)
     lent = base.variant(power_w=LIMIT_W)
-    found, there = (one.gemm_s(8192, 8192, 8192, precision="fp8_block") for one in (profile, lent))
+    found, there = (one.seconds(Gemm(8192, 8192, 8192, precision="fp8_block")) for one in (profile, lent))
     assert found == pytest.approx(there, rel=1e-4)
-    assert found > 1.1 * base.gemm_s(8192, 8192, 8192, precision="fp8_block")
+    assert found > 1.1 * base.seconds(Gemm(8192, 8192, 8192, precision="fp8_block"))
     assert profile.gemm_in_training == base.gemm_in_training
 
 
@@ -208,9 +220,9 @@ def test_what_a_faster_chip_lends_stays_below_the_peak(wide: Profile) -> None:
     base = load_profile("h200-141gb")
     ratio = TRUE.peak_flops_per_s / base.peak_flops_per_s
     assert wide.peak_flops_of("fp8_block") == pytest.approx(ratio * base.peak_flops_of("fp8_block"), rel=1e-4)
-    found, there = (one.gemm_s(16384, 16384, 16384, precision="fp8_block") for one in (wide, base))
+    found, there = (one.seconds(Gemm(16384, 16384, 16384, precision="fp8_block")) for one in (wide, base))
     assert found == pytest.approx(there / ratio, rel=0.05)
-    found, there = (one.grouped_gemm_s(4096, 4096, 4096, 8, "fp8") for one in (wide, base))
+    found, there = (one.seconds(GroupedGemm(4096, 4096, 4096, 8, "fp8")) for one in (wide, base))
     assert found == pytest.approx(there / ratio, rel=0.05)
     # Iterations on A100 ask for no more than the products alone.
     assert (wide.gemm_in_training, base.gemm_in_training > 1) == (1.0, True)
@@ -243,8 +255,10 @@ def test_a_part_without_rows_is_the_bases(table: Path, tmp_path: Path) -> None:
     lent = load_profile("h100-80gb").variant(hbm_bytes_per_s=TRUE.hbm_bytes_per_s)
     ratio = TRUE.peak_flops_per_s / lent.peak_flops_per_s
     shape = (4, 16, 16, 128, 4096, 4096)
-    assert profile.attention_s(*shape) == pytest.approx(lent.attention_s(*shape) / ratio, rel=0.05)
-    found, there = (one.elementwise_s(1e9, "rmsnorm", 4096) for one in (profile, lent))
+    assert profile.seconds(Attention(*shape)) == pytest.approx(
+        lent.seconds(Attention(*shape)) / ratio, rel=0.05
+    )
+    found, there = (one.seconds(Elementwise(1e9, "rmsnorm", 4096)) for one in (profile, lent))
     assert found == pytest.approx(there, rel=1e-4)
     parts = {part.part: part for part in profile.parts()}
     assert parts["attention"].source == parts["rmsnorm"].source == "those of the profile h100-80gb"

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.profiles.sustained import SOURCES
 from experiments.profiles.sustained.tables import exponent_of, gemm_rows
-from itertime.spec import load_profile
+from itertime.spec import Gemm, load_profile
 
 HEAVY = 1e11  # FLOPs
 
@@ -30,7 +30,7 @@ def test_sustained_rows_lie_within_the_stated_error(
     rows = gemm_rows(_tables(shared_dir), source.table)
     rows = rows.loc[2 * rows.m * rows.n * rows.k >= HEAVY].sample(500, random_state=1)
     m, n, k, time_us = (rows[column].to_numpy(dtype=float) for column in ("m", "n", "k", "time_us"))
-    predicted = load_profile(name).gemm_s(m, n, k, precision=precision)
+    predicted = load_profile(name).seconds(Gemm(m, n, k, precision=precision))
     assert np.mean(np.abs(predicted / (time_us * 1e-6) - 1)) * 100 < most_pct
 
 
@@ -44,7 +44,7 @@ def test_fp8_products_of_another_source(name: str, gpu: str, shared_dir: Path) -
     rows = rows.loc[2 * rows.m * rows.n * rows.k >= HEAVY]
     m, n, k, tflops = (rows[column].to_numpy(dtype=float) for column in ("m", "n", "k", "value"))
     large = (m < 100_000) & (k >= 2048)
-    predicted = 2 * m * n * k / load_profile(name).gemm_s(m, n, k, precision="fp8") / 1e12
+    predicted = 2 * m * n * k / load_profile(name).seconds(Gemm(m, n, k, precision="fp8")) / 1e12
     assert large.sum() >= 4
     assert np.mean(np.abs(predicted / tflops - 1)[large]) < 0.07
 
@@ -55,7 +55,7 @@ def test_a_burst_is_faster_than_the_h100_profile(shared_dir: Path) -> None:
     rows = table.loc[(table.collector == "vllm 0.24.0") & (table.dtype == "bfloat16")]
     flops = 2 * rows.m * rows.n * rows.k
     rows = rows.loc[(flops >= HEAVY) & (flops < 1e12)]
-    ratio = load_profile("h100-80gb").gemm_s(rows.m, rows.n, rows.k) / (rows.time_us * 1e-6)
+    ratio = load_profile("h100-80gb").seconds(Gemm(rows.m, rows.n, rows.k)) / (rows.time_us * 1e-6)
     assert 1.1 < np.median(ratio) < 1.25
 
 

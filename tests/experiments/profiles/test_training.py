@@ -13,7 +13,7 @@ from experiments.profiles.training.attention import Curves, Tail, fit_cudnn
 from experiments.profiles.training.casts import fit_casts
 from experiments.profiles.training.styles import fit_styles
 from itertime.errors import UserError
-from itertime.spec import load_profile
+from itertime.spec import Attention, load_profile
 
 H100 = chip_named("h100-80gb")
 TAIL = Tail(tail_blocks=0.3, launch_s=5e-6, narrow=0.7)
@@ -32,7 +32,7 @@ def attention_table() -> pd.DataFrame:
             for seq in (2048, 4096, 8192, 16384):
                 shape = (1, 64, 8, 128, seq, seq, mask == "top_left", word == "bwd")
                 row = {"mask": mask, "batch": 1, "seq_q": seq, "heads": 64, "kv_heads": 8, "pass": word}
-                rows.append(row | {"time_us": float(model.seconds(*shape)) * 1e6})
+                rows.append(row | {"time_us": float(model.seconds(Attention(*shape))) * 1e6})
     same = {"gpu": "NVIDIA H200", "backend": "cudnn", "dtype": "bf16", "head_dim_qk": 128, "head_dim_v": 128}
     return pd.DataFrame(rows).assign(**same, window=float("nan"), deterministic=False)
 

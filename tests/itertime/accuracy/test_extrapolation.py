@@ -10,7 +10,7 @@ import pytest
 
 from itertime.accuracy import WatchedProfile, extrapolation
 from itertime.prediction import evaluate, predict
-from itertime.spec import Plan, PlanBatch, load_model, load_profile, load_system
+from itertime.spec import Collective, Elementwise, Plan, PlanBatch, load_model, load_profile, load_system
 from itertime.spec.profile import COLLECTIVES
 
 PROFILE = load_profile("a100-80gb")
@@ -73,10 +73,10 @@ def test_watching_changes_no_digit() -> None:
 
 def test_groups_of_one_and_empty_kernels_ask_for_nothing() -> None:
     watched = WatchedProfile(PROFILE)
-    watched.collective_s("all_reduce", np.array([1e12]), np.array([1]))
-    watched.elementwise_s(np.array([0.0, 1e6]), "gelu")
+    watched.seconds(Collective("all_reduce", np.array([1e12]), np.array([1])))
+    watched.seconds(Elementwise(np.array([0.0, 1e6]), "gelu"))
     assert watched.extrapolated() == ()
-    watched.collective_s("all_reduce", np.array([1e12]), np.array([2]))
-    watched.elementwise_s(np.array([0.0, 1e15]), "gelu")
-    watched.elementwise_s(1e15, "adam")  # assumed: there is nothing to go beyond
+    watched.seconds(Collective("all_reduce", np.array([1e12]), np.array([2])))
+    watched.seconds(Elementwise(np.array([0.0, 1e15]), "gelu"))
+    watched.seconds(Elementwise(1e15, "adam"))  # assumed: there is nothing to go beyond
     assert watched.extrapolated() == ("all_reduce", "gelu")

@@ -17,7 +17,16 @@ from itertime.calibration import MeasuredRun, RunSet, calibrate, read_table, sum
 from itertime.calibration.run_set import expressed
 from itertime.costs.network import all_gather_s, all_reduce_s
 from itertime.errors import TableError
-from itertime.spec import Plan, PlanOptions, Site, load_framework, load_model, load_system, profile_of
+from itertime.spec import (
+    Attention,
+    Plan,
+    PlanOptions,
+    Site,
+    load_framework,
+    load_model,
+    load_system,
+    profile_of,
+)
 from itertime.timeline import iteration_graph
 from tests.effort import examples
 from tests.places import SHARED
@@ -369,7 +378,8 @@ def test_fmha_takes_what_was_published() -> None:
     """64 sequences of 512 tokens, 16 heads of 64, both passes: 2.95 ms (Dao et al. 2022, table 7)."""
     profile = profile_of(load_system("dgx-a100-80gb"))
     both = sum(
-        float(profile.attention_s(64, 16, 16, 64, 512, 512, False, backward)) for backward in (False, True)
+        float(profile.seconds(Attention(64, 16, 16, 64, 512, 512, False, backward)))
+        for backward in (False, True)
     )
     factor = load_framework("apex-bert").attention_multiplier
     assert factor * both == pytest.approx(2.95e-3, rel=0.01)

@@ -20,6 +20,7 @@ from itertime.calibration.table import read_table
 from itertime.calibration.validation import FileErrors
 from itertime.cli import main
 from itertime.errors import UserError
+from itertime.spec import Gemm
 
 ROW: Mapping[str, Any] = {
     "id": "run", "gpu": "H100-SXM-80GB", "gpus": 8, "gpus_per_node": 8, "node_nic_gbps": 3200, "layers": 8,
@@ -184,7 +185,9 @@ def test_every_gpu_has_its_profile_and_its_domain(
 def test_a_lower_power_limit_and_other_memory_make_another_gpu(tmp_path: Path) -> None:
     usual, limited = run_of(tmp_path), run_of(tmp_path, power_w=500, site="meta-grand-teton")
     assert (limited.profile.power_w, limited.profile.hbm_bytes_per_s) == (500, 2.4e12)
-    assert limited.profile.gemm_s(8192, 8192, 8192) > 1.1 * usual.profile.gemm_s(8192, 8192, 8192)
+    assert limited.profile.seconds(Gemm(8192, 8192, 8192)) > 1.1 * usual.profile.seconds(
+        Gemm(8192, 8192, 8192)
+    )
     assert run_of(tmp_path, power_w=700).profile is usual.profile
 
 

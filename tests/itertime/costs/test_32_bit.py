@@ -10,7 +10,7 @@ import pytest
 from itertime import Plan, PlanBatch, load_model, load_system, predict
 from itertime.errors import UserError
 from itertime.prediction import evaluate
-from itertime.spec import PlanOptions, load_profile
+from itertime.spec import Elementwise, Gemm, PlanOptions, load_profile
 
 MODEL = replace(load_model("gpt3-1.3b"), attention="core")
 SYSTEM = load_system("dgx-a100-80gb")
@@ -23,7 +23,7 @@ def test_a_product_takes_twice_the_time_beside_its_launch() -> None:
     """Half the rate, twice the bytes of every matrix: both limits double, and so does any blend of them."""
     m, n, k = np.array([64.0, 4096.0, 8192.0]), 4096.0, 1024.0
     launch = A100.gemm.launch_s
-    half, whole = (A100.gemm_s(m, n, k, precision=each) - launch for each in ("bf16", "tf32"))
+    half, whole = (A100.seconds(Gemm(m, n, k, precision=each)) - launch for each in ("bf16", "tf32"))
     assert whole == pytest.approx(2 * half, rel=1e-12)
     assert A100.peak_flops_of("tf32") == 156e12
 
@@ -33,7 +33,7 @@ def test_no_tensor_core_of_a_v100_has_it() -> None:
     assert "tf32" not in v100.trained_precisions
     assert "tf32" in A100.trained_precisions
     with pytest.raises(UserError, match="precision='tf32': no GEMM model"):
-        v100.gemm_s(1024, 1024, 1024, precision="tf32")
+        v100.seconds(Gemm(1024, 1024, 1024, precision="tf32"))
 
 
 def test_a_layer_takes_about_twice_as_long() -> None:
@@ -84,7 +84,7 @@ def test_a_step_neither_unscales_nor_copies(optimizer: str, nbytes: float) -> No
     plan = replace(WIDE, options=options, dp=1, micro_batch=1, global_batch=1)
     found = predict(MODEL, plan, SYSTEM)
     owned = found.memory_parts["optimizer"] / 8
-    bandwidth = 1e12 / float(A100.elementwise_s(1e12, "adam"))
+    bandwidth = 1e12 / float(A100.seconds(Elementwise(1e12, "adam")))
     assert found.breakdown["optimizer"] == pytest.approx(nbytes * owned / bandwidth, rel=0.02)
 
 

@@ -10,6 +10,7 @@ import pytest
 from itertime import ModelSpec, Plan, PlanBatch, load_profile, load_system
 from itertime.costs import Workload, memory
 from itertime.costs.layer import LayerCosts, kernel_counts, layer_costs
+from itertime.spec import Elementwise, Gemm
 
 SYSTEM, PROFILE = load_system("dgx-a100-80gb"), load_profile("a100-80gb")
 PLANS = PlanBatch.of([Plan(4, 1, 1, 2, 8, recompute="none", sequence_parallel=True)])
@@ -35,8 +36,11 @@ def test_a_head_dim_that_follows_from_the_width_changes_nothing() -> None:
 def test_wider_heads_widen_the_matrices_of_the_attention() -> None:
     wide, narrow = replace(DENSE, head_dim=256), DENSE
     assert wide.parameters - narrow.parameters == 8 * 2 * 4096 * (32 + 8) * 128
-    qkv = {model: PROFILE.gemm_s(TOKENS, (32 + 16) * model.head_width / 4, 4096) for model in (wide, narrow)}
-    out = {model: PROFILE.gemm_s(TOKENS, 4096, 32 * model.head_width / 4) for model in (wide, narrow)}
+    qkv = {
+        model: PROFILE.seconds(Gemm(TOKENS, (32 + 16) * model.head_width / 4, 4096))
+        for model in (wide, narrow)
+    }
+    out = {model: PROFILE.seconds(Gemm(TOKENS, 4096, 32 * model.head_width / 4)) for model in (wide, narrow)}
     more = qkv[wide] + out[wide] - qkv[narrow] - out[narrow]
     assert costs(wide).forward["gemm"] - costs(narrow).forward["gemm"] == pytest.approx(more, rel=1e-9)
     assert costs(wide).forward["attention"] > 1.5 * costs(narrow).forward["attention"]
@@ -48,7 +52,7 @@ def test_wider_heads_widen_the_matrices_of_the_attention() -> None:
 def test_norms_of_outputs_are_charged_and_keep_their_input() -> None:
     four = replace(DENSE, norms_per_layer=4)
     elements = TOKENS * 4096 / 4
-    norm = PROFILE.elementwise_s(np.array([4 * elements, 6 * elements]), "rmsnorm", 4096)
+    norm = PROFILE.seconds(Elementwise(np.array([4 * elements, 6 * elements]), "rmsnorm", 4096))
     for number, part in enumerate(("forward", "backward")):
         more = getattr(costs(four), part)["elementwise"] - getattr(costs(DENSE), part)["elementwise"]
         # Backward, the gradients of two more norms' weights are added to their sums.
@@ -67,7 +71,7 @@ def test_early_stop_repeats_the_last_gemm_before_a_norm() -> None:
         layer_costs(Workload.of(model, early, SYSTEM, PROFILE), np.zeros(1))[0].backward["recompute"]
         for model in (replace(DENSE, norms_per_layer=4), DENSE)
     ]
-    assert repeated[0] - repeated[1] > PROFILE.gemm_s(TOKENS, 4096, 8192)
+    assert repeated[0] - repeated[1] > PROFILE.seconds(Gemm(TOKENS, 4096, 8192))
 
 
 def test_a_shared_expert_is_an_mlp_that_every_token_passes() -> None:
@@ -76,7 +80,7 @@ def test_a_shared_expert_is_an_mlp_that_every_token_passes() -> None:
     assert shared.layer_parameters - MIXTURE.layer_parameters == weights
     assert shared.layer_matmul_parameters - MIXTURE.layer_matmul_parameters == weights
     assert shared.active_parameters - MIXTURE.active_parameters == 8 * weights
-    up, down = PROFILE.gemm_s(TOKENS, 512, 4096), PROFILE.gemm_s(TOKENS, 4096, 512)
+    up, down = PROFILE.seconds(Gemm(TOKENS, 512, 4096)), PROFILE.seconds(Gemm(TOKENS, 4096, 512))
     more = costs(shared).forward["gemm"] - costs(MIXTURE).forward["gemm"]
     assert more == pytest.approx(2 * up + down, rel=1e-9)
     counts = [kernel_counts(model, PLANS) for model in (shared, MIXTURE)]

@@ -19,7 +19,7 @@ from itertime.costs.exchange.groups import Shards
 from itertime.costs.exchange.power_sgd import power_factors
 from itertime.costs.exchange.quantised_zero import WEIGHT_BYTES, moved_s
 from itertime.errors import UserError
-from itertime.spec import PlanOptions, System, load_profile, parse_options
+from itertime.spec import Collective, PlanOptions, System, load_profile, parse_options
 from itertime.timeline import iteration_graph
 from tests.effort import examples
 
@@ -133,7 +133,7 @@ def test_integers_cross_nodes_after_the_sum_in_the_node() -> None:
     workload = workload_of(BERT, plan, slow)
     found = moved_s(workload, np.array([1e9]), Shards.of(workload.plans), workload.plans.tp).scatter
     nbytes = 1e9 * (0.5 + 4 / 1024)
-    inside = PROFILE.collective_s("all_to_all", nbytes, 8)
+    inside = PROFILE.seconds(Collective("all_to_all", nbytes, 8))
     assert found == pytest.approx(nbytes / 8 / 2 * 8 / 1e8 + inside, rel=1e-9)
 
 

@@ -17,7 +17,7 @@ from itertime.costs.passes import distinct_passes
 from itertime.errors import UserError
 from itertime.planning import Space, search
 from itertime.schedule import LAST
-from itertime.spec import AttentionKernel, Site, load_framework, load_lengths
+from itertime.spec import Attention, AttentionKernel, Site, load_framework, load_lengths
 from itertime.spec.plans import PlanOptions
 from tests.places import ROOT
 
@@ -94,7 +94,9 @@ def test_one_pair_of_numbers_stands_for_all_lengths_of_a_kernel(kernel, backward
     number, chosen = 4096.0, AttentionKernel(kernel)
 
     def seconds(count, length):
-        return profile.attention_s(count, 16, 16, 64, length, length, False, backward=backward, kernel=chosen)
+        return profile.seconds(
+            Attention(count, 16, 16, 64, length, length, False, backward=backward, kernel=chosen)
+        )
 
     def growth(count, length):  # a launch and the last wave are paid once
         return seconds(2 * count, length) - seconds(count, length)

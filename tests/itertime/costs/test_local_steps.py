@@ -17,7 +17,7 @@ from itertime.costs.exchange.local_steps import (
     entry_bytes,
     worker_parameters,
 )
-from itertime.spec import PlanOptions, broken_options, load_profile
+from itertime.spec import Elementwise, PlanOptions, broken_options, load_profile
 
 H100 = load_system("dgx-h100")
 PROFILE = load_profile(H100.profile)
@@ -166,7 +166,7 @@ def test_over_a_link_between_sites():
     different parts, so that nothing is gathered. Then Nesterov's step on a sixteenth.
     """
     size = 2 * worker_parameters(workload(PLAN))[0]
-    step = PROFILE.elementwise_s(NESTEROV_BYTES * size / 2 / 16, "adam")
+    step = PROFILE.seconds(Elementwise(NESTEROV_BYTES * size / 2 / 16, "adam"))
     assert 500 * synced(DILOCO) == pytest.approx(1.5 * size / 1.25e9 + 6 * 0.03 + step, rel=1e-9)
     assert size == pytest.approx(13.5e9, rel=0.01)
 
@@ -188,7 +188,7 @@ def test_moments_are_exchanged_in_their_own_time():
     once = 10 * synced(replace(options, outer="average", momentum_steps=None, variance_steps=None))
     owned = worker_parameters(workload(PLAN))[0] / 16
     weight, moment = (
-        float(PROFILE.elementwise_s(each * owned, "adam")) for each in (AVERAGED_BYTES, MOMENT_BYTES)
+        float(PROFILE.seconds(Elementwise(each * owned, "adam"))) for each in (AVERAGED_BYTES, MOMENT_BYTES)
     )
     moments = once - weight + moment
     assert synced(options) == pytest.approx(once / 10 + moments / 20 + moments / 50, rel=1e-9)

@@ -23,7 +23,7 @@ from itertime.costs.mixture import (
 from itertime.costs.network import all_gather_s, all_to_all_s, reduce_scatter_s
 from itertime.costs.parallel_comm import activation_all_reduce_s
 from itertime.costs.partition import Partition
-from itertime.spec import AttentionKernel, load_framework
+from itertime.spec import Attention, AttentionKernel, Elementwise, Gemm, load_framework
 from tests.effort import examples
 
 SYSTEM = load_system("dgx-h100,framework=megatron")  # kernels as the profile has them
@@ -166,7 +166,7 @@ def test_hidden_dispatch_shortens_an_iteration_and_contends_with_the_work() -> N
 def test_fewer_bits_speed_up_experts_but_not_the_router() -> None:
     plan = replace(PLAN, ep=8)
     wide, narrow = (experts_s(work(MIXTURE, replace(plan, precision=each))) for each in ("bf16", "fp8"))
-    router = PROFILE.gemm_s(4096, 16, 4096)
+    router = PROFILE.seconds(Gemm(4096, 16, 4096))
     assert 0.4 < (narrow.forward[0] - router) / (wide.forward[0] - router) < 0.8
     assert wide.casts_forward[0] == 0 < narrow.casts_forward[0]
 
@@ -178,11 +178,11 @@ def test_latent_attention_by_hand() -> None:
         (512 + 64, 7168), (1536, 7168), (128 * 192, 1536), (128 * 256, 512), (7168, 128 * 128),
         (2048, 7168), (2048, 7168), (7168, 2048),
     ]  # fmt: skip
-    alone = sum(float(PROFILE.gemm_s(tokens, n, k)) for n, k in shapes)
+    alone = sum(float(PROFILE.seconds(Gemm(tokens, n, k))) for n, k in shapes)
     found = work(model, PLAN)
     assert linear_s([found])[0].forward[0] == pytest.approx(found.gemm_factor * alone)
     kernel = AttentionKernel("flash", 128)
-    attention = PROFILE.attention_s(1, 128, 128, 192, 4096, 4096, kernel=kernel)
+    attention = PROFILE.seconds(Attention(1, 128, 128, 192, 4096, 4096, kernel=kernel))
     assert layer(model, PLAN).forward["attention"][0] == pytest.approx(float(attention))
 
 
@@ -199,7 +199,11 @@ def test_every_tensor_parallel_rank_holds_what_compresses() -> None:
 def test_attention_is_the_mean_of_layers_with_and_without_a_window() -> None:
     model = load_model("gpt-oss-20b")  # every other layer reaches back 128 tokens
     kinds = [
-        float(PROFILE.attention_s(1, 64, 8, 64, 4096, 4096, kernel=AttentionKernel("flash", None, window)))
+        float(
+            PROFILE.seconds(
+                Attention(1, 64, 8, 64, 4096, 4096, kernel=AttentionKernel("flash", None, window))
+            )
+        )
         for window in (0, 128)
     ]
     assert kinds[1] < 0.5 * kinds[0]
@@ -212,7 +216,7 @@ def test_norms_of_queries_and_keys_are_charged() -> None:
     plain, normed = MIXTURE, replace(MIXTURE, qk_norm=True)
     more = layer(normed, PLAN).forward["elementwise"][0] - layer(plain, PLAN).forward["elementwise"][0]
     widths = np.array([4096 * 32 * 128, 4096 * 8 * 128])
-    assert more == pytest.approx(float(PROFILE.elementwise_s(4.0 * widths, "rmsnorm", 128).sum()))
+    assert more == pytest.approx(float(PROFILE.seconds(Elementwise(4.0 * widths, "rmsnorm", 128)).sum()))
 
 
 def test_a_parallel_block_sums_attention_and_mlp_at_once() -> None:

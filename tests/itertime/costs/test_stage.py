@@ -21,6 +21,7 @@ from itertime.costs.parallel_comm import activation_all_reduce_s
 from itertime.costs.partition import Partition, padded_vocab
 from itertime.costs.passes import MICRO_BATCH_COLUMNS
 from itertime.schedule import FIRST, HEAVY, LAST, stage_kinds
+from itertime.spec import Elementwise, Gemm
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)
@@ -63,12 +64,12 @@ def test_recompute_repeats_the_forward_with_its_all_reduces():
 def test_an_early_stop_spares_the_last_gemm_its_sum_and_the_residual_addition():
     model = replace(MODEL, dropout=False)
     tokens, h, f = 2 * model.seq_len, model.hidden, model.ffn_hidden
-    last = PROFILE.gemm_s(float(tokens), float(h), f / 8, 1.0)
+    last = PROFILE.seconds(Gemm(float(tokens), float(h), f / 8, 1.0))
     for one in (model, replace(model, gated_mlp=True), replace(model, attention="flash")):
-        residual = PROFILE.elementwise_s(np.array([6.0 * tokens * h]), "elementwise")[0]
+        residual = PROFILE.seconds(Elementwise(np.array([6.0 * tokens * h]), "elementwise"))[0]
         assert spared_s(one) == pytest.approx(float(last + residual + layer(one)[0]["tp_comm"] / 2), rel=1e-9)
     scattered = layer(model, sequence_parallel=True)[0]["tp_comm"] / 4  # of two gathers and two scatters
-    residual = PROFILE.elementwise_s(np.array([6.0 * tokens * h / 8]), "elementwise")[0]
+    residual = PROFILE.seconds(Elementwise(np.array([6.0 * tokens * h / 8]), "elementwise"))[0]
     assert spared_s(model, sequence_parallel=True) == pytest.approx(
         float(last + residual + scattered), rel=1e-9
     )
@@ -77,7 +78,9 @@ def test_an_early_stop_spares_the_last_gemm_its_sum_and_the_residual_addition():
 def test_an_early_stop_spares_less_of_experts_and_nothing_after_dropout():
     # The gradients of the router need what the experts put out, those of dropout the mask that it made last.
     mixture = replace(MODEL, experts=8, experts_per_token=2, dropout=False)
-    residual = PROFILE.elementwise_s(np.array([6.0 * 2 * MODEL.seq_len * MODEL.hidden]), "elementwise")[0]
+    residual = PROFILE.seconds(
+        Elementwise(np.array([6.0 * 2 * MODEL.seq_len * MODEL.hidden]), "elementwise")
+    )[0]
     assert spared_s(mixture) == pytest.approx(residual, rel=1e-9)
     assert MODEL.dropout
     assert spared_s(MODEL) == spared_s(replace(mixture, dropout=True)) == 0

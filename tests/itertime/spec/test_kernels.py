@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from itertime.errors import UnknownName
-from itertime.spec import FLASH, AttentionKernel, load_profile
+from itertime.spec import FLASH, Attention, AttentionKernel, Cast, Elementwise, load_profile
 
 A100, H100 = load_profile("a100-80gb"), load_profile("h100-80gb")
 CUDNN = AttentionKernel("cudnn")
@@ -19,7 +19,7 @@ PUBLISHED = {2048: (484, 370), 4096: (591, 474), 8192: (644, 541), 16384: (673, 
 
 def teraflops(seq: int, backward: bool, kernel: AttentionKernel) -> float:
     flops = (2.5 if backward else 1.0) * 4 * 64 * 128 * seq**2 / 2
-    return flops / float(H100.attention_s(*SHAPE, seq, seq, True, backward, kernel)) / 1e12
+    return flops / float(H100.seconds(Attention(*SHAPE, seq, seq, True, backward, kernel))) / 1e12
 
 
 @pytest.mark.parametrize("seq", PUBLISHED)
@@ -31,10 +31,10 @@ def test_cudnn_attention_runs_at_the_published_rates(seq: int) -> None:
 
 def test_heads_of_unequal_dims_cost_their_mean() -> None:
     latent = AttentionKernel("cudnn", value_dim=128)
-    seconds = H100.attention_s(1, 128, 128, 192, 8192, 8192, kernel=latent)
+    seconds = H100.seconds(Attention(1, 128, 128, 192, 8192, 8192, kernel=latent))
     assert seconds == pytest.approx(4278e-6, rel=0.03)  # the same source, DeepSeek-V3
-    padded = H100.attention_s(1, 128, 128, 192, 8192, 8192, kernel=AttentionKernel(value_dim=128))
-    assert padded == H100.attention_s(1, 128, 128, 192, 8192, 8192)  # FlashAttention-2 pads the values
+    padded = H100.seconds(Attention(1, 128, 128, 192, 8192, 8192, kernel=AttentionKernel(value_dim=128)))
+    assert padded == H100.seconds(Attention(1, 128, 128, 192, 8192, 8192))  # FlashAttention-2 pads the values
     assert seconds < padded
 
 
@@ -42,32 +42,36 @@ def test_a_window_costs_the_scores_it_keeps() -> None:
     shape = (2, 64, 8, 64)
     limited = AttentionKernel("cudnn", window=1024)
     for seq, published_us in ((2048, 166), (8192, 738), (32768, 3021)):  # the same source, gpt-oss
-        assert H100.attention_s(*shape, seq, seq, kernel=limited) == pytest.approx(
+        assert H100.seconds(Attention(*shape, seq, seq, kernel=limited)) == pytest.approx(
             published_us * 1e-6, rel=0.04
         )
-    full = H100.attention_s(*shape, 4096, 4096, kernel=CUDNN)
-    assert H100.attention_s(*shape, 4096, 4096, kernel=CUDNN._replace(window=4096)) == pytest.approx(full)
-    assert H100.attention_s(*shape, 4096, 4096, kernel=limited) < 0.6 * full
-    unmasked = H100.attention_s(*shape, 4096, 4096, False, kernel=CUDNN)
+    full = H100.seconds(Attention(*shape, 4096, 4096, kernel=CUDNN))
+    assert H100.seconds(Attention(*shape, 4096, 4096, kernel=CUDNN._replace(window=4096))) == pytest.approx(
+        full
+    )
+    assert H100.seconds(Attention(*shape, 4096, 4096, kernel=limited)) < 0.6 * full
+    unmasked = H100.seconds(Attention(*shape, 4096, 4096, False, kernel=CUDNN))
     assert (
-        H100.attention_s(*shape, 4096, 4096, False, kernel=limited) == unmasked
+        H100.seconds(Attention(*shape, 4096, 4096, False, kernel=limited)) == unmasked
     )  # windows are of causal masks
 
 
 def test_the_default_kernel_is_flash_attention_2() -> None:
     for profile in (A100, H100):
-        plain = profile.attention_s(*SHAPE, 4096, 4096)
-        assert profile.attention_s(*SHAPE, 4096, 4096, kernel=FLASH) == plain
-        earlier = profile.attention_s(*SHAPE, 4096, 4096, kernel=AttentionKernel("flash1"))
+        plain = profile.seconds(Attention(*SHAPE, 4096, 4096))
+        assert profile.seconds(Attention(*SHAPE, 4096, 4096, kernel=FLASH)) == plain
+        earlier = profile.seconds(Attention(*SHAPE, 4096, 4096, kernel=AttentionKernel("flash1")))
         assert earlier == pytest.approx(profile.attention_factor("flash1", 128, 4096) * plain)
-    assert A100.attention_s(*SHAPE, 4096, 4096, kernel=CUDNN) == A100.attention_s(*SHAPE, 4096, 4096)
+    assert A100.seconds(Attention(*SHAPE, 4096, 4096, kernel=CUDNN)) == A100.seconds(
+        Attention(*SHAPE, 4096, 4096)
+    )
     with pytest.raises(UnknownName, match="flash4"):
-        H100.attention_s(*SHAPE, 4096, 4096, kernel=AttentionKernel("flash4"))
+        H100.seconds(Attention(*SHAPE, 4096, 4096, kernel=AttentionKernel("flash4")))
 
 
 def test_newer_attention_is_faster_and_8_bit_forward_faster_still() -> None:
     def seconds(name: str) -> float:
-        return float(H100.attention_s(*SHAPE, 8192, 8192, kernel=AttentionKernel(name)))
+        return float(H100.seconds(Attention(*SHAPE, 8192, 8192, kernel=AttentionKernel(name))))
 
     assert seconds("cudnn_fp8") < seconds("cudnn") < seconds("flash")
     assert seconds("flash3") == pytest.approx(seconds("cudnn"), rel=0.05)
@@ -78,26 +82,26 @@ def test_a_style_picks_the_rate_of_each_pass() -> None:
     passes = np.array([[False], [True]])
     for profile in (A100, H100):
         norms = {
-            style: profile.elementwise_s(nbytes, "rmsnorm", 8192, style, passes)
+            style: profile.seconds(Elementwise(nbytes, "rmsnorm", 8192, style, passes))
             for style in ("fused", "compiled", "eager")
         }
         assert (norms["fused"][1] < norms["compiled"][1]).all()
         assert (norms["compiled"][0] < norms["eager"][0]).all()
         forward, backward = (
-            profile.elementwise_s(nbytes[i, 0], "rmsnorm", 8192, "eager", bool(i)) for i in (0, 1)
+            profile.seconds(Elementwise(nbytes[i, 0], "rmsnorm", 8192, "eager", bool(i))) for i in (0, 1)
         )
         assert norms["eager"][:, 1].tolist() == [forward, backward]
-        single = profile.elementwise_s(nbytes[:, :1], "rmsnorm", 8192, "eager", passes)
+        single = profile.seconds(Elementwise(nbytes[:, :1], "rmsnorm", 8192, "eager", passes))
         assert single.tolist() == [[forward], [backward]]
-        plain = profile.elementwise_s(nbytes, "rmsnorm", 8192)
-        assert (profile.elementwise_s(nbytes, "rmsnorm", 8192, None, passes) == plain).all()
+        plain = profile.seconds(Elementwise(nbytes, "rmsnorm", 8192))
+        assert (profile.seconds(Elementwise(nbytes, "rmsnorm", 8192, None, passes)) == plain).all()
     with pytest.raises(UnknownName, match="jitted"):
-        H100.elementwise_s(1e6, "gelu", style="jitted")
+        H100.seconds(Elementwise(1e6, "gelu", style="jitted"))
 
 
 def test_fused_swiglu_moves_less_and_eager_positions_more() -> None:
     def seconds(kind: str, style: str) -> float:
-        return float(H100.elementwise_s(1e9, kind, style=style))
+        return float(H100.seconds(Elementwise(1e9, kind, style=style)))
 
     assert seconds("swiglu", "fused") == pytest.approx(0.6 * seconds("swiglu", "eager"), rel=0.01)
     assert seconds("rotary", "eager") == pytest.approx(4.5 * seconds("rotary", "fused"), rel=0.02)
@@ -105,12 +109,12 @@ def test_fused_swiglu_moves_less_and_eager_positions_more() -> None:
 
 def test_casts_cost_the_bytes_of_their_recipe() -> None:
     elements = np.array([0.0, 1e6, 1e9])
-    one_scale, blocks = H100.cast_s(elements, "fp8"), H100.cast_s(elements, "fp8_block")
+    one_scale, blocks = H100.seconds(Cast(elements, "fp8")), H100.seconds(Cast(elements, "fp8_block"))
     assert one_scale[0] == 0
     assert (blocks[1:] < one_scale[1:]).all()
     assert one_scale[2] > 6e9 / H100.hbm_bytes_per_s  # no faster than its 6 bytes an element
-    assert (H100.cast_s(elements, "bf16") == 0).all()
+    assert (H100.seconds(Cast(elements, "bf16")) == 0).all()
     with pytest.raises(UnknownName, match="fp6"):
-        H100.cast_s(1e6, "fp6")
+        H100.seconds(Cast(1e6, "fp6"))
     with pytest.raises(UnknownName, match="fp8"):  # no 8-bit GEMM on the chip
-        A100.cast_s(1e6, "fp8")
+        A100.seconds(Cast(1e6, "fp8"))

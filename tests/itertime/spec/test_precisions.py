@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from itertime.errors import UserError
-from itertime.spec import PowerTerm, load_profile
+from itertime.spec import Attention, Elementwise, Gemm, GroupedGemm, PowerTerm, load_profile
 
 H100, H200, B200 = (load_profile(name) for name in ("h100-80gb", "h200-141gb", "b200-180gb"))
 NEWER = ("h100-80gb", "h200-141gb", "b200-180gb", "gb200-186gb", "b300-270gb", "gb300-280gb")
@@ -17,7 +17,7 @@ SIZES = np.array([1024.0, 2048.0, 4096.0, 8192.0, 16384.0])
 def test_no_product_is_faster_than_the_peak_of_its_precision(name: str) -> None:
     profile = load_profile(name)
     for precision in profile.precisions:
-        times = profile.gemm_s(SIZES, 8192.0, 8192.0, precision=precision)
+        times = profile.seconds(Gemm(SIZES, 8192.0, 8192.0, precision=precision))
         assert np.all(np.diff(times) > 0)
         assert np.all(2 * SIZES * 8192.0**2 / times < profile.peak_flops_of(precision))
 
@@ -25,22 +25,24 @@ def test_no_product_is_faster_than_the_peak_of_its_precision(name: str) -> None:
 @pytest.mark.parametrize("name", NEWER)
 def test_fewer_bits_take_less_time(name: str) -> None:
     profile = load_profile(name)
-    half = profile.gemm_s(8192, 8192, 8192)
+    half = profile.seconds(Gemm(8192, 8192, 8192))
     for precision in profile.precisions[1:]:
-        assert 0.25 < profile.gemm_s(8192, 8192, 8192, precision=precision) / half < 0.75
+        assert 0.25 < profile.seconds(Gemm(8192, 8192, 8192, precision=precision)) / half < 0.75
 
 
 def test_h100_computes_as_h200_and_reads_more_slowly() -> None:
     """The same chip: equal arithmetic, memory at 3.35 against 4.8 TB/s."""
-    assert H100.gemm_s(16384, 16384, 16384) == pytest.approx(H200.gemm_s(16384, 16384, 16384), rel=0.01)
-    assert H100.gemm_s(64, 16384, 16384) > 1.2 * H200.gemm_s(64, 16384, 16384)
+    assert H100.seconds(Gemm(16384, 16384, 16384)) == pytest.approx(
+        H200.seconds(Gemm(16384, 16384, 16384)), rel=0.01
+    )
+    assert H100.seconds(Gemm(64, 16384, 16384)) > 1.2 * H200.seconds(Gemm(64, 16384, 16384))
 
 
 def test_a_precision_without_a_model_is_refused() -> None:
     with pytest.raises(UserError, match=r"h100-80gb: precision='nvfp4': no GEMM model; it has bf16, fp8"):
-        H100.gemm_s(8192, 8192, 8192, precision="nvfp4")
+        H100.seconds(Gemm(8192, 8192, 8192, precision="nvfp4"))
     with pytest.raises(UserError, match="no GEMM model"):
-        H100.grouped_gemm_s(512, 4096, 4096, 8, precision="mxfp8")
+        H100.seconds(GroupedGemm(512, 4096, 4096, 8, precision="mxfp8"))
     with pytest.raises(UserError, match="no GEMM model"):
         H100.peak_flops_of("mxfp8")
 
@@ -50,21 +52,21 @@ def test_grouped_products_rise_with_groups_and_rows_and_stay_below_the_peak(name
     profile = load_profile(name)
     groups = np.array([1.0, 4.0, 16.0, 64.0, 256.0])
     for precision in profile.precisions:
-        times = profile.grouped_gemm_s(512, 4096, 4096, groups, precision)
+        times = profile.seconds(GroupedGemm(512, 4096, 4096, groups, precision))
         assert np.all(np.diff(times) > 0)
         assert np.all(2 * 512 * 4096**2 * groups / times < profile.peak_flops_of(precision))
-        rows = profile.grouped_gemm_s(np.array([0.5, 64.5, 512.0, 4096.0]), 4096, 4096, 16, precision)
+        rows = profile.seconds(GroupedGemm(np.array([0.5, 64.5, 512.0, 4096.0]), 4096, 4096, 16, precision))
         assert np.all(np.diff(rows) >= 0)
 
 
 def test_a_lower_limit_slows_arithmetic_by_its_power() -> None:
     assert H100.power is not None
     slower = H100.variant(power_w=500.0)
-    ratio = slower.gemm_s(16384, 16384, 16384) / H100.gemm_s(16384, 16384, 16384)
+    ratio = slower.seconds(Gemm(16384, 16384, 16384)) / H100.seconds(Gemm(16384, 16384, 16384))
     assert ratio == pytest.approx((700 / 500) ** H100.power.exponent, rel=0.01)
     assert slower.power_w == 500
-    assert slower.elementwise_s(1e9) == H100.elementwise_s(1e9)
-    attention = [each.attention_s(1, 32, 32, 128, 8192, 8192) for each in (slower, H100)]
+    assert slower.seconds(Elementwise(1e9)) == H100.seconds(Elementwise(1e9))
+    attention = [each.seconds(Attention(1, 32, 32, 128, 8192, 8192)) for each in (slower, H100)]
     assert attention[0] / attention[1] == pytest.approx((700 / 500) ** H100.power.exponent, rel=0.01)
 
 
@@ -82,15 +84,17 @@ def test_a_variant_with_other_memory() -> None:
     """Memory-bound times follow the bandwidth, arithmetic does not."""
     other = H100.variant(hbm_bytes_per_s=2e12, memory_bytes=68e9)
     assert other.memory_bytes == 68e9
-    assert other.elementwise_s(1e10) == pytest.approx(H100.elementwise_s(1e10) * 3.352 / 2, rel=0.01)
-    assert other.gemm_s(16384, 16384, 16384) < 1.02 * H100.gemm_s(16384, 16384, 16384)
+    assert other.seconds(Elementwise(1e10)) == pytest.approx(
+        H100.seconds(Elementwise(1e10)) * 3.352 / 2, rel=0.01
+    )
+    assert other.seconds(Gemm(16384, 16384, 16384)) < 1.02 * H100.seconds(Gemm(16384, 16384, 16384))
 
 
 def test_fewer_multiprocessors() -> None:
     """H100 PCIe: 114 of 132 multiprocessors at 350 W run at the power of a share, not of the chip."""
     assert H100.power is not None
     pcie = H100.variant(power_w=350.0, multiprocessors=114)
-    ratio = pcie.gemm_s(16384, 16384, 16384) / H100.gemm_s(16384, 16384, 16384)
+    ratio = pcie.seconds(Gemm(16384, 16384, 16384)) / H100.seconds(Gemm(16384, 16384, 16384))
     expected = 132 / 114 * (700 * 114 / 132 / 350) ** H100.power.exponent
     assert ratio == pytest.approx(expected, rel=0.02)
     assert pcie.peak_flops_of() == pytest.approx(989.4e12 * 114 / 132)
@@ -98,4 +102,4 @@ def test_fewer_multiprocessors() -> None:
 
 def test_an_unchanged_variant_gives_the_same_times() -> None:
     same = H100.variant()
-    assert np.array_equal(same.gemm_s(SIZES, SIZES, SIZES), H100.gemm_s(SIZES, SIZES, SIZES))
+    assert np.array_equal(same.seconds(Gemm(SIZES, SIZES, SIZES)), H100.seconds(Gemm(SIZES, SIZES, SIZES)))

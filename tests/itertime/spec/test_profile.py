@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from itertime.errors import UnknownName, UserError
-from itertime.spec import SizeTable, list_profiles, load_profile
+from itertime.spec import Attention, Collective, Elementwise, Gemm, SizeTable, list_profiles, load_profile
 from itertime.spec.kernels.attention import BACKWARD_FLOPS
 from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS, FOLDER
 
@@ -60,7 +60,7 @@ def test_held_out_errors_of_the_most_important_parts() -> None:
 def test_published_large_gemms_reach_70_to_82_percent_of_peak(mnk: tuple[int, int, int]) -> None:
     """cuBLAS on A100 in bf16: microsoft/vidur's layers 72-79 %, aiconfigurator's grid 78-82 %."""
     m, n, k = mnk
-    assert 0.70 <= 2 * m * n * k / PROFILE.gemm_s(m, n, k) / PROFILE.peak_flops <= 0.82
+    assert 0.70 <= 2 * m * n * k / PROFILE.seconds(Gemm(m, n, k)) / PROFILE.peak_flops <= 0.82
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_published_flash_attention_2(head_dim: int, causal: bool, seq: int, tera
     """Forward + backward on A100 in the chart of Dao-AILab/flash-attention: 16k tokens, 2048 hidden."""
     batch, heads = 16384 // seq, 2048 // head_dim
     shape = (batch, heads, heads, head_dim, seq, seq, causal)
-    seconds = PROFILE.attention_s(*shape) + PROFILE.attention_s(*shape, backward=True)
+    seconds = PROFILE.seconds(Attention(*shape)) + PROFILE.seconds(Attention(*shape, backward=True))
     flops = 4 * batch * heads * seq**2 * head_dim * (0.5 if causal else 1) * (1 + BACKWARD_FLOPS)
     assert flops / seconds / 1e12 == pytest.approx(tera_flops_per_s, rel=0.015)
 
@@ -89,19 +89,19 @@ def test_published_flash_attention_2(head_dim: int, causal: bool, seq: int, tera
 def test_published_all_reduce_bus_bandwidth(megabytes: int, bus_gb_per_s: float) -> None:
     """8 GPUs of one node in VIA-Research/vTrain's table, which the profile was not computed from."""
     size = megabytes * 2**20
-    seconds = PROFILE.collective_s("all_reduce", size, 8)
+    seconds = PROFILE.seconds(Collective("all_reduce", size, 8))
     assert 2 * 7 / 8 * size / seconds / 1e9 == pytest.approx(bus_gb_per_s, rel=0.04)
 
 
 @given(batches, extents, extents, extents)
 def test_gemm_is_bounded_by_physics_and_grows(batch: int, m: int, n: int, k: int) -> None:
-    seconds = PROFILE.gemm_s(m, n, k, batch)
+    seconds = PROFILE.seconds(Gemm(m, n, k, batch))
     assert np.isfinite(seconds)
     assert seconds > 2 * m * n * k * batch / PROFILE.peak_flops
     assert seconds > 2 * (m * k + k * n + m * n) * batch / PROFILE.hbm_bytes_per_s
     assert seconds > PROFILE.gemm.launch_s
     for larger in ((m + 1, n, k, batch), (m, n + 1, k, batch), (m, n, k + 1, batch), (m, n, k, batch + 1)):
-        assert PROFILE.gemm_s(*larger) >= seconds * (1 - 1e-12)
+        assert PROFILE.seconds(Gemm(*larger)) >= seconds * (1 - 1e-12)
 
 
 @given(st.integers(1, 64), st.integers(1, 128), head_dims, sequences, st.booleans(), st.booleans())
@@ -109,7 +109,7 @@ def test_attention_is_bounded_by_physics_and_grows(
     batch: int, heads: int, head_dim: int, seq: int, causal: bool, backward: bool
 ) -> None:
     def seconds(batch: int, heads: int, seq: int) -> Any:
-        return PROFILE.attention_s(batch, heads, heads, head_dim, seq, seq, causal, backward)
+        return PROFILE.seconds(Attention(batch, heads, heads, head_dim, seq, seq, causal, backward))
 
     least = 4 * batch * heads * seq**2 * head_dim * (0.5 if causal else 1)
     assert seconds(batch, heads, seq) > least / PROFILE.peak_flops
@@ -120,13 +120,18 @@ def test_attention_is_bounded_by_physics_and_grows(
 
 def test_attention_depends_on_mask_and_heads_as_it_should() -> None:
     shape = (4, 32, 32, 128, 4096, 4096)
-    forward, masked = PROFILE.attention_s(*shape, causal=False), PROFILE.attention_s(*shape, causal=True)
+    forward, masked = (
+        PROFILE.seconds(Attention(*shape, causal=False)),
+        PROFILE.seconds(Attention(*shape, causal=True)),
+    )
     assert 0.45 * forward < masked < 0.65 * forward
-    backward = PROFILE.attention_s(*shape, causal=True, backward=True)
+    backward = PROFILE.seconds(Attention(*shape, causal=True, backward=True))
     assert 2 * masked < backward < 4 * masked
-    fewer_keys = PROFILE.attention_s(4, 32, 8, 128, 4096, 4096)
+    fewer_keys = PROFILE.seconds(Attention(4, 32, 8, 128, 4096, 4096))
     assert fewer_keys <= masked
-    assert PROFILE.attention_s(64, 32, 4, 128, 1, 8192) < PROFILE.attention_s(64, 32, 32, 128, 1, 8192)
+    assert PROFILE.seconds(Attention(64, 32, 4, 128, 1, 8192)) < PROFILE.seconds(
+        Attention(64, 32, 32, 128, 1, 8192)
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,17 +161,17 @@ def test_other_attention_kernels() -> None:
 
 @pytest.mark.parametrize("kind", ["layernorm", "softmax"])
 def test_norms_and_softmax_depend_on_their_width(kind: str) -> None:
-    narrow, wide = (PROFILE.elementwise_s(1e9, kind, width) for width in (2048, 16384))
-    assert narrow < PROFILE.elementwise_s(1e9, kind, 4096) < wide
-    assert PROFILE.elementwise_s(1e9, kind, 10**6) == wide
-    assert PROFILE.elementwise_s(1e9, "gelu", 2048) == PROFILE.elementwise_s(1e9, "gelu")
+    narrow, wide = (PROFILE.seconds(Elementwise(1e9, kind, width)) for width in (2048, 16384))
+    assert narrow < PROFILE.seconds(Elementwise(1e9, kind, 4096)) < wide
+    assert PROFILE.seconds(Elementwise(1e9, kind, 10**6)) == wide
+    assert PROFILE.seconds(Elementwise(1e9, "gelu", 2048)) == PROFILE.seconds(Elementwise(1e9, "gelu"))
 
 
 @pytest.mark.parametrize("kind", ELEMENTWISE_KINDS)
 def test_elementwise_stays_below_the_memory_bandwidth(kind: str) -> None:
-    assert PROFILE.elementwise_s(0, kind) == 0
+    assert PROFILE.seconds(Elementwise(0, kind)) == 0
     size = np.array([1.0, 1e6, 1e9])
-    seconds = PROFILE.elementwise_s(size, kind)
+    seconds = PROFILE.seconds(Elementwise(size, kind))
     assert (seconds > size / PROFILE.hbm_bytes_per_s).all()
     assert (seconds >= 1e-6).all()
     assert seconds[2] - seconds[1] == pytest.approx((1e9 - 1e6) / PROFILE.elementwise[kind].bytes_per_s)
@@ -174,9 +179,9 @@ def test_elementwise_stays_below_the_memory_bandwidth(kind: str) -> None:
 
 def test_unknown_kinds_get_a_hint() -> None:
     with pytest.raises(UnknownName, match=r"'layer_norm'; did you mean layernorm"):
-        PROFILE.elementwise_s(1, "layer_norm")
+        PROFILE.seconds(Elementwise(1, "layer_norm"))
     with pytest.raises(UnknownName, match=r"'allreduce'; did you mean all_reduce"):
-        PROFILE.collective_s("allreduce", 1, 2)
+        PROFILE.seconds(Collective("allreduce", 1, 2))
     with pytest.raises(UnknownName, match=r"'a100-40gb'; did you mean a100-80gb"):
         load_profile("a100-40gb")
 
@@ -185,14 +190,16 @@ def test_unknown_kinds_get_a_hint() -> None:
 def test_batches_equal_single_calls(shapes: list[tuple[int, int, int, int]]) -> None:
     m, n, k, batch = (np.array(column) for column in zip(*shapes, strict=True))
     np.testing.assert_allclose(
-        PROFILE.gemm_s(m, n, k, batch), [PROFILE.gemm_s(*shape) for shape in shapes], rtol=1e-12
+        PROFILE.seconds(Gemm(m, n, k, batch)), [PROFILE.seconds(Gemm(*shape)) for shape in shapes], rtol=1e-12
     )
-    seconds = PROFILE.attention_s(batch, 8, 8, 96, m, n, m % 2 == 0, backward=True)
-    single = [PROFILE.attention_s(b, 8, 8, 96, m, n, m % 2 == 0, backward=True) for m, n, _, b in shapes]
+    seconds = PROFILE.seconds(Attention(batch, 8, 8, 96, m, n, m % 2 == 0, backward=True))
+    single = [
+        PROFILE.seconds(Attention(b, 8, 8, 96, m, n, m % 2 == 0, backward=True)) for m, n, _, b in shapes
+    ]
     np.testing.assert_allclose(seconds, single, rtol=1e-12)
     np.testing.assert_allclose(
-        PROFILE.collective_s("all_gather", m, batch),
-        [PROFILE.collective_s("all_gather", s[0], s[3]) for s in shapes],
+        PROFILE.seconds(Collective("all_gather", m, batch)),
+        [PROFILE.seconds(Collective("all_gather", s[0], s[3])) for s in shapes],
     )
 
 

@@ -13,7 +13,7 @@ from itertime import Plan, load_model, predict
 from itertime.errors import UnknownName, UserError
 from itertime.io import read_mapping
 from itertime.io.mappings import LARGEST, SMALLEST
-from itertime.spec import Site, System, list_profiles, list_systems, load_system, profile_of
+from itertime.spec import Elementwise, Site, System, list_profiles, list_systems, load_system, profile_of
 from itertime.spec.system import SYSTEMS
 
 GOOD = {
@@ -222,7 +222,9 @@ def test_a_system_states_a_variant_of_its_gpu(tmp_path: Path) -> None:
     assert plain is profile_of(load_system("dgx-a100-80gb"))
     small = profile_of(load_system(write(tmp_path, {"hbm_bytes_per_s": "1555e9", "memory_bytes": "42e9"})))
     assert (small.hbm_bytes_per_s, small.memory_bytes) == (1555e9, 42e9)
-    ratio = small.elementwise_s(1e10, "layernorm", 4096) / plain.elementwise_s(1e10, "layernorm", 4096)
+    ratio = small.seconds(Elementwise(1e10, "layernorm", 4096)) / plain.seconds(
+        Elementwise(1e10, "layernorm", 4096)
+    )
     assert ratio == pytest.approx(2039 / 1555, rel=0.01)
 
 
