@@ -1,4 +1,4 @@
-"""The architecture of docs/design.md, as far as a program can see it.
+"""The architecture of docs/design.md, as far as a program can see it: one parsed tree of all modules.
 
 Every import counts: at the top of a module, under TYPE_CHECKING and inside functions.
 """
@@ -6,16 +6,15 @@ Every import counts: at the top of a module, under TYPE_CHECKING and inside func
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("itertime", "traces", "clustersim", "policies")
+from tests.places import ROOT
 
 LAYERS = {
     "itertime": (
@@ -55,54 +54,113 @@ LAYERS = {
 layers, never one of its own layer. The policies themselves stand above their package's layers.
 """
 
-MOST_MODULES, MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 12, 400, 60, 10
+PACKAGES = tuple(LAYERS)
+IMPORTED_PACKAGES = {
+    "itertime": {"itertime"},
+    "traces": {"traces", "itertime"},
+    "clustersim": {"clustersim", "traces", "itertime"},
+    "policies": {"policies", "clustersim.scheduler"},
+}
+"""What modules of a package may import of this repository; policies see the face of the scheduler alone."""
+
+ENGINE_ROOMS = {
+    "cluster",
+    "failures",
+    "placement",
+    "records",
+    "speed",
+    "jobs",
+    "rundir",
+    "scheduler",
+    "engine",
+}
+MOST_MODULES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 12, 60, 10
 NAMEDTUPLE_METHODS = {"_fields", "_replace", "_asdict", "_make", "_exit"}
+GETTERS = {"attrgetter", "methodcaller"}
+STANDING_GETTERS = {
+    "clustersim.scheduler.job_view attrgetter('_job')",
+    "clustersim.scheduler.draft attrgetter('_facts')",
+}
+"""Private names that are still fetched by text; nothing may be added."""
+
+
+class Module:
+    """A parsed module. `name`: dotted, that of the package for an `__init__`. `nodes`: of the whole tree."""
+
+    def __init__(self, path: Path, root: Path = ROOT):
+        parts = path.relative_to(root).with_suffix("").parts
+        self.path = path
+        self.is_face = path.name == "__init__.py"
+        self.name = ".".join(parts[:-1] if self.is_face else parts)
+        self.home = ".".join(parts[:-1])
+        self.package = parts[0]
+        self.unit = [*self.name.split("."), ""][1]  # empty for the face of a whole package
+        self.tree = ast.parse(path.read_text(encoding="utf-8"))
+        self.nodes = list(ast.walk(self.tree))
+
+    def imported_names(self) -> Iterator[tuple[str, str]]:
+        """The absolute source of each import, relative ones too, and the name taken from it ("" for none)."""
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                yield from ((alias.name, "") for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                source = _source(node, self.home)
+                yield from ((source, alias.name) for alias in node.names)
+            elif isinstance(node, ast.Call) and _called(node) == "import_module":
+                yield from ((text, "") for text in _texts(node))
+
+    @property
+    def functions(self) -> list[ast.FunctionDef]:
+        return [node for node in self.nodes if isinstance(node, ast.FunctionDef)]
+
+    def assigned(self, name: str) -> ast.expr | None:
+        """The value that the module assigns to a name at its top level."""
+        for node in self.tree.body:
+            if isinstance(node, ast.Assign) and name in map(ast.unparse, node.targets):
+                return node.value
+        return None
+
+
+def _source(node: ast.ImportFrom, home: str) -> str:
+    outer = home.split(".")[: home.count(".") + 2 - node.level] if node.level else []
+    return ".".join([*outer, *([node.module] if node.module else [])])
+
+
+def _called(node: ast.Call) -> str:
+    return getattr(node.func, "id", getattr(node.func, "attr", ""))
+
+
+def _texts(node: ast.Call) -> list[str]:
+    """The arguments of a call that are string literals."""
+    return [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
 
 
 @cache
-def modules() -> dict[str, Path]:
-    """File by dotted name; an `__init__` has the name of its package."""
+def modules() -> dict[str, Module]:
+    files = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
+    gc.disable()  # millions of nodes that all stay: collections only cost time
+    try:
+        return {module.name: module for module in map(Module, files)}
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@cache
+def arrows() -> dict[str, frozenset[str]]:
+    """For each module the modules of ours that it imports."""
     found = {}
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if path.name == "__init__.py" else parts)] = path
+    for name, module in modules().items():
+        pairs = list(module.imported_names())
+        targets = {
+            f"{source}.{taken}" if f"{source}.{taken}" in modules() else source for source, taken in pairs
+        }
+        found[name] = frozenset(targets & modules().keys())
     return found
 
 
-@cache
-def tree(name: str) -> ast.Module:
-    return ast.parse(modules()[name].read_text(encoding="utf-8"))
-
-
-def is_face(name: str) -> bool:
-    return modules()[name].name == "__init__.py"
-
-
-def home(name: str) -> list[str]:
-    """The package of a module, in parts."""
-    return name.split(".") if is_face(name) else name.split(".")[:-1]
-
-
-@cache
-def imported(name: str) -> frozenset[str]:
-    """Modules of ours that a module imports."""
-    found: set[str] = set()
-    for node in ast.walk(tree(name)):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = home(name)[: len(home(name)) - node.level + 1] if node.level else []
-            source = ".".join([*base, *([node.module] if node.module else [])])
-            for alias in node.names:
-                full = f"{source}.{alias.name}"
-                found.add(full if full in modules() else source)
-    return frozenset(found & modules().keys())
-
-
-def unit(name: str) -> str:
-    """The unit of a module; empty for the face of a whole package."""
-    return [*name.split("."), ""][1]
+def is_ours(name: str) -> bool:
+    return name.split(".")[0] in {*PACKAGES, "experiments", "tests"}
 
 
 @cache
@@ -112,190 +170,206 @@ def policy_modules() -> frozenset[str]:
     entries: dict[str, str] = project["entry-points"]["clustersim.schedulers"]
     targets = {name: target.partition(":")[0] for name, target in entries.items()}
     assert targets == {name: f"policies.{name.replace('-', '_')}" for name in entries}
-    return frozenset(target.removeprefix("policies.") for target in targets.values())
+    return frozenset(targets.values())
 
 
-def circles(arrows: dict[str, set[str]]) -> list[str]:
-    """What is left of a graph when nodes without arrows are removed until there are none: circles, and what
-    depends on them.
+def circles(graph: dict[str, set[str]]) -> list[str]:
+    """What remains of a graph when nodes without arrows, and nodes that no arrow leads to, are removed until
+    there are none: circles, and what lies between them.
     """
-    left = {name: set(needs) for name, needs in arrows.items()}
-    while free := [name for name, needs in left.items() if not needs & left.keys()]:
+    remaining = {name: set(needs) for name, needs in graph.items()}
+    while True:
+        needed = set().union(*remaining.values())
+        free = [
+            name for name, needs in remaining.items() if name not in needed or not needs & remaining.keys()
+        ]
+        if not free:
+            return sorted(remaining)
         for name in free:
-            del left[name]
-    return sorted(left)
+            del remaining[name]
 
 
-def test_a_circle_is_seen() -> None:
-    """The search itself: a check that finds nothing in any graph would pass every test below."""
-    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c"]
-    assert circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+def packages_around(name: str) -> Iterator[str]:
+    """ "a" and "a.b" of "a.b.c"."""
+    parts = name.split(".")
+    yield from (".".join(parts[:count]) for count in range(1, len(parts)))
 
 
 def run_by(name: str) -> set[str]:
     """Modules that run before a module does: those that it imports, and the `__init__` of every package
     around them. The packages around the module itself are running by then.
     """
-    around = {outer for other in imported(name) for outer in (*packages_around(other), other)}
+    around = {outer for other in arrows()[name] for outer in (*packages_around(other), other)}
     return (around & modules().keys()) - {name} - set(packages_around(name))
 
 
-def packages_around(name: str) -> Iterator[str]:
-    """The packages of a.b.c: a and a.b."""
-    parts = name.split(".")
-    yield from (".".join(parts[:count]) for count in range(1, len(parts)))
+def test_the_checks_see_what_they_look_for(tmp_path: Path) -> None:
+    """Rules that found nothing in any text would pass everything below."""
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["b", "c"]
+    assert circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    path = tmp_path / "clustersim" / "commands" / "x.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        "from .. import speed\nfrom ..speed import Speed\nfrom . import output\nimport policies.fifo as f\n"
+        "def later():\n    from itertime import predict\n    import_module('policies.srtf')\n"
+        "    return job._job, attrgetter('_job'), self._fine\n"
+    )
+    module = Module(path, tmp_path)
+    assert sorted(module.imported_names()) == [
+        ("clustersim", "speed"),
+        ("clustersim.commands", "output"),
+        ("clustersim.speed", "Speed"),
+        ("itertime", "predict"),
+        ("policies.fifo", ""),
+        ("policies.srtf", ""),
+    ]
+    assert late_imports(module) == ["clustersim.commands.x:6"]
+    assert foreign_private_names(module) == [
+        "clustersim.commands.x attrgetter('_job')",
+        "clustersim.commands.x job._job",
+    ]
+
+
+def test_units_import_only_lower_layers() -> None:
+    unit_arrows: dict[str, set[str]] = {}
+    wrong = []
+    for package, rows in LAYERS.items():
+        height = {unit: number for number, row in enumerate(rows) for unit in row}
+        inside = [module for module in modules().values() if module.package == package]
+        policies = {name.removeprefix("policies.") for name in policy_modules()}
+        stated = height.keys() | (policies if package == "policies" else set())
+        assert {module.unit for module in inside} - {""} == stated
+        for module in inside:
+            for other in map(modules().__getitem__, arrows()[module.name]):
+                if other.unit and (other.package, other.unit) != (package, module.unit):
+                    needs = unit_arrows.setdefault(f"{package}.{module.unit}", set())
+                    needs.add(f"{other.package}.{other.unit}")
+                    above = height.get(other.unit, len(rows)) >= height.get(module.unit, len(rows) + 1)
+                    if other.package == package and module.unit and above:
+                        wrong.append(f"{module.name} imports {other.name}")
+    assert not wrong
+    assert not circles(unit_arrows)
 
 
 def test_no_module_is_part_of_a_circle() -> None:
     assert not circles({name: run_by(name) for name in modules()})
 
 
-def test_no_unit_is_part_of_a_circle() -> None:
-    arrows: dict[str, set[str]] = {}
-    for name in modules():
-        mine = ".".join(name.split(".")[:2])
-        needs = {".".join(other.split(".")[:2]) for other in imported(name)}
-        arrows.setdefault(mine, set()).update(needs - {mine} - set(PACKAGES))
-    assert not circles({name: needs for name, needs in arrows.items() if name not in PACKAGES})
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_units_import_only_lower_layers(package: str) -> None:
-    layer = {name: height for height, row in enumerate(LAYERS[package]) for name in row}
-    wrong = [
-        f"{name} imports {other}"
-        for name in modules()
-        if name.split(".")[0] == package and unit(name) in layer
-        for other in imported(name)
-        if other.split(".")[0] == package
-        and unit(other) not in ("", unit(name))
-        and layer.get(unit(other), len(layer)) >= layer[unit(name)]
-    ]
+def test_packages_and_policies_import_only_what_they_may() -> None:
+    """A policy may be a variant of another policy; it imports none that imports a third."""
+    wrong = []
+    for module in modules().values():
+        allowed = IMPORTED_PACKAGES[module.package]
+        sources = {source for source, _ in module.imported_names() if is_ours(source)}
+        wrong += [
+            f"{module.name} imports {source}"
+            for source in sources
+            if not allowed & {source, source.split(".")[0]}
+        ]
+    bases = {name: arrows()[name] & policy_modules() for name in policy_modules()}
+    wrong += [f"{name} imports {base}" for name in bases for base in bases[name] if bases[base]]
+    names_of_policies = {name.removeprefix("policies.").replace("_", "-") for name in policy_modules()}
+    for module in modules().values():  # policies reach a run by entry points alone
+        if module.package == "clustersim" and module.unit in ENGINE_ROOMS:
+            texts = {node.value for node in module.nodes if isinstance(node, ast.Constant)}
+            wrong += [f"{module.name} names {text}" for text in texts & names_of_policies]
     assert not wrong
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_unit_has_a_layer(package: str) -> None:
-    units = {unit(name) for name in modules() if name.split(".")[0] == package} - {""}
-    extra = policy_modules() if package == "policies" else frozenset()
-    assert units == {name for row in LAYERS[package] for name in row} | extra
-
-
-def test_what_is_installed_needs_no_experiment() -> None:
-    """The programs that make the shipped data read published runs, and lie outside the wheel."""
-    importers = [
-        name
-        for name in modules()
-        for node in ast.walk(tree(name))
-        if (isinstance(node, ast.Import) and any(a.name.split(".")[0] == "experiments" for a in node.names))
-        or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "experiments")
+def late_imports(module: Module) -> list[str]:
+    """Imports of ours inside functions."""
+    return [
+        f"{module.name}:{inner.lineno}"
+        for function in module.functions
+        for inner in ast.walk(function)
+        if isinstance(inner, ast.ImportFrom) and is_ours(_source(inner, module.home))
     ]
-    assert not importers
 
 
-def test_policies_do_not_import_policies_but_variants() -> None:
-    """A policy may be a variant of another; none imports one that imports a third."""
-    above = {
-        name: {other for other in imported(name) if other.removeprefix("policies.") in policy_modules()}
-        for name in (f"policies.{policy}" for policy in policy_modules())
-    }
-    assert not [name for name, bases in above.items() for base in bases if above[base]]
+def test_imports_stand_where_they_belong() -> None:
+    """Relative at home and absolute abroad; at the top, except in commands, so that --help is fast, and in
+    faces, which may resolve names on first use.
+    """
+    wrong = []
+    for module in modules().values():
+        if module.unit != "commands" and not module.is_face:
+            wrong += late_imports(module)
+        own = module.home.split(".")
+        for node in module.nodes:
+            if isinstance(node, ast.ImportFrom):
+                within = len(own) > 1 and (node.module or "").split(".")[: len(own)] == own
+                if node.level > 1 or (not node.level and within):
+                    wrong.append(f"{module.name}:{node.lineno}")
+    assert not wrong
 
 
-def test_a_folder_holds_at_most_a_dozen_modules() -> None:
-    counts: dict[str, int] = {}
-    for name in modules():
-        if not is_face(name):
-            counts[".".join(home(name))] = counts.get(".".join(home(name)), 0) + 1
+def test_folders_and_functions_are_small() -> None:
+    counts = Counter(module.home for module in modules().values() if not module.is_face)
     del counts["policies"]  # as many modules as there are policies
     assert not {folder: count for folder, count in counts.items() if count > MOST_MODULES}
+    long, broad = [], []
+    for module in modules().values():
+        for function in module.functions:
+            name = f"{module.name}.{function.name}"
+            if function.end_lineno and function.end_lineno - function.lineno >= MOST_FUNCTION_LINES:
+                long.append(name)
+            are_fields = module.unit == "commands" or function.name.startswith("__")  # options of a command
+            if not are_fields and len([*function.args.args, *function.args.kwonlyargs]) > MOST_PARAMETERS:
+                broad.append(name)
+    assert not long
+    assert not broad
 
 
-@pytest.mark.parametrize("name", list(modules()))
-def test_shape_of_a_module(name: str) -> None:
-    assert len(modules()[name].read_text(encoding="utf-8").splitlines()) <= MOST_LINES
-    for node in ast.walk(tree(name)):
-        if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno is not None
-            assert node.end_lineno - node.lineno < MOST_FUNCTION_LINES, node.name
-            parameters = len([*node.args.args, *node.args.kwonlyargs])
-            if unit(name) != "commands" and not node.name.startswith("__"):  # options of a command, fields
-                assert parameters <= MOST_PARAMETERS, node.name
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def foreign_private_names(module: Module) -> list[str]:
+    """Private names that a module uses without defining them: attributes, imports and texts of getters."""
+    nodes = module.nodes
+    own = {function.name for function in module.functions} | NAMEDTUPLE_METHODS
+    own |= {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    own |= {n.target.id for n in nodes if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+    found = set()
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own:
+            if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+                found.add(ast.unparse(node))
+        elif isinstance(node, ast.ImportFrom) and is_ours(_source(node, module.home)):
+            found |= {f"imports {alias.name}" for alias in node.names if is_private(alias.name)}
+        elif isinstance(node, ast.Call) and _called(node) in GETTERS and any(map(is_private, _texts(node))):
+            found.add(ast.unparse(node))
+    return sorted(f"{module.name} {text}" for text in found)
 
 
 def test_private_names_are_used_where_they_are_defined() -> None:
-    wrong = []
-    for name in modules():
-        nodes = list(ast.walk(tree(name)))
-        own = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
-        own |= {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
-        own |= {n.target.id for n in nodes if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
-        for node in nodes:
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr.startswith("_")
-                and not node.attr.startswith("__")
-            ):
-                of_itself = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-                if not of_itself and node.attr not in own | NAMEDTUPLE_METHODS:
-                    wrong.append(f"{name}:{node.lineno} {ast.unparse(node)}")
-            elif isinstance(node, ast.ImportFrom) and (
-                node.level or (node.module or "").split(".")[0] in PACKAGES
-            ):
-                private = [
-                    a.name for a in node.names if a.name.startswith("_") and not a.name.startswith("__")
+    found = [text for module in modules().values() for text in foreign_private_names(module)]
+    assert not set(found) - STANDING_GETTERS
+
+
+def test_modules_and_sub_packages_state_what_they_offer() -> None:
+    """A module with definitions has `__all__`. The docstring of an `__init__` names everything in it, and the
+    `__init__` imports nothing else; the modules of `commands` are what that offers.
+    """
+    without, unnamed, foreign = [], [], []
+    for name, module in modules().items():
+        stated = module.assigned("__all__")
+        defines = any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in module.tree.body)
+        sub_package = module.is_face and bool(module.unit)
+        if (defines or sub_package) and stated is None:
+            without.append(name)
+        if sub_package and stated is not None:
+            docstring = ast.get_docstring(module.tree) or ""
+            assert docstring, name
+            offered = set(ast.literal_eval(stated))
+            if module.unit != "commands":
+                unnamed += [
+                    f"{name}.{public}" for public in offered if not re.search(rf"`{public}\b", docstring)
                 ]
-                wrong += [f"{name}:{node.lineno} imports {private_name}" for private_name in private]
-    assert not wrong
-
-
-def test_only_commands_import_late() -> None:
-    """Commands import inside functions, so that --help is fast. Faces may resolve names on first use."""
-    late = [
-        f"{name}:{inner.lineno}"
-        for name in modules()
-        if unit(name) != "commands" and not is_face(name)
-        for node in ast.walk(tree(name))
-        if isinstance(node, ast.FunctionDef)
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.ImportFrom)
-        and (inner.level or (inner.module or "").split(".")[0] in PACKAGES)
-    ]
-    assert not late
-
-
-def sub_packages() -> Iterator[str]:
-    folders = {".".join(home(name)) for name in modules()}
-    yield from sorted(folders - set(PACKAGES))
-
-
-@pytest.mark.parametrize("name", list(sub_packages()))
-def test_a_sub_package_states_what_it_offers(name: str) -> None:
-    """The docstring of an `__init__` names everything in `__all__`, and nothing else is imported."""
-    assert name in modules(), "there is no __init__.py"
-    assigned = [node for node in tree(name).body if isinstance(node, ast.Assign)]
-    offered = next(ast.literal_eval(n.value) for n in assigned if ast.unparse(n.targets[0]) == "__all__")
-    docstring = ast.get_docstring(tree(name)) or ""
-    assert docstring
-    if unit(name) == "commands":
-        return  # its modules are what it offers
-    assert [public for public in offered if not re.search(rf"`{public}\b", docstring)] == []
-    brought = {
-        alias.asname or alias.name
-        for n in tree(name).body
-        if isinstance(n, ast.ImportFrom)
-        for alias in n.names
-    }
-    assert brought - {"annotations"} == set(offered)
-
-
-def test_imports_are_relative_at_home_and_absolute_abroad() -> None:
-    wrong = []
-    for name in modules():
-        for node in ast.walk(tree(name)):
-            if isinstance(node, ast.ImportFrom):
-                own = home(name)
-                within = len(own) > 1 and (node.module or "").split(".")[: len(own)] == own
-                if node.level > 1 or (not node.level and within):
-                    wrong.append(f"{name}:{node.lineno}")
-    assert not wrong
+                imports = [node for node in module.tree.body if isinstance(node, ast.ImportFrom)]
+                taken = {alias.asname or alias.name for node in imports for alias in node.names}
+                foreign += [f"{name}.{extra}" for extra in (taken ^ offered) - {"annotations"}]
+    assert {module.home for module in modules().values()} <= modules().keys(), "a folder has no __init__.py"
+    assert not without
+    assert not unnamed
+    assert not foreign
