@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import least_squares
 
-from itertime.costs.network import RoutedTokens, combine_s, dispatch_s
+from itertime.costs.network import Fabric, Group, RoutedTokens, combine_s, dispatch_s
 from itertime.costs.network.expert_dispatch import INSIDE, Inside
 from itertime.spec import System, load_system, profile_of
 
@@ -68,7 +68,11 @@ def ratios(rows: pd.DataFrame, direction: str) -> np.ndarray:
         routed = RoutedTokens(some.tokens.to_numpy(), width.to_numpy(), copies, experts, MOST_NODES)
         local = system.gpus_per_node
         seconds = FUNCTIONS[direction](
-            routed, nodes * local, local, system, profile_of(system), "deepep", multiprocessors=sms
+            routed,
+            Group.side_by_side(nodes * local, local, system),
+            Fabric(system, profile_of(system)),
+            "deepep",
+            multiprocessors=sms,
         )
         found[some.index] = seconds / (some[f"{direction}_us"] * 1e-6)
     return found

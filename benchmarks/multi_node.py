@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from itertime.costs.network.collectives import all_reduce_s
+from itertime.costs.network import Fabric, Group, all_reduce_s
 from itertime.spec import System, load_system, profile_of
 
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[2] / "shared"))
@@ -57,7 +57,8 @@ def ratios(rows: Iterable[dict[str, str]], system: System) -> np.ndarray:
     found = []
     for row in rows:
         used = replace(system, collective_algorithms=("ring",)) if "Ring" in row["algorithm"] else system
-        seconds = all_reduce_s(float(row["bytes"]), int(row["ranks"]), 8, used, profile_of(used))
+        group, fabric = Group(int(row["ranks"]), 8), Fabric(used, profile_of(used))
+        seconds = all_reduce_s(float(row["bytes"]), group, fabric)
         found.append(float(seconds) / (float(row["time_us"]) * 1e-6))
     return np.array(found)
 

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from itertime import System, load_profile, load_system
-from itertime.costs.network.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
+from itertime.costs.network import Fabric, Group, all_gather_s, all_reduce_s, reduce_scatter_s
 
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[2] / "shared"))
 SITE = "nanotron-ultrascale-playbook"
@@ -73,7 +73,9 @@ def ratios(points: dict[tuple[str, int], float], system: System) -> dict[tuple[s
     for (kind, nodes), seconds in points.items():
         operation = OPERATIONS[kind][0]
         if nodes > 1:
-            one, many = (float(operation(BYTES, 8 * n, 8, system, profile)) for n in (1, nodes))
+            one, many = (
+                float(operation(BYTES, Group(8 * n, 8), Fabric(system, profile))) for n in (1, nodes)
+            )
             found[kind, nodes] = (points[kind, 1] + many - one) / seconds
     return found
 
@@ -95,7 +97,7 @@ def main() -> None:
     print(f"predicted over measured at the {system.network_bulk_latency_s * 1e6:.0f} us of the system:")
     profile = load_profile(system.profile)
     for kind, (operation, _) in OPERATIONS.items():
-        ratio = float(operation(BYTES, 8, 8, system, profile)) / points[kind, 1]
+        ratio = float(operation(BYTES, Group(8, 8), Fabric(system, profile))) / points[kind, 1]
         print(f"  {kind:14}   1 node,  {points[kind, 1] * 1e3:6.2f} ms measured: {ratio:.2f} (the profile)")
     for (kind, nodes), ratio in ratios(points, system).items():
         print(f"  {kind:14} {nodes:3} nodes, {points[kind, nodes] * 1e3:6.2f} ms measured: {ratio:.2f}")

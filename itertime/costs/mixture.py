@@ -184,25 +184,25 @@ def expert_parallel_s(workload: Workload) -> Array:
     casts after it dispatches). `itertime.costs.network` says what a dispatcher moves. Where experts are split
     over etp ranks, these gather what arrives at them and scatter the sums of their results.
     """
-    model, plans, system, profile = workload.model, workload.plans, workload.system, workload.profile
+    model, plans, fabric = workload.model, workload.plans, workload.fabric
     row = 2.0 * model.hidden
     seconds = np.zeros(len(plans))
     if (plans.ep > 1).any():
-        local, _ = neighbours(workload, plans.ep, plans.etp)
+        group = neighbours(workload, plans.ep, plans.etp)
         tokens = _local_tokens(workload) * _imbalance(workload)
         routed = RoutedTokens(tokens, row, model.experts_per_token, model.experts)
         for code in set(plans.dispatcher.tolist()):
-            arguments = (routed, plans.ep, local, system, profile, DISPATCHERS[code])
-            there = dispatch_s(*arguments)
-            both = there + (there if code == _ALL_TO_ALL else combine_s(*arguments))  # all-to-alls are alike
-            seconds = np.where(plans.dispatcher == code, both, seconds)
+            dispatcher = DISPATCHERS[code]
+            dispatched = dispatch_s(routed, group, fabric, dispatcher)
+            # An all-to-all takes as long on the way back.
+            combined = dispatched if code == _ALL_TO_ALL else combine_s(routed, group, fabric, dispatcher)
+            seconds = np.where(plans.dispatcher == code, dispatched + combined, seconds)
         seconds = np.where(plans.ep > 1, seconds, 0.0)
     if (plans.etp > 1).any():
-        local, sharers = neighbours(workload, plans.etp, np.ones_like(plans.etp))
+        group = neighbours(workload, plans.etp, np.ones_like(plans.etp))
         size = arriving_tokens(workload) * row
-        group = (size, plans.etp, local, system, profile, sharers)
-        gathered = all_gather_s(*group) + reduce_scatter_s(*group)
-        seconds = seconds + np.where(plans.etp > 1, gathered, 0.0)
+        shared = all_gather_s(size, group, fabric) + reduce_scatter_s(size, group, fabric)
+        seconds = seconds + np.where(plans.etp > 1, shared, 0.0)
     return seconds
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from itertime.spec import ModelSpec
 
-from .network import all_gather_s, all_reduce_s, p2p_s, ranks_together, reduce_scatter_s
+from .network import Group, all_gather_s, all_reduce_s, p2p_s, ranks_together, reduce_scatter_s
 from .partition import Workload
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "context_parallel_s",
     "neighbours",
     "summed_blocks",
+    "tensor_group",
     "tensor_parallel_s",
 ]
 
@@ -27,11 +28,10 @@ Whole = NDArray[np.int64]
 
 def activation_all_reduce_s(workload: Workload) -> Array:
     """Seconds to sum one micro-batch's activations, 2 s b h bytes or twice that, over the group's ranks."""
-    plans, system = workload.plans, workload.system
+    plans = workload.plans
     if (plans.tp == 1).all():
         return np.zeros(len(plans))
-    local, sharers = _tensor_layout(workload)
-    return all_reduce_s(_activation_bytes(workload), plans.tp, local, system, workload.profile, sharers)
+    return all_reduce_s(_activation_bytes(workload), tensor_group(workload), workload.fabric)
 
 
 def tensor_parallel_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
@@ -43,17 +43,15 @@ def tensor_parallel_s(workload: Workload, reduced: Array) -> tuple[Array, Array]
     2022, section 2). A mixture's experts have their own group (`mixture.py`); beside attention only an MLP
     that every token passes is summed here. `reduced`: `activation_all_reduce_s`.
     """
-    plans, system, profile, model = workload.plans, workload.system, workload.profile, workload.model
+    plans = workload.plans
     if (plans.tp == 1).all():
         return reduced, reduced
-    size = _activation_bytes(workload)
-    local, sharers = _tensor_layout(workload)
-    blocks = summed_blocks(model)
-    both = blocks * reduced
+    blocks = summed_blocks(workload.model)
+    sums = blocks * reduced
     if not plans.sequence_parallel.any():
-        return both, both
-    again = blocks * all_gather_s(size, plans.tp, local, system, profile, sharers)
-    return both, both + np.where(plans.sequence_parallel, again, 0.0)
+        return sums, sums
+    gathered = all_gather_s(_activation_bytes(workload), tensor_group(workload), workload.fabric)
+    return sums, sums + np.where(plans.sequence_parallel, blocks * gathered, 0.0)
 
 
 def summed_blocks(model: ModelSpec) -> int:
@@ -69,23 +67,23 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
     2023, section 3). Gather: one all-gather before the kernel; backward another, and a reduce-scatter of the
     gradients, all exposed.
     """
-    model, plans, system, profile = workload.model, workload.plans, workload.system, workload.profile
+    model, plans, fabric = workload.model, workload.plans, workload.fabric
     kv_heads = np.minimum(plans.tp, model.kv_heads)
-    both = 2.0 * (model.key_width + model.v_hidden) if model.latent_kv else 4.0 * model.kv_hidden
-    block = both * workload.tokens / kv_heads
-    local, sharers = neighbours(workload, plans.cp, plans.tp)
+    row = 2.0 * (model.key_width + model.v_hidden) if model.latent_kv else 4.0 * model.kv_hidden
+    block = row * workload.tokens / kv_heads
+    group = neighbours(workload, plans.cp, plans.tp)
     steps = plans.cp - 1
-    across = plans.cp > local
+    across = plans.cp > group.ranks_per_node
     # One rank at either end of a domain's part of the ring sends to another domain.
     ring = []
     for blocks, kernel in zip((1, 2), attention, strict=True):
-        sent = p2p_s(blocks * block, across, system, profile, sharers)
+        sent = p2p_s(blocks * block, across, fabric, group.nic_sharers)
         ring.append(np.multiply(steps, np.maximum(sent - kernel / plans.cp, 0.0)))
     if not plans.cp_gather.any():
         return ring[0], ring[1]
     whole = block * plans.cp
-    gathered = all_gather_s(whole, plans.cp, local, system, profile, sharers)
-    scattered = reduce_scatter_s(whole, plans.cp, local, system, profile, sharers)
+    gathered = all_gather_s(whole, group, fabric)
+    scattered = reduce_scatter_s(whole, group, fabric)
     forward = np.where(plans.cp_gather, gathered, ring[0])
     return forward, np.where(plans.cp_gather, gathered + scattered, ring[1])
 
@@ -94,17 +92,13 @@ def _activation_bytes(workload: Workload) -> Array:
     return 2.0 * workload.plans.width * workload.model.hidden * workload.tokens
 
 
-def _tensor_layout(workload: Workload) -> tuple[Whole, Whole]:
-    """A tensor-parallel group's ranks in one NVLink domain, and how many groups share the domain's NICs."""
-    domain = workload.system.domain_gpus
-    local = ranks_together(workload.plans.tp, domain, workload.system)
-    return local, domain // local
+def tensor_group(workload: Workload) -> Group:
+    """The tensor-parallel group of every plan: ranks beside one another."""
+    return neighbours(workload, workload.plans.tp, np.ones_like(workload.plans.tp))
 
 
-def neighbours(workload: Workload, ranks: Whole, apart: Whole) -> tuple[Whole, Whole]:
-    """Of a group of `ranks` ranks, each `apart` from the next: those in one NVLink domain, and how many
-    groups share the domain's NICs.
-    """
-    domain = workload.system.domain_gpus
-    local = ranks_together(ranks, np.maximum(domain // apart, 1), workload.system)
-    return local, np.maximum(domain // local, 1)
+def neighbours(workload: Workload, ranks: Whole, apart: Whole) -> Group:
+    """The group of `ranks` ranks, each `apart` GPUs from the next, of which as many as fit fill a domain."""
+    system = workload.system
+    local = ranks_together(ranks, np.maximum(system.domain_gpus // apart, 1), system)
+    return Group.side_by_side(ranks, local, system)

@@ -30,6 +30,7 @@ from itertime.spec import (
 
 from .balance import MicroBatch, micro_batch_of
 from .kernel_times import KernelTimes
+from .network import Fabric
 
 __all__ = ["Partition", "Workload", "padded_vocab"]
 
@@ -156,6 +157,11 @@ class Workload:
 
     def __len__(self) -> int:
         return len(self.plans)
+
+    @cached_property
+    def fabric(self) -> Fabric:
+        """What carries the bytes of collectives."""
+        return Fabric(self.system, self.profile)
 
     @property
     def tokens(self) -> Array:

@@ -15,7 +15,8 @@ from .activation_copies import activation_copies_s
 from .balance.imbalance import Spread, add_imbalance, balance_s
 from .exchange import Exchange, Sharded, once_s, pass_kernels_s, sharded_s
 from .layer import Parts
-from .network import all_gather_s, p2p_s, ranks_together
+from .network import all_gather_s, p2p_s
+from .parallel_comm import tensor_group
 from .partition import Workload
 from .passes import Pass, distinct_passes
 
@@ -219,7 +220,7 @@ def _hop_s(workload: Workload) -> Array:
     activation. Where an NVLink domain holds several stages, only the share of boundaries between domains uses
     the NICs.
     """
-    plans, system, profile = workload.plans, workload.system, workload.profile
+    plans, system = workload.plans, workload.system
     if (plans.pp == 1).all():
         return np.zeros(len(plans))
     per_stage, domain = plans.next_stage, system.domain_gpus
@@ -227,11 +228,10 @@ def _hop_s(workload: Workload) -> Array:
     nbytes = 2.0 * plans.width * workload.tokens * workload.model.hidden / plans.tp
     sharers = np.array([np.minimum(per_stage, domain), np.ones(len(plans), dtype=int)])
     stride = np.maximum(per_stage // domain, 1)
-    outside, inside = p2p_s(nbytes, np.array([[True], [False]]), system, profile, sharers, stride)
+    outside, inside = p2p_s(nbytes, np.array([[True], [False]]), workload.fabric, sharers, stride)
     sent = system.site.p2p_exposure * (across * outside + (1 - across) * inside)
     gathers = (plans.tp > 1) & ~plans.sequence_parallel
     if gathers.any():
-        local = ranks_together(plans.tp, domain, system)
-        gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, domain // local)
+        gathered = all_gather_s(nbytes * plans.tp, tensor_group(workload), workload.fabric)
         sent = sent + np.where(gathers, gathered, 0.0)
     return np.where(plans.pp > 1, sent, 0.0)

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.costs.exchange.groups import collective_s, groups_of
+from itertime.costs.exchange.groups import collective_s, data_parallel_group
 from itertime.costs.network import all_gather_s
 from itertime.costs.partition import Workload
 from itertime.schedule import FIRST, LAST
@@ -171,7 +171,7 @@ def balance_s(workload: Workload, spread: Spread) -> Array:
         return np.zeros(len(plans))
     within = node_ranks(plans, workload.system.domain_gpus)
     ranks = within if sent.in_node else plans.dp
-    groups = groups_of(workload, ranks, plans.tp * plans.cp)
+    groups = data_parallel_group(workload, ranks, plans.tp * plans.cp)
     samples = (ranks * plans.microbatches * plans.micro_batch).astype(float)
     each: Array = sent.bytes_per_rank / ARRAYS * samples
     return np.maximum(ARRAYS * collective_s(all_gather_s, workload, groups, ranks > 1, each) - hidden, 0.0)

@@ -37,11 +37,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.costs.network import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s
+from itertime.costs.network import Group, all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s
 from itertime.costs.partition import Workload
 from itertime.spec import ONE_BIT, PlanOptions
 
-from .groups import Groups, collective_s, gradient_bytes
+from .groups import collective_s, gradient_bytes
 from .power_sgd import power_factors
 
 __all__ = ["SENT_BITS", "combined_s", "error_bytes", "in_step", "scattered_s", "sent_bytes"]
@@ -61,8 +61,8 @@ def in_step(options: PlanOptions) -> bool:
     return options.compression in ONE_BIT
 
 
-def combined_s(workload: Workload, groups: Groups, used: NDArray[np.bool_], parameters: Array) -> Array:
-    """Seconds until every rank of the `groups` has the sum of the gradients of `parameters` parameters.
+def combined_s(workload: Workload, group: Group, used: NDArray[np.bool_], parameters: Array) -> Array:
+    """Seconds until every rank of the `group` has the sum of the gradients of `parameters` parameters.
 
     0 where it is not `used`. Of 0/1 Adam: on average over the iterations, of which every `local_steps`-th
     exchanges.
@@ -70,33 +70,33 @@ def combined_s(workload: Workload, groups: Groups, used: NDArray[np.bool_], para
     options, each = workload.plans.options, gradient_bytes(workload)
     compression, bits = options.compression, SENT_BITS.get(options.compression, 0)
     if compression == "none":
-        return collective_s(all_reduce_s, workload, groups, used, each * parameters)
+        return collective_s(all_reduce_s, workload, group, used, each * parameters)
     if compression in ("fp16", "fp8"):
-        sent = collective_s(all_reduce_s, workload, groups, used, bits / 8 * parameters)
-        return sent + _scales_s(workload, groups, used & (parameters > 0))
+        sent = collective_s(all_reduce_s, workload, group, used, bits / 8 * parameters)
+        return sent + _scales_s(workload, group, used & (parameters > 0))
     if not used.any():
         return np.zeros(len(used))
     if compression == "topk":
         chosen = options.compression_density * parameters * (each + INDEX_BYTES)
-        return collective_s(all_gather_s, workload, groups, used, groups.ranks * chosen)
+        return collective_s(all_gather_s, workload, group, used, group.ranks * chosen)
     if compression == "powersgd":
         shares = power_factors(workload).shares
         return sum(
             (
-                collective_s(all_reduce_s, workload, groups, used, share * each * parameters)
+                collective_s(all_reduce_s, workload, group, used, share * each * parameters)
                 for share in shares
             ),
             np.zeros(len(workload)),
         )
-    gathered = collective_s(all_gather_s, workload, groups, used, _integer_bytes(workload) * parameters)
+    gathered = collective_s(all_gather_s, workload, group, used, _integer_bytes(workload) * parameters)
     if compression not in ONE_BIT:
-        return scattered_s(workload, groups, used, parameters) + gathered
+        return scattered_s(workload, group, used, parameters) + gathered
     gap = options.local_steps if compression == "zeroone-adam" else 1
-    return (collective_s(all_to_all_s, workload, groups, used, bits / 8 * parameters) + gathered) / gap
+    return (collective_s(all_to_all_s, workload, group, used, bits / 8 * parameters) + gathered) / gap
 
 
-def scattered_s(workload: Workload, groups: Groups, used: NDArray[np.bool_], parameters: Array) -> Array:
-    """Seconds until every rank of the `groups` has its part of the sum of the gradients of `parameters`
+def scattered_s(workload: Workload, group: Group, used: NDArray[np.bool_], parameters: Array) -> Array:
+    """Seconds until every rank of the `group` has its part of the sum of the gradients of `parameters`
     parameters, of which it has its own; 0 where it is not `used`.
 
     Compressions that need the whole gradient on every rank scatter nothing (`spec.broken_options`).
@@ -104,19 +104,20 @@ def scattered_s(workload: Workload, groups: Groups, used: NDArray[np.bool_], par
     compression = workload.plans.options.compression
     if compression == "none":
         nbytes = gradient_bytes(workload) * parameters
-        return collective_s(reduce_scatter_s, workload, groups, used, nbytes)
+        return collective_s(reduce_scatter_s, workload, group, used, nbytes)
     if not used.any() or compression in (*ONE_BIT, "topk", "powersgd"):
         return np.zeros(len(used))
     if compression in ("fp16", "fp8"):
         nbytes = SENT_BITS[compression] / 8 * parameters
-        sent = collective_s(reduce_scatter_s, workload, groups, used, nbytes)
-        return sent + _scales_s(workload, groups, used & (parameters > 0))
-    nodes = -(-groups.ranks // groups.local)
-    inside = Groups(groups.local, groups.local, groups.sharers, groups.stride)
-    across = Groups(nodes, np.ones_like(nodes), groups.sharers * groups.local, groups.stride)
+        sent = collective_s(reduce_scatter_s, workload, group, used, nbytes)
+        return sent + _scales_s(workload, group, used & (parameters > 0))
+    local = group.ranks_per_node
+    nodes = -(-group.ranks // local)
+    inside = group._replace(ranks=local)
+    across = Group(nodes, np.ones_like(nodes), group.nic_sharers * local, group.stride)
     nbytes = _integer_bytes(workload) * parameters
     return collective_s(all_to_all_s, workload, inside, used, nbytes) + collective_s(
-        all_to_all_s, workload, across, used, nbytes / groups.local
+        all_to_all_s, workload, across, used, nbytes / local
     )
 
 
@@ -127,11 +128,11 @@ def _integer_bytes(workload: Workload) -> float:
     return SENT_BITS[compression] / 8 + scales
 
 
-def _scales_s(workload: Workload, groups: Groups, used: NDArray[np.bool_]) -> Array:
+def _scales_s(workload: Workload, group: Group, used: NDArray[np.bool_]) -> Array:
     """Seconds to agree on the scale of a bucket in fp8, the smallest of all ranks'."""
     if workload.plans.options.compression != "fp8":
         return np.zeros(len(workload))
-    return collective_s(all_reduce_s, workload, groups, used, np.full(len(workload), SCALE_BYTES))
+    return collective_s(all_reduce_s, workload, group, used, np.full(len(workload), SCALE_BYTES))
 
 
 def sent_bytes(options: PlanOptions, ranks: float, gradient: float = 2.0) -> float:

@@ -11,7 +11,7 @@ from itertime.costs.network import all_gather_s
 from itertime.costs.partition import Workload
 
 from .compression import combined_s, in_step, scattered_s
-from .groups import Shards, collective_s, expert_spread, gradient_bytes, groups_of
+from .groups import Shards, collective_s, data_parallel_group, expert_spread, gradient_bytes
 from .quantised_zero import moved_s
 
 __all__ = ["Exchange", "Sharded", "exchange", "exposed_s", "sharded_s"]
@@ -127,10 +127,10 @@ def _sums(
     plans = workload.plans
     if not plans.shards_optimizer.any():  # nor then anything else
         everywhere = np.ones(len(plans), dtype=bool)
-        copies = groups_of(workload, ranks, apart)
+        copies = data_parallel_group(workload, ranks, apart)
         return combined_s(workload, copies, everywhere, parameters), np.zeros(len(plans))
     left = parameters / shards.gradients
-    between = groups_of(workload, ranks // shards.gradients, apart * shards.gradients)
+    between = data_parallel_group(workload, ranks // shards.gradients, apart * shards.gradients)
     whole = (shards.optimizer == ranks) & (ranks > 1)
     reduced = scattered_s(workload, between, whole, left)
     if plans.options.optimizer != "lamb":
@@ -139,10 +139,11 @@ def _sums(
         group = shards.optimizer
         scattered = (shards.gradients == 1) & (group > 1) & ~whole
         reduced = reduced + combined_s(workload, between, ~whole & ~scattered, left)
-        within, over = groups_of(workload, group, apart), groups_of(workload, ranks // group, apart * group)
+        within = data_parallel_group(workload, group, apart)
+        over = data_parallel_group(workload, ranks // group, apart * group)
         reduced = reduced + scattered_s(workload, within, scattered, left)
         reduced = reduced + combined_s(workload, over, scattered, left / group)
-    inside = groups_of(workload, shards.optimizer // shards.weights, apart * shards.weights)
+    inside = data_parallel_group(workload, shards.optimizer // shards.weights, apart * shards.weights)
     gathers = plans.shards_optimizer & (shards.optimizer > shards.weights)
     nbytes = 2.0 * plans.width * parameters / shards.weights
     return reduced, collective_s(all_gather_s, workload, inside, gathers, nbytes)

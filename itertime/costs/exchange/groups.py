@@ -8,38 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.costs.network import all_reduce_s, ranks_together
+from itertime.costs.network import Fabric, Group, all_reduce_s, ranks_together
 from itertime.costs.partition import Workload
 from itertime.spec import PlanBatch
 
 __all__ = [
-    "Groups",
     "Shards",
     "collective_s",
+    "data_parallel_group",
     "expert_copies",
     "expert_spread",
     "gradient_bytes",
-    "groups_of",
     "norm_sums_s",
 ]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 LEAST_BYTES = 512.0  # of the collectives that profiles measure
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Groups of data-parallel ranks, one kind per plan.
-
-    `ranks` GPUs, `local` of them in one NVLink domain, whose NICs `sharers` groups share; `stride` domains
-    from one of a group's domains to the next.
-    """
-
-    ranks: Whole
-    local: Whole
-    sharers: Whole
-    stride: Whole
 
 
 def expert_spread(plans: PlanBatch) -> Whole:
@@ -83,29 +68,21 @@ def gradient_bytes(workload: Workload) -> Array:
 
 
 def collective_s(
-    operation: Callable[..., Array],
+    operation: Callable[[Array, Group, Fabric], Array],
     workload: Workload,
-    groups: Groups,
+    group: Group,
     used: NDArray[np.bool_],
     nbytes: Array,
 ) -> Array:
     """Seconds of the operation; 0 where it is not `used`, and the profile is not asked for it."""
     if not used.any():
         return np.zeros(len(used))
-    seconds = operation(
-        np.where(used, nbytes, 0.0),
-        groups.ranks,
-        groups.local,
-        workload.system,
-        workload.profile,
-        groups.sharers,
-        groups.stride,
-    )
+    seconds = operation(np.where(used, nbytes, 0.0), group, workload.fabric)
     return np.where(used, seconds, 0.0)
 
 
-def groups_of(workload: Workload, ranks: Whole, apart: Whole) -> Groups:
-    """Groups of `ranks` data-parallel ranks, each `apart` GPUs of its stage from the next.
+def data_parallel_group(workload: Workload, ranks: Whole, apart: Whole) -> Group:
+    """The group of `ranks` data-parallel ranks, each `apart` GPUs of its stage from the next.
 
     Ranks count tp first, then cp, dp, pp (SC'21, section 3); or dp last, and then the stages of a pipeline
     lie between neighbouring ranks.
@@ -117,8 +94,7 @@ def groups_of(workload: Workload, ranks: Whole, apart: Whole) -> Groups:
     if plans.pp_before_dp.any():
         together = np.minimum(plans.cp * plans.tp // apart, domain // plans.tp)
         local = np.where(plans.pp_before_dp, np.maximum(local, np.minimum(ranks, together)), local)
-    sharers = np.maximum(domain // local, 1)
-    return Groups(ranks, local, sharers, np.maximum(spacing // domain, 1))
+    return Group.side_by_side(ranks, local, system, np.maximum(spacing // domain, 1))
 
 
 def norm_sums_s(workload: Workload, nbytes: Array | float, group: Whole, stages: bool = True) -> Array:
@@ -132,9 +108,9 @@ def norm_sums_s(workload: Workload, nbytes: Array | float, group: Whole, stages:
     divided = group
     if workload.model.experts > 1:
         divided = np.maximum(group, -(-expert_spread(plans) // plans.tp))
-    local = np.minimum(groups_of(workload, divided, plans.tp).local * plans.tp, domain)
+    local = np.minimum(data_parallel_group(workload, divided, plans.tp).ranks_per_node * plans.tp, domain)
     ranks = divided * plans.tp
     if stages:
         local = np.where(plans.next_stage * plans.pp <= domain, local * plans.pp, local)
         ranks = ranks * plans.pp
-    return all_reduce_s(np.maximum(nbytes, LEAST_BYTES), ranks, local, workload.system, workload.profile)
+    return all_reduce_s(np.maximum(nbytes, LEAST_BYTES), Group(ranks, local), workload.fabric)

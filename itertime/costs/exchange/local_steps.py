@@ -26,13 +26,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.costs.network import all_gather_s, all_reduce_between_sites_s, all_reduce_s, ranks_together
+from itertime.costs.network import (
+    Group,
+    all_gather_s,
+    all_reduce_between_sites_s,
+    all_reduce_s,
+    ranks_together,
+)
 from itertime.costs.offload import copy_s, on_cpu_s
 from itertime.costs.partition import Workload
 from itertime.spec import Elementwise, PlanOptions
 
 from .compression import SENT_BITS
-from .groups import Groups, Shards, collective_s, expert_spread, gradient_bytes, groups_of
+from .groups import Shards, collective_s, data_parallel_group, expert_spread, gradient_bytes
 
 __all__ = [
     "entry_bytes",
@@ -105,7 +111,7 @@ def _gathered_s(workload: Workload, nbytes: Array, ranks: Whole, shards: Whole, 
     copies = ranks > shards
     if not copies.any():
         return np.zeros(len(workload))
-    inside = groups_of(workload, ranks // shards, apart * shards)
+    inside = data_parallel_group(workload, ranks // shards, apart * shards)
     return collective_s(all_gather_s, workload, inside, copies, nbytes / shards)
 
 
@@ -156,12 +162,12 @@ def _periods(options: PlanOptions) -> tuple[int, ...]:
     return steps, options.momentum_steps or steps, options.variance_steps or steps
 
 
-def _counterparts(workload: Workload) -> Groups:
-    """Groups of the GPUs that have the same place in every worker; workers are numbered last."""
+def _counterparts(workload: Workload) -> Group:
+    """The group of the GPUs that have the same place in every worker; workers are numbered last."""
     plans, system = workload.plans, workload.system
     domain, workers = system.domain_gpus, np.full(len(plans), workload.outer.workers)
     local = ranks_together(workers, np.maximum(domain // plans.gpus, 1), system)
-    return Groups(workers, local, np.maximum(domain // local, 1), np.maximum(plans.gpus // domain, 1))
+    return Group.side_by_side(workers, local, system, np.maximum(plans.gpus // domain, 1))
 
 
 def _step_s(workload: Workload, owned: Array, nbytes: float, sent: Array) -> Array:

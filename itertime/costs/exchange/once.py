@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.costs.layer import Parts
-from itertime.costs.network import all_reduce_s
+from itertime.costs.network import Group, all_reduce_s
 from itertime.costs.partition import Workload
 from itertime.schedule import FIRST, LAST
 from itertime.spec import PlanBatch
@@ -82,5 +82,5 @@ def _embedding_sync_s(workload: Workload) -> Array:
     together = np.where(plans.next_stage * plans.pp > domain, 1, 2)
     apart = np.maximum(plans.next_stage * (plans.pp - 1) // domain, 1)
     nbytes = 2.0 * plans.width * workload.partition.table
-    seconds = all_reduce_s(nbytes, 2, together, system, workload.profile, domain, apart)
+    seconds = all_reduce_s(nbytes, Group(2, together, domain, apart), workload.fabric)
     return np.where(plans.pp > 1, seconds, 0.0)

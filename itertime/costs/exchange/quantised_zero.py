@@ -24,7 +24,7 @@ from itertime.spec import Elementwise
 
 from .compression import scattered_s
 from .compression_kernels import scatter_kernel_bytes
-from .groups import Shards, collective_s, groups_of
+from .groups import Shards, collective_s, data_parallel_group
 
 __all__ = ["Moved", "moved_s", "pass_kernels_s", "secondary_bytes"]
 
@@ -53,14 +53,14 @@ def moved_s(workload: Workload, parameters: Array, shards: Shards, apart: Whole)
     `apart` GPUs from each other.
     """
     plans = workload.plans
-    gathering = scattering = groups_of(workload, shards.gradients, apart)
+    gathering = scattering = data_parallel_group(workload, shards.gradients, apart)
     if not np.array_equal(shards.weights, shards.gradients):
-        gathering = groups_of(workload, shards.weights, apart)
+        gathering = data_parallel_group(workload, shards.weights, apart)
     nbytes = (WEIGHT_BYTES if plans.options.quantized_weights else 2.0 * plans.width) * parameters
     gathers = plans.gathers_weights
     forward = backward = collective_s(all_gather_s, workload, gathering, gathers, nbytes)
     if plans.options.secondary_shards is not None:
-        near = groups_of(workload, np.minimum(_secondary(workload), shards.weights), apart)
+        near = data_parallel_group(workload, np.minimum(_secondary(workload), shards.weights), apart)
         backward = collective_s(all_gather_s, workload, near, gathers, nbytes)
     scatter = scattered_s(workload, scattering, plans.scatters_gradients, parameters)
     return Moved(forward, backward, scatter)

@@ -2,6 +2,8 @@
 
 | name | what |
 |---|---|
+| `Group` | a process group: its ranks, how many share a node and its NICs, how far its nodes lie apart |
+| `Fabric` | the system and the profile whose links carry the bytes |
 | `all_reduce_s`, `reduce_scatter_s`, `all_gather_s` | NCCL's collectives of a group |
 | `all_to_all_s`, `p2p_s` | sends from each rank to each, and from one to one |
 | `all_reduce_between_sites_s` | an all-reduce of sites, each with one link for all of its GPUs |
@@ -20,14 +22,16 @@ from .collectives import (
     all_to_all_s,
     all_to_all_share,
     p2p_s,
-    ranks_together,
     reduce_scatter_s,
     ring_share,
 )
 from .expert_dispatch import RoutedTokens, combine_s, dispatch_s, distinct_parts
+from .group import Fabric, Group, ranks_together
 from .site_link import all_reduce_between_sites_s
 
 __all__ = [
+    "Fabric",
+    "Group",
     "RoutedTokens",
     "all_gather_s",
     "all_reduce_between_sites_s",

@@ -1,14 +1,8 @@
 """Seconds of the collectives of one process group, within a node and across nodes.
 
-A node is here what NVLink joins: `System.domain_gpus` GPUs, with the NICs of all of them. In most systems
-that is one machine; in an NVL72 rack it is 18 trays.
-
-Arguments. A group of P = `ranks` GPUs sits in N = ceil(ranks / ranks_per_node) nodes. `nbytes` (S below) is
-nccl-tests' size: the buffer of one rank, and for all-gather and reduce-scatter the gathered whole.
-`nic_sharers` groups that communicate at the same time share a node's NICs equally, and a group moves at most
-`ranks_per_node` times the bandwidth of one GPU. `stride` is the number of nodes from one of a group's nodes
-to the next; it decides the group's share of the switches. A single rank, or no bytes, takes no time. All
-arguments broadcast.
+Arguments. A group of P ranks sits in N nodes (`Group`). `nbytes` (S below) is nccl-tests' size: the buffer of
+one rank, and for all-gather and reduce-scatter the gathered whole. A single rank, or no bytes, takes no time.
+All arguments broadcast.
 
 Algorithms. Within a node the times are the profile's NCCL tables. Across nodes NCCL runs one ring through all
 P ranks, so that a node's NICs carry (P-1)/P S bytes of an all-gather or a reduce-scatter and twice that of an
@@ -52,8 +46,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from itertime.costs.kernel_times import KernelTimes
 from itertime.spec import Collective, System
+
+from .group import Fabric, Group, Ranks
 
 __all__ = [
     "all_gather_s",
@@ -61,7 +56,6 @@ __all__ = [
     "all_to_all_s",
     "all_to_all_share",
     "p2p_s",
-    "ranks_together",
     "reduce_scatter_s",
     "ring_share",
 ]
@@ -76,15 +70,7 @@ SWITCH_PORTS_DOWN = 20
 """Nodes below a leaf switch that sums, and leaves below one above it, where the system states neither."""
 
 
-def all_reduce_s(
-    nbytes: ArrayLike,
-    ranks: ArrayLike,
-    ranks_per_node: ArrayLike,
-    system: System,
-    profile: KernelTimes,
-    nic_sharers: ArrayLike = 1,
-    stride: ArrayLike = 1,
-) -> Array:
+def all_reduce_s(nbytes: ArrayLike, group: Group, fabric: Fabric) -> Array:
     """Seconds to all-reduce a buffer of `nbytes` bytes on each rank.
 
     The time is that of the fastest of the system's `collective_algorithms`, with S bytes, P ranks in N nodes,
@@ -94,20 +80,23 @@ def all_reduce_s(
     - ring: max(in-node all-reduce, 2 (P-1)/P S/B) + 2 (N-1) a + 2 C b, where C is N - 1, or N with several
       ranks in a node;
     - tree: max(in-node, 2 S/B) + 2 ceil(log2 N) (a + b);
+    - nvls-tree, a tree of nodes within which NVSwitches sum: the tree's time, but max(in-node, S/B) between
+      two nodes, where each of the two trees has one link;
     - hierarchical: max(in-node, 2 (N-1)/N S/B) + 2 ceil(log2 N) (a + b);
     - sharp: max(in-node, S/B) + 2 L a + 2 b, with L levels of switches; b is that of the nodes' proxies,
       which send once and receive once.
     """
-    size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
-    inside = _inside_s("all_reduce", size, local, system, profile)
+    system = fabric.system
+    size, nodes, local = _layout(nbytes, group)
+    inside = _inside_s("all_reduce", size, local, fabric)
     if (nodes == 1).all():
         return system.site.all_reduce_multiplier * np.where(size > 0, inside, 0.0)
-    through_nics = 2 * size / _ring_share(nodes, local, system, nic_sharers, stride)
+    through_nics = 2 * size / _ring_share(nodes, local, group, system)
     bulk = _bulk_latency_s(size, system)
     hop = 2 * system.network_latency_s
     seconds = []
     if "ring" in system.collective_algorithms:
-        moved = np.maximum(inside, _left(nodes * local) * through_nics)
+        moved = np.maximum(inside, _passed_on(nodes * local) * through_nics)
         seconds.append(_ring_s(moved, 2, nodes, local, size, system))
     depth = np.ceil(np.log2(nodes)) * (hop + 2 * bulk)
     if "tree" in system.collective_algorithms:
@@ -116,68 +105,41 @@ def all_reduce_s(
         through_tree = np.where(nodes > 2, through_nics, through_nics / 2)
         seconds.append(np.maximum(inside, through_tree) + depth)
     if "hierarchical" in system.collective_algorithms:
-        seconds.append(np.maximum(inside, _left(nodes) * through_nics) + depth)
+        seconds.append(np.maximum(inside, _passed_on(nodes) * through_nics) + depth)
     if "sharp" in system.collective_algorithms:
-        levels = _switch_levels(nodes, stride, system)
+        levels = _switch_levels(nodes, group.stride, system)
         seconds.append(np.maximum(inside, through_nics / 2) + levels * hop + 2 * bulk)
     return system.site.all_reduce_multiplier * _choose(inside, np.minimum.reduce(seconds), size, nodes)
 
 
-def reduce_scatter_s(
-    nbytes: ArrayLike,
-    ranks: ArrayLike,
-    ranks_per_node: ArrayLike,
-    system: System,
-    profile: KernelTimes,
-    nic_sharers: ArrayLike = 1,
-    stride: ArrayLike = 1,
-) -> Array:
+def reduce_scatter_s(nbytes: ArrayLike, group: Group, fabric: Fabric) -> Array:
     """Seconds to reduce a buffer of `nbytes` bytes on each rank; each keeps `nbytes / ranks` of the result.
 
     max(in-node reduce-scatter, (P-1)/P S/B) + (N-1) a + C b, in the terms of `all_reduce_s`.
     """
-    return _half_of_all_reduce(
-        "reduce_scatter", nbytes, ranks, ranks_per_node, system, profile, nic_sharers, stride
-    )
+    return _half_of_all_reduce("reduce_scatter", nbytes, group, fabric)
 
 
-def all_gather_s(
-    nbytes: ArrayLike,
-    ranks: ArrayLike,
-    ranks_per_node: ArrayLike,
-    system: System,
-    profile: KernelTimes,
-    nic_sharers: ArrayLike = 1,
-    stride: ArrayLike = 1,
-) -> Array:
+def all_gather_s(nbytes: ArrayLike, group: Group, fabric: Fabric) -> Array:
     """Seconds to gather a total of `nbytes` bytes onto each rank, of which each contributes `nbytes / ranks`.
 
     max(in-node all-gather, (P-1)/P S/B) + (N-1) a + C b, in the terms of `all_reduce_s`.
     """
-    return _half_of_all_reduce(
-        "all_gather", nbytes, ranks, ranks_per_node, system, profile, nic_sharers, stride
-    )
+    return _half_of_all_reduce("all_gather", nbytes, group, fabric)
 
 
-def all_to_all_s(
-    nbytes: ArrayLike,
-    ranks: ArrayLike,
-    ranks_per_node: ArrayLike,
-    system: System,
-    profile: KernelTimes,
-    nic_sharers: ArrayLike = 1,
-    stride: ArrayLike = 1,
-) -> Array:
+def all_to_all_s(nbytes: ArrayLike, group: Group, fabric: Fabric) -> Array:
     """Seconds for each rank to send `nbytes / ranks` bytes to every rank.
 
     Of P ranks, r in a node: a node's NICs carry r (P - r)/P S bytes, inside it runs an all-to-all of r/P S
     bytes, and messages to the N - 1 other nodes leave one after the other: max(in-node, r (P - r)/P S/B) +
     (N-1) a.
     """
-    size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
+    system = fabric.system
+    size, nodes, local = _layout(nbytes, group)
     total = nodes * local
-    inside = _inside_s("all_to_all", size * local / total, local, system, profile)
-    share = _nic_share(local, system, nic_sharers) * all_to_all_share(nodes, stride, system)
+    inside = _inside_s("all_to_all", size * local / total, local, fabric)
+    share = _nic_share(local, group.nic_sharers, system) * all_to_all_share(nodes, group.stride, system)
     outside = local * (total - local) / total * size / share
     across = np.maximum(inside, outside) + (nodes - 1) * system.network_latency_s
     return _choose(inside, across, size, nodes)
@@ -186,10 +148,9 @@ def all_to_all_s(
 def p2p_s(
     nbytes: ArrayLike,
     crosses_node: ArrayLike,
-    system: System,
-    profile: KernelTimes,
-    nic_sharers: ArrayLike = 1,
-    stride: ArrayLike = 1,
+    fabric: Fabric,
+    nic_sharers: Ranks = 1,
+    stride: Ranks = 1,
 ) -> Array:
     """Seconds for one GPU to send `nbytes` bytes to another one, in the same node or (`crosses_node`) in a
     different one.
@@ -197,56 +158,34 @@ def p2p_s(
     Between nodes `nic_sharers` such sends leave the node at the same time; inside a node NVLink serves each
     at full speed.
     """
-    size = np.asarray(nbytes, dtype=float)
-    share = _nic_share(1, system, nic_sharers) * ring_share(2, stride, system)
+    system, size = fabric.system, np.asarray(nbytes, dtype=float)
+    share = _nic_share(1, nic_sharers, system) * ring_share(2, stride, system)
     outside = system.network_latency_s + size / share
-    seconds = np.where(crosses_node, outside, _inside_s("send_recv", size, 2, system, profile))
+    seconds = np.where(crosses_node, outside, _inside_s("send_recv", size, 2, fabric))
     return np.where(size > 0, seconds, 0.0)
 
 
-def ranks_together(
-    ranks: NDArray[np.int64], most: NDArray[np.int64] | int, system: System
-) -> NDArray[np.int64]:
-    """How many of a group's `ranks` lie in one node, of which `most` can.
-
-    Machines are filled up. An NVLink domain of several machines is used in equal parts: 128 ranks are 64 in
-    each of two racks of 72, as schedulers place them, not 72 and 56.
-    """
-    if system.domain_nodes == 1:
-        return np.minimum(ranks, most)
-    nodes = -(-ranks // most)
-    return -(-ranks // nodes)
-
-
-def _half_of_all_reduce(
-    operation: str,
-    nbytes: ArrayLike,
-    ranks: ArrayLike,
-    ranks_per_node: ArrayLike,
-    system: System,
-    profile: KernelTimes,
-    nic_sharers: ArrayLike,
-    stride: ArrayLike,
-) -> Array:
-    size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
-    inside = _inside_s(operation, size, local, system, profile)
+def _half_of_all_reduce(operation: str, nbytes: ArrayLike, group: Group, fabric: Fabric) -> Array:
+    system = fabric.system
+    size, nodes, local = _layout(nbytes, group)
+    inside = _inside_s(operation, size, local, fabric)
     if (nodes == 1).all():
         return system.site.all_reduce_multiplier * np.where(size > 0, inside, 0.0)
-    outside = _left(nodes * local) * size / _ring_share(nodes, local, system, nic_sharers, stride)
+    outside = _passed_on(nodes * local) * size / _ring_share(nodes, local, group, system)
     across = _ring_s(np.maximum(inside, outside), 1, nodes, local, size, system)
     return system.site.all_reduce_multiplier * _choose(inside, across, size, nodes)
 
 
-def _inside_s(operation: str, size: Array, ranks: ArrayLike, system: System, profile: KernelTimes) -> Array:
+def _inside_s(operation: str, size: Array, ranks: ArrayLike, fabric: Fabric) -> Array:
     """Seconds of a collective in one node: the profile's, at the bytes that weigh as much on its links."""
-    return profile.seconds(Collective(operation, size * system.nvlink_slowdown, ranks))
+    return fabric.profile.seconds(Collective(operation, size * fabric.system.nvlink_slowdown, ranks))
 
 
-def _layout(nbytes: ArrayLike, ranks: ArrayLike, ranks_per_node: ArrayLike) -> tuple[Array, Array, Array]:
+def _layout(nbytes: ArrayLike, group: Group) -> tuple[Array, Array, Array]:
     """Bytes, nodes, ranks of the group in one node."""
-    count = np.asarray(ranks)
-    local = np.minimum(np.maximum(ranks_per_node, 1), count)
-    return np.asarray(nbytes, dtype=float), np.ceil(count / local), local
+    ranks = np.asarray(group.ranks)
+    local = np.minimum(np.maximum(group.ranks_per_node, 1), ranks)
+    return np.asarray(nbytes, dtype=float), np.ceil(ranks / local), local
 
 
 def _ring_s(moved: Array, rounds: int, nodes: Array, local: Array, size: Array, system: System) -> Array:
@@ -275,27 +214,25 @@ def _bulk_latency_s(size: Array, system: System) -> Array | float:
     return system.network_bulk_latency_s * size / (size + BULK_BYTES)
 
 
-def _left(ranks: Array) -> Array:
+def _passed_on(ranks: Array) -> Array:
     """The share of a buffer that each rank of a ring passes on."""
     return (ranks - 1) / ranks
 
 
-def _nic_share(local: ArrayLike, system: System, nic_sharers: ArrayLike) -> Array:
+def _nic_share(local: ArrayLike, nic_sharers: Ranks, system: System) -> Array:
     """Bytes/s of one group between nodes."""
     share = system.domain_nic_bytes_per_s / np.asarray(nic_sharers, dtype=float)
     return system.achieved_network * np.minimum(share, np.asarray(local) * system.gpu_nic_bytes_per_s)
 
 
-def _ring_share(
-    nodes: Array, local: Array, system: System, nic_sharers: ArrayLike, stride: ArrayLike
-) -> Array:
+def _ring_share(nodes: Array, local: Array, group: Group, system: System) -> Array:
     """Bytes/s of one group's ring between nodes, limited by NICs, the paths to them, and switches above."""
-    share = _nic_share(local, system, nic_sharers)
+    share = _nic_share(local, group.nic_sharers, system)
     if (system.nics_per_node or system.gpus_per_node) < system.gpus_per_node:
-        sharers = np.asarray(nic_sharers, dtype=float)
+        sharers = np.asarray(group.nic_sharers, dtype=float)
         across = system.achieved_network * 2 * system.cpu_link_bytes_per_s / sharers
         share = np.where((local > 1) & (sharers > 1), np.minimum(share, across), share)
-    return share * ring_share(nodes, stride, system)
+    return share * ring_share(nodes, group.stride, system)
 
 
 def _choose(inside: Array, across: Array, size: Array, nodes: Array) -> Array:

@@ -25,10 +25,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from itertime.costs.kernel_times import KernelTimes
 from itertime.spec import System
 
 from .collectives import all_to_all_s, all_to_all_share
+from .group import Fabric, Group
 
 __all__ = ["INSIDE", "Inside", "RoutedTokens", "combine_s", "dispatch_s", "distinct_parts"]
 
@@ -74,33 +74,27 @@ class RoutedTokens:
 
 def dispatch_s(
     routed: RoutedTokens,
-    ranks: ArrayLike,
-    ranks_per_node: ArrayLike,
-    system: System,
-    profile: KernelTimes,
+    group: Group,
+    fabric: Fabric,
     dispatcher: str = "alltoall",
     multiprocessors: int = MULTIPROCESSORS,
 ) -> Array:
-    """Seconds to take `routed` to the experts of `ranks` ranks, of which a node has `ranks_per_node`.
+    """Seconds to take `routed` to the experts of the group's ranks.
 
     `dispatcher` is one of `itertime.spec.DISPATCHERS`. A single rank takes no time.
     """
-    group = ranks, ranks_per_node
-    return _exchange_s("dispatch", routed, group, system, profile, dispatcher, multiprocessors)
+    return _exchange_s("dispatch", routed, group, fabric, dispatcher, multiprocessors)
 
 
 def combine_s(
     routed: RoutedTokens,
-    ranks: ArrayLike,
-    ranks_per_node: ArrayLike,
-    system: System,
-    profile: KernelTimes,
+    group: Group,
+    fabric: Fabric,
     dispatcher: str = "alltoall",
     multiprocessors: int = MULTIPROCESSORS,
 ) -> Array:
     """Seconds to take the experts' results back, as `dispatch_s`; results are 16 bit in every framework."""
-    group = ranks, ranks_per_node
-    return _exchange_s("combine", routed, group, system, profile, dispatcher, multiprocessors)
+    return _exchange_s("combine", routed, group, fabric, dispatcher, multiprocessors)
 
 
 def distinct_parts(experts: int, copies: int, parts: ArrayLike) -> Array:
@@ -121,24 +115,22 @@ def distinct_parts(experts: int, copies: int, parts: ArrayLike) -> Array:
 def _exchange_s(
     direction: str,
     routed: RoutedTokens,
-    group: tuple[ArrayLike, ArrayLike],
-    system: System,
-    profile: KernelTimes,
+    group: Group,
+    fabric: Fabric,
     dispatcher: str,
     multiprocessors: int,
 ) -> Array:
-    count, tokens = np.asarray(group[0]), np.asarray(routed.tokens, dtype=float)
-    row = np.asarray(routed.row_bytes, dtype=float)
-    local = np.minimum(group[1], count)
-    sharers = np.maximum(system.domain_gpus // local, 1)
+    system = fabric.system
+    tokens, row = np.asarray(routed.tokens, dtype=float), np.asarray(routed.row_bytes, dtype=float)
     if dispatcher == "alltoall":
-        return all_to_all_s(routed.copies * tokens * row, count, local, system, profile, sharers)
-    reached = distinct_parts(routed.experts, routed.copies, count)
+        return all_to_all_s(routed.copies * tokens * row, group, fabric)
+    ranks = np.asarray(group.ranks)
+    reached = distinct_parts(routed.experts, routed.copies, ranks)
     inside = _inside_s(INSIDE[direction], tokens, row, reached, system, dispatcher, multiprocessors)
-    nodes = np.ceil(count / local)
+    nodes = np.ceil(ranks / np.minimum(group.ranks_per_node, ranks))
     across = tokens * _other_nodes(routed, nodes) * row / _gpu_share(nodes, system)
     seconds = np.where(nodes > 1, np.hypot(inside, across) + NOTIFY_S, inside)
-    return np.where((count > 1) & (tokens > 0), seconds, 0.0)
+    return np.where((ranks > 1) & (tokens > 0), seconds, 0.0)
 
 
 def _inside_s(

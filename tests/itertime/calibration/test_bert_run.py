@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from itertime import predict
 from itertime.calibration import MeasuredRun, RunSet, calibrate, read_table, summary, validate
 from itertime.calibration.run_set import expressed
-from itertime.costs.network import all_gather_s, all_reduce_s
+from itertime.costs.network import Fabric, Group, all_gather_s, all_reduce_s
 from itertime.errors import TableError
 from itertime.spec import (
     Attention,
@@ -347,7 +347,8 @@ def test_weights_are_gathered_after_the_step_where_no_framework_hides_it(write: 
         predict(run.model, plan, run.system, framework=each).breakdown["dp_comm"] for each in (ahead, late)
     ]
     nbytes = 2.0 * run.model.parameters / 5
-    bucket = float(all_gather_s(nbytes, 8, 8, run.system, profile_of(run.system)))
+    fabric = Fabric(run.system, profile_of(run.system))
+    bucket = float(all_gather_s(nbytes, Group(8, 8), fabric))
     assert seconds[1] - seconds[0] == pytest.approx(4 * bucket, rel=0.01)  # of five one is never hidden
 
 
@@ -416,7 +417,8 @@ def test_fmha_takes_as_long_as_its_longest_block() -> None:
 def test_cards_without_nvlink_among_all_reduce_as_measured() -> None:
     """535 MB among 4 cards of 80 GB, joined in pairs: 33.8 ms (microsoft/vidur)."""
     system = load_system("a100-pcie")
-    assert float(all_reduce_s(535e6, 4, 4, system, profile_of(system))) == pytest.approx(33.8e-3, rel=0.02)
+    seconds = all_reduce_s(535e6, Group(4, 4), Fabric(system, profile_of(system)))
+    assert float(seconds) == pytest.approx(33.8e-3, rel=0.02)
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ from itertime.costs.network.collectives import (
     all_reduce_s,
     all_to_all_s,
     p2p_s,
-    ranks_together,
     reduce_scatter_s,
     ring_share,
 )
+from itertime.costs.network.group import Fabric, Group, ranks_together
 from itertime.spec import Site, System, load_profile, load_system
 from tests.places import ROOT
 
@@ -30,6 +30,11 @@ IDEAL = dataclasses.replace(
 )
 COLLECTIVES = (all_reduce_s, reduce_scatter_s, all_gather_s, all_to_all_s)
 
+
+def over(system: System) -> Fabric:
+    return Fabric(system, PROFILE)
+
+
 sizes = st.floats(1, 1e11)
 nodes = st.integers(1, 512)
 locals_ = st.sampled_from([1, 2, 4, 8])
@@ -38,17 +43,17 @@ sharers = st.sampled_from([1, 2, 4, 8])
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_one_rank_or_no_bytes_takes_no_time(collective) -> None:
-    assert collective(1e9, 1, 1, SYSTEM, PROFILE) == 0
-    assert collective(0, 64, 8, SYSTEM, PROFILE) == 0
-    assert collective(0, 8, 8, SYSTEM, PROFILE) == 0
-    assert p2p_s(0, True, SYSTEM, PROFILE) == 0
+    assert collective(1e9, Group(1, 1), over(SYSTEM)) == 0
+    assert collective(0, Group(64, 8), over(SYSTEM)) == 0
+    assert collective(0, Group(8, 8), over(SYSTEM)) == 0
+    assert p2p_s(0, True, over(SYSTEM)) == 0
 
 
 def test_within_a_node_the_table_counts() -> None:
     table = PROFILE.collectives["all_reduce"]
     for i, ranks in enumerate(table.ranks):
         for j in (0, 7, 20):
-            seconds = all_reduce_s(table.first_bytes * 2**j, ranks, ranks, SYSTEM, PROFILE)
+            seconds = all_reduce_s(table.first_bytes * 2**j, Group(ranks, ranks), over(SYSTEM))
             assert seconds == pytest.approx(table.time_s[i][j], rel=1e-12)
 
 
@@ -56,39 +61,39 @@ def test_ring_between_nodes() -> None:
     """2 (N-1)/N S/B (Patarasuk and Yuan 2009), where the NICs are the bottleneck and latency is nothing."""
     for count in (2, 4, 16, 128):
         expected = 2 * (count - 1) / count * 1e9 / IDEAL.nic_bytes_per_s
-        assert all_reduce_s(1e9, count, 1, IDEAL, PROFILE) == pytest.approx(expected, rel=1e-12)
-        assert all_gather_s(1e9, count, 1, IDEAL, PROFILE) == pytest.approx(expected / 2, rel=1e-12)
-        assert reduce_scatter_s(1e9, count, 1, IDEAL, PROFILE) == pytest.approx(expected / 2, rel=1e-12)
+        assert all_reduce_s(1e9, Group(count, 1), over(IDEAL)) == pytest.approx(expected, rel=1e-12)
+        assert all_gather_s(1e9, Group(count, 1), over(IDEAL)) == pytest.approx(expected / 2, rel=1e-12)
+        assert reduce_scatter_s(1e9, Group(count, 1), over(IDEAL)) == pytest.approx(expected / 2, rel=1e-12)
 
 
 def test_a_tree_takes_over_where_latency_counts() -> None:
     """A small all-reduce over N single-GPU nodes grows with log2 N; a large one with few nodes is a ring."""
     slow = dataclasses.replace(IDEAL, network_latency_s=1e-5)
-    small = all_reduce_s(8, np.array([2, 16, 256]), 1, slow, PROFILE)
+    small = all_reduce_s(8, Group(np.array([2, 16, 256]), 1), over(slow))
     np.testing.assert_allclose(small, [2e-5, 8e-5, 16e-5], rtol=1e-4)
-    large = all_reduce_s(1e9, 4, 1, slow, PROFILE)
+    large = all_reduce_s(1e9, Group(4, 1), over(slow))
     assert large == pytest.approx(2 * 3 / 4 * 1e9 / slow.nic_bytes_per_s + 2 * 3 * 1e-5, rel=1e-12)
 
 
 def test_the_slower_of_the_two_levels_counts() -> None:
     fast = dataclasses.replace(IDEAL, nic_bytes_per_s=1e15, gpu_nic_bytes_per_s=1e15)
-    inside = all_reduce_s(1e9, 8, 8, fast, PROFILE)
-    assert all_reduce_s(1e9, 64, 8, fast, PROFILE) == pytest.approx(inside, rel=1e-4)
+    inside = all_reduce_s(1e9, Group(8, 8), over(fast))
+    assert all_reduce_s(1e9, Group(64, 8), over(fast)) == pytest.approx(inside, rel=1e-4)
     slow = dataclasses.replace(IDEAL, nic_bytes_per_s=1e9)
-    assert all_reduce_s(1e9, 64, 8, slow, PROFILE) == pytest.approx(2 * 63 / 64, rel=1e-12)
+    assert all_reduce_s(1e9, Group(64, 8), over(slow)) == pytest.approx(2 * 63 / 64, rel=1e-12)
 
 
 def test_groups_share_the_nics_and_a_gpu_its_link() -> None:
-    alone = all_reduce_s(1e9, 8, 1, IDEAL, PROFILE)
-    assert all_reduce_s(1e9, 8, 1, IDEAL, PROFILE, 8) == pytest.approx(8 * alone, rel=1e-12)
+    alone = all_reduce_s(1e9, Group(8, 1), over(IDEAL))
+    assert all_reduce_s(1e9, Group(8, 1, 8), over(IDEAL)) == pytest.approx(8 * alone, rel=1e-12)
     narrow = dataclasses.replace(IDEAL, gpu_nic_bytes_per_s=IDEAL.nic_bytes_per_s / 8)
-    assert all_reduce_s(1e9, 8, 1, narrow, PROFILE) == pytest.approx(8 * alone, rel=1e-12)
-    assert p2p_s(1e9, True, narrow, PROFILE) == pytest.approx(1e9 / 25e9, rel=1e-12)
+    assert all_reduce_s(1e9, Group(8, 1), over(narrow)) == pytest.approx(8 * alone, rel=1e-12)
+    assert p2p_s(1e9, True, over(narrow)) == pytest.approx(1e9 / 25e9, rel=1e-12)
 
 
 def test_all_to_all_between_nodes() -> None:
     """Of 16 ranks in 2 nodes, each sends half of its bytes to the other node, on the NICs that 8 share."""
-    assert all_to_all_s(1e9, 16, 8, IDEAL, PROFILE) == pytest.approx(
+    assert all_to_all_s(1e9, Group(16, 8), over(IDEAL)) == pytest.approx(
         8 * 0.5e9 / IDEAL.nic_bytes_per_s, rel=1e-12
     )
 
@@ -98,7 +103,7 @@ def test_published_rings_between_two_nodes(ranks_per_node: int, bus_gb_per_s: fl
     """Galvatron's profile of two nodes, where a pair of GPUs moves 8.13 GB/s; the GPU is not named."""
     galvatron = dataclasses.replace(IDEAL, gpu_nic_bytes_per_s=8.13e9)
     ranks = 2 * ranks_per_node
-    seconds = all_reduce_s(1e9, ranks, ranks_per_node, galvatron, PROFILE)
+    seconds = all_reduce_s(1e9, Group(ranks, ranks_per_node), over(galvatron))
     assert 2 * (ranks - 1) / ranks / seconds == pytest.approx(bus_gb_per_s, rel=0.01)
 
 
@@ -114,8 +119,8 @@ def test_published_all_reduce_between_two_p4de_nodes(nbytes: int, measured_s: fl
     p4de = dataclasses.replace(
         SYSTEM, nic_bytes_per_s=50e9, network_latency_s=70e-6, collective_algorithms=("hierarchical",)
     )
-    assert all_reduce_s(nbytes, 16, 8, p4de, PROFILE) == pytest.approx(measured_s, rel=0.08)
-    assert all_reduce_s(8, 16, 8, p4de, PROFILE) == pytest.approx(161e-6, rel=0.06)
+    assert all_reduce_s(nbytes, Group(16, 8), over(p4de)) == pytest.approx(measured_s, rel=0.08)
+    assert all_reduce_s(8, Group(16, 8), over(p4de)) == pytest.approx(161e-6, rel=0.06)
 
 
 def test_each_algorithm_has_its_volume_and_its_depth() -> None:
@@ -124,7 +129,7 @@ def test_each_algorithm_has_its_volume_and_its_depth() -> None:
     for name, volume, hops in (("ring", 7 / 4, 14), ("tree", 2, 6), ("hierarchical", 7 / 4, 6)):
         system = dataclasses.replace(slow, collective_algorithms=(name,))
         expected = volume * 1e9 / slow.nic_bytes_per_s + hops * 10e-6
-        assert all_reduce_s(1e9, 8, 1, system, PROFILE) == pytest.approx(expected, rel=1e-12)
+        assert all_reduce_s(1e9, Group(8, 1), over(system)) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_ring_whose_gpus_lie_apart_leaves_shared_nics_across_the_cpus() -> None:
@@ -135,29 +140,29 @@ def test_a_ring_whose_gpus_lie_apart_leaves_shared_nics_across_the_cpus() -> Non
     for local in (2, 4):
         ranks, groups = 4 * local, 8 // local
         through_cpus = 2 * (ranks - 1) / ranks * 1e9 / (32e9 / groups)
-        slower = all_reduce_s(1e9, ranks, local, shared, PROFILE, groups)
+        slower = all_reduce_s(1e9, Group(ranks, local, groups), over(shared))
         assert slower == pytest.approx(through_cpus, rel=1e-12)
-        assert all_gather_s(1e9, ranks, local, shared, PROFILE, groups) == pytest.approx(slower / 2)
-        assert all_reduce_s(1e9, ranks, local, IDEAL, PROFILE, groups) < slower
+        assert all_gather_s(1e9, Group(ranks, local, groups), over(shared)) == pytest.approx(slower / 2)
+        assert all_reduce_s(1e9, Group(ranks, local, groups), over(IDEAL)) < slower
     for local in (1, 8):
-        alike = [all_reduce_s(1e9, 4 * local, local, each, PROFILE, 8 // local) for each in (shared, IDEAL)]
+        alike = [
+            all_reduce_s(1e9, Group(4 * local, local, 8 // local), over(each)) for each in (shared, IDEAL)
+        ]
         assert alike[0] == pytest.approx(alike[1], rel=0.2)  # IDEAL's may be a tree
 
 
 def test_an_oversubscribed_leaf_slows_what_crosses_it() -> None:
     """8 nodes a leaf, uplinks for half: enough for one ring of neighbours, not for distant ones."""
     leaf = dataclasses.replace(IDEAL, nodes_per_leaf=8, leaf_oversubscription=2.0)
-    alone = all_reduce_s(1e9, 16, 1, IDEAL, PROFILE)
-    assert all_reduce_s(1e9, 16, 1, leaf, PROFILE) == alone
+    alone = all_reduce_s(1e9, Group(16, 1), over(IDEAL))
+    assert all_reduce_s(1e9, Group(16, 1), over(leaf)) == alone
     for stride, share in ((4, 1.0), (8, 0.5), (64, 0.5)):
-        assert all_reduce_s(1e9, 16, 1, leaf, PROFILE, 1, stride) == pytest.approx(alone / share)
-        assert p2p_s(1e9, True, leaf, PROFILE, 1, stride) == pytest.approx(
-            p2p_s(1e9, True, IDEAL, PROFILE) / share
-        )
-    assert all_reduce_s(1e9, 8, 1, leaf, PROFILE) == all_reduce_s(1e9, 8, 1, IDEAL, PROFILE)
+        assert all_reduce_s(1e9, Group(16, 1, 1, stride), over(leaf)) == pytest.approx(alone / share)
+        assert p2p_s(1e9, True, over(leaf), 1, stride) == pytest.approx(p2p_s(1e9, True, over(IDEAL)) / share)
+    assert all_reduce_s(1e9, Group(8, 1), over(leaf)) == all_reduce_s(1e9, Group(8, 1), over(IDEAL))
     crossing = 2 * 8 / 15  # of 15 peers 8 are under the other leaf
-    assert all_to_all_s(1e9, 16, 1, leaf, PROFILE) == pytest.approx(
-        crossing * all_to_all_s(1e9, 16, 1, IDEAL, PROFILE)
+    assert all_to_all_s(1e9, Group(16, 1), over(leaf)) == pytest.approx(
+        crossing * all_to_all_s(1e9, Group(16, 1), over(IDEAL))
     )
 
 
@@ -174,20 +179,20 @@ def test_tiers_multiply_nothing_they_bound() -> None:
 
 def test_site_constants() -> None:
     worse = dataclasses.replace(IDEAL, site=Site(network_efficiency=0.5, all_reduce_multiplier=1.5))
-    assert all_reduce_s(1e9, 8, 1, worse, PROFILE) == pytest.approx(
-        3 * all_reduce_s(1e9, 8, 1, IDEAL, PROFILE)
+    assert all_reduce_s(1e9, Group(8, 1), over(worse)) == pytest.approx(
+        3 * all_reduce_s(1e9, Group(8, 1), over(IDEAL))
     )
-    assert all_reduce_s(1e9, 8, 8, worse, PROFILE) == pytest.approx(
-        1.5 * all_reduce_s(1e9, 8, 8, IDEAL, PROFILE)
+    assert all_reduce_s(1e9, Group(8, 8), over(worse)) == pytest.approx(
+        1.5 * all_reduce_s(1e9, Group(8, 8), over(IDEAL))
     )
-    assert all_to_all_s(1e9, 8, 8, worse, PROFILE) == all_to_all_s(1e9, 8, 8, IDEAL, PROFILE)
+    assert all_to_all_s(1e9, Group(8, 8), over(worse)) == all_to_all_s(1e9, Group(8, 8), over(IDEAL))
 
 
 @given(sizes, sizes, nodes, locals_, sharers)
 def test_more_bytes_take_no_less_time(one: float, other: float, count: int, local: int, groups: int) -> None:
     small, large = sorted((one, other))
     for collective in COLLECTIVES:
-        times = collective(np.array([small, large]), count * local, local, SYSTEM, PROFILE, groups)
+        times = collective(np.array([small, large]), Group(count * local, local, groups), over(SYSTEM))
         assert times[0] <= times[1] * (1 + 1e-12)
         assert np.isfinite(times).all()
 
@@ -197,16 +202,16 @@ def test_more_sharers_and_less_network_take_no_less_time(
     size: float, count: int, local: int, groups: int
 ) -> None:
     for collective in COLLECTIVES:
-        alone = collective(size, count * local, local, SYSTEM, PROFILE, 1)
-        assert alone <= collective(size, count * local, local, SYSTEM, PROFILE, groups)
-        assert alone <= collective(size, count * local, local, SYSTEM.with_nic(400), PROFILE, 1)
+        alone = collective(size, Group(count * local, local, 1), over(SYSTEM))
+        assert alone <= collective(size, Group(count * local, local, groups), over(SYSTEM))
+        assert alone <= collective(size, Group(count * local, local, 1), over(SYSTEM.with_nic(400)))
 
 
 @given(sizes, nodes)
 def test_an_all_reduce_takes_no_longer_than_its_halves(size: float, count: int) -> None:
-    whole = all_reduce_s(size, count * 8, 8, IDEAL, PROFILE)
-    halves = reduce_scatter_s(size, count * 8, 8, IDEAL, PROFILE) + all_gather_s(
-        size, count * 8, 8, IDEAL, PROFILE
+    whole = all_reduce_s(size, Group(count * 8, 8), over(IDEAL))
+    halves = reduce_scatter_s(size, Group(count * 8, 8), over(IDEAL)) + all_gather_s(
+        size, Group(count * 8, 8), over(IDEAL)
     )
     assert whole <= halves * 1.1  # within a node NCCL's tables are noisy by as much
 
@@ -215,8 +220,8 @@ def test_an_all_reduce_takes_no_longer_than_its_halves(size: float, count: int) 
 def test_batches_equal_single_calls(rows: list[tuple[float, int, int, int]]) -> None:
     size, count, local, groups = (np.array(column) for column in zip(*rows, strict=True))
     for collective in COLLECTIVES:
-        together = collective(size, count * local, local, SYSTEM, PROFILE, groups)
-        single = [collective(s, n * r, r, SYSTEM, PROFILE, g) for s, n, r, g in rows]
+        together = collective(size, Group(count * local, local, groups), over(SYSTEM))
+        single = [collective(s, Group(n * r, r, g), over(SYSTEM)) for s, n, r, g in rows]
         np.testing.assert_allclose(together, single, rtol=1e-12)
 
 
@@ -227,15 +232,17 @@ def test_a_hop_holds_up_large_messages_only() -> None:
     bulk = dataclasses.replace(IDEAL, network_bulk_latency_s=1e-3)
     for count, hops in ((2, 2), (4, 4), (16, 16)):
         for operation in (all_gather_s, reduce_scatter_s):
-            more = operation(1e9, 8 * count, 8, bulk, PROFILE) - operation(1e9, 8 * count, 8, IDEAL, PROFILE)
+            more = operation(1e9, Group(8 * count, 8), over(bulk)) - operation(
+                1e9, Group(8 * count, 8), over(IDEAL)
+            )
             assert more == pytest.approx(hops * 1e-3, rel=0.01)
-            alone = operation(1e9, count, 1, bulk, PROFILE) - operation(1e9, count, 1, IDEAL, PROFILE)
+            alone = operation(1e9, Group(count, 1), over(bulk)) - operation(1e9, Group(count, 1), over(IDEAL))
             assert alone == pytest.approx((hops - 1) * 1e-3, rel=0.01)
-    small = all_gather_s(1e3, 16, 8, bulk, PROFILE) - all_gather_s(1e3, 16, 8, IDEAL, PROFILE)
+    small = all_gather_s(1e3, Group(16, 8), over(bulk)) - all_gather_s(1e3, Group(16, 8), over(IDEAL))
     assert small < 1e-6
-    trees = all_reduce_s(1e6, 512, 8, bulk, PROFILE) - all_reduce_s(1e6, 512, 8, IDEAL, PROFILE)
+    trees = all_reduce_s(1e6, Group(512, 8), over(bulk)) - all_reduce_s(1e6, Group(512, 8), over(IDEAL))
     assert trees == pytest.approx(2 * 6 * 0.2e-3, rel=0.01)  # 1 MB of 4 MB: a fifth
-    assert all_gather_s(1e9, 8, 8, bulk, PROFILE) == all_gather_s(1e9, 8, 8, IDEAL, PROFILE)
+    assert all_gather_s(1e9, Group(8, 8), over(bulk)) == all_gather_s(1e9, Group(8, 8), over(IDEAL))
 
 
 def _benchmark(name: str):
@@ -272,8 +279,8 @@ def test_a_domain_is_used_in_equal_parts() -> None:
 def test_the_nics_of_all_trays_serve_a_domain() -> None:
     """A group with the GPUs of 16 trays has those trays' NICs; one with a GPU of each rack has its own."""
     thin = dataclasses.replace(RACK, nic_bytes_per_s=4e9, gpu_nic_bytes_per_s=1e9)
-    assert all_gather_s(1e12, 128, 64, thin, PROFILE) == pytest.approx(127 / 128 * 1e12 / 64e9, rel=1e-9)
-    assert all_gather_s(1e12, 2, 1, thin, PROFILE, 72) == pytest.approx(0.5e12 / 1e9, rel=1e-9)
+    assert all_gather_s(1e12, Group(128, 64), over(thin)) == pytest.approx(127 / 128 * 1e12 / 64e9, rel=1e-9)
+    assert all_gather_s(1e12, Group(2, 1, 72), over(thin)) == pytest.approx(0.5e12 / 1e9, rel=1e-9)
 
 
 def test_switches_above_racks_count_machines() -> None:
@@ -286,8 +293,8 @@ def test_switches_above_racks_count_machines() -> None:
 def test_slower_links_count_bytes_more_and_latency_as_before() -> None:
     slow = dataclasses.replace(IDEAL, nvlink_slowdown=1.5)
     for collective in COLLECTIVES:
-        assert collective(1e9, 8, 8, slow, PROFILE) == collective(1.5e9, 8, 8, IDEAL, PROFILE)
-        assert collective(64, 8, 8, slow, PROFILE) == collective(64, 8, 8, IDEAL, PROFILE)
+        assert collective(1e9, Group(8, 8), over(slow)) == collective(1.5e9, Group(8, 8), over(IDEAL))
+        assert collective(64, Group(8, 8), over(slow)) == collective(64, Group(8, 8), over(IDEAL))
 
 
 def test_the_network_of_dgx_h100_is_that_of_the_published_all_reduces(shared_dir) -> None:
@@ -309,16 +316,16 @@ def test_the_network_of_dgx_h100_is_that_of_the_published_all_reduces(shared_dir
 def test_a_ring_hides_its_steps_behind_many_bytes_only() -> None:
     steps = dataclasses.replace(IDEAL, ring_step_s=2e-6, collective_algorithms=("ring",))
     delay = 2 * 128 * 7 * 2e-6
-    assert all_reduce_s(1e3, 1024, 8, steps, PROFILE) == pytest.approx(delay, rel=1e-3)
-    many = all_reduce_s(1e12, 1024, 8, steps, PROFILE)
-    assert many == pytest.approx(all_reduce_s(1e12, 1024, 8, IDEAL, PROFILE), rel=1e-3)
+    assert all_reduce_s(1e3, Group(1024, 8), over(steps)) == pytest.approx(delay, rel=1e-3)
+    many = all_reduce_s(1e12, Group(1024, 8), over(steps))
+    assert many == pytest.approx(all_reduce_s(1e12, Group(1024, 8), over(IDEAL)), rel=1e-3)
 
 
 def test_a_tree_between_two_nodes_sends_each_byte_once() -> None:
     """Each of two trees has one link between two nodes, and passes half of the buffer up and down."""
     tree = dataclasses.replace(IDEAL, collective_algorithms=("nvls-tree",), nic_bytes_per_s=10e9)
-    assert all_reduce_s(1e9, 16, 8, tree, PROFILE) == pytest.approx(1e9 / 10e9, rel=1e-9)
-    assert all_reduce_s(1e9, 32, 8, tree, PROFILE) == pytest.approx(2e9 / 10e9, rel=1e-9)
+    assert all_reduce_s(1e9, Group(16, 8), over(tree)) == pytest.approx(1e9 / 10e9, rel=1e-9)
+    assert all_reduce_s(1e9, Group(32, 8), over(tree)) == pytest.approx(2e9 / 10e9, rel=1e-9)
 
 
 def _summing(**changes: object) -> System:
@@ -331,12 +338,12 @@ def _summing(**changes: object) -> System:
 def test_switches_that_sum_take_each_byte_once_and_a_level_by_twenties(count: int, levels: int) -> None:
     """S/B up the tree of switches and down again, however many nodes there are (Graham et al. 2016)."""
     expected = 1e9 / IDEAL.nic_bytes_per_s + 2 * levels * 10e-6
-    assert all_reduce_s(1e9, count, 1, _summing(), PROFILE) == pytest.approx(expected, rel=1e-12)
+    assert all_reduce_s(1e9, Group(count, 1), over(_summing())) == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_levels_of_summing_switches_are_those_that_the_system_states() -> None:
     tiers = _summing(nodes_per_leaf=4, nodes_per_spine=16)
-    found = all_reduce_s(1e9, np.array([4, 5, 16, 17, 320, 321]), 1, tiers, PROFILE)
+    found = all_reduce_s(1e9, Group(np.array([4, 5, 16, 17, 320, 321]), 1), over(tiers))
     np.testing.assert_allclose(
         found - 1e9 / IDEAL.nic_bytes_per_s, 2e-5 * np.array([1, 2, 2, 3, 3, 4]), rtol=1e-6
     )
@@ -347,14 +354,16 @@ def test_a_summing_fabric_halves_large_all_reduces_and_changes_nothing_else() ->
     ring = _summing(network_latency_s=0, collective_algorithms=("ring",))
     both = _summing(network_latency_s=0, collective_algorithms=("ring", "sharp"))
     for count in (2, 16, 128):
-        ratio = all_reduce_s(1e9, count, 1, ring, PROFILE) / all_reduce_s(1e9, count, 1, both, PROFILE)
+        ratio = all_reduce_s(1e9, Group(count, 1), over(ring)) / all_reduce_s(
+            1e9, Group(count, 1), over(both)
+        )
         assert ratio == pytest.approx(2 * (count - 1) / count, rel=1e-12)
     for collective in (reduce_scatter_s, all_gather_s, all_to_all_s):
-        assert collective(1e9, 128, 8, both, PROFILE) == collective(1e9, 128, 8, ring, PROFILE)
+        assert collective(1e9, Group(128, 8), over(both)) == collective(1e9, Group(128, 8), over(ring))
 
 
 @given(sizes, nodes, locals_, sharers)
 def test_one_more_algorithm_never_costs_time(size: float, count: int, local: int, groups: int) -> None:
     more = dataclasses.replace(SYSTEM, collective_algorithms=(*SYSTEM.collective_algorithms, "sharp"))
-    usual = all_reduce_s(size, count * local, local, SYSTEM, PROFILE, groups)
-    assert all_reduce_s(size, count * local, local, more, PROFILE, groups) <= usual
+    usual = all_reduce_s(size, Group(count * local, local, groups), over(SYSTEM))
+    assert all_reduce_s(size, Group(count * local, local, groups), over(more)) <= usual

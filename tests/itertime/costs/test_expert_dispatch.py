@@ -9,7 +9,15 @@ import itertools
 import numpy as np
 import pytest
 
-from itertime.costs.network import RoutedTokens, all_to_all_s, combine_s, dispatch_s, distinct_parts
+from itertime.costs.network import (
+    Fabric,
+    Group,
+    RoutedTokens,
+    all_to_all_s,
+    combine_s,
+    dispatch_s,
+    distinct_parts,
+)
 from itertime.costs.network.expert_dispatch import NOTIFY_S
 from itertime.spec import load_system, profile_of
 from tests.places import ROOT
@@ -19,7 +27,8 @@ ROUTED = RoutedTokens(4096, 7168 * (1 + 4 / 128), 8, 256)
 
 
 def times(routed, ranks, local, system, dispatcher, **more):
-    return float(dispatch_s(routed, ranks, local, system, profile_of(system), dispatcher, **more))
+    group, fabric = Group.side_by_side(ranks, local, system), Fabric(system, profile_of(system))
+    return float(dispatch_s(routed, group, fabric, dispatcher, **more))
 
 
 @pytest.mark.parametrize(("experts", "copies", "parts"), [(8, 2, 4), (8, 3, 2), (6, 6, 3), (4, 1, 4)])
@@ -31,7 +40,7 @@ def test_parts_that_a_token_reaches(experts: int, copies: int, parts: int) -> No
 
 
 def test_an_all_to_all_moves_a_copy_for_every_expert() -> None:
-    expected = all_to_all_s(8 * 4096 * ROUTED.row_bytes, 16, 8, H100, profile_of(H100))
+    expected = all_to_all_s(8 * 4096 * ROUTED.row_bytes, Group(16, 8), Fabric(H100, profile_of(H100)))
     assert times(ROUTED, 16, 8, H100, "alltoall") == expected
     assert times(ROUTED, 16, 8, H100, "deepep") < expected
 
@@ -65,7 +74,7 @@ def test_more_multiprocessors_take_less_time_until_the_link_is_full() -> None:
     assert seconds == sorted(seconds, reverse=True)
     assert seconds[0] / seconds[1] == pytest.approx(2, rel=0.1)
     assert seconds[3] == pytest.approx(seconds[4], rel=0.01)
-    back = combine_s(ROUTED, 8, 8, H100, profile_of(H100), "deepep")
+    back = combine_s(ROUTED, Group.side_by_side(8, 8, H100), Fabric(H100, profile_of(H100)), "deepep")
     assert back == pytest.approx(times(ROUTED, 8, 8, H100, "deepep"), rel=0.2)
 
 

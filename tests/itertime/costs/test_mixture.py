@@ -20,7 +20,7 @@ from itertime.costs.mixture import (
     experts_s,
     overlapped_s,
 )
-from itertime.costs.network import all_gather_s, all_to_all_s, reduce_scatter_s
+from itertime.costs.network import Fabric, Group, all_gather_s, all_to_all_s, reduce_scatter_s
 from itertime.costs.parallel_comm import activation_all_reduce_s
 from itertime.costs.partition import Partition
 from itertime.spec import Attention, AttentionKernel, Elementwise, Gemm, load_framework
@@ -111,10 +111,9 @@ def test_experts_on_one_rank_are_not_dispatched(dispatcher: str) -> None:
 def test_parts_of_experts_gather_what_arrives_and_scatter_their_sums() -> None:
     split = replace(PLAN, tp=4, sequence_parallel=True, ep=2, etp=4)
     arrived = 2 * 4096 / 4 * 2 * 4 * 4096  # bytes a value, tokens, experts, ranks, width
-    both = all_gather_s(arrived, 4, 4, SYSTEM, PROFILE, 2) + reduce_scatter_s(
-        arrived, 4, 4, SYSTEM, PROFILE, 2
-    )
-    sent = all_to_all_s(2 * 1024 * 2 * 4096, 2, 2, SYSTEM, PROFILE)
+    group, fabric = Group(4, 4, nic_sharers=2), Fabric(SYSTEM, PROFILE)
+    both = all_gather_s(arrived, group, fabric) + reduce_scatter_s(arrived, group, fabric)
+    sent = all_to_all_s(2 * 1024 * 2 * 4096, Group(2, 2), fabric)
     assert expert_parallel_s(work(MIXTURE, split))[0] == pytest.approx(both + 2 * sent)
     whole = replace(split, etp=1)
     assert expert_parallel_s(work(MIXTURE, whole))[0] == pytest.approx(2 * sent)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from itertime import Plan, load_model, load_system, predict
 from itertime.costs import Workload
 from itertime.costs.exchange import exchange, optimizer_s, state_bytes
-from itertime.costs.network import all_gather_s, all_reduce_s, reduce_scatter_s
+from itertime.costs.network import Fabric, Group, all_gather_s, all_reduce_s, reduce_scatter_s
 from itertime.spec import ModelSpec, PlanBatch, PlanOptions, Site, System, load_profile
 from tests.effort import examples
 
@@ -128,10 +128,10 @@ def test_distributed_lamb_in_nodes_sends_one_shard_of_each_gpu_between_them() ->
     plan = Plan(1, 1, 1024, 1, 1024, zero_stage=1, zero_group=8, options=PlanOptions(optimizer="lamb"))
     workload = Workload.of(BERT, PlanBatch.of([plan]), A100, PROFILE)
     found = exchange(workload, np.array([24]), np.array([3e8]), np.zeros(1))
-    inside = reduce_scatter_s(6e8, 8, 8, A100, PROFILE)
-    between = all_reduce_s(6e8 / 8, 128, 1, A100, PROFILE, nic_sharers=8)
+    inside = reduce_scatter_s(6e8, Group(8, 8), Fabric(A100, PROFILE))
+    between = all_reduce_s(6e8 / 8, Group(128, 1, 8), Fabric(A100, PROFILE))
     assert found.reduce_s == pytest.approx(inside + between, rel=1e-12)
-    assert found.gather_s == pytest.approx(all_gather_s(6e8, 8, 8, A100, PROFILE), rel=1e-12)
+    assert found.gather_s == pytest.approx(all_gather_s(6e8, Group(8, 8), Fabric(A100, PROFILE)), rel=1e-12)
 
 
 def test_the_norms_of_layers_travel_only_where_ranks_share_layers() -> None:

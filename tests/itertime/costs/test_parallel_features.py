@@ -10,7 +10,7 @@ import pytest
 from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_system, predict
 from itertime.costs import Workload, memory
 from itertime.costs.layer import layer_costs
-from itertime.costs.network.collectives import all_gather_s, all_to_all_s, p2p_s, reduce_scatter_s
+from itertime.costs.network import Fabric, Group, all_gather_s, all_to_all_s, p2p_s, reduce_scatter_s
 from itertime.costs.parallel_comm import activation_all_reduce_s
 from itertime.costs.partition import Partition
 
@@ -51,7 +51,7 @@ def test_tokens_travel_to_their_experts_and_back_in_two_all_to_alls_each_way():
     plan = replace(PLAN, ep=8)
     forward, backward = layer(MIXTURE, plan)
     nbytes = 2 * 2 * 4096 * 4096  # two experts, 16 bit, s h
-    assert forward["ep_comm"] == pytest.approx(2 * all_to_all_s(nbytes, 8, 8, SYSTEM, PROFILE))
+    assert forward["ep_comm"] == pytest.approx(2 * all_to_all_s(nbytes, Group(8, 8), Fabric(SYSTEM, PROFILE)))
     assert backward["ep_comm"] == forward["ep_comm"]
     assert layer(MIXTURE, PLAN)[0]["ep_comm"] == 0
     again = layer(MIXTURE, replace(plan, recompute="full"))[1]["recompute"]
@@ -78,9 +78,9 @@ def test_context_parallelism_divides_the_tokens_and_gathers_keys_and_values():
     for name in ("gemm", "attention"):
         assert quarter[0][name] == pytest.approx(whole[0][name] / 4, rel=0.15)
     nbytes = 2 * 2 * 4 * 4096 * 4096  # keys and values of the whole sequence
-    gathered = all_gather_s(nbytes, 4, 4, SYSTEM, PROFILE, 2)
+    gathered = all_gather_s(nbytes, Group(4, 4, 2), Fabric(SYSTEM, PROFILE))
     assert quarter[0]["cp_comm"] == pytest.approx(gathered)
-    scattered = reduce_scatter_s(nbytes, 4, 4, SYSTEM, PROFILE, 2)
+    scattered = reduce_scatter_s(nbytes, Group(4, 4, 2), Fabric(SYSTEM, PROFILE))
     assert quarter[1]["cp_comm"] == pytest.approx(gathered + scattered)
     activations = [predict(long, each, SYSTEM).memory_parts["activations"] for each in (PLAN, plan)]
     assert activations[1] == pytest.approx(activations[0] / 4)
@@ -92,7 +92,7 @@ def test_a_ring_of_keys_and_values_exposes_what_attention_does_not_cover():
     assert layer(long, ring)[0]["cp_comm"] == 0
     short = layer(LLAMA, ring)[0]
     block = 2 * 2 * 4096 / 16 * 4096
-    step = p2p_s(block, True, SYSTEM, PROFILE) - short["attention"] / 16
+    step = p2p_s(block, True, Fabric(SYSTEM, PROFILE)) - short["attention"] / 16
     assert short["cp_comm"] == pytest.approx(15 * step)
 
 

@@ -10,7 +10,7 @@ import pytest
 from itertime import Plan, PlanBatch, evaluate, load_model, load_system, predict
 from itertime.costs.exchange.gradients import exchange
 from itertime.costs.exchange.groups import Shards
-from itertime.costs.network import all_gather_s, all_reduce_s, reduce_scatter_s
+from itertime.costs.network import Fabric, Group, all_gather_s, all_reduce_s, reduce_scatter_s
 from itertime.costs.partition import Workload
 from itertime.spec import PlanOptions, load_profile
 
@@ -68,8 +68,8 @@ def test_memory_is_divided_by_the_ranks_that_share_it(name: str) -> None:
 
 def collective(operation, nbytes: float, ranks: int, local: int, sharers: int, stride: int) -> float:
     """Seconds of a group of `ranks`, `local` of them in a node, `sharers` such groups beside each other."""
-    sizes = (np.array([each]) for each in (ranks, local))
-    return float(operation(np.array([nbytes]), *sizes, H100, PROFILE, sharers, stride)[0])
+    group = Group(np.array([ranks]), np.array([local]), sharers, stride)
+    return float(operation(np.array([nbytes]), group, Fabric(H100, PROFILE))[0])
 
 
 def test_states_over_all_ranks_are_reached_between_the_nodes() -> None:
@@ -184,7 +184,7 @@ def test_gradients_of_experts_that_nothing_shards_are_summed_over_all_copies() -
     workload = Workload.of(mixture, plans, H100, PROFILE)
     none, one = np.zeros(1), np.full(1, 1e9)
     found = exchange(workload, np.full(1, 32), none, one)
-    scattered = reduce_scatter_s(2e9, 4, 4, H100, PROFILE, 2)
+    scattered = reduce_scatter_s(2e9, Group(4, 4, 2), Fabric(H100, PROFILE))
     assert found.reduce_s == pytest.approx(scattered, rel=1e-12)
 
 

@@ -1,0 +1,58 @@
+"""Groups of GPUs that communicate, and what carries their bytes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.costs.kernel_times import KernelTimes
+from itertime.spec import System
+
+__all__ = ["Fabric", "Group", "Ranks", "ranks_together"]
+
+Ranks = NDArray[np.int64] | int
+
+
+class Fabric(NamedTuple):
+    """What carries the bytes: a system's links and switches, and a profile's collectives within a node."""
+
+    system: System
+    profile: KernelTimes
+
+
+class Group(NamedTuple):
+    """A process group, with its likes that communicate at the same time; numbers or arrays, which broadcast.
+
+    A node is here what NVLink joins: `System.domain_gpus` GPUs, with the NICs of all of them. In most systems
+    that is one machine; in an NVL72 rack it is 18 trays.
+
+    - `ranks`: its GPUs. They sit in ceil(ranks / ranks_per_node) nodes.
+    - `ranks_per_node`: how many of them share a node. They move at most so many times the bandwidth of one
+      GPU.
+    - `nic_sharers`: groups that communicate at the same time and share a node's NICs equally.
+    - `stride`: nodes from one of the group's nodes to the next. It decides the group's share of the switches.
+    """
+
+    ranks: Ranks
+    ranks_per_node: Ranks
+    nic_sharers: Ranks = 1
+    stride: Ranks = 1
+
+    @classmethod
+    def side_by_side(cls, ranks: Ranks, ranks_per_node: Ranks, system: System, stride: Ranks = 1) -> Group:
+        """The group of which as many fill every node as fit, so that all of these share its NICs."""
+        return cls(ranks, ranks_per_node, np.maximum(system.domain_gpus // ranks_per_node, 1), stride)
+
+
+def ranks_together(ranks: NDArray[np.int64], most: Ranks, system: System) -> NDArray[np.int64]:
+    """How many of a group's `ranks` lie in one node, of which `most` can.
+
+    Machines are filled up. An NVLink domain of several machines is used in equal parts: 128 ranks are 64 in
+    each of two racks of 72, as schedulers place them, not 72 and 56.
+    """
+    if system.domain_nodes == 1:
+        return np.minimum(ranks, most)
+    nodes = -(-ranks // most)
+    return -(-ranks // nodes)
