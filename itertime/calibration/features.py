@@ -16,6 +16,7 @@ from typing import Any
 from itertime.errors import UserError
 from itertime.spec import DISPATCHERS, list_frameworks
 
+from .conventions import conventions_of
 from .names import graphs_of, precision_of, software_of, trained_by_megatron_deepspeed
 from .table import Cells
 
@@ -40,8 +41,6 @@ _ROUGH = {
     "mla_up_proj": "recompute_modules: the repeated up-projections (MLA) are not charged",
     "mlp": "recompute_modules: the repeated MLPs of the few dense layers are not charged",
 }
-_SITES = {"mosaicml": "eager", "jean-zay": "megatron-deepspeed", "hf-h100": "nanotron"}
-"""Frameworks of sites in tables without the column: llm-foundry, Megatron-DeepSpeed, nanotron."""
 _NEUTRAL = "megatron"
 _MICRO_BATCHES = tuple(2**i for i in range(8))
 _SHARES = (1.0, 3 / 4, 2 / 3, 1 / 2, 1 / 3, 1 / 4, 0.0)
@@ -224,9 +223,9 @@ def _framework(row: Cells, assumed: list[str]) -> str:
     """The framework that the row, its site, or the text on its source names. torchtitan compiles only if its
     note says so.
     """
-    stated, site = row["framework"], row["site"] or ""
+    stated = row["framework"]
     if stated is None:
-        name = _SITES.get(site) or _by_source(row)
+        name = conventions_of(row).framework or _by_source(row)
         return name if name in list_frameworks() else _NEUTRAL
     text, note = stated.lower(), (row["note"] or "").lower()
     if _is_torchtitan(row):
@@ -248,8 +247,7 @@ def _by_source(row: Cells) -> str | None:
     """The framework that site, source and note name. On the A100 only Megatron-DeepSpeed's own pipeline
     engine differs from the neutral framework by evidence (docs/accuracy.md).
     """
-    site = row["site"] or ""
-    text = " ".join((site, row["source"] or "", row["note"] or ""))
-    if trained_by_megatron_deepspeed(site, text, row):
+    text = " ".join((row["site"] or "", row["source"] or "", row["note"] or ""))
+    if trained_by_megatron_deepspeed(text, row):
         return "megatron-deepspeed"
     return None if row["gpu"].upper().startswith("A100") else software_of(text)

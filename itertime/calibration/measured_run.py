@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 from itertime.costs import BUFFERS_BYTES
 from itertime.errors import UserError
@@ -30,6 +29,7 @@ from itertime.spec import (
     profile_of,
 )
 
+from .conventions import CONVENTIONS, conventions_of
 from .features import Features, features_of, is_mixture, micro_batches, recompute_alternatives
 from .names import published_names, system_of, unknown_layers
 from .table import Cells
@@ -37,33 +37,7 @@ from .table import Cells
 __all__ = ["MeasuredRun", "candidate_plans", "check_precision", "measured_run"]
 
 
-_LIMITS_W = {"A100": 400.0, "H100": 700.0}  # of the SXM parts, by NVIDIA's data sheets
-# Meta's H100 has 96 GB of HBM2e, 2.4 TB/s; torchtitan's logs say "95.0 GiB".
-_META: dict[str, Any] = {"hbm_bytes_per_s": 2.4e12, "memory_bytes": 102.0e9}
-_SITE_GPUS = {"meta-grand-teton": _META}
-# Software that sites document and the columns cannot express: llm-foundry's Triton attention
-# (`attn_impl: triton`) and fused cross-entropy, InternLM's flash-attention 1.0.5.
-_SOFTWARE: dict[str, dict[str, Any]] = {
-    "mosaicml": {"attention": "triton", "fused_loss": True},
-    "internevo-cluster": {"attention": "flash1"},
-}
-# nanotron's benchmarks train models of Llama 3's shapes with as many heads of keys and values as of queries;
-# the two small ones have tied embeddings. Only these shapes give the sizes in the rows' notes, 1B, 3B, 8B and
-# 80B: 1.34, 3.57, 8.86 and 80.0 billion parameters. MLPs of 4 h would give 1.6, 5.0, 9.7 and 88. By hidden
-# size:
-_NANOTRON = "hf-h100"
-_NANOTRON_MODELS: dict[int, dict[str, Any]] = {
-    2048: {"ffn_hidden": 8192, "tied_embeddings": True},
-    3072: {"ffn_hidden": 8192, "tied_embeddings": True},
-    4096: {"ffn_hidden": 14336},
-    8192: {"ffn_hidden": 28672},
-}
-# Sites that state what PyTorch allocated. nanotron logs `torch.cuda.max_memory_allocated()` (its trainer.py),
-# and 153 of its rows state less than CUDA, NCCL and gaps between blocks alone are assumed to take.
-_ALLOCATED = frozenset({_NANOTRON})
-_NEWER_MOSAICML = "precision=amp_bf16"
 _FP32_GRADIENTS = "fp32 gradient accumulation"
-_SITE_SYSTEMS = {_NANOTRON: "p5-48xlarge"}
 _SPLITS = ("balanced", "ends", "remainder")  # to choose from where the usual one cannot divide the layers
 _STATED = (
     *("gpu", "gpus", "gpus_per_node", "node_nic_gbps", "layers", "hidden", "heads", "vocab", "seq_len"),
@@ -94,13 +68,13 @@ def measured_run(row: Cells, site: Site) -> MeasuredRun:
     for column in _STATED:
         if row[column] is None:
             raise UserError(f"the source does not say {column}")
-    name = _system_name(row)
+    usual_node = system_of(row["gpu"])
     features = features_of(row)
     degrees = ("tp", "pp", "cp", "dp") if row["cp"] else ("tp", "pp", "dp")
     used = math.prod(row[name] for name in degrees)
     if row["gpus"] != used:
         raise UserError(f"gpus={row['gpus']} is not {' x '.join(degrees)} = {used}")
-    system = _system(row, name, features.framework, site)
+    system = _system(row, conventions_of(row).system or usual_node, features.framework, site)
     assumed = list(features.assumed)
     model = _model(row, assumed)
     run = MeasuredRun(
@@ -109,7 +83,7 @@ def measured_run(row: Cells, site: Site) -> MeasuredRun:
         system=system,
         profile=profile_of(system),
         assumed=tuple(assumed),
-        unreported_bytes=BUFFERS_BYTES if row["site"] in _ALLOCATED else 0.0,
+        unreported_bytes=BUFFERS_BYTES if conventions_of(row).allocated else 0.0,
     )
     check_predictable(run.model)
     check_precision(run.plan.precision, run.profile)
@@ -143,23 +117,19 @@ def check_precision(precision: str, profile: Profile) -> None:
         raise UserError(f"precision={precision}: the profile {profile.name} has {', '.join(known)} only")
 
 
-def _system_name(row: Cells) -> str:
-    usual = system_of(row["gpu"])
-    return _SITE_SYSTEMS.get(row["site"] or "", usual)
-
-
 def _system(row: Cells, name: str, framework: str, site: Site) -> System:
     """The system of a row: nodes and NICs as stated, GPUs limited to the stated power."""
     node = _node(name)
-    usual = _LIMITS_W.get(row["gpu"].partition("-SXM")[0])
+    usual_power_w = CONVENTIONS.usual_power_w.get(row["gpu"].partition("-SXM")[0])
+    memory = conventions_of(row).memory or row["gpu"].rpartition("-")[2]
     system = replace(
         node,
         name=row["id"],
         gpus_per_node=row["gpus_per_node"],
         framework=framework,
         site=site,
-        power_w=node.power_w if row["power_w"] in (None, usual) else row["power_w"],
-        **_SITE_GPUS.get(row["site"] or "", _META if row["gpu"].endswith("-96GB") else {}),
+        power_w=node.power_w if row["power_w"] in (None, usual_power_w) else row["power_w"],
+        **CONVENTIONS.memories.get(memory, {}),
     )
     return system.with_nic(row["node_nic_gbps"])
 
@@ -168,7 +138,7 @@ def _model(row: Cells, assumed: list[str]) -> ModelSpec:
     """The model of a row: the published one that it names, cut or extended as the row says; or else the shape
     in its columns. Raises UserError for one that neither describes.
     """
-    name = row["model"] or ""
+    name, site = row["model"] or "", conventions_of(row)
     if unknown_layers(name):
         raise UserError(
             f"model={name}: has layers of state spaces or linear attention, which no column states; "
@@ -186,11 +156,9 @@ def _model(row: Cells, assumed: list[str]) -> ModelSpec:
             attention=row["attention"],
             dropout=row["attention"] == "core",
         )
-        return replace(model, **_SOFTWARE.get(row["site"] or "", {}))
-    model = _shape(row)
-    if row["site"] == _NANOTRON and not row["ffn_hidden"]:
-        return replace(model, **_NANOTRON_MODELS.get(row["hidden"], {}))
-    return replace(model, **_SOFTWARE.get(row["site"] or "", {}))
+        return replace(model, **site.model)
+    shape = {} if row["ffn_hidden"] else site.shapes.get(row["hidden"], {})
+    return replace(_shape(row), **site.model, **shape)
 
 
 def _published(row: Cells, assumed: list[str]) -> ModelSpec | None:
@@ -301,15 +269,17 @@ def _mlp(row: Cells) -> tuple[int, int, int]:
 
 
 def _plan(row: Cells, features: Features, model: ModelSpec) -> Plan:
-    """The plan of a row. By default nanotron sums gradients in 32 bit, splits a pipeline by arithmetic and,
-    without ZeRO, overlaps gradients with the backward pass.
-    """
-    nanotron = row["site"] == _NANOTRON
+    site = conventions_of(row)
     overlap = row["grad_overlap"]
     if overlap is None:
-        overlap = nanotron and not row["zero_stage"]
-    fields = {"fp32_gradients": nanotron or _FP32_GRADIENTS in (row["note"] or ""), **features.plan}
-    if _stops_early(row):
+        overlap = site.overlaps_without_zero and not row["zero_stage"]
+    fields = {
+        "split": _split(row),
+        "fp32_gradients": _FP32_GRADIENTS in (row["note"] or ""),
+        **site.plan,
+        **features.plan,
+    }
+    if site.early_stop and site.early_stop in (row["note"] or "") and row["recompute"] == "full":
         fields["recompute"] = "early-stop"
     if features.repeated:
         fields["recompute_fraction"] = _share_of_work(model, features.repeated)
@@ -326,7 +296,6 @@ def _plan(row: Cells, features: Features, model: ModelSpec) -> Plan:
         zero_group=row["zero_group"],
         sequence_parallel=bool(together),
         grad_overlap=bool(overlap),
-        split="compute" if nanotron else _split(row),
         **fields,
     )
 
@@ -374,17 +343,3 @@ def _split(row: Cells) -> str:
     if row["layers"] % chunks and chunks > row["pp"]:
         return "remainder" if (row["layers"] + 2) % chunks else "ends"
     return "even" if row["layers"] % row["pp"] == 0 else "balanced"
-
-
-def _stops_early(row: Cells) -> bool:
-    """Whether a run of llm-foundry repeats a layer only up to the last tensor that the backward pass needs.
-
-    llm-foundry checkpoints without reentrance (`activation_checkpointing_reentrant: false` in its files),
-    which stops early since PyTorch 2.1; the version is not documented. Speed shows that the newer benchmarks,
-    those with precision amp_bf16, stop early: with every GEMM repeated, the layers' GEMMs and attention alone
-    would take 98 to 105 % of the measured time on the A100 and 86 to 101 % on the H100 (older runs: at most
-    97 %). That early stops predict those on the H100 better, 2.8 instead of 6.4 %, was seen when it was
-    decided.
-    """
-    newer = row["site"] == "mosaicml" and _NEWER_MOSAICML in (row["note"] or "")
-    return newer and row["recompute"] == "full"

@@ -9,6 +9,8 @@ from itertime.errors import UserError
 from itertime.io import shown
 from itertime.spec import PRECISIONS, list_models
 
+from .conventions import CONVENTIONS
+
 __all__ = [
     "graphs_of",
     "precision_of",
@@ -19,53 +21,8 @@ __all__ = [
     "unknown_layers",
 ]
 
-_SYSTEMS = {
-    "A100-40": "dgx-a100-40gb",
-    "A100-64": "leonardo",
-    "A100-80": "dgx-a100-80gb",
-    "A100-PCIE-40": "a100-pcie-40gb",
-    "A100-PCIE": "a100-pcie",
-    "A30": "a30",
-    "A800-80": "dgx-a800-80gb",
-    "V100-32": "dgx-v100",
-    "H100-64": "marenostrum5",
-    "H100-80": "dgx-h100",
-    "H100-96": "dgx-h100",
-    "H100-PCIE": "h100-pcie",
-    "H200": "dgx-h200",
-    "B200": "dgx-b200",
-    "B300": "dgx-b300",
-    "GB200": "gb200-nvl72",
-    "GB300": "gb300-nvl72",
-}
-"""Chips, by the GB of memory where several are sold, and the system whose nodes hold them."""
-_FORMS = {
-    **dict.fromkeys(("A100", "A800", "V100", "H100"), ("", "SXM", "PCIE")),
-    **dict.fromkeys(("H200", "B200", "B300"), ("", "SXM")),
-    "A30": ("",),
-    **dict.fromkeys(("GB200", "GB300"), ("", "SXM", "NVL")),
-}
-"""Forms in which a chip is sold; another form has other clocks or links, and no profile here."""
-_USUAL_GB = {"A100": "80", "A800": "80", "V100": "32", "H100": "80"}
-_PRECISIONS = {
-    "bf16": "bf16|fp16|bfloat16|float16|half|(bf16|fp16)_mixed|mixed_(bf16|fp16)|amp_(bf16|fp16)",
-    "fp8": "fp8_(cs|ds|current|delayed|hybrid|e4m3|tensor|tensorwise|per_tensor)(_scaling)?",
-    "fp8_block": "fp8_(sc|subchannel|blockwise|block)(_scaling)?",
-    "mxfp8": "(fp8_mx|mx_fp8|mxfp8)(_scaling)?",
-    "nvfp4": "(nvfp4|fp4_nv|nv_fp4)(_scaling)?",
-}
-"""Names of recipes: NeMo and Megatron-Bridge add cs (current scaling), ds (delayed scaling), sc (blocks, or
-sub-channels) and mx (OCP microscaling) to fp8.
-"""
 _GRAPHED = frozenset({"attn", "mlp", "moe", "moe_router", "moe_preprocess"})
 """Parts of a layer that Megatron Core captures in CUDA graphs (`cuda_graph_scope`)."""
-_SOFTWARE = (
-    *(("megatron-deepspeed", "megatron-deepspeed"), ("nanotron", "nanotron"), ("torch.compile", "compile")),
-    *(("transformer engine", "te"), ("automodel", "te"), ("nemo", "te"), ("bridge", "te")),
-    *(("megatron core", "te"), ("mlperf", "te"), ("llm-foundry", "eager"), ("modalities", "eager")),
-    *(("composer", "eager"), ("deepspeed", "eager"), ("fsdp", "eager"), ("hugging", "eager")),
-)
-"""What a text holds, in lower case, and the framework; the first decides."""
 _DEEPSPEED_PIPELINE = r"megatron-deepspeed|deepspeed and megatron|mt-?nlg|smith et al|bigscience|\bbloom\b"
 _MT_NLG = {"layers": 105, "hidden": 20480, "global_batch": 1920}
 _OTHER_LAYERS = (
@@ -85,18 +42,13 @@ def system_of(gpu: str) -> str:
     pattern = r"(?:NVIDIA[- ])?([A-Z]{1,2}\d+)[- ]?(?:(SXM|PCIE|NVL)\d*)?[- ]?(?:(\d+) ?GB)?(?:[- ]HBM\d?E?)?"
     match = re.fullmatch(pattern, gpu.upper())
     chip, form, memory = match.groups("") if match else ("", "", "")
-    found = None
-    if form in _FORMS.get(chip, ()):
-        of_memory = f"{chip}-{memory or _USUAL_GB[chip]}" if chip in _USUAL_GB else chip
-        found = _SYSTEMS.get(of_memory)
-        if form == "PCIE":
-            found = _SYSTEMS.get(f"{chip}-PCIE-{memory}") or _SYSTEMS.get(f"{chip}-PCIE")
-    if found is None:
-        known = ", ".join(dict.fromkeys(name.partition("-")[0] for name in _SYSTEMS))
+    chips = CONVENTIONS.chips
+    system = chips[chip].system(form, memory) if chip in chips else None
+    if system is None:
         raise UserError(
-            f"gpu={shown(gpu)}: no profile for GPU {shown(gpu)}; those known are forms of {known}"
+            f"gpu={shown(gpu)}: no profile for GPU {shown(gpu)}; those known are forms of {', '.join(chips)}"
         )
-    return found
+    return system
 
 
 def precision_of(stated: str | None) -> str:
@@ -108,11 +60,10 @@ def precision_of(stated: str | None) -> str:
     name = re.sub(r"[- ]+", "_", (stated or "bf16").lower())
     if name in PRECISIONS:
         return name
-    found = next((each for each, names in _PRECISIONS.items() if re.fullmatch(names, name)), None)
-    if found is None:
-        known = ", ".join(PRECISIONS)
-        raise UserError(f"precision={stated}: no profile has matrices in it; known: {known}")
-    return found
+    for precision, pattern in CONVENTIONS.precisions.items():
+        if re.fullmatch(pattern, name):
+            return precision
+    raise UserError(f"precision={stated}: no profile has matrices in it; known: {', '.join(PRECISIONS)}")
 
 
 def graphs_of(stated: str | None, assumed: list[str]) -> str:
@@ -142,17 +93,14 @@ def graphs_of(stated: str | None, assumed: list[str]) -> str:
 def software_of(text: str) -> str | None:
     """The framework that a text names, in any case; None if it names none."""
     text = text.lower()
-    return next((name for part, name in _SOFTWARE if part in text), None)
+    return next((framework for words, framework in CONVENTIONS.software.items() if words in text), None)
 
 
-def trained_by_megatron_deepspeed(site: str, text: str, row: dict[str, object]) -> bool:
+def trained_by_megatron_deepspeed(text: str, row: dict[str, object]) -> bool:
     """Whether a run without a stated framework went through Megatron-DeepSpeed's pipeline engine: its source
     or note names it, or MT-NLG or BLOOM, which it trained; or it has MT-NLG's layers, width and batch (Smith
-    et al. 2022). vTrain's runs are an exception: they name it, but do not show the time that its engine
-    takes for each layer. Predictions without that time have a bias of -1 % there.
+    et al. 2022).
     """
-    if site == "vtrain-cluster":
-        return False
     named = re.search(_DEEPSPEED_PIPELINE, text.lower()) is not None
     return named or all(row[column] == value for column, value in _MT_NLG.items())
 

@@ -1,41 +1,24 @@
 """Tables of measured runs: seconds per iteration, one row a run.
 
 Two kinds, which the names of their columns tell apart. An *iteration table* states a model, a plan and a
-system by column; its columns are those of `../shared/data/README.md` and
-`../shared/data/modern_gpus/README.md`. A *BERT table* holds steps of MLPerf's BERT under data parallelism
-alone, and says how samples become micro-batches; its columns are those of `../shared/data/mlperf/README.md`,
-and `bert_run.py` says what they mean. A file that is neither raises TableError with its line.
+system by column. A *BERT table* holds steps of MLPerf's BERT under data parallelism alone, and says how
+samples become micro-batches; `bert_run.py` says what its columns mean. `columns.yaml` lists the columns of
+both. A file that is neither raises TableError with its line.
 """
 
 from __future__ import annotations
 
 import csv
 import logging
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from itertime.errors import TableError, printable
-from itertime.io import check_repeated, shown
+from itertime.io import GPU_W, check_repeated, read_mapping, shown
 from itertime.spec import RECOMPUTE
-
-from .cells import (
-    Column,
-    count,
-    free_text,
-    marked,
-    nic_gbps,
-    number,
-    of_node,
-    one_of,
-    positive,
-    power,
-    share,
-    stage,
-    switch,
-    whole,
-)
 
 __all__ = ["BERT", "Cells", "read_table"]
 
@@ -43,120 +26,141 @@ Cells = dict[str, Any]
 BERT = "bert"
 """The kind, in the cell "kind", of the rows of a BERT table."""
 
-_SHARED_COLUMNS = {
-    "gpu": Column(free_text),
-    "gpus": Column(count),
-    "gpus_per_node": Column(of_node),
-    "node_nic_gbps": Column(nic_gbps),
-    "layers": Column(count),
-    "hidden": Column(count),
-    "heads": Column(count),
+
+# Parsers of cells. Each takes the text of a cell that is not empty, without white space around it, and raises
+# ValueError with the rule that the text breaks; `_row` adds file, line, column and value.
+
+_SMALLEST, _LARGEST = 1e-12, 1e12  # of a measured quantity in the units of these columns
+_LARGEST_COUNT = 10**12
+_NODE_GPUS, _NODE_GBPS = 10_000, 1e6  # the most that one node has
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("must be a number") from None
+    if not math.isfinite(value):
+        raise ValueError("must be a finite number")
+    return value
+
+
+def _count(text: str) -> int:
+    value = _number(text)
+    if value != int(value) or not 1 <= value <= _LARGEST_COUNT:
+        raise ValueError("must be a whole number of at least 1")
+    return int(value)
+
+
+def _share(text: str) -> float:
+    value = _number(text)
+    if not 0 <= value <= 1:
+        raise ValueError("must be a number from 0 to 1")
+    return value
+
+
+def _positive(text: str) -> float:
+    value = _number(text)
+    if value <= 0:
+        raise ValueError("must be above 0")
+    if not _SMALLEST <= value <= _LARGEST:
+        raise ValueError("is beyond what any machine has; check its unit")
+    return value
+
+
+def _node(text: str) -> int:
+    gpus = _count(text)
+    if gpus > _NODE_GPUS:
+        raise ValueError(f"must be at most {_NODE_GPUS:,}, the GPUs of one node")
+    return gpus
+
+
+def _nic_gbps(text: str) -> float:
+    gbps = _positive(text)
+    if gbps > _NODE_GBPS:
+        raise ValueError("is beyond what any node has; check its unit, Gb/s")
+    return gbps
+
+
+def _power(text: str) -> float:
+    watts, (lowest, highest) = _number(text), GPU_W
+    if not lowest <= watts <= highest:
+        raise ValueError(
+            f"must be the limit of one GPU, {lowest} to {highest:,} W; leave it empty for the usual one"
+        )
+    return watts
+
+
+def _choice(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"must be {', '.join(choices[:-1])} or {choices[-1]}")
+        return text
+
+    return parse
+
+
+def _switch(on: str, off: str) -> Callable[[str], bool]:
+    def parse(text: str) -> bool:
+        if text.lower() not in (on.lower(), off.lower()):
+            raise ValueError(f"must be {on} or {off}")
+        return text.lower() == on.lower()
+
+    return parse
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "text": str,
+    "number": _number,
+    "count": _count,
+    "whole": lambda text: 0 if text == "0" else _count(text),
+    "share": _share,
+    "positive": _positive,
+    "stage": lambda text: int(_choice("0", "1", "2", "3")(text)),
+    "node": _node,
+    "nic_gbps": _nic_gbps,
+    "power": _power,
+    "recompute": _choice(*reversed(RECOMPUTE)),
+    "true_false": _switch("True", "False"),
+    "yes_no": _switch("yes", "no"),
 }
-"""Columns of both kinds of tables: the machine, and the shape of the model."""
-_ITERATION_COLUMNS = {
-    "id": Column(free_text),
-    "site": Column(free_text, needed=False),
-    **_SHARED_COLUMNS,
-    "kv_heads": Column(count, needed=False),
-    "ffn_hidden": Column(count, needed=False),
-    "gated_mlp": Column(switch, needed=False),
-    "vocab": Column(count),
-    "seq_len": Column(count),
-    "attention": Column(one_of("core", "flash")),
-    "tp": Column(count),
-    "pp": Column(count),
-    "dp": Column(count),
-    "interleave": Column(count, needed=False),
-    "micro_batch": Column(count, needed=False),
-    "global_batch": Column(count),
-    "zero_stage": Column(stage, needed=False),
-    "zero_group": Column(count, needed=False),
-    "recompute": Column(one_of(*reversed(RECOMPUTE))),
-    "sequence_parallel": Column(switch, needed=False),
-    "grad_overlap": Column(switch, needed=False),
-    "iteration_s": Column(positive),
-    "memory_gb": Column(positive, needed=False),
-    "source": Column(free_text, needed=False),
-    "note": Column(free_text, needed=False),
-    "model": Column(free_text, needed=False),
-    "framework": Column(free_text, needed=False),
-    "missing": Column(free_text, needed=False),
-    "precision": Column(free_text, needed=False),
-    "cp": Column(count, needed=False),
-    "ep": Column(count, needed=False),
-    "etp": Column(count, needed=False),
-    "experts": Column(count, needed=False),
-    "experts_per_token": Column(count, needed=False),
-    "moe_ffn_hidden": Column(count, needed=False),
-    "shared_ffn_hidden": Column(count, needed=False),
-    "head_dim": Column(count, needed=False),
-    "head_dim_v": Column(count, needed=False),
-    "lora_rank": Column(whole, needed=False),
-    "power_w": Column(power, needed=False),
-    "tp_comm_overlap": Column(switch, needed=False),
-    "cuda_graphs": Column(free_text, needed=False),
-    "cpu_offload_layers": Column(whole, needed=False),
-    "recompute_modules": Column(free_text, needed=False),
-    "recompute_fraction": Column(share, needed=False),
-    "moe_dispatcher": Column(free_text, needed=False),
-    "moe_a2a_overlap": Column(switch, needed=False),
-    "grad_dtype": Column(free_text, needed=False),
-}
-"""Columns of an iteration table that say what ran, and how."""
-_INFORMATION = frozenset(
-    (
-        *("release", "recipe", "measured_as"),
-        *("tokens_per_s_gpu", "tflops_per_gpu", "model_tflops_gpu", "mfu_bf16"),
-        *("license", "repo", "path", "commit"),
-    )
-)
-"""Columns about the source of a row, and figures that follow from its time."""
-_BERT_COLUMNS = {
-    "id": Column(free_text),
-    "duplicate_of": Column(free_text, needed=False),
-    **_SHARED_COLUMNS,
-    "vocab": Column(count),
-    "samples_per_gpu_step": Column(positive),
-    "grad_accumulation": Column(count),
-    "global_batch": Column(count),
-    "work": Column(free_text),
-    "tokens_per_gpu_step": Column(positive, needed=False),
-    "precision": Column(free_text),
-    "optimizer": Column(free_text),
-    "cuda_graph": Column(marked, needed=False),
-    "step_s": Column(positive),
-    "step_s_without_eval": Column(positive, needed=False),
-    "fixed_work_fp16": Column(marked, needed=False),
-    "framework": Column(free_text, needed=False),
-    "network": Column(free_text, needed=False),
-    "source": Column(free_text, needed=False),
-    "step_cv_over_runs": Column(number, needed=False),
-    "steps_to_converge": Column(number, needed=False),
-    "time_to_train_s": Column(number, needed=False),
-    "startup_s": Column(number, needed=False),
-}
-"""Columns of a BERT table."""
+"""The rules of `columns.yaml`, by name. A list there holds the texts that a cell may have."""
+
+
+# Kinds of tables
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of table: its name with an article, columns that are read, and columns that are not."""
+    """A kind of table: its name with an article, the parsers of its columns, the columns that it needs, and
+    those that are not read.
+    """
 
     name: str
-    columns: Mapping[str, Column]
-    information: frozenset[str] = frozenset()
-
-    @property
-    def needed(self) -> list[str]:
-        return [name for name, column in self.columns.items() if column.needed]
+    parsers: Mapping[str, Callable[[str], Any]]
+    needed: tuple[str, ...]
+    not_read: tuple[str, ...]
 
 
-_ITERATIONS = _Kind("an iteration table", _ITERATION_COLUMNS, _INFORMATION)
-_BERT = _Kind("a BERT table", _BERT_COLUMNS)
-_OF_ITERATIONS, _OF_BERT = (
-    frozenset(one.needed) - frozenset(other.columns)
-    for one, other in ((_ITERATIONS, _BERT), (_BERT, _ITERATIONS))
-)
+def _kind(name: str, key: str) -> _Kind:
+    """A kind of table as `columns.yaml` states it."""
+    columns = _COLUMNS[key]
+    rules = {column: rule.rstrip("?") if isinstance(rule, str) else rule for column, rule in columns.items()}
+    return _Kind(
+        name,
+        parsers={
+            column: _PARSERS[rule] if isinstance(rule, str) else _choice(*rule)
+            for column, rule in rules.items()
+        },
+        needed=tuple(column for column, rule in columns.items() if rule == rules[column]),
+        not_read=tuple(_COLUMNS["not_read"].get(key, ())),
+    )
+
+
+_COLUMNS = read_mapping(Path(__file__).with_name("columns.yaml"))
+_ITERATIONS, _BERT = _kind("an iteration table", "iterations"), _kind("a BERT table", "bert")
+_OF_ITERATIONS = frozenset(_ITERATIONS.needed) - frozenset(_BERT.parsers)
+_OF_BERT = frozenset(_BERT.needed) - frozenset(_ITERATIONS.parsers)
 """Columns that tell the kinds apart: needed in one, unknown in the other."""
 _log = logging.getLogger("itertime")
 _LONGEST_CELL = 10_000
@@ -228,14 +232,14 @@ def _check_header(path: Path, header: list[str]) -> None:
     if not header:
         raise TableError(f"{path}:1: the file is empty; the first line must name the columns")
     kind = _kind_of(path, header)
-    known = frozenset(kind.columns) | kind.information
+    known = {*kind.parsers, *kind.not_read}
     foreign = [shown(name) for name in header if name not in known]
     if foreign:
         more = f" and {len(foreign) - _MOST_NAMED} more" if len(foreign) > _MOST_NAMED else ""
         named = ", ".join(foreign[:_MOST_NAMED]) + more
         what = f"ignored, as no column of these names is known: {named}"
         _log.warning("warning: %s:1: %s; do they change the work of a run?", printable(str(path)), what)
-    check_repeated(header, f"{path}:1", kind.columns)
+    check_repeated(header, f"{path}:1", kind.parsers)
     missing = [name for name in kind.needed if name not in header]
     if missing:
         raise TableError(
@@ -248,18 +252,18 @@ def _row(path: Path, line: int, kind: _Kind, header: list[str], cells: list[str]
         raise TableError(
             f"{path}:{line}: has {len(cells)} cells where the header has {len(header)}; complete the row"
         )
-    row: Cells = dict.fromkeys(kind.columns)
+    row: Cells = dict.fromkeys(kind.parsers)
     row["line"] = line
     for name, cell in zip(header, cells, strict=True):
         value = cell.strip()
-        if name not in kind.columns or not value:
+        if name not in kind.parsers or not value:
             continue
         if len(value) > _LONGEST_CELL:
             raise TableError(
                 f"{path}:{line}: {name}: has {len(value)} characters; the limit is {_LONGEST_CELL}"
             )
         try:
-            row[name] = kind.columns[name].parse(value)
+            row[name] = kind.parsers[name](value)
         except ValueError as error:
             raise TableError(f"{path}:{line}: {name}={shown(value)}: {error}") from None
     if kind is _BERT:
