@@ -51,6 +51,7 @@ __all__ = [
     "Prediction",
     "difference",
     "evaluate",
+    "extrapolated_parts",
     "in_words",
     "predict",
     "where_time_goes",
@@ -75,7 +76,7 @@ GROUPS = {
     "overhead of framework and site": ("overhead", "iteration_overhead"),
 }
 """Parts of an iteration by group, in the order in which groups are shown."""
-LEAST = 0.005  # of the difference; smaller parts are left out
+SMALLEST_SHARE = 0.005  # of the difference; smaller parts are left out
 
 
 @dataclass(frozen=True, repr=False)
@@ -207,12 +208,19 @@ def predict(
         raise UserError(f"plan={type(plan).__name__}: must be a plan, as itertime.Plan(tp=8, pp=2, ...)")
     plan.check(model)
     watched = WatchedProfile(profile or profile_of(system))
-    found = evaluate(
+    prediction = evaluate(
         model, PlanBatch.of([plan]), system, watched, framework=framework, memory_headroom=memory_headroom
     ).prediction(0)
     name = framework.name if framework else ""
-    interval = interval_s(model, plan, system, found.iteration_s, framework=name)
-    return replace(found, extrapolated=watched.extrapolated(), interval_s=interval)
+    interval = interval_s(model, plan, system, prediction.iteration_s, framework=name)
+    return replace(prediction, extrapolated=watched.extrapolated(), interval_s=interval)
+
+
+def extrapolated_parts(model: ModelSpec, plan: Plan, system: System, profile: Profile) -> tuple[str, ...]:
+    """The `extrapolated` of a prediction alone; nothing is checked."""
+    watched = WatchedProfile(profile)
+    stage_costs(Workload.of(model, PlanBatch.of([plan]), system, watched))
+    return watched.extrapolated()
 
 
 def evaluate(
@@ -243,8 +251,8 @@ def evaluate(
 def _useful_flops(workload: Workload) -> Array:
     """Model FLOPs of an iteration of every plan, those of padding left out."""
     model, lengths = workload.model, workload.lengths
-    each = model.flops_per_iteration(1) if lengths is None else _sample_flops(model, lengths)
-    return np.asarray(workload.plans.global_batch * each)
+    sample_flops = model.flops_per_iteration(1) if lengths is None else _sample_flops(model, lengths)
+    return np.asarray(workload.plans.global_batch * sample_flops)
 
 
 @lru_cache(maxsize=256)
@@ -252,9 +260,9 @@ def _sample_flops(model: ModelSpec, lengths: Lengths) -> float:
     """Mean model FLOPs of a sample. `ModelSpec.flops_per_iteration` is a sum of one term in s and one in s^2
     for a sample of s tokens, so two sizes give both terms.
     """
-    s, each = model.seq_len, model.flops_per_iteration(1)
-    square = (model.with_seq_len(2 * s).flops_per_iteration(1) - 2 * each) / 2
-    return (each - square) * lengths.mean / s + square * lengths.mean_square / s**2
+    s, flops = model.seq_len, model.flops_per_iteration(1)
+    square = (model.with_seq_len(2 * s).flops_per_iteration(1) - 2 * flops) / 2
+    return (flops - square) * lengths.mean / s + square * lengths.mean_square / s**2
 
 
 def _spread_s(costs: StageCosts, pipeline: PipelineTime, iteration: Array) -> tuple[Array, Array, Array]:
@@ -292,23 +300,23 @@ def where_time_goes(prediction: Prediction) -> dict[str, float]:
     return {group: sum(parts.get(name, 0.0) for name in names) for group, names in GROUPS.items()}
 
 
-def difference(best: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    """How much more `other` has of every part, largest differences first.
+def difference(best: Mapping[str, float], alternative: Mapping[str, float]) -> dict[str, float]:
+    """How much more `alternative` has of every part, largest differences first.
 
     >>> difference({"gemm": 1.0, "bubble": 0.5}, {"gemm": 1.0, "bubble": 0.25, "tp_comm": 1.0})
     {'tp_comm': 1.0, 'bubble': -0.25, 'gemm': 0.0}
     """
-    names = sorted({*best, *other})
-    more = {name: other.get(name, 0.0) - best.get(name, 0.0) for name in names}
-    return dict(sorted(more.items(), key=lambda item: (-abs(item[1]), item[0])))
+    names = sorted({*best, *alternative})
+    excess = {name: alternative.get(name, 0.0) - best.get(name, 0.0) for name in names}
+    return dict(sorted(excess.items(), key=lambda item: (-abs(item[1]), item[0])))
 
 
-def in_words(more: Mapping[str, float], unit: str, most: int = 4) -> str:
-    """The differences that matter, largest first.
+def in_words(excess: Mapping[str, float], unit: str, count: int = 4) -> str:
+    """The `count` largest differences that matter, largest first.
 
     >>> in_words({"bubble": 1.5, "tp_comm": -0.25, "gemm": 0.0}, " s")
     'bubble +1.5 s, tp_comm -0.25 s'
     """
-    scale = sum(abs(value) for value in more.values())
-    shown = [(name, value) for name, value in more.items() if abs(value) > LEAST * scale]
-    return ", ".join(f"{name} {value:+.3g}{unit}" for name, value in shown[:most])
+    scale = sum(abs(value) for value in excess.values())
+    relevant = [(name, value) for name, value in excess.items() if abs(value) > SMALLEST_SHARE * scale]
+    return ", ".join(f"{name} {value:+.3g}{unit}" for name, value in relevant[:count])

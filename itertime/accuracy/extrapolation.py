@@ -1,7 +1,7 @@
 """Sizes that a prediction asks of a profile, and that lie outside those measured.
 
 Only single predictions are watched. Watching a search over thousands of plans would cost more than the answer
-is worth; its best plans are predicted once more.
+is worth; the costs of its best plans are computed once more, with a watched profile.
 """
 
 from __future__ import annotations

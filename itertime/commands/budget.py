@@ -55,7 +55,7 @@ def budget(
 
     machine = load_system(system)
     space = Space(recompute=words_of(recompute), options=parse_options(options, "--options"))
-    given = Budget(
+    limits = Budget(
         gpus=gpus,
         days=days,
         global_batch=global_batch,
@@ -64,13 +64,13 @@ def budget(
         tokens_per_parameter=tokens_per_parameter,
         memory_headroom=memory_headroom,
     )
-    answers = {"published": given.largest(published()), "generated": given.largest(generated())}
+    answers = {"published": limits.largest(published()), "generated": limits.largest(generated())}
     if json:
         documents = {name: _document(answer, machine) for name, answer in answers.items()}
-        print_json({"gpus": gpus, "days": days, "rule_parameters": given.rule_parameters(), **documents})
+        print_json({"gpus": gpus, "days": days, "rule_parameters": limits.rule_parameters(), **documents})
         return
     print(f"{gpus} GPUs for {days:g} days, {tokens_per_parameter:g} tokens per parameter")
-    print(f"at 100 % utilisation the rule gives {given.rule_parameters() / 1e9:.1f}B parameters")
+    print(f"at 100 % utilisation the rule gives {limits.rule_parameters() / 1e9:.1f}B parameters")
     for name, answer in answers.items():
         print(f"{name} shapes")
         _print_training("at 100 %", answer.naive)
@@ -108,26 +108,28 @@ def cost(
     shares = _shares(utilisation)
     training = TrainingCost(spec, machine, tokens, gpus, price, flops)
     points = [training.at(share) for share in shares]
-    found = training.predicted(global_batch, Space(recompute=words_of(recompute)), memory_headroom)
-    point, plan = found if found else (None, None)
+    prediction = training.predicted(global_batch, Space(recompute=words_of(recompute)), memory_headroom)
+    predicted_point, ranked_plan = prediction if prediction else (None, None)
     title = f"{spec.name}, {tokens / 1e9:,.6g}B tokens on {gpus:,} GPUs at ${price:g} a GPU-hour"
     if csv is not None:
-        write_cost_csv(csv, points, point)
+        write_cost_csv(csv, points, predicted_point)
     if plot is not None:
-        draw_cost(plot, title, points, point)
+        draw_cost(plot, title, points, predicted_point)
     if json:
-        best = plan_document(spec, plan.plan, machine, plan.prediction) if plan else None
-        named = {"model": spec.name, "system": machine.name, "gpus": gpus, "tokens": tokens}
-        stated = {"flops": training.flops, "count": flops, "price": price}
-        curve = [each._asdict() for each in points]
-        last = {"points": curve, "predicted": point._asdict() if point else None, "plan": best}
-        print_json(named | stated | last)
+        plan = plan_document(spec, ranked_plan.plan, machine, ranked_plan.prediction) if ranked_plan else None
+        subject = {"model": spec.name, "system": machine.name, "gpus": gpus, "tokens": tokens}
+        inputs = {"flops": training.flops, "count": flops, "price": price}
+        curve = [point._asdict() for point in points]
+        predicted = predicted_point._asdict() if predicted_point else None
+        outcome = {"points": curve, "predicted": predicted, "plan": plan}
+        print_json(subject | inputs | outcome)
         return
     print(title)
     print(f"{training.flops:.4g} FLOPs, counted as {flops}")
-    print_cost(points, point)
-    if plan:
-        print(f"predicted: {plan.prediction.iteration_s:.2f} s an iteration, {plan.plan.label}")
+    print_cost(points, predicted_point)
+    if ranked_plan:
+        iteration_s, label = ranked_plan.prediction.iteration_s, ranked_plan.plan.label
+        print(f"predicted: {iteration_s:.2f} s an iteration, {label}")
     else:
         print(f"no plan for a global batch of {global_batch:,} fits", file=sys.stderr)
 
@@ -140,8 +142,8 @@ def _shares(text: str) -> list[float]:
         if len(steps) > 1 or not 0 < low <= high <= 1 or not step > 0 or (high - low) / step > MOST_POINTS:
             raise ValueError
     except ValueError:
-        wanted = f"LOW:HIGH or LOW:HIGH:STEP, shares of the peak above 0, at most {MOST_POINTS:,} steps"
-        raise UserError(f"--utilisation {quoted(text)}: must be {wanted}, as in 0.3:0.7:0.1") from None
+        form = f"LOW:HIGH or LOW:HIGH:STEP, shares of the peak above 0, at most {MOST_POINTS:,} steps"
+        raise UserError(f"--utilisation {quoted(text)}: must be {form}, as in 0.3:0.7:0.1") from None
     count = int((high - low) / step + 1e-9)
     shares = [round(low + i * step, 12) for i in range(count + 1)]
     return shares if shares[-1] == high else [*shares, high]
@@ -159,7 +161,7 @@ def _training(training: Training | None, system: System) -> dict[str, Any] | Non
     """`days` and `plan` are null where no plan fits."""
     if training is None:
         return None
-    model, found = training.model, training.found
+    model, fastest = training.model, training.fastest
     return {
         "model": model.name,
         "parameters": model.parameters,
@@ -168,8 +170,8 @@ def _training(training: Training | None, system: System) -> dict[str, Any] | Non
         "heads": model.heads,
         "tokens": training.tokens,
         "ideal_days": training.ideal_days,
-        "days": training.days if found else None,
-        "plan": plan_document(model, found.plan, system, found.prediction) if found else None,
+        "days": training.days if fastest else None,
+        "plan": plan_document(model, fastest.plan, system, fastest.prediction) if fastest else None,
     }
 
 
@@ -177,11 +179,11 @@ def _print_training(name: str, training: Training | None) -> None:
     if training is None:
         print(f"  {name:9}  none: no shape is trained in time")
         return
-    model, found = training.model, training.found
+    model, fastest = training.model, training.fastest
     size = f"{model.parameters / 1e9:6.1f}B parameters, {training.tokens / 1e9:6,.0f}B tokens"
-    if found is None:
+    if fastest is None:
         print(f"  {name:9}  {model.name:15} {size}, no plan fits in memory")
         return
     days = f"{training.days:6.1f} days (at peak {training.ideal_days:.1f})"
-    plan = f"MFU {found.prediction.mfu:.1%} on {found.plan.gpus} GPUs, {found.plan.label}"
+    plan = f"MFU {fastest.prediction.mfu:.1%} on {fastest.plan.gpus} GPUs, {fastest.plan.label}"
     print(f"  {name:9}  {model.name:15} {size}, {days}, {plan}")

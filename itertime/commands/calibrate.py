@@ -60,10 +60,10 @@ def calibrate(
 def _warn(document: dict[str, Any]) -> None:
     for kind in document["refused"]:
         errors = document if kind == "time" else document["memory"]
-        shown = {name: f"{errors[name]['mape']:.1f} %" for name in ("neutral", "in_sample", "held_out")}
+        error = {name: f"{errors[name]['mape']:.1f} %" for name in ("neutral", "in_sample", "held_out")}
         print(
-            f"refused: the constants of {kind} that fit best have an error of {shown['in_sample']} in sample "
-            f"and {shown['held_out']} held out, the neutral ones {shown['neutral']}; {kind} stays neutral",
+            f"refused: the constants of {kind} that fit best have an error of {error['in_sample']} in sample "
+            f"and {error['held_out']} held out, the neutral ones {error['neutral']}; {kind} stays neutral",
             file=sys.stderr,
         )
     for name in document["at_bound"]:
@@ -80,11 +80,12 @@ def _print(document: dict[str, Any], output: Path) -> None:
     print_skipped(document["skipped"])
     print(f"{document['runs']} runs; constants of the site:")
     for name, value in document["constants"].items():
-        found = document["fitted"][name]
-        print(f"  {name:24} {value:12.6g}" + (f"   refused: {found:.6g}" if found != value else ""))
+        fitted_value = document["fitted"][name]
+        refusal = f"   refused: {fitted_value:.6g}" if fitted_value != value else ""
+        print(f"  {name:24} {value:12.6g}{refusal}")
     low, high = document["measured_over_predicted"]
-    which = "with neutral constants" if "time" in document["refused"] else "held out"
-    print(f"nine tenths of the site's runs take {low:.2f} to {high:.2f} times the prediction ({which})")
+    origin = "with neutral constants" if "time" in document["refused"] else "held out"
+    print(f"nine tenths of the site's runs take {low:.2f} to {high:.2f} times the prediction ({origin})")
     print(f"{'error, %':32} {'MAPE':>8} {'median':>8} {'p95':>8} {'bias':>8}")
     _line("neutral constants", document["neutral"])
     _line("in sample", document["in_sample"])

@@ -89,8 +89,8 @@ def show_model(model: ModelArgument, json: Json = False) -> None:
         published = spec.active_parameters_published
         published = f" (published: {published})" if published else ""
         print(f"a token passes {spec.active_parameters / 1e9:,.3f} billion of them{published}")
-    told = ("approximations", "parameters_published", "active_parameters_published")
-    _print_values(reference, {name: value for name, value in values.items() if name not in told})
+    own_lines = ("approximations", "parameters_published", "active_parameters_published")
+    _print_values(reference, {name: value for name, value in values.items() if name not in own_lines})
     for text in approximations_of(spec):
         _print_wrapped("approximation", text)
     if reason := refusal_of(spec):
@@ -107,17 +107,17 @@ def systems(context: typer.Context, json: Json = False) -> None:
         return
     from itertime.spec import list_systems, load_system
 
-    found = [load_system(name) for name in list_systems()]
+    specs = [load_system(name) for name in list_systems()]
     if json:
         keys = ("name", "profile", "gpus_per_node", "nic_bytes_per_s", "nvlink_bytes_per_s", "source")
-        print_json({"systems": [{key: getattr(system, key) for key in keys} for system in found]})
+        print_json({"systems": [{key: getattr(spec, key) for key in keys} for spec in specs]})
         return
     head = ("system", "node", "NVLink GB/s a GPU", "NICs Gb/s a node")
     print("{:<20}{:<18}{:>19}{:>18}".format(*head))
-    for system in found:
-        node = f"{system.gpus_per_node} x {system.profile}"
-        nvlink, nics = system.nvlink_bytes_per_s / 1e9, system.nic_bytes_per_s / GBPS
-        print(f"{system.name:<20}{node:<18}{nvlink:>19,.0f}{nics:>18,.0f}")
+    for spec in specs:
+        node = f"{spec.gpus_per_node} x {spec.profile}"
+        nvlink, nics = spec.nvlink_bytes_per_s / 1e9, spec.nic_bytes_per_s / GBPS
+        print(f"{spec.name:<20}{node:<18}{nvlink:>19,.0f}{nics:>18,.0f}")
 
 
 @systems_app.command("show")
@@ -147,16 +147,17 @@ def frameworks(context: typer.Context, json: Json = False) -> None:
         return
     from itertime.spec import list_frameworks, load_framework
 
-    found = [load_framework(name) for name in list_frameworks()]
+    specs = [load_framework(name) for name in list_frameworks()]
     if json:
-        print_json({"frameworks": [vars(framework) for framework in found]})
+        print_json({"frameworks": [vars(framework) for framework in specs]})
         return
     head = ("framework", "attention", "fusion", "GEMM times", "TP overlap")
     print("{:<20}{:<12}{:<12}{:>12}{:>16}".format(*head))
-    for one in found:
-        hidden = f"{1 - one.tp_exposed:.0%} hidden" if one.tp_overlap else "no"
+    for spec in specs:
+        hidden = f"{1 - spec.tp_exposed:.0%} hidden" if spec.tp_overlap else "no"
         print(
-            f"{one.name:<20}{one.attention:<12}{one.elementwise:<12}{one.gemm_multiplier:>12.3f}{hidden:>16}"
+            f"{spec.name:<20}{spec.attention:<12}{spec.elementwise:<12}"
+            f"{spec.gemm_multiplier:>12.3f}{hidden:>16}"
         )
 
 
@@ -178,29 +179,30 @@ def lengths(json: Json = False) -> None:
     """List the shipped lengths of samples, which a model names in its key `lengths`: mean and quantiles."""
     from itertime.spec import list_lengths, load_lengths
 
-    found = [load_lengths(name) for name in list_lengths()]
+    distributions = [load_lengths(name) for name in list_lengths()]
     if json:
-        print_json({"lengths": [_lengths_row(one) for one in found]})
+        print_json({"lengths": [_lengths_row(distribution) for distribution in distributions]})
         return
     head = ("lengths, tokens", "mean", *(f"{q:.0%}" for q in QUANTILES), "longest", "at longest")
     print(f"{head[0]:<17}{''.join(f'{name:>7}' for name in head[1:-2])}{head[-2]:>8}{head[-1]:>11}")
-    for one in found:
-        quantiles = "".join(f"{one.quantile(q):>7}" for q in QUANTILES)
-        print(f"{one.name:<17}{one.mean:>7.1f}{quantiles}{one.longest:>8}{one.shares[-1]:>11.1%}")
+    for distribution in distributions:
+        quantiles = "".join(f"{distribution.quantile(q):>7}" for q in QUANTILES)
+        longest = f"{distribution.longest:>8}{distribution.shares[-1]:>11.1%}"
+        print(f"{distribution.name:<17}{distribution.mean:>7.1f}{quantiles}{longest}")
     print(
         "x %: so many samples are no longer. A model has them as `lengths: NAME`,\n  or a CSV file of its own"
     )
 
 
-def _lengths_row(one: Lengths) -> dict[str, Any]:
+def _lengths_row(distribution: Lengths) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "mean": one.mean,
-        "mean_square": one.mean_square,
-        "quantiles": {f"{q:g}": one.quantile(q) for q in QUANTILES},
-        "longest": one.longest,
-        "share_at_longest": one.shares[-1],
-        "source": one.source,
+        "name": distribution.name,
+        "mean": distribution.mean,
+        "mean_square": distribution.mean_square,
+        "quantiles": {f"{q:g}": distribution.quantile(q) for q in QUANTILES},
+        "longest": distribution.longest,
+        "share_at_longest": distribution.shares[-1],
+        "source": distribution.source,
     }
 
 
@@ -258,10 +260,10 @@ def _print_values(reference: Reference, values: Mapping[str, Any]) -> None:
     """Every value with its unit, the source, and the files; defaults are marked."""
     from itertime.io import keys_of, read_mapping
 
-    stated = {*reference.content, *(f"site.{name}" for name in reference.content.get("site") or {})}
+    explicit_keys = {*reference.content, *(f"site.{name}" for name in reference.content.get("site") or {})}
     for key in keys_of(reference.kind):
         if key.name in values and key.name not in ("name", "source"):
-            default = "" if key.name in stated else "  (default)"
+            default = "" if key.name in explicit_keys else "  (default)"
             print(f"  {key.name:<32}{_quantity(values[key.name], key.unit)}{default}")
     inherited = len(reference.files) > 1 and "source" not in read_mapping(reference.files[0])
     _print_wrapped("source of what it extends" if inherited else "source", str(values["source"]))
@@ -278,7 +280,7 @@ def _quantity(value: Any, unit: str) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, tuple):
-        return ", ".join(_shown(one) for one in value)
+        return ", ".join(_shown(item) for item in value)
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):

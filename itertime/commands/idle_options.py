@@ -28,11 +28,11 @@ def print_unpredicted(text: str) -> None:
     """Says on stderr which options of `text` may cost steps to a target, of which nothing is predicted."""
     from itertime.spec import DEFAULT_OPTIONS, parse_options
 
-    chosen = parse_options(text, "--options")
+    options = parse_options(text, "--options")
     names = [
         name
         for name in ("compression", "quantized_weights", "local_steps")
-        if getattr(chosen, name) != getattr(DEFAULT_OPTIONS, name)
+        if getattr(options, name) != getattr(DEFAULT_OPTIONS, name)
     ]
     if names:
         effect = f"the effect of {' and '.join(names)} on convergence"
@@ -79,29 +79,32 @@ def _idle_options(model: ModelSpec, options: Mapping[str, Any]) -> list[tuple[bo
     """Keys of `--options`: whether they have no effect, and the sentence that says so."""
     from itertime.spec import DEFAULT_OPTIONS, ONE_BIT, parse_options
 
-    chosen = parse_options(options["options"], "--options")
-    alone = options.get("dp", 0) * options.get("cp", 1) == 1  # a search has no dp
+    plan_options = parse_options(options["options"], "--options")
+    single_rank = options.get("dp", 0) * options.get("cp", 1) == 1  # a search has no dp
     names = ("balance", "clipping", "compression", "quantized_weights")
-    texts = {name: f"{name}={str(getattr(chosen, name)).lower()}" for name in names}
-    stated = {name: getattr(chosen, name) != getattr(DEFAULT_OPTIONS, name) for name in names}
-    exchanged = stated | {"clipping": chosen.clipping in ("before", "bucket")}
-    exchanged["compression"] &= chosen.compression not in ONE_BIT  # these are optimizers too
+    texts = {name: f"{name}={str(getattr(plan_options, name)).lower()}" for name in names}
+    is_set = {name: getattr(plan_options, name) != getattr(DEFAULT_OPTIONS, name) for name in names}
+    acts_on_exchange = is_set | {"clipping": plan_options.clipping in ("before", "bucket")}
+    acts_on_exchange["compression"] &= plan_options.compression not in ONE_BIT  # these are optimizers too
     return [
         *(
-            (alone and exchanged[name], f"--options {texts[name]} changes nothing without data parallelism")
+            (
+                single_rank and acts_on_exchange[name],
+                f"--options {texts[name]} changes nothing without data parallelism",
+            )
             for name in ("balance", "clipping", "compression")
         ),
         (
-            chosen.clipping == "bucket" and not alone and not options["grad_overlap"],
+            plan_options.clipping == "bucket" and not single_rank and not options["grad_overlap"],
             f"--options {texts['clipping']} hides nothing without --grad-overlap",
         ),
         (
-            stated["quantized_weights"] and words_of(str(options["zero"])) == ("0",),
+            is_set["quantized_weights"] and words_of(str(options["zero"])) == ("0",),
             f"--options {texts['quantized_weights']} changes nothing with --zero 0, where none are gathered",
         ),
-        (chosen.compression == "fp16" and not (alone or options["fp32_gradients"]), IDLE_FP16),
+        (plan_options.compression == "fp16" and not (single_rank or options["fp32_gradients"]), IDLE_FP16),
         (
-            chosen.workers > 1 and chosen.local_steps == 1,
-            f"--options workers={chosen.workers} exchanges in every iteration; state local_steps too",
+            plan_options.workers > 1 and plan_options.local_steps == 1,
+            f"--options workers={plan_options.workers} exchanges in every iteration; state local_steps too",
         ),
     ]

@@ -261,8 +261,8 @@ def model_of(
     from itertime.spec import approximations_of, check_predictable, model_of, model_reference
 
     reference = model_reference(name).changed(_settings_of("model", settings), "--set model.")
-    chosen: dict[str, Any] = {} if attention is None else {"attention": attention}
-    model = replace(model_of(reference).with_seq_len(seq_len), **chosen)
+    attention_field: dict[str, Any] = {} if attention is None else {"attention": attention}
+    model = replace(model_of(reference).with_seq_len(seq_len), **attention_field)
     check_predictable(model)
     for text in approximations_of(model):
         print(wrapped(printable(f"note: {model.name}: {text}")), file=sys.stderr)
@@ -357,8 +357,8 @@ def plan_of(subject: Subject, layout: Layout, execution: Execution) -> Plan:
     """The plan that the options of `predict`, `timeline` and `train-time` state."""
     from itertime.spec import Plan, parse_options
 
-    stated = vars(layout) | vars(execution)
-    same_name = {field.name: stated[field.name] for field in fields(Plan) if field.name in stated}
+    values = vars(layout) | vars(execution)
+    same_name = {field.name: values[field.name] for field in fields(Plan) if field.name in values}
     same_name["options"] = parse_options(execution.options, "--options")
     return Plan(
         **same_name,

@@ -63,7 +63,7 @@ def show(
     """Show what is measured, fitted and assumed: sources, rows, errors, and the sizes that were measured."""
     from itertime.spec import list_profiles, load_profile
 
-    profiles = [load_profile(one) for one in ([name] if name else list_profiles())]
+    profiles = [load_profile(profile_name) for profile_name in ([name] if name else list_profiles())]
     if json:
         print_json({"profiles": [profile_document(profile) for profile in profiles]})
         return
@@ -92,9 +92,9 @@ def collect(
     from itertime.profiling import Pace
     from itertime.profiling import collect as run
 
-    for name, value, least in (("--seconds", seconds, 1e-3), ("--warm-up", warm_up, 0.0)):
-        if not least <= value <= MOST_SECONDS:
-            raise UserError(f"{name}={value:g}: must be from {least:g} to {MOST_SECONDS:g} seconds")
+    for name, value, minimum in (("--seconds", seconds, 1e-3), ("--warm-up", warm_up, 0.0)):
+        if not minimum <= value <= MOST_SECONDS:
+            raise UserError(f"{name}={value:g}: must be from {minimum:g} to {MOST_SECONDS:g} seconds")
     if quick:
         grid, seconds = "quick", min(seconds, QUICK_SECONDS)
     rows, missing = run(device, grid, Pace(None if burst else seconds, warm_up, repeats), output)
@@ -114,8 +114,8 @@ def check(name: ProfileName, json: Json = False) -> None:
     findings = check_profile(profile)
     failed = any(finding.level == "error" for finding in findings)
     if json:
-        found = [finding._asdict() for finding in findings]
-        print_json({"profile": profile.name, "ok": not failed, "findings": found})
+        rows = [finding._asdict() for finding in findings]
+        print_json({"profile": profile.name, "ok": not failed, "findings": rows})
     else:
         print_findings(profile, findings)
     if failed:
@@ -128,13 +128,13 @@ def diff(first: ProfileName, second: ProfileName, json: Json = False) -> None:
     from itertime.profiling import compare_profiles, mean_ratios
     from itertime.spec import load_profile
 
-    both = load_profile(first), load_profile(second)
-    found = compare_profiles(*both)
-    means = mean_ratios(found)
+    profiles = load_profile(first), load_profile(second)
+    differences = compare_profiles(*profiles)
+    means = mean_ratios(differences)
     if json:
-        print_json(differences_document(*both, found, means))
+        print_json(differences_document(*profiles, differences, means))
     else:
-        print_differences(*both, found, means)
+        print_differences(*profiles, differences, means)
 
 
 @profile_app.command()
@@ -205,9 +205,9 @@ def _system_with(profile: str) -> str:
     from itertime.errors import UserError
     from itertime.spec import list_systems, load_profile, load_system, profile_of
 
-    named = load_profile(profile).name
+    profile_name = load_profile(profile).name
     for name in list_systems():
         system = load_system(name)
-        if system.profile == named and profile_of(system) == load_profile(named):
+        if system.profile == profile_name and profile_of(system) == load_profile(profile_name):
             return name
     raise UserError(f"profile {profile}: no shipped system has it; give --system")

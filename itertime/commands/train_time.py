@@ -67,12 +67,12 @@ def train_time(
     plan = plan_of(subject, layout, execution)
     print_without_effect(spec, vars(layout) | vars(execution))
     machine = subject.read_system()
-    found = _trained(spec, plan, machine, target, memory_headroom)
+    training = _trained(spec, plan, machine, target, memory_headroom)
     if json:
-        print_json(plan_document(spec, plan, machine, found.prediction) | _document(found))
+        print_json(plan_document(spec, plan, machine, training.prediction) | _document(training))
     else:
-        _print(spec, plan, found)
-    _print_notes(spec, machine, found, target.eval_samples)
+        _print(spec, plan, training)
+    _print_notes(spec, machine, training, target.eval_samples)
 
 
 def _trained(model: ModelSpec, plan: Plan, system: System, target: Target, headroom: float) -> TrainTime:
@@ -89,22 +89,22 @@ def _trained(model: ModelSpec, plan: Plan, system: System, target: Target, headr
     )
 
 
-def _print_notes(model: ModelSpec, system: System, found: TrainTime, eval_samples: int | None) -> None:
+def _print_notes(model: ModelSpec, system: System, training: TrainTime, eval_samples: int | None) -> None:
     """Prints on stderr what the answer leaves out, and how far it can be trusted."""
-    if not found.evaluated and eval_samples != 0:
+    if not training.evaluated and eval_samples != 0:
         _note(
             f"no evaluations are counted: {model.name} has no rule for them; "
             "state --eval-every and --eval-samples"
         )
     for words, sources in (
-        ("these steps", found.steps.organisations),
-        ("this start-up", found.start_up.organisations),
+        ("these steps", training.steps.organisations),
+        ("this start-up", training.start_up.organisations),
     ):
         if len(sources) == 1:
             _note(
                 f"all logs behind {words} are of {sources[0]}: a time of {sources[0]}'s own is not held out"
             )
-    if found.prediction.interval_s is None and (text := error_note(system)):
+    if training.prediction.interval_s is None and (text := error_note(system)):
         print(wrapped(f"warning: {text}"), file=sys.stderr)
 
 
@@ -122,47 +122,51 @@ def _evaluations(model: ModelSpec, plan: Plan, every: int | None, samples: int |
 
     if samples == 0:
         return NO_EVALUATIONS
-    usual = evaluations_of(model, plan.global_batch)
+    rule = evaluations_of(model, plan.global_batch)
     if every is None and samples is None:
         return None
-    if usual is NO_EVALUATIONS and (every is None or samples is None):
-        missing, stated = ("--eval-every", "--eval-samples")[:: 1 if every is None else -1]
-        raise UserError(f"{stated}: {model.name} has no rule of evaluation; state {missing} too")
-    return Evaluations(every or usual.every, samples or usual.samples)
+    if rule is NO_EVALUATIONS and (every is None or samples is None):
+        missing, present = ("--eval-every", "--eval-samples")[:: 1 if every is None else -1]
+        raise UserError(f"{present}: {model.name} has no rule of evaluation; state {missing} too")
+    return Evaluations(every or rule.every, samples or rule.samples)
 
 
-def _document(found: TrainTime) -> dict[str, Any]:
+def _document(training: TrainTime) -> dict[str, Any]:
     """The part of `--json` on the training. `input` and `predicted` name the sources of its figures."""
     return {
-        "train_s": found.seconds,
-        "train_range_s": found.range_s,
-        "train_parts_s": found.parts,
-        "steps": vars(found.steps),
-        "start_up": vars(found.start_up),
-        "evaluations": {"count": found.evaluated, "seconds": found.evaluation_s, **vars(found.evaluations)},
+        "train_s": training.seconds,
+        "train_range_s": training.range_s,
+        "train_parts_s": training.parts,
+        "steps": vars(training.steps),
+        "start_up": vars(training.start_up),
+        "evaluations": {
+            "count": training.evaluated,
+            "seconds": training.evaluation_s,
+            **vars(training.evaluations),
+        },
         "input": ["steps", "start_up"],
         "predicted": ["iteration_s", "evaluations.seconds"],
     }
 
 
-def _print(model: ModelSpec, plan: Plan, found: TrainTime) -> None:
+def _print(model: ModelSpec, plan: Plan, training: TrainTime) -> None:
     print(f"{model.name} to its target on {plan.gpus} GPUs: {plan.label}")
-    low, high = found.range_s
+    low, high = training.range_s
     between = f", {low:.2f} to {high:.2f} s by the spread of the logs" if low < high else ""
-    print(f"{found.seconds:.2f} s{between}")
+    print(f"{training.seconds:.2f} s{between}")
     counts = {
-        "steps": f"{found.steps.count:,.6g} of {found.prediction.iteration_s:.4f} s",
-        "evaluations": f"{found.evaluated} of {found.evaluation_s:.4f} s, after every "
-        f"{found.evaluations.every:,} samples",
+        "steps": f"{training.steps.count:,.6g} of {training.prediction.iteration_s:.4f} s",
+        "evaluations": f"{training.evaluated} of {training.evaluation_s:.4f} s, after every "
+        f"{training.evaluations.every:,} samples",
     }
-    for part, seconds in found.parts.items():
+    for part, seconds in training.parts.items():
         count = counts.get(part, "") if seconds else ""
-        print(f"  {part:{LABEL}} {seconds:10.2f} s {seconds / found.seconds:6.1%}  {count}".rstrip())
+        print(f"  {part:{LABEL}} {seconds:10.2f} s {seconds / training.seconds:6.1%}  {count}".rstrip())
     print("predicted: the seconds of a step and of an evaluation; all else is an input:")
-    print(wrapped(f"  steps: {found.steps.origin}"))
-    print(wrapped(f"  start-up: {found.start_up.origin}"))
-    if found.prediction.interval_s:
-        low, high = found.prediction.interval_s
+    print(wrapped(f"  steps: {training.steps.origin}"))
+    print(wrapped(f"  start-up: {training.start_up.origin}"))
+    if training.prediction.interval_s:
+        low, high = training.prediction.interval_s
         print(f"nine in ten measured steps of such plans lie between {low:.4f} and {high:.4f} s")
-    if not found.prediction.fits:
-        print(f"does not fit: {found.prediction.reason}", file=sys.stderr)
+    if not training.prediction.fits:
+        print(f"does not fit: {training.prediction.reason}", file=sys.stderr)

@@ -68,18 +68,18 @@ def print_skipped(skipped: Sequence[dict[str, str]]) -> None:
 
 def _print_assumed(assumed: Sequence[dict[str, Any]]) -> None:
     """Print what predicted rows take for granted on stderr."""
-    _print_reasons("assumed", [(row["id"], what) for row in assumed for what in row["what"]])
+    _print_reasons("assumed", [(row["id"], assumption) for row in assumed for assumption in row["what"]])
 
 
 def _print_reasons(verb: str, rows: Sequence[tuple[str, str]]) -> None:
     from itertime.io import shown
 
     reasons: dict[str, list[str]] = {}
-    for name, why in rows:
-        reasons.setdefault(printable(why), []).append(shown(name))
-    for why, ids in reasons.items():
-        more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
-        print(f"  {len(ids):5} {verb}: {why} ({', '.join(ids[:3])}{more})", file=sys.stderr)
+    for name, reason in rows:
+        reasons.setdefault(printable(reason), []).append(shown(name))
+    for reason, ids in reasons.items():
+        remainder = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
+        print(f"  {len(ids):5} {verb}: {reason} ({', '.join(ids[:3])}{remainder})", file=sys.stderr)
 
 
 def _print_errors(entry: dict[str, Any], name: str) -> None:

@@ -3,8 +3,8 @@
 | name | what |
 |---|---|
 | `search` | the best plans on a number of GPUs: fastest, cheapest, or the Pareto front |
-| `SearchResult`, `Found` | what a search returns; one plan of it with its prediction |
-| `judge`, `Choice` | the optimism of a search: how far the best of many plans by prediction is the best |
+| `SearchResult`, `RankedPlan` | what a search returns; one plan of it with its prediction |
+| `judge`, `PlanChoice` | the optimism of a search: how far the best of many plans by prediction is the best |
 | `Space`, `WHOLE` | the choices of a search; the space with every choice |
 | `MICRO_BATCHES` | micro-batch sizes that are tried by default |
 | `make_planner`, `Planner` | a planner by name: from model, batch and GPUs to a plan, by one rule |
@@ -34,11 +34,11 @@ Why
 """
 
 from .budget import Answer, Budget, Training, generated, published
-from .choice import Choice
+from .choice import PlanChoice
 from .convergence import StartUp, Steps, list_convergence, load_convergence
 from .curve_cache import default_cache
 from .planner import PLANNERS, PlannedRun, Planner, make_planner
-from .search import Found, SearchResult, judge, search
+from .search import RankedPlan, SearchResult, judge, search
 from .space import MICRO_BATCHES, WHOLE, Space
 from .train_time import TrainTime, evaluations_of, train_time
 from .training_cost import COUNTS, CostPoint, TrainingCost
@@ -50,11 +50,11 @@ __all__ = [
     "WHOLE",
     "Answer",
     "Budget",
-    "Choice",
     "CostPoint",
-    "Found",
+    "PlanChoice",
     "PlannedRun",
     "Planner",
+    "RankedPlan",
     "SearchResult",
     "Space",
     "StartUp",

@@ -15,7 +15,7 @@ from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UserError
 from itertime.spec import ModelSpec, Profile, System, load_model, profile_of
 
-from .search import Found, search
+from .search import RankedPlan, search
 from .space import Space
 
 __all__ = ["TOKENS_PER_PARAMETER", "Answer", "Budget", "Training", "generated", "published"]
@@ -60,14 +60,14 @@ def generated() -> list[ModelSpec]:
 class Training:
     """One model trained on its compute-optimal number of tokens.
 
-    `ideal_days` at the GPUs' peak, `days` with the fastest plan, `found`; infinite and None where none fits.
+    `ideal_days` at the GPUs' peak, `days` with the `fastest` plan; infinite and None where no plan fits.
     """
 
     model: ModelSpec
     tokens: float
     ideal_days: float
     days: float
-    found: Found | None
+    fastest: RankedPlan | None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["REACH", "Choice", "choice_among"]
+__all__ = ["REACH", "PlanChoice", "choice_among"]
 
 Array = NDArray[np.float64]
 DRAWS = 400
@@ -27,7 +27,7 @@ _CELLS = 2_000_000  # random numbers at a time
 
 
 @dataclass(frozen=True)
-class Choice:
+class PlanChoice:
     """The choice of the best among plans.
 
     `rivals`: how many plans can be the best in truth, the chosen one included. `optimism`: by how much the
@@ -44,7 +44,7 @@ class Choice:
     tied: int
 
 
-def choice_among(values: ArrayLike, sd: float, *, seed: int = 0, draws: int = DRAWS) -> Choice:
+def choice_among(values: ArrayLike, sd: float, *, seed: int = 0, draws: int = DRAWS) -> PlanChoice:
     """The choice of the smallest of predicted `values` (seconds, dollars), which are above 0.
 
     `sd`: standard deviation of a plan's error beside other plans, as the logarithm of true over predicted
@@ -55,7 +55,7 @@ def choice_among(values: ArrayLike, sd: float, *, seed: int = 0, draws: int = DR
     margin = Z * math.sqrt(2) * sd
     behind = behind[behind <= REACH * sd]
     true, error = _picked(behind, sd, np.random.default_rng([seed, *b"choice"]), draws)
-    return Choice(
+    return PlanChoice(
         rivals=len(behind),
         optimism=float(np.exp(error - sd**2 / 2).mean() - 1) if len(behind) > 1 else 0.0,
         regret=float(np.expm1(true).mean()),
@@ -66,11 +66,11 @@ def choice_among(values: ArrayLike, sd: float, *, seed: int = 0, draws: int = DR
 
 def _picked(behind: Array, sd: float, random: np.random.Generator, draws: int) -> tuple[Array, Array]:
     """The true values (logarithms, the best is 0) and the errors of the plans that `draws` choices pick."""
-    true, error = [], []
+    true_logs, errors = [], []
     block = max(_CELLS // len(behind), 1)
-    for first in range(0, draws, block):
-        drawn = random.normal(0.0, sd, (min(block, draws - first), len(behind)))
-        picked = (behind - drawn).argmin(axis=1)
-        true.append(behind[picked])
-        error.append(np.take_along_axis(drawn, picked[:, None], axis=1)[:, 0])
-    return np.concatenate(true), np.concatenate(error)
+    for start in range(0, draws, block):
+        errors_drawn = random.normal(0.0, sd, (min(block, draws - start), len(behind)))
+        picked = (behind - errors_drawn).argmin(axis=1)
+        true_logs.append(behind[picked])
+        errors.append(np.take_along_axis(errors_drawn, picked[:, None], axis=1)[:, 0])
+    return np.concatenate(true_logs), np.concatenate(errors)

@@ -121,17 +121,17 @@ class Convergence:
         rule = UPDATE_RULES.get(optimizer, "")
         rows = [row for row in self.rows if row.optimizer == rule]
         if not rows:
-            known = ", ".join(name for name, each in UPDATE_RULES.items() if self._has(each))
-            raise UserError(f"optimizer={optimizer}: {self.model} has steps of {known} only; {REMEDY}")
+            names = ", ".join(name for name, update_rule in UPDATE_RULES.items() if self._has(update_rule))
+            raise UserError(f"optimizer={optimizer}: {self.model} has steps of {names} only; {REMEDY}")
         batches = [row.global_batch for row in rows]
         place = bisect_left(batches, global_batch)
         if place < len(rows) and batches[place] == global_batch:
             return _of_one(rows[place])
         if place in (0, len(rows)):
-            least, most = batches[0], batches[-1]
-            stated = f"from {least:,} to {most:,}" if least < most else f"at {least:,} alone"
+            smallest, largest = batches[0], batches[-1]
+            extent = f"from {smallest:,} to {largest:,}" if smallest < largest else f"at {smallest:,} alone"
             raise UserError(
-                f"global_batch={global_batch}: {self.model} with {optimizer} has steps {stated}; "
+                f"global_batch={global_batch}: {self.model} with {optimizer} has steps {extent}; "
                 f"what lies outside is not known; {REMEDY}"
             )
         return _between(rows[place - 1], rows[place], global_batch)
@@ -147,8 +147,8 @@ def _of_one(row: StepsRow) -> Steps:
 def _between(below: StepsRow, above: StepsRow, global_batch: int) -> Steps:
     share = math.log(global_batch / below.global_batch) / math.log(above.global_batch / below.global_batch)
 
-    def between(first: float, second: float) -> float:
-        return math.exp((1 - share) * math.log(first) + share * math.log(second))
+    def between(lower: float, upper: float) -> float:
+        return math.exp((1 - share) * math.log(lower) + share * math.log(upper))
 
     return Steps(
         between(below.steps, above.steps),
@@ -178,9 +178,9 @@ def list_convergence() -> tuple[str, ...]:
 
 def load_convergence(model: str) -> Convergence:
     """The table of a model, by its name. UserError for a model without one."""
-    known = list_convergence()
-    if model not in known:
-        raise UserError(f"model={model}: has no table of steps ({', '.join(known)} has one); {REMEDY}")
+    models = list_convergence()
+    if model not in models:
+        raise UserError(f"model={model}: has no table of steps ({', '.join(models)} has one); {REMEDY}")
     return _convergence(model)
 
 

@@ -98,16 +98,16 @@ class CurveCache:
         """
         files = sorted(self._files())
         abandoned = [entry for entry in files if entry[2].suffix == ".tmp"]
-        kept = [entry for entry in files if entry[2].suffix != ".tmp"]
-        gone = [path for age, _, path in abandoned if time.time() - age > STALE_S]
-        used = sum(size for _, size, _ in kept)
-        if len(kept) > MOST_FILES or used > MOST_BYTES:
-            for index, (_, size, path) in enumerate(kept):
-                if len(kept) - index <= 0.75 * MOST_FILES and used <= 0.75 * MOST_BYTES:
+        curves = [entry for entry in files if entry[2].suffix != ".tmp"]
+        removable = [path for age, _, path in abandoned if time.time() - age > STALE_S]
+        total_bytes = sum(size for _, size, _ in curves)
+        if len(curves) > MOST_FILES or total_bytes > MOST_BYTES:
+            for index, (_, size, path) in enumerate(curves):
+                if len(curves) - index <= 0.75 * MOST_FILES and total_bytes <= 0.75 * MOST_BYTES:
                     break
-                gone.append(path)
-                used -= size
-        for path in gone:
+                removable.append(path)
+                total_bytes -= size
+        for path in removable:
             with suppress(OSError):
                 path.unlink()
 
@@ -117,19 +117,19 @@ class CurveCache:
             name = entry.name.removeprefix(".").partition(".")[0]
             if len(name) == 40 and entry.name.endswith((".json", ".tmp")):
                 with suppress(OSError):
-                    found = entry.stat(follow_symlinks=False)
-                    yield found.st_mtime, found.st_size, Path(entry.path)
+                    status = entry.stat(follow_symlinks=False)
+                    yield status.st_mtime, status.st_size, Path(entry.path)
 
 
 def default_cache() -> CurveCache | None:
     """The cache in the folder that `ITERTIME_CACHE` names, or in the user's cache folder by the XDG base
     directory specification; None where the variable says "off" or there is no home.
     """
-    chosen = os.environ.get(VARIABLE, "")
-    if chosen == "off":
+    setting = os.environ.get(VARIABLE, "")
+    if setting == "off":
         return None
-    if chosen:
-        return CurveCache(chosen)
+    if setting:
+        return CurveCache(setting)
     base = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(base):  # the specification says to ignore relative paths
         return CurveCache(Path(base, "itertime", "curves"))
@@ -157,8 +157,8 @@ def source_hash(root: Path, names: Iterable[str]) -> str:
 
 def _plain(plan: Plan) -> list[object]:
     """The fields of a plan as JSON holds them; the options, the last one, as text."""
-    *others, options = vars(plan).values()
-    return [*others, options.text]
+    *columns, options = vars(plan).values()
+    return [*columns, options.text]
 
 
 def _digest(body: bytes) -> str:
@@ -169,8 +169,8 @@ def _read(path: Path) -> bytes:
     """The bytes of a regular file that is not too large; never blocks, even if the path is a pipe."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_FILE:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_FILE:
             raise ValueError("not a regular file, or too large")
         return file.read()
 
@@ -183,9 +183,9 @@ def _parse(content: bytes, key: str) -> dict[int, Row]:
     rows: dict[int, Row] = {}
     for count, gpus, seconds, size, mfu, *plan in json.loads(body):
         _check((count, gpus), (seconds, size, mfu), plan)
-        *others, options = plan  # the last field
-        named = dict(zip(_FIELDS, [*others, parse_options(options)], strict=True))
-        rows[count] = gpus, seconds, size, mfu, Plan(**named)
+        *columns, options = plan  # the last field
+        plan_fields = dict(zip(_FIELDS, [*columns, parse_options(options)], strict=True))
+        rows[count] = gpus, seconds, size, mfu, Plan(**plan_fields)
     return rows
 
 

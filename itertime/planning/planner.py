@@ -130,16 +130,16 @@ class Planner:
 
         Seconds per iteration never rise with the count. Raises UserError for a count or a batch below 1.
         """
-        wanted = counts if isinstance(counts, range) and counts.step == 1 else _rising(counts)
-        if not wanted or wanted[0] < 1 or not 1 <= global_batch <= LARGEST:
+        rising_counts = counts if isinstance(counts, range) and counts.step == 1 else _rising(counts)
+        if not rising_counts or rising_counts[0] < 1 or not 1 <= global_batch <= LARGEST:
             numbers = f"counts={list(counts)}, global_batch={global_batch}"
             raise UserError(
                 f"planner {self.name}: {numbers}: must be at least 1, and at most {LARGEST:,} sequences"
             )
         model = model.with_seq_len(seq_len)
-        key = (model, global_batch, wanted)
+        key = (model, global_batch, rising_counts)
         if key not in self._known:
-            self._known[key] = _spread(self._steps(*key), wanted)
+            self._known[key] = _spread(self._steps(*key), rising_counts)
         return dict(self._known[key])
 
     def _steps(self, model: ModelSpec, global_batch: int, counts: Counts) -> Curve:
@@ -151,11 +151,11 @@ class Planner:
         lengths = load_lengths(model.lengths, model.seq_len) if model.lengths else None  # a file may change
         # numpy's functions may differ in the last digit
         name = self.cache.key(*parts, framework, lengths, self.memory_headroom, np.__version__)
-        kept = self.cache.load(name)
-        if kept is not None:
+        cached_rows = self.cache.load(name)
+        if cached_rows is not None:
             return {
                 count: PlannedRun(gpus, plan, seconds, size, mfu)
-                for count, (gpus, seconds, size, mfu, plan) in kept.items()
+                for count, (gpus, seconds, size, mfu, plan) in cached_rows.items()
             }
         steps = self._planned(model, global_batch, counts)
         self.cache.save(
@@ -196,7 +196,7 @@ class Planner:
 def _spread(steps: Curve, counts: Counts) -> Curve:
     """Each run at all counts from its first one up to that of the next run."""
     curve: Curve = {}
-    starts = [bisect_left(counts, first) for first in steps]
+    starts = [bisect_left(counts, count) for count in steps]
     for run, start, end in zip(steps.values(), starts, [*starts[1:], len(counts)], strict=False):
         curve.update(dict.fromkeys(counts[start:end], run))
     return curve
@@ -204,9 +204,9 @@ def _spread(steps: Curve, counts: Counts) -> Curve:
 
 def _rising(counts: Collection[int]) -> Counts:
     """The counts in rising order, each once; a range if they have no gap."""
-    wanted = sorted({int(count) for count in counts})
-    whole = range(wanted[0], wanted[-1] + 1) if wanted else range(0)
-    return whole if len(whole) == len(wanted) else tuple(wanted)
+    distinct = sorted({int(count) for count in counts})
+    full_range = range(distinct[0], distinct[-1] + 1) if distinct else range(0)
+    return full_range if len(full_range) == len(distinct) else tuple(distinct)
 
 
 def make_planner(

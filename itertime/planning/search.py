@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from itertime.accuracy import errors_on, interval_s
 from itertime.costs import MEMORY_HEADROOM, Workload, memory, stage_layers_s
 from itertime.errors import UserError, quoted
-from itertime.prediction import Evaluation, Prediction, evaluate, predict
+from itertime.prediction import Evaluation, Prediction, evaluate, extrapolated_parts
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, as_model, as_system, profile_of
 
-from .choice import REACH, Choice, choice_among
+from .choice import REACH, PlanChoice, choice_among
 from .space import LARGEST, Space, candidates, options_in_the_way
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROUNDING",
-    "Found",
+    "RankedPlan",
     "SearchResult",
     "among_best",
     "best_of_counts",
@@ -54,8 +54,8 @@ ROUNDING = 1e-9  # of the bound: sums in another order differ by far less
 
 
 @dataclass(frozen=True)
-class Found:
-    """One plan of a search and its prediction."""
+class RankedPlan:
+    """One of the best plans of a search, and its prediction."""
 
     plan: Plan
     prediction: Prediction
@@ -68,7 +68,7 @@ class SearchResult:
     that most plans break, if these alone leave none.
     """
 
-    plans: tuple[Found, ...]
+    plans: tuple[RankedPlan, ...]
     evaluated: int
     feasible: int
     seconds: float = field(compare=False)
@@ -86,21 +86,26 @@ class SearchResult:
         import pandas as pd
 
         names = list(Plan.__dataclass_fields__)
-        rows = [(*(getattr(each.plan, name) for name in names), *_figures(each)) for each in self.plans]
+        rows = [
+            (*(getattr(ranked_plan.plan, name) for name in names), *_figures(ranked_plan))
+            for ranked_plan in self.plans
+        ]
         return pd.DataFrame(rows, columns=[*names, *FIGURES])
 
     def _repr_html_(self) -> str:
         frame = self.to_pandas()
-        same = [name for name in frame.columns if name not in FIGURES and frame[name].nunique() <= 1]
-        return frame.drop(columns=[name for name in same if name not in DEGREES]).to_html(index=False)
+        constants = [
+            name for name in frame.columns if name not in (*FIGURES, *DEGREES) and frame[name].nunique() <= 1
+        ]
+        return frame.drop(columns=constants).to_html(index=False)
 
 
-def _figures(found: Found) -> tuple[float, ...]:
+def _figures(ranked_plan: RankedPlan) -> tuple[float, ...]:
     """The values of the columns `FIGURES`."""
-    prediction = found.prediction
+    prediction = ranked_plan.prediction
     low_s, high_s = prediction.interval_s or (math.nan, math.nan)
     memory_gb = prediction.memory_bytes / 1e9
-    return found.plan.gpus, prediction.iteration_s, low_s, high_s, memory_gb, prediction.mfu
+    return ranked_plan.plan.gpus, prediction.iteration_s, low_s, high_s, memory_gb, prediction.mfu
 
 
 def search(
@@ -131,25 +136,25 @@ def search(
     profile = profile or profile_of(system)
     space = space or Space()
     plans = candidates(model, global_batch, system, space, counts)
-    fitting = everything = fitting_plans(model, plans, system, profile, memory_headroom)
-    feasible = len(fitting)
-    found: tuple[Found, ...] = ()
-    if feasible:
+    fitting = fitting_plans(model, plans, system, profile, memory_headroom)
+    ranked_plans: tuple[RankedPlan, ...] = ()
+    if len(fitting):
+        # Plans whose lower bound exceeds the times of better ones are left out before the evaluation.
+        contenders = fitting
         if objective == "time":
-            fitting = fitting.take(among_best(model, fitting, system, profile, top))
+            contenders = fitting.take(among_best(model, fitting, system, profile, top))
         elif objective == "pareto":
-            fitting = fitting.take(best_of_counts(model, fitting, system, profile))
-        result = evaluate(model, fitting, system, profile, memory_headroom=memory_headroom)
+            contenders = fitting.take(best_of_counts(model, fitting, system, profile))
+        result = evaluate(model, contenders, system, profile, memory_headroom=memory_headroom)
         pareto = objective == "pareto"
-        best = pareto_front(fitting, result)[::-1] if pareto else rank(fitting, result, objective)
-        chosen = best[: max(top, 0)]
-        found = tuple(
-            Found(plan, _completed(model, plan, system, profile, result.prediction(row)))
-            for row, plan in ((row, fitting.plan(row)) for row in chosen)
+        best = pareto_front(contenders, result)[::-1] if pareto else rank(contenders, result, objective)
+        ranked_plans = tuple(
+            _ranked_plan(model, contenders.plan(row), system, profile, result.prediction(row))
+            for row in best[: max(top, 0)]
         )
-    why = "" if len(plans) else options_in_the_way(model, global_batch, system, space, counts)
+    obstacle = "" if len(plans) else options_in_the_way(model, global_batch, system, space, counts)
     seconds = time.perf_counter() - started
-    return SearchResult(found, len(plans), feasible, seconds, everything, why)
+    return SearchResult(ranked_plans, len(plans), len(fitting), seconds, fitting, obstacle)
 
 
 def judge(
@@ -158,21 +163,21 @@ def judge(
     result: SearchResult,
     objective: str = "time",
     profile: Profile | None = None,
-) -> Choice | None:
+) -> PlanChoice | None:
     """How far to trust that the first plan of a search, by "time" or "cost", is the best one.
 
     None if nothing fits, or if too little is known about the errors of predictions on the GPU.
     """
     profile = profile or profile_of(system)
-    known = errors_on(profile.name, system.framework)
-    if not result.plans or result.fitting is None or known is None or known.large or not known.beside_sd:
+    errors = errors_on(profile.name, system.framework)
+    if not result.plans or result.fitting is None or errors is None or errors.large or not errors.beside_sd:
         return None
     best_s, plans = result.plans[0].prediction.iteration_s, result.fitting
     if objective == "time":
-        longest_s = math.exp(REACH * known.beside_sd) * best_s
+        longest_s = math.exp(REACH * errors.beside_sd) * best_s
         plans = plans.take(lower_bound_s(model, plans, system, profile) <= longest_s)
     seconds = evaluate(model, plans, system, profile).iteration_s
-    return choice_among(seconds * (plans.gpus if objective == "cost" else 1), known.beside_sd)
+    return choice_among(seconds * (plans.gpus if objective == "cost" else 1), errors.beside_sd)
 
 
 def _counts(gpus: int | None, max_gpus: int | None, global_batch: int, objective: str) -> range:
@@ -191,19 +196,15 @@ def _counts(gpus: int | None, max_gpus: int | None, global_batch: int, objective
     return range(1, limit + 1) if gpus is None else range(limit, limit + 1)
 
 
-def _completed(
-    model: ModelSpec, plan: Plan, system: System, profile: Profile, found: Prediction
-) -> Prediction:
-    """`found` with the fields that only single predictions have: interval, spread, extrapolations."""
-    alone = predict(model, plan, system, profile)
-    interval = interval_s(model, plan, system, found.iteration_s)
-    return replace(
-        found,
-        interval_s=interval,
-        spread_s=alone.spread_s,
-        sampling_error_s=alone.sampling_error_s,
-        extrapolated=alone.extrapolated,
-    )
+def _ranked_plan(
+    model: ModelSpec, plan: Plan, system: System, profile: Profile, prediction: Prediction
+) -> RankedPlan:
+    """A plan with its `prediction` from the batch, and with the two fields that batches lack, because they
+    would cost more than the search: the interval and what is extrapolated.
+    """
+    interval = interval_s(model, plan, system, prediction.iteration_s)
+    extrapolated = extrapolated_parts(model, plan, system, profile)
+    return RankedPlan(plan, replace(prediction, interval_s=interval, extrapolated=extrapolated))
 
 
 def fitting_plans(
@@ -215,8 +216,8 @@ def fitting_plans(
 ) -> PlanBatch:
     """The plans that fit in memory and leave `memory_headroom`, a share of it, free."""
     fits = np.zeros(len(plans), dtype=bool)
-    for first in range(0, len(plans), BLOCK):
-        block = slice(first, first + BLOCK)
+    for start in range(0, len(plans), BLOCK):
+        block = slice(start, start + BLOCK)
         workload = Workload.of(model, plans.take(block), system, profile)
         fits[block] = memory(workload, memory_headroom).fits
     return plans.take(fits)
@@ -230,8 +231,8 @@ def among_best(model: ModelSpec, plans: PlanBatch, system: System, profile: Prof
     if len(plans) <= max(_few(plans), 4 * top):
         return np.arange(len(plans))
     bound = lower_bound_s(model, plans, system, profile)
-    tried = np.argpartition(bound, top)[: max(top, 1)]
-    slowest = evaluate(model, plans.take(tried), system, profile).iteration_s.max()
+    probes = np.argpartition(bound, top)[: max(top, 1)]
+    slowest = evaluate(model, plans.take(probes), system, profile).iteration_s.max()
     return np.flatnonzero(bound <= slowest)
 
 
@@ -246,12 +247,12 @@ def best_of_counts(model: ModelSpec, plans: PlanBatch, system: System, profile: 
         return np.arange(len(plans))
     bound = lower_bound_s(model, plans, system, profile)
     order = np.lexsort((bound, plans.gpus))
-    used = plans.gpus[order]
-    tried = order[np.flatnonzero(np.diff(used, prepend=0))]
-    seconds = evaluate(model, plans.take(tried), system, profile).iteration_s
-    best = np.full(used[-1] + 1, np.inf)
-    best[plans.gpus[tried]] = seconds
-    return np.flatnonzero(bound <= np.minimum.accumulate(best)[plans.gpus])
+    gpu_counts = plans.gpus[order]
+    probes = order[np.flatnonzero(np.diff(gpu_counts, prepend=0))]
+    seconds = evaluate(model, plans.take(probes), system, profile).iteration_s
+    best_s = np.full(gpu_counts[-1] + 1, np.inf)
+    best_s[plans.gpus[probes]] = seconds
+    return np.flatnonzero(bound <= np.minimum.accumulate(best_s)[plans.gpus])
 
 
 def lower_bound_s(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Array:
@@ -275,8 +276,8 @@ def rank(plans: PlanBatch, result: Evaluation, objective: str = "time") -> Rows:
 def _tie_breakers(plans: PlanBatch) -> tuple[Rows, ...]:
     """Columns that decide between plans of equal value, the most important one last."""
     switches = plans.zero_stage * 2 + plans.sequence_parallel
-    rest = plans.recompute, plans.interleave, plans.ep, plans.cp, plans.dp, plans.micro_batch
-    return switches, *rest, plans.tp, plans.pp, plans.gpus
+    sizes = plans.recompute, plans.interleave, plans.ep, plans.cp, plans.dp, plans.micro_batch
+    return switches, *sizes, plans.tp, plans.pp, plans.gpus
 
 
 def pareto_front(plans: PlanBatch, result: Evaluation) -> Rows:
@@ -285,6 +286,6 @@ def pareto_front(plans: PlanBatch, result: Evaluation) -> Rows:
     place = np.empty(len(plans), dtype=np.int64)
     place[order] = np.arange(len(plans))
     grouped = order[np.argsort(plans.gpus[order], kind="stable")]
-    first = grouped[np.flatnonzero(np.diff(plans.gpus[grouped], prepend=0))]
-    front: Rows = first[place[first] == np.minimum.accumulate(place[first])]
+    fastest = grouped[np.flatnonzero(np.diff(plans.gpus[grouped], prepend=0))]
+    front: Rows = fastest[place[fastest] == np.minimum.accumulate(place[fastest])]
     return front

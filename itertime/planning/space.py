@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,11 +70,11 @@ class Space:
     options: PlanOptions = DEFAULT_OPTIONS
 
     def __post_init__(self) -> None:
-        for name, known in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
+        for name, allowed_values in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
             for value in getattr(self, name):
-                if value not in known:
+                if value not in allowed_values:
                     raise UserError(
-                        f"search: {name}={quoted(value)}: must be among {', '.join(map(str, known))}"
+                        f"search: {name}={quoted(value)}: must be among {', '.join(map(str, allowed_values))}"
                     )
         for name, words in (
             ("precision", PRECISIONS),
@@ -85,8 +86,8 @@ class Space:
                     f"search: {name}={quoted(getattr(self, name))}: must be among {', '.join(words)}"
                 )
         for name in ("tp", "pp", "micro_batch", "interleave", "cp", "ep", "etp"):
-            stated = getattr(self, name)
-            for value in () if stated is None else (stated,) if name == "etp" else stated:
+            choices = getattr(self, name)
+            for value in () if choices is None else (choices,) if name == "etp" else choices:
                 if not isinstance(value, int) or not 1 <= value <= LARGEST:
                     raise UserError(
                         f"search: {name}={quoted(value)}: must be a whole number from 1 to {LARGEST:,}"
@@ -165,7 +166,7 @@ def options_in_the_way(
         (np.count_nonzero(np.broadcast_to(broken, len(plans))), rule)
         for broken, rule in broken_options(space.options, model, plans)
     ]
-    return max(rules, key=lambda each: each[0])[1] if rules and len(plans) else ""
+    return max(rules, key=itemgetter(0))[1] if rules and len(plans) else ""
 
 
 def _stages(model: ModelSpec, space: Space) -> list[int]:
@@ -177,8 +178,8 @@ def _stages(model: ModelSpec, space: Space) -> list[int]:
 
 def _factors(model: ModelSpec, space: Space) -> list[int]:
     """Numbers of stages, or of chunks of a stage, that some split has."""
-    also = divisors(model.layers + 2) if space.ends else []
-    return sorted({*divisors(model.layers), *also})
+    with_ends = divisors(model.layers + 2) if space.ends else []
+    return sorted({*divisors(model.layers), *with_ends})
 
 
 def _divides(model: ModelSpec, space: Space, chunks: Whole | int) -> NDArray[np.bool_]:
@@ -190,8 +191,8 @@ def _divides(model: ModelSpec, space: Space, chunks: Whole | int) -> NDArray[np.
     return np.asarray(even | (ends & _holds_dense(model, (model.layers + 2) // chunks - 1, chunks)))
 
 
-def _holds_dense(model: ModelSpec, first: Whole | int, chunks: Whole | int) -> NDArray[np.bool_]:
-    return (np.asarray(chunks) == 1) | (np.asarray(first) >= model.dense_layers)
+def _holds_dense(model: ModelSpec, first_layers: Whole | int, chunks: Whole | int) -> NDArray[np.bool_]:
+    return (np.asarray(chunks) == 1) | (np.asarray(first_layers) >= model.dense_layers)
 
 
 def _shapes(
@@ -200,8 +201,8 @@ def _shapes(
     """Columns cp, tp, pp, dp whose product is among `gpus`: (4, shapes)."""
     grid = _product(cps, tps, pps, dps)
     grid = grid[:, grid.prod(axis=0, dtype=float) <= gpus[-1]]
-    wanted = gpus if isinstance(gpus, range) else frozenset(gpus)
-    return grid[:, [used in wanted for used in grid.prod(axis=0).tolist()]]
+    gpu_counts = gpus if isinstance(gpus, range) else frozenset(gpus)
+    return grid[:, [gpu_count in gpu_counts for gpu_count in grid.prod(axis=0).tolist()]]
 
 
 def _product(*choices: Sequence[int]) -> Whole:
@@ -232,8 +233,8 @@ def _choices(model: ModelSpec, space: Space) -> Whole:
     sequence = [int(on) for on in (space.sequence_parallel if model.experts == 1 else (False, True))]
     experts = space.ep or divisors(model.experts)
     options = space.options
-    stated = options.weight_shards, options.gradient_shards, options.optimizer_shards
-    stages = space.zero_stage if None in stated else space.zero_stage[:1]  # which decides nothing more
+    shard_counts = options.weight_shards, options.gradient_shards, options.optimizer_shards
+    stages = space.zero_stage if None in shard_counts else space.zero_stage[:1]  # which decides nothing more
     return _product(recompute, stages, sequence, experts, [0, 1][: 1 + space.offload_optimizer])
 
 
@@ -259,8 +260,8 @@ def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec, etp: int | Non
 def _batch(shapes: Whole, choices: Whole, model: ModelSpec, global_batch: int, space: Space) -> PlanBatch:
     cp, tp, pp, dp, size, interleave = shapes
     recompute, zero, sequence, ep, offloaded = choices
-    no, plans = np.zeros(len(tp), dtype=bool), len(tp)
-    nothing = np.zeros(plans, dtype=np.int64)
+    off, plans = np.zeros(len(tp), dtype=bool), len(tp)
+    zeros = np.zeros(plans, dtype=np.int64)
     return PlanBatch(
         tp=tp,
         pp=pp,
@@ -272,27 +273,27 @@ def _batch(shapes: Whole, choices: Whole, model: ModelSpec, global_batch: int, s
         zero_stage=zero,
         zero_group=dp * cp,
         sequence_parallel=sequence == 1,
-        grad_overlap=no | space.grad_overlap,
-        gpipe=no,
-        balanced=no,
-        by_compute=no,
-        fp32_gradients=no,
+        grad_overlap=off | space.grad_overlap,
+        gpipe=off,
+        balanced=off,
+        by_compute=off,
+        fp32_gradients=off,
         cp=cp,
-        cp_gather=no,
+        cp_gather=off,
         ep=ep,
-        pp_before_dp=no,
-        prefetch=~no,
-        bucket_bytes=nothing,
-        precision=nothing + PRECISIONS.index(space.precision),
-        etp=tp if space.etp is None else nothing + space.etp,
-        tp_overlap=nothing + (HABIT if space.tp_overlap is None else int(space.tp_overlap)),
-        cuda_graphs=nothing + CUDA_GRAPHS.index(space.cuda_graphs),
-        dispatcher=nothing + DISPATCHERS.index(space.dispatcher),
-        ep_overlap=no | space.ep_overlap,
-        recompute_permille=nothing + 1000,
-        offload_layers=nothing,
+        pp_before_dp=off,
+        prefetch=~off,
+        bucket_bytes=zeros,
+        precision=zeros + PRECISIONS.index(space.precision),
+        etp=tp if space.etp is None else zeros + space.etp,
+        tp_overlap=zeros + (HABIT if space.tp_overlap is None else int(space.tp_overlap)),
+        cuda_graphs=zeros + CUDA_GRAPHS.index(space.cuda_graphs),
+        dispatcher=zeros + DISPATCHERS.index(space.dispatcher),
+        ep_overlap=off | space.ep_overlap,
+        recompute_permille=zeros + 1000,
+        offload_layers=zeros,
         offload_optimizer=offloaded == 1,
         ends=model.layers % (pp * interleave) != 0,
-        remainder=no,
+        remainder=off,
         options=space.options,
     )

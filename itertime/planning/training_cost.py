@@ -22,7 +22,7 @@ from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.spec import ModelSpec, System, profile_of
 
-from .search import Found, search
+from .search import RankedPlan, search
 from .space import Space
 
 __all__ = ["COUNTS", "CostPoint", "TrainingCost"]
@@ -85,7 +85,7 @@ class TrainingCost:
 
     def predicted(
         self, global_batch: int, space: Space, memory_headroom: float = MEMORY_HEADROOM
-    ) -> tuple[CostPoint, Found] | None:
+    ) -> tuple[CostPoint, RankedPlan] | None:
         """The training with the fastest plan of `space` on exactly the GPUs, and that plan; None if none
         fits. Its days are predicted, and its utilisation follows from them, so it lies on the same curve.
         """

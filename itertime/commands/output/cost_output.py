@@ -48,7 +48,7 @@ def draw_cost(path: Path, title: str, points: Sequence[CostPoint], predicted: Co
             axes.annotate(words, (x, y), xytext=(6, 8), textcoords="offset points", fontsize=8)
         axes.set(xlabel="utilisation of the GPUs, %", ylabel="days", ylim=(0, None))
         axes.set_title(title, loc="left", fontsize=9)
-        each = points[0].cost_usd / points[0].days / MILLION
-        scales = (lambda days: days * each, lambda dollars: dollars / each)
+        millions_per_day = points[0].cost_usd / points[0].days / MILLION
+        scales = (lambda days: days * millions_per_day, lambda dollars: dollars / millions_per_day)
         axes.secondary_yaxis("right", functions=scales).set_ylabel("cost, millions of dollars")
         save(figure, path)

@@ -27,22 +27,23 @@ def error_note(system: System) -> str:
 
     if system.site.measured_over_predicted is not None:
         return ""
-    known = errors_on(system.profile, system.framework)
-    if known is None:
+    errors = errors_on(system.profile, system.framework)
+    if errors is None:
         relatives = ", ".join(measured_relatives(system.profile))
         borrowed = f"; intervals are those of {relatives}, widened" if relatives else ""
         return (
             f"no measured run on profile {system.profile} is known: how wrong predictions are is unknown"
             f"{borrowed}"
         )
-    if not known.large:
+    if not errors.large:
         return ""
-    sources = ", ".join(f"{name} {error:.0f} %" for name, error in known.sources.items())
-    software = f" with framework {known.framework}" if known.framework else ""
+    sources = ", ".join(f"{name} {error:.0f} %" for name, error in errors.sources.items())
+    software = f" with framework {errors.framework}" if errors.framework else ""
     return (
-        f"predictions on profile {system.profile}{software} are unreliable: off by {known.mape_pct:.0f} % on "
-        f"average over {known.rows:,} measured runs ({sources}), half of which took over {known.median:.2g} "
-        "times the prediction; calibrate the site (itertime calibrate), and compare plans by measuring them"
+        f"predictions on profile {system.profile}{software} are unreliable: off by "
+        f"{errors.mape_pct:.0f} % on average over {errors.rows:,} measured runs ({sources}), half of which "
+        f"took over {errors.median:.2g} times the prediction; "
+        "calibrate the site (itertime calibrate), and compare plans by measuring them"
     )
 
 

@@ -49,7 +49,7 @@ def print_profile(profile: Profile) -> None:
 
 
 def _measured(part: Evidence) -> str:
-    ranges = [f"{name} {least:g} to {most:g}" for name, (least, most) in part.measured.items()]
+    ranges = [f"{name} {low:g} to {high:g}" for name, (low, high) in part.measured.items()]
     return f"measured: {', '.join(ranges)}" if ranges else ""
 
 
@@ -62,28 +62,31 @@ def print_findings(profile: Profile, findings: list[Finding]) -> None:
 
 
 def differences_document(
-    first: Profile, second: Profile, found: list[Difference], means: dict[str, float]
+    base: Profile, compared: Profile, differences: list[Difference], means: dict[str, float]
 ) -> dict[str, Any]:
     """Two profiles as `profile diff --json` prints them; the ratio is the second's time over the first's."""
-    kernels = [one._asdict() | {"ratio": one.ratio} for one in found]
-    return {"first": first.name, "second": second.name, "kernels": kernels, "mean_ratio": means}
+    kernels = [difference._asdict() | {"ratio": difference.ratio} for difference in differences]
+    return {"first": base.name, "second": compared.name, "kernels": kernels, "mean_ratio": means}
 
 
 def print_differences(
-    first: Profile, second: Profile, found: list[Difference], means: dict[str, float]
+    base: Profile, compared: Profile, differences: list[Difference], means: dict[str, float]
 ) -> None:
-    head = (printable(first.name)[:12], printable(second.name)[:12])
+    head = (printable(base.name)[:12], printable(compared.name)[:12])
     print(f"{'microseconds':<46}{head[0]:>13}{head[1]:>13}{'ratio':>7}")
     group = ""
-    for one in found:
-        if one.group != group:
-            group = one.group
+    for difference in differences:
+        if difference.group != group:
+            group = difference.group
             mean = means.get(group)
-            told = f"{mean:>72.2f} geometric mean" if mean else ""
-            print(f"{group}{told[len(group) :]}" if told else group)
-        times = ["-" if each is None else f"{each * 1e6:,.1f}" for each in (one.first_s, one.second_s)]
-        ratio = "-" if one.ratio is None else f"{one.ratio:.2f}"
-        print(f"  {one.kernel:<44}{times[0]:>13}{times[1]:>13}{ratio:>7}")
+            heading = f"{mean:>72.2f} geometric mean" if mean else ""
+            print(f"{group}{heading[len(group) :]}" if heading else group)
+        times = [
+            "-" if seconds is None else f"{seconds * 1e6:,.1f}"
+            for seconds in (difference.first_s, difference.second_s)
+        ]
+        ratio = "-" if difference.ratio is None else f"{difference.ratio:.2f}"
+        print(f"  {difference.kernel:<44}{times[0]:>13}{times[1]:>13}{ratio:>7}")
 
 
 def layer_document(rows: list[LayerKernel], parts: dict[str, float]) -> dict[str, Any]:
@@ -99,21 +102,21 @@ def layer_document(rows: list[LayerKernel], parts: dict[str, float]) -> dict[str
 
 def print_layer(rows: list[LayerKernel], parts: dict[str, float]) -> None:
     total = sum(parts.values())
-    before = ""
+    pass_name = ""
     for row in rows:
-        if row.pass_ != before:
-            before = row.pass_
-            passing = sum(one.seconds for one in rows if one.pass_ == before)
-            print(f"{before}: {passing * 1e6:,.1f} us, {passing / total:.1%}")
+        if row.pass_ != pass_name:
+            pass_name = row.pass_
+            passing = sum(kernel.seconds for kernel in rows if kernel.pass_ == pass_name)
+            print(f"{pass_name}: {passing * 1e6:,.1f} us, {passing / total:.1%}")
             print(f" {'kernel':<{NAME}}{'shape':<{SHAPE}}{'us':>9}{'x':>5}{'share':>7} rate, limit")
         runs = f"{row.runs:.2g}" if row.each_s else ""
-        told = f"{row.rate:.0f} {row.unit}, {row.limit}" if row.unit else row.limit
+        limit = f"{row.rate:.0f} {row.unit}, {row.limit}" if row.unit else row.limit
         name, shape = (
             row.kernel[:NAME],
             row.shape if len(row.shape) < SHAPE else row.shape.replace(" batch", " b"),
         )
         print(
             f" {name:<{NAME}}{shape:<{SHAPE}}{row.seconds * 1e6:>9,.1f}{runs:>5}"
-            f"{row.seconds / total:>7.1%} {told}"
+            f"{row.seconds / total:>7.1%} {limit}"
         )
     print(f"one layer and micro-batch: {total * 1e6:,.1f} us")

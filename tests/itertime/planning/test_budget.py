@@ -39,10 +39,10 @@ def test_simulated_answer_is_the_published_one_under_full_recomputation() -> Non
     """
     found = budget(space=Space(recompute=("full",))).largest(published()).simulated
     assert found is not None
-    assert found.found is not None
+    assert found.fastest is not None
     assert found.model.parameters / 1e9 == pytest.approx(76, abs=0.5)
     assert found.tokens / 1e9 == pytest.approx(1521, abs=2)
-    plan = found.found.plan
+    plan = found.fastest.plan
     assert (plan.tp, plan.dp, plan.pp) == (8, 70, 6)
 
 
@@ -55,12 +55,12 @@ def test_rule_fills_the_budget() -> None:
 def test_days_are_the_iterations_of_the_plan() -> None:
     given = budget()
     training = given.train(published()[4])
-    assert training.found is not None
-    iteration_s, plan = training.found.prediction.iteration_s, training.found.plan
+    assert training.fastest is not None
+    iteration_s, plan = training.fastest.prediction.iteration_s, training.fastest.plan
     assert plan.gpus <= 3360
     iterations = 20 * training.model.parameters / (1680 * 2048)
     assert training.days == pytest.approx(iterations * iteration_s / 86400)
-    used = training.found.prediction.mfu * plan.gpus / 3360
+    used = training.fastest.prediction.mfu * plan.gpus / 3360
     assert training.ideal_days == pytest.approx(training.days * used)
 
 
@@ -91,7 +91,7 @@ def test_nothing_is_done_in_a_second() -> None:
 
 def test_a_model_without_a_plan_takes_forever() -> None:
     training = budget(gpus=8).train(published()[-1])
-    assert training.found is None
+    assert training.fastest is None
     assert math.isinf(training.days)
 
 
