@@ -71,12 +71,12 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]))
 
     @functools.wraps(command)
-    def with_fields(**given: Any) -> None:
-        whole = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+    def with_fields(**values: Any) -> None:
+        group_values = {
+            name: group(**{field.name: values.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
         }
-        command(**given, **whole)
+        command(**values, **group_values)
 
     with_fields.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     with_fields.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -97,8 +97,8 @@ def _options_of(group: type) -> list[inspect.Parameter]:
     ]
 
 
-def _say_version(wanted: bool) -> None:
-    if wanted:
+def _say_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         print(f"clustersim {version('clustersim')}")
@@ -112,12 +112,12 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str] | None = No
     options gives 2; an interrupt or SIGTERM 130. Any other exception is a bug: a traceback and 1.
     """
     in_main = threading.current_thread() is threading.main_thread()  # signals can only be handled there
-    before = signal.signal(signal.SIGTERM, _stop) if in_main else None
+    previous_handler = signal.signal(signal.SIGTERM, _stop) if in_main else None
     try:
         return _run(app, program, arguments)
     finally:
         if in_main:
-            signal.signal(signal.SIGTERM, before)
+            signal.signal(signal.SIGTERM, previous_handler)
 
 
 def _run(app: typer.Typer, program: str, arguments: Sequence[str] | None) -> int:

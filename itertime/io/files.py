@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 
-def read_text(path: str | Path, most: int) -> str:
+def read_text(path: str | Path, max_bytes: int) -> str:
     """The text of a regular UTF-8 file of at most `most` bytes.
 
     UserError names the file and what is wrong. Pipes are refused because opening one blocks until another
     process writes, devices because they may never end.
     """
-    content = _read(Path(path), most)
+    content = _read(Path(path), max_bytes)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -47,18 +47,20 @@ def not_utf8(path: object, error: UnicodeDecodeError) -> str:
     return f"{path}:{line}: byte {byte:#04x} is not UTF-8 text; save the file in UTF-8"
 
 
-def _read(path: Path, most: int) -> bytes:
+def _read(path: Path, max_bytes: int) -> bytes:
     try:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
             raise UserError(f"{path}: cannot be read: is not a regular file; save its content to one")
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size  # /proc reports 0
-            content = file.read(min(size or most, most) + 1)
+            content = file.read(min(size or max_bytes, max_bytes) + 1)
     except (OSError, ValueError) as error:  # a ValueError for a name with a null character
         raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if len(content) > most:
-        raise UserError(f"{path}: has {max(size, len(content)):,} bytes; such a file has at most {most:,}")
+    if len(content) > max_bytes:
+        raise UserError(
+            f"{path}: has {max(size, len(content)):,} bytes; such a file has at most {max_bytes:,}"
+        )
     return content
 
 
@@ -121,15 +123,15 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def sha256(path: str | Path, most: float = inf) -> str:
+def sha256(path: str | Path, max_bytes: float = inf) -> str:
     """Hex digest of a file's bytes. Raises OSError if the file cannot be read, is not a regular file, or has
     more than `most` bytes.
     """
-    found = os.stat(path)
-    if stat.S_IFMT(found.st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+    status = os.stat(path)
+    if stat.S_IFMT(status.st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
         raise OSError(errno.EINVAL, "is not a regular file")
-    if found.st_size > most:
-        raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes, more than {most:,}")
+    if status.st_size > max_bytes:
+        raise OSError(errno.EFBIG, f"has {status.st_size:,} bytes, more than {max_bytes:,}")
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -80,9 +80,9 @@ def _at_most_1_s(value: float) -> float:
 def _power(value: Any) -> Any:
     _not_bool(value)
     if isinstance(value, int | float) and not GPU_W[0] <= value <= GPU_W[1]:
-        least, most = GPU_W
+        low_w, high_w = GPU_W
         raise ValueError(
-            f"must be the limit of one GPU, {least} to {most:,} W; leave it out for the usual one"
+            f"must be the limit of one GPU, {low_w} to {high_w:,} W; leave it out for the usual one"
         )
     return value
 
@@ -166,18 +166,20 @@ def construct(kind: type[T], values: Mapping[str, Any], path: str | Path) -> T:
 
 def _complaint(error: ValidationError, kind: type) -> str:
     complaints = error.errors(include_url=False)
-    first = next((found for found in complaints if found["type"] in UNKNOWN_KEY), complaints[0])
-    key = ".".join(str(part) for part in first["loc"])
-    if first["type"] in UNKNOWN_KEY:
+    complaint = next(
+        (candidate for candidate in complaints if candidate["type"] in UNKNOWN_KEY), complaints[0]
+    )
+    key = ".".join(str(part) for part in complaint["loc"])
+    if complaint["type"] in UNKNOWN_KEY:
         hint = "remove it or correct its name (keys carry their unit)"
         return f"unknown key {quoted(key)}{_suggestion(key, kind)}; {hint}"
-    if first["type"] in ("missing", "missing_argument"):
+    if complaint["type"] in ("missing", "missing_argument"):
         return f"key {quoted(key)} is missing; add it"
-    message = first["msg"].removeprefix("Value error, ")
+    message = complaint["msg"].removeprefix("Value error, ")
     message = f"{message[:1].lower()}{message[1:]}"
-    value = quoted(first.get("input"))
-    stated = "" if "..." in value else f"={value}"  # the beginning of a list says little
-    return f"{key}{stated}: {message}" if key else f"the file: {message}"
+    value = quoted(complaint.get("input"))
+    value_text = "" if "..." in value else f"={value}"  # the beginning of a list says little
+    return f"{key}{value_text}: {message}" if key else f"the file: {message}"
 
 
 def _suggestion(key: str, kind: type) -> str:

@@ -74,18 +74,18 @@ def _batch_rows(path: Path, metadata: Any, schema: Any) -> int:
     largest = 1.0
     for i in range(metadata.num_row_groups):
         group = metadata.row_group(i)
-        stated = sum(group.column(j).total_uncompressed_size for j in range(group.num_columns))
-        if stated > _GROUP_BYTES:
-            what = f"row group {i} has {stated:,} bytes, more than {_GROUP_BYTES:,}"
-            raise TableError(f"{path}: {what}; write it with smaller row groups")
-        largest = max(largest, stated / max(group.num_rows, 1))
+        group_bytes = sum(group.column(j).total_uncompressed_size for j in range(group.num_columns))
+        if group_bytes > _GROUP_BYTES:
+            problem = f"row group {i} has {group_bytes:,} bytes, more than {_GROUP_BYTES:,}"
+            raise TableError(f"{path}: {problem}; write it with smaller row groups")
+        largest = max(largest, group_bytes / max(group.num_rows, 1))
     return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / (largest + fixed))))
 
 
 def _rows(path: Path, file: Any, batch_rows: int) -> Iterator[tuple[int, list[str]]]:
     import pyarrow as pa
 
-    batches, read = file.iter_batches(batch_rows), 0
+    batches, rows_before = file.iter_batches(batch_rows), 0
     while True:
         try:
             batch = next(batches, None)
@@ -94,13 +94,15 @@ def _rows(path: Path, file: Any, batch_rows: int) -> Iterator[tuple[int, list[st
         if batch is None:
             return
         columns = zip(batch.schema.names, batch.columns, strict=True)
-        found = [_as_text(path, name, column) for name, column in columns]
-        may_be_long = sum(longest for _, longest in found) > LONGEST_ROW
-        for number, row in enumerate(zip(*(cells for cells, _ in found), strict=True), start=read + 1):
+        text_columns = [_as_text(path, name, column) for name, column in columns]
+        may_be_long = sum(longest for _, longest in text_columns) > LONGEST_ROW
+        for number, row in enumerate(
+            zip(*(cells for cells, _ in text_columns), strict=True), start=rows_before + 1
+        ):
             if may_be_long and sum(map(len, row)) > LONGEST_ROW:
                 raise too_long(f"{path}:{number}")
             yield number, list(row)
-        read += len(batch)
+        rows_before += len(batch)
 
 
 def _as_text(path: Path, name: str, column: Any) -> tuple[list[str], int]:
@@ -113,15 +115,15 @@ def _as_text(path: Path, name: str, column: Any) -> tuple[list[str], int]:
         if not pa.types.is_dictionary(column.type):
             cells = column.cast(pa.string()).fill_null("").to_pylist()
             return cells, max(map(len, cells), default=0)
-        used = column.indices.unique().drop_null()
-        texts = column.dictionary.take(used).cast(pa.string()).fill_null("").to_pylist()
-        text_of = dict(zip(used.to_pylist(), texts, strict=True)) | {None: ""}
+        indices = column.indices.unique().drop_null()
+        texts = column.dictionary.take(indices).cast(pa.string()).fill_null("").to_pylist()
+        text_of = dict(zip(indices.to_pylist(), texts, strict=True)) | {None: ""}
         return [text_of[i] for i in column.indices.to_pylist()], max(map(len, texts), default=0)
     except MemoryError as error:
         raise _unreadable(path, error) from None
     except (pa.ArrowException, UnicodeDecodeError):
-        what = f"type {column.type} is neither text nor numbers; convert it"
-        raise TableError(f"{path}: column {name}: {what}") from None
+        problem = f"type {column.type} is neither text nor numbers; convert it"
+        raise TableError(f"{path}: column {name}: {problem}") from None
 
 
 def _unreadable(path: Path, error: Exception) -> Exception:
@@ -129,5 +131,5 @@ def _unreadable(path: Path, error: Exception) -> Exception:
         return error
     if isinstance(error, MemoryError):
         return UserError(f"{path}: takes more memory to read than there is; write it with smaller row groups")
-    why = str(error).splitlines()[0]
-    return TableError(f"{path}: is not a Parquet file that can be read: {why}; write it again")
+    reason = str(error).splitlines()[0]
+    return TableError(f"{path}: is not a Parquet file that can be read: {reason}; write it again")

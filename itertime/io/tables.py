@@ -83,7 +83,7 @@ def open_input(path: str | Path) -> Iterator[BinaryIO]:
     """
     path = Path(path)
     try:
-        with path.open("rb") as given, _seekable(path, given, pipes=True) as raw:
+        with path.open("rb") as source, _seekable(path, source, pipes=True) as raw:
             yield raw
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -104,7 +104,7 @@ def open_table(
     if file is None and path.is_fifo() and not pipes:  # opening it would block until another process writes
         raise UserError(f"{path}: is a pipe, and is needed more than once; save it to a file first")
     try:
-        with _opened(path, file) as given, _seekable(path, given, pipes) as raw:
+        with _opened(path, file) as source, _seekable(path, source, pipes) as raw:
             start = raw.read(4)
             raw.seek(0)
             try:
@@ -113,8 +113,8 @@ def open_table(
                     yield Table(path, names, cells, is_csv=False, file=raw)
                     return
                 if start == _ZIP or start.startswith(_UTF16):
-                    what = "a ZIP archive or workbook" if start == _ZIP else "UTF-16 text"
-                    raise TableError(f"{path}:1: is {what}; save it as CSV in UTF-8")
+                    kind = "a ZIP archive or workbook" if start == _ZIP else "UTF-16 text"
+                    raise TableError(f"{path}:1: is {kind}; save it as CSV in UTF-8")
                 binary: Any = gzip.GzipFile(fileobj=raw) if start.startswith(_GZIP) else raw
                 text = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")  # owns and closes `raw`
                 rows = _text_rows(path, text, layout)
@@ -137,24 +137,24 @@ def _opened(path: Path, file: BinaryIO | None) -> BinaryIO:
 
 
 @contextmanager
-def _seekable(path: Path, given: BinaryIO, pipes: bool) -> Iterator[BinaryIO]:
+def _seekable(path: Path, source: BinaryIO, pipes: bool) -> Iterator[BinaryIO]:
     """The file itself, or a temporary copy of a pipe's content. Devices are refused: they may never end."""
-    if stat.S_ISCHR(os.fstat(given.fileno()).st_mode) and not given.isatty():
+    if stat.S_ISCHR(os.fstat(source.fileno()).st_mode) and not source.isatty():
         raise UserError(f"{path}: is a device; give a file or a pipe")
-    if given.seekable():
-        yield given
+    if source.seekable():
+        yield source
         return
     if not pipes:
         raise UserError(f"{path}: is a pipe, and is needed more than once; save it to a file first")
     copy = tempfile.TemporaryFile()  # noqa: SIM115 (on a full disk closing it fails too)
     try:
-        shutil.copyfileobj(given, copy)
+        shutil.copyfileobj(source, copy)
         copy.seek(0)
     except OSError as error:
         with suppress(OSError):
             copy.close()
-        what = f"cannot be copied to {tempfile.gettempdir()}: {error.strerror or error}"
-        raise UserError(f"{path}: {what}; set TMPDIR to another folder") from None
+        problem = f"cannot be copied to {tempfile.gettempdir()}: {error.strerror or error}"
+        raise UserError(f"{path}: {problem}; set TMPDIR to another folder") from None
     with copy:
         yield copy
 
@@ -164,11 +164,11 @@ Rows = Iterator[tuple[int, list[str]]]
 
 def _header(rows: Rows, layout: Layout) -> tuple[list[str], Rows]:
     """The names of the columns, and the rows below them."""
-    line, first = next(rows, (0, list[str]()))
+    line, cells = next(rows, (0, list[str]()))
     if layout.header:
-        return [name.strip() for name in first], rows
-    names = list(layout.names) or [str(number) for number in range(1, len(first) + 1)]
-    return names if first else [], chain([(line, first)] if first else [], rows)
+        return [name.strip() for name in cells], rows
+    names = list(layout.names) or [str(number) for number in range(1, len(cells) + 1)]
+    return names if cells else [], chain([(line, cells)] if cells else [], rows)
 
 
 def _text_rows(path: Path, text: IO[str], layout: Layout) -> Rows:
@@ -176,22 +176,22 @@ def _text_rows(path: Path, text: IO[str], layout: Layout) -> Rows:
 
     def lines() -> Iterator[str]:
         nonlocal line, count, size, at_start
-        while read := text.readline(LONGEST_ROW + 1):
+        while text_line := text.readline(LONGEST_ROW + 1):
             count += 1
             if at_start:
                 line = count
-            size += len(read)
+            size += len(text_line)
             if size > LONGEST_ROW:
                 raise too_long(f"{path}:{line}")
-            if at_start and layout.comments and read.startswith(layout.comments):
+            if at_start and layout.comments and text_line.startswith(layout.comments):
                 size = 0
                 continue
             at_start = False
-            yield read
+            yield text_line
 
     reader: Iterator[list[str]]
     if layout.delimiter == " ":
-        reader = (read.split() for read in lines())
+        reader = (text_line.split() for text_line in lines())
     else:
         quoted = layout.delimiter in (",", ";")
         quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
@@ -226,8 +226,8 @@ def check_repeated(columns: Sequence[str], where: str, among: Collection[str] | 
         if times > 1 and (among is None or name in among):
             if not name:
                 places = [number for number, column in enumerate(columns, start=1) if not column][:2]
-                what = f"columns {places[0]} and {places[1]} have no name"
-                raise TableError(f"{where}: {what}; name them, or remove the commas too many")
+                problem = f"columns {places[0]} and {places[1]} have no name"
+                raise TableError(f"{where}: {problem}; name them, or remove the commas too many")
             raise TableError(f"{where}: column {shown(name)} appears twice; keep one")
 
 

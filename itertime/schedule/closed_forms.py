@@ -32,14 +32,14 @@ def last_stage_decides(forward: Array, backward: Array, present: NDArray[np.bool
     them negative.
     """
     f, b = np.where(present, forward, 0.0), np.where(present, backward, 0.0)
-    more_forward, more_backward = f.max(axis=0) - f[-1], b.max(axis=0) - b[-1]
+    forward_excess, backward_excess = f.max(axis=0) - f[-1], b.max(axis=0) - b[-1]
     total = f + b
     shortest = np.where(present, total, np.inf).min(axis=0)
     return (
         (total[-1] >= total.max(axis=0))
-        & (shortest >= more_forward + more_backward)
-        & (f[-1] >= more_backward)
-        & (b[-1] >= more_forward)
+        & (shortest >= forward_excess + backward_excess)
+        & (f[-1] >= backward_excess)
+        & (b[-1] >= forward_excess)
     )
 
 
@@ -69,11 +69,11 @@ def middle_stages_s(forward: Array, backward: Array, stages: Whole, microbatches
     three stages or more, staying on the stage before the last meanwhile reaches the least of each.
     """
     total = forward + backward
-    less = total[1] - total[2]
-    lost = np.minimum(less, forward[1]) + np.minimum(less, backward[1])
-    lost = np.where(microbatches > 1, lost, less)
+    last_deficit = total[1] - total[2]
+    path_loss = np.minimum(last_deficit, forward[1]) + np.minimum(last_deficit, backward[1])
+    path_loss = np.where(microbatches > 1, path_loss, last_deficit)
     ends = (forward[0] - forward[1]) + (backward[0] - backward[1])
-    return (microbatches + stages - 1) * total[1] + ends - lost
+    return (microbatches + stages - 1) * total[1] + ends - path_loss
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ class InterleavedPasses:
         Where a < 0, every path still begins with a forward of the first chunk, so it takes at least |a| less
         than with a = 0; the same path with one such forward reaches that. The same holds of c and the end.
         """
-        first = np.maximum(self.first_forward, 0.0) + np.maximum(self.first_backward, 0.0)
+        first_excess = np.maximum(self.first_forward, 0.0) + np.maximum(self.first_backward, 0.0)
         shortest = np.minimum(self.forward, self.backward)
-        return (self.last_forward + self.last_backward >= first) & (shortest >= first)
+        return (self.last_forward + self.last_backward >= first_excess) & (shortest >= first_excess)
 
     def middle_may_decide(self, devices: Whole, microbatches: Whole) -> NDArray[np.bool_]:
         """Where the last chunk is short, and `seconds` is exact all the same, for v >= 2: if e < 0,
@@ -131,33 +131,36 @@ class InterleavedPasses:
         first one loses B there; one that leaves later has lost -e, and loses F as it moves. A path that is
         elsewhere in the last one loses F; one that arrives before loses B as it moves, and -e. These are
         different passes, unless the path is elsewhere in the first slot alone, or in the last one alone. So
-        no path loses less than the least of `_lost`. With three devices or more the one before the last
-        reaches it, as its chunks are all equal.
+        no path loses less than the least of `_path_losses`. With three devices or more the one before the
+        last reaches it, as its chunks are all equal.
         """
         e = self.last_forward + self.last_backward
         lighter = (e < 0) & (self.first_forward <= 0) & (self.first_backward <= 0)
-        staying, leaving = self._lost(microbatches)
+        staying, leaving = self._path_losses(microbatches)
         return lighter & ((devices >= 3) | (staying <= leaving))
 
-    def _lost(self, microbatches: Whole) -> tuple[Array, Array]:
+    def _path_losses(self, microbatches: Whole) -> tuple[Array, Array]:
         """Least seconds that a path loses to -e, which must be positive: on the last device in all but one or
         two slots of the last chunk, and leaving it for good.
         """
-        f, b, less = self.forward, self.backward, -(self.last_forward + self.last_backward)
-        beside = (microbatches - 1) * less
-        staying = np.minimum(microbatches * less, np.minimum(f, b) + beside)
-        leaving = np.minimum(b, f + less) + np.minimum(f, b + less)
+        deficit = -(self.last_forward + self.last_backward)
+        shortest = np.minimum(self.forward, self.backward)
+        staying = np.minimum(microbatches * deficit, shortest + (microbatches - 1) * deficit)
+        leaving = np.minimum(self.backward, self.forward + deficit)
+        leaving = leaving + np.minimum(self.forward, self.backward + deficit)
         return staying, leaving
 
     def seconds(self, devices: Whole, chunks: Whole, microbatches: Whole) -> Array:
         """m (v S + e) + (p - 1) S + max(p a, a) + max(p c, c), exact where `last_chunk_decides`; where
         `middle_may_decide`, the least loss of a path takes the place of -m e.
         """
-        both = self.forward + self.backward
-        e = self.last_forward + self.last_backward
-        more = microbatches * e
-        if (e < 0).any():
-            more = np.where(e < 0, -np.minimum(*self._lost(microbatches)), more)
+        chunk_s = self.forward + self.backward
+        last_excess = self.last_forward + self.last_backward
+        last_device_s = microbatches * last_excess
+        if (last_excess < 0).any():
+            last_device_s = np.where(
+                last_excess < 0, -np.minimum(*self._path_losses(microbatches)), last_device_s
+            )
         start = np.maximum(devices * self.first_forward, self.first_forward)
         end = np.maximum(devices * self.first_backward, self.first_backward)
-        return microbatches * chunks * both + more + (devices - 1) * both + start + end
+        return microbatches * chunks * chunk_s + last_device_s + (devices - 1) * chunk_s + start + end

@@ -37,22 +37,22 @@ def one_f_one_b_s(
     forward, backward, count, p, delay = _columns(forward, backward, microbatches, stages, delay)
     plans, width = forward.shape
     if plans == 1:
-        used = p[0, 0]
-        passes = forward[0, :used].tolist(), backward[0, :used].tolist()
+        stage_count = p[0, 0]
+        passes = forward[0, :stage_count].tolist(), backward[0, :stage_count].tolist()
         return np.array([one_f_one_b_single_s(*passes, int(count[0, 0]), float(delay[0, 0]))])
     depth = np.arange(width)  # e: distance from the last stage
-    inside = depth < p
+    is_stage = depth < p
     rows = np.arange(plans)[:, None]
-    source = np.where(inside, p - 1 - depth, 0)
-    f = np.where(inside, forward[rows, source], 0.0)
-    b = np.where(inside, backward[rows, source], 0.0)
+    source = np.where(is_stage, p - 1 - depth, 0)
+    f = np.where(is_stage, forward[rows, source], 0.0)
+    b = np.where(is_stage, backward[rows, source], 0.0)
     hop = np.where(depth < p - 1, delay, 0.0)  # from stage e + 1 to stage e
     # Backward from stage 0 to e: the stage's own time and everything between. The prefix maximum runs on
     # times less this sum.
-    behind = np.cumsum(b, axis=1) + np.concatenate(
+    backward_path_s = np.cumsum(b, axis=1) + np.concatenate(
         [np.zeros((plans, 1)), np.cumsum(hop, axis=1)[:, :-1]], axis=1
     )
-    before = behind - b
+    earlier_path_s = backward_path_s - b
     free = np.zeros((plans, width))  # when a stage finished its last operation
     sent = np.zeros((plans, width))  # when the last forward of a stage ended
     end = np.zeros(plans)
@@ -64,7 +64,7 @@ def one_f_one_b_s(
         free = np.where(runs, sent, free)
         if step >= 0:
             active = step < count[:, 0]
-            finished = np.maximum.accumulate(free - before, axis=1) + behind
+            finished = np.maximum.accumulate(free - earlier_path_s, axis=1) + backward_path_s
             free = np.where(active[:, None], finished, free)
             end = np.where(active, finished[np.arange(plans), p[:, 0] - 1], end)
     return end
@@ -84,11 +84,11 @@ def gpipe_s(
     times.
     """
     forward, backward, count, p, delay = _columns(forward, backward, microbatches, stages, delay)
-    used = np.arange(forward.shape[1]) < p
-    f, b = np.where(used, forward, 0.0), np.where(used, backward, 0.0)
-    more = count[:, 0] - 1
+    is_stage = np.arange(forward.shape[1]) < p
+    f, b = np.where(is_stage, forward, 0.0), np.where(is_stage, backward, 0.0)
+    repeats = count[:, 0] - 1
     hops = 2 * (p[:, 0] - 1) * delay[:, 0]
-    return f.sum(axis=1) + more * f.max(axis=1) + b.sum(axis=1) + more * b.max(axis=1) + hops
+    return f.sum(axis=1) + repeats * f.max(axis=1) + b.sum(axis=1) + repeats * b.max(axis=1) + hops
 
 
 def _columns(
@@ -97,8 +97,8 @@ def _columns(
     forward, backward = np.atleast_2d(np.asarray(forward, float)), np.atleast_2d(np.asarray(backward, float))
     column = (len(forward), 1)
     count = np.broadcast_to(np.reshape(np.asarray(microbatches, np.int64), (-1, 1)), column)
-    used = forward.shape[1] if stages is None else stages
-    p = np.broadcast_to(np.reshape(np.asarray(used, np.int64), (-1, 1)), column)
+    stage_count = forward.shape[1] if stages is None else stages
+    p = np.broadcast_to(np.reshape(np.asarray(stage_count, np.int64), (-1, 1)), column)
     return forward, backward, count, p, np.broadcast_to(np.reshape(np.asarray(delay, float), (-1, 1)), column)
 
 

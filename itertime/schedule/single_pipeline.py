@@ -25,7 +25,7 @@ def one_f_one_b_single_s(
     free, sent = [0.0] * p, [0.0] * (p + 1)
     step = 1 - p
     while step < microbatches:
-        before = free + sent
+        previous_state = free + sent
         for depth in range(max(0, -step), min(p, microbatches - step)):
             arrived = sent[depth + 1] + delay if depth < p - 1 else 0.0
             sent[depth] = free[depth] = max(free[depth], arrived) + f[depth]
@@ -35,13 +35,13 @@ def one_f_one_b_single_s(
                 free[depth] = max(free[depth], arrived) + b[depth]
                 arrived = free[depth] + delay
         step += 1
-        left = microbatches - p - step  # steps in which every stage still has a forward
-        if step > 0 and left > 0:
-            shift = _shift(before[:-1], free + sent[:-1])
+        steady_steps = microbatches - p - step  # steps in which every stage still has a forward
+        if step > 0 and steady_steps > 0:
+            shift = _shift(previous_state[:-1], free + sent[:-1])
             if shift is not None:
-                free = [time + left * shift for time in free]
-                sent = [time + left * shift for time in sent]
-                step += left
+                free = [time + steady_steps * shift for time in free]
+                sent = [time + steady_steps * shift for time in sent]
+                step += steady_steps
     return free[-1]
 
 
@@ -54,24 +54,24 @@ def interleaved_single_s(
     p, v = len(forward), len(forward[0])
     period, total = p * v, microbatches * v
     offset = p - 1 + (v - 1) * p
-    last = p - 1
+    last_device = p - 1
     forwards = _by_slot([[time for time in times for _ in range(p)] for times in forward], range(p))
     backwards = _by_slot(
-        [[time for time in times[::-1] for _ in range(p)] for times in backward], range(last, -1, -1)
+        [[time for time in times[::-1] for _ in range(p)] for times in backward], range(last_device, -1, -1)
     )
     free, sent, back = [0.0] * p, [0.0] * p, [0.0] * p
     history: deque[list[float]] = deque(maxlen=period + 1)  # states of the steady part, up to a period back
-    upwards, downwards = range(p), range(last, -1, -1)
+    upwards, downwards = range(p), range(last_device, -1, -1)
     watching = True
     slot = 0
-    while slot < total + offset + last:
-        if slot < total + last:
+    while slot < total + offset + last_device:
+        if slot < total + last_device:
             row = forwards[slot % period]
-            around = sent[last] if slot % period >= p else 0.0
-            if last <= slot < total:
+            around = sent[last_device] if slot % period >= p else 0.0
+            if last_device <= slot < total:
                 running = downwards
             else:
-                running = range(min(last, slot), max(0, slot - total + 1) - 1, -1)
+                running = range(min(last_device, slot), max(0, slot - total + 1) - 1, -1)
             for device in running:
                 time, arrived = free[device], sent[device - 1] if device else around
                 sent[device] = free[device] = (time if time > arrived else arrived) + row[device]
@@ -79,12 +79,12 @@ def interleaved_single_s(
         if behind >= 0:
             row = backwards[behind % period]
             around = back[0] if behind % period >= p else 0.0
-            if last <= behind < total:
+            if last_device <= behind < total:
                 running = upwards
             else:
-                running = range(max(0, last - behind), min(p, last - behind + total))
+                running = range(max(0, last_device - behind), min(p, last_device - behind + total))
             for device in running:
-                time, arrived = free[device], back[device + 1] if device < last else around
+                time, arrived = free[device], back[device + 1] if device < last_device else around
                 back[device] = free[device] = (time if time > arrived else arrived) + row[device]
         slot += 1
         if watching and offset + p <= slot <= total:
@@ -114,11 +114,11 @@ def _by_slot(passes: Sequence[list[float]], delays: Iterable[int]) -> list[tuple
     return list(zip(*shifted, strict=True))
 
 
-def _shift(before: Sequence[float], after: Sequence[float]) -> float | None:
+def _shift(previous: Sequence[float], current: Sequence[float]) -> float | None:
     """The growth of the numbers, if it is the same for all; else None."""
-    shift = after[0] - before[0]
-    tolerance = _TOLERANCE * after[0]
-    for old, new in zip(before, after, strict=True):
+    shift = current[0] - previous[0]
+    tolerance = _TOLERANCE * current[0]
+    for old, new in zip(previous, current, strict=True):
         if abs(new - old - shift) > tolerance:
             return None
     return shift

@@ -32,7 +32,7 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
     costs = stage_costs(Workload.of(model, PlanBatch.of([plan]), system, profile))
     graph = Graph()
     _add_exchange_of_samples(graph, costs)
-    after = _add_passes_and_exchange(graph, plan, costs)
+    predecessors = _add_passes_and_exchange(graph, plan, costs)
     norm = {} if "norm" in costs.exchange.kernels else {"norm": costs.exchange.norm_s}
     for name, stream, part in (
         ("scatter last gradients", "network", "fsdp_last"),
@@ -47,7 +47,7 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
     ):
         seconds = (costs.once | norm).get(part)
         if seconds is not None:
-            after = [graph.add(name, 0, stream, float(seconds[0]), after)]
+            predecessors = [graph.add(name, 0, stream, float(seconds[0]), predecessors)]
     return graph
 
 
@@ -68,7 +68,9 @@ def _add_passes_and_exchange(graph: Graph, plan: Plan, costs: StageCosts) -> lis
     On average over a warm-up and the rest no schedule is exact: what no pass hides follows the passes then.
     """
     traffic = costs.exchange
-    gather, reduce, norm = (float(each[0]) for each in (traffic.gather_s, traffic.reduce_s, traffic.norm_s))
+    gather, reduce, norm = (
+        float(column[0]) for column in (traffic.gather_s, traffic.reduce_s, traffic.norm_s)
+    )
     count, calls, overlapped = int(traffic.buckets[0]), int(traffic.calls[0]), bool(traffic.overlapped[0])
     kernels = {name: float(seconds[0]) for name, seconds in traffic.kernels.items()}
     mixed = traffic.warmup is not None
@@ -78,19 +80,21 @@ def _add_passes_and_exchange(graph: Graph, plan: Plan, costs: StageCosts) -> lis
     ahead = plan.grad_overlap and costs.workload.framework.gather_overlap
     gathers = [gather / count] * count if ahead and gather else []
     reduces = [reduce / count] * count if overlapped and (reduce or kernels) else []
-    after = [add_pipeline(graph, _passes(costs), plan.microbatches, plan.schedule, gathers, reduces, kernels)]
+    predecessors = [
+        add_pipeline(graph, _passes(costs), plan.microbatches, plan.schedule, gathers, reduces, kernels)
+    ]
     if reduces:
-        after.append(f"reduce {count - 1}")
+        predecessors.append(f"reduce {count - 1}")
     if not overlapped:
         for kernel, seconds in kernels.items():
             for bucket in range(calls):
-                after = [graph.add(f"{kernel} {bucket}", 0, "compute", seconds, after)]
+                predecessors = [graph.add(f"{kernel} {bucket}", 0, "compute", seconds, predecessors)]
             if kernel == "norm" and norm:
-                after = [graph.add("norm over ranks", 0, "network", norm, after)]
-        after = [graph.add("reduce gradients", 0, "network", reduce, after)]
+                predecessors = [graph.add("norm over ranks", 0, "network", norm, predecessors)]
+        predecessors = [graph.add("reduce gradients", 0, "network", reduce, predecessors)]
     if not ahead:
-        after = [graph.add("gather weights", 0, "network", gather, after)]
-    return after
+        predecessors = [graph.add("gather weights", 0, "network", gather, predecessors)]
+    return predecessors
 
 
 def _check_size(tasks: int, remedy: str) -> None:

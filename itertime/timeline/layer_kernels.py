@@ -36,7 +36,7 @@ __all__ = ["LayerKernel", "layer_kernels"]
 
 Array = NDArray[np.float64]
 STEP = 2.0**-20  # relative; small enough to cross no maximum, large enough for nine exact digits
-LEAST = 1e-9  # of the layer; smaller contributions are rounding
+SMALLEST_SHARE = 1e-9  # of the layer; smaller contributions are rounding
 NO_KERNELS = {
     "launch": "wait for launches",
     "overhead": "framework and site",
@@ -83,49 +83,51 @@ def layer_kernels(
     plan.check(model)
     batch = PlanBatch.of([plan])
 
-    def passes(changed: tuple[int, int] | None) -> tuple[dict[tuple[str, str], float], _Recorder]:
-        recorder = _Recorder(profile, changed)
+    def passes(slowed: tuple[int, int] | None) -> tuple[dict[tuple[str, str], float], _Recorder]:
+        recorder = _Recorder(profile, slowed)
         work = Workload.of(model, batch, system, recorder)
         forward, backward = micro_batch_passes(work)
-        found = {("forward", part): float(value[0]) for part, value in forward.layer.items()}
-        found |= {
+        pass_s = {("forward", part): float(value[0]) for part, value in forward.layer.items()}
+        pass_s |= {
             ("recompute" if part == "recompute" else "backward", part): float(value[0])
             for part, value in backward.layer.items()
         }
-        return found, recorder
+        return pass_s, recorder
 
-    whole, recorder = passes(None)
-    least = LEAST * sum(whole.values())
+    unchanged_s, recorder = passes(None)
+    threshold_s = SMALLEST_SHARE * sum(unchanged_s.values())
     rows: list[LayerKernel] = []
-    charged = dict.fromkeys(whole, 0.0)
+    charged = dict.fromkeys(unchanged_s, 0.0)
     for call, (query, seconds) in enumerate(recorder.calls):
         for element in np.flatnonzero(seconds):
-            changed, _ = passes((call, int(element)))
-            for key, before in whole.items():
-                share = (changed[key] - before) / STEP
-                if key[1] == "launch" or abs(share) < least:
+            slowed_s, _ = passes((call, int(element)))
+            for key, part_s in unchanged_s.items():
+                share = (slowed_s[key] - part_s) / STEP
+                if key[1] == "launch" or abs(share) < threshold_s:
                     continue
                 launch = _element(query, seconds.shape, int(element))
                 rows.append(_kernel(profile, launch, key, share, float(seconds.flat[element])))
                 charged[key] += share
-    for (pass_, part), total in whole.items():
-        rest = total - charged[pass_, part]
-        if abs(rest) > least:
+    for (pass_, part), total in unchanged_s.items():
+        remainder_s = total - charged[pass_, part]
+        if abs(remainder_s) > threshold_s:
             name = NO_KERNELS.get(part, "not a kernel of the profile")
-            rows.append(LayerKernel(name, "", pass_, part, rest, 0.0, 0.0, "", "not a kernel"))
+            rows.append(LayerKernel(name, "", pass_, part, remainder_s, 0.0, 0.0, "", "not a kernel"))
     parts: dict[str, float] = {}
-    for (_, part), total in whole.items():
+    for (_, part), total in unchanged_s.items():
         parts[part] = parts.get(part, 0.0) + total
     order = ("forward", "backward", "recompute")
     return sorted(_merged(rows), key=lambda row: (order.index(row.pass_), -row.seconds)), parts
 
 
 class _Recorder:
-    """The times of a profile; the queries are noted with their answers, and one answer is `STEP` longer."""
+    """The times of a profile; the queries are noted with their answers, and one answer is `STEP` longer:
+    that of the launch `slowed`, (query, element of its array).
+    """
 
-    def __init__(self, profile: Profile, changed: tuple[int, int] | None):
+    def __init__(self, profile: Profile, slowed: tuple[int, int] | None):
         self._profile = profile
-        self._changed = changed
+        self._slowed = slowed
         self.memory_bytes = profile.memory_bytes
         self.peak_flops = profile.peak_flops
         self.gemm_in_training = profile.gemm_in_training
@@ -134,10 +136,10 @@ class _Recorder:
     def seconds(self, query: Query) -> Array:
         seconds = np.asarray(self._profile.seconds(query), dtype=float)
         self.calls.append((query, seconds))
-        if self._changed is None or self._changed[0] != len(self.calls) - 1:
+        if self._slowed is None or self._slowed[0] != len(self.calls) - 1:
             return seconds
         longer = seconds.copy()
-        longer.flat[self._changed[1]] *= 1 + STEP
+        longer.flat[self._slowed[1]] *= 1 + STEP
         return longer
 
 
@@ -242,10 +244,10 @@ def _shape(query: Query) -> str:
 
 def _merged(rows: list[LayerKernel]) -> list[LayerKernel]:
     """Equal kernels of a pass as one row."""
-    found: dict[tuple[str, ...], LayerKernel] = {}
+    rows_by_key: dict[tuple[str, ...], LayerKernel] = {}
     for row in rows:
         key = (row.kernel, row.shape, row.pass_, row.part, f"{row.each_s:.9g}")
-        before = found.get(key)
-        seconds = row.seconds + (before.seconds if before else 0.0)
-        found[key] = LayerKernel(**(vars(row) | {"seconds": seconds}))
-    return list(found.values())
+        equal_row = rows_by_key.get(key)
+        seconds = row.seconds + (equal_row.seconds if equal_row else 0.0)
+        rows_by_key[key] = LayerKernel(**(vars(row) | {"seconds": seconds}))
+    return list(rows_by_key.values())

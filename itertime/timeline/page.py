@@ -48,18 +48,18 @@ def timeline_page(model: ModelSpec, plan: Plan, system: System, profile: Profile
             f"timeline: {len(graph.tasks):,} tasks: a page shows at most {MOST_BARS:,}; "
             "take fewer micro-batches, or a .json trace"
         )
-    found = predict(model, plan, system, profile)
+    prediction = predict(model, plan, system, profile)
     workload = Workload.of(model, PlanBatch.of([plan]), system, profile)
     stages = _stages(graph, plan, stage_costs(workload))
-    data = {"seconds": found.iteration_s, "stages": stages}
+    data = {"seconds": prediction.iteration_s, "stages": stages}
     gpus = f"{plan.gpus:,} GPU" + ("s" if plan.gpus > 1 else "")
     words = {
         "title": html.escape(f"{model.name}, {plan.label}, {gpus} of {system.name}"),
-        "subtitle": f"{found.iteration_s:.4f} s per iteration, {plan.microbatches:,} micro-batches, "
-        f"MFU {found.mfu:.1%}, {found.memory_bytes / 1e9:.1f} GB on the fullest GPU",
-        "label": f"Timeline of {plan.pp} stages over {found.iteration_s:.4f} seconds",
+        "subtitle": f"{prediction.iteration_s:.4f} s per iteration, {plan.microbatches:,} micro-batches, "
+        f"MFU {prediction.mfu:.1%}, {prediction.memory_bytes / 1e9:.1f} GB on the fullest GPU",
+        "label": f"Timeline of {plan.pp} stages over {prediction.iteration_s:.4f} seconds",
         "note": NOTE,
-        "tables": _time_table(found) + _stage_table(stages, found.iteration_s),
+        "tables": _time_table(prediction) + _stage_table(stages, prediction.iteration_s),
         "data": json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
     }
     text = TEMPLATE.read_text(encoding="utf-8")
@@ -100,10 +100,10 @@ def _start(bar: Bar) -> float:
 
 
 def _bar(task: Task, start: float, end: float, plan: Plan) -> Bar:
-    first, _, rest = task.name.partition(" ")
-    kind = KINDS.get(first, "gradients")
+    task_kind, _, address = task.name.partition(" ")
+    kind = KINDS.get(task_kind, "gradients")
     if kind in ("forward", "backward"):
-        position, _, microbatch = rest.partition(" ")[0].partition(".")
+        position, _, microbatch = address.partition(" ")[0].partition(".")
         chunk = int(position) // plan.pp
         title = f"{kind} of micro-batch {microbatch}" + (f", chunk {chunk}" if plan.interleave > 1 else "")
         return kind, start, end - start, int(microbatch), chunk, title
@@ -114,9 +114,9 @@ def _shares(costs: StageCosts, kind: int) -> dict[str, float]:
     """Shares of a stage's passes: collectives forward and backward, recomputation backward."""
 
     def share(parts: dict[str, Any], names: Iterable[str]) -> float:
-        whole = sum(float(seconds[kind, 0]) for part, seconds in parts.items() if part != "p2p")
-        wanted = sum(float(parts[name][kind, 0]) for name in names if name in parts)
-        return wanted / whole if whole > 0 else 0.0
+        pass_s = sum(float(seconds[kind, 0]) for part, seconds in parts.items() if part != "p2p")
+        named_s = sum(float(parts[name][kind, 0]) for name in names if name in parts)
+        return named_s / pass_s if pass_s > 0 else 0.0
 
     return {
         "forward_collective": share(costs.forward, COLLECTIVES),
@@ -125,10 +125,10 @@ def _shares(costs: StageCosts, kind: int) -> dict[str, float]:
     }
 
 
-def _time_table(found: Prediction) -> str:
+def _time_table(prediction: Prediction) -> str:
     rows = [
-        (group, f"{seconds:.4f}", f"{seconds / found.iteration_s:.1%}")
-        for group, seconds in where_time_goes(found).items()
+        (group, f"{seconds:.4f}", f"{seconds / prediction.iteration_s:.1%}")
+        for group, seconds in where_time_goes(prediction).items()
         if seconds
     ]
     return _table("Where the iteration's time goes, on the slowest stage", ("", "seconds", "share"), rows)

@@ -17,13 +17,13 @@ Step = tuple[str, int, int]  # "forward" or "backward", chunk, micro-batch
 
 @dataclass(frozen=True)
 class Task:
-    """`seconds` of work on a stream of a stage, after the tasks named in `after`; names are unique."""
+    """`seconds` of work on a stream of a stage, after the tasks named in `predecessors`; names are unique."""
 
     name: str
     stage: int
     stream: str
     seconds: float
-    after: tuple[str, ...] = ()
+    predecessors: tuple[str, ...] = ()
 
 
 @dataclass
@@ -32,10 +32,12 @@ class Graph:
 
     tasks: dict[str, Task] = field(default_factory=dict)
 
-    def add(self, name: str, stage: int, stream: str, seconds: float, after: Sequence[str] = ()) -> str:
+    def add(
+        self, name: str, stage: int, stream: str, seconds: float, predecessors: Sequence[str] = ()
+    ) -> str:
         """Adds a task and returns its name."""
         assert name not in self.tasks, name
-        self.tasks[name] = Task(name, stage, stream, seconds, tuple(after))
+        self.tasks[name] = Task(name, stage, stream, seconds, tuple(predecessors))
         return name
 
     def run(self) -> dict[str, tuple[float, float]]:
@@ -52,9 +54,9 @@ class Graph:
         while heads:
             blocked = True
             for index in range(len(heads) - 1, -1, -1):
-                while all(name in times for name in heads[index].after):
+                while all(name in times for name in heads[index].predecessors):
                     task = heads[index]
-                    start = max([free[index], *(times[name][1] for name in task.after)])
+                    start = max([free[index], *(times[name][1] for name in task.predecessors)])
                     times[task.name] = (start, start + task.seconds)
                     free[index] = start + task.seconds
                     blocked = False
@@ -132,17 +134,19 @@ def add_pipeline(
     for stage in range(stages):
         for kind, chunk, microbatch in stage_order(schedule, stage, stages, microbatches, chunks):
             name = _name(kind, chunk * stages + stage, microbatch)
-            after = _input(kind, chunk * stages + stage, microbatch, stages * chunks, passes.delay, graph)
+            predecessors = _input(
+                kind, chunk * stages + stage, microbatch, stages * chunks, passes.delay, graph
+            )
             forward = kind == "forward"
             seconds = (passes.forward if forward else passes.backward)[stage][chunk]
-            first = forward and stage == chunk == microbatch == 0
-            final = not forward and stage == chunk == 0 and microbatch == microbatches - 1
-            if first and gather:
+            is_first = forward and stage == chunk == microbatch == 0
+            is_final = not forward and stage == chunk == 0 and microbatch == microbatches - 1
+            if is_first and gather:
                 _gather_along(graph, name, seconds, gather)
-            elif final and reduce:
-                _reduce_along(graph, name, seconds, reduce, after, kernels or {}, chunks - 1)
+            elif is_final and reduce:
+                _reduce_along(graph, name, seconds, reduce, predecessors, kernels or {}, chunks - 1)
             else:
-                graph.add(name, stage, "compute", seconds, after)
+                graph.add(name, stage, "compute", seconds, predecessors)
             send = (passes.send_forward if forward else passes.send_backward)[stage][chunk]
             graph.add(f"send {name}", stage, "compute", send, [name])
     return f"send {_name('backward', 0, microbatches - 1)}"
@@ -174,8 +178,8 @@ def _gather_along(graph: Graph, name: str, seconds: float, buckets: Sequence[flo
     pieces = len(buckets)
     for piece, bucket in enumerate(buckets):
         gathered = graph.add(f"gather {piece}", 0, "network", bucket)
-        last = piece == pieces - 1
-        graph.add(name if last else f"{name} piece {piece}", 0, "compute", seconds / pieces, [gathered])
+        is_last = piece == pieces - 1
+        graph.add(name if is_last else f"{name} piece {piece}", 0, "compute", seconds / pieces, [gathered])
 
 
 def _reduce_along(
@@ -183,17 +187,21 @@ def _reduce_along(
     name: str,
     seconds: float,
     buckets: Sequence[float],
-    after: Sequence[str],
+    predecessors: Sequence[str],
     kernels: Mapping[str, float],
-    others: int,
+    other_chunks: int,
 ) -> None:
     pieces = len(buckets)
-    for kernel, each in kernels.items():
-        if others:
-            graph.add(f"{kernel} of other chunks", 0, "compute", others * pieces * each, after)
+    for kernel, kernel_s in kernels.items():
+        if other_chunks:
+            graph.add(
+                f"{kernel} of other chunks", 0, "compute", other_chunks * pieces * kernel_s, predecessors
+            )
     for piece, bucket in enumerate(buckets):
-        last = piece == pieces - 1
-        done = graph.add(name if last else f"{name} piece {piece}", 0, "compute", seconds / pieces, after)
-        for kernel, each in kernels.items():
-            done = graph.add(f"{kernel} {piece}", 0, "compute", each, [done])
-        graph.add(f"reduce {piece}", 0, "network", bucket, [done])
+        is_last = piece == pieces - 1
+        task = graph.add(
+            name if is_last else f"{name} piece {piece}", 0, "compute", seconds / pieces, predecessors
+        )
+        for kernel, kernel_s in kernels.items():
+            task = graph.add(f"{kernel} {piece}", 0, "compute", kernel_s, [task])
+        graph.add(f"reduce {piece}", 0, "network", bucket, [task])

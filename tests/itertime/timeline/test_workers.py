@@ -76,5 +76,5 @@ def test_the_exchange_is_the_last_but_the_overheads_and_lasts_its_share_of_an_it
     graph = iteration_graph(load_model("llama2-7b"), plan, SYSTEMS[1])
     task = graph.tasks["exchange between workers (1/500)"]
     found = predict(load_model("llama2-7b"), plan, SYSTEMS[1])
-    assert (task.stream, task.after) == ("network", ("optimizer",))
+    assert (task.stream, task.predecessors) == ("network", ("optimizer",))
     assert task.seconds == found.breakdown["outer_sync"] > 0
