@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -36,27 +35,6 @@ def written(tmp_path: Path) -> Written:
         return str(path)
 
     return write
-
-
-def mixture(count: int, seed: int = 5, **columns: object) -> list[Job]:
-    random, now, jobs = Random(seed), 0, []
-    for i in range(count):
-        now += random.choice((0, random.randint(1, 60)))
-        more = {"duration_s": float(random.randint(10, 400)), **columns}
-        jobs.append(Job(f"j{i}", float(now), f"tenant{i % 3}", gpus=random.choice((1, 2, 4, 8, 16)), **more))  # type: ignore[arg-type]
-    return jobs
-
-
-def clusters_of(run: Run) -> dict[str, set[str]]:
-    """By job, the clusters that it held GPUs in."""
-    held: dict[str, set[str]] = {}
-    for event in run.events:
-        if event.event in ALLOCATES:
-            names = {
-                part.name for part in run.cluster.parts for node, _ in event.placement if node in part.nodes
-            }
-            held.setdefault(event.job_id, set()).update(names)
-    return held
 
 
 def broken_rules(run: Run) -> list[str]:
@@ -97,19 +75,6 @@ def test_bad_files_are_refused(written: Written, text: str, words: str) -> None:
     with pytest.raises(UserError) as refused:
         load_cluster(written(text))
     assert words in str(refused.value)
-
-
-@pytest.mark.parametrize("policy", ["fifo", "srtf", "easy", "gavel-max-min", "elasticflow", "priced"])
-def test_no_job_spans_clusters(written: Written, policy: str) -> None:
-    jobs = mixture(60, model="gpt3-1.3b", global_batch=64, duration_s=None, iterations=40.0)
-    run = clustersim.run(jobs, policy, cluster=written(FLEET))
-    assert broken_rules(run) == []
-    assert all(record.state == "finished" for record in run.jobs)
-    by_job = {
-        (event.job_id, event.time_s): event.placement for event in run.events if event.event in ALLOCATES
-    }
-    for placement in by_job.values():
-        assert len({run.cluster.type_of(node) for node, _ in placement}) == 1
 
 
 def test_a_job_asks_for_a_cluster_a_type_or_both(written: Written) -> None:

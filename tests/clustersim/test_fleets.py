@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 
 import pytest
 
 import clustersim
-from clustersim.audit import check_run_folder
 from clustersim.cli import main
 from clustersim.cluster import load_cluster
 from clustersim.records import ALLOCATES, Run
 from clustersim.report import group_runs
 from clustersim.report.page_data import page_data
-from clustersim.rundir import write_run
 from itertime.errors import UserError
-from itertime.spec import load_system, profile_of
+from itertime.spec import load_system
 from tests.places import ROOT
 from traces.job import Job
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
 FLEET = ROOT / "docs" / "fleet.yaml"
-SYSTEMS = {"a100": "dgx-a100-80gb", "h100": "dgx-h100", "b200": "dgx-b200"}
 SMALL = """
 groups:
   - {name: ampere, gpu_type: a100, nodes: 2}
@@ -43,55 +39,12 @@ def job(name: str, **more: object) -> Job:
     return Job(name, 0.0, **facts)  # type: ignore[arg-type]
 
 
-def mixture() -> list[Job]:
-    """Jobs of all precisions and some frameworks, two in three with a deadline."""
-    random, now, jobs = Random(7), 0.0, []
-    for i in range(40):
-        now += random.choice((0.0, random.expovariate(1 / 60)))
-        jobs.append(
-            Job(
-                str(i), now, f"tenant{i % 3}",
-                model=random.choice(("gpt3-1.3b", "gpt3-6.7b")), global_batch=64,
-                gpus=random.choice((2, 4, 8, 16)), iterations=random.randint(20, 400),
-                deadline_s=now + random.uniform(100, 6000) if i % 3 else None,
-                precision=random.choice((None, "bf16", "fp8", "nvfp4")),
-                framework=random.choice((None, None, "te", "eager")),
-            )
-        )  # fmt: skip
-    return jobs
-
-
-def types_for(precision: str) -> set[str]:
-    """The types of the fleet whose profiles measure a precision."""
-    profiles = {name: profile_of(load_system(system)) for name, system in SYSTEMS.items()}
-    able = {name: {"bf16", *set(one.precisions) & set(one.casts)} for name, one in profiles.items()}
-    return {name for name, precisions in able.items() if precision in precisions}
-
-
 def types_of(run: Run) -> dict[str, set[str]]:
     held: dict[str, set[str]] = {}
     for event in run.events:
         if event.event in ALLOCATES:
             held.setdefault(event.job_id, set()).add(run.cluster.type_of(event.placement[0][0]))
     return held
-
-
-@pytest.mark.parametrize("policy", ["fifo", "sia", "gavel-max-min", "elasticflow", "vtrain-aware"])
-def test_a_fleet_runs_jobs_of_all_precisions(policy: str, tmp_path: Path) -> None:
-    run = clustersim.run(mixture(), policy, cluster=small(tmp_path))
-    again = clustersim.run(mixture(), policy, cluster=small(tmp_path))
-    assert (run.events, run.jobs) == (again.events, again.jobs), "deterministic"
-    write_run(tmp_path / "run", run)
-    assert not [finding for finding in check_run_folder(tmp_path / "run") if finding.violations]
-    held = types_of(run)
-    assert {record.precision for record in run.jobs if record.job_id in held} >= {"", "bf16", "fp8"}
-    for record in run.jobs:
-        assert held.get(record.job_id, set()) <= types_for(record.precision or "bf16")
-        assert record.framework in ("", "te", "eager")
-    admitted = [one for one in run.jobs if one.deadline_met is not None and one.state == "finished"]
-    if policy in ("elasticflow", "vtrain-aware"):
-        assert len(admitted) > 5
-        assert all(one.deadline_met for one in admitted), "no promise is broken"
 
 
 def test_a_precision_that_no_type_runs_is_refused_with_each_reason(tmp_path: Path) -> None:

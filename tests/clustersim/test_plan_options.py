@@ -40,11 +40,6 @@ OPTIONS = (
     None, BALANCED, "batching=packed", "clipping=bucket,optimizer=lamb", "compression=onebit-adam",
     "compression=int8", "workers=2,local_steps=100,outer=diloco",
 )  # fmt: skip
-FLEET = """
-groups:
-  - {name: ampere, gpu_type: a100, nodes: 4}
-  - {name: hopper, gpu_type: h100, nodes: 2}
-"""
 LEAVES = """
 network: contention
 groups:
@@ -73,22 +68,6 @@ def violations(folder: Path) -> list[object]:
 
 
 # Policies and planners
-
-
-@pytest.mark.parametrize("policy", ["fifo", "srtf", "sia", "gavel-max-min", "elasticflow", "vtrain-aware"])
-def test_policies_run_such_jobs_as_any_other_on_a_mixed_fleet(policy: str, tmp_path: Path) -> None:
-    (tmp_path / "fleet.yaml").write_text(FLEET)
-    run = clustersim.run(mixture(), policy, cluster=str(tmp_path / "fleet.yaml"))
-    again = clustersim.run(mixture(), policy, cluster=str(tmp_path / "fleet.yaml"))
-    assert (run.events, run.jobs, run.plans) == (again.events, again.jobs, again.plans), "deterministic"
-    write_run(tmp_path / "run", run)
-    assert not violations(tmp_path / "run")
-    finished = {record.plan_options for record in run.jobs if record.state == "finished"}
-    assert finished == {options or "" for options in OPTIONS}
-    if policy in ("elasticflow", "vtrain-aware"):
-        admitted = [one for one in run.jobs if one.deadline_met is not None and one.state == "finished"]
-        assert len(admitted) > 3
-        assert all(one.deadline_met for one in admitted), "no promise is broken"
 
 
 @pytest.mark.parametrize("planner", PLANNERS)

@@ -11,7 +11,7 @@ import pytest
 
 from clustersim.testing import Outcome, simulate
 from policies.allox import Allox
-from tests.builders import MixedBench, finishes, rigid, starts, times
+from tests.builders import MixedBench, rigid, starts
 from traces.job import Job
 
 Rates = dict[str, dict[str, float]]
@@ -59,33 +59,6 @@ def test_no_schedule_of_jobs_that_are_all_present_has_a_smaller_mean(seed: int) 
     assert total == pytest.approx(least_total_s(run_s, nodes), rel=1e-6)
 
 
-def test_a_job_waits_for_a_fast_gpu_that_is_soon_free() -> None:
-    """`long` holds the fast GPU for 50 s; `late` takes 10 s there and 100 s on the slow GPU, which idles."""
-    rates = {"long": {"fast": 2.0, "slow": 0.1}, "late": {"fast": 10.0, "slow": 1.0}}
-    outcome = run_mixed({"fast": 1, "slow": 1}, rates, [job("long"), job("late", submit_s=1.0)])
-    assert times(outcome)["late"] == (50.0, 60.0)
-
-
-def test_a_job_takes_a_slow_gpu_if_that_ends_sooner() -> None:
-    rates = {"long": {"fast": 0.5, "slow": 0.1}, "late": {"fast": 10.0, "slow": 1.0}}
-    outcome = run_mixed({"fast": 1, "slow": 1}, rates, [job("long"), job("late", submit_s=1.0)])
-    assert times(outcome)["late"] == (1.0, 101.0)
-
-
-def test_on_one_type_the_shortest_job_is_first() -> None:
-    jobs = [rigid(str(run_s), 0, 1, run_s) for run_s in (50, 10, 40, 20, 30)]
-    found = finishes(simulate(jobs, Allox(), "n1g1"))
-    assert found == {"10": 10, "20": 30, "30": 60, "40": 100, "50": 150}
-
-
-def test_gangs_go_by_their_gpu_time() -> None:
-    """8 GPUs for 30 s keep more jobs waiting than 4 GPUs for 40 s; nothing is stopped for either."""
-    jobs = [rigid("first", 0, 8, 10), rigid("wide", 1, 8, 30), rigid("a", 2, 4, 40), rigid("b", 2, 4, 40)]
-    outcome = simulate(jobs, Allox(), "n1g8")
-    assert starts(outcome) == {"first": 0, "a": 10, "b": 10, "wide": 50}
-    assert sum(record.preemptions for record in outcome.records) == 0
-
-
 def crowd() -> list[Job]:
     """Tenant `many` has short jobs all the time, `few` one long job in the queue from the start."""
     jobs = [rigid(f"m{i}", 10.0 * i, 1, 20.0, tenant="many") for i in range(40)]
@@ -99,15 +72,6 @@ def test_the_least_served_tenants_come_first() -> None:
     assert plain is not None
     assert fair <= 20.0
     assert plain == 800.0
-
-
-def test_others_get_what_the_first_tenants_leave() -> None:
-    """The only job of the least served tenant does not fit; a job of the other one does."""
-    jobs = [
-        rigid("runs", 0, 4, 100, tenant="x"), rigid("wide", 1, 8, 10, tenant="y"),
-        rigid("small", 2, 2, 10, tenant="x"),
-    ]  # fmt: skip
-    assert starts(simulate(jobs, Allox(alpha=0.5), "n1g8")) == {"runs": 0, "small": 2, "wide": 100}
 
 
 def test_a_window_of_all_jobs_or_more_is_the_same() -> None:

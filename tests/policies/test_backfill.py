@@ -31,50 +31,6 @@ RUNNING, HEAD = rigid("runs", 0, 6, 100), rigid("head", 1, 7, 50)  # on 8 GPUs: 
 
 
 @pytest.mark.parametrize("policy", [Easy, Conservative])
-def test_what_may_pass_the_head(policy: Any) -> None:
-    """`early` ends by 100 s; `narrow` does not, but leaves the head its 7 GPUs; `wide` would not."""
-    jobs = [RUNNING, HEAD, rigid("wide", 2, 2, 200), rigid("early", 3, 1, 97), rigid("narrow", 4, 1, 300)]
-    expected = {"runs": 0, "head": 100, "wide": 150, "early": 3, "narrow": 4}
-    assert starts(simulate(jobs, policy(), "n1g8")) == expected
-
-
-def test_wide_fits_beside_the_head() -> None:
-    """8 - 6 GPUs are left beside the head, however long."""
-    outcome = simulate([RUNNING, rigid("head", 1, 6, 50), rigid("wide", 2, 2, 200)], Easy(), "n1g8")
-    assert starts(outcome) == {"runs": 0, "head": 100, "wide": 2}
-    outcome = simulate([RUNNING, HEAD, rigid("wide", 2, 2, 99)], Easy(), "n1g8")
-    assert starts(outcome) == {"runs": 0, "head": 100, "wide": 150}
-
-
-def test_easy_delays_the_second_in_line_and_conservative_does_not() -> None:
-    """On 4 GPUs `a` runs until 100 s, `b` leaves a GPU from then to 200 s, `c` is to have all of them next;
-    `d` on one GPU from 3 s to 293 s delays no job but `c`.
-    """
-    jobs = [rigid("a", 0, 2, 100), rigid("b", 1, 3, 100), rigid("c", 2, 4, 100), rigid("d", 3, 1, 290)]
-    assert starts(simulate(jobs, Easy(), "n1g4")) == {"a": 0, "b": 100, "c": 293, "d": 3}
-    assert starts(simulate(jobs, Conservative(), "n1g4")) == {"a": 0, "b": 100, "c": 200, "d": 300}
-
-
-@pytest.mark.parametrize("policy", [Easy, Conservative])
-def test_estimates_decide(policy: Any) -> None:
-    """`early` takes 98 s, which is too long before 100 s; if estimates are twice the truth, its 196 s fit
-    before the 200 s at which `runs` seems to end, and the head pays for that.
-    """
-    jobs = [RUNNING, rigid("head", 1, 8, 50), rigid("early", 3, 1, 98)]
-    assert starts(simulate(jobs, policy(), "n1g8"))["early"] == 150
-    assert starts(simulate(jobs, policy(estimate_factor=2), "n1g8")) == {"runs": 0, "head": 101, "early": 3}
-
-
-def test_estimates_are_of_the_whole_run() -> None:
-    """At three times the truth `a` seems to end at 30 s, whenever that is asked: `b`, which seems to end at
-    27 s, may start before the head.
-    """
-    jobs = [rigid("a", 0, 1, 10), rigid("head", 8, 4, 5), rigid("b", 9, 1, 6)]
-    outcome = simulate(jobs, Easy(estimate_factor=3), "n1g4")
-    assert starts(outcome) == {"a": 0, "head": 15, "b": 9}
-
-
-@pytest.mark.parametrize("policy", [Easy, Conservative])
 def test_estimates_are_of_the_whole_run_in_a_scene_that_begins_with_running_jobs(policy: Any) -> None:
     """At twice the truth `runs` seems to end at 100 s, and the 90 s of `early` fit before the head."""
 
@@ -87,17 +43,6 @@ def test_estimates_are_of_the_whole_run_in_a_scene_that_begins_with_running_jobs
     assert (started(2, 45), started(2, 46)) == (["early"], [])
 
 
-def test_stated_work_needs_no_estimate() -> None:
-    """A stated job is exact whatever the factor: `runs` ends at 100 s, and 98 s of `early` do not fit."""
-    table = {("m", 8): {1: 1.0, 6: 1.0}}
-    running = Job("runs", 0, model="m", global_batch=8, gpus=6, iterations=100)
-    early = Job("early", 3, model="m", global_batch=8, gpus=1, iterations=98)
-    jobs = [running, rigid("head", 1, 8, 50), early]
-    for policy in (Easy, Conservative):
-        outcome = simulate(jobs, policy(estimate_factor=5), "n1g8", table=table)
-        assert starts(outcome)["early"] == 150
-
-
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
 def test_the_launch_counts(policy: str) -> None:
     """30 s of launch are part of every run: 70 s end just before the head's turn, 71 s just after."""
@@ -108,54 +53,7 @@ def test_the_launch_counts(policy: str) -> None:
         assert run.manifest["oracle_used"]
 
 
-def test_places_count_not_only_gpus() -> None:
-    """Two nodes of 4, packed: `head` needs a whole one, at 50 s, when `b` ends. A job of 100 s on the GPUs
-    beside `a` is not in its way, though 8 - 2 - 4 GPUs are all it leaves.
-    """
-    jobs = [rigid("a", 0, 2, 200), rigid("b", 0, 4, 50), rigid("head", 1, 4, 10), rigid("beside", 2, 2, 100)]
-    for policy in (Easy, Conservative):
-        outcome = simulate(jobs, policy(), "n2g4")
-        assert starts(outcome) == {"a": 0, "b": 0, "head": 50, "beside": 2}
-
-
-def test_a_reservation_that_fragments_cannot_serve_is_not_lost() -> None:
-    """At 20 s two GPUs are free on each of two nodes, where `wide` has 4 reserved. It gets a node when `a`
-    ends; `z-late`, due at 30 s, would keep it from that and waits.
-    """
-    lengths = {"a": 100, "b": 20, "c": 300, "d": 20}
-    jobs = [*(rigid(name, 0, 2, run_s) for name, run_s in lengths.items()), rigid("wide", 1, 4, 10)]
-    outcome = simulate([*jobs, rigid("z-late", 2, 2, 200)], Conservative(), "n2g4")
-    assert (outcome.of("wide").start_s, outcome.of("z-late").start_s) == (100, 100)
-
-
-@pytest.mark.parametrize("policy", [Easy, Conservative])
-def test_plans_are_made_anew_when_nodes_come_and_go(policy: Any) -> None:
-    """One of two nodes is gone from 5 s to 50 s. The policy does not know when `wide`, which needs both,
-    can start, so no job waits for it; when the node is back it starts at once.
-    """
-    calendar = ({"at_s": 5, "remove": 1}, {"at_s": 50, "add": 1})
-    jobs = [rigid("first", 0, 2, 20), rigid("wide", 10, 8, 30), rigid("next", 11, 4, 10)]
-    outcome = simulate(jobs, policy(), "n2g4", calendar=calendar)
-    assert starts(outcome) == {"first": 0, "wide": 50, "next": 20}
-
-
 # Estimates of users
-
-
-@pytest.mark.parametrize("policy", [Easy, Conservative])
-def test_the_estimate_of_the_user_counts_before_all_others(policy: Any) -> None:
-    """`runs` states its work of 100 s, `early` takes 98 s. By the users' estimates `runs` ends at 300 s and
-    `early` at 203 s: it passes the head, whatever the factor.
-    """
-    table = {("m", 8): {1: 1.0, 6: 1.0}}
-    running = Job("runs", 0, model="m", global_batch=8, gpus=6, iterations=100, estimate_s=300)
-    early = rigid("early", 3, 1, 98, estimate_s=200)
-    jobs = [running, rigid("head", 1, 8, 50, estimate_s=50), early]
-    for factor in (1.0, 5.0):
-        outcome = simulate(jobs, policy(factor), "n1g8", table=table)
-        assert starts(outcome) == {"runs": 0, "head": 101, "early": 3}
-    outcome = simulate([replace(running, estimate_s=None), *jobs[1:]], policy(), "n1g8", table=table)
-    assert starts(outcome)["early"] == 150
 
 
 @pytest.mark.parametrize(("run_s", "early_s"), [(500, 100), (161, 100), (160, 170), (100, 110)])
@@ -209,20 +107,6 @@ def test_estimates_that_are_true_change_nothing(policy: Any, seed: int, scale: f
     first, second = (simulate(trace, policy(), "n4g4", **settings) for trace in (jobs, true))
     assert first.events == second.events
     assert first.records == second.records
-
-
-@pytest.mark.parametrize("policy", [Easy, Conservative])
-def test_a_job_that_has_outlived_its_estimate_starts_again(policy: Any) -> None:
-    """All nodes are gone from 150 s to 160 s, when `runs` has taken 50 s more than its estimate. It is then
-    expected to take 10 s more, to the end of the first extension: as long as `early` takes beside it. `late`,
-    of 20 s, may start at 170 s, when the estimate is extended again.
-    """
-    calendar = ({"at_s": 150, "remove": "0"}, {"at_s": 160, "add": "0"})
-    jobs = [rigid("runs", 0, 6, 400, estimate_s=100)]
-    jobs += [rigid(name, 151, gpus, s, estimate_s=s) for name, gpus, s in
-             (("head", 8, 10), ("early", 1, 10), ("late", 1, 20))]  # fmt: skip
-    outcome = simulate(jobs, policy(), "n1g8", calendar=calendar)
-    assert starts(outcome) == {"runs": 0, "head": 410, "early": 160, "late": 170}
 
 
 def test_a_head_that_asks_for_a_type_waits_for_that_type(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -14,64 +13,9 @@ from clustersim.testing import simulate
 from policies.edf import Edf
 from policies.edf_admission import EdfAdmission
 from policies.toolkit.gpu_calendar import FreeGpus
-from tests.builders import finishes, rigid
+from tests.builders import rigid
 from tests.effort import examples
 from traces.job import Job
-
-
-def test_a_job_that_would_make_another_late_is_declined() -> None:
-    """`a` needs the GPU until 50 s and is due at 60 s: there is room for 10 s before it, not for 11 s; and
-    behind it for what is due late enough.
-    """
-    jobs = [
-        rigid("a", 0, 1, 50, 60), rigid("urgent", 5, 1, 11, 30), rigid("short", 6, 1, 10, 30),
-        rigid("behind", 7, 1, 20, 80), rigid("free", 8, 1, 5),
-    ]  # fmt: skip
-    outcome = simulate(jobs, EdfAdmission(), "n1g1")
-    assert finishes(outcome) == {"a": 60, "urgent": None, "short": 16, "behind": 80, "free": 85}
-    assert outcome.of("urgent").state == "rejected"
-
-
-def test_a_job_that_is_late_even_alone_is_declined() -> None:
-    outcome = simulate([rigid("a", 0, 1, 10, 9), rigid("b", 0, 2, 10, 100)], EdfAdmission(), "n1g1")
-    assert [record.state for record in outcome.records] == ["rejected", "rejected"]
-
-
-def test_a_job_that_is_late_in_any_case_keeps_no_job_out() -> None:
-    """`wide` never has its nodes again; `long` would be in time but for what comes before it."""
-    jobs = [
-        rigid("wide", 0, 16, 100, 1000), rigid("long", 30, 8, 400, 500), rigid("first", 40, 8, 50, 300),
-        rigid("second", 50, 8, 50, 300),
-    ]  # fmt: skip
-    run = clustersim.run(
-        jobs, "edf-admission", cluster="n2g8", overheads=None, calendar=[{"at_s": 20, "remove": "1"}]
-    )
-    states = {record.job_id: record.state for record in run.jobs}
-    assert states == {"wide": "unfinished", "long": "finished", "first": "finished", "second": "rejected"}
-
-
-def test_restarts_count() -> None:
-    """`long` (100 s, due at 200 s) runs from 0 s after 10 s of launch. 20 s of `short` at 50 s take 30 s with
-    its launch, then `long` pays 10 + 30 s for its restart and ends at 180 s: admitted. 41 s would make 201 s.
-    """
-    charged = Overheads(launch_s=10.0, plain_restart_s=30.0)
-    for run_s, state in ((20.0, "finished"), (40.0, "finished"), (41.0, "rejected")):
-        jobs = [rigid("long", 0, 1, 100, 200), rigid("short", 50, 1, run_s, 110)]
-        outcome = simulate(jobs, EdfAdmission(), "n1g1", overheads=charged)
-        assert outcome.of("short").state == state
-        assert outcome.of("long").finish_s == (110 if state == "rejected" else 160 + run_s)
-
-
-def test_a_launch_that_is_cut_short_costs_another_launch_only() -> None:
-    """`long` (100 s) is preempted 5 s into its launch of 10 s. `short` ends at 35 s, then `long`
-    launches again and ends at 145 s. With a save and a load it would end at 175 s.
-    """
-    charged = Overheads(launch_s=10.0, plain_restart_s=30.0)
-    for deadline_s, state in ((145, "finished"), (144, "rejected")):
-        jobs = [rigid("long", 0, 1, 100, deadline_s), rigid("short", 5, 1, 20, 40)]
-        outcome = simulate(jobs, EdfAdmission(), "n1g1", overheads=charged)
-        assert outcome.of("short").state == state
-        assert outcome.of("long").finish_s == (145 if state == "finished" else 110)
 
 
 def random_jobs(seed: int, sizes: tuple[int, ...]) -> list[Job]:
@@ -84,18 +28,6 @@ def random_jobs(seed: int, sizes: tuple[int, ...]) -> list[Job]:
             rigid(str(i), now, random.choice(sizes), run_s, deadline_s if random.random() < 0.8 else None)
         )
     return jobs
-
-
-def test_small_jobs_move_together_for_the_job_that_counted_on_their_gpus() -> None:
-    """At 10 s each node has 2 GPUs free: `wide` was admitted by their number, and needs 4 of one node."""
-    jobs = [
-        rigid("a", 0, 2, 10, 10), rigid("b", 0, 2, 50, 50), rigid("c", 1, 2, 9, 10), rigid("d", 1, 2, 50, 51),
-        rigid("wide", 5, 4, 30, 60), rigid("free", 6, 2, 5),
-    ]  # fmt: skip
-    outcome = simulate(jobs, EdfAdmission(), "n2g4")
-    ends = {"a": 10, "b": 50, "c": 10, "d": 51, "wide": 40, "free": 45}
-    assert finishes(outcome) == ends
-    assert sum(record.migrations for record in outcome.records) == 1
 
 
 @given(st.integers(0, 10**9), st.sampled_from(("pack", "spread")))
@@ -153,23 +85,3 @@ def test_gaps_are_where_there_is_room(bookings: list[tuple[int, int, int]], gpus
 def test_the_oracle_is_noted() -> None:
     run = clustersim.run([rigid("a", 0, 1, 10, 100)], "edf-admission", cluster="n1g8")
     assert run.manifest["oracle_used"]
-
-
-def test_nodes_out_of_service_are_not_counted_on() -> None:
-    """One of two nodes is gone from 5 s to 50 s: a job that arrives at 10 s cannot have both, at 60 s
-    it can.
-    """
-    calendar = ({"at_s": 5, "remove": 1}, {"at_s": 50, "add": 1})
-    jobs = [
-        rigid("early", 10, 8, 10, 100),
-        rigid("half", 10, 4, 10, 100),
-        rigid("late", 60, 8, 10, 100),
-    ]
-    outcome = simulate(jobs, EdfAdmission(), "n2g4", calendar=calendar)
-    assert [record.state for record in outcome.records] == ["rejected", "finished", "finished"]
-
-
-@pytest.mark.parametrize("deadline_s", [0.0, 10.0])
-def test_a_deadline_that_has_passed(deadline_s: float) -> None:
-    outcome = simulate([rigid("a", 10, 1, 1, deadline_s)], EdfAdmission(), "n1g1")
-    assert outcome.of("a").state == "rejected"

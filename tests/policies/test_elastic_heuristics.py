@@ -26,7 +26,6 @@ from policies.themis import Themis
 from policies.toolkit.stepwise import Walk, allocate_stepwise
 from tests.builders import Bench, elastic
 from tests.effort import examples
-from traces.job import Job
 
 ELASTIC = [Afs, HeSrpt, MaxMin, Optimus]
 
@@ -87,18 +86,6 @@ def test_optimus_has_the_smallest_remaining_time_in_all(jobs: list[Any], gpus: i
         if sum(counts) <= gpus:
             other = sum(job.oracle_remaining(n) for job, n in zip(jobs, counts, strict=True))
             assert mine <= other * (1 + 1e-9)
-
-
-def test_optimus_serves_in_order_of_submission_what_is_too_much() -> None:
-    table = {("m", 8): {2: 1.0, 4: 1.5}}
-    jobs = [elastic("a", 0, 2, 1000), elastic("b", 1, 2, 100), elastic("c", 2, 2, 10)]
-    outcome = simulate(jobs, Optimus(round_s=10.0), "n1g4", table=table)
-    assert [event[:3] for event in outcome.log() if event[1] != "submit"][:4] == [
-        (0.0, "start", "a"),
-        (10.0, "resize", "a"),
-        (10.0, "start", "b"),
-        (110.0, "finish", "b"),
-    ]
 
 
 # AFS
@@ -188,46 +175,6 @@ def test_hesrpt_fractions_add_up_and_favour_the_short(jobs: int, exponent: float
     assert all(a <= b * (1 + 1e-9) + 1e-12 for a, b in pairwise(shares))
 
 
-def test_hesrpt_serves_the_shortest_where_few_can_run() -> None:
-    """On one GPU no job's fraction is a GPU; the shortest comes first, as is best there (Schrage 1968)."""
-    jobs = [Job(str(i), 0, gpus=1, duration_s=run_s) for i, run_s in enumerate((80, 10, 40, 20))]
-    records = simulate(jobs, HeSrpt(round_s=0.0), "n1g1").records
-    assert [(record.job_id, record.finish_s) for record in records] == [
-        ("1", 10),
-        ("3", 30),
-        ("2", 70),
-        ("0", 150),
-    ]
-
-
-def test_hesrpt_rounds_down_and_passes_on() -> None:
-    """0.25 and 0.75 of 8 GPUs are 2 and 6; 6 is not a count the short job can use, so 2 fall to the other."""
-    table = {("m", 8): {1: 1.0, 2: 1.4, 4: 2.0, 8: 2.8}}
-    jobs = [elastic("long", 0, 1, 1000), elastic("short", 0, 1, 10)]
-    outcome = simulate(jobs, HeSrpt(exponent=0.5, round_s=0.0), "n1g8", table=table)
-    assert outcome.log()[2:5] == [
-        (0.0, "start", "short", 4),
-        (0.0, "start", "long", 4),
-        (5.0, "finish", "short", 0),
-    ]
-
-
-def test_hesrpt_divides_once_a_round() -> None:
-    """Both come within the first round of the first job: they share from its end on, in halves, as 6 is no
-    count; the job that ends at 25 leaves its GPUs idle until 30.
-    """
-    table = {("m", 8): {1: 1.0, 2: 1.4, 4: 2.0, 8: 2.8}}
-    jobs = [elastic("long", 0, 1, 1000), elastic("short", 3, 1, 30)]
-    outcome = simulate(jobs, HeSrpt(exponent=0.5, round_s=10.0), "n1g8", table=table)
-    assert [event[:4] for event in outcome.log()][2:7] == [
-        (3.0, "submit", "short", 0),
-        (10.0, "resize", "long", 4),
-        (10.0, "start", "short", 4),
-        (25.0, "finish", "short", 0),
-        (30.0, "resize", "long", 8),
-    ]
-
-
 @pytest.mark.parametrize("value", [-0.1, 1.0, float("nan"), None])
 def test_hesrpt_refuses_other_exponents(value: Any) -> None:
     with pytest.raises(ValueError, match=r"exponent=.*: must be a finite number, between 0 and 0.99"):
@@ -268,12 +215,6 @@ def test_slow_restarts_do_not_stop_progress(policy: type[Scheduler]) -> None:
             assert event.time_s >= ready[event.job_id] + 1150 - 0.01
         if event.event in ("start", "restart", "resize", "migrate"):
             ready[event.job_id] = event.time_s + event.overhead_s
-
-
-@pytest.mark.parametrize("policy", ELASTIC)
-def test_a_lone_job_gets_all_it_can_use(policy: type[Scheduler]) -> None:
-    table = {("m", 8): {1: 1.0, 2: 1.6, 4: 2.5, 8: 4.0}}
-    assert simulate([elastic("a", 5, 1, 400)], policy(), "n2g8", table=table).of("a").finish_s == 105
 
 
 @pytest.mark.parametrize("policy", [*ELASTIC, GavelMaxMin, GavelFtf, GavelMakespan, Sia, Themis])

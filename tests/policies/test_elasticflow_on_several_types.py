@@ -8,98 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.overheads import Overheads
 from clustersim.records import RESIZE, RESTART, START
 from clustersim.scheduler import Proposal, State
 from clustersim.testing import Outcome, check_outcome
 from policies.elasticflow import ElasticFlow
 from policies.reservation.gpu_types import Values
-from tests.builders import MixedBench, elastic, states
+from tests.builders import MixedBench
 from tests.deadlines import late, mixed_bench, watch_types
 from tests.effort import examples, rotated
 from traces.job import Job
 
 # An iteration a second on a slow GPU, 4 on a fast one.
-SLOW_FAST = {"slow": {("m", 8): {8: 8.0, 16: 15.0}}, "fast": {("m", 8): {8: 32.0, 16: 60.0}}}
 PLACED = (START, RESIZE, RESTART, "migrate")
-
-
-def types_of(outcome: Outcome, job_id: str) -> list[str]:
-    """The GPU types that a job held, in order."""
-    cluster = outcome.case.cluster
-    held = [e for e in outcome.events if e.job_id == job_id and e.placement]
-    return list(dict.fromkeys(cluster.type_of(e.placement[0][0]) for e in held))
-
-
-# Which type
-
-
-def test_alone_a_job_runs_on_the_type_where_it_finishes_first() -> None:
-    on = MixedBench([("slow", 2, 8), ("fast", 1, 8)], SLOW_FAST)
-    outcome = on.run([elastic("a", 0, 8, 3200, 1000)], ElasticFlow())
-    assert types_of(outcome, "a") == ["fast"]
-    assert outcome.of("a").finish_s == 100
-
-
-def test_a_tight_deadline_gets_the_fast_type_from_a_job_that_can_wait() -> None:
-    """`loose` is promised the slow node; `tight`, which only the fast one serves in time, is admitted too."""
-    on = MixedBench([("slow", 1, 8), ("fast", 1, 8)], SLOW_FAST)
-    jobs = [elastic("loose", 0, 8, 3200, 500), elastic("tight", 1, 8, 3200, 102)]
-    outcome = on.run(jobs, ElasticFlow())
-    assert states(outcome) == {"loose": "finished", "tight": "finished"}
-    assert types_of(outcome, "tight") == ["fast"]
-    assert late(outcome) == []
-
-
-def test_a_reservation_moves_to_another_type_where_that_admits_a_job() -> None:
-    """`first` may be promised either node; once `late` needs the fast one until 203 s, `first` has to be
-    promised the slow one, behind `a`.
-    """
-    tables = {"slow": {("m", 8): {8: 8.0}}, "fast": {("m", 8): {8: 8.8}, ("n", 8): {8: 10.0}}}
-    on = MixedBench([("slow", 1, 8), ("fast", 1, 8)], tables)
-    slow, first = elastic("a", 0, 8, 800, 102, gpu_type="slow"), elastic("first", 0, 8, 800, 205)
-    late_one = elastic("late", 1, 8, 2000, 203, model="n")
-    outcome = on.run([slow, first, late_one], ElasticFlow())
-    assert set(states(outcome).values()) == {"finished"}
-    assert late(outcome) == []
-
-
-def test_a_job_that_no_type_serves_in_time_is_declined() -> None:
-    on = MixedBench([("slow", 2, 8), ("fast", 1, 8)], SLOW_FAST)
-    outcome = on.run([elastic("a", 0, 8, 3200, 90)], ElasticFlow())
-    assert outcome.of("a").reason == "declined by the policy"
-
-
-def test_a_wish_for_a_type_is_kept() -> None:
-    on = MixedBench([("slow", 2, 8), ("fast", 1, 8)], SLOW_FAST)
-    outcome = on.run([elastic("a", 0, 8, 3200, 1000, gpu_type="slow")], ElasticFlow())
-    assert types_of(outcome, "a") == ["slow"]
-    assert outcome.of("a").finish_s == pytest.approx(3200 / 15)
-
-
-def test_each_job_gets_the_type_that_suits_it() -> None:
-    """`n` gains nothing from the fast type, `m` four times its speed; both fill a node."""
-    tables = {
-        "slow": {("m", 8): {8: 8.0}, ("n", 8): {8: 8.0}},
-        "fast": {("m", 8): {8: 32.0}, ("n", 8): {8: 8.5}},
-    }
-    for first, second in (("m", "n"), ("n", "m")):
-        on = MixedBench([("slow", 1, 8), ("fast", 1, 8)], tables)
-        jobs = [elastic("0", 0, 8, 8000, model=first), elastic("1", 0, 8, 8000, model=second)]
-        outcome = on.run(jobs, ElasticFlow())
-        m, n = ("0", "1") if first == "m" else ("1", "0")
-        assert (types_of(outcome, m)[0], types_of(outcome, n)[0]) == ("fast", "slow")
-
-
-@pytest.mark.parametrize(("work", "moves"), [(1300.0, False), (30_000.0, True)])
-def test_a_job_changes_its_type_only_if_that_pays(work: float, moves: bool) -> None:
-    """The fast node is free at 100 s. To go there takes a restart of 60 s."""
-    charged = Overheads(launch_s=5.0, plain_restart_s=55.0)
-    on = MixedBench([("slow", 1, 8), ("fast", 1, 8)], {**SLOW_FAST}, overheads=charged)
-    jobs = [elastic("first", 0, 8, 95 * 32, gpu_type="fast"), elastic("then", 0, 8, work)]
-    outcome = on.run(jobs, ElasticFlow())
-    assert outcome.of("first").finish_s == 100
-    assert types_of(outcome, "then") == (["slow", "fast"] if moves else ["slow"])
 
 
 # The promise

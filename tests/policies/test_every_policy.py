@@ -11,25 +11,17 @@ import clustersim
 from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES
 from clustersim.runs import find_policy, list_policies, make_policy
-from clustersim.testing import CASES, check_outcome, check_scheduler, simulate
+from clustersim.testing import check_outcome, check_scheduler, simulate
+from tests.places import ROOT
 from traces.job import Job
 
 NAMES = [info.name for info in list_policies()]
-PROGRAMS = ("shockwave", "sia")
-"""These solve an integer program in most decisions, and take as long as all others together."""
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in PROGRAMS)) for name in NAMES]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
 def test_keeps_every_rule(name: str) -> None:
     check_scheduler(find_policy(name))
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_keeps_every_rule_in_some_cases(name: str) -> None:
-    """Rigid jobs; jobs that can never run; rigid and elastic ones with deadlines on nodes that fail."""
-    check_scheduler(find_policy(name), [CASES[i] for i in (0, 6, 7)])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,3 +59,11 @@ def test_jobs_that_never_fit_together_do_not_change_places_for_ever(name: str) -
     check_outcome(outcome)
     assert [record.state for record in outcome.records] == ["finished", "finished"]
     assert sum(record.preemptions for record in outcome.records) <= 2
+
+
+def test_the_docs_name_the_policies_that_plan_with_one_gpu_type() -> None:
+    text = (ROOT / "docs" / "clusters.md").read_text()
+    paragraph = next(part for part in text.split("\n\n") if "`one_gpu_type = True`" in part)
+    names = " ".join(paragraph.split()).split(" plan with ")[0]
+    refusing = {name for name in NAMES if find_policy(name).one_gpu_type}
+    assert {name.strip(" `") for name in names.replace(" and ", ",").split(",")} == refusing

@@ -12,9 +12,8 @@ import clustersim
 from clustersim.audit import check_run_folder
 from clustersim.cluster import SharedPlacement
 from clustersim.records import ALLOCATES
-from clustersim.testing import simulate
 from policies.gandiva import Gandiva
-from tests.builders import rigid, starts
+from tests.builders import rigid
 from traces.job import Job
 
 PAIRS = {"good": {"good": 1.1, "bad": 1.8}, "bad": {"good": 2.4, "bad": 2.2}}
@@ -47,14 +46,6 @@ def together_s(run: clustersim.Run) -> dict[frozenset[str], float]:
     return longest
 
 
-@pytest.mark.parametrize("slowdown", [1.0, 1.5, 1.9])
-def test_two_jobs_on_one_gpu_by_hand(slowdown: float) -> None:
-    """Each has a slice of 600 s alone. Then they share the GPU for good."""
-    jobs = [rigid(name, 0, 1, 36_000.0, model="m") for name in "ab"]
-    run = run_of(jobs, {"slowdown": slowdown})
-    assert [job.finish_s for job in run.jobs] == pytest.approx([1200 + 35_400 * slowdown] * 2)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_with_full_interference_no_packing_lasts_and_none_beats_turns(seed: int) -> None:
     """All work is 1 GPU's: it takes as long in turns as in pairs, so the last job ends when it does alone."""
@@ -83,25 +74,6 @@ def test_only_pairs_that_gain_stay_together() -> None:
     assert {"good", "bad"} in [{job.rstrip("0123456789") for job in pair} for pair in together_s(run)]
     alone = run_of(jobs, {"pairs": PAIRS}, "n2g4", params={"packing": False})
     assert run.summary["makespan_s"] < 0.85 * alone.summary["makespan_s"]
-
-
-def test_a_trial_measures_and_does_not_ask() -> None:
-    """Jobs that are slower than predicted by 1.4, alone and beside others, go on together: their speed in the
-    trial is compared with their speed alone, and not with the prediction (2 / (1.4 x 1.5) < 1).
-    """
-    jobs = [rigid(name, 0, 1, 20_000.0, model="m") for name in "ab"]
-    slow = run_of(jobs, {"slowdown": 1.5}, step_time={"slowdown": 1.4})
-    assert max(together_s(slow).values()) > 20_000
-
-
-def test_while_no_job_waits_pairs_part() -> None:
-    """c leaves its GPU at 1,800 s or later; then a and b run alone again."""
-    jobs = [rigid(name, 0, 1, 5000.0, model="m") for name in "abc"]
-    run = run_of(jobs, {"slowdown": 1.5}, "n2g1")
-    ends = sorted(job.finish_s or 0.0 for job in run.jobs)
-    assert ends[0] < ends[1] <= ends[2]
-    work_s = 3 * 5000.0
-    assert ends[2] < work_s / 2 * 1.2
 
 
 def random_jobs(seed: int) -> list[Job]:
@@ -134,25 +106,6 @@ def test_a_job_that_fits_nowhere_gets_room_by_migration() -> None:
     assert (wide.start_s, wide.finish_s) == (900, 1400)
     assert run.summary["migrations"] == 1
     assert run.summary["preemptions"] == 0
-
-
-def test_jobs_grow_on_idle_gpus_of_their_node_and_shrink_when_one_waits() -> None:
-    table = {("m", 8): {1: 1.0, 2: 2.0, 4: 4.0, 8: 8.0}}
-    jobs = [
-        Job("a", 0, model="m", global_batch=8, gpus=2, iterations=50_000),
-        rigid("b", 2000, 4, 100.0),
-    ]
-    outcome = simulate(jobs, Gandiva(grow_shrink=True), "n1g8", table=table)
-    events = [(e.time_s, e.event, e.gpus) for e in outcome.events if e.job_id == "a" and e.event != "submit"]
-    assert events[:3] == [(0.0, "start", 2), (600.0, "resize", 8), (2000.0, "resize", 2)]
-    assert starts(outcome)["b"] == 2000
-
-
-def test_jobs_on_parts_of_gpus_by_their_trace_take_turns_and_join_no_pair() -> None:
-    parts = [rigid(f"p{i}", 0, 1, 1800.0, gpu_fraction=0.5, model="x") for i in range(4)]
-    run = run_of([*parts, *(rigid(f"j{i}", 0, 1, 1800.0, model="x") for i in range(3))], {"slowdown": 1.1})
-    assert all(job.state == "finished" for job in run.jobs)
-    assert any(all(name.startswith("j") for name in pair) for pair in together_s(run)), "others do"
 
 
 def test_parameters_out_of_range_are_named() -> None:

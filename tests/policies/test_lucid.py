@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import clustersim
-from clustersim.records import ALLOCATES, PREEMPT
 from policies.lucid import Lucid
 from tests.builders import rigid
 from traces.job import Job
@@ -107,39 +106,6 @@ def test_jobs_share_if_their_scores_allow_it(one: str, other: str) -> None:
     jobs = [*first(), rigid("a", 10, 8, 100.0, model=one), rigid("b", 20, 8, 100.0, model=other)]
     start_s = {job.job_id: job.start_s for job in run_of(jobs, "n1g8").jobs}["b"]
     assert (start_s == 20) == (SCORE[one] + SCORE[other] <= 2)
-
-
-def test_no_job_shares_while_gpus_are_free_or_with_another_size() -> None:
-    jobs = [*first(), rigid("a", 10, 4, 100.0, model="t"), rigid("b", 20, 4, 100.0, model="t")]
-    run = run_of([*jobs, rigid("c", 30, 2, 5.0, model="t"), rigid("d", 31, 4, 5.0, model="t")], "n1g8")
-    finish = {job.job_id: (job.start_s, job.finish_s) for job in run.jobs}
-    assert finish["a"][1] == pytest.approx(110 + 5.05 - 5, abs=1e-6)  # d, of as many GPUs, joins a
-    assert finish["b"] == (20, 120)
-    assert finish["c"][0] == pytest.approx(finish["a"][1], abs=1e-6)
-
-
-def test_new_jobs_are_profiled_first() -> None:
-    """By hand, without overheads. Node 3 of four is for profiles. a ends there, and d, which is smaller than
-    b, goes ahead of it. b has its profile from 150 to 350 s, and goes on at node 0. c is wider than a node.
-    """
-    jobs = [
-        rigid("a", 0, 4, 150.0),
-        rigid("b", 1, 8, 500.0),
-        rigid("c", 2, 16, 10.0),
-        rigid("d", 3, 2, 100.0),
-    ]
-    run = clustersim.run(jobs, "lucid", cluster="n4g8", overheads=None, estimates={"sigma": 0})
-    log = [(e.job_id, e.time_s, [n for n, _ in e.placement]) for e in run.events if e.event in ALLOCATES]
-    assert log == [("a", 0, [3]), ("c", 2, [0, 1]), ("d", 3, [3]), ("b", 150, [3]), ("b", 350, [0])]
-    assert all(event.event != PREEMPT for event in run.events)
-    assert {job.job_id: job.finish_s for job in run.jobs} == {"a": 150, "b": 650, "c": 12, "d": 103}
-
-
-def test_a_job_that_is_done_with_its_profile_makes_room() -> None:
-    jobs = [rigid("a", 0, 8, 1000.0), rigid("b", 1, 8, 1000.0)]
-    run = clustersim.run(jobs, "lucid", cluster="n4g8", overheads=None, estimates={"sigma": 0})
-    log = [(e.job_id, e.time_s, [n for n, _ in e.placement]) for e in run.events if e.event in ALLOCATES]
-    assert log == [("a", 0, [3]), ("a", 200, [0]), ("b", 200, [3]), ("b", 400, [1])]
 
 
 def test_parameters_out_of_range_are_named() -> None:

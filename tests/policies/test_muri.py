@@ -95,14 +95,6 @@ def test_if_all_jobs_fit_none_share() -> None:
     assert run.summary["makespan_s"] == 100.0
 
 
-def test_jobs_that_gain_nothing_take_turns() -> None:
-    """Two jobs that use the GPU alone would take twice as long together."""
-    only = {"x": [0.0, 0.0, 1.0, 0.0]}
-    jobs = [rigid("a", 0, 8, 100.0, model="x"), rigid("b", 0, 8, 100.0, model="x")]
-    run = clustersim.run(jobs, "muri", cluster="n1g8", overheads=None, sharing={"profiles": only})
-    assert [job.finish_s for job in run.jobs] == [100.0, 200.0]
-
-
 def test_groups_stay_together_from_round_to_round() -> None:
     jobs = [rigid(f"{name}{i}", 0, 8, 5000.0, model=name) for name in ("cpu", "gpu") for i in range(4)]
     run = run_of(jobs, "n4g8", overheads=Overheads(launch_s=30.0).stated(), order="las")
@@ -134,14 +126,3 @@ def test_parameters_out_of_range_are_named() -> None:
         Muri("fifo")
     with pytest.raises(ValueError, match="group=5"):
         Muri(group=5)
-
-
-def test_no_group_puts_a_job_on_nodes_reserved_for_others() -> None:
-    """Of two equal jobs in a group, the node is reserved for one: that one runs, and the other later."""
-    jobs = [rigid("a", 0, 8, 500.0, tenant="mine"), rigid("b", 0, 8, 500.0, tenant="other")]
-    found = clustersim.run(
-        jobs, "muri", cluster="n1g8", overheads=None, params={"round_s": 30.0},
-        reservations=[{"at_s": 0, "for_s": 100, "nodes": "0", "tenants": ["mine"]}],
-    )  # fmt: skip
-    assert {e.job_id for e in found.events if e.event in ALLOCATES and e.time_s < 100} == {"a"}
-    assert all(record.state == "finished" for record in found.jobs)

@@ -11,8 +11,7 @@ import pytest
 
 import clustersim
 from clustersim.cluster import Cluster
-from clustersim.overheads import Overheads
-from clustersim.records import ALLOCATES, MIGRATE
+from clustersim.records import ALLOCATES
 from policies.pal import Pal
 from tests.builders import rigid
 from traces.job import Job
@@ -143,20 +142,6 @@ def test_it_is_faster_where_nodes_differ(order: str) -> None:
         gains.append(base.summary["jct_mean_s"] / pal.summary["jct_mean_s"])
     assert min(gains) > 1
     assert fmean(gains) > 1.05
-
-
-def test_a_job_moves_where_that_pays() -> None:
-    """By hand: b starts on node 1, of factor 2, while a is on node 0. When a has ended, at 100 s, moving
-    takes 20 s, and saves half of a round: of 300 s but not of 30 s.
-    """
-    jobs = [rigid("a", 0, 4, 100.0), rigid("b", 1, 4, 500.0)]
-    for round_s, moves in ((300.0, 1), (30.0, 0)):
-        run = clustersim.run(
-            jobs, "pal", cluster="n2g4", variability={"factors": {"other": [1, 2]}},
-            overheads=Overheads.none().stated() | {"scale": 1, "plain_restart_s": 20.0},
-            params={"round_s": round_s},
-        )  # fmt: skip
-        assert sum(event.event == MIGRATE for event in run.events) == moves
 
 
 def test_parameters_out_of_range_are_named() -> None:

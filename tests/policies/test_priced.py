@@ -11,15 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustersim
-from clustersim.failures import Failures
 from clustersim.overheads import Overheads
-from clustersim.testing import CASES, Case, Outcome, check_case, check_scheduler, decide, simulate
+from clustersim.testing import CASES, Case, Outcome, check_case, check_scheduler, decide
 from policies.hesrpt import HeSrpt
 from policies.max_min import MaxMin
 from policies.optimus import Optimus
 from policies.priced import Priced
 from policies.srtf import Srtf
-from tests.builders import Bench, MixedBench, elastic, finishes, gpt3, mean_jct_s, rigid, starts
+from tests.builders import Bench, elastic, finishes, gpt3, mean_jct_s, rigid
 from tests.effort import examples
 from traces.job import Job
 
@@ -169,60 +168,6 @@ def test_without_leftovers_gpus_stay_free() -> None:
 
 
 # What it has to cope with
-
-
-def test_a_job_that_never_fits_keeps_no_other_out() -> None:
-    jobs = [rigid("huge", 0, 64, 10.0), elastic("a", 1, 4, 10), elastic("b", 1, 4, 10)]
-    outcome = Bench("n1g8", LINEAR).run(jobs, Priced())
-    assert finishes(outcome)["huge"] is None
-    assert None not in (finishes(outcome)["a"], finishes(outcome)["b"])
-
-
-def test_bounds_of_jobs_are_kept() -> None:
-    rows = [
-        gpt3("any", 0, 8, 50),
-        elastic("few", 0, 8, 50, model="gpt3-6.7b", global_batch=512, max_gpus=8),
-        elastic("many", 0, 16, 50, model="gpt3-6.7b", global_batch=512, min_gpus=16),
-    ]
-    run = clustersim.run(rows, "priced", cluster="n8g8")
-    held = {event.job_id: set[int]() for event in run.events if event.job_id}
-    for event in run.events:
-        if event.job_id and event.gpus:
-            held[event.job_id].add(event.gpus)
-    assert max(held["few"]) <= 8
-    assert min(held["many"]) >= 16
-
-
-def test_the_price_follows_the_gpus_that_are_in_service() -> None:
-    """With one of two nodes down, jobs still end, and none waits for the node to come back."""
-    rows = stream(20)
-    outcome = simulate(
-        rows, Priced(), "n2g8", table=LINEAR,
-        failures=Failures(mtbf_gpu_h=4.0, kinds={"node": (1.0, 0.5)}),
-    )  # fmt: skip
-    assert None not in finishes(outcome).values()
-
-
-def test_a_job_that_overran_its_statement_does_not_stay_first() -> None:
-    """`over` states 40 units and does 1,000. `short` comes when it has done 60, and takes its GPU."""
-    rows = [
-        elastic("over", 0, 1, 1000, stated_iterations=40.0),
-        elastic("tick", 45, 1, 300),
-        elastic("short", 60, 1, 10),
-    ]
-    outcome = Bench("n1g1", {("m", 8): {1: 1.0}}).run(rows, Priced())
-    assert starts(outcome)["short"] == 60.0
-
-
-def test_the_faster_type_goes_to_the_job_that_gains_by_it() -> None:
-    even, picky = {n: float(n) for n in (1, 2, 4, 8)}, {n: 4.0 * n for n in (1, 2, 4, 8)}
-    tables = {
-        "a100": {("even", 8): even, ("picky", 8): even},
-        "h100": {("even", 8): even, ("picky", 8): picky},
-    }
-    rows = [elastic("e", 0, 8, 800, model="even"), elastic("p", 0, 8, 1600, model="picky")]
-    outcome = MixedBench([("h100", 1, 8), ("a100", 1, 8)], tables).run(rows, Priced())
-    assert finishes(outcome) == {"e": pytest.approx(100.0), "p": pytest.approx(50.0)}
 
 
 def test_it_runs_by_its_name() -> None:

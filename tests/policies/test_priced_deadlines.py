@@ -13,8 +13,8 @@ from clustersim.records import DECLINED, NOTE
 from clustersim.scheduler import Proposal, State
 from clustersim.testing import Outcome, check_outcome
 from policies.priced_deadlines import PricedDeadlines
-from policies.pricing.triage import LATE, NEVER, TAKEN_BACK
-from tests.builders import Bench, MixedBench, elastic, finishes
+from policies.pricing.triage import LATE, TAKEN_BACK
+from tests.builders import Bench, elastic
 from tests.deadlines import hostile_bench, mixed_bench, random_bench, watch, watch_types
 from tests.effort import examples, rotated
 
@@ -46,38 +46,6 @@ def broken_promises(outcome: Outcome) -> list[str]:
 # Triage
 
 
-def test_a_large_job_gives_its_promise_to_a_small_one() -> None:
-    jobs = [elastic("large", 0, 8, 90, 100), elastic("small", 5, 8, 20, 40)]
-    outcome = Bench("n1g8", EIGHT).run(jobs, PricedDeadlines())
-    assert met(outcome) == {"small"}
-    assert notes(outcome) == [("large", TAKEN_BACK)]
-    assert outcome.of("large").reason == f"{TAKEN_BACK}: at t=5 s, for job small"
-    assert finishes(outcome) == {"large": 110, "small": 25}
-
-
-def test_a_small_job_keeps_its_promise_from_a_large_one() -> None:
-    jobs = [elastic("small", 0, 8, 20, 40), elastic("large", 5, 8, 90, 100)]
-    outcome = Bench("n1g8", EIGHT).run(jobs, PricedDeadlines())
-    assert met(outcome) == {"small"}
-    assert notes(outcome) == [("large", NEVER)]
-    assert finishes(outcome) == {"large": 110, "small": 20}
-
-
-def test_the_largest_job_that_makes_room_is_given_up() -> None:
-    """Dropping `a` or `b` would each make room for `c`."""
-    jobs = [elastic("a", 0, 8, 40, 200), elastic("b", 1, 8, 60, 200), elastic("c", 2, 8, 30, 120)]
-    jobs += [elastic("d", 3, 8, 80, 195)]
-    outcome = Bench("n1g8", EIGHT).run(jobs, PricedDeadlines())
-    assert met(outcome) == {"a", "b", "c"}
-    assert notes(outcome) == [("d", NEVER)]
-    jobs = [*jobs[:3], elastic("e", 3, 8, 50, 130)]
-    assert met(Bench("n1g8", EIGHT).run(jobs, PricedDeadlines())) == {"a", "b", "c", "e"}
-    jobs += [elastic("f", 4, 8, 55, 195)]
-    outcome = Bench("n1g8", EIGHT).run(jobs, PricedDeadlines())
-    assert met(outcome) == {"a", "c", "e", "f"}
-    assert notes(outcome) == [("b", TAKEN_BACK)]
-
-
 def test_a_job_in_the_way_is_given_up_however_many_larger_ones_are_not() -> None:
     """The 40 others are due after `v`, and `v` needs all the time until then."""
     jobs = [elastic("v", 0, 8, 98, 100), elastic("small", 5, 8, 20, 40)]
@@ -85,34 +53,6 @@ def test_a_job_in_the_way_is_given_up_however_many_larger_ones_are_not() -> None
     outcome = Bench("n1g8", EIGHT).run(jobs, PricedDeadlines())
     assert notes(outcome) == [("v", TAKEN_BACK)]
     assert len(met(outcome)) == 41
-
-
-def test_a_job_that_was_given_up_gets_its_promise_back_when_it_can() -> None:
-    """`b` states 80 s, for which `a` is given up, and is done after 10."""
-    jobs = [elastic("a", 0, 8, 90, 165), elastic("b", 2, 8, 10, 101, stated_iterations=80.0)]
-    outcome = Bench("n1g8", EIGHT).run(jobs, PricedDeadlines())
-    assert notes(outcome) == [("a", TAKEN_BACK), ("a", LATE)]
-    assert met(outcome) == {"a", "b"}
-
-
-def test_a_job_without_any_hope_is_not_promised_anything_and_runs() -> None:
-    outcome = Bench("n1g8", EIGHT).run([elastic("a", 0, 8, 90, 50)], PricedDeadlines())
-    assert outcome.of("a").reason == f"{NEVER}: not enough time on any number of GPUs"
-    assert outcome.of("a").finish_s == 90
-
-
-def test_no_promise_is_taken_back_where_the_policy_must_not() -> None:
-    jobs = [elastic("large", 0, 8, 90, 100), elastic("small", 5, 8, 20, 40)]
-    outcome = Bench("n1g8", EIGHT).run(jobs, PricedDeadlines(give_up=False))
-    assert met(outcome) == {"large"}
-    assert notes(outcome) == [("small", NEVER)]
-
-
-def test_a_job_above_the_threshold_gets_no_promise() -> None:
-    jobs = [elastic("large", 0, 8, 90, 100), elastic("small", 5, 8, 20, 40)]
-    outcome = Bench("n1g8", EIGHT).run(jobs, PricedDeadlines(give_up=False, share=0.6))
-    assert met(outcome) == {"small"}
-    assert notes(outcome) == [("large", NEVER)]
 
 
 @st.composite
@@ -142,16 +82,6 @@ def test_of_a_burst_on_one_gpu_as_many_as_possible_are_in_time(jobs: list[Any]) 
     """There one for one, the largest first, is exact: Moore and Hodgson, Management Science 1968."""
     outcome = Bench("n1g1", {("m", 8): {1: 1.0}}).run(jobs, PricedDeadlines(guard_s=1e-3))
     assert len(met(outcome)) == most_met(jobs)
-
-
-def test_on_several_types_as_many_jobs_are_in_time_on_the_types_that_they_need() -> None:
-    """`tight` needs the fast node for all of its time; `large`, which was promised that node, is given up."""
-    tables = {"slow": {("m", 8): {8: 1.0}}, "fast": {("m", 8): {8: 4.0}}}
-    jobs = [elastic("large", 0, 8, 380, 100), elastic("tight", 5, 8, 200, 60)]
-    jobs.append(elastic("loose", 6, 8, 90, 100))
-    outcome = MixedBench([("slow", 1, 8), ("fast", 1, 8)], tables).run(jobs, PricedDeadlines())
-    assert met(outcome) == {"tight", "loose"}
-    assert notes(outcome) == [("large", TAKEN_BACK)]
 
 
 def test_a_due_job_that_waits_is_seated_where_it_cannot_have_more() -> None:

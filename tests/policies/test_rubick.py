@@ -9,9 +9,7 @@ from random import Random
 import pytest
 
 import clustersim
-from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES
-from clustersim.testing import simulate
 from policies.rubick import Rubick
 from tests.builders import Bench, elastic, finishes, starts
 from traces.job import Job
@@ -162,17 +160,6 @@ def test_schedules_are_those_of_a_slow_simulation(seed: int, quotas: dict[str, i
     assert found == pytest.approx(Plain(jobs, quotas).run(), rel=1e-6)
 
 
-def test_gpus_go_where_the_speed_rises_most() -> None:
-    """`flat` has all 8 GPUs until `steep` comes, which takes 4 and then more while that gains more."""
-    jobs = [
-        elastic("flat", 0, 1, 1000, global_batch=16),
-        elastic("steep", 10, 1, 300),
-    ]
-    outcome = simulate(jobs, Rubick(), "n1g8", table=TABLE)
-    at_10 = {event.job_id: event.gpus for event in outcome.events if event.time_s == 10 and event.gpus}
-    assert at_10 == {"flat": 4, "steep": 4}
-
-
 def test_a_guaranteed_job_keeps_what_its_user_asked_for(tmp_path: Path) -> None:
     """Six best-effort jobs are steeper, and take all but the 4 GPUs that `mine` asked for."""
     jobs = [
@@ -204,18 +191,6 @@ def test_the_plan_of_the_user_lowers_the_guarantee(tmp_path: Path) -> None:
         )  # fmt: skip
         fewest.append(min(event.gpus for event in run.events if event.job_id == "mine" and event.gpus))
     assert fewest == [4, 2]
-
-
-def test_a_job_is_left_alone_until_its_restarts_are_few() -> None:
-    """A change costs 60 s at most. `a` gets 8 GPUs when it has run for 60 / (1 - gate) seconds."""
-    charged = Overheads(launch_s=30.0, plain_restart_s=30.0)
-    jobs = [elastic("a", 0, 1, 1e5), elastic("b", 0, 1, 300)]
-    for gate, at_s in ((0.9, 600.0), (0.97, 2000.0)):
-        outcome = simulate(jobs, Rubick(gate=gate), "n1g8", table=TABLE, overheads=charged)
-        grown = [event.time_s for event in outcome.events if event.job_id == "a" and event.gpus == 8]
-        assert grown[0] == pytest.approx(at_s)
-    never = simulate(jobs, Rubick(gate=1.0), "n1g8", table=TABLE, overheads=charged)
-    assert {event.gpus for event in never.events if event.job_id == "a" and event.gpus} == {4}
 
 
 def test_a_job_that_waited_long_is_served_before_others() -> None:

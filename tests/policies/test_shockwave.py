@@ -34,15 +34,6 @@ def test_the_course_of_a_job_goes_through_its_predicted_phases() -> None:
     assert predicted.share_after(250 + 100) == pytest.approx(0.25 + 0.4)
 
 
-def test_a_job_that_will_be_fast_goes_first() -> None:
-    jobs = [
-        elastic("slow", 0, 1, 1000),
-        elastic("fast", 0, 1, 1000, phases="0.01:8 0.33:32 0.33:32 0.33:32"),
-    ]
-    run = simulate(jobs, Shockwave(round_s=10, makespan_weight=0), "n1g1", table=TABLE)
-    assert times(run)["fast"][1] < times(run)["slow"][1]
-
-
 @pytest.mark.parametrize(
     ("past", "phases", "done", "due"),
     [
@@ -67,12 +58,6 @@ def test_a_long_job_gets_its_turn_among_short_ones() -> None:
     unfair = simulate(jobs, Shockwave(round_s=30, fairness_power=0.0), "n1g4")
     assert times(unfair)["long"][0] == 6000.0
     assert times(fair)["long"][0] < 4000.0
-
-
-def test_weights_count() -> None:
-    jobs = [rigid("a", 0, 1, 300.0), rigid("b", 0, 1, 300.0, weight=8.0)]
-    run = simulate(jobs, Shockwave(round_s=30, makespan_weight=0.0), "n1g1")
-    assert times(run)["b"][1] < times(run)["a"][1]
 
 
 def test_jobs_in_phases_are_served_and_checked(tmp_path: object) -> None:

@@ -15,15 +15,12 @@ from hypothesis import strategies as st
 
 import clustersim
 from clustersim.overheads import Overheads
-from clustersim.testing import decide, simulate
+from clustersim.testing import decide
 from policies.sia import Sia
 from policies.solvers.assignment import Choice, assign, without_lines_of_highs
-from tests.builders import Bench, elastic
+from tests.builders import elastic
 from tests.effort import examples
 from traces.job import Job
-
-TABLE = {("m", 8): {1: 1.0, 2: 1.8, 4: 3.0, 8: 4.5}}
-
 
 configurations = st.tuples(st.integers(0, 1), st.integers(1, 6))
 costs = st.floats(-1, 0.2).map(lambda x: round(x, 6))
@@ -126,43 +123,6 @@ def test_a_program_is_solved_without_stdout() -> None:
     assert subprocess.run([sys.executable, "-c", code], preexec_fn=lambda: os.close(1)).returncode == 0
 
 
-def test_two_equal_jobs_share() -> None:
-    """Normalised speeds to the power -1/2, less what waiting costs: 4 + 4 has the least sum."""
-    outcome = simulate(
-        [elastic("a", 0, 1, 1e4), elastic("b", 0, 1, 1e4)], Sia(), "n1g8", table=TABLE, until_s=50
-    )
-    assert [event[1:] for event in outcome.log() if event[1] == "start"] == [
-        ("start", "a", 4),
-        ("start", "b", 4),
-    ]
-
-
-def test_the_cost_of_waiting_decides_which_job_waits() -> None:
-    """On 5 GPUs either the job that scales gets all, 5^-0.5 + waiting_cost, or both get one, 1 + 1."""
-    table = {("good", 8): {1: 1.0, 5: 5.0}, ("poor", 8): {1: 1.0}}
-    jobs = [Job(model, 0, model=model, global_batch=8, gpus=1, iterations=1e4) for model in ("poor", "good")]
-    shares = {}
-    for waiting_cost in (1.0, 2.0):
-        policy = Sia(power=-0.5, waiting_cost=waiting_cost)
-        events = simulate(jobs, policy, "n1g5", table=table, until_s=50, placement="any").events
-        shares[waiting_cost] = {event.job_id: event.gpus for event in events if event.event == "start"}
-    assert shares == {1.0: {"good": 5}, 2.0: {"poor": 1, "good": 1}}
-
-
-def test_a_restart_must_pay_off() -> None:
-    """`a` runs on 4 of 8 GPUs beside `b`; when `b` is done, growing to 8 would make it 1.5 times as fast for
-    a restart. At an age of 1000 s the factor is (1000 - 0) / (1000 + restart): with 60 s it grows, with 900 s
-    1.5 x 0.53 is slower than to stay.
-    """
-    sizes = {}
-    for launch_s in (30.0, 900.0):
-        slow = Bench("n1g8", TABLE, overheads=Overheads(launch_s=launch_s, plain_restart_s=launch_s / 10))
-        jobs = [elastic("a", 0, 1, 20_000), elastic("b", 0, 1, 3 * (1000 - launch_s))]
-        events = slow.run(jobs, Sia()).events
-        sizes[launch_s] = [event.gpus for event in events if event.job_id == "a" and event.gpus][:2]
-    assert sizes == {30.0: [4, 8], 900.0: [4]}
-
-
 @pytest.mark.parametrize(("age_s", "gpus"), [(50.0, 8), (81.0, 1), (1000.0, 8)])
 def test_a_job_younger_than_a_restart_is_not_discounted(age_s: float, gpus: int) -> None:
     """Of 1.3 times the speed on 8 GPUs, whose restart takes 80 s, 81 / (81 + 80) would be left. At an age of
@@ -174,13 +134,6 @@ def test_a_job_younger_than_a_restart_is_not_discounted(age_s: float, gpus: int)
         overheads=charged,
     )  # fmt: skip
     assert decision.gpus("a") == gpus
-
-
-def test_jobs_alike_do_not_change_places() -> None:
-    jobs = [Job(str(i), 10.0 * i, gpus=4, duration_s=1000) for i in range(6)]
-    outcome = simulate(jobs, Sia(), "n1g8")
-    assert [record.job_id for record in outcome.records] == [str(i) for i in range(6)]
-    assert all(record.preemptions == 0 for record in outcome.records)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.overheads import Overheads
 from clustersim.scheduler import Proposal, State
 from clustersim.testing import simulate
 from policies.solvers.partial_allocation import auction
 from policies.themis import Themis
 from tests.builders import finishes, rigid
-from traces.job import Job
 
 # rho, from its definition (Themis, NSDI 2020, section 3): the time from submission to finish over the time
 # alone x the mean number of jobs. The jobs and the numbers worked out for them are ours, not the paper's.
@@ -69,37 +67,6 @@ def test_the_worst_off_always_gets_a_lease() -> None:
     outcome = simulate(jobs, Themis(fairness=0.0, lease_s=100.0), "n1g8")
     assert outcome.of("wide").start_s == 0
     assert finishes(outcome)["wide"] < 4000  # type: ignore[operator]
-
-
-def test_what_becomes_free_within_a_lease_is_auctioned_at_once() -> None:
-    jobs = [rigid("a", 0, 4, 50), rigid("b", 0, 4, 400), rigid("c", 10, 4, 30)]
-    outcome = simulate(jobs, Themis(lease_s=200.0), "n1g8")
-    assert finishes(outcome) == {"a": 50, "c": 80, "b": 400}
-    assert all(record.preemptions == 0 for record in outcome.records)
-
-
-def test_an_elastic_job_takes_less_rather_than_nothing() -> None:
-    """Two jobs ask for all 8 GPUs; no GPUs are worth nothing, so 4 + 4 has the largest product of values."""
-    table = {("m", 8): {n: n**0.5 for n in (1, 2, 4, 8)}}
-    jobs = [Job(name, 0, model="m", global_batch=8, gpus=8, iterations=1e4) for name in "ab"]
-    outcome = simulate(jobs, Themis(fairness=0.0), "n1g8", table=table, until_s=10)
-    assert sorted(event.gpus for event in outcome.events if event.event == "start") == [4, 4]
-
-
-def test_bidders_that_delay_no_job_keep_what_they_win() -> None:
-    """Two of three bid for the 3 GPUs that they can use at most, and 6 are on offer: no job pays."""
-    table = {("m", 8): {1: 0.4, 3: 0.8}}
-    work = {
-        "a": 47112 / 997,
-        "b": 76485 / 997,
-        "c": 21193 / 997,
-    }  # with these, sums of logarithms round to less than nothing
-    jobs = [Job(name, 0, model="m", global_batch=8, gpus=3, iterations=n) for name, n in work.items()]
-    outcome = simulate(jobs, Themis(fairness=0.5, lease_s=20.0), "n1g6", table=table, until_s=10)
-    assert {event.job_id: event.gpus for event in outcome.events if event.event == "start"} == {
-        "a": 3,
-        "c": 3,
-    }
 
 
 @pytest.mark.parametrize(
@@ -156,25 +123,3 @@ def test_a_winner_that_delays_no_job_pays_nothing() -> None:
 
 def test_no_bids() -> None:
     assert auction([], 8) == []
-
-
-def test_a_winner_without_a_place_keeps_no_job_out() -> None:
-    """Of 7 nodes of 3 GPUs one goes: no aligned block of 4 nodes is left for 12 GPUs, which win."""
-    jobs = [
-        Job("none", 100.0, gpus=12, duration_s=50.0),
-        Job("next", 100.0, gpus=9, duration_s=70.0),
-    ]
-    calendar = [{"at_s": 50.0, "remove": 1}]
-    outcome = simulate(jobs, Themis(), "n7g3", placement="buddy", calendar=calendar)
-    assert {record.job_id: record.state for record in outcome.records} == {
-        "none": "unfinished",
-        "next": "finished",
-    }
-
-
-def test_a_winner_waits_for_a_job_that_has_yet_to_pay_off_its_restart() -> None:
-    """b wins at t=100; a, which restarts in 210 s and works since t=10, is left alone until t=300."""
-    jobs = [rigid("a", 0, 8, 600), rigid("b", 1, 8, 50)]
-    charged = Overheads(launch_s=10.0, plain_restart_s=200.0)
-    outcome = simulate(jobs, Themis(fairness=0.0, lease_s=100.0), "n1g8", overheads=charged)
-    assert (outcome.of("a").preemptions, outcome.of("b").finish_s) == (1, 360.0)

@@ -17,20 +17,9 @@ from clustersim.records import ALLOCATES
 from clustersim.scheduler import JobCurve, JobView, Proposal, Scheduler, State
 from clustersim.testing import Outcome, simulate
 from policies.unicron import Unicron
-from tests.builders import elastic, rigid, times
+from tests.builders import elastic
 
 TABLE = {("m", 8): {1: 1.0, 2: 1.9, 4: 3.4, 8: 5.5}}
-
-
-def test_gpus_go_where_they_add_most_weighted_throughput() -> None:
-    """On 4 GPUs, in GPUs like those of the request: a job that asks for 1 does 1 on 1, 1.9 on 2, 3.4 on 4.
-    Of equal jobs each gets 2 (3.8); with weight 3 one gets all (10.2 against 7.6).
-    """
-    for weight, expected in ((1.0, {"a": 2, "b": 2}), (3.0, {"b": 4})):
-        jobs = [elastic("a", 0, 1, 1000), elastic("b", 0, 1, 1000, weight=weight)]
-        outcome = simulate(jobs, Unicron(), "n1g4", table=TABLE)
-        given = {e.job_id: e.gpus for e in outcome.events if e.event == "start" and e.time_s == 0}
-        assert given == expected
 
 
 @dataclass(eq=False)
@@ -165,18 +154,6 @@ def test_it_keeps_more_weighted_throughput_than_equal_shares_under_failures(seed
         interrupted[type(policy)] = sum(record.interruptions for record in outcome.records)
     assert sum(interrupted.values()) > 6
     assert kept[Unicron] > 1.25 * kept[AllRestart]
-
-
-def test_jobs_beyond_the_division_start_on_what_remains() -> None:
-    jobs = [rigid(f"{i}", 0, 1, 100) for i in range(8)]
-    assert set(times(simulate(jobs, Unicron(waiting=2), "n1g8")).values()) == {(0, 100)}
-
-
-def test_a_heavy_job_takes_the_gpus_of_a_light_one() -> None:
-    jobs = [rigid("light", 0, 4, 5000), rigid("heavy", 1000, 4, 100, weight=2.0)]
-    found = times(simulate(jobs, Unicron(), "n1g4"))
-    assert found["heavy"] == (1000, 1100)
-    assert found["light"] == (0, 5100)
 
 
 @pytest.mark.parametrize(

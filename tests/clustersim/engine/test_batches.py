@@ -7,8 +7,6 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import clustersim
@@ -19,7 +17,6 @@ from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal
 from clustersim.testing import check_outcome, simulate
 from tests.builders import Script, elastic, finishes
-from tests.effort import examples
 from traces.job import Job
 from traces.phases import seconds_factor
 
@@ -148,30 +145,6 @@ def test_under_other_policies_a_choice_changes_nothing(policy: str) -> None:
 
     plain, noisy = (clustersim.run(made(text), policy, cluster="n2g8") for text in (None, "1:64..512:100"))
     assert [job.finish_s for job in plain.jobs] == [job.finish_s for job in noisy.jobs]
-
-
-@settings(max_examples=examples(5), deadline=None)
-@given(st.data())
-def test_every_run_with_batches_passes_its_audit(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    """With nodes that fail and nodes of unequal speed; plans and speeds are computed again."""
-    texts = ("0.5:64..512:20 0.5:64..512:900", "1:64..1024", "0.2:64:50 0.8:128..256:50", None)
-    jobs = [
-        Job(f"j{i}", data.draw(st.sampled_from((0.0, 70.0, 300.0))) * i, model="gpt3-1.3b",
-            gpus=data.draw(st.sampled_from((2, 4, 8))), global_batch=64, iterations=400.0 + i,
-            phases=data.draw(st.sampled_from(texts)))
-        for i in range(data.draw(st.integers(1, 6)))
-    ]  # fmt: skip
-    out = tmp_path_factory.mktemp("batches") / "run"
-    failing = {"mtbf_gpu_h": 2.0, "repair_scale": 0.01} if data.draw(st.booleans()) else None
-    network = data.draw(st.sampled_from(("ideal", "contention")))
-    run = clustersim.run(
-        jobs, "pollux", cluster="n2g8", out=out, network=network, variability={"sigma": 0.1},
-        failures=failing, seed=data.draw(st.integers(0, 5)), until_s=1e7,
-    )  # fmt: skip
-    assert [v.text for f in check_run_folder(out) for v in f.violations] == []
-    assert run.summary["jct_over_bound"] is None or run.summary["jct_over_bound"] >= 1.0
 
 
 @pytest.mark.parametrize(

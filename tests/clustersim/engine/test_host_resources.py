@@ -21,7 +21,7 @@ from clustersim.cluster import Cluster
 from clustersim.cluster.topology import NodeGroup
 from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES, RELEASES, EventRecord, Run
-from clustersim.runs import list_policies, make_policy
+from clustersim.runs import make_policy
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.speed import CannotRun, SpeedOnOneType
 from clustersim.testing import check_outcome, decide, simulate
@@ -31,9 +31,7 @@ from tests.folders import rehashed
 from traces.job import Job
 from traces.native import write_trace
 
-NAMES = [info.name for info in list_policies()]
 BY_KEY = ("fifo", "fifo-skip", "sjf", "srtf", "srsf", "smallest", "las", "edf")
-SLOW = ("sia", "shockwave")
 TABLE = {
     (model, 64): {n: 0.1 * n**power for n in (1, 2, 4, 8, 16, 32) if n >= least}
     for model, least, power in (("small", 1, 0.8), ("large", 4, 0.95))
@@ -211,23 +209,6 @@ def test_a_placement_of_a_policy_that_finds_too_few_cores_is_refused() -> None:
     jobs = [Job("a", 0.0, gpus=2, duration_s=9.0, cpus=8), Job("b", 0.0, gpus=2, duration_s=9.0, cpus=8)]
     with pytest.raises(UserError, match=r"start\(job b, gpus=2, on=.*node 0: 8 cores are needed, 4 are"):
         simulate(jobs, Names(), cluster_of(1, 8, 12))
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name for name in NAMES]
-)
-def test_every_policy_drains_jobs_that_need_more_than_their_share(name: str, tmp_path: Path) -> None:
-    jobs, table = demanding(1, 60), tmp_path / "table.csv"
-    rows = [
-        f"{model},{batch},{n},{rate}" for (model, batch), rates in TABLE.items() for n, rate in rates.items()
-    ]
-    table.write_text("\n".join(["model,global_batch,gpus,iterations_per_s", *rows]) + "\n")
-    file = cluster_file(tmp_path, 3, 4, cpus_per_node=16, host_memory_gb_per_node=64)
-    run = clustersim.run(jobs, name, cluster=file, table=str(table), bound="none")
-    assert {job.state for job in run.jobs} <= {"finished", "rejected"}
-    assert all("declined" in job.reason for job in run.jobs if job.state == "rejected")
-    assert over(run.events, jobs, 16, 64) == []
-    assert broken(run) == []
 
 
 @settings(max_examples=examples(8), deadline=None)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import clustersim
-from clustersim.audit import check_run_folder, replay
+from clustersim.audit import check_run_folder
 from clustersim.cluster import Cluster, SharedPlacement
 from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
@@ -21,7 +21,6 @@ from clustersim.testing import check_outcome, simulate
 from itertime.errors import UserError
 from tests.builders import rigid
 from traces.job import Job
-from traces.native import write_trace
 
 PROFILES = {"a": [0.1, 0.1, 0.7, 0.1], "b": [0.1, 0.6, 0.2, 0.1], "c": [0.05, 0.05, 0.8, 0.1]}
 
@@ -93,39 +92,6 @@ def mixture(seed: int, count: int = 60) -> list[Job]:
         gpus = random.choice((1, 2, 4, 8, 16, 24))
         jobs.append(rigid(f"j{i}", now, gpus, float(random.randint(20, 600)), model=random.choice("abc")))
     return jobs
-
-
-@pytest.mark.parametrize(
-    "sharing",
-    [None, {"slowdown": 1.3}, {"pairs": {"a": {"b": 1.4}}}, {"profiles": PROFILES},
-     {"profiles": {"a": PROFILES["a"]}, "slowdown": 1.2}],
-)  # fmt: skip
-@pytest.mark.parametrize("policy", ["lucid", "muri"])
-def test_runs_pass_the_audit_and_their_bound(policy: str, sharing: Any, tmp_path: Path) -> None:
-    megatron = [
-        Job(f"m{i}", 70.0 * i, model="megatron-1.7b", gpus=8, global_batch=64, iterations=200.0)
-        for i in range(5)
-    ]
-    write_trace([*mixture(1), *megatron], tmp_path / "jobs.csv")
-    found = clustersim.run(
-        tmp_path / "jobs.csv", policy, cluster="n4g8", sharing=sharing, out=tmp_path / "run",
-        variability={"sigma": 0.1}, step_time={"slowdown": 1.05},
-    )  # fmt: skip
-    assert any(isinstance(event.placement, SharedPlacement) for event in found.events)
-    assert found.summary["jct_over_bound"] >= 1.0
-    assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []
-    assert not replay(tmp_path / "run").violations
-
-
-@pytest.mark.parametrize("policy", ["lucid", "muri"])
-def test_they_share_beside_failures_and_parts_of_the_trace(policy: str, tmp_path: Path) -> None:
-    parts = [rigid(f"p{i}", 30.0 * i, 1, 200.0, gpu_fraction=0.5) for i in range(6)]
-    write_trace([*mixture(2), *parts], tmp_path / "jobs.csv")
-    clustersim.run(
-        tmp_path / "jobs.csv", policy, cluster="n4g8", sharing={"slowdown": 1.1}, out=tmp_path / "run",
-        failures={"mtbf_gpu_h": 3.0}, calendar=[{"at_s": 500, "maintenance": 0, "for_s": 300}],
-    )  # fmt: skip
-    assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []
 
 
 def test_the_audit_notices_jobs_that_may_not_share(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from math import fsum
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustersim
@@ -14,12 +13,10 @@ from clustersim.analysis import gpu_time
 from clustersim.audit import check_run_folder
 from clustersim.testing import simulate
 from tests.builders import Script, elastic, finishes, rigid
-from tests.effort import examples
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0, 8: 4.0}, ("m", 16): {1: 0.75, 2: 1.5, 4: 3.0, 8: 5.0}}
 FAILING = {"mtbf_gpu_h": 0.02, "repair_scale": 0.001}
-POLICIES = ("fifo", "srtf", "easy", "las", "afs", "max-min", "themis")
 
 
 def test_a_job_trains_each_part_of_its_work_at_the_speed_of_its_batch() -> None:
@@ -110,21 +107,6 @@ def traces(draw: st.DrawFn) -> list[Job]:
             Job(f"j{i}", now, duration_s=draw(st.sampled_from((3.3, 20.0, 400.0))), phases=phases, **more)
         )
     return jobs
-
-
-@settings(max_examples=examples(24), deadline=None)
-@given(traces(), st.sampled_from(POLICIES), st.booleans(), st.integers(0, 9))
-def test_every_run_with_phases_passes_its_audit(
-    tmp_path_factory: pytest.TempPathFactory, jobs: list[Job], policy: str, failing: bool, seed: int
-) -> None:
-    out = tmp_path_factory.mktemp("phases") / "run"
-    failures = FAILING if failing else None
-    clustersim.run(
-        jobs, policy, cluster="n2g4", sharing={"slowdown": 1.3}, failures=failures, seed=seed, out=out,
-        until_s=1e6, step_time={"slowdown": 1.1, "spread": 0.5}, estimates=None,
-    )  # fmt: skip
-    findings = check_run_folder(out)
-    assert [str(v.text) for f in findings for v in f.violations] == []
 
 
 def test_mean_of_all_work_is_the_isolated_run_time() -> None:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustersim
 from clustersim.analysis import service_levels
 from clustersim.audit import check_run_folder, replay
 from clustersim.records import Run
-from tests.effort import examples
 from traces.job import Job
-
-POLICIES = ("fifo", "srtf", "easy", "conservative", "afs", "gavel-max-min", "elasticflow", "themis")
 
 
 def instance(
@@ -125,22 +121,6 @@ def traces(draw: st.DrawFn) -> list[Job]:
         else:
             jobs.append(train(str(i), now, gpus, run_s))
     return jobs
-
-
-@settings(max_examples=examples(12), deadline=None)
-@given(traces(), st.sampled_from(POLICIES), st.booleans(), st.booleans())
-def test_every_run_passes_the_check(
-    tmp_path_factory: pytest.TempPathFactory, jobs: list[Job], policy: str, preempt: bool, failing: bool
-) -> None:
-    folder = tmp_path_factory.mktemp("run") / "run"
-    settings: dict[str, object] = {"failures": {"mtbf_gpu_h": 0.5}} if failing else {}
-    done = clustersim.run(
-        jobs, policy, cluster="n2g2", out=folder, services_preempt=preempt, **settings
-    )  # fmt: skip
-    assert [rule.violations for rule in check_run_folder(folder) if rule.violations] == []
-    for job in done.jobs:
-        if job.service and job.state == "served":
-            assert job.finish_s == pytest.approx(job.submit_s + (job.isolated_s or 0.0), abs=1e-5)
 
 
 def test_an_instance_leaves_nodes_that_are_reserved_for_others(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustersim
@@ -15,10 +14,7 @@ from clustersim.audit import check_run_folder
 from clustersim.records import EventRecord, Run
 from clustersim.rundir import placement_text
 from itertime.errors import UserError
-from tests.effort import examples
 from traces.job import Job
-
-POLICIES = ("fifo", "fifo-skip", "sjf", "srtf", "easy", "las", "afs", "themis")
 
 
 def part(name: str, fraction: float, run_s: float, submit_s: float = 0.0, **more: object) -> Job:
@@ -123,27 +119,6 @@ def traces(draw: st.DrawFn) -> list[Job]:
         else:
             jobs.append(part(str(i), fraction, run_s, now))
     return jobs
-
-
-@settings(max_examples=examples(12), deadline=None)
-@given(traces(), st.sampled_from(POLICIES), st.sampled_from((None, 1.0, 1.3)), st.booleans())
-def test_no_gpu_gives_more_than_it_has(
-    tmp_path_factory: pytest.TempPathFactory, jobs: list[Job], policy: str, slowdown: float | None,
-    failing: bool,
-) -> None:  # fmt: skip
-    folder = tmp_path_factory.mktemp("run") / "run"
-    settings: dict[str, object] = {"failures": {"mtbf_gpu_h": 0.5}} if failing else {}
-    if slowdown is not None:
-        settings["sharing"] = {"slowdown": slowdown}
-    done = clustersim.run(jobs, policy, cluster="n2g2", out=folder, **settings)
-    rules = check_run_folder(folder)
-    assert [rule.violations for rule in rules if rule.violations] == []
-    assert {job.gpus for job in done.jobs if job.gpu_fraction} <= {1}
-    for job in done.jobs:
-        held_s = (job.gpu_seconds or 0.0) / (job.gpu_fraction or job.gpus or 1)
-        assert held_s == pytest.approx(0.0 if job.jct_s is None else job.jct_s - job.wait_s, abs=1e-3) or (
-            job.state != "finished"
-        )
 
 
 def test_the_check_finds_a_gpu_that_gives_too_much(tmp_path: Path) -> None:

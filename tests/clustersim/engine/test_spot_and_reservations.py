@@ -6,24 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import clustersim
 from clustersim.audit import check_run_folder
 from clustersim.audit.folder import check_run
 from clustersim.audit.rerun import replay
 from clustersim.errors import PolicyError
-from clustersim.records import ALLOCATES, RELEASES, Run
+from clustersim.records import ALLOCATES, Run
 from clustersim.runs import RunConfig, setup_of
 from clustersim.scheduler import Proposal, Scheduler, State
 from itertime.errors import UserError
 from policies.fifo import Fifo
-from tests.effort import examples
 from traces.job import Job
 
-POLICIES = ("fifo", "fifo-skip", "srtf", "easy", "conservative", "las", "round-robin", "drf", "quota")
-ELASTIC = ("afs", "sia", "elasticflow", "gavel-max-min", "themis", "priced", "max-min", "arena", "unicron")
 FREE = {"launch_s": 0, "launch_gpu_s": 0, "plain_restart_s": 20}  # 10 s to save, 10 s to load
 
 
@@ -208,84 +203,12 @@ def test_gpus_are_the_last_whole_nodes() -> None:
     ]
 
 
-ENTRIES = st.lists(
-    st.fixed_dictionaries(
-        {
-            "at_s": st.integers(0, 600), "for_s": st.integers(1, 200),
-            "nodes": st.sampled_from(("0", "1-2", "0,3", "0-3")),
-            "tenants": st.sampled_from((["a"], ["b"], ["a", "b"])),
-            "others": st.sampled_from(("drain", "preempt", "kill")),
-        }
-    ),
-    min_size=1, max_size=4,
-)  # fmt: skip
-TRACES = st.lists(
-    st.tuples(st.integers(0, 500), st.sampled_from((1, 2, 4, 8, 16)), st.integers(1, 150),
-              st.sampled_from("abc"), st.booleans()),
-    min_size=1, max_size=20,
-)  # fmt: skip
-
-
-@settings(max_examples=examples(25), deadline=None)
-@given(rows=TRACES, entries=ENTRIES, policy=st.sampled_from(POLICIES), spot=st.booleans())
-def test_reservations_keep_other_jobs_out(rows: Any, entries: Any, policy: str, spot: bool) -> None:
-    jobs = [
-        job(f"j{i}", submit, gpus, run, tenant, estimate_s=float(run) if estimated else None)
-        for i, (submit, gpus, run, tenant, estimated) in enumerate(rows)
-    ]
-    more = {"spot": {"nodes": "1", "mean_up_h": 0.05, "mean_down_h": 0.01, "notice_s": 8}} if spot else {}
-    run = simulate(jobs, policy, cluster="n4g8", reservations=entries, **more)
-    assert all(record.state == "finished" for record in run.jobs)
-    tenants = {one.job_id: one.tenant for one in jobs}
-    since: dict[str, Any] = {}
-    values = RunConfig.make(policy="fifo", cluster="n4g8", reservations=entries)
-    reserved = setup_of(values).reservations
-    for event in run.events:  # beside the audit's own rule
-        if event.job_id in since and event.event in (*ALLOCATES, *RELEASES):
-            begin_s, nodes = since.pop(event.job_id)
-            for entry in reserved:
-                overlap = min(event.time_s, entry.end_s) - max(begin_s, entry.start_s)
-                if overlap > 1e-6 and nodes & entry.nodes:
-                    assert tenants[event.job_id] in entry.tenants
-        if event.event in ALLOCATES:
-            since[event.job_id] = event.time_s, {node for node, _ in event.placement}
-
-
 def test_the_audit_finds_a_job_on_reserved_nodes() -> None:
     run = simulate([job("a", 0, 8, 300), job("b", 0, 8, 300, "blue")], overheads=None)
     run.manifest["reservations"] = [RESERVED]
     assert broken_rules(run) == [
         "t=0: job a holds node 0, which reservation 1 keeps for others for 100 s from t=100 on"
     ]
-
-
-@pytest.mark.parametrize("policy", ELASTIC)
-def test_elastic_policies_keep_to_reservations_and_reclaims(policy: str) -> None:
-    jobs = [
-        Job(f"j{i}", 60.0 * i, "ab"[i % 2], model="gpt3-1.3b", global_batch=64, gpus=8, iterations=400.0,
-            deadline_s=60.0 * i + 4000)
-        for i in range(12)
-    ]  # fmt: skip
-    entries = [{"at_s": 300, "for_s": 300, "nodes": "0-1", "tenants": ["a"], "others": "preempt"}]
-    calendar = [{"at_s": 400, "reclaim": 2, "for_s": 200, "notice_s": 120}]
-    run = simulate(jobs, policy, cluster="n4g8", reservations=entries, calendar=calendar)
-    assert run.summary["unfinished"] == 0
-
-
-def test_reservations_and_reclaims_in_a_fleet(tmp_path: Path) -> None:
-    path = tmp_path / "f.yaml"
-    path.write_text(
-        "clusters: [{name: e, groups: [{name: a, gpu_type: h100, nodes: 2}]},"
-        " {name: w, groups: [{name: a, gpu_type: h100, nodes: 2}]}]"
-    )
-    jobs = [job(f"j{i}", 10 * i, 8, 100, "ab"[i % 2], estimate_s=100.0) for i in range(12)]
-    run = simulate(
-        jobs, "srtf", cluster=str(path), routing={"by": "least-wait"},
-        reservations=[{"at_s": 60, "for_s": 100, "nodes": "1-2", "tenants": ["a"]}],
-        spot={"nodes": "3", "mean_up_h": 0.05, "mean_down_h": 0.01},
-    )  # fmt: skip
-    assert {e.placement[0][0] for e in run.events if e.event == "node_down"} == {3}
-    assert run.summary["finished"] == 12
 
 
 @pytest.mark.parametrize(

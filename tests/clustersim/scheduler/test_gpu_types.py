@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 import clustersim
-from clustersim.audit import check_run_folder
 from clustersim.cluster import Cluster
 from clustersim.cluster.topology import NodeGroup
 from clustersim.engine import Simulation
 from clustersim.errors import PolicyError
 from clustersim.records import MemoryRecorder
-from clustersim.rundir import read_run, write_run
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.speed import CannotRun, SpeedByType, read_throughput_table, speed_for
 from clustersim.speed.throughput_table import throughputs_by_type
@@ -23,12 +21,6 @@ from policies.srtf import Srtf
 from tests.builders import free_setup, gpt3
 from traces.job import Job
 
-FILE = """
-groups:
-  - {name: old, gpu_type: a100, nodes: 4}
-  - {name: new, gpu_type: h100, nodes: 2}
-  - {name: oldest, gpu_type: v100, nodes: 1}
-"""
 GROUPS = (
     NodeGroup("old", 4, 8, "a100", "dgx-a100-80gb"),
     NodeGroup("new", 2, 8, "h100", "dgx-h100"),
@@ -205,30 +197,6 @@ def test_one_type_may_be_named_too() -> None:
     setup = free_setup(cluster, policy, speed=speed_for(cluster, "3d"))
     recorder = Simulation([gpt3("a", 0, 16, 100)], setup).run()
     assert recorder.jobs[0].state == "finished"
-
-
-@pytest.mark.parametrize("policy", ["fifo", "srtf", "smallest"])
-@pytest.mark.parametrize("network", ["ideal", "contention"])
-def test_check_proves_runs_on_several_types(tmp_path: Path, policy: str, network: str) -> None:
-    (tmp_path / "cluster.yaml").write_text(FILE)
-    jobs = [gpt3(str(i), 30.0 * i, (8, 16, 32, 4, 1)[i % 5], 100 + 37 * (i % 7)) for i in range(40)]
-    if policy != "srtf":
-        jobs += [Job(f"d{i}", 50.0 * i, gpus=(1, 4, 8)[i % 3], duration_s=700.0 + i) for i in range(15)]
-    run = clustersim.run(jobs, policy, cluster=str(tmp_path / "cluster.yaml"), network=network)
-    assert {job.state for job in run.jobs} == {"finished"}
-    write_run(tmp_path / "run", run)
-    assert read_run(tmp_path / "run").cluster == run.cluster
-    for finding in check_run_folder(tmp_path / "run"):
-        assert not finding.violations, finding
-    used = {run.cluster.type_of(e.placement[0][0]) for e in run.events if e.event == "start"}
-    assert {"a100", "h100"} <= used
-
-
-@pytest.mark.parametrize("policy", ["afs", "edf-admission", "themis"])
-def test_policies_that_plan_with_one_type_say_so(tmp_path: Path, policy: str) -> None:
-    (tmp_path / "cluster.yaml").write_text(FILE)
-    with pytest.raises(clustersim.UserError, match="one GPU type, the cluster has a100, h100, v100"):
-        clustersim.run([gpt3("a", 0, 8, 100)], policy, cluster=str(tmp_path / "cluster.yaml"))
 
 
 def test_preemption_across_types_keeps_jobs_that_need_not_move() -> None:

@@ -12,12 +12,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import clustersim
-from clustersim.audit import check_run_folder
 from clustersim.cluster import Cluster, Placement
 from clustersim.cluster.topology import NodeGroup
 from clustersim.engine import Simulation
 from clustersim.records import MemoryRecorder, Run
-from clustersim.rundir import write_run
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.speed import Speed, speed_for
 from clustersim.speed.layout import LayoutTimes, demand_of, layout_of, uplinks
@@ -182,29 +180,6 @@ def run_of(folder: Path, policy: str, text: str = FILE, **settings: object) -> R
     jobs = [gpt3(str(i), 40.0 * i, (16, 32, 48, 8, 64)[i % 5], 30 + 5 * (i % 7)) for i in range(40)]
     jobs += [Job(f"d{i}", 90.0 * i, gpus=(1, 4, 16)[i % 3], duration_s=700.0 + i) for i in range(20)]
     return clustersim.run(jobs, policy, cluster=str(path), **settings)
-
-
-@pytest.mark.parametrize("policy", ["fifo-skip", "srtf", "vtrain-aware"])
-def test_check_proves_runs_under_contention(tmp_path: Path, policy: str) -> None:
-    if policy == "srtf":
-        run = clustersim.run(
-            [gpt3(str(i), 40.0 * i, (16, 32, 48)[i % 3], 30 + 5 * (i % 7)) for i in range(40)],
-            policy, cluster=_written(tmp_path),
-        )  # fmt: skip
-    else:
-        run = run_of(tmp_path, policy)
-    rates = sum(event.event == "rate" for event in run.events)
-    assert rates > 5
-    write_run(tmp_path / "run", run)
-    for finding in check_run_folder(tmp_path / "run"):
-        assert not finding.violations, finding
-        assert finding.rule != "progress" or not finding.unproved
-
-
-def _written(folder: Path) -> str:
-    path = folder / "cluster.yaml"
-    path.write_text(FILE)
-    return str(path)
 
 
 def test_a_setting_overrides_the_network_of_the_file(tmp_path: Path) -> None:
