@@ -74,7 +74,7 @@ def jobs_of(count: int, cluster: Cluster, seed: int) -> list[Job]:
 
 
 def levels_per_change(simulation: Simulation, events: Counter[str]) -> float:
-    network = simulation.enactment.network
+    network = simulation.enactment.speeds.network
     computed = network._links.levels_computed if network is not None else 0
     return computed / (events["start"] + events["finish"])
 

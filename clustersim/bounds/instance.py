@@ -10,7 +10,7 @@ from typing import NamedTuple
 from clustersim.cluster import MILLION, Cluster, parts_of
 from clustersim.overheads import Overheads
 from clustersim.speed import CannotRun, Curve, Offer, Speed
-from clustersim.speed.layout import Layout, LayoutTimes
+from clustersim.speed.network.layout import Layout, LayoutTimes
 from traces.job import Job
 
 __all__ = ["BoundJob", "Instance", "Option", "instance_of"]

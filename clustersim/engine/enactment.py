@@ -12,7 +12,7 @@ from clustersim.records import MIGRATE, NOTE, PREEMPT, RATE, REPLAN, RESIZE, RES
 from clustersim.scheduler import Event, JobView, Proposal
 from clustersim.scheduler.draft import adopt
 from clustersim.scheduler.job_view import active_of
-from clustersim.speed import CoRunners, Curve, Interference, Network, NodeSpeeds, Speed, StepTimes
+from clustersim.speed import RunningSpeeds
 
 from .clock import Due
 from .kernel import Kernel
@@ -21,59 +21,43 @@ __all__ = ["Enactment"]
 
 
 class Enactment:
-    """Gives GPUs to the jobs of a simulation, takes GPUs from them, and records both.
-
-    `network` determines the speeds of placed jobs; None where it is ideal.
-    """
+    """Gives GPUs to the jobs of a simulation, takes GPUs from them, and records both."""
 
     def __init__(
-        self, kernel: Kernel, speed: Speed, on_completion: Callable[[Due], None],
-        prices: Mapping[str, float] | None = None, step_times: StepTimes | None = None, seed: int = 0,
-        sharing: Interference | None = None, nodes: NodeSpeeds | None = None,
-    ):  # fmt: skip
+        self,
+        kernel: Kernel,
+        speeds: RunningSpeeds[ActiveJob],
+        on_completion: Callable[[Due], None],
+        prices: Mapping[str, float] | None = None,
+    ):
         """`on_completion` is called when a job may be done, with (job, generation of its allocation).
-        `prices`: US dollars per GPU-hour by GPU type, None if the cluster states none. `step_times`: how much
-        slower than predicted jobs run, drawn with `seed`; None: as predicted. `sharing`: None where jobs on
-        one GPU do not slow each other down. `nodes`: None where equal nodes are equally fast.
+        `prices`: US dollars per GPU-hour by GPU type, None if the cluster states none.
         """
-        self._prices, self._step_times, self._seed, self._nodes = prices, step_times, seed, nodes
+        self.speeds, self._prices = speeds, prices
         self._kernel, self._facts, self._clock = kernel, kernel.facts, kernel.clock
         self._views = kernel.views
         self._on_completion_due = [on_completion]
-        self._co_runners = None if sharing is None else CoRunners[ActiveJob](sharing, _model_of)
-        self._alone_s: dict[ActiveJob, float] = {}  # seconds per unit of the jobs that share GPUs
-        self.network: Network[ActiveJob] | None = None
-        if kernel.facts.cluster.network != "ideal":
-            self.network = Network(kernel.facts.cluster, speed)
 
     def enact(self, proposal: Proposal, now: float) -> None:
         """Turn the difference between the proposal and reality into starts, preemptions, resizes and
         migrations.
         """
         changes, batches = proposal.changes, proposal.batches
-        if not changes and not batches and self.network is None and self._co_runners is None:
+        if not changes and not batches and self.speeds.independent:
             return
         adopt(proposal)
         if batches:
             batches = self._new_batches(batches)
-        speeds: dict[ActiveJob, float] = {}
-        factors: dict[ActiveJob, float] = {}
-        if self.network is not None:
-            speeds = self.network.after({active_of(job): placement for job, placement in changes.items()})
-        if self._co_runners is not None:
-            factors = self._co_runners.after({active_of(job): place for job, place in changes.items()})
+        speeds = self.speeds.after({active_of(job): placement for job, placement in changes.items()})
         for job, placement in changes.items():
             active = active_of(job)
             active.settle(now)
             if placement is None:
                 self.preempt(active)
             else:
-                self._allocate(
-                    job, active, placement, now, speeds.pop(active, None), factors.pop(active, None)
-                )
-        for active, unit_s in speeds.items():
-            self.change_speed(active, unit_s)
-        self._slow_down(factors)
+                self._allocate(job, active, placement, now, speeds.pop(active))
+        # What is left are jobs that keep their GPUs and whose links or GPUs other jobs have taken or left.
+        self._change_speeds(speeds)
         for job in batches:
             if job not in changes:
                 self._replan(active_of(job), now)
@@ -94,16 +78,11 @@ class Enactment:
 
     def share_links(self) -> None:
         """Let the running jobs have what those that left leave them of GPUs and of the network's links."""
-        if self.network is not None:
-            for active, unit_s in self.network.after({}).items():
-                self.change_speed(active, unit_s)
-        if self._co_runners is not None:
-            self._slow_down(self._co_runners.after({}))
+        self._change_speeds(self.speeds.after({}))
 
-    def _slow_down(self, factors: Mapping[ActiveJob, float]) -> None:
-        """Let jobs that share GPUs go on at so many times their seconds per unit alone."""
-        for active, factor in factors.items():
-            self.change_speed(active, self._alone_s[active] * factor)
+    def _change_speeds(self, speeds: Mapping[ActiveJob, float]) -> None:
+        for active, unit_s in speeds.items():
+            self.change_speed(active, unit_s)
 
     def note(self, notes: Iterable[tuple[JobView, str]], now: float) -> None:
         """Record what the policy says about jobs."""
@@ -126,12 +105,8 @@ class Enactment:
         self._let_go(active)
 
     def change_speed(self, active: ActiveJob, unit_s: float) -> None:
-        """Let a running job continue at another predicted speed, on the same GPUs."""
+        """Let a running job continue at another speed, on the same GPUs."""
         now = self._clock.now
-        if self._step_times is not None:
-            unit_s *= self._step_times.factor(active.job.job_id, active.gpus, self._seed)
-        if self._nodes is not None and active.placement is not None:
-            unit_s *= self._nodes.factor(active.job.model, active.placement)
         self.expect_completion(active, active.change_speed(unit_s, now), now)
         self._kernel.recorder.event(now, RATE, active.job.job_id, unit_s=unit_s)
 
@@ -144,20 +119,13 @@ class Enactment:
 
     def _let_go(self, active: ActiveJob) -> None:
         active.let_go()
-        if self.network is not None:
-            self.network.leave(active)
-        if self._co_runners is not None:
-            self._co_runners.leave(active)
-            self._alone_s.pop(active, None)
+        self.speeds.leave(active)
         del self._facts.running[self._views[active]]
 
     def _allocate(
-        self, job: JobView, active: ActiveJob, placement: Placement, now: float, unit_s: float | None,
-        factor: float | None,
-    ) -> None:  # fmt: skip
-        """`unit_s`: the speed that the network determines; None where that is the speed of the GPU count.
-        `factor`: how much slower it is beside the other jobs on its GPU; None if it shares none.
-        """
+        self, job: JobView, active: ActiveJob, placement: Placement, now: float, unit_s: float
+    ) -> None:
+        """Give a job GPUs, on which a unit of its work takes `unit_s` seconds."""
         gpus = sum([count for _, count in placement])
         kind = _classify(active, gpus)
         overhead_s = active.charge_s(self._kernel.overheads, kind, gpus, len(placement))
@@ -168,35 +136,19 @@ class Enactment:
                 active.start_s = now
         if self._prices is not None:
             active.pay(self._prices[self._facts.cluster.type_of(placement[0][0])])
-        curve, unit_s = self._speed_there(active, placement, gpus, unit_s, factor)
         self.expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s), now)
-        plan, job_id = curve.plans.get(gpus, ""), active.job.job_id
+        plan = self._plan_on(active, placement, gpus)
         recorder = self._kernel.recorder
         if active.job.phases is not None:
             self._record_phase(active, kind, placement, plan, overhead_s, unit_s)
             return
-        event = recorder.event(now, kind, job_id, gpus, placement, plan, overhead_s, unit_s=unit_s)
+        event = recorder.event(now, kind, active.job.job_id, gpus, placement, plan, overhead_s, unit_s=unit_s)
         if plan:
             recorder.plan(active.job, event)
 
-    def _speed_there(
-        self, active: ActiveJob, placement: Placement, gpus: int, unit_s: float | None, factor: float | None
-    ) -> tuple[Curve, float]:
-        """The curve of a job in `placement`, and its seconds per unit there. `unit_s`, `factor`: as in
-        `_allocate`.
-        """
-        curve = active.curve
-        if active.offers:
-            curve = active.curve_at(self._facts.cluster.type_of(placement[0][0]))
-        unit_s = curve.unit_s[gpus] if unit_s is None else unit_s
-        if factor is not None:
-            self._alone_s[active] = unit_s
-            unit_s *= factor
-        if self._step_times is not None:
-            unit_s *= self._step_times.factor(active.job.job_id, gpus, self._seed)
-        if self._nodes is not None:
-            unit_s *= self._nodes.factor(active.job.model, placement)
-        return curve, unit_s
+    def _plan_on(self, active: ActiveJob, placement: Placement, gpus: int) -> str:
+        """The label of the plan with which a job trains in `placement`."""
+        return active.curve_on(self._facts.cluster, placement[0][0]).plans.get(gpus, "")
 
     def begin_phase(self, active: ActiveJob, now: float) -> None:
         """A phase of a running job ends at `now`. The job goes on on its GPUs, at the speed of the next."""
@@ -211,19 +163,15 @@ class Enactment:
         """
         assert active.placement is not None
         placement, gpus, view = active.placement, active.gpus, self._views[active]
-        speeds = {} if self.network is None else self.network.after({active: placement})
-        factors = {} if self._co_runners is None else self._co_runners.after({active: placement})
-        own = speeds.pop(active, None), factors.pop(active, None)
-        curve, unit_s = self._speed_there(active, placement, gpus, *own)
+        speeds = self.speeds.after({active: placement})
+        unit_s = speeds.pop(active)
         self.expect_completion(active, active.change_speed(unit_s, now), now)
         owed_s = active.ready_s - now if now < active.ready_s < inf else 0.0
-        self._record_phase(active, REPLAN, placement, curve.plans.get(gpus, ""), owed_s, unit_s)
+        self._record_phase(active, REPLAN, placement, self._plan_on(active, placement, gpus), owed_s, unit_s)
         running = self._facts.running
         del running[view]  # what a policy knew of its speed does not hold any more, as after a start
         running[view] = active.generation
-        for other, other_s in speeds.items():
-            self.change_speed(other, other_s)
-        self._slow_down(factors)
+        self._change_speeds(speeds)
 
     def _record_phase(
         self, active: ActiveJob, kind: str, placement: Placement, plan: str, overhead_s: float, unit_s: float
@@ -236,10 +184,6 @@ class Enactment:
         event = recorder.event(now, kind, job.job_id, active.gpus, placement, plan, overhead_s, words, unit_s)
         if plan:
             recorder.plan(replace(job, phases=None, global_batch=batch), event)
-
-
-def _model_of(active: ActiveJob) -> str:
-    return active.job.model or ""
 
 
 def _classify(active: ActiveJob, gpus: int) -> str:

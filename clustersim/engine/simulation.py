@@ -15,7 +15,7 @@ from clustersim.jobs import ActiveJob, PhasedJob
 from clustersim.records import DECLINED, NOTE, REJECTED, SUBMIT, MemoryRecorder, Recorder, as_row
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClusterState
-from clustersim.speed import CannotRun, Offer
+from clustersim.speed import CannotRun, Offer, RunningSpeeds
 from traces.job import Job
 
 from .clock import Arrivals, Clock, Course, Due
@@ -84,10 +84,15 @@ class Simulation(Course):
             decide=self._decide,
             on_progress=on_progress,
         )
-        self.enactment = Enactment(
-            kernel, setup.speed, self._on_completion, setup.prices,
-            step_times=setup.step_times, seed=setup.seed, sharing=setup.interference, nodes=setup.nodes,
-        )  # fmt: skip
+        speeds = RunningSpeeds[ActiveJob](
+            setup.cluster,
+            setup.speed,
+            sharing=setup.interference,
+            step_times=setup.step_times,
+            node_speeds=setup.nodes,
+            seed=setup.seed,
+        )
+        self.enactment = Enactment(kernel, speeds, self._on_completion, setup.prices)
         self._wake_ups = WakeUps(kernel)
         self.disruptions = Disruptions.of(
             kernel,

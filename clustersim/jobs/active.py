@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clustersim.cluster import MILLION, HostDemand, Placement, SharedPlacement, gpus_held, parts_of
+from clustersim.cluster import MILLION, Cluster, HostDemand, Placement, SharedPlacement, gpus_held, parts_of
 from clustersim.overheads import Overheads
 from clustersim.records import START
 from clustersim.speed import Curve, Offer
@@ -194,6 +194,10 @@ class ActiveJob:
     def curve_at(self, gpu_type: str) -> Curve:
         """The job's curve on GPUs of one type."""
         return self.offers_of(gpu_type)[0].curve if self.offers else self.curve
+
+    def curve_on(self, cluster: Cluster, node: int) -> Curve:
+        """The job's curve on GPUs of the type of a node."""
+        return self.curve if not self.offers else self.curve_at(cluster.type_of(node))
 
     def unit_s_on(self, gpus: int, gpu_type: str | None) -> float | None:
         """Seconds per unit of work on `gpus` GPUs of a type, of the fastest type if None; None if the job

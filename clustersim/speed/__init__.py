@@ -19,6 +19,7 @@
 | `Interference` | how much jobs on one GPU slow each other down |
 | `Packing` | how many jobs a policy runs on the same GPUs, and the most work that those then do |
 | `CoRunners` | the jobs that share GPUs, and how much each is slowed down |
+| `RunningSpeeds` | the speed of every running job: as predicted, times all that slows it down |
 
 Why
 - A placement is reduced to a layout (GPUs per node, nodes per leaf, senders, oversubscription) that
@@ -42,6 +43,7 @@ from .curve import CannotRun, Curve, Offer, PhaseCurve, regular_counts
 from .interference import CoRunners, Interference, Packing
 from .network import Network
 from .requests import Requests
+from .running_speeds import RunningSpeeds
 from .speed import Speed, SpeedOnOneType
 from .step_times import StepTimes
 from .throughput_table import read_throughput_table
@@ -58,6 +60,7 @@ __all__ = [
     "Packing",
     "PhaseCurve",
     "Requests",
+    "RunningSpeeds",
     "Speed",
     "SpeedByType",
     "SpeedOnOneType",

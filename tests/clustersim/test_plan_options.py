@@ -22,8 +22,8 @@ from clustersim.report import group_runs, render_report
 from clustersim.report.page_data import page_data
 from clustersim.rundir import csv_hash, read_run, write_run
 from clustersim.speed import Speed, speed_for
-from clustersim.speed.layout import LayoutTimes, demand_of, layout_of, uplinks
-from clustersim.speed.traffic import sent_share
+from clustersim.speed.network.layout import LayoutTimes, demand_of, layout_of, uplinks
+from clustersim.speed.network.traffic import sent_share
 from itertime.errors import UserError
 from itertime.planning import PLANNERS
 from itertime.prediction import predict

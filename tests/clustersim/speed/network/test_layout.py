@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from clustersim.cluster import Cluster
 from clustersim.cluster.topology import NodeGroup
 from clustersim.speed import Curve, Speed, SpeedOnOneType, speed_for
-from clustersim.speed.layout import (
+from clustersim.speed.network.layout import (
     Layout,
     LayoutTimes,
     demand_of,

@@ -22,12 +22,12 @@ from math import floor, inf, isclose, log2
 from typing import NamedTuple
 
 from clustersim.cluster import Cluster, Placement
+from clustersim.speed.curve import Curve
+from clustersim.speed.speed import Speed
 from itertime.planning import Planner
 from itertime.prediction import evaluate
 from itertime.spec import DEFAULT_OPTIONS, Plan, PlanBatch, System
 
-from .curve import Curve
-from .speed import Speed
 from .traffic import sent_share
 
 __all__ = [

@@ -18,7 +18,7 @@ from clustersim.engine import Simulation
 from clustersim.records import MemoryRecorder, Run
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.speed import Speed, speed_for
-from clustersim.speed.layout import LayoutTimes, demand_of, layout_of, uplinks
+from clustersim.speed.network.layout import LayoutTimes, demand_of, layout_of, uplinks
 from policies.fifo import Fifo
 from policies.fifo_skip import FifoSkip
 from policies.srtf import Srtf

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-import clustersim.speed.fair_sharing
-from clustersim.speed.fair_sharing import MaxMinLinks
+import clustersim.speed.network.fair_sharing
+from clustersim.speed.network.fair_sharing import MaxMinLinks
 from tests.effort import examples
 
 Demand = Mapping[int, float]
@@ -264,5 +264,5 @@ def test_work_goes_by_what_changes_and_not_by_what_is_connected() -> None:
 
 
 def test_the_example() -> None:
-    assert doctest.testmod(clustersim.speed.fair_sharing).attempted > 4
-    assert not doctest.testmod(clustersim.speed.fair_sharing).failed
+    assert doctest.testmod(clustersim.speed.network.fair_sharing).attempted > 4
+    assert not doctest.testmod(clustersim.speed.network.fair_sharing).failed

@@ -18,11 +18,11 @@ from collections.abc import Hashable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from clustersim.cluster import Cluster, Placement
+from clustersim.speed.curve import Curve
+from clustersim.speed.speed import Speed
 
-from .curve import Curve
 from .fair_sharing import MaxMinLinks
 from .layout import IterationTimes, LayoutTimes, demand_of, layout_of, uplinks, used_part
-from .speed import Speed
 
 __all__ = ["Network"]
 
