@@ -26,6 +26,7 @@ from clustersim.engine import RunSetup, Simulation
 from clustersim.overheads import Overheads
 from clustersim.runs import make_policy
 from clustersim.speed import speed_for
+from clustersim.speed.network.network import ContendedNetwork
 from itertime import load_system
 from traces.job import Job
 
@@ -75,7 +76,7 @@ def jobs_of(count: int, cluster: Cluster, seed: int) -> list[Job]:
 
 def levels_per_change(simulation: Simulation, events: Counter[str]) -> float:
     network = simulation.enactment.speeds.network
-    computed = network._links.levels_computed if network is not None else 0
+    computed = network.links.levels_computed if isinstance(network, ContendedNetwork) else 0
     return computed / (events["start"] + events["finish"])
 
 

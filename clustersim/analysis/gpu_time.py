@@ -179,7 +179,7 @@ def _slowed(run: Run, plans: Sequence[PlanRecord | None], numbers: np.ndarray) -
     """For each allocation, how much slower than its plan the job ran; `numbers`: its plan among `plans`."""
     held, slowed = holdings(run), np.zeros(len(numbers))
     slower = run.manifest.get("step_time") or run.manifest.get("variability")
-    if run.cluster.network == "ideal" and not slower:
+    if not run.cluster.network_model.by_placement and not slower:
         return slowed
     speeds, ids = _Speeds(run), jobs_of(run).values("job_id")
     batches = jobs_of(run).values("global_batch")

@@ -102,7 +102,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
     speeds = Recomputed(run.cluster, manifest)
     most = run.jobs.most if isinstance(run, StreamedRun) else len(run.jobs)
     jobs = trace_of_manifest(manifest, trace, most)
-    plans = PlansAsPredicted if run.cluster.network == "ideal" else PlansOnNetwork
+    plans = PlansOnNetwork if run.cluster.network_model.by_placement else PlansAsPredicted
     rules: list[Callable[[ClusterHistory], Rule]] = [
         *RULES,
         *([ReservationsKept] if evidence.reservations else []),

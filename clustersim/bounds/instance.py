@@ -72,9 +72,9 @@ def instance_of(
     takes least on as many nodes as its GPUs can touch. The save is left out, because an earlier allocation
     can have paid it; so are the surcharges of a resize and a migration, which a preemption avoids.
 
-    The rates are those of the job's curve. On a network that is not ideal they are the greatest of any layout
-    (`clustersim.speed.network`): a plan can be faster on more nodes, each with a NIC for fewer of its GPUs.
-    Uplinks and other jobs only slow it down, on the same GPU as well.
+    The rates are those of the job's curve. Where they depend on the placement they are the greatest of any
+    layout (`clustersim.speed.network`): a plan can be faster on more nodes, each with a NIC for fewer of its
+    GPUs. Uplinks and other jobs only slow it down, on the same GPU as well.
 
     `density`: where policies run jobs on the same GPUs, the most work that GPUs do at a time, in jobs alone.
     Charge a job that works at 1 / s of its rate alone 1 / (s density) of its GPUs. All jobs on the same GPUs
@@ -151,7 +151,7 @@ def _least_unit_s(offer: Offer, best: Offer, cluster: Cluster, layouts: LayoutTi
 
 def _unit_s(curve: Curve, gpu_type: str, cluster: Cluster, layouts: LayoutTimes) -> dict[int, float]:
     unit_s = dict(sorted(curve.unit_s.items()))
-    if cluster.network == "ideal":
+    if not cluster.network_model.by_placement:
         return unit_s
     for gpus, plan in curve.training.items():
         for per_node in range(1, min(cluster.pool(gpu_type).gpus_per_node, plan.gpus // 2) + 1):

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from itertime.errors import UnknownName, UserError, quoted
 
 from .host import HostDemand, HostResources
-from .topology import NETWORKS, Leaf, NodeGroup, Pool, leaves_of, pools_of
+from .networks import IDEAL, NETWORKS, NetworkModel
+from .topology import Leaf, NodeGroup, Pool, leaves_of, pools_of
 
 __all__ = ["Cluster", "Part", "Placement"]
 
@@ -47,15 +48,14 @@ class Cluster:
     `groups` of nodes (`Cluster.of`): then `nodes` counts all of them, `gpus_per_node` is that of the largest
     node, and `system` that of the first group.
 
-    `network`: how the speed of a job depends on its placement: "ideal", "tiers" or "contention" (see
-    `clustersim.speed.network`).
+    `network`: the name of a network model (`NETWORKS`): how the speed of a job depends on its placement.
     """
 
     nodes: int = 128
     gpus_per_node: int = 8
     system: str = "dgx-a100-80gb"
     groups: tuple[NodeGroup, ...] = ()
-    network: str = "ideal"
+    network: str = IDEAL.name
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= _MAX_NODES:
@@ -68,7 +68,7 @@ class Cluster:
             raise UnknownName("network", self.network, NETWORKS)
 
     @classmethod
-    def of(cls, groups: Iterable[NodeGroup], network: str = "ideal") -> Cluster:
+    def of(cls, groups: Iterable[NodeGroup], network: str = IDEAL.name) -> Cluster:
         """The cluster of these groups, with nodes numbered in this order."""
         groups = tuple(groups)
         pools_of(groups)  # raises if groups of one GPU type differ
@@ -79,6 +79,11 @@ class Cluster:
             groups=groups,
             network=network,
         )
+
+    @cached_property
+    def network_model(self) -> NetworkModel:
+        """What the network says of the speeds of jobs."""
+        return NETWORKS[self.network]
 
     @cached_property
     def gpus(self) -> int:

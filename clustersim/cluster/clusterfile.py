@@ -38,7 +38,8 @@ from itertime.io import CONFIG, Name, Positive, Ratio, construct, names_file, qu
 from itertime.spec import System, is_system_file, load_system
 
 from .cluster import Cluster
-from .topology import NETWORKS, Cpus, Gpus, HostGb, NodeGroup, Nodes
+from .networks import IDEAL, NETWORKS
+from .topology import Cpus, Gpus, HostGb, NodeGroup, Nodes
 
 __all__ = ["GPU_TYPES", "cluster_of", "load_cluster"]
 
@@ -65,7 +66,7 @@ Groups = Annotated[list[Any], Field(max_length=1000)]
 class _File:
     groups: Groups | None = None
     clusters: Annotated[list[Any], Field(max_length=100)] = Field(default_factory=list)
-    network: Name = "ideal"
+    network: Name = IDEAL.name
     name: Name = "cluster"
 
 
@@ -115,17 +116,17 @@ def load_cluster(text: str, system: str | None = None, network: str | None = Non
             )
         return _from_file(Path(text), network)
     cluster = Cluster.parse(text, system or DEFAULT_SYSTEM)
-    if network in (None, "ideal"):
+    if network is None or network == cluster.network:
         return cluster
     group = NodeGroup.of_system("nodes", cluster.nodes, cluster.gpus_per_node, cluster.system)
-    return Cluster.of([group], network or "ideal")
+    return Cluster.of([group], network)
 
 
 def cluster_of(document: Mapping[str, Any]) -> Cluster:
     """The cluster that `Cluster.document` describes, as it is stored in a manifest. UserError for anything
     else.
     """
-    groups, network = document.get("groups", []), document.get("network", "ideal")
+    groups, network = document.get("groups", []), document.get("network", IDEAL.name)
     if not isinstance(groups, list) or len(groups) > 1000 or not isinstance(network, str):
         raise UserError("groups must be a list, and network a name")
     if not groups:

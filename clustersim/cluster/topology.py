@@ -23,7 +23,6 @@ from itertime.spec import load_system
 from .host import HostResources
 
 __all__ = [
-    "NETWORKS",
     "Cpus",
     "Gpus",
     "HostGb",
@@ -39,7 +38,6 @@ Nodes = Annotated[Count, Field(le=1_000_000)]
 Gpus = Annotated[Count, Field(le=64)]
 Cpus = Annotated[Count, Field(le=10_000)]
 HostGb = Annotated[Positive, Field(ge=1e-3, le=1e6)]
-NETWORKS = ("ideal", "tiers", "contention")
 
 
 @checked_dataclass(frozen=True, config=CONFIG)

@@ -81,7 +81,7 @@ class RunSetup:
             refused = f"policy {name} plans with one GPU type, the cluster has {types}"
             raise UserError(f"{refused}; choose another policy, or a cluster of one type")
 
-        if self.packs > 1 and self.cluster.network != "ideal":
+        if self.packs > 1 and self.cluster.network_model.by_placement:
             name, network = type(self.scheduler).__name__, self.cluster.network
             what = f"runs jobs on the same GPUs, and no model says what network={network} does to them"
             raise UserError(f"policy {name} {what}; choose network=ideal, or another policy")

@@ -201,7 +201,8 @@ def assumptions(runs: Sequence[Run], times: Sequence[tuple[Named, GpuTime | None
 
 
 def _cluster(run: Run) -> str:
-    network = "" if run.cluster.network == "ideal" else f"; network: {run.cluster.network}"
+    model = run.cluster.network_model
+    network = f"; network: {model.name}" if model.by_placement else ""
     return f"{cluster_words(run.cluster)}, {run.cluster.gpus:,} GPUs{network}"
 
 

@@ -253,7 +253,7 @@ class Draft:
 
     def _unit(self, active: ActiveJob, gpus: int, gpu_type: str | None) -> int:
         """GPUs of the job that must share a node; 1 on an ideal network, where no placement is faster."""
-        if self._facts.cluster.network == "ideal":
+        if not self._facts.cluster.network_model.by_placement:
             return 1
         curve = active.offers_of(gpu_type)[0].curve if active.offers else active.curve
         plan, nodes = curve.training.get(gpus), self._free_nodes(gpu_type)

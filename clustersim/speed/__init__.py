@@ -15,7 +15,8 @@
 | `StepTimes` | how much slower than predicted jobs run: interference, unequal workers |
 | `Variability` | GPUs of one type that are not equally fast, by class of job |
 | `NodeSpeeds` | the same for the nodes of one cluster |
-| `Network` | the speeds of placed jobs, which depend on their nodes and on other jobs' traffic |
+| `Network` | protocol: the speeds of placed jobs, where these depend on their nodes |
+| `network_for` | the network of a run, by the model that its cluster names |
 | `Interference` | how much jobs on one GPU slow each other down |
 | `Packing` | how many jobs a policy runs on the same GPUs, and the most work that those then do |
 | `CoRunners` | the jobs that share GPUs, and how much each is slowed down |
@@ -41,7 +42,7 @@ Why
 from .by_type import SpeedByType, speed_for
 from .curve import CannotRun, Curve, Offer, PhaseCurve, regular_counts
 from .interference import CoRunners, Interference, Packing
-from .network import Network
+from .network import Network, network_for
 from .requests import Requests
 from .running_speeds import RunningSpeeds
 from .speed import Speed, SpeedOnOneType
@@ -66,6 +67,7 @@ __all__ = [
     "SpeedOnOneType",
     "StepTimes",
     "Variability",
+    "network_for",
     "read_throughput_table",
     "regular_counts",
     "speed_for",

@@ -10,7 +10,7 @@ from traces.job import Job
 
 from .curve import Curve
 from .interference import CoRunners, Interference
-from .network import Network
+from .network import Network, network_for
 from .speed import Speed
 from .step_times import StepTimes
 from .variability import NodeSpeeds
@@ -61,9 +61,7 @@ class RunningSpeeds(Generic[AnyJob]):
         """
         self._cluster, self._seed = cluster, seed
         self._step_times, self._node_speeds = step_times, node_speeds
-        self.network: Network[AnyJob] | None = None
-        if cluster.network != "ideal":
-            self.network = Network(cluster, speed)
+        self.network: Network[AnyJob] | None = network_for(cluster, speed)
         self._co_runners = None if sharing is None else CoRunners[AnyJob](sharing, _model_of)
         self.independent = self.network is None and self._co_runners is None
         # The factors of the running jobs; none where speeds are independent, since none is needed again.

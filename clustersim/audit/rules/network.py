@@ -11,7 +11,7 @@ from clustersim.audit.history import ClusterHistory, JobHistory
 from clustersim.audit.phases import factor_of
 from clustersim.cluster import Placement, SharedPlacement
 from clustersim.records import ALLOCATES, RATE, RELEASES, EventRecord, PlanRecord, plan_key
-from clustersim.speed import Curve, Network
+from clustersim.speed import Curve, Network, network_for
 
 from .plans import PlansAsPredicted
 
@@ -19,7 +19,7 @@ __all__ = ["PlansOnNetwork"]
 
 
 class _Sender:
-    """A job on the links of the cluster, in the form that `Network` takes."""
+    """A job on the links of the cluster, as a `Network` asks for it."""
 
     __slots__ = ("curve", "job_id")
 
@@ -35,7 +35,9 @@ class PlansOnNetwork(PlansAsPredicted):
 
     def __init__(self, history: ClusterHistory, due: Recomputed, rows: Iterable[PlanRecord], complete: bool):
         super().__init__(history, due, rows, complete)
-        self._network = None if due.why_not else Network[_Sender](history.cluster, due.speed())
+        self._network: Network[_Sender] | None = None
+        if not due.why_not:
+            self._network = network_for(history.cluster, due.speed())
         self._senders: dict[str, _Sender] = {}
         self._speeds: dict[_Sender, float] = {}
         self._pending: list[tuple[int, EventRecord, str]] = []  # differences after the last instant

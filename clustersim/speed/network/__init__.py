@@ -2,9 +2,10 @@
 
 | name | what |
 |---|---|
-| `Network` | the speeds of placed jobs, which depend on their nodes and on other jobs' traffic |
+| `Network` | protocol: the speeds of placed jobs, which depend on their nodes and perhaps on other jobs |
+| `network_for` | the network of a run, by the model that its cluster names |
 """
 
-from .network import Network
+from .network import Network, network_for
 
-__all__ = ["Network"]
+__all__ = ["Network", "network_for"]

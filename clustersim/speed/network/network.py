@@ -1,10 +1,10 @@
-"""The effect of the network on the speeds of running jobs.
+"""The speeds of placed jobs, where the network makes them depend on their placement.
 
-| `network` | a job's speed |
-|---|---|
-| `ideal` | depends on its number of GPUs alone (this module is not used) |
-| `tiers` | depends also on the nodes and leaf switches that it spans, as if it were alone in the network |
-| `contention` | as `tiers`, but jobs that leave a leaf share its uplinks max-min fairly |
+| network model | a job's speed | class |
+|---|---|---|
+| `ideal` | depends on its number of GPUs alone | none: there is no network |
+| `tiers` | depends also on the nodes and switches that it spans, as if it were alone | `TieredNetwork` |
+| `contention` | as `tiers`, but jobs share the uplinks of leaves max-min fairly | `ContendedNetwork` |
 
 Every job is assumed to send at its full demand all the time. The overlap of bursts of several jobs is not
 simulated; the worst case is charged. A job whose plan compresses gradients, or exchanges them only now and
@@ -24,11 +24,11 @@ from clustersim.speed.speed import Speed
 from .fair_sharing import MaxMinLinks
 from .layout import IterationTimes, LayoutTimes, demand_of, layout_of, uplinks, used_part
 
-__all__ = ["Network"]
+__all__ = ["ContendedNetwork", "Network", "TieredNetwork", "network_for"]
 
 
 class Sender(Hashable, Protocol):
-    """What the network needs of a job."""
+    """What the network asks of a job."""
 
     def curve_at(self, gpu_type: str) -> Curve:
         """The job's curve on GPUs of one type."""
@@ -37,24 +37,33 @@ class Sender(Hashable, Protocol):
 AnySender = TypeVar("AnySender", bound=Sender)
 
 
-class Network(Generic[AnySender]):
-    """The running jobs, the links that they use, and their speeds."""
+class Network(Protocol[AnySender]):
+    """A network model at work: the running jobs, and their speeds."""
+
+    def after(self, changes: Mapping[AnySender, Placement | None]) -> dict[AnySender, float]:
+        """Move jobs to these placements; None: the job releases its GPUs. Returns the new speeds, in seconds
+        per unit of work, of the jobs that got GPUs and of those whose speed changed because of other jobs.
+        A job that is missing has the speed of its curve, wherever it runs.
+        """
+
+    def leave(self, job: AnySender) -> None:
+        """Remove `job`, which holds no GPUs any more. Nothing happens if the network does not know it."""
+
+
+class TieredNetwork(Generic[AnySender]):
+    """The running jobs and their speeds, each as if it were alone in the network."""
 
     def __init__(self, cluster: Cluster, speed: Speed):
         self._cluster, self._speed = cluster, speed
         self._capacity = uplinks(cluster)
         self._layout_times = LayoutTimes(speed)
-        self._shared = cluster.network == "contention"
-        self._links: MaxMinLinks[AnySender] = MaxMinLinks(self._capacity)
         self._times_of: dict[AnySender, IterationTimes] = {}
         self._speeds: dict[AnySender, float] = {}
         self._entered: dict[AnySender, None] = {}
         self._per_unit: dict[AnySender, float] = {}  # iterations per unit of work, of jobs in phases
 
     def after(self, changes: Mapping[AnySender, Placement | None]) -> dict[AnySender, float]:
-        """Move jobs to these placements; None: the job releases its GPUs. Returns the new speeds, in seconds
-        per unit of work, of the jobs that got GPUs and of those whose share of their links changed.
-        """
+        """Move jobs to these placements; see `Network.after`."""
         for job in changes:
             self.leave(job)
         for job, placement in changes.items():
@@ -68,7 +77,6 @@ class Network(Generic[AnySender]):
             self._entered.pop(job, None)
             self._speeds.pop(job, None)
             self._per_unit.pop(job, None)
-            self._links.remove(job)
 
     def _enter(self, job: AnySender, placement: Placement) -> None:
         gpus, gpu_type = sum(count for _, count in placement), self._cluster.type_of(placement[0][0])
@@ -86,15 +94,22 @@ class Network(Generic[AnySender]):
         if curve.per_unit != 1.0:
             self._per_unit[job] = curve.per_unit
         self._entered[job] = None
-        if self._shared and demand:
-            self._links.add(job, {link: times.sent_share * amount for link, amount in demand.items()})
+        self._send(job, times, demand)
+
+    def _send(self, job: AnySender, times: IterationTimes, demand: Mapping[int, float]) -> None:
+        """A job begins to send `demand` bytes/s by link. Without contention that concerns no other job."""
+
+    def _shares(self) -> dict[AnySender, float]:
+        """The shares of their demand that the links give to the jobs that entered since the last call, and to
+        those whose share has changed.
+        """
+        shares = dict.fromkeys(self._entered, 1.0)
+        self._entered = {}
+        return shares
 
     def _changed_speeds(self) -> dict[AnySender, float]:
-        shares = dict.fromkeys(self._entered, 1.0)
-        shares.update(self._links.settle())
-        self._entered = {}
         changed = {}
-        for job, share in shares.items():
+        for job, share in self._shares().items():
             times = self._times_of[job]
             unit_s = times.unit_s(times.oversubscription(share))
             if job in self._per_unit:
@@ -102,3 +117,32 @@ class Network(Generic[AnySender]):
             if self._speeds.get(job) != unit_s:
                 self._speeds[job] = changed[job] = unit_s
         return changed
+
+
+class ContendedNetwork(TieredNetwork[AnySender]):
+    """The running jobs, the links that they share max-min fairly, and their speeds."""
+
+    def __init__(self, cluster: Cluster, speed: Speed):
+        super().__init__(cluster, speed)
+        self.links: MaxMinLinks[AnySender] = MaxMinLinks(self._capacity)
+
+    def leave(self, job: AnySender) -> None:
+        super().leave(job)
+        self.links.remove(job)
+
+    def _send(self, job: AnySender, times: IterationTimes, demand: Mapping[int, float]) -> None:
+        if demand:
+            self.links.add(job, {link: times.sent_share * amount for link, amount in demand.items()})
+
+    def _shares(self) -> dict[AnySender, float]:
+        return super()._shares() | dict(self.links.settle())
+
+
+_CLASSES = {"tiers": TieredNetwork, "contention": ContendedNetwork}
+"""The class of each network model under which speeds depend on the placement."""
+
+
+def network_for(cluster: Cluster, speed: Speed) -> Network[AnySender] | None:
+    """The network of a run on `cluster`; None if its model says that no speed depends on the placement."""
+    model = cluster.network_model
+    return _CLASSES[model.name](cluster, speed) if model.by_placement else None

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 import clustersim
 from clustersim.cluster import Cluster, Placement
+from clustersim.cluster.networks import NETWORKS
 from clustersim.cluster.topology import NodeGroup
 from clustersim.engine import Simulation
 from clustersim.records import MemoryRecorder, Run
 from clustersim.scheduler import Proposal, Scheduler, State
-from clustersim.speed import Speed, speed_for
+from clustersim.speed import Speed, network_for, speed_for
 from clustersim.speed.network.layout import LayoutTimes, demand_of, layout_of, uplinks
 from policies.fifo import Fifo
 from policies.fifo_skip import FifoSkip
@@ -219,3 +220,10 @@ def test_times_in_a_layout_are_told_apart_by_framework() -> None:
         times[framework] = found.unit_s() / curve.unit_s[16], curve.unit_s[16], curve.plans[16]
     assert times["eager"][2] == times["te"][2], "the case needs equal plans"
     assert times["eager"][0] * times["eager"][1] > 1.02 * times["te"][0] * times["te"][1]
+
+
+def test_every_network_model_says_how_fast_jobs_are() -> None:
+    """A model under which speeds depend on the placement has a network, any other has none."""
+    for name, model in NETWORKS.items():
+        cluster = fabric(name)
+        assert (network_for(cluster, speed_of(cluster)) is not None) == model.by_placement
