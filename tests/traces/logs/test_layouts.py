@@ -32,57 +32,6 @@ def imported(folder: Path, text: str | bytes, columns: str = NAMED) -> list[Job]
     return import_log(path, columns=columns, time_unit="s")[0]
 
 
-@pytest.mark.parametrize("separator", [",", ";", "\t", "|", "   "])
-def test_the_first_line_shows_the_separator(tmp_path: Path, separator: str) -> None:
-    text = "\n".join([HEADER, *ROWS]).replace(",", separator)
-    assert facts(imported(tmp_path, text)) == WANTED
-
-
-def test_comments_are_skipped_before_the_header_and_between_rows(tmp_path: Path) -> None:
-    text = f"# a, log\n#\n{HEADER}\n{ROWS[0]}\n# at,n,took,owner\n{ROWS[1]}\n9,x,1,green\n"
-    path = tmp_path / "log.csv"
-    path.write_text(text)
-    jobs, report = import_log(path, columns=NAMED, time_unit="s")
-    assert facts(jobs) == WANTED
-    assert report["dropped"][0]["line"] == 7
-    assert [job.job_id for job in jobs] == ["4", "6"]
-
-
-def test_a_comment_sign_inside_a_quoted_cell_is_text(tmp_path: Path) -> None:
-    jobs = imported(tmp_path, f'{HEADER}\n0,8,60,"red\n#1"\n')
-    assert jobs[0].tenant == "red\n#1"
-
-
-@pytest.mark.parametrize("separator", [",", "\t", " "])
-def test_columns_of_a_log_without_header_are_numbered_from_1(tmp_path: Path, separator: str) -> None:
-    text = "\n".join(ROWS).replace(",", separator)
-    by_number = "submit_s=1,gpus=2,duration_s=3,tenant=4"
-    assert facts(imported(tmp_path, text, by_number)) == WANTED
-    assert facts(imported(tmp_path, "# no header\n" + text, by_number)) == WANTED
-    header = HEADER.replace(",", separator)
-    assert facts(imported(tmp_path, f"{header}\n{text}", by_number)) == WANTED
-
-
-@pytest.mark.parametrize(
-    ("columns", "says"),
-    [
-        ("submit_s=0,gpus=2,duration_s=3", "--columns submit_s=0: the log has 4 columns; the first is 1"),
-        ("submit_s=1,gpus=2,duration_s=5", "--columns duration_s=5: the log has 4 columns"),
-        ("submit_s=1,gpus=2,duration_s=1234567890", "unknown column '1'"),
-        ("submit_s=at,gpus=n,duration_s=took", "if this is a job and no header, number the columns from 1"),
-    ],
-)
-def test_mistakes_in_the_numbers_of_columns(tmp_path: Path, columns: str, says: str) -> None:
-    with pytest.raises(TableError) as caught:
-        imported(tmp_path, "\n".join(ROWS), columns)
-    assert says in str(caught.value)
-
-
-def test_numbers_are_places_even_where_the_first_row_holds_these_numbers(tmp_path: Path) -> None:
-    jobs = imported(tmp_path, "1,2,3\n5,8,60\n", "submit_s=1,gpus=2,duration_s=3")
-    assert facts(jobs) == [("default", 0.0, 2, 3.0), ("default", 4.0, 8, 60.0)]
-
-
 def test_compressed_logs_and_byte_order_marks(tmp_path: Path) -> None:
     text = "\r\n".join([HEADER, *ROWS]).encode()
     for content in (text, b"\xef\xbb\xbf" + text, gzip.compress(b"\xef\xbb\xbf" + text)):
@@ -149,20 +98,6 @@ def test_rows_without_a_job_are_dropped_with_a_reason_and_the_rest_reads_back(
     assert sum(report["dropped_by_reason"].values()) == 1
     write_trace(jobs, tmp_path / "out.csv")
     assert read_trace(tmp_path / "out.csv") == jobs
-
-
-def test_values_beside_a_job_that_cannot_be_used_are_left_out_and_counted(tmp_path: Path) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text("at,n,took,limit,start,prio\n9,8,60,soon,5,high\n10,8,60,0,20,7\n")
-    columns = "submit_s=at,gpus=n,duration_s=took,estimate_s=limit,logged_start_s=start,priority=prio"
-    jobs, report = import_log(path, columns=columns, time_unit="s")
-    assert [(job.estimate_s, job.logged_start_s, job.priority) for job in jobs] == [
-        (None, None, 0),
-        (None, 11.0, 7),
-    ]
-    left_out = [text for text in report["assumptions"] if text.startswith("left out of")]
-    assert len(left_out) == 4
-    assert "left out of 1 jobs: logged start: lies before the submission" in left_out
 
 
 def test_a_hundred_thousand_columns_are_no_trouble(tmp_path: Path) -> None:
