@@ -1,37 +1,35 @@
-"""Rewrite the tables of keys in docs/models.md and docs/plan-options.md from the fields they describe.
+"""Rewrite the tables of keys in docs/models.md and docs/plan-options.md, and the table of settings in
+docs/runs.md, from the fields that they describe.
 
-python docs/keys.py
+python -m docs.keys
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from itertime.io import keys_of
+from docs.website.settings import described_keys, described_settings
 from itertime.spec import ModelSpec, PlanOptions, System
 
 DOCS = Path(__file__).parent
-PAGES: dict[str, dict[str, type]] = {
-    "models.md": {"a model": ModelSpec, "a system": System},
-    "plan-options.md": {"the options of a plan": PlanOptions},
+PAGES: dict[str, dict[str, Callable[[], str]]] = {
+    "models.md": {
+        "keys of a model": partial(described_keys, ModelSpec),
+        "keys of a system": partial(described_keys, System),
+    },
+    "plan-options.md": {"keys of the options of a plan": partial(described_keys, PlanOptions)},
+    "runs.md": {"settings of a run": described_settings},
 }
-"""What the tables of a page describe, by the words in the marks around them."""
-
-
-def table(kind: type) -> str:
-    """The keys of a file as a Markdown table."""
-    rows = ["| key | unit | value | default | meaning |", "|---|---|---|---|---|"]
-    for key in keys_of(kind):
-        default = "required" if key.default is None else key.default
-        rows.append(f"| `{key.name}` | {key.unit} | {key.values} | {default} | {key.text} |")
-    return "\n".join(rows)
+"""The tables of a page, by the words in the marks around them."""
 
 
 def refreshed(name: str, text: str) -> str:
     """The text of a page with every table between its marks made anew."""
-    for words, kind in PAGES[name].items():
-        mark = f"<!-- keys of {words} -->\n"
+    for words, table in PAGES[name].items():
+        mark = f"<!-- {words} -->\n"
         assert text.count(mark) == 2, f"docs/{name} must have {mark.strip()} twice, around the table"
         before, _, after = text.split(mark)
-        text = f"{before}{mark}\n{table(kind)}\n\n{mark}{after}"
+        text = f"{before}{mark}\n{table()}\n\n{mark}{after}"
     return text
 
 

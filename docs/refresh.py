@@ -105,7 +105,7 @@ def main() -> None:
     )
     parser.add_argument("--picture", action="store_true")
     options = parser.parse_args()
-    subprocess.run([sys.executable, str(ROOT / "docs" / "keys.py")], check=True)
+    subprocess.run([sys.executable, "-m", "docs.keys"], check=True, cwd=ROOT)
     for page in sorted((ROOT / "docs" / "tutorials").glob("*.md")):
         subprocess.run([sys.executable, "-m", "docs.website.examples", str(page)], check=True, cwd=ROOT)
     readme = (ROOT / "README.md").read_text()

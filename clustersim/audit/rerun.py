@@ -26,6 +26,8 @@ from clustersim.rundir import (
 from clustersim.runs import (
     LARGEST_FILE,
     NO_BOUND,
+    SETTINGS,
+    Entry,
     RunConfig,
     Trace,
     is_of_this_code,
@@ -44,15 +46,6 @@ from .expected import Recomputed
 
 __all__ = ["replay"]
 
-_SETTINGS = (
-    "params", "planner", "type_slowdown", "memory_headroom", "placement", "overheads", "failures", "calendar",
-    "quotas", "table", "until_s", "price_usd_per_gpu_h", "seed",
-)  # fmt: skip
-_ADDED = (
-    "estimates", "decision_interval_s", "step_time", "variability", "routing", "spot", "sharing",
-    "services_preempt",
-)  # fmt: skip
-"""Settings that folders of earlier versions lack."""
 _PIECE = 1 << 16  # bytes of a line that are compared at once
 
 
@@ -117,14 +110,19 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
         raise UserError(
             f"{run.folder}: was interrupted by a user; only runs that end by themselves can be replayed"
         )
-    missing = [name for name in _SETTINGS if name not in manifest]
+    missing = [
+        name for name, setting in SETTINGS.items() if setting.entry is Entry.NEEDED and name not in manifest
+    ]
     if missing:
         raise UserError(f"{run.folder / MANIFEST}: states no {', '.join(missing)}; run the simulation again")
     chosen = _policy(run, policy)
     window = manifest.get("window")
-    settings = {name: manifest[name] for name in _SETTINGS} | (window if isinstance(window, dict) else {})
-    settings |= {name: manifest[name] for name in _ADDED if name in manifest}
-    settings["reservations"] = manifest.get("reservations", [])
+    settings = {
+        name: manifest[name]
+        for name, setting in SETTINGS.items()
+        if setting.entry is not Entry.NO and name in manifest
+    }
+    settings |= window if isinstance(window, dict) else {}
     bound = manifest.get("bound")  # auto has chosen a method, which is stated
     settings["bound"] = bound.get("method") if isinstance(bound, dict) else NO_BOUND
     config = RunConfig.make(policy=chosen, **settings)

@@ -22,69 +22,72 @@ __all__ = ["RunSetup"]
 class RunSetup:
     """Everything that a simulation needs beside its jobs. UserError for a policy that cannot plan with the
     GPU types of the cluster.
-
-    | field | what | default |
-    |---|---|---|
-    | `cluster`, `scheduler` | the machines, and the policy | |
-    | `speed` | how fast jobs run on GPUs | |
-    | `planner` | the name of the planner behind `speed` | empty: it has none |
-    | `overheads` | what starts, preemptions and resizes cost | the default constants |
-    | `sharing` | how much jobs on one GPU slow each other down | not at all |
-    | `services_preempt` | whether running jobs are stopped for instances of services | true |
-    | `placement` | a placer or its name | `pack` |
-    | `type_slowdown` | how many times slower than on its best GPU type a job may start | no limit |
-    | `quotas` | GPUs promised to tenants | none |
-    | `failures`, `maintenance` | what takes nodes out of service | nothing |
-    | `spot` | nodes that are reclaimed with notice | none |
-    | `reservations` | nodes that are for some jobs alone, in order of time | none |
-    | `estimates` | how far the work is off that jobs state | by what the trace states |
-    | `decision_interval_s` | decisions are made at multiples of it on the trace's clock | 0: at every event |
-    | `step_times` | how much slower than predicted jobs run | as predicted |
-    | `nodes` | how much slower than predicted each node is | all are as predicted |
-    | `until_s` | the end of the run on the trace's clock | when no event is left |
-    | `price_usd_per_gpu_h` | of GPU types for which the cluster states no price | 5 |
-    | `priced` | whether GPUs have that price where no type has another, as elsewhere in a fleet | false |
-    | `seed` | of everything random | 0 |
-    | `parts` | the set-ups of the clusters of a fleet to which jobs are sent | none |
-    | `check_all_keys` | whether to look up every waiting job's key after every decision, as a check | false |
     """
 
     cluster: Cluster
+    """The machines."""
     scheduler: Scheduler
+    """The policy."""
     speed: Speed
+    """How fast jobs run on GPUs."""
     planner: str = ""
+    """The name of the planner behind `speed`; empty: it has none."""
     overheads: Overheads = field(default_factory=Overheads)
+    """What starts, preemptions and resizes cost."""
     sharing: Interference | None = None
+    """How much jobs on one GPU slow each other down; None: not at all."""
     services_preempt: bool = True
+    """Whether running jobs are stopped for instances of services."""
     placement: str | Placer = "pack"
+    """A placer or its name."""
     type_slowdown: float = inf
+    """How many times slower than on its best GPU type a job may start."""
     quotas: Mapping[str, int] = field(default_factory=dict)
+    """GPUs promised to tenants."""
     failures: Failures | None = None
+    """What breaks; None: nothing does."""
     maintenance: Maintenance | None = None
+    """When nodes are out of service as planned."""
     spot: Spot | None = None
+    """Nodes that are reclaimed with notice."""
     reservations: tuple[Reservation, ...] = ()
+    """Nodes that are for some jobs alone, in order of time."""
     estimates: Estimates | None = None
+    """The error of the work stated by users; None: that of the trace."""
     decision_interval_s: float = 0.0
+    """Decisions are made at its multiples on the trace's clock; 0: at every event."""
     step_times: StepTimes | None = None
+    """How much slower than predicted jobs run; None: as predicted."""
     nodes: NodeSpeeds | None = None
+    """How much slower than predicted each node is; None: all are as predicted."""
     until_s: float | None = None
+    """The end of the run on the trace's clock; None: when no event is left."""
     price_usd_per_gpu_h: float = 5.0
+    """Of GPU types for which the cluster states no price."""
     priced: bool = False
+    """Whether GPUs have that price where no type has another, as elsewhere in a fleet."""
     seed: int = 0
+    """Of everything random."""
     check_all_keys: bool = False
+    """Whether to look up every waiting job's key after every decision, as a check."""
     parts: tuple[RunSetup, ...] = ()
+    """The set-ups of the clusters of a fleet to which jobs are sent."""
 
     def __post_init__(self) -> None:
         if self.cluster.mixed and not self.parts and self.scheduler.one_gpu_type:
             types = ", ".join(self.cluster.gpu_types)
-            name = type(self.scheduler).__name__
-            refused = f"policy {name} plans with one GPU type, the cluster has {types}"
-            raise UserError(f"{refused}; choose another policy, or a cluster of one type")
+            policy = f"policy {type(self.scheduler).__name__}"
+            raise UserError(
+                f"{policy} plans with one GPU type, the cluster has {types}; choose another policy, or a "
+                "cluster of one type"
+            )
 
         if self.packs > 1 and self.cluster.network_model.by_placement:
-            name, network = type(self.scheduler).__name__, self.cluster.network
-            what = f"runs jobs on the same GPUs, and no model says what network={network} does to them"
-            raise UserError(f"policy {name} {what}; choose network=ideal, or another policy")
+            policy, network = f"policy {type(self.scheduler).__name__}", self.cluster.network
+            raise UserError(
+                f"{policy} runs jobs on the same GPUs, and no model says what network={network} does to "
+                "them; choose network=ideal, or another policy"
+            )
 
     @property
     def packs(self) -> int:
@@ -94,10 +97,10 @@ class RunSetup:
     @property
     def prices(self) -> dict[str, float] | None:
         """US dollars per GPU-hour by GPU type; None if jobs are charged none."""
-        stated = self.cluster.prices(self.price_usd_per_gpu_h)
-        if stated is None and self.priced:
+        prices = self.cluster.prices(self.price_usd_per_gpu_h)
+        if prices is None and self.priced:
             return dict.fromkeys(self.cluster.gpu_types, self.price_usd_per_gpu_h)
-        return stated
+        return prices
 
     @property
     def interference(self) -> Interference | None:

@@ -6,6 +6,8 @@
 | `run_config` | the same for a `Trace` and a `RunConfig` |
 | `compare` | several configurations on one trace, in parallel processes |
 | `RunConfig` | the settings of a run, checked before anything is simulated |
+| `SETTINGS`, `Setting` | what is declared of each setting, by name; the class of these declarations |
+| `Entry` | what a manifest has of a setting |
 | `best_possible` | the bound of the jobs of a run: what no policy can do better |
 | `NO_BOUND` | the value of the setting `bound` with which no bound is computed |
 | `setup_of` | the `RunSetup` of settings: files are read, the policy is made |
@@ -47,7 +49,7 @@ Why
 """
 
 from .compare import compare
-from .config import NO_BOUND, RunConfig
+from .config import NO_BOUND, SETTINGS, RunConfig
 from .fingerprints import (
     code_hash,
     is_of_this_code,
@@ -61,13 +63,17 @@ from .plan_records import plan_record
 from .policies import find_policy, list_policies, make_policy, policy_details
 from .run import run, run_config
 from .run_bounds import best_possible
+from .settings import Entry, Setting
 from .setup import setup_of
 from .source import LARGEST_FILE, Trace, stated_hash, trace_of_manifest
 
 __all__ = [
     "LARGEST_FILE",
     "NO_BOUND",
+    "SETTINGS",
+    "Entry",
     "RunConfig",
+    "Setting",
     "Trace",
     "best_possible",
     "code_hash",

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from clustersim.bounds import METHODS
+from clustersim.cluster import Cluster
 from clustersim.engine.fleet import Routing
-from clustersim.failures import Failures, read_calendar, read_reservations
+from clustersim.failures import (
+    Failures,
+    Maintenance,
+    Reservation,
+    Spot,
+    read_calendar,
+    read_reservations,
+    reservations_of,
+)
 from clustersim.overheads import Overheads
+from clustersim.placement import placer
+from clustersim.scheduler import Scheduler
 from clustersim.scheduler.cluster_state import checked_quotas
-from clustersim.speed import Interference, StepTimes, Variability
+from clustersim.speed import Interference, NodeSpeeds, StepTimes, Variability
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import parse_yaml, quoted
 from traces.estimates import Estimates
 
-__all__ = ["NO_BOUND", "RunConfig"]
+from .settings import Entry, Setting
+
+__all__ = ["NO_BOUND", "SETTINGS", "RunConfig", "values_of"]
 
 NO_BOUND = "none"
 """The value of the setting `bound` with which no bound is computed."""
 
-_WANTED = {
+_REMEDIES = {
     "string_type": "must be text; put it in quotes if it looks like a number or a date",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
@@ -35,178 +49,397 @@ _WANTED = {
 }
 """Messages by pydantic's type of the error."""
 
+Parts = dict[str, Any]
+
+
+# Checks that pydantic has not
+
+
+def _refuse_truth(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")
+    return value
+
+
+def _refuse_infinity(params: Parts) -> Parts:
+    """Parameters must be JSON, for the manifest."""
+    try:
+        json.dumps(params, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError("parameters must be finite numbers, text, lists or mappings") from None
+    return params
+
+
+def _refuse_unknown_method(bound: str) -> str:
+    if bound not in (*METHODS, NO_BOUND):
+        raise UnknownName("bound", bound, (*METHODS, NO_BOUND))
+    return bound
+
+
+def _refuse_other_quotas(quotas: Any) -> Any:
+    if isinstance(quotas, dict):
+        checked_quotas(quotas)  # its errors name the tenant
+    return quotas
+
+
+def _calendar_of_file(calendar: Any) -> Any:
+    return read_calendar(calendar) if isinstance(calendar, str) else calendar
+
+
+def _reservations_of_file(reservations: Any) -> Any:
+    return read_reservations(reservations) if isinstance(reservations, str) else reservations
+
+
+def _folders_of_one(folders: Any) -> Any:
+    return [folders] if isinstance(folders, str) else folders
+
+
+def _with_factors_of_file(variability: Parts | None) -> Parts | None:
+    """All parts; a table of factors is read once."""
+    return None if variability is None else Variability.of(variability).stated()
+
+
+NoTruth = BeforeValidator(_refuse_truth)
+
+
+def _reservations(entries: list[Parts], cluster: Cluster, seed: int) -> tuple[Reservation, ...]:
+    """The reservations of entries, whose nodes may be those of a GPU type."""
+    pools = {pool.gpu_type: range(pool.first, pool.first + pool.nodes) for pool in cluster.pools}
+    return reservations_of(entries, cluster.sizes, pools)
+
 
 class RunConfig(BaseModel):
     """What to simulate, apart from the trace. Unknown settings are errors.
 
-    | setting | value |
-    |---|---|
-    | `policy`, `params` | a registered name or `file.py:Class`, and its keyword arguments |
-    | `cluster` | a shape like `n128g8` with nodes of `system`, or a cluster file |
-    | `system` | a system's name or file, with changes behind commas: `dgx-h100,nic_gbps=400` |
-    | `network` | ideal, tiers or contention; None: that of the cluster file |
-    | `planner` | None: the policy's own |
-    | `type_slowdown` | on several GPU types: how many times slower than on its best type a job may start |
-    | `memory_headroom` | share of a GPU's memory that plans leave free |
-    | `placement` | a placer: pack, spread, topology, buddy or any |
-    | `overheads` | constants of `Overheads` to replace, those of `preset` if given; None: no overheads |
-    | `failures` | parameters of `Failures` to replace, likewise; None: nothing fails |
-    | `sharing` | parameters of `Interference`: how jobs on one GPU slow each other down; None: not at all |
-    | `services_preempt` | whether running jobs are stopped for instances of services |
-    | `estimates` | parameters of `Estimates`: how far off the work is that jobs state; None: as the trace |
-    | `calendar` | planned changes of nodes, as a list or a file |
-    | `routing` | parameters of `Routing`: how a fleet sends jobs to its clusters; None: one policy for all |
-    | `spot` | parameters of `Spot`: nodes that are reclaimed with notice; None: none are |
-    | `reservations` | nodes that are for some jobs alone, as a list or a file |
-    | `quotas` | GPUs promised to tenants, by tenant |
-    | `table` | a throughput table (file) |
-    | `model_path` | folders of model files, which jobs name without ending |
-    | `decision_interval_s` | the policy decides at its multiples on the trace's clock; None: at every event |
-    | `step_time` | parameters of `StepTimes`: how much slower than predicted jobs run; None: as predicted |
-    | `variability` | parameters of `Variability`: GPUs of one type that differ in speed; None: they do not |
-    | `until_s` | end of the run on the trace's clock; None: when no event is left |
-    | `warmup_s`, `measure_s` | a window of measurement (`clustersim.analysis.windows`); 0, None: none |
-    | `price_usd_per_gpu_h` | US dollars per GPU-hour, for the cost of a run |
-    | `bound` | a method of `clustersim.bounds` for the best possible results; auto or none |
-    | `seed` | of everything random |
+    Each field is the declaration of a setting (see `Setting`); `SETTINGS` has them by name.
     """
 
     # Before pydantic 2.10 names that start with model_ are reserved, and `model_path` is one.
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
-    policy: str
-    params: dict[str, Any] = Field(default_factory=dict)
-    cluster: str = "n128g8"
-    network: str | None = None
-    system: str = "dgx-a100-80gb"
-    planner: str | None = None
-    type_slowdown: float | None = Field(default=2.0, ge=1, allow_inf_nan=False)
-    memory_headroom: float = Field(default=MEMORY_HEADROOM, ge=0, lt=1, allow_inf_nan=False)
-    placement: str = "pack"
-    overheads: dict[str, Any] | None = Field(default_factory=dict)
-    failures: dict[str, Any] | None = None
-    sharing: dict[str, Any] | None = None
-    services_preempt: bool = True
-    estimates: dict[str, Any] | None = None
-    calendar: list[dict[str, Any]] = Field(default_factory=list)
-    routing: dict[str, Any] | None = None
-    spot: dict[str, Any] | None = None
-    reservations: list[dict[str, Any]] = Field(default_factory=list)
-    quotas: dict[str, int] = Field(default_factory=dict)
-    table: str | None = None
-    model_path: list[str] = Field(default_factory=list)
-    decision_interval_s: float | None = Field(default=None, ge=0.001, le=1e9, allow_inf_nan=False)
-    step_time: dict[str, Any] | None = None
-    variability: dict[str, Any] | None = None
-    until_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    warmup_s: float = Field(default=0.0, ge=0, le=1e12, allow_inf_nan=False)
-    measure_s: float | None = Field(default=None, gt=0, le=1e12, allow_inf_nan=False)
-    price_usd_per_gpu_h: float = Field(default=5.0, ge=0, le=1e9, allow_inf_nan=False)
-    bound: str = "auto"
-    seed: int = Field(default=0, ge=0)
-
-    @field_validator("overheads")
-    @classmethod
-    def _are_overheads(cls, overheads: dict[str, Any] | None) -> dict[str, Any] | None:
-        if overheads is not None:
-            Overheads.of(overheads)  # its errors name the constant
-        return overheads
-
-    @field_validator("failures")
-    @classmethod
-    def _are_failures(cls, failures: dict[str, Any] | None) -> dict[str, Any] | None:
-        if failures is not None:
-            Failures.of(failures)
-        return failures
-
-    @field_validator("estimates")
-    @classmethod
-    def _are_estimates(cls, estimates: dict[str, Any] | None) -> dict[str, Any] | None:
-        if estimates is not None:
-            Estimates.of(estimates)
-        return estimates
-
-    @field_validator("sharing")
-    @classmethod
-    def _is_interference(cls, sharing: dict[str, Any] | None) -> dict[str, Any] | None:
-        if sharing is not None:
-            Interference.of(sharing)
-        return sharing
-
-    @field_validator("step_time")
-    @classmethod
-    def _are_step_times(cls, step_time: dict[str, Any] | None) -> dict[str, Any] | None:
-        if step_time is not None:
-            StepTimes.of(step_time)
-        return step_time
-
-    @field_validator("variability")
-    @classmethod
-    def _is_variability(cls, variability: dict[str, Any] | None) -> dict[str, Any] | None:
-        return None if variability is None else Variability.of(variability).stated()  # a table is read once
-
-    @field_validator("routing")
-    @classmethod
-    def _is_a_routing(cls, routing: dict[str, Any] | None) -> dict[str, Any] | None:
-        if routing is not None:
-            Routing.of(routing)
-        return routing
-
-    @field_validator("calendar", mode="before")
-    @classmethod
-    def _may_be_a_file(cls, calendar: Any) -> Any:
-        return read_calendar(calendar) if isinstance(calendar, str) else calendar
-
-    @field_validator("reservations", mode="before")
-    @classmethod
-    def _may_name_a_file(cls, reservations: Any) -> Any:
-        return read_reservations(reservations) if isinstance(reservations, str) else reservations
-
-    @field_validator("bound")
-    @classmethod
-    def _is_a_way_to_bound(cls, bound: str) -> str:
-        if bound not in (*METHODS, NO_BOUND):
-            raise UnknownName("bound", bound, (*METHODS, NO_BOUND))
-        return bound
-
-    @field_validator("quotas", mode="before")
-    @classmethod
-    def _are_quotas(cls, quotas: Any) -> Any:
-        if isinstance(quotas, dict):
-            checked_quotas(quotas)  # its errors name the tenant
-        return quotas
-
-    @field_validator(
-        "decision_interval_s",
-        "until_s",
-        "warmup_s",
-        "measure_s",
-        "price_usd_per_gpu_h",
-        "memory_headroom",
-        "type_slowdown",
-        "seed",
-        mode="before",
-    )
-    @classmethod
-    def _is_no_truth(cls, value: Any) -> Any:
-        if isinstance(value, bool):
-            raise ValueError("must be a number, not true or false")
-        return value
-
-    @field_validator("model_path", mode="before")
-    @classmethod
-    def _may_be_one_folder(cls, folders: Any) -> Any:
-        return [folders] if isinstance(folders, str) else folders
-
-    @field_validator("params")
-    @classmethod
-    def _can_be_written_down(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """Parameters must be JSON, for the manifest."""
-        try:
-            json.dumps(params, allow_nan=False)
-        except (TypeError, ValueError, RecursionError):
-            raise ValueError("parameters must be finite numbers, text, lists or mappings") from None
-        return params
+    policy: Annotated[
+        str,
+        Setting(
+            meaning="a registered name, or `file.py:Class`; not by `--set`",
+            default="needed",
+            option="--policy",
+            entry=Entry.NO,
+        ),
+    ]
+    params: Annotated[
+        Parts,
+        AfterValidator(_refuse_infinity),
+        Setting(
+            meaning="a parameter of the policy (`params` in the manifest). In `compare` it applies to all "
+            "policies; `elasticflow.guard_s=2` or `mine.py:Mine.patience_s=60` applies to one",
+            default="the policy's",
+            assigned="policy.NAME",
+            entry=Entry.NEEDED,
+        ),
+    ] = Field(default_factory=dict)
+    cluster: Annotated[
+        str,
+        Setting(
+            meaning="a shape, or a file ([clusters.md](clusters.md))", option="--cluster", entry=Entry.NO
+        ),
+    ] = "n128g8"
+    network: Annotated[
+        str | None,
+        Setting(
+            meaning="ideal, tiers or contention ([clusters.md](clusters.md))",
+            default="what the cluster file says, else ideal",
+            entry=Entry.NO,
+        ),
+    ] = None
+    system: Annotated[
+        str,
+        Setting(
+            meaning="the `itertime` system of its nodes; `system.KEY` changes one value, as in "
+            "`system.nic_gbps=400` ([keys](models.md))",
+            option="--system",
+            entry=Entry.NO,
+        ),
+    ] = "dgx-a100-80gb"
+    planner: Annotated[
+        str | None,
+        Setting(
+            meaning="how jobs are planned for a number of GPUs: 3d, data-parallel, data-parallel-tuned, "
+            "data-parallel-best, megatron, reconfigurable. `3d` is the fastest of vTrain's space (1F1B, no "
+            "ZeRO, no sequence parallelism); `itertime search --interleave 1 --zero 0 "
+            "--no-sequence-parallel` searches the same space, and without these options finds faster plans",
+            default="the policy's",
+            option="--planner",
+            field="planner",
+            of_policy=True,
+            entry=Entry.NEEDED,
+        ),
+    ] = None
+    type_slowdown: Annotated[
+        float | None,
+        Field(ge=1, allow_inf_nan=False),
+        NoTruth,
+        Setting(
+            meaning="on several GPU types: how many times slower than on its best type a job may start if "
+            "its policy names none; null for no limit ([clusters.md](clusters.md#gpu-types))",
+            field="type_slowdown",
+            entry=Entry.NEEDED,
+        ),
+    ] = 2.0
+    memory_headroom: Annotated[
+        float,
+        Field(ge=0, lt=1, allow_inf_nan=False),
+        NoTruth,
+        Setting(
+            meaning="share of a GPU's memory that plans leave free "
+            "([why](itertime.md#memory-costsmemory)); 0 fills it",
+            entry=Entry.NEEDED,
+        ),
+    ] = MEMORY_HEADROOM
+    placement: Annotated[
+        str,
+        Setting(
+            meaning="pack, spread, any, topology or buddy ([clusters.md](clusters.md))",
+            option="--placement",
+            field="placement",
+            resolve=lambda name, cluster, seed: placer(name),
+            entry=Entry.NEEDED,
+        ),
+    ] = "pack"
+    overheads: Annotated[
+        Parts | None,
+        Setting(
+            meaning="what starts, restarts and resizes cost; null for nothing ([overheads.md](overheads.md))",
+            default="default",
+            option="--overheads",
+            off_option="--no-overheads",
+            kind=Overheads,
+            parts_beside=("preset",),
+            field="overheads",
+            resolve=lambda parts, cluster, seed: Overheads.of(parts, cluster.gpus),
+            entry=Entry.NEEDED,
+        ),
+    ] = Field(default_factory=dict)
+    failures: Annotated[
+        Parts | None,
+        Setting(
+            meaning="failures of nodes and jobs ([failures.md](failures.md))",
+            default="nothing fails",
+            kind=Failures,
+            parts_beside=("preset",),
+            field="failures",
+            entry=Entry.NEEDED,
+        ),
+    ] = None
+    sharing: Annotated[
+        Parts | None,
+        Setting(
+            meaning="how jobs on one GPU slow each other down: `slowdown`, `pairs`, `profiles` "
+            "([sharing.md](sharing.md))",
+            default="not at all",
+            kind=Interference,
+            field="sharing",
+            entry=Entry.ALWAYS,
+        ),
+    ] = None
+    services_preempt: Annotated[
+        bool,
+        Setting(
+            meaning="whether running jobs are stopped for instances of services "
+            "([sharing.md](sharing.md#inference-services))",
+            field="services_preempt",
+            entry=Entry.ALWAYS,
+        ),
+    ] = True
+    estimates: Annotated[
+        Parts | None,
+        Setting(
+            meaning="how far off the work is that jobs state. With `sigma` users misstate it by a log-normal "
+            "factor of this sigma ([traces.md](traces.md#misstated-work)). With `predictor` run times are "
+            "predicted from history: `history`, `rolling`, `last-two` or `blend`, with `cold_s` and `weight` "
+            "([traces.md](traces.md#predicted-run-times))",
+            default="the policy's, else as in the trace",
+            kind=Estimates,
+            field="estimates",
+            of_policy=True,
+            entry=Entry.ALWAYS,
+        ),
+    ] = None
+    calendar: Annotated[
+        list[Parts],
+        BeforeValidator(_calendar_of_file),
+        Setting(
+            meaning="maintenance and capacity over time, in place or a file ([failures.md](failures.md))",
+            default="none",
+            field="maintenance",
+            resolve=lambda entries, cluster, seed: Maintenance.of(entries, cluster.nodes),
+            entry=Entry.NEEDED,
+        ),
+    ] = Field(default_factory=list)
+    routing: Annotated[
+        Parts | None,
+        Setting(
+            meaning="how jobs are sent to the clusters of a fleet, each with a policy of its own "
+            "([fleets.md](fleets.md#routing))",
+            default="one policy for all",
+            kind=Routing,
+        ),
+    ] = None
+    spot: Annotated[
+        Parts | None,
+        Setting(
+            meaning="nodes that are reclaimed with notice ([fleets.md](fleets.md#spot-nodes))",
+            default="none",
+            kind=Spot,
+            checked=False,  # its nodes are those of a cluster
+            field="spot",
+            resolve=lambda parts, cluster, seed: Spot.of(parts, cluster.nodes, cluster.spot_nodes),
+        ),
+    ] = None
+    reservations: Annotated[
+        list[Parts],
+        BeforeValidator(_reservations_of_file),
+        Setting(
+            meaning="nodes that are for some jobs alone at some times, in place or a file "
+            "([fleets.md](fleets.md#reservations))",
+            default="none",
+            field="reservations",
+            resolve=_reservations,
+        ),
+    ] = Field(default_factory=list)
+    quotas: Annotated[
+        dict[str, int],
+        BeforeValidator(_refuse_other_quotas),
+        Setting(
+            meaning="GPUs promised to a tenant ([failures.md](failures.md))",
+            default="none",
+            assigned="quotas.TENANT",
+            field="quotas",
+            resolve=lambda quotas, cluster, seed: checked_quotas(quotas, cluster.gpus),
+            entry=Entry.NEEDED,
+        ),
+    ] = Field(default_factory=dict)
+    table: Annotated[
+        str | None,
+        Setting(
+            meaning="a throughput table: `model, global_batch, gpus, iterations_per_s`",
+            default="none",
+            option="--table",
+            entry=Entry.NEEDED,
+        ),
+    ] = None
+    model_path: Annotated[
+        list[str],
+        BeforeValidator(_folders_of_one),
+        Setting(
+            meaning="folders of model files, which the trace names without ending "
+            "([traces.md](traces.md)); the manifest keeps the models",
+            default="none",
+            option="--model-path",
+            entry=Entry.NO,
+        ),
+    ] = Field(default_factory=list)
+    decision_interval_s: Annotated[
+        float | None,
+        Field(ge=0.001, le=1e9, allow_inf_nan=False),
+        NoTruth,
+        Setting(
+            meaning="the policy decides at multiples of it on the trace's clock, in seconds, instead of at "
+            "every event ([overheads.md](overheads.md#decisions-in-rounds))",
+            default="none",
+            field="decision_interval_s",
+            entry=Entry.ALWAYS,
+        ),
+    ] = None
+    step_time: Annotated[
+        Parts | None,
+        Setting(
+            meaning="how much slower than predicted jobs run: `slowdown`, `spread`, `worker_cv` "
+            "([overheads.md](overheads.md#interference-and-unequal-steps))",
+            default="as predicted",
+            kind=StepTimes,
+            field="step_times",
+            entry=Entry.ALWAYS,
+        ),
+    ] = None
+    variability: Annotated[
+        Parts | None,
+        AfterValidator(_with_factors_of_file),
+        Setting(
+            meaning="GPUs of one type that differ in speed, by class of job: `sigma`, `classes`, `factors` "
+            "([overheads.md](overheads.md#gpus-of-unequal-speed))",
+            default="none",
+            kind=Variability,
+            field="nodes",
+            resolve=lambda parts, cluster, seed: NodeSpeeds(Variability.of(parts), cluster, seed),
+        ),
+    ] = None
+    until_s: Annotated[
+        float | None,
+        Field(ge=0, allow_inf_nan=False),
+        NoTruth,
+        Setting(
+            meaning="end of the run, in seconds on the trace's clock",
+            default="none",
+            option="--until",
+            field="until_s",
+            entry=Entry.NEEDED,
+        ),
+    ] = None
+    warmup_s: Annotated[
+        float,
+        Field(ge=0, le=1e12, allow_inf_nan=False),
+        NoTruth,
+        Setting(
+            meaning="beginning of a window whose metrics are stated beside those of the whole run, in "
+            "seconds after the first submission ([metrics.md](metrics.md)); a grid has `window` instead",
+            option="--warmup",
+            entry=Entry.NO,
+        ),
+    ] = 0.0
+    measure_s: Annotated[
+        float | None,
+        Field(gt=0, le=1e12, allow_inf_nan=False),
+        NoTruth,
+        Setting(
+            meaning="length of that window, in seconds",
+            default="to the last submission",
+            option="--measure",
+            entry=Entry.NO,
+        ),
+    ] = None
+    price_usd_per_gpu_h: Annotated[
+        float,
+        Field(ge=0, le=1e9, allow_inf_nan=False),
+        NoTruth,
+        Setting(
+            meaning="price of a GPU-hour in `cost_usd`, on GPU types for which neither the cluster file nor "
+            "its system states one",
+            field="price_usd_per_gpu_h",
+            entry=Entry.NEEDED,
+        ),
+    ] = 5.0
+    bound: Annotated[
+        str,
+        AfterValidator(_refuse_unknown_method),
+        Setting(
+            meaning="how the best possible results are bounded ([bounds.md](bounds.md)); none computes no "
+            "bound",
+            off_option="--no-bound",
+            entry=Entry.NO,
+        ),
+    ] = "auto"
+    seed: Annotated[
+        int,
+        Field(ge=0),
+        NoTruth,
+        Setting(
+            meaning="seed of node and job failures, of errors in stated work and of the spread of step times "
+            "and of the speeds of GPUs; a policy gets none",
+            option="--seed",
+            field="seed",
+            entry=Entry.NEEDED,
+        ),
+    ] = 0
 
     @property
     def window(self) -> dict[str, float | None] | None:
@@ -224,15 +457,31 @@ class RunConfig(BaseModel):
         for text in settings or []:
             _assign(values, text)
         for name in values:
-            if name not in cls.model_fields:
-                raise UnknownName("setting", name, [known for known in cls.model_fields if known != "params"])
+            if name not in SETTINGS:
+                raise UnknownName("setting", name, [setting for setting in SETTINGS if setting != "params"])
         try:
             return cls(**values)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            what = _WANTED.get(first["type"], first["msg"].removeprefix("Value error, ").lower())
-            raise UserError(f"setting {where}={quoted(first.get('input'))}: {what}") from None
+            details = error.errors()[0]
+            where = ".".join(str(key) for key in details["loc"])
+            remedy = _REMEDIES.get(details["type"], details["msg"].removeprefix("Value error, ").lower())
+            raise UserError(f"setting {where}={quoted(details.get('input'))}: {remedy}") from None
+
+
+SETTINGS: Mapping[str, Setting] = {
+    name: next(item for item in field.metadata if isinstance(item, Setting))
+    for name, field in RunConfig.model_fields.items()
+}
+"""The declaration of every setting by its name, in the order of the fields of `RunConfig`."""
+
+
+def values_of(config: RunConfig, scheduler: Scheduler) -> dict[str, Any]:
+    """The value of every setting; of the policy where the configuration leaves it to the policy."""
+    return {
+        name: getattr(scheduler, name) if setting.of_policy and value is None else value
+        for name, setting in SETTINGS.items()
+        for value in (getattr(config, name),)
+    }
 
 
 def _assign(values: dict[str, Any], text: str) -> None:

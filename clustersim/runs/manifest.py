@@ -18,8 +18,9 @@ from itertime.io import sha256
 from itertime.spec import profile_path
 from traces.sidecars import report_of, since_1970
 
-from .config import RunConfig
+from .config import SETTINGS, RunConfig, values_of
 from .fingerprints import policy_hash, recipe_hash, systems_hash, versions
+from .settings import Entry
 from .source import Trace
 
 __all__ = ["Ending", "bound_stated", "manifest_of", "profile_of", "source_hashes", "source_of"]
@@ -49,37 +50,20 @@ def manifest_of(
     computed.
     """
     cluster = setup.cluster
+    entries = {
+        "policy": config.policy,
+        "elastic": setup.scheduler.elastic,
+        **({"packs": setup.packs} if setup.packs > 1 else {}),
+        "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
+        **_settings(config, setup),
+        **_routing_hashes(config),
+        "window": config.window,
+        "trace": source_of(trace),
+    }
     return {
         "versions": versions(),
         "command": sys.argv,
-        "seed": setup.seed,
-        "policy": config.policy,
-        "params": config.params,
-        "elastic": setup.scheduler.elastic,
-        **({"packs": setup.packs} if setup.packs > 1 else {}),
-        "planner": setup.planner,
-        "memory_headroom": config.memory_headroom,
-        "type_slowdown": config.type_slowdown,
-        "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
-        "placement": config.placement,
-        "overheads": None if config.overheads is None else setup.overheads.stated(),
-        "failures": None if setup.failures is None else setup.failures.stated(),
-        "estimates": None if setup.estimates is None else setup.estimates.stated(),
-        "sharing": None if setup.sharing is None else setup.sharing.stated(),
-        "services_preempt": setup.services_preempt,
-        "calendar": config.calendar,
-        "quotas": dict(setup.quotas),
-        **_routing(config),
-        **({} if setup.spot is None else {"spot": setup.spot.stated()}),
-        **({"reservations": config.reservations} if config.reservations else {}),
-        "window": config.window,
-        "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
-        "decision_interval_s": config.decision_interval_s,
-        "step_time": None if setup.step_times is None else setup.step_times.stated(),
-        **({} if config.variability is None else {"variability": config.variability}),
-        "until_s": setup.until_s,
-        "trace": source_of(trace),
-        "table": config.table,
+        **{name: entries[name] for name in _ORDER if name in entries},
         "models": trace.models.document(),
         **hashes,
         "profile": profile_of(setup.speed),
@@ -98,6 +82,46 @@ def manifest_of(
     }
 
 
+_FOLLOWERS = {
+    "seed": "policy",
+    "elastic": "planner",
+    "packs": "planner",
+    "memory_headroom": "type_slowdown",
+    "cluster": "placement",
+    "estimates": "sharing",
+    "quotas": "routing",
+    "routing_sha256": "spot",
+    "window": "decision_interval_s",
+    "price_usd_per_gpu_h": "decision_interval_s",
+}
+"""Entries that do not stand where the order of the settings would put them, with the entry that follows."""
+
+
+def _in_order() -> list[str]:
+    """The names of the entries about settings, in the order that manifests have had from the beginning."""
+    names = list(SETTINGS)
+    for name, follower in _FOLLOWERS.items():
+        if name in names:
+            names.remove(name)
+        names.insert(names.index(follower), name)
+    names.remove("table")
+    return [*names, "trace", "table"]
+
+
+_ORDER = _in_order()
+
+
+def _settings(config: RunConfig, setup: RunSetup) -> dict[str, Any]:
+    """The settings that have an entry of their own, with every part."""
+    stated = {}
+    for name, value in values_of(config, setup.scheduler).items():
+        setting, default = SETTINGS[name], RunConfig.model_fields[name].get_default(call_default_factory=True)
+        absent = setting.entry is Entry.IF_STATED and value == default
+        if setting.entry is not Entry.NO and not absent:
+            stated[name] = setting.stated(value, setup)
+    return stated
+
+
 def source_of(trace: Trace) -> dict[str, Any]:
     """Where the jobs come from. `since_1970_s`: when the clock of an imported log starts, if it is known."""
     source: dict[str, Any] = {"path": trace.path, "sha256": trace.sha256, "jobs": len(trace.jobs)}
@@ -109,13 +133,12 @@ def source_of(trace: Trace) -> dict[str, Any]:
     return source
 
 
-def _routing(config: RunConfig) -> dict[str, Any]:
-    """The routing of a fleet, with a hash of each policy that it names; nothing without one."""
+def _routing_hashes(config: RunConfig) -> dict[str, Any]:
+    """A hash of each policy that the routing of a fleet names; nothing without a routing."""
     if config.routing is None:
         return {}
-    routing = Routing.of(config.routing)
-    hashes = {name: policy_hash(policy) for name, policy in routing.policies.items()}
-    return {"routing": routing.stated(), "routing_sha256": hashes}
+    policies = Routing.of(config.routing).policies
+    return {"routing_sha256": {name: policy_hash(policy) for name, policy in policies.items()}}
 
 
 def bound_stated(bound: Bound) -> dict[str, Any]:

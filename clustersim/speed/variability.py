@@ -131,6 +131,10 @@ class NodeSpeeds:
         self._by_class = lru_cache(1000)(_factors_of(variability, cluster, seed))
         self._first, self._nodes = 0, cluster.nodes
 
+    def stated(self) -> dict[str, Any]:
+        """The parameters that they come from, as plain JSON data."""
+        return self.variability.stated()
+
     def within(self, first: int, nodes: int) -> NodeSpeeds:
         """Those of `nodes` nodes from `first` on, which are then numbered from 0."""
         part = object.__new__(NodeSpeeds)

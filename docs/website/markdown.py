@@ -15,8 +15,8 @@ _CODE = re.compile(r"(`+[^`]*`+)")
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table whose cells stay on one line and hold no unescaped bar."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+    head, *lines = (f"| {' | '.join(map(_cell, line))} |" for line in (heads, *rows))
+    return "\n".join([head, f"|{'---|' * len(heads)}", *lines])
 
 
 def _cell(text: str) -> str:

@@ -14,7 +14,15 @@ from itertime.io import keys_of
 
 from .markdown import table
 
-__all__ = ["described_keys", "fields_table", "files_page", "records_page", "section", "settings_page"]
+__all__ = [
+    "described_keys",
+    "described_settings",
+    "fields_table",
+    "files_page",
+    "records_page",
+    "section",
+    "settings_page",
+]
 
 REQUIRED = "required"
 
@@ -80,34 +88,46 @@ def section(title: str, kind: Any, text: str | None = None, level: int = 2) -> s
     return "\n\n".join(part for part in parts if part)
 
 
+def described_settings(home: str = "") -> str:
+    """The settings of a run: how `--set` and options state them, defaults and meanings. `home`: the way from
+    the page to the folder `docs`.
+    """
+    from clustersim.runs import SETTINGS, RunConfig
+
+    rows = []
+    for name, setting in SETTINGS.items():
+        assigned = setting.assigned or (f"{name}.NAME" if setting.parts else name)
+        options = ", ".join(f"`{option}`" for option in (setting.option, setting.off_option) if option)
+        default = setting.default or _plain(_default_of(RunConfig.model_fields[name]))
+        rows.append((f"`{assigned}`", options, default, setting.meaning.replace("](", f"]({home}")))
+    return table(("`--set`", "option", "default", "meaning"), rows)
+
+
+def _plain(value: Any) -> str:
+    """A default as a user writes it."""
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
+
+
 def settings_page() -> str:
     """Every setting of a run, and the parts of those that have parts."""
-    from clustersim.engine.fleet import Routing
-    from clustersim.failures import Failures
-    from clustersim.failures.spot import Spot
-    from clustersim.overheads import Overheads
-    from clustersim.runs import RunConfig
-    from clustersim.speed import Interference, StepTimes
-    from traces.estimates import Estimates
+    from clustersim.runs import SETTINGS, RunConfig
 
-    parts = {
-        "overheads": Overheads,
-        "failures": Failures,
-        "sharing": Interference,
-        "estimates": Estimates,
-        "routing": Routing,
-        "spot": Spot,
-        "step_time": StepTimes,
-    }
     texts = [
         "# Settings",
-        "Every setting of a run, with type, default and meaning, read from the classes that check them. "
+        "Every setting of a run, with type, default and meaning, read from their declarations. "
         "A setting is a keyword of `clustersim.run`, `--set NAME=VALUE` of the commands, and a key of a "
         "grid. A part of a setting is `--set SETTING.PART=VALUE`. [Runs](../runs.md) explains them in "
         "context.",
-        section("All settings", RunConfig),
+        f"## All settings\n\n{described_settings('../')}",
+        f"Their types in Python:\n\n{fields_table(RunConfig)}",
     ]
-    texts += [section(f"`{name}`", kind) for name, kind in parts.items()]
+    texts += [section(f"`{name}`", setting.kind) for name, setting in SETTINGS.items() if setting.parts]
     return "\n\n".join(texts) + "\n"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 import yaml
 
 from clustersim.records import JOB_COLUMNS, EventRecord, PlanRecord, Snapshot
-from clustersim.runs import RunConfig
+from docs import keys
 from experiments import sample_log
 from itertime import ModelSpec, System, load_model, load_system
 from itertime.io import keys_of
@@ -51,11 +50,6 @@ def test_columns_of_a_run(file: str) -> None:
     assert sorted([*first_cells(rows_below(text, f"`{file}`")), *shared]) == sorted(COLUMNS[file])
 
 
-def test_settings_of_a_run() -> None:
-    named = {name.partition(".")[0] for name in first_cells(rows_below(page("runs.md"), "`--set`"))}
-    assert named == set(RunConfig.model_fields) - {"params"}
-
-
 def test_formats_of_logs() -> None:
     examples = dict(re.findall(r"^\| `([a-z-]+)` \| `(.*)` \|$", page("formats.md"), re.MULTILINE))
     assert sorted(examples) == sorted(FORMATS)
@@ -65,19 +59,9 @@ def test_formats_of_logs() -> None:
     assert [field for field in MEANINGS if f"`{field}`" not in traces] == []
 
 
-def _keys():  # type: ignore[no-untyped-def]
-    spec = importlib.util.spec_from_file_location("keys", DOCS / "keys.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_keys_of_models_systems_and_plans() -> None:
-    keys = _keys()
+def test_settings_and_keys_of_models_systems_and_plans() -> None:
     for name in keys.PAGES:
-        assert keys.refreshed(name, page(name)) == page(name), "run python docs/keys.py"
+        assert keys.refreshed(name, page(name)) == page(name), "run python -m docs.keys"
     models = page("models.md")
     assert keys.refreshed("models.md", models.replace("`seq_len`", "`sequence`")) == models
     for kind in (ModelSpec, System, PlanOptions):

@@ -63,36 +63,16 @@ def systems(incomplete: str) -> list[str]:
 
 def settings(incomplete: str) -> list[str]:
     """The settings of a run and their parts, as `--set` takes them: `NAME=`."""
-    from clustersim.runs import RunConfig
+    from clustersim.runs import SETTINGS
 
-    names = [name for name in RunConfig.model_fields if name not in ("policy", "params")]
-    parts = [f"{name}.{part}" for name, parts in _parts().items() for part in parts]
+    names = [name for name in SETTINGS if name not in ("policy", "params")]
+    parts = [f"{name}.{part}" for name, setting in SETTINGS.items() for part in setting.parts]
     return _starting(incomplete, [f"{name}=" for name in sorted([*names, *parts])])
 
 
 def varied(incomplete: str) -> list[str]:
     """What `--vary` takes: the settings, and the nodes of the cluster."""
     return [*_starting(incomplete, ["nodes="]), *settings(incomplete)]
-
-
-def _parts() -> dict[str, list[str]]:
-    """The parts of settings that have parts, by the fields of their classes."""
-    from dataclasses import fields
-
-    from clustersim.engine.fleet import Routing
-    from clustersim.failures import Failures, Spot
-    from clustersim.overheads import Overheads
-    from clustersim.speed import Interference, StepTimes
-    from traces.estimates import Estimates
-
-    classes = {
-        "overheads": Overheads, "failures": Failures, "sharing": Interference, "estimates": Estimates,
-        "routing": Routing, "spot": Spot, "step_time": StepTimes,
-    }  # fmt: skip
-    found = {name: [field.name for field in fields(cls)] for name, cls in classes.items()}
-    for name in ("overheads", "failures"):
-        found[name].append("preset")
-    return found
 
 
 def _policies() -> list[str]:

@@ -241,13 +241,6 @@ class RunOutput(Output):
     parquet: Parquet = False
 
 
-_SETTINGS = {
-    "cluster": "cluster", "system": "system", "planner": "planner", "placement": "placement", "seed": "seed",
-    "model_path": "model_path", "until": "until_s", "warmup": "warmup_s", "measure": "measure_s",
-}  # fmt: skip
-"""Parameters of the commands that are settings of `RunConfig`, under the same or another name."""
-
-
 def grid_settings(options: RunOptions) -> dict[str, Any]:
     """The settings of a run as a grid states them: the options that are not the defaults, then `--set`,
     with dotted names. UserError for contradictions and for text that is no setting.
@@ -271,22 +264,25 @@ def config_of(policy: str, options: Mapping[str, Any]) -> RunConfig:
 
     UserError for options that contradict each other.
     """
-    from clustersim.runs import RunConfig
+    from clustersim.runs import NO_BOUND, SETTINGS, RunConfig
 
-    settings, overheads = options.get("settings"), options.get("overheads")
-    if options.get("no_overheads") and overheads is not None:
-        raise UserError(f"--overheads {overheads}: contradicts --no-overheads; leave one of them out")
-    values = {setting: options[name] for name, setting in _SETTINGS.items() if options.get(name) is not None}
+    assignments, preset = options.get("settings"), options.get("overheads")
+    if options.get("no_overheads") and preset is not None:
+        raise UserError(f"--overheads {preset}: contradicts --no-overheads; leave one of them out")
+    stated = {name: options.get(setting.parameter) for name, setting in SETTINGS.items()}
+    values: dict[str, Any] = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in stated.items()
+        if value is not None
+    }
     if options.get("no_overheads"):
         values["overheads"] = None
-    elif overheads is not None:
-        values["overheads"] = {"preset": overheads}
-    if options.get("table") is not None:
-        values["table"] = str(options["table"])
+    elif preset is not None:
+        values["overheads"] = {"preset": preset}
     if options.get("no_bound"):
-        _refuse_bound(settings)
-        values["bound"] = "none"
-    return RunConfig.make(settings, policy=policy, **values)
+        _refuse_bound(assignments)
+        values["bound"] = NO_BOUND
+    return RunConfig.make(assignments, **{**values, "policy": policy})
 
 
 def _refuse_bound(settings: list[str] | None) -> None:
