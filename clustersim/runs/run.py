@@ -71,14 +71,13 @@ def run(
     if config is None:
         if isinstance(policy, Scheduler):
             raise UserError(f"policy: give the class {type(policy).__name__}, not an instance of it")
-        named = policy.__name__ if isinstance(policy, type) else policy
-        config = RunConfig.make(policy=named or "fifo", **settings)
+        name = policy.__name__ if isinstance(policy, type) else policy
+        config = RunConfig.make(policy=name or "fifo", **settings)
     trace = Trace.given(trace, config.table, config.model_path)
-    chosen = policy if isinstance(policy, type) else config.policy
     return run_config(
         trace,
         config,
-        policy=chosen,
+        policy=policy if isinstance(policy, type) else config.policy,
         out=out,
         parquet=parquet,
         on_progress=on_progress,
@@ -105,27 +104,32 @@ def run_config(
         hashes = source_hashes(config, config.policy if policy is None else policy)
         about = {"policy": config.policy, "seed": setup.seed, "trace": source_of(trace)}
         with _recorder(out, setup.cluster, parquet, about) as recorder:
-            simulation: Simulation | FleetSimulation
-            if config.routing is None:
-                simulation = Simulation(trace.jobs, setup, recorder, on_progress)
-            else:
-                routing = Routing.of(config.routing)
-                simulation = FleetSimulation(trace.jobs, setup, routing, recorder, on_progress)
+            simulation = _simulation(trace, config, setup, recorder, on_progress)
+            ending, failure = _simulated(simulation)
+            if failure is not None and not simulation.closed:
+                raise failure  # the records are not consistent, so there is no run so far
+            bound = None
+            if failure is None:
+                # A run that is interrupted after its end is complete, and has no bound.
+                bound, failure = _bound(trace, config, setup, recorder, shared_bounds)
+            manifest = manifest_of(trace, config, setup, recorder, ending, hashes, bound)
+            result = _finish(config, setup, recorder, manifest)
+            if failure is not None:
+                failure.partial = result  # type: ignore[union-attr]
+                raise failure
+            return result
 
-            def finish(ending: Ending, bound: Bound | None) -> Run:
-                manifest = manifest_of(trace, config, setup, recorder, ending, hashes, bound)
-                return _finish(config, setup, recorder, manifest)
 
-            def bound() -> Bound | None:
-                if config.bound == NO_BOUND:
-                    return None
-                known = setup.cluster, setup.speed, setup.overheads
-                packing = Packing(setup.packs, setup.interference or Interference())
-                return best_possible(
-                    trace.jobs, recorder.finished, *known, config.bound, shared_bounds, packing
-                )
-
-            return _simulate(simulation, bound, finish)
+def _simulation(
+    trace: Trace,
+    config: RunConfig,
+    setup: RunSetup,
+    recorder: Recorder,
+    on_progress: Callable[[int], None] | None,
+) -> Simulation | FleetSimulation:
+    if config.routing is None:
+        return Simulation(trace.jobs, setup, recorder, on_progress)
+    return FleetSimulation(trace.jobs, setup, Routing.of(config.routing), recorder, on_progress)
 
 
 def _recorder(
@@ -136,36 +140,36 @@ def _recorder(
     return RunWriter(out, cluster, parquet=parquet, about=about)
 
 
-def _simulate(
+def _simulated(
     simulation: Simulation | FleetSimulation,
-    bound: Callable[[], Bound | None],
-    finish: Callable[[Ending, Bound | None], Run],
-) -> Run:
-    """Run to completion. If the policy fails or the user interrupts, attach the run so far to the exception
-    as `partial`, provided its records are consistent. A run that is interrupted after its end is complete and
-    has no bound.
-    """
+) -> tuple[Ending, PolicyError | KeyboardInterrupt | None]:
+    """Run to completion. How the run ended, and the mistake of the policy or the interrupt that ended it."""
     began = perf_counter()
-
-    def ended(status: str) -> Ending:
-        return Ending(status, perf_counter() - began, simulation.policy_wall_s)
-
-    with interrupting(simulation.interrupt):
-        try:
+    status, failure = COMPLETE, None
+    try:
+        with interrupting(simulation.interrupt):
             simulation.run()
-        except (PolicyError, KeyboardInterrupt) as error:
-            status = STOPPED if isinstance(error, PolicyError) else INTERRUPTED
-            if simulation.closed:
-                error.partial = finish(ended(status), None)  # type: ignore[union-attr]
-            raise
-    ending = ended(COMPLETE)
+    except (PolicyError, KeyboardInterrupt) as error:
+        status, failure = STOPPED if isinstance(error, PolicyError) else INTERRUPTED, error
+    return Ending(status, perf_counter() - began, simulation.policy_wall_s), failure
+
+
+def _bound(
+    trace: Trace, config: RunConfig, setup: RunSetup, recorder: Recorder, shared_bounds: Path | None
+) -> tuple[Bound | None, KeyboardInterrupt | None]:
+    """The bound of a run, None if the run wants none, and the interrupt that ended its computation."""
+    if config.bound == NO_BOUND:
+        return None, None
+    packing = Packing(setup.packs, setup.interference or Interference())
     try:
         with interrupting(_interrupt):
-            found = bound()
-    except KeyboardInterrupt as error:
-        error.partial = finish(ending, None)  # type: ignore[attr-defined]
-        raise
-    return finish(ending, found)
+            bound = best_possible(
+                trace.jobs, recorder.finished, setup.cluster, setup.speed, setup.overheads, config.bound,
+                shared_bounds, packing,
+            )  # fmt: skip
+    except KeyboardInterrupt as interrupt:
+        return None, interrupt
+    return bound, None
 
 
 def _interrupt() -> None:
