@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from itertime.commandline import option_groups
 
 from .backtest import (
     Clusters,
@@ -22,13 +24,13 @@ from .trace import Columns, LogFormatName, TimeUnit
 
 if TYPE_CHECKING:
     from clustersim.forecast import Forecast, Options, Request
+    from traces.logs import ReadOptions
 
 __all__ = ["predict_start"]
 
 _SHOWN = 8
-_NEW_FIELDS = ("partition", "user", "tenant", "qos", "gpu_type", "priority")
 
-Part = Mapping[str, Any]
+Summary = Mapping[str, Any]
 
 State = Annotated[
     Path,
@@ -65,39 +67,86 @@ NoChanges = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _JobOptions:
+    """The options that name a waiting job, or describe a new one."""
+
+    job: JobId = None
+    gpus: Gpus = None
+    time_limit: TimeLimit = None
+    partition: Partition = None
+    user: User = None
+    tenant: Tenant = None
+    qos: Qos = None
+    gpu_type: GpuType = None
+    priority: Priority = None
+
+    def request(self) -> Request:
+        """The job whose start is asked for. UserError for a time limit that is no span of time."""
+        from clustersim.forecast import Request
+
+        limit_s = _span("--time-limit", self.time_limit)
+        fields = ("partition", "user", "tenant", "qos", "gpu_type", "priority")
+        return Request(self.job, self.gpus, limit_s, {name: getattr(self, name) for name in fields})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SiteOptions:
+    """The options that say how the site schedules, how long its jobs run, and what its nodes are."""
+
+    history: History = None
+    policy: Policy = "easy"
+    queue: Queue = "auto"
+    ratio: Ratio = None
+    default_limit: DefaultLimit = None
+    cluster: Clusters = None
+    pools: Division = "auto"
+    gpus_per_node: GpusPerNode = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _DrawOptions:
+    """The options of the simulations that are drawn."""
+
+    now: Now = None
+    by: By = None
+    draws: Draws = 200
+    seed: Seed = 0
+    no_arrivals: NoArrivals = False
+    no_changes: NoChanges = False
+    system: SystemName = "dgx-a100-80gb"
+    settings: Settings = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LogOptions:
+    """The options that say how the file of live jobs is read."""
+
+    log_format: LogFormatName = None
+    columns: Columns = None
+    time_unit: TimeUnit = None
+    time_zone: TimeZone = None
+    tenant_column: TenantColumn = None
+
+    def reading(self) -> ReadOptions:
+        from traces.logs import ReadOptions
+
+        return ReadOptions(
+            log_format=self.log_format,
+            columns=self.columns,
+            time_unit=self.time_unit,
+            tenant=self.tenant_column,
+            time_zone=self.time_zone,
+        )
+
+
+@option_groups
 def predict_start(
-    context: typer.Context,
     state: State,
-    job: JobId = None,
-    gpus: Gpus = None,
-    time_limit: TimeLimit = None,
-    partition: Partition = None,
-    user: User = None,
-    tenant: Tenant = None,
-    qos: Qos = None,
-    gpu_type: GpuType = None,
-    priority: Priority = None,
-    history: History = None,
-    policy: Policy = "easy",
-    queue: Queue = "auto",
-    ratio: Ratio = None,
-    default_limit: DefaultLimit = None,
-    cluster: Clusters = None,
-    pools: Division = "auto",
-    gpus_per_node: GpusPerNode = None,
-    now: Now = None,
-    by: By = None,
-    draws: Draws = 200,
-    seed: Seed = 0,
-    no_arrivals: NoArrivals = False,
-    no_changes: NoChanges = False,
-    system: SystemName = "dgx-a100-80gb",
-    settings: Settings = None,
-    log_format: LogFormatName = None,
-    columns: Columns = None,
-    time_unit: TimeUnit = None,
-    time_zone: TimeZone = None,
-    tenant_column: TenantColumn = None,
+    job: _JobOptions,
+    site: _SiteOptions,
+    draws: _DrawOptions,
+    log: _LogOptions,
     json: Json = False,
 ) -> None:
     """Predict when a job starts, from the jobs that run and wait now.
@@ -105,64 +154,44 @@ def predict_start(
     Shows the distribution of the start, what the job waits for, and what would bring the start forward. How
     long jobs run is drawn from a history of run times and time limits.
     """
-    from itertime.commandline import print_json
-
-    found = _predicted(context.params)
-    if json:
-        print_json(found.summary)
-        return
-    _print(found)
-
-
-def _predicted(given: Mapping[str, Any]) -> Forecast:
-    """The forecast that the options of the command ask for."""
     from clustersim import forecast as library
     from clustersim.backtest.logged import read_rows
+    from itertime.commandline import print_json
     from traces.logs import ReadOptions
 
     from .output.terminal import progress_of
 
-    zone = given["time_zone"]
-    reading = ReadOptions(
-        log_format=given["log_format"],
-        columns=given["columns"],
-        time_unit=given["time_unit"],
-        tenant=given["tenant_column"],
-        time_zone=zone,
-    )
-    live = library.read_state(given["state"], reading, given["now"])
-    past = None
-    if given["history"] is not None:
-        past = read_rows(given["history"], ReadOptions(time_zone=zone))[0].jobs
-    options = _options(given, reading)
+    reading = log.reading()
+    live = library.read_state(state, reading, draws.now)
+    history = None
+    if site.history is not None:
+        history = read_rows(site.history, ReadOptions(time_zone=log.time_zone))[0].jobs
+    options = _options(site, draws, reading)
     with progress_of("simulating", 100) as advance:
-        return library.predict_start(
-            live, _request(given), past, options, lambda done, total: advance(100 * done // total)
+        forecast = library.predict_start(
+            live, job.request(), history, options, lambda done, total: advance(100 * done // total)
         )
+    if json:
+        print_json(forecast.summary)
+        return
+    _print(forecast)
 
 
-def _request(given: Mapping[str, Any]) -> Request:
-    from clustersim.forecast import Request
-
-    limit_s = _span("--time-limit", given["time_limit"])
-    return Request(given["job"], given["gpus"], limit_s, {name: given[name] for name in _NEW_FIELDS})
-
-
-def _options(given: Mapping[str, Any], reading: Any) -> Options:
+def _options(site: _SiteOptions, draws: _DrawOptions, reading: ReadOptions) -> Options:
     from clustersim.backtest import Wanted
     from clustersim.forecast import Options, SitePolicy, moment_of
 
-    clusters = named_clusters(given["cluster"] or [], given["system"])
+    clusters = named_clusters(site.cluster or [], draws.system)
     return Options(
-        policy=SitePolicy(given["policy"], given["settings"] or [], given["queue"]),
-        wanted=Wanted(given["pools"], clusters, given["gpus_per_node"], look_for_reduced=False),
-        ratio=given["ratio"],
-        default_limit_s=_span("--default-limit", given["default_limit"]),
-        draws=given["draws"],
-        seed=given["seed"],
-        by_s=None if given["by"] is None else moment_of("--by", given["by"], reading),
-        arrivals=not given["no_arrivals"],
-        with_changes=not given["no_changes"],
+        policy=SitePolicy(site.policy, draws.settings or [], site.queue),
+        wanted=Wanted(site.pools, clusters, site.gpus_per_node, look_for_reduced=False),
+        ratio=site.ratio,
+        default_limit_s=_span("--default-limit", site.default_limit),
+        draws=draws.draws,
+        seed=draws.seed,
+        by_s=None if draws.by is None else moment_of("--by", draws.by, reading),
+        arrivals=not draws.no_arrivals,
+        with_changes=not draws.no_changes,
     )
 
 
@@ -182,10 +211,10 @@ def _span(option: str, text: str | None) -> float | None:
         raise UserError(f"{option} {shown(text)}: {error}; write it as 30m, 4h, 2d or 1-12:00:00") from None
 
 
-def _print(found: Forecast) -> None:
+def _print(forecast: Forecast) -> None:
     from .output.terminal import plain, say, say_item
 
-    summary = found.summary
+    summary = forecast.summary
     state, job, start = summary["state"], summary["job"], summary["start"]
     held = f", {state['held']:,} held back" if state["held"] else ""
     jobs = f"jobs: {state['running']:,} running, {state['waiting']:,} waiting{held}"
@@ -202,12 +231,12 @@ def _print(found: Forecast) -> None:
     draws = f"{summary['draws']:,} draws" if summary["history"] else "one simulation"
     print(f"Start, by {draws} of policy {plain(summary['policy']['name'])}:")
     _print_start(start)
-    _print_reasons(found)
+    _print_reasons(forecast)
     if summary["changes"]:
         _print_changes(summary)
 
 
-def _print_start(start: Part) -> None:
+def _print_start(start: Summary) -> None:
     from .output.terminal import print_table, say
 
     names = {"p10": "p10", "p50": "median", "p90": "p90"}
@@ -221,46 +250,47 @@ def _print_start(start: Part) -> None:
     say(f"Chance of a start: {', '.join(chances)}")
 
 
-def _print_reasons(found: Forecast) -> None:
+def _print_reasons(forecast: Forecast) -> None:
     from .output.terminal import plain, print_table, say
     from .output.waits import wait_lines
 
-    waits = found.summary["waits_for"]
+    waits = forecast.summary["waits_for"]
     place = f"place {waits['place_in_queue']} of {waits['queued']} in the queue"
     print()
     say(f"It needs {waits['needed']} GPUs; {waits['free']} of {waits['gpus']:,} are free; {place}")
-    if found.wait is not None:
-        print(f"  in the draw of the median: waits {_time(found.wait.to_s - found.wait.from_s)}")
-        for line in wait_lines(replace(found.wait, ahead=()), waits["gpus"]):
+    if forecast.wait is not None:
+        print(f"  in the draw of the median: waits {_time(forecast.wait.to_s - forecast.wait.from_s)}")
+        for line in wait_lines(replace(forecast.wait, ahead=()), waits["gpus"]):
             say(line, indent=8)
     if waits["others"]:
-        print(f"\nWaiting jobs that stand ahead or may start first{_most(waits, 'others')}")
+        print(f"\nWaiting jobs that stand ahead or may start first{_omission(waits, 'others')}")
         rows = [
             [
-                plain(other["job_id"]), str(other["gpus"]), _time(other["limit_s"]),
-                "yes" if other["ahead"] else "no", _percent(other["before_it"]),
+                plain(rival["job_id"]), str(rival["gpus"]), _time(rival["limit_s"]),
+                "yes" if rival["ahead"] else "no", _percent(rival["before_it"]),
             ]
-            for other in waits["others"][:_SHOWN]
+            for rival in waits["others"][:_SHOWN]
         ]  # fmt: skip
         print_table(["job", "GPUs", "limit", "ahead", "starts first"], rows)
     if waits["holders"]:
-        print(f"\nJobs that hold GPUs, the largest first{_most(waits, 'holders')}")
+        print(f"\nJobs that hold GPUs, the largest first{_omission(waits, 'holders')}")
         rows = [
             [
-                plain(one["job_id"]), str(one["gpus"]), _time(one["running_s"]), _time(one["left_p50_s"]),
-                _time(one["left_p90_s"]), _time(one["limit_left_s"]),
+                plain(holder["job_id"]), str(holder["gpus"]), _time(holder["running_s"]),
+                _time(holder["left_p50_s"]), _time(holder["left_p90_s"]), _time(holder["limit_left_s"]),
             ]
-            for one in waits["holders"][:_SHOWN]
+            for holder in waits["holders"][:_SHOWN]
         ]  # fmt: skip
         print_table(["job", "GPUs", "runs for", "left, median", "left, p90", "to its limit"], rows)
 
 
-def _most(waits: Part, what: str) -> str:
-    left_out = waits[f"{what}_left_out"] + max(0, len(waits[what]) - _SHOWN)
-    return f" ({left_out:,} more left out)" if left_out else ""
+def _omission(waits: Summary, jobs: str) -> str:
+    """How many of the jobs under a name the table leaves out, in words."""
+    count = waits[f"{jobs}_left_out"] + max(0, len(waits[jobs]) - _SHOWN)
+    return f" ({count:,} more left out)" if count else ""
 
 
-def _print_changes(summary: Part) -> None:
+def _print_changes(summary: Summary) -> None:
     from .output.terminal import plain, print_table, say
 
     start = summary["start"]

@@ -113,13 +113,13 @@ _ORDER = _in_order()
 
 def _settings(config: RunConfig, setup: RunSetup) -> dict[str, Any]:
     """The settings that have an entry of their own, with every part."""
-    stated = {}
+    entries = {}
     for name, value in values_of(config, setup.scheduler).items():
         setting, default = SETTINGS[name], RunConfig.model_fields[name].get_default(call_default_factory=True)
         absent = setting.entry is Entry.IF_STATED and value == default
         if setting.entry is not Entry.NO and not absent:
-            stated[name] = setting.stated(value, setup)
-    return stated
+            entries[name] = setting.stated(value, setup)
+    return entries
 
 
 def source_of(trace: Trace) -> dict[str, Any]:

@@ -86,8 +86,8 @@ class Setting:
         """The value as plain JSON data for the manifest, with all parts where it has parts."""
         if value is None or self.kind is None:
             return value
-        whole = getattr(setup, self.field) if self.field else self.kind.of(value)
-        return whole.stated()
+        resolved = getattr(setup, self.field) if self.field else self.kind.of(value)
+        return resolved.stated()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """The check of the type, followed by that of the parts."""

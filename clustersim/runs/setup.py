@@ -71,11 +71,11 @@ def _parts(
     setups = []
     for part, scheduler in zip(cluster.parts, schedulers, strict=True):
         nodes, reservations = resolved.get("nodes"), resolved["reservations"]
-        within = [entry.within(part.first, part.cluster.nodes) for entry in reservations]
+        of_part = [entry.within(part.first, part.cluster.nodes) for entry in reservations]
         changes: dict[str, Any] = {
             "priced": cluster.prices(0.0) is not None,
             "nodes": None if nodes is None else nodes.within(part.first, part.cluster.nodes),
-            "reservations": tuple(reservation for reservation in within if reservation),
+            "reservations": tuple(reservation for reservation in of_part if reservation),
         }
         speed = speed_on(part.cluster)
         setups.append(
@@ -91,8 +91,8 @@ def _schedulers_of(
     clusters = [part.name for part in cluster.parts]
     routing.check(clusters)
     storage_shared = config.overheads is not None and Overheads.of(config.overheads).storage_shared
-    for setting, stated in (("quotas", bool(config.quotas)), ("overheads.storage_shared", storage_shared)):
-        if stated:
+    for setting, present in (("quotas", bool(config.quotas)), ("overheads.storage_shared", storage_shared)):
+        if present:
             raise UserError(f"{setting}: holds for one cluster; leave it out, or the routing")
     of_run = config.policy if policy is None else policy
     return [

@@ -45,13 +45,13 @@ def fields_table(kind: Any) -> str:
 def _fields(kind: Any) -> list[tuple[str, str, str]]:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return [
-            (each.alias or name, _type(each.annotation), _value(_default_of(each)))
-            for name, each in kind.model_fields.items()
+            (field.alias or name, _type(field.annotation), _value(_default_of(field)))
+            for name, field in kind.model_fields.items()
         ]
     if dataclasses.is_dataclass(kind):
         return [
-            (each.name, _type(each.type), _value(_made(each.default, each.default_factory)))
-            for each in dataclasses.fields(kind)
+            (field.name, _type(field.type), _value(_default_in(field.default, field.default_factory)))
+            for field in dataclasses.fields(kind)
         ]
     defaults = getattr(kind, "_field_defaults", {})
     return [
@@ -64,7 +64,7 @@ def _default_of(field: Any) -> Any:
     return field.default_factory() if field.default_factory else field.default
 
 
-def _made(default: Any, factory: Any) -> Any:
+def _default_in(default: Any, factory: Any) -> Any:
     return factory() if factory is not dataclasses.MISSING else default
 
 

@@ -27,9 +27,9 @@ def policy(incomplete: str) -> list[str]:
 
 def policies(incomplete: str) -> list[str]:
     """Policies separated by commas: the last one is completed, and none is offered twice."""
-    before, comma, last = incomplete.rpartition(",")
-    named = before.split(",")
-    return [f"{before}{comma}{name}" for name in _starting(last, _policies()) if name not in named]
+    complete, comma, beginning = incomplete.rpartition(",")
+    names = complete.split(",")
+    return [f"{complete}{comma}{name}" for name in _starting(beginning, _policies()) if name not in names]
 
 
 def planners(incomplete: str) -> list[str]:

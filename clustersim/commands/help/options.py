@@ -269,10 +269,10 @@ def config_of(policy: str, options: Mapping[str, Any]) -> RunConfig:
     assignments, preset = options.get("settings"), options.get("overheads")
     if options.get("no_overheads") and preset is not None:
         raise UserError(f"--overheads {preset}: contradicts --no-overheads; leave one of them out")
-    stated = {name: options.get(setting.parameter) for name, setting in SETTINGS.items()}
+    by_setting = {name: options.get(setting.parameter) for name, setting in SETTINGS.items()}
     values: dict[str, Any] = {
         name: str(value) if isinstance(value, Path) else value
-        for name, value in stated.items()
+        for name, value in by_setting.items()
         if value is not None
     }
     if options.get("no_overheads"):
