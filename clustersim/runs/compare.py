@@ -60,24 +60,24 @@ def compare(
         raise UserError("compare: policies: name at least one")
     if settings and not any(isinstance(config, str) for config in configs):
         raise UserError(f"compare: {next(iter(settings))}: settings go with policies given by name")
-    chosen = [RunConfig.make(policy=c, **settings) if isinstance(c, str) else c for c in configs]
-    first = chosen[0] if chosen else RunConfig.make(policy="fifo")
-    trace = Trace.given(trace, first.table, first.model_path)
-    for config in chosen:
+    run_configs = [RunConfig.make(policy=c, **settings) if isinstance(c, str) else c for c in configs]
+    of_trace = run_configs[0] if run_configs else RunConfig.make(policy="fifo")
+    trace = Trace.given(trace, of_trace.table, of_trace.model_path)
+    for config in run_configs:
         setup_of(config, models=trace.models)  # raises for mistakes before anything runs
-    count = min(len(chosen), workers or os.cpu_count() or 1)
-    folders = [None] * len(chosen) if out is None else out
+    count = min(len(run_configs), workers or os.cpu_count() or 1)
+    folders = [None] * len(run_configs) if out is None else out
     with _temporary() as bounds:
         options: list[dict[str, Any]] = [
             {"config": config, "out": folder, "parquet": parquet, "shared_bounds": Path(bounds)}
-            for config, folder in zip(chosen, folders, strict=True)
+            for config, folder in zip(run_configs, folders, strict=True)
         ]
         if count > 1:
             return _in_processes(trace, options, count, on_done, on_progress)
         runs = []
-        for i, given in enumerate(options):
+        for i, arguments in enumerate(options):
             advance = None if on_progress is None else partial(on_progress, i)
-            runs.append(run(trace, on_progress=advance, **given))
+            runs.append(run(trace, on_progress=advance, **arguments))
             if on_done is not None:
                 on_done(i, runs[i])
         return runs
@@ -93,10 +93,10 @@ def _in_processes(
     pool = ProcessPoolExecutor(count, initializer=_begin_worker, initargs=(trace, done))
     try:
         with without_interrupts():  # workers start here, and inherit the blocked signal
-            futures = {pool.submit(_run_of_worker, i, given): i for i, given in enumerate(options)}
-        left = set(futures)
-        while left:
-            ended, left = wait(left, None if done is None else _LOOK_EVERY_S, FIRST_COMPLETED)
+            futures = {pool.submit(_run_of_worker, i, arguments): i for i, arguments in enumerate(options)}
+        pending = set(futures)
+        while pending:
+            ended, pending = wait(pending, None if done is None else _LOOK_EVERY_S, FIRST_COMPLETED)
             for i, jobs in enumerate(done or ()):
                 if on_progress is not None and i not in runs:
                     on_progress(i, jobs)

@@ -87,9 +87,9 @@ def policy_hash(name: str) -> str:
 @cache
 def _package_hash(name: str) -> str:
     # A package that is spread over several folders has no file of its own: then the module alone.
-    found = import_module(name.partition(".")[0]).__file__ or import_module(name).__file__
-    assert found is not None
-    file = Path(found)
+    path = import_module(name.partition(".")[0]).__file__ or import_module(name).__file__
+    assert path is not None
+    file = Path(path)
     return hash_of_parts(file.parent, (".",)) if file.name == "__init__.py" else sha256(file)
 
 
@@ -118,7 +118,9 @@ def _files_of_system(name: object) -> tuple[Path, ...]:
 def systems_hash(cluster: Cluster, speed: Speed) -> str:
     """Hash of the systems of the nodes and their profiles, as `speed` has read them, maybe from files."""
     planners = [speed.planner_of(gpu_type) for gpu_type in cluster.gpu_types]
-    texts = ["none" if found is None else f"{found.system!r} {found.profile.digest}" for found in planners]
+    texts = [
+        "none" if planner is None else f"{planner.system!r} {planner.profile.digest}" for planner in planners
+    ]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
@@ -148,25 +150,25 @@ def other_libraries(manifest: Mapping[str, Any]) -> str:
     """How Python and the libraries that made a run differ from those here, as `numpy 1.26.4 (here 2.4.6)`;
     empty if they do not. Last digits may depend on them: Python 3.12 sums floats in another way than 3.11.
     """
-    stated = manifest.get("versions")
-    made: Mapping[str, Any] = stated if isinstance(stated, dict) else {}
-    here = versions()
-    different = [name for name in ("python", *LIBRARIES) if made.get(name) != here[name]]
-    return ", ".join(f"{name} {shown(made.get(name))} (here {here[name]})" for name in different)
+    entry = manifest.get("versions")
+    of_run: Mapping[str, Any] = entry if isinstance(entry, dict) else {}
+    installed = versions()
+    different = [name for name in ("python", *LIBRARIES) if of_run.get(name) != installed[name]]
+    return ", ".join(f"{name} {shown(of_run.get(name))} (here {installed[name]})" for name in different)
 
 
 def is_of_this_code(manifest: Mapping[str, Any]) -> bool:
     """Whether the manifest names the program that is installed here as the one that made the run."""
-    stated = manifest.get("versions")
-    return isinstance(stated, dict) and stated.get("code") == code_hash()
+    entry = manifest.get("versions")
+    return isinstance(entry, dict) and entry.get("code") == code_hash()
 
 
 def malformed_versions(manifest: Mapping[str, Any]) -> str:
     """What is wrong with the versions in a manifest; empty if a program could have written them."""
-    stated = manifest.get("versions")
-    if not isinstance(stated, dict):
-        return f"versions is {shown(stated)}, not what made the run"
+    entry = manifest.get("versions")
+    if not isinstance(entry, dict):
+        return f"versions is {shown(entry)}, not what made the run"
     for name, form in _VERSIONS.items():
-        if not isinstance(stated.get(name), str) or not form.fullmatch(stated[name]):
-            return f"versions.{name} is {shown(stated.get(name))}, which no program writes"
+        if not isinstance(entry.get(name), str) or not form.fullmatch(entry[name]):
+            return f"versions.{name} is {shown(entry.get(name))}, which no program writes"
     return ""

@@ -28,14 +28,14 @@ def plans_used(plans: Mapping[PlanKey, Job], speed: Speed) -> list[PlanRecord]:
     A plan whose prediction is not the speed that the engine used is left out: its split would not be that of
     the run. Plans of one model are predicted together, which takes hardly longer than to predict one.
     """
-    asked = [found for key in sorted(plans, key=_order) if (found := _asked(plans[key], key, speed))]
-    groups: dict[object, list[_Asked]] = {}
-    for one in asked:
-        key = one.key
-        kind = one.model, one.plan.options, key.gpu_type, key.framework, key.precision
-        groups.setdefault(kind, []).append(one)
-    predicted = {one.key: found for group in groups.values() for one, found in _predictions(group)}
-    records = (_record(one, predicted[one.key]) for one in asked)
+    used_plans = [plan for key in sorted(plans, key=_order) if (plan := _used_plan(plans[key], key, speed))]
+    groups: dict[object, list[_UsedPlan]] = {}
+    for used_plan in used_plans:
+        key = used_plan.key
+        batch = used_plan.model, used_plan.plan.options, key.gpu_type, key.framework, key.precision
+        groups.setdefault(batch, []).append(used_plan)
+    predictions = {key: prediction for group in groups.values() for key, prediction in _predictions(group)}
+    records = (_record(used_plan, predictions[used_plan.key]) for used_plan in used_plans)
     return [record for record in records if record is not None]
 
 
@@ -49,8 +49,8 @@ def _order(key: PlanKey) -> tuple[object, ...]:
     return key.model, key.global_batch or 0, key.seq_len or 0, *key[3:]
 
 
-class _Asked(NamedTuple):
-    """A plan to predict: its key, itself, the planner and the model of its job, seconds in the engine."""
+class _UsedPlan(NamedTuple):
+    """A plan that ran: its key, itself, the planner and the model of its job, seconds in the engine."""
 
     key: PlanKey
     plan: Plan
@@ -59,7 +59,7 @@ class _Asked(NamedTuple):
     ran_s: float
 
 
-def _asked(job: Job, key: PlanKey, speed: Speed) -> _Asked | None:
+def _used_plan(job: Job, key: PlanKey, speed: Speed) -> _UsedPlan | None:
     """The plan of `key`, which `job` ran; None if it cannot be predicted."""
     planner = speed.planner_of(key.gpu_type)
     plan = plan_of_label(key.plan, job.global_batch or 0)
@@ -70,23 +70,24 @@ def _asked(job: Job, key: PlanKey, speed: Speed) -> _Asked | None:
     planner = planner.under(key.framework or None, key.precision or None)
     if curve is None or model is None or plan.broken_rules(model):
         return None
-    return _Asked(key, plan, planner, model, curve.unit_s.get(key.gpus, 0.0))
+    return _UsedPlan(key, plan, planner, model, curve.unit_s.get(key.gpus, 0.0))
 
 
-def _predictions(group: Sequence[_Asked]) -> list[tuple[_Asked, Prediction]]:
+def _predictions(group: Sequence[_UsedPlan]) -> list[tuple[PlanKey, Prediction]]:
     """The predictions of plans of one model with the same options, under one planner."""
     model, planner = group[0].model, group[0].planner
-    found = evaluate(model, PlanBatch.of([one.plan for one in group]), planner.system, planner.profile)
-    return [(one, found.prediction(row)) for row, one in enumerate(group)]
+    plans = PlanBatch.of([used_plan.plan for used_plan in group])
+    predictions = evaluate(model, plans, planner.system, planner.profile)
+    return [(used_plan.key, predictions.prediction(row)) for row, used_plan in enumerate(group)]
 
 
-def _record(one: _Asked, found: Prediction) -> PlanRecord | None:
+def _record(used_plan: _UsedPlan, prediction: Prediction) -> PlanRecord | None:
     """The record of a plan; None if its prediction is not the speed of the engine."""
-    key, plan, system = one.key, one.plan, one.planner.system
-    if abs(found.iteration_s - one.ran_s) > _SAME * one.ran_s:
+    key, plan, system = used_plan.key, used_plan.plan, used_plan.planner.system
+    if abs(prediction.iteration_s - used_plan.ran_s) > _SAME * used_plan.ran_s:
         return None
-    low_s, high_s = interval_s(one.model, plan, system, found.iteration_s) or (None, None)
-    spread_low_s, spread_high_s = found.spread_s or (None, None)
+    low_s, high_s = interval_s(used_plan.model, plan, system, prediction.iteration_s) or (None, None)
+    spread_low_s, spread_high_s = prediction.spread_s or (None, None)
     return PlanRecord(
         model=key.model,
         global_batch=plan.global_batch,
@@ -98,14 +99,14 @@ def _record(one: _Asked, found: Prediction) -> PlanRecord | None:
         gpus=key.gpus,
         plan=key.plan,
         plan_gpus=plan.gpus,
-        iteration_s=found.iteration_s,
+        iteration_s=prediction.iteration_s,
         low_s=low_s,
         high_s=high_s,
         spread_low_s=spread_low_s,
         spread_high_s=spread_high_s,
-        memory_gb=found.memory_bytes / 1e9,
-        mfu=found.mfu,
-        **_parts(found),
+        memory_gb=prediction.memory_bytes / 1e9,
+        mfu=prediction.mfu,
+        **_breakdown(prediction),
     )
 
 
@@ -118,9 +119,9 @@ def _curve(job: Job, gpu_type: str, speed: Speed) -> Curve | None:
     return next((offer.curve for offer in offers if not gpu_type or offer.gpu_type == gpu_type), None)
 
 
-def _parts(found: Prediction) -> dict[str, float]:
-    known = {part for parts in PARTS.values() for part in parts}
-    assert set(found.breakdown) <= known, (
-        f"parts of an iteration without a name: {set(found.breakdown) - known}"
-    )
-    return {field: sum(found.breakdown.get(part, 0.0) for part in parts) for field, parts in PARTS.items()}
+def _breakdown(prediction: Prediction) -> dict[str, float]:
+    """Where the time of an iteration goes, by the columns of plans.csv."""
+    seconds = prediction.breakdown
+    nameless = set(seconds) - {part for parts in PARTS.values() for part in parts}
+    assert not nameless, f"parts of an iteration without a name: {nameless}"
+    return {field: sum(seconds.get(part, 0.0) for part in parts) for field, parts in PARTS.items()}

@@ -39,7 +39,7 @@ _CHEAP = ("alone", "area")  # methods that take no longer than reading a file
 
 def best_possible(
     jobs: Iterable[Job], finished: Sequence[bool] | np.ndarray, cluster: Cluster, speed: Speed,
-    overheads: Overheads, method: str = "auto", kept: Path | None = None, packing: Packing | None = None,
+    overheads: Overheads, method: str = "auto", folder: Path | None = None, packing: Packing | None = None,
 ) -> Bound:  # fmt: skip
     """The bound of a run, by a method of `clustersim.bounds`; `seconds` includes reading the jobs.
 
@@ -51,41 +51,44 @@ def best_possible(
     `packing`: how many jobs the policy runs on the same GPUs, if any; the bound is then about all policies
     that run as many.
 
-    `kept`: a folder of bounds that other processes compute and use at the same time; it need not exist.
+    `folder`: a folder of bounds that other processes compute and use at the same time; it need not exist.
     """
     began = perf_counter()
     density = 1.0 if packing is None else packing.density(jobs)
-    instance = every = instance_of(jobs, cluster, speed, overheads, density)
+    instance = submitted = instance_of(jobs, cluster, speed, overheads, density)
     ended = np.asarray(finished, bool)
-    if int(ended.sum()) < len(every.jobs):
+    if int(ended.sum()) < len(submitted.jobs):
         ids = set(compress((job.job_id for job in jobs), ended.tolist()))
-        times = (job._replace(deadline_s=None) for job in every.jobs if job.job_id in ids)
-        instance = Instance(every.gpus, tuple(times), shared=every.shared)
-    found = _bound(instance, method, kept)
-    if instance is not every and every.deadline_jobs:
-        due = tuple(job for job in every.jobs if job.deadline_s is not None)
+        times = (job._replace(deadline_s=None) for job in submitted.jobs if job.job_id in ids)
+        instance = Instance(submitted.gpus, tuple(times), shared=submitted.shared)
+    bound = _bound(instance, method, folder)
+    if instance is not submitted and submitted.deadline_jobs:
+        with_deadline = tuple(job for job in submitted.jobs if job.deadline_s is not None)
         of_deadlines = _bound(
-            Instance(every.gpus, due, every.deadline_jobs, every.shared), found.method, kept, times=False
+            Instance(submitted.gpus, with_deadline, submitted.deadline_jobs, submitted.shared),
+            bound.method,
+            folder,
+            times=False,
         )
-        found = replace(found, deadline_met_ratio=of_deadlines.deadline_met_ratio)
-    if found.makespan_s is not None and not ended.all():
+        bound = replace(bound, deadline_met_ratio=of_deadlines.deadline_met_ratio)
+    if bound.makespan_s is not None and not ended.all():
         late_s = min(job.release_s for job in instance.jobs) - min(job.submit_s for job in jobs)
-        found = replace(found, makespan_s=found.makespan_s + late_s)
-    return replace(found, seconds=perf_counter() - began)
+        bound = replace(bound, makespan_s=bound.makespan_s + late_s)
+    return replace(bound, seconds=perf_counter() - began)
 
 
-def _bound(instance: Instance, method: str, kept: Path | None, *, times: bool = True) -> Bound:
-    """The bound of an instance, which may be a kept one; without `times` that of its deadlines alone."""
+def _bound(instance: Instance, method: str, folder: Path | None, *, times: bool = True) -> Bound:
+    """The bound of an instance, maybe one in the folder; without `times` that of its deadlines alone."""
     if method in _CHEAP or len(instance.jobs) > _MOST_SHARED:
         return bound_of(instance, method, times=times)
     key = _digest(instance, method, times)
-    found = _recent.pop(key, None) or _shared(
-        instance, method, None if kept is None else kept / f"{key}.json", times
+    bound = _recent.pop(key, None) or _shared(
+        instance, method, None if folder is None else folder / f"{key}.json", times
     )
-    _recent[key] = found  # as the last one
+    _recent[key] = bound  # as the last one
     if len(_recent) > _MOST_RECENT:
         del _recent[next(iter(_recent))]
-    return found
+    return bound
 
 
 def _shared(instance: Instance, method: str, path: Path | None, times: bool) -> Bound:
@@ -94,25 +97,25 @@ def _shared(instance: Instance, method: str, path: Path | None, times: bool) -> 
     """
     if path is None:
         return bound_of(instance, method, times=times)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         with suppress(OSError):
-            held.enter_context(_alone(path))  # others wait, rather than compute the same
-        found = _read(path)
-        if found is None:
-            found = bound_of(instance, method, times=times)
-            stated = {name: value for name, value in asdict(found).items() if name != "seconds"}
+            stack.enter_context(_alone(path))  # others wait, rather than compute the same
+        bound = _read(path)
+        if bound is None:
+            bound = bound_of(instance, method, times=times)
+            values = {name: value for name, value in asdict(bound).items() if name != "seconds"}
             with suppress(UserError):
-                write_bytes(path, json.dumps(stated).encode())  # a function of the instance alone
-        return found
+                write_bytes(path, json.dumps(values).encode())  # a function of the instance alone
+        return bound
 
 
 def _read(path: Path) -> Bound | None:
     """The bound in a file; None if it holds none."""
     with suppress(OSError, ValueError, TypeError):
-        found = Bound(**json.loads(path.read_bytes()), seconds=0.0)
-        numbers = [value for name, value in asdict(found).items() if name != "method"]
-        if all(value is None or isinstance(value, float) for value in numbers) and found.method in METHODS:
-            return found
+        bound = Bound(**json.loads(path.read_bytes()), seconds=0.0)
+        numbers = [value for name, value in asdict(bound).items() if name != "method"]
+        if all(value is None or isinstance(value, float) for value in numbers) and bound.method in METHODS:
+            return bound
     return None
 
 

@@ -38,8 +38,8 @@ def interrupting(end: Callable[[], None]) -> Iterator[None]:
         elif monotonic() > asked_s + _ECHO_S:
             raise KeyboardInterrupt
 
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    caught = [number for number in _SIGNALS if before[number] is not signal.SIG_IGN]
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    caught = [number for number in _SIGNALS if handlers[number] is not signal.SIG_IGN]
     for number in caught:
         signal.signal(number, handle)
     if _end_asked:
@@ -48,7 +48,7 @@ def interrupting(end: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         for number in caught:
-            signal.signal(number, before[number])
+            signal.signal(number, handlers[number])
 
 
 @contextmanager
@@ -57,11 +57,11 @@ def without_interrupts() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def end_with_parent() -> None:

@@ -71,11 +71,11 @@ class Trace:
         model files. `models`, if given, are used instead of the files. TableError names every bad row, before
         anything is simulated.
         """
-        known = None
+        names = None
         models = models or Models(Path(path).parent, model_path)
         if table:
-            known = sorted({*models.names(), *(model for model, _ in read_throughput_table(table))})
-        jobs = store_trace(path, known_models=known, models=models)
+            names = sorted({*models.names(), *(model for model, _ in read_throughput_table(table))})
+        jobs = store_trace(path, known_models=names, models=models)
         return cls(jobs, str(path), jobs.sha256, models=models)
 
     @classmethod
@@ -94,8 +94,8 @@ class Trace:
             jobs = list(trace)
             if all(isinstance(job, Job) for job in jobs):
                 return cls.of(jobs, model_path)
-        known = "must be the path of a trace, jobs (traces.Job), or a data frame"
-        raise UserError(f"trace={type(trace).__name__}: {known}{_remedy(trace)}")
+        forms = "must be the path of a trace, jobs (traces.Job), or a data frame"
+        raise UserError(f"trace={type(trace).__name__}: {forms}{_remedy(trace)}")
 
     @classmethod
     def of(cls, jobs: Sequence[Job], model_path: Sequence[str] = ()) -> Trace:
@@ -156,27 +156,27 @@ def _check(job: Job) -> None:
 
 
 def trace_of_manifest(
-    manifest: Mapping[str, Any], given: str | Path | None = None, most: float = inf
+    manifest: Mapping[str, Any], file: str | Path | None = None, most_jobs: float = inf
 ) -> Trace | str:
-    """The trace of a run, from the `given` file or as its manifest names it; or the reason why there is none.
+    """The trace of a run, from `file` or as its manifest names it; or the reason why there is none.
 
-    `most`: jobs that the run can have had. No longer trace is generated: that could take hours. UserError,
-    TableError for a given file that cannot be read.
+    `most_jobs`: that the run can have had. No longer trace is generated: that could take hours. UserError,
+    TableError for a `file` that cannot be read.
     """
-    stated = manifest.get("trace")
-    source: Mapping[str, Any] = stated if isinstance(stated, dict) else {}
+    entry = manifest.get("trace")
+    source: Mapping[str, Any] = entry if isinstance(entry, dict) else {}
     table = manifest.get("table")
     table = table if isinstance(table, str) else None
     try:
         models = Models.recorded(manifest.get("models"))
     except UserError as error:
         return str(error)
-    if given is not None:
-        if Path(given).is_fifo():
-            raise UserError(f"{given}: is a pipe, and is read more than once; save it to a file first")
-        return Trace.read(given, table, models=models)
+    if file is not None:
+        if Path(file).is_fifo():
+            raise UserError(f"{file}: is a pipe, and is read more than once; save it to a file first")
+        return Trace.read(file, table, models=models)
     if "recipe" in source:
-        return _generated(source["recipe"], source.get("recipe_sha256"), manifest, most)
+        return _generated(source["recipe"], source.get("recipe_sha256"), manifest, most_jobs)
     path = source.get("path")
     if not isinstance(path, str) or not path:
         return "the trace was made in memory, and is in no file"
@@ -190,14 +190,14 @@ def trace_of_manifest(
         return str(error)[:300]
 
 
-def _generated(recipe: object, digest: object, manifest: Mapping[str, Any], most: float) -> Trace | str:
+def _generated(recipe: object, digest: object, manifest: Mapping[str, Any], most_jobs: float) -> Trace | str:
     if not is_of_this_code(manifest):
         return "another version generated the trace"
-    known = {field.name for field in fields(Recipe)}
-    if not isinstance(recipe, dict) or not set(recipe) <= known:
+    keys = {field.name for field in fields(Recipe)}
+    if not isinstance(recipe, dict) or not set(recipe) <= keys:
         return f"recipe={shown(recipe)}: is no recipe"
-    if isinstance(jobs := recipe.get("jobs"), int) and jobs > most:
-        return f"its recipe gives {jobs:,} jobs, the records are of at most {most:,}"
+    if isinstance(jobs := recipe.get("jobs"), int) and jobs > most_jobs:
+        return f"its recipe gives {jobs:,} jobs, the records are of at most {most_jobs:,}"
     try:
         if recipe_hash(recipe) != digest:
             return "the files that its recipe names were changed since the run"
@@ -208,5 +208,5 @@ def _generated(recipe: object, digest: object, manifest: Mapping[str, Any], most
 
 def stated_hash(manifest: Mapping[str, Any]) -> object:
     """The hash of the file of the trace, as the manifest states it; None if it states none."""
-    stated = manifest.get("trace")
-    return stated.get("sha256") if isinstance(stated, dict) else None
+    entry = manifest.get("trace")
+    return entry.get("sha256") if isinstance(entry, dict) else None

@@ -69,17 +69,17 @@ def test_without_deadlines_there_is_no_bound_of_those_met() -> None:
 def test_processes_share_bounds_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "bounds"
     monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
-    found = bound(True, True, True, True, kept=folder)
+    found = bound(True, True, True, True, folder=folder)
     (file,) = folder.glob("*.json")
     stated = {name: value for name, value in asdict(found).items() if name != "seconds"}
     assert json.loads(file.read_text()) == stated
     file.write_text(json.dumps(stated | {"jct_mean_s": 1.0}))  # as another process would have it
     monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
-    assert bound(True, True, True, True, kept=folder).jct_mean_s == 1.0
+    assert bound(True, True, True, True, folder=folder).jct_mean_s == 1.0
     for damaged in "", "[]", "{}", json.dumps(stated | {"jct_mean_s": "1"}):
         file.write_text(damaged)
         monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
-        again = bound(True, True, True, True, kept=folder)
+        again = bound(True, True, True, True, folder=folder)
         assert again.jct_mean_s == found.jct_mean_s
         assert json.loads(file.read_text()) == stated
 
@@ -87,25 +87,25 @@ def test_processes_share_bounds_in_a_folder(tmp_path: Path, monkeypatch: pytest.
 def test_a_folder_that_cannot_be_used_is_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
     (tmp_path / "file").write_text("")
-    found = bound(True, True, True, True, kept=tmp_path / "file" / "bounds")
+    found = bound(True, True, True, True, folder=tmp_path / "file" / "bounds")
     assert found.jct_mean_s == bound(True, True, True, True).jct_mean_s
 
 
 def test_a_folder_that_cannot_be_written_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither its lock nor a file of it can be opened for writing; the bound in it counts."""
     monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
-    found = bound(True, True, True, True, kept=tmp_path)
+    found = bound(True, True, True, True, folder=tmp_path)
     (file,), (lock,) = tmp_path.glob("*.json"), tmp_path.glob("*.lock")
     stated = {name: value for name, value in asdict(found).items() if name != "seconds"}
     file.write_text(json.dumps(stated | {"jct_mean_s": 1.0}))
     lock.unlink()
     lock.mkdir()
     monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
-    assert bound(True, True, True, True, kept=tmp_path).jct_mean_s == 1.0
+    assert bound(True, True, True, True, folder=tmp_path).jct_mean_s == 1.0
     file.unlink()
     file.mkdir()
     monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
-    assert bound(True, True, True, True, kept=tmp_path).jct_mean_s == found.jct_mean_s
+    assert bound(True, True, True, True, folder=tmp_path).jct_mean_s == found.jct_mean_s
 
 
 def test_a_process_computes_the_bound_of_the_same_jobs_once(monkeypatch: pytest.MonkeyPatch) -> None:
