@@ -8,7 +8,7 @@ import pytest
 
 from clustersim.runs import code_hash
 from clustersim.runs.fingerprints import PARTS, SIMULATOR, hash_of_parts
-from tests.house.test_layers import imported, unit
+from tests.house.test_layers import arrows, modules
 
 
 def test_the_parts_that_count() -> None:
@@ -29,8 +29,8 @@ def test_the_parts_are_all_that_a_run_imports() -> None:
         name = waiting.pop()
         if name not in seen:
             seen.add(name)
-            waiting += imported(name)
-    units = {unit(name) for name in seen if name.startswith("clustersim.")}
+            waiting += arrows()[name]
+    units = {modules()[name].unit for name in seen if name.startswith("clustersim.")}
     assert units == {part.removesuffix(".py") for part in SIMULATOR}
 
 
