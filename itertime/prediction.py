@@ -239,6 +239,7 @@ def evaluate(
     model, system = as_model(model), as_system(system)
     profile = profile or profile_of(system)
     workload = Workload.of(model, plans, system, profile, framework)
+    # Seconds of a micro-batch on each kind of stage, then of all micro-batches in the pipeline.
     costs = stage_costs(workload)
     pipeline = pipeline_s(costs.stage_times, workload.plans.microbatches, workload.plans.gpipe)
     breakdown = _seconds_by_part(costs, pipeline) | costs.once

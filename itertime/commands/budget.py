@@ -107,6 +107,7 @@ def cost(
     spec, machine = load_model(model), load_system(system)
     shares = _shares(utilisation)
     training = TrainingCost(spec, machine, tokens, gpus, price, flops)
+    # The curve holds for any plan; the point on it is that of the best plan that fits.
     points = [training.at(share) for share in shares]
     prediction = training.predicted(global_batch, Space(recompute=words_of(recompute)), memory_headroom)
     predicted_point, ranked_plan = prediction if prediction else (None, None)

@@ -50,6 +50,7 @@ def _without_effect(model: ModelSpec, options: Mapping[str, Any]) -> list[str]:
     )
     share, dispatcher = options.get("recompute_fraction", 1), options["dispatcher"]
     overlap = "--tp-overlap" if options["tp_overlap"] else "--no-tp-overlap"
+    # Each row: whether the option has no effect, and the sentence that says so.
     idle = [
         (
             dispatcher != "alltoall" and one_rank,

@@ -27,10 +27,10 @@ __all__ = [
     "GlobalBatch",
     "Headroom",
     "Json",
-    "Layout",
     "MicroBatch",
     "ModelName",
     "Options",
+    "PlanLayout",
     "Precision",
     "Recompute",
     "SeqLen",
@@ -313,7 +313,7 @@ class Subject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class PlanLayout:
     """The options that lay one plan out: degrees of parallelism, batches, and what each GPU keeps."""
 
     tp: Tp = 1
@@ -353,7 +353,7 @@ class Execution:
     options: Options = ""
 
 
-def plan_of(subject: Subject, layout: Layout, execution: Execution) -> Plan:
+def plan_of(subject: Subject, layout: PlanLayout, execution: Execution) -> Plan:
     """The plan that the options of `predict`, `timeline` and `train-time` state."""
     from itertime.spec import Plan, parse_options
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from itertime.commandline import option_groups, print_json
 
 from .idle_options import print_unpredicted, print_without_effect
-from .options import MEMORY_HEADROOM, Execution, Headroom, Json, Layout, Subject, plan_of
+from .options import MEMORY_HEADROOM, Execution, Headroom, Json, PlanLayout, Subject, plan_of
 from .output import error_note, plan_document, wrapped
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["predict"]
 @option_groups
 def predict(
     subject: Subject,
-    layout: Layout,
+    layout: PlanLayout,
     execution: Execution,
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,

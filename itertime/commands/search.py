@@ -200,6 +200,7 @@ def search(
         top=goal.top or (WHOLE_FRONT if objective == "pareto" else TOP),
         memory_headroom=memory_headroom,
     )
+    # A front has no single best plan, so no choice is judged, and no plan is compared with the first.
     by_cost, front = objective == "cost", objective == "pareto"
     choice = None if front else judge(model, system, result, objective)
     if json:

@@ -9,7 +9,7 @@ import typer
 
 from itertime.commandline import option_groups
 
-from .options import Execution, Layout, Subject, plan_of
+from .options import Execution, PlanLayout, Subject, plan_of
 
 __all__ = ["timeline"]
 
@@ -27,7 +27,7 @@ Output = Annotated[
 
 
 @option_groups
-def timeline(subject: Subject, output: Output, layout: Layout, execution: Execution) -> None:
+def timeline(subject: Subject, output: Output, layout: PlanLayout, execution: Execution) -> None:
     """Draw one iteration task by task: a web page, or a trace for chrome://tracing or ui.perfetto.dev."""
     from itertime.errors import UserError
     from itertime.timeline import iteration_graph, write_chrome_trace

@@ -11,7 +11,7 @@ import typer
 from itertime.commandline import option_groups, print_json
 
 from .idle_options import print_without_effect
-from .options import MEMORY_HEADROOM, Execution, Headroom, Json, Layout, Subject, plan_of
+from .options import MEMORY_HEADROOM, Execution, Headroom, Json, PlanLayout, Subject, plan_of
 from .output import error_note, plan_document, wrapped
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Target:
 def train_time(
     subject: Subject,
     target: Target,
-    layout: Layout,
+    layout: PlanLayout,
     execution: Execution,
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,

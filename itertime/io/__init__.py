@@ -3,7 +3,7 @@
 | name | what |
 |---|---|
 | `open_table`, `Table` | a CSV or Parquet file, read row by row as untrusted text |
-| `Layout` | separator, comments and header of a table |
+| `TextLayout` | separator, comments and header of a table |
 | `open_input` | a file or pipe, opened for reading it several times |
 | `read_mapping` | the mapping in a YAML or JSON file |
 | `names_file` | whether a text is the path of such a file, rather than a shipped name |
@@ -57,7 +57,7 @@ from .mappings import (
 )
 from .schema import Key, described, keys_of
 from .spreadsheets import with_guard, without_guard
-from .tables import Layout, Table, check_repeated, open_input, open_table, separator_hint
+from .tables import Table, TextLayout, check_repeated, open_input, open_table, separator_hint
 from .yaml_text import YamlError, parse_yaml, yaml_nodes
 
 __all__ = [
@@ -69,13 +69,13 @@ __all__ = [
     "GpuPower",
     "Key",
     "Latency",
-    "Layout",
     "Name",
     "NonNegative",
     "Positive",
     "Ratio",
     "Share",
     "Table",
+    "TextLayout",
     "Whole",
     "YamlError",
     "check_repeated",

@@ -26,14 +26,14 @@ from itertime.errors import TableError, UserError, shown
 
 from .parquet import LONGEST_ROW, open_parquet, too_long
 
-__all__ = ["Layout", "Table", "check_repeated", "open_input", "open_table", "separator_hint"]
+__all__ = ["Table", "TextLayout", "check_repeated", "open_input", "open_table", "separator_hint"]
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
-class Layout:
+class TextLayout:
     """How the text of a table is laid out.
 
     `delimiter` separates cells; " " stands for any white space. Quotes have a meaning beside a comma and a
@@ -47,7 +47,7 @@ class Layout:
     names: tuple[str, ...] = ()
 
 
-_PLAIN = Layout()
+_PLAIN = TextLayout()
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def open_input(path: str | Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_table(
-    path: str | Path, *, pipes: bool = False, layout: Layout = _PLAIN, file: BinaryIO | None = None
+    path: str | Path, *, pipes: bool = False, layout: TextLayout = _PLAIN, file: BinaryIO | None = None
 ) -> Iterator[Table]:
     """Open a CSV file (plain or gzip, by content) or a Parquet file (by content) row by row.
 
@@ -105,6 +105,7 @@ def open_table(
         raise UserError(f"{path}: is a pipe, and is needed more than once; save it to a file first")
     try:
         with _opened(path, file) as source, _seekable(path, source, pipes) as raw:
+            # The first bytes say what the file is; one that is named .parquet must be Parquet.
             start = raw.read(4)
             raw.seek(0)
             try:
@@ -162,7 +163,7 @@ def _seekable(path: Path, source: BinaryIO, pipes: bool) -> Iterator[BinaryIO]:
 Rows = Iterator[tuple[int, list[str]]]
 
 
-def _header(rows: Rows, layout: Layout) -> tuple[list[str], Rows]:
+def _header(rows: Rows, layout: TextLayout) -> tuple[list[str], Rows]:
     """The names of the columns, and the rows below them."""
     line, cells = next(rows, (0, list[str]()))
     if layout.header:
@@ -171,7 +172,7 @@ def _header(rows: Rows, layout: Layout) -> tuple[list[str], Rows]:
     return names if cells else [], chain([(line, cells)] if cells else [], rows)
 
 
-def _text_rows(path: Path, text: IO[str], layout: Layout) -> Rows:
+def _text_rows(path: Path, text: IO[str], layout: TextLayout) -> Rows:
     line, count, size, at_start = 0, 0, 0, True
 
     def lines() -> Iterator[str]:
@@ -189,6 +190,8 @@ def _text_rows(path: Path, text: IO[str], layout: Layout) -> Rows:
             at_start = False
             yield text_line
 
+    # The reader pulls lines, and a quoted cell may span several: `line` is where the row began, and `size`
+    # guards memory while its end is not in sight.
     reader: Iterator[list[str]]
     if layout.delimiter == " ":
         reader = (text_line.split() for text_line in lines())

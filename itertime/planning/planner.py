@@ -171,9 +171,11 @@ class Planner:
         plans = self._choose(self, model, global_batch, counts)
         if not len(plans):
             return {}
+        # Plans whose bound exceeds the time of a plan on as few GPUs need no evaluation.
         plans = plans.take(best_of_counts(model, plans, self.system, self.profile))
         result = evaluate(model, plans, self.system, self.profile)
         front = pareto_front(plans, result)
+        # A step of the curve begins at each count from which another plan of the front is in reach.
         serves = np.searchsorted(plans.gpus[front], list(counts), side="right") - 1
         curve: Curve = {}
         for step in np.flatnonzero(np.diff(serves, prepend=-1)):

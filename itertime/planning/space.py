@@ -130,6 +130,8 @@ def candidates(
     etp = space.etp
     if etp is not None and model.experts == 1:
         raise UserError(f"search: etp={etp}: needs a model with experts")
+    # Combinations of degrees first, then of micro-batch and interleaving, which depend on these; each is then
+    # combined with every choice that does not.
     tps = tensor_splits(model, system, etp)
     if space.tp:
         tps = [tp for tp in space.tp if _splits(model, tp, etp)]

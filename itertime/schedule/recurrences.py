@@ -40,6 +40,7 @@ def one_f_one_b_s(
         stage_count = p[0, 0]
         passes = forward[0, :stage_count].tolist(), backward[0, :stage_count].tolist()
         return np.array([one_f_one_b_single_s(*passes, int(count[0, 0]), float(delay[0, 0]))])
+    # Stages are counted from the last one, which every plan has; stages that a plan lacks take no time.
     depth = np.arange(width)  # e: distance from the last stage
     is_stage = depth < p
     rows = np.arange(plans)[:, None]
@@ -57,11 +58,13 @@ def one_f_one_b_s(
     sent = np.zeros((plans, width))  # when the last forward of a stage ended
     end = np.zeros(plans)
     for step in range(1 - width, int(count.max(initial=0))):
+        # All forwards of the step: micro-batch j + e, once the next stage towards the input has sent it.
         index = step + depth
         ahead = np.concatenate([sent[:, 1:] + hop[:, :-1], np.zeros((plans, 1))], axis=1)
         runs = (index >= 0) & (index < count)
         sent = np.where(runs, np.maximum(free, ahead) + f, sent)
         free = np.where(runs, sent, free)
+        # All backwards of micro-batch j, from the last stage to the first: each waits for the one before.
         if step >= 0:
             active = step < count[:, 0]
             finished = np.maximum.accumulate(free - earlier_path_s, axis=1) + backward_path_s
@@ -121,6 +124,8 @@ def interleaved_s(forward: Array, backward: Array, microbatches: int) -> Array:
     offset = (p - 1) + (v - 1) * p
     free, sent, back = (np.zeros((plans, p)) for _ in range(3))
     for slot in range(total + offset + p - 1):
+        # Every device's k-th forward. Its input is what the device before sent in the slot before; that of
+        # the first device comes from the last one, or, for the model's first chunk, from nowhere.
         k = slot - rank
         runs = (k >= 0) & (k < total)
         chunk = k % (p * v) // p
@@ -129,6 +134,7 @@ def interleaved_s(forward: Array, backward: Array, microbatches: int) -> Array:
             arrived[:, 0] = 0.0
         sent = np.where(runs, np.maximum(free, arrived) + forward[:, rank, chunk], sent)
         free = np.where(runs, sent, free)
+        # Every device's k-th backward, in the opposite direction and `offset` slots later.
         k = slot - offset - (p - 1 - rank)
         runs = (k >= 0) & (k < total)
         chunk = v - 1 - k % (p * v) // p

@@ -26,6 +26,7 @@ def one_f_one_b_single_s(
     step = 1 - p
     while step < microbatches:
         previous_state = free + sent
+        # The forwards of the step, then its backwards; before step 0 there are no backwards yet.
         for depth in range(max(0, -step), min(p, microbatches - step)):
             arrived = sent[depth + 1] + delay if depth < p - 1 else 0.0
             sent[depth] = free[depth] = max(free[depth], arrived) + f[depth]
@@ -36,6 +37,7 @@ def one_f_one_b_single_s(
                 arrived = free[depth] + delay
         step += 1
         steady_steps = microbatches - p - step  # steps in which every stage still has a forward
+        # If the step has shifted every stage by the same seconds, all further steady steps do so too.
         if step > 0 and steady_steps > 0:
             shift = _shift(previous_state[:-1], free + sent[:-1])
             if shift is not None:
@@ -65,6 +67,7 @@ def interleaved_single_s(
     watching = True
     slot = 0
     while slot < total + offset + last_device:
+        # Forwards run from the last device to the first, so that each reads what was sent in the slot before.
         if slot < total + last_device:
             row = forwards[slot % period]
             around = sent[last_device] if slot % period >= p else 0.0
@@ -75,6 +78,7 @@ def interleaved_single_s(
             for device in running:
                 time, arrived = free[device], sent[device - 1] if device else around
                 sent[device] = free[device] = (time if time > arrived else arrived) + row[device]
+        # Backwards run from the first device to the last, for the same reason.
         behind = slot - offset  # backwards of the last device
         if behind >= 0:
             row = backwards[behind % period]
@@ -87,6 +91,7 @@ def interleaved_single_s(
                 time, arrived = free[device], back[device + 1] if device < last_device else around
                 back[device] = free[device] = (time if time > arrived else arrived) + row[device]
         slot += 1
+        # In the steady part, compare the state with that of one period ago; skip what repeats.
         if watching and offset + p <= slot <= total:
             history.append(free + sent + back)
             shift = _shift(history[0], history[-1]) if len(history) > period else None

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from itertime.errors import TableError, UnknownName, UserError, shown
-from itertime.io import Layout, Table, check_repeated, open_table, separator_hint
+from itertime.io import Table, TextLayout, check_repeated, open_table, separator_hint
 
 __all__ = ["LENGTHS", "Lengths", "list_lengths", "load_lengths"]
 
@@ -152,7 +152,7 @@ class _Class(NamedTuple):
 
 
 def _read(path: Path, name: str, source: str, seq_len: int | None) -> Lengths:
-    with open_table(path, layout=Layout(comments="#")) as table:
+    with open_table(path, layout=TextLayout(comments="#")) as table:
         form = _form_of(table)
         weights: dict[int, float] = {}
         last = 0

@@ -13,7 +13,7 @@ from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_of
 
-from .task_graph import Graph, Passes, add_pipeline
+from .task_graph import Graph, StagePasses, add_pipeline
 
 __all__ = ["chrome_trace", "iteration_graph", "write_chrome_trace"]
 
@@ -33,6 +33,7 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
     graph = Graph()
     _add_exchange_of_samples(graph, costs)
     predecessors = _add_passes_and_exchange(graph, plan, costs)
+    # What follows the passes runs one after the other. A norm that is no kernel on buckets comes on its own.
     norm = {} if "norm" in costs.exchange.kernels else {"norm": costs.exchange.norm_s}
     for name, stream, part in (
         ("scatter last gradients", "network", "fsdp_last"),
@@ -74,9 +75,10 @@ def _add_passes_and_exchange(graph: Graph, plan: Plan, costs: StageCosts) -> lis
     count, calls, overlapped = int(traffic.buckets[0]), int(traffic.calls[0]), bool(traffic.overlapped[0])
     kernels = {name: float(seconds[0]) for name, seconds in traffic.kernels.items()}
     mixed = traffic.warmup is not None
-    if mixed:
+    if mixed:  # the mean iteration has no schedule, so the exposed seconds stand after the passes
         overlapped, gather, reduce = False, 0.0, float(costs.once["dp_comm"][0])
     _check_size((4 + 2 * len(kernels)) * max(count, calls), "larger buckets")
+    # Buckets overlap the passes: gathers of weights the first forward, reductions the last backward.
     ahead = plan.grad_overlap and costs.workload.framework.gather_overlap
     gathers = [gather / count] * count if ahead and gather else []
     reduces = [reduce / count] * count if overlapped and (reduce or kernels) else []
@@ -85,6 +87,7 @@ def _add_passes_and_exchange(graph: Graph, plan: Plan, costs: StageCosts) -> lis
     ]
     if reduces:
         predecessors.append(f"reduce {count - 1}")
+    # What does not overlap follows the passes: kernels bucket by bucket, then one exchange of all gradients.
     if not overlapped:
         for kernel, seconds in kernels.items():
             for bucket in range(calls):
@@ -102,10 +105,10 @@ def _check_size(tasks: int, remedy: str) -> None:
         raise UserError(f"timeline: {tasks:,} tasks: at most {MOST_TASKS:,} can be shown; take {remedy}")
 
 
-def _passes(costs: StageCosts) -> Passes:
+def _passes(costs: StageCosts) -> StagePasses:
     times = costs.stage_times.chunks(np.array([0]), int(costs.workload.plans.interleave[0]))
     columns = (times.forward, times.backward, times.send_forward, times.send_backward)
-    return Passes(*(column[0].tolist() for column in columns))
+    return StagePasses(*(column[0].tolist() for column in columns))
 
 
 def chrome_trace(graph: Graph) -> dict[str, Any]:
@@ -113,6 +116,7 @@ def chrome_trace(graph: Graph) -> dict[str, Any]:
     microseconds.
     """
     events: list[dict[str, Any]] = []
+    # Names of the rows: a process for each stage, a thread for each stream.
     for stage in sorted({task.stage for task in graph.tasks.values()}):
         events.append(
             {"ph": "M", "name": "process_name", "pid": stage, "tid": 0, "args": {"name": f"stage {stage}"}}
@@ -121,6 +125,7 @@ def chrome_trace(graph: Graph) -> dict[str, Any]:
             events.append(
                 {"ph": "M", "name": "thread_name", "pid": stage, "tid": thread, "args": {"name": stream}}
             )
+    # The tasks themselves, as complete events ("X").
     for name, (start, end) in graph.run().items():
         task = graph.tasks[name]
         if task.seconds > 0:

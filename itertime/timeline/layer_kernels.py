@@ -94,6 +94,7 @@ def layer_kernels(
         }
         return pass_s, recorder
 
+    # Every launch is made longer in turn. What a part of the layer grows by is what the launch adds to it.
     unchanged_s, recorder = passes(None)
     threshold_s = SMALLEST_SHARE * sum(unchanged_s.values())
     rows: list[LayerKernel] = []
@@ -108,6 +109,7 @@ def layer_kernels(
                 launch = _element(query, seconds.shape, int(element))
                 rows.append(_kernel(profile, launch, key, share, float(seconds.flat[element])))
                 charged[key] += share
+    # What no kernel adds is a row of its own, so that the rows of a part sum to its seconds.
     for (pass_, part), total in unchanged_s.items():
         remainder_s = total - charged[pass_, part]
         if abs(remainder_s) > threshold_s:

@@ -53,6 +53,7 @@ def timeline_page(model: ModelSpec, plan: Plan, system: System, profile: Profile
     stages = _stages(graph, plan, stage_costs(workload))
     data = {"seconds": prediction.iteration_s, "stages": stages}
     gpus = f"{plan.gpus:,} GPU" + ("s" if plan.gpus > 1 else "")
+    # The template holds the page; these texts and the data take the places of its {{names}}.
     words = {
         "title": html.escape(f"{model.name}, {plan.label}, {gpus} of {system.name}"),
         "subtitle": f"{prediction.iteration_s:.4f} s per iteration, {plan.microbatches:,} micro-batches, "

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Graph", "Passes", "Task", "add_pipeline", "stage_order"]
+__all__ = ["Graph", "StagePasses", "Task", "add_pipeline", "stage_order"]
 
 Step = tuple[str, int, int]  # "forward" or "backward", chunk, micro-batch
 
@@ -51,6 +51,8 @@ class Graph:
         waiting = [iter(queue) for queue in streams.values()]
         heads = [next(queue) for queue in waiting]
         free = [0.0] * len(heads)
+        # Each stream runs its tasks as far as it can before the next stream does. The order of streams has no
+        # effect on times: a task starts when its stream is free and its predecessors have ended.
         while heads:
             blocked = True
             for index in range(len(heads) - 1, -1, -1):
@@ -61,7 +63,7 @@ class Graph:
                     free[index] = start + task.seconds
                     blocked = False
                     following = next(waiting[index], None)
-                    if following is None:
+                    if following is None:  # the stream has no more tasks
                         del heads[index], waiting[index], free[index]
                         break
                     heads[index] = following
@@ -100,7 +102,7 @@ def stage_order(schedule: str, stage: int, stages: int, microbatches: int, chunk
 
 
 @dataclass(frozen=True)
-class Passes:
+class StagePasses:
     """Seconds of every chunk of every stage, [stage][chunk]: the passes, and the sends that keep their stage
     busy.
 
@@ -116,7 +118,7 @@ class Passes:
 
 def add_pipeline(
     graph: Graph,
-    passes: Passes,
+    passes: StagePasses,
     microbatches: int,
     schedule: str = "1f1b",
     gather: Sequence[float] = (),
@@ -139,6 +141,7 @@ def add_pipeline(
             )
             forward = kind == "forward"
             seconds = (passes.forward if forward else passes.backward)[stage][chunk]
+            # The first pass waits for gathers, the last backward feeds reductions: both run in pieces.
             is_first = forward and stage == chunk == microbatch == 0
             is_final = not forward and stage == chunk == 0 and microbatch == microbatches - 1
             if is_first and gather:

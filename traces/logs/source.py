@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from itertime.errors import TableError, UserError
-from itertime.io import Layout, Table, not_utf8, open_input, open_table
+from itertime.io import Table, TextLayout, not_utf8, open_input, open_table
 
 __all__ = ["Head", "LogFolder", "LogSource", "open_log"]
 
@@ -59,16 +59,16 @@ class LogSource:
                 columns = tuple(table.columns)
         self.head = Head(text, columns, self.separator)
 
-    def table(self, layout: Layout | None = None) -> AbstractContextManager[Table]:
+    def table(self, layout: TextLayout | None = None) -> AbstractContextManager[Table]:
         """The rows, by default of a table with a header, `#` comments, and the separator of its first line.
 
         Raises what `open_table` raises.
         """
         return open_table(self.path, layout=layout or self.layout(), file=self._file)
 
-    def layout(self, header: bool = True) -> Layout:
+    def layout(self, header: bool = True) -> TextLayout:
         """The default layout of this log."""
-        return Layout(delimiter=self.separator, comments=_COMMENTS, header=header)
+        return TextLayout(delimiter=self.separator, comments=_COMMENTS, header=header)
 
     def text(self) -> str:
         """The whole text. Raises TableError if it is damaged, not UTF-8 or too large for memory."""
@@ -124,7 +124,7 @@ class LogFolder(LogSource):
         """A file of the folder."""
         return self._members[name]
 
-    def table(self, layout: Layout | None = None) -> AbstractContextManager[Table]:
+    def table(self, layout: TextLayout | None = None) -> AbstractContextManager[Table]:
         """Raises UserError: a folder is no table."""
         raise self._no_file()
 

@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from itertime.errors import TableError, UnknownName
-from itertime.io import Layout, Table, check_repeated, separator_hint, shown
+from itertime.io import Table, TextLayout, check_repeated, separator_hint, shown
 
 from .cells import Cell, MixedColumnError, Moments, moment, of_dates, parser, time_zone
 from .log import BESIDE, Log, LogRows, ReadOptions
@@ -68,7 +68,7 @@ def table_format(title: str, matches: Callable[[Head], bool], form: TableOfJobs)
 
 
 def read_table(
-    source: LogSource, form: TableOfJobs, options: ReadOptions, layout: Layout | None = None
+    source: LogSource, form: TableOfJobs, options: ReadOptions, layout: TextLayout | None = None
 ) -> Log:
     """Read a log of the given form.
 
@@ -246,7 +246,7 @@ def _is_empty(cell: str, rules: Cell) -> bool:
     return not cell or cell.isspace() or cell in rules.empty
 
 
-def _times(source: LogSource, form: TableOfJobs, stated: StatedUnits, layout: Layout | None) -> TimesRead:
+def _times(source: LogSource, form: TableOfJobs, stated: StatedUnits, layout: TextLayout | None) -> TimesRead:
     columns = [
         TimeColumn(field, cell.column, cell.unit)
         for field, cell in form.cells.items()

@@ -21,7 +21,7 @@ from itertime.schedule import (
     one_f_one_b_s,
     pipeline_s,
 )
-from itertime.timeline.task_graph import Graph, Passes, add_pipeline, stage_order
+from itertime.timeline.task_graph import Graph, StagePasses, add_pipeline, stage_order
 from tests.effort import examples
 
 seconds = st.one_of(st.just(0.0), st.floats(0.01, 10))
@@ -38,7 +38,7 @@ def pipelines(draw, chunks=1):
 def graph_seconds(forward, backward, microbatches, schedule="1f1b", delay=0.0):
     nothing = [[0.0] * len(forward[0])] * len(forward)
     graph = Graph()
-    add_pipeline(graph, Passes(forward, backward, nothing, nothing, delay), microbatches, schedule)
+    add_pipeline(graph, StagePasses(forward, backward, nothing, nothing, delay), microbatches, schedule)
     return max(end for _, end in graph.run().values())
 
 

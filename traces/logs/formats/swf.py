@@ -7,7 +7,7 @@ also has a row of its own.
 
 from __future__ import annotations
 
-from itertime.io import Layout
+from itertime.io import TextLayout
 from traces.logs.cells import Cell, is_number
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat
@@ -24,7 +24,7 @@ COLUMNS = (
 )  # fmt: skip
 """The fields of a row, in their order."""
 
-_LAYOUT = Layout(delimiter=" ", comments=";", header=False, names=COLUMNS)
+_LAYOUT = TextLayout(delimiter=" ", comments=";", header=False, names=COLUMNS)
 _STATES = {0: "failed", 1: "completed", 5: "cancelled"}
 _UNKNOWN = ("-1", "-1.0", "-1.00")
 

@@ -23,7 +23,7 @@ from math import ceil
 from typing import Any
 
 from itertime.errors import TableError
-from itertime.io import Layout
+from itertime.io import TextLayout
 from traces.logs.cells import Cell, is_number, moment, text
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat
@@ -207,7 +207,7 @@ def _found(folder: LogFolder) -> dict[str, LogSource]:
     return tables
 
 
-def _layout(source: LogSource, kind: str) -> Layout:
+def _layout(source: LogSource, kind: str) -> TextLayout:
     columns = _TABLES[kind]
     if source.head.columns == columns:
         return source.layout()

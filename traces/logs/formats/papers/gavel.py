@@ -22,7 +22,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from itertime.io import Layout
+from itertime.io import TextLayout
 from traces.logs.cells import Cell, is_number
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat
@@ -106,9 +106,9 @@ def _read_shockwave(source: LogSource, options: ReadOptions) -> Log:
     return read_table(source, form, options, _layout(source.head, _SHOCKWAVE))
 
 
-def _layout(head: Head, layouts: Mapping[int, tuple[str, ...]]) -> Layout:
+def _layout(head: Head, layouts: Mapping[int, tuple[str, ...]]) -> TextLayout:
     names = _names(head, layouts) or next(iter(layouts.values()))
-    return Layout(delimiter="\t", comments="#", header=False, names=names)
+    return TextLayout(delimiter="\t", comments="#", header=False, names=names)
 
 
 GAVEL = LogFormat("gavel", "Gavel's traces", lambda head: bool(_names(head, _GAVEL)), _read_gavel)
