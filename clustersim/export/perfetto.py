@@ -29,16 +29,16 @@ def timeline_events(run: Run) -> Iterator[dict[str, Any]]:
     `gpu_blocks` chooses the GPUs of a node that a job occupies; the engine does not number them.
     """
     from_s = min((job.submit_s for job in run.jobs), default=0.0)
-    found = allocations(run)
-    yield from _names(run, found)
+    all_allocations = allocations(run)
+    yield from _names(run, all_allocations)
     yield from _counters(run, from_s)
     yield from _outages(run, from_s)
     jobs = {job.job_id: job for job in run.jobs}
-    for held, blocks in zip(found, gpu_blocks(found, run.cluster.size_of), strict=True):
+    for held, blocks in zip(all_allocations, gpu_blocks(all_allocations, run.cluster.size_of), strict=True):
         job = jobs[held.given.job_id]
         details = _details(held, job)
-        for first, last, gpu, count in blocks:
-            for node in range(first, last + 1):
+        for first_node, last_node, gpu, count in blocks:
+            for node in range(first_node, last_node + 1):
                 for k in range(gpu, gpu + count):
                     yield _complete(
                         job.job_id, held.given.event, held.from_s - from_s, held.held_s, node, k, details
@@ -58,8 +58,10 @@ def write_timeline(run: Run, path: str | Path) -> int:
         raise UserError(f"{path}: unknown kind of trace; let the name end in .json or .json.gz")
     slices = sum(held.given.gpus + len(held.given.placement) for held in allocations(run))
     if slices > MOST_EVENTS:
-        what = f"the timeline would have {slices:,} events, viewers take {MOST_EVENTS:,}"
-        raise UserError(f"{path}: {what}; end the run earlier (--until), or use the timeline of the report")
+        problem = f"the timeline would have {slices:,} events, viewers take {MOST_EVENTS:,}"
+        raise UserError(
+            f"{path}: {problem}; end the run earlier (--until), or use the timeline of the report"
+        )
     with replacing(path) as temporary:
         return _write(timeline_events(run), temporary, compressed=path.name.endswith(".gz"))
 
@@ -81,39 +83,39 @@ def _write(events: Iterable[dict[str, Any]], path: Path, *, compressed: bool) ->
     return count
 
 
-def _names(run: Run, found: Iterable[Allocation]) -> Iterator[dict[str, Any]]:
+def _names(run: Run, all_allocations: Iterable[Allocation]) -> Iterator[dict[str, Any]]:
     """Names of the processes and threads in use."""
     yield _meta("process_name", _CLUSTER, 0, name=f"cluster, {run.policy}")
     yield _meta("process_sort_index", _CLUSTER, 0, sort_index=-1)
-    used = {node for held in found for node, _ in held.given.placement}
-    for node in sorted(used):
+    nodes = {node for held in all_allocations for node, _ in held.given.placement}
+    for node in sorted(nodes):
         yield _meta("process_name", node + 1, 0, name=f"node {node}")
         yield _meta("process_sort_index", node + 1, 0, sort_index=node)
         for gpu in range(run.cluster.size_of(node)):
             yield _meta("thread_name", node + 1, gpu, name=f"GPU {gpu}")
 
 
-def _meta(what: str, process: int, thread: int, **args: Any) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": args}
+def _meta(event_name: str, process: int, thread: int, **args: Any) -> dict[str, Any]:
+    return {"ph": "M", "name": event_name, "pid": process, "tid": thread, "args": args}
 
 
 def _counters(run: Run, from_s: float) -> Iterator[dict[str, Any]]:
     for snapshot in run.snapshots:
-        at = {"ph": "C", "pid": _CLUSTER, "ts": _us(snapshot.time_s - from_s)}
+        counter = {"ph": "C", "pid": _CLUSTER, "ts": _us(snapshot.time_s - from_s)}
         gpus = {"allocated": snapshot.allocated, "stranded": snapshot.stranded, "down": snapshot.down}
         gpus["idle"] = run.cluster.gpus - sum(gpus.values())
-        yield {**at, "name": "GPUs", "args": gpus}
-        yield {**at, "name": "waiting jobs", "args": {"jobs": snapshot.pending}}
-        yield {**at, "name": "running jobs", "args": {"jobs": snapshot.running}}
+        yield {**counter, "name": "GPUs", "args": gpus}
+        yield {**counter, "name": "waiting jobs", "args": {"jobs": snapshot.pending}}
+        yield {**counter, "name": "running jobs", "args": {"jobs": snapshot.running}}
 
 
 def _outages(run: Run, from_s: float) -> Iterator[dict[str, Any]]:
     for event in run.events:
         if event.event in NODE_EVENTS:
             name = event.event.replace("_", " ")
-            at = {"ph": "i", "s": "p", "name": name, "ts": _us(event.time_s - from_s), "tid": 0}
+            mark = {"ph": "i", "s": "p", "name": name, "ts": _us(event.time_s - from_s), "tid": 0}
             for node, _ in event.placement:
-                yield {**at, "pid": node + 1}
+                yield {**mark, "pid": node + 1}
 
 
 def _details(held: Allocation, job: JobRecord) -> dict[str, Any]:

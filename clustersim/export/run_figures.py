@@ -87,10 +87,10 @@ def _gantt(plt: Any, runs: Sequence[Run]) -> Figure:
     for group, axes in zip(groups, rows[:, 0], strict=True):
         _bars(axes, group.runs[0], clock, {model: i for i, model in enumerate(models)})
         axes.set_title(group.label, loc="left", fontsize=9)
-    named = models if len(models) <= len(COLOURS) else models[: len(COLOURS) - 1]
+    models_with_colour = models if len(models) <= len(COLOURS) else models[: len(COLOURS) - 1]
     marks = [plt.Rectangle((0, 0), 1, 1, color=COLOURS[i]) for i in range(min(len(models), len(COLOURS)))]
-    words = [model or "no model stated" for model in named]
-    if len(models) > len(named):
+    words = [model or "no model stated" for model in models_with_colour]
+    if len(models) > len(models_with_colour):
         words.append("other")
     figure.legend(marks, words, loc="outside lower center", ncols=4, fontsize=8)
     figure.supylabel("nodes", fontsize=9)
@@ -102,15 +102,15 @@ def _bars(axes: Any, run: Run, clock: Clock, colour_of: dict[str, int]) -> None:
     from matplotlib.collections import PolyCollection
 
     models = {job.job_id: job.model for job in run.jobs}
-    found = allocations(run)
+    held = allocations(run)
     corners, colours = [], []
-    for one, blocks in zip(found, gpu_blocks(found, run.cluster.size_of), strict=True):
-        a, b = ((t - clock.from_s) / clock.unit_s for t in (one.from_s, one.to_s))
-        colour = COLOURS[min(colour_of[models[one.given.job_id]], len(COLOURS) - 1)]
-        for first, last, gpu, count in blocks:
-            spans = [(first, last + 1.0)] if count == run.cluster.size_of(first) else [
+    for allocation, blocks in zip(held, gpu_blocks(held, run.cluster.size_of), strict=True):
+        a, b = ((t - clock.from_s) / clock.unit_s for t in (allocation.from_s, allocation.to_s))
+        colour = COLOURS[min(colour_of[models[allocation.given.job_id]], len(COLOURS) - 1)]
+        for first_node, last_node, gpu, count in blocks:
+            spans = [(first_node, last_node + 1.0)] if count == run.cluster.size_of(first_node) else [
                 (node + gpu / run.cluster.size_of(node), node + (gpu + count) / run.cluster.size_of(node))
-                for node in range(first, last + 1)
+                for node in range(first_node, last_node + 1)
             ]  # fmt: skip
             corners += [((a, top), (b, top), (b, bottom), (a, bottom)) for top, bottom in spans]
             colours += [colour] * len(spans)

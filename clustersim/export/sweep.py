@@ -65,30 +65,32 @@ def read_sweep(folder: str | Path, metric: str, x: str | None = None) -> Sweep:
             raise UserError(
                 f"{path}: no axis is called load; name one of {', '.join(axes) or 'its axes'} with --x"
             )
-        for name, known in ((x, axes), (metric, [m for m in METRICS if m in table.columns])):
-            if name not in known:
-                raise UnknownName("axis" if known is axes else "metric", name, known)
+        for name, names in ((x, axes), (metric, [m for m in METRICS if m in table.columns])):
+            if name not in names:
+                raise UnknownName("axis" if names is axes else "metric", name, names)
         values: dict[str, dict[float, list[float]]] = {}
         policies: dict[str, str] = {}
         absent = 0
-        others = [name for name in axes if name != x]
+        other_axes = [name for name in axes if name != x]
         for line, cells in table.rows:
             if len(cells) != len(table.columns):
                 raise TableError(
                     f"{path}:{line}: has {len(cells)} cells where the header has {len(table.columns)}"
                 )
             row = dict(zip(table.columns, cells, strict=True))
-            at = f"{path}:{line}"
+            place = f"{path}:{line}"
             if not row[metric]:
                 absent += 1
                 continue
-            label = ", ".join(without_guard(row[name]) for name in others if row[name]) or metric
+            label = ", ".join(without_guard(row[name]) for name in other_axes if row[name]) or metric
             curve = values.setdefault(label, {})
-            policies.setdefault(label, without_guard(row["policy"]) if "policy" in others else "")
-            curve.setdefault(_number(row[x], x, at), []).append(_number(row[metric], metric, at))
+            policies.setdefault(label, without_guard(row["policy"]) if "policy" in other_axes else "")
+            curve.setdefault(_number(row[x], x, place), []).append(_number(row[metric], metric, place))
     if not values:
         raise UserError(f"{path}: no cell has a value of {metric}")
-    curves = {label: tuple(_point(at, seen) for at, seen in sorted(c.items())) for label, c in values.items()}
+    curves = {
+        label: tuple(_point(place, seen) for place, seen in sorted(c.items())) for label, c in values.items()
+    }
     looks = (
         looks_of([(policy, label) for label, policy in policies.items()])
         if any(policies.values())
@@ -103,14 +105,14 @@ def _first(columns: Sequence[str], path: Path) -> int:
     return list(columns).index("seed")
 
 
-def _number(cell: str, column: str, at: str) -> float:
+def _number(cell: str, column: str, place: str) -> float:
     try:
         value = float(cell)
     except ValueError:
         value = float("nan")
     if not isfinite(value):
         raise TableError(
-            f"{at}: {column}={shown(cell)}: must be a number to be drawn; choose another axis with --x"
+            f"{place}: {column}={shown(cell)}: must be a number to be drawn; choose another axis with --x"
         )
     return value
 

@@ -93,16 +93,16 @@ class Failures:
             value = getattr(self, name)
             if name == "mtbf_gpu_h" and value is None:
                 continue
-            whole = name in ("spare_nodes", "retries")
-            sound = isinstance(value, int) if whole else isinstance(value, int | float)
+            must_be_whole = name in ("spare_nodes", "retries")
+            sound = isinstance(value, int) if must_be_whole else isinstance(value, int | float)
             if not sound or isinstance(value, bool) or not low <= value <= high:
-                what = "a whole number" if whole else "a number"
-                raise _wrong(name, value, f"must be {what} from {low:g} to {high:g}")
+                expected = "a whole number" if must_be_whole else "a number"
+                raise _wrong(name, value, f"must be {expected} from {low:g} to {high:g}")
         if not isinstance(self.end_as_logged, bool):
             raise _wrong("end_as_logged", self.end_as_logged, "must be true or false")
         if self.job_failed_share + self.job_cancelled_share > 1:
-            both = self.job_failed_share + self.job_cancelled_share
-            raise _wrong("job_failed_share + job_cancelled_share", both, "must not be above 1")
+            failing_share = self.job_failed_share + self.job_cancelled_share
+            raise _wrong("job_failed_share + job_cancelled_share", failing_share, "must not be above 1")
         object.__setattr__(self, "kinds", _kinds(self.kinds))
 
     @classmethod
@@ -114,10 +114,10 @@ class Failures:
         preset = values.pop("preset", "default")
         if not isinstance(preset, str) or preset not in PRESETS:
             raise UnknownName("preset of failures", str(preset), PRESETS)
-        known = [f.name for f in fields(cls)]
+        names = [f.name for f in fields(cls)]
         for name in values:
-            if name not in known:
-                raise UnknownName("parameter of failures", str(name), [*known, "preset"])
+            if name not in names:
+                raise UnknownName("parameter of failures", str(name), [*names, "preset"])
         return replace(PRESETS[preset], **values)
 
     def stated(self) -> dict[str, Any]:
@@ -157,23 +157,23 @@ _RANGES = {
 }
 
 
-def _wrong(name: str, value: object, what: str) -> UserError:
-    return UserError(f"failures.{name}={quoted(value)}: {what}")
+def _wrong(name: str, value: object, expected: str) -> UserError:
+    return UserError(f"failures.{name}={quoted(value)}: {expected}")
 
 
 def _kinds(value: object) -> dict[str, tuple[float, float]]:
     """Kinds of fault as settings state them, with shares that add up to 1."""
-    wanted = "must give each kind its share and mean hours to repair, as in {gpu: [0.6, 12], other: [0.4, 1]}"
+    remedy = "must give each kind its share and mean hours to repair, as in {gpu: [0.6, 12], other: [0.4, 1]}"
     kinds: dict[str, tuple[float, float]] = {}
     for name, pair in value.items() if isinstance(value, Mapping) else ():
         numbers = pair if isinstance(pair, list | tuple) else ()
         sound = all(isinstance(n, int | float) and not isinstance(n, bool) and 0 <= n <= 1e6 for n in numbers)
         if not isinstance(name, str) or not name.isidentifier() or len(numbers) != 2 or not sound:
-            raise _wrong("kinds", value, wanted)
+            raise _wrong("kinds", value, remedy)
         kinds[name] = (float(numbers[0]), float(numbers[1]))
     total = fsum(share for share, _ in kinds.values())
     if not total:
-        raise _wrong("kinds", value, wanted)
+        raise _wrong("kinds", value, remedy)
     return {name: (share / total, hours) for name, (share, hours) in kinds.items()}
 
 
@@ -205,8 +205,8 @@ class Machine:
         has the distribution of any life.
         """
         shape = self._parameters.weibull_shape
-        whole = self._life.standard_gamma(1 + 1 / shape) ** (1 / shape)
-        return float(mean_s / gamma(1 + 1 / shape) * self._life.random() * whole)
+        life = self._life.standard_gamma(1 + 1 / shape) ** (1 / shape)
+        return float(mean_s / gamma(1 + 1 / shape) * self._life.random() * life)
 
     def life_s(self, mean_s: float) -> float:
         """Seconds from a repair to the next failure: Weibull, of mean `mean_s`."""
@@ -218,23 +218,23 @@ class Machine:
         if self._faults is None:
             self._faults = _stream(self._seed, "faults", self._number)
         uniform, normal = float(self._faults.random()), float(self._faults.standard_normal())
-        remaining, chosen = uniform, ""
+        remaining, fault_kind = uniform, ""
         for kind, (share, _) in self._parameters.kinds.items():
             if share:
-                chosen, remaining = kind, remaining - share
+                fault_kind, remaining = kind, remaining - share
             if share and remaining < 0:
                 break
         sigma = self._parameters.repair_sigma
         factor = exp(sigma * normal - sigma * sigma / 2)
-        hours = self._parameters.kinds[chosen][1] * self._parameters.repair_scale
-        return Fault(chosen, hours * HOUR_S * factor)
+        hours = self._parameters.kinds[fault_kind][1] * self._parameters.repair_scale
+        return Fault(fault_kind, hours * HOUR_S * factor)
 
 
 def lemons(parameters: Failures, machines: int, seed: int) -> frozenset[int]:
     """The numbers of the lemons among `machines` machines."""
     count = round(parameters.lemon_share * machines)
-    chosen = _stream(seed, "lemons").permutation(machines)[:count] if count else ()
-    return frozenset(int(number) for number in chosen)
+    machines_drawn = _stream(seed, "lemons").permutation(machines)[:count] if count else ()
+    return frozenset(int(number) for number in machines_drawn)
 
 
 def _stream(seed: int, purpose: str, number: int = 0) -> np.random.Generator:
@@ -271,7 +271,7 @@ def failure_of_job(job: Job, failures: Failures, seed: int) -> JobFailure | None
     if not failed and not cancelled:
         return None
     draws = _stream(seed, f"fate of {job.job_id}")
-    chosen, share = float(draws.random()), float(1 - draws.random())
-    if chosen < failed:
+    draw, share = float(draws.random()), float(1 - draws.random())
+    if draw < failed:
         return JobFailure("failed, as drawn", share)
-    return JobFailure("cancelled, as drawn", share) if chosen < failed + cancelled else None
+    return JobFailure("cancelled, as drawn", share) if draw < failed + cancelled else None

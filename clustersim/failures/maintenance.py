@@ -65,19 +65,19 @@ class Maintenance:
         changes: list[PlannedChange] = []
         present: dict[int, list[tuple[float, str, str]]] = {}
         for where, entry in _listed(entries):
-            what, at_s, chosen = _entry(where, entry, nodes)
-            for_s = seconds_of(where, entry, "for_s") if what in _FOR_A_WHILE else 0.0
-            notice_s = seconds_of(where, entry, "notice_s") if what == "reclaim" else inf
+            action, at_s, step_nodes = _entry(where, entry, nodes)
+            for_s = seconds_of(where, entry, "for_s") if action in _FOR_A_WHILE else 0.0
+            notice_s = seconds_of(where, entry, "notice_s") if action == "reclaim" else inf
             starts = starts_of(where, entry, at_s, for_s)
-            if len(changes) + len(starts) * len(chosen) > _MOST_CHANGES:
+            if len(changes) + len(starts) * len(step_nodes) > _MOST_CHANGES:
                 raise UserError(f"{where}: more than {_MOST_CHANGES:,} changes of single nodes; plan fewer")
             for start_s in starts:
-                for node in chosen:
-                    if what in _FOR_A_WHILE:
-                        changes.append(PlannedChange(start_s, node, 1, what, notice_s))
-                        changes.append(PlannedChange(start_s + for_s, node, -1, what))
+                for node in step_nodes:
+                    if action in _FOR_A_WHILE:
+                        changes.append(PlannedChange(start_s, node, 1, action, notice_s))
+                        changes.append(PlannedChange(start_s + for_s, node, -1, action))
                     else:
-                        present.setdefault(node, []).append((start_s, what, where))
+                        present.setdefault(node, []).append((start_s, action, where))
         absent = set()
         for node, steps in present.items():
             steps.sort(key=lambda step: step[0])
@@ -85,7 +85,8 @@ class Maintenance:
                 absent.add(node)
             _check_steps(node, steps)
             changes += [
-                PlannedChange(at_s, node, -1 if what == "add" else 1, "capacity") for at_s, what, _ in steps
+                PlannedChange(at_s, node, -1 if action == "add" else 1, "capacity")
+                for at_s, action, _ in steps
             ]
         changes.sort(key=lambda change: (change.time_s, change.delta, change.node))
         return cls(tuple(changes), frozenset(absent))
@@ -121,16 +122,16 @@ def _entry(where: str, entry: Mapping[str, Any], nodes: int) -> tuple[str, float
     for key in entry:
         if key not in _KEYS:
             raise UserError(f"{where}: {UnknownName('field', str(key), _KEYS)}")
-    stated = [what for what in _WHAT if what in entry]
-    if len(stated) != 1:
-        raise UserError(f"{where}: states {len(stated)} of {', '.join(_WHAT)}; state one")
-    what = stated[0]
-    needless = [key for key in ("for_s", "every_s", "times") if key in entry and what not in _FOR_A_WHILE]
+    actions = [action for action in _WHAT if action in entry]
+    if len(actions) != 1:
+        raise UserError(f"{where}: states {len(actions)} of {', '.join(_WHAT)}; state one")
+    action = actions[0]
+    needless = [key for key in ("for_s", "every_s", "times") if key in entry and action not in _FOR_A_WHILE]
     if needless:
         raise UserError(f"{where}: {needless[0]}={quoted(entry[needless[0]])}: belongs to maintenance")
-    if "notice_s" in entry and what != "reclaim":
+    if "notice_s" in entry and action != "reclaim":
         raise UserError(f"{where}: notice_s={quoted(entry['notice_s'])}: belongs to reclaim")
-    return what, seconds_of(where, entry, "at_s"), nodes_named(f"{where}: {what}", entry[what], nodes)
+    return action, seconds_of(where, entry, "at_s"), nodes_named(f"{where}: {action}", entry[action], nodes)
 
 
 def seconds_of(where: str, entry: Mapping[str, Any], key: str) -> float:
@@ -161,28 +162,28 @@ def nodes_named(where: str, value: object, count: int) -> list[int]:
     parts = [str(value)] if type(value) is int else value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not parts:
         parts = ["?"]
-    chosen: dict[int, None] = {}
+    nodes: dict[int, None] = {}
     for part in parts:
         match = _RANGE.fullmatch(str(part).strip())
         if match is None:
             raise UserError(f"{where}={quoted(value)}: must name nodes, as in 3, 0-15 or 0-3,9")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
+        first_node, last_node = int(match[1]), int(match[2] or match[1])
+        if last_node < first_node:
             raise UserError(
                 f"{where}={quoted(value)}: {match[0]} runs backwards; the lower number comes first"
             )
-        if last >= count:
-            there = f"the cluster has the nodes 0 to {count - 1}"
-            raise UserError(f"{where}={quoted(value)}: {there}; correct it")
-        chosen.update(dict.fromkeys(range(first, last + 1)))
-    return list(chosen)
+        if last_node >= count:
+            cluster_text = f"the cluster has the nodes 0 to {count - 1}"
+            raise UserError(f"{where}={quoted(value)}: {cluster_text}; correct it")
+        nodes.update(dict.fromkeys(range(first_node, last_node + 1)))
+    return list(nodes)
 
 
 def _check_steps(node: int, steps: list[tuple[float, str, str]]) -> None:
     """A node must be added and removed alternately, at most once at the same time."""
-    for (before_s, before, _), (at_s, what, where) in pairwise(steps):
+    for (before_s, action_before, _), (at_s, action, where) in pairwise(steps):
         if before_s == at_s:
-            raise UserError(f"{where}: {what}: node {node} is changed twice at t={at_s:g} s; keep one")
-        if what == before:
-            state = "is already in the cluster" if what == "add" else "is no longer in the cluster"
-            raise UserError(f"{where}: {what}: node {node} {state} at t={at_s:g} s")
+            raise UserError(f"{where}: {action}: node {node} is changed twice at t={at_s:g} s; keep one")
+        if action == action_before:
+            state = "is already in the cluster" if action == "add" else "is no longer in the cluster"
+            raise UserError(f"{where}: {action}: node {node} {state} at t={at_s:g} s")

@@ -99,22 +99,22 @@ class Outages:
     def next_or_notice(self) -> NodeChange | Notice | None:
         """The next change of service or notice of one; None after the last."""
         while self._due:
-            time_s, rank, node, machine, kind, more = heappop(self._due)
+            time_s, rank, node, machine, kind, details = heappop(self._due)
             if time_s > self._all_gone_s:
                 return None  # machines still fail, but no node is left in the cluster
             change: NodeChange | None
             if rank == _NOTICE:
-                return Notice(time_s, node, more)
+                return Notice(time_s, node, details)
             if rank in (_PLANNED_UP, _PLANNED_DOWN):
                 delta = 1 if rank == _PLANNED_DOWN else -1
                 change = self._count(time_s, node, delta, kind, planned=True)
                 if rank == _PLANNED_DOWN and change is not None:
-                    change = change._replace(notice_s=more)
+                    change = change._replace(notice_s=details)
             elif rank == _RECLAIMED:
                 back_s = time_s + self._spot_nodes[node].down_s()
                 heappush(self._due, (back_s, _RETURNED, node, -1, kind, 0.0))
                 change = self._count(time_s, node, 1, kind, planned=True)
-                change = None if change is None else change._replace(notice_s=more)
+                change = None if change is None else change._replace(notice_s=details)
             elif rank == _RETURNED:
                 self._expect_reclaim(time_s, node)
                 change = self._count(time_s, node, -1, kind, planned=True)
@@ -173,8 +173,8 @@ class Outages:
     def _install_all(self, failures: Failures, gpus: Sequence[int], start_s: float) -> None:
         nodes, count = len(gpus), len(gpus) + failures.spare_nodes
         if nodes > _MOST_NODES:
-            what = f"the cluster has {nodes:,} nodes; failures are drawn for at most {_MOST_NODES:,}"
-            raise UserError(f"failures: {what}; choose a smaller cluster, or mtbf_gpu_h=null")
+            problem = f"the cluster has {nodes:,} nodes; failures are drawn for at most {_MOST_NODES:,}"
+            raise UserError(f"failures: {problem}; choose a smaller cluster, or mtbf_gpu_h=null")
         self._lemons = lemons(failures, count, self._seed)
         self._mean_s = [failures.ordinary_mtbf_s(size) for size in gpus]
         self._spares.extend(range(nodes, count))
@@ -227,12 +227,12 @@ class Outages:
         """Add or remove a reason for which the node is out of service. Returns a change only if the node
         thereby goes out of service or comes back.
         """
-        before = self._reasons.get(node, 0)
-        after = before + delta
-        self._reasons[node] = after
-        if bool(before) == bool(after):
+        count_before = self._reasons.get(node, 0)
+        count_after = count_before + delta
+        self._reasons[node] = count_after
+        if bool(count_before) == bool(count_after):
             return None
-        return NodeChange(time_s, node, not after, kind, planned)
+        return NodeChange(time_s, node, not count_after, kind, planned)
 
 
 # At equal times, changes that return nodes come before changes that take them.

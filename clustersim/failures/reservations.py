@@ -47,14 +47,18 @@ class Reservation:
         """Whether the job may run on the nodes."""
         return tenant in self.tenants or job_id in self.jobs
 
-    def within(self, first: int, nodes: int) -> Reservation | None:
-        """The reservation for a cluster of a fleet, which has `nodes` nodes of it from `first` on; None if it
-        concerns none of them.
+    def within(self, first_node: int, nodes: int) -> Reservation | None:
+        """The reservation for a cluster of a fleet, which has `nodes` nodes of it from `first_node` on; None
+        if it concerns none of them.
         """
-        own = frozenset(node - first for node in self.nodes if first <= node < first + nodes)
-        if not own:
+        cluster_nodes = frozenset(
+            node - first_node for node in self.nodes if first_node <= node < first_node + nodes
+        )
+        if not cluster_nodes:
             return None
-        return Reservation(self.number, self.start_s, self.end_s, own, self.tenants, self.jobs, self.others)
+        return Reservation(
+            self.number, self.start_s, self.end_s, cluster_nodes, self.tenants, self.jobs, self.others
+        )
 
 
 def reservations_of(
@@ -65,7 +69,7 @@ def reservations_of(
     """
     if not isinstance(entries, list | tuple):
         raise UserError(f"reservations={quoted(entries)}: must be a list of entries")
-    found: list[Reservation] = []
+    reservations: list[Reservation] = []
     for i, entry in enumerate(entries):
         where = f"reservations: entry {i + 1}"
         if not isinstance(entry, Mapping):
@@ -75,17 +79,19 @@ def reservations_of(
                 raise UserError(f"{where}: {UnknownName('field', str(key), _KEYS)}")
         at_s, for_s = (seconds_of(where, entry, key) for key in ("at_s", "for_s"))
         starts = starts_of(where, entry, at_s, for_s)
-        if len(found) + len(starts) > _MOST:
+        if len(reservations) + len(starts) > _MOST:
             raise UserError(f"{where}: more than {_MOST:,} reservations; state fewer")
         nodes = _nodes(where, entry, sizes, pools)
         tenants, jobs = (_names(where, entry, key) for key in ("tenants", "jobs"))
         if not tenants and not jobs:
             raise UserError(f"{where}: states neither tenants nor jobs; name those that it is for")
-        others = entry.get("others", "drain")
-        if others not in OTHERS:
-            raise UserError(f"{where}: {UnknownName('value of others', str(others), OTHERS)}")
-        found += [Reservation(i + 1, s, s + for_s, nodes, tenants, jobs, others) for s in starts]
-    return tuple(sorted(found, key=lambda one: (one.start_s, one.number)))
+        rule_for_others = entry.get("others", "drain")
+        if rule_for_others not in OTHERS:
+            raise UserError(f"{where}: {UnknownName('value of others', str(rule_for_others), OTHERS)}")
+        reservations += [
+            Reservation(i + 1, s, s + for_s, nodes, tenants, jobs, rule_for_others) for s in starts
+        ]
+    return tuple(sorted(reservations, key=lambda reservation: (reservation.start_s, reservation.number)))
 
 
 def read_reservations(path: str) -> list[Any]:
@@ -114,16 +120,16 @@ def _nodes(
     if gpu_type is not None and gpu_type not in pools:
         raise UserError(f"{where}: {UnknownName('GPU type', str(gpu_type), pools)}")
     candidates = range(len(sizes)) if gpu_type is None else pools[gpu_type]
-    most = sum(sizes[node] for node in candidates)
-    if type(gpus) is not int or not 1 <= gpus <= most:
-        raise UserError(f"{where}: gpus={quoted(gpus)}: must be a whole number from 1 to {most}")
-    chosen: list[int] = []
+    available_gpus = sum(sizes[node] for node in candidates)
+    if type(gpus) is not int or not 1 <= gpus <= available_gpus:
+        raise UserError(f"{where}: gpus={quoted(gpus)}: must be a whole number from 1 to {available_gpus}")
+    nodes: list[int] = []
     for node in reversed(candidates):
         if gpus <= 0:
             break
-        chosen.append(node)
+        nodes.append(node)
         gpus -= sizes[node]
-    return frozenset(chosen)
+    return frozenset(nodes)
 
 
 def _names(where: str, entry: Mapping[str, Any], key: str) -> frozenset[str]:

@@ -48,16 +48,18 @@ class Spot:
 
         UnknownName for a parameter that does not exist, UserError for a wrong value and for no nodes.
         """
-        known = [f.name for f in fields(cls)]
+        names = [f.name for f in fields(cls)]
         for name in settings:
-            if name not in known:
-                raise UnknownName("parameter of spot", str(name), known)
+            if name not in names:
+                raise UnknownName("parameter of spot", str(name), names)
         values = dict(settings)
         if values.get("nodes") is None:
             values["nodes"] = tuple(marked)
             if not marked:
-                what = "names no nodes; state spot.nodes, as in 8-15, or spot: true in groups of the cluster"
-                raise UserError(f"spot: {what}")
+                problem = (
+                    "names no nodes; state spot.nodes, as in 8-15, or spot: true in groups of the cluster"
+                )
+                raise UserError(f"spot: {problem}")
         else:
             values["nodes"] = tuple(sorted(nodes_named("spot.nodes", values["nodes"], nodes)))
         for name, (low, high) in _RANGES.items():

@@ -71,7 +71,7 @@ def learn(
     for generation in range(1, generations + 1):
         candidates = mean + spread * draws.standard_normal((population, len(mean)))
         candidates[0] = mean
-        streams = [int(one) for one in draws.integers(2**31, size=episodes)]
+        streams = [int(stream_seed) for stream_seed in draws.integers(2**31, size=episodes)]
         earned = np.array([sum(episode_return(env, c, s) for s in streams) for c in candidates]) / episodes
         best = np.argsort(-earned, kind="stable")[:elite]
         mean = candidates[best].mean(axis=0)

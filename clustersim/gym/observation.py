@@ -68,10 +68,10 @@ class Choice(NamedTuple):
         """What an action starts; None to let time pass. An action that is not possible lets time pass; where
         that is not possible either, the first possible job starts.
         """
-        chosen = self.starts[action - 1] if action != WAIT else None
-        if chosen is None and not self.observation["action_mask"][WAIT]:
+        chosen_start = self.starts[action - 1] if action != WAIT else None
+        if chosen_start is None and not self.observation["action_mask"][WAIT]:
             return next(start for start in self.starts if start is not None)
-        return chosen
+        return chosen_start
 
 
 class Observer:
@@ -155,17 +155,17 @@ class Observer:
         if size == 1.0:
             return job.requested
         useful = job.sizes
-        at = bisect_left(useful, job.requested * size + 0.5)
-        return useful[max(0, at - 1)]
+        size_index = bisect_left(useful, job.requested * size + 0.5)
+        return useful[max(0, size_index - 1)]
 
 
-def _log(value: float, most: float) -> float:
-    return min(1.0, log1p(max(0.0, value)) / log1p(most))
+def _log(value: float, maximum: float) -> float:
+    return min(1.0, log1p(max(0.0, value)) / log1p(maximum))
 
 
 def _job_row(job: JobView, now: float, in_service: int, fits: bool) -> tuple[float, ...]:
-    stated = stated_s(job)
-    seconds = stated or 0.0
+    run_s = stated_s(job)
+    seconds = run_s or 0.0
     deadline_s = job.deadline_s
     slack_s = 0.0 if deadline_s is None else deadline_s - now - seconds
     hours = job.requested * seconds / in_service / 3600.0
@@ -173,7 +173,7 @@ def _job_row(job: JobView, now: float, in_service: int, fits: bool) -> tuple[flo
         1.0,
         min(1.0, job.requested / in_service),
         _log(seconds, _LONGEST_S),
-        float(stated is not None),
+        float(run_s is not None),
         _log(hours * 1e3, _MOST_HOURS),
         _log(now - job.submit_s, _LONGEST_S),
         float(deadline_s is not None),

@@ -62,12 +62,12 @@ class Meter:
 
     def _slowing(self, state: State) -> float:
         """The sum of 1 / run time, as stated at first sight, of the jobs in the system."""
-        known = self._inverse_s
+        inverse_s = self._inverse_s
         for job in state.pending:
-            if job not in known:
+            if job not in inverse_s:
                 seconds = stated_s(job)
-                known[job] = 1.0 / seconds if seconds else 0.0
-        return sum(known[job] for job in (*state.pending, *state.running))
+                inverse_s[job] = 1.0 / seconds if seconds else 0.0
+        return sum(inverse_s[job] for job in (*state.pending, *state.running))
 
     def take(self) -> float:
         """What was earned since the last call."""

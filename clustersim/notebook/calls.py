@@ -41,10 +41,10 @@ def run(
     >>> clustersim.run(jobs, "fifo", cluster="n1g8", overheads=None)
     <Run fifo on 8 GPUs: 2 of 2 jobs finished, mean JCT 90 s>
     """
-    found = simulate(
+    run = simulate(
         trace, policy, config=config, out=out, parquet=parquet, on_progress=on_progress, **settings
     )
-    return ShownRun.of(found)
+    return ShownRun.of(run)
 
 
 def compare(
@@ -65,13 +65,13 @@ def compare(
     `settings` belong to the policies given by name. `baseline`: the policy that tables compare the others
     with. `out`: a folder for each run. Raises as `run`. See `clustersim.runs.compare`.
     """
-    chosen = configs if isinstance(configs, str) else list(configs)
-    names = [c.policy if isinstance(c, RunConfig) else c for c in chosen]
+    policies = configs if isinstance(configs, str) else list(configs)
+    names = [c.policy if isinstance(c, RunConfig) else c for c in policies]
     if baseline is not None and baseline not in names:
         raise UnknownName("policy of the comparison", baseline, map(str, names))
     runs = compare_runs(
         trace,
-        chosen,
+        policies,
         workers=workers,
         out=out,
         parquet=parquet,

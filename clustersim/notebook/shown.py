@@ -73,10 +73,10 @@ class Comparison(Sequence[ShownRun]):
         if isinstance(index, slice):
             return Comparison(self.runs[index])
         if isinstance(index, str):
-            found = {run.policy: run for run in reversed(self.runs)}  # of several seeds, the first
-            if index not in found:
-                raise UnknownName("policy of the comparison", index, list(found))
-            return found[index]
+            run_of_policy = {run.policy: run for run in reversed(self.runs)}  # of several seeds, the first
+            if index not in run_of_policy:
+                raise UnknownName("policy of the comparison", index, list(run_of_policy))
+            return run_of_policy[index]
         return self.runs[index]
 
     def __len__(self) -> int:
@@ -124,12 +124,12 @@ class Comparison(Sequence[ShownRun]):
             raise UserError("the comparison holds no run")
         return self.runs
 
-    def _baseline(self, named: str | None) -> str:
+    def _baseline(self, name: str | None) -> str:
         names = [run.policy for run in self._some()]
-        chosen = named or self.baseline or names[0]
-        if chosen not in names:
-            raise UnknownName("policy of the comparison", chosen, names)
-        return chosen
+        baseline = name or self.baseline or names[0]
+        if baseline not in names:
+            raise UnknownName("policy of the comparison", baseline, names)
+        return baseline
 
 
 def _field_names(record: Any) -> Sequence[str]:

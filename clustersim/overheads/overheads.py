@@ -90,10 +90,10 @@ class Overheads:
             elif f.name == "checkpoint_interval_s":
                 _check_interval(value)
             else:
-                least = 1.0 if f.name.endswith("bytes_per_s") else 0.0
-                if not _number(value) or not least <= value <= _MOST:
+                minimum = 1.0 if f.name.endswith("bytes_per_s") else 0.0
+                if not _number(value) or not minimum <= value <= _MOST:
                     raise UserError(
-                        f"overheads.{f.name}={quoted(value)}: must be a number from {least:g} to {_MOST:g}"
+                        f"overheads.{f.name}={quoted(value)}: must be a number from {minimum:g} to {_MOST:g}"
                     )
 
     @classmethod
@@ -117,10 +117,10 @@ class Overheads:
 
     def with_values(self, **values: Any) -> Overheads:
         """A copy with some constants replaced; UnknownName for a constant that does not exist."""
-        known = [f.name for f in fields(self)]
+        names = [f.name for f in fields(self)]
         for name in values:
-            if name not in known:
-                raise UnknownName("overhead", name, [*known, "preset"])
+            if name not in names:
+                raise UnknownName("overhead", name, [*names, "preset"])
         return replace(self, **values)
 
     def stated(self) -> dict[str, Any]:
@@ -195,13 +195,13 @@ def _number(value: object) -> bool:
 def _check_interval(value: object) -> None:
     if value in _INTERVALS or (_number(value) and 1e-3 <= value <= _MOST):  # type: ignore[operator]
         return
-    what = f"must be seconds of work, from 0.001 to {_MOST:g}, or {', '.join(_INTERVALS)}"
-    raise UserError(f"overheads.checkpoint_interval_s={quoted(value)}: {what}")
+    expected = f"must be seconds of work, from 0.001 to {_MOST:g}, or {', '.join(_INTERVALS)}"
+    raise UserError(f"overheads.checkpoint_interval_s={quoted(value)}: {expected}")
 
 
 def _pairs(name: str, value: object) -> tuple[tuple[int, float], ...]:
     """Pairs of GPUs, ascending, and seconds."""
-    wanted = "must be pairs of GPUs (ascending) and seconds, as in [[1, 7], [2, 30], [9, 60]]"
+    expected = "must be pairs of GPUs (ascending) and seconds, as in [[1, 7], [2, 30], [9, 60]]"
     if isinstance(value, list | tuple):
         pairs = [tuple(pair) for pair in value if isinstance(pair, list | tuple) and len(pair) == 2]
         counts = [count for count, _ in pairs]
@@ -211,7 +211,7 @@ def _pairs(name: str, value: object) -> tuple[tuple[int, float], ...]:
         )
         if len(pairs) == len(value) and sound and counts == sorted(set(counts)):
             return tuple(pairs)
-    raise UserError(f"overheads.{name}={quoted(value)}: {wanted}")
+    raise UserError(f"overheads.{name}={quoted(value)}: {expected}")
 
 
 def _between(points: Sequence[tuple[int, float]], gpus: int) -> float:

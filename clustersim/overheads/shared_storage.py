@@ -62,12 +62,12 @@ class SharedStorage(Generic[Key]):
 
     def next_end(self) -> tuple[float, Key] | None:
         """When the next load is complete, and its key; of simultaneous ones the load that began first."""
-        first: tuple[float, Key] | None = None
+        first_end: tuple[float, Key] | None = None
         for key, load in self._loads.items():
             end_s = self._now + load.remaining_bytes / load.rate
-            if first is None or end_s < first[0]:
-                first = (end_s, key)
-        return first
+            if first_end is None or end_s < first_end[0]:
+                first_end = (end_s, key)
+        return first_end
 
     def remaining_s(self, key: Key, now: float) -> float:
         """Remaining seconds of a load if no other load begins or ends."""

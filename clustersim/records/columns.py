@@ -75,18 +75,18 @@ class Columns:
         for name in self._maybe:
             values = [nan if value is None else value for value in fields[name]]
             self._arrays[name].frombytes(numbers(*values))
-        for name, (codes, known) in self._codes.items():
-            codes.extend([known.setdefault(text, len(known)) for text in fields[name]])
+        for name, (codes, names) in self._codes.items():
+            codes.extend([names.setdefault(text, len(names)) for text in fields[name]])
         self._length += length
 
-    def where(self, chosen: np.ndarray) -> Self:
-        """The records for which `chosen`, one truth value a record, is true."""
+    def where(self, mask: np.ndarray) -> Self:
+        """The records for which `mask`, one truth value a record, is true."""
         part = type(self)(self._kind, tuple(self._codes))
         for name, values in self._arrays.items():
-            part._arrays[name] = array("d", np.array(values)[chosen].tobytes())
-        for name, (codes, known) in self._codes.items():
-            part._codes[name] = (array("H", np.array(codes)[chosen].tobytes()), dict(known))
-        part._length = int(chosen.sum())
+            part._arrays[name] = array("d", np.array(values)[mask].tobytes())
+        for name, (codes, names) in self._codes.items():
+            part._codes[name] = (array("H", np.array(codes)[mask].tobytes()), dict(names))
+        part._length = int(mask.sum())
         return part
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -95,8 +95,8 @@ class Columns:
 
     def equal(self, name: str, text: str) -> np.ndarray:
         """For each record, whether the coded field `name` is `text`."""
-        codes, known = self._codes[name]
-        return np.array(codes) == known.get(text, -1)
+        codes, names = self._codes[name]
+        return np.array(codes) == names.get(text, -1)
 
 
 @cache

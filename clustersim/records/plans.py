@@ -141,18 +141,18 @@ class Trained(Protocol):
     def plan_options(self) -> str | None: ...
 
 
-def plan_key(job: Trained, given: EventRecord, cluster: Cluster) -> PlanKey:
-    """The key of the plan that `job` runs after the event `given`."""
-    gpu_type = cluster.type_of(given.placement[0][0]) if cluster.groups and given.placement else ""
+def plan_key(job: Trained, allocation: EventRecord, cluster: Cluster) -> PlanKey:
+    """The key of the plan that `job` runs after the event `allocation`."""
+    gpu_type = cluster.type_of(allocation.placement[0][0]) if cluster.groups and allocation.placement else ""
     software = job.framework or "", job.precision or "", job.plan_options or ""
     return PlanKey(
         job.model or "",
-        batch_of(given) or job.global_batch,
+        batch_of(allocation) or job.global_batch,
         job.seq_len,
         *software,
         gpu_type,
-        given.gpus,
-        given.plan,
+        allocation.gpus,
+        allocation.plan,
     )
 
 
@@ -166,16 +166,16 @@ def phase_words(phase: int, phases: int, batch: int | None) -> str:
     return of if batch is None else f"{of}: global batch {batch}"
 
 
-def phase_of(given: EventRecord) -> int | None:
+def phase_of(allocation: EventRecord) -> int | None:
     """The phase that an allocation states, from 0; None if it states none."""
-    found = _PHASE.match(given.detail) if given.detail else None
-    return int(found[1]) - 1 if found else None
+    match = _PHASE.match(allocation.detail) if allocation.detail else None
+    return int(match[1]) - 1 if match else None
 
 
-def batch_of(given: EventRecord) -> int | None:
+def batch_of(allocation: EventRecord) -> int | None:
     """The global batch that an allocation states; None for that of the job."""
-    found = _BATCH.search(given.detail) if given.detail else None
-    return int(found[1]) if found else None
+    match = _BATCH.search(allocation.detail) if allocation.detail else None
+    return int(match[1]) if match else None
 
 
 def plan_words(label: str) -> str:
@@ -193,8 +193,8 @@ def plan_words(label: str) -> str:
 
 def _options_apart(label: str) -> tuple[str, str]:
     """A plan's label without its options, and these as text; "" for a label without."""
-    rest, _, last = label.rpartition(" ")
-    return (rest, last) if "=" in last else (label, "")
+    degrees, _, last_word = label.rpartition(" ")
+    return (degrees, last_word) if "=" in last_word else (label, "")
 
 
 def spread_words(record: PlanRecord) -> str:

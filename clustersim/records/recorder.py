@@ -60,9 +60,9 @@ class Recorder(ABC):
         self._keep_event(record)
         return record
 
-    def plan(self, job: Job, given: EventRecord) -> None:
-        """Note that a job runs a training plan on the GPUs that the event `given` allocates."""
-        self.plans.setdefault(plan_key(job, given, self.cluster), job)
+    def plan(self, job: Job, allocation: EventRecord) -> None:
+        """Note that a job runs a training plan on the GPUs that the event `allocation` allocates."""
+        self.plans.setdefault(plan_key(job, allocation, self.cluster), job)
 
     def request(self, job_id: str, gpus: int) -> None:  # noqa: B027 (most recorders have no readers)
         """Note the GPUs that a submitted job asks for, for readers of a run in progress."""

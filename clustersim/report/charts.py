@@ -40,7 +40,7 @@ def charts(
     shows the others.
     """
     drawn = []
-    first = _at_first(groups, base)
+    groups_at_first = _at_first(groups, base)
     runs = [group.runs[0] for group in groups]
     tables = [jobs_of(run) for run in runs]
     if any(not np.isnan(jobs["jct_s"]).all() for jobs in tables):
@@ -51,11 +51,11 @@ def charts(
         drawn.append(_gpu_time(groups, times))
     if any(snapshots_of(run)["running"].any() for run in runs if run.snapshots):
         clock = Clock.of(runs)
-        drawn += [_allocation(first, len(groups), clock), _queue(groups, clock)]
+        drawn += [_allocation(groups_at_first, len(groups), clock), _queue(groups, clock)]
     if any((slowdowns(jobs) > 0).any() for jobs in tables):  # not for NaN
         drawn.append(_slowdown(groups))
-    shown = {group.look for group in first}
-    return {chart.id: _quieter(chart, shown) for chart in drawn}
+    shown_looks = {group.look for group in groups_at_first}
+    return {chart.id: _quieter(chart, shown_looks) for chart in drawn}
 
 
 def _at_first(groups: Sequence[Group], base: int) -> Sequence[Group]:
@@ -67,12 +67,16 @@ def _at_first(groups: Sequence[Group], base: int) -> Sequence[Group]:
     return [groups[i] for i in sorted(order[:_MOST_AT_FIRST])]
 
 
-def _quieter(chart: Chart, shown: set[int]) -> Chart:
+def _quieter(chart: Chart, shown_looks: set[int]) -> Chart:
     """The chart, whose curves of other looks appear when the reader asks for them."""
-    quiet = [one for one in chart.series if "series" in one and one["series"] not in shown]
+    quiet = [
+        chart_series
+        for chart_series in chart.series
+        if "series" in chart_series and chart_series["series"] not in shown_looks
+    ]
     if not quiet:
         return chart
-    series = [{**one, "quiet": one in quiet} for one in chart.series]
+    series = [{**chart_series, "quiet": chart_series in quiet} for chart_series in chart.series]
     caption = f"{chart.caption} {_FIRST_FEW} are drawn at first; the names below show or hide any policy."
     return replace(chart, caption=caption, series=series)
 
@@ -177,11 +181,11 @@ def _allocation(groups: Sequence[Group], of: int, clock: Clock) -> Chart:
     layout: dict[str, Any] = {"xaxis": clock.axis | {"anchor": f"y{count}"}, "annotations": []}
     for number, group in enumerate(groups):
         run, axis = group.runs[0], f"y{number + 1}"
-        shown: dict[str, Any] = {"yaxis": axis, "fill": "tozeroy"}
+        options: dict[str, Any] = {"yaxis": axis, "fill": "tozeroy"}
         held = clock.snapshots(run, "allocated")
         useful = clock.useful(run)
-        series.append(series_of(group.look, "allocated", *held, faint=True, **shown))
-        series.append(series_of(group.look, "useful", *useful, **shown))
+        series.append(series_of(group.look, "allocated", *held, faint=True, **options))
+        series.append(series_of(group.look, "useful", *useful, **options))
         top = 1 - number * (height + gap)
         span = {"domain": [max(0.0, top - height), top], "range": [0, run.cluster.gpus * 1.02]}
         layout[f"yaxis{number + 1}"] = {**span, "nticks": 3}
@@ -215,12 +219,16 @@ def _slowdown(groups: Sequence[Group]) -> Chart:
         jobs, ratios = jobs_of(group.runs[0]), slowdowns(jobs_of(group.runs[0]))
         sizes = np.where(finished(group.runs[0]), size_numbers(jobs), -1)
         members = [sizes == number for number in range(len(SIZES))]
-        found = [
-            (name, mean_known(ratios[chosen]), int(chosen.sum()))
-            for name, chosen in zip(names, members, strict=True)
+        class_slowdowns = [
+            (name, mean_known(ratios[class_members]), int(class_members.sum()))
+            for name, class_members in zip(names, members, strict=True)
         ]
-        known = [(name, f"{mean:.4g}", f"{jobs:,} jobs") for name, mean, jobs in found if mean is not None]
-        x, y, text = ([row[i] for row in known] for i in range(3))
+        points = [
+            (name, f"{mean:.4g}", f"{jobs:,} jobs")
+            for name, mean, jobs in class_slowdowns
+            if mean is not None
+        ]
+        x, y, text = ([row[i] for row in points] for i in range(3))
         dots: dict[str, Any] = {
             "type": "dots",
             "series": group.look,
@@ -230,14 +238,14 @@ def _slowdown(groups: Sequence[Group]) -> Chart:
             "hover": "%{y:.2f}×, %{text}",
         }
         series.append({**dots, "y": [float(mean) for mean in y]})
-    used = [name for name in names if any(name in one["x"] for one in series)]
+    class_names = [name for name in names if any(name in class_series["x"] for class_series in series)]
     layout = {
         "scattermode": "group",
         "xaxis": {
             "title": {"text": "GPUs asked for"},
             "type": "category",
-            "categoryarray": used,
-            "range": [-0.5, len(used) - 0.5],
+            "categoryarray": class_names,
+            "range": [-0.5, len(class_names) - 0.5],
         },
         "yaxis": {"title": {"text": "mean slowdown"}, "type": "log", **RATIO_TICKS},
         "line_at_y": 1,

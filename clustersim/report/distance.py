@@ -42,14 +42,14 @@ def _factors(groups: Sequence[Group], name: str) -> str:
     means = _means(groups, name)
     if not means:
         return ""
-    least, most = (pick(means, key=lambda label: means[label]) for pick in (min, max))
-    near, far = (_factor(means[label]) for label in (least, most))
-    text = f"{_WORDS[name]} is within x{near} of the best possible"
+    nearest_label, farthest_label = (pick(means, key=lambda label: means[label]) for pick in (min, max))
+    nearest, farthest = (_factor(means[label]) for label in (nearest_label, farthest_label))
+    text = f"{_WORDS[name]} is within x{nearest} of the best possible"
     if len(groups) == 1:
         return f"{text}."
-    if near == far:
+    if nearest == farthest:
         return f"{text} under every policy."
-    return f"{text} under {least}, and within x{far} under {most}."
+    return f"{text} under {nearest_label}, and within x{farthest} under {farthest_label}."
 
 
 def _factor(value: float) -> str:
@@ -73,30 +73,30 @@ def _means(groups: Sequence[Group], name: str) -> dict[str, float]:
     means = {}
     for group in groups:
         values = [measured(run).get(name) for run in group.runs]
-        known = [value for value in values if value is not None]
-        if known and len(known) == len(values):
-            means[group.label] = fsum(known) / len(known)
+        values_of_runs = [value for value in values if value is not None]
+        if values_of_runs and len(values_of_runs) == len(values):
+            means[group.label] = fsum(values_of_runs) / len(values_of_runs)
     return means
 
 
 def _method(run: Run) -> str:
-    stated = run.manifest.get("bound")
-    method = stated.get("method") if isinstance(stated, Mapping) else None
+    bound = run.manifest.get("bound")
+    method = bound.get("method") if isinstance(bound, Mapping) else None
     return method if isinstance(method, str) else ""
 
 
 def bound_stated(run: Run) -> str:
     """What the manifest says of the bound of a run, for a table of assumptions."""
-    stated = run.manifest.get("bound")
-    if not isinstance(stated, Mapping):
+    bound = run.manifest.get("bound")
+    if not isinstance(bound, Mapping):
         return "not computed" if "bound" in run.manifest else "not recorded"
     names = {"jct_mean_s": "mean JCT", "jct_p99_s": "99th percentile", "makespan_s": "makespan"}
     parts = [
         f"{name} at least {duration(value)}"
         for key, name in names.items()
-        if isinstance(value := stated.get(key), int | float)
+        if isinstance(value := bound.get(key), int | float)
     ]
-    share = stated.get("deadline_met_ratio")
+    share = bound.get("deadline_met_ratio")
     if isinstance(share, int | float):
         parts.append(f"at most {100 * share:.1f} % of deadlines met")
     return f"{', '.join(parts) or 'nothing is known'} (method: {_method(run) or 'not recorded'})"

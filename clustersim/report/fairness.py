@@ -44,13 +44,13 @@ def by_tenant(runs: Sequence[Run]) -> list[Class]:
     tenants = sorted(held, key=lambda tenant: (-fsum(held[tenant]), tenant))
     if len(tenants) < 2:
         return []
-    shown = {tenant: i for i, tenant in enumerate(tenants[:_MOST_TENANTS])}
-    rest = f"{len(tenants) - _MOST_TENANTS:,} other tenants"
+    place_of_tenant = {tenant: i for i, tenant in enumerate(tenants[:_MOST_TENANTS])}
+    others_text = f"{len(tenants) - _MOST_TENANTS:,} other tenants"
 
     def number_of(jobs: Table) -> np.ndarray:
-        return np.array([shown.get(tenant, _MOST_TENANTS) for tenant in jobs.values("tenant")])
+        return np.array([place_of_tenant.get(tenant, _MOST_TENANTS) for tenant in jobs.values("tenant")])
 
-    return _classes(runs, number_of, [*shown, rest])
+    return _classes(runs, number_of, [*place_of_tenant, others_text])
 
 
 def by_size(runs: Sequence[Run]) -> list[Class]:
@@ -61,14 +61,14 @@ def by_size(runs: Sequence[Run]) -> list[Class]:
 def size_numbers(jobs: Table) -> np.ndarray:
     """For each job, the index in `SIZES` of its class. Jobs that state no GPUs belong to the first."""
     gpus = jobs["gpus"]
-    return np.searchsorted([most for most, _ in SIZES], np.where(gpus > 0, gpus, 1.0))
+    return np.searchsorted([upper_gpus for upper_gpus, _ in SIZES], np.where(gpus > 0, gpus, 1.0))
 
 
 def slowdowns(jobs: Table) -> np.ndarray:
     """For each job, the ratio of JCT to run time on the requested GPUs; NaN unless both are positive."""
     jct_s, isolated_s = jobs["jct_s"], jobs["isolated_s"]
-    both = (jct_s > 0) & (isolated_s > 0)  # not for NaN
-    return np.divide(jct_s, isolated_s, out=np.full(len(jobs), np.nan), where=both)
+    is_defined = (jct_s > 0) & (isolated_s > 0)  # not for NaN
+    return np.divide(jct_s, isolated_s, out=np.full(len(jobs), np.nan), where=is_defined)
 
 
 def mean_known(values: np.ndarray) -> float | None:
@@ -79,39 +79,44 @@ def mean_known(values: np.ndarray) -> float | None:
 def _classes(
     runs: Sequence[Run], number_of: Callable[[Table], np.ndarray], names: Sequence[str]
 ) -> list[Class]:
-    chosen: list[list[tuple[Named, np.ndarray]]] = [[] for _ in names]
-    for one in named(runs):
-        numbers = number_of(jobs_of(one.run))
-        for i, members in enumerate(chosen):
+    class_members: list[list[tuple[Named, np.ndarray]]] = [[] for _ in names]
+    for named_run in named(runs):
+        numbers = number_of(jobs_of(named_run.run))
+        for i, members in enumerate(class_members):
             if (numbers == i).any():
-                members.append((one, numbers == i))
-    times = (s for members in chosen for one, jobs in members for s in _times(one.run, jobs))
+                members.append((named_run, numbers == i))
+    times = (
+        s for members in class_members for named_run, jobs in members for s in _times(named_run.run, jobs)
+    )
     longest_s = max((s for s in times if s is not None), default=0.0)
-    rows = [[(one, _cells(one.run, jobs, longest_s)) for one, jobs in members] for members in chosen]
+    rows = [
+        [(named_run, _cells(named_run.run, jobs, longest_s)) for named_run, jobs in members]
+        for members in class_members
+    ]
     return [Class(name, tuple(row)) for name, row in zip(names, rows, strict=True) if row]
 
 
-def _times(run: Run, chosen: np.ndarray) -> tuple[float | None, float | None]:
+def _times(run: Run, mask: np.ndarray) -> tuple[float | None, float | None]:
     """Mean queueing and mean JCT of the chosen jobs that finished."""
-    jobs, done = jobs_of(run), chosen & finished(run)
+    jobs, done = jobs_of(run), mask & finished(run)
     return mean_known(jobs["queue_s"][done]), mean_known(jobs["jct_s"][done])
 
 
-def _cells(run: Run, chosen: np.ndarray, longest_s: float) -> tuple[str, ...]:
+def _cells(run: Run, mask: np.ndarray, longest_s: float) -> tuple[str, ...]:
     """`longest_s`: the longest time of the table, which decides the unit of all of them."""
-    jobs, done = jobs_of(run), chosen & finished(run)
-    held, all_held = (fsum(jobs["gpu_seconds"][which].tolist()) for which in (chosen, slice(None)))
-    queued_s, jct_s = _times(run, chosen)
+    jobs, done = jobs_of(run), mask & finished(run)
+    held, all_held = (fsum(jobs["gpu_seconds"][rows].tolist()) for rows in (mask, slice(None)))
+    queued_s, jct_s = _times(run, mask)
     slowdown = mean_known(slowdowns(jobs)[done])
-    due = chosen & ~np.isnan(jobs["deadline_s"])
-    met = due & (jobs["deadline_met"] == 1)
+    has_deadline = mask & ~np.isnan(jobs["deadline_s"])
+    met = has_deadline & (jobs["deadline_met"] == 1)
     return (
-        f"{chosen.sum():,}",
+        f"{mask.sum():,}",
         f"{done.sum():,}",
         f"{held / 3600:,.0f}",
         f"{100 * held / all_held:.1f} %" if all_held else "–",
         duration(queued_s, longest_s),
         duration(jct_s, longest_s),
         "–" if slowdown is None else f"{slowdown:,.2f}",
-        f"{100 * met.sum() / due.sum():.1f} %" if due.any() else "–",
+        f"{100 * met.sum() / has_deadline.sum():.1f} %" if has_deadline.any() else "–",
     )

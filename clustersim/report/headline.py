@@ -120,17 +120,21 @@ def headline_rows(runs: Sequence[Run], baseline: str | None) -> Headline:
     """
     values = {id(run): measured(run) for run in runs}
     measures = _measures(runs, values)
-    kept = [m for m in measures if _says_something(m, [values[id(run)].get(m.key) for run in runs])]
-    scales = [_scale(m, [values[id(run)].get(m.key) for run in runs]) for m in kept]
+    telling_measures = [
+        m for m in measures if _says_something(m, [values[id(run)].get(m.key) for run in runs])
+    ]
+    scales = [_scale(m, [values[id(run)].get(m.key) for run in runs]) for m in telling_measures]
     rows = []
     for group in group_runs(runs):
         for label, run in zip(run_labels(group), group.runs, strict=True):
             base = run if baseline is None else baseline_run(run, runs, baseline)
             ours, theirs = values[id(run)], {} if base is run else values[id(base)]
-            pairs = zip(kept, scales, strict=True)
+            pairs = zip(telling_measures, scales, strict=True)
             cells = [_cell(m, scale, ours.get(m.key), theirs.get(m.key)) for m, scale in pairs]
             rows.append(Row(label, group.look, baseline is not None and base is run, tuple(cells)))
-    columns = [Column(m.key, m.title, s.unit, m.better) for m, s in zip(kept, scales, strict=True)]
+    columns = [
+        Column(m.key, m.title, s.unit, m.better) for m, s in zip(telling_measures, scales, strict=True)
+    ]
     return Headline(tuple(columns), tuple(rows))
 
 
@@ -145,18 +149,20 @@ class TerminalTable(NamedTuple):
 def comparison_table(runs: Sequence[Run], baseline: str | None) -> TerminalTable:
     """The headline table for a terminal: heads and rows, with differences to the baseline in parentheses."""
     headline = headline_rows(runs, baseline)
-    shown = [i for i, column in enumerate(headline.columns) if column.key in _ON_TERMINAL]
+    column_indices = [i for i, column in enumerate(headline.columns) if column.key in _ON_TERMINAL]
     heads = ["policy"]
-    for i in shown:
+    for i in column_indices:
         column = headline.columns[i]
         heads.append(f"{column.title}, {column.unit}" if column.unit else column.title)
     rows = []
     for row in headline.rows:
-        cells = [row.cells[i] for i in shown]
+        cells = [row.cells[i] for i in column_indices]
         rows.append([row.label, *(f"{c.text} ({c.difference})" if c.difference else c.text for c in cells)])
-    ranked = sorted(range(len(shown)), key=lambda k: _ON_TERMINAL.index(headline.columns[shown[k]].key))
-    least = [1 + k for k in reversed(ranked[_ALWAYS:])]
-    return TerminalTable(heads, rows, least)
+    ranked = sorted(
+        range(len(column_indices)), key=lambda k: _ON_TERMINAL.index(headline.columns[column_indices[k]].key)
+    )
+    least_columns = [1 + k for k in reversed(ranked[_ALWAYS:])]
+    return TerminalTable(heads, rows, least_columns)
 
 
 def _says_something(measure: Measure, values: Sequence[float | None]) -> bool:
@@ -173,8 +179,8 @@ def _measures(runs: Sequence[Run], values: Mapping[int, dict[str, float | None]]
     common = common_jobs(runs)
     for run in runs:
         values[id(run)]["jct_common_s"] = mean_jct_s(run, common) if common else None
-    rest = [replace(m, better="") if m.key in _OVER_FINISHED else m for m in _MEASURES]
-    return [_COMMON, *rest]
+    neutral_measures = [replace(m, better="") if m.key in _OVER_FINISHED else m for m in _MEASURES]
+    return [_COMMON, *neutral_measures]
 
 
 # Numbers as text
@@ -193,7 +199,7 @@ class _Scale:
 
 
 def _scale(measure: Measure, values: Sequence[float | None]) -> _Scale:
-    known = [abs(value) for value in values if value]
+    magnitudes = [abs(value) for value in values if value]
     if measure.kind == "share":
         return _Scale("%", 0.01, 1)
     if measure.kind == "count":
@@ -202,8 +208,8 @@ def _scale(measure: Measure, values: Sequence[float | None]) -> _Scale:
         return _Scale("", 1.0, 2)
     if measure.kind == "usd":
         return _Scale("USD", 1.0, 0)
-    unit, factor = time_unit(max(known, default=0.0))
-    return _Scale(unit, factor, decimals(min(known, default=0.0) / factor))
+    unit, factor = time_unit(max(magnitudes, default=0.0))
+    return _Scale(unit, factor, decimals(min(magnitudes, default=0.0) / factor))
 
 
 def _cell(measure: Measure, scale: _Scale, value: float | None, base: float | None) -> Cell:

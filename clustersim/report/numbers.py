@@ -16,8 +16,8 @@ _TIME_UNITS = (("d", 86400.0, 3 * 86400.0), ("h", 3600.0, 7200.0), ("min", 60.0,
 
 def time_unit(seconds: float) -> tuple[str, float]:
     """The unit that suits a time, and its seconds."""
-    for unit, factor, least in _TIME_UNITS:
-        if seconds >= least:
+    for unit, factor, least_s in _TIME_UNITS:
+        if seconds >= least_s:
             return unit, factor
     return "s", 1.0
 
@@ -49,15 +49,15 @@ def _signed(value: float, decimals: int) -> str:
     return (_MINUS if value < 0 else "+") + text
 
 
-def duration(seconds: float | None, beside: float = 0.0) -> str:
-    """A time with three digits, in the unit that suits the longer of it and the time `beside` it.
+def duration(seconds: float | None, scale_s: float = 0.0) -> str:
+    """A time with three digits, in the unit that suits the longer of it and the time `scale_s` it.
 
-    >>> duration(7776.0), duration(3600.0), duration(3600.0, beside=7776.0)
+    >>> duration(7776.0), duration(3600.0), duration(3600.0, scale_s=7776.0)
     ('2.16 h', '60.0 min', '1.00 h')
     """
     if seconds is None:
         return "–"
-    unit, factor = time_unit(max(seconds, beside))
+    unit, factor = time_unit(max(seconds, scale_s))
     return f"{seconds / factor:,.{decimals(seconds / factor)}f} {unit}"
 
 
@@ -78,10 +78,10 @@ def listed(names: Sequence[str]) -> str:
     """
     if len(names) > _MOST_NAMED + 1:
         names = [*names[:_MOST_NAMED], f"{len(names) - _MOST_NAMED} others"]
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
+    *earlier_names, last_name = names
+    return f"{', '.join(earlier_names)} and {last_name}" if earlier_names else last_name
 
 
-def plural(names: Sequence[str], one: str, several: str) -> str:
+def plural(names: Sequence[str], singular: str, several: str) -> str:
     """Names, and a verb that fits their number."""
-    return f"{listed(names)} {one if len(names) == 1 else several}"
+    return f"{listed(names)} {singular if len(names) == 1 else several}"

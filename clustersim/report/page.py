@@ -43,11 +43,17 @@ def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: st
     """
     groups = group_runs(runs)
     against = (baseline or runs[0].policy) if len(groups) > 1 else None
-    times = [(one, gpu_time(one.run)) for one in named(runs)]
-    first = {id(group.runs[0]) for group in groups}
+    times = [(named_run, gpu_time(named_run.run)) for named_run in named(runs)]
+    first_run_ids = {id(group.runs[0]) for group in groups}
     base = next((i for i, group in enumerate(groups) if group.runs[0].policy == against), 0)
     paired = pairs(groups, against)
-    drawn = charts(groups, paired, [time for one, time in times if id(one.run) in first], against or "", base)
+    drawn = charts(
+        groups,
+        paired,
+        [time for named_run, time in times if id(named_run.run) in first_run_ids],
+        against or "",
+        base,
+    )
     clock = Clock.of(runs)
     return render(
         "report.html.j2",

@@ -32,30 +32,30 @@ def page_data(groups: Sequence[Group]) -> dict[str, Any]:
     """
     runs = [group.runs[0] for group in groups]
     clock = _Clock.of(runs)
-    known = _Known.of([jobs_of(run) for run in runs])
-    tenants, tenant_names = numbered(known.values("tenant"))
-    models, model_names = numbered(known.values("model"))
-    software, software_names = numbered(_software(known))
+    known_values = _Known.of([jobs_of(run) for run in runs])
+    tenants, tenant_names = numbered(known_values.values("tenant"))
+    models, model_names = numbered(known_values.values("model"))
+    software, software_names = numbered(_software(known_values))
     jobs = {
-        "id": known.values("job_id"),
+        "id": known_values.values("job_id"),
         "tenant": tenants,
         "model": models,
-        "submit": clock.steps(known.numbers("submit_s")),
-        "deadline": clock.steps(known.numbers("deadline_s")),
-        "batch": known.values("global_batch"),
+        "submit": clock.steps(known_values.numbers("submit_s")),
+        "deadline": clock.steps(known_values.numbers("deadline_s")),
+        "batch": known_values.values("global_batch"),
         "tenants": tenant_names,
         "models": model_names,
         "software": software,
         "softwares": software_names,
     }
-    drawn = [_run(group, clock, rows) for group, rows in zip(groups, known.rows, strict=True)]
+    drawn = [_run(group, clock, rows) for group, rows in zip(groups, known_values.rows, strict=True)]
     return {"from_s": clock.from_s, "step_s": clock.step_s, "end": clock.end, "jobs": jobs, "runs": drawn}
 
 
-def _software(known: _Known) -> list[str]:
+def _software(known_values: _Known) -> list[str]:
     """The framework, the precision and the plan's options of each job, as far as it states them."""
-    facts = map(known.values, ("framework", "precision", "plan_options"))
-    return [" ".join(filter(None, stated)) for stated in zip(*facts, strict=True)]
+    facts = map(known_values.values, ("framework", "precision", "plan_options"))
+    return [" ".join(filter(None, versions)) for versions in zip(*facts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class _Known:
         numbers: dict[tuple[str, float], int] = {}
         rows: list[list[int]] = []
         added: list[list[int]] = []
-        before = None
+        keys_before = None
         for table in tables:
             keys = list(zip(table.values("job_id"), table.values("submit_s"), strict=True))
-            if keys == before:
+            if keys == keys_before:
                 added.append([])
                 rows.append(rows[-1])
                 continue
-            before = keys
+            keys_before = keys
             new = {key: row for row, key in reversed([*enumerate(keys)]) if key not in numbers}
             added.append(sorted(new.values()))
             numbers |= {keys[row]: number for number, row in enumerate(added[-1], len(numbers))}
@@ -174,7 +174,7 @@ def _gpu_types(run: Run, count: int) -> dict[str, Any]:
     for job, placement in zip(held.job.tolist(), held.placements, strict=True):
         if placement and 0 <= job < count:
             types[job][run.cluster.type_of(placement[0][0])] = None
-    texts, names = numbered([", ".join(each) for each in types])
+    texts, names = numbered([", ".join(gpu_types) for gpu_types in types])
     return {"type": texts, "types": names}
 
 
@@ -182,14 +182,14 @@ def _held(run: Run, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:
     held = holdings(run)
     blocks = blocks_of(run)
     begins, ends = (np.array(clock.steps(times), dtype=int) for times in (held.from_s, held.to_s))
-    known = held.job < len(rows)
-    words, plans = _plan_texts(run, held, known)
+    is_known = held.job < len(rows)
+    words, plans = _plan_texts(run, held, is_known)
     events = events_of(run).values("event")
     begun = [events[row] for row in held.given.tolist()]
     kinds, kind_names = numbered([*begun, *held.ended])
     flat = list(chain.from_iterable(blocks))
     return {
-        "job": np.append(rows, -1)[np.where(known, held.job, -1)].tolist(),
+        "job": np.append(rows, -1)[np.where(is_known, held.job, -1)].tolist(),
         "from": _grown(begins),
         "to": (ends - begins).tolist(),
         "paid": clock.lengths(held.paid_s),
@@ -200,19 +200,19 @@ def _held(run: Run, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:
         "plans": plans,
         "kinds": kind_names,
         "blocks": list(map(len, blocks)),
-        "first": [first for first, _, _, _ in flat],
-        "more": [last - first for first, last, _, _ in flat],
+        "first": [first_node for first_node, _, _, _ in flat],
+        "more": [last_node - first_node for first_node, last_node, _, _ in flat],
         "gpu": [gpu for _, _, gpu, _ in flat],
         "row": [count for _, _, _, count in flat],
     }
 
 
-def _plan_texts(run: Run, held: Holdings, known: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def _plan_texts(run: Run, held: Holdings, is_known: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """The plan of each allocation as a number of a text. The text says how much the iterations of one job
-    differ in time, if they do. `known`: whether the job of an allocation has a record.
+    differ in time, if they do. `is_known`: whether the job of an allocation has a record.
     """
     varying = {plan.key: spread for plan in run.plans if (spread := spread_words(plan))}
-    if not varying or not known.all():
+    if not varying or not is_known.all():
         words, plans = numbered([plan_words(label) for label in held.plans])
         return np.array(words, dtype=int)[held.plan], plans
     keys, of_key = plan_keys(run)

@@ -35,16 +35,16 @@ class PlanRow:
 def plan_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[PlanRow]:
     """Every plan of any run, in order of model, batch and GPUs."""
     records: dict[PlanKey, PlanRecord] = {}
-    used: dict[PlanKey, list[tuple[Named, float]]] = {}
-    for one, time in times:
-        for record in one.run.plans:
+    uses_of_plan: dict[PlanKey, list[tuple[Named, float]]] = {}
+    for named_run, time in times:
+        for record in named_run.run.plans:
             records.setdefault(record.key, record)
             held = 0.0 if time is None else time.by_plan.get(record.key, 0.0)
-            used.setdefault(record.key, []).append((one, held / 3600))
+            uses_of_plan.setdefault(record.key, []).append((named_run, held / 3600))
     return [
         PlanRow(
-            tuple((one, f"{gpu_h:,.0f}") for one, gpu_h in used[key]),
-            fsum(gpu_h for _, gpu_h in used[key]),
+            tuple((named_run, f"{gpu_h:,.0f}") for named_run, gpu_h in uses_of_plan[key]),
+            fsum(gpu_h for _, gpu_h in uses_of_plan[key]),
             _cells(records[key]),
             spread_words(records[key]),
             key.plan_options,
@@ -56,7 +56,7 @@ def plan_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[PlanRow]:
 def _cells(record: PlanRecord) -> tuple[str, ...]:
     words = record.plan.split()
     numbers = [_number(words, name) for name in ("tp", "pp", "dp", "mb")]
-    rest = [word for word in words if not any(_is(word, name) for name in ("tp", "pp", "dp", "mb"))]
+    other_words = [word for word in words if not any(_is(word, name) for name in ("tp", "pp", "dp", "mb"))]
     batch = f"{record.global_batch:,}" + (f" × {record.seq_len:,} tokens" if record.seq_len else "")
     comm = record.tp_comm_s + record.pp_comm_s + record.dp_comm_s
     gpus = f"{record.gpus:,}"
@@ -64,9 +64,10 @@ def _cells(record: PlanRecord) -> tuple[str, ...]:
         gpus = f"{record.plan_gpus:,} of {gpus}"
     if record.gpu_type:
         gpus += f" {record.gpu_type}"
-    rest += [word for word in (record.framework,) if word]
+    other_words += [word for word in (record.framework,) if word]
     return (
-        record.model, batch, gpus, *numbers, " ".join(rest), duration(record.iteration_s), _range(record),
+        record.model, batch, gpus, *numbers, " ".join(other_words),
+        duration(record.iteration_s), _range(record),
         f"{100 * record.mfu:.1f} %", f"{record.memory_gb:.0f} GB", _share(record.bubble_s, record),
         _share(comm, record),
     )  # fmt: skip
@@ -93,23 +94,24 @@ def _share(part_s: float, record: PlanRecord) -> str:
 def accuracy(time: GpuTime | None, plans: Sequence[PlanRecord]) -> str:
     """The range of the ratio of measured to predicted iteration times, averaged over plans by GPU time."""
     weights: Mapping[PlanKey, float] = time.by_plan if time is not None else {}
-    found, unknown = [], []
+    known_errors, unknown = [], []
     for plan in plans:
         weight = weights.get(plan.key, 0.0)
         if plan.low_s is not None and plan.high_s is not None and weight > 0:
-            found.append((weight, plan.low_s / plan.iteration_s, plan.high_s / plan.iteration_s))
+            known_errors.append((weight, plan.low_s / plan.iteration_s, plan.high_s / plan.iteration_s))
         elif weight > 0:
             unknown.append((weight, plan.gpu_type))
-    whole = fsum(weight for weight, _, _ in found)
-    if not whole:
+    known_gpu_h = fsum(weight for weight, _, _ in known_errors)
+    if not known_gpu_h:
         return "no prediction with a known accuracy was used"
-    low, high = (fsum(row[0] * row[i] for row in found) / whole for i in (1, 2))
+    low, high = (fsum(row[0] * row[i] for row in known_errors) / known_gpu_h for i in (1, 2))
     text = (
         f"nine in ten measured iterations of such plans take {low:.2f} to {high:.2f} times the predicted time"
     )
     if unknown:
-        rest = fsum(weight for weight, _ in unknown)
+        unknown_gpu_h = fsum(weight for weight, _ in unknown)
         types = ", ".join(dict.fromkeys(name for _, name in unknown if name))
         where = f", on {types}" if types else ""
-        text += f"; of {100 * rest / (whole + rest):.0f} % of the time{where}, no accuracy is known"
+        share = unknown_gpu_h / (known_gpu_h + unknown_gpu_h)
+        text += f"; of {100 * share:.0f} % of the time{where}, no accuracy is known"
     return text

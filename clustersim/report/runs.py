@@ -108,17 +108,21 @@ def baseline_run(run: Run, runs: Sequence[Run], baseline: str) -> Run:
     """The run of policy `baseline` to compare `run` with, if possible of the same seed. UnknownName if no run
     has this policy.
     """
-    candidates = [other for other in runs if other.policy == baseline]
+    candidates = [candidate for candidate in runs if candidate.policy == baseline]
     if not candidates:
-        raise UnknownName("baseline", baseline, {other.policy for other in runs})
-    same_seed = [other for other in candidates if other.manifest.get("seed") == run.manifest.get("seed")]
+        raise UnknownName("baseline", baseline, {candidate.policy for candidate in runs})
+    same_seed = [
+        candidate for candidate in candidates if candidate.manifest.get("seed") == run.manifest.get("seed")
+    ]
     return (same_seed or candidates)[0]
 
 
 def same_trace(runs: Sequence[Run]) -> bool:
     """Whether all runs had the same jobs, submitted at the same times."""
-    first, *rest = (jobs_of(run) for run in runs)
-    return all(other.values(name) == first.values(name) for other in rest for name in ("job_id", "submit_s"))
+    first_jobs, *other_runs = (jobs_of(run) for run in runs)
+    return all(
+        jobs.values(name) == first_jobs.values(name) for jobs in other_runs for name in ("job_id", "submit_s")
+    )
 
 
 def common_jobs(runs: Sequence[Run]) -> set[str]:
@@ -187,8 +191,8 @@ def pairs(groups: Sequence[Group], baseline: str | None) -> list[Pair]:
         if base is run:
             continue
         ours, theirs = jobs_of(run)["jct_s"], _jct_of(base, _keys(run))
-        both = ~np.isnan(ours) & (theirs > 0)  # not for NaN
-        ratio = np.sort(ours[both] / theirs[both])
+        is_paired = ~np.isnan(ours) & (theirs > 0)  # not for NaN
+        ratio = np.sort(ours[is_paired] / theirs[is_paired])
         rows.append(Pair(group.label, group.look, ratio, _cells(ratio)))
     return rows
 
@@ -200,11 +204,11 @@ def _keys(run: Run) -> list[tuple[str, float]]:
 
 def _jct_of(run: Run, keys: Sequence[tuple[str, float]]) -> np.ndarray:
     """The JCTs of the jobs of these ids and submission times in a run; NaN for others and unfinished ones."""
-    own = _keys(run)
-    if own == keys:
+    run_keys = _keys(run)
+    if run_keys == keys:
         return jobs_of(run)["jct_s"]
-    known = dict(zip(own, jobs_of(run)["jct_s"].tolist(), strict=True))
-    return np.array([known.get(key, nan) for key in keys], dtype=float)
+    jct_of_key = dict(zip(run_keys, jobs_of(run)["jct_s"].tolist(), strict=True))
+    return np.array([jct_of_key.get(key, nan) for key in keys], dtype=float)
 
 
 def _cells(ratio: np.ndarray) -> tuple[str, ...]:

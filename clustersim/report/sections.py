@@ -67,21 +67,25 @@ class Coverage:
 def coverage(runs: Sequence[Run]) -> list[Coverage]:
     """One row per run. Counts: submitted, finished, rejected, unfinished, failed."""
     rows = []
-    for one in named(runs):
-        jobs, unfinished = jobs_of(one.run), (~finished(one.run)).tolist()
+    for named_run in named(runs):
+        jobs, unfinished = jobs_of(named_run.run), (~finished(named_run.run)).tolist()
         states = Counter(jobs.values("state"))
         reasons = Counter(map(_cut, compress(jobs.values("reason"), unfinished))).most_common()
         counts = (len(jobs), *(states[state] for state in STATES))
-        rest = sum(count for _, count in reasons[_MOST_REASONS:])
-        rows.append(Coverage(one.label, one.series, counts, tuple(reasons[:_MOST_REASONS]), rest))
+        other_count = sum(count for _, count in reasons[_MOST_REASONS:])
+        rows.append(
+            Coverage(named_run.label, named_run.series, counts, tuple(reasons[:_MOST_REASONS]), other_count)
+        )
     return rows
 
 
 def covered(runs: Sequence[Run]) -> list[tuple[str, list[Named]]]:
     """The statements of summaries on which jobs their averages cover, each with the runs that make it."""
     texts: dict[str, list[Named]] = {}
-    for one in named(runs):
-        texts.setdefault(_in_words(str(one.run.summary.get("covers", "not recorded"))), []).append(one)
+    for named_run in named(runs):
+        texts.setdefault(_in_words(str(named_run.run.summary.get("covers", "not recorded"))), []).append(
+            named_run
+        )
     return list(texts.items())
 
 
@@ -103,20 +107,20 @@ def deadline_rows(runs: Sequence[Run]) -> list[tuple[Named, tuple[str, ...]]]:
     Empty if no job of any run has a deadline.
     """
     rows: list[tuple[Named, tuple[str, ...]]] = []
-    lates = {id(one.run): _lateness(one.run) for one in named(runs)}
+    lates = {id(named_run.run): _lateness(named_run.run) for named_run in named(runs)}
     longest = max((median(late) for late in lates.values() if late), default=0.0)
-    for one in named(runs):
-        jobs = jobs_of(one.run)
-        due = ~np.isnan(jobs["deadline_s"])
-        number, met = int(due.sum()), int((due & (jobs["deadline_met"] == 1)).sum())
-        late = lates[id(one.run)]
-        rejected = int((due & jobs.equal("state", REJECTED)).sum())
-        rest = number - met - len(late) - rejected
+    for named_run in named(runs):
+        jobs = jobs_of(named_run.run)
+        has_deadline = ~np.isnan(jobs["deadline_s"])
+        number, met = int(has_deadline.sum()), int((has_deadline & (jobs["deadline_met"] == 1)).sum())
+        late = lates[id(named_run.run)]
+        rejected = int((has_deadline & jobs.equal("state", REJECTED)).sum())
+        unfinished = number - met - len(late) - rejected
         share = f"{100 * met / number:.1f} %" if number else "–"
         lateness = duration(median(late), longest) if late else "–"
-        counts = (f"{count:,}" for count in (number, met, len(late), rejected, rest))
-        total, on_time, too_late, refused, others = counts
-        rows.append((one, (total, on_time, share, too_late, lateness, refused, others)))
+        counts = (f"{count:,}" for count in (number, met, len(late), rejected, unfinished))
+        total, on_time, too_late, refused, remaining = counts
+        rows.append((named_run, (total, on_time, share, too_late, lateness, refused, remaining)))
     return rows if any(counts[0] != "0" for _, counts in rows) else []
 
 
@@ -124,10 +128,12 @@ def pool_rows(runs: Sequence[Run]) -> list[tuple[Named, list[tuple[str, ...]]]]:
     """For each run with clusters of a fleet or spot nodes, a row of cells per pool: name, GPUs, jobs that
     finished, their mean JCT and time to first GPUs, share of GPUs allocated, cost, reclaims, lost GPU-hours.
     """
-    uses = [(one, list(by_pool(one.run))) for one in named(runs) if has_parts(one.run)]
+    uses = [
+        (named_run, list(by_pool(named_run.run))) for named_run in named(runs) if has_parts(named_run.run)
+    ]
     times = (s for _, pools in uses for use in pools for s in (use.jct_mean_s, use.queue_mean_s))
     longest_s = max((s for s in times if s is not None), default=0.0)
-    return [(one, [_pool_cells(use, longest_s) for use in pools]) for one, pools in uses]
+    return [(named_run, [_pool_cells(use, longest_s) for use in pools]) for named_run, pools in uses]
 
 
 def _pool_cells(use: PoolUse, longest_s: float) -> tuple[str, ...]:
@@ -171,7 +177,7 @@ class Fact:
 
 def assumptions(runs: Sequence[Run], times: Sequence[tuple[Named, GpuTime | None]] = ()) -> list[Fact]:
     """Inputs and settings from the manifests, and the accuracy of the predicted iteration times."""
-    split = {id(one.run): time for one, time in times}
+    split = {id(named_run.run): time for named_run, time in times}
     facts: list[tuple[str, Callable[[Run], str]]] = [
         ("Cluster", _cluster),
         ("Trace", lambda run: _source(run, "trace", "path", "made in memory")),
@@ -192,7 +198,7 @@ def assumptions(runs: Sequence[Run], times: Sequence[tuple[Named, GpuTime | None
         ("Seed", lambda run: _stated(run, "seed")),
         ("Versions", lambda run: _stated(run, "versions")),
     ]
-    ordered = [one.run for one in named(runs)]
+    ordered = [named_run.run for named_run in named(runs)]
     rows = []
     for name, of in facts:
         values = [of(run) for run in ordered]
@@ -256,10 +262,10 @@ def commands(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         argv = run.manifest.get("command")
         if isinstance(argv, list) and argv:
-            program, *rest = (str(part) for part in argv)
+            program, *arguments = (str(part) for part in argv)
             name = PurePath(program).name
             program = "python -m clustersim" if name == "__main__.py" else shlex.quote(name)
-            lines[" ".join([program, shlex.join(rest)]).strip()] = None
+            lines[" ".join([program, shlex.join(arguments)]).strip()] = None
     return list(lines)
 
 
@@ -268,7 +274,7 @@ def all_metrics(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     rows = []
     for metric in METRICS:
         if metric != "covers":
-            rows.append((metric, [_value(metric, one.run) for one in named(runs)]))
+            rows.append((metric, [_value(metric, named_run.run) for named_run in named(runs)]))
     return rows
 
 

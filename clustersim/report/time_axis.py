@@ -36,8 +36,8 @@ def moment(seconds: float) -> str:
 def starts_s(runs: Sequence[Run]) -> float:
     """Seconds since 1970 at time 0 of the trace of some runs, as an imported log states them; else 0."""
     traces = [run.manifest.get("trace") for run in runs]
-    known = {trace.get("since_1970_s", 0.0) if isinstance(trace, dict) else 0.0 for trace in traces}
-    only = known.pop() if len(known) == 1 else 0.0
+    start_times = {trace.get("since_1970_s", 0.0) if isinstance(trace, dict) else 0.0 for trace in traces}
+    only = start_times.pop() if len(start_times) == 1 else 0.0
     return float(only) if isinstance(only, int | float) else 0.0
 
 
@@ -82,8 +82,8 @@ class Clock:
         """The first and the last day in UTC; empty if the clock has no dates."""
         if not self.is_dated:
             return ""
-        first, last = (moment(self.zero_s + seconds)[:10] for seconds in (self.from_s, self.to_s))
-        return f"on {first} (UTC)" if first == last else f"from {first} to {last} (UTC)"
+        first_day, last_day = (moment(self.zero_s + seconds)[:10] for seconds in (self.from_s, self.to_s))
+        return f"on {first_day} (UTC)" if first_day == last_day else f"from {first_day} to {last_day} (UTC)"
 
     @property
     def axis(self) -> dict[str, Any]:

@@ -36,9 +36,12 @@ def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
         return [*_account(groups[0].label, measured(groups[0].runs[0])), *sizes_given(runs)]
     if not same_trace(runs):
         return ["These runs are not over the same jobs: their differences say little about the policies."]
-    named = next((group.label for group in groups if group.runs[0].policy == baseline), groups[0].label)
+    baseline_label = next(
+        (group.label for group in groups if group.runs[0].policy == baseline), groups[0].label
+    )
     return [
-        *_soonest(groups, named), *_waiting(groups), *_most_in_time(groups, named), *_rejections(groups),
+        *_soonest(groups, baseline_label), *_waiting(groups), *_most_in_time(groups, baseline_label),
+        *_rejections(groups),
         *sizes_given(runs),
     ]  # fmt: skip
 
@@ -84,24 +87,24 @@ def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
 def _window(groups: Sequence[Group]) -> list[str]:
     windows = [group.runs[0].summary.get("window") for group in groups]
     window = windows[0]
-    if not isinstance(window, Mapping) or any(other is None for other in windows):
+    if not isinstance(window, Mapping) or any(other_window is None for other_window in windows):
         return []
     values = measured(groups[0].runs[0])
-    jobs, every = int(values.get("jobs") or 0), len(groups[0].runs[0].jobs)
+    jobs, all_jobs = int(values.get("jobs") or 0), len(groups[0].runs[0].jobs)
     from_s, until_s = (values.get(name) or 0.0 for name in ("from_s", "until_s"))
     begins, ends = f"{from_s:,.0f} s", f"{until_s:,.0f} s"
     if groups[0].runs[0].manifest.get("until_s") is not None:  # jobs may be submitted after the run's end
         span = f"{begins} on, and the GPUs from then to {ends}"
     else:
         span = f"{begins} to {ends}, however late they finish, and the GPUs during that time"
-    return [f"Measured in a window: the {jobs:,} of {every:,} jobs submitted from {span}."]
+    return [f"Measured in a window: the {jobs:,} of {all_jobs:,} jobs submitted from {span}."]
 
 
 def _load(groups: Sequence[Group]) -> list[str]:
     loads: dict[str, list[str]] = {}
     values = [measured(group.runs[0]) for group in groups]
-    for group, own in zip(groups, values, strict=True):
-        load = own.get("offered_load")
+    for group, group_values in zip(groups, values, strict=True):
+        load = group_values.get("offered_load")
         if load is not None:
             loads.setdefault(f"{load:.2f}", []).append(group.label)
     arrivals_s, jobs = values[0].get("arrival_window_s"), int(values[0].get("jobs") or 0)
@@ -116,20 +119,20 @@ def _load(groups: Sequence[Group]) -> list[str]:
         texts = [f"{load} under {listed(labels)}" for load, labels in loads.items()]
         text = f"Offered load, {over}: {', '.join(texts) if len(texts) < 8 else listed(texts)}"
     covered = int(values[0].get("load_jobs") or 0)
-    rest = f", without {jobs - covered:,} of {jobs:,} jobs that cannot run or were not reached"
-    return [f"{text}{rest if covered < jobs else ''}."]
+    exception = f", without {jobs - covered:,} of {jobs:,} jobs that cannot run or were not reached"
+    return [f"{text}{exception if covered < jobs else ''}."]
 
 
 def _services(groups: Sequence[Group], read_records: bool) -> list[str]:
     """How much of the need of inference services was not met."""
     texts: list[str] = []
     for group in groups:
-        one = group.runs[0].summary.get("services")
-        if isinstance(one, Mapping):
+        service = group.runs[0].summary.get("services")
+        if isinstance(service, Mapping):
             levels = service_levels(group.runs[0])[:_MOST_SERVICES] if read_records else []
             shares = [f"{level.service} {100 * level.satisfied_ratio:.1f} %" for level in levels]
-            whole = f" (time with all of it met: {', '.join(shares)})" if shares else ""
-            texts.append(f"{100 * (1 - one['met_ratio']):.1f} % under {group.label}{whole}")
+            full_time_text = f" (time with all of it met: {', '.join(shares)})" if shares else ""
+            texts.append(f"{100 * (1 - service['met_ratio']):.1f} % under {group.label}{full_time_text}")
     return [f"GPU-hours that services need and do not get: {'; '.join(texts)}."] if texts else []
 
 
@@ -137,19 +140,22 @@ def _no_queueing(groups: Sequence[Group], read_records: bool) -> list[str]:
     """That hardly any job waited under any policy, was declined, or got fewer GPUs than requested."""
     runs = [run for group in groups for run in group.runs]
     values = [measured(run) for run in runs]
-    shares = [own.get("waited_ratio") for own in values]
-    known = [share for share in shares if share is not None]
-    if len(known) < len(shares) or max(known) >= HARDLY_ANY:
+    shares = [run_values.get("waited_ratio") for run_values in values]
+    waited_ratios = [share for share in shares if share is not None]
+    if len(waited_ratios) < len(shares) or max(waited_ratios) >= HARDLY_ANY:
         return []
-    if any(_declined(run, own, read_records) >= HARDLY_ANY for run, own in zip(runs, values, strict=True)):
+    if any(
+        _declined(run, run_values, read_records) >= HARDLY_ANY
+        for run, run_values in zip(runs, values, strict=True)
+    ):
         return []
     if read_records and any(_sizes(group)[1] >= HARDLY_ANY for group in groups):
         return []
-    what = "this comparison says" if len(groups) > 1 else "this run says"
-    most = max(known)
-    how = "no job waited" if not most else f"at most {100 * most:.1g} % of the jobs waited"
+    subject = "this comparison says" if len(groups) > 1 else "this run says"
+    largest = max(waited_ratios)
+    how = "no job waited" if not largest else f"at most {100 * largest:.1g} % of the jobs waited"
     share = f"{100 * NEGLIGIBLE_WAIT:g} % of the job's run time"
-    return [f"No queueing: {what} little about scheduling ({how} for more than {share})."]
+    return [f"No queueing: {subject} little about scheduling ({how} for more than {share})."]
 
 
 def _declined(run: Run, values: Mapping[str, float | None], read_records: bool) -> float:
@@ -171,9 +177,9 @@ def _tails(groups: Sequence[Group]) -> list[str]:
         share, jobs, few = (values.get(name) for name in ("tail_ratio", "jobs", "tail_jobs"))
         if share is None or jobs is None or share < LONG_TAIL or jobs < _LEAST_JOBS:
             continue
-        last = "the last" if few == 1 else f"the last {few:,.0f}"
+        last_jobs = "the last" if few == 1 else f"the last {few:,.0f}"
         texts.append(
-            f"{last} of {jobs:,.0f} jobs ran alone for {100 * share:.0f} % of it under {group.label}"
+            f"{last_jobs} of {jobs:,.0f} jobs ran alone for {100 * share:.0f} % of it under {group.label}"
         )
     if not texts:
         return []
@@ -184,35 +190,40 @@ def _identical(groups: Sequence[Group]) -> list[str]:
     """The policies under which every job started, finished and held GPUs alike."""
     if np.isnan(jobs_of(groups[0].runs[0])["start_s"]).all():
         return []
-    alike: list[list[Group]] = []
+    sets_of_groups: list[list[Group]] = []
     for group in groups:
-        for others in alike:
-            if _same_schedule(group.runs[0], others[0].runs[0]):
-                others.append(group)
+        for equal_groups in sets_of_groups:
+            if _same_schedule(group.runs[0], equal_groups[0].runs[0]):
+                equal_groups.append(group)
                 break
         else:
-            alike.append([group])
+            sets_of_groups.append([group])
     return [
-        f"{listed([group.label for group in same])} gave identical schedules: "
+        f"{listed([group.label for group in groups_alike])} gave identical schedules: "
         "every job started, finished and held GPUs alike."
-        for same in alike
-        if len(same) > 1
+        for groups_alike in sets_of_groups
+        if len(groups_alike) > 1
     ]
 
 
-def _same_schedule(run: Run, other: Run) -> bool:
+def _same_schedule(run: Run, other_run: Run) -> bool:
     """Whether two runs of one seed are alike, in numbers as tables state them: so runs in memory and runs in
     folders compare equal.
     """
-    ours, theirs = jobs_of(run), jobs_of(other)
-    if run.manifest.get("seed") != other.manifest.get("seed") or ours.values("job_id") != theirs.values(
+    ours, theirs = jobs_of(run), jobs_of(other_run)
+    if run.manifest.get("seed") != other_run.manifest.get("seed") or ours.values("job_id") != theirs.values(
         "job_id"
     ):
         return False
     fields = [(ours[name], theirs[name]) for name in ("submit_s", "start_s", "finish_s", "gpu_seconds")]
-    if any((np.abs(own - its) > 2 * _STEP_S).any() for own, its in fields):  # most runs that differ
+    if any(
+        (np.abs(run_values - other_values) > 2 * _STEP_S).any() for run_values, other_values in fields
+    ):  # most runs that differ
         return False
-    return all(list(map(_stated, own.tolist())) == list(map(_stated, its.tolist())) for own, its in fields)
+    return all(
+        list(map(_stated, run_values.tolist())) == list(map(_stated, other_values.tolist()))
+        for run_values, other_values in fields
+    )
 
 
 def _stated(value: float) -> float | None:
@@ -232,8 +243,8 @@ def _rigid(groups: Sequence[Group]) -> list[str]:
     if not elastic:
         return []
     have = plural(elastic, "has", "have")
-    why = "each states a run time on its own number of GPUs"
-    return [f"No job can be resized, because {why}: {have} no choice of sizes."]
+    reason = "each states a run time on its own number of GPUs"
+    return [f"No job can be resized, because {reason}: {have} no choice of sizes."]
 
 
 def _account(label: str, values: Mapping[str, float | None]) -> list[str]:
@@ -241,13 +252,13 @@ def _account(label: str, values: Mapping[str, float | None]) -> list[str]:
     if not finished:
         return [f"{label} finished none of {counted(jobs, 'job')}."]
     longest = max(values.get(name) or 0.0 for name in ("jct_p99_s", "wait_mean_s", "queue_mean_s"))
-    jct, p99, wait, first = (
+    jct, p99, wait, first_waits = (
         duration(values.get(name), longest)
         for name in ("jct_mean_s", "jct_p99_s", "wait_mean_s", "queue_mean_s")
     )
-    waited = f"they waited {wait} on average, {first} of it for their first GPUs"
+    waited = f"they waited {wait} on average, {first_waits} of it for their first GPUs"
     if values.get("wait_mean_s") is None:  # in folders of older versions
-        waited = f"they waited {first} for their first GPUs on average"
+        waited = f"they waited {first_waits} for their first GPUs on average"
     sentences = [
         f"{label} finished {finished:,} of {counted(jobs, 'job')}: "
         f"mean JCT {jct}, 99th percentile {p99}; {waited}.",
@@ -263,13 +274,13 @@ def _use(values: Mapping[str, float | None]) -> list[str]:
     """How much of the cluster was in use, over the makespan and while jobs arrived."""
     names = ("gpu_allocated_ratio", "gpu_useful_ratio", "gpu_allocated_arrival_ratio")
     allocated, useful, arriving = (values.get(name) for name in names)
-    whole = values.get("makespan_s") is not None and useful is not None
+    is_complete = values.get("makespan_s") is not None and useful is not None
     if allocated is None:
         return []
     text = f"{100 * allocated:.1f} % of the GPUs were allocated"
-    if whole:
+    if is_complete:
         text += f" and {100 * (useful or 0.0):.1f} % made progress over {duration(values['makespan_s'])}"
-    if whole and arriving is not None:
+    if is_complete and arriving is not None:
         text += f"; while jobs arrived, {100 * arriving:.1f} % were allocated"
     return [f"{text}."]
 
@@ -285,14 +296,14 @@ def _soonest(groups: Sequence[Group], baseline: str) -> list[str]:
         return [f"All policies have the same mean JCT, {duration(base)} {over}."]
     if means[best] < base:
         leaders = plural(_all_with(means, means[best]), "completes", "complete")
-        text = f"{leaders} jobs soonest: mean JCT {duration(means[best], beside=base)} {over}, "
+        text = f"{leaders} jobs soonest: mean JCT {duration(means[best], scale_s=base)} {over}, "
         change = difference("time", means[best], base)
         return [text + f"against {duration(base)} under {baseline} ({change})."]
     later = {label: mean for label, mean in means.items() if mean > base}
     second = min(later, key=lambda label: later[label])
     takes = later[second]
     text = (
-        f"No policy completes jobs sooner than {baseline}: mean JCT {duration(base, beside=takes)} {over}; "
+        f"No policy completes jobs sooner than {baseline}: mean JCT {duration(base, scale_s=takes)} {over}; "
     )
     return [text + f"{second} takes {duration(takes)} ({difference('time', takes, base)})."]
 
@@ -301,19 +312,19 @@ def _waiting(groups: Sequence[Group]) -> list[str]:
     """The mean waiting under the policies where jobs wait least and most, if they finish the same jobs."""
     runs = [run for group in groups for run in group.runs]
     waits = [measured(run).get("wait_mean_s") for run in runs]
-    known = [wait for wait in waits if wait is not None]
-    if len(known) < len(waits) or not same_jobs_finished(runs):
+    waits_known = [wait for wait in waits if wait is not None]
+    if len(waits_known) < len(waits) or not same_jobs_finished(runs):
         return []
     means = {
         group.label: fsum(measured(run).get("wait_mean_s") or 0.0 for run in group.runs) / len(group.runs)
         for group in groups
     }
-    least, most = min(means.values()), max(means.values())
-    if most - least < _SHORTEST_S:
+    least_wait, most_wait = min(means.values()), max(means.values())
+    if most_wait - least_wait < _SHORTEST_S:
         return []
     shortest, longest = (
-        f"{duration(value, beside=most)} on average under {listed(_all_with(means, value))}"
-        for value in (least, most)
+        f"{duration(value, scale_s=most_wait)} on average under {listed(_all_with(means, value))}"
+        for value in (least_wait, most_wait)
     )
     return [f"Jobs wait least, {shortest}, and longest, {longest}."]
 
@@ -329,9 +340,9 @@ def _most_in_time(groups: Sequence[Group], baseline: str) -> list[str]:
     best = max(met, key=lambda label: met[label])
     if met[best] == min(met.values()):
         return [f"All policies meet {100 * met[best]:.1f} % of the {counted(jobs, 'deadline')}."]
-    rest = f"; {baseline} meets {100 * met[baseline]:.1f} %" if met[best] > met[baseline] else ""
+    baseline_text = f"; {baseline} meets {100 * met[baseline]:.1f} %" if met[best] > met[baseline] else ""
     leaders = plural(_all_with(met, met[best]), "meets", "meet")
-    return [f"{leaders} the most deadlines, {100 * met[best]:.1f} % of {jobs:,}{rest}."]
+    return [f"{leaders} the most deadlines, {100 * met[best]:.1f} % of {jobs:,}{baseline_text}."]
 
 
 def _rejections(groups: Sequence[Group]) -> list[str]:
@@ -345,11 +356,11 @@ def _rejections(groups: Sequence[Group]) -> list[str]:
         return []
     jobs = int(measured(groups[0].runs[0]).get("jobs") or 0)
     none = [label for label, count in rejected.items() if not count]
-    told = {label: count for label, count in rejected.items() if count or len(none) == 1}
-    most = sorted(told, key=lambda label: -told[label])[:_MOST_TOLD]
-    texts = [f"{label} rejects {count:,.0f}" for label, count in told.items() if label in most]
-    if len(told) > len(most):
-        texts.append(f"{len(told) - len(most)} more policies some")
+    rejections = {label: count for label, count in rejected.items() if count or len(none) == 1}
+    largest = sorted(rejections, key=lambda label: -rejections[label])[:_MOST_TOLD]
+    texts = [f"{label} rejects {count:,.0f}" for label, count in rejections.items() if label in largest]
+    if len(rejections) > len(largest):
+        texts.append(f"{len(rejections) - len(largest)} more policies some")
     if len(none) > 1:
         texts.append("the others none")
     return [f"Of {counted(jobs, 'job')}, {', '.join(texts)}."]
@@ -361,19 +372,20 @@ def sizes_given(runs: Sequence[Run]) -> list[str]:
     elastic = {label: shares for label, shares in sizes.items() if any(shares)}
     if not elastic:
         return []
-    most = sorted(elastic, key=lambda label: -max(elastic[label]))[:_MOST_TOLD]
+    largest = sorted(elastic, key=lambda label: -max(elastic[label]))[:_MOST_TOLD]
     went = listed(
         [
-            f"to {_share(more)} of the jobs under {label}" + (f" (fewer to {_share(fewer)})" if fewer else "")
-            for label, (more, fewer) in elastic.items()
-            if label in most
+            f"to {_share(larger_share)} of the jobs under {label}"
+            + (f" (fewer to {_share(fewer)})" if fewer else "")
+            for label, (larger_share, fewer) in elastic.items()
+            if label in largest
         ]
     )
-    if len(elastic) > len(most):
-        went += f"; {len(elastic) - len(most)} more policies changed sizes, too"
+    if len(elastic) > len(largest):
+        went += f"; {len(elastic) - len(largest)} more policies changed sizes, too"
     rigid = [label for label in sizes if label not in elastic]
-    rest = f"; {listed(rigid)} gave each job what it asked for" if rigid else ""
-    return [f"More GPUs than asked for, on average over their runs, went {went}{rest}."]
+    rigid_text = f"; {listed(rigid)} gave each job what it asked for" if rigid else ""
+    return [f"More GPUs than asked for, on average over their runs, went {went}{rigid_text}."]
 
 
 def _share(ratio: float) -> str:
@@ -389,12 +401,12 @@ def _sizes(group: Group) -> tuple[float, float]:
     parts = []
     for jobs in map(jobs_of, group.runs):
         gpus, held_s = requested_gpus(jobs), jobs["jct_s"] - jobs["wait_s"]
-        known = (held_s > _SHORTEST_S) & (gpus > 0)  # not for NaN
-        parts.append(jobs["gpu_seconds"][known] / held_s[known] / gpus[known])
+        is_known = (held_s > _SHORTEST_S) & (gpus > 0)  # not for NaN
+        parts.append(jobs["gpu_seconds"][is_known] / held_s[is_known] / gpus[is_known])
     held = np.concatenate(parts)
-    more, fewer = int((held > 1.01).sum()), int((held < 0.99).sum())
-    return (more / len(held), fewer / len(held)) if len(held) else (0.0, 0.0)
+    larger, fewer = int((held > 1.01).sum()), int((held < 0.99).sum())
+    return (larger / len(held), fewer / len(held)) if len(held) else (0.0, 0.0)
 
 
 def _all_with(values: Mapping[str, float], value: float) -> list[str]:
-    return [label for label, found in values.items() if found == value]
+    return [label for label, label_value in values.items() if label_value == value]

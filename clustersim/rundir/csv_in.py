@@ -81,9 +81,9 @@ def _rows_of(file: BinaryIO) -> int:
     import pyarrow.parquet as pq
 
     place = file.seek(0, SEEK_CUR)
-    stated = pq.read_metadata(file)
+    metadata = pq.read_metadata(file)
     file.seek(place)
-    return sum(stated.row_group(i).num_rows for i in range(stated.num_row_groups))
+    return sum(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
 
 
 def parse_rows(
@@ -104,11 +104,13 @@ def _blocks(
     missing = [column.name for column in required(columns) if column.name not in table.columns]
     if missing:
         raise TableError(f"{table.path}:1: missing column {', '.join(missing)}; run the simulation again")
-    known = {column.name: column for column in columns}
-    fields = [name for name in get_type_hints(record) if name in known]  # in the order of the record's fields
+    column_of_name = {column.name: column for column in columns}
+    fields = [
+        name for name in get_type_hints(record) if name in column_of_name
+    ]  # in the order of the record's fields
     names = [name for name in fields if name in table.columns]
     positions = [table.columns.index(name) for name in names]
-    readers = [_reader(known[name].kind, cluster, text) for name in names]
+    readers = [_reader(column_of_name[name].kind, cluster, text) for name in names]
     make = _maker(record)
     while block := list(islice(table.rows, _BLOCK)):
         try:
@@ -116,12 +118,12 @@ def _blocks(
             if len(cells) != len(table.columns):
                 raise ValueError
             values = {
-                name: _values(read, cells[position])
-                for name, read, position in zip(names, readers, positions, strict=True)
+                name: _values(reader, cells[position])
+                for name, reader, position in zip(names, readers, positions, strict=True)
             }
         except ValueError:
             raise _first_mistake(table, block, names, positions, readers) from None
-        yield make([values.get(name) or [known[name].blank] * len(block) for name in fields])
+        yield make([values.get(name) or [column_of_name[name].blank] * len(block) for name in fields])
 
 
 def _maker(record: Callable[..., Any]) -> Callable[[Sequence[list[Any]]], Iterator[Any]]:
@@ -132,10 +134,10 @@ def _maker(record: Callable[..., Any]) -> Callable[[Sequence[list[Any]]], Iterat
     return lambda values: map(record, *values)
 
 
-def _values(read: _Read, cells: Sequence[str]) -> list[Any]:
+def _values(reader: _Read, cells: Sequence[str]) -> list[Any]:
     if cells.count(cells[0]) == len(cells):
-        return read(cells[:1]) * len(cells)
-    return read(cells)
+        return reader(cells[:1]) * len(cells)
+    return reader(cells)
 
 
 def _first_mistake(
@@ -144,14 +146,14 @@ def _first_mistake(
 ) -> TableError:  # fmt: skip
     for line, cells in block:
         if len(cells) != len(table.columns):
-            what = f"has {len(cells)} cells where the header has {len(table.columns)}"
-            return TableError(f"{table.path}:{line}: {what}; run the simulation again")
-        for name, position, read in zip(names, positions, readers, strict=True):
+            problem = f"has {len(cells)} cells where the header has {len(table.columns)}"
+            return TableError(f"{table.path}:{line}: {problem}; run the simulation again")
+        for name, position, reader in zip(names, positions, readers, strict=True):
             try:
-                read(cells[position : position + 1])
+                reader(cells[position : position + 1])
             except ValueError as error:
-                at = f"{table.path}:{line}: {name}={shown(cells[position])}"
-                return TableError(f"{at}: {error}; run the simulation again")
+                place = f"{table.path}:{line}: {name}={shown(cells[position])}"
+                return TableError(f"{place}: {error}; run the simulation again")
     raise AssertionError("every cell is valid")
 
 
@@ -176,12 +178,12 @@ def _reader(kind: Any, cluster: Cluster, text: Callable[[str], str]) -> _Read:
     return readers[kind]
 
 
-def _each(read: Callable[[str], Any]) -> _Read:
+def _each(parse: Callable[[str], Any]) -> _Read:
     """Parses each distinct cell once."""
 
     def values(cells: Sequence[str]) -> list[Any]:
-        known = {cell: read(cell) for cell in dict.fromkeys(cells)}
-        return [known[cell] for cell in cells]
+        value_of_cell = {cell: parse(cell) for cell in dict.fromkeys(cells)}
+        return [value_of_cell[cell] for cell in cells]
 
     return values
 
@@ -214,8 +216,8 @@ def _numbers(cells: Sequence[str]) -> list[float]:
 def _numbers_or_none(cells: Sequence[str]) -> list[float | None]:
     if "" not in cells:
         return [*_numbers(cells)]
-    stated = [cell for cell in cells if cell]
-    numbers = iter(_numbers(stated) if stated else ())
+    filled_cells = [cell for cell in cells if cell]
+    numbers = iter(_numbers(filled_cells) if filled_cells else ())
     return [next(numbers) if cell else None for cell in cells]
 
 
@@ -228,18 +230,18 @@ def _truth(cell: str) -> bool | None:
 
 def _placement(cell: str, cluster: Cluster) -> Placement:
     placement: list[tuple[int, int]] = []
-    cell, mark, rest = cell.partition("#")
-    share = _PART.fullmatch(mark + rest) if rest.isascii() else None
+    cell, mark, share_text = cell.partition("#")
+    share = _PART.fullmatch(mark + share_text) if share_text.isascii() else None
     if mark and (share is None or not parts_of(float(share[2]))):
         raise ValueError("must state a part of a GPU as 7x1#0:0.25")
     for part in cell.split(";") if cell else ():
         match = _NODES.fullmatch(part) if part.isascii() else None
         if match is None:
             raise ValueError("must list nodes as 0-3x8;7x4")
-        first, last, count = int(match[1]), int(match[2] or match[1]), int(match[3])
-        if not first <= last < cluster.nodes or not 1 <= count <= cluster.gpus_per_node:
+        first_node, last_node, count = int(match[1]), int(match[2] or match[1]), int(match[3])
+        if not first_node <= last_node < cluster.nodes or not 1 <= count <= cluster.gpus_per_node:
             raise ValueError(f"is not on a cluster of {cluster.nodes} nodes x {cluster.gpus_per_node} GPUs")
-        placement += [(node, count) for node in range(first, last + 1)]
+        placement += [(node, count) for node in range(first_node, last_node + 1)]
     if share is not None:
         if not placement:
             raise ValueError("states part of no GPU")

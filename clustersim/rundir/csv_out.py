@@ -74,9 +74,9 @@ def csv_text(columns: Sequence[Column], records: Iterable[Any]) -> str:
     """A header and one line per record, each with a line feed at its end."""
     records = list(records)
     columns = [c for c in columns if not c.optional or any(getattr(r, c.name) != c.blank for r in records)]
-    lines, rest = [header_of(columns)], iter(records)
+    lines, remaining_records = [header_of(columns)], iter(records)
     names = [column.name for column in columns]
-    while block := list(islice(rest, _BLOCK)):
+    while block := list(islice(remaining_records, _BLOCK)):
         lines += lines_of(columns, by_field(block, names))
     return "\n".join(lines) + "\n"
 
@@ -127,8 +127,8 @@ def _each(write: Callable[[Any], str]) -> Callable[[Sequence[Any]], list[str]]:
     """Formats each distinct value once."""
 
     def cells(values: Sequence[Any]) -> list[str]:
-        known = {value: write(value) for value in dict.fromkeys(values)}
-        return [known[value] for value in values]
+        cell_of_value = {value: write(value) for value in dict.fromkeys(values)}
+        return [cell_of_value[value] for value in values]
 
     return cells
 
@@ -175,10 +175,10 @@ _WRITERS: dict[Any, Callable[[Sequence[Any]], list[str]]] = {
 }
 
 
-def table_of(record: type, first: Sequence[str] = ()) -> tuple[Column, ...]:
-    """The columns of a class of records: its fields, those of `first` in front."""
+def table_of(record: type, first_columns: Sequence[str] = ()) -> tuple[Column, ...]:
+    """The columns of a class of records: its fields, those of `first_columns` in front."""
     kinds = get_type_hints(record)
-    order = [*first, *(name for name in kinds if name not in first)]
+    order = [*first_columns, *(name for name in kinds if name not in first_columns)]
     return tuple(Column(name, kinds[name], _WRITERS[kinds[name]], name in _OPTIONAL) for name in order)
 
 
@@ -189,7 +189,7 @@ def required(columns: Sequence[Column]) -> tuple[Column, ...]:
 
 JOBS = table_of(
     JobRecord,
-    first=(
+    first_columns=(
         "job_id", "tenant", "model", "state", "submit_s", "start_s", "finish_s", "jct_s", "queue_s",
         "gpu_seconds", "deadline_s", "deadline_met", "preemptions", "resizes", "restarts", "lost_s",
     ),

@@ -55,7 +55,7 @@ def usable(folder: Path) -> Iterator[None]:
     The folder belongs to this run until the block or the process ends. UserError for a folder that belongs to
     another run, and for one with files that no run wrote. Names do not decide: a trace may be `jobs.csv`.
     """
-    made = not folder.exists()
+    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         claim = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -67,7 +67,7 @@ def usable(folder: Path) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            if made:
+            if is_new:
                 with suppress(OSError):
                     folder.rmdir()
             raise
@@ -79,8 +79,8 @@ def _lock(claim: int, folder: Path) -> None:
     try:
         fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        what = "another run is writing into it; wait for its end, or choose another folder"
-        raise UserError(f"{folder}: {what}") from None
+        problem = "another run is writing into it; wait for its end, or choose another folder"
+        raise UserError(f"{folder}: {problem}") from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise _unusable(folder, error) from None
@@ -116,8 +116,8 @@ def _is_ours(path: Path) -> bool:
 
             return _COLUMNS[JOBS_CSV] <= set(pq.read_schema(path).names)
         with path.open("rb") as file:
-            first = file.readline(_LONGEST_HEADER).decode(errors="replace")
-        return path.name in _COLUMNS and _COLUMNS[path.name] <= set(first.rstrip().split(","))
+            header = file.readline(_LONGEST_HEADER).decode(errors="replace")
+        return path.name in _COLUMNS and _COLUMNS[path.name] <= set(header.rstrip().split(","))
     except (UserError, OSError, ValueError):  # pyarrow's errors are ValueErrors
         return False
 

@@ -60,8 +60,8 @@ class Following:
 
     def _open_requests(self) -> int:
         """The file of requests that the process of the log writes; -1 without one."""
-        found = self.folder.glob(f".{REQUESTS}.{self._process}.*.tmp") if self._process else ()
-        for path in sorted(found):
+        paths = self.folder.glob(f".{REQUESTS}.{self._process}.*.tmp") if self._process else ()
+        for path in sorted(paths):
             with suppress(OSError):
                 return os.open(path, _READING)
         return -1
@@ -69,9 +69,9 @@ class Following:
     def requests(self) -> Mapping[str, int]:
         """The GPUs that the jobs of a run in progress ask for, by job, as far as it has written them."""
         if self._requests_file >= 0:
-            read = _whole_rows(self._requests_file, self._requests_at)
-            self._requests_at += len(read)
-            for row in csv.reader(io.StringIO(read.decode(errors="replace"), newline="")):
+            rows = _whole_rows(self._requests_file, self._requests_at)
+            self._requests_at += len(rows)
+            for row in csv.reader(io.StringIO(rows.decode(errors="replace"), newline="")):
                 if len(row) == 2 and row[1].isdecimal():
                     self._requests[row[0]] = int(row[1])
         return self._requests
@@ -84,10 +84,10 @@ class Following:
         """
         start = offset
         if not offset:
-            first = os.pread(self._file, len(_HEADER), 0)
-            if first != _HEADER[: len(first)]:
+            header = os.pread(self._file, len(_HEADER), 0)
+            if header != _HEADER[: len(header)]:
                 raise UserError(f"{self.path}: is not an event log of this version; run the simulation again")
-            if len(first) < len(_HEADER):
+            if len(header) < len(_HEADER):
                 return [], 0
             start = len(_HEADER)
         rows = _whole_rows(self._file, start, _BLOCK)
@@ -95,8 +95,8 @@ class Following:
             return [], start
         text = io.StringIO(rows.decode(errors="replace"), newline="")
         table = Table(self.path or self.folder, _COLUMNS, enumerate(csv.reader(text, strict=True), 1))
-        found = list(parse_rows(table, EVENTS, EventRecord, self._known, without_guard))
-        return found, start + len(rows)
+        events = list(parse_rows(table, EVENTS, EventRecord, self._known, without_guard))
+        return events, start + len(rows)
 
     @property
     def size(self) -> int:
@@ -106,14 +106,14 @@ class Following:
     @property
     def status(self) -> str:
         """`running`, `complete`, or `stopped`: its process ended, or its folder was replaced, before."""
-        own = os.fstat(self._file)
+        file_status = os.fstat(self._file)
         with suppress(OSError):
-            if os.path.samestat(os.stat(self.folder / EVENTS_FILE), own):
+            if os.path.samestat(os.stat(self.folder / EVENTS_FILE), file_status):
                 done = (self.folder / MANIFEST).exists() or not self._process
                 return "complete" if done else "running"
-        if own.st_nlink and not self.folder.exists():
+        if file_status.st_nlink and not self.folder.exists():
             return "complete"  # the folder was renamed, as those of grids are when their run is complete
-        return "running" if own.st_nlink and self._process and alive(self._process) else "stopped"
+        return "running" if file_status.st_nlink and self._process and alive(self._process) else "stopped"
 
     def is_current(self) -> bool:
         """Whether the folder still holds this log, under its first name or its last."""
@@ -135,12 +135,12 @@ class Following:
 def _whole_rows(file: int, start: int, size: int = _BLOCK) -> bytes:
     """Complete rows from a byte on: up to a line feed with an even number of quotes before it."""
     while True:
-        read = os.pread(file, size, start)
-        end = read.rfind(b"\n") + 1
-        while end and read.count(b'"', 0, end) % 2:
-            end = read.rfind(b"\n", 0, end - 1) + 1
-        if end or len(read) < size:
-            return read[:end]
+        content = os.pread(file, size, start)
+        end = content.rfind(b"\n") + 1
+        while end and content.count(b'"', 0, end) % 2:
+            end = content.rfind(b"\n", 0, end - 1) + 1
+        if end or len(content) < size:
+            return content[:end]
         size *= 2
 
 
@@ -160,9 +160,9 @@ def stated_of(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def _cluster_of(folder: Path, stated: dict[str, Any]) -> Cluster | None:
+def _cluster_of(folder: Path, manifest: dict[str, Any]) -> Cluster | None:
     with suppress(UserError):
-        return cluster_in(folder / MANIFEST, stated) if stated else None
+        return cluster_in(folder / MANIFEST, manifest) if manifest else None
     return None
 
 

@@ -123,9 +123,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise UserError(f"{folder}: is not a complete run: it has no {MANIFEST}; give a run's folder")
     manifest = read_json(path)
-    if (stated := manifest.get("format")) != FORMAT:
-        what = f"format={quoted(stated)}: this program reads {FORMAT}"
-        raise UserError(f"{path}: {what}; run the simulation again, or use the version that made it")
+    if (file_format := manifest.get("format")) != FORMAT:
+        problem = f"format={quoted(file_format)}: this program reads {FORMAT}"
+        raise UserError(f"{path}: {problem}; run the simulation again, or use the version that made it")
     return manifest
 
 
@@ -137,17 +137,17 @@ def text_of(path: Path, manifest: Mapping[str, Any], field: str) -> str:
 
 
 def cluster_in(path: Path, manifest: Mapping[str, Any]) -> Cluster:
-    stated = manifest.get("cluster")
+    cluster = manifest.get("cluster")
     try:
-        return cluster_of(stated if isinstance(stated, dict) else {})
+        return cluster_of(cluster if isinstance(cluster, dict) else {})
     except UserError as error:
-        raise UserError(f"{path}: cluster={shown(stated)}: {error}; run the simulation again") from None
+        raise UserError(f"{path}: cluster={shown(cluster)}: {error}; run the simulation again") from None
 
 
 def manifest_hash(manifest: Mapping[str, Any]) -> str:
     """The hash of all fields of a manifest but this hash itself, which reveals changes made by hand."""
-    rest = {name: value for name, value in manifest.items() if name != MANIFEST_HASH}
-    return digest(json.loads(json.dumps(rest, allow_nan=False)))
+    hashed_entries = {name: value for name, value in manifest.items() if name != MANIFEST_HASH}
+    return digest(json.loads(json.dumps(hashed_entries, allow_nan=False)))
 
 
 # Whether the files are those that the run wrote
@@ -163,11 +163,11 @@ def refuse_changed(directory: str | Path, run: Recorded) -> None:
 def changes(directory: str | Path, run: Recorded) -> list[str]:
     """The files in the folder of `run` that its manifest was not written for, one text each."""
     folder = Path(directory)
-    if run.manifest.get(MANIFEST_HASH, own := manifest_hash(run.manifest)) != own:
+    if run.manifest.get(MANIFEST_HASH, own_hash := manifest_hash(run.manifest)) != own_hash:
         return [f"{folder / MANIFEST}: is not what its {MANIFEST_HASH} was made of: it was changed"]
     jobs = jobs_file(folder)
-    found = _hash_of(jobs) if jobs.name == JOBS_CSV else csv_hash(run.jobs)
-    if found != run.manifest.get("result_hash"):
+    jobs_hash = _hash_of(jobs) if jobs.name == JOBS_CSV else csv_hash(run.jobs)
+    if jobs_hash != run.manifest.get("result_hash"):
         return [f"{jobs}: does not match the result_hash in {MANIFEST}: it was changed"]
     return _changed(folder, run.manifest, (jobs.name, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY))
 
@@ -189,16 +189,19 @@ def _hash_of(path: Path) -> str:
 
 def csv_hash(jobs: Iterable[JobRecord]) -> str:
     """The hash of jobs.csv; the same for jobs that are stored as Parquet."""
-    needed, rest = len(required(JOBS)), iter(jobs)  # optional columns, which only the last record may need
+    column_count, remaining_jobs = (
+        len(required(JOBS)),
+        iter(jobs),
+    )  # optional columns, which only the last record may need
     hashes = {
         count: hashlib.sha256(f"{header_of(JOBS[:count])}\n".encode())
-        for count in range(needed, len(JOBS) + 1)
+        for count in range(column_count, len(JOBS) + 1)
     }
-    while block := list(islice(rest, _BLOCK)):
+    while block := list(islice(remaining_jobs, _BLOCK)):
         fields = by_field(block, JOB_COLUMNS)
-        needed = max(needed, columns_stated(fields))
+        column_count = max(column_count, columns_stated(fields))
         lines = lines_of(JOBS, fields)
-        for count in range(needed, len(JOBS) + 1):
+        for count in range(column_count, len(JOBS) + 1):
             absent = "," * (len(JOBS) - count)
             hashes[count].update("".join(f"{line.removesuffix(absent)}\n" for line in lines).encode())
-    return hashes[needed].hexdigest()
+    return hashes[column_count].hexdigest()

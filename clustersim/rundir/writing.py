@@ -94,11 +94,11 @@ class RunWriter(Recorder):
         self._usage_columns = Columns(Snapshot)
         with self._files:  # undone if this fails
             self._files.enter_context(usable(self.folder))
-            beside = {}  # files are moved from the last to the first
+            hidden_paths = {}  # files are moved from the last to the first
             self._jobs_file = JOBS_PARQUET if parquet else JOBS_CSV
             for name in (MANIFEST, SUMMARY, PLANS_FILE, USAGE_FILE, EVENTS_FILE, self._jobs_file):
-                beside[name] = self._files.enter_context(replacing(self.folder / name))
-            self._beside = beside
+                hidden_paths[name] = self._files.enter_context(replacing(self.folder / name))
+            self._beside = hidden_paths
             self._events = GrowingTable(self._open(EVENTS_FILE), EVENTS)
             self._usage = GrowingTable(self._open(USAGE_FILE), USAGE, self._usage_columns)
             spool, requests = self._temporary(SPOOL), self._temporary(REQUESTS)
@@ -106,7 +106,7 @@ class RunWriter(Recorder):
                 self._files.callback(path.unlink, missing_ok=True)
             self._requests = GrowingFile(self.folder / REQUESTS, requests)
             early = {"format": FORMAT, "complete": False, **(about or {}), "cluster": cluster.document()}
-            beside[MANIFEST].write_bytes(json_bytes(early))
+            hidden_paths[MANIFEST].write_bytes(json_bytes(early))
             self._files.callback(self._requests.close)
             self._spool = Spool(self.folder / self._jobs_file, spool, self._job_columns)
             self._files = self._files.pop_all()
@@ -163,9 +163,9 @@ class RunWriter(Recorder):
     @property
     def finished(self) -> np.ndarray:
         """For each job in the order of submission, whether it finished; after every job was recorded."""
-        found = np.zeros(len(self.job_table), bool)
-        found[self._spool.orders] = self._job_columns.equal("state", FINISHED)
-        return found
+        is_finished = np.zeros(len(self.job_table), bool)
+        is_finished[self._spool.orders] = self._job_columns.equal("state", FINISHED)
+        return is_finished
 
     @property
     def usage_table(self) -> Columns:
@@ -240,8 +240,8 @@ class RunWriter(Recorder):
         rows = self._spool.rows()
         while block := b"".join(islice(rows, _ROWS)):
             file.write(block)
-        found = file.finish()
-        return found, found
+        job_rows = file.finish()
+        return job_rows, job_rows
 
     def _write_parquet(self) -> tuple[str, str]:
         columns, path = self._spool.columns, self._beside[self._jobs_file]

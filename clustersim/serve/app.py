@@ -172,13 +172,13 @@ def _event(name: str, document: Any) -> str:
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    read = b""
+    content = b""
     async for part in request.stream():
-        read += part
-        if len(read) > _LARGEST_BODY:
+        content += part
+        if len(content) > _LARGEST_BODY:
             raise UserError("too long")
     try:
-        document = json.loads(read)
+        document = json.loads(content)
     except (ValueError, RecursionError):
         raise UserError("the settings must be JSON") from None
     if not isinstance(document, dict):

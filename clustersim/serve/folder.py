@@ -95,23 +95,25 @@ class ServedFolder:
         """Every run in order of its path: `path`, `status`, `policy` (empty if it states none), its `look` as
         of reports, and `cell`, the values of a cell of a grid in words.
         """
-        found: list[dict[str, Any]] = []
+        documents: list[dict[str, Any]] = []
         for path in self._folders():
             log = log_of(path)
-            if log is not None and len(found) < _MOST_RUNS and not self._leads_out(path):
+            if log is not None and len(documents) < _MOST_RUNS and not self._leads_out(path):
                 done = log.name == EVENTS_FILE
                 policy = _policy_of(path, log.stat().st_mtime_ns) if done else _policy_in(path)
                 making = _MAKING.fullmatch(path.name)
-                named = path.with_name(making[1]) if making else path
-                cell = _cells_of(path.parents[1]).get(named.name, "") if path.parent.name == "cells" else ""
-                shown = {"path": self._relative(named), "status": "complete" if done else "in progress"}
-                found.append({**shown, "policy": policy, "look": look_of(policy), "cell": cell})
-        return found
+                run_path = path.with_name(making[1]) if making else path
+                cell = (
+                    _cells_of(path.parents[1]).get(run_path.name, "") if path.parent.name == "cells" else ""
+                )
+                document = {"path": self._relative(run_path), "status": "complete" if done else "in progress"}
+                documents.append({**document, "policy": policy, "look": look_of(policy), "cell": cell})
+        return documents
 
     def reports(self) -> list[str]:
         """The folders with a report."""
-        found = (path for path in self._folders() if (path / REPORT).is_file())
-        return [self._relative(path) for path in found if not self._leads_out(path)]
+        paths = (path for path in self._folders() if (path / REPORT).is_file())
+        return [self._relative(path) for path in paths if not self._leads_out(path)]
 
     def _leads_out(self, home: Path) -> bool:
         """Whether a file of the folder is a link to one outside `root`."""
@@ -127,23 +129,23 @@ class ServedFolder:
     def _folders(self) -> Iterator[Path]:
         """The folders at most three levels down, in order; links are not followed."""
         looked = 0
-        left = [(self.root, 0)]
-        while left:
-            folder, depth = left.pop()
+        open_folders = [(self.root, 0)]
+        while open_folders:
+            folder, depth = open_folders.pop()
             if depth:
                 yield folder
             if depth == _DEEPEST:
                 continue
             try:
-                inside = sorted(
+                entries = sorted(
                     (e.name for e in os.scandir(folder) if e.is_dir(follow_symlinks=False)), reverse=True
                 )
             except OSError:
                 continue  # not ours to read, or gone
-            looked += len(inside)
+            looked += len(entries)
             if looked <= _MOST_LOOKED:
-                known = (n for n in inside if _PART.fullmatch(n) or _MAKING.fullmatch(n))
-                left += [(folder / name, depth + 1) for name in known]
+                subfolders = (n for n in entries if _PART.fullmatch(n) or _MAKING.fullmatch(n))
+                open_folders += [(folder / name, depth + 1) for name in subfolders]
 
 
 @lru_cache(maxsize=_MOST_RUNS)
@@ -168,17 +170,19 @@ def _cells_of(grid: Path) -> Mapping[str, str]:
 @lru_cache(maxsize=16)
 def _cells_in(path: Path, changed_ns: int) -> Mapping[str, str]:
     cells = read_json(path).get("cells")
-    known = [
-        one
-        for one in (cells if isinstance(cells, list) else [])
-        if isinstance(one, dict) and isinstance(one.get("axes"), dict)
+    entries = [
+        cell
+        for cell in (cells if isinstance(cells, list) else [])
+        if isinstance(cell, dict) and isinstance(cell.get("axes"), dict)
     ]
-    axes = [one["axes"] for one in known]
-    varied = {name for one in axes for name in one if len({str(other.get(name)) for other in axes}) > 1}
-    seeds = len({str(one.get("seed")) for one in known}) > 1
-    found = {}
-    for one in known:
-        words = [f"{name} {value}" for name, value in one["axes"].items() if name in varied]
-        words += [f"seed {one.get('seed')}"] if seeds or not words else []
-        found[str(one.get("cell"))] = ", ".join(words)[:_LONGEST]
-    return found
+    values: dict[str, set[str]] = {}
+    for name in dict.fromkeys(name for cell in entries for name in cell["axes"]):
+        values[name] = {str(cell["axes"].get(name)) for cell in entries}
+    varied = {name for name, texts in values.items() if len(texts) > 1}
+    several_seeds = len({str(cell.get("seed")) for cell in entries}) > 1
+    cell_names = {}
+    for cell in entries:
+        words = [f"{name} {value}" for name, value in cell["axes"].items() if name in varied]
+        words += [f"seed {cell.get('seed')}"] if several_seeds or not words else []
+        cell_names[str(cell.get("cell"))] = ", ".join(words)[:_LONGEST]
+    return cell_names

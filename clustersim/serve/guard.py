@@ -66,8 +66,8 @@ class Guard:
 
     async def _enter(self, scope: Message, send: Send) -> None:
         query = parse_qs(scope["query_string"].decode("latin-1"))
-        given = query.get("token", [""])[0]
-        if not secrets.compare_digest(given.encode(), self._token.encode()):
+        token = query.get("token", [""])[0]
+        if not secrets.compare_digest(token.encode(), self._token.encode()):
             await _answer(send, 403, b"forbidden: wrong token")
             return
         cookie = f"{self._cookie}={self._session}; HttpOnly; SameSite=Strict; Path=/".encode()
@@ -79,8 +79,8 @@ class Guard:
             cookies.load(headers.get(b"cookie", b"").decode("latin-1"))
         except CookieError:
             return False
-        given = cookies[self._cookie].value if self._cookie in cookies else ""
-        return secrets.compare_digest(given.encode(), self._session.encode())
+        cookie = cookies[self._cookie].value if self._cookie in cookies else ""
+        return secrets.compare_digest(cookie.encode(), self._session.encode())
 
 
 async def _answer(
@@ -100,10 +100,10 @@ async def _answer(
 def _with_headers(send: Send) -> Send:
     async def with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            stated = {name for name, _ in message["headers"]}
+            header_names = {name for name, _ in message["headers"]}
             message["headers"] = [
                 *message["headers"],
-                *((name, value) for name, value in _HEADERS.items() if name not in stated),
+                *((name, value) for name, value in _HEADERS.items() if name not in header_names),
             ]
         await send(message)
 

@@ -90,21 +90,21 @@ class Picture:
 
     def copy(self) -> Self:
         """A picture of its own, to which other events can be added."""
-        other = copy(self)
-        other.ended, other._jobs, other._down = dict(self.ended), dict(self._jobs), dict(self._down)
-        other._latest = self._latest.copy()
-        return other
+        picture = copy(self)
+        picture.ended, picture._jobs, picture._down = dict(self.ended), dict(self._jobs), dict(self._down)
+        picture._latest = self._latest.copy()
+        return picture
 
     def document(self, requests: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
         """For the page: `running` as [job, GPUs, since, [[node, GPUs], ...], part of each GPU], `waiting` as
         [job, requested GPUs or None, submitted, since], in order of submission and at most 200, `latest` as
         [time, event, job, GPUs, detail].
         """
-        running, waiting, used, count = [], [], 0.0, 0
+        running, waiting, gpus_in_use, count = [], [], 0.0, 0
         for job_id, job in self._jobs.items():
             if job.placement:
                 part = job.placement.share if isinstance(job.placement, SharedPlacement) else 1.0
-                used += part * sum(gpus for _, gpus in job.placement)
+                gpus_in_use += part * sum(gpus for _, gpus in job.placement)
                 running.append([job_id, job.gpus, job.since_s, [*job.placement], part])
             else:
                 count += 1
@@ -118,7 +118,7 @@ class Picture:
             "running": running,
             "waiting": waiting,
             "queue": count,
-            "used": round(used, 6),
+            "used": round(gpus_in_use, 6),
             "down": [*self._down],
             "latest": [
                 [e.time_s, e.event, e.job_id, e.gpus, e.detail[:_DETAIL]] for e in reversed(self._latest)

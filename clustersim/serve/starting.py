@@ -49,8 +49,8 @@ def command_of(settings: Mapping[str, Any], folder: ServedFolder) -> list[str]:
 
     UserError, in one line, for a setting that is missing, malformed or unknown.
     """
-    known = {"kind", "name", "trace", "policies", "cluster", "seed", "jobs", "load", "set", "vary"}
-    if unknown := sorted(set(settings) - known):
+    keys = {"kind", "name", "trace", "policies", "cluster", "seed", "jobs", "load", "set", "vary"}
+    if unknown := sorted(set(settings) - keys):
         raise UserError(f"{quoted(unknown[0])}: is not a setting of the page")
     kind = settings.get("kind")
     if kind not in _KINDS:
@@ -69,18 +69,18 @@ def command_of(settings: Mapping[str, Any], folder: ServedFolder) -> list[str]:
     trace = settings.get("trace")
     if not isinstance(trace, str):
         raise UserError("trace: choose a file of the served folder")
-    chosen = str(folder.trace(trace))
+    path = str(folder.trace(trace))
     options += ["--policy" if kind == "what-if" else "--policies", ",".join(policies)]
-    for stated in _list(settings, "set"):
-        options += ["--set", _assignment("set", stated, 1)]
-    vary = [_assignment("vary", stated, _MOST_VALUES) for stated in _list(settings, "vary")]
+    for text in _list(settings, "set"):
+        options += ["--set", _assignment("set", text, 1)]
+    vary = [_assignment("vary", text, _MOST_VALUES) for text in _list(settings, "vary")]
     if kind == "what-if" and not vary:
         raise UserError("vary: state at least one setting and its values, as nodes=16,32")
     if kind == "compare" and vary:
         raise UserError("vary: belongs to a what-if")
-    for stated in vary:
-        options += ["--vary", stated]
-    return [kind, chosen, *options, "--out", str(folder.root / name)]
+    for text in vary:
+        options += ["--vary", text]
+    return [kind, path, *options, "--out", str(folder.root / name)]
 
 
 def _matching(settings: Mapping[str, Any], key: str, pattern: re.Pattern[str], must: str) -> str:
@@ -90,10 +90,10 @@ def _matching(settings: Mapping[str, Any], key: str, pattern: re.Pattern[str], m
     return value
 
 
-def _integer(settings: Mapping[str, Any], key: str, least: int, most: int, default: int) -> int:
+def _integer(settings: Mapping[str, Any], key: str, minimum: int, maximum: int, default: int) -> int:
     value = settings.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise UserError(f"{key}={quoted(value)}: must be a whole number from {least} to {most}")
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+        raise UserError(f"{key}={quoted(value)}: must be a whole number from {minimum} to {maximum}")
     return value
 
 
@@ -106,36 +106,36 @@ def _load(settings: Mapping[str, Any]) -> float:
 
 def _list(settings: Mapping[str, Any], key: str) -> Sequence[str]:
     value = settings.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value) or len(value) > 20:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value) or len(value) > 20:
         raise UserError(f"{key}: must be a list of at most 20 texts NAME=VALUE")
     return value
 
 
-def _policies(settings: Mapping[str, Any], most: int) -> list[str]:
+def _policies(settings: Mapping[str, Any], limit: int) -> list[str]:
     value = settings.get("policies")
     registered = [info.name for info in list_policies()]
-    if not isinstance(value, list) or not 1 <= len(value) <= most or len(set(map(str, value))) < len(value):
-        raise UserError(f"policies: choose {'one' if most == 1 else f'1 to {most} different ones'}")
+    if not isinstance(value, list) or not 1 <= len(value) <= limit or len(set(map(str, value))) < len(value):
+        raise UserError(f"policies: choose {'one' if limit == 1 else f'1 to {limit} different ones'}")
     for name in value:
         if name not in registered:
             raise UserError(f"policies: {quoted(name)} is not registered")
     return value
 
 
-def _assignment(key: str, text: str, most: int) -> str:
+def _assignment(key: str, text: str, limit: int) -> str:
     """NAME=VALUE,... of which no value can name a file outside the folder that the command runs in."""
     name, equals, values = text.replace(" ", "").partition("=")
-    given = values.split(",")
+    items = values.split(",")
     if not equals or not _SETTING.fullmatch(name):
         raise UserError(f"{key}={quoted(text)}: write NAME=VALUE, as overheads.launch_s=10")
     fields = {*RunConfig.model_fields, "nodes", "policy"}
     if name.partition(".")[0] not in fields:
         raise UserError(f"{key}={quoted(text)}: {name} is not a setting of a run")
-    if not 1 <= len(given) <= most:
-        raise UserError(f"{key}={quoted(text)}: must have 1 to {most} values")
-    if not all(_NUMBER.fullmatch(each) or _WORD.fullmatch(each) for each in given):
+    if not 1 <= len(items) <= limit:
+        raise UserError(f"{key}={quoted(text)}: must have 1 to {limit} values")
+    if not all(_NUMBER.fullmatch(item) or _WORD.fullmatch(item) for item in items):
         raise UserError(f"{key}={quoted(text)}: values must be numbers or words")
-    return f"{name}={','.join(given)}"
+    return f"{name}={','.join(items)}"
 
 
 class Starter:
@@ -188,39 +188,39 @@ class Starter:
         """Those started by this server, and those of earlier ones that still run: `name`, `status` (running,
         done, failed) and `printed`, the end of what a failed one printed.
         """
-        found = [{"name": name, "status": "running", "printed": ""} for name in self._earlier()]
+        commands = [{"name": name, "status": "running", "printed": ""} for name in self._earlier()]
         for name, process in self._started.items():
             code = process.poll()
             status = "running" if code is None else "failed" if code else "done"
             printed = self._printed(name) if code else ""
-            found.append({"name": name, "status": status, "printed": printed})
-        return found
+            commands.append({"name": name, "status": status, "printed": printed})
+        return commands
 
     def _remember(self, name: str) -> None:
         """Note the process of a command, so that a server that is started later can stop it."""
         process = self._started[name]
         with suppress(psutil.Error):
-            known = {"pid": process.pid, "began_s": psutil.Process(process.pid).create_time()}
-            (self._home / f"{name}.process").write_text(json.dumps(known), encoding="utf-8")
+            entry = {"pid": process.pid, "began_s": psutil.Process(process.pid).create_time()}
+            (self._home / f"{name}.process").write_text(json.dumps(entry), encoding="utf-8")
 
     def _earlier(self) -> dict[str, psutil.Process]:
         """The commands of earlier servers of this folder that still run. Number and time of start identify a
         process, and its command names the folder of the results.
         """
-        found: dict[str, psutil.Process] = {}
+        processes: dict[str, psutil.Process] = {}
         if self._home.is_symlink() or not self._home.is_dir():
-            return found
+            return processes
         for path in sorted(self._home.glob("*.process"))[:_MOST_KNOWN]:
             name = path.name.removesuffix(".process")
             if name in self._started or path.is_symlink() or not _NAME.fullmatch(name):
                 continue
             with suppress(OSError, ValueError, KeyError, TypeError, OverflowError, psutil.Error):
-                known = json.loads(path.read_text(encoding="utf-8"))
-                process = psutil.Process(known["pid"])
+                entry = json.loads(path.read_text(encoding="utf-8"))
+                process = psutil.Process(entry["pid"])
                 ours = str(self._folder.root / name) in process.cmdline()
-                if ours and process.create_time() == known["began_s"]:
-                    found[name] = process
-        return found
+                if ours and process.create_time() == entry["began_s"]:
+                    processes[name] = process
+        return processes
 
     def _printed(self, name: str) -> str:
         with (self._home / f"{name}.log").open("rb") as log:

@@ -24,7 +24,7 @@ def story_of(watched: Watched, job_id: str) -> dict[str, Any]:
     events = watched.events_of(job_id)
     if not events:
         raise UserError("the run has no such job yet")
-    told = [
+    lines = [
         [
             e.time_s,
             e.event,
@@ -36,7 +36,7 @@ def story_of(watched: Watched, job_id: str) -> dict[str, Any]:
         ]
         for e in events
     ]
-    document: dict[str, Any] = {"job": job_id, "events": told, "waits": [], "record": None}
+    document: dict[str, Any] = {"job": job_id, "events": lines, "waits": [], "record": None}
     if watched.status != "complete":
         return document
     try:

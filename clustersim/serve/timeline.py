@@ -25,11 +25,11 @@ class Timeline:
     twice as far apart.
     """
 
-    def __init__(self, block: Block, most: int = _MOST):
+    def __init__(self, block: Block, limit: int = _MOST):
         self.last = Picture()
         self.begin_s: float | None = None
         self.offset = 0
-        self._block, self._most, self._stride, self._blocks = block, most, 1, 0
+        self._block, self._most, self._stride, self._blocks = block, limit, 1, 0
         self._kept: list[tuple[float, int, Picture]] = [(-inf, 0, Picture())]
 
     def grow(self) -> list[EventRecord]:
@@ -55,9 +55,9 @@ class Timeline:
         """The picture after all events up to a time, and the time of the next event, None if none follows in
         what has been read.
         """
-        place = bisect_right(self._kept, time_s, key=lambda kept: kept[0]) - 1
-        _, offset, kept = self._kept[max(place, 0)]
-        picture = kept.copy()
+        place = bisect_right(self._kept, time_s, key=lambda entry: entry[0]) - 1
+        _, offset, entry = self._kept[max(place, 0)]
+        picture = entry.copy()
         while offset < self.offset:
             events, offset = self._block(offset)
             upto = bisect_right(events, time_s, key=lambda event: event.time_s)

@@ -62,8 +62,8 @@ class Watched:
         """For the page: the GPUs of each node, none if the run does not state its cluster; `zero_s`, the
         seconds since 1970 at time 0 of the trace, None if that is not known; policy and look.
         """
-        cluster, stated = self._following.cluster, self._following.stated
-        policy = str(stated.get("policy", ""))
+        cluster, manifest = self._following.cluster, self._following.stated
+        policy = str(manifest.get("policy", ""))
         return {
             "nodes": [] if cluster is None else [*cluster.sizes],
             "zero_s": self._zero_s(),
@@ -117,12 +117,12 @@ class Watched:
         with self._lock:
             self._read_all()
             end = self._timeline.offset
-        found: list[EventRecord] = []
+        job_events: list[EventRecord] = []
         offset = 0
-        while offset < end and len(found) < _MOST_EVENTS:
+        while offset < end and len(job_events) < _MOST_EVENTS:
             events, offset = self._following.block(offset)
-            found += [event for event in events if event.job_id == job_id]
-        return found[:_MOST_EVENTS]
+            job_events += [event for event in events if event.job_id == job_id]
+        return job_events[:_MOST_EVENTS]
 
     def _advance(self, late: bool) -> None:
         """Show more; all that there is after a time in which no browser watched."""

@@ -51,14 +51,14 @@ class Chart:
         return {"id": self.id, "series": self.series, "layout": self.layout}
 
 
-def downsampled(count: int, most: int = MOST_POINTS) -> np.ndarray:
-    """At most `most` positions of `count`, with the first and the last."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
+def downsampled(count: int, max_points: int = MOST_POINTS) -> np.ndarray:
+    """At most `max_points` positions of `count`, with the first and the last."""
+    return np.unique(np.linspace(0, count - 1, min(count, max_points)).round().astype(int))
 
 
-def series_of(number: int, label: str, x: list[Any], y: list[Any], **rest: Any) -> dict[str, Any]:
+def series_of(number: int, label: str, x: list[Any], y: list[Any], **options: Any) -> dict[str, Any]:
     """A series in a look (see `looks`)."""
-    return {"series": number, "name": plotly_text(label), "x": x, "y": y, **rest}
+    return {"series": number, "name": plotly_text(label), "x": x, "y": y, **options}
 
 
 def plotly_text(text: str) -> str:

@@ -56,24 +56,26 @@ def look_of(policy: str) -> int:
     return _OTHERS[sha256(policy.encode()).digest()[0] % len(_OTHERS)]
 
 
-def looks_of(named: Sequence[tuple[str, str]]) -> list[int]:
+def looks_of(policies_and_labels: Sequence[tuple[str, str]]) -> list[int]:
     """The looks of (policy, label) on one page, where a policy may stand several times.
 
     The first entry of a registered policy has its look. Any other one whose look is taken gets the next free
     one of those for others; when these are used up, looks repeat.
     """
-    registered = {policy: look_of(policy) for policy, _ in reversed(named) if policy in POLICIES}
-    taken = set(registered.values())
-    found = []
-    for policy, label in named:
+    registered = {
+        policy: look_of(policy) for policy, _ in reversed(policies_and_labels) if policy in POLICIES
+    }
+    used_looks = set(registered.values())
+    looks = []
+    for policy, label in policies_and_labels:
         if policy in registered:
-            found.append(registered.pop(policy))
+            looks.append(registered.pop(policy))
             continue
-        first = look_of(label if policy in POLICIES else policy) - _OTHERS.start
-        rest = [_OTHERS[(first + k) % len(_OTHERS)] for k in range(len(_OTHERS))]
-        found.append(next((look for look in rest if look not in taken), rest[0]))
-        taken.add(found[-1])
-    return found
+        first_choice = look_of(label if policy in POLICIES else policy) - _OTHERS.start
+        free_looks = [_OTHERS[(first_choice + k) % len(_OTHERS)] for k in range(len(_OTHERS))]
+        looks.append(next((look for look in free_looks if look not in used_looks), free_looks[0]))
+        used_looks.add(looks[-1])
+    return looks
 
 
 def palette_css(dark: bool) -> str:
