@@ -17,7 +17,7 @@ from clustersim.cluster import Cluster
 from clustersim.failures import Failures, Reservation
 from clustersim.overheads import Overheads
 from clustersim.records import EventRecord, JobRecord
-from clustersim.speed import NodeSpeeds, StepTimes
+from clustersim.speed import Slowdown
 from itertime.errors import UserError, quoted
 
 __all__ = [
@@ -111,8 +111,7 @@ class Evidence:
     until the end. `reclaims`: whether nodes are
     reclaimed with notice. `resolution_s`: the largest error of a difference of two recorded times.
     `price_usd_per_gpu_h`: of GPU types without a price, where the cluster states one for others.
-    `step_times`: how much slower than predicted jobs ran, drawn with `seed`; None: as predicted.
-    `nodes`: how much slower than predicted each node is, likewise.
+    `slowdown`: what made jobs slower than predicted; None: nothing did.
     `packs`: the most jobs that the policy ran on the same GPUs.
     """
 
@@ -127,26 +126,25 @@ class Evidence:
     reservations: tuple[Reservation, ...] = ()
     reclaims: bool = False
     price_usd_per_gpu_h: float = 5.0
-    step_times: StepTimes | None = None
-    seed: int = 0
-    nodes: NodeSpeeds | None = None
+    slowdown: Slowdown | None = None
     packs: int = 1
 
     @property
     def as_predicted(self) -> bool:
         """Whether every job runs at its predicted speed."""
-        return self.step_times is None and self.nodes is None
+        return self.slowdown is None
 
     def in_truth(self, unit_s: float, allocation: EventRecord, model: str) -> float:
         """The seconds per unit of work of a job that trains `model` ("": none), where `unit_s` are predicted.
         `allocation`: the event that gave it its GPUs.
         """
-        if self.step_times is not None:
-            unit_s *= self.step_times.factor(allocation.job_id, allocation.gpus, self.seed)
-        if self.nodes is not None and allocation.placement:
-            nodes = tuple(spot for spot in allocation.placement if 0 <= spot[0] < self.cluster.nodes)
-            unit_s *= self.nodes.factor(model, nodes) if nodes else 1.0
-        return unit_s
+        if self.slowdown is None:
+            return unit_s
+        placement = tuple(
+            (node, gpus) for node, gpus in allocation.placement if 0 <= node < self.cluster.nodes
+        )
+        by_steps, by_nodes = self.slowdown.factors(allocation.job_id, model, allocation.gpus, placement)
+        return unit_s * by_steps * by_nodes
 
 
 def stated_number(manifest: Mapping[str, Any], name: str) -> float:

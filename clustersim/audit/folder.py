@@ -9,21 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import lru_cache, partial
 from math import ulp
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from clustersim.cluster import Cluster
-from clustersim.failures import Failures, Reservation, reservations_of
 from clustersim.gctuning import collect_less_often
-from clustersim.overheads import Overheads
 from clustersim.records import SUBMIT, Columns, EventRecord, JobRecord, Run, Snapshot
 from clustersim.rundir import StreamedRun, changes, read_streamed
 from clustersim.runs import trace_of_manifest
-from clustersim.speed import NodeSpeeds, StepTimes, Variability
-from itertime.errors import UserError, quoted
+from itertime.errors import UserError
 from itertime.spec import Models
 
 from .evidence import RESOLUTION_S, Evidence, Finding, JobFacts, Violation, stated_number, stated_price
@@ -47,6 +42,14 @@ from .rules import (
     TraceMatches,
     UsageMatchesLog,
     counted,
+)
+from .settings import (
+    has_reclaims,
+    stated_failures,
+    stated_overheads,
+    stated_packs,
+    stated_reservations,
+    stated_slowdown,
 )
 
 __all__ = ["check_run", "check_run_folder"]
@@ -84,24 +87,23 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
     )
     evidence = Evidence(
         cluster=run.cluster,
-        overheads=_constants(Overheads, manifest, "overheads") or Overheads.none(),
+        overheads=stated_overheads(manifest),
         events=run.events,
         records=tally,
         facts_of=partial(_facts, parameters_of=_parameters(recorded_models(manifest))),
         end_s=end_s,
         resolution_s=max(RESOLUTION_S, 2 * ulp(end_s or 0.0)),
-        failures=_constants(Failures, manifest, "failures"),
-        reservations=_reservations(manifest, run.cluster),
-        reclaims=_reclaims(manifest),
+        failures=stated_failures(manifest),
+        reservations=stated_reservations(manifest, run.cluster),
+        reclaims=has_reclaims(manifest),
         price_usd_per_gpu_h=stated_price(manifest),
-        **_step_times(manifest),
-        nodes=_node_speeds(manifest, run.cluster),
-        packs=_packs(manifest),
+        slowdown=stated_slowdown(manifest, run.cluster),
+        packs=stated_packs(manifest),
     )
     complete = manifest.get("complete") is True
     speeds = Recomputed(run.cluster, manifest)
-    most = run.jobs.most if isinstance(run, StreamedRun) else len(run.jobs)
-    jobs = trace_of_manifest(manifest, trace, most)
+    most_jobs = run.jobs.most if isinstance(run, StreamedRun) else len(run.jobs)
+    jobs = trace_of_manifest(manifest, trace, most_jobs)
     plans = PlansOnNetwork if run.cluster.network_model.by_placement else PlansAsPredicted
     rules: list[Callable[[ClusterHistory], Rule]] = [
         *RULES,
@@ -121,31 +123,15 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
     return prove(evidence, rules)
 
 
-def _reservations(manifest: Mapping[str, Any], cluster: Cluster) -> tuple[Reservation, ...]:
-    """The reservations that a manifest states."""
-    pools = {pool.gpu_type: range(pool.first, pool.first + pool.nodes) for pool in cluster.pools}
-    try:
-        return reservations_of(manifest.get("reservations", []), cluster.sizes, pools)
-    except UserError as error:
-        raise UserError(f"manifest.json: {error}") from None
-
-
-def _reclaims(manifest: Mapping[str, Any]) -> bool:
-    """Whether a manifest states spot nodes, or a calendar with reclaims."""
-    calendar = manifest.get("calendar")
-    entries = calendar if isinstance(calendar, list) else []
-    return bool(manifest.get("spot")) or any(isinstance(one, dict) and "reclaim" in one for one in entries)
-
-
 def _facts(
-    record: JobRecord | None, first: EventRecord | None, planned: bool,
+    record: JobRecord | None, submission: EventRecord | None, planned: bool,
     *, parameters_of: Callable[[str], float | None],
 ) -> JobFacts:  # fmt: skip
     if record is None:
         return JobFacts()
     # A job without a plan runs at a speed from a table, with checkpoints of no stated size.
     parameters = parameters_of(record.model) if planned else 0.0
-    unit_s = first.unit_s if first is not None and first.event == SUBMIT else 0.0
+    unit_s = submission.unit_s if submission is not None and submission.event == SUBMIT else 0.0
     rigid = not record.model  # the job has a duration: a second of work takes a second
     speeds = {record.gpus: 1.0} if rigid and record.gpus is not None else {}
     if record.isolated_s is None or unit_s <= 0:
@@ -164,54 +150,11 @@ def _parameters(models: Models) -> Callable[[str], float | None]:
     names = set(models.names())
 
     @lru_cache(1000)
-    def of(model: str) -> float | None:
-        found = models.find(model) if model in names else None
-        return None if found is None else float(found.parameters)
+    def of(name: str) -> float | None:
+        model = models.find(name) if name in names else None
+        return None if model is None else float(model.parameters)
 
     return of
-
-
-Constants = TypeVar("Constants", Overheads, Failures, StepTimes)
-
-
-def _constants(kind: type[Constants], manifest: Mapping[str, Any], name: str) -> Constants | None:
-    stated = manifest.get(name)
-    if stated is None:
-        return None
-    if not isinstance(stated, dict) or set(stated) != {f.name for f in fields(kind)}:
-        raise UserError(f"manifest.json: {name}={quoted(stated)}: must state every constant; run again")
-    return kind(**stated)
-
-
-def _step_times(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """How much slower than predicted jobs ran; folders of earlier versions state nothing."""
-    times, seed = _constants(StepTimes, manifest, "step_time"), manifest.get("seed")
-    if times is not None and (type(seed) is not int or seed < 0):
-        raise UserError(f"manifest.json: seed={quoted(seed)}: step_time depends on it; run again")
-    return {} if times is None else {"step_times": times, "seed": seed}
-
-
-def _node_speeds(manifest: Mapping[str, Any], cluster: Cluster) -> NodeSpeeds | None:
-    """How much slower than predicted the nodes were; None if the manifest states nothing."""
-    stated, seed = manifest.get("variability"), manifest.get("seed")
-    if stated is None:
-        return None
-    if not isinstance(stated, dict) or isinstance(stated.get("factors"), str):
-        raise UserError(f"manifest.json: variability={quoted(stated)}: must state every parameter; run again")
-    if type(seed) is not int or seed < 0:
-        raise UserError(f"manifest.json: seed={quoted(seed)}: variability depends on it; run again")
-    try:
-        return NodeSpeeds(Variability.of(stated), cluster, seed)
-    except UserError as error:
-        raise UserError(f"manifest.json: {error}") from None
-
-
-def _packs(manifest: Mapping[str, Any]) -> int:
-    """The most jobs that the policy ran on the same GPUs, by the manifest."""
-    packs = manifest.get("packs", 1)
-    if type(packs) is not int or not 1 <= packs <= 1000:
-        raise UserError(f"manifest.json: packs={quoted(packs)}: must be a whole number; run again")
-    return packs
 
 
 def _submitted(manifest: Mapping[str, Any]) -> object:

@@ -11,7 +11,7 @@ from clustersim.failures import Failures, Maintenance, Reservation, Spot
 from clustersim.overheads import Overheads
 from clustersim.placement import Placer, placer
 from clustersim.scheduler import Scheduler
-from clustersim.speed import Interference, NodeSpeeds, Speed, StepTimes
+from clustersim.speed import Interference, NodeSpeeds, Slowdown, Speed, StepTimes
 from itertime.errors import UserError
 from traces.estimates import Estimates
 
@@ -106,6 +106,11 @@ class RunSetup:
     def interference(self) -> Interference | None:
         """How much jobs on the same GPUs slow each other down; None where none share any, or none do."""
         return Interference() if self.sharing is None and self.packs > 1 else self.sharing
+
+    @property
+    def slowdown(self) -> Slowdown | None:
+        """What makes jobs slower than predicted; None where nothing does."""
+        return Slowdown.of(self.step_times, self.nodes, self.seed)
 
     @property
     def placer(self) -> Placer:

@@ -88,9 +88,7 @@ class Simulation(Course):
             setup.cluster,
             setup.speed,
             sharing=setup.interference,
-            step_times=setup.step_times,
-            node_speeds=setup.nodes,
-            seed=setup.seed,
+            slowdown=setup.slowdown,
         )
         self.enactment = Enactment(kernel, speeds, self._on_completion, setup.prices)
         self._wake_ups = WakeUps(kernel)

@@ -15,6 +15,7 @@
 | `StepTimes` | how much slower than predicted jobs run: interference, unequal workers |
 | `Variability` | GPUs of one type that are not equally fast, by class of job |
 | `NodeSpeeds` | the same for the nodes of one cluster |
+| `Slowdown` | what makes jobs slower than predicted: their steps and their nodes |
 | `Network` | protocol: the speeds of placed jobs, where these depend on their nodes |
 | `network_for` | the network of a run, by the model that its cluster names |
 | `Interference` | how much jobs on one GPU slow each other down |
@@ -45,6 +46,7 @@ from .interference import CoRunners, Interference, Packing
 from .network import Network, network_for
 from .requests import Requests
 from .running_speeds import RunningSpeeds
+from .slowdown import Slowdown
 from .speed import Speed, SpeedOnOneType
 from .step_times import StepTimes
 from .throughput_table import read_throughput_table
@@ -62,6 +64,7 @@ __all__ = [
     "PhaseCurve",
     "Requests",
     "RunningSpeeds",
+    "Slowdown",
     "Speed",
     "SpeedByType",
     "SpeedOnOneType",

@@ -11,9 +11,8 @@ from traces.job import Job
 from .curve import Curve
 from .interference import CoRunners, Interference
 from .network import Network, network_for
+from .slowdown import Slowdown
 from .speed import Speed
-from .step_times import StepTimes
-from .variability import NodeSpeeds
 
 __all__ = ["RunningSpeeds"]
 
@@ -40,7 +39,7 @@ class RunningSpeeds(Generic[AnyJob]):
     |---|---|---|
     | the curve, or the network | the number of GPUs, or their nodes and the traffic of other jobs | yes |
     | `sharing` | the jobs on the same GPUs | yes |
-    | `step_times`, `node_speeds` | the job and its GPUs; no policy knows them | no |
+    | `slowdown` | the job and its GPUs | no |
 
     `independent`: whether no job's speed depends on other jobs.
     """
@@ -51,16 +50,12 @@ class RunningSpeeds(Generic[AnyJob]):
         speed: Speed,
         *,
         sharing: Interference | None = None,
-        step_times: StepTimes | None = None,
-        node_speeds: NodeSpeeds | None = None,
-        seed: int = 0,
+        slowdown: Slowdown | None = None,
     ):
-        """`sharing`: None where jobs on one GPU do not slow each other down. `step_times`: how much slower
-        than predicted jobs run, drawn with `seed`; None: as predicted. `node_speeds`: None where equal nodes
-        are equally fast.
+        """`sharing`: None where jobs on one GPU do not slow each other down. `slowdown`: None where jobs run
+        as predicted.
         """
-        self._cluster, self._seed = cluster, seed
-        self._step_times, self._node_speeds = step_times, node_speeds
+        self._cluster, self._slowdown = cluster, slowdown
         self.network: Network[AnyJob] | None = network_for(cluster, speed)
         self._co_runners = None if sharing is None else CoRunners[AnyJob](sharing, _model_of)
         self.independent = self.network is None and self._co_runners is None
@@ -109,7 +104,7 @@ class RunningSpeeds(Generic[AnyJob]):
         """Seconds per unit of a job whose speed does not depend on others."""
         gpus = sum([count for _, count in placement])
         unit_s = job.curve_on(self._cluster, placement[0][0]).unit_s[gpus]
-        if self._step_times is None and self._node_speeds is None:
+        if self._slowdown is None:
             return unit_s
         by_steps, by_nodes = self._factors(job, gpus, placement)
         return unit_s * by_steps * by_nodes
@@ -121,13 +116,9 @@ class RunningSpeeds(Generic[AnyJob]):
         self._true_factors[job] = self._factors(job, gpus, placement)
 
     def _factors(self, job: AnyJob, gpus: int, placement: Placement) -> tuple[float, float]:
-        """How many times slower than predicted the job's steps and its nodes are in truth."""
-        by_steps = by_nodes = 1.0
-        if self._step_times is not None:
-            by_steps = self._step_times.factor(job.job.job_id, gpus, self._seed)
-        if self._node_speeds is not None:
-            by_nodes = self._node_speeds.factor(job.job.model, placement)
-        return by_steps, by_nodes
+        if self._slowdown is None:
+            return 1.0, 1.0
+        return self._slowdown.factors(job.job.job_id, job.job.model, gpus, placement)
 
     def _unit_s(self, job: AnyJob) -> float:
         by_steps, by_nodes = self._true_factors[job]

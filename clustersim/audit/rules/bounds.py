@@ -9,6 +9,7 @@ from clustersim.analysis.metrics import completion_times, deadlines, makespan_s
 from clustersim.audit.evidence import RESOLUTION_S, agrees, stated_bound
 from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
+from clustersim.audit.settings import stated_interference
 from clustersim.bounds import METHODS, Bound
 from clustersim.records import FINISHED, Columns, JobRecord
 from clustersim.runs import Trace, best_possible
@@ -16,7 +17,6 @@ from clustersim.speed import Packing
 from itertime.errors import UserError
 
 from .records import Tally
-from .sharing import stated_interference
 
 __all__ = ["NotBelowBound", "better_than"]
 

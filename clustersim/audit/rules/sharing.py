@@ -9,22 +9,12 @@ from clustersim.audit.evidence import agrees
 from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.audit.phases import factor_of
+from clustersim.audit.settings import stated_interference
 from clustersim.cluster import Placement, SharedPlacement
 from clustersim.records import ALLOCATES, RATE, RELEASES, EventRecord, plan_key
-from clustersim.speed import CoRunners, Interference
-from itertime.errors import UserError, quoted
+from clustersim.speed import CoRunners
 
-__all__ = ["SharersAsSlow", "stated_interference"]
-
-
-def stated_interference(manifest: Mapping[str, Any]) -> Interference:
-    """The interference of a run by its manifest. UserError for a manifest that states something else."""
-    stated = manifest.get("sharing")
-    if stated is None:
-        return Interference()
-    if not isinstance(stated, Mapping):
-        raise UserError(f"manifest.json: sharing={quoted(stated)}: must state slowdown and pairs; run again")
-    return Interference.of(stated)
+__all__ = ["SharersAsSlow"]
 
 
 class SharersAsSlow(Rule):

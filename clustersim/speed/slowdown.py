@@ -1,0 +1,37 @@
+"""How much slower jobs run than predictions say: the settings `step_time` and `variability`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clustersim.cluster import Placement
+
+from .step_times import StepTimes
+from .variability import NodeSpeeds
+
+__all__ = ["Slowdown"]
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """What makes jobs slower than predicted: their steps, which are drawn with `seed`, and their nodes."""
+
+    step_times: StepTimes | None
+    node_speeds: NodeSpeeds | None
+    seed: int
+
+    @classmethod
+    def of(cls, step_times: StepTimes | None, node_speeds: NodeSpeeds | None, seed: int) -> Slowdown | None:
+        """None where nothing makes jobs slower."""
+        return None if step_times is None and node_speeds is None else cls(step_times, node_speeds, seed)
+
+    def factors(self, job_id: str, model: str | None, gpus: int, placement: Placement) -> tuple[float, float]:
+        """How many times as long as predicted a unit of work of a job takes, because of its steps and because
+        of its nodes. Both hold as long as the job keeps its GPUs. An empty placement has no slow nodes.
+        """
+        by_steps = by_nodes = 1.0
+        if self.step_times is not None:
+            by_steps = self.step_times.factor(job_id, gpus, self.seed)
+        if self.node_speeds is not None and placement:
+            by_nodes = self.node_speeds.factor(model, placement)
+        return by_steps, by_nodes
