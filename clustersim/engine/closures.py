@@ -10,7 +10,8 @@ from typing import cast
 from clustersim.cluster import NodeSet, node_set
 from clustersim.failures import Reservation
 from clustersim.scheduler import Event, JobView
-from clustersim.scheduler.job_view import active_of
+from clustersim.scheduler.cluster_state import ClosedNodes
+from clustersim.scheduler.internal import active_of
 
 from .clock import Due
 from .kernel import Kernel
@@ -33,9 +34,7 @@ class Closures:
         self._to_come = deque(reservations)  # in order of time
         self._active: dict[Reservation, None] = {}
         if cordon or reservations:
-            kernel.facts.closed_to = self.closed_to
-        if reservations:
-            kernel.facts.reserved_for = self.reserved_for
+            kernel.facts.close_nodes(self.closed_to)
 
     def begin(self) -> None:
         """Expect the beginnings and ends of reservations; those that hold already begin at once."""
@@ -47,27 +46,23 @@ class Closures:
                 clock.after(one.start_s - clock.now, [self._on_start], one)
                 clock.after(one.end_s - clock.now, [self._on_end], one)
 
-    def closed_to(self, job: JobView | None) -> NodeSet:
-        """The nodes on which `job` may get no GPUs now; None: those on which no job may."""
-        facts, closed = self._kernel.facts, 0
+    def closed_to(self, job: JobView | None) -> ClosedNodes:
+        """The nodes on which `job` may get no GPUs now, and those that are reserved for it. Without a job:
+        the nodes that are closed to every job.
+        """
+        facts, closed, reserved = self._kernel.facts, 0, 0
         if self._cordon and facts.leaving:
             closed = node_set(node for node, time_s in facts.leaving.items() if time_s > facts.now_s)
         if job is None:
-            return closed
-        for one in self._active:
-            if not one.admits(job.id, job.tenant):
-                closed |= self._sets[one.nodes]
+            return ClosedNodes(closed, reserved)
+        for reservation in self._active:
+            if reservation.admits(job.id, job.tenant):
+                reserved |= self._sets[reservation.nodes]
+            else:
+                closed |= self._sets[reservation.nodes]
         if self._to_come:
             closed |= self._to_be_drained(job)
-        return closed
-
-    def reserved_for(self, job: JobView) -> NodeSet:
-        """The nodes that are reserved for `job` now, and closed to it for no other reason."""
-        reserved = 0
-        for one in self._active:
-            if one.admits(job.id, job.tenant):
-                reserved |= self._sets[one.nodes]
-        return reserved & ~self.closed_to(job) if reserved else 0
+        return ClosedNodes(closed, reserved)
 
     def _to_be_drained(self, job: JobView) -> NodeSet:
         """The nodes of coming reservations for which the job would end too late."""

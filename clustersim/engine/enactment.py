@@ -10,8 +10,7 @@ from clustersim.cluster import Placement
 from clustersim.jobs import ActiveJob, PhasedJob
 from clustersim.records import MIGRATE, NOTE, PREEMPT, RATE, REPLAN, RESIZE, RESTART, START, phase_words
 from clustersim.scheduler import Event, JobView, Proposal
-from clustersim.scheduler.draft import adopt
-from clustersim.scheduler.job_view import active_of
+from clustersim.scheduler.internal import active_of, adopt
 from clustersim.speed import RunningSpeeds
 
 from .clock import Due
@@ -45,7 +44,7 @@ class Enactment:
         changes, batches = proposal.changes, proposal.batches
         if not changes and not batches and self.speeds.independent:
             return
-        adopt(proposal)
+        self._facts.capacity = adopt(proposal, self._facts.capacity)
         if batches:
             batches = self._new_batches(batches)
         speeds = self.speeds.after({active_of(job): placement for job, placement in changes.items()})

@@ -9,7 +9,7 @@ from clustersim.cluster import MILLION, HostDemand, parts_of
 from clustersim.jobs import ActiveJob
 from clustersim.records import REJECTED, UNFINISHED, JobRecord
 from clustersim.scheduler import JobView, State
-from clustersim.scheduler.job_view import active_of
+from clustersim.scheduler.internal import active_of
 from traces.job import Job
 
 from .clock import Arrivals

@@ -10,7 +10,7 @@ from clustersim.jobs import ActiveJob
 from clustersim.records import FAIL, FAILED, FINISH, FINISHED, REJECT, SERVED, JobRecord, Recorder, as_row
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClusterState
-from clustersim.scheduler.job_view import active_of
+from clustersim.scheduler.internal import active_of
 
 from .clock import Arrivals, Clock, Due
 from .job_records import record_of

@@ -10,7 +10,7 @@ from clustersim.failures import NodeChange, Notice, Outages
 from clustersim.jobs import ActiveJob, CheckpointedJob
 from clustersim.records import GIVEN_UP, INTERRUPT, NODE_DOWN, NODE_UP
 from clustersim.scheduler import Event
-from clustersim.scheduler.job_view import active_of
+from clustersim.scheduler.internal import active_of
 
 from .clock import Clock
 from .enactment import Enactment

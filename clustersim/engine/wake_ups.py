@@ -9,7 +9,7 @@ from numbers import Real
 
 from clustersim.records import as_row
 from clustersim.scheduler import Event
-from clustersim.scheduler.job_view import active_of
+from clustersim.scheduler.internal import active_of
 
 from .clock import Due
 from .kernel import Kernel

@@ -5,26 +5,42 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from math import inf
-from typing import Generic
+from typing import Generic, NamedTuple
 
 from clustersim.cluster import Capacity, Cluster, NodeSet, Placement
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
 from clustersim.overheads import Overheads
-from clustersim.placement import Placer
+from clustersim.placement import LimitedRoom, Placer, Room, SharedGpuRoom
 from clustersim.speed import Interference, NodeSpeeds, Offer
-from itertime.errors import UserError, quoted
+from itertime.errors import UnknownName, UserError, quoted
+from itertime.spec import Plan
 
+from .internal import V, active_of
 from .job_curve import JobCurves
-from .ranking import ChangingRanking, CurrentKeys, J, Key, NonIncreasingKeys, Ranking, RunningOrder
+from .ranking import ChangingRanking, CurrentKeys, Key, NonIncreasingKeys, Ranking, RunningOrder
 
-__all__ = ["INSTANT_S", "ClusterState", "RestartTimes", "WaitingJobs", "checked_quotas"]
+__all__ = ["INSTANT_S", "ClosedNodes", "ClusterState", "RestartTimes", "WaitingJobs", "checked_quotas"]
 
 INSTANT_S = 1e-3  # a wake-up may come this much early: times are sums of times
 _MAX_RANKINGS = 16
 
 
-class ClusterState(Generic[J]):
+class ClosedNodes(NamedTuple):
+    """The nodes on which a job may get no GPUs now, and those that are reserved for it, to be used first."""
+
+    closed: NodeSet
+    reserved: NodeSet
+
+
+_NO_CLOSED_NODES = ClosedNodes(0, 0)
+
+
+def _no_closed_nodes(job: object) -> ClosedNodes:
+    return _NO_CLOSED_NODES
+
+
+class ClusterState(Generic[V]):
     """The cluster and the jobs in the system, as of `now_s`. Generic over what a policy sees of a job.
 
     | field | |
@@ -37,9 +53,9 @@ class ClusterState(Generic[J]):
     | `served` | GPUs by node that instances of services hold; `serving`: all of them |
     | `gone_for_good` | by a time, the nodes that never return after it; None if none are ever removed |
     | `leaving` | by node with a notice of its reclaim, the time of that |
-    | `closed_to` | the nodes on which a job may get no GPUs now, None: any job; None where none ever are |
+    | `closed_to` | the nodes closed to a job now, or to every job (None), and those reserved for it |
+    | `may_close` | whether `closed_to` may ever close any |
     | `limits_host` | whether a job has stated cores or memory, which nodes limit |
-    | `reserved_for` | the nodes that are reserved for a job now, to be used first; None likewise |
     | `running` | in the order of their starts, each with a number that every start changes |
     | `waiting` | the jobs that wait for GPUs |
     | `restart_s`, `curves` | see `RestartTimes` and `JobCurves` |
@@ -51,10 +67,34 @@ class ClusterState(Generic[J]):
     """
 
     __slots__ = (
-        "capacity", "closed_to", "cluster", "curves", "decision", "gone_for_good", "gpus_down",
-        "interference", "leaving", "limits_host", "node_speeds", "now_s", "oracle_used", "orders",
-        "overheads", "packs", "placer", "quotas", "reserved_for", "restart_s", "running", "served", "serving",
-        "type_slowdown", "waiting",
+        "_all_alike",
+        "_anywhere",
+        "_by_placement",
+        "capacity",
+        "closed_to",
+        "cluster",
+        "curves",
+        "decision",
+        "gone_for_good",
+        "gpus_down",
+        "interference",
+        "leaving",
+        "limits_host",
+        "may_close",
+        "node_speeds",
+        "now_s",
+        "oracle_used",
+        "orders",
+        "overheads",
+        "packs",
+        "placer",
+        "quotas",
+        "restart_s",
+        "running",
+        "served",
+        "serving",
+        "type_slowdown",
+        "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -73,14 +113,15 @@ class ClusterState(Generic[J]):
         self.served: dict[int, int] = {}
         self.gone_for_good: Callable[[float], frozenset[int]] | None = None
         self.leaving: dict[int, float] = {}
-        self.closed_to: Callable[[J | None], NodeSet] | None = None
-        self.reserved_for: Callable[[J], NodeSet] | None = None
-        self.limits_host = False
-        self.running: dict[J, int] = {}
-        self.waiting: WaitingJobs[J] = WaitingJobs()
+        self.closed_to: Callable[[V | None], ClosedNodes] = _no_closed_nodes
+        self.limits_host = self.may_close = False
+        self._anywhere = Room(placer)
+        self._by_placement, self._all_alike = cluster.network_model.by_placement, not cluster.mixed
+        self.running: dict[V, int] = {}
+        self.waiting: WaitingJobs[V] = WaitingJobs()
         self.restart_s = RestartTimes(cluster, overheads)
         self.curves = JobCurves(cluster, overheads)
-        self.orders: dict[Key[J], NonIncreasingKeys[J]] = {}
+        self.orders: dict[Key[V], NonIncreasingKeys[V]] = {}
 
     def default_offers(self, job: ActiveJob) -> tuple[Offer, ...]:
         """The GPU types on which a job starts if its policy names none, the first choice first: those where
@@ -104,10 +145,50 @@ class ClusterState(Generic[J]):
         nodes = range(pool.first, pool.first + pool.nodes)
         return pool.gpus - pool.gpus_per_node * sum(node in gone for node in nodes)
 
+    def close_nodes(self, closed_to: Callable[[V | None], ClosedNodes]) -> None:
+        """From now on, nodes are closed to jobs, and reserved for jobs, as `closed_to` says."""
+        self.closed_to, self.may_close = closed_to, True
+        self._all_alike = False
+
     @property
     def closes_nodes(self) -> bool:
         """Whether free GPUs may be such that some jobs cannot have them."""
-        return self.limits_host or self.closed_to is not None
+        return self.limits_host or self.may_close
+
+    def room_for(self, job: V | None, gpu_type: str | None = None) -> Room:
+        """Which nodes `job` may use now, of one GPU type or of any, and how. Without a job: the nodes that
+        are open to every job. PolicyError for a type that the cluster does not have.
+        """
+        if gpu_type is None and self._all_alike:
+            if job is None:
+                return self._anywhere
+            active = active_of(job)
+            if active.demand is None and not active.parts:
+                # Nothing limits the job. Where no placement is faster than another, one room serves all jobs.
+                return Room(self.placer, active.curve.training) if self._by_placement else self._anywhere
+        return self._room_within(self.closed_to(job), job, gpu_type)
+
+    def room_if_open(self, job: V | None, gpu_type: str | None = None) -> Room:
+        """The same if no node were closed to the job."""
+        return self._room_within(_NO_CLOSED_NODES, job, gpu_type)
+
+    def _room_within(self, nodes: ClosedNodes, job: V | None, gpu_type: str | None) -> Room:
+        if gpu_type is not None:
+            try:
+                self.cluster.pool(gpu_type)
+            except UnknownName as error:
+                raise PolicyError(str(error)) from None
+        closed, reserved = nodes
+        if job is None:
+            return LimitedRoom(self.placer, gpu_type=gpu_type, closed=closed)
+        active = active_of(job)
+        if active.parts:
+            return SharedGpuRoom(self.placer, active.parts, gpu_type, closed, active.demand)
+        plans: Mapping[int, Plan] = {}
+        if self._by_placement:
+            curve = active.offers_of(gpu_type)[0].curve if active.offers else active.curve
+            plans = curve.training
+        return LimitedRoom(self.placer, plans, gpu_type, closed, reserved & ~closed, active.demand)
 
     @property
     def in_service(self) -> int:
@@ -122,7 +203,7 @@ class ClusterState(Generic[J]):
             self.served[node] = self.served.get(node, 0) + sign * count
             self.serving += sign * count
 
-    def running_order(self, key: Key[J], non_increasing: bool) -> RunningOrder[J]:
+    def running_order(self, key: Key[V], non_increasing: bool) -> RunningOrder[V]:
         """The running jobs by `key`. If the key never grows while a job runs, few keys are looked up."""
         if not non_increasing:
             return CurrentKeys(key, self.running)
@@ -133,7 +214,7 @@ class ClusterState(Generic[J]):
         return order
 
 
-class WaitingJobs(Generic[J]):
+class WaitingJobs(Generic[V]):
     """The jobs that wait for GPUs, in order of submission and by each key that a policy ranks them by.
 
     `jobs`: in the order in which they began to wait; `sorted` if that is the order of submission.
@@ -142,19 +223,19 @@ class WaitingJobs(Generic[J]):
     __slots__ = ("_highest", "jobs", "rankings", "sorted")
 
     def __init__(self) -> None:
-        self.jobs: OrderedDict[J, None] = OrderedDict()
+        self.jobs: OrderedDict[V, None] = OrderedDict()
         self.sorted = True
         self._highest = -1  # the highest order of submission so far
-        self.rankings: dict[tuple[Key[J], bool, bool], Ranking[J]] = {}
+        self.rankings: dict[tuple[Key[V], bool, bool], Ranking[V]] = {}
 
-    def in_order(self) -> Collection[J]:
+    def in_order(self) -> Collection[V]:
         """The jobs in order of submission."""
         if not self.sorted:
             self.jobs = OrderedDict.fromkeys(sorted(self.jobs, key=lambda job: job.order))
             self.sorted = True
         return self.jobs.keys()
 
-    def ranked_by(self, key: Key[J], elastic: bool, changing: bool) -> Ranking[J]:
+    def ranked_by(self, key: Key[V], elastic: bool, changing: bool) -> Ranking[V]:
         """See `State.pending_by`."""
         ranking = self.rankings.get((key, elastic, changing))
         if ranking is None:
@@ -167,7 +248,7 @@ class WaitingJobs(Generic[J]):
                 ranking.add(job)
         return ranking
 
-    def add(self, job: J) -> None:
+    def add(self, job: V) -> None:
         order = job.order
         if order > self._highest:
             self._highest = order
@@ -178,7 +259,7 @@ class WaitingJobs(Generic[J]):
             for ranking in self.rankings.values():
                 ranking.add(job)
 
-    def remove(self, job: J) -> None:
+    def remove(self, job: V) -> None:
         del self.jobs[job]
         if self.rankings:
             for ranking in self.rankings.values():

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
-from operator import attrgetter
 
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob, PhasedJob
@@ -14,7 +13,7 @@ from itertime.errors import UnknownName
 from .cluster_state import ClusterState
 from .job_curve import NO_COUNTS, JobCurve, PhaseView, batch_curves, in_all_phases_s, phase_views
 
-__all__ = ["JobView", "active_of"]
+__all__ = ["JobView"]
 
 
 class JobView:
@@ -393,7 +392,3 @@ class JobView:
             saves=0.0 if saved else job.save_owed_at(facts.now_s),
             loads=job.work_left_at(facts.now_s) < job.work,
         )
-
-
-active_of: Callable[[JobView], ActiveJob] = attrgetter("_job")
-"""The job behind a view, for drafts and for the engine. A policy has the view alone."""

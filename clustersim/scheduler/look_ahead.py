@@ -15,7 +15,8 @@ from clustersim.jobs import ActiveJob
 from clustersim.records import MIGRATE, RESIZE, RESTART, START
 
 from .cluster_state import ClusterState
-from .job_view import JobView, active_of
+from .internal import active_of
+from .job_view import JobView
 
 __all__ = ["Ahead", "Shares", "run_ahead"]
 

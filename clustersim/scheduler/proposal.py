@@ -10,12 +10,11 @@ from typing import Any, Self
 from clustersim.cluster import MILLION, Placement, SharedPlacement, nodes_of, parts_of
 from clustersim.errors import PolicyError
 
-from .compaction import compact
 from .draft import Draft
-from .fulfilment import Wanted, fulfil, run_smaller, unmet, unsettled
-from .job_view import JobView, active_of
-from .preemption import run_by
+from .internal import active_of
+from .job_view import JobView
 from .ranking import Key
+from .searches import Wanted, compact, fulfil, run_by, run_smaller, unmet, unsettled
 
 __all__ = ["Proposal"]
 
@@ -41,7 +40,7 @@ class Proposal(Draft):
 
     def free_nodes(self, job: JobView) -> dict[int, int]:
         """The free GPUs of each node that has any in this draft and is open to `job`, by node."""
-        nodes = self._open_nodes(None, job)
+        nodes = self._room_for(job, None).open(self._capacity)
         free = range(1, nodes.gpus_per_node + 1)
         return dict(sorted((node, n) for n in free for node in nodes_of(nodes.nodes_with(n))))
 
@@ -49,9 +48,9 @@ class Proposal(Draft):
         """Whether `job` could start there: the GPUs of `placement` are free in this draft, on nodes that are
         open to it and have the cores and the memory that it needs beside them.
         """
-        closed = self._closed(job)
-        open_ = not closed or not any(closed >> node & 1 for node, _ in placement)
-        return open_ and self._capacity.has_room(placement, active_of(job).demand)
+        room = self._room_for(job, None)
+        is_open = not room.closed or not any(room.closed >> node & 1 for node, _ in placement)
+        return is_open and self._capacity.has_room(placement, room.demand)
 
     def start_shared(
         self, job: JobView, fraction: float, beside: JobView | None = None, on: Placement | None = None,
@@ -96,9 +95,11 @@ class Proposal(Draft):
         active, facts = active_of(job), self._facts
         if gpu_type is None and active.offers:
             offers = facts.default_offers(active)
-            found = (self._find_open(job, active, o.requested, (), o.gpu_type) for o in offers)
-            return next((placement for placement in found if placement is not None), None)
-        return self._find_open(job, active, active.requested, (), gpu_type)
+            places = (
+                self._room_for(job, offer.gpu_type).place(self._capacity, offer.requested) for offer in offers
+            )
+            return next((placement for placement in places if placement is not None), None)
+        return self._room_for(job, gpu_type).place(self._capacity, active.requested)
 
     def groups(self) -> list[list[JobView]]:
         """The jobs that hold parts of GPUs by `start_shared`, those of the same GPUs together."""
@@ -222,7 +223,7 @@ class Proposal(Draft):
                 if not self.placement(job):
                     self.start(job, gpus)
             return
-        compact(self, self._facts.cluster, counts)
+        compact(self, self._facts, counts)
 
     def copy(self) -> Self:
         """An independent draft that starts as this one, for looking ahead."""

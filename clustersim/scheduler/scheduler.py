@@ -16,11 +16,11 @@ from clustersim.errors import PolicyError
 
 from .cluster_state import ClusterState
 from .draft import Draft
-from .fulfilment import in_service_by_type, unsettled
 from .job_view import JobView
 from .look_ahead import Ahead, Shares, run_ahead
 from .proposal import Proposal
 from .ranking import Key, Ranking
+from .searches import in_service_by_type, unsettled
 
 __all__ = ["Event", "Scheduler", "State"]
 

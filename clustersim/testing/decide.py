@@ -12,7 +12,7 @@ from clustersim.overheads import Overheads
 from clustersim.placement import placer
 from clustersim.scheduler import Event, JobView, Scheduler
 from clustersim.scheduler.cluster_state import ClusterState
-from clustersim.scheduler.job_view import active_of
+from clustersim.scheduler.internal import active_of
 from clustersim.speed import CannotRun
 from itertime.errors import UserError, quoted
 from traces.job import Job, submission_order

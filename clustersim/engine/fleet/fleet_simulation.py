@@ -15,7 +15,7 @@ from clustersim.failures import Outages
 from clustersim.jobs import ActiveJob
 from clustersim.records import SUBMIT, MemoryRecorder, Recorder
 from clustersim.scheduler import JobView
-from clustersim.scheduler.job_view import active_of
+from clustersim.scheduler.internal import active_of
 from clustersim.speed import CannotRun, Offer
 from traces.job import Job
 

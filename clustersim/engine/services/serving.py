@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from clustersim.cluster import Capacity, NodeSet, Placement, open_nodes
+from clustersim.cluster import Capacity, Placement
 from clustersim.engine.clock import Due
 from clustersim.engine.enactment import Enactment
 from clustersim.engine.job_records import record_of
 from clustersim.engine.kernel import Kernel
 from clustersim.jobs import ActiveJob
+from clustersim.placement import Room
 from clustersim.records import PREEMPT, RESTART, START, UNFINISHED, JobRecord
 from clustersim.scheduler import Event, JobView
-from clustersim.scheduler.job_view import active_of
+from clustersim.scheduler.internal import active_of
 
 __all__ = ["Services"]
 
@@ -52,8 +53,8 @@ class Services:
 
     def serve(self, now: float) -> None:
         """Give GPUs to waiting instances, and first let those leave their nodes that are closed to them."""
-        for active in list(self._serving) if self._facts.closed_to is not None else ():
-            closed = self._closed(active)
+        for active in list(self._serving) if self._facts.may_close else ():
+            closed = self._room_for(active).closed
             if any(closed >> node & 1 for node, _ in active.placement or ()):
                 self._stop(active, now, "its node is closed to it")
         for active in sorted(self._waiting, key=lambda active: (-active.job.priority, active.order)):
@@ -76,10 +77,9 @@ class Services:
         self._waiting[active] = None
         self._kernel.recorder.event(now, PREEMPT, active.job.job_id, detail=reason)
 
-    def _closed(self, active: ActiveJob) -> NodeSet:
-        """The nodes on which an instance may hold no GPUs: reserved for others, or about to be reclaimed."""
-        facts = self._facts
-        return 0 if facts.closed_to is None else facts.closed_to(JobView(active, facts))
+    def _room_for(self, active: ActiveJob, gpu_type: str | None = None) -> Room:
+        """Which nodes an instance may use, of one GPU type or of any."""
+        return self._facts.room_for(JobView(active, self._facts), gpu_type)
 
     def unfinished(self, now: float) -> Iterator[tuple[JobRecord, int]]:
         """Records of the instances that need GPUs when the run ends, with their positions of submission."""
@@ -90,14 +90,13 @@ class Services:
 
     def _place(self, active: ActiveJob, capacity: Capacity) -> Placement | None:
         """Where an instance would run, on the first GPU type with room, on nodes that are open to it."""
-        facts, closed, demand = self._facts, self._closed(active), active.demand
+        place = self._facts.placer.place
         if not active.offers:
-            return facts.placer.place(open_nodes(capacity, closed, capacity, demand), active.requested)
+            return place(self._room_for(active).open(capacity), active.requested)
         for offer in active.offers:
-            pool = capacity.pool(offer.gpu_type)
-            place = facts.placer.place(open_nodes(pool, closed, capacity, demand), offer.requested)
-            if place is not None:
-                return place
+            placement = place(self._room_for(active, offer.gpu_type).open(capacity), offer.requested)
+            if placement is not None:
+                return placement
         return None
 
     def _make_room(self, active: ActiveJob, now: float) -> Placement | None:

@@ -13,7 +13,7 @@ from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
 from clustersim.records import MemoryRecorder
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from clustersim.scheduler.job_view import active_of
+from clustersim.scheduler.internal import active_of
 from clustersim.speed import Curve, SpeedOnOneType
 from clustersim.testing import simulate
 from policies.fifo import Fifo

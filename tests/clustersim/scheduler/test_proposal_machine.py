@@ -13,7 +13,7 @@ from clustersim.placement import placer
 from clustersim.placement.placers import PLACERS
 from clustersim.scheduler import JobView, Proposal, State
 from clustersim.scheduler.cluster_state import ClusterState
-from clustersim.scheduler.job_view import active_of
+from clustersim.scheduler.internal import active_of
 from clustersim.speed import Curve
 from tests.effort import examples
 from traces.job import Job

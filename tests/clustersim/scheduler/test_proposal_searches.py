@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from clustersim.errors import PolicyError
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from clustersim.scheduler.job_view import active_of
+from clustersim.scheduler.internal import active_of
 from clustersim.testing import simulate
 from tests.builders import Script
 from tests.effort import examples

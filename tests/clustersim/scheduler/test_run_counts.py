@@ -14,7 +14,7 @@ from clustersim.cluster import Cluster
 from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from clustersim.scheduler.job_view import active_of
+from clustersim.scheduler.internal import active_of
 from clustersim.testing import decide, simulate
 from tests.builders import MixedBench, elastic, rigid
 from tests.effort import examples

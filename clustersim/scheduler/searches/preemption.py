@@ -8,11 +8,11 @@ from bisect import bisect_left
 from heapq import heappop, heappush
 
 from clustersim.cluster import HostDemand, Placement
-
-from .cluster_state import ClusterState
-from .draft import Draft, take_over
-from .job_view import JobView, active_of
-from .ranking import Entry, Key, Rank, RunningOrder
+from clustersim.scheduler.cluster_state import ClusterState
+from clustersim.scheduler.draft import Draft
+from clustersim.scheduler.internal import active_of, take_over
+from clustersim.scheduler.job_view import JobView
+from clustersim.scheduler.ranking import Entry, Key, Rank, RunningOrder
 
 __all__ = ["run_by"]
 

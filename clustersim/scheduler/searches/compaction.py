@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from clustersim.cluster import Cluster, Placement, nodes_of
-
-from .draft import Draft, facts_of
-from .job_view import JobView
+from clustersim.cluster import Placement, nodes_of
+from clustersim.scheduler.cluster_state import ClusterState
+from clustersim.scheduler.draft import Draft
+from clustersim.scheduler.job_view import JobView
 
 __all__ = ["block", "compact"]
 
@@ -40,16 +40,16 @@ def block(gpus: int, node: int) -> int:
     return size
 
 
-def compact(draft: Draft, cluster: Cluster, wanted: Mapping[JobView, int]) -> None:
+def compact(draft: Draft, facts: ClusterState[JobView], wanted: Mapping[JobView, int]) -> None:
     """See `Proposal.compact`, which has checked the counts of `wanted`."""
-    node = cluster.gpus_per_node
+    node = facts.cluster.gpus_per_node
     for job, gpus in wanted.items():
         if 0 < draft.gpus(job) < node <= gpus:
             draft.stop(job)  # it leaves its node in any case
-    moves = _all_together(draft, cluster, wanted)
+    moves = _all_together(draft, facts, wanted)
     if moves is None:  # not enough room for all: `wanted` comes first, other jobs may lose their GPUs
-        _make_room(draft, cluster, wanted)
-        moves = _wanted_first(draft, cluster, wanted)
+        _make_room(draft, facts, wanted)
+        moves = _wanted_first(draft, facts, wanted)
     for job in moves:
         if draft.placement(job):
             draft.stop(job)
@@ -65,24 +65,24 @@ Moves = dict[JobView, Placement]
 """New placements of the jobs that move, each on one node; an empty one for a job that loses its GPUs."""
 
 
-def _all_together(draft: Draft, cluster: Cluster, wanted: Mapping[JobView, int]) -> Moves | None:
+def _all_together(draft: Draft, facts: ClusterState[JobView], wanted: Mapping[JobView, int]) -> Moves | None:
     """Moves that place all jobs, each in a block of its own; None if some job has no room."""
     counts = {job: draft.gpus(job) for job in draft.running()} | dict(wanted)
-    nodes = _Nodes(draft, cluster, wanted, counts)
+    nodes = _Nodes(draft, facts, wanted, counts)
     if nodes.short:
         return None
     moves: Moves = {}
-    node = cluster.gpus_per_node
+    node = facts.cluster.gpus_per_node
     for job in _by_block(counts, wanted, node):
         if not nodes.assign(job, counts[job], block(counts[job], node), moves):
             return None
     return moves
 
 
-def _wanted_first(draft: Draft, cluster: Cluster, wanted: Mapping[JobView, int]) -> Moves:
+def _wanted_first(draft: Draft, facts: ClusterState[JobView], wanted: Mapping[JobView, int]) -> Moves:
     """Moves that give the jobs of `wanted` their blocks, and other jobs the rest, counted in GPUs."""
     counts = {job: draft.gpus(job) for job in draft.running()} | dict(wanted)
-    nodes, node = _Nodes(draft, cluster, wanted, counts), cluster.gpus_per_node
+    nodes, node = _Nodes(draft, facts, wanted, counts), facts.cluster.gpus_per_node
     moves: Moves = {}
     ranked = _by_block(counts, wanted, node)
     for job in (job for job in ranked if job in wanted):
@@ -95,15 +95,15 @@ def _wanted_first(draft: Draft, cluster: Cluster, wanted: Mapping[JobView, int])
     return {job: placement for job, placement in moves.items() if placement or draft.placement(job)}
 
 
-def _make_room(draft: Draft, cluster: Cluster, wanted: Mapping[JobView, int]) -> None:
+def _make_room(draft: Draft, facts: ClusterState[JobView], wanted: Mapping[JobView, int]) -> None:
     """Stop jobs of a node or more that are not in `wanted`, the last submitted first, until there are enough
     nodes for the blocks of `wanted`.
     """
-    node = cluster.gpus_per_node
+    node = facts.cluster.gpus_per_node
     needed = sum(block(gpus, node) for gpus in wanted.values() if gpus < node)
     nodes = -(-needed // node) + sum(-(-gpus // node) for gpus in wanted.values() if gpus >= node)
     others = [job for job in draft.running() if draft.gpus(job) >= node and job not in wanted]
-    available = cluster.nodes - sum(len(draft.placement(job) or ()) for job in others)
+    available = facts.cluster.nodes - sum(len(draft.placement(job) or ()) for job in others)
     while others and available < nodes:
         job = others.pop()
         available += len(draft.placement(job) or ())
@@ -123,19 +123,23 @@ class _Nodes:
     """The nodes that small jobs may share, and the room left on each."""
 
     def __init__(
-        self, draft: Draft, cluster: Cluster, wanted: Mapping[JobView, int], counts: Mapping[JobView, int]
+        self,
+        draft: Draft,
+        facts: ClusterState[JobView],
+        wanted: Mapping[JobView, int],
+        counts: Mapping[JobView, int],
     ):
-        self._draft, self._node = draft, cluster.gpus_per_node
+        self._draft, self._node = draft, facts.cluster.gpus_per_node
         large = {job: gpus for job, gpus in counts.items() if gpus >= self._node}
         self._closed = {  # nodes of jobs of a node or more
             node for job in large if draft.gpus(job) == counts[job] for node, _ in draft.placement(job) or ()
         }
         coming = sum(-(-gpus // self._node) for job, gpus in large.items() if draft.gpus(job) != gpus)
-        open_nodes = cluster.nodes - len(self._closed) - coming
+        open_nodes = facts.cluster.nodes - len(self._closed) - coming
         self.short = open_nodes < 0
         small = sum(block(gpus, self._node) for gpus in counts.values() if gpus < self._node)
         chosen = self._choose(max(0, open_nodes), -(-small // self._node), counts, wanted)
-        served = facts_of(draft).served  # by services, whose GPUs no job can have
+        served = facts.served  # by services, whose GPUs no job can have
         self._room = {node: self._node - served.get(node, 0) for node in chosen}
         self._unused = dict.fromkeys(chosen, 0)  # GPUs of blocks that their jobs do not need
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from .cluster_state import INSTANT_S, ClusterState
+from clustersim.scheduler.cluster_state import INSTANT_S, ClusterState
+from clustersim.scheduler.draft import Draft
+from clustersim.scheduler.internal import active_of, take_over
+from clustersim.scheduler.job_view import JobView
+
 from .compaction import compact
-from .draft import Draft, take_over
-from .job_view import JobView, active_of
 
 __all__ = ["Wanted", "fulfil", "in_service_by_type", "run_smaller", "unmet", "unsettled"]
 
@@ -159,7 +161,7 @@ def _place(
         return
     compacted = draft.copy() if settling else draft
     counts = {job: gpus for job, gpus, _ in chosen.values() if draft.gpus(job) != gpus}
-    compact(compacted, facts.cluster, counts)
+    compact(compacted, facts, counts)
     if settling and all(compacted.gpus(job) == job.gpus for job in settling):
         take_over(draft, compacted)
 
