@@ -25,7 +25,7 @@ import numpy as np
 from scipy.stats import t
 
 import clustersim
-from clustersim.backtest import Wanted
+from clustersim.backtest import SiteFacts
 from clustersim.cluster import Cluster
 from clustersim.forecast import Options, Request, SitePolicy, predict_start
 from clustersim.forecast.state import state_at
@@ -97,7 +97,7 @@ def coverage(policy: str, later: bool, expected: bool, seed: int) -> Coverage:
     log = logged(jobs, policy)
     options = Options(
         policy=SitePolicy(policy),
-        wanted=Wanted(clusters={"": Cluster.parse(CLUSTER)}),
+        site_facts=SiteFacts(clusters={"": Cluster.parse(CLUSTER)}),
         draws=DRAWS,
         seed=seed,
         arrivals=expected,

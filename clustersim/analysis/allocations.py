@@ -64,8 +64,8 @@ def end_of_run_s(run: Run) -> float:
 
 def stated_end_s(manifest: Mapping[str, Any]) -> float:
     """The end of the run by its manifest; 0 if the manifest states none."""
-    stated = manifest.get("end_s")
-    return float(stated) if isinstance(stated, int | float) and not isinstance(stated, bool) else 0.0
+    end_s = manifest.get("end_s")
+    return float(end_s) if isinstance(end_s, int | float) and not isinstance(end_s, bool) else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,38 +109,40 @@ def holdings(run: Run) -> Holdings:
     jobs = _job_numbers(run, rows)
     by_job = np.argsort(jobs, kind="stable")
     rows, jobs = rows[by_job], jobs[by_job]
-    after = np.full(len(rows), -1)  # the job's next such event
-    same = np.flatnonzero(jobs[1:] == jobs[:-1])
-    after[same] = rows[same + 1]
+    next_rows = np.full(len(rows), -1)  # the job's next such event
+    same_job = np.flatnonzero(jobs[1:] == jobs[:-1])
+    next_rows[same_job] = rows[same_job + 1]
     gives = np.flatnonzero(effects[rows] == _GIVES)
     gives = gives[np.argsort(rows[gives])]
-    given, ends = rows[gives], after[gives]
+    given_rows, ends = rows[gives], next_rows[gives]
     times = events["time_s"]
-    from_s = times[given]
-    to_s = np.where(ends >= 0, times[ends], end_of_run_s(run)) if len(given) else from_s
-    chosen = given.tolist()
+    from_s = times[given_rows]
+    to_s = np.where(ends >= 0, times[ends], end_of_run_s(run)) if len(given_rows) else from_s
+    row_list = given_rows.tolist()
     labels, placements = events.values("plan"), events.values("placement")
-    plan, plans = numbered([labels[row] for row in chosen])
+    plan, plans = numbered([labels[row] for row in row_list])
     return Holdings(
-        given=given,
+        given=given_rows,
         job=jobs[gives],
         from_s=from_s,
         to_s=to_s,
-        paid_s=np.minimum(events["overhead_s"][given], to_s - from_s),
-        gpus=events["gpus"][given] * [_share(placements[row]) for row in chosen],
+        paid_s=np.minimum(events["overhead_s"][given_rows], to_s - from_s),
+        gpus=events["gpus"][given_rows] * [_share(placements[row]) for row in row_list],
         plan=np.array(plan, dtype=int),
         plans=plans,
-        placements=[placements[row] for row in chosen],
+        placements=[placements[row] for row in row_list],
         ended=[kinds[row] if row >= 0 else "" for row in ends.tolist()],
     )
 
 
 def _job_numbers(run: Run, rows: np.ndarray) -> np.ndarray:
     """The numbers of the jobs of some events, as in `Holdings`."""
-    ids, first = events_of(run).values("job_id"), len(run.jobs)
-    known = {job_id: row for row, job_id in enumerate(jobs_of(run).values("job_id"))}
-    own = [ids[row] for row in rows.tolist()]
-    return np.array([known.setdefault(job_id, first + len(known)) for job_id in own], dtype=int)
+    ids, first_unknown = events_of(run).values("job_id"), len(run.jobs)
+    row_of_job = {job_id: row for row, job_id in enumerate(jobs_of(run).values("job_id"))}
+    job_ids = [ids[row] for row in rows.tolist()]
+    return np.array(
+        [row_of_job.setdefault(job_id, first_unknown + len(row_of_job)) for job_id in job_ids], dtype=int
+    )
 
 
 def allocations(run: Run) -> list[Allocation]:
@@ -152,7 +154,7 @@ def allocations(run: Run) -> list[Allocation]:
     ]
 
 
-def gpu_blocks(found: Sequence[Allocation], size_of: Callable[[int], int]) -> list[Sequence[Block]]:
+def gpu_blocks(allocations: Sequence[Allocation], size_of: Callable[[int], int]) -> list[Sequence[Block]]:
     """The GPUs of its nodes that each allocation occupies, for drawings: the blocks of each allocation.
 
     The engine counts the GPUs of a node and does not number them. On each node, an allocation gets the GPUs
@@ -161,10 +163,10 @@ def gpu_blocks(found: Sequence[Allocation], size_of: Callable[[int], int]) -> li
     `size_of`: the number of GPUs of a node.
     """
     return _numbered_gpus(
-        numbered([one.given.job_id for one in found])[0],
-        np.array([one.from_s for one in found]),
-        np.array([one.to_s for one in found]),
-        [one.given.placement for one in found],
+        numbered([allocation.given.job_id for allocation in allocations])[0],
+        np.array([allocation.from_s for allocation in allocations]),
+        np.array([allocation.to_s for allocation in allocations]),
+        [allocation.given.placement for allocation in allocations],
         size_of,
     )
 
@@ -182,7 +184,7 @@ def _numbered_gpus(
     free: dict[int, int] = {}
     sizes: dict[int, int] = {}
     masks: list[_Masks] = [()] * len(jobs)
-    last: dict[int, _Masks] = {}
+    last_masks: dict[int, _Masks] = {}
     nowhere: dict[int, int] = {}
     sharing: dict[tuple[Placement, int], tuple[_Masks, int]] = {}  # the GPUs, and how many jobs share them
     for change in _changes(from_s, to_s):
@@ -198,21 +200,21 @@ def _numbered_gpus(
         if change < 0:
             for node, mask in masks[~change]:
                 free[node] |= mask
-            last[jobs[~change]] = masks[~change]
+            last_masks[jobs[~change]] = masks[~change]
             continue
-        before = last.pop(jobs[change], None)
-        earlier = dict(before) if before else nowhere
-        chosen = []
+        masks_before = last_masks.pop(jobs[change], None)
+        earlier = dict(masks_before) if masks_before else nowhere
+        node_masks = []
         for node, count in placement:
             size = sizes.get(node)
             if size is None:
                 size = sizes[node] = size_of(node)
                 free[node] = (1 << size) - 1
-            rest = free[node]
-            mask = _choose(rest, count, earlier.get(node, 0), size)
-            free[node] = rest & ~mask
-            chosen.append((node, mask))
-        masks[change] = tuple(chosen)
+            free_mask = free[node]
+            mask = _choose(free_mask, count, earlier.get(node, 0), size)
+            free[node] = free_mask & ~mask
+            node_masks.append((node, mask))
+        masks[change] = tuple(node_masks)
         if isinstance(placement, SharedPlacement):
             sharing[placement.key] = masks[change], 1
     blocks = {held: _blocks(held) for held in dict.fromkeys(masks)}
@@ -231,22 +233,22 @@ def _changes(from_s: np.ndarray, to_s: np.ndarray) -> list[int]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _choose(free: int, count: int, before: int, gpus_per_node: int) -> int:
-    """`count` of the `free` GPUs of a node, as bits. `before`: the GPUs that the job held there last."""
-    whole = (1 << gpus_per_node) - 1
+def _choose(free: int, count: int, mask_before: int, gpus_per_node: int) -> int:
+    """`count` of the `free` GPUs of a node, as bits. `mask_before`: the GPUs that the job held there last."""
+    full_mask = (1 << gpus_per_node) - 1
     if count >= gpus_per_node:
-        return free & whole
-    if before.bit_count() == count and before & free == before:
-        return before
+        return free & full_mask
+    if mask_before.bit_count() == count and mask_before & free == mask_before:
+        return mask_before
     row = (1 << count) - 1
     for shift in range(gpus_per_node - count + 1):
         if free >> shift & row == row:
             return row << shift
-    chosen = 0
+    mask = 0
     for gpu in range(gpus_per_node):
-        if free >> gpu & 1 and chosen.bit_count() < count:
-            chosen |= 1 << gpu
-    return chosen
+        if free >> gpu & 1 and mask.bit_count() < count:
+            mask |= 1 << gpu
+    return mask
 
 
 def _blocks(masks: _Masks) -> list[Block]:
@@ -255,13 +257,13 @@ def _blocks(masks: _Masks) -> list[Block]:
         return [(node, node, *row) for row in _rows(mask)]
     blocks: list[Block] = []
     for mask, nodes in groupby(masks, key=lambda item: item[1]):
-        first = last = -2
+        first_node = last_node = -2
         for node, _ in nodes:
-            if node != last + 1:
-                blocks += [(first, last, *row) for row in _rows(mask) if first >= 0]
-                first = node
-            last = node
-        blocks += [(first, last, *row) for row in _rows(mask) if first >= 0]
+            if node != last_node + 1:
+                blocks += [(first_node, last_node, *row) for row in _rows(mask) if first_node >= 0]
+                first_node = node
+            last_node = node
+        blocks += [(first_node, last_node, *row) for row in _rows(mask) if first_node >= 0]
     return blocks
 
 

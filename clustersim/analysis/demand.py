@@ -110,8 +110,8 @@ def waiting(jobs: Jobs) -> dict[str, Value]:
 
 def admitted(jobs: Columns) -> Array:
     """For each job, whether it can run here and the policy accepted it; not for instances of services."""
-    apart = jobs.equal("state", REJECTED) | jobs.equal("state", SERVED)
-    return ~np.isnan(jobs["isolated_s"]) & ~apart
+    not_admitted = jobs.equal("state", REJECTED) | jobs.equal("state", SERVED)
+    return ~np.isnan(jobs["isolated_s"]) & ~not_admitted
 
 
 def has_waited(jobs: Columns, beyond_s: float = 0.0) -> Array:
@@ -140,5 +140,5 @@ def tail(jobs: Jobs, usage: Usage) -> dict[str, Value]:
     if from_s >= last_s:
         return {"tail_jobs": 0, "tail_ratio": 0.0}
     row = int(np.searchsorted(usage.time_s, from_s + _ROUNDED_S, side="right")) - 1
-    there = int(usage.jobs[row]) if row >= 0 else 0
-    return {"tail_jobs": there, "tail_ratio": (last_s - from_s) / (last_s - first_s)}
+    job_count = int(usage.jobs[row]) if row >= 0 else 0
+    return {"tail_jobs": job_count, "tail_ratio": (last_s - from_s) / (last_s - first_s)}

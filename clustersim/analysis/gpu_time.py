@@ -94,9 +94,9 @@ def gpu_time(run: Run) -> GpuTime | None:
     for key, of_plan in zip(keys, rows_by_number(numbers, len(keys)), strict=True):
         at_full_speed = running[of_plan[slowed[of_plan] == 0]]
         if len(at_full_speed):
-            whole = fsum(at_full_speed.tolist())
+            full_speed_gpu_s = fsum(at_full_speed.tolist())
             for name, part in _shares(plans.get(key), 0.0).items():
-                parts[name].append(whole * part)
+                parts[name].append(full_speed_gpu_s * part)
         if key in plans:
             by_plan[key] = fsum(running[of_plan].tolist())
     total = run.cluster.gpus * (interval[1] - interval[0])
@@ -125,8 +125,8 @@ def plan_keys(run: Run) -> tuple[list[PlanKey], np.ndarray]:
     work, works = numbered(list(zip(*map(jobs.values, facts), strict=True)))
     types = [""] * len(held.given)
     if run.cluster.groups:
-        first = [placement[0][0] if placement else None for placement in held.placements]
-        types = ["" if node is None else run.cluster.type_of(node) for node in first]
+        first_nodes = [placement[0][0] if placement else None for placement in held.placements]
+        types = ["" if node is None else run.cluster.type_of(node) for node in first_nodes]
     gpu_type, type_names = numbered(types)
     of_each = np.array(work, dtype=int)[held.job]
     if any(jobs.values("phases")):
@@ -140,13 +140,16 @@ def plan_keys(run: Run) -> tuple[list[PlanKey], np.ndarray]:
     return keys, numbers
 
 
-def _works_in_phases(run: Run, stated: list[tuple[Any, ...]]) -> tuple[np.ndarray, list[tuple[Any, ...]]]:
-    """What each allocation trains, numbered, where jobs have phases. `stated`: what its job was submitted
+def _works_in_phases(run: Run, work_rows: list[tuple[Any, ...]]) -> tuple[np.ndarray, list[tuple[Any, ...]]]:
+    """What each allocation trains, numbered, where jobs have phases. `work_rows`: what its job was submitted
     with; the global batch, its second part, is that of the phase.
     """
-    given = (run.events[row] for row in holdings(run).given.tolist())
-    found = [(one[0], batch_of(event) or one[1], *one[2:]) for event, one in zip(given, stated, strict=True)]
-    numbers, works = numbered(found)
+    allocation_events = (run.events[row] for row in holdings(run).given.tolist())
+    phase_rows = [
+        (work[0], batch_of(event) or work[1], *work[2:])
+        for event, work in zip(allocation_events, work_rows, strict=True)
+    ]
+    numbers, works = numbered(phase_rows)
     return np.array(numbers, dtype=int), works
 
 
@@ -164,8 +167,8 @@ def _progress(run: Run) -> tuple[np.ndarray, np.ndarray]:
     partly = (ran_gpu_s > 0) & ((undone != 0) | (saving > 1e-6 * ran_gpu_s))
     with np.errstate(divide="ignore", invalid="ignore"):
         lost = np.where(partly, np.minimum(1.0, undone / ran_gpu_s), 0.0)
-        kept = np.maximum(0.0, 1 - lost - np.maximum(0.0, saving) / ran_gpu_s)
-    return np.where(partly, kept, 1.0)[held.job], lost[held.job]
+        kept_share = np.maximum(0.0, 1 - lost - np.maximum(0.0, saving) / ran_gpu_s)
+    return np.where(partly, kept_share, 1.0)[held.job], lost[held.job]
 
 
 def _clipped(held: Holdings, from_s: float, to_s: float) -> tuple[np.ndarray, np.ndarray]:
@@ -228,12 +231,12 @@ def _shares(plan: PlanRecord | None, slowed: float) -> dict[str, float]:
     """Shares of the GPU-seconds of progress, by category; they sum to 1."""
     if plan is None or plan.iteration_s <= 0:
         return {"running": 1.0}
-    used = plan.plan_gpus / plan.gpus
-    needed = used * (1 - slowed)
+    used_share = plan.plan_gpus / plan.gpus
+    needed_share = used_share * (1 - slowed)
     sums = {name: sum(getattr(plan, field) for field in fields) for name, fields in _PARTS.items()}
-    whole = sum(sums.values()) or 1.0
-    rest = {"unused": 1.0 - used, "network": used - needed}
-    return {name: needed * value / whole for name, value in sums.items()} | rest
+    total = sum(sums.values()) or 1.0
+    other_shares = {"unused": 1.0 - used_share, "network": used_share - needed_share}
+    return {name: needed_share * value / total for name, value in sums.items()} | other_shares
 
 
 def _idle(run: Run, from_s: float, to_s: float) -> dict[str, float]:

@@ -112,86 +112,86 @@ def explain(run: Recorded, job_id: str) -> Explanation:
     """
     record = next((job for job in run.jobs if job.job_id == job_id), None)
     if record is None:
-        known = [job.job_id for job in islice(run.jobs, _MOST_COMPARED)]
-        raise UserError(f"--job {job_id}: {_instead(job_id, known)}")
-    own, last_s = _own_events(run, job_id)
-    log = [event for event in own if event.event not in (RATE, LOADED, NOTE)]
-    notes = tuple(event for event in own if event.event == NOTE)
-    loads = {event.time_s: event.overhead_s for event in own if event.event == LOADED}
+        job_ids = [job.job_id for job in islice(run.jobs, _MOST_COMPARED)]
+        raise UserError(f"--job {job_id}: {_instead(job_id, job_ids)}")
+    job_events, last_s = _own_events(run, job_id)
+    log = [event for event in job_events if event.event not in (RATE, LOADED, NOTE)]
+    notes = tuple(event for event in job_events if event.event == NOTE)
+    loads = {event.time_s: event.overhead_s for event in job_events if event.event == LOADED}
     end_s = max(last_s, stated_end_s(run.manifest))
     pairs = [
-        (event, after, end_s if after is None else after.time_s)
-        for event, after in zip(log, [*log[1:], None], strict=False)  # empty for a job not submitted
+        (event, next_event, end_s if next_event is None else next_event.time_s)
+        for event, next_event in zip(log, [*log[1:], None], strict=False)  # empty for a job not submitted
     ]
-    others = _Others(
+    other_jobs = _Others(
         job_id,
-        [(e.time_s, to_s) for e, after, to_s in pairs if _waits(e, after) and to_s > e.time_s],
-        {to_s: e for e, after, to_s in pairs if after is not None and after.event == PREEMPT},
+        [(e.time_s, to_s) for e, next_event, to_s in pairs if _waits(e, next_event) and to_s > e.time_s],
+        {to_s: e for e, next_event, to_s in pairs if next_event is not None and next_event.event == PREEMPT},
     )
-    others.read(run)
+    other_jobs.read(run)
     spells: list[Wait | Spell] = []
-    for event, after, to_s in pairs:
+    for event, next_event, to_s in pairs:
         if event.event in ALLOCATES:
             loaded_s = sum(seconds for time_s, seconds in loads.items() if event.time_s < time_s <= to_s)
-            spells.append(_spell(event, after, to_s, loaded_s, others))
-        elif _waits(event, after) and to_s > event.time_s:
-            needed = after.gpus if after is not None else record.gpus or 0
-            spells.append(_wait(run, event, to_s, needed, others))
+            spells.append(_spell(event, next_event, to_s, loaded_s, other_jobs))
+        elif _waits(event, next_event) and to_s > event.time_s:
+            needed_gpus = next_event.gpus if next_event is not None else record.gpus or 0
+            spells.append(_wait(run, event, to_s, needed_gpus, other_jobs))
     return Explanation(record, tuple(spells), bool(log), notes)
 
 
-def _waits(event: EventRecord, after: EventRecord | None) -> bool:
+def _waits(event: EventRecord, next_event: EventRecord | None) -> bool:
     """Whether the job waits for GPUs between `event` and its next event (None: the end of the run)."""
-    return event.event in WAITS_AFTER and (after is None or after.event in ALLOCATES)
+    return event.event in WAITS_AFTER and (next_event is None or next_event.event in ALLOCATES)
 
 
 def _own_events(run: Recorded, job_id: str) -> tuple[list[EventRecord], float]:
     """The events of a job, and the time of the last event of the log up to the job's end."""
-    own: list[EventRecord] = []
+    job_events: list[EventRecord] = []
     last_s = 0.0
     for event in run.events:
         last_s = event.time_s
         if event.job_id == job_id:
-            own.append(event)
+            job_events.append(event)
             if event.event in ENDS:
                 break
-    return own, last_s
+    return job_events, last_s
 
 
-def _instead(job_id: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(job_id, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"its jobs are {', '.join(known[:3])}, ..."
-    return f"the run has no such job; {hint}" if known else "the run has no jobs"
+def _instead(job_id: str, job_ids: Sequence[str]) -> str:
+    close = difflib.get_close_matches(job_id, job_ids, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"its jobs are {', '.join(job_ids[:3])}, ..."
+    return f"the run has no such job; {hint}" if job_ids else "the run has no jobs"
 
 
 def _spell(
-    given: EventRecord, after: EventRecord | None, to_s: float, loaded_s: float, others: _Others
+    allocation: EventRecord, next_event: EventRecord | None, to_s: float, loaded_s: float, other_jobs: _Others
 ) -> Spell:
-    paid_s = min(given.overhead_s + loaded_s, to_s - given.time_s)
-    if after is None:
-        return Spell(given, to_s, ended=None, paid_s=paid_s, takers=())
+    paid_s = min(allocation.overhead_s + loaded_s, to_s - allocation.time_s)
+    if next_event is None:
+        return Spell(allocation, to_s, ended=None, paid_s=paid_s, takers=())
     return Spell(
-        given=given,
+        given=allocation,
         to_s=to_s,
-        ended=after.event,
+        ended=next_event.event,
         paid_s=paid_s,
-        takers=tuple(others.takers[to_s]) if after.event == PREEMPT else (),
-        lost_s=after.overhead_s if after.event == INTERRUPT else 0.0,
-        why=after.detail,
+        takers=tuple(other_jobs.takers[to_s]) if next_event.event == PREEMPT else (),
+        lost_s=next_event.overhead_s if next_event.event == INTERRUPT else 0.0,
+        why=next_event.detail,
     )
 
 
-def _wait(run: Recorded, began: EventRecord, to_s: float, needed: int, others: _Others) -> Wait:
+def _wait(run: Recorded, began: EventRecord, to_s: float, needed_gpus: int, other_jobs: _Others) -> Wait:
     from_s = began.time_s
-    meanwhile = others.waits[from_s, to_s]
-    fewest, most, short_s, down = _free_gpus(run, from_s, to_s, needed)
+    meanwhile = other_jobs.waits[from_s, to_s]
+    fewest, most_free, short_s, down = _free_gpus(run, from_s, to_s, needed_gpus)
     held = sorted(meanwhile.held.items(), key=lambda item: (-item[1], meanwhile.first[item[0]]))
     return Wait(
         from_s=from_s,
         to_s=to_s,
-        needed=needed,
+        needed=needed_gpus,
         short_s=short_s,
-        free=(fewest, most),
+        free=(fewest, most_free),
         holders=tuple(held),
         ahead=tuple(meanwhile.ahead),
         overtakers=tuple(meanwhile.overtakers),
@@ -200,32 +200,32 @@ def _wait(run: Recorded, began: EventRecord, to_s: float, needed: int, others: _
     )
 
 
-def _free_gpus(run: Recorded, from_s: float, to_s: float, needed: int) -> tuple[int, int, float, int]:
+def _free_gpus(run: Recorded, from_s: float, to_s: float, needed_gpus: int) -> tuple[int, int, float, int]:
     """The fewest and the most free GPUs over an interval of positive length, the seconds with fewer than
-    `needed`, and the most GPUs out of service.
+    `needed_gpus`, and the most GPUs out of service.
     """
     total = run.cluster.gpus
-    fewest, most, short_s, down = total, 0, 0.0, 0
+    fewest, most_free, short_s, down = total, 0, 0.0, 0
     now, out = from_s, 0
-    taken: float = 0
+    allocated: float = 0
 
     def advance(then_s: float) -> None:
-        nonlocal fewest, most, short_s, down, now
+        nonlocal fewest, most_free, short_s, down, now
         if then_s > now:
-            free = int(total - taken)  # whole ones
-            fewest, most, down = min(fewest, free), max(most, free), max(down, out)
-            short_s += then_s - now if free < needed else 0.0
+            free = int(total - allocated)  # whole ones
+            fewest, most_free, down = min(fewest, free), max(most_free, free), max(down, out)
+            short_s += then_s - now if free < needed_gpus else 0.0
             now = then_s
 
     for row in run.snapshots:
         if row.time_s >= to_s:
             break
         advance(row.time_s)
-        taken, out = row.allocated + row.down, row.down
+        allocated, out = row.allocated + row.down, row.down
     advance(to_s)
-    if most < needed:
+    if most_free < needed_gpus:
         short_s = to_s - from_s  # exactly all of it, free of the rounding of the sum
-    return fewest, most, short_s, down
+    return fewest, most_free, short_s, down
 
 
 # Other jobs
@@ -313,17 +313,17 @@ class _Others:
 
     def _release(self, job_id: str, now: float) -> None:
         """End an allocation, and add its GPU-seconds to every wait that it overlaps."""
-        number, given = self._allocations.pop(job_id, (0, None))
-        if given is None:
+        number, allocation = self._allocations.pop(job_id, (0, None))
+        if allocation is None:
             return
-        i = max(0, bisect_right(self._begins, given.time_s) - 1)
+        i = max(0, bisect_right(self._begins, allocation.time_s) - 1)
         for from_s, to_s in self._intervals[i:]:
             if from_s >= now:
                 break
-            seconds = min(to_s, now) - max(from_s, given.time_s)
+            seconds = min(to_s, now) - max(from_s, allocation.time_s)
             if seconds > 0:
                 meanwhile = self.waits[from_s, to_s]
-                meanwhile.held[job_id] = meanwhile.held.get(job_id, 0.0) + seconds * given.gpus
+                meanwhile.held[job_id] = meanwhile.held.get(job_id, 0.0) + seconds * allocation.gpus
                 meanwhile.first.setdefault(job_id, number)
 
     def _wait_at(self, now: float) -> Interval | None:

@@ -164,17 +164,17 @@ def host_summary(jobs: Jobs, cluster: Cluster, end_s: float, packs: int = 1) -> 
     columns = job_columns(jobs)
     gpu_h = columns["gpu_seconds"] / np.nan_to_num(columns["gpu_fraction"], nan=1.0) / 3600
     hours = (end_s - float(columns["submit_s"].min())) / 3600 if len(columns) else 0.0
-    found: dict[str, Value] = {}
+    figures: dict[str, Value] = {}
     for name, unit, field, of_node in (
         ("cpu", "cpu_h", "cpus_per_gpu", "cpus_per_node"),
         ("memory", "memory_gb_h", "host_gb_per_gpu", "host_memory_gb_per_node"),
     ):
         held = fsum((np.nan_to_num(columns[field]) * gpu_h).tolist())
-        stated = [(getattr(group, of_node), group.nodes) for group in cluster.groups]
-        had = hours * sum((amount or 0) * nodes for amount, nodes in stated)
-        known = had > 0 and all(amount is not None for amount, _ in stated)
-        found |= {unit: held, f"{name}_ratio": held / had if known else None}
-    return found
+        amounts = [(getattr(group, of_node), group.nodes) for group in cluster.groups]
+        had = hours * sum((amount or 0) * nodes for amount, nodes in amounts)
+        is_limited = had > 0 and all(amount is not None for amount, _ in amounts)
+        figures |= {unit: held, f"{name}_ratio": held / had if is_limited else None}
+    return figures
 
 
 def deadlines(jobs: Jobs) -> dict[str, Value]:
@@ -274,20 +274,20 @@ def _comparable(jobs: Jobs) -> _Comparable:
     rows = [columns[name] for name in ("submit_s", "finish_s", "jct_s", "isolated_s")]
     rows.append(requested_gpus(columns))
     submit_s, finish_s, *ratios = rows
-    chosen = columns.equal("state", FINISHED) & (finish_s > submit_s)  # False for NaN
+    mask = columns.equal("state", FINISHED) & (finish_s > submit_s)  # False for NaN
     for values in ratios:
-        chosen &= (values != 0) & ~np.isnan(values)
-    return _Comparable(*(values[chosen] for values in rows))
+        mask &= (values != 0) & ~np.isnan(values)
+    return _Comparable(*(values[mask] for values in rows))
 
 
 def _covers(jobs: Columns) -> str:
     """The jobs that the averages cover, in words."""
     finished, comparable = int(jobs.equal("state", FINISHED).sum()), len(_comparable(jobs).jct_s)
-    rest = "the same" if comparable == finished else f"the {comparable:,} of them that took time"
+    remainder = "the same" if comparable == finished else f"the {comparable:,} of them that took time"
     load, waiting = int((~np.isnan(jobs["isolated_s"])).sum()), int(admitted(jobs).sum())
     return (
         f"jct_*, queue_*, wait_*: the {finished:,} finished of {len(jobs):,} submitted jobs; "
         f"offered_load: the {load:,} that can run here; waited_ratio: the {waiting:,} admitted; "
-        f"slowdown_mean, finish_time_fairness_max, jain_index: {rest}; "
+        f"slowdown_mean, finish_time_fairness_max, jain_index: {remainder}; "
         "deadline_met_ratio: all submitted jobs with a deadline; counts and sums: all submitted jobs"
     )

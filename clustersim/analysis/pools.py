@@ -63,24 +63,24 @@ def by_pool(run: Run) -> list[PoolUse]:
             use.down += 1
             use.reclaims += event.detail == "reclaim"
         elif event.event in ALLOCATES or event.event in RELEASES:
-            given = held.pop(event.job_id, None)
-            if given is not None:
-                _end_hold(uses[run.cluster.type_of(given.placement[0][0])], given, event)
+            allocation = held.pop(event.job_id, None)
+            if allocation is not None:
+                _end_hold(uses[run.cluster.type_of(allocation.placement[0][0])], allocation, event)
             if event.event in ALLOCATES:
                 held[event.job_id] = event
     end_s = end_of_run_s(run)
-    for given in held.values():
-        use = uses[run.cluster.type_of(given.placement[0][0])]
-        use.held_gpu_h += given.gpus * (end_s - given.time_s) / _HOUR_S
+    for allocation in held.values():
+        use = uses[run.cluster.type_of(allocation.placement[0][0])]
+        use.held_gpu_h += allocation.gpus * (end_s - allocation.time_s) / _HOUR_S
     _finish(run, uses, pools, end_s)
     return list(uses.values())
 
 
-def _end_hold(use: PoolUse, given: EventRecord, event: EventRecord) -> None:
-    use.held_gpu_h += given.gpus * (event.time_s - given.time_s) / _HOUR_S
+def _end_hold(use: PoolUse, allocation: EventRecord, event: EventRecord) -> None:
+    use.held_gpu_h += allocation.gpus * (event.time_s - allocation.time_s) / _HOUR_S
     if event.event == INTERRUPT:
         use.interruptions += 1
-        use.lost_gpu_h += given.gpus * event.overhead_s / _HOUR_S
+        use.lost_gpu_h += allocation.gpus * event.overhead_s / _HOUR_S
     elif event.event == FINISH:
         use.finished += 1
         use.finished_jobs.append(event.job_id)

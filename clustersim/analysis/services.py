@@ -60,15 +60,17 @@ def service_levels(run: Run) -> list[ServiceLevel]:
     levels = []
     for name in sorted(set(names[served].tolist())):
         rows = np.flatnonzero(served & (names == name))
-        own = np.isin(held.job, rows)
-        times = np.concatenate([submit_s[rows], finish_s[rows], held.from_s[own], held.to_s[own]])
+        held_by_service = np.isin(held.job, rows)
+        times = np.concatenate(
+            [submit_s[rows], finish_s[rows], held.from_s[held_by_service], held.to_s[held_by_service]]
+        )
         needs = np.concatenate([gpus[rows], -gpus[rows]])
-        has = np.concatenate([held.gpus[own], -held.gpus[own]])
-        needed = np.concatenate([needs, np.zeros(len(has))])
+        has = np.concatenate([held.gpus[held_by_service], -held.gpus[held_by_service]])
+        needed_gpus = np.concatenate([needs, np.zeros(len(has))])
         got = np.concatenate([np.zeros(len(needs)), has])
         order = np.argsort(times, kind="stable")
         steps_s = np.append(np.diff(times[order]), 0.0)
-        need, have = np.cumsum(needed[order]), np.cumsum(got[order])
+        need, have = np.cumsum(needed_gpus[order]), np.cumsum(got[order])
         active_s = fsum(steps_s[need > 0].tolist())
         met_s = fsum(steps_s[(need > 0) & (have >= need)].tolist())
         demanded, supplied = fsum((need * steps_s).tolist()), fsum((have * steps_s).tolist())

@@ -69,13 +69,13 @@ def paired_difference(
     `limit`: the largest possible difference (1 for shares); intervals end there. If no value is negative, the
     interval of the relative difference ends at -1.
     """
-    both = [(b, v) for b, v in zip(baseline, variant, strict=True) if b is not None and v is not None]
-    left_out = len(baseline) - len(both)
-    if not both:
+    value_pairs = [(b, v) for b, v in zip(baseline, variant, strict=True) if b is not None and v is not None]
+    left_out = len(baseline) - len(value_pairs)
+    if not value_pairs:
         return Difference(0, left_out, *[None] * 9)
-    pairs = np.array(both, dtype=float)
+    pairs = np.array(value_pairs, dtype=float)
     means = pairs.mean(axis=0)
-    enough = len(both) >= LEAST_PAIRS and bool(np.any(pairs != pairs[0]))  # equal pairs count as one
+    enough = len(value_pairs) >= LEAST_PAIRS and bool(np.any(pairs != pairs[0]))  # equal pairs count as one
     low, high = bootstrap_t_interval(pairs, mean_difference, seed) if enough else (None, None)
     if low is not None and high is not None:
         low, high = max(low, -limit), min(high, limit)
@@ -88,7 +88,7 @@ def paired_difference(
                 relative_low = max(relative_low, -1.0)
     p = sign_flip_p(pairs[:, 1] - pairs[:, 0], seed) if enough else None
     return Difference(
-        pairs=len(both),
+        pairs=len(value_pairs),
         left_out=left_out,
         baseline=float(means[0]),
         variant=float(means[1]),

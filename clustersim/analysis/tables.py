@@ -58,15 +58,15 @@ def per_run(compute: Callable[[Run], Found]) -> Callable[[Run], Found]:
     """`compute`, with its result for each run kept as long as the run exists. The result must not hold the
     run itself, and neither its readers nor anything else may change it or the records.
     """
-    known: dict[int, Found] = {}
+    result_of_run: dict[int, Found] = {}
 
     @wraps(compute)
     def found(run: Run) -> Found:
         key = id(run)
-        if key not in known:
-            known[key] = compute(run)
-            weakref.finalize(run, known.pop, key, None).atexit = False
-        return known[key]
+        if key not in result_of_run:
+            result_of_run[key] = compute(run)
+            weakref.finalize(run, result_of_run.pop, key, None).atexit = False
+        return result_of_run[key]
 
     return found
 

@@ -58,13 +58,13 @@ def window_metrics(
     columns = job_columns(jobs)
     from_s, until_s, end_s = _bounds(jobs, warmup_s, measure_s)
     submit_s = columns["submit_s"] + _HALF_STEP_S
-    inside = columns.where((submit_s >= from_s) & (submit_s < end_s))
+    window_jobs = columns.where((submit_s >= from_s) & (submit_s < end_s))
     usage = Usage.of(snapshots, until_s)
     values = summarise(
-        inside, snapshots, cluster, end_s=usage.end_s, events=0, price_usd_per_gpu_h=price_usd_per_gpu_h
+        window_jobs, snapshots, cluster, end_s=usage.end_s, events=0, price_usd_per_gpu_h=price_usd_per_gpu_h
     )
     values |= dict.fromkeys(UNDEFINED_IN_A_WINDOW)
-    values |= offered_load(inside, cluster, (from_s, until_s))
+    values |= offered_load(window_jobs, cluster, (from_s, until_s))
     allocated, stranded = (
         share_of_gpus(gpus, usage, cluster, (from_s, until_s)) for gpus in (usage.allocated, usage.stranded)
     )
@@ -115,13 +115,13 @@ def check_window(submits: Iterable[float], warmup_s: float, measure_s: float | N
         if last_s >= warmup_s - _HALF_STEP_S:
             if measure_s is None or last_s < warmup_s + measure_s - _HALF_STEP_S:
                 return
-            what = f"no job is submitted from {warmup_s:,g} to {warmup_s + measure_s:,g} s after the first"
+            problem = f"no job is submitted from {warmup_s:,g} to {warmup_s + measure_s:,g} s after the first"
             remedy = f"the next comes after {last_s:,g} s: measure longer, or choose another warm-up"
-            raise UserError(f"warmup_s={warmup_s:g}, measure_s={measure_s:g}: {what}; {remedy}")
+            raise UserError(f"warmup_s={warmup_s:g}, measure_s={measure_s:g}: {problem}; {remedy}")
     if last_s is None:
         raise UserError(f"warmup_s={warmup_s:g}: the trace has no job, so there is nothing to measure")
-    what = f"no job is submitted later than {last_s:,g} s after the first"
-    raise UserError(f"warmup_s={warmup_s:g}: {what}; choose a shorter warm-up")
+    problem = f"no job is submitted later than {last_s:,g} s after the first"
+    raise UserError(f"warmup_s={warmup_s:g}: {problem}; choose a shorter warm-up")
 
 
 @per_run

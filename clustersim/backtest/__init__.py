@@ -4,7 +4,7 @@
 |---|---|
 | `read_logged` | a job log with the logged start and end of each job, as a `LoggedRun` |
 | `LoggedRun` | the jobs in order of submission, and what became of them |
-| `Wanted` | what the user says of the site: pools, clusters, sizes of nodes |
+| `SiteFacts` | what the user says of the site: pools, clusters, sizes of nodes |
 | `backtest` | simulate the site, or fit one on the first part of the log; compare, as a `Backtest` |
 | `Backtest` | the summary, and the simulated times of each job |
 | `write_backtest` | jobs.csv, summary.json and report.html of a backtest |
@@ -28,7 +28,7 @@ from .fit import CANDIDATES, CAPACITIES, PARAMETERS
 from .folder import JOB_COLUMNS, has_backtest, write_backtest, write_backtest_report
 from .logged import LoggedRun, read_logged
 from .outcome import Backtest, backtest
-from .pools import DIVISIONS, Wanted
+from .pools import DIVISIONS, SiteFacts
 from .site import site_words
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
     "LogCalendar",
     "LoggedRun",
     "Outage",
-    "Wanted",
+    "SiteFacts",
     "backtest",
     "calendar_of",
     "has_backtest",

@@ -30,7 +30,7 @@ from clustersim.cluster import Cluster
 from itertime.errors import UserError
 
 from .logged import Floats, LoggedRun, Rows
-from .pools import Wanted, pools_of
+from .pools import SiteFacts, pools_of
 from .use import in_use
 
 __all__ = ["LogCalendar", "Outage", "calendar_of"]
@@ -152,9 +152,11 @@ class _NodeUse:
         held: dict[str, list[tuple[float, float, float]]] = {}
         kinds: dict[str, set[tuple[str | None, str | None]]] = {}
         for job, places in zip(log.jobs, log.on_nodes, strict=True):
-            for one in places:
-                held.setdefault(one.node, []).append((one.from_s, one.until_s, one.gpus))
-                kinds.setdefault(one.node, set()).add((job.partition, job.gpu_type))
+            for node_span in places:
+                held.setdefault(node_span.node, []).append(
+                    (node_span.from_s, node_span.until_s, node_span.gpus)
+                )
+                kinds.setdefault(node_span.node, set()).add((job.partition, job.gpu_type))
         names = sorted(held, key=_natural)
         return cls(tuple(names), tuple(_spans(held[name], frozenset(kinds[name])) for name in names))
 
@@ -166,11 +168,11 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 def _spans(held: list[tuple[float, float, float]], kinds: frozenset[tuple[str | None, str | None]]) -> _Spans:
     starts, ends, gpus = (np.array(column) for column in zip(*sorted(held), strict=True))
-    most = float(in_use(starts, ends - starts, np.ceil(gpus).astype(np.int64))[1].max())
+    peak_gpus = float(in_use(starts, ends - starts, np.ceil(gpus).astype(np.int64))[1].max())
     latest = np.maximum.accumulate(ends)
-    first = np.flatnonzero(np.append(True, starts[1:] > latest[:-1]))
-    last = np.append(first[1:] - 1, len(starts) - 1)
-    return _Spans(starts[first], latest[last], int(most), kinds)
+    first_rows = np.flatnonzero(np.append(True, starts[1:] > latest[:-1]))
+    last_rows = np.append(first_rows[1:] - 1, len(starts) - 1)
+    return _Spans(starts[first_rows], latest[last_rows], int(peak_gpus), kinds)
 
 
 def _by_nodes(
@@ -182,10 +184,10 @@ def _by_nodes(
     least_s: float,
 ) -> LogCalendar:
     cluster = _cluster_of(use, cluster, gpus_per_node)
-    places = [frozenset(one.node for one in spans) for spans in log.on_nodes]
+    places = [frozenset(outage.node for outage in spans) for spans in log.on_nodes]
     starts = _Starts.of(log, places)
     end_s = float(np.nanmax(log.start_s))
-    found: list[Outage] = []
+    gaps: list[Outage] = []
     idle = 0
     for number, (name, spans) in enumerate(zip(use.names, use.spans, strict=True)):
         for from_s, until_s in spans.gaps(end_s):
@@ -194,15 +196,17 @@ def _by_nodes(
             if not starts.elsewhere(name, spans, from_s, until_s):
                 idle += 1
                 continue
-            why = "appears" if from_s == 0 else "vanishes" if until_s == end_s else "gap"
-            found.append(Outage((number,), from_s, until_s, why))
-    failures, unknown = _failures(log, use, failed, found, least_s)
-    outages = _together([*[one for one in found if one not in failures.values()], *failures])
+            cause = "appears" if from_s == 0 else "vanishes" if until_s == end_s else "gap"
+            gaps.append(Outage((number,), from_s, until_s, cause))
+    failures, unknown = _failures(log, use, failed, gaps, least_s)
+    outages = _together([*[outage for outage in gaps if outage not in failures.values()], *failures])
     down_h = (
-        sum(len(one.nodes) * (one.until_s - one.from_s) for one in outages) / 3600 * cluster.gpus_per_node
+        sum(len(outage.nodes) * (outage.until_s - outage.from_s) for outage in outages)
+        / 3600
+        * cluster.gpus_per_node
     )
-    counts = {why: sum(len(one.nodes) for one in outages if one.why == why) for why in _WHYS}
-    said = [
+    counts = {cause: sum(len(outage.nodes) for outage in outages if outage.why == cause) for cause in _WHYS}
+    assumptions = [
         f"{len(use.names):,} nodes, of which jobs hold at most {cluster.gpus_per_node} GPUs at once",
         f"out of service: no GPU in use for {least_s:g} s or more, while a job that fits waits a minute and "
         "starts on other nodes",
@@ -212,7 +216,9 @@ def _by_nodes(
         f"{unknown:,} more of unknown length are left out",
     ]
     summary = {"nodes": len(use.names), **counts, "idle_gaps": idle, "failures_of_unknown_length": unknown}
-    return _finished(log, cluster, use.names, outages, down_h, counts["failure"] + unknown, summary, said)
+    return _finished(
+        log, cluster, use.names, outages, down_h, counts["failure"] + unknown, summary, assumptions
+    )
 
 
 _WHYS = ("gap", "appears", "vanishes", "failure")
@@ -241,8 +247,8 @@ class _Starts:
 
     @classmethod
     def of(cls, log: LoggedRun, places: Sequence[frozenset[str]]) -> _Starts:
-        some = np.array([len(where) == 1 for where in places]) & ~np.isnan(log.start_s)
-        rows = np.flatnonzero(some)
+        on_single_node = np.array([len(where) == 1 for where in places]) & ~np.isnan(log.start_s)
+        rows = np.flatnonzero(on_single_node)
         rows = rows[np.argsort(log.start_s[rows], kind="stable")].astype(np.int64)
         return cls(log.start_s[rows], rows, log, places)
 
@@ -264,15 +270,15 @@ def _failures(
 ) -> tuple[dict[Outage, Outage | None], int]:
     """Outages by failures, each with the gap that it explains; the number of those of unknown length."""
     number = {name: i for i, name in enumerate(use.names)}
-    known = {(one.nodes[0], one.from_s): one for one in gaps}
-    found: dict[Outage, Outage | None] = {}
+    gap_at = {(node_span.nodes[0], node_span.from_s): node_span for node_span in gaps}
+    failures: dict[Outage, Outage | None] = {}
     last_s: dict[int, float] = {}
     unknown = 0
     for i in sorted(np.flatnonzero(failed).tolist(), key=lambda i: (float(np.nan_to_num(log.end_s[i])), i)):
         blamed = [
-            (until_s, -number[one.node], one.until_s)
-            for one in log.on_nodes[i]
-            if (until_s := _next_use(use.spans[number[one.node]], one.until_s)) is not None
+            (until_s, -number[node_span.node], node_span.until_s)
+            for node_span in log.on_nodes[i]
+            if (until_s := _next_use(use.spans[number[node_span.node]], node_span.until_s)) is not None
         ]
         if not blamed:
             unknown += 1
@@ -282,29 +288,29 @@ def _failures(
         if from_s - last_s.get(node, -np.inf) <= _TOGETHER_S:
             continue
         last_s[node] = from_s
-        gap = known.get((node, from_s))
+        gap = gap_at.get((node, from_s))
         if gap is None and until_s - from_s >= least_s:
             unknown += 1
             continue
-        found[Outage((node,), from_s, gap.until_s if gap else until_s, "failure")] = gap
-    return found, unknown
+        failures[Outage((node,), from_s, gap.until_s if gap else until_s, "failure")] = gap
+    return failures, unknown
 
 
 def _next_use(spans: _Spans, time_s: float) -> float | None:
     """When a node that is freed at a time is used again (inf: never); None if something goes on there."""
-    at = int(np.searchsorted(spans.until_s, time_s))
-    if at == len(spans.until_s) or spans.until_s[at] != time_s:
+    index = int(np.searchsorted(spans.until_s, time_s))
+    if index == len(spans.until_s) or spans.until_s[index] != time_s:
         return None
-    return float(spans.from_s[at + 1]) if at + 1 < len(spans.from_s) else np.inf
+    return float(spans.from_s[index + 1]) if index + 1 < len(spans.from_s) else np.inf
 
 
 def _together(outages: Sequence[Outage]) -> tuple[Outage, ...]:
     """Outages of the same kind and time as one, in order of time."""
     merged: dict[tuple[float, float, str], list[int]] = {}
-    for one in outages:
-        merged.setdefault((one.from_s, one.until_s, one.why), []).extend(one.nodes)
+    for outage in outages:
+        merged.setdefault((outage.from_s, outage.until_s, outage.why), []).extend(outage.nodes)
     parts = (Outage(tuple(sorted(nodes)), *key) for key, nodes in merged.items())
-    return tuple(sorted(parts, key=lambda one: (one.from_s, one.until_s, one.nodes)))
+    return tuple(sorted(parts, key=lambda outage: (outage.from_s, outage.until_s, outage.nodes)))
 
 
 # Logs that do not
@@ -313,28 +319,37 @@ def _together(outages: Sequence[Outage]) -> tuple[Outage, ...]:
 def _by_capacity(
     log: LoggedRun, failed: np.ndarray, cluster: Cluster | None, gpus_per_node: int | None
 ) -> LogCalendar:
-    wanted = Wanted("none", {} if cluster is None else {"": cluster}, gpus_per_node)
-    pools, said = pools_of(log, wanted)
+    site = SiteFacts("none", {} if cluster is None else {"": cluster}, gpus_per_node)
+    pools, assumptions = pools_of(log, site)
     pool = pools[0]
     outages = []
     for part in pool.reduced:
         nodes = (pool.cluster.gpus - part.gpus) // pool.cluster.gpus_per_node
         if nodes > 0:
-            last = tuple(range(pool.cluster.nodes - nodes, pool.cluster.nodes))
-            outages.append(Outage(last, part.from_s, part.until_s, "capacity"))
-    down_h = sum(len(one.nodes) * (one.until_s - one.from_s) for one in outages) / 3600
-    said = ["the log names no nodes: the last ones are out", *said]
+            last_nodes = tuple(range(pool.cluster.nodes - nodes, pool.cluster.nodes))
+            outages.append(Outage(last_nodes, part.from_s, part.until_s, "capacity"))
+    down_h = sum(len(outage.nodes) * (outage.until_s - outage.from_s) for outage in outages) / 3600
+    assumptions = ["the log names no nodes: the last ones are out", *assumptions]
     summary = {"nodes": pool.cluster.nodes, "capacity": len(outages)}
     failures = _apart(log.end_s[failed])
     return _finished(
-        log, pool.cluster, (), tuple(outages), down_h * pool.cluster.gpus_per_node, failures, summary, said
+        log,
+        pool.cluster,
+        (),
+        tuple(outages),
+        down_h * pool.cluster.gpus_per_node,
+        failures,
+        summary,
+        assumptions,
     )
 
 
 def _apart(times_s: Floats) -> int:
     """The number of times, those within a minute of the one before not counted; unknown ones count."""
-    known = np.sort(times_s[~np.isnan(times_s)])
-    return int(np.isnan(times_s).sum()) + (1 + int((np.diff(known) > _TOGETHER_S).sum()) if len(known) else 0)
+    sorted_times_s = np.sort(times_s[~np.isnan(times_s)])
+    return int(np.isnan(times_s).sum()) + (
+        1 + int((np.diff(sorted_times_s) > _TOGETHER_S).sum()) if len(sorted_times_s) else 0
+    )
 
 
 def _finished(
@@ -345,14 +360,16 @@ def _finished(
     down_gpu_h: float,
     failures: int,
     summary: Mapping[str, Any],
-    said: Sequence[str],
+    assumptions: Sequence[str],
 ) -> LogCalendar:
     """The calendar, with the rate of failures."""
     up_gpu_h = cluster.gpus * float(np.nanmax(log.start_s + log.run_s)) / 3600 - down_gpu_h
     rate = {"failures": failures, "gpu_h_out": down_gpu_h, "gpu_h_in_service": up_gpu_h}
-    lines = list(said)
+    lines = list(assumptions)
     if failures:
         rate["mtbf_gpu_h"] = max(1, ceil(up_gpu_h / failures))
-        what = f"{failures:,} failures in {up_gpu_h:,.0f} GPU-hours in service"
-        lines.append(f"{what}: --set failures.mtbf_gpu_h={rate['mtbf_gpu_h']} draws others at that rate")
+        failure_rate = f"{failures:,} failures in {up_gpu_h:,.0f} GPU-hours in service"
+        lines.append(
+            f"{failure_rate}: --set failures.mtbf_gpu_h={rate['mtbf_gpu_h']} draws others at that rate"
+        )
     return LogCalendar(cluster, names, outages, {"cluster": cluster.shape, **summary, **rate}, tuple(lines))

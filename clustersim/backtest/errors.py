@@ -28,38 +28,38 @@ QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 _LEAST_S = 1.0
 
 
-def compared(log: LoggedRun, made: Simulated, from_row: int = 0, until_row: int | None = None) -> Rows:
+def compared(log: LoggedRun, simulated: Simulated, from_row: int = 0, until_row: int | None = None) -> Rows:
     """The rows of the jobs from one place in the log to another that started in the log and in the
     simulation.
     """
-    both = ~np.isnan(log.start_s) & ~np.isnan(made.start_s)
-    rows: Rows = np.flatnonzero(both).astype(np.int64)
-    last = len(log.jobs) if until_row is None else until_row
-    return rows[(rows >= from_row) & (rows < last)]
+    started = ~np.isnan(log.start_s) & ~np.isnan(simulated.start_s)
+    rows: Rows = np.flatnonzero(started).astype(np.int64)
+    end_row = len(log.jobs) if until_row is None else until_row
+    return rows[(rows >= from_row) & (rows < end_row)]
 
 
-def times_of(log: LoggedRun, made: Simulated, what: str) -> tuple[Floats, Floats]:
-    """Logged and simulated times of all jobs, in seconds after their submission: `what` is wait or jct."""
-    if what == "wait":
-        return log.wait_s, made.start_s - log.submit_s
-    return log.jct_s, made.end_s - log.submit_s
+def times_of(log: LoggedRun, simulated: Simulated, metric: str) -> tuple[Floats, Floats]:
+    """Logged and simulated times of all jobs, in seconds after their submission: `metric` is wait or jct."""
+    if metric == "wait":
+        return log.wait_s, simulated.start_s - log.submit_s
+    return log.jct_s, simulated.end_s - log.submit_s
 
 
-def errors_of(log: LoggedRun, made: Simulated, rows: Rows) -> dict[str, Any]:
+def errors_of(log: LoggedRun, simulation: Simulated, rows: Rows) -> dict[str, Any]:
     """Waits and JCT of these jobs, compared as in the table of this module, as JSON; times in seconds."""
-    found: dict[str, Any] = {"jobs": len(rows)}
-    for what in ("wait", "jct"):
-        logged, simulated = (times[rows] for times in times_of(log, made, what))
-        found[what] = _errors(logged, simulated)
-    found["score"] = score(log, made, rows)
-    return found
+    errors: dict[str, Any] = {"jobs": len(rows)}
+    for metric in ("wait", "jct"):
+        logged, simulated = (times[rows] for times in times_of(log, simulation, metric))
+        errors[metric] = _errors(logged, simulated)
+    errors["score"] = score(log, simulation, rows)
+    return errors
 
 
-def score(log: LoggedRun, made: Simulated, rows: Rows) -> float | None:
+def score(log: LoggedRun, simulation: Simulated, rows: Rows) -> float | None:
     """The score of the waits of these jobs; None without a job."""
     if not len(rows):
         return None
-    logged, simulated = (times[rows] for times in times_of(log, made, "wait"))
+    logged, simulated = (times[rows] for times in times_of(log, simulation, "wait"))
     absolute = float(np.abs(simulated - logged).mean())
     distance = float(np.abs(np.sort(simulated) - np.sort(logged)).mean())
     return (absolute + distance) / 2 / max(float(logged.mean()), _LEAST_S)
@@ -90,9 +90,9 @@ def _distribution(times: Floats) -> dict[str, float]:
     }
 
 
-def _rank_correlations(one: Floats, two: Floats) -> tuple[float | None, float | None]:
-    if len(one) < 2 or np.ptp(one) == 0 or np.ptp(two) == 0:
+def _rank_correlations(sample_a: Floats, sample_b: Floats) -> tuple[float | None, float | None]:
+    if len(sample_a) < 2 or np.ptp(sample_a) == 0 or np.ptp(sample_b) == 0:
         return None, None
     from scipy.stats import kendalltau, spearmanr
 
-    return float(spearmanr(one, two).statistic), float(kendalltau(one, two).statistic)
+    return float(spearmanr(sample_a, sample_b).statistic), float(kendalltau(sample_a, sample_b).statistic)

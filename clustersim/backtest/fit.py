@@ -92,12 +92,12 @@ def fit(
         nonlocal best
         if any(trial.site == site for trial in trials) or (INFERRED in site.params.values() and not several):
             return
-        made = simulate(log, pools, site, settings)
-        fitted = score(log, made, compared(log, made, *rows))
-        judged = score(log, made, compared(log, made, rows[1]))
+        simulated = simulate(log, pools, site, settings)
+        fitted = score(log, simulated, compared(log, simulated, *rows))
+        judged = score(log, simulated, compared(log, simulated, rows[1]))
         trials.append(Trial(site, inf if fitted is None else fitted, judged))
         if best is None or trials[-1].fitted < best[0].fitted:
-            best = trials[-1], made
+            best = trials[-1], simulated
         on_trial(len(trials))
 
     start_up_s = idle_start_up_s(log, pools, rows[1])
@@ -105,14 +105,14 @@ def fit(
         attempt(Site(policy, params, start_up_s=start_up_s))
     assert best is not None
     if any(not pool.stated for pool in pools):
-        chosen = best[0].site
+        best_site = best[0].site
         for factor in CAPACITIES:
-            attempt(replace(chosen, capacity=factor))
+            attempt(replace(best_site, capacity=factor))
         if (factor := best[0].site.capacity) != 1:
             for policy, params in candidates:
                 attempt(Site(policy, params, factor, start_up_s))
-    chosen = best[0].site
-    for changed in PARAMETERS.get(chosen.policy, ()):
-        attempt(replace(chosen, params={**chosen.params, **changed}))
+    best_site = best[0].site
+    for changed in PARAMETERS.get(best_site.policy, ()):
+        attempt(replace(best_site, params={**best_site.params, **changed}))
     attempt(replace(best[0].site, start_up_s=0.0))
     return best[0].site, best[1], trials

@@ -56,12 +56,12 @@ def write_backtest(result: Backtest, folder: Path, *, report: bool = True) -> li
 
 def write_backtest_report(folder: Path) -> Path:
     """Write report.html of a backtest from its other files. Raises as `read_backtest`."""
-    found = read_backtest(folder)
+    document = read_backtest(folder)
     try:
-        page = render_backtest(found)
+        page = render_backtest(document)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        what = f"does not hold what a backtest of this version writes ({type(error).__name__})"
-        raise UserError(f"{folder / _SUMMARY}: {what}; make the backtest again") from error
+        problem = f"does not hold what a backtest of this version writes ({type(error).__name__})"
+        raise UserError(f"{folder / _SUMMARY}: {problem}; make the backtest again") from error
     write_text(folder / _REPORT, page)
     return folder / _REPORT
 
@@ -86,8 +86,8 @@ def read_backtest(folder: Path) -> Compared:
         raise TableError(f"{folder / _JOBS}: has {len(rows):,} jobs; a report shows 1 to {_MOST_JOBS:,}")
     for line, cells in rows:
         if len(cells) != len(names):
-            what = f"{folder / _JOBS}:{line}: has {len(cells)} cells below {len(names)} columns"
-            raise TableError(f"{what}; make the backtest again")
+            problem = f"{folder / _JOBS}:{line}: has {len(cells)} cells below {len(names)} columns"
+            raise TableError(f"{problem}; make the backtest again")
     column = _Columns(folder / _JOBS, names, rows)
     return Compared(
         summary=summary,
@@ -111,43 +111,43 @@ class _Columns:
 
     def numbers(self, name: str, may_lack: bool = False) -> Floats:
         place = self.names.index(name)
-        found = np.full(len(self.rows), np.nan)
+        numbers = np.full(len(self.rows), np.nan)
         for i, (line, cells) in enumerate(self.rows):
             if may_lack and not cells[place]:
                 continue
             try:
-                found[i] = float(cells[place])
+                numbers[i] = float(cells[place])
             except ValueError:
-                found[i] = np.nan
-            if not abs(found[i]) < 1e15:  # not for NaN
-                what = f"{self.path}:{line}: {name}={shown(cells[place])}: must be a number"
-                raise TableError(f"{what}; make the backtest again")
-        return found
+                numbers[i] = np.nan
+            if not abs(numbers[i]) < 1e15:  # not for NaN
+                problem = f"{self.path}:{line}: {name}={shown(cells[place])}: must be a number"
+                raise TableError(f"{problem}; make the backtest again")
+        return numbers
 
 
 def _summary(path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(read_text(path, MAX_BYTES))
+        summary = json.loads(read_text(path, MAX_BYTES))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: is no JSON; make the backtest again") from error
-    absent = _KEYS if not isinstance(found, dict) else [name for name in _KEYS if name not in found]
+    absent = _KEYS if not isinstance(summary, dict) else [name for name in _KEYS if name not in summary]
     if absent:
         raise UserError(f"{path}: lacks {absent[0]}, so it is not of a backtest of this version")
-    return dict(found)
+    return dict(summary)
 
 
 def _table(result: Backtest) -> str:
-    log, made = result.log, result.made
+    log, simulated = result.log, result.made
     pool_of = {int(i): pool.name for pool in result.pools for i in pool.rows}
-    waits_s = made.start_s - log.submit_s
+    waits_s = simulated.start_s - log.submit_s
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(JOB_COLUMNS)
     for i, job in enumerate(log.jobs):
         names = (job.job_id, pool_of[i], result.parts[i], job.tenant, job.user, job.partition, job.qos)
         times = (
-            log.submit_s[i], log.run_s[i], log.start_s[i], made.start_s[i], log.wait_s[i], waits_s[i],
-            waits_s[i] - log.wait_s[i], log.jct_s[i], made.end_s[i] - log.submit_s[i],
+            log.submit_s[i], log.run_s[i], log.start_s[i], simulated.start_s[i], log.wait_s[i], waits_s[i],
+            waits_s[i] - log.wait_s[i], log.jct_s[i], simulated.end_s[i] - log.submit_s[i],
         )  # fmt: skip
         texts = [with_guard(name or "") for name in (*names, job.gpu_type)]
         rows.writerow(

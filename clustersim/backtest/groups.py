@@ -19,7 +19,7 @@ _FIELDS = ("tenant", "user", "partition", "qos", "gpu_type")
 
 
 def groups_of(
-    log: LoggedRun, made: Simulated, rows: Rows, pools: list[Pool]
+    log: LoggedRun, simulated: Simulated, rows: Rows, pools: list[Pool]
 ) -> dict[str, list[dict[str, Any]]]:
     """Logged and simulated waits of the jobs in `rows` by kind of group, then by group, as JSON.
 
@@ -35,12 +35,12 @@ def groups_of(
         kinds[name] = [getattr(log.jobs[i], name) or "" for i in rows]
     hours = log.hour()
     kinds["hour"] = [f"{hours[i]:02d}" for i in rows]
-    found: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[dict[str, Any]]] = {}
     for kind, labels in kinds.items():
-        told = len(set(labels)) < 2 or labels in [kinds[name] for name in found]
-        if not told:
-            found[kind] = _groups(log, made, rows, labels, kind)
-    return found
+        repeats = len(set(labels)) < 2 or labels in [kinds[name] for name in groups]
+        if not repeats:
+            groups[kind] = _groups(log, simulated, rows, labels, kind)
+    return groups
 
 
 def _size(gpus: int) -> str:
@@ -50,16 +50,16 @@ def _size(gpus: int) -> str:
 
 
 def _groups(
-    log: LoggedRun, made: Simulated, rows: Rows, labels: list[str], kind: str
+    log: LoggedRun, simulated: Simulated, rows: Rows, labels: list[str], kind: str
 ) -> list[dict[str, Any]]:
     counts = Counter(labels)
     by_size = kind in ("size", "hour")
     order = sorted(counts, key=_number if by_size else lambda name: (-counts[name], name))
-    kept = order if by_size else order[:_MOST_GROUPS]
+    largest = order if by_size else order[:_MOST_GROUPS]
     array = np.array(labels, dtype=object)
-    groups: list[dict[str, Any]] = [_group(log, made, rows[array == name], name) for name in kept]
-    if len(order) > len(kept):
-        groups.append({"group": None, "left_out": sum(counts[name] for name in order[len(kept) :])})
+    groups: list[dict[str, Any]] = [_group(log, simulated, rows[array == name], name) for name in largest]
+    if len(order) > len(largest):
+        groups.append({"group": None, "left_out": sum(counts[name] for name in order[len(largest) :])})
     return groups
 
 
@@ -67,8 +67,8 @@ def _number(name: str) -> int:
     return int(name.partition("-")[0])
 
 
-def _group(log: LoggedRun, made: Simulated, rows: Rows, name: str) -> dict[str, Any]:
-    logged, simulated = (times[rows] for times in times_of(log, made, "wait"))
+def _group(log: LoggedRun, simulation: Simulated, rows: Rows, name: str) -> dict[str, Any]:
+    logged, simulated = (times[rows] for times in times_of(log, simulation, "wait"))
     return {
         "group": name,
         "jobs": len(rows),

@@ -90,22 +90,22 @@ class LoggedRun:
         The clock of the result begins with its first job. UserError for an unknown field, for a date that
         cannot be read, dates of a log without any, and a part without jobs.
         """
-        kept = np.ones(len(self.jobs), dtype=bool)
+        mask = np.ones(len(self.jobs), dtype=bool)
         if only:
             field, equals, value = only.partition("=")
             if not equals or field not in _FIELDS:
                 raise UserError(f"--only {shown(only)}: write FIELD=VALUE with one of {', '.join(_FIELDS)}")
-            kept &= np.array([getattr(job, field) == value for job in self.jobs])
-            if not kept.any():
-                known = sorted({str(getattr(job, field)) for job in self.jobs if getattr(job, field)})
-                raise UnknownName(field, shown(value), known)
+            mask &= np.array([getattr(job, field) == value for job in self.jobs])
+            if not mask.any():
+                values = sorted({str(getattr(job, field)) for job in self.jobs if getattr(job, field)})
+                raise UnknownName(field, shown(value), values)
         for option, text in (("--since", since), ("--before", before)):
             if text:
                 at_s = self._moment(option, text)
-                kept &= self.submit_s >= at_s if option == "--since" else self.submit_s < at_s
-        if kept.all():
+                mask &= self.submit_s >= at_s if option == "--since" else self.submit_s < at_s
+        if mask.all():
             return self
-        rows = np.flatnonzero(kept)
+        rows = np.flatnonzero(mask)
         if not len(rows) or np.isnan(self.start_s[rows]).all():
             raise UserError("--only, --since, --before: leave no job with a start; widen them")
         first_s = float(self.submit_s[rows[0]])
@@ -129,12 +129,12 @@ class LoggedRun:
             raise UserError(f"{option} {shown(text)}: is no date such as 2020-09-01") from None
         return (when if when.tzinfo else when.replace(tzinfo=self.zone)).timestamp() - self.zero_s
 
-    def _account_of(self, first_s: float, rows: Rows, *asked: str) -> dict[str, Any]:
-        names = zip(("--only", "--since", "--before"), asked, strict=True)
-        what = " ".join(f"{name} {text}" for name, text in names if text)
-        said = f"{len(rows):,} of {len(self.jobs):,} jobs are kept: {what}; others take no part"
+    def _account_of(self, first_s: float, rows: Rows, *texts: str) -> dict[str, Any]:
+        names = zip(("--only", "--since", "--before"), texts, strict=True)
+        selection = " ".join(f"{name} {text}" for name, text in names if text)
+        sentence = f"{len(rows):,} of {len(self.jobs):,} jobs are kept: {selection}; others take no part"
         clock = {**self.account["clock"], "shift_s": self.account["clock"]["shift_s"] + first_s}
-        return {"clock": clock, "assumptions": [*self.account["assumptions"], said]}
+        return {"clock": clock, "assumptions": [*self.account["assumptions"], sentence]}
 
 
 def read_logged(
@@ -172,7 +172,7 @@ def read_logged(
 
 
 def _shifted(spans: tuple[OnNode, ...], zero_s: float) -> tuple[OnNode, ...]:
-    return tuple(one._replace(from_s=one.from_s - zero_s, until_s=one.until_s - zero_s) for one in spans)
+    return tuple(span._replace(from_s=span.from_s - zero_s, until_s=span.until_s - zero_s) for span in spans)
 
 
 def read_rows(path: str | Path, options: ReadOptions) -> tuple[Log, str]:
@@ -203,6 +203,6 @@ def _as_logged(job: Job) -> Job:
 
 
 def _no_starts(path: object, log_format: str) -> str:
-    what = f"{path}: states no start of any job (format {log_format}), so no wait is known to compare with"
-    named = "name it with --columns ...,start_s=COLUMN or wait_s=COLUMN if the log has it"
-    return f"{what}; {named}, or simulate without comparing: clustersim trace import, then clustersim run"
+    problem = f"{path}: states no start of any job (format {log_format}), so no wait is known to compare with"
+    remedy = "name it with --columns ...,start_s=COLUMN or wait_s=COLUMN if the log has it"
+    return f"{problem}; {remedy}, or simulate without comparing: clustersim trace import, then clustersim run"

@@ -17,7 +17,7 @@ from traces import Job
 from .logged import LoggedRun, Rows
 from .use import Reduced, in_use, peak, reduced
 
-__all__ = ["DIVISIONS", "Pool", "Wanted", "pools_of"]
+__all__ = ["DIVISIONS", "Pool", "SiteFacts", "pools_of"]
 
 DIVISIONS = ("auto", "none", "tenant", "partition", "qos", "gpu_type")
 """What can tell the pools of a site apart: nothing, or a field of its jobs."""
@@ -69,7 +69,7 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SiteFacts:
     """What the user says of the site: how to divide it, the clusters of pools by name ("" for the only pool),
     the size of nodes (None: inferred), and whether times of reduced capacity are looked for.
     """
@@ -86,33 +86,39 @@ class Wanted:
             raise UserError(f"--gpus-per-node {self.gpus_per_node}: must be between 1 and {_LARGEST_NODE}")
 
 
-def pools_of(log: LoggedRun, wanted: Wanted, known: int | None = None) -> tuple[list[Pool], list[str]]:
+def pools_of(
+    log: LoggedRun, site_facts: SiteFacts, known_jobs: int | None = None
+) -> tuple[list[Pool], list[str]]:
     """The pools of the site, the largest in jobs first, and the assumptions made.
 
-    Only the first `known` jobs (all, if None) may show what a pool has. UserError if the user states a
+    Only the first `known_jobs` jobs (all, if None) may show what a pool has. UserError if the user states a
     cluster of a pool that does not exist, or one cluster for several pools.
     """
-    clusters = dict(wanted.clusters or {})
-    division = _division(log, wanted, clusters)
+    clusters = dict(site_facts.clusters or {})
+    division = _division(log, site_facts, clusters)
     names = _names(log.jobs, division)
     order = sorted(set(names), key=lambda name: (-names.count(name), name))
     if len(order) > _MOST_POOLS:
         raise UserError(f"--pools {division}: makes {len(order):,} pools, more than {_MOST_POOLS:,}")
     _check(clusters, order, division)
-    known = len(log.jobs) if known is None else known
+    known_jobs = len(log.jobs) if known_jobs is None else known_jobs
     labels = np.array(names, dtype=object)
-    pools = [_pool(log, name, np.flatnonzero(labels == name), wanted, clusters, known) for name in order]
-    if wanted.gpus_per_node is not None and all(pool.stated for pool in pools):
-        raise UserError(f"--gpus-per-node {wanted.gpus_per_node}: --cluster states the nodes; leave one out")
+    pools = [
+        _pool(log, name, np.flatnonzero(labels == name), site_facts, clusters, known_jobs) for name in order
+    ]
+    if site_facts.gpus_per_node is not None and all(pool.stated for pool in pools):
+        raise UserError(
+            f"--gpus-per-node {site_facts.gpus_per_node}: --cluster states the nodes; leave one out"
+        )
     return pools, [
         *_said_of(division, order, log),
-        *(line for pool in pools for line in _said(pool, wanted, log)),
+        *(line for pool in pools for line in _said(pool, site_facts, log)),
     ]
 
 
-def _division(log: LoggedRun, wanted: Wanted, clusters: Mapping[str, Cluster]) -> str:
-    if wanted.division != "auto":
-        return wanted.division
+def _division(log: LoggedRun, site_facts: SiteFacts, clusters: Mapping[str, Cluster]) -> str:
+    if site_facts.division != "auto":
+        return site_facts.division
     if "" in clusters:
         return "none"
     if log.account["format"] in _EXCLUSIVE:
@@ -130,8 +136,8 @@ def _names(jobs: Sequence[Job], division: str) -> list[str]:
 
 def _check(clusters: Mapping[str, Cluster], names: list[str], division: str) -> None:
     if "" in clusters and len(names) > 1:
-        given = f"--cluster {shown(clusters[''].shape)}: is one cluster for {len(names)} pools ({division})"
-        raise UserError(f"{given}; give --cluster {shown(names[0])}=SHAPE for each, or --pools none")
+        problem = f"--cluster {shown(clusters[''].shape)}: is one cluster for {len(names)} pools ({division})"
+        raise UserError(f"{problem}; give --cluster {shown(names[0])}=SHAPE for each, or --pools none")
     for name in clusters:
         if name and name not in names:
             raise UnknownName("pool", name, names)
@@ -141,32 +147,32 @@ def _pool(
     log: LoggedRun,
     name: str,
     rows: Rows,
-    wanted: Wanted,
+    site_facts: SiteFacts,
     clusters: Mapping[str, Cluster],
-    known: int,
+    known_jobs: int,
 ) -> Pool:
-    seen, largest = rows[rows < known], int(log.gpus[rows].max())
+    seen, largest = rows[rows < known_jobs], int(log.gpus[rows].max())
     cluster = clusters.get(name, clusters.get(""))
-    stated = cluster is not None
+    is_stated = cluster is not None
     if cluster is None:
-        most = peak(log.start_s[seen], log.run_s[seen], log.gpus[seen])
-        gpus = max(most, largest)
-        size = wanted.gpus_per_node or _node_size(log.gpus[rows])
+        peak_gpus = peak(log.start_s[seen], log.run_s[seen], log.gpus[seen])
+        gpus = max(peak_gpus, largest)
+        size = site_facts.gpus_per_node or _node_size(log.gpus[rows])
         cluster = Cluster(ceil(gpus / size), size)
-    less: list[Reduced] = []
-    if wanted.look_for_reduced and not cluster.mixed and cluster.node_sizes == 1:
-        until_s = inf if known >= len(log.jobs) else float(log.submit_s[known])
+    reduced_spans: list[Reduced] = []
+    if site_facts.look_for_reduced and not cluster.mixed and cluster.node_sizes == 1:
+        until_s = inf if known_jobs >= len(log.jobs) else float(log.submit_s[known_jobs])
         columns = (log.submit_s[seen], log.start_s[seen], log.run_s[seen], log.gpus[seen])
-        less = reduced(*columns, cluster.gpus, until_s)
+        reduced_spans = reduced(*columns, cluster.gpus, until_s)
     return Pool(
         name,
         rows,
         cluster,
-        stated,
+        is_stated,
         largest,
-        tuple(less),
+        tuple(reduced_spans),
         _quotas(log, seen, cluster),
-        _limits(log, rows, known),
+        _limits(log, rows, known_jobs),
     )
 
 
@@ -181,63 +187,68 @@ def _quotas(log: LoggedRun, seen: Rows, cluster: Cluster) -> dict[str, int]:
     tenants = np.array([log.jobs[i].tenant for i in seen], dtype=object)
     peaks = {}
     for tenant in sorted(set(tenants)):
-        own = seen[tenants == tenant]
-        peaks[tenant] = peak(log.start_s[own], log.run_s[own], log.gpus[own])
+        tenant_rows = seen[tenants == tenant]
+        peaks[tenant] = peak(log.start_s[tenant_rows], log.run_s[tenant_rows], log.gpus[tenant_rows])
     total = sum(peaks.values())
     if len(peaks) < 2 or not total:
         return {}
-    return {tenant: cluster.gpus * most // total for tenant, most in peaks.items()}
+    return {tenant: cluster.gpus * peak_gpus // total for tenant, peak_gpus in peaks.items()}
 
 
 def _said_of(division: str, names: list[str], log: LoggedRun) -> list[str]:
     if division == "none":
         return ["all jobs compete for one pool of GPUs"]
-    why = ""
+    reason = ""
     if log.account["format"] in _EXCLUSIVE and division == "tenant":
-        why = ": a virtual cluster is an exclusive set of nodes (Hu et al., SC 2021)"
-    return [f"{len(names)} pools by {division}, whose jobs do not compete{why}"]
+        reason = ": a virtual cluster is an exclusive set of nodes (Hu et al., SC 2021)"
+    return [f"{len(names)} pools by {division}, whose jobs do not compete{reason}"]
 
 
-def _limits(log: LoggedRun, rows: Rows, known: int) -> dict[str, int]:
+def _limits(log: LoggedRun, rows: Rows, known_jobs: int) -> dict[str, int]:
     """The peak of each tenant with at least `_LEAST_JOBS` known starts, at least its own largest request."""
     tenants = np.array([log.jobs[i].tenant for i in rows], dtype=object)
-    found = {}
+    limits = {}
     for tenant in sorted(set(tenants)):
-        own = rows[tenants == tenant]
-        seen = own[(own < known) & ~np.isnan(log.start_s[own])]
+        tenant_rows = rows[tenants == tenant]
+        seen = tenant_rows[(tenant_rows < known_jobs) & ~np.isnan(log.start_s[tenant_rows])]
         if len(seen) >= _LEAST_JOBS:
-            most = peak(log.start_s[seen], log.run_s[seen], log.gpus[seen])
-            found[tenant] = max(most, int(log.gpus[own].max()))
-    return found
+            peak_gpus = peak(log.start_s[seen], log.run_s[seen], log.gpus[seen])
+            limits[tenant] = max(peak_gpus, int(log.gpus[tenant_rows].max()))
+    return limits
 
 
 def _exceeded(pool: Pool, log: LoggedRun) -> Iterator[str]:
     """How often, and by how much, the log uses more than the stated cluster has."""
-    moments, used = in_use(log.start_s[pool.rows], log.run_s[pool.rows], log.gpus[pool.rows])
+    moments, gpus_in_use = in_use(log.start_s[pool.rows], log.run_s[pool.rows], log.gpus[pool.rows])
     lasted = np.diff(moments, append=moments[-1:])
-    above = used > pool.cluster.gpus
+    above = gpus_in_use > pool.cluster.gpus
     if above.any():
-        hours, share = lasted[above].sum() / 3600, lasted[above].sum() / max(1e-9, lasted[used > 0].sum())
-        most = f"the log has up to {int(used.max()):,} GPUs in use at once"
+        hours, share = (
+            lasted[above].sum() / 3600,
+            lasted[above].sum() / max(1e-9, lasted[gpus_in_use > 0].sum()),
+        )
+        problem = f"the log has up to {int(gpus_in_use.max()):,} GPUs in use at once"
         times = f"{hours:,.1f} h, {100 * share:.1f} % of the time in use"
-        yield f"WARNING: {most}, more than there are for {times}"
+        yield f"WARNING: {problem}, more than there are for {times}"
 
 
-def _said(pool: Pool, wanted: Wanted, log: LoggedRun) -> list[str]:
+def _said(pool: Pool, site_facts: SiteFacts, log: LoggedRun) -> list[str]:
     where = "" if pool.name == "all" else f"pool {shown(pool.name)}: "
     if pool.stated:
-        said = [f"{where}{pool.cluster.gpus:,} GPUs ({pool.cluster.shape}), as stated"]
-        said += [f"{where}{line}" for line in _exceeded(pool, log)]
+        sentences = [f"{where}{pool.cluster.gpus:,} GPUs ({pool.cluster.shape}), as stated"]
+        sentences += [f"{where}{line}" for line in _exceeded(pool, log)]
     else:
         nodes = "in nodes of 1, so nothing is fragmented"
-        if wanted.gpus_per_node is not None:
-            nodes = f"in nodes of {wanted.gpus_per_node}, as stated"
+        if site_facts.gpus_per_node is not None:
+            nodes = f"in nodes of {site_facts.gpus_per_node}, as stated"
         elif pool.cluster.gpus_per_node > 1:
             nodes = f"in nodes of {_USUAL_SIZE}, of which all larger requests are multiples"
         rule = "the most in use at once for a minute in all, at least the largest request"
-        said = [f"{where}{pool.cluster.gpus:,} GPUs, {rule}; {nodes}"]
+        sentences = [f"{where}{pool.cluster.gpus:,} GPUs, {rule}; {nodes}"]
     if pool.reduced:
         hours = sum(part.until_s - part.from_s for part in pool.reduced) / 3600
-        what = "jobs waited that would have fitted beside what was in use"
-        said.append(f"{where}less capacity in {len(pool.reduced)} times, {hours:,.0f} h in all: {what}")
-    return said
+        observation = "jobs waited that would have fitted beside what was in use"
+        sentences.append(
+            f"{where}less capacity in {len(pool.reduced)} times, {hours:,.0f} h in all: {observation}"
+        )
+    return sentences

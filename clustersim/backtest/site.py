@@ -84,13 +84,13 @@ def simulate(
     `settings`: assignments as of `--set`. Raises UserError for settings that cannot be used, PolicyError if
     the policy breaks a rule.
     """
-    named = settings_named(settings)
+    setting_texts = settings_named(settings)
     for name, instead in _INSTEAD.items():
-        if name in named:
-            raise UserError(f"--set {shown(named[name])}: a backtest decides that itself; {instead}")
-    if "calendar" in named and (len(pools) > 1 or not pools[0].stated):
-        what = "numbers the nodes of one cluster; state it with --cluster SHAPE, and --pools none"
-        raise UserError(f"--set {shown(named['calendar'])}: {what}")
+        if name in setting_texts:
+            raise UserError(f"--set {shown(setting_texts[name])}: a backtest decides that itself; {instead}")
+    if "calendar" in setting_texts and (len(pools) > 1 or not pools[0].stated):
+        problem = "numbers the nodes of one cluster; state it with --cluster SHAPE, and --pools none"
+        raise UserError(f"--set {shown(setting_texts['calendar'])}: {problem}")
     starts_s, ends_s = np.full(len(log.jobs), np.nan), np.full(len(log.jobs), np.nan)
     sizes = {}
     for pool in pools:
@@ -102,8 +102,8 @@ def simulate(
             params={key: pool.limits if value == INFERRED else value for key, value in site.params.items()},
             cluster=cluster.shape if not cluster.groups else "n1g1",  # the cluster itself is handed over
             overheads={**_FREE, "scheduling_s": site.start_up_s} if site.start_up_s else None,
-            calendar=[] if "calendar" in named else pool.calendar(cluster),
-            quotas={} if "quotas" in named else _fitting(pool.quotas, cluster.gpus),
+            calendar=[] if "calendar" in setting_texts else pool.calendar(cluster),
+            quotas={} if "quotas" in setting_texts else _fitting(pool.quotas, cluster.gpus),
             bound=NO_BOUND,
             seed=seed,
         )
@@ -127,34 +127,34 @@ def _fitting(quotas: Mapping[str, int], gpus: int) -> dict[str, int]:
     return dict(quotas) if sum(quotas.values()) <= gpus else {}
 
 
-def idle_start_up_s(log: LoggedRun, pools: Sequence[Pool], known: int | None = None) -> float:
+def idle_start_up_s(log: LoggedRun, pools: Sequence[Pool], known_jobs: int | None = None) -> float:
     """The median wait of the jobs that found room: at their submission none waited, and they fitted beside
     what was in use. 0 if there is no such job, or the median is above five minutes.
 
-    Only the first `known` jobs count (all, if None).
+    Only the first `known_jobs` jobs count (all, if None).
     """
-    known = len(log.jobs) if known is None else known
-    waits = [wait for pool in pools for wait in _waits_with_room(log, pool, known)]
+    known_jobs = len(log.jobs) if known_jobs is None else known_jobs
+    waits = [wait for pool in pools for wait in _waits_with_room(log, pool, known_jobs)]
     median = float(np.median(waits)) if waits else 0.0
     return median if median <= _LONGEST_START_UP_S else 0.0
 
 
-def _waits_with_room(log: LoggedRun, pool: Pool, known: int) -> list[float]:
-    rows = pool.rows[(pool.rows < known) & ~np.isnan(log.start_s[pool.rows])]
+def _waits_with_room(log: LoggedRun, pool: Pool, known_jobs: int) -> list[float]:
+    rows = pool.rows[(pool.rows < known_jobs) & ~np.isnan(log.start_s[pool.rows])]
     steps: list[tuple[float, int, int]] = []  # (time, kind, row): 0 an end, 1 a submission, 2 a start
     for i in rows.tolist():
         start_s = float(log.start_s[i])
         steps += [(start_s + float(log.run_s[i]), 0, i), (float(log.submit_s[i]), 1, i), (start_s, 2, i)]
-    used, waiting, found = 0, 0, list[float]()
+    gpus_in_use, waiting, waits = 0, 0, list[float]()
     for _, kind, i in sorted(steps):
         gpus = int(log.gpus[i])
         if kind == 0:
-            used -= gpus
+            gpus_in_use -= gpus
         elif kind == 1:
-            if not waiting and used + gpus <= pool.cluster.gpus:
-                found.append(float(log.wait_s[i]))
+            if not waiting and gpus_in_use + gpus <= pool.cluster.gpus:
+                waits.append(float(log.wait_s[i]))
             waiting += 1
         else:
-            used += gpus
+            gpus_in_use += gpus
             waiting -= 1
-    return found
+    return waits

@@ -43,24 +43,24 @@ def in_use(start_s: Floats, run_s: Floats, gpus: Rows) -> tuple[Floats, Floats]:
     """Times in ascending order, and the GPUs in use from each of them to the next. Jobs without a start (NaN)
     hold nothing.
     """
-    known = ~np.isnan(start_s)
-    times = np.concatenate([start_s[known], start_s[known] + run_s[known]])
-    change = np.concatenate([gpus[known], -gpus[known]]).astype(np.float64)
+    has_start = ~np.isnan(start_s)
+    times = np.concatenate([start_s[has_start], start_s[has_start] + run_s[has_start]])
+    change = np.concatenate([gpus[has_start], -gpus[has_start]]).astype(np.float64)
     moments, places = np.unique(times, return_inverse=True)
     return moments, np.cumsum(np.bincount(places, weights=change, minlength=len(moments)))
 
 
 def peak(start_s: Floats, run_s: Floats, gpus: Rows) -> int:
     """The capacity by the rule of the peak; 0 without a start."""
-    moments, used = in_use(start_s, run_s, gpus)
+    moments, gpus_in_use = in_use(start_s, run_s, gpus)
     if not len(moments):
         return 0
     lasted = np.diff(moments, append=moments[-1])
-    levels = np.argsort(-used, kind="stable")
+    levels = np.argsort(-gpus_in_use, kind="stable")
     above = np.cumsum(lasted[levels])
-    least = min(_LEAST_S, _LEAST_SHARE * float(lasted[used > 0].sum()))
-    reached = int(np.searchsorted(above, least))
-    return int(used[levels[min(reached, len(levels) - 1)]])
+    least_s = min(_LEAST_S, _LEAST_SHARE * float(lasted[gpus_in_use > 0].sum()))
+    reached = int(np.searchsorted(above, least_s))
+    return int(gpus_in_use[levels[min(reached, len(levels) - 1)]])
 
 
 def mean_use(start_s: Floats, run_s: Floats, gpus: Rows, from_s: float, until_s: float) -> float:
@@ -71,14 +71,14 @@ def mean_use(start_s: Floats, run_s: Floats, gpus: Rows, from_s: float, until_s:
     return float(np.nansum(held * gpus)) / (until_s - from_s)
 
 
-def mean_difference(one: tuple[Floats, Floats], two: tuple[Floats, Floats], until_s: float) -> float:
+def mean_difference(curve_a: tuple[Floats, Floats], curve_b: tuple[Floats, Floats], until_s: float) -> float:
     """The mean over time, from 0 to `until_s`, of how far two curves of use are apart, in GPUs."""
     if until_s <= 0:
         return 0.0
-    moments = np.unique(np.concatenate([one[0], two[0], [0.0, until_s]]))
+    moments = np.unique(np.concatenate([curve_a[0], curve_b[0], [0.0, until_s]]))
     moments = moments[(moments >= 0) & (moments <= until_s)]
-    apart = np.abs(_at(one, moments) - _at(two, moments))[:-1]
-    return float((apart * np.diff(moments)).sum()) / until_s
+    differences = np.abs(_at(curve_a, moments) - _at(curve_b, moments))[:-1]
+    return float((differences * np.diff(moments)).sum()) / until_s
 
 
 def _at(curve: tuple[Floats, Floats], moments: Floats) -> Floats:
@@ -90,29 +90,31 @@ def reduced(
     submit_s: Floats, start_s: Floats, run_s: Floats, gpus: Rows, capacity: int, until_s: float
 ) -> list[Reduced]:
     """Times of reduced capacity before `until_s`, by the rule above, in order of time."""
-    moments, used, waiting = _with_queue(submit_s, start_s, run_s, gpus)
-    unexplained = (waiting > 0) & (used + waiting <= capacity)
-    found = [
+    moments, gpus_in_use, waiting = _with_queue(submit_s, start_s, run_s, gpus)
+    unexplained = (waiting > 0) & (gpus_in_use + waiting <= capacity)
+    spans = [
         part
-        for mask in (unexplained & (used == 0), unexplained & (used > 0))
-        for part in _parts(moments, used, mask, until_s)
+        for mask in (unexplained & (gpus_in_use == 0), unexplained & (gpus_in_use > 0))
+        for part in _parts(moments, gpus_in_use, mask, until_s)
         if not (
             (submit_s >= part.from_s) & (start_s < part.until_s) & (start_s - submit_s <= _AT_ONCE_S)
         ).any()
     ]
-    return sorted(found, key=lambda part: part.from_s)
+    return sorted(spans, key=lambda part: part.from_s)
 
 
-def _parts(moments: Floats, used: Floats, mask: NDArray[np.bool_], until_s: float) -> Iterator[Reduced]:
+def _parts(
+    moments: Floats, gpus_in_use: Floats, mask: NDArray[np.bool_], until_s: float
+) -> Iterator[Reduced]:
     """The long stretches of the mask in which use stays near its top."""
     edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
-    for first, last in zip(edges[::2], edges[1::2], strict=True):
-        from_s, to_s = float(moments[first]), min(float(moments[min(last, len(moments) - 1)]), until_s)
+    for start, end in zip(edges[::2], edges[1::2], strict=True):
+        from_s, to_s = float(moments[start]), min(float(moments[min(end, len(moments) - 1)]), until_s)
         if to_s - from_s < _REDUCED_S:
             continue
-        lasted = np.clip(np.diff(np.append(np.minimum(moments[first:last], to_s), to_s)), 0, None)
-        top = float(used[first:last][lasted > 0].max())
-        mean = float((used[first:last] * lasted).sum()) / (to_s - from_s)
+        lasted = np.clip(np.diff(np.append(np.minimum(moments[start:end], to_s), to_s)), 0, None)
+        top = float(gpus_in_use[start:end][lasted > 0].max())
+        mean = float((gpus_in_use[start:end] * lasted).sum()) / (to_s - from_s)
         if mean >= _NEAR_TOP * top:
             yield Reduced(from_s, to_s, int(top))
 
@@ -121,14 +123,14 @@ def _with_queue(
     submit_s: Floats, start_s: Floats, run_s: Floats, gpus: Rows
 ) -> tuple[Floats, Floats, Floats]:
     """As `in_use`, with the largest request that waits from each time to the next; 0 if none waits."""
-    known = np.flatnonzero(~np.isnan(start_s))
+    started_rows = np.flatnonzero(~np.isnan(start_s))
     steps: list[tuple[float, int, int]] = []  # (time, kind, GPUs): 0 an end, 1 a submission, 2 a start
-    for i in known:
+    for i in started_rows:
         n = int(gpus[i])
         steps += [(float(start_s[i] + run_s[i]), 0, n), (float(submit_s[i]), 1, n), (float(start_s[i]), 2, n)]
     steps.sort()
     moments: list[float] = []
-    used: list[float] = []
+    gpus_in_use: list[float] = []
     largest: list[float] = []
     held, queue = 0, list[int]()
     for time_s, kind, n in steps:
@@ -140,9 +142,9 @@ def _with_queue(
             queue.pop(bisect_left(queue, n))
             held += n
         if moments and moments[-1] == time_s:
-            used[-1], largest[-1] = held, queue[-1] if queue else 0
+            gpus_in_use[-1], largest[-1] = held, queue[-1] if queue else 0
         else:
             moments.append(time_s)
-            used.append(held)
+            gpus_in_use.append(held)
             largest.append(queue[-1] if queue else 0)
-    return np.array(moments), np.array(used, dtype=float), np.array(largest, dtype=float)
+    return np.array(moments), np.array(gpus_in_use, dtype=float), np.array(largest, dtype=float)

@@ -24,15 +24,15 @@ def alone_s(columns: Columns) -> Floats:
     more, so one of them pays launch_s(o). The two times do not overlap. A job without work is done when an
     allocation has paid its launch. []
     """
-    least = np.empty(len(columns))
+    least_s = np.empty(len(columns))
     for kind in columns.kinds:
         unit_s = 1.0 / kind.rate
         best = np.full(len(kind.jobs), np.inf)
         work = columns.work[kind.jobs]
         for option in range(len(unit_s)):
             np.minimum(best, kind.launch_s[option] + work * unit_s[option], out=best)
-        least[kind.jobs] = best
-    return least
+        least_s[kind.jobs] = best
+    return least_s
 
 
 def type_weights(columns: Columns) -> tuple[Floats, ...]:
@@ -40,9 +40,9 @@ def type_weights(columns: Columns) -> tuple[Floats, ...]:
     jobs that can run on all types. Any weights >= 0 of which one is positive give valid bounds.
     """
     types = len(columns.gpus)
-    alike = np.ones(types)
+    equal_weights = np.ones(types)
     if types == 1:
-        return (alike,)
+        return (equal_weights,)
     total, jobs = np.zeros(types), 0
     for kind in columns.kinds:
         best = np.zeros(types)
@@ -51,9 +51,9 @@ def type_weights(columns: Columns) -> tuple[Floats, ...]:
             total += len(kind.jobs) * np.log(best)
             jobs += len(kind.jobs)
     if not jobs:
-        return (alike,)
+        return (equal_weights,)
     mean = np.exp(total / jobs)
-    return alike, mean / mean.max()
+    return equal_weights, mean / mean.max()
 
 
 def areas(columns: Columns, weights: Floats) -> Floats:
@@ -66,12 +66,12 @@ def areas(columns: Columns, weights: Floats) -> Floats:
     *Proof.* No allocation does a unit of work in fewer weighted GPU-seconds than the best option. The
     allocation with which the job ends pays its launch or more on all its GPUs, and does no work meanwhile. []
     """
-    least = np.empty(len(columns))
+    least_area = np.empty(len(columns))
     for kind in columns.kinds:
         weighted = weights[kind.gpu_type] * kind.gpus
         per_unit = np.min(weighted / kind.rate)
-        least[kind.jobs] = columns.work[kind.jobs] * per_unit + np.min(weighted * kind.launch_s)
-    return least
+        least_area[kind.jobs] = columns.work[kind.jobs] * per_unit + np.min(weighted * kind.launch_s)
+    return least_area
 
 
 def srpt_mean_s(columns: Columns, weights: Floats) -> float:

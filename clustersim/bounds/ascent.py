@@ -40,13 +40,14 @@ def ascend(
     price: Floats,
     steps: int,
     *,
-    least: Floats,
+    lower_bounds: Floats,
     unit_price: float,
     enough: float = inf,
 ) -> Ascent:
     """Improve `price` in `steps` steps, or until the dual is above `enough`.
 
-    `least`: what each job's value is at least, at any prices. `unit_price`: the smallest price that matters.
+    `lower_bounds`: what each job's value is at least, at any prices. `unit_price`: the smallest price that
+    matters.
 
     Each step follows a supergradient of the concave function D (see `Relaxation`): prices rise in proportion
     where the cheapest plans hold more GPUs than there are, and fall where they hold fewer. Two steps are
@@ -61,9 +62,9 @@ def ascend(
     direction = None
     for step in range(steps):
         solution = relaxation.solve(price, multipliers, held=True)
-        dual = fsum(np.maximum(solution.value, least).tolist()) - relaxation.capacity_price(price)
+        dual = fsum(np.maximum(solution.value, lower_bounds).tolist()) - relaxation.capacity_price(price)
         if dual > best.dual:
-            best, found = Ascent(dual, price), solution
+            best, best_solution = Ascent(dual, price), solution
             if dual > enough:
                 return best
         assert solution.held is not None
@@ -74,7 +75,7 @@ def ascend(
         price = np.maximum(0.0, price + scale * direction.clip(-1.0, _FARTHEST))
         price[:, -1] = 0.0
         multipliers = solution.multiplier[:, None] * spread
-    assert found.multiplier is not None
-    again = relaxation.solve(best.price, found.multiplier[:, None] * fine)
-    value = np.maximum(np.maximum(found.value, again.value), least)
+    assert best_solution.multiplier is not None
+    again = relaxation.solve(best.price, best_solution.multiplier[:, None] * fine)
+    value = np.maximum(np.maximum(best_solution.value, again.value), lower_bounds)
     return Ascent(fsum(value.tolist()) - relaxation.capacity_price(best.price), best.price)

@@ -47,33 +47,36 @@ def met_at_most(
     rows = np.nonzero(able & (columns.work > 0))[0]
     if not steps or not len(rows) or possible <= enough:
         return possible
-    chosen = columns.part(rows)
+    job_columns = columns.part(rows)
     until_s = (deadline_s + slack_s)[rows]
-    edges_s = spread_evenly(chosen.release_s, until_s, visits)
-    weights = type_weights(chosen)[-1]
-    gpus = float(weights @ chosen.gpus)
-    area = areas(chosen, weights)
+    edges_s = spread_evenly(job_columns.release_s, until_s, visits)
+    weights = type_weights(job_columns)[-1]
+    gpus = float(weights @ job_columns.gpus)
+    area = areas(job_columns, weights)
     unit_price = 1.0 / float(np.percentile(area, 90))
-    demand = jobs_in_system(chosen.release_s, until_s, edges_s, area / (until_s - chosen.release_s)) / gpus
+    demand = (
+        jobs_in_system(job_columns.release_s, until_s, edges_s, area / (until_s - job_columns.release_s))
+        / gpus
+    )
     price = np.outer(weights, unit_price * (demand - 0.5).clip(0.0, 1.0))
-    relaxation, nothing = Relaxation(chosen, edges_s, until_s), np.zeros(len(rows))
-    most = possible
+    relaxation, nothing = Relaxation(job_columns, edges_s, until_s), np.zeros(len(rows))
+    most_met = possible
     for part in (min(steps, _TRIAL_STEPS), steps - _TRIAL_STEPS):
         if part <= 0:
             break
-        found = ascend(
+        ascent = ascend(
             relaxation,
             price,
             part,
-            least=nothing,
+            lower_bounds=nothing,
             unit_price=0.1 * unit_price,
             enough=possible - enough - 1 + 1e-6,
         )
-        most = min(most, floor(possible - found.dual + 1e-6))
-        if found.dual <= 0 or most <= enough:
+        most_met = min(most_met, floor(possible - ascent.dual + 1e-6))
+        if ascent.dual <= 0 or most_met <= enough:
             break  # without any sign of contention more steps find none
-        price = found.price
-    return most
+        price = ascent.price
+    return most_met
 
 
 def p99_s(columns: Columns, alone: Floats, *, steps: int, visits: int, trials: int) -> float:
@@ -88,8 +91,8 @@ def p99_s(columns: Columns, alone: Floats, *, steps: int, visits: int, trials: i
     then m jobs would be done within x. The percentile grows with both statistics. []
     """
     place = _SHARE * (len(columns) - 1)
-    rank, rest = floor(place) + 1, place - floor(place)
-    least = np.sort(alone)
+    rank, fraction = floor(place) + 1, place - floor(place)
+    sorted_times = np.sort(alone)
 
     def proved_s(count: int, from_s: float) -> float:
         """The largest x found for which fewer than `count` jobs can be done within x; `from_s` if none."""
@@ -102,8 +105,8 @@ def p99_s(columns: Columns, alone: Floats, *, steps: int, visits: int, trials: i
             low_s, high_s = (x, high_s) if met < count else (low_s, x)
         return low_s
 
-    lower_s = proved_s(rank, float(least[rank - 1]))
-    if not rest:
+    lower_s = proved_s(rank, float(sorted_times[rank - 1]))
+    if not fraction:
         return lower_s
-    upper_s = proved_s(rank + 1, max(lower_s, float(least[rank])))
-    return lower_s + rest * (upper_s - lower_s)
+    upper_s = proved_s(rank + 1, max(lower_s, float(sorted_times[rank])))
+    return lower_s + fraction * (upper_s - lower_s)

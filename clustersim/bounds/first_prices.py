@@ -41,11 +41,11 @@ def spread_evenly(release_s: Floats, ends_s: Floats, visits: int) -> Floats:
     """
     times_s = np.unique(np.concatenate([release_s, ends_s]))
     times_s = times_s[np.diff(times_s, prepend=-np.inf) > _APART * np.abs(times_s).max()]
-    first, last = (np.searchsorted(times_s, edges_s) for edges_s in (release_s, ends_s))
-    seen, intervals = max(int((last - first).sum()), 1), len(times_s) - 1
+    first_edges, last_edges = (np.searchsorted(times_s, edges_s) for edges_s in (release_s, ends_s))
+    seen, intervals = max(int((last_edges - first_edges).sum()), 1), len(times_s) - 1
     if seen > visits and intervals > _FEWEST:
-        most = max(_FEWEST, int(intervals * visits / seen))
-        return times_s[np.unique(np.linspace(0, intervals, most + 1).round().astype(np.int64))]
+        most_intervals = max(_FEWEST, int(intervals * visits / seen))
+        return times_s[np.unique(np.linspace(0, intervals, most_intervals + 1).round().astype(np.int64))]
     if not intervals:
         return times_s
     parts = max(_FEWEST // intervals, min(_MOST_PARTS, visits // seen), 1)
@@ -66,8 +66,8 @@ def jobs_in_system(
             np.concatenate([[0.0], np.cumsum(values[order])])
             for values in (weights, weights * (times_s - edges_s[0]))
         )
-        before = np.searchsorted(times_s[order], edges_s, "right")
-        return (edges_s - edges_s[0]) * sums[before] - sum_of_times[before]
+        counts_before = np.searchsorted(times_s[order], edges_s, "right")
+        return (edges_s - edges_s[0]) * sums[counts_before] - sum_of_times[counts_before]
 
     mean: Floats = np.diff(passed(release_s) - passed(ends_s)) / np.diff(edges_s)
     return np.maximum(mean, 0.0)

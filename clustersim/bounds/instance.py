@@ -84,9 +84,9 @@ def instance_of(
     """
     types = {pool.gpu_type: i for i, pool in enumerate(cluster.pools)}
     nodes = [pool.nodes for pool in cluster.pools]
-    known: dict[tuple[int, float | None], tuple[tuple[Offer, ...], tuple[Option, ...]]] = {}
+    offers_and_options: dict[tuple[int, float | None], tuple[tuple[Offer, ...], tuple[Option, ...]]] = {}
     layouts = LayoutTimes(speed)
-    found, deadlines = [], 0
+    bound_jobs, deadlines = [], 0
     for job in jobs:
         deadlines += job.deadline_s is not None
         try:
@@ -94,7 +94,9 @@ def instance_of(
         except CannotRun:
             continue
         key = id(offers), job.gpu_fraction
-        entry = known.get(key)  # with the offers themselves, so that no other object gets their id
+        entry = offers_and_options.get(
+            key
+        )  # with the offers themselves, so that no other object gets their id
         if entry is None:
             parameters = offers[0].curve.parameters  # those that the engine charges, on any type
             options = tuple(
@@ -112,12 +114,12 @@ def instance_of(
             if job.gpu_fraction is not None:
                 held = parts_of(job.gpu_fraction) / MILLION
                 options = tuple(option._replace(sizes=(held,)) for option in options)
-            entry = known[key] = offers, options
+            entry = offers_and_options[key] = offers, options
         work = job.iterations if job.kind == "iterations" else job.duration_s
         assert work is not None
-        found.append(BoundJob(job.job_id, job.submit_s, float(work), entry[1], job.deadline_s))
+        bound_jobs.append(BoundJob(job.job_id, job.submit_s, float(work), entry[1], job.deadline_s))
     gpus = tuple(pool.gpus for pool in cluster.pools)
-    return Instance(gpus, tuple(found), deadlines, shared=density > 1)
+    return Instance(gpus, tuple(bound_jobs), deadlines, shared=density > 1)
 
 
 def _shared(option: Option, density: float) -> Option:
@@ -140,13 +142,13 @@ def _least_unit_s(offer: Offer, best: Offer, cluster: Cluster, layouts: LayoutTi
     if not offer.curve.phases:
         return _unit_s(offer.curve, offer.gpu_type, cluster, layouts)
     gpus = best.requested
-    found: dict[int, float] = {}
-    for mine, first in zip(offer.curve.phases, best.curve.phases, strict=True):
-        longer = first.curve.unit_s[gpus] / best.curve.work_s(gpus)
+    least_unit_s: dict[int, float] = {}
+    for mine, best_phase in zip(offer.curve.phases, best.curve.phases, strict=True):
+        longer = best_phase.curve.unit_s[gpus] / best.curve.work_s(gpus)
         for curve in mine.choices.values() or (mine.curve,):
             for n, unit_s in _unit_s(curve, offer.gpu_type, cluster, layouts).items():
-                found[n] = min(found.get(n, inf), unit_s / longer * (1 - _ROUNDING))
-    return found
+                least_unit_s[n] = min(least_unit_s.get(n, inf), unit_s / longer * (1 - _ROUNDING))
+    return least_unit_s
 
 
 def _unit_s(curve: Curve, gpu_type: str, cluster: Cluster, layouts: LayoutTimes) -> dict[int, float]:

@@ -29,8 +29,8 @@ def _areas_from(columns: Columns, weights: Floats) -> tuple[Ints, Floats]:
     seconds.
     """
     order = np.argsort(columns.release_s, kind="stable")
-    after = np.cumsum(areas(columns, weights)[order][::-1])[::-1]
-    return order, after / float(weights @ columns.gpus)
+    areas_after = np.cumsum(areas(columns, weights)[order][::-1])[::-1]
+    return order, areas_after / float(weights @ columns.gpus)
 
 
 def makespan_s(columns: Columns, weights: Floats, at_least_s: float) -> float:
@@ -77,12 +77,12 @@ class _Needs:
     """The least weighted GPU-seconds that some jobs hold if they are done by a time."""
 
     def __init__(self, columns: Columns, weights: Floats, rows: Ints):
-        chosen = np.zeros(len(columns), dtype=bool)
-        chosen[rows] = True
+        mask = np.zeros(len(columns), dtype=bool)
+        mask[rows] = True
         self._idle = 0.0
         self._kinds = []
         for kind in columns.kinds:
-            jobs = kind.jobs[chosen[kind.jobs]]
+            jobs = kind.jobs[mask[kind.jobs]]
             weighted = weights[kind.gpu_type] * kind.gpus
             self._idle += len(jobs) * float(np.min(weighted * kind.launch_s))
             latest = columns.release_s[jobs] + kind.launch_s.min()

@@ -43,16 +43,16 @@ def search_prices(columns: Columns, steps: int, visits: int) -> Prices:
     if not len(rows):
         empty = np.zeros((len(columns.gpus), 0))
         return Prices(fsum(least_s.tolist()) / len(columns), np.zeros(0), empty, np.zeros(0))
-    chosen = columns.part(rows)
-    ends_s = first_ends_s(chosen)
-    edges_s = breakpoints_s(chosen, ends_s, visits)
-    found = ascend(
-        Relaxation(chosen, edges_s),
-        first_prices(chosen, ends_s, edges_s),
+    job_columns = columns.part(rows)
+    ends_s = first_ends_s(job_columns)
+    edges_s = breakpoints_s(job_columns, ends_s, visits)
+    ascent = ascend(
+        Relaxation(job_columns, edges_s),
+        first_prices(job_columns, ends_s, edges_s),
         steps,
-        least=least_s[rows],
+        lower_bounds=least_s[rows],
         unit_price=_SMALL_PRICE / float(columns.gpus.sum()),
     )
     rest_s = fsum(least_s[columns.work <= 0].tolist())
-    jobs = jobs_in_system(chosen.release_s, ends_s, edges_s)
-    return Prices((found.dual + rest_s) / len(columns), edges_s, found.price, jobs)
+    jobs = jobs_in_system(job_columns.release_s, ends_s, edges_s)
+    return Prices((ascent.dual + rest_s) / len(columns), edges_s, ascent.price, jobs)

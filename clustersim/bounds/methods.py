@@ -155,5 +155,5 @@ def _effort(columns: Columns, method: str) -> _Effort:
 
 def _down(value: float, error: float) -> float:
     """`value`, at least 0, less its rounding errors, rounded down."""
-    least = max(0.0, value * (1 - _ERROR) - error)
-    return float(Context(prec=_DIGITS, rounding=ROUND_FLOOR).create_decimal_from_float(least))
+    rounded_down = max(0.0, value * (1 - _ERROR) - error)
+    return float(Context(prec=_DIGITS, rounding=ROUND_FLOOR).create_decimal_from_float(rounded_down))

@@ -52,20 +52,23 @@ class Jobs:
     def of(cls, columns: Columns, rows: Ints, edges_s: Floats, until_s: Floats | None) -> Jobs:
         """The jobs of these rows of `columns`, which all have work to do."""
         kinds = [(kind, np.nonzero(np.isin(rows, kind.jobs))[0]) for kind in columns.kinds]
-        shape = max((len(kind.gpus) for kind, here in kinds if len(here)), default=0), len(rows)
-        rate, count, kept = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.int64)
+        shape = (
+            max((len(kind.gpus) for kind, rows_of_kind in kinds if len(rows_of_kind)), default=0),
+            len(rows),
+        )
+        rate, count, types = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.int64)
         launch, restart = np.full(shape, _NEVER), np.full(shape, _NEVER)
-        for kind, here in kinds:
+        for kind, rows_of_kind in kinds:
             options = np.arange(len(kind.gpus))[:, None]
-            share = kind.rate[:, None] / columns.work[rows[here]]
-            rate[options, here], count[options, here] = share, kind.gpus[:, None]
-            launch[options, here] = kind.launch_s[:, None] * share
-            restart[options, here] = kind.restart_s[:, None] * share
-            kept[options, here] = kind.gpu_type[:, None]
+            share = kind.rate[:, None] / columns.work[rows[rows_of_kind]]
+            rate[options, rows_of_kind], count[options, rows_of_kind] = share, kind.gpus[:, None]
+            launch[options, rows_of_kind] = kind.launch_s[:, None] * share
+            restart[options, rows_of_kind] = kind.restart_s[:, None] * share
+            types[options, rows_of_kind] = kind.gpu_type[:, None]
         release_s = columns.release_s[rows]
-        first = np.clip(np.searchsorted(edges_s, release_s, "right") - 1, 0, len(edges_s) - 2)
+        first_interval = np.clip(np.searchsorted(edges_s, release_s, "right") - 1, 0, len(edges_s) - 2)
         until_s = None if until_s is None else until_s[rows]
-        return cls(release_s, until_s, first, rate, count, kept, launch, restart)
+        return cls(release_s, until_s, first_interval, rate, count, types, launch, restart)
 
     def __len__(self) -> int:
         return len(self.release_s)
@@ -105,15 +108,15 @@ def forward(jobs: Jobs, edges_s: Floats, price: Floats, multipliers: Floats, kee
     A job is over at its `until_s`, or when its JCT is no less than the least objective so far: the objective
     of a plan that ends later is at least that JCT.
     """
-    size, last = multipliers.shape, len(edges_s) - 2
-    found = Forward(np.full(len(jobs), np.inf))
+    size, last_interval = multipliers.shape, len(edges_s) - 2
+    result = Forward(np.full(len(jobs), np.inf))
     rows, interval, release_s, mu = np.arange(len(jobs)), jobs.first.copy(), jobs.release_s, multipliers
-    count, kept, until_s = jobs.count, jobs.type, jobs.until_s
+    count, types, until_s = jobs.count, jobs.type, jobs.until_s
     rate, launch, restart = (
         table[:, :, None] * mu for table in (jobs.rate, jobs.launch, jobs.restart)
     )  # per (option, job, multiplier)
     cost, idle = np.full(rate.shape, np.inf), np.full(size, np.inf)
-    left, least = mu, np.full(len(jobs), np.inf)
+    multiplier_left, least_cost = mu, np.full(len(jobs), np.inf)
     begins_s = release_s
     while len(rows):
         ends_s = edges_s[interval + 1]
@@ -121,38 +124,39 @@ def forward(jobs: Jobs, edges_s: Floats, price: Floats, multipliers: Floats, kee
             ends_s = np.minimum(ends_s, until_s)
         came = _begin_pieces(cost, idle, launch, restart, keep)  # at the left edge, if at all
         span_s = np.maximum(ends_s - begins_s, 0.0)
-        per_gpu = price[0, interval] if len(price) == 1 else price[kept, interval]
+        per_gpu = price[0, interval] if len(price) == 1 else price[types, interval]
         rise = (per_gpu * count)[:, :, None] - rate
         rise *= span_s[:, None]
         cost += rise
         best = _best_ends(cost, idle) if keep else None
         np.minimum(idle, cost.min(0), out=idle)
-        right = mu + np.minimum(idle, 0.0)
+        multiplier_right = mu + np.minimum(idle, 0.0)
         if best is not None and came is not None:
             best[idle > 0] = -1  # not to start at all is cheaper
-            found.came.append(came)
-            found.best.append(best)
+            result.came.append(came)
+            result.best.append(best)
         if until_s is None:
             taken_s = ends_s - release_s
-            right += taken_s[:, None]
-            np.minimum(least, np.minimum(left, right).max(1), out=least)
-            over = taken_s >= least
-            found.stop_s[rows] = taken_s
+            multiplier_right += taken_s[:, None]
+            np.minimum(least_cost, np.minimum(multiplier_left, multiplier_right).max(1), out=least_cost)
+            over = taken_s >= least_cost
+            result.stop_s[rows] = taken_s
         else:
             over = ends_s >= until_s
-        found.rows.append(rows)
-        found.left.append(left)
-        found.right.append(right)
-        interval, left = interval + 1, right
-        ended = interval > last
+        result.rows.append(rows)
+        result.left.append(multiplier_left)
+        result.right.append(multiplier_right)
+        interval, multiplier_left = interval + 1, multiplier_right
+        ended = interval > last_interval
         if ended.any() or over.sum() > _DROP_AT * len(over):  # a few rows that are over cost less than a copy
             go = ~(over | ended)
             rows, interval, release_s, mu = rows[go], interval[go], release_s[go], mu[go]
-            count, kept, least, left, idle = count[:, go], kept[:, go], least[go], left[go], idle[go]
+            least_cost, multiplier_left, idle = least_cost[go], multiplier_left[go], idle[go]
+            count, types = count[:, go], types[:, go]
             cost, rate, launch, restart = cost[:, go], rate[:, go], launch[:, go], restart[:, go]
             until_s = None if until_s is None else until_s[go]
         begins_s = edges_s[interval]
-    return found
+    return result
 
 
 def _begin_pieces(cost: Floats, idle: Floats, launch: Floats, restart: Floats, keep: bool) -> Codes | None:
@@ -188,34 +192,36 @@ class Pieces:
 
 
 def trace_back(
-    jobs: Jobs, edges_s: Floats, found: Forward, chosen: Ints, ends: Ints
+    jobs: Jobs, edges_s: Floats, costs: Forward, end_columns: Ints, ends: Ints
 ) -> tuple[Floats, list[Pieces]]:
-    """The cheapest plans of multipliers `chosen` that end after the job's interval number `ends` (-1: at the
-    release), both as (job, plan). Returns the work that they do, as (job, plan), and what they hold.
+    """The cheapest plans of multipliers `end_columns` that end after the job's interval number `ends` (-1: at
+    the release), both as (job, plan). Returns the work that they do, as (job, plan), and what they hold.
     """
-    options, work, pieces = len(jobs.rate), np.zeros(chosen.shape), []
-    state = np.full(chosen.shape, -1)  # the option held at the end of an interval; `options`: the best end
-    last = ends.max(1)
-    for k in range(int(last.max(initial=-1)), -1, -1):
-        at = np.nonzero(last[found.rows[k]] >= k)[0]
-        here = found.rows[k][at]
-        at, column, held = at[:, None], chosen[here], state[here]
-        held[ends[here] == k] = options
-        held = np.where(held == options, found.best[k][at, column], held)
+    options, work, pieces = len(jobs.rate), np.zeros(end_columns.shape), []
+    state = np.full(
+        end_columns.shape, -1
+    )  # the option held at the end of an interval; `options`: the best end
+    last_interval = ends.max(1)
+    for k in range(int(last_interval.max(initial=-1)), -1, -1):
+        rows = np.nonzero(last_interval[costs.rows[k]] >= k)[0]
+        jobs_here = costs.rows[k][rows]
+        rows, column, held = rows[:, None], end_columns[jobs_here], state[jobs_here]
+        held[ends[jobs_here] == k] = options
+        held = np.where(held == options, costs.best[k][rows, column], held)
         on = (held >= 0) & (held < options)
-        option, row = np.where(on, held, 0), here[:, None]
-        interval = jobs.first[here] + k
-        begins_s = edges_s[interval] if k else jobs.release_s[here]
+        option, row = np.where(on, held, 0), jobs_here[:, None]
+        interval = jobs.first[jobs_here] + k
+        begins_s = edges_s[interval] if k else jobs.release_s[jobs_here]
         ends_s = edges_s[interval + 1]
         if jobs.until_s is not None:
-            ends_s = np.minimum(ends_s, jobs.until_s[here])
+            ends_s = np.minimum(ends_s, jobs.until_s[jobs_here])
         span_s = np.where(on, (ends_s - begins_s)[:, None], 0.0)
-        came = np.where(on, found.came[k][option, at, column], _STAYED)
-        work[here] += jobs.rate[option, row] * span_s
-        work[here] -= np.where(came == _AGAIN, jobs.restart[option, row], 0.0)
-        work[here] -= np.where(came == _FIRST, jobs.launch[option, row], 0.0)
-        pieces.append(Pieces(here, interval, jobs.count[option, row] * span_s, jobs.type[option, row]))
+        came = np.where(on, costs.came[k][option, rows, column], _STAYED)
+        work[jobs_here] += jobs.rate[option, row] * span_s
+        work[jobs_here] -= np.where(came == _AGAIN, jobs.restart[option, row], 0.0)
+        work[jobs_here] -= np.where(came == _FIRST, jobs.launch[option, row], 0.0)
+        pieces.append(Pieces(jobs_here, interval, jobs.count[option, row] * span_s, jobs.type[option, row]))
         held[came == _AGAIN] = options
         held[came == _FIRST] = -1
-        state[here] = held
+        state[jobs_here] = held
     return work, pieces

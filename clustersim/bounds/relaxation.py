@@ -90,19 +90,19 @@ class Relaxation:
         """Multipliers among which the best one of every job is likely to be, as (job, column), ascending in
         each row: from what its work costs at no price to what it costs at the highest.
         """
-        found = np.empty((self._jobs, columns))
-        most = float(price.max(initial=0.0))
+        multipliers = np.empty((self._jobs, columns))
+        highest_price = float(price.max(initial=0.0))
         for rows, jobs in self._chunks:
             gpus = np.where(jobs.rate > 0, jobs.count, np.inf)
             with np.errstate(divide="ignore", invalid="ignore"):
                 takes_s = (1.0 + jobs.launch) / jobs.rate
-                dear = np.nanmin((self.free_end + most * gpus) * takes_s, axis=0)
+                dear = np.nanmin((self.free_end + highest_price * gpus) * takes_s, axis=0)
             if self.free_end:
                 low, high = 0.8 * jobs.fastest_s, 2.0 * np.maximum(dear, jobs.fastest_s)
             else:
                 low, high = np.maximum(dear / 1000, 1e-12), np.maximum(8 * dear, 1e-9)
-            found[rows] = np.geomspace(low, high, columns, axis=1)
-        return found
+            multipliers[rows] = np.geomspace(low, high, columns, axis=1)
+        return multipliers
 
     def solve(self, price: Floats, multipliers: Floats, held: bool = False) -> Solution:
         """The solution at `price`, as (GPU type, interval), of at least 0; `multipliers` as (job, column),
@@ -112,49 +112,59 @@ class Relaxation:
         total = np.zeros((len(self.gpus), len(self.edges_s) - 1))
         for rows, jobs in self._chunks:
             columns = multipliers[rows]
-            found = forward(jobs, self.edges_s, price, columns, held)
-            ends = _free_ends(found) if self.free_end else _fixed_ends(found)
+            costs = forward(jobs, self.edges_s, price, columns, held)
+            ends = _free_ends(costs) if self.free_end else _fixed_ends(costs)
             value[rows] = ends.value
             if held:
-                middle[rows] = _add_held(total, jobs, self.edges_s, found, ends, columns)
+                middle[rows] = _add_held(total, jobs, self.edges_s, costs, ends, columns)
         return Solution(value, total, middle) if held else Solution(value)
 
 
-def _free_ends(found: Forward) -> _Ends:
+def _free_ends(costs: Forward) -> _Ends:
     """The cheapest ends where plans end anywhere."""
-    rows, left, right = (np.concatenate(parts) for parts in (found.rows, found.left, found.right))
-    step = np.repeat(np.arange(len(found.rows)), [len(part) for part in found.rows])
-    apart_left, apart_right = left[:, :-1] - left[:, 1:], right[:, :-1] - right[:, 1:]
+    rows, left_values, right_values = (
+        np.concatenate(parts) for parts in (costs.rows, costs.left, costs.right)
+    )
+    step = np.repeat(np.arange(len(costs.rows)), [len(part) for part in costs.rows])
+    apart_left, apart_right = (
+        left_values[:, :-1] - left_values[:, 1:],
+        right_values[:, :-1] - right_values[:, 1:],
+    )
     crosses = apart_left * apart_right < 0
     theta = np.divide(apart_left, apart_left - apart_right, out=np.zeros_like(apart_left), where=crosses)
-    meet = np.where(crosses, left[:, :-1] + theta * (right[:, :-1] - left[:, :-1]), np.inf)
-    at_left, at_right = np.maximum(left[:, :-1], left[:, 1:]), np.maximum(right[:, :-1], right[:, 1:])
-    least = np.minimum(np.minimum(at_left, at_right), meet)
+    meet = np.where(
+        crosses, left_values[:, :-1] + theta * (right_values[:, :-1] - left_values[:, :-1]), np.inf
+    )
+    at_left, at_right = (
+        np.maximum(left_values[:, :-1], left_values[:, 1:]),
+        np.maximum(right_values[:, :-1], right_values[:, 1:]),
+    )
+    least_value = np.minimum(np.minimum(at_left, at_right), meet)
     # Of pairs with the same maximum the one with the larger sum has the best multiplier between its two.
-    sums = np.minimum(left[:, :-1] + left[:, 1:], right[:, :-1] + right[:, 1:])
-    column = (least + 1e-9 * sums).argmax(1)
-    every = np.arange(len(column))
-    value = least[every, column]
+    sums = np.minimum(left_values[:, :-1] + left_values[:, 1:], right_values[:, :-1] + right_values[:, 1:])
+    column = (least_value + 1e-9 * sums).argmax(1)
+    columns = np.arange(len(column))
+    value = least_value[columns, column]
     order = np.lexsort((value, rows))
     best = order[np.append(True, np.diff(rows[order]) > 0)]  # of each job, in the order of jobs
     column = column[best]
     met, early, late = meet[best, column], at_left[best, column], at_right[best, column]
     share = np.where((met <= early) & (met <= late), theta[best, column], np.where(late < early, 1.0, 0.0))
-    return _Ends(np.minimum(value[best], found.stop_s), step[best], share, column)
+    return _Ends(np.minimum(value[best], costs.stop_s), step[best], share, column)
 
 
-def _fixed_ends(found: Forward) -> _Ends:
+def _fixed_ends(costs: Forward) -> _Ends:
     """The ends where they are given: after the last interval of each job."""
-    jobs = len(found.stop_s)
-    step, value = np.zeros(jobs, dtype=np.int64), np.empty((jobs, found.right[0].shape[1]))
-    for k, (rows, right) in enumerate(zip(found.rows, found.right, strict=True)):
-        step[rows], value[rows] = k, right
+    jobs = len(costs.stop_s)
+    step, value = np.zeros(jobs, dtype=np.int64), np.empty((jobs, costs.right[0].shape[1]))
+    for k, (rows, right_values) in enumerate(zip(costs.rows, costs.right, strict=True)):
+        step[rows], value[rows] = k, right_values
     column = (np.maximum(value[:, :-1], value[:, 1:]) + 1e-9 * (value[:, :-1] + value[:, 1:])).argmax(1)
     return _Ends(np.minimum(value.max(1), 1.0), step, np.ones(jobs), column)
 
 
 def _add_held(
-    total: Floats, jobs: Jobs, edges_s: Floats, found: Forward, ends: _Ends, multipliers: Floats
+    total: Floats, jobs: Jobs, edges_s: Floats, costs: Forward, ends: _Ends, multipliers: Floats
 ) -> Floats:
     """Add what the plans hold to `total`, and return the multipliers between those of the plans.
 
@@ -162,9 +172,9 @@ def _add_held(
     cheapest end. The weights of the ends follow from `theta`, those of the multipliers from the work, which
     adds up to that of the job; if both do more, their weights are scaled down.
     """
-    chosen = np.stack([ends.column, ends.column, ends.column + 1, ends.column + 1], axis=1)
+    end_columns = np.stack([ends.column, ends.column, ends.column + 1, ends.column + 1], axis=1)
     steps = np.stack([ends.step - 1, ends.step] * 2, axis=1)
-    work, pieces = trace_back(jobs, edges_s, found, chosen, steps)
+    work, pieces = trace_back(jobs, edges_s, costs, end_columns, steps)
     early, late = 1.0 - ends.theta, ends.theta
     low, high = work[:, 0] * early + work[:, 1] * late, work[:, 2] * early + work[:, 3] * late
     share = np.divide(high - 1.0, high - low, out=np.ones_like(low), where=high > low).clip(0.0, 1.0)
@@ -176,8 +186,8 @@ def _add_held(
     for piece in pieces:
         amount = piece.gpu_seconds * weights[piece.jobs]
         for gpu_type in range(len(total)):
-            here = amount if len(total) == 1 else np.where(piece.type == gpu_type, amount, 0.0)
-            total[gpu_type] += np.bincount(piece.interval, here.sum(1), len(total[gpu_type]))
+            gpus_of_type = amount if len(total) == 1 else np.where(piece.type == gpu_type, amount, 0.0)
+            total[gpu_type] += np.bincount(piece.interval, gpus_of_type.sum(1), len(total[gpu_type]))
     pair = np.log(np.take_along_axis(multipliers, np.stack([ends.column, ends.column + 1], axis=1), axis=1))
     middle: Floats = np.exp(share * pair[:, 0] + (1.0 - share) * pair[:, 1])
     # Plans that do too little work have too small a multiplier, and those that do too much too large a one.

@@ -13,7 +13,7 @@ from .help.options import Json, Settings
 from .trace import Columns, LogFormatName, TimeUnit
 
 if TYPE_CHECKING:
-    from clustersim.backtest import Backtest, LoggedRun, Wanted
+    from clustersim.backtest import Backtest, LoggedRun, SiteFacts
     from clustersim.cluster import Cluster
 
 __all__ = ["backtest", "named_clusters"]
@@ -111,7 +111,7 @@ def backtest(
         raise UserError(f"--system {system}: is the system of --cluster, which is not given")
     if fit and start_up is not None:
         raise UserError(f"--start-up {start_up:g}: is chosen by --fit; leave one of them out")
-    wanted = library.Wanted(
+    wanted = library.SiteFacts(
         pools, named_clusters(cluster or [], system or _SYSTEM), gpus_per_node, not constant
     )
     options = ReadOptions(log_format, columns, time_unit, tenant, time_zone)
@@ -126,7 +126,7 @@ def backtest(
         print(f"Written to {folder}: {', '.join(written)}")
 
 
-def _backtest(logged: LoggedRun, wanted: Wanted, options: Mapping[str, Any]) -> Backtest:
+def _backtest(logged: LoggedRun, wanted: SiteFacts, options: Mapping[str, Any]) -> Backtest:
     """The backtest that the options of the command ask for."""
     from clustersim import backtest as library
 

@@ -178,13 +178,13 @@ def predict_start(
 
 
 def _options(site: _SiteOptions, draws: _DrawOptions, reading: ReadOptions) -> Options:
-    from clustersim.backtest import Wanted
+    from clustersim.backtest import SiteFacts
     from clustersim.forecast import Options, SitePolicy, moment_of
 
     clusters = named_clusters(site.cluster or [], draws.system)
     return Options(
         policy=SitePolicy(site.policy, draws.settings or [], site.queue),
-        wanted=Wanted(site.pools, clusters, site.gpus_per_node, look_for_reduced=False),
+        site_facts=SiteFacts(site.pools, clusters, site.gpus_per_node, look_for_reduced=False),
         ratio=site.ratio,
         default_limit_s=_span("--default-limit", site.default_limit),
         draws=draws.draws,

@@ -11,7 +11,7 @@ import numpy as np
 
 from clustersim.analysis import Wait
 from clustersim.backtest.logged import Floats
-from clustersim.backtest.pools import Wanted
+from clustersim.backtest.pools import SiteFacts
 from itertime.errors import UserError
 from itertime.io import shown
 from traces.logs.log import LoggedJob
@@ -33,15 +33,15 @@ MOST_DRAWS = 100_000
 class Options:
     """How a forecast is made.
 
-    `policy`: the site's. `wanted`: pools and clusters, as for a backtest. `ratio`: run time over time limit
-    where there is no history. `default_limit_s`: the limit of jobs that state none. `draws`: simulations.
-    `by_s`: a moment on the log's clock for which the chance of a start is wanted. `arrivals`: whether jobs
-    are submitted later, as in the history. `with_changes`: whether to
-    simulate what might bring the start forward. UserError for impossible values.
+    `policy`: the site's. `site_facts`: pools and clusters, as for a backtest. `ratio`: run time over time
+    limit where there is no history. `default_limit_s`: the limit of jobs that state none. `draws`:
+    simulations. `by_s`: a moment on the log's clock for which the chance of a start is wanted. `arrivals`:
+    whether jobs are submitted later, as in the history. `with_changes`: whether to simulate what might bring
+    the start forward. UserError for impossible values.
     """
 
     policy: SitePolicy = field(default_factory=SitePolicy)
-    wanted: Wanted = field(default_factory=Wanted)
+    site_facts: SiteFacts = field(default_factory=SiteFacts)
     ratio: float | None = None
     default_limit_s: float | None = None
     draws: int = 200
@@ -109,7 +109,14 @@ def predict_start(
     run_times = RunTimes.of(ended or (), ratio, options.default_limit_s, state.source["file"])
     draws = 1 if ended is None else options.draws
     scene = Scene.of(
-        state, ended or (), run_times, options.wanted, options.policy, draws, options.seed, options.arrivals
+        state,
+        ended or (),
+        run_times,
+        options.site_facts,
+        options.policy,
+        draws,
+        options.seed,
+        options.arrivals,
     )
     used = dict(run_times.used.most_common())
     pool = scene.pool_name(job)

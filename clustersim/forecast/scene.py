@@ -10,7 +10,7 @@ from math import inf
 import numpy as np
 
 from clustersim.backtest.logged import Floats, LoggedRun
-from clustersim.backtest.pools import Pool, Wanted, pools_of
+from clustersim.backtest.pools import Pool, SiteFacts, pools_of
 from clustersim.cluster import Placement
 from clustersim.engine import RunSetup, Simulation
 from clustersim.records import MemoryRecorder
@@ -83,13 +83,13 @@ class Scene:
         state: LiveState,
         history: Sequence[LoggedJob],
         run_times: RunTimes,
-        wanted: Wanted,
+        site_facts: SiteFacts,
         policy: SitePolicy,
         draws: int,
         seed: int,
         with_arrivals: bool,
     ) -> Scene:
-        """The scene of a state, with `draws` run times of every job, and with later jobs if wanted.
+        """The scene of a state, with `draws` run times of every job, and with later jobs if asked for.
 
         `history`: jobs that had ended, which may show the capacity. Every job has its own numbers from the
         seed, which depend on its place in the order of submission alone. Raises what `pools_of`,
@@ -97,7 +97,7 @@ class Scene:
         """
         present = [*state.running, *state.waiting]
         log = _as_log(history, present, state, run_times)
-        pools, said = pools_of(log, replace(wanted, look_for_reduced=False))
+        pools, said = pools_of(log, replace(site_facts, look_for_reduced=False))
         first = len(log.jobs) - len(present)
         pool_of = {log.jobs[i].job_id: pool.name for pool in pools for i in pool.rows if i >= first}
         config = RunConfig.make(
@@ -125,7 +125,7 @@ class Scene:
         zero_s = min([state.now_s - _LEAST_S, *began, *(job.submit_s for job in state.waiting)])
         return cls(
             state, policy, {pool.name: pool for pool in pools}, pool_of, config, setups, places, arrivals,
-            run_times, drawn, by_priority, _division(wanted, log, pools), zero_s, said,
+            run_times, drawn, by_priority, _division(site_facts, log, pools), zero_s, said,
         )  # fmt: skip
 
     @property
@@ -271,9 +271,9 @@ def _arrivals(
     return Arrivals.of(past, here, now_s, begins, drawn)
 
 
-def _division(wanted: Wanted, log: LoggedRun, pools: Sequence[Pool]) -> str:
+def _division(site_facts: SiteFacts, log: LoggedRun, pools: Sequence[Pool]) -> str:
     """The field by which the pools were told apart."""
-    if wanted.division != "auto":
-        return wanted.division
+    if site_facts.division != "auto":
+        return site_facts.division
     by_type = {job.gpu_type for job in log.jobs} == {pool.name for pool in pools}
     return "gpu_type" if by_type else "tenant"

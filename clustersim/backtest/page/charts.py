@@ -34,66 +34,76 @@ KINDS = {
 """Kinds of groups in the order of the page, with what their axis says."""
 
 
-def charts_of(found: Compared) -> dict[str, Chart]:
+def charts_of(comparison: Compared) -> dict[str, Chart]:
     """All charts that have data, by id."""
     drawn = []
-    if len(found.rows):
-        drawn += [_distribution(found, "wait"), _distribution(found, "jct"), _scatter(found), _errors(found)]
-        drawn.append(_over_time(found))
-    drawn += [_use(found), _queue(found)]
-    groups = found.summary["groups"]
+    if len(comparison.rows):
+        drawn += [
+            _distribution(comparison, "wait"),
+            _distribution(comparison, "jct"),
+            _scatter(comparison),
+            _errors(comparison),
+        ]
+        drawn.append(_over_time(comparison))
+    drawn += [_use(comparison), _queue(comparison)]
+    groups = comparison.summary["groups"]
     drawn += [_group(kind, groups[kind]) for kind in KINDS if kind in groups]
     return {chart.id: chart for chart in drawn}
 
 
-def _distribution(found: Compared, what: str) -> Chart:
+def _distribution(comparison: Compared, metric: str) -> Chart:
     """Cumulative distributions of waits or completion times on both sides."""
     series = []
-    for number, times in enumerate(found.waits if what == "wait" else found.jcts):
-        known = np.sort(times[~np.isnan(times)])
-        rank = downsampled(len(known))
-        text = [duration(float(known[i])) for i in rank]
-        x, y = short(np.maximum(known[rank], _LEAST_S)), short(100 * (rank + 1) / max(1, len(known)))
+    for number, times in enumerate(comparison.waits if metric == "wait" else comparison.jcts):
+        sorted_times = np.sort(times[~np.isnan(times)])
+        rank = downsampled(len(sorted_times))
+        text = [duration(float(sorted_times[i])) for i in rank]
+        x, y = (
+            short(np.maximum(sorted_times[rank], _LEAST_S)),
+            short(100 * (rank + 1) / max(1, len(sorted_times))),
+        )
         hover = "%{y:.1f} % within %{text}"
         series.append(series_of(number, SIDES[number], x, y, text=text, hover=hover))
-    title, name = ("Waits", "wait") if what == "wait" else ("Completion times", "completion time")
+    title, name = ("Waits", "wait") if metric == "wait" else ("Completion times", "completion time")
     layout = {
         "xaxis": {"type": "log", "title": {"text": name}, **TIME_TICKS},
         "yaxis": {"title": {"text": "% of the jobs"}, "range": [0, 101]},
     }
     caption = f"Share of the jobs with a {name} of at most so much; times below a second are drawn at one."
-    return Chart(f"chart-{what}", title, caption, 360, series, layout)
+    return Chart(f"chart-{metric}", title, caption, 360, series, layout)
 
 
-def _scatter(found: Compared) -> Chart:
+def _scatter(comparison: Compared) -> Chart:
     """A point per job: its logged and its simulated wait."""
-    logged, simulated = found.waits
-    shown = downsampled(len(logged))
-    rows = found.rows[shown]
+    logged, simulated = comparison.waits
+    drawn_rows = downsampled(len(logged))
+    rows = comparison.rows[drawn_rows]
     text = [
-        f"{plotly_text(found.texts['job_id'][i][:60])}: {found.gpus[i]:,} GPUs, "
+        f"{plotly_text(comparison.texts['job_id'][i][:60])}: {comparison.gpus[i]:,} GPUs, "
         f"{duration(float(a))} logged, {duration(float(b))} simulated"
-        for i, a, b in zip(rows.tolist(), logged[shown], simulated[shown], strict=True)
+        for i, a, b in zip(rows.tolist(), logged[drawn_rows], simulated[drawn_rows], strict=True)
     ]
-    x, y = (short(np.maximum(waits[shown], _LEAST_S)) for waits in (logged, simulated))
+    x, y = (short(np.maximum(waits[drawn_rows], _LEAST_S)) for waits in (logged, simulated))
     points = series_of(1, "job", x, y, type="points", text=text, hover="%{text}")
     axis = {"type": "log", **TIME_TICKS}
-    most = max([*x, *y, 10.0])
+    largest = max([*x, *y, 10.0])
     layout = {
         "xaxis": {**axis, "title": {"text": "logged wait"}},
         "yaxis": {**axis, "title": {"text": "simulated wait"}},
-        "diagonal": [_LEAST_S, most],
+        "diagonal": [_LEAST_S, largest],
     }
-    some = "" if len(shown) == len(logged) else f" {len(shown):,} of {len(logged):,} jobs are drawn."
+    note = (
+        "" if len(drawn_rows) == len(logged) else f" {len(drawn_rows):,} of {len(logged):,} jobs are drawn."
+    )
     caption = (
-        f"A point is a job; on the dotted line, both waits are the same. Above it, it waits too long.{some}"
+        f"A point is a job; on the dotted line, both waits are the same. Above it, it waits too long.{note}"
     )
     return Chart("chart-jobs", "Job by job", caption, 420, [points], layout)
 
 
-def _errors(found: Compared) -> Chart:
+def _errors(comparison: Compared) -> Chart:
     """The share of jobs by class of error."""
-    logged, simulated = found.waits
+    logged, simulated = comparison.waits
     ends = np.array([end for _, end in _ERRORS[:-1]])
     counts = np.bincount(np.searchsorted(ends, simulated - logged), minlength=len(_ERRORS))
     shares = 100 * counts / len(logged)
@@ -106,27 +116,28 @@ def _errors(found: Compared) -> Chart:
     return Chart("chart-errors", "Errors", caption, 420, [bar], layout)
 
 
-def _over_time(found: Compared) -> Chart:
+def _over_time(comparison: Compared) -> Chart:
     """The mean wait of the jobs submitted in each span."""
-    submit_s = found.times["submit_s"][found.rows]
+    submit_s = comparison.times["submit_s"][comparison.rows]
     clock = Clock.over(0.0, float(submit_s[-1]), 0)
     spans = min(_SPANS, max(1, len(submit_s) // 4))
     edges = np.linspace(submit_s[0], submit_s[-1], spans + 1)
     place = np.clip(np.searchsorted(edges, submit_s, side="right") - 1, 0, spans - 1)
     count = np.bincount(place, minlength=spans)
-    some = count > 0
-    x = short((edges[:-1][some] - clock.from_s) / clock.unit_s)
+    has_jobs = count > 0
+    x = short((edges[:-1][has_jobs] - clock.from_s) / clock.unit_s)
     series = []
-    for number, waits in enumerate(found.waits):
-        means = np.bincount(place, waits, minlength=spans)[some] / count[some]
+    for number, waits in enumerate(comparison.waits):
+        means = np.bincount(place, waits, minlength=spans)[has_jobs] / count[has_jobs]
         text = [
-            f"{duration(float(mean))}, {jobs:,} jobs" for mean, jobs in zip(means, count[some], strict=True)
+            f"{duration(float(mean))}, {jobs:,} jobs"
+            for mean, jobs in zip(means, count[has_jobs], strict=True)
         ]
         y = short(means / 3600)
-        moments = _moments(found, clock, x)
+        moments = _moments(comparison, clock, x)
         series.append(series_of(number, SIDES[number], moments, y, text=text, hover="%{text}"))
     layout = {
-        "xaxis": _time_axis(found, clock),
+        "xaxis": _time_axis(comparison, clock),
         "yaxis": {"title": {"text": "mean wait, h"}, "rangemode": "tozero"},
     }
     length = duration(float(submit_s[-1] - submit_s[0]) / spans)
@@ -134,71 +145,83 @@ def _over_time(found: Compared) -> Chart:
     return Chart("chart-over-time", "Waits by time of submission", caption, 340, series, layout)
 
 
-def _held(found: Compared) -> list[tuple[Floats, Floats, Rows]]:
+def _held(comparison: Compared) -> list[tuple[Floats, Floats, Rows]]:
     """Start, run time and GPUs of the jobs on both sides; a simulated start-up holds GPUs, too."""
-    start_up_s = float(found.summary["site"]["start_up_s"])
-    run_s, logged_s = found.times["run_s"], found.times["logged_start_s"]
-    simulated_s = np.where(np.isnan(logged_s), np.nan, found.times["simulated_start_s"])
-    return [(logged_s, run_s, found.gpus), (simulated_s - start_up_s, run_s + start_up_s, found.gpus)]
+    start_up_s = float(comparison.summary["site"]["start_up_s"])
+    run_s, logged_s = comparison.times["run_s"], comparison.times["logged_start_s"]
+    simulated_s = np.where(np.isnan(logged_s), np.nan, comparison.times["simulated_start_s"])
+    return [
+        (logged_s, run_s, comparison.gpus),
+        (simulated_s - start_up_s, run_s + start_up_s, comparison.gpus),
+    ]
 
 
-def _use(found: Compared) -> Chart:
+def _use(comparison: Compared) -> Chart:
     """GPUs in use on both sides, and the capacity of the simulation."""
-    curves = [in_use(*held) for held in _held(found)]
-    clock = _clock(found, curves)
+    curves = [in_use(*held) for held in _held(comparison)]
+    clock = _clock(comparison, curves)
     series = []
-    for number, (moments, used) in enumerate(curves):
-        x, y = clock.steps(np.append(0.0, moments), np.append(0.0, used))
-        series.append(series_of(number, SIDES[number], _moments(found, clock, x), y))
-    moments, there = _capacity(found)
-    x, y = clock.steps(moments, there)
-    series.append(series_of(_CAPACITY, "capacity", _moments(found, clock, x), y))
-    layout = {"xaxis": _time_axis(found, clock), "yaxis": {"title": {"text": "GPUs"}, "rangemode": "tozero"}}
+    for number, (moments, gpus_in_use) in enumerate(curves):
+        x, y = clock.steps(np.append(0.0, moments), np.append(0.0, gpus_in_use))
+        series.append(series_of(number, SIDES[number], _moments(comparison, clock, x), y))
+    moments, capacity = _capacity(comparison)
+    x, y = clock.steps(moments, capacity)
+    series.append(series_of(_CAPACITY, "capacity", _moments(comparison, clock, x), y))
+    layout = {
+        "xaxis": _time_axis(comparison, clock),
+        "yaxis": {"title": {"text": "GPUs"}, "rangemode": "tozero"},
+    }
     caption = f"GPUs that jobs hold, {clock.resolution}, and the capacity that the simulation had."
     return Chart("chart-use", "GPUs in use", caption, 360, series, layout)
 
 
-def _queue(found: Compared) -> Chart:
+def _queue(comparison: Compared) -> Chart:
     """Jobs that wait on both sides."""
-    submit_s = found.times["submit_s"]
+    submit_s = comparison.times["submit_s"]
     ones = np.ones(len(submit_s), dtype=np.int64)
-    known = ~np.isnan(found.times["logged_start_s"])
+    has_start = ~np.isnan(comparison.times["logged_start_s"])
     curves = []
     for side in SIDES:
-        waits_s = found.times[f"{side}_start_s"] - submit_s
-        curves.append(in_use(np.where(known & ~np.isnan(waits_s), submit_s, np.nan), waits_s, ones))
-    clock = _clock(found, curves)
+        waits_s = comparison.times[f"{side}_start_s"] - submit_s
+        curves.append(in_use(np.where(has_start & ~np.isnan(waits_s), submit_s, np.nan), waits_s, ones))
+    clock = _clock(comparison, curves)
     series = []
     for number, (moments, waiting) in enumerate(curves):
         x, y = clock.steps(moments, waiting)
-        series.append(series_of(number, SIDES[number], _moments(found, clock, x), y))
-    layout = {"xaxis": _time_axis(found, clock), "yaxis": {"title": {"text": "jobs"}, "rangemode": "tozero"}}
+        series.append(series_of(number, SIDES[number], _moments(comparison, clock, x), y))
+    layout = {
+        "xaxis": _time_axis(comparison, clock),
+        "yaxis": {"title": {"text": "jobs"}, "rangemode": "tozero"},
+    }
     return Chart(
         "chart-queue", "Waiting jobs", f"Jobs without GPUs, {clock.resolution}.", 320, series, layout
     )
 
 
-def _capacity(found: Compared) -> tuple[Floats, Floats]:
+def _capacity(comparison: Compared) -> tuple[Floats, Floats]:
     """The capacity of all pools over time: moments, and GPUs from each of them on."""
-    pools = found.summary["capacity"].values()
+    pools = comparison.summary["capacity"].values()
     steps = {0.0: float(sum(pool["gpus"] for pool in pools))}
     for pool in pools:
         for part in pool["reduced"]:
-            less = max(0.0, pool["gpus"] - part["gpus"])
-            steps[float(part["from_s"])] = steps.get(float(part["from_s"]), 0.0) - less
-            steps[float(part["until_s"])] = steps.get(float(part["until_s"]), 0.0) + less
+            lost_gpus = max(0.0, pool["gpus"] - part["gpus"])
+            steps[float(part["from_s"])] = steps.get(float(part["from_s"]), 0.0) - lost_gpus
+            steps[float(part["until_s"])] = steps.get(float(part["until_s"]), 0.0) + lost_gpus
     moments = np.array(sorted(steps))
     return moments, np.cumsum([steps[moment] for moment in moments])
 
 
 def _group(kind: str, groups: list[dict[str, Any]]) -> Chart:
     """The mean wait of each group on both sides."""
-    shown = [group for group in groups if "jobs" in group][:_MOST_DOTS]
-    names = _names([group["group"] for group in shown])
+    drawn_groups = [group for group in groups if "jobs" in group][:_MOST_DOTS]
+    names = _names([group["group"] for group in drawn_groups])
     series: list[dict[str, Any]] = []
     for number, side in enumerate(SIDES):
-        means = [float(group[f"{side}_mean_s"]) for group in shown]
-        text = [f"{duration(mean)}, {group['jobs']:,} jobs" for mean, group in zip(means, shown, strict=True)]
+        means = [float(group[f"{side}_mean_s"]) for group in drawn_groups]
+        text = [
+            f"{duration(mean)}, {group['jobs']:,} jobs"
+            for mean, group in zip(means, drawn_groups, strict=True)
+        ]
         y = short(np.maximum(means, _LEAST_S))
         series.append(series_of(number, side, names, y, type="dots", text=text, hover="%{x}: %{text}"))
     layout = {
@@ -223,17 +246,23 @@ def _names(groups: list[str]) -> list[str]:
     ]
 
 
-def _clock(found: Compared, curves: list[tuple[Floats, Floats]]) -> Clock:
+def _clock(comparison: Compared, curves: list[tuple[Floats, Floats]]) -> Clock:
     """The axis from the first submission to the last change of any curve."""
-    last = max((float(moments[-1]) for moments, _ in curves if len(moments)), default=0.0)
-    to_s = max(last, float(found.times["submit_s"][-1]), _LEAST_S)
+    last_s = max((float(moments[-1]) for moments, _ in curves if len(moments)), default=0.0)
+    to_s = max(last_s, float(comparison.times["submit_s"][-1]), _LEAST_S)
     return Clock.over(0.0, to_s, max(len(moments) for moments, _ in curves))
 
 
-def _time_axis(found: Compared, clock: Clock) -> dict[str, Any]:
-    return {"type": "date", "title": {"text": f"date ({found.zone})"}} if found.is_dated else clock.axis
+def _time_axis(comparison: Compared, clock: Clock) -> dict[str, Any]:
+    return (
+        {"type": "date", "title": {"text": f"date ({comparison.zone})"}}
+        if comparison.is_dated
+        else clock.axis
+    )
 
 
-def _moments(found: Compared, clock: Clock, x: list[float]) -> list[Any]:
+def _moments(comparison: Compared, clock: Clock, x: list[float]) -> list[Any]:
     """The places on the axis as dates, where the log has them."""
-    return [found.moment(clock.from_s + at * clock.unit_s) for at in x] if found.is_dated else x
+    return (
+        [comparison.moment(clock.from_s + value * clock.unit_s) for value in x] if comparison.is_dated else x
+    )

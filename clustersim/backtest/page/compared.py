@@ -35,9 +35,9 @@ class Compared:
     @cached_property
     def rows(self) -> Rows:
         """The jobs of that part that started on both sides."""
-        inside = np.array([part == self.part for part in self.texts["part"]])
-        both = ~np.isnan(self.times["logged_start_s"]) & ~np.isnan(self.times["simulated_start_s"])
-        return np.flatnonzero(inside & both).astype(np.int64)
+        in_part = np.array([part == self.part for part in self.texts["part"]])
+        started = ~np.isnan(self.times["logged_start_s"]) & ~np.isnan(self.times["simulated_start_s"])
+        return np.flatnonzero(in_part & started).astype(np.int64)
 
     @cached_property
     def waits(self) -> tuple[Floats, Floats]:

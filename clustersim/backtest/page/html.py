@@ -25,25 +25,25 @@ Part = Mapping[str, Any]
 Cells = Sequence[str]
 
 
-def render_backtest(found: Compared) -> str:
+def render_backtest(comparison: Compared) -> str:
     """The page, as HTML. KeyError, TypeError or ValueError for a summary that is not one of ours."""
-    summary = found.summary
+    summary = comparison.summary
     log, site = summary["log"], summary["site"]
     return render(
         "backtest.html.j2",
-        charts_of(found),
+        charts_of(comparison),
         title=f"Backtest of {log['file']}",
-        subtitle=_subtitle(found),
+        subtitle=_subtitle(comparison),
         site=site_words(site),
         pools=list(site["pools"].items()),
-        verdict=_verdict(found),
-        part=found.part,
+        verdict=_verdict(comparison),
+        part=comparison.part,
         parts=[(name, _TITLES[name], part, _times(part)) for name, part in summary["parts"].items()],
         figures=[(_TITLES[name], _figures(part)) for name, part in summary["parts"].items()],
-        quantiles=_quantiles(found) if len(found.rows) else [],
+        quantiles=_quantiles(comparison) if len(comparison.rows) else [],
         use=_use(summary["use"]),
         groups=[(KINDS[k], _groups(summary["groups"][k])) for k in KINDS if k in summary["groups"]],
-        wrong=_wrong(found),
+        wrong=_wrong(comparison),
         trials=_trials(summary["fit"], site) if "fit" in summary else [],
         assumptions=[*log["warnings"], *log["assumptions"], *summary["assumptions"]],
         dropped=list(log["dropped_by_reason"].items()),
@@ -55,23 +55,27 @@ def render_backtest(found: Compared) -> str:
     )
 
 
-def _subtitle(found: Compared) -> str:
-    log, last_s = found.summary["log"], float(found.times["submit_s"][-1])
+def _subtitle(comparison: Compared) -> str:
+    log, last_s = comparison.summary["log"], float(comparison.times["submit_s"][-1])
     when = f"in {duration(last_s)}"
-    if found.is_dated:
-        when = f"from {found.moment(0.0)} to {found.moment(last_s)} ({found.zone})"
-    return f"{log['jobs']:,} jobs submitted {when}; {found.summary['site']['gpus']:,} GPUs; {log['format']}"
+    if comparison.is_dated:
+        when = f"from {comparison.moment(0.0)} to {comparison.moment(last_s)} ({comparison.zone})"
+    return (
+        f"{log['jobs']:,} jobs submitted {when}; {comparison.summary['site']['gpus']:,} GPUs; {log['format']}"
+    )
 
 
-def _verdict(found: Compared) -> list[str]:
-    part = found.summary["parts"][found.part]
+def _verdict(comparison: Compared) -> list[str]:
+    part = comparison.summary["parts"][comparison.part]
     wait = part["wait"]
     if not wait["logged"]:
         return ["No job of this part started both in the log and in the simulation."]
     logged, simulated = wait["logged"]["mean_s"], wait["simulated"]["mean_s"]
-    which = {"all": "The compared jobs", "judged": "The jobs that took no part in the fit"}[found.part]
+    part_name = {"all": "The compared jobs", "judged": "The jobs that took no part in the fit"}[
+        comparison.part
+    ]
     means = f"{duration(simulated)} in the simulation and {duration(logged)} in the log"
-    sentences = [f"{which} wait {means} on average ({_off(simulated, logged)})."]
+    sentences = [f"{part_name} wait {means} on average ({_off(simulated, logged)})."]
     absolute = f"{duration(wait['absolute_s'])} (mean absolute error)"
     ranks = "" if wait["spearman"] is None else f"; the rank correlation of waits is {wait['spearman']:.2f}"
     sentences.append(f"A single job starts {absolute} sooner or later than logged{ranks}.")
@@ -92,21 +96,23 @@ def _signed(seconds: float) -> str:
 def _times(part: Part) -> list[Cells]:
     """Rows of means and quantiles: time, of jobs, logged, simulated, error."""
     rows: list[Cells] = []
-    for what, name in (("wait", "wait"), ("jct", "completion")):
-        for key, logged in (part[what]["logged"] or {}).items():
-            made = part[what]["simulated"][key]
-            rows.append((name, _MEASURES[key], duration(logged), duration(made), _off(made, logged)))
+    for metric, name in (("wait", "wait"), ("jct", "completion")):
+        for key, logged in (part[metric]["logged"] or {}).items():
+            simulated = part[metric]["simulated"][key]
+            rows.append(
+                (name, _MEASURES[key], duration(logged), duration(simulated), _off(simulated, logged))
+            )
     return rows
 
 
 def _figures(part: Part) -> list[Cells]:
     """Error figures of waits and of completion times."""
     rows: list[Cells] = []
-    for what, name in (("wait", "wait"), ("jct", "completion")):
-        found = part[what]
-        if found["logged"]:
-            seconds = (found["bias_s"], found["absolute_s"], found["distance_s"])
-            ranks = (found["spearman"], found["kendall"])
+    for metric, name in (("wait", "wait"), ("jct", "completion")):
+        figures = part[metric]
+        if figures["logged"]:
+            seconds = (figures["bias_s"], figures["absolute_s"], figures["distance_s"])
+            ranks = (figures["spearman"], figures["kendall"])
             rows.append((name, *map(_signed, seconds), *map(_ratio, ranks)))
     return rows
 
@@ -115,9 +121,9 @@ def _ratio(value: float | None) -> str:
     return "–" if value is None else f"{float(value):.3f}"
 
 
-def _quantiles(found: Compared) -> list[Cells]:
+def _quantiles(comparison: Compared) -> list[Cells]:
     """Rows: percentile, logged wait, simulated wait, error."""
-    logged, simulated = (np.percentile(waits, _QUANTILES) for waits in found.waits)
+    logged, simulated = (np.percentile(waits, _QUANTILES) for waits in comparison.waits)
     return [
         ("longest" if q == 100 else f"p{q}", duration(float(a)), duration(float(b)), _off(float(b), float(a)))
         for q, a, b in zip(_QUANTILES, logged, simulated, strict=True)
@@ -126,8 +132,8 @@ def _quantiles(found: Compared) -> list[Cells]:
 
 def _use(use: Part) -> str:
     shares = f"{100 * use['logged']:.1f} % in the log and {100 * use['simulated']:.1f} % in the simulation"
-    apart = f"the two curves are {100 * use['mean_difference']:.1f} % apart on average"
-    return f"While jobs are submitted, the GPUs in use are {shares}; {apart}."
+    difference_text = f"the two curves are {100 * use['mean_difference']:.1f} % apart on average"
+    return f"While jobs are submitted, the GPUs in use are {shares}; {difference_text}."
 
 
 def _groups(groups: list[Part]) -> list[Cells]:
@@ -145,28 +151,28 @@ def _groups(groups: list[Part]) -> list[Cells]:
     return rows
 
 
-def _wrong(found: Compared) -> list[Cells]:
+def _wrong(comparison: Compared) -> list[Cells]:
     """The jobs of the largest errors: id, tenant, GPUs, submission, logged wait, simulated wait, error."""
-    logged, simulated = found.waits
+    logged, simulated = comparison.waits
     errors = simulated - logged
     rows: list[Cells] = []
     for place in np.argsort(-np.abs(errors), kind="stable")[:_MOST_WRONG].tolist():
         if errors[place] == 0:
             break
-        i = int(found.rows[place])
+        i = int(comparison.rows[place])
         times = duration(float(logged[place])), duration(float(simulated[place]))
-        names = found.texts["job_id"][i], found.texts["tenant"][i], f"{found.gpus[i]:,}"
-        when = found.moment(float(found.times["submit_s"][i]))
+        names = comparison.texts["job_id"][i], comparison.texts["tenant"][i], f"{comparison.gpus[i]:,}"
+        when = comparison.moment(float(comparison.times["submit_s"][i]))
         rows.append((*names, when, *times, _signed(float(errors[place]))))
     return rows
 
 
 def _trials(fit: Part, site: Part) -> list[tuple[str, str, str, bool]]:
     """Rows: site, score of the fitted part, score of the judged part, whether it was chosen."""
-    chosen = site_words(site)
+    best_site = site_words(site)
     trials = sorted(fit["trials"], key=lambda t: (t["fitted_score"] is None, t["fitted_score"] or 0.0))
     rows = [
-        (site_words(t), _ratio(t["fitted_score"]), _ratio(t["judged_score"]), site_words(t) == chosen)
+        (site_words(t), _ratio(t["fitted_score"]), _ratio(t["judged_score"]), site_words(t) == best_site)
         for t in trials
     ]
     base = fit["baseline_score"]

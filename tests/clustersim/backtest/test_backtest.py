@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clustersim.backtest import JOB_COLUMNS, Wanted, backtest, read_logged, write_backtest
+from clustersim.backtest import JOB_COLUMNS, SiteFacts, backtest, read_logged, write_backtest
 from clustersim.cluster import Cluster
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import without_guard
@@ -100,7 +100,7 @@ def test_pools_do_not_compete(tmp_path: Path) -> None:
     jobs = jobs_of(tenants=2)
     halves = [logged([job for job in jobs if job.tenant == tenant], "fifo") for tenant in ("t0", "t1")]
     log = read_logged(written(tmp_path, [*halves[0], *halves[1]]))
-    apart = backtest(log, Wanted("tenant", {name: Cluster(GPUS, 1) for name in ("t0", "t1")}))
+    apart = backtest(log, SiteFacts("tenant", {name: Cluster(GPUS, 1) for name in ("t0", "t1")}))
     assert apart.summary["parts"]["all"]["wait"]["absolute_s"] == 0
     assert apart.made.pools == {"t0": GPUS, "t1": GPUS}
     assert [group["group"] for group in apart.summary["groups"]["pool"]] == ["t0", "t1"]
@@ -119,7 +119,9 @@ def test_the_warm_up_is_load_and_is_not_compared(tmp_path: Path) -> None:
 def test_jobs_without_a_start_are_load(tmp_path: Path) -> None:
     jobs = logged(jobs_of())
     some = [replace(job, logged_start_s=None) if i % 10 == 0 else job for i, job in enumerate(jobs)]
-    summary = backtest(read_logged(written(tmp_path, some)), Wanted(clusters={"": Cluster(GPUS, 1)})).summary
+    summary = backtest(
+        read_logged(written(tmp_path, some)), SiteFacts(clusters={"": Cluster(GPUS, 1)})
+    ).summary
     assert summary["not_compared"]["no logged start"] == 12
     assert summary["parts"]["all"]["jobs"] == 108
     assert summary["parts"]["all"]["score"] == 0
@@ -127,7 +129,7 @@ def test_jobs_without_a_start_are_load(tmp_path: Path) -> None:
 
 def test_jobs_that_never_start_are_counted(tmp_path: Path) -> None:
     log = read_logged(written(tmp_path, logged(jobs_of())))
-    summary = backtest(log, Wanted(clusters={"": Cluster(8, 1)}), policies=["fifo-skip"]).summary
+    summary = backtest(log, SiteFacts(clusters={"": Cluster(8, 1)}), policies=["fifo-skip"]).summary
     large = sum(job.gpus == 12 for job in log.jobs)
     assert summary["not_compared"]["never started in the simulation"] == large > 0
 
@@ -229,4 +231,4 @@ def test_mistakes_are_named(
 ) -> None:
     log = read_logged(written(tmp_path, logged(jobs_of(20, tenants=2))))
     with pytest.raises((UserError, UnknownName), match=error):
-        backtest(log, Wanted(**wanted), **options)
+        backtest(log, SiteFacts(**wanted), **options)

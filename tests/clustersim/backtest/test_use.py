@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clustersim.backtest import Wanted, backtest, read_logged
+from clustersim.backtest import SiteFacts, backtest, read_logged
 from clustersim.backtest.use import Reduced, in_use, mean_difference, mean_use, peak, reduced
 from tests.clustersim.backtest.logs import written
 from traces import Job
@@ -60,7 +60,7 @@ def test_an_outage_explains_waits(tmp_path: Path) -> None:
     result = backtest(log)
     assert any("less capacity in 1 times, 12 h" in text for text in result.summary["assumptions"])
     assert result.summary["parts"]["all"]["wait"]["absolute_s"] == 0
-    constant = backtest(log, Wanted(look_for_reduced=False)).summary["parts"]["all"]["wait"]
+    constant = backtest(log, SiteFacts(look_for_reduced=False)).summary["parts"]["all"]["wait"]
     assert constant["bias_s"] == -8 * hour
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC
 from typing import Any
 
-from clustersim.backtest import Wanted
+from clustersim.backtest import SiteFacts
 from clustersim.cluster import Cluster
 from clustersim.forecast import LiveState, Options, SitePolicy
 from clustersim.forecast.state import state_at
@@ -42,5 +42,5 @@ def options_of(cluster: str = "n4g1", policy: str = "fifo", **more: Any) -> Opti
     """Options with a stated cluster."""
     order = more.pop("order", "auto")
     settings: Sequence[str] = more.pop("settings", ())
-    wanted = more.pop("wanted", Wanted(clusters={"": Cluster.parse(cluster)}))
-    return Options(policy=SitePolicy(policy, settings, order), wanted=wanted, **more)
+    site_facts = more.pop("site_facts", SiteFacts(clusters={"": Cluster.parse(cluster)}))
+    return Options(policy=SitePolicy(policy, settings, order), site_facts=site_facts, **more)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from clustersim.backtest import Wanted
+from clustersim.backtest import SiteFacts
 from clustersim.errors import PolicyError
 from clustersim.forecast import Request, predict_start
 from tests.clustersim.forecast.states import NOW_S, ended, options_of, running, state_of, waiting
@@ -171,7 +171,7 @@ def test_another_partition() -> None:
         running("r", 4, 0, 5000, partition="a"), running("s", 1, 0, 5000, partition="b"),
         waiting("w", 2, 0, 4000, partition="a"),
     )  # fmt: skip
-    options = options_of(wanted=Wanted("partition"), draws=5)
+    options = options_of(site_facts=SiteFacts("partition"), draws=5)
     summary = predict_start(state, Request("w"), history, options).summary
     moved = next(change for change in summary["changes"] if change["change"] == "partition b")
     assert (moved["p90_s"], moved["earlier"]) == (0.0, 1.0)
