@@ -50,7 +50,7 @@ def _shares_owed(totals: JobTotals, error: float) -> tuple[float, ...]:
         return (totals.save_due,)
     if totals.unsaved_s > error:
         cycle = totals.cycle
-        saving = cycle.interval_s + cycle.save_s - totals.phase_s
+        saving = cycle.interval_s + cycle.save_s - totals.offset_s
         return (1.0, totals.save_due) if saving <= error else (1.0,)
     return (totals.save_due, 1.0) if totals.owed_s <= error else (totals.save_due,)
 

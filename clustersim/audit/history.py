@@ -35,9 +35,9 @@ from .totals import PLAIN, ChargeTerms, JobTotals
 __all__ = ["GONE", "NEW", "RUNNING", "STOPPED", "UNKNOWN", "ClusterHistory", "JobHistory", "Rule"]
 
 UNKNOWN, NEW, RUNNING, STOPPED, GONE = "unknown", "new", "running", "stopped", "gone"
-"""Phases of a job: before its first event, submitted, with GPUs, without GPUs again, out of the system."""
+"""States of a job: before its first event, submitted, with GPUs, without GPUs again, out of the system."""
 
-_PHASE_AFTER = {SUBMIT: NEW, PREEMPT: STOPPED, INTERRUPT: STOPPED} | dict.fromkeys(ENDS, GONE)
+_STATE_AFTER = {SUBMIT: NEW, PREEMPT: STOPPED, INTERRUPT: STOPPED} | dict.fromkeys(ENDS, GONE)
 _NO_FACTS = JobFacts()
 
 
@@ -49,7 +49,7 @@ class JobHistory:
     | first, first_index | the first event of the job (None if there is none), and its number in the log |
     | record | the record of the job; None until one is found |
     | facts | what is known of the job apart from the log |
-    | phase, last | the phase of the job, and the kind of its last event |
+    | state, last | the state of the job, and the kind of its last event |
     | planned | whether the job runs training plans |
     | allocation | the event that gave the job its present GPUs; None without GPUs |
     | totals | the sums over the events of the job |
@@ -59,15 +59,15 @@ class JobHistory:
     """
 
     __slots__ = (
-        "allocation", "counts", "facts", "first", "first_index", "job_id", "last", "note", "phase", "planned",
-        "record", "terms", "totals",
+        "allocation", "counts", "facts", "first", "first_index", "job_id", "last", "note", "planned",
+        "record", "state", "terms", "totals",
     )  # fmt: skip
 
     def __init__(self, job_id: str, first: EventRecord | None, first_index: int):
         self.job_id, self.first, self.first_index = job_id, first, first_index
         self.record: JobRecord | None = None
         self.facts = _NO_FACTS
-        self.phase, self.last, self.planned = UNKNOWN, "", False
+        self.state, self.last, self.planned = UNKNOWN, "", False
         self.allocation: EventRecord | None = None
         self.totals, self.terms = JobTotals(), PLAIN
         self.counts: dict[str, int] = {}
@@ -151,14 +151,14 @@ class ClusterHistory:
         if self._prices is not None and kind in ALLOCATES and event.placement:
             job.totals.pay(self._prices[self.cluster.type_of(event.placement[0][0])])
         job.totals.add(event, job.terms)
-        job.phase, job.last = _PHASE_AFTER.get(kind, RUNNING), kind
+        job.state, job.last = _STATE_AFTER.get(kind, RUNNING), kind
         if kind == SUBMIT:
             self.inside += 1
             self.submitted.append(hash(event.job_id))
             return
         if kind in ALLOCATES or kind in RELEASES:
             self._reallocate(job, event)
-        if job.phase == GONE:
+        if job.state == GONE:
             self.inside -= 1
             del self.jobs[job.job_id]
         elif kind != START:

@@ -59,7 +59,7 @@ def _go_through(history: ClusterHistory, rules: Sequence[Rule]) -> None:
                 history.apply_to_node(event)
             else:
                 history.apply(event, job)
-                if job.phase == GONE:
+                if job.state == GONE:
                     depart(job)
                 elif event.event == INTERRUPT:
                     for call in on_interrupt:

@@ -63,7 +63,7 @@ class JobTotals:
       per unit.
     - `owed_s`: overhead still to be paid, infinite during a load.
     - `save_due`: the share, to within `save_error`, of a save still to be paid, of `save_s` seconds here.
-    - `phase_s`: seconds since the checkpoint cycle `cycle` began.
+    - `offset_s`: seconds since the checkpoint cycle `cycle` began.
     - `saved_work`: units of work in the last checkpoint; `unsaved_s`: seconds of work since then.
     - `usd_per_gpu_h`: the price of a GPU-hour.
     - `interrupted`: a failure took the GPUs; `crash_s` seconds of work were lost.
@@ -90,7 +90,7 @@ class JobTotals:
     unit_s: float = 0.0
     owed_s: float = 0.0
     cycle: Cycle = _NEVER_SAVES
-    phase_s: float = 0.0
+    offset_s: float = 0.0
     saved_work: float = 0.0
     unsaved_s: float = 0.0
     save_due: float = 0.0
@@ -135,7 +135,7 @@ class JobTotals:
         shares = event.placement.__class__ is SharedPlacement
         self.gpus, self.unit_s = gpus_held(event.placement) if shares else event.gpus, event.unit_s
         self.owed_s = inf if terms.loads else event.overhead_s
-        self.cycle, self.phase_s = terms.cycle, 0.0
+        self.cycle, self.offset_s = terms.cycle, 0.0
         self.saved_work, self.unsaved_s = self.work or 0.0, 0.0
         self.save_due, self.save_s = terms.save_due, terms.save_s
         if self.save_due in (0.0, 1.0):
@@ -184,10 +184,10 @@ class JobTotals:
             return ran_s, None
         if not cycle.interval_s:
             return ran_s, 0.0 if ran_s > 0 else None
-        end_s = self.phase_s + ran_s
+        end_s = self.offset_s + ran_s
         saved_s, total_s = cycle.saved_s(end_s), cycle.worked_s(end_s)
-        worked_s = total_s - cycle.worked_s(self.phase_s)
-        self.phase_s = cycle.phase_s(end_s)
+        worked_s = total_s - cycle.worked_s(self.offset_s)
+        self.offset_s = cycle.offset_s(end_s)
         return worked_s, total_s - saved_s if saved_s > 0 else None
 
     def _crash(self) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 
 from clustersim.cluster import Placement
-from clustersim.jobs import ActiveJob, PhasedJob
-from clustersim.records import MIGRATE, NOTE, PREEMPT, RATE, REPLAN, RESIZE, RESTART, START, phase_words
+from clustersim.jobs import ActiveJob
+from clustersim.records import MIGRATE, NOTE, PREEMPT, RATE, REPLAN, RESIZE, RESTART, START
 from clustersim.scheduler import Event, JobView, Proposal
 from clustersim.scheduler.internal import active_of, adopt
 from clustersim.speed import RunningSpeeds
 
 from .clock import Due
-from .kernel import Kernel
+from .world import World
 
 __all__ = ["Enactment"]
 
@@ -24,7 +24,7 @@ class Enactment:
 
     def __init__(
         self,
-        kernel: Kernel,
+        world: World,
         speeds: RunningSpeeds[ActiveJob],
         on_completion: Callable[[Due], None],
         prices: Mapping[str, float] | None = None,
@@ -33,8 +33,8 @@ class Enactment:
         `prices`: US dollars per GPU-hour by GPU type, None if the cluster states none.
         """
         self.speeds, self._prices = speeds, prices
-        self._kernel, self._facts, self._clock = kernel, kernel.facts, kernel.clock
-        self._views = kernel.views
+        self._world, self._facts, self._clock = world, world.facts, world.clock
+        self._views = world.views
         self._on_completion_due = [on_completion]
 
     def enact(self, proposal: Proposal, now: float) -> None:
@@ -68,8 +68,8 @@ class Enactment:
         changed = {}
         for job, batch in batches.items():
             active = active_of(job)
-            assert isinstance(active, PhasedJob)
-            if batch != active.batch:
+            assert active.phases is not None
+            if batch != active.phases.batch:
                 active.train_with(batch)
                 if active.placement is not None:
                     changed[job] = batch
@@ -83,19 +83,17 @@ class Enactment:
         for active, unit_s in speeds.items():
             self.change_speed(active, unit_s)
 
-    def note(self, notes: Iterable[tuple[JobView, str]], now: float) -> None:
-        """Record what the policy says about jobs."""
-        for job, text in notes:
-            active = active_of(job)
-            active.noted = text
-            self._kernel.recorder.event(now, NOTE, active.job.job_id, detail=text)
+    def note(self, active: ActiveJob, text: str) -> None:
+        """Record what the policy, or a fleet, says about a job."""
+        active.noted = text
+        self._world.recorder.event(self._clock.now, NOTE, active.job.job_id, detail=text)
 
     def preempt(self, active: ActiveJob, reason: str = "") -> None:
         """Let a running job wait again, with its progress; its GPUs are free already."""
         self._let_go(active)
         active.preemptions += 1
-        self._kernel.policy.add_waiting(self._views[active])
-        self._kernel.recorder.event(self._clock.now, PREEMPT, active.job.job_id, detail=reason)
+        self._world.policy.add_waiting(self._views[active])
+        self._world.recorder.event(self._clock.now, PREEMPT, active.job.job_id, detail=reason)
 
     def withdraw(self, active: ActiveJob) -> None:
         """Free the GPUs of a running job that ends or was interrupted."""
@@ -107,7 +105,7 @@ class Enactment:
         """Let a running job continue at another speed, on the same GPUs."""
         now = self._clock.now
         self.expect_completion(active, active.change_speed(unit_s, now), now)
-        self._kernel.recorder.event(now, RATE, active.job.job_id, unit_s=unit_s)
+        self._world.recorder.event(now, RATE, active.job.job_id, unit_s=unit_s)
 
     def expect_completion(self, active: ActiveJob, done_s: float, now: float) -> None:
         """The job will be done at `done_s` unless its GPUs change. Infinite while it loads a checkpoint for
@@ -127,7 +125,7 @@ class Enactment:
         """Give a job GPUs, on which a unit of its work takes `unit_s` seconds."""
         gpus = sum([count for _, count in placement])
         kind = _classify(active, gpus)
-        overhead_s = active.charge_s(self._kernel.overheads, kind, gpus, len(placement))
+        overhead_s = active.charge_s(self._world.overheads, kind, gpus, len(placement))
         if active.placement is None:
             self._facts.waiting.remove(job)
             self._facts.running[job] = active.generation
@@ -136,53 +134,44 @@ class Enactment:
         if self._prices is not None:
             active.pay(self._prices[self._facts.cluster.type_of(placement[0][0])])
         self.expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s), now)
-        plan = self._plan_on(active, placement, gpus)
-        recorder = self._kernel.recorder
-        if active.job.phases is not None:
-            self._record_phase(active, kind, placement, plan, overhead_s, unit_s)
-            return
-        event = recorder.event(now, kind, active.job.job_id, gpus, placement, plan, overhead_s, unit_s=unit_s)
-        if plan:
-            recorder.plan(active.job, event)
-
-    def _plan_on(self, active: ActiveJob, placement: Placement, gpus: int) -> str:
-        """The label of the plan with which a job trains in `placement`."""
-        return active.curve_on(self._facts.cluster, placement[0][0]).plans.get(gpus, "")
+        self._record(active, kind, now, overhead_s, unit_s)
 
     def begin_phase(self, active: ActiveJob, now: float) -> None:
         """A phase of a running job ends at `now`. The job goes on on its GPUs, at the speed of the next."""
-        assert isinstance(active, PhasedJob)
         active.next_phase(now)
         self._replan(active, now)
-        self._kernel.events.append(Event("phase", self._views[active]))
+        self._world.events.append(Event("phase", self._views[active]))
 
     def _replan(self, active: ActiveJob, now: float) -> None:
         """A running job goes on on its GPUs with the plan of its present phase and batch. What
         is left of an overhead is still to be paid.
         """
         assert active.placement is not None
-        placement, gpus, view = active.placement, active.gpus, self._views[active]
-        speeds = self.speeds.after({active: placement})
+        view = self._views[active]
+        speeds = self.speeds.after({active: active.placement})
         unit_s = speeds.pop(active)
         self.expect_completion(active, active.change_speed(unit_s, now), now)
         owed_s = active.ready_s - now if now < active.ready_s < inf else 0.0
-        self._record_phase(active, REPLAN, placement, self._plan_on(active, placement, gpus), owed_s, unit_s)
+        self._record(active, REPLAN, now, owed_s, unit_s)
         running = self._facts.running
         del running[view]  # what a policy knew of its speed does not hold any more, as after a start
         running[view] = active.generation
         self._change_speeds(speeds)
 
-    def _record_phase(
-        self, active: ActiveJob, kind: str, placement: Placement, plan: str, overhead_s: float, unit_s: float
-    ) -> None:
-        """Record an allocation of a job in phases, with its phase."""
-        assert isinstance(active, PhasedJob)
-        recorder, job, now = self._kernel.recorder, active.job, self._clock.now
-        batch = active.batch
-        words = phase_words(active.phase, len(active.in_all.phases), batch)
-        event = recorder.event(now, kind, job.job_id, active.gpus, placement, plan, overhead_s, words, unit_s)
+    def _record(self, active: ActiveJob, kind: str, now: float, overhead_s: float, unit_s: float) -> None:
+        """Record that a job begins to run in `placement`, or goes on there with another plan."""
+        job, gpus, placement, detail = active.job, active.gpus, active.placement, ""
+        assert placement is not None
+        curve = active.curve_on(self._facts.cluster, placement[0][0]) if active.offers else active.curve
+        plan = curve.plans.get(gpus, "")
+        if active.phases is not None:
+            detail = active.phases.words()
+            job = replace(job, phases=None, global_batch=active.phases.batch)  # what the plan trains
+        event = self._world.recorder.event(
+            now, kind, job.job_id, gpus, placement, plan, overhead_s, detail, unit_s
+        )
         if plan:
-            recorder.plan(replace(job, phases=None, global_batch=batch), event)
+            self._world.recorder.plan(job, event)
 
 
 def _classify(active: ActiveJob, gpus: int) -> str:

@@ -50,9 +50,14 @@ def record_of(active: ActiveJob, state: str, reason: str = "") -> JobRecord:
     record.precision = job.precision or ""
     record.plan_options = job.plan_options or ""
     record.cost_usd = active.cost_usd
-    record.interruptions = active.interruptions
-    record.lost_work_s = active.lost_work_s
-    record.lost_work_gpu_s = active.lost_work_gpu_s
+    checkpoints = active.checkpoints
+    if checkpoints is None:
+        record.interruptions = 0
+        record.lost_work_s = record.lost_work_gpu_s = 0.0
+    else:
+        record.interruptions = checkpoints.interruptions
+        record.lost_work_s = checkpoints.lost_work_s
+        record.lost_work_gpu_s = checkpoints.lost_work_gpu_s
     record.gpu_fraction = active.needs if active.parts else None
     record.service = job.service or ""
     record.phases = job.phases or ""

@@ -95,6 +95,15 @@ class RunSetup:
         return max([self.scheduler.packs, *(part.packs for part in self.parts)])
 
     @property
+    def disturbs_jobs(self) -> bool:
+        """Whether anything but the policy changes what jobs do: failures, other outages, or saves."""
+        overheads, maintenance = self.overheads, self.maintenance
+        saves = not isinstance(overheads.checkpoint_interval_s, str)
+        planned = maintenance is not None and bool(maintenance.changes or maintenance.absent)
+        unplanned = self.failures is not None or self.spot is not None or bool(self.reservations)
+        return unplanned or planned or saves or overheads.storage_shared
+
+    @property
     def prices(self) -> dict[str, float] | None:
         """US dollars per GPU-hour by GPU type; None if jobs are charged none."""
         prices = self.cluster.prices(self.price_usd_per_gpu_h)

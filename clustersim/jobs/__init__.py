@@ -4,20 +4,21 @@
 |---|---|
 | `ActiveJob` | a job and its work left, in iterations or in seconds of logged duration |
 | `LEAST_LEFT` | the share of its stated work that a job states to be left until it is done |
-| `CheckpointedJob` | a job that also saves checkpoints, loses unsaved work in failures, or fails on its own |
-| `PhasedJob` | a job whose speed changes with its progress |
+| `Checkpoints` | a part of a job: how it saves, what it loses in failures, and its loads |
+| `Loads` | protocol: the loads of checkpoints from a storage that jobs share |
+| `Phases` | a part of a job: its phases, in which it trains with other batches |
 
 Why
 - Progress is a straight line between two changes of speed. It is integrated when the line ends, or looked
   up without being stored: a policy that looks often does not change a digit.
-- A job that fails, saves or shares the storage is another class (`CheckpointedJob`). A plain run does not
-  have it and pays nothing for it. The same holds for jobs in phases (`PhasedJob`).
+- A job that can fail or saves has `Checkpoints`, a job in phases has `Phases`, and a job may have both or
+  neither. The parts know no job: they answer in seconds and units, and the job books the answers.
 - A job in phases has the curve of its present phase. So policies, network and overheads need no notion of
   phases. The end of a phase is an event like the end of a job, since speeds change then.
 """
 
 from .active import LEAST_LEFT, ActiveJob
-from .checkpointed import CheckpointedJob
-from .phased import PhasedJob
+from .checkpoints import Checkpoints, Loads
+from .phases import Phases
 
-__all__ = ["LEAST_LEFT", "ActiveJob", "CheckpointedJob", "PhasedJob"]
+__all__ = ["LEAST_LEFT", "ActiveJob", "Checkpoints", "Loads", "Phases"]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from clustersim.cluster import MILLION, Cluster, HostDemand, Placement, SharedPlacement, gpus_held, parts_of
 from clustersim.overheads import Overheads
 from clustersim.records import START
 from clustersim.speed import Curve, Offer
 from traces.job import Job
+
+from .checkpoints import Checkpoints
+from .phases import Phases
 
 __all__ = ["LEAST_LEFT", "ActiveJob"]
 
@@ -28,6 +32,13 @@ class ActiveJob:
     Work is counted in units: iterations, or seconds of logged duration. Between two changes the job holds
     `placement`, pays overhead until `ready_s`, then does one unit every `unit_s` seconds.
 
+    It ends when its work is done, or with `never_done` units left because of a `failure`, of which policies
+    know nothing. It stops with `stops_left` units left: at that end, or at the end of its present phase, when
+    `phase_left` units are left.
+
+    `checkpoints`: how it saves, None if it never does and cannot fail. `phases`: None if it has one speed
+    throughout. `done_s`: when it stops if nothing changes.
+
     `misstated`: units by which the work that the user states exceeds the true `work`; 0 if they are equal.
     `predicted`: the units predicted in place of that statement; 0 if none are.
 
@@ -38,22 +49,13 @@ class ActiveJob:
     """
 
     __slots__ = (
-        "cost_usd", "curve", "demand", "finish_s", "generation", "gpu_seconds", "gpus", "held", "job",
-        "least_left", "lost_s", "migrations", "misstated", "needs", "note", "noted", "offers", "order",
-        "overhead_gpu_s", "paid_gpu_s", "parts", "placement", "predicted", "preemptions", "ready_s",
-        "requested", "resizes", "restarts", "save_due", "save_s", "saved_left", "since_s", "start_s",
-        "states_work", "unit_s", "usd_per_gpu_h", "wait_s", "work", "work_left",
+        "checkpoints", "cost_usd", "curve", "demand", "done_s", "failure", "finish_s", "generation",
+        "gpu_seconds", "gpus", "held", "job", "least_left", "lost_s", "migrations", "misstated", "needs",
+        "never_done", "note", "noted", "offers", "order", "overhead_gpu_s", "paid_gpu_s", "parts",
+        "phase_left", "phases", "placement", "predicted", "preemptions", "ready_s", "requested", "resizes",
+        "restarts", "save_due", "save_s", "saved_left", "since_s", "start_s", "states_work", "stops_left",
+        "unit_s", "usd_per_gpu_h", "wait_s", "work", "work_left",
     )  # fmt: skip
-
-    # Changed by failures only (see `CheckpointedJob`).
-    interruptions: int = 0
-    lost_work_s: float = 0.0
-    lost_work_gpu_s: float = 0.0
-    failure: str = ""
-
-    # Of jobs in phases only (see `PhasedJob`).
-    phase: int = 0
-    batch: int | None = None
 
     def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str):
         """`order`: position in the order of submission. `requested`: GPUs, a count that `curve` has."""
@@ -68,6 +70,10 @@ class ActiveJob:
         if self.states_work and job.stated_iterations is not None:
             self.misstated = job.stated_iterations - self.work
             self.least_left = LEAST_LEFT * job.stated_iterations
+        self.checkpoints: Checkpoints | None = None
+        self.phases: Phases | None = None
+        self.failure = ""
+        self.never_done = self.phase_left = self.stops_left = 0.0
         self.placement: Placement | None = None
         self.gpus = 0
         self.demand: HostDemand | None = None
@@ -76,7 +82,7 @@ class ActiveJob:
         self.held: float = 0
         self.unit_s = 0.0
         self.since_s = job.submit_s  # when the present allocation, or the present wait, began
-        self.ready_s = 0.0
+        self.ready_s = self.done_s = 0.0
         self.start_s: float | None = None
         self.finish_s: float | None = None
         self.generation = 0  # counts allocations: a completion of an earlier one is stale
@@ -94,8 +100,11 @@ class ActiveJob:
             return self.work_left
         if began_s < self.since_s:
             began_s = self.since_s
-        remaining = self.work_left - (now - began_s) / self.unit_s
-        return remaining if remaining > 0.0 else 0.0
+        ran_s = now - began_s
+        if self.checkpoints is not None:
+            ran_s = self.checkpoints.worked_s(ran_s)
+        remaining = self.work_left - ran_s / self.unit_s
+        return remaining if remaining > self.phase_left else self.phase_left
 
     def as_stated(self, left: float) -> float:
         """Units still to do by the work that the user states, where `left` are still to do in truth."""
@@ -134,48 +143,96 @@ class ActiveJob:
                 self.lost_s += overhead
                 if self.save_due:
                     self.save_due = max(0.0, self.save_due - overhead / self.save_s)
+            if self.checkpoints is not None:
+                self._book_saves(self.checkpoints, now)
         self.since_s = now
+
+    def _book_saves(self, checkpoints: Checkpoints, now: float) -> None:
+        """The seconds of periodic saves since the last change count as overhead."""
+        ran_s = now - max(self.ready_s, self.since_s)
+        if ran_s <= 0.0:
+            return
+        saving_s, saved = checkpoints.advance(ran_s)
+        self.lost_s += saving_s
+        self.overhead_gpu_s += saving_s * self.held
+        if saved:
+            self.saved_left = self.work_left + checkpoints.unsaved_s / self.unit_s
 
     def pay(self, usd_per_gpu_h: float) -> None:
         """From now on a GPU-hour of the job, just settled, costs this."""
         self.usd_per_gpu_h, self.cost_usd = usd_per_gpu_h, self.cost_usd or 0.0
 
     def hold(self, placement: Placement, gpus: int, unit_s: float, now: float, overhead_s: float) -> float:
-        """Take `placement` at `now`, paying `overhead_s` first. Returns the time at which the job will be
-        done.
-        """
+        """Take `placement` at `now`, paying `overhead_s` first. Returns the time at which the job stops."""
+        checkpoints = self.checkpoints
+        if checkpoints is not None:
+            checkpoints.end_hold(self)
         self.placement, self.gpus, self.unit_s = placement, gpus, unit_s
         self.held = gpus_held(placement) if placement.__class__ is SharedPlacement else gpus
         self.since_s, self.ready_s = now, now + overhead_s
         self.generation += 1
-        return self.ready_s + self.work_left * unit_s
+        if checkpoints is not None:
+            checkpoints.begin_hold(placement)
+            if checkpoints.must_load and checkpoints.loads is not None:
+                checkpoints.loads.expect(self, overhead_s)  # `ready_s` is infinite until the load ends
+            return self._stop_s()
+        self.done_s = done_s = self.ready_s + (self.work_left - self.stops_left) * unit_s
+        return done_s
 
     def change_speed(self, unit_s: float, now: float) -> float:
         """Continue with `unit_s` seconds per unit of work from `now` on, on the same GPUs; the rest of an
-        overhead is still to be paid. Returns the time at which the job will be done.
+        overhead is still to be paid. Returns the time at which the job stops.
         """
         self.settle(now)
         self.unit_s = unit_s
         self.generation += 1
-        return max(now, self.ready_s) + self.work_left * unit_s
+        return self._stop_s()
+
+    def become_ready(self, now: float) -> float:
+        """The checkpoint is loaded. Returns the time at which the job stops."""
+        self.settle(now)
+        self.ready_s = now
+        return self._stop_s()
+
+    def _stop_s(self) -> float:
+        """When the job, just settled, is done, fails, or reaches the end of a phase."""
+        began_s, left = self.ready_s, self.work_left - self.stops_left
+        if began_s < self.since_s:
+            began_s = self.since_s
+        ran_s = left * self.unit_s if left > 0.0 else 0.0
+        if self.checkpoints is not None:
+            ran_s = self.checkpoints.elapsed_s(ran_s)
+        self.done_s = began_s + ran_s
+        return self.done_s
 
     def charge_s(self, overheads: Overheads, kind: str, gpus: int, nodes: int) -> float:
         """Seconds of overhead for `gpus` GPUs on `nodes` nodes, which the job, just settled, gets by a start,
-        restart, resize or migration (`kind`). The job's present state counts as saved from then on.
+        restart, resize or migration (`kind`). The job's present state counts as saved from then on. A load
+        from shared storage is left out, since its duration depends on other loads.
         """
         if kind == START:
             return overheads.start_s(gpus)
         parameters, owed = self.curve.parameters, self.save_owed_at(self.since_s)
         self.saved_left, self.save_s = self.work_left, overheads.save_s(parameters, nodes)
         self.save_due = owed if self.save_s else 0.0
-        return overheads.restart_s(
-            parameters, nodes, gpus, kind, saves=self.save_due, loads=self.work_left < self.work
-        )
+        loads = self.work_left < self.work
+        paid_s = overheads.restart_s(parameters, nodes, gpus, kind, saves=self.save_due, loads=loads)
+        if self.checkpoints is not None:
+            self.checkpoints.must_load = loads and overheads.shares_load(parameters)
+            if self.checkpoints.must_load:
+                paid_s -= overheads.load_s(parameters, nodes)
+        return paid_s
 
     def save_owed_at(self, now: float) -> float:
         """The share of a save that the job is charged if it gets other GPUs at `now`: 1 if it has worked
-        since its last save, else the unpaid rest of that save. Every payment begins with the save.
+        since its last save, else the unpaid rest of that save. Every payment begins with the save. What
+        periodic saves hold by then is not owed.
         """
+        if self.checkpoints is not None and self.placement is not None:
+            unsaved_s = self.checkpoints.unsaved_after_s(now - max(self.ready_s, self.since_s))
+            if unsaved_s is not None:
+                left = self.work_left_at(now)
+                return 1.0 if left < left + unsaved_s / self.unit_s else 0.0
         if self.work_left_at(now) < self.saved_left:
             return 1.0
         if not self.save_due or self.placement is None:
@@ -184,6 +241,8 @@ class ActiveJob:
 
     def paying_s(self, now: float) -> float:
         """Seconds of overhead still to pay on the present GPUs."""
+        if self.ready_s == inf and self.checkpoints is not None and self.checkpoints.loads is not None:
+            return self.checkpoints.loads.remaining_s(self, now)
         left_s = self.ready_s - now
         return left_s if left_s > 0.0 else 0.0
 
@@ -210,26 +269,84 @@ class ActiveJob:
 
     @property
     def ends_phase(self) -> bool:
-        """Whether the job reaches the end of a phase next, and not its own end."""
-        return False
+        """Whether the job stops next at the end of a phase, and not at its own end."""
+        return self.stops_left > self.never_done
 
     @property
     def isolated_s(self) -> float:
         """Seconds of work on the requested GPUs."""
+        if self.phases is not None:
+            return self.work * self.phases.in_all.work_s(self.requested)
         return self.work * self.curve.unit_s[self.requested]
 
     def seconds_left(self, gpus: int, left: float) -> float | None:
         """Seconds for the last `left` units of work on `gpus` GPUs of the fastest type; None if the job
-        cannot run there.
+        cannot run there. Of a job in phases, in all those that are left.
         """
+        if self.phases is not None:
+            return self.phases.seconds_left(gpus, left)
         unit_s = self.unit_s_on(gpus, None)
         return None if unit_s is None else left * unit_s
 
     def expected_end_s(self, now: float) -> float:
         """When the running job is done if its speed does not change but for its phases."""
-        return max(self.since_s, self.ready_s) + self.work_left * self.unit_s
+        ahead_s, began_s = self.work_left * self.unit_s, max(self.since_s, self.ready_s)
+        if self.phases is None:
+            return began_s + ahead_s
+        as_predicted_s = self.phases.seconds_left(self.gpus, self.work_left)
+        assert as_predicted_s is not None
+        return began_s + as_predicted_s * (self.unit_s / self.curve.unit_s[self.gpus])
 
     def let_go(self) -> None:
-        """Release the GPUs."""
+        """Release the GPUs. A crash may have taken a job in phases back to an earlier one."""
+        if self.checkpoints is not None:
+            self.checkpoints.end_hold(self)
         self.placement, self.gpus, self.held = None, 0, 0
         self.generation += 1
+        if self.phases is not None:
+            phase = self.phases.reached(self.work_left)
+            if phase != self.phases.present:
+                self.phases.enter(phase)
+                self._follow_phases()
+
+    # Ends other than that of all work
+
+    def fail_after(self, share: float, failure: str) -> None:
+        """The job will fail when this share of its work is done."""
+        self.failure, self.never_done = failure, self.work * (1 - share)
+        self.stops_left = max(self.never_done, self.phase_left)
+
+    def crash(self) -> float:
+        """Lose all unsaved work. Returns the seconds that it took."""
+        assert self.checkpoints is not None
+        lost_s = self.checkpoints.lose(self.held)
+        self.work_left = self.saved_left
+        self.lost_s += lost_s
+        return lost_s
+
+    def divide_into(self, phases: Phases) -> None:
+        """The job, which has not begun to work, has phases."""
+        self.phases = phases
+        self._follow_phases()
+
+    def next_phase(self, now: float) -> None:
+        """The present phase ends at `now`, and the next one begins, at a speed that is still to be set."""
+        assert self.phases is not None
+        self.settle(now)
+        self.work_left = self.phase_left
+        self.phases.enter(self.phases.present + 1)
+        self._follow_phases()
+
+    def train_with(self, batch: int) -> None:
+        """From now on the job trains with `batch`, at a speed that is still to be set."""
+        assert self.phases is not None
+        self.phases.train_with(batch)
+        self._follow_phases()
+
+    def _follow_phases(self) -> None:
+        """Take over the speeds and the end of the present phase."""
+        phases = self.phases
+        assert phases is not None
+        self.curve, self.offers = phases.curve, phases.offers
+        self.phase_left = phases.left_after[phases.present]
+        self.stops_left = max(self.never_done, self.phase_left)

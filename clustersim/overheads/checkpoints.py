@@ -61,7 +61,7 @@ class Cycle:
         saves = ceil(work_s / self.interval_s * (1 - _EQUAL)) - 1
         return work_s + saves * self.save_s
 
-    def phase_s(self, elapsed_s: float) -> float:
+    def offset_s(self, elapsed_s: float) -> float:
         """Seconds since the last complete cycle."""
         return 0.0 if self.never else self._whole(elapsed_s)[1]
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from clustersim.cluster import Cluster
-from clustersim.jobs import ActiveJob, PhasedJob
+from clustersim.jobs import ActiveJob
 from clustersim.overheads import Overheads
 from clustersim.speed import Curve
 
@@ -95,20 +95,23 @@ class JobCurves:
 
 def phase_views(job: ActiveJob) -> tuple[PhaseView, ...]:
     """The phases of a job; none if it states none."""
-    if not isinstance(job, PhasedJob):
+    phases = job.phases
+    if phases is None:
         return ()
     return tuple(
-        PhaseView(share if k < job.phase else None, batch, MappingProxyType(dict(curve.unit_s)))
-        for k, (share, batch, curve, _) in enumerate(job.in_all.phases)
+        PhaseView(share if k < phases.present else None, batch, MappingProxyType(dict(curve.unit_s)))
+        for k, (share, batch, curve, _) in enumerate(phases.in_all.phases)
     )
 
 
 def batch_curves(job: ActiveJob, curves: JobCurves) -> dict[int, JobCurve]:
     """The curve with each batch that a policy can choose in the present phase, on the best GPU type."""
-    if not isinstance(job, PhasedJob):
+    phases = job.phases
+    if phases is None:
         return {}
-    gpu_type, known = job.offers[0].gpu_type if job.offers else None, job.in_all.phases[job.phase].choices
-    return {batch: curves.of(known[batch], job.curve.parameters, gpu_type) for batch in job.batches}
+    gpu_type = job.offers[0].gpu_type if job.offers else None
+    choices = phases.in_all.phases[phases.present].choices
+    return {batch: curves.of(choices[batch], job.curve.parameters, gpu_type) for batch in phases.batches}
 
 
 def in_all_phases_s(job: ActiveJob, gpus: int, now: float) -> float:

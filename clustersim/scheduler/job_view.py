@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 
 from clustersim.errors import PolicyError
-from clustersim.jobs import ActiveJob, PhasedJob
+from clustersim.jobs import ActiveJob
 from clustersim.records import MIGRATE, RESIZE, RESTART
 from itertime.errors import UnknownName
 
@@ -126,13 +126,14 @@ class JobView:
     @property
     def phase(self) -> int:
         """The present phase, from 0; 0 of a job without phases."""
-        return self._job.phase
+        phases = self._job.phases
+        return 0 if phases is None else phases.present
 
     @property
     def batch(self) -> int | None:
         """The global batch with which the job trains now; None if it states none."""
         job = self._job
-        return job.batch if isinstance(job, PhasedJob) else job.job.global_batch
+        return job.job.global_batch if job.phases is None else job.phases.batch
 
     @property
     def batches(self) -> Mapping[int, JobCurve]:

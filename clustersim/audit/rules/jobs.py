@@ -47,7 +47,7 @@ __all__ = ["JOB_RULES"]
 
 _DEGREES = re.compile(r"\b(?:tp|pp|dp|cp)(\d{1,9})\b")  # in a plan's label: their product is its GPUs
 _OF_RUNNING_JOBS = (RESIZE, MIGRATE, REPLAN, RATE, LOADED, PREEMPT, INTERRUPT, FINISH, FAIL)
-_PHASE_BEFORE = {
+_STATE_BEFORE = {
     SUBMIT: UNKNOWN, REJECT: NEW, START: NEW, RESTART: STOPPED, **dict.fromkeys(_OF_RUNNING_JOBS, RUNNING),
 }  # fmt: skip
 
@@ -67,18 +67,18 @@ class EventsInOrder(Rule):
         self._now = event.time_s
         if job is None:
             return
-        if event.event == NOTE and job.phase in (NEW, RUNNING, STOPPED):
+        if event.event == NOTE and job.state in (NEW, RUNNING, STOPPED):
             return
-        given_up = event.event == FAIL and job.phase == STOPPED
-        if event.event == SERVED and job.phase in (NEW, RUNNING, STOPPED):
+        given_up = event.event == FAIL and job.state == STOPPED
+        if event.event == SERVED and job.state in (NEW, RUNNING, STOPPED):
             return
-        if job.phase != _PHASE_BEFORE.get(event.event) and not given_up:
-            self._report_phase(i, event, job.phase)
+        if job.state != _STATE_BEFORE.get(event.event) and not given_up:
+            self._report_state(i, event, job.state)
 
-    def _report_phase(self, i: int, event: EventRecord, phase: str) -> None:
-        if phase == UNKNOWN and not self.more and self.history.submitted_before(event.job_id):
-            phase = GONE
-        self.report_at(i, event, f"{event.event} of job {event.job_id}, which is {phase}")
+    def _report_state(self, i: int, event: EventRecord, state: str) -> None:
+        if state == UNKNOWN and not self.more and self.history.submitted_before(event.job_id):
+            state = GONE
+        self.report_at(i, event, f"{event.event} of job {event.job_id}, which is {state}")
 
     def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
         """Find ids that are submitted again after their job has left the system."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from clustersim.cluster import HostDemand, Part
 from clustersim.engine.clock import Arrivals, Course, Due
+from clustersim.engine.features import Disruptions, NodeEvents
 from clustersim.engine.job_records import rejected_record
-from clustersim.engine.node_events import NodeEvents
 from clustersim.engine.setup import RunSetup
 from clustersim.engine.simulation import Shared, Simulation, arrivals_of, clock_for
 from clustersim.failures import Outages
@@ -52,14 +52,15 @@ class FleetSimulation(Course):
             _Member(self, part, own) for part, own in zip(setup.cluster.parts, setup.parts, strict=True)
         ]
         self._nodes: NodeEvents | None = None
-        served = [m.simulation.disruptions for m in self._members if m.simulation.disruptions is not None]
-        if served:
+        features = [feature for member in self._members for feature in member.simulation.features]
+        disruptions = [feature for feature in features if isinstance(feature, Disruptions)]
+        if disruptions:
             cluster = setup.cluster
             outages = Outages(
                 [cluster.size_of(node) for node in range(cluster.nodes)], self.clock.now,
                 failures=setup.failures, maintenance=setup.maintenance, spot=setup.spot, seed=setup.seed,
             )  # fmt: skip
-            self._nodes = NodeEvents(self.clock, [one.nodes for one in served], outages)
+            self._nodes = NodeEvents(self.clock, [feature.nodes for feature in disruptions], outages)
 
     @property
     def policy_wall_s(self) -> float:
@@ -74,13 +75,13 @@ class FleetSimulation(Course):
     def begin(self) -> None:
         self._expect_submissions(self.clock.now)
         for member in self._members:
-            if member.simulation.disruptions is not None:
-                member.simulation.disruptions.begin()
+            for begin in member.simulation.world.at_begin:
+                begin()
         if self._nodes is not None:
             self._nodes.begin()
 
     def close(self) -> None:
-        facts = [member.simulation.kernel.facts for member in self._members]
+        facts = [member.simulation.world.facts for member in self._members]
         limited = self.until_s is not None and not self.interrupted
         now = self.clock.now if limited else max(fact.now_s for fact in facts)
         left = self.arrivals
@@ -101,7 +102,7 @@ class FleetSimulation(Course):
     def _on_submissions(self, _: Due) -> None:
         now, reached = self.clock.now, dict.fromkeys(self._members, False)
         for member in self._members:
-            member.simulation.kernel.facts.now_s = now
+            member.simulation.world.facts.now_s = now
         for job, order in self.arrivals.until(now):
             if (to := self._send(job, order)) is not None:
                 reached[to] = True
@@ -114,14 +115,14 @@ class FleetSimulation(Course):
         """Send an arriving job to a cluster; reject it, and return None, if no cluster can run it."""
         able = {member: offers for member in self._members if (offers := member.offers(job))}
         if not able:
-            kernel = self._members[0].simulation.kernel
-            kernel.recorder.event(job.submit_s, SUBMIT, job.job_id)
+            world = self._members[0].simulation.world
+            world.recorder.event(job.submit_s, SUBMIT, job.job_id)
             try:
                 self._setup.speed.offers(job)
                 reason = "no cluster of the fleet can run it"
             except CannotRun as why:
                 reason = str(why)
-            kernel.reject(rejected_record(job, reason), order)
+            world.reject(rejected_record(job, reason), order)
             return None
         lasting = {m: offers for m, offers in able.items() if m.ever_fits(job, order, offers[0])}
         able = lasting or able
@@ -142,9 +143,9 @@ class FleetSimulation(Course):
         self._moves_due = False
         now, reached = self.clock.now, dict.fromkeys(self._members, False)
         for member in self._members:
-            member.simulation.kernel.facts.now_s = now
+            member.simulation.world.facts.now_s = now
         for member in self._members:
-            for view in list(member.simulation.kernel.facts.waiting.in_order()):
+            for view in list(member.simulation.world.facts.waiting.in_order()):
                 to = None if view.started else self._elsewhere(active_of(view), member)
                 if to is not None:
                     self._left.setdefault(view.order, set()).add(member.part.name)
@@ -165,7 +166,7 @@ class FleetSimulation(Course):
         job, unit_s = active.job, active.curve.unit_s[active.requested]
         left = self._left.get(active.order, ())
         for member in self._members:
-            if member is at or member.part.name in left or not member.simulation.kernel.policy.admits_all:
+            if member is at or member.part.name in left or not member.simulation.world.policy.admits_all:
                 continue
             offers = member.offers(job)
             alike = offers and (offers[0].requested, offers[0].unit_s) == (active.requested, unit_s)
@@ -209,17 +210,17 @@ class _Member:
 
     def ever_fits(self, job: Job, order: int, offer: Offer) -> bool:
         """Whether the job has a place on the nodes that are not removed for good."""
-        kernel = self.simulation.kernel
-        gone = kernel.facts.gone_for_good
-        if gone is None or not gone(kernel.clock.now):
+        world = self.simulation.world
+        gone = world.facts.gone_for_good
+        if gone is None or not gone(world.clock.now):
             return True
         active = ActiveJob(self.own(job), order, offer.curve, offer.requested, offer.note)
         active.demand = self._demand_of(job)
-        return kernel.state.ever_fits(JobView(active, kernel.facts))
+        return world.state.ever_fits(JobView(active, world.facts))
 
     def to(self, offers: tuple[Offer, ...], job: Job) -> Destination:
-        kernel = self.simulation.kernel
-        return Destination(self.part.name, kernel.facts, kernel.submitted, offers, self._demand_of(job))
+        world = self.simulation.world
+        return Destination(self.part.name, world.facts, world.submitted, offers, self._demand_of(job))
 
     def _demand_of(self, job: Job) -> HostDemand | None:
         """What the job needs beside each GPU; None where the cluster does not limit that."""
@@ -227,4 +228,4 @@ class _Member:
 
     def give_up(self, view: JobView) -> None:
         """A waiting job leaves for another cluster."""
-        self.simulation.kernel.withdraw(view)
+        self.simulation.world.withdraw(view)

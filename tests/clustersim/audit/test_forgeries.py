@@ -74,7 +74,7 @@ def fails_early(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found = failure_of_job(job, failures, seed)
         return None if found is None else found._replace(share=0.9 * found.share)
 
-    monkeypatch.setattr("clustersim.engine.disruptions.failure_of_job", fate)
+    monkeypatch.setattr("clustersim.engine.features.disruptions.failure_of_job", fate)
     return {}
 
 

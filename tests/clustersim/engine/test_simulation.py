@@ -377,10 +377,10 @@ def test_a_running_job_changes_its_speed() -> None:
     for time_s, unit_s in ((5.0, 2.0), (50.0, 1.0)):
 
         def change(_: object, unit_s: float = unit_s) -> None:
-            (job,) = simulation.kernel.state.running
+            (job,) = simulation.world.state.running
             simulation.enactment.change_speed(active_of(job), unit_s)
 
-        simulation.kernel.clock.after(time_s, [change])
+        simulation.world.clock.after(time_s, [change])
     recorder = simulation.run()
     assert [(e.time_s, e.event, e.unit_s) for e in recorder.events] == [
         (0, "submit", 1), (0, "start", 1), (5, "rate", 2), (50, "rate", 1), (130, "finish", 0),

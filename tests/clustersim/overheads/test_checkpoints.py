@@ -32,7 +32,7 @@ def test_cycles_are_those_of_a_walk(interval_s: float, save_s: float, elapsed_s:
     assert cycle.worked_s(elapsed_s) == pytest.approx(worked, abs=1e-9)
     if abs(boundary - round(boundary)) > 1e-9:  # there rounding decides which cycle it is
         assert cycle.saved_s(elapsed_s) == pytest.approx(saved, abs=1e-9)
-        assert cycle.phase_s(elapsed_s) == pytest.approx(
+        assert cycle.offset_s(elapsed_s) == pytest.approx(
             elapsed_s - saved - (saved / interval_s) * save_s, abs=1e-6
         )
 

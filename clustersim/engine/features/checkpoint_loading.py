@@ -5,12 +5,11 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from clustersim.jobs import CheckpointedJob
+from clustersim.engine.enactment import Enactment
+from clustersim.engine.world import World
+from clustersim.jobs import ActiveJob, Checkpoints
 from clustersim.overheads import SharedStorage
 from clustersim.records import LOADED
-
-from .enactment import Enactment
-from .kernel import Kernel
 
 __all__ = ["CheckpointLoading"]
 
@@ -22,34 +21,35 @@ class CheckpointLoading:
     other loads, then works. Only the beginning and the end of a load are events.
     """
 
-    def __init__(self, kernel: Kernel, enactment: Enactment):
-        self._kernel, self._enactment = kernel, enactment
-        self._storage: SharedStorage[CheckpointedJob] = SharedStorage(kernel.overheads.storage_bytes_per_s)
-        self._began_s: dict[CheckpointedJob, float] = {}
+    def __init__(self, world: World, enactment: Enactment):
+        self._world, self._enactment = world, enactment
+        self._storage: SharedStorage[ActiveJob] = SharedStorage(world.overheads.storage_bytes_per_s)
+        self._began_s: dict[ActiveJob, float] = {}
         self._generation = 0  # counts changes of the storage, so that an outdated end is recognised
 
-    def expect(self, job: CheckpointedJob, fixed_s: float) -> None:
+    def expect(self, job: ActiveJob, fixed_s: float) -> None:
         """`job`, which has just got GPUs, begins to load in `fixed_s` seconds."""
-        clock = self._kernel.clock
-        job.ready_s, job.loads_from_s = inf, clock.now + fixed_s
-        clock.after(fixed_s, [self._on_begin], (job, job.holds))
+        clock = self._world.clock
+        checkpoints = _checkpoints_of(job)
+        job.ready_s, checkpoints.loads_from_s = inf, clock.now + fixed_s
+        clock.after(fixed_s, [self._on_begin], (job, checkpoints.holds))
 
-    def remaining_s(self, job: CheckpointedJob, now: float) -> float:
+    def remaining_s(self, job: ActiveJob, now: float) -> float:
         """Seconds that the job still pays if no other load begins or ends."""
         if job in self._began_s:
             return self._storage.remaining_s(job, now)
-        return job.loads_from_s - now + self._alone_s(job)
+        return _checkpoints_of(job).loads_from_s - now + self._alone_s(job)
 
-    def cancel(self, job: CheckpointedJob) -> None:
+    def cancel(self, job: ActiveJob) -> None:
         """`job` loses the GPUs on which it loads. No effect if it does not load."""
         if job in self._began_s:
             self._end(job)
 
     def _on_begin(self, event: Any) -> None:
         job, holds = event.value
-        if job.holds != holds:
+        if _checkpoints_of(job).holds != holds:
             return  # it has lost its GPUs since
-        now, overheads = self._kernel.clock.now, self._kernel.overheads
+        now, overheads = self._world.clock.now, self._world.overheads
         size_bytes = overheads.scale * overheads.checkpoint_bytes(job.curve.parameters)
         self._storage.begin(job, size_bytes, overheads.load_limit(len(job.placement)), now)
         self._began_s[job] = now
@@ -60,14 +60,14 @@ class CheckpointLoading:
             return  # another load has begun or ended since
         first = self._storage.next_end()
         assert first is not None
-        job, now = first[1], self._kernel.clock.now
+        job, now = first[1], self._world.clock.now
         loaded_s = now - self._began_s[job]
         self._end(job)
         self._enactment.expect_completion(job, job.become_ready(now), now)
-        self._kernel.recorder.event(now, LOADED, job.job.job_id, overhead_s=loaded_s)
+        self._world.recorder.event(now, LOADED, job.job.job_id, overhead_s=loaded_s)
 
-    def _end(self, job: CheckpointedJob) -> None:
-        self._storage.end(job, self._kernel.clock.now)
+    def _end(self, job: ActiveJob) -> None:
+        self._storage.end(job, self._world.clock.now)
         del self._began_s[job]
         self._expect_end()
 
@@ -75,8 +75,13 @@ class CheckpointLoading:
         self._generation += 1
         first = self._storage.next_end()
         if first is not None:
-            clock = self._kernel.clock
+            clock = self._world.clock
             clock.after(first[0] - clock.now, [self._on_end], self._generation)
 
-    def _alone_s(self, job: CheckpointedJob) -> float:
-        return self._kernel.overheads.load_s(job.curve.parameters, len(job.placement or ()))
+    def _alone_s(self, job: ActiveJob) -> float:
+        return self._world.overheads.load_s(job.curve.parameters, len(job.placement or ()))
+
+
+def _checkpoints_of(job: ActiveJob) -> Checkpoints:
+    assert job.checkpoints is not None
+    return job.checkpoints

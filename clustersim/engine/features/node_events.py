@@ -6,16 +6,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
 from clustersim.cluster import Placement
+from clustersim.engine.clock import Clock
+from clustersim.engine.enactment import Enactment
+from clustersim.engine.wake_ups import WakeUps
+from clustersim.engine.world import World
 from clustersim.failures import NodeChange, Notice, Outages
-from clustersim.jobs import ActiveJob, CheckpointedJob
+from clustersim.jobs import ActiveJob
 from clustersim.records import GIVEN_UP, INTERRUPT, NODE_DOWN, NODE_UP
 from clustersim.scheduler import Event
 from clustersim.scheduler.internal import active_of
-
-from .clock import Clock
-from .enactment import Enactment
-from .kernel import Kernel
-from .wake_ups import WakeUps
 
 __all__ = ["NodeEvents", "NodesInService", "is_on"]
 
@@ -41,7 +40,7 @@ class NodeEvents:
         changed = self._apply_until(clock.now)
         if len(self._parts) > 1:  # the first job may go to another cluster; without a fleet it decides here
             for part in changed:
-                part.kernel.decide_at_this_instant(clock.now)
+                part.world.decide_at_this_instant(clock.now)
         self._expect_next()
         for time_s in self._outages.last_removals_s():
             if time_s > clock.now:
@@ -52,8 +51,8 @@ class NodeEvents:
         so that jobs do not wait for these nodes.
         """
         for part in self._parts:
-            if not part.kernel.drained():
-                part.kernel.decide_at_this_instant(self._clock.now)
+            if not part.world.drained():
+                part.world.decide_at_this_instant(self._clock.now)
 
     def _apply_until(self, now: float) -> list[NodesInService]:
         """Apply the changes up to `now`. Returns the parts that they concern."""
@@ -74,14 +73,14 @@ class NodeEvents:
             self._clock.after(self._next.time_s - self._clock.now, [self._on_change])
 
     def _on_change(self, _: object) -> None:
-        if all(part.kernel.drained() for part in self._parts) or self._ends_here():
+        if all(part.world.drained() for part in self._parts) or self._ends_here():
             return
         now = self._clock.now
         if not self._idle:
             for part in self._parts:
                 part.wake_ups.reset(now)
         for part in self._apply_until(now):
-            part.kernel.decide_at_this_instant(now)
+            part.world.decide_at_this_instant(now)
         self._expect_next()
 
     def _ends_here(self) -> bool:
@@ -102,31 +101,30 @@ class NodesInService:
     node 0 in the fleet, 0 outside a fleet.
     """
 
-    def __init__(self, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, retries: int, first: int = 0):
-        self.kernel, self.wake_ups, self.first = kernel, wake_ups, first
+    def __init__(self, world: World, enactment: Enactment, wake_ups: WakeUps, retries: int, first: int = 0):
+        self.world, self.wake_ups, self.first = world, wake_ups, first
         self._enactment, self._retries = enactment, retries
         self._gone: Callable[[float], frozenset[int]] = lambda _: frozenset()
 
     def expect_removals(self, outages: Outages) -> None:
         """Some nodes will be removed for good, as `outages` say."""
-        nodes, first = self.kernel.facts.cluster.nodes, self.first
+        nodes, first = self.world.facts.cluster.nodes, self.first
 
         def gone(now: float) -> frozenset[int]:
             return frozenset(node - first for node in outages.gone(now) if first <= node < first + nodes)
 
-        self._gone = self.kernel.facts.gone_for_good = gone
+        self._gone = self.world.facts.gone_for_good = gone
 
     def is_idle(self) -> bool:
         """Whether no job runs and none is to be submitted."""
-        kernel = self.kernel
-        return kernel.arrivals.next is None and not (
-            kernel.submitted or kernel.facts.running or kernel.services
-        )
+        world = self.world
+        inside = world.submitted or world.facts.running or world.waiting_apart or world.running_apart
+        return world.arrivals.next is None and not inside
 
     def all_too_large(self) -> bool:
         """Whether every waiting job needs more GPUs than the nodes that remain have."""
-        facts = self.kernel.facts
-        cluster, gone = facts.cluster, self._gone(self.kernel.clock.now)
+        facts = self.world.facts
+        cluster, gone = facts.cluster, self._gone(self.world.clock.now)
         remaining = dict.fromkeys(cluster.gpu_types, 0)
         for node in range(cluster.nodes):
             if node not in gone:
@@ -139,13 +137,13 @@ class NodesInService:
 
     def announce(self, notice: Notice) -> None:
         """A node is to be reclaimed; the policy may move its jobs before."""
-        kernel, node = self.kernel, notice.node - self.first
-        kernel.facts.leaving[node] = notice.leaves_s
-        kernel.events.append(Event("reclaim_notice", None, node))
+        world, node = self.world, notice.node - self.first
+        world.facts.leaving[node] = notice.leaves_s
+        world.events.append(Event("reclaim_notice", None, node))
 
     def apply(self, change: NodeChange) -> None:
         """Take a node out of service, or put it back. `change.node` counts the nodes of the fleet."""
-        kernel, facts, node = self.kernel, self.kernel.facts, change.node - self.first
+        world, facts, node = self.world, self.world.facts, change.node - self.first
         size = facts.cluster.size_of(node)
         in_use = facts.capacity.free_on(node) < size
         facts.leaving.pop(node, None)
@@ -156,14 +154,14 @@ class NodesInService:
             facts.capacity.close(node)
             facts.gpus_down += size
         kind = NODE_UP if change.up else NODE_DOWN
-        kernel.recorder.event(kernel.clock.now, kind, "", placement=((node, size),), detail=change.kind)
-        kernel.events.append(Event(kind, None, node))
+        world.recorder.event(world.clock.now, kind, "", placement=((node, size),), detail=change.kind)
+        world.events.append(Event(kind, None, node))
         if not change.up and in_use:
             running = [active_of(view) for view in facts.running]
             for active in [active for active in running if is_on(active.placement or (), node)]:
                 self._stop(active, change, node)
-            if kernel.services is not None:
-                kernel.services.stop_on(node, f"{change.kind} on node {change.node}")
+            for take_off in world.on_node_loss:
+                take_off(node, f"{change.kind} on node {change.node}")
 
     def _stop(self, active: ActiveJob, change: NodeChange, node: int) -> None:
         saves = change.planned and change.notice_s >= self._to_save_s(active)
@@ -171,35 +169,35 @@ class NodesInService:
 
     def stop(self, active: ActiveJob, reason: str, node: int, *, saves: bool) -> None:
         """A running job loses its GPUs; if it does not save, also the work since its last checkpoint."""
-        kernel, now = self.kernel, self.kernel.clock.now
-        if isinstance(active, CheckpointedJob) and active.done_s <= now and not active.ends_phase:
+        world, now = self.world, self.world.clock.now
+        if active.done_s <= now and not active.ends_phase:
             return  # its completion is due at this very instant
         active.settle(now)
         if saves:
-            view = kernel.views[active]
-            kernel.facts.capacity.release(active.placement or (), active.demand)
+            view = world.views[active]
+            world.facts.capacity.release(active.placement or (), active.demand)
             self._enactment.preempt(active, reason)
-            kernel.events.append(Event("stopped", view, node))
+            world.events.append(Event("stopped", view, node))
         else:
             self._crash(active, reason, node)
 
     def _to_save_s(self, active: ActiveJob) -> float:
         """Seconds to save what the job would lose."""
-        owed = active.save_owed_at(self.kernel.clock.now)
+        owed = active.save_owed_at(self.world.clock.now)
         nodes = len(active.placement or ())
-        return owed * self.kernel.overheads.save_s(active.curve.parameters, nodes) if owed else 0.0
+        return owed * self.world.overheads.save_s(active.curve.parameters, nodes) if owed else 0.0
 
     def _crash(self, active: ActiveJob, reason: str, node: int) -> None:
-        kernel, now, view = self.kernel, self.kernel.clock.now, self.kernel.views[active]
-        assert isinstance(active, CheckpointedJob)
+        world, now, view = self.world, self.world.clock.now, self.world.views[active]
+        assert active.checkpoints is not None
         lost_s = active.crash()
         self._enactment.withdraw(active)
-        kernel.recorder.event(now, INTERRUPT, active.job.job_id, overhead_s=lost_s, detail=reason)
-        if active.interruptions > self._retries:
-            kernel.leave(active, now, f"{GIVEN_UP} after {active.interruptions} failures")
+        world.recorder.event(now, INTERRUPT, active.job.job_id, overhead_s=lost_s, detail=reason)
+        if active.checkpoints.interruptions > self._retries:
+            world.leave(active, now, f"{GIVEN_UP} after {active.checkpoints.interruptions} failures")
             return
-        kernel.policy.add_waiting(view)
-        kernel.events.append(Event("interrupted", view, node))
+        world.policy.add_waiting(view)
+        world.events.append(Event("interrupted", view, node))
 
 
 def is_on(placement: Placement, node: int) -> bool:

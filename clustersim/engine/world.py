@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from clustersim.jobs import ActiveJob
-from clustersim.records import FAIL, FAILED, FINISH, FINISHED, REJECT, SERVED, JobRecord, Recorder, as_row
+from clustersim.records import FAIL, FAILED, FINISH, FINISHED, REJECT, JobRecord, Recorder, as_row
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClusterState
 from clustersim.scheduler.internal import active_of
@@ -16,19 +15,10 @@ from .clock import Arrivals, Clock, Due
 from .job_records import record_of
 from .policy_calls import PolicyCalls
 
-__all__ = ["Kernel", "ServicesInside"]
+__all__ = ["World"]
 
 
-class ServicesInside(Protocol):
-    """The instances of services in the system (see `clustersim.engine.services`)."""
-
-    def __len__(self) -> int: ...
-
-    def stop_on(self, node: int, reason: str) -> None:
-        """Instances on a node that goes out of service wait again."""
-
-
-class Kernel:
+class World:
     """Clock, facts, policy and recorder of a simulation, and what all its parts do with them.
 
     | field | |
@@ -38,9 +28,18 @@ class Kernel:
     | `events` | `state.events`: what happens until the next decision |
     | `recorder`, `overheads` | the records of the run; what starts and restarts cost |
     | `arrivals`, `submitted` | the jobs to be submitted; those submitted but not admitted yet |
-    | `predictor` | of run times; None if these are not predicted |
     | `views` | what the policy sees of the jobs in the system, by job |
-    | `services` | the instances of services in the system; None before the first |
+    | `waiting_apart`, `running_apart` | the number of jobs in the system that features run, not the policy |
+
+    Features (`clustersim.engine.features`) enter functions here, which are called with
+
+    | list | arguments | when |
+    |---|---|---|
+    | `at_begin` | none | before the first event |
+    | `before_decisions` | the time | the events of an instant are applied, and the policy is to be asked |
+    | `on_node_loss` | the node, the reason | a node with GPUs in use has gone out of service |
+    | `on_finish` | the job | a job has done its work |
+    | `at_end` | the time | the run has ended, and the jobs of the policy are recorded |
     """
 
     def __init__(
@@ -58,10 +57,15 @@ class Kernel:
         """
         self.clock, self.facts, self.policy, self.recorder = clock, facts, policy, recorder
         self.overheads, self.state, self.events = facts.overheads, policy.state, policy.state.events
-        self.arrivals, self.predictor = arrivals, arrivals.predictor
+        self.arrivals = arrivals
         self.submitted: deque[ActiveJob] = deque()
         self.views: dict[ActiveJob, JobView] = {}
-        self.services: ServicesInside | None = None
+        self.waiting_apart = self.running_apart = 0
+        self.at_begin: list[Callable[[], None]] = []
+        self.before_decisions: list[Callable[[float], None]] = []
+        self.on_node_loss: list[Callable[[int, str], None]] = []
+        self.on_finish: list[Callable[[ActiveJob], None]] = []
+        self.at_end: list[Callable[[float], None]] = []
         self._decide, self._on_decision_due = decide, [self._on_decision]
         self._decision_due = False
         self._on_progress, self._departures = on_progress, 0
@@ -82,22 +86,20 @@ class Kernel:
 
     def drained(self) -> bool:
         """Whether no job is in the system or still to arrive: calling the policy has no further effect."""
-        inside = self.submitted or self.facts.running or self.facts.waiting.jobs or self.services
-        return self.arrivals.next is None and not inside
+        inside = self.submitted or self.facts.running or self.facts.waiting.jobs
+        apart = self.waiting_apart or self.running_apart
+        return self.arrivals.next is None and not inside and not apart
 
     def leave(self, active: ActiveJob, now: float, failure: str = "") -> None:
         """A job leaves the system at `now`: finished, or unfinished because of a `failure`."""
         if not failure:
             active.work_left = 0.0
             active.finish_s = now
-            if self.predictor is not None:
-                run_s = active.seconds_left(active.requested, active.work) or 0.0
-                self.predictor.learn(active.job, active.requested, run_s)
+            for observe in self.on_finish:
+                observe(active)
         self.events.append(as_row(Event, ("finished", self.views.pop(active), None)))
         self.recorder.event(now, FAIL if failure else FINISH, active.job.job_id, detail=failure)
-        record = record_of(active, state=FAILED if failure else FINISHED, reason=failure)
-        self.recorder.keep_job(record, active.order)
-        self._count_departure()
+        self.depart(record_of(active, state=FAILED if failure else FINISHED, reason=failure), active.order)
 
     def withdraw(self, view: JobView) -> None:
         """A waiting job leaves this cluster for another one of its fleet."""
@@ -105,20 +107,14 @@ class Kernel:
         del self.views[active_of(view)]
         self.events.append(as_row(Event, ("finished", view, None)))
 
-    def leave_served(self, active: ActiveJob, now: float) -> None:
-        """The time of an instance of a service is over at `now`."""
-        active.finish_s = now
-        self.recorder.event(now, SERVED, active.job.job_id)
-        self.recorder.keep_job(record_of(active, state=SERVED), active.order)
-        self._count_departure()
-
     def reject(self, record: JobRecord, order: int) -> None:
         """A submitted job does not enter the system. `order`: its position in the order of submission."""
         self.recorder.event(self.clock.now, REJECT, record.job_id, detail=record.reason)
-        self.recorder.keep_job(record, order)
-        self._count_departure()
+        self.depart(record, order)
 
-    def _count_departure(self) -> None:
+    def depart(self, record: JobRecord, order: int) -> None:
+        """Keep the record of a job that has left the system, or does not enter it, and count it."""
+        self.recorder.keep_job(record, order)
         self._departures += 1
         if self._on_progress is not None:
             self._on_progress(self._departures)

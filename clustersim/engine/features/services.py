@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from clustersim.cluster import Capacity, Placement
 from clustersim.engine.clock import Due
 from clustersim.engine.enactment import Enactment
 from clustersim.engine.job_records import record_of
-from clustersim.engine.kernel import Kernel
+from clustersim.engine.world import World
 from clustersim.jobs import ActiveJob
 from clustersim.placement import Room
-from clustersim.records import PREEMPT, RESTART, START, UNFINISHED, JobRecord
+from clustersim.records import PREEMPT, RESTART, SERVED, START, UNFINISHED
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.internal import active_of
 
@@ -28,30 +28,34 @@ class Services:
     `Enactment`.
     """
 
+    column = "service"
+
     def __init__(
-        self, kernel: Kernel, enactment: Enactment, prices: Mapping[str, float] | None, preempts: bool
+        self, world: World, enactment: Enactment, prices: Mapping[str, float] | None, preempts: bool
     ):
-        self._kernel, self._enactment, self._facts = kernel, enactment, kernel.facts
+        self._world, self._enactment, self._facts = world, enactment, world.facts
         self._prices, self._preempts = prices, preempts
         self._waiting: dict[ActiveJob, None] = {}
         self._serving: dict[ActiveJob, None] = {}
         self._on_end_due = [self._on_end]
 
-    def __len__(self) -> int:
-        return len(self._waiting) + len(self._serving)
-
-    @property
-    def serving(self) -> int:
-        """How many instances have GPUs."""
-        return len(self._serving)
-
-    def add(self, active: ActiveJob) -> None:
+    def receive(self, active: ActiveJob) -> bool:
         """An instance was submitted now; it leaves when its time is over."""
+        world = self._world
+        if self._serve not in world.before_decisions:  # the first instance of the trace
+            world.before_decisions.append(self._serve)
+            world.on_node_loss.append(self._stop_on)
+            world.at_end.append(self._record_unfinished)
         self._waiting[active] = None
-        clock = self._kernel.clock
-        clock.after(active.job.submit_s + active.work - clock.now, self._on_end_due, active)
+        self._count()
+        world.clock.after(active.job.submit_s + active.work - world.clock.now, self._on_end_due, active)
+        return True
 
-    def serve(self, now: float) -> None:
+    def _count(self) -> None:
+        """Say how many instances are in the system."""
+        self._world.waiting_apart, self._world.running_apart = len(self._waiting), len(self._serving)
+
+    def _serve(self, now: float) -> None:
         """Give GPUs to waiting instances, and first let those leave their nodes that are closed to them."""
         for active in list(self._serving) if self._facts.may_close else ():
             closed = self._room_for(active).closed
@@ -64,10 +68,10 @@ class Services:
             if placement is not None:
                 self._start(active, placement, now)
 
-    def stop_on(self, node: int, reason: str) -> None:
+    def _stop_on(self, node: int, reason: str) -> None:
         """Instances on a node that goes out of service wait again."""
         for active in [a for a in self._serving if any(place == node for place, _ in a.placement or ())]:
-            self._stop(active, self._kernel.clock.now, reason)
+            self._stop(active, self._world.clock.now, reason)
 
     def _stop(self, active: ActiveJob, now: float, reason: str) -> None:
         """An instance waits again."""
@@ -75,18 +79,20 @@ class Services:
         self._release(active)
         active.preemptions += 1
         self._waiting[active] = None
-        self._kernel.recorder.event(now, PREEMPT, active.job.job_id, detail=reason)
+        self._count()
+        self._world.recorder.event(now, PREEMPT, active.job.job_id, detail=reason)
 
     def _room_for(self, active: ActiveJob, gpu_type: str | None = None) -> Room:
         """Which nodes an instance may use, of one GPU type or of any."""
         return self._facts.room_for(JobView(active, self._facts), gpu_type)
 
-    def unfinished(self, now: float) -> Iterator[tuple[JobRecord, int]]:
-        """Records of the instances that need GPUs when the run ends, with their positions of submission."""
+    def _record_unfinished(self, now: float) -> None:
+        """Record the instances that need GPUs when the run ends."""
         for active in [*self._serving, *self._waiting]:
             state = "running" if active in self._serving else "waiting"
             active.settle(now)
-            yield record_of(active, UNFINISHED, f"still {state} when the run ended"), active.order
+            record = record_of(active, UNFINISHED, f"still {state} when the run ended")
+            self._world.recorder.keep_job(record, active.order)
 
     def _place(self, active: ActiveJob, capacity: Capacity) -> Placement | None:
         """Where an instance would run, on the first GPU type with room, on nodes that are open to it."""
@@ -121,13 +127,14 @@ class Services:
                 job.settle(now)
                 facts.capacity.release(job.placement or (), job.demand)
                 self._enactment.preempt(job, f"for service {active.job.service}")
-                self._kernel.events.append(Event("stopped", view))
+                self._world.events.append(Event("stopped", view))
         return placement
 
     def _start(self, active: ActiveJob, placement: Placement, now: float) -> None:
-        kernel, facts = self._kernel, self._facts
+        world, facts = self._world, self._facts
         del self._waiting[active]
         self._serving[active] = None
+        self._count()
         facts.capacity.take(placement, active.demand)
         gpus = sum([count for _, count in placement])
         kind = START if active.start_s is None else RESTART
@@ -138,11 +145,11 @@ class Services:
             active.restarts += 1
         if self._prices is not None:
             active.pay(self._prices[facts.cluster.type_of(placement[0][0])])
-        overhead_s = kernel.overheads.start_s(gpus)
+        overhead_s = world.overheads.start_s(gpus)
         active.hold(placement, gpus, 1.0, now, overhead_s)
         facts.serve(placement, 1)
-        kernel.events.append(Event("services", None))
-        kernel.recorder.event(now, kind, active.job.job_id, gpus, placement, "", overhead_s, unit_s=1.0)
+        world.events.append(Event("services", None))
+        world.recorder.event(now, kind, active.job.job_id, gpus, placement, "", overhead_s, unit_s=1.0)
 
     def _release(self, active: ActiveJob) -> None:
         assert active.placement is not None
@@ -150,16 +157,19 @@ class Services:
         self._facts.serve(active.placement, -1)
         del self._serving[active]
         active.let_go()
-        self._kernel.events.append(Event("services", None))
+        self._world.events.append(Event("services", None))
 
     def _on_end(self, event: Due) -> None:
         """The time of an instance is over, whether it has GPUs or not."""
-        active, kernel, now = event.value, self._kernel, self._kernel.clock.now
+        active, world, now = event.value, self._world, self._world.clock.now
         assert isinstance(active, ActiveJob)
         active.settle(now)
         if active in self._serving:
             self._release(active)
         else:
             del self._waiting[active]
-        kernel.leave_served(active, now)
-        kernel.decide_at_this_instant(now)
+        self._count()
+        active.finish_s = now
+        world.recorder.event(now, SERVED, active.job.job_id)
+        world.depart(record_of(active, state=SERVED), active.order)
+        world.decide_at_this_instant(now)

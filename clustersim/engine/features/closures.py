@@ -8,13 +8,13 @@ from math import inf, isfinite
 from typing import cast
 
 from clustersim.cluster import NodeSet, node_set
+from clustersim.engine.clock import Due
+from clustersim.engine.world import World
 from clustersim.failures import Reservation
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClosedNodes
 from clustersim.scheduler.internal import active_of
 
-from .clock import Due
-from .kernel import Kernel
 from .node_events import NodesInService, is_on
 
 __all__ = ["Closures"]
@@ -27,18 +27,18 @@ class Closures:
     """
 
     def __init__(
-        self, kernel: Kernel, nodes: NodesInService, cordon: bool, reservations: Sequence[Reservation]
+        self, world: World, nodes: NodesInService, cordon: bool, reservations: Sequence[Reservation]
     ):
-        self._kernel, self._nodes, self._cordon = kernel, nodes, cordon
+        self._world, self._nodes, self._cordon = world, nodes, cordon
         self._sets = {one.nodes: node_set(sorted(one.nodes)) for one in reservations}
         self._to_come = deque(reservations)  # in order of time
         self._active: dict[Reservation, None] = {}
         if cordon or reservations:
-            kernel.facts.close_nodes(self.closed_to)
+            world.facts.close_nodes(self.closed_to)
 
     def begin(self) -> None:
         """Expect the beginnings and ends of reservations; those that hold already begin at once."""
-        clock = self._kernel.clock
+        clock = self._world.clock
         for one in tuple(self._to_come):
             if one.end_s <= clock.now:
                 self._to_come.remove(one)
@@ -50,7 +50,7 @@ class Closures:
         """The nodes on which `job` may get no GPUs now, and those that are reserved for it. Without a job:
         the nodes that are closed to every job.
         """
-        facts, closed, reserved = self._kernel.facts, 0, 0
+        facts, closed, reserved = self._world.facts, 0, 0
         if self._cordon and facts.leaving:
             closed = node_set(node for node, time_s in facts.leaving.items() if time_s > facts.now_s)
         if job is None:
@@ -66,7 +66,7 @@ class Closures:
 
     def _to_be_drained(self, job: JobView) -> NodeSet:
         """The nodes of coming reservations for which the job would end too late."""
-        end_s, closed = _end_s(job, self._kernel.facts.now_s), 0
+        end_s, closed = _end_s(job, self._world.facts.now_s), 0
         for one in self._to_come:
             if one.start_s >= end_s:
                 break
@@ -76,26 +76,26 @@ class Closures:
 
     def _on_start(self, due: Due) -> None:
         one = cast("Reservation", due.value)
-        kernel = self._kernel
+        world = self._world
         self._to_come.remove(one)
         self._active[one] = None
-        if kernel.drained():
+        if world.drained():
             return
-        for view in list(kernel.facts.running):
+        for view in list(world.facts.running):
             active = active_of(view)
             node = next((n for n in sorted(one.nodes) if is_on(active.placement or (), n)), None)
             if node is not None and not one.admits(view.id, view.tenant):
                 reason = f"reservation {one.number} of node {node + self._nodes.first}"
                 self._nodes.stop(active, reason, node, saves=one.others != "kill")
-        kernel.events.append(Event("reserved", None))
-        kernel.decide_at_this_instant(kernel.clock.now)
+        world.events.append(Event("reserved", None))
+        world.decide_at_this_instant(world.clock.now)
 
     def _on_end(self, due: Due) -> None:
         del self._active[cast("Reservation", due.value)]
-        kernel = self._kernel
-        if not kernel.drained():
-            kernel.events.append(Event("released", None))
-            kernel.decide_at_this_instant(kernel.clock.now)
+        world = self._world
+        if not world.drained():
+            world.events.append(Event("released", None))
+            world.decide_at_this_instant(world.clock.now)
 
 
 def _end_s(job: JobView, now: float) -> float:

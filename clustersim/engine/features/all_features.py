@@ -1,0 +1,34 @@
+"""The features of a run."""
+
+from __future__ import annotations
+
+from clustersim.engine.enactment import Enactment
+from clustersim.engine.setup import RunSetup
+from clustersim.engine.wake_ups import WakeUps
+from clustersim.engine.world import World
+
+from .disruptions import Disruptions
+from .feature import Feature
+from .host_demands import HostDemands
+from .phases import PhasedJobs
+from .predictions import Predictions
+from .services import Services
+
+__all__ = ["features_of"]
+
+
+def features_of(
+    setup: RunSetup, world: World, enactment: Enactment, wake_ups: WakeUps, first_node: int | None
+) -> tuple[Feature, ...]:
+    """The features of a run, in the order in which a job meets them. `first_node`: None outside a fleet; in
+    a fleet, which applies what happens to nodes, the number of node 0.
+    """
+    features: list[Feature] = [PhasedJobs()]
+    if setup.cluster.states_host:
+        features.append(HostDemands(world))
+    features.append(Services(world, enactment, setup.prices, setup.services_preempt))
+    if setup.disturbs_jobs:
+        features.append(Disruptions(world, enactment, wake_ups, setup, first_node))
+    if world.arrivals.predictor is not None:
+        features.append(Predictions(world, world.arrivals.predictor))
+    return tuple(features)

@@ -1,0 +1,23 @@
+"""What jobs need of a node beside its GPUs."""
+
+from __future__ import annotations
+
+from clustersim.engine.world import World
+from clustersim.jobs import ActiveJob
+
+__all__ = ["HostDemands"]
+
+
+class HostDemands:
+    """Notes the cores and the memory that jobs need, on a cluster that limits them. Drafts do the rest."""
+
+    column = None
+
+    def __init__(self, world: World):
+        self._facts = world.facts
+
+    def receive(self, active: ActiveJob) -> bool:
+        job, facts = active.job, self._facts
+        active.demand = facts.cluster.demand_of(job.cpus, job.host_memory_gb, job.gpus)
+        facts.limits_host |= active.demand is not None
+        return False
