@@ -255,84 +255,92 @@ def _layer_shards(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:
     return shared, experts / (plans.etp * plans.ep)
 
 
-def _split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
-    """Layers and number of stages by kind, (4, plans) each."""
-    in_chunks = plans.ends | plans.remainder
-    if (in_chunks | plans.by_compute | plans.balanced).any():
-        if in_chunks.any():
-            return _split_in_chunks(model, plans)
-        return (_split_by_compute if plans.by_compute.any() else _balanced_split)(model, plans)
-    first, last = np.minimum(plans.pp - 1, 1), np.ones(len(plans), dtype=int)
-    even = model.layers // plans.pp
-    stages = np.array([first, np.maximum(plans.pp - 2, 0), 0 * last, last])
-    return np.array([even, even, even, even]), stages
+Split = tuple[Whole, Whole]
+"""Layers of a stage and number of stages by kind, (4, plans) each."""
 
 
-def _split_in_chunks(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
-    """The splits "ends" and "remainder" of the plans that ask for one; the others are split as usual.
+def _split(model: ModelSpec, plans: PlanBatch) -> Split:
+    """The even split, replaced by another one in the plans that ask for it; a plan asks for one at most."""
+    layers, stages = _even_split(model, plans)
+    for asking_plans, split in (
+        (plans.balanced, _balanced_split),
+        (plans.by_compute & (plans.pp > 1), _split_by_compute),
+        (plans.ends | plans.remainder, _split_in_chunks),
+    ):
+        if asking_plans.all():
+            return split(model, plans)
+        if asking_plans.any():
+            split_layers, split_stages = split(model, plans)
+            layers = np.where(asking_plans, split_layers, layers)
+            stages = np.where(asking_plans, split_stages, stages)
+    return layers, stages
+
+
+def _even_split(model: ModelSpec, plans: PlanBatch) -> Split:
+    """Equally many layers on all stages, in plans whose stages divide the layers."""
+    even, single = model.layers // plans.pp, np.ones_like(plans.pp)
+    stages = [np.minimum(plans.pp - 1, 1), np.maximum(plans.pp - 2, 0), 0 * single, single]
+    return np.array([even, even, even, even]), np.array(stages)
+
+
+def _split_in_chunks(model: ModelSpec, plans: PlanBatch) -> Split:
+    """The splits "ends" and "remainder".
 
     "ends" is `get_num_layers_to_build` of Megatron-LM (transformer_block.py) with embedding and loss counted.
     Where "remainder" leaves several chunks empty, these are the last ones of the last stages: LIGHT stages.
     """
     pp, chunks = plans.pp, plans.pp * plans.interleave
-    remains = RemainderChunks.of(model, chunks)
-    most = np.where(plans.ends, (model.layers + 2) // chunks, remains.most)
-    full = most * plans.interleave
-    first = full + np.where(plans.ends, -1, remains.first - most)
-    lacks = np.where(remains.empty > 0, most, remains.lacking)
-    last = np.where(pp == 1, model.layers, full - np.where(plans.ends, 1, lacks))
-    light = np.where(plans.ends, 0, np.maximum(remains.empty - 1, 0))
-    layers = [first, full, np.where(light > 0, full - most, full), last]
+    remainder = RemainderChunks.of(model, chunks)
+    chunk_layers = np.where(plans.ends, (model.layers + 2) // chunks, remainder.most)
+    heavy_layers = chunk_layers * plans.interleave
+    first_layers = heavy_layers + np.where(plans.ends, -1, remainder.first - chunk_layers)
+    last_deficit = np.where(remainder.empty > 0, chunk_layers, remainder.lacking)
+    last_layers = np.where(pp == 1, model.layers, heavy_layers - np.where(plans.ends, 1, last_deficit))
+    # Of the empty chunks one is the last stage's; every other one makes its stage LIGHT.
+    light = np.where(plans.ends, 0, np.maximum(remainder.empty - 1, 0))
+    light_layers = np.where(light > 0, heavy_layers - chunk_layers, heavy_layers)
     stages = [np.minimum(pp - 1, 1), np.maximum(pp - 2, 0) - light, light, np.ones_like(pp)]
-    chosen = plans.ends | plans.remainder
-    if chosen.all():
-        return np.array(layers), np.array(stages)
-    no = np.zeros_like(plans.ends)
-    other_layers, other_stages = _split(model, replace(plans, ends=no, remainder=no))
-    return np.where(chosen, np.stack(layers), other_layers), np.where(chosen, np.stack(stages), other_stages)
+    return np.array([first_layers, heavy_layers, light_layers, last_layers]), np.array(stages)
 
 
-def _balanced_split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
-    """The balanced split of the plans that ask for it; the others are split evenly.
+def _balanced_split(model: ModelSpec, plans: PlanBatch) -> Split:
+    """The balanced split, of plans whose stages do not divide the layers; even where they do.
 
     Embedding and projection count as one layer each. Stages are filled one after the other to the smallest
     sufficient size, so the last stage gets the remainder. DeepSpeed's `partition_balanced`
     (runtime/utils.py) is assumed to have split BLOOM in this way. Where the last stages would stay empty,
     which no run can have used, as many middle stages as necessary get one layer more instead.
     """
-    pp = plans.pp
-    uneven = (model.layers % pp != 0) & plans.balanced
+    pp, blocks = plans.pp, model.layers + 2
+    uneven = model.layers % pp != 0
     even, middles = model.layers // pp, np.maximum(pp - 2, 0)
-    blocks = model.layers + 2
-    least, most = blocks // pp, -(-blocks // pp)
-    remaining = blocks - most * (pp - 1)  # for the last stage, when all others are filled
-    filled = remaining > 0
+    small, large = blocks // pp, -(-blocks // pp)
+    last_blocks = blocks - large * (pp - 1)  # when all other stages are filled
+    filled = last_blocks > 0
     layers = [
-        np.where(uneven, np.where(filled, most, least) - 1, even),
-        np.where(uneven, most, even),
-        np.where(uneven, least, even),
-        np.where(uneven, np.where(filled, remaining, least) - 1, even),
+        np.where(uneven, np.where(filled, large, small) - 1, even),
+        np.where(uneven, large, even),
+        np.where(uneven, small, even),
+        np.where(uneven, np.where(filled, last_blocks, small) - 1, even),
     ]
     heavy = np.where(uneven & ~filled, blocks % pp, middles)
     stages = [np.minimum(pp - 1, 1), heavy, middles - heavy, np.ones_like(pp)]
-    return np.stack(layers), np.stack(stages)
+    return np.array(layers), np.array(stages)
 
 
-def _split_by_compute(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
-    """The split by arithmetic of the plans that ask for it; the others are split as usual.
+def _split_by_compute(model: ModelSpec, plans: PlanBatch) -> Split:
+    """The split by arithmetic, of plans with several stages.
 
     Layers fill one stage after the other until the stage exceeds its share of the arithmetic, of which the
     projection has as much as its parameters. nanotron builds its pipelines in this way
     (`get_block_compute_costs` and the thresholds derived from it). Where the projection is worth several
     stages, middle stages that nanotron would leave without a layer get some of the others'.
     """
-    other_layers, other_stages = _split(model, replace(plans, by_compute=np.zeros_like(plans.by_compute)))
-    pp, chosen = plans.pp, plans.by_compute & (plans.pp > 1)
+    pp = plans.pp
     share = (model.layers + model.vocab * model.hidden / model.layer_matmul_parameters) / pp
-    first = np.minimum(np.floor(share) + 1, model.layers).astype(np.int64)
-    before_last = np.minimum(np.floor(share * (pp - 1)) + 1, model.layers).astype(np.int64)
-    middles = np.maximum(pp - 2, 1)
-    light, heavy = np.divmod(before_last - first, middles)
-    layers = np.stack([first, light + 1, light, model.layers - before_last])
-    stages = np.stack([np.ones_like(pp), heavy, np.maximum(pp - 2, 0) - heavy, np.ones_like(pp)])
-    return np.where(chosen, layers, other_layers), np.where(chosen, stages, other_stages)
+    first_layers = np.minimum(np.floor(share) + 1, model.layers).astype(np.int64)
+    last_start = np.minimum(np.floor(share * (pp - 1)) + 1, model.layers).astype(np.int64)
+    light_layers, heavy = np.divmod(last_start - first_layers, np.maximum(pp - 2, 1))
+    layers = [first_layers, light_layers + 1, light_layers, model.layers - last_start]
+    stages = [np.ones_like(pp), heavy, np.maximum(pp - 2, 0) - heavy, np.ones_like(pp)]
+    return np.array(layers), np.array(stages)
