@@ -94,8 +94,8 @@ class Partition:
 
     def layer_parameters(self) -> tuple[Array, Array]:
         """Parameters of a stage's layers on one GPU, (4, plans) each: as `shared`, and experts."""
-        usual = self.layers - self.dense
-        return usual * self.shared + self.dense * self.dense_shared, usual * self.experts
+        later_layers = self.layers - self.dense  # those after the dense ones
+        return later_layers * self.shared + self.dense * self.dense_shared, later_layers * self.experts
 
     def trained_parameters(self, model: ModelSpec) -> tuple[Array, Array]:
         """As `layer_parameters`, of those that have gradients."""
@@ -228,7 +228,7 @@ def _check_32_bit(model: ModelSpec, options: PlanOptions) -> None:
         ),
         "is not modelled for several workers; take workers=1": options.workers > 1,
     }
-    reasons = [why for why, holds in broken.items() if holds]
+    reasons = [reason for reason, holds in broken.items() if holds]
     if reasons:
         raise UserError(f"{model.name}: precision=tf32: " + "; ".join(reasons))
 

@@ -70,7 +70,7 @@ def _batch_rows(path: Path, metadata: Any, schema: Any) -> int:
     """
     from pyarrow import types
 
-    fixed = sum(kind.byte_width for kind in schema.types if types.is_fixed_size_binary(kind))
+    fixed_bytes = sum(kind.byte_width for kind in schema.types if types.is_fixed_size_binary(kind))
     largest = 1.0
     for i in range(metadata.num_row_groups):
         group = metadata.row_group(i)
@@ -79,7 +79,7 @@ def _batch_rows(path: Path, metadata: Any, schema: Any) -> int:
             problem = f"row group {i} has {group_bytes:,} bytes, more than {_GROUP_BYTES:,}"
             raise TableError(f"{path}: {problem}; write it with smaller row groups")
         largest = max(largest, group_bytes / max(group.num_rows, 1))
-    return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / (largest + fixed))))
+    return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / (largest + fixed_bytes))))
 
 
 def _rows(path: Path, file: Any, batch_rows: int) -> Iterator[tuple[int, list[str]]]:

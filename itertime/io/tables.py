@@ -211,9 +211,9 @@ def _text_rows(path: Path, text: IO[str], layout: TextLayout) -> Rows:
 def _where_not_utf8(path: Path, raw: BinaryIO) -> str:
     """Name the first line that is not UTF-8. The failed decoder works in blocks and does not know lines."""
     raw.seek(0)
-    packed = raw.read(2) == _GZIP
+    is_gzip = raw.read(2) == _GZIP
     raw.seek(0)
-    lines: Any = gzip.GzipFile(fileobj=raw) if packed else raw
+    lines: Any = gzip.GzipFile(fileobj=raw) if is_gzip else raw
     for number, line in enumerate(lines, start=1):
         try:
             line.decode("utf-8")

@@ -120,18 +120,19 @@ class _Size:
         """Raises a YAMLError for a node that is too large, nested too deeply or part of itself."""
         if _is_scalar(node):
             return 1 + len(node.value), 0
-        measured = self._known.get(id(node))
-        if measured is None:
+        size_and_depth = self._known.get(id(node))
+        if size_and_depth is None:
             if depth >= MAX_DEPTH:
                 raise _wrong(TOO_DEEP, node)
             self._known[id(node)] = (0, MAX_DEPTH)  # while its parts are looked at: an alias here is a cycle
             pairs = isinstance(node, yaml.MappingNode)
             parts = [part for pair in node.value for part in pair] if pairs else node.value
             sizes = [self.of(part, depth + 1) for part in parts]
-            measured = (1 + sum(size for size, _ in sizes), 1 + max((below for _, below in sizes), default=0))
-            self._known[id(node)] = measured
-        if measured[0] > MAX_SIZE:
+            size = 1 + sum(size for size, _ in sizes)
+            size_and_depth = size, 1 + max((below for _, below in sizes), default=0)
+            self._known[id(node)] = size_and_depth
+        if size_and_depth[0] > MAX_SIZE:
             raise _wrong(f"its aliases stand for more than {MAX_SIZE:,} values or characters", node)
-        if depth + measured[1] > MAX_DEPTH:
+        if depth + size_and_depth[1] > MAX_DEPTH:
             raise _wrong(TOO_DEEP, node)
-        return measured
+        return size_and_depth

@@ -144,14 +144,14 @@ class Budget:
 
         Larger shapes need no simulation: nothing is faster than the peak.
         """
-        tried: list[Training] = []
+        trainings: list[Training] = []
         for model in sorted(models, key=lambda shape: (-shape.parameters, shape.name)):
             if self.ideal_days(model) > self.days:
                 continue
-            tried.append(self.train(model))
-            if tried[-1].days <= self.days:
-                return Answer(tried[0], tried[-1], tuple(tried))
-        return Answer(tried[0] if tried else None, None, tuple(tried))
+            trainings.append(self.train(model))
+            if trainings[-1].days <= self.days:
+                return Answer(trainings[0], trainings[-1], tuple(trainings))
+        return Answer(trainings[0] if trainings else None, None, tuple(trainings))
 
     def _profile(self) -> Profile:
         return profile_of(self.system)

@@ -51,26 +51,26 @@ def choice_among(values: ArrayLike, sd: float, *, seed: int = 0, draws: int = DR
     values. Errors of different plans are independent, which is the worst case. `draws`: of the bootstrap.
     """
     logs = np.sort(np.log(np.asarray(values, dtype=float)))
-    behind = logs - logs[0]
+    log_gaps = logs - logs[0]
     margin = Z * math.sqrt(2) * sd
-    behind = behind[behind <= REACH * sd]
-    true, error = _picked(behind, sd, np.random.default_rng([seed, *b"choice"]), draws)
+    log_gaps = log_gaps[log_gaps <= REACH * sd]
+    true_logs, errors = _picked(log_gaps, sd, np.random.default_rng([seed, *b"choice"]), draws)
     return PlanChoice(
-        rivals=len(behind),
-        optimism=float(np.exp(error - sd**2 / 2).mean() - 1) if len(behind) > 1 else 0.0,
-        regret=float(np.expm1(true).mean()),
+        rivals=len(log_gaps),
+        optimism=float(np.exp(errors - sd**2 / 2).mean() - 1) if len(log_gaps) > 1 else 0.0,
+        regret=float(np.expm1(true_logs).mean()),
         margin=math.expm1(margin),
-        tied=int((behind <= margin).sum()) - 1,
+        tied=int((log_gaps <= margin).sum()) - 1,
     )
 
 
-def _picked(behind: Array, sd: float, random: np.random.Generator, draws: int) -> tuple[Array, Array]:
+def _picked(log_gaps: Array, sd: float, random: np.random.Generator, draws: int) -> tuple[Array, Array]:
     """The true values (logarithms, the best is 0) and the errors of the plans that `draws` choices pick."""
     true_logs, errors = [], []
-    block = max(_CELLS // len(behind), 1)
+    block = max(_CELLS // len(log_gaps), 1)
     for start in range(0, draws, block):
-        errors_drawn = random.normal(0.0, sd, (min(block, draws - start), len(behind)))
-        picked = (behind - errors_drawn).argmin(axis=1)
-        true_logs.append(behind[picked])
+        errors_drawn = random.normal(0.0, sd, (min(block, draws - start), len(log_gaps)))
+        picked = (log_gaps - errors_drawn).argmin(axis=1)
+        true_logs.append(log_gaps[picked])
         errors.append(np.take_along_axis(errors_drawn, picked[:, None], axis=1)[:, 0])
     return np.concatenate(true_logs), np.concatenate(errors)

@@ -165,8 +165,8 @@ def _logs(logs: int, rounds: str, organisations: Sequence[str]) -> str:
     >>> _logs(2, "1.1 to 2.0", ("Samsung",))
     '2 logs (MLPerf 1.1 to 2.0, Samsung)'
     """
-    few = ", ".join(organisations) if len(organisations) <= 3 else f"{len(organisations)} sources"
-    return f"{logs} log{'s' if logs > 1 else ''} (MLPerf {rounds}, {few})"
+    sources = ", ".join(organisations) if len(organisations) <= 3 else f"{len(organisations)} sources"
+    return f"{logs} log{'s' if logs > 1 else ''} (MLPerf {rounds}, {sources})"
 
 
 def list_convergence() -> tuple[str, ...]:

@@ -80,8 +80,8 @@ class CurveCache:
 
     def save(self, key: str, rows: dict[int, Row]) -> None:
         """Keeps `rows`, whole or not at all, then removes old files beyond the bounds."""
-        listed = [[count, *row[:4], *_plain(row[4])] for count, row in rows.items()]
-        body = json.dumps(listed, allow_nan=False, separators=(",", ":")).encode()
+        plain_rows = [[count, *row[:4], *_plain(row[4])] for count, row in rows.items()]
+        body = json.dumps(plain_rows, allow_nan=False, separators=(",", ":")).encode()
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_bytes(self._path(key), f"{MAGIC} {key} {_digest(body)}\n".encode() + body)
@@ -145,14 +145,14 @@ def code_version() -> str:
 
 def source_hash(root: Path, names: Iterable[str]) -> str:
     """A hash of the modules `names` below `root`, and of all modules in those that are folders."""
-    seen = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in names:
         path = root / name
         for module in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             source = module.read_bytes()
-            seen.update(f"{module.relative_to(root).as_posix()} {len(source)}\n".encode())
-            seen.update(source)
-    return seen.hexdigest()
+            digest.update(f"{module.relative_to(root).as_posix()} {len(source)}\n".encode())
+            digest.update(source)
+    return digest.hexdigest()
 
 
 def _plain(plan: Plan) -> list[object]:

@@ -266,10 +266,10 @@ def rank(plans: PlanBatch, result: Evaluation, objective: str = "time") -> Rows:
     value = result.iteration_s * (plans.gpus if objective == "cost" else 1)
     order = np.argsort(value, kind="stable")
     equal = np.diff(value[order]) == 0
-    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
-    if len(tied):
-        among = order[tied]
-        order[tied] = among[np.lexsort((*_tie_breakers(plans.take(among)), value[among]))]
+    tied_rows = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    if len(tied_rows):
+        among = order[tied_rows]
+        order[tied_rows] = among[np.lexsort((*_tie_breakers(plans.take(among)), value[among]))]
     return order
 
 
@@ -285,7 +285,7 @@ def pareto_front(plans: PlanBatch, result: Evaluation) -> Rows:
     order = rank(plans, result)
     place = np.empty(len(plans), dtype=np.int64)
     place[order] = np.arange(len(plans))
-    grouped = order[np.argsort(plans.gpus[order], kind="stable")]
-    fastest = grouped[np.flatnonzero(np.diff(plans.gpus[grouped], prepend=0))]
+    by_gpus = order[np.argsort(plans.gpus[order], kind="stable")]
+    fastest = by_gpus[np.flatnonzero(np.diff(plans.gpus[by_gpus], prepend=0))]
     front: Rows = fastest[place[fastest] == np.minimum.accumulate(place[fastest])]
     return front

@@ -72,8 +72,8 @@ class TrainTime:
     def range_s(self) -> tuple[float, float]:
         """Seconds at the low and at the high end of steps and start-up, with the predicted step."""
         low, high = (
-            starting + steps / self.steps.count * (self.seconds - self.start_up.seconds)
-            for starting, steps in (
+            start_s + steps / self.steps.count * (self.seconds - self.start_up.seconds)
+            for start_s, steps in (
                 (self.start_up.low_s, self.steps.low),
                 (self.start_up.high_s, self.steps.high),
             )

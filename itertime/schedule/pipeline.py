@@ -102,9 +102,11 @@ def _one_f_one_b_s(stages: StageTimes, microbatches: Whole, rows: Whole) -> Arra
         depth = stages.count[:, rows].sum(axis=0)
         seconds[exact] = middle_stages_s(forward_s, backward_s, depth, microbatches[rows])[exact]
     if not exact.all():
-        stepped = rows[~exact]
-        depth = stages.count[:, stepped].sum(axis=0)
-        seconds[~exact] = one_f_one_b_s(*_passes_by_stage(stages, stepped), microbatches[stepped], depth)
+        stepped_rows = rows[~exact]
+        depth = stages.count[:, stepped_rows].sum(axis=0)
+        seconds[~exact] = one_f_one_b_s(
+            *_passes_by_stage(stages, stepped_rows), microbatches[stepped_rows], depth
+        )
     return seconds
 
 

@@ -55,21 +55,21 @@ def one_f_one_b_s(
     )
     earlier_path_s = backward_path_s - b
     free = np.zeros((plans, width))  # when a stage finished its last operation
-    sent = np.zeros((plans, width))  # when the last forward of a stage ended
+    forward_end = np.zeros((plans, width))  # when the last forward of a stage ended
     end = np.zeros(plans)
     for step in range(1 - width, int(count.max(initial=0))):
         # All forwards of the step: micro-batch j + e, once the next stage towards the input has sent it.
         index = step + depth
-        ahead = np.concatenate([sent[:, 1:] + hop[:, :-1], np.zeros((plans, 1))], axis=1)
+        input_s = np.concatenate([forward_end[:, 1:] + hop[:, :-1], np.zeros((plans, 1))], axis=1)
         runs = (index >= 0) & (index < count)
-        sent = np.where(runs, np.maximum(free, ahead) + f, sent)
-        free = np.where(runs, sent, free)
+        forward_end = np.where(runs, np.maximum(free, input_s) + f, forward_end)
+        free = np.where(runs, forward_end, free)
         # All backwards of micro-batch j, from the last stage to the first: each waits for the one before.
         if step >= 0:
             active = step < count[:, 0]
-            finished = np.maximum.accumulate(free - earlier_path_s, axis=1) + backward_path_s
-            free = np.where(active[:, None], finished, free)
-            end = np.where(active, finished[np.arange(plans), p[:, 0] - 1], end)
+            backward_end = np.maximum.accumulate(free - earlier_path_s, axis=1) + backward_path_s
+            free = np.where(active[:, None], backward_end, free)
+            end = np.where(active, backward_end[np.arange(plans), p[:, 0] - 1], end)
     return end
 
 
@@ -122,25 +122,25 @@ def interleaved_s(forward: Array, backward: Array, microbatches: int) -> Array:
         return np.array([interleaved_single_s(forward[0].tolist(), backward[0].tolist(), int(microbatches))])
     total, rank = microbatches * v, np.arange(p)
     offset = (p - 1) + (v - 1) * p
-    free, sent, back = (np.zeros((plans, p)) for _ in range(3))
+    free, forward_end, backward_end = (np.zeros((plans, p)) for _ in range(3))
     for slot in range(total + offset + p - 1):
         # Every device's k-th forward. Its input is what the device before sent in the slot before; that of
         # the first device comes from the last one, or, for the model's first chunk, from nowhere.
         k = slot - rank
         runs = (k >= 0) & (k < total)
         chunk = k % (p * v) // p
-        arrived = np.roll(sent, 1, axis=1)
+        input_s = np.roll(forward_end, 1, axis=1)
         if chunk[0] == 0:
-            arrived[:, 0] = 0.0
-        sent = np.where(runs, np.maximum(free, arrived) + forward[:, rank, chunk], sent)
-        free = np.where(runs, sent, free)
+            input_s[:, 0] = 0.0
+        forward_end = np.where(runs, np.maximum(free, input_s) + forward[:, rank, chunk], forward_end)
+        free = np.where(runs, forward_end, free)
         # Every device's k-th backward, in the opposite direction and `offset` slots later.
         k = slot - offset - (p - 1 - rank)
         runs = (k >= 0) & (k < total)
         chunk = v - 1 - k % (p * v) // p
-        arrived = np.roll(back, -1, axis=1)
+        input_s = np.roll(backward_end, -1, axis=1)
         if chunk[-1] == v - 1:
-            arrived[:, -1] = 0.0
-        back = np.where(runs, np.maximum(free, arrived) + backward[:, rank, chunk], back)
-        free = np.where(runs, back, free)
+            input_s[:, -1] = 0.0
+        backward_end = np.where(runs, np.maximum(free, input_s) + backward[:, rank, chunk], backward_end)
+        free = np.where(runs, backward_end, free)
     return free.max(axis=1)

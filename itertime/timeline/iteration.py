@@ -58,8 +58,8 @@ def _add_exchange_of_samples(graph: Graph, costs: StageCosts) -> None:
     """
     seconds = costs.once.get("balance")
     if seconds is not None and seconds[0]:
-        exchanged = graph.add("exchange samples", 0, "network", float(seconds[0]))
-        graph.add("samples", 0, "compute", 0.0, [exchanged])
+        exchange_task = graph.add("exchange samples", 0, "network", float(seconds[0]))
+        graph.add("samples", 0, "compute", 0.0, [exchange_task])
 
 
 def _add_passes_and_exchange(graph: Graph, plan: Plan, costs: StageCosts) -> list[str]:
@@ -74,13 +74,13 @@ def _add_passes_and_exchange(graph: Graph, plan: Plan, costs: StageCosts) -> lis
     )
     count, calls, overlapped = int(traffic.buckets[0]), int(traffic.calls[0]), bool(traffic.overlapped[0])
     kernels = {name: float(seconds[0]) for name, seconds in traffic.kernels.items()}
-    mixed = traffic.warmup is not None
-    if mixed:  # the mean iteration has no schedule, so the exposed seconds stand after the passes
+    has_warmup = traffic.warmup is not None
+    if has_warmup:  # the mean iteration has no schedule, so the exposed seconds stand after the passes
         overlapped, gather, reduce = False, 0.0, float(costs.once["dp_comm"][0])
     _check_size((4 + 2 * len(kernels)) * max(count, calls), "larger buckets")
     # Buckets overlap the passes: gathers of weights the first forward, reductions the last backward.
-    ahead = plan.grad_overlap and costs.workload.framework.gather_overlap
-    gathers = [gather / count] * count if ahead and gather else []
+    gathers_overlap = plan.grad_overlap and costs.workload.framework.gather_overlap
+    gathers = [gather / count] * count if gathers_overlap and gather else []
     reduces = [reduce / count] * count if overlapped and (reduce or kernels) else []
     predecessors = [
         add_pipeline(graph, _passes(costs), plan.microbatches, plan.schedule, gathers, reduces, kernels)
@@ -95,7 +95,7 @@ def _add_passes_and_exchange(graph: Graph, plan: Plan, costs: StageCosts) -> lis
             if kernel == "norm" and norm:
                 predecessors = [graph.add("norm over ranks", 0, "network", norm, predecessors)]
         predecessors = [graph.add("reduce gradients", 0, "network", reduce, predecessors)]
-    if not ahead:
+    if not gathers_overlap:
         predecessors = [graph.add("gather weights", 0, "network", gather, predecessors)]
     return predecessors
 

@@ -98,7 +98,7 @@ def layer_kernels(
     unchanged_s, recorder = passes(None)
     threshold_s = SMALLEST_SHARE * sum(unchanged_s.values())
     rows: list[LayerKernel] = []
-    charged = dict.fromkeys(unchanged_s, 0.0)
+    kernels_s = dict.fromkeys(unchanged_s, 0.0)
     for call, (query, seconds) in enumerate(recorder.calls):
         for element in np.flatnonzero(seconds):
             slowed_s, _ = passes((call, int(element)))
@@ -108,10 +108,10 @@ def layer_kernels(
                     continue
                 launch = _element(query, seconds.shape, int(element))
                 rows.append(_kernel(profile, launch, key, share, float(seconds.flat[element])))
-                charged[key] += share
+                kernels_s[key] += share
     # What no kernel adds is a row of its own, so that the rows of a part sum to its seconds.
     for (pass_, part), total in unchanged_s.items():
-        remainder_s = total - charged[pass_, part]
+        remainder_s = total - kernels_s[pass_, part]
         if abs(remainder_s) > threshold_s:
             name = NO_KERNELS.get(part, "not a kernel of the profile")
             rows.append(LayerKernel(name, "", pass_, part, remainder_s, 0.0, 0.0, "", "not a kernel"))
@@ -178,12 +178,13 @@ def _described(profile: Profile, query: Query) -> Described:
             return _attention(profile, query)
         case Elementwise():
             name = query.kind if query.style is None else f"{query.kind} {query.style}"
-            moved = _number(query.nbytes)
-            return name, moved, "GB/s", {"memory": moved / profile.hbm_bytes_per_s}
+            moved_bytes = _number(query.nbytes)
+            return name, moved_bytes, "GB/s", {"memory": moved_bytes / profile.hbm_bytes_per_s}
         case Cast():
             model = profile.casts.get(query.precision)
-            moved = _number(query.elements) * (model.bytes_per_element if model else 4.0)
-            return f"cast {query.precision}", moved, "GB/s", {"memory": moved / profile.hbm_bytes_per_s}
+            moved_bytes = _number(query.elements) * (model.bytes_per_element if model else 4.0)
+            name = f"cast {query.precision}"
+            return name, moved_bytes, "GB/s", {"memory": moved_bytes / profile.hbm_bytes_per_s}
         case Collective():
             latency = float(profile.seconds(query._replace(nbytes=1.0)))
             links = float(profile.seconds(query)) - latency
@@ -198,10 +199,10 @@ def _gemm(profile: Profile, name: str, query: Gemm | GroupedGemm, count: float) 
     m, n, k = _number(query.m), _number(query.n), _number(query.k)
     flops = 2 * m * n * k * count
     bits = BITS.get(query.precision, 16)
-    moved = (bits / 8 * (m * k + k * n) + max(bits, 16) / 8 * m * n) * count
+    moved_bytes = (bits / 8 * (m * k + k * n) + max(bits, 16) / 8 * m * n) * count
     bounds = {
         "arithmetic": flops / profile.peak_flops_of(query.precision),
-        "memory": moved / profile.hbm_bytes_per_s,
+        "memory": moved_bytes / profile.hbm_bytes_per_s,
     }
     return f"{name} {query.precision}", flops, "TFLOP/s", bounds
 
@@ -215,8 +216,8 @@ def _attention(profile: Profile, query: Attention) -> Described:
         share = min(share, kernel.window / seq_kv)
     flops = 2 * batch * heads * seq_q * seq_kv * (dim + value_dim) * share
     flops *= BACKWARD_FLOPS if backward else 1.0
-    moved = 2 * batch * (dim + value_dim) * (heads * seq_q + kv_heads * seq_kv) * (2 if backward else 1)
-    bounds = {"arithmetic": flops / profile.peak_flops, "memory": moved / profile.hbm_bytes_per_s}
+    moved_bytes = 2 * batch * (dim + value_dim) * (heads * seq_q + kv_heads * seq_kv) * (2 if backward else 1)
+    bounds = {"arithmetic": flops / profile.peak_flops, "memory": moved_bytes / profile.hbm_bytes_per_s}
     return f"attention {kernel.name}", flops, "TFLOP/s", bounds
 
 

@@ -48,8 +48,8 @@ class Graph:
         for task in self.tasks.values():
             streams.setdefault((task.stage, task.stream), []).append(task)
         times: dict[str, tuple[float, float]] = {}
-        waiting = [iter(queue) for queue in streams.values()]
-        heads = [next(queue) for queue in waiting]
+        queues = [iter(queue) for queue in streams.values()]
+        heads = [next(queue) for queue in queues]
         free = [0.0] * len(heads)
         # Each stream runs its tasks as far as it can before the next stream does. The order of streams has no
         # effect on times: a task starts when its stream is free and its predecessors have ended.
@@ -62,11 +62,11 @@ class Graph:
                     times[task.name] = (start, start + task.seconds)
                     free[index] = start + task.seconds
                     blocked = False
-                    following = next(waiting[index], None)
-                    if following is None:  # the stream has no more tasks
-                        del heads[index], waiting[index], free[index]
+                    next_task = next(queues[index], None)
+                    if next_task is None:  # the stream has no more tasks
+                        del heads[index], queues[index], free[index]
                         break
-                    heads[index] = following
+                    heads[index] = next_task
             if blocked:
                 raise ValueError(f"tasks wait for each other in a circle: {[task.name for task in heads]}")
         return times
@@ -79,10 +79,10 @@ def stage_order(schedule: str, stage: int, stages: int, microbatches: int, chunk
     ['f0', 'f1', 'b0', 'f2', 'b1', 'f3', 'b2', 'b3']
     """
     total = microbatches * chunks
-    ahead = stages - 1 - stage
+    warm_up = stages - 1 - stage
     if chunks > 1:
-        ahead = 2 * ahead + (chunks - 1) * stages
-    ahead = total if schedule == "gpipe" else min(ahead, total)
+        warm_up = 2 * warm_up + (chunks - 1) * stages
+    warm_up = total if schedule == "gpipe" else min(warm_up, total)
     group = stages * chunks
 
     def step(kind: str, index: int) -> Step:
@@ -95,10 +95,10 @@ def stage_order(schedule: str, stage: int, stages: int, microbatches: int, chunk
             index // group * stages + index % stages,
         )
 
-    steps = [step("forward", index) for index in range(ahead)]
-    for index in range(total - ahead):
-        steps += [step("forward", index + ahead), step("backward", index)]
-    return steps + [step("backward", index) for index in range(total - ahead, total)]
+    steps = [step("forward", index) for index in range(warm_up)]
+    for index in range(total - warm_up):
+        steps += [step("forward", index + warm_up), step("backward", index)]
+    return steps + [step("backward", index) for index in range(total - warm_up, total)]
 
 
 @dataclass(frozen=True)
@@ -180,9 +180,9 @@ def _input(
 def _gather_along(graph: Graph, name: str, seconds: float, buckets: Sequence[float]) -> None:
     pieces = len(buckets)
     for piece, bucket in enumerate(buckets):
-        gathered = graph.add(f"gather {piece}", 0, "network", bucket)
+        gather_task = graph.add(f"gather {piece}", 0, "network", bucket)
         is_last = piece == pieces - 1
-        graph.add(name if is_last else f"{name} piece {piece}", 0, "compute", seconds / pieces, [gathered])
+        graph.add(name if is_last else f"{name} piece {piece}", 0, "compute", seconds / pieces, [gather_task])
 
 
 def _reduce_along(

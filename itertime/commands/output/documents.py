@@ -30,10 +30,10 @@ def error_note(system: System) -> str:
     errors = errors_on(system.profile, system.framework)
     if errors is None:
         relatives = ", ".join(measured_relatives(system.profile))
-        borrowed = f"; intervals are those of {relatives}, widened" if relatives else ""
+        interval_note = f"; intervals are those of {relatives}, widened" if relatives else ""
         return (
             f"no measured run on profile {system.profile} is known: how wrong predictions are is unknown"
-            f"{borrowed}"
+            f"{interval_note}"
         )
     if not errors.large:
         return ""

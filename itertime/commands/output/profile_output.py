@@ -106,8 +106,8 @@ def print_layer(rows: list[LayerKernel], parts: dict[str, float]) -> None:
     for row in rows:
         if row.pass_ != pass_name:
             pass_name = row.pass_
-            passing = sum(kernel.seconds for kernel in rows if kernel.pass_ == pass_name)
-            print(f"{pass_name}: {passing * 1e6:,.1f} us, {passing / total:.1%}")
+            pass_s = sum(kernel.seconds for kernel in rows if kernel.pass_ == pass_name)
+            print(f"{pass_name}: {pass_s * 1e6:,.1f} us, {pass_s / total:.1%}")
             print(f" {'kernel':<{NAME}}{'shape':<{SHAPE}}{'us':>9}{'x':>5}{'share':>7} rate, limit")
         runs = f"{row.runs:.2g}" if row.each_s else ""
         limit = f"{row.rate:.0f} {row.unit}, {row.limit}" if row.unit else row.limit

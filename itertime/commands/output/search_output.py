@@ -114,12 +114,13 @@ def print_notes(system: System, result: SearchResult, choice: PlanChoice | None,
 
 
 def _of_choice(choice: PlanChoice) -> str:
-    many = {0: "no other plan is", 1: "1 other plan is"}.get(choice.tied, f"{choice.tied:,} other plans are")
+    counts = {0: "no other plan is", 1: "1 other plan is"}
+    tied_plans = counts.get(choice.tied, f"{choice.tied:,} other plans are")
     tie = ", which is a tie" if choice.tied else ""
     return (
         f"best of many: as the best of {choice.rivals:,} by prediction, the first plan should take "
         f"{choice.optimism:.0%} more than predicted, and {choice.regret:.0%} more than the truly best one; "
-        f"{many} within {choice.margin:.0%} of it{tie}"
+        f"{tied_plans} within {choice.margin:.0%} of it{tie}"
     )
 
 
