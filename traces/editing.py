@@ -54,8 +54,8 @@ class Part:
     def __contains__(self, job: Job) -> bool:
         gpus = job.gpus or job.min_gpus or 1
         owned = not self.users or job.user in self.users or job.tenant in self.users
-        inside = self.from_s <= job.submit_s < self.until_s
-        return inside and owned and self.least_gpus <= gpus <= self.most_gpus
+        in_time = self.from_s <= job.submit_s < self.until_s
+        return in_time and owned and self.least_gpus <= gpus <= self.most_gpus
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,14 @@ def sliced(jobs: Iterable[Job], part: Part) -> tuple[list[Job], float]:
     """
     rows = list(jobs)
     drawn = stream(part.seed, "sample").random(len(rows)) < part.sample
-    kept = [job for job, chosen in zip(rows, drawn.tolist(), strict=True) if chosen and job in part]
-    kept = kept[: part.first]
-    if not kept:
+    selected_jobs = [
+        job for job, is_drawn in zip(rows, drawn.tolist(), strict=True) if is_drawn and job in part
+    ]
+    selected_jobs = selected_jobs[: part.first]
+    if not selected_jobs:
         raise UserError(f"none of the {len(rows):,} jobs is left; widen the selection")
-    zero_s = kept[0].submit_s
-    return [_moved(job, job.submit_s - zero_s) for job in kept], zero_s
+    zero_s = selected_jobs[0].submit_s
+    return [_moved(job, job.submit_s - zero_s) for job in selected_jobs], zero_s
 
 
 def scaled(
@@ -138,10 +140,10 @@ def _of_number(rows: list[Job], count: int | None, seed: int) -> tuple[list[Job]
         return list(_repeated(rows, count)), 1.0
     order = stream(seed, "sample").permutation(len(rows))[:count]
     order.sort()
-    kept = [rows[i] for i in order.tolist()]
-    span_s, of_kept_s = (some[-1].submit_s - some[0].submit_s for some in (rows, kept))
+    drawn_jobs = [rows[i] for i in order.tolist()]
+    span_s, of_kept_s = (jobs[-1].submit_s - jobs[0].submit_s for jobs in (rows, drawn_jobs))
     wanted_s = span_s * (count - 1) / (len(rows) - 1)
-    return kept, wanted_s / of_kept_s if of_kept_s else 1.0
+    return drawn_jobs, wanted_s / of_kept_s if of_kept_s else 1.0
 
 
 def _repeated(rows: list[Job], count: int) -> Iterator[Job]:

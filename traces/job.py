@@ -88,8 +88,10 @@ class Job:
     @property
     def kind(self) -> Literal["iterations", "duration"]:
         """ "iterations" if model, global batch and iterations are all stated, else "duration"."""
-        stated = self.model is not None and self.global_batch is not None and self.iterations is not None
-        return "iterations" if stated else "duration"
+        states_model_work = (
+            self.model is not None and self.global_batch is not None and self.iterations is not None
+        )
+        return "iterations" if states_model_work else "duration"
 
 
 def submission_order(jobs: Iterable[Job]) -> list[Job]:

@@ -60,10 +60,10 @@ class Phase(NamedTuple):
         >>> Phase(1.0, 0.25).batches
         (0,)
         """
-        found = [int(self.value)]
-        while self.most is not None and 2 * found[-1] <= self.most:
-            found.append(2 * found[-1])
-        return tuple(found)
+        batches = [int(self.value)]
+        while self.most is not None and 2 * batches[-1] <= self.most:
+            batches.append(2 * batches[-1])
+        return tuple(batches)
 
 
 @lru_cache(4096)
@@ -86,15 +86,15 @@ def parse_phases(text: str) -> tuple[Phase, ...]:
 
 
 def _phase(word: str) -> Phase:
-    share, colon, rest = word.partition(":")
-    batch, with_noise, noise = rest.partition(":")
-    value, is_choice, most = batch.partition("..")
+    share, colon, batch_text = word.partition(":")
+    batch, with_noise, noise = batch_text.partition(":")
+    value, is_choice, largest_text = batch.partition("..")
     try:
-        largest, scale = float(most) if is_choice else None, float(noise) if with_noise else inf
+        largest, scale = float(largest_text) if is_choice else None, float(noise) if with_noise else inf
         phase = Phase(float(share), float(value), largest, scale)
     except ValueError:
-        wanted = "write share:value, as 0.3:512, or share:batch..largest:noise, as 0.3:512..4096:800"
-        raise ValueError(f"has the phase {word[:100]!r}; {wanted}") from None
+        remedy = "write share:value, as 0.3:512, or share:batch..largest:noise, as 0.3:512..4096:800"
+        raise ValueError(f"has the phase {word[:100]!r}; {remedy}") from None
     if "_" in word:
         raise ValueError(f"has the phase {word[:100]!r}; write numbers without underscores")
     if not colon or not _LEAST_SHARE <= phase.share <= 1 + _ROUNDING:
@@ -104,7 +104,9 @@ def _phase(word: str) -> Phase:
     if phase.most is not None and phase.value < 1:
         raise ValueError(f"has the batch {value[:100]}; a batch is at least 1")
     if phase.most is not None and not phase.value <= phase.most <= _MOST_VALUE:
-        raise ValueError(f"has the largest batch {most[:100]}; it is from {value[:100]} to {_MOST_VALUE:g}")
+        raise ValueError(
+            f"has the largest batch {largest_text[:100]}; it is from {value[:100]} to {_MOST_VALUE:g}"
+        )
     if with_noise and not 0 <= phase.noise <= _MOST_NOISE:
         raise ValueError(f"has the noise {noise[:100]}; a noise is from 0 to {_MOST_NOISE:g} sequences")
     return phase
@@ -146,8 +148,8 @@ def seconds_factor(noise: float, batch: float, global_batch: float) -> float:
     >>> seconds_factor(inf, 1024, 512), seconds_factor(512, 1024, 512), seconds_factor(0, 1024, 512)
     (0.5, 0.75, 1.0)
     """
-    alike = global_batch / batch
-    return alike if noise == inf else alike * ((noise + batch) / (noise + global_batch))
+    equal_phases = global_batch / batch
+    return equal_phases if noise == inf else equal_phases * ((noise + batch) / (noise + global_batch))
 
 
 def seconds_factors(phases: tuple[Phase, ...], global_batch: int | None) -> tuple[float, ...]:

@@ -36,41 +36,41 @@ def demand(jobs: Iterable[Job], request: Request = stated_request) -> dict[str, 
     | mean_gpus | gpu_seconds / span_s, the load times the GPUs of a cluster; None for a window of nothing |
     | longest_s, largest_gpu_seconds | the longest run time, the most GPU-seconds of one job; or None |
     """
-    asked = _Asked()
+    total = _Asked()
     for job in jobs:
-        asked.add(job, request(job))
-    return asked.demand()
+        total.add(job, request(job))
+    return total.demand()
 
 
-def load_of(asked: Mapping[str, Any], cluster_gpus: int) -> float | None:
+def load_of(demand: Mapping[str, Any], cluster_gpus: int) -> float | None:
     """The offered load of a `demand`: its GPU-seconds over those of `cluster_gpus` GPUs in the window.
 
     The window has one gap less than jobs, and a job that arrives late is served after it. So the load of a
     few long jobs says little about queueing; `cautions` says when.
     """
-    mean_gpus = asked["mean_gpus"]
+    mean_gpus = demand["mean_gpus"]
     return None if mean_gpus is None else mean_gpus / cluster_gpus
 
 
-def cautions(asked: Mapping[str, Any]) -> list[str]:
+def cautions(demand: Mapping[str, Any]) -> list[str]:
     """Reasons not to take the load of a `demand` at its word, as sentences without a full stop."""
-    if not asked["jobs"]:
+    if not demand["jobs"]:
         return []
-    if asked["mean_gpus"] is None:
+    if demand["mean_gpus"] is None:
         return ["all jobs are submitted at one time, so there is no load"]
-    found = []
-    if asked["longest_s"] > asked["span_s"]:
-        longest, window = asked["longest_s"] / 3600, asked["span_s"] / 3600
-        found.append(
+    texts = []
+    if demand["longest_s"] > demand["span_s"]:
+        longest, window = demand["longest_s"] / 3600, demand["span_s"] / 3600
+        texts.append(
             f"the longest job runs {longest:,.3g} h, longer than the arrival window of {window:,.3g} h: the"
             " makespan says more about this job than about a policy; more jobs give a longer window"
         )
-    share = asked["largest_gpu_seconds"] / asked["gpu_seconds"]
-    if share > _LARGE_SHARE and asked["jobs"] > 1:
-        found.append(
+    share = demand["largest_gpu_seconds"] / demand["gpu_seconds"]
+    if share > _LARGE_SHARE and demand["jobs"] > 1:
+        texts.append(
             f"one job is {share:.0%} of the work: the load says little about queueing; more jobs even it out"
         )
-    return found
+    return texts
 
 
 class _Asked:
@@ -109,12 +109,12 @@ def summarise(
     GPUs they request. `larger_than_cluster` counts jobs that request more than `cluster_gpus`.
     `stated_work` is about the jobs with `stated_iterations`; None if there are none.
     """
-    asked, kinds, models, gpus = _Asked(), Counter[Any](), Counter[Any](), Counter[Any]()
+    total, kinds, models, gpus = _Asked(), Counter[Any](), Counter[Any](), Counter[Any]()
     tenants, larger, deadlines, tight = set[str](), 0, 0, 0
     factors = array("d")
     for job in jobs:
         requested = request(job)
-        asked.add(job, requested)
+        total.add(job, requested)
         kinds[job.kind] += 1
         models[job.model] += 1
         gpus[job.gpus] += 1
@@ -125,18 +125,18 @@ def summarise(
         if job.deadline_s is not None:
             deadlines += 1
             tight += job.deadline_s < job.submit_s + (requested[1] if requested else 0.0)
-    found = asked.demand()
+    figures = total.demand()
     return {
-        "jobs": len(asked.submits),
+        "jobs": len(total.submits),
         "kinds": _shown(kinds),
         "tenants": len(tenants),
-        "span_s": found["span_s"],
-        "gaps": _gaps(sorted(asked.submits)),
-        "run_time": _run_time(sorted(asked.run_times)),
-        "demand": found,
+        "span_s": figures["span_s"],
+        "gaps": _gaps(sorted(total.submits)),
+        "run_time": _run_time(sorted(total.run_times)),
+        "demand": figures,
         "cluster_gpus": cluster_gpus,
-        "load": load_of(found, cluster_gpus),
-        "cautions": cautions(found),
+        "load": load_of(figures, cluster_gpus),
+        "cautions": cautions(figures),
         "larger_than_cluster": larger,
         "models": _shown(models),
         "gpus": _shown(gpus),
@@ -166,7 +166,11 @@ def _stated_work(factors: array[float]) -> dict[str, float] | None:
     return {"jobs": len(factors), "median_factor": statistics.median(factors), "sigma": sigma}
 
 
-def _run_time(known: list[float]) -> dict[str, float] | None:
-    if not known:
+def _run_time(run_times: list[float]) -> dict[str, float] | None:
+    if not run_times:
         return None
-    return {"mean_s": statistics.fmean(known), "median_s": statistics.median(known), "max_s": known[-1]}
+    return {
+        "mean_s": statistics.fmean(run_times),
+        "median_s": statistics.median(run_times),
+        "max_s": run_times[-1],
+    }

@@ -99,10 +99,10 @@ class History(Predictor):
     def guess(self, job: Job, gpus: int) -> float | None:
         mean: float | None = None
         for group in _groups_of(job, gpus):
-            found = self._groups.get(group)
-            if found is None:
+            group_mean = self._groups.get(group)
+            if group_mean is None:
                 continue
-            weight, total = found
+            weight, total = group_mean
             mean = total / weight if mean is None else (total + _PRIOR * mean) / (weight + _PRIOR)
         return None if mean is None else exp(mean)
 
@@ -127,11 +127,11 @@ class Rolling(Predictor):
         self._means: dict[Hashable, tuple[int, float]] = {}
 
     def guess(self, job: Job, gpus: int) -> float | None:
-        if job.model is not None and (alike := self._alike.get(_alike(job, gpus))) is not None:
-            return alike[1] / alike[0]
+        if job.model is not None and (similar_mean := self._alike.get(_alike(job, gpus))) is not None:
+            return similar_mean[1] / similar_mean[0]
         for group in ((_user(job), gpus), gpus):
-            if (found := self._means.get(group)) is not None:
-                return found[1] / found[0]
+            if (group_mean := self._means.get(group)) is not None:
+                return group_mean[1] / group_mean[0]
         return None
 
     def note(self, job: Job, gpus: int, run_s: float) -> None:
@@ -154,10 +154,10 @@ class LastTwo(Predictor):
         self._last: dict[str, tuple[float, ...]] = {}
 
     def guess(self, job: Job, gpus: int) -> float | None:
-        last = self._last.get(_user(job), ())
-        if len(last) < 2:
+        run_times = self._last.get(_user(job), ())
+        if len(run_times) < 2:
             return None
-        mean = sum(last) / 2
+        mean = sum(run_times) / 2
         return mean if job.estimate_s is None else min(mean, job.estimate_s)
 
     def note(self, job: Job, gpus: int, run_s: float) -> None:

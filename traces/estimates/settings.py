@@ -52,18 +52,20 @@ class Estimates:
             raise UnknownName("predictor", str(self.predictor), [*PREDICTORS])
         value: object = self.sigma
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_SIGMA:
-            wanted = f"must be a number from 0 to {MAX_SIGMA:g}"
-            raise UserError(f"sigma={shown(value)}: of the errors of stated work, {wanted}")
+            remedy = f"must be a number from 0 to {MAX_SIGMA:g}"
+            raise UserError(f"sigma={shown(value)}: of the errors of stated work, {remedy}")
         if self.sigma and self.predictor is not None:
-            both = f"sigma={self.sigma:g}, predictor={self.predictor}"
+            text = f"sigma={self.sigma:g}, predictor={self.predictor}"
             raise UserError(
-                f"estimates: {both}: work is stated with errors, or predicted; leave one of them out"
+                f"estimates: {text}: work is stated with errors, or predicted; leave one of them out"
             )
 
-    def _check_number(self, name: str, least: float, most: float, what: str) -> None:
+    def _check_number(self, name: str, minimum: float, maximum: float, remedy: str) -> None:
         value: object = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            raise UserError(f"{name}={shown(value)}: {what}, must be a number from {least:g} to {most:,.0f}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not minimum <= value <= maximum:
+            raise UserError(
+                f"{name}={shown(value)}: {remedy}, must be a number from {minimum:g} to {maximum:,.0f}"
+            )
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Estimates:
@@ -95,5 +97,5 @@ class Estimates:
             return job
         assert job.iterations is not None
         normal = float(stream(seed, f"stated work of {job.job_id}").standard_normal())
-        stated = job.iterations * exp(self.sigma * normal)
-        return replace(job, stated_iterations=min(max(stated, MIN_ITERATIONS), float(MAX_COUNT)))
+        stated_iterations = job.iterations * exp(self.sigma * normal)
+        return replace(job, stated_iterations=min(max(stated_iterations, MIN_ITERATIONS), float(MAX_COUNT)))

@@ -36,14 +36,16 @@ def fit_arrivals(columns: Columns) -> Rhythm:
     hours = np.arange(at_hour[-1] + 1)
     counts = np.bincount(at_hour, minlength=len(hours)).astype(np.float64)
     weekday = (columns.weekday[0] + hours // 24) % 7
-    inside = hours >= from_hour
-    of_hours = _rates(counts, hours % 24, inside, 24) if span_days >= _DAYS_OF_HOURS else ()
-    of_days = _rates(counts, weekday, inside, 7) if span_days >= _DAYS_OF_WEEKS else ()
+    in_operation = hours >= from_hour
+    of_hours = _rates(counts, hours % 24, in_operation, 24) if span_days >= _DAYS_OF_HOURS else ()
+    of_days = _rates(counts, weekday, in_operation, 7) if span_days >= _DAYS_OF_WEEKS else ()
     rate = np.array(of_hours or [1.0])[(hours % 24) % len(of_hours or [1])]
     rate = rate * np.array(of_days or [1.0])[weekday % len(of_days or [1])]
     sigma, correlation, of_day = 0.0, 0.0, np.ones(len(hours) // 24 + 1)
     if span_days >= _DAYS_OF_DAYS:
-        by_day = (np.bincount(hours // 24, weights=of).astype(np.float64) for of in (counts, rate * inside))
+        by_day = (
+            np.bincount(hours // 24, weights=of).astype(np.float64) for of in (counts, rate * in_operation)
+        )
         sigma, correlation, of_day = _busy_days(*by_day)
     clock = np.concatenate([[0.0], np.cumsum(rate * of_day[hours // 24])])
     gaps = np.diff(np.interp((moment_s - first_s) / _HOUR_S, np.arange(len(clock)), clock))
@@ -63,26 +65,28 @@ def fit_arrivals(columns: Columns) -> Rhythm:
 
 
 def _rates(
-    counts: Numbers, of_hour: NDArray[np.intp], inside: NDArray[np.bool_], bins: int
+    counts: Numbers, of_hour: NDArray[np.intp], in_operation: NDArray[np.bool_], bins: int
 ) -> tuple[float, ...]:
     """Rate of each hour of the day, or day of the week, over the mean; shape (bins,)."""
-    exposed = np.bincount(of_hour[inside], minlength=bins)
-    rates = np.bincount(of_hour[inside], weights=counts[inside], minlength=bins) / np.maximum(exposed, 1)
+    exposed = np.bincount(of_hour[in_operation], minlength=bins)
+    rates = np.bincount(of_hour[in_operation], weights=counts[in_operation], minlength=bins) / np.maximum(
+        exposed, 1
+    )
     return tuple(_digits(rate) for rate in np.maximum(rates / rates.mean(), _LEAST).tolist())
 
 
 def _busy_days(counts: Numbers, expected: Numbers) -> tuple[float, float, Numbers]:
     """Standard deviation and correlation of the logarithms of days' rates; these rates, shape (days,)."""
     expected = expected * counts.sum() / expected.sum()
-    whole = expected > 0
+    expects_jobs = expected > 0
     factors = np.ones(len(counts))
-    factors[whole] = (counts[whole] + 0.5) / (expected[whole] + 0.5)
-    known = counts[whole] / expected[whole]
-    excess = float(known.var() - (1 / expected[whole]).mean())
+    factors[expects_jobs] = (counts[expects_jobs] + 0.5) / (expected[expects_jobs] + 0.5)
+    ratios = counts[expects_jobs] / expected[expects_jobs]
+    excess = float(ratios.var() - (1 / expected[expects_jobs]).mean())
     if excess <= 0:
         return 0.0, 0.0, factors
     variance = min(float(np.log1p(excess)), _MOST_SIGMA**2)
-    correlation = float(np.log1p(_correlation(known) * np.expm1(variance))) / variance
+    correlation = float(np.log1p(_correlation(ratios) * np.expm1(variance))) / variance
     return _digits(variance**0.5), _digits(min(correlation, _MOST_CORRELATION)), factors
 
 
@@ -90,8 +94,8 @@ def _correlation(values: Numbers) -> float:
     """Correlation of neighbours, from 0 to 0.95."""
     if len(values) < 3 or not values.std():
         return 0.0
-    found = float(np.corrcoef(values[:-1], values[1:])[0, 1])
-    return _digits(min(max(found, 0.0), _MOST_CORRELATION)) if np.isfinite(found) else 0.0
+    correlation = float(np.corrcoef(values[:-1], values[1:])[0, 1])
+    return _digits(min(max(correlation, 0.0), _MOST_CORRELATION)) if np.isfinite(correlation) else 0.0
 
 
 def _digits(value: float) -> float:

@@ -47,8 +47,8 @@ def repeat_share(columns: Columns) -> float:
     if len(columns) < 3:
         return 0.0
     sizes = np.unique(columns.gpus, return_inverse=True)[1]
-    same = (sizes[1:] == sizes[:-1]) & (columns.owner[1:] == columns.owner[:-1])
+    same_size_and_owner = (sizes[1:] == sizes[:-1]) & (columns.owner[1:] == columns.owner[:-1])
     by_chance = float(np.prod([(np.bincount(of) ** 2).sum() / len(of) ** 2 for of in (sizes, columns.owner)]))
     if by_chance >= 1:
         return 0.0
-    return float(f"{min(max((same.mean() - by_chance) / (1 - by_chance), 0.0), 0.99):.4g}")
+    return float(f"{min(max((same_size_and_owner.mean() - by_chance) / (1 - by_chance), 0.0), 0.99):.4g}")

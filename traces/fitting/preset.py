@@ -24,10 +24,10 @@ _FEWEST_JOBS = 20
 
 def fit_preset(columns: Columns, source: str) -> Preset:
     """The preset of a trace. Raises UserError for one with too few jobs of a run time, or without a span."""
-    known = int((~np.isnan(columns.run_s) & ~np.isnan(columns.gpus)).sum())
-    if known < _FEWEST_JOBS or not columns.span_s:
-        what = f"{known} jobs with GPUs and run time, submitted over {columns.span_s:g} s"
-        raise UserError(f"{what}: a preset needs {_FEWEST_JOBS} jobs, and submissions at several times")
+    job_count = int((~np.isnan(columns.run_s) & ~np.isnan(columns.gpus)).sum())
+    if job_count < _FEWEST_JOBS or not columns.span_s:
+        found_text = f"{job_count} jobs with GPUs and run time, submitted over {columns.span_s:g} s"
+        raise UserError(f"{found_text}: a preset needs {_FEWEST_JOBS} jobs, and submissions at several times")
     return Preset(
         source=source,
         sizes=fit_sizes(columns),
@@ -46,20 +46,25 @@ def held_out(columns: Columns, folder: Path, share: float = 0.6, seed: int = 0) 
     """
     count = int(len(columns) * share)
     order = np.arange(len(columns))
-    first, rest = columns.where(order < count), columns.where(order >= count)
+    fitted_part, later_part = columns.where(order < count), columns.where(order >= count)
     path = folder / "first.preset.yaml"
-    write_preset(fit_preset(first, "the first part of a log"), path)
-    recipe = Recipe(jobs=len(rest), rules="none", deadlines="none", load=None, preset=str(path), seed=seed)
-    made = Columns.of(generate_stored(recipe)[0], 0.0 if columns.zero_s is not None else None)
-    found = {(one["name"], one["statistic"]): one for one in distances(rest, first, seed)}
+    write_preset(fit_preset(fitted_part, "the first part of a log"), path)
+    recipe = Recipe(
+        jobs=len(later_part), rules="none", deadlines="none", load=None, preset=str(path), seed=seed
+    )
+    generated = Columns.of(generate_stored(recipe)[0], 0.0 if columns.zero_s is not None else None)
+    baseline = {
+        (distance["name"], distance["statistic"]): distance
+        for distance in distances(later_part, fitted_part, seed)
+    }
     return {
         "share": share,
         "seed": seed,
-        "jobs": {"first": len(first), "rest": len(rest)},
+        "jobs": {"first": len(fitted_part), "rest": len(later_part)},
         "distances": [
-            {**one, "first_to_rest": found[key]["distance"]}
-            for one in distances(rest, made, seed)
-            if (key := (one["name"], one["statistic"])) in found
+            {**distance, "first_to_rest": baseline[key]["distance"]}
+            for distance in distances(later_part, generated, seed)
+            if (key := (distance["name"], distance["statistic"])) in baseline
         ],
     }
 
@@ -77,8 +82,8 @@ def preset_text(preset: Preset, heading: str = "") -> str:
     lines += [f"repeat_share: {preset.repeat_share:g}"] if preset.repeat_share else []
     if preset.tenants is not None:
         owners = preset.tenants
-        stated = f"count: {owners.count}, exponent: {owners.exponent:g}, shift: {owners.shift:g}"
-        lines.append(f"tenants: {{{stated}}}")
+        owners_text = f"count: {owners.count}, exponent: {owners.exponent:g}, shift: {owners.shift:g}"
+        lines.append(f"tenants: {{{owners_text}}}")
     lines += [
         "arrivals:",
         f"  jobs_per_day: {rhythm.jobs_per_day:g}",

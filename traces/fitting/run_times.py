@@ -24,22 +24,22 @@ def fit_sizes(columns: Columns) -> tuple[SizeClass, ...]:
     Those 16 are listed that hold most of the jobs and of the GPU time; jobs of other counts go to the nearest
     one, by ratio. A count of fewer than 40 jobs shares the run times of its neighbours, as many as give 40.
     """
-    known = ~np.isnan(columns.run_s) & ~np.isnan(columns.gpus)
-    gpus, run_s, gpu_s = columns.gpus[known], columns.run_s[known], columns.gpu_s[known]
+    has_size = ~np.isnan(columns.run_s) & ~np.isnan(columns.gpus)
+    gpus, run_s, gpu_s = columns.gpus[has_size], columns.run_s[has_size], columns.gpu_s[has_size]
     counts, of_job = np.unique(gpus, return_inverse=True)
     weight = np.bincount(of_job) / len(gpus) + np.bincount(of_job, weights=gpu_s) / gpu_s.sum()
     listed = np.sort(counts[np.argsort(-weight, kind="stable")[:_MOST_SIZES]])
     nearest = abs(np.log(counts)[:, None] - np.log(listed)[None, :]).argmin(axis=1)[of_job]
-    found = []
+    classes = []
     for i, count in enumerate(listed):
-        chosen = nearest == i
+        mask = nearest == i
         for reach in range(1, len(listed)):
-            if chosen.sum() >= _FEWEST_JOBS:
+            if mask.sum() >= _FEWEST_JOBS:
                 break
-            chosen = abs(nearest - i) <= reach
-        law = Quantiles(table_of(run_s[chosen]))
-        found.append(SizeClass(gpus=int(count), share=int((nearest == i).sum()), quantiles=law))
-    return tuple(found)
+            mask = abs(nearest - i) <= reach
+        law = Quantiles(table_of(run_s[mask]))
+        classes.append(SizeClass(gpus=int(count), share=int((nearest == i).sum()), quantiles=law))
+    return tuple(classes)
 
 
 def table_of(values: Numbers) -> tuple[tuple[float, float], ...]:
@@ -48,13 +48,15 @@ def table_of(values: Numbers) -> tuple[tuple[float, float], ...]:
     Between its levels a table is smooth and the values are not, so its mean may differ. The last level but
     one is moved, between its neighbours, to where the mean is that of the values, or comes nearest to it.
     """
-    found = np.maximum(np.quantile(values, LEVELS), _LEAST_S)
-    low, high = found[-3], found[-1]
+    quantiles = np.maximum(np.quantile(values, LEVELS), _LEAST_S)
+    low, high = quantiles[-3], quantiles[-1]
     for _ in range(60):
-        found[-2] = np.sqrt(low * high)
-        points = tuple(zip(LEVELS, found.tolist(), strict=True))
+        quantiles[-2] = np.sqrt(low * high)
+        points = tuple(zip(LEVELS, quantiles.tolist(), strict=True))
         low, high = (
-            (low, found[-2]) if QuantileTable(points).expected() > values.mean() else (found[-2], high)
+            (low, quantiles[-2])
+            if QuantileTable(points).expected() > values.mean()
+            else (quantiles[-2], high)
         )
-    rounded = np.maximum.accumulate([float(f"{value:.4g}") for value in found])
+    rounded = np.maximum.accumulate([float(f"{value:.4g}") for value in quantiles])
     return tuple(zip(LEVELS, rounded.tolist(), strict=True))

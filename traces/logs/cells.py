@@ -123,8 +123,8 @@ def _moment(cell: str, unit: str, zone: tzinfo) -> tuple[float, datetime | None]
             else:
                 value = (when if when.tzinfo else when.replace(tzinfo=zone)).timestamp()
         except (ValueError, OverflowError):
-            what = "is neither a number of seconds nor a date like 2024-05-01 13:30:00"
-            raise ValueError(what) from None
+            problem = "is neither a number of seconds nor a date like 2024-05-01 13:30:00"
+            raise ValueError(problem) from None
     if value < 0:
         raise ValueError("must not be negative; shift the trace so that its clock starts at 0")
     if value > MAX_SECONDS:
@@ -157,9 +157,9 @@ class Moments:
             self._first, self.are_dates = cell, is_date
         elif is_date != self.are_dates:
             kinds = ("a number of seconds", "a date")
-            this, others = kinds[is_date], kinds[self.are_dates]
-            what = f"is {this}; the rows before it have {others}, the first {shown(self._first)}"
-            raise MixedColumnError(f"{what}; write the whole column one way")
+            kind, kind_before = kinds[is_date], kinds[self.are_dates]
+            problem = f"is {kind}; the rows before it have {kind_before}, the first {shown(self._first)}"
+            raise MixedColumnError(f"{problem}; write the whole column one way")
         return value
 
 
@@ -169,8 +169,10 @@ def of_dates(columns: Iterable[Moments], zone: str | None) -> tuple[str, ...]:
         return ()
     if zone is not None:
         return (f"dates without an offset are of {shown(zone)}, as the user says",)
-    why = "where clocks change twice a year, an hour is off for half of it unless --time-zone names the zone"
-    return (f"dates without an offset are taken as UTC: {why}",)
+    reason = (
+        "where clocks change twice a year, an hour is off for half of it unless --time-zone names the zone"
+    )
+    return (f"dates without an offset are taken as UTC: {reason}",)
 
 
 class MixedColumnError(Exception):
@@ -192,12 +194,12 @@ def span(cell: str, unit: str = "s", least_s: float = MIN_SECONDS) -> float:
     >>> span("3-04:05:06")
     273906.0
     """
-    found = _CLOCK.fullmatch(cell.strip())
-    if not found and ":" in cell:
+    match = _CLOCK.fullmatch(cell.strip())
+    if not match and ":" in cell:
         raise ValueError("is neither a number of seconds nor a run time like 3-04:05:06")
-    if found:
-        days, hours, minutes, rest = (float(part or 0) for part in found.groups())
-        value = ((24 * days + hours) * 60 + minutes) * 60 + rest
+    if match:
+        days, hours, minutes, fraction_s = (float(part or 0) for part in match.groups())
+        value = ((24 * days + hours) * 60 + minutes) * 60 + fraction_s
     else:
         value = seconds(number(cell), unit)
     if least_s and value < least_s:

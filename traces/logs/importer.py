@@ -58,20 +58,22 @@ class Selection:
 
 def format_of(path: object, head: Head) -> str:
     """The format of a log by its beginning. Raises TableError if it is of no known format."""
-    found = [name for name, known in FORMATS.items() if known.matches(head)]
-    if found:
-        return found[0]
+    names = [name for name, log_format in FORMATS.items() if log_format.matches(head)]
+    if names:
+        return names[0]
     if head.files is not None:
         raise TableError(f"{path}: is a folder of no known log; give a file of it")
     if not head.text and not head.columns:
         raise TableError(f"{path}:1: empty file; the first line names the columns")
-    known = ", ".join(FORMATS)
+    log_format = ", ".join(FORMATS)
     if not head.columns:
         seen = shown(head.text.strip()[:40])
-        raise TableError(f"{path}:1: {seen}: is no table, and of no known log format ({known})")
-    which = "name its columns, or number them from 1: --columns submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN"
+        raise TableError(f"{path}:1: {seen}: is no table, and of no known log format ({log_format})")
+    remedy = (
+        "name its columns, or number them from 1: --columns submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN"
+    )
     seen = shown(", ".join(head.columns))
-    raise TableError(f"{path}:1: {seen}: is the header of no known log format ({known}); {which}")
+    raise TableError(f"{path}:1: {seen}: is the header of no known log format ({log_format}); {remedy}")
 
 
 def import_log(
@@ -104,25 +106,25 @@ def import_log(
         log = read(opened, options)
         sha256 = opened.sha256()
     log = stating_host(log) if options.host else log
-    log, others = _with_profiles(with_parts(log) if options.gpu_fractions else log, options)
+    log, profile_report = _with_profiles(with_parts(log) if options.gpu_fractions else log, options)
     jobs, report = convert(log, maker, seed, selection or Selection())
     head: Report = {
         "format": log.format,
         "input": {"file": Path(path).name, "sha256": sha256, "columns": list(log.columns)},
     }
-    return jobs, head | others | source | report
+    return jobs, head | profile_report | source | report
 
 
 def _with_profiles(log: Log, options: ReadOptions) -> tuple[Log, Report]:
     """The log with the work and the run times that other files give its jobs, and what these files are."""
-    used: Report = {}
+    report: Report = {}
     if options.work_of is not None:
-        jobs, used["work_of"] = _jobs_of(options.work_of)
+        jobs, report["work_of"] = _jobs_of(options.work_of)
         log = with_work(log, work_of(jobs, options.work_of), Path(options.work_of).name)
     if options.speeds is not None:
         rows, table = read_speeds(options.speeds)
-        log, used["speeds"] = with_speeds(log, Speeds.of(rows, Path(options.speeds).name)), table["files"]
-    return log, used
+        log, report["speeds"] = with_speeds(log, Speeds.of(rows, Path(options.speeds).name)), table["files"]
+    return log, report
 
 
 def read_speeds(path: str | Path) -> tuple[list[TableRow], Report]:
@@ -134,17 +136,17 @@ def read_speeds(path: str | Path) -> tuple[list[TableRow], Report]:
     if Path(path).is_dir():
         return read_throughputs(path)
     jobs, file = _jobs_of(str(path))
-    stated = rates_of(jobs, str(path))
-    rows = Speeds.of(stated, str(path)).rows()
+    speeds = rates_of(jobs, str(path))
+    rows = Speeds.of(speeds, str(path)).rows()
     notes = [
         "a speed is iterations over run time on that many GPUs; of several jobs alike, the median",
         "jobs that do not state model, batch, iterations and run time give no row",
     ]
     counts = {
         "jobs": len(jobs),
-        "stated": len(stated),
+        "stated": len(speeds),
         "rows": len(rows),
-        "jobs_without_speed": len(jobs) - len(stated),
+        "jobs_without_speed": len(jobs) - len(speeds),
     }
     return rows, {"format": file["format"], "files": [file], "counts": counts, "assumptions": notes}
 
@@ -161,8 +163,8 @@ def read(source: LogSource, options: ReadOptions) -> Log:
     log_format, columns = options.log_format, options.columns
     if columns is not None:
         if log_format is not None:
-            given = f"--columns {shown(columns)}: cannot be combined with --format {shown(log_format)}"
-            raise UserError(f"{given}; give one of them")
+            problem = f"--columns {shown(columns)}: cannot be combined with --format {shown(log_format)}"
+            raise UserError(f"{problem}; give one of them")
         if source.head.files is not None:
             raise UserError(f"{source.path}: is a folder; --columns names the columns of a file")
         return named_columns.read_log(source, named_columns.parse_columns(columns), options)
@@ -183,23 +185,23 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
     if not log.jobs:
         raise TableError(f"no job can be imported; line {log.dropped[0].line}: {log.dropped[0].reason}")
     rows = sorted(log.jobs, key=lambda row: submission_key(row.submit_s, row.job_id))
-    inside = _window(rows, selection)
-    kept = inside[: selection.limit]
-    works = _works(rows, kept, maker, seed)
+    window_rows = _window(rows, selection)
+    selected_rows = window_rows[: selection.limit]
+    works = _works(rows, selected_rows, maker, seed)
     factors = _deadline_factors(log, maker, seed)
-    works, made = _readable(rows, works, factors, selection.time_scale)
+    works, jobs_by_row = _readable(rows, works, factors, selection.time_scale)
     dropped = [*log.dropped, *(w for w in works.values() if isinstance(w, Dropped))]
     dropped.sort(key=lambda row: row.line)
     done = {i: work for i, work in works.items() if not isinstance(work, Dropped)}
     if not done:
         raise TableError(f"no job can be imported; line {dropped[0].line}: {dropped[0].reason}")
     clock = _Clock(rows[next(iter(done))].submit_s, selection.time_scale)
-    if next(iter(done)) not in made:  # the clock that it was made with is another one
-        made = {i: _job(rows[i], work, clock, factors[i]) for i, work in done.items()}
-    jobs = [made[i] for i in done]
+    if next(iter(done)) not in jobs_by_row:  # the clock that it was made with is another one
+        jobs_by_row = {i: _job(rows[i], work, clock, factors[i]) for i, work in done.items()}
+    jobs = [jobs_by_row[i] for i in done]
     parts = sum(rows[i].part_of_gpu for i in done)
     held_gpu_s = _held_gpu_seconds([rows[i] for i in done]) if parts else None
-    left_out = {"window": len(rows) - len(inside), "limit": len(inside) - len(kept)}
+    left_out = {"window": len(rows) - len(window_rows), "limit": len(window_rows) - len(selected_rows)}
     report = {
         "counts": _counts(log, jobs, dropped, left_out),
         "parts_of_gpus": parts,
@@ -229,20 +231,22 @@ def _held_gpu_seconds(rows: list[LoggedJob]) -> float | None:
 
 
 def _of_parts(jobs: int, held_gpu_s: float | None) -> list[str]:
-    what = "a part of a GPU (MIG slices such as 1g.5gb, gpu_milli below 1000, or hundredths in plan_gpu)"
-    why = "count with whole GPUs: the trace asks for more than was held"
+    problem = "a part of a GPU (MIG slices such as 1g.5gb, gpu_milli below 1000, or hundredths in plan_gpu)"
+    remedy = "count with whole GPUs: the trace asks for more than was held"
     held = "" if held_gpu_s is None else f", {held_gpu_s / 3600:,.2f} GPU-hours by all jobs"
-    return [f"{jobs:,} jobs held {what}, and {why}{held}"] if jobs else []
+    return [f"{jobs:,} jobs held {problem}, and {remedy}{held}"] if jobs else []
 
 
 def _window(rows: list[LoggedJob], selection: Selection) -> list[int]:
     first_s = rows[0].submit_s
-    inside = [i for i, r in enumerate(rows) if selection.from_s <= r.submit_s - first_s < selection.until_s]
-    if not inside:
+    window_rows = [
+        i for i, r in enumerate(rows) if selection.from_s <= r.submit_s - first_s < selection.until_s
+    ]
+    if not window_rows:
         window = f"{selection.from_s:g} and {selection.until_s:g} s after the log's first submission"
-        last = f"the last one is at {rows[-1].submit_s - first_s:g} s"
-        raise UserError(f"no job is submitted between {window}; {last}")
-    return inside
+        last_text = f"the last one is at {rows[-1].submit_s - first_s:g} s"
+        raise UserError(f"no job is submitted between {window}; {last_text}")
+    return window_rows
 
 
 @dataclass(frozen=True)
@@ -261,14 +265,14 @@ class _Clock:
 
 
 def _works(
-    rows: list[LoggedJob], kept: list[int], maker: WorkMaker | None, seed: int
+    rows: list[LoggedJob], selected_rows: list[int], maker: WorkMaker | None, seed: int
 ) -> dict[int, Work | Dropped | None]:
     """For each kept row its work under the rules, or why it has none; None without rules."""
     if maker is None:
-        return dict.fromkeys(kept)
+        return dict.fromkeys(selected_rows)
     uniform = stream(seed, "models").random(len(rows))
     works: dict[int, Work | Dropped | None] = {}
-    for i in kept:
+    for i in selected_rows:
         row = rows[i]
         if row.duration_s is None:
             works[i] = Dropped(row.line, row.job_id, _NO_RUN_TIME)
@@ -288,10 +292,10 @@ def _readable(
 
     The trace's clock starts with the first job that remains, so a job whose times fit once remains in.
     """
-    first = next((i for i, work in works.items() if not isinstance(work, Dropped)), None)
-    if first is None:
+    first_row = next((i for i, work in works.items() if not isinstance(work, Dropped)), None)
+    if first_row is None:
         return works, {}
-    clock = _Clock(rows[first].submit_s, time_scale)
+    clock = _Clock(rows[first_row].submit_s, time_scale)
     checked, jobs = dict(works), dict[int, Job]()
     for i, work in works.items():
         if isinstance(work, Dropped):
@@ -301,7 +305,7 @@ def _readable(
             checked[i] = Dropped(rows[i].line, rows[i].job_id, *reason)
         else:
             jobs[i] = job
-    return checked, jobs if first in jobs else {}
+    return checked, jobs if first_row in jobs else {}
 
 
 def _deadline_factors(log: Log, maker: WorkMaker | None, seed: int) -> list[float | None]:
@@ -350,8 +354,8 @@ def _scaled(amount: float | None, gpus: int, work: Work | None) -> float | None:
 def _choices(rows: list[LoggedJob], works: Mapping[int, Work | None]) -> list[Report]:
     """The number of jobs with each kind of work, by logged GPU count."""
     names = ("logged_gpus", "model", "global_batch", "gpus", "iteration_s")
-    made = ((rows[i].gpus, work) for i, work in works.items() if work is not None)
-    counts = Counter((gpus, w.model, w.global_batch, w.gpus, w.iteration_s) for gpus, w in made)
+    choices = ((rows[i].gpus, work) for i, work in works.items() if work is not None)
+    counts = Counter((gpus, w.model, w.global_batch, w.gpus, w.iteration_s) for gpus, w in choices)
     return [dict(zip(names, key, strict=True)) | {"jobs": n} for key, n in sorted(counts.items())]
 
 

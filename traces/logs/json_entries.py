@@ -40,8 +40,8 @@ def json_entries(source: LogSource, key: str = "") -> Iterator[tuple[int, Any]]:
     elif key and reader.sign() == "{":
         yield from reader.elements_of(key)
     else:
-        what = f"a JSON object with {key}" if key else "a JSON list of jobs"
-        raise TableError(f"{source.path}:1: is not {what}")
+        expected = f"a JSON object with {key}" if key else "a JSON list of jobs"
+        raise TableError(f"{source.path}:1: is not {expected}")
     reader.finish()
 
 
@@ -67,8 +67,8 @@ class _Window:
             try:
                 content = self._file.read(size)
             except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-                what = f"damaged gzip file ({error}); copy or compress it again"
-                raise TableError(f"{self._path}: {what}") from None
+                problem = f"damaged gzip file ({error}); copy or compress it again"
+                raise TableError(f"{self._path}: {problem}") from None
             self.ended = not content
             parts.append(self._decoded(content, sum(part.count("\n") for part in parts)))
             if parts[-1]:
@@ -81,8 +81,8 @@ class _Window:
         except UnicodeDecodeError as error:
             line = self._lines + lines + error.object.count(b"\n", 0, error.start) + 1
             byte = error.object[error.start]
-            what = f"byte {byte:#04x} is not UTF-8 text; save the file in UTF-8"
-            raise TableError(f"{self._path}:{line}: {what}") from None
+            problem = f"byte {byte:#04x} is not UTF-8 text; save the file in UTF-8"
+            raise TableError(f"{self._path}:{line}: {problem}") from None
 
     def line(self, counted: int) -> int:
         """The line of a place, by the number of line ends in the text before it."""
@@ -157,16 +157,18 @@ class _JsonReader:
                     raise TableError(f"{self._path}:{line}: is not JSON: {error.msg}") from None
             except (ValueError, RecursionError) as error:  # numbers of thousands of digits, NaN, deep nesting
                 deep = isinstance(error, RecursionError)
-                what = "nested too deeply" if deep else str(error).partition(";")[0]
-                raise TableError(f"{self._path}:{self._at()}: is not JSON that can be read: {what}") from None
+                problem = "nested too deeply" if deep else str(error).partition(";")[0]
+                raise TableError(
+                    f"{self._path}:{self._at()}: is not JSON that can be read: {problem}"
+                ) from None
             self._grow()
 
     def _grow(self) -> None:
-        line, left = self._at(), len(self._window.text) - self._place
-        if left > _MOST_CHARACTERS:
-            what = f"one entry has more than {_MOST_CHARACTERS:,} characters; split the log"
-            raise TableError(f"{self._path}:{line}: {what}")
-        self._window.grow(self._place, max(_WINDOW_BYTES, left))
+        line, length = self._at(), len(self._window.text) - self._place
+        if length > _MOST_CHARACTERS:
+            problem = f"one entry has more than {_MOST_CHARACTERS:,} characters; split the log"
+            raise TableError(f"{self._path}:{line}: {problem}")
+        self._window.grow(self._place, max(_WINDOW_BYTES, length))
         self._place = self._counted = self._lines = 0
 
     def _pass(self) -> None:

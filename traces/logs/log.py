@@ -127,18 +127,18 @@ def with_parts(log: Log) -> Log:
         else job
         for job in log.jobs
     ]
-    kept = sum(job.gpu_fraction is not None for job in jobs)
-    note = f"{kept:,} jobs on part of one GPU keep it (gpu_fraction)"
+    part_count = sum(job.gpu_fraction is not None for job in jobs)
+    note = f"{part_count:,} jobs on part of one GPU keep it (gpu_fraction)"
     return replace(log, jobs=tuple(jobs), assumptions=(*log.assumptions, note))
 
 
 def stating_host(log: Log) -> Log:
     """The log, with the number of jobs that state cores or host memory; a warning if there are none."""
-    stated = sum(job.cpus is not None or job.host_memory_gb is not None for job in log.jobs)
-    if not stated:
+    host_count = sum(job.cpus is not None or job.host_memory_gb is not None for job in log.jobs)
+    if not host_count:
         warning = f"no job of this {log.format} log states cores or host memory"
         return replace(log, warnings=(*log.warnings, warning))
-    note = f"{stated:,} jobs state cores or host memory, which they keep (cpus, host_memory_gb)"
+    note = f"{host_count:,} jobs state cores or host memory, which they keep (cpus, host_memory_gb)"
     return replace(log, assumptions=(*log.assumptions, note))
 
 
@@ -177,9 +177,9 @@ class LogRows:
         except ValueError as error:
             self.drop(line, job_id, error.args[0], error.args[-1])
             return
-        first = self._lines.setdefault(job_id, line)
-        if first != line:
-            self.drop(line, job_id, f"the job of line {first} again", "the job of another line again")
+        first_line = self._lines.setdefault(job_id, line)
+        if first_line != line:
+            self.drop(line, job_id, f"the job of line {first_line} again", "the job of another line again")
             return
         if job.logged_start_s is None and _logged_start_s(values) is not None:
             self.leave_out("logged start: lies before the submission")
@@ -200,8 +200,8 @@ class LogRows:
     def finish(self, log: Log) -> Log:
         """`log` with the rows collected. Raises TableError if no row is usable."""
         if not self.jobs:
-            first = f"; line {self.dropped[0].line}: {self.dropped[0].reason}" if self.dropped else ""
-            raise TableError(f"{self._path}:1: holds no usable job ({len(self.dropped)} rows){first}")
+            first_reason = f"; line {self.dropped[0].line}: {self.dropped[0].reason}" if self.dropped else ""
+            raise TableError(f"{self._path}:1: holds no usable job ({len(self.dropped)} rows){first_reason}")
         if all(job.duration_s is not None and job.estimate_s == job.duration_s for job in self.jobs):
             self.jobs = [replace(job, estimate_s=None) for job in self.jobs]
             self._left_out["estimate: is the run time itself in every row"] = len(self.jobs)

@@ -36,7 +36,7 @@ def parse_columns(text: str) -> dict[str, str]:
     >>> parse_columns("submit_s=when,gpus=n,duration_s=t")
     {'submit_s': 'when', 'gpus': 'n', 'duration_s': 't'}
     """
-    named: dict[str, str] = {}
+    column_of_field: dict[str, str] = {}
     for part in text.split(","):
         meaning, equals, column = (piece.strip() for piece in part.partition("="))
         if not (meaning and equals and column):
@@ -44,25 +44,25 @@ def parse_columns(text: str) -> dict[str, str]:
             raise UserError(f"--columns {quoted(part)}: {example}")
         if meaning not in MEANINGS:
             raise UnknownName("name in --columns", shown(meaning), MEANINGS)
-        if meaning in named:
+        if meaning in column_of_field:
             raise UserError(f"--columns: {meaning} is given twice; keep one")
-        named[meaning] = column
+        column_of_field[meaning] = column
     for meaning in ("submit_s", "gpus"):
-        if meaning not in named:
+        if meaning not in column_of_field:
             raise UserError(f"--columns: {meaning} is missing; add {meaning}=COLUMN")
-    if "duration_s" not in named and _pair(named) is None:
+    if "duration_s" not in column_of_field and _pair(column_of_field) is None:
         pairs = " or ".join("both " + " and ".join(f"{name}=COLUMN" for name in pair) for pair in _PAIRS)
         raise UserError(f"--columns: needs duration_s=COLUMN, or {pairs}")
-    return named
+    return column_of_field
 
 
-def _pair(named: Mapping[str, str]) -> tuple[str, str] | None:
+def _pair(column_of_field: Mapping[str, str]) -> tuple[str, str] | None:
     """The two fields that give the run time together."""
-    return next((pair for pair in _PAIRS if set(pair) <= set(named)), None)
+    return next((pair for pair in _PAIRS if set(pair) <= set(column_of_field)), None)
 
 
-def read_log(source: LogSource, named: Mapping[str, str], options: ReadOptions) -> Log:
-    """Read a log with the columns `named` (see `parse_columns`); whole numbers are places, from 1.
+def read_log(source: LogSource, column_of_field: Mapping[str, str], options: ReadOptions) -> Log:
+    """Read a log with the columns `column_of_field` (see `parse_columns`); whole numbers are places, from 1.
 
     Raises TableError if a column does not exist or no row is usable.
     """
@@ -71,38 +71,45 @@ def read_log(source: LogSource, named: Mapping[str, str], options: ReadOptions) 
         raise TableError(f"{source.path}:1: empty file; the first line names the columns")
     if not columns:
         raise TableError(f"{source.path}:1: holds no table; --columns names the columns of one")
-    if all(_is_place(column) for column in named.values()):
-        return _read_by_number(source, named, options)
-    for column in named.values():
+    if all(_is_place(column) for column in column_of_field.values()):
+        return _read_by_number(source, column_of_field, options)
+    for column in column_of_field.values():
         if column not in columns:
             hint = "; if this is a job and no header, number the columns from 1" if _is_row(columns) else ""
             raise TableError(f"{source.path}:1: {unknown_column(column, columns)}{hint}")
-    cells = _cells(named)
+    cells = _cells(column_of_field)
     if _SHARE in columns:
         cells["part_of_gpu"] = Cell(_SHARE, _is_share, optional=True)
-    return read_table(source, TableOfJobs("columns", cells, _assumptions(named)), options)
+    return read_table(source, TableOfJobs("columns", cells, _assumptions(column_of_field)), options)
 
 
-def _read_by_number(source: LogSource, named: Mapping[str, str], options: ReadOptions) -> Log:
+def _read_by_number(source: LogSource, column_of_field: Mapping[str, str], options: ReadOptions) -> Log:
     """Columns by number; the first row is a job unless its cells cannot be one's, as those of a header."""
     columns = source.head.columns
-    for meaning, column in named.items():
+    for meaning, column in column_of_field.items():
         if not 1 <= int(column) <= len(columns):
-            what = f"--columns {meaning}={column}: the log has {len(columns)} columns"
-            raise TableError(f"{source.path}:1: {what}; the first is 1")
-    cells = _cells(named)
-    header = not all(_parses(meaning, cells[meaning], columns[int(c) - 1]) for meaning, c in named.items())
-    notes = [*_assumptions(named), "the first row " + ("names the columns" if header else "is a job")]
+            problem = f"--columns {meaning}={column}: the log has {len(columns)} columns"
+            raise TableError(f"{source.path}:1: {problem}; the first is 1")
+    cells = _cells(column_of_field)
+    header = not all(
+        _parses(meaning, cells[meaning], columns[int(c) - 1]) for meaning, c in column_of_field.items()
+    )
+    notes = [
+        *_assumptions(column_of_field),
+        "the first row " + ("names the columns" if header else "is a job"),
+    ]
     if header:
-        names = {meaning: columns[int(column) - 1] for meaning, column in named.items()}
+        names = {meaning: columns[int(column) - 1] for meaning, column in column_of_field.items()}
         return read_table(source, TableOfJobs("columns", _cells(names), notes), options)
     form = TableOfJobs("columns", cells, notes)
     return read_table(source, form, options, source.layout(header=False))
 
 
-def _cells(named: Mapping[str, str]) -> dict[str, Cell]:
-    required = _REQUIRED if "duration_s" in named else (*_REQUIRED, *(_pair(named) or ()))
-    return {meaning: Cell(column, optional=meaning not in required) for meaning, column in named.items()}
+def _cells(column_of_field: Mapping[str, str]) -> dict[str, Cell]:
+    required = _REQUIRED if "duration_s" in column_of_field else (*_REQUIRED, *(_pair(column_of_field) or ()))
+    return {
+        meaning: Cell(column, optional=meaning not in required) for meaning, column in column_of_field.items()
+    }
 
 
 def _is_row(columns: Collection[str]) -> bool:
@@ -132,20 +139,20 @@ def _is_share(cell: str) -> bool:
         return False
 
 
-def _assumptions(named: Mapping[str, str]) -> list[str]:
-    meant = ", ".join(f"{meaning} is {column}" for meaning, column in named.items())
-    length = named.get("duration_s")
+def _assumptions(column_of_field: Mapping[str, str]) -> list[str]:
+    meant = ", ".join(f"{meaning} is {column}" for meaning, column in column_of_field.items())
+    length = column_of_field.get("duration_s")
     if length is None:
-        by_times = _pair(named) == _PAIRS[0]
+        by_times = _pair(column_of_field) == _PAIRS[0]
         length = "{end_s} - {start_s}" if by_times else "{steps} x {step_s}"
-        length = length.format_map(named)
+        length = length.format_map(column_of_field)
     notes = [
         f"columns as the user named them: {meant}",
-        f"{length} is the run time on {named['gpus']} GPUs, without queueing and without restarts",
+        f"{length} is the run time on {column_of_field['gpus']} GPUs, without queueing and without restarts",
         "every job is taken to want all of its logged run time, however it ended",
     ]
-    if "job_id" not in named:
+    if "job_id" not in column_of_field:
         notes.append("jobs are named by the line of their row")
-    if "tenant" not in named:
+    if "tenant" not in column_of_field:
         notes.append("the log names no tenants: all jobs belong to the tenant 'default'")
     return notes

@@ -32,22 +32,22 @@ class Speeds:
     source: str
 
     @classmethod
-    def of(cls, stated: Iterable[TableRow], source: str) -> Speeds:
+    def of(cls, table_rows: Iterable[TableRow], source: str) -> Speeds:
         """From single speeds; of several for the same model, batch and GPUs, the median counts."""
-        found: dict[Kind, dict[int, list[float]]] = {}
-        for model, batch, gpus, rate in stated:
-            found.setdefault((model, batch), {}).setdefault(gpus, []).append(rate)
+        rates_of_kind: dict[Kind, dict[int, list[float]]] = {}
+        for model, batch, gpus, rate in table_rows:
+            rates_of_kind.setdefault((model, batch), {}).setdefault(gpus, []).append(rate)
         return cls(
             {
                 kind: tuple((n, statistics.median(rates)) for n, rates in sorted(by_gpus.items()))
-                for kind, by_gpus in found.items()
+                for kind, by_gpus in rates_of_kind.items()
             },
             source,
         )
 
     def rows(self) -> list[TableRow]:
         """The speeds as rows of a throughput table."""
-        return [TableRow(*kind, *one) for kind, stated in sorted(self.rates.items()) for one in stated]
+        return [TableRow(*kind, *point) for kind, points in sorted(self.rates.items()) for point in points]
 
     def on(self, model: str, batch: int, gpus: int) -> tuple[float, bool] | None:
         """Iterations/s, and whether they are stated for this number of GPUs; None if they are not known.
@@ -60,14 +60,14 @@ class Speeds:
         >>> round(speeds.on("m", 8, 4)[0], 9)
         20.0
         """
-        known = self.rates.get((model, batch), ())
-        place = bisect(known, (gpus, float("inf")))
-        if place and known[place - 1][0] == gpus:
-            return known[place - 1][1], True
-        if not 0 < place < len(known):
+        points = self.rates.get((model, batch), ())
+        place = bisect(points, (gpus, float("inf")))
+        if place and points[place - 1][0] == gpus:
+            return points[place - 1][1], True
+        if not 0 < place < len(points):
             return None
-        (fewer, slow), (more, fast) = known[place - 1], known[place]
-        share = log(gpus / fewer) / log(more / fewer)
+        (fewer, slow), (more_gpus, fast) = points[place - 1], points[place]
+        share = log(gpus / fewer) / log(more_gpus / fewer)
         return exp(log(slow) + share * log(fast / slow)), False
 
 
@@ -79,20 +79,20 @@ def rates_of(jobs: Iterable[LoggedJob], source: str) -> list[TableRow]:
         if job.model and job.global_batch and job.iterations and job.duration_s
     ]
     if not rates:
-        what = "no job states model, batch, iterations and run time"
-        raise TableError(f"{source}: {what}; name a log of jobs that do, or a folder of throughput tables")
+        problem = "no job states model, batch, iterations and run time"
+        raise TableError(f"{source}: {problem}; name a log of jobs that do, or a folder of throughput tables")
     return rates
 
 
 def work_of(jobs: Iterable[LoggedJob], source: str) -> dict[Kind, float]:
     """Kind of job -> the median of its iterations. Raises TableError if no job states them."""
-    found: dict[Kind, list[float]] = {}
+    rates: dict[Kind, list[float]] = {}
     for job in jobs:
         if job.model and job.global_batch and job.iterations:
-            found.setdefault((job.model, job.global_batch), []).append(job.iterations)
-    if not found:
+            rates.setdefault((job.model, job.global_batch), []).append(job.iterations)
+    if not rates:
         raise TableError(f"{source}: no job states model, batch and iterations; name a log of jobs that do")
-    return {kind: statistics.median(counts) for kind, counts in found.items()}
+    return {kind: statistics.median(counts) for kind, counts in rates.items()}
 
 
 def with_work(logged: Log, work: Mapping[Kind, float], source: str) -> Log:
@@ -117,14 +117,14 @@ def with_speeds(logged: Log, speeds: Speeds) -> Log:
         if job.duration_s is not None or not (job.model and job.global_batch and job.iterations):
             jobs.append(job)
             continue
-        found = speeds.on(job.model, job.global_batch, job.gpus)
-        if found is None:
+        speed = speeds.on(job.model, job.global_batch, job.gpus)
+        if speed is None:
             lacks = f"{speeds.source} has no speed of this model and batch on so many GPUs"
             of_what = f"{job.model}, {job.global_batch:,}, {job.gpus:,}"
             dropped.append(Dropped(job.line, job.job_id, f"{lacks}: {of_what}", lacks))
             continue
-        rate, stated = found
-        ways[stated] += 1
+        rate, is_stated = speed
+        ways[is_stated] += 1
         jobs.append(replace(job, duration_s=job.iterations / rate))
     note = (
         f"the run time of {ways.total():,} jobs is their iterations over the speed in {speeds.source} of the "
@@ -161,8 +161,8 @@ def settled(logged: Log) -> Log:
         )
         warnings.append(f"{count:,} jobs had not ended: their run times are their time limits")
     if count := ways["iterations"]:
-        what = f"{count:,} jobs state iterations of a model and no run time"
-        warnings.append(f"{what}: the trace runs with a throughput table; --speeds SOURCE gives run times")
+        problem = f"{count:,} jobs state iterations of a model and no run time"
+        warnings.append(f"{problem}: the trace runs with a throughput table; --speeds SOURCE gives run times")
     return replace(
         logged,
         jobs=tuple(jobs),

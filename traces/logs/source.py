@@ -75,8 +75,8 @@ class LogSource:
         try:
             content = self.unpacked().read(_MOST_BYTES + 1)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            what = f"damaged gzip file ({error}); copy or compress it again"
-            raise TableError(f"{self.path}: {what}") from None
+            problem = f"damaged gzip file ({error}); copy or compress it again"
+            raise TableError(f"{self.path}: {problem}") from None
         if len(content) > _MOST_BYTES:
             raise TableError(f"{self.path}: holds more than {_MOST_BYTES:,} bytes of text; split it")
         try:
@@ -113,12 +113,12 @@ class LogFolder(LogSource):
         with os.scandir(path) as entries:
             names = sorted(entry.name for entry in entries if entry.is_file())
         if len(names) > _MOST_FILES:
-            what = f"holds {len(names):,} files, and a log in a folder has a few"
-            raise UserError(f"{path}: {what}; give one file, or a folder of the log alone")
+            problem = f"holds {len(names):,} files, and a log in a folder has a few"
+            raise UserError(f"{path}: {problem}; give one file, or a folder of the log alone")
         for name in names:
             with suppress(UserError):  # a file of another kind
                 self._members[name] = LogSource(path / name, closing.enter_context(open_input(path / name)))
-        self.head = Head("", (), ",", {name: one.head for name, one in self._members.items()})
+        self.head = Head("", (), ",", {name: member.head for name, member in self._members.items()})
 
     def member(self, name: str) -> LogSource:
         """A file of the folder."""
@@ -134,7 +134,7 @@ class LogFolder(LogSource):
 
     def sha256(self) -> str:
         """Hex digest of the names and digests of its files."""
-        listed = "".join(f"{one.sha256()}  {name}\n" for name, one in self._members.items())
+        listed = "".join(f"{member.sha256()}  {name}\n" for name, member in self._members.items())
         return hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()
 
     def unpacked(self) -> Any:
@@ -163,15 +163,15 @@ def open_log(path: str | Path) -> Iterator[LogSource]:
 def _has_semicolon_comments(text: str) -> bool:
     """Whether `;` begins a comment, as in SWF: the first other line is of white-space columns."""
     rows = (line for line in text.splitlines() if line.strip() and not line.startswith(";"))
-    first = next(rows, "")
-    return text.startswith(";") and ";" not in first and len(first.split()) > 1
+    first_row = next(rows, "")
+    return text.startswith(";") and ";" not in first_row and len(first_row.split()) > 1
 
 
 def _separator(text: str) -> str:
     """What separates the cells of the first line that is not a comment: what occurs most often in it."""
     lines = (line for line in text.splitlines() if line.strip() and not line.startswith(_COMMENTS))
-    first = next(lines, "")
-    best = max(_SEPARATORS, key=first.count)  # at equal counts the first of them
-    if first.count(best):
+    first_line = next(lines, "")
+    best = max(_SEPARATORS, key=first_line.count)  # at equal counts the first of them
+    if first_line.count(best):
         return best
-    return " " if len(first.split()) > 1 else ","
+    return " " if len(first_line.split()) > 1 else ","

@@ -88,13 +88,13 @@ def read_table(
         places = _places(table, form, times, zone)
         for line, row in table.rows:
             _add(rows, table, line, row, places, form.derive)
-    used = dict.fromkeys(cell.column for cell in form.cells.values())
-    moments = {one.field: one.parse for one in places if isinstance(one.parse, Moments)}
+    columns_in_use = dict.fromkeys(cell.column for cell in form.cells.values())
+    moments = {place.field: place.parse for place in places if isinstance(place.parse, Moments)}
     dates = [field for field, parsed in moments.items() if parsed.are_dates]
     return rows.finish(
         Log(
             format=form.format,
-            columns=tuple(used),
+            columns=tuple(columns_in_use),
             states_deadlines="deadline_s" in form.cells or "deadline_after_s" in form.cells,
             jobs=(),
             dropped=(),
@@ -111,8 +111,8 @@ def _doubts(rows: LogRows) -> list[str]:
     if not rows.jobs:
         return []
     submits = [job.submit_s for job in rows.jobs]
-    known = [job.duration_s for job in rows.jobs if job.duration_s is not None]
-    span_s, run_s = max(submits) - min(submits), statistics.median(known) if known else None
+    durations = [job.duration_s for job in rows.jobs if job.duration_s is not None]
+    span_s, run_s = max(submits) - min(submits), statistics.median(durations) if durations else None
     if plausible(span_s, run_s):
         return []
     return [f"{in_words(span_s, run_s)} are implausible; is the unit right? --time-unit {', '.join(UNITS)}"]
@@ -120,11 +120,11 @@ def _doubts(rows: LogRows) -> list[str]:
 
 def unknown_column(column: str, columns: Collection[str]) -> str:
     """What to say of a column that a log does not have."""
-    known = [shown(name) for name in islice(columns, _MOST_COMPARED)]
-    hint = str(UnknownName("column", column, known)).partition("; known: ")[0]
-    rest = f" and {len(columns) - _MOST_NAMED} more" if len(columns) > _MOST_NAMED else ""
+    names = [shown(name) for name in islice(columns, _MOST_COMPARED)]
+    hint = str(UnknownName("column", column, names)).partition("; known: ")[0]
+    remainder = f" and {len(columns) - _MOST_NAMED} more" if len(columns) > _MOST_NAMED else ""
     separated = separator_hint(list(columns))
-    listed = f"{', '.join(known[:_MOST_NAMED])}{rest}"
+    listed = f"{', '.join(names[:_MOST_NAMED])}{remainder}"
     return f"{hint}; its columns are {listed}" + (f"; {separated}" if separated else "")
 
 
@@ -212,15 +212,15 @@ def _add(
     if len(row) != len(table.columns):
         rows.drop(line, "", f"has {len(row)} cells where the header has {len(table.columns)}")
         return
-    for field, at, parse, rules, instead in places:
-        if instead and _is_empty(row[at], rules):
-            at = next((i for i in instead if not _is_empty(row[i], rules)), instead[-1])
-        name, cell = table.columns[at], row[at]
+    for field, index, parse, rules, instead in places:
+        if instead and _is_empty(row[index], rules):
+            index = next((i for i in instead if not _is_empty(row[i], rules)), instead[-1])
+        name, cell = table.columns[index], row[index]
         if _is_empty(cell, rules):
             if rules.optional:
                 continue
-            why = f": {rules.if_empty}" if rules.if_empty else ""
-            rows.drop(line, values.get("job_id", ""), f"{name} is empty{why}")
+            reason = f": {rules.if_empty}" if rules.if_empty else ""
+            rows.drop(line, values.get("job_id", ""), f"{name} is empty{reason}")
             return
         try:
             values[field] = parse(cell)
@@ -228,8 +228,8 @@ def _add(
             if rules.optional and field in BESIDE:
                 rows.leave_out(f"{name}: {error}")
                 continue
-            why = f"{name}={shown(cell)}: {error}"
-            rows.drop(line, values.get("job_id", ""), why, f"{name}: {error}")
+            reason = f"{name}={shown(cell)}: {error}"
+            rows.drop(line, values.get("job_id", ""), reason, f"{name}: {error}")
             return
         except MixedColumnError as error:
             raise TableError(f"{table.path}:{line}: {name}={shown(cell)}: {error}") from None
@@ -246,7 +246,9 @@ def _is_empty(cell: str, rules: Cell) -> bool:
     return not cell or cell.isspace() or cell in rules.empty
 
 
-def _times(source: LogSource, form: TableOfJobs, stated: StatedUnits, layout: TextLayout | None) -> TimesRead:
+def _times(
+    source: LogSource, form: TableOfJobs, stated_units: StatedUnits, layout: TextLayout | None
+) -> TimesRead:
     columns = [
         TimeColumn(field, cell.column, cell.unit)
         for field, cell in form.cells.items()
@@ -266,7 +268,7 @@ def _times(source: LogSource, form: TableOfJobs, stated: StatedUnits, layout: Te
                     _note(evidence, {f: row[i] for f, i, cell in places if not _is_empty(row[i], cell)})
         return evidence
 
-    return decide(source.path, columns, stated, form.unit, look)
+    return decide(source.path, columns, stated_units, form.unit, look)
 
 
 def _note(evidence: Evidence, row: dict[str, str]) -> None:

@@ -41,8 +41,8 @@ def read_throughputs(folder: str | Path) -> tuple[list[TableRow], dict[str, Any]
     rows: list[TableRow] = []
     cells = 0
     for path in files:
-        found, seen = _throughputs_of(path)
-        rows += found
+        speeds, seen = _throughputs_of(path)
+        rows += speeds
         cells += seen
     if not rows:
         raise TableError(f"{folder}: no file in it states a speed above 0")

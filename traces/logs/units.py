@@ -72,20 +72,20 @@ class StatedUnits:
     @classmethod
     def parse(cls, text: str | None) -> StatedUnits:
         """Parse `ms`, or `submit_s=us,duration_s=s`, or both separated by commas. Raises UserError."""
-        every, fields = None, dict[str, str]()
+        unit_of_all, fields = None, dict[str, str]()
         for part in (text or "").split(",") if text is not None else []:
             name, equals, unit = (piece.strip() for piece in part.rpartition("="))
             if unit not in UNITS:
                 raise UnknownName("unit in --time-unit", shown(unit), UNITS)
             if equals and name not in TIME_FIELDS:
                 raise UnknownName("time in --time-unit", shown(name), TIME_FIELDS)
-            if (name in fields) if equals else every is not None:
+            if (name in fields) if equals else unit_of_all is not None:
                 raise UserError(f"--time-unit: {name or 'the unit of all times'} is given twice; keep one")
             if equals:
                 fields[name] = unit
             else:
-                every = unit
-        return cls(every, fields)
+                unit_of_all = unit
+        return cls(unit_of_all, fields)
 
 
 @dataclass(frozen=True)
@@ -135,10 +135,16 @@ class TimesRead:
         """How the columns were read, in words; `dates` are the fields whose cells were dates."""
         grouped: dict[str, list[str]] = {}
         for column in self.columns:
-            unit, why = self.reasons[column.field]
-            said = ": dates" if column.field in dates else f" in {unit} ({why})" if why else ": written out"
-            grouped.setdefault(said, []).append(shown(column.column))
-        return tuple(", ".join(dict.fromkeys(named)) + said for said, named in grouped.items())
+            unit, reason = self.reasons[column.field]
+            words = (
+                ": dates"
+                if column.field in dates
+                else f" in {unit} ({reason})"
+                if reason
+                else ": written out"
+            )
+            grouped.setdefault(words, []).append(shown(column.column))
+        return tuple(", ".join(dict.fromkeys(names)) + words for words, names in grouped.items())
 
 
 Rule = Callable[[Evidence], tuple[str, str]]
@@ -148,7 +154,7 @@ Rule = Callable[[Evidence], tuple[str, str]]
 def decide(
     path: object,
     columns: list[TimeColumn],
-    stated: StatedUnits,
+    stated_units: StatedUnits,
     fixed: tuple[str, str] | Rule | None,
     look: Callable[[set[str]], Evidence],
 ) -> TimesRead:
@@ -157,43 +163,43 @@ def decide(
     `fixed` is the unit of the format and why, or a rule that finds it. `look` reads the numbers of the fields
     that are left. Raises TableError if no unit is stated and seconds give an implausible log.
     """
-    found = {c.field: reason for c in columns if (reason := _stated(c, stated))}
-    left = {c.field for c in columns} - found.keys()
-    if left and isinstance(fixed, tuple):
-        found.update(dict.fromkeys(sorted(left), fixed))
-        left = set()
+    unit_reasons = {c.field: reason for c in columns if (reason := _stated(c, stated_units))}
+    open_fields = {c.field for c in columns} - unit_reasons.keys()
+    if open_fields and isinstance(fixed, tuple):
+        unit_reasons.update(dict.fromkeys(sorted(open_fields), fixed))
+        open_fields = set()
     warnings: list[str] = []
     names = {c.field: c.column for c in columns}
-    if left:
+    if open_fields:
         evidence = look({c.field for c in columns})
-        dates = {name for name in left if name not in evidence.numbers}
-        found.update(dict.fromkeys(sorted(dates), ("s", "")))
-        left -= dates
+        dates = {name for name in open_fields if name not in evidence.numbers}
+        unit_reasons.update(dict.fromkeys(sorted(dates), ("s", "")))
+        open_fields -= dates
         try:
-            proved = _proved(evidence, left, fixed)
+            proved = _proved(evidence, open_fields, fixed)
         except ValueError as error:
             remedy = f"state the unit: --time-unit {' or '.join(UNITS)}"
             raise TableError(f"{path}:1: {error}; {remedy}") from None
-        found.update(proved)
-        left -= proved.keys()
-        if left:
+        unit_reasons.update(proved)
+        open_fields -= proved.keys()
+        if open_fields:
             unit = next((u for name, (u, _) in proved.items() if name in MOMENTS), "s")
-            _check_plausible(path, evidence, found, left, unit, names)
-            found.update(dict.fromkeys(sorted(left), (unit, "assumed")))
-            listed = ", ".join(shown(names[c.field]) for c in columns if c.field in left)
+            _check_plausible(path, evidence, unit_reasons, open_fields, unit, names)
+            unit_reasons.update(dict.fromkeys(sorted(open_fields), (unit, "assumed")))
+            listed = ", ".join(shown(names[c.field]) for c in columns if c.field in open_fields)
             text = f"{listed}: nothing in the log states the unit, read as {unit}"
             warnings.append(f"{text}; if it is another one, say so: --time-unit {', '.join(UNITS)}")
-    return TimesRead(tuple(columns), found, tuple(warnings))
+    return TimesRead(tuple(columns), unit_reasons, tuple(warnings))
 
 
-def _stated(column: TimeColumn, stated: StatedUnits) -> tuple[str, str] | None:
-    if unit := stated.fields.get(column.field):
+def _stated(column: TimeColumn, stated_units: StatedUnits) -> tuple[str, str] | None:
+    if unit := stated_units.fields.get(column.field):
         return unit, "--time-unit"
     if column.unit:
         return column.unit, "so the format says"
     if unit := unit_of_name(column.column):
         return unit, "by the column's name"
-    return (stated.every, "--time-unit") if stated.every else None
+    return (stated_units.every, "--time-unit") if stated_units.every else None
 
 
 def unit_of_name(column: str) -> str | None:
@@ -207,19 +213,19 @@ def unit_of_name(column: str) -> str | None:
 
 
 def _proved(
-    evidence: Evidence, left: set[str], fixed: tuple[str, str] | Rule | None
+    evidence: Evidence, open_fields: set[str], fixed: tuple[str, str] | Rule | None
 ) -> dict[str, tuple[str, str]]:
-    """Fields of `left` whose unit the numbers prove."""
+    """Fields of `open_fields` whose unit the numbers prove."""
     if callable(fixed):
-        return dict.fromkeys(sorted(left), fixed(evidence))
+        return dict.fromkeys(sorted(open_fields), fixed(evidence))
     proved: dict[str, tuple[str, str]] = {}
-    for name in sorted(left & set(MOMENTS)):
+    for name in sorted(open_fields & set(MOMENTS)):
         low, high = min(evidence.numbers[name]), max(evidence.numbers[name])
         for unit in ("s", "ms", "us"):
             since, until = seconds(low, unit), seconds(high, unit)
             if _EPOCH[0] <= since and until <= _EPOCH[1] and until - since <= _LONGEST_EPOCH_SPAN_S:
                 proved[name] = (unit, "they count from 1970")
-    if "duration_s" in left:
+    if "duration_s" in open_fields:
         for unit in UNITS:
             agree = sum(abs(seconds(n, unit) - s) <= 1 + _AGREE * s for n, s in evidence.elapsed if s >= 60)
             if agree and agree >= _MOST * sum(s >= 60 for _, s in evidence.elapsed):
@@ -230,30 +236,36 @@ def _proved(
 def _check_plausible(
     path: object,
     evidence: Evidence,
-    found: Mapping[str, tuple[str, str]],
-    left: set[str],
+    unit_reasons: Mapping[str, tuple[str, str]],
+    open_fields: set[str],
     unit: str,
     names: Mapping[str, str],
 ) -> None:
     """Raise TableError if an assumed unit gives a log that no cluster writes."""
 
     def reading(guess: str) -> tuple[float | None, float | None]:
-        units = {name: guess if name in left else found[name][0] for name in evidence.numbers}
+        units = {name: guess if name in open_fields else unit_reasons[name][0] for name in evidence.numbers}
         numbers = evidence.numbers
-        submits = numbers.get("submit_s") if "submit_s" in left else None
+        submits = numbers.get("submit_s") if "submit_s" in open_fields else None
         stating = "duration_s" if "duration_s" in names else "end_s"
-        runs = numbers.get("duration_s", evidence.runs) if stating in left else None
+        runs = numbers.get("duration_s", evidence.runs) if stating in open_fields else None
         span = seconds(max(submits) - min(submits), units["submit_s"]) if submits else None
         run = seconds(statistics.median(runs), units[stating]) if runs else None
         return span, run
 
     if plausible(*reading(unit)):
         return
-    others = [f"{u} ({in_words(*reading(u))})" for u in UNITS if u != unit and plausible(*reading(u))]
-    listed = ", ".join(shown(names[name]) for name in sorted(left))
-    what = f"{listed}: as {unit} they give {in_words(*reading(unit))}, which is implausible"
-    remedy = f"--time-unit {' or '.join(others)}" if others else f"--time-unit {', '.join(UNITS)}"
-    raise TableError(f"{path}:1: {what}; state the unit: {remedy}")
+    plausible_units = [
+        f"{u} ({in_words(*reading(u))})" for u in UNITS if u != unit and plausible(*reading(u))
+    ]
+    listed = ", ".join(shown(names[name]) for name in sorted(open_fields))
+    problem = f"{listed}: as {unit} they give {in_words(*reading(unit))}, which is implausible"
+    remedy = (
+        f"--time-unit {' or '.join(plausible_units)}"
+        if plausible_units
+        else f"--time-unit {', '.join(UNITS)}"
+    )
+    raise TableError(f"{path}:1: {problem}; state the unit: {remedy}")
 
 
 def plausible(span_s: float | None, run_s: float | None) -> bool:

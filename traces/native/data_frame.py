@@ -40,8 +40,10 @@ def jobs_of_frame(frame: Any) -> list[Job]:
         try:
             frame = pyarrow.table(frame).to_pandas()
         except pyarrow.ArrowInvalid:
-            what = type(frame).__name__
-            raise TableError(f"data frame: {what}: is one column; give a column for each field") from None
+            type_name = type(frame).__name__
+            raise TableError(
+                f"data frame: {type_name}: is one column; give a column for each field"
+            ) from None
     elif not isinstance(frame, pd.DataFrame):
         frame = pd.api.interchange.from_dataframe(frame)
     names = [str(name) for name in frame.columns]
@@ -58,12 +60,12 @@ def jobs_of_frame(frame: Any) -> list[Job]:
 
 def _jobs(frame: pd.DataFrame, names: list[str]) -> Iterator[Job]:
     columns = [frame.iloc[:, i] for i in range(len(names))]
-    stated = [column.notna() for column in columns]
-    for row, (cells, known) in enumerate(
-        zip(zip(*columns, strict=True), zip(*stated, strict=True), strict=True)
+    has_value = [column.notna() for column in columns]
+    for row, (cells, row_has_value) in enumerate(
+        zip(zip(*columns, strict=True), zip(*has_value, strict=True), strict=True)
     ):
         values = {}
-        for name, cell, is_known in zip(names, cells, known, strict=True):
+        for name, cell, is_known in zip(names, cells, row_has_value, strict=True):
             if is_known and name in COLUMNS:
                 values[name] = _parsed(row, name, str(cell))
         for name in ("job_id", "submit_s"):

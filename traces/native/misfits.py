@@ -21,12 +21,12 @@ def misfit(job: Job, model: ModelSpec) -> tuple[str, object, str] | None:
     if model.lengths and job.seq_len is not None:
         lengths = load_lengths(model.lengths)
         if lengths.longest > job.seq_len:
-            what = f"is below {lengths.longest}, the longest sample of {lengths.name}"
-            return "seq_len", job.seq_len, f"{what}; raise it, or leave it empty"
+            problem = f"is below {lengths.longest}, the longest sample of {lengths.name}"
+            return "seq_len", job.seq_len, f"{problem}; raise it, or leave it empty"
     if job.plan_options and job.global_batch:
-        why = _broken_by_every_plan(job.plan_options, model, job.global_batch)
-        if why:
-            return "plan_options", job.plan_options, why
+        reason = _broken_by_every_plan(job.plan_options, model, job.global_batch)
+        if reason:
+            return "plan_options", job.plan_options, reason
     return None
 
 
@@ -39,12 +39,16 @@ def _broken_by_every_plan(text: str, model: ModelSpec, global_batch: int) -> str
     small = [dp for dp in range(1, isqrt(global_batch) + 1) if global_batch % dp == 0]
     ranks = sorted({*small, *(global_batch // dp for dp in small)})
     zero, pp, dp = (axis.ravel() for axis in np.meshgrid(_ZERO_STAGES, _PIPELINES, ranks, indexing="ij"))
-    one = PlanBatch.of([Plan(tp=1, pp=1, dp=1, micro_batch=1, global_batch=global_batch, options=options)])
-    plans = replace(one.take(np.zeros(len(dp), dtype=int)), zero_stage=zero, pp=pp, dp=dp, zero_group=dp)
+    simplest_plan = PlanBatch.of(
+        [Plan(tp=1, pp=1, dp=1, micro_batch=1, global_batch=global_batch, options=options)]
+    )
+    plans = replace(
+        simplest_plan.take(np.zeros(len(dp), dtype=int)), zero_stage=zero, pp=pp, dp=dp, zero_group=dp
+    )
     broken = np.zeros(len(dp), dtype=int)
     for wrong, _ in broken_options(options, model, plans):
         broken += wrong
     closest = int(broken.argmin())
     if not broken[closest]:
         return ""
-    return "; ".join(why for wrong, why in broken_options(options, model, plans.plan(closest)) if wrong)
+    return "; ".join(rule for wrong, rule in broken_options(options, model, plans.plan(closest)) if wrong)

@@ -58,8 +58,8 @@ def read_rows(
         for line, job in _jobs(table, problems, _Models(known_models, models)):
             hashes.append(hash(job.job_id))
             add(line, job)
-        for line, job_id, first in _repeats(hashes, ids):
-            text = f"is also the id of line {first}; ids must be unique"
+        for line, job_id, first_line in _repeats(hashes, ids):
+            text = f"is also the id of line {first_line}; ids must be unique"
             problems.add_late(line, "job_id", job_id, text)
         problems.raise_if_any()
         if not hashes:
@@ -79,7 +79,11 @@ def _repeats(
     for line, job_id in ids():
         if hash(job_id) in suspects:
             lines.setdefault(job_id, []).append(line)
-    repeated = [(line, job_id, min(at)) for job_id, at in lines.items() for line in sorted(at)[1:]]
+    repeated = [
+        (line, job_id, min(lines_of_id))
+        for job_id, lines_of_id in lines.items()
+        for line in sorted(lines_of_id)[1:]
+    ]
     yield from sorted(repeated)
 
 
@@ -102,18 +106,20 @@ class _Problems:
         """Add a mistake found after the last row. Lines must not decrease from call to call."""
         self._keep(self._late, line, f"{column}={shown(value)}: {text}")
 
-    def _keep(self, found: list[tuple[int, str]], line: int, text: str) -> None:
+    def _keep(self, problems: list[tuple[int, str]], line: int, text: str) -> None:
         self.count += 1
-        if len(found) < MAX_ERRORS_SHOWN:
-            found.append((line, text))
+        if len(problems) < MAX_ERRORS_SHOWN:
+            problems.append((line, text))
 
     def raise_if_any(self) -> None:
         if not self.count:
             return
-        first = sorted([*self._late, *self._found], key=lambda one: one[0])[:MAX_ERRORS_SHOWN]
-        texts = [f"{self.path}:{line}: {text}" for line, text in first]
-        if self.count > len(first):
-            texts.append(f"{self.path}: {self.count - len(first)} more errors are not shown")
+        shown_problems = sorted([*self._late, *self._found], key=lambda problem: problem[0])[
+            :MAX_ERRORS_SHOWN
+        ]
+        texts = [f"{self.path}:{line}: {text}" for line, text in shown_problems]
+        if self.count > len(shown_problems):
+            texts.append(f"{self.path}: {self.count - len(shown_problems)} more errors are not shown")
         raise TableError("\n".join(texts))
 
 
@@ -124,8 +130,8 @@ class _Models:
     Only the first name that resembles no model gets the whole list of models.
     """
 
-    def __init__(self, known: Collection[str] | None, models: Models):
-        self._known, self._models = known, models
+    def __init__(self, names: Collection[str] | None, models: Models):
+        self._known, self._models = names, models
         self._answers, self._listed = dict[str, str | None](), False
         self._misfits = dict[object, _Misfit]()
 
@@ -186,9 +192,9 @@ def _check_header(table: Table) -> None:
 
 
 def _missing(columns: list[str]) -> str:
-    needed = [name for name in ("job_id", "submit_s") if name not in columns]
-    if needed:
-        return f"missing column {' and '.join(needed)}"
+    required = [name for name in ("job_id", "submit_s") if name not in columns]
+    if required:
+        return f"missing column {' and '.join(required)}"
     if any(all(name in columns for name in group) for group in (_BY_ITERATIONS, _BY_DURATION)):
         return ""
     return "missing columns: a trace needs model, global_batch and iterations, or gpus and duration_s"
@@ -231,7 +237,7 @@ def _job(
     line: int, row: list[str], readers: list[tuple[int, int, Callable[[str], Any]]], problems: _Problems
 ) -> Job | None:
     values = _UNSTATED.copy()
-    before = problems.count
+    problem_count = problems.count
     for i, place, parse in readers:
         cell = row[i]
         if not cell or cell.isspace():
@@ -240,8 +246,8 @@ def _job(
             values[place] = parse(cell)
         except ValueError as error:
             problems.add(line, _FIELDS[place], cell, str(error))
-    if problems.count == before:
+    if problems.count == problem_count:
         for value, name in zip(values, ("job_id", "submit_s"), strict=False):
-            if value is None and problems.count == before:
+            if value is None and problems.count == problem_count:
                 problems.add(line, name, "", "is empty; every job needs one")
-    return Job(*values) if problems.count == before else None
+    return Job(*values) if problems.count == problem_count else None

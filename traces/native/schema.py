@@ -157,11 +157,11 @@ def _host(text: str) -> float:
     return value
 
 
-def _one_of(what: str, names: Callable[[], Sequence[str]]) -> Callable[[str], str]:
+def _one_of(noun: str, names: Callable[[], Sequence[str]]) -> Callable[[str], str]:
     def parse(text: str) -> str:
         name = text.strip()
         if name not in names():
-            wrong = str(UnknownName(what, name[:100], names())).removesuffix("?")
+            wrong = str(UnknownName(noun, name[:100], names())).removesuffix("?")
             raise ValueError(f"{wrong}; or leave the cell empty")
         return name
 
@@ -266,8 +266,8 @@ def _clash_of_phases(job: Job) -> str:
         for phase in parse_phases(job.phases or ""):
             for value in (phase.value, phase.most or 1.0):
                 if not (value.is_integer() and value >= 1):
-                    wanted = "with iterations each value is a whole number from 1"
-                    return f"have the global batch {value:g}; {wanted}"
+                    remedy = "with iterations each value is a whole number from 1"
+                    return f"have the global batch {value:g}; {remedy}"
     elif any(phase.most is not None or phase.noise < math.inf for phase in parse_phases(job.phases or "")):
         return "state a choice of batches or a noise; those need model, global_batch and iterations"
     return ""
@@ -318,8 +318,8 @@ def unreadable(job: Job) -> tuple[str, str] | None:
 def _no_work(job: Job) -> tuple[str, str, str]:
     by_iterations = ("model", "global_batch", "iterations")
     if any(getattr(job, name) is not None for name in by_iterations):
-        wanted: tuple[str, ...] = by_iterations
+        columns: tuple[str, ...] = by_iterations
     else:
-        wanted = ("gpus", "duration_s")
-    column = next(name for name in wanted if getattr(job, name) is None)
+        columns = ("gpus", "duration_s")
+    column = next(name for name in columns if getattr(job, name) is None)
     return column, "", "is empty; a job needs model, global_batch and iterations, or gpus and duration_s"

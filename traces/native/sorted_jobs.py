@@ -132,9 +132,9 @@ class _Blocks:
 
     def _write(self, block: bytes) -> None:
         assert self._file is not None
-        left = memoryview(block)
-        while left:
-            left = left[self._file.write(left) :]
+        unwritten = memoryview(block)
+        while unwritten:
+            unwritten = unwritten[self._file.write(unwritten) :]
 
     def _try(self, step: Callable[[], None]) -> None:
         try:

@@ -38,15 +38,15 @@ def read_trace(
     Raises UserError if the file cannot be opened. Otherwise raises one TableError that lists the first 20
     mistakes as `file:line: column=value: what is wrong; how to fix it`. Parquet rows count from 1.
     """
-    found: list[tuple[int, Job]] = []
+    jobs_by_line: list[tuple[int, Job]] = []
     read_rows(
         path,
         known_models,
         models or Models(Path(path).parent),
-        add=lambda line, job: found.append((line, job)),
-        ids=lambda: ((line, job.job_id) for line, job in found),
+        add=lambda line, job: jobs_by_line.append((line, job)),
+        ids=lambda: ((line, job.job_id) for line, job in jobs_by_line),
     )
-    return [job for _, job in found]
+    return [job for _, job in jobs_by_line]
 
 
 def store_trace(
@@ -77,14 +77,14 @@ def write_trace(jobs: Iterable[Job], path: str | Path) -> None:
 
 
 def _columns_in_use(jobs: Iterable[Job]) -> list[str]:
-    blank, used = Job("", 0.0), {"job_id", "submit_s"}
-    unused = [c for c in COLUMNS if c not in used]
+    blank, columns = Job("", 0.0), {"job_id", "submit_s"}
+    unused = [c for c in COLUMNS if c not in columns]
     for job in jobs:
-        found = [c for c in unused if getattr(job, c) != getattr(blank, c)]
-        if found:
-            used.update(found)
-            unused = [c for c in unused if c not in used]
-    return [c for c in COLUMNS if c in used]
+        new_columns = [c for c in unused if getattr(job, c) != getattr(blank, c)]
+        if new_columns:
+            columns.update(new_columns)
+            unused = [c for c in unused if c not in columns]
+    return [c for c in COLUMNS if c in columns]
 
 
 def _cell(value: Any) -> Any:

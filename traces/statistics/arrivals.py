@@ -56,8 +56,8 @@ def dispersion(columns: Columns, bin_s: float) -> float | None:
     bins = int(columns.span_s // bin_s)
     if not _LEAST_BINS <= bins <= _MOST_BINS:
         return None
-    at = ((columns.submit_s - columns.submit_s[0]) // bin_s).astype(np.intp)
-    counts = np.bincount(at[at < bins], minlength=bins)
+    bin_index = ((columns.submit_s - columns.submit_s[0]) // bin_s).astype(np.intp)
+    counts = np.bincount(bin_index[bin_index < bins], minlength=bins)
     return float(counts.var() / counts.mean())
 
 

@@ -83,9 +83,9 @@ class Columns:
     def __len__(self) -> int:
         return len(self.submit_s)
 
-    def where(self, chosen: NDArray[np.bool_]) -> Self:
+    def where(self, mask: NDArray[np.bool_]) -> Self:
         """The jobs that are chosen. A gap stays the one to the submission before, chosen or not."""
-        parts = {f.name: getattr(self, f.name)[chosen] for f in fields(self) if f.name != "zero_s"}
+        parts = {f.name: getattr(self, f.name)[mask] for f in fields(self) if f.name != "zero_s"}
         return type(self)(**parts, zero_s=self.zero_s)
 
     @cached_property
@@ -106,8 +106,8 @@ class Columns:
     @cached_property
     def weekday(self) -> NDArray[np.intp]:
         """Day of the week of each submission, Monday 0; without `zero_s` the first day of the clock is 0."""
-        first = _EPOCH_WEEKDAY if self.zero_s is not None else 0
-        return ((self._moment_s // DAY_S + first) % 7).astype(np.intp)
+        weekday_of_zero = _EPOCH_WEEKDAY if self.zero_s is not None else 0
+        return ((self._moment_s // DAY_S + weekday_of_zero) % 7).astype(np.intp)
 
     @property
     def _moment_s(self) -> Numbers:

@@ -51,7 +51,7 @@ class _Half:
 _Measure = Callable[[_Half, _Half], float | None]
 
 
-def distances(first: Columns, second: Columns, seed: int = 0) -> list[dict[str, Any]]:
+def distances(columns_a: Columns, columns_b: Columns, seed: int = 0) -> list[dict[str, Any]]:
     """The distances of two traces, as mappings of `Distance`, those furthest beyond their baseline first.
 
     The baseline splits the first trace into 40 blocks of consecutive jobs, and its hours likewise, and
@@ -59,20 +59,20 @@ def distances(first: Columns, second: Columns, seed: int = 0) -> list[dict[str, 
     would destroy (Kunsch, Annals of Statistics 17, 1989). Statistics that either trace does not have are left
     out. Each is between 0 and 1, except the factors: the mean distance on a logarithmic scale as a factor.
     """
-    whole = _Half(first, first.per_hour), _Half(second, second.per_hour)
-    halves = list(_halves(first, np.random.default_rng(seed)))
-    found = []
+    pair_of_all = _Half(columns_a, columns_a.per_hour), _Half(columns_b, columns_b.per_hour)
+    halves = list(_halves(columns_a, np.random.default_rng(seed)))
+    results = []
     for name, statistic, measure in _MEASURES:
-        distance = measure(*whole)
-        known = [] if distance is None else [d for pair in halves if (d := measure(*pair)) is not None]
-        if distance is None or not known:
+        distance = measure(*pair_of_all)
+        baselines = [] if distance is None else [d for pair in halves if (d := measure(*pair)) is not None]
+        if distance is None or not baselines:
             continue
-        baseline = float(np.quantile(known, _QUANTILE))
+        baseline = float(np.quantile(baselines, _QUANTILE))
         is_factor = statistic.endswith("factor")
         over = (np.log(distance), np.log(baseline)) if is_factor else (distance, baseline)
         times = float(over[0] / over[1]) if over[1] > 0 else (np.inf if over[0] > 0 else 0.0)
-        found.append(Distance(name, statistic, distance, baseline, min(times, 1e6), _note(times)))
-    return [asdict(one) for one in sorted(found, key=lambda one: -one.times_baseline)]
+        results.append(Distance(name, statistic, distance, baseline, min(times, 1e6), _note(times)))
+    return [asdict(result) for result in sorted(results, key=lambda result: -result.times_baseline)]
 
 
 def _note(times: float) -> str:
@@ -119,13 +119,13 @@ def _gpu_hours(a: _Half, b: _Half) -> float | None:
 def _run_times_of_a_size(a: _Half, b: _Half) -> float | None:
     """Mean over sizes, by their mean share in both, of the distance of run times at that size."""
     shares = [_by_size(half.jobs, np.ones(len(half.jobs))) for half in (a, b)]
-    found = [
+    size_distances = [
         ((shares[0][size] + shares[1][size]) / 2, distance)
         for size in sorted(shares[0].keys() & shares[1].keys())
         if (distance := _ks(*(h.jobs.run_s[h.jobs.gpus == size] for h in (a, b)))) is not None
     ]
-    total = sum(share for share, _ in found)
-    return sum(share * distance for share, distance in found) / total if total else None
+    total = sum(share for share, _ in size_distances)
+    return sum(share * distance for share, distance in size_distances) / total if total else None
 
 
 def _hours(a: _Half, b: _Half) -> float | None:
@@ -140,18 +140,18 @@ def _per_hour(a: _Half, b: _Half) -> float | None:
 
 def _owners(a: _Half, b: _Half) -> float | None:
     shares = ranked(a.jobs.owner), ranked(b.jobs.owner)
-    most = max(map(len, shares))
-    if most == 1:
+    owner_count = max(map(len, shares))
+    if owner_count == 1:
         return None
-    padded = [np.pad(share, (0, most - len(share))) for share in shares]
+    padded = [np.pad(share, (0, owner_count - len(share))) for share in shares]
     return float(abs(padded[0] - padded[1]).sum() / 2)
 
 
 def _states(a: _Half, b: _Half) -> float | None:
     if not all((half.jobs.state != "").any() for half in (a, b)):
         return None
-    named = [np.unique(half.jobs.state, return_counts=True) for half in (a, b)]
-    return _variation(*(dict(zip(n.tolist(), (c / c.sum()).tolist(), strict=True)) for n, c in named))
+    state_counts = [np.unique(half.jobs.state, return_counts=True) for half in (a, b)]
+    return _variation(*(dict(zip(n.tolist(), (c / c.sum()).tolist(), strict=True)) for n, c in state_counts))
 
 
 _TOTAL, _KS, _FACTOR = "total variation", "Kolmogorov-Smirnov", "Wasserstein-1, factor"
@@ -175,8 +175,8 @@ def _ks(a: Numbers, b: Numbers) -> float | None:
     a, b = np.sort(a[~np.isnan(a)]), np.sort(b[~np.isnan(b)])
     if not len(a) or not len(b):
         return None
-    at = np.concatenate([a, b])
-    below = [np.searchsorted(some, at, side="right") / len(some) for some in (a, b)]
+    points = np.concatenate([a, b])
+    below = [np.searchsorted(sample, points, side="right") / len(sample) for sample in (a, b)]
     return float(abs(below[0] - below[1]).max())
 
 
@@ -193,7 +193,7 @@ def _variation(a: dict[Any, float], b: dict[Any, float]) -> float:
 
 def _by_size(columns: Columns, weights: Numbers) -> dict[Any, float]:
     """Share of the weights by GPU count."""
-    known = ~np.isnan(columns.gpus)
-    sizes, of_job = np.unique(columns.gpus[known], return_inverse=True)
-    sums = np.bincount(of_job, weights=weights[known], minlength=len(sizes))
+    has_gpus = ~np.isnan(columns.gpus)
+    sizes, of_job = np.unique(columns.gpus[has_gpus], return_inverse=True)
+    sums = np.bincount(of_job, weights=weights[has_gpus], minlength=len(sizes))
     return dict(zip(sizes.tolist(), (sums / (sums.sum() or 1.0)).tolist(), strict=True))

@@ -30,7 +30,7 @@ def describe(columns: Columns, cluster_gpus: int | None = None) -> dict[str, Any
     | estimates | quantiles of estimate over run time, share of run times within the estimate |
     | load | see `_load` |
     """
-    named = [("tenants", columns.tenant), ("users", columns.user), ("states", columns.state)]
+    name_columns = [("tenants", columns.tenant), ("users", columns.user), ("states", columns.state)]
     return {
         "jobs": len(columns),
         "span_s": columns.span_s,
@@ -40,7 +40,7 @@ def describe(columns: Columns, cluster_gpus: int | None = None) -> dict[str, Any
         "wait": quantiles(columns.wait_s),
         "sizes": _sizes(columns),
         "arrivals": arrivals(columns),
-        **{name: by_name(columns, names) if (names != "").any() else None for name, names in named},
+        **{name: by_name(columns, names) if (names != "").any() else None for name, names in name_columns},
         "estimates": _estimates(columns),
         "load": _load(columns, cluster_gpus),
     }
@@ -51,23 +51,27 @@ def _sizes(columns: Columns) -> list[dict[str, Any]]:
     return [
         {
             "gpus": name,
-            "jobs": int(chosen.sum()),
-            "share": float(chosen.mean()),
-            "gpu_hours": float(columns.gpu_s[chosen].sum()) / HOUR_S,
-            "share_of_gpu_hours": float(columns.gpu_s[chosen].sum() / total),
-            "run_time": quantiles(columns.run_s[chosen]),
+            "jobs": int(mask.sum()),
+            "share": float(mask.mean()),
+            "gpu_hours": float(columns.gpu_s[mask].sum()) / HOUR_S,
+            "share_of_gpu_hours": float(columns.gpu_s[mask].sum() / total),
+            "run_time": quantiles(columns.run_s[mask]),
         }
-        for name, chosen in size_classes(columns)
+        for name, mask in size_classes(columns)
     ]
 
 
 def _estimates(columns: Columns) -> dict[str, Any] | None:
     factors = columns.estimate_s / columns.run_s
-    known = factors[~np.isnan(factors)]
-    if not len(known):
+    stated_factors = factors[~np.isnan(factors)]
+    if not len(stated_factors):
         return None
-    within = float((known >= 1).mean())
-    return {"jobs": len(known), "over_run_time": quantiles(known), "run_time_within": within}
+    share_within = float((stated_factors >= 1).mean())
+    return {
+        "jobs": len(stated_factors),
+        "over_run_time": quantiles(stated_factors),
+        "run_time_within": share_within,
+    }
 
 
 def _load(columns: Columns, cluster_gpus: int | None) -> dict[str, Any] | None:
@@ -82,8 +86,8 @@ def _load(columns: Columns, cluster_gpus: int | None) -> dict[str, Any] | None:
     gpus = cluster_gpus or max(1, round(mean_gpus))
     ends = np.linspace(columns.submit_s[0], columns.submit_s[-1], _PERIODS + 1)
     period_s = columns.span_s / _PERIODS
-    at = np.minimum((columns.submit_s - columns.submit_s[0]) // period_s, _PERIODS - 1).astype(np.intp)
-    offered = np.bincount(at, weights=columns.gpu_s, minlength=_PERIODS) / (gpus * period_s)
+    periods = np.minimum((columns.submit_s - columns.submit_s[0]) // period_s, _PERIODS - 1).astype(np.intp)
+    offered = np.bincount(periods, weights=columns.gpu_s, minlength=_PERIODS) / (gpus * period_s)
     return {
         "gpus": gpus,
         "mean_gpus": mean_gpus,

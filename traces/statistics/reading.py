@@ -27,7 +27,7 @@ def read_columns(path: str | Path, options: ReadOptions | None = None) -> Column
     for traces of which a report beside them says so. Raises what the readers raise.
     """
     if options is None and is_trace(path):
-        found = report_of(Path(path))
-        return Columns.of(store_trace(path), since_1970(found[1]) if found else None)
+        log_report = report_of(Path(path))
+        return Columns.of(store_trace(path), since_1970(log_report[1]) if log_report else None)
     logged, report = import_log(path, options)
     return Columns.of(logged, since_1970(report))

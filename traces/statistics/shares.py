@@ -17,12 +17,12 @@ _MOST_SIZES, _MOST_NAMES = 12, 10
 
 def quantiles(values: NDArray[np.float64]) -> dict[str, float] | None:
     """Mean, quantiles and maximum of numbers, NaN left out; None if there are none."""
-    known = values[~np.isnan(values)]
-    if not len(known):
+    numbers = values[~np.isnan(values)]
+    if not len(numbers):
         return None
-    found = np.quantile(known, LEVELS)
-    named = {f"p{100 * level:g}": float(value) for level, value in zip(LEVELS, found, strict=True)}
-    return {"mean": float(known.mean()), **named, "max": float(known.max())}
+    levels = np.quantile(numbers, LEVELS)
+    summary = {f"p{100 * level:g}": float(value) for level, value in zip(LEVELS, levels, strict=True)}
+    return {"mean": float(numbers.mean()), **summary, "max": float(numbers.max())}
 
 
 def size_classes(columns: Columns) -> list[tuple[str, NDArray[np.bool_]]]:
@@ -30,36 +30,36 @@ def size_classes(columns: Columns) -> list[tuple[str, NDArray[np.bool_]]]:
 
     Every count is a class if there are at most twelve; else those between powers of two are one, as 5-8.
     """
-    known = np.unique(columns.gpus[~np.isnan(columns.gpus)])
-    if len(known) <= _MOST_SIZES:
-        found = [(f"{int(count):,}", columns.gpus == count) for count in known]
+    gpu_counts = np.unique(columns.gpus[~np.isnan(columns.gpus)])
+    if len(gpu_counts) <= _MOST_SIZES:
+        classes = [(f"{int(count):,}", columns.gpus == count) for count in gpu_counts]
     else:
-        tops = 2.0 ** np.arange(0, np.ceil(np.log2(known[-1])) + 1)
+        tops = 2.0 ** np.arange(0, np.ceil(np.log2(gpu_counts[-1])) + 1)
         lows = np.concatenate([[0.0], tops[:-1]])
-        found = [
+        classes = [
             (f"{int(top):,}" if top - low <= 1 else f"{int(low) + 1:,}-{int(top):,}",
              (columns.gpus > low) & (columns.gpus <= top))
             for low, top in zip(lows, tops, strict=True)
         ]  # fmt: skip
-        found = [(name, chosen) for name, chosen in found if chosen.any()]
+        classes = [(name, mask) for name, mask in classes if mask.any()]
     unknown = np.isnan(columns.gpus)
-    return [*found, ("not stated", unknown)] if unknown.any() else found
+    return [*classes, ("not stated", unknown)] if unknown.any() else classes
 
 
 def by_name(columns: Columns, names: NDArray[np.str_]) -> dict[str, Any]:
     """Shares of jobs and of GPU time by a text column: how many names, how unequal, and the first ten."""
-    found, of_job = np.unique(names, return_inverse=True)
-    jobs = np.bincount(of_job, minlength=len(found)).astype(np.float64)
-    gpu_s = np.bincount(of_job, weights=columns.gpu_s, minlength=len(found)).astype(np.float64)
-    order = sorted(range(len(found)), key=lambda i: (-jobs[i], str(found[i])))
+    distinct_names, of_job = np.unique(names, return_inverse=True)
+    jobs = np.bincount(of_job, minlength=len(distinct_names)).astype(np.float64)
+    gpu_s = np.bincount(of_job, weights=columns.gpu_s, minlength=len(distinct_names)).astype(np.float64)
+    order = sorted(range(len(distinct_names)), key=lambda i: (-jobs[i], str(distinct_names[i])))
     total = gpu_s.sum() or 1.0
     return {
-        "count": len(found),
+        "count": len(distinct_names),
         "gini_jobs": gini(jobs),
         "gini_gpu_hours": gini(gpu_s),
         "first": [
             {
-                "name": str(found[i]),
+                "name": str(distinct_names[i]),
                 "jobs": int(jobs[i]),
                 "share": float(jobs[i] / jobs.sum()),
                 "share_of_gpu_hours": float(gpu_s[i] / total),

@@ -58,12 +58,12 @@ def arrivals_within(
     times = _at_rate_one(kind, count, rng, cv)
     if times[-1] == 0:
         return times
-    inside = times / times[-1]  # exactly 1 at the end
+    shares = times / times[-1]  # exactly 1 at the end
     if kind == "day-night":
         swing = _SWING_S * (1 - math.cos(2 * math.pi * window_s / DAY_S))
-        inside = _day_night(inside * (window_s + swing))
-        return np.minimum(inside * (window_s / inside[-1]), window_s)  # the last digit of bisection
-    return inside * window_s
+        shares = _day_night(shares * (window_s + swing))
+        return np.minimum(shares * (window_s / shares[-1]), window_s)  # the last digit of bisection
+    return shares * window_s
 
 
 def _at_rate_one(kind: str, count: int, rng: np.random.Generator, cv: float | None) -> NDArray[np.float64]:
@@ -71,8 +71,8 @@ def _at_rate_one(kind: str, count: int, rng: np.random.Generator, cv: float | No
     if kind not in ARRIVALS:
         raise UnknownName("arrivals", kind, ARRIVALS)
     if cv is not None and kind in _WITHOUT_CV:
-        others = ", ".join(name for name in ARRIVALS if name not in _WITHOUT_CV)
-        remedy = f"leave it out, or use one of {others}"
+        names = ", ".join(name for name in ARRIVALS if name not in _WITHOUT_CV)
+        remedy = f"leave it out, or use one of {names}"
         raise UserError(f"cv={cv:g}: arrivals {quoted(kind)} take no cv; {remedy}")
     if kind == "at-zero":
         return np.zeros(count)

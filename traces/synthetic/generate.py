@@ -49,35 +49,35 @@ def generate_stored(recipe: Recipe) -> tuple[StoredJobs, dict[str, Any]]:
     preset = None if recipe.preset is None else load_preset(recipe.preset)
     sizes, maker, source = _ingredients(recipe, preset)
     rules = maker.rules if maker else None
-    each = gpu_seconds_per_job(sizes, rules)
+    job_gpu_s = gpu_seconds_per_job(sizes, rules)
     factors = deadline_factors(parse_deadlines(recipe.deadlines, rules), recipe.seed, recipe.jobs)
     repeats = _repeats(recipe, preset)
     drawn = _draw(recipe, sizes, maker, repeats)
-    submits = _submissions(recipe, each, drawn, preset)
+    submits = _submissions(recipe, job_gpu_s, drawn, preset)
     jobs, estimates = StoredJobs(), Estimates(recipe.stated_sigma)
     noise = parse_gradient_noise(recipe.gradient_noise)
-    made = (drawn.kinds_of, drawn.run_s, factors, _precisions(recipe), _tenants(recipe, preset, repeats))
-    for i, (submit_s, kind, *rest) in enumerate(zip(as_floats(submits), *made, strict=True)):
-        job = _job(i, submit_s, drawn.kinds[kind], *rest)
+    columns = (drawn.kinds_of, drawn.run_s, factors, _precisions(recipe), _tenants(recipe, preset, repeats))
+    for i, (submit_s, kind, *values) in enumerate(zip(as_floats(submits), *columns, strict=True)):
+        job = _job(i, submit_s, drawn.kinds[kind], *values)
         if noise is not None and job.global_batch is not None:
             job = replace(job, phases=noise.phases(job.global_batch))
         jobs.add(i, estimates.applied_to(job, recipe.seed))
-    asked = demand(jobs.finish(""))
-    stated = asdict(recipe)
+    total = demand(jobs.finish(""))
+    recipe_values = asdict(recipe)
     if preset is None:
-        del stated["preset"]
+        del recipe_values["preset"]
     if noise is None:
-        del stated["gradient_noise"]
+        del recipe_values["gradient_noise"]
     report = {
-        "recipe": stated,
+        "recipe": recipe_values,
         **source,
         "expected": {
-            "gpu_seconds_per_job": each,
-            "jobs_per_s": None if recipe.arrivals == "at-zero" else _rate_per_s(recipe, each, preset),
+            "gpu_seconds_per_job": job_gpu_s,
+            "jobs_per_s": None if recipe.arrivals == "at-zero" else _rate_per_s(recipe, job_gpu_s, preset),
         },
-        "demand": asked,
-        "load": load_of(asked, recipe.gpus),
-        "cautions": [*cautions(asked), *_too_large(drawn, recipe.gpus)],
+        "demand": total,
+        "load": load_of(total, recipe.gpus),
+        "cautions": [*cautions(total), *_too_large(drawn, recipe.gpus)],
     }
     return jobs, report
 
@@ -150,7 +150,7 @@ def _ingredients(recipe: Recipe, preset: Preset | None) -> tuple[Sizes, WorkMake
 
 
 def _draw(recipe: Recipe, sizes: Sizes, maker: WorkMaker | None, repeats: Iterable[bool]) -> _Drawn:
-    found: dict[_Kind, int] = {}
+    kind_numbers: dict[_Kind, int] = {}
     drawn = _Drawn(kinds=[], kinds_of=array("I"), run_s=array("d"))
     uniforms = [_uniform(recipe, purpose) for purpose in ("sizes", "run-times", "models")]
     size = sizes.sizes[0]
@@ -158,10 +158,10 @@ def _draw(recipe: Recipe, sizes: Sizes, maker: WorkMaker | None, repeats: Iterab
         size = size if again else sizes.choose(of_size)
         run_s = max(size.run_time.quantile_s(of_run_time), MIN_SECONDS)
         kind = _kind(size.gpus, run_s, of_model, maker, recipe) if maker else _Kind(size.gpus)
-        if kind not in found:
-            found[kind] = len(found)
+        if kind not in kind_numbers:
+            kind_numbers[kind] = len(kind_numbers)
             drawn.kinds.append(kind)
-        drawn.kinds_of.append(found[kind])
+        drawn.kinds_of.append(kind_numbers[kind])
         drawn.run_s.append(run_s)
     return drawn
 
@@ -200,29 +200,31 @@ def _tenants(recipe: Recipe, preset: Preset | None, repeats: list[bool]) -> Iter
     if preset is None or preset.tenants is None:
         yield from repeat("default", recipe.jobs)
         return
-    ends, chosen = preset.tenants.ends, ""
+    ends, tenant = preset.tenants.ends, ""
     for uniform, again in zip(_uniform(recipe, "tenants"), repeats, strict=True):
         if not again:
-            chosen = f"tenant-{min(bisect_right(ends, uniform), len(ends) - 1) + 1}"
-        yield chosen
+            tenant = f"tenant-{min(bisect_right(ends, uniform), len(ends) - 1) + 1}"
+        yield tenant
 
 
-def _rate_per_s(recipe: Recipe, each: float, preset: Preset | None = None) -> float:
-    """Arrivals a second of the process whose expected load is the recipe's, at `each` GPU-seconds a job; or
-    those that the preset states.
+def _rate_per_s(recipe: Recipe, job_gpu_s: float, preset: Preset | None = None) -> float:
+    """Arrivals a second of the process whose expected load is the recipe's, at `job_gpu_s` GPU-seconds a job;
+    or those that the preset states.
     """
     if recipe.load is None:
         assert preset is not None
         return preset.arrivals.jobs_per_day / DAY_S
-    return recipe.load * recipe.gpus / each
+    return recipe.load * recipe.gpus / job_gpu_s
 
 
-def _submissions(recipe: Recipe, each: float, drawn: _Drawn, preset: Preset | None) -> NDArray[np.float64]:
+def _submissions(
+    recipe: Recipe, job_gpu_s: float, drawn: _Drawn, preset: Preset | None
+) -> NDArray[np.float64]:
     """Submission times in s, ascending, shape (jobs,)."""
     rng, rhythm = stream(recipe.seed, "arrivals"), preset.arrivals if preset else None
     days = stream(recipe.seed, "days")
     if recipe.load_of == "process" or recipe.load is None:
-        rate = _rate_per_s(recipe, each, preset)
+        rate = _rate_per_s(recipe, job_gpu_s, preset)
         _check_window(recipe, (recipe.jobs - 1) / rate / _MOST_SPREAD)
         if rhythm is not None:
             submits = rhythm.times(recipe.jobs, rng, days, rate * DAY_S)
@@ -239,18 +241,18 @@ def _submissions(recipe: Recipe, each: float, drawn: _Drawn, preset: Preset | No
     else:
         submits = arrivals_within(recipe.arrivals, recipe.jobs, window_s, rng, recipe.cv)
     if has_load and submits[-1] == 0:
-        what = f"puts all {recipe.jobs} jobs into one batch, which has no load"
-        raise UserError(f"arrivals={recipe.arrivals}: {what}; generate more jobs, or lower cv")
+        problem = f"puts all {recipe.jobs} jobs into one batch, which has no load"
+        raise UserError(f"arrivals={recipe.arrivals}: {problem}; generate more jobs, or lower cv")
     return submits
 
 
 def _check_window(recipe: Recipe, window_s: float) -> None:
-    stated = "the preset's rate" if recipe.load is None else f"load={recipe.load:g}"
-    what = f"{stated}: puts {recipe.jobs} jobs"
+    rate_text = "the preset's rate" if recipe.load is None else f"load={recipe.load:g}"
+    problem = f"{rate_text}: puts {recipe.jobs} jobs"
     if window_s > MAX_SECONDS:
-        raise UserError(f"{what} beyond {MAX_SECONDS:g} s; raise it")
+        raise UserError(f"{problem} beyond {MAX_SECONDS:g} s; raise it")
     if recipe.load_of == "trace" and recipe.load is not None and window_s < _SHORTEST_WINDOW_S:
-        raise UserError(f"{what} within {_SHORTEST_WINDOW_S:g} s; lower it, or use arrivals at-zero")
+        raise UserError(f"{problem} within {_SHORTEST_WINDOW_S:g} s; lower it, or use arrivals at-zero")
 
 
 def _job(
@@ -289,7 +291,7 @@ _MOST = {
 
 def _check_job(job: Job) -> None:
     """Raise UserError for a job that a trace could not hold."""
-    for name, (most, remedy) in _MOST.items():
+    for name, (limit, remedy) in _MOST.items():
         value = getattr(job, name)
-        if value is not None and value > most:
-            raise UserError(f"job {job.job_id}: {name}={value:g}: is above {most:g}; {remedy}")
+        if value is not None and value > limit:
+            raise UserError(f"job {job.job_id}: {name}={value:g}: is above {limit:g}; {remedy}")

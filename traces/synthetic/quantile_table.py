@@ -52,8 +52,8 @@ class QuantileTable:
         (share, value), (later, larger) = self.points[i - 1], self.points[i]
         if uniform >= later:
             return larger
-        within = (uniform - share) / (later - share)
-        return min(max(value * math.exp(within * math.log(larger / value)), value), larger)
+        fraction = (uniform - share) / (later - share)
+        return min(max(value * math.exp(fraction * math.log(larger / value)), value), larger)
 
     def quantiles(self, uniforms: NDArray[np.float64]) -> NDArray[np.float64]:
         """The same of many shares; of the shape of `uniforms`."""

@@ -115,10 +115,13 @@ class GradientNoise(NamedTuple):
         >>> GradientNoise(1.0, 8.0).phases(512)
         '0.25:512..8192:512 0.25:512..8192:1024 0.25:512..8192:2048 0.25:512..8192:4096'
         """
-        most, growth = float(min(_MOST_BATCH, int(self.largest * batch))), self.high / self.low
+        largest_batch, growth = float(min(_MOST_BATCH, int(self.largest * batch))), self.high / self.low
         scales = [self.low * growth ** (k / (_NOISE_PHASES - 1)) for k in range(_NOISE_PHASES)]
         return phases_text(
-            tuple(Phase(1 / _NOISE_PHASES, float(batch), most, float(f"{k * batch:.6g}")) for k in scales)
+            tuple(
+                Phase(1 / _NOISE_PHASES, float(batch), largest_batch, float(f"{k * batch:.6g}"))
+                for k in scales
+            )
         )
 
 
@@ -131,8 +134,8 @@ def parse_gradient_noise(text: str) -> GradientNoise | None:
         if not (1e-3 <= noise.low <= noise.high <= 1e5 and 1 <= noise.largest <= 1e4):
             raise ValueError
     except (TypeError, ValueError):
-        what = "must be none, LOW:HIGH or LOW:HIGH:LARGEST in multiples of the batch, for example 1:16"
-        raise UserError(f"gradient_noise={text}: {what}") from None
+        remedy = "must be none, LOW:HIGH or LOW:HIGH:LARGEST in multiples of the batch, for example 1:16"
+        raise UserError(f"gradient_noise={text}: {remedy}") from None
     return noise
 
 
@@ -166,8 +169,8 @@ def parse_deadlines(text: str, rules: Rules | None) -> Deadlines | None:
         if not 0 < low <= high < math.inf or len(share) > 1 or not 0 <= sum(share) <= 1:
             raise ValueError
     except (ValueError, AttributeError):
-        wanted = "rules, none, LOW:HIGH or LOW:HIGH:SHARE, for example 0.5:1.5"
-        raise UserError(f"deadlines={text}: must be {wanted}") from None
+        remedy = "rules, none, LOW:HIGH or LOW:HIGH:SHARE, for example 0.5:1.5"
+        raise UserError(f"deadlines={text}: must be {remedy}") from None
     if high > _MAX_FACTOR or low < 1 / _MAX_FACTOR:
         limits = f"from {1 / _MAX_FACTOR:g} to {_MAX_FACTOR:g}"
         raise UserError(f"deadlines={text}: LOW and HIGH are multiples of the run time, {limits}")

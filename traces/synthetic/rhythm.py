@@ -84,32 +84,32 @@ class Rhythm:
         from scipy.special import ndtr  # takes longer than all other imports of a run
 
         uniforms = ndtr(_first_order(rng.standard_normal(count - 1), self.gap_correlation))
-        inside = (uniforms - self.zero_share) / (1 - self.zero_share)
-        gaps = np.where(uniforms < self.zero_share, 0.0, self.gaps.quantiles(np.clip(inside, 0, 1)))
+        positions = (uniforms - self.zero_share) / (1 - self.zero_share)
+        gaps = np.where(uniforms < self.zero_share, 0.0, self.gaps.quantiles(np.clip(positions, 0, 1)))
         mean = self.gaps.expected() * (1 - self.zero_share)
         return np.concatenate([[0.0], np.cumsum(gaps / mean)])
 
     def _moved(self, hours: Times, days: np.random.Generator) -> Times:
         """Times in hours at constant rate, moved to those of the rhythm, in s."""
-        needed = _FEWEST_HOURS + math.ceil(hours[-1])
+        hour_count = _FEWEST_HOURS + math.ceil(hours[-1])
         state = days.bit_generator.state
-        while (elapsed := self._elapsed(needed, days))[-1] < hours[-1]:
-            needed *= 2
+        while (elapsed := self._elapsed(hour_count, days))[-1] < hours[-1]:
+            hour_count *= 2
             days.bit_generator.state = state  # the same days, and more of them
         moved: Times = np.interp(hours, elapsed, np.arange(len(elapsed))) * _HOUR_S
         return moved
 
     def _elapsed(self, hours: int, days: np.random.Generator) -> Times:
         """The integral of the rate over its mean, at the beginning of each hour; shape (hours + 1,)."""
-        at = np.arange(hours)
+        hour = np.arange(hours)
         rates = np.ones(hours)
         for profile, unit in ((self.hours, 1), (self.weekdays, 24)):
             if profile:
                 shape = np.array(profile) / np.mean(profile)
-                rates *= np.maximum(shape, _LEAST_RATE)[(at // unit) % len(profile)]
+                rates *= np.maximum(shape, _LEAST_RATE)[(hour // unit) % len(profile)]
         if self.day_sigma:
             scores = _first_order(days.standard_normal(-(-hours // 24)), self.day_correlation)
-            rates *= np.exp(self.day_sigma * scores - self.day_sigma**2 / 2)[at // 24]
+            rates *= np.exp(self.day_sigma * scores - self.day_sigma**2 / 2)[hour // 24]
         return np.concatenate([[0.0], np.cumsum(rates)])
 
 

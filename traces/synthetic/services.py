@@ -66,19 +66,19 @@ class Diurnal:
         """The series; it ends with a need of 0. Each service has its own random stream of `seed`."""
         noise = stream(seed, f"service {self.service}")
         steps = round(self.days * DAY_S / self.step_s)
-        found = []
+        needs = []
         for i in range(steps):
             time_s = i * self.step_s
             level = self.mean_gpus * (1 + self.swing * cos(2 * pi * (time_s - self.peak_s) / DAY_S))
-            found.append(Need(self.service, time_s, round(level * exp(self.sigma * noise.standard_normal()))))
-        return [*found, Need(self.service, steps * self.step_s, 0)]
+            needs.append(Need(self.service, time_s, round(level * exp(self.sigma * noise.standard_normal()))))
+        return [*needs, Need(self.service, steps * self.step_s, 0)]
 
 
 def read_needs(path: str | Path) -> list[Need]:
     """A table with the columns `service`, `time_s` (s) and `gpus`, in any order of rows. TableError with
     file, line, column and value for a row that is not such a need.
     """
-    found: list[Need] = []
+    needs: list[Need] = []
     with open_table(path) as table:
         missing = [name for name in _COLUMNS if name not in table.columns]
         if missing:
@@ -93,8 +93,8 @@ def read_needs(path: str | Path) -> list[Need]:
             if not service.strip():
                 raise TableError(f"{path}:{line}: service is empty; name the service")
             need_s = _number(path, line, "time_s", time_s, MAX_SECONDS)
-            found.append(Need(service, need_s, int(_number(path, line, "gpus", gpus, MAX_GPUS))))
-    return found
+            needs.append(Need(service, need_s, int(_number(path, line, "gpus", gpus, MAX_GPUS))))
+    return needs
 
 
 def instances_of(needs: Iterable[Need], gpus_per_instance: int = 1, priority: int = 0) -> list[Job]:
@@ -135,15 +135,15 @@ def _check(service: str, steps: Sequence[Need]) -> None:
             raise UserError(f"service {shown(service)}: states two needs at t={step.time_s:g}; keep one")
         before_s = step.time_s
     if steps[-1].gpus:
-        what = f"needs {steps[-1].gpus} GPUs from t={steps[-1].time_s:g} on, without an end"
-        raise UserError(f"service {shown(service)}: {what}; add a last row with gpus=0")
+        problem = f"needs {steps[-1].gpus} GPUs from t={steps[-1].time_s:g} on, without an end"
+        raise UserError(f"service {shown(service)}: {problem}; add a last row with gpus=0")
 
 
-def _number(path: str | Path, line: int, name: str, cell: str, most: float) -> float:
+def _number(path: str | Path, line: int, name: str, cell: str, maximum: float) -> float:
     try:
         value = whole(cell) if name == "gpus" else number(cell)
-        if not 0 <= value <= most:
-            raise ValueError(f"must be from 0 to {most:g}")
+        if not 0 <= value <= maximum:
+            raise ValueError(f"must be from 0 to {maximum:g}")
     except ValueError as error:
         raise TableError(f"{path}:{line}: {name}={shown(cell)}: {error}") from None
     return value

@@ -55,9 +55,11 @@ class LogNormal:
 
     def __post_init__(self) -> None:
         if self.sigma > _LARGEST_SIGMA:
-            what = f"sigma={self.sigma:g}: is above {_LARGEST_SIGMA:g}; it is the standard deviation of the"
+            problem = (
+                f"sigma={self.sigma:g}: is above {_LARGEST_SIGMA:g}; it is the standard deviation of the"
+            )
             raise ValueError(
-                f"{what} logarithm of the run times (check that median_s is not swapped with it)"
+                f"{problem} logarithm of the run times (check that median_s is not swapped with it)"
             )
         low, high = self._mass
         if high - low < 1e-6:
@@ -81,8 +83,8 @@ class LogNormal:
         Distributions, volume 1 (1994), chapter 14.
         """
         (a, b), (low, high) = self._bounds, self._mass
-        inside = _NORMAL.cdf(b - self.sigma) - _NORMAL.cdf(a - self.sigma)
-        return self.median_s * math.exp(self.sigma**2 / 2) * inside / (high - low)
+        probability = _NORMAL.cdf(b - self.sigma) - _NORMAL.cdf(a - self.sigma)
+        return self.median_s * math.exp(self.sigma**2 / 2) * probability / (high - low)
 
     def quantile_s(self, uniform: float) -> float:
         """The run time that a share `uniform` in [0, 1) of the jobs stays below."""
@@ -143,9 +145,9 @@ class SizeClass:
 
     @property
     def run_time(self) -> LogNormal | Exponential | Quantiles:
-        chosen = self.log_normal or self.exponential or self.quantiles
-        assert chosen is not None
-        return chosen
+        distribution = self.log_normal or self.exponential or self.quantiles
+        assert distribution is not None
+        return distribution
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -74,10 +74,10 @@ class Rules:
     def choose(self, gpus: int, uniform: float) -> Choice | None:
         """The choice at quantile `uniform` in [0, 1) of the weights; None if no rule covers `gpus`."""
         choices = self.choices(gpus)
-        left = uniform * sum(choice.weight for choice in choices)
+        weight_left = uniform * sum(choice.weight for choice in choices)
         for choice in choices:
-            left -= choice.weight
-            if left < 0:
+            weight_left -= choice.weight
+            if weight_left < 0:
                 return choice
         return choices[-1] if choices else None
 
@@ -127,12 +127,12 @@ def _check_ranges(rules: Rules, path: Path) -> None:
 
 
 def _check_models(rules: Rules, path: Path, models: Models) -> None:
-    known = models.names()
+    model_names = models.names()
     for index, rule in enumerate(rules.sizes):
         for position, choice in enumerate(rule.choices):
             where = f"{path}: sizes.{index}.choices.{position}.model"
-            if choice.model not in known:
-                raise UserError(f"{where}: {UnknownName('model', choice.model, known)}")
+            if choice.model not in model_names:
+                raise UserError(f"{where}: {UnknownName('model', choice.model, model_names)}")
             try:
                 models.find(choice.model)
             except UserError as error:

@@ -94,7 +94,7 @@ def work_maker(
     """
     models = models or Models()
     loaded, path, built = load_rules(rules, models), rules_path(rules), load_system(system)
-    own = {name: model["files"] for name, model in models.document().items()}
+    model_files = {name: model["files"] for name, model in models.document().items()}
     source = {
         "rules": {"name": path.stem, "sha256": sha256(path), "source": loaded.source},
         "planner": planner,
@@ -102,10 +102,10 @@ def work_maker(
         "profile": built.profile,
         "memory_headroom": memory_headroom,
     }
-    if own:
-        source["models"] = own
-    made = make_planner(planner, built, cache=default_cache(), memory_headroom=memory_headroom)
-    return WorkMaker(loaded, made, models), source
+    if model_files:
+        source["models"] = model_files
+    plan_maker = make_planner(planner, built, cache=default_cache(), memory_headroom=memory_headroom)
+    return WorkMaker(loaded, plan_maker, models), source
 
 
 def deadline_factors(deadlines: Deadlines | None, seed: int, count: int) -> Iterator[float | None]:
@@ -114,8 +114,8 @@ def deadline_factors(deadlines: Deadlines | None, seed: int, count: int) -> Iter
         yield from repeat(None, count)
         return
     factors = stream(seed, "deadlines").uniform(deadlines.low, deadlines.high, count)
-    given = stream(seed, "deadline-share").random(count)
-    for factor, share in zip(as_floats(factors), as_floats(given), strict=True):
+    has_deadline = stream(seed, "deadline-share").random(count)
+    for factor, share in zip(as_floats(factors), as_floats(has_deadline), strict=True):
         yield factor if share < deadlines.share else None
 
 

@@ -36,8 +36,8 @@ from .swf import SWF
 __all__ = ["FORMATS"]
 
 FORMATS: Mapping[str, LogFormat] = {
-    known.name: known
-    for known in (
+    log_format.name: log_format
+    for log_format in (
         ITP, ELASTICFLOW, PHILLY, PHILLY_TABLE, HELIOS, FLEETSIM,
         ACME, KALOS_CONVERTED, PAI, OPENB, DLRM,
         CHRONUS, TIRESIAS, MURI, MURI_RESULTS, MORPHLING, POLLUX, GAVEL, SHOCKWAVE, GAIA,

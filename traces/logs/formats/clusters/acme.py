@@ -105,12 +105,12 @@ def _read_converted(source: LogSource, options: ReadOptions) -> Log:
     return read_table(source, form, options)
 
 
-def _one(source: LogSource, what: str, found: Collection[str]) -> str:
-    if len(found) == 1:
-        return next(iter(found))
-    named = f"is stated by {', '.join(map(shown, found))}" if found else "is stated by no column"
+def _one(source: LogSource, meaning: str, columns: Collection[str]) -> str:
+    if len(columns) == 1:
+        return next(iter(columns))
+    problem = f"is stated by {', '.join(map(shown, columns))}" if columns else "is stated by no column"
     remedy = "name the columns: --columns submit_s=COLUMN,gpus=gpu_workers,steps=COLUMN,step_s=COLUMN"
-    raise TableError(f"{source.path}:1: the {what} {named}; {remedy}")
+    raise TableError(f"{source.path}:1: the {meaning} {problem}; {remedy}")
 
 
 def _is_converted(head: Head) -> bool:

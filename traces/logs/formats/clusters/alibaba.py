@@ -87,8 +87,8 @@ _OPENB = TableOfJobs(
 def _read_pods(source: LogSource, options: ReadOptions) -> Log:
     columns = source.head.columns
     if columns and not set(_TIMES) & set(columns):
-        what = "states no times: a list of pods to pack, not a log of jobs"
-        raise TableError(f"{source.path}:1: {what}; openb's lists with creation_time are logs")
+        problem = "states no times: a list of pods to pack, not a log of jobs"
+        raise TableError(f"{source.path}:1: {problem}; openb's lists with creation_time are logs")
     return read_table(source, _OPENB, options)
 
 
@@ -96,11 +96,11 @@ def _last_s(source: LogSource, unit: str) -> float:
     """The last time that the log states."""
     last_s = 0.0
     with source.table() as table:
-        places = [at for at, name in enumerate(table.columns) if name in _TIMES]
+        places = [index for index, name in enumerate(table.columns) if name in _TIMES]
         for _, row in table.rows:
-            for at in places:
+            for index in places:
                 try:
-                    last_s = max(last_s, moment(row[at], unit))
+                    last_s = max(last_s, moment(row[index], unit))
                 except (ValueError, IndexError):
                     continue  # says the reading of the row
     return last_s
@@ -147,8 +147,8 @@ def _read_instances(source: LogSource, options: ReadOptions) -> Log:
         "older": f"instances are older than the log and count from its start, 0 s: {saw}",
         "lasting": f"instances outlast the log and count to its last time, {last_s:.15g} s: {saw}",
     }
-    found = [f"{cut[name]:,} {note}" for name, note in notes.items() if cut[name]]
-    return replace(log, assumptions=(*log.assumptions, *found), warnings=(*log.warnings, *found))
+    notes_used = [f"{cut[name]:,} {note}" for name, note in notes.items() if cut[name]]
+    return replace(log, assumptions=(*log.assumptions, *notes_used), warnings=(*log.warnings, *notes_used))
 
 
 OPENB = LogFormat(

@@ -53,27 +53,29 @@ _ROUNDING = 1e-9  # of sums of hundredths of GPUs
 
 def _kind(name: str, head: Head) -> str | None:
     """Which table of the log a file is, if any."""
-    first = head.columns
+    head_columns = head.columns
     if name.endswith(_HEADERS):
         return None
     for kind, columns in _TABLES.items():
-        if first == columns:
+        if head_columns == columns:
             return kind
-        if len(first) != len(columns):
+        if len(head_columns) != len(columns):
             continue
         if f"pai_{kind}_" in name:
             return kind
         if kind == "group":
             continue
         start = columns.index("start_time")
-        if first[columns.index("status")] in _STATUSES and (not first[start] or is_number(first[start])):
+        if head_columns[columns.index("status")] in _STATUSES and (
+            not head_columns[start] or is_number(head_columns[start])
+        ):
             return kind
     return None
 
 
 def _matches(head: Head) -> bool:
     if head.files:
-        return {"job", "task"} <= {_kind(name, one) for name, one in head.files.items()}
+        return {"job", "task"} <= {_kind(name, file_head) for name, file_head in head.files.items()}
     return _kind("", head) in ("job", "task", "instance")
 
 
@@ -141,14 +143,14 @@ class _Reader:
             return
         needs = self._needs.setdefault(row[0], _Needs())
         try:
-            each, instances = number(row[8]), number(row[2])
-            if each < 0 or instances < 0:
+            instance_gpus, instances = number(row[8]), number(row[2])
+            if instance_gpus < 0 or instances < 0:
                 raise ValueError("must not be negative")
         except ValueError as error:
             needs.wrong = f"plan_gpu or inst_num of a task {error}"
             return
-        if each * instances > 0:
-            needs.hundredths += each * instances
+        if instance_gpus * instances > 0:
+            needs.hundredths += instance_gpus * instances
             if self._host:
                 needs.cpus += _amount(row[6]) * instances / 100
                 needs.memory_gb += _amount(row[7]) * instances
@@ -197,8 +199,8 @@ def _found(folder: LogFolder) -> dict[str, LogSource]:
         if kind is None:
             continue
         if kind in tables:
-            other = tables[kind].path.name
-            raise TableError(f"{folder.path}: {other} and {name} both hold the {kind} table; keep one")
+            other_name = tables[kind].path.name
+            raise TableError(f"{folder.path}: {other_name} and {name} both hold the {kind} table; keep one")
         tables[kind] = folder.member(name)
     if missing := [kind for kind in ("job", "task") if kind not in tables]:
         raise TableError(
@@ -216,8 +218,8 @@ def _layout(source: LogSource, kind: str) -> TextLayout:
 
 def _read(source: LogSource, options: ReadOptions) -> Log:
     if not isinstance(source, LogFolder):
-        what = "is one table of Alibaba PAI, whose jobs are joined from several"
-        raise TableError(f"{source.path}:1: {what}; give the folder that holds them")
+        problem = "is one table of Alibaba PAI, whose jobs are joined from several"
+        raise TableError(f"{source.path}:1: {problem}; give the folder that holds them")
     reader = _Reader(source, options)
     jobs = reader.tables["job"]
     by = "instances" if "instance" in reader.tables else "tasks"

@@ -76,15 +76,15 @@ def _values(entry: Any, tenant: str, times: Moments) -> dict[str, Any]:
     if submit_s is None:
         raise ValueError("submitted_time is empty")
     gpus = ran[-1].gpus
-    gpu_seconds = sum((one.end_s - one.start_s) * one.gpus for one in ran)
+    gpu_seconds = sum((run.end_s - run.start_s) * run.gpus for run in ran)
     values = {
         "job_id": _text(entry, "jobid"),
         "submit_s": submit_s,
         "gpus": COLUMNS["gpus"](str(gpus)),
         "duration_s": gpu_seconds / gpus,
-        "logged_start_s": min(one.start_s for one in ran),
-        "logged_end_s": max(one.end_s for one in ran),
-        "on_nodes": tuple(OnNode(ip, one.start_s, one.end_s, n) for one in ran for ip, n in one.nodes),
+        "logged_start_s": min(run.start_s for run in ran),
+        "logged_end_s": max(run.end_s for run in ran),
+        "on_nodes": tuple(OnNode(ip, run.start_s, run.end_s, n) for run in ran for ip, n in run.nodes),
         "tenant": _text(entry, tenant),
         "user": _text(entry, "user"),
         "state": _text(entry, "status"),
@@ -113,8 +113,8 @@ def _attempt(attempt: Any, times: Moments) -> _Attempt | None:
     total = sum(count for _, count in held)
     if start_s is None or end_s is None or end_s <= start_s or not total:
         return None
-    named = tuple((ip, count) for ip, count in held if isinstance(ip, str) and ip and count)
-    return _Attempt(start_s, end_s, total, named)
+    node_gpus = tuple((ip, count) for ip, count in held if isinstance(ip, str) and ip and count)
+    return _Attempt(start_s, end_s, total, node_gpus)
 
 
 def _time(value: Any, name: str, times: Moments) -> float | None:

@@ -49,8 +49,8 @@ def is_first_object(head: Head, group: str, kinds: Iterable[str]) -> bool:
     """
     if not head.text.lstrip().startswith("{"):
         return False
-    for found in _FIRST.finditer(head.text):
-        version, kind = (found[1], found[2]) if found[2] else (found[4], found[3])
+    for match in _FIRST.finditer(head.text):
+        version, kind = (match[1], match[2]) if match[2] else (match[4], match[3])
         if not kind.endswith("List"):
             return version.partition("/")[0] == group and kind in kinds
     return False
@@ -64,8 +64,8 @@ def items(source: LogSource) -> Iterator[tuple[int, Any]]:
 def items_of(entry: Any, kind: str) -> Mapping[str, Any]:
     """The object, if it is of a kind. Raises ValueError if not."""
     if not isinstance(entry, dict) or entry.get("kind") != kind:
-        found = shown(str(member(entry, "kind")))[:80]
-        raise ValueError(f"is of kind {found}, not {kind}", f"is not of kind {kind}")
+        kind_text = shown(str(member(entry, "kind")))[:80]
+        raise ValueError(f"is of kind {kind_text}, not {kind}", f"is not of kind {kind}")
     return entry
 
 
@@ -90,20 +90,24 @@ def time_of(times: Moments, entry: Any, *path: str) -> float | None:
 
 def condition(entry: Any, kind: str) -> Mapping[str, Any]:
     """The condition of a type in an object's status; an empty mapping if it is not there."""
-    found = member(entry, "status", "conditions")
-    held = [one for one in found if member(one, "type") == kind] if isinstance(found, list) else []
+    conditions = member(entry, "status", "conditions")
+    held = (
+        [entry_condition for entry_condition in conditions if member(entry_condition, "type") == kind]
+        if isinstance(conditions, list)
+        else []
+    )
     return held[0] if held else {}
 
 
 def conditions(entry: Any) -> dict[Any, Mapping[str, Any]]:
     """The conditions in an object's status, the first of each type."""
-    found = member(entry, "status", "conditions")
-    named: dict[Any, Mapping[str, Any]] = {}
-    for one in found if isinstance(found, list) else []:
-        kind = member(one, "type")
+    entries = member(entry, "status", "conditions")
+    by_type: dict[Any, Mapping[str, Any]] = {}
+    for condition in entries if isinstance(entries, list) else []:
+        kind = member(condition, "type")
         if isinstance(kind, str):
-            named.setdefault(kind, one)
-    return named
+            by_type.setdefault(kind, condition)
+    return by_type
 
 
 def is_gpu(resource: str) -> bool:
@@ -142,8 +146,8 @@ def gpus_of_pod(spec: Any) -> tuple[int, bool]:
     for name, restarts in (("containers", True), ("initContainers", False)):
         containers = member(spec, name)
         for container in containers if isinstance(containers, list) else []:
-            asked = member(container, "resources", "requests")
-            count, sliced = gpus_in(asked)
+            requests = member(container, "resources", "requests")
+            count, sliced = gpus_in(requests)
             if not count:
                 count, sliced = gpus_in(member(container, "resources", "limits"))
             part = part or sliced

@@ -47,7 +47,7 @@ def _values(entry: Any, tenant: str, times: Moments) -> Iterator[Row]:
     submit_s = time_of(times, work, "metadata", "creationTimestamp")
     if submit_s is None:
         raise ValueError("has no creationTimestamp")
-    gpus, least, part = _requested(work)
+    gpus, min_gpus, part = _requested(work)
     held, gpu_type = _admitted(work)
     states = conditions(work)
     start_s = _since(states, times, "Admitted") or _since(states, times, "QuotaReserved")
@@ -66,7 +66,7 @@ def _values(entry: Any, tenant: str, times: Moments) -> Iterator[Row]:
         "job_id": name_of(work),
         "submit_s": submit_s,
         "gpus": COLUMNS["gpus"](str(held or gpus)),
-        "min_gpus": least,
+        "min_gpus": min_gpus,
         "gpu_type": gpu_type,
         "part_of_gpu": part,
         "duration_s": None if end_s is None or start_s is None else end_s - start_s,
@@ -83,8 +83,8 @@ def _values(entry: Any, tenant: str, times: Moments) -> Iterator[Row]:
 
 def _since(states: _States, times: Moments, kind: str) -> float | None:
     """When a condition became true; None if it is not."""
-    found = states.get(kind)
-    return time_of(times, found, "lastTransitionTime") if member(found, "status") == "True" else None
+    state = states.get(kind)
+    return time_of(times, state, "lastTransitionTime") if member(state, "status") == "True" else None
 
 
 def _state(work: Mapping[str, Any], states: _States, start_s: float | None, end_s: float | None) -> str:
@@ -97,22 +97,22 @@ def _state(work: Mapping[str, Any], states: _States, start_s: float | None, end_
 
 def _requested(work: Mapping[str, Any]) -> tuple[int, int | None, bool]:
     """GPUs of all pods, the least number if some may be left out, and whether slices are among them."""
-    total, least, part = 0, 0, False
+    total, min_gpus, part = 0, 0, False
     pod_sets = member(work, "spec", "podSets")
     for pods in pod_sets if isinstance(pod_sets, list) else []:
         of_pod, sliced = gpus_of_pod(member(pods, "template", "spec"))
         count = _count(pods, "count", 1)
         total += of_pod * count
-        least += of_pod * min(count, _count(pods, "minCount", count))
+        min_gpus += of_pod * min(count, _count(pods, "minCount", count))
         part = part or sliced
     if total < 1:
         raise ValueError("asks for no GPU")
-    return total, least if 0 < least < total else None, part
+    return total, min_gpus if 0 < min_gpus < total else None, part
 
 
 def _count(pods: Any, name: str, unstated: int) -> int:
-    stated = member(pods, name)
-    count = unstated if stated is None else whole(str(stated))
+    number = member(pods, name)
+    count = unstated if number is None else whole(str(number))
     if count < 0:
         raise ValueError(f"{name}: must not be negative")
     return count
@@ -124,8 +124,8 @@ def _admitted(work: Mapping[str, Any]) -> tuple[int, str | None]:
     total, flavors = 0, dict[str, None]()
     for pods in assigned if isinstance(assigned, list) else []:
         total += gpus_in(member(pods, "resourceUsage"))[0]
-        named = member(pods, "flavors")
-        for resource, flavor in named.items() if isinstance(named, dict) else ():
+        pod_flavors = member(pods, "flavors")
+        for resource, flavor in pod_flavors.items() if isinstance(pod_flavors, dict) else ():
             if is_gpu(resource):
                 flavors[str(flavor)] = None
     return total, next(iter(flavors)) if len(flavors) == 1 else None

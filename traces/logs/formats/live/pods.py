@@ -90,19 +90,23 @@ def _owner(pod: Any) -> tuple[str, str] | None:
 
 
 def _name(pods: list[_Pod]) -> str:
-    first = pods[0]
-    return f"{first.namespace or 'default'}/{'/'.join(first.owner)}" if first.owner else first.name
+    first_pod = pods[0]
+    return (
+        f"{first_pod.namespace or 'default'}/{'/'.join(first_pod.owner)}"
+        if first_pod.owner
+        else first_pod.name
+    )
 
 
 def _values(pods: list[_Pod], tenant: str, times: Moments) -> Iterator[Row]:
     for pod in pods:
         if pod.error is not None:
             raise pod.error
-    read = [pod for pod in pods if pod.gpus]
-    if not read:
+    gpu_pods = [pod for pod in pods if pod.gpus]
+    if not gpu_pods:
         raise ValueError("asks for no GPU")
-    live = [pod for pod in read if pod.phase not in _ENDED]
-    ran = [(pod.start_s, pod.end_s, pod.gpus) for pod in read if pod.start_s is not None]
+    live = [pod for pod in gpu_pods if pod.phase not in _ENDED]
+    ran = [(pod.start_s, pod.end_s, pod.gpus) for pod in gpu_pods if pod.start_s is not None]
     starts = [start_s for start_s, _, _ in ran]
     if live:
         gpus, duration_s, end_s = sum(pod.gpus for pod in live), None, None
@@ -114,23 +118,23 @@ def _values(pods: list[_Pod], tenant: str, times: Moments) -> Iterator[Row]:
         gpus = _most_at_once(spans)
         duration_s = sum((e - s) * n for s, e, n in spans) / gpus
         end_s = max(e for _, e, _ in spans)
-        state = max((pod.end_s or 0.0, pod.phase) for pod in read)[1]
-    first, last = pods[0], read[-1]
+        state = max((pod.end_s or 0.0, pod.phase) for pod in gpu_pods)[1]
+    first_pod, last_pod = pods[0], gpu_pods[-1]
     yield {
         "job_id": _name(pods),
-        "submit_s": min(pod.created_s for pod in read),
+        "submit_s": min(pod.created_s for pod in gpu_pods),
         "gpus": COLUMNS["gpus"](str(gpus)),
-        "gpu_type": last.gpu_type,
-        "part_of_gpu": any(pod.part for pod in read),
+        "gpu_type": last_pod.gpu_type,
+        "part_of_gpu": any(pod.part for pod in gpu_pods),
         "duration_s": duration_s,
         "logged_start_s": min(starts) if starts and state != "Pending" else None,
         "logged_end_s": end_s,
-        "estimate_s": None if last.limit is None else COLUMNS["estimate_s"](last.limit),
-        "priority": None if last.priority is None else COLUMNS["priority"](last.priority),
-        "tenant": first.namespace if tenant == "namespace" else first.queue,
+        "estimate_s": None if last_pod.limit is None else COLUMNS["estimate_s"](last_pod.limit),
+        "priority": None if last_pod.priority is None else COLUMNS["priority"](last_pod.priority),
+        "tenant": first_pod.namespace if tenant == "namespace" else first_pod.queue,
         "state": state,
         "reason": pods[-1].waits_for if state == "Pending" else None,
-        "on_nodes": tuple(_on_nodes(read)),
+        "on_nodes": tuple(_on_nodes(gpu_pods)),
     }
 
 
@@ -181,8 +185,8 @@ def _end_s(pod: Any, times: Moments) -> float | None:
     """The last end of a container, None if none is stated."""
     statuses = member(pod, "status", "containerStatuses")
     ends = [
-        time_of(times, one, "state", "terminated", "finishedAt")
-        for one in (statuses if isinstance(statuses, list) else [])
+        time_of(times, status, "state", "terminated", "finishedAt")
+        for status in (statuses if isinstance(statuses, list) else [])
     ]
     return max((end for end in ends if end is not None), default=None)
 
@@ -190,11 +194,11 @@ def _end_s(pod: Any, times: Moments) -> float | None:
 def _most_at_once(spans: list[tuple[float, float, int]]) -> int:
     """The most GPUs that (start, end, GPUs) hold at one time."""
     changes = sorted([(end, -gpus) for _, end, gpus in spans] + [(start, gpus) for start, _, gpus in spans])
-    held, most = 0, 0
+    held, peak = 0, 0
     for _, change in changes:
         held += change
-        most = max(most, held)
-    return most
+        peak = max(peak, held)
+    return peak
 
 
 _FORM = RecordsOfJobs(

@@ -40,11 +40,11 @@ def gpus_of(text: str) -> int:
     >>> gpus_of("billing=64,cpu=64,gres/gpu:a100=6,gres/gpu:h100=2,node=1")
     8
     """
-    found = _GPUS.findall(text)
-    if not found:
+    matches = _GPUS.findall(text)
+    if not matches:
         raise ValueError("names no gres/gpu: a job without GPUs")
-    total = [count for gpu_type, count in found if not gpu_type]
-    return int(COLUMNS["gpus"](total[0] if total else str(sum(whole(count) for _, count in found))))
+    total = [count for gpu_type, count in matches if not gpu_type]
+    return int(COLUMNS["gpus"](total[0] if total else str(sum(whole(count) for _, count in matches))))
 
 
 def cpus_of(text: str) -> float | None:
@@ -53,8 +53,8 @@ def cpus_of(text: str) -> float | None:
     >>> cpus_of("billing=64,cpu=64,gres/gpu=8,mem=512G,node=1")
     64.0
     """
-    found = _CPUS.search(text)
-    return float(COLUMNS["cpus"](found[1])) if found and found[1] != "0" else None
+    match = _CPUS.search(text)
+    return float(COLUMNS["cpus"](match[1])) if match and match[1] != "0" else None
 
 
 def memory_gb_of(text: str) -> float | None:
@@ -64,10 +64,10 @@ def memory_gb_of(text: str) -> float | None:
     >>> memory_gb_of("cpu=64,mem=512G,node=1"), memory_gb_of("cpu=1,mem=1000M")
     (549.755813888, 1.048576)
     """
-    found = _MEMORY.search(text)
-    if not found or not float(found[1]):
+    match = _MEMORY.search(text)
+    if not match or not float(match[1]):
         return None
-    gb = float(found[1]) * 1024 ** ("KMGTP".index(found[2] or "M") + 1) / 1e9
+    gb = float(match[1]) * 1024 ** ("KMGTP".index(match[2] or "M") + 1) / 1e9
     return float(COLUMNS["host_memory_gb"](repr(gb)))
 
 
@@ -145,8 +145,10 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
     columns = source.head.columns
     missing = [cell.column for cell in _CELLS.values() if cell.column not in columns]
     if missing or source.separator != "|":
-        what = f"missing column {', '.join(dict.fromkeys(missing))}" if missing else "is not separated by |"
-        raise TableError(f"{source.path}:1: {what}; print the log with {COMMAND}")
+        problem = (
+            f"missing column {', '.join(dict.fromkeys(missing))}" if missing else "is not separated by |"
+        )
+        raise TableError(f"{source.path}:1: {problem}; print the log with {COMMAND}")
     cells = dict(_CELLS)
     for field, cell in _FURTHER:
         if cell.column in columns:

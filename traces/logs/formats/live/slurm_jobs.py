@@ -127,10 +127,10 @@ def gpus_per_node(text: str) -> tuple[int, str | None]:
     >>> gpus_per_node("gres:gpu:a100:8"), gpus_per_node("gres/gpu=2,gres/shard=4"), gpus_per_node("N/A")
     ((8, 'a100'), (2, None), (0, None))
     """
-    found = [match for part in text.split(",") if (match := _GRES.fullmatch(part.strip()))]
-    types = {match[1] for match in found}
+    matches = [match for part in text.split(",") if (match := _GRES.fullmatch(part.strip()))]
+    types = {match[1] for match in matches}
     kind = types.pop() if len(types) == 1 else None
-    return sum(whole(match[2] or "1") for match in found), kind
+    return sum(whole(match[2] or "1") for match in matches), kind
 
 
 def _state(text: str) -> str:
@@ -172,19 +172,19 @@ def _text(text: str) -> str | None:
 
 def _tasks(job_id: str) -> list[str]:
     """The ids of the tasks of an array, such as `17_[1-3,7:2%4]`; the id itself if it is of no array."""
-    found = _ARRAY.fullmatch(job_id)
-    if not found:
+    match = _ARRAY.fullmatch(job_id)
+    if not match:
         if "[" in job_id:
             raise ValueError("is an array whose tasks are not listed; squeue -r lists them")
         return [job_id]
     tasks = list[int]()
-    for part in found[2].split(","):
-        first, _, rest = part.partition("-")
-        last, _, step = rest.partition(":")
-        some = range(whole(first), whole(last or first) + 1, max(1, whole(step or "1")))
-        if (some.stop - some.start) // some.step > _MOST_TASKS - len(tasks):
+    for part in match[2].split(","):
+        low, _, high_and_step = part.partition("-")
+        high, _, step = high_and_step.partition(":")
+        indices = range(whole(low), whole(high or low) + 1, max(1, whole(step or "1")))
+        if (indices.stop - indices.start) // indices.step > _MOST_TASKS - len(tasks):
             raise ValueError(f"is an array of more than {_MOST_TASKS:,} tasks")
-        tasks += some
+        tasks += indices
     if not tasks:
         raise ValueError("is an array without tasks")
-    return [f"{found[1]}_{task}" for task in tasks]
+    return [f"{match[1]}_{task}" for task in tasks]

@@ -87,13 +87,14 @@ def _of_accounting(entry: Any) -> SlurmJob:
     )
 
 
-def _tres(entry: Any, which: str) -> str:
+def _tres(entry: Any, key: str) -> str:
     """The GPUs in a list of trackable resources, written as Slurm does; "" if there are none."""
-    listed = member(entry, "tres", which)
+    listed = member(entry, "tres", key)
     gpus = [
-        f"gres/{name}={_number(one, 'count')}"
-        for one in (listed if isinstance(listed, list) else [])
-        if member(one, "type") == "gres" and str(name := member(one, "name")).partition(":")[0] == "gpu"
+        f"gres/{name}={_number(resource, 'count')}"
+        for resource in (listed if isinstance(listed, list) else [])
+        if member(resource, "type") == "gres"
+        and str(name := member(resource, "name")).partition(":")[0] == "gpu"
     ]
     return ",".join(gpus)
 

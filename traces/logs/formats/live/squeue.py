@@ -95,14 +95,14 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
     def values(row: Any, tenant: str, times: Moments) -> Iterable[Row]:
         if len(row) != len(names):
             raise ValueError(f"has {len(row)} cells where the header has {len(names)}")
-        return SlurmJob(**{field: row[at] for field, at in places.items()}).rows(tenant, times)
+        return SlurmJob(**{field: row[index] for field, index in places.items()}).rows(tenant, times)
 
     form = RecordsOfJobs(
         format="squeue",
         entries=_rows,
         values=values,
         name=lambda row: str(row[places["job_id"]]) if len(row) == len(names) else "",
-        columns=tuple(names[at] for at in places.values()),
+        columns=tuple(names[place] for place in places.values()),
         tenants=TENANTS,
         assumptions=ASSUMPTIONS,
         times=("SUBMIT_TIME, START_TIME, END_TIME: dates; TIME_LIMIT: written out",),

@@ -64,7 +64,7 @@ def _of_job(job: Mapping[str, Any], times: Moments) -> Row:
     pods, part, gpu_type = _pods(job)
     fewest = member(job, "spec", "minAvailable")
     total = sum(gpus * count for gpus, count in pods)
-    least = 0 if fewest is None else _least(pods, whole(str(fewest)))
+    min_gpus = 0 if fewest is None else _least(pods, whole(str(fewest)))
     phase = text_of(job, "status", "state", "phase") or "Pending"
     start_s, end_s = _running_since(job, times), None
     if phase in _ENDED:
@@ -76,7 +76,7 @@ def _of_job(job: Mapping[str, Any], times: Moments) -> Row:
             raise ValueError("ended without having run")
     return {
         "gpus": total,
-        "min_gpus": least if 0 < least < total else None,
+        "min_gpus": min_gpus if 0 < min_gpus < total else None,
         "gpu_type": gpu_type,
         "part_of_gpu": part,
         "duration_s": end_s - start_s if end_s is not None and start_s is not None else None,
@@ -119,9 +119,9 @@ def _pods(job: Mapping[str, Any]) -> tuple[list[tuple[int, int]], bool, str | No
 def _running_since(job: Mapping[str, Any], times: Moments) -> float | None:
     """When the job first ran, if it has."""
     seen = member(job, "status", "conditions")
-    for one in seen if isinstance(seen, list) else []:
-        if member(one, "status") == "Running":
-            return time_of(times, one, "lastTransitionTime")
+    for entry in seen if isinstance(seen, list) else []:
+        if member(entry, "status") == "Running":
+            return time_of(times, entry, "lastTransitionTime")
     running = member(job, "status", "state", "phase") == "Running"
     return time_of(times, job, "status", "state", "lastTransitionTime") if running else None
 
@@ -151,13 +151,13 @@ def _of_group(group: Mapping[str, Any], times: Moments) -> Row:
 def _go_span(entry: Any, *path: str) -> float | None:
     """A span as Go prints it (`1h30m5s`), in seconds; None if there is none. ValueError if it is wrong."""
     value = text_of(entry, *path)
-    found = _GO_SPAN.fullmatch(value) if value else None
+    match = _GO_SPAN.fullmatch(value) if value else None
     if value is None:
         return None
-    if not found:
+    if not match:
         raise ValueError(f"{path[-1]}: is no span such as 1h30m")
-    hours, minutes, rest = (float(part or 0) for part in found.groups())
-    return float(COLUMNS["duration_s"](repr((60 * hours + minutes) * 60 + rest)))
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return float(COLUMNS["duration_s"](repr((60 * hours + minutes) * 60 + seconds)))
 
 
 _FORM = RecordsOfJobs(

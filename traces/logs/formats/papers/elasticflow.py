@@ -42,8 +42,8 @@ def _matches(head: Head) -> bool:
 def _read(source: LogSource, options: ReadOptions) -> Log:
     names = _names(source.head.columns)
     if names is None:
-        wanted = ", ".join((*_COMMON.values(), *_SIMULATOR.values()))
-        raise TableError(f"{source.path}:1: not an ElasticFlow trace; one has the columns {wanted}")
+        columns_text = ", ".join((*_COMMON.values(), *_SIMULATOR.values()))
+        raise TableError(f"{source.path}:1: not an ElasticFlow trace; one has the columns {columns_text}")
     cells = {field: Cell(name, optional=field == "deadline_s") for field, name in names.items()}
     if "best_effort" in source.head.columns:
         cells["best_effort"] = Cell("best_effort", flag, optional=True)

@@ -46,20 +46,20 @@ _NUMBERS = ("steps", "arrival", "scale_factor", "duration")
 
 
 def _model(cell: str) -> str:
-    found = _TYPE.fullmatch(cell)
-    return str(COLUMNS["model"](found[1] if found else cell))
+    match = _TYPE.fullmatch(cell)
+    return str(COLUMNS["model"](match[1] if match else cell))
 
 
 def _batch(cell: str) -> int:
     """The batch in a job type; 1 for a type that names none."""
-    found = _TYPE.fullmatch(cell)
-    return int(COLUMNS["global_batch"](found[2] if found else "1"))
+    match = _TYPE.fullmatch(cell)
+    return int(COLUMNS["global_batch"](match[2] if match else "1"))
 
 
 def _names(head: Head, layouts: Mapping[int, tuple[str, ...]]) -> tuple[str, ...]:
     """The names of the columns, none if the log is of no such layout."""
-    first = next((line for line in head.lines if line.strip() and not line.startswith("#")), "")
-    cells = first.split("\t")
+    first_line = next((line for line in head.lines if line.strip() and not line.startswith("#")), "")
+    cells = first_line.split("\t")
     names = layouts.get(len(cells), ())
     fits = all(is_number(cell) for name, cell in zip(names, cells, strict=False) if name in _NUMBERS)
     return names if fits else ()
