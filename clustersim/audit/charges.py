@@ -32,8 +32,10 @@ def terms_of(
     shares = overheads.shares_load(parameters)
 
     def terms(saves: float, loads: bool) -> ChargeTerms:
-        here = loads and not shares  # of a load that shares the storage, the log states the end
-        due_s = overheads.restart_s(parameters, nodes, event.gpus, event.event, saves=saves, loads=here)
+        charged_here = loads and not shares  # of a load that shares the storage, the log states the end
+        due_s = overheads.restart_s(
+            parameters, nodes, event.gpus, event.event, saves=saves, loads=charged_here
+        )
         save_due = saves if save_s else 0.0
         return ChargeTerms(cycle, loads=loads and shares, due_s=due_s, save_due=save_due, save_s=save_s)
 

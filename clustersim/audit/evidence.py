@@ -63,14 +63,14 @@ def agrees(a: float | None, b: float | None, error: float = 0.0, *, relative: fl
     return isclose(a, b, rel_tol=relative, abs_tol=error)
 
 
-def as_stated(stated: Any, value: Any, roundings: int = 1) -> bool:
+def as_stated(recorded: Any, value: Any, roundings: int = 1) -> bool:
     """Whether a cell of a table states `value`. Floats may differ by the rounding of the table, `roundings`
     times: once if the value is exact, twice if the value is a difference of two numbers of the table.
     """
-    if stated == value:
+    if recorded == value:
         return True
-    numbers = isinstance(stated, float) and isinstance(value, float)
-    return numbers and agrees(stated, value, roundings * RESOLUTION_S)
+    numbers = isinstance(recorded, float) and isinstance(value, float)
+    return numbers and agrees(recorded, value, roundings * RESOLUTION_S)
 
 
 def slack_s(now: float, error: float) -> float:
@@ -159,13 +159,18 @@ def stated_bound(manifest: Mapping[str, Any]) -> dict[str, float | None] | None:
     """The bounds of mean, 99th percentile, makespan and deadlines met in a manifest, by their metrics; None
     if it states none. UserError for anything but numbers, or None, under all of these names.
     """
-    stated = manifest.get("bound")
-    if stated is None:
+    recorded_bound = manifest.get("bound")
+    if recorded_bound is None:
         return None
-    if not isinstance(stated, dict) or set(stated) != {*_BOUNDS, "method"}:
+    if not isinstance(recorded_bound, dict) or set(recorded_bound) != {*_BOUNDS, "method"}:
         names = ", ".join(_BOUNDS)
-        raise UserError(f"manifest.json: bound={quoted(stated)}: must state {names} and method; run again")
-    return {name: None if stated[name] is None else stated_number(stated, name) for name in _BOUNDS}
+        raise UserError(
+            f"manifest.json: bound={quoted(recorded_bound)}: must state {names} and method; run again"
+        )
+    return {
+        name: None if recorded_bound[name] is None else stated_number(recorded_bound, name)
+        for name in _BOUNDS
+    }
 
 
 def stated_price(manifest: Mapping[str, Any]) -> float:

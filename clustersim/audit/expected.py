@@ -53,12 +53,12 @@ class Recomputed:
         self.curve = lru_cache(_MOST_KINDS)(self._curve)
         self.fault = lru_cache(_MOST_KINDS)(self._fault)
 
-    def _compare_systems(self, speed: Speed, stated: object) -> None:
+    def _compare_systems(self, speed: Speed, recorded: object) -> None:
         """Refuse system files that changed since the run. Shipped systems change only with the program."""
         files = [pool.system for pool in self._cluster.pools if pool.system not in (None, *list_systems())]
-        if files and stated != systems_hash(self._cluster, speed):
-            what = ", ".join(f"{name:.300}" for name in dict.fromkeys(files))
-            self._speed, self.why_not = None, f"system {what}, or its profile, is not what the run read"
+        if files and recorded != systems_hash(self._cluster, speed):
+            file_list = ", ".join(f"{name:.300}" for name in dict.fromkeys(files))
+            self._speed, self.why_not = None, f"system {file_list}, or its profile, is not what the run read"
 
     def _curve(
         self, model: str, global_batch: int | None, seq_len: int | None, framework: str, precision: str,
@@ -126,14 +126,14 @@ class Recomputed:
             planner = planner.under(key.framework or None, key.precision or None)
         except UserError as error:
             return str(error)
-        found = evaluate(
+        evaluation = evaluate(
             model,
             PlanBatch.of([plan]),
             planner.system,
             planner.profile,
             memory_headroom=planner.memory_headroom,
         ).prediction(0)
-        return "" if found.fits else f"its plan {key.plan} does not fit: {found.reason}"
+        return "" if evaluation.fits else f"its plan {key.plan} does not fit: {evaluation.reason}"
 
     def row(self, key: PlanKey) -> PlanRecord | None:
         """The row of plans.csv for a plan; None if the row cannot be computed."""
@@ -182,17 +182,17 @@ def _job(key: PlanKey) -> Job:
 
 def _headroom(manifest: Mapping[str, Any]) -> float:
     """The memory headroom of a run; 0, that of runs before there was one, if the manifest states none."""
-    stated = manifest.get("memory_headroom", 0.0)
-    if isinstance(stated, bool) or not isinstance(stated, int | float):
-        raise UserError(f"memory_headroom={shown(stated)}: must be a number")
-    return checked_headroom(stated)
+    headroom = manifest.get("memory_headroom", 0.0)
+    if isinstance(headroom, bool) or not isinstance(headroom, int | float):
+        raise UserError(f"memory_headroom={shown(headroom)}: must be a number")
+    return checked_headroom(headroom)
 
 
 def _why_not_table(table: object, digest: object) -> str:
     if not isinstance(table, str):
         return f"table={shown(table)}: must name a file"
     try:
-        same = sha256(table, LARGEST_FILE) == digest
+        is_same_file = sha256(table, LARGEST_FILE) == digest
     except (OSError, ValueError) as error:
         return f"{table:.300}: cannot be read: {getattr(error, 'strerror', None) or error}"
-    return "" if same else f"{table:.300} is not what the run read"
+    return "" if is_same_file else f"{table:.300} is not what the run read"

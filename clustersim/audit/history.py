@@ -63,8 +63,8 @@ class JobHistory:
         "record", "state", "terms", "totals",
     )  # fmt: skip
 
-    def __init__(self, job_id: str, first: EventRecord | None, first_index: int):
-        self.job_id, self.first, self.first_index = job_id, first, first_index
+    def __init__(self, job_id: str, first_event: EventRecord | None, first_index: int):
+        self.job_id, self.first, self.first_index = job_id, first_event, first_index
         self.record: JobRecord | None = None
         self.facts = _NO_FACTS
         self.state, self.last, self.planned = UNKNOWN, "", False
@@ -133,8 +133,8 @@ class ClusterHistory:
     def holders(self, node: int) -> list[str]:
         """The jobs with GPUs on a node, in the order in which they got them."""
         allocations = [job.allocation for job in self.jobs.values() if job.allocation is not None]
-        here = [event for event in allocations if any(place == node for place, _ in event.placement)]
-        return [event.job_id for event in sorted(here, key=attrgetter("time_s"))]
+        node_events = [event for event in allocations if any(place == node for place, _ in event.placement)]
+        return [event.job_id for event in sorted(node_events, key=attrgetter("time_s"))]
 
     def submitted_before(self, job_id: str) -> bool:
         """Whether this id was submitted before, by its hash: good enough for a message, but no proof."""
@@ -185,24 +185,26 @@ class ClusterHistory:
             return
         in_use = self.in_use
         for node, count in placement:
-            before = in_use.get(node, 0)
-            after = in_use[node] = before + sign * count
+            count_before = in_use.get(node, 0)
+            count_after = in_use[node] = count_before + sign * count
             self.taken += sign * count
-            if (before > 0) != (after > 0) and 0 <= node < self.cluster.nodes:
+            if (count_before > 0) != (count_after > 0) and 0 <= node < self.cluster.nodes:
                 size = self.cluster.size_of(node)
-                self.gpus_of_busy_nodes += size if after > 0 else -size
+                self.gpus_of_busy_nodes += size if count_after > 0 else -size
 
     def _is_first_or_last(self, placement: SharedPlacement, sign: int) -> bool:
         """Count part of a shared GPU. Returns whether it is the first part taken or the last one returned."""
-        before = self.shared.get(placement.key, 0)
-        after = before + sign * placement.parts
+        parts_before = self.shared.get(placement.key, 0)
+        parts_after = parts_before + sign * placement.parts
         gpus = sum([count for _, count in placement])
-        self.idle_parts += gpus * ((MILLION - after if after else 0) - (MILLION - before if before else 0))
-        if after:
-            self.shared[placement.key] = after
+        self.idle_parts += gpus * (
+            (MILLION - parts_after if parts_after else 0) - (MILLION - parts_before if parts_before else 0)
+        )
+        if parts_after:
+            self.shared[placement.key] = parts_after
         else:
             self.shared.pop(placement.key, None)
-        return not before or not after
+        return not parts_before or not parts_after
 
     def _terms(self, event: EventRecord, job: JobHistory) -> ChargeTerms:
         evidence, parameters = self.evidence, job.facts.parameters
@@ -249,7 +251,7 @@ class Rule:
 
     def on_interrupt(self, i: int, event: EventRecord, job: JobHistory) -> None: ...
 
-    def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None: ...
+    def on_instant(self, first_index: int, batch: Sequence[EventRecord]) -> None: ...
 
     def on_departure(self, job: JobHistory) -> None: ...
 

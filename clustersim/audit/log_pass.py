@@ -48,10 +48,10 @@ def _go_through(history: ClusterHistory, rules: Sequence[Rule]) -> None:
                 call(job)
 
     for time_s, group in groupby(history.evidence.events, key=attrgetter("time_s")):
-        batch, first = list(group), history.event_count
-        if not first:
+        batch, first_index = list(group), history.event_count
+        if not first_index:
             history.first_s = time_s
-        for i, event in enumerate(batch, first):
+        for i, event in enumerate(batch, first_index):
             job = None if event.event in NODE_EVENTS else history.job_of(i, event, records.take)
             for call in on_event(event.event):
                 call(i, event, job)
@@ -67,7 +67,7 @@ def _go_through(history: ClusterHistory, rules: Sequence[Rule]) -> None:
         history.event_count += len(batch)
         history.last_s = max(history.last_s, time_s)
         for call in on_instant:
-            call(first, batch)
+            call(first_index, batch)
     history.disorder = records.disorder
     _close(history, records, depart, unrecorded)
     for rule in rules:

@@ -18,14 +18,14 @@ def stated_phases(record: JobRecord | None) -> tuple[Phase, ...]:
         return ()
 
 
-def factor_of(record: JobRecord | None, given: EventRecord | None) -> float:
+def factor_of(record: JobRecord | None, allocation: EventRecord | None) -> float:
     """By what the seconds of an iteration, or of a logged second, are multiplied to give those of a unit of
     work in the phase of an allocation, with its batch; 1 for a job without phases.
     """
     phases = stated_phases(record)
-    if not phases or record is None or given is None:
+    if not phases or record is None or allocation is None:
         return 1.0
-    phase, batch = phase_of(given), batch_of(given)
+    phase, batch = phase_of(allocation), batch_of(allocation)
     if phase is None or not 0 <= phase < len(phases):
         return 1.0
     if batch and record.global_batch:

@@ -73,23 +73,27 @@ def replay(directory: str | Path, trace: str | Path | None = None, policy: str |
                 raise
             broken = f"the policy breaks a rule: {error}"
         texts = list(_differences(home, Path(folder), run))
-        other = other_libraries(run.manifest)
-        apart = first_difference(run, read_streamed(folder)) if texts and other else ""
+        other_versions = other_libraries(run.manifest)
+        difference = first_difference(run, read_streamed(folder)) if texts and other_versions else ""
     if broken and run.manifest.get("status") != STOPPED:
         texts.insert(0, broken)
-        apart = apart or broken
+        difference = difference or broken
     text = "simulated again, the run writes the same files, byte for byte"
-    if texts and other and not apart:
-        what = f"the last digits of some numbers, which may depend on versions: made under {other}"
-        return Finding("replay", f"simulated again, the run writes the same to {RELATIVE:g}", (), what)
-    if texts and other and _is_ours(run, config.policy):
-        what = f"was made under {other}, and is another run here: {apart}"
-        raise UserError(f"{home}: {what}; replay it under those versions")
+    if texts and other_versions and not difference:
+        problem = (
+            f"the last digits of some numbers, which may depend on versions: made under {other_versions}"
+        )
+        return Finding("replay", f"simulated again, the run writes the same to {RELATIVE:g}", (), problem)
+    if texts and other_versions and _is_ours(run, config.policy):
+        problem = f"was made under {other_versions}, and is another run here: {difference}"
+        raise UserError(f"{home}: {problem}; replay it under those versions")
     if texts and not _is_ours(run, config.policy):
         version = run.manifest.get("versions")
-        stated = version.get("clustersim") if isinstance(version, dict) else None
-        what = f"was made by another version of the program or its policy (clustersim {shown(stated)})"
-        raise UserError(f"{home}: {what}, and this one differs: {texts[0]}; replay it with that version")
+        program_version = version.get("clustersim") if isinstance(version, dict) else None
+        problem = (
+            f"was made by another version of the program or its policy (clustersim {shown(program_version)})"
+        )
+        raise UserError(f"{home}: {problem}, and this one differs: {texts[0]}; replay it with that version")
     return Finding("replay", text, tuple(Violation(text) for text in texts))
 
 
@@ -97,8 +101,8 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
     try:
         return tempfile.TemporaryDirectory(prefix="clustersim-replay-")
     except OSError as error:
-        what = f"no folder for the files of the replay: {error.strerror or error}"
-        raise UserError(f"{what}; set TMPDIR to one with room") from None
+        problem = f"no folder for the files of the replay: {error.strerror or error}"
+        raise UserError(f"{problem}; set TMPDIR to one with room") from None
 
 
 # The settings of the run
@@ -115,7 +119,7 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
     ]
     if missing:
         raise UserError(f"{run.folder / MANIFEST}: states no {', '.join(missing)}; run the simulation again")
-    chosen = _policy(run, policy)
+    policy_name = _policy(run, policy)
     window = manifest.get("window")
     settings = {
         name: manifest[name]
@@ -125,7 +129,7 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
     settings |= window if isinstance(window, dict) else {}
     bound = manifest.get("bound")  # auto has chosen a method, which is stated
     settings["bound"] = bound.get("method") if isinstance(bound, dict) else NO_BOUND
-    config = RunConfig.make(policy=chosen, **settings)
+    config = RunConfig.make(policy=policy_name, **settings)
     if config.table is not None and _hash(config.table, LARGEST_FILE) != manifest.get("table_sha256"):
         raise UserError(
             f"table={config.table}: was changed since the run; restore the table that the run read"
@@ -135,38 +139,40 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
     return config
 
 
-def _policy(run: StreamedRun, given: str | None) -> str:
-    stated, digest = run.policy, run.manifest.get("policy_sha256")
-    from_file = ".py:" in stated or stated.endswith(".py")
+def _policy(run: StreamedRun, policy: str | None) -> str:
+    recorded, digest = run.policy, run.manifest.get("policy_sha256")
+    from_file = ".py:" in recorded or recorded.endswith(".py")
     if digest is not None and not from_file:
-        return stated
-    if given is None:
-        what = "no code is run because a folder names it" if from_file else "it was given as a class"
-        where = stated if from_file else "FILE.py:Class"
-        raise UserError(f"{run.folder}: its policy is {shown(stated)}: {what}; name it: --policy {where}")
-    if from_file and digest != (_policy_hash(given) if ".py:" in given else None):
-        what = "is not the file of the run's policy, or was changed since, or a file beside it was"
-        raise UserError(f"--policy {given}: {what}")
-    name = stated.rpartition(":")[2]
-    if given.rpartition(":")[2] != name:
-        what = f"the run's policy is {shown(stated)}; name its class {shown(name)}"
-        raise UserError(f"--policy {given}: {what}")
-    return given
+        return recorded
+    if policy is None:
+        problem = "no code is run because a folder names it" if from_file else "it was given as a class"
+        where = recorded if from_file else "FILE.py:Class"
+        raise UserError(
+            f"{run.folder}: its policy is {shown(recorded)}: {problem}; name it: --policy {where}"
+        )
+    if from_file and digest != (_policy_hash(policy) if ".py:" in policy else None):
+        problem = "is not the file of the run's policy, or was changed since, or a file beside it was"
+        raise UserError(f"--policy {policy}: {problem}")
+    name = recorded.rpartition(":")[2]
+    if policy.rpartition(":")[2] != name:
+        problem = f"the run's policy is {shown(recorded)}; name its class {shown(name)}"
+        raise UserError(f"--policy {policy}: {problem}")
+    return policy
 
 
-def _trace(home: Path, run: StreamedRun, given: str | Path | None) -> Trace:
-    found = trace_of_manifest(run.manifest, given, run.jobs.most)
-    if isinstance(found, str):
-        raise UserError(f"{home}: cannot be replayed: {found}; give --trace FILE")
+def _trace(home: Path, run: StreamedRun, path: str | Path | None) -> Trace:
+    trace = trace_of_manifest(run.manifest, path, run.jobs.most)
+    if isinstance(trace, str):
+        raise UserError(f"{home}: cannot be replayed: {trace}; give --trace FILE")
     digest = stated_hash(run.manifest)
-    if digest and found.sha256 != digest:
-        raise UserError(f"--trace {given}: is not the trace of {home}: its hash is another")
-    return found
+    if digest and trace.sha256 != digest:
+        raise UserError(f"--trace {path}: is not the trace of {home}: its hash is another")
+    return trace
 
 
-def _hash(path: str | Path, most: float = inf) -> str:
+def _hash(path: str | Path, limit: float = inf) -> str:
     try:
-        return sha256(path, most)
+        return sha256(path, limit)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
@@ -200,9 +206,9 @@ def _differences(home: Path, again: Path, run: StreamedRun) -> Iterator[str]:
 
 def _first_difference(ours: Path, theirs: Path) -> str:
     line = 1
-    with ours.open("rb") as stated, theirs.open("rb") as again:
+    with ours.open("rb") as recorded, theirs.open("rb") as again:
         while True:
-            a, b = stated.readline(_PIECE), again.readline(_PIECE)
+            a, b = recorded.readline(_PIECE), again.readline(_PIECE)
             if a != b or not a:
                 texts = [_shown(piece) for piece in (a, b)]
                 return f"{line}: {texts[0]}; the replay: {texts[1]}"
@@ -213,8 +219,8 @@ def _shown(piece: bytes) -> str:
     return shown(piece.decode(errors="replace").rstrip("\r\n")) if piece else "it ends"
 
 
-def _other_statements(stated: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
-    for name in dict.fromkeys([*again, *stated]):
-        if name not in NOT_COMPARED and name != "result_hash" and stated.get(name) != again.get(name):
-            what = f"{name} is {shown(stated.get(name))}"
-            yield f"{MANIFEST}: {what}; by the replay {shown(again.get(name))}"
+def _other_statements(recorded: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
+    for name in dict.fromkeys([*again, *recorded]):
+        if name not in NOT_COMPARED and name != "result_hash" and recorded.get(name) != again.get(name):
+            difference = f"{name} is {shown(recorded.get(name))}"
+            yield f"{MANIFEST}: {difference}; by the replay {shown(again.get(name))}"

@@ -57,14 +57,14 @@ class Arrivals:
         jobs.sort(key=lambda job: (job.submit_s, job.job_id))
         return cls(jobs, np.array([job.submit_s for job in jobs]), until_s - first_s, begins, draws)
 
-    def after(self, now_s: float, draw: int, wanted: Callable[[], bool]) -> Iterator[Job]:
+    def after(self, now_s: float, draw: int, goes_on: Callable[[], bool]) -> Iterator[Job]:
         """The jobs of one draw, each once at most, as long as they are wanted, with times from `now_s` on."""
         begin_s = float(self.begins[draw]) * self.span_s
-        first = int(np.searchsorted(self.submit_s, begin_s, side="right"))
+        first_row = int(np.searchsorted(self.submit_s, begin_s, side="right"))
         for k in range(len(self.jobs)):
-            if not wanted():
+            if not goes_on():
                 return
-            job = self.jobs[(first + k) % len(self.jobs)]
+            job = self.jobs[(first_row + k) % len(self.jobs)]
             later_s = (job.submit_s - begin_s) % self.span_s
             run_s = float(self.draws[job.job_id][draw]) if job.job_id in self.draws else job.duration_s
             yield replace(job, job_id=f"later {k + 1}", submit_s=now_s + later_s, duration_s=run_s)

@@ -37,20 +37,26 @@ def changes_of(scene: Scene, job: LoggedJob, pool: str) -> list[Change]:
     size = scene.pools[pool].cluster.gpus_per_node
     counts = [job.gpus // size * size] if job.gpus > size > 1 and job.gpus % size else []
     counts += [job.gpus >> k for k in range(1, _HALVINGS + 1) if job.gpus % (1 << k) == 0]
-    found = [Change(_gpus(count), replace(job, gpus=count), pool) for count in dict.fromkeys(counts)]
+    changes = [Change(_gpus(count), replace(job, gpus=count), pool) for count in dict.fromkeys(counts)]
     if (limit_s := scene.run_times.limit_s(job)) is not None:
         for part in _LIMITS:
             if limit_s / part >= _LEAST_LIMIT_S:
                 shorter = replace(job, estimate_s=limit_s / part)
-                found.append(Change(f"limit {duration(limit_s / part)}", shorter, pool))
+                changes.append(Change(f"limit {duration(limit_s / part)}", shorter, pool))
     if scene.division in ("partition", "gpu_type", "qos"):
-        others = [
-            other for other in scene.pools.values() if other.name != pool and other.cluster.gpus >= job.gpus
+        other_pools = [
+            other_pool
+            for other_pool in scene.pools.values()
+            if other_pool.name != pool and other_pool.cluster.gpus >= job.gpus
         ]
-        for other in sorted(others, key=lambda other: (-other.cluster.gpus, other.name))[:_MOST_POOLS]:
-            moved = _moved(job, scene.division, other.name)
-            found.append(Change(f"{scene.division.replace('_', ' ')} {other.name}", moved, other.name))
-    return found
+        for other_pool in sorted(
+            other_pools, key=lambda other_pool: (-other_pool.cluster.gpus, other_pool.name)
+        )[:_MOST_POOLS]:
+            moved = _moved(job, scene.division, other_pool.name)
+            changes.append(
+                Change(f"{scene.division.replace('_', ' ')} {other_pool.name}", moved, other_pool.name)
+            )
+    return changes
 
 
 def _moved(job: LoggedJob, division: str, name: str) -> LoggedJob:

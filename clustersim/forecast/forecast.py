@@ -118,7 +118,7 @@ def predict_start(
         options.seed,
         options.arrivals,
     )
-    used = dict(run_times.used.most_common())
+    history_use = dict(run_times.used.most_common())
     pool = scene.pool_name(job)
     changes = changes_of(scene, job, pool) if options.with_changes else []
     uniforms = np.random.default_rng([options.seed, *b"own"]).random(draws)
@@ -135,14 +135,15 @@ def predict_start(
         "state": state_document(state),
         "job": job_document(scene, job, pool),
         "policy": policy_document(scene),
-        "history": ended and {"jobs": run_times.jobs, "with_limit": run_times.with_limit, "drawn_from": used},
+        "history": ended
+        and {"jobs": run_times.jobs, "with_limit": run_times.with_limit, "drawn_from": history_use},
         "draws": draws,
         "seed": options.seed,
         "start": distribution(state, base.delays_s, options.by_s),
         "waits_for": waits_for(base.part, job, base.earlier),
         "median_wait": wait and asdict(wait),
         "changes": [_changed(state, base, trial, options.by_s) for trial in trials[1:]],
-        "assumptions": list(assumptions_of(scene, used, ended is not None, options.ratio)),
+        "assumptions": list(assumptions_of(scene, history_use, ended is not None, options.ratio)),
     }
     return Forecast(job, base.delays_s, wait, summary)
 
@@ -176,8 +177,8 @@ def _ended(history: Sequence[LoggedJob], state: LiveState) -> list[LoggedJob]:
 def _trial(scene: Scene, change: Change, uniforms: Floats, on_draw: Callable[[int], None]) -> _Trial:
     cluster = scene.pools[change.pool].cluster
     if change.job.gpus > cluster.gpus:
-        what = f"asks for {change.job.gpus:,} GPUs, its pool has {cluster.gpus:,} ({cluster.shape})"
-        raise UserError(f"job {shown(change.job.job_id)}: {what}; state a larger one with --cluster")
+        problem = f"asks for {change.job.gpus:,} GPUs, its pool has {cluster.gpus:,} ({cluster.shape})"
+        raise UserError(f"job {shown(change.job.job_id)}: {problem}; state a larger one with --cluster")
     part = scene.part(change.job, change.pool)
     own_s = scene.run_times.drawn(change.job, 0.0, uniforms)
     delays_s, earlier = np.empty(len(uniforms)), []

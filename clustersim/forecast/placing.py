@@ -29,8 +29,8 @@ def places_of(
     """
     held = sum(job.gpus for job in running)
     if held > cluster.gpus:
-        what = f"--cluster {cluster.shape}: has {cluster.gpus:,} GPUs, and {held:,} are in use"
-        raise UserError(f"{what}; state a larger one, or leave it out")
+        problem = f"--cluster {cluster.shape}: has {cluster.gpus:,} GPUs, and {held:,} are in use"
+        raise UserError(f"{problem}; state a larger one, or leave it out")
     if cluster.mixed:
         return {job.job_id: () for job in running}
     capacity, places = Capacity(cluster), dict[int, Placement]()
@@ -43,14 +43,14 @@ def places_of(
                 places[i] = place
         elif i in places:
             capacity.release(places.pop(i))
-    first = len(jobs) - len(running)
-    for i in range(first, len(jobs)):
+    first_running = len(jobs) - len(running)
+    for i in range(first_running, len(jobs)):
         if i not in places:  # as it started, past jobs were in its way
             place = _place(capacity, jobs[i].gpus, rule)
             assert place is not None, "all running jobs fit together"
             capacity.take(place)
             places[i] = place
-    return {jobs[i].job_id: places[i] for i in range(first, len(jobs))}
+    return {jobs[i].job_id: places[i] for i in range(first_running, len(jobs))}
 
 
 def _steps(jobs: Sequence[LoggedJob], past: int) -> Iterable[tuple[float, int, tuple[object, ...], int]]:

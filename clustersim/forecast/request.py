@@ -36,32 +36,32 @@ class Request:
 
     def of(self, state: LiveState) -> LoggedJob:
         """The job as a row of the state. UserError if it cannot be asked about."""
-        stated = {name: value for name, value in self.fields.items() if value is not None}
+        fields = {name: value for name, value in self.fields.items() if value is not None}
         if self.job_id is not None:
-            if self.gpus is not None or self.limit_s is not None or stated:
-                what = "is described by the state"
-                raise UserError(f"--job {shown(self.job_id)}: {what}; leave --gpus and the like out")
+            if self.gpus is not None or self.limit_s is not None or fields:
+                problem = "is described by the state"
+                raise UserError(f"--job {shown(self.job_id)}: {problem}; leave --gpus and the like out")
             return _found(self.job_id, state)
         if self.gpus is None:
             raise UserError("--job: name a job that waits, or ask about a new one: --gpus 8 --time-limit 4h")
         if not 1 <= self.gpus <= MAX_GPUS:
             raise UserError(f"--gpus {self.gpus}: must be between 1 and {MAX_GPUS:,}")
-        return LoggedJob(0, NEW, state.now_s, self.gpus, None, estimate_s=self.limit_s, **stated)
+        return LoggedJob(0, NEW, state.now_s, self.gpus, None, estimate_s=self.limit_s, **fields)
 
 
 def _found(job_id: str, state: LiveState) -> LoggedJob:
     jobs = (*state.waiting, *state.running, *state.held, *state.ended)
     job = next((job for job in jobs if job.job_id == job_id), None)
     if job is None:
-        known = [job.job_id for job in state.waiting]
-        close = get_close_matches(job_id[:60], known, n=3, cutoff=0.5)
-        raise UnknownName("waiting job", shown(job_id), close or [*known[:_MOST_NAMED], "..."])
+        job_ids = [job.job_id for job in state.waiting]
+        close = get_close_matches(job_id[:60], job_ids, n=3, cutoff=0.5)
+        raise UnknownName("waiting job", shown(job_id), close or [*job_ids[:_MOST_NAMED], "..."])
     if job in state.waiting:
         return job
     where = f"{state.source['file']}:{job.line}: job {shown(job_id)}"
     if job in state.held:
-        why = shown(job.reason or job.state or "held")
-        raise UserError(f"{where}: is held back ({why}), so it waits for no GPUs; release it first")
+        reason = shown(job.reason or job.state or "held")
+        raise UserError(f"{where}: is held back ({reason}), so it waits for no GPUs; release it first")
     if job in state.running:
         raise UserError(f"{where}: runs already, since {state.moment(job.logged_start_s or 0.0)}")
     raise UserError(f"{where}: had ended at {state.moment(state.now_s)}; --now names an earlier moment")

@@ -60,8 +60,8 @@ class Resumed(Scheduler):
             if not isinstance(error.args[0], JobView):
                 raise
             name = type(self._site).__name__
-            what = f"{name} knows running jobs from their start alone, and cannot begin with a state"
-            raise PolicyError(f"{what}; choose another policy") from None
+            problem = f"{name} knows running jobs from their start alone, and cannot begin with a state"
+            raise PolicyError(f"{problem}; choose another policy") from None
 
     def _past(self, state: State) -> Proposal:
         self._before += [event for event in state.events if event.kind == "submitted"]

@@ -73,7 +73,8 @@ class RunTimes:
                 if job.estimate_s is not None:
                     ratios.setdefault(group, []).append(job.duration_s / job.estimate_s)
         sorted_ratios, sorted_times = (
-            {group: np.sort(np.array(values)) for group, values in found.items()} for found in (ratios, times)
+            {group: np.sort(np.array(values)) for group, values in values_by_group.items()}
+            for values_by_group in (ratios, times)
         )
         return cls(sorted_ratios, sorted_times, ratio, default_limit_s, file)
 
@@ -99,18 +100,20 @@ class RunTimes:
         limit_s = self.limit_s(job)
         if limit_s is None:
             return self._without_limit(job, elapsed_s, uniforms)
-        used = elapsed_s / limit_s
+        elapsed_ratio = elapsed_s / limit_s
         if not self.with_limit:
             self.used["the stated ratio"] += 1
-            ratio = self.ratio if self.ratio > used else 1.0
-            return np.full(len(uniforms), max(ratio * limit_s, elapsed_s + OUTLIVED_S * (used >= ratio)))
-        kind, possible = _possible(self.ratios, job, used)
+            ratio = self.ratio if self.ratio > elapsed_ratio else 1.0
+            return np.full(
+                len(uniforms), max(ratio * limit_s, elapsed_s + OUTLIVED_S * (elapsed_ratio >= ratio))
+            )
+        kind, possible = _possible(self.ratios, job, elapsed_ratio)
         if len(possible):
             self.used[kind] += 1
             return limit_s * _picked(possible, uniforms)
-        if used < 1:
+        if elapsed_ratio < 1:
             self.used["evenly up to the limit"] += 1
-            return limit_s * (used + (1 - used) * uniforms) + 1e-3
+            return limit_s * (elapsed_ratio + (1 - elapsed_ratio) * uniforms) + 1e-3
         self.used["outlived its limit"] += 1
         return np.full(len(uniforms), elapsed_s + OUTLIVED_S)
 
@@ -118,9 +121,9 @@ class RunTimes:
         if not self.jobs:
             if not job.line:
                 raise UserError("--time-limit: is missing, and there is no --history to draw a run time from")
-            what = f"{self.file}:{job.line}: job {shown(job.job_id)}: states no time limit"
+            problem = f"{self.file}:{job.line}: job {shown(job.job_id)}: states no time limit"
             remedy = "give --history LOG, from which its run time is drawn, or --default-limit 24h"
-            raise UserError(f"{what}; {remedy}")
+            raise UserError(f"{problem}; {remedy}")
         kind, possible = _possible(self.times, job, elapsed_s)
         if len(possible):
             self.used[f"run time: {kind}"] += 1
@@ -135,11 +138,11 @@ def _groups(job: LoggedJob) -> Sequence[tuple[str, str]]:
     return ("user", job.user or job.tenant), ("size", size), ("all", "")
 
 
-def _possible(known: dict[tuple[str, str], Floats], job: LoggedJob, above: float) -> tuple[str, Floats]:
+def _possible(history: dict[tuple[str, str], Floats], job: LoggedJob, above: float) -> tuple[str, Floats]:
     """The kind of the first group with enough values above a number, and these; else what all jobs have."""
     kind, possible = "all", _NONE
     for group in _groups(job):
-        values = known.get(group, _NONE)
+        values = history.get(group, _NONE)
         kind, possible = group[0], values[np.searchsorted(values, above, side="right") :]
         if len(possible) >= ENOUGH:
             break

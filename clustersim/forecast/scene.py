@@ -97,9 +97,9 @@ class Scene:
         """
         present = [*state.running, *state.waiting]
         log = _as_log(history, present, state, run_times)
-        pools, said = pools_of(log, replace(site_facts, look_for_reduced=False))
-        first = len(log.jobs) - len(present)
-        pool_of = {log.jobs[i].job_id: pool.name for pool in pools for i in pool.rows if i >= first}
+        pools, assumptions = pools_of(log, replace(site_facts, look_for_reduced=False))
+        first_present = len(log.jobs) - len(present)
+        pool_of = {log.jobs[i].job_id: pool.name for pool in pools for i in pool.rows if i >= first_present}
         config = RunConfig.make(
             list(policy.settings), policy=policy.name, overheads=None, bound=NO_BOUND, seed=seed
         )
@@ -117,15 +117,16 @@ class Scene:
             for job in present
         }
         begins = np.random.default_rng([seed, *b"arrivals"]).random(draws)
-        arrivals = {
-            pool.name: found for pool in pools
-            if with_arrivals and (found := _arrivals(log, pool, first, state.now_s, begins, drawn))
-        }  # fmt: skip
+        arrivals: dict[str, Arrivals] = {}
+        for pool in pools if with_arrivals else ():
+            later_arrivals = _arrivals(log, pool, first_present, state.now_s, begins, drawn)
+            if later_arrivals:
+                arrivals[pool.name] = later_arrivals
         began = [job.logged_start_s or 0.0 for job in state.running]
         zero_s = min([state.now_s - _LEAST_S, *began, *(job.submit_s for job in state.waiting)])
         return cls(
             state, policy, {pool.name: pool for pool in pools}, pool_of, config, setups, places, arrivals,
-            run_times, drawn, by_priority, _division(site_facts, log, pools), zero_s, said,
+            run_times, drawn, by_priority, _division(site_facts, log, pools), zero_s, assumptions,
         )  # fmt: skip
 
     @property
@@ -148,11 +149,11 @@ class Scene:
         """The jobs that wait in a pool, in order, with `job` in its place instead of one of its id. A job
         that does not wait yet is the last.
         """
-        others = [
-            other for other in self.state.waiting
-            if self.pool_of[other.job_id] == pool and (job is None or other.job_id != job.job_id)
+        waiting_jobs = [
+            waiting_job for waiting_job in self.state.waiting
+            if self.pool_of[waiting_job.job_id] == pool and (job is None or waiting_job.job_id != job.job_id)
         ]  # fmt: skip
-        queued = others if job is None else [*others, job]
+        queued = waiting_jobs if job is None else [*waiting_jobs, job]
         if not self.by_priority:
             return sorted(queued, key=lambda job: submission_key(job.submit_s, job.job_id))
         is_new = {job.job_id: job.line == 0 and not job.priority for job in queued}
@@ -165,13 +166,13 @@ class Scene:
         """The jobs of a pool in which `job` waits, whether it is one of them or not."""
         now_s = self.now_s
         jobs = []
-        for other in self.state.running:
-            if self.pool_of[other.job_id] == pool:
-                start_s = min((other.logged_start_s or 0.0) - self.zero_s, now_s - _LEAST_S)
-                jobs.append(replace(_job_of(other, 1.0, self.run_times), submit_s=start_s))
-        for other in self.queue(pool, job):
-            submit_s = now_s if self.by_priority else other.submit_s - self.zero_s
-            jobs.append(replace(_job_of(other, 1.0, self.run_times), submit_s=submit_s))
+        for other_job in self.state.running:
+            if self.pool_of[other_job.job_id] == pool:
+                start_s = min((other_job.logged_start_s or 0.0) - self.zero_s, now_s - _LEAST_S)
+                jobs.append(replace(_job_of(other_job, 1.0, self.run_times), submit_s=start_s))
+        for other_job in self.queue(pool, job):
+            submit_s = now_s if self.by_priority else other_job.submit_s - self.zero_s
+            jobs.append(replace(_job_of(other_job, 1.0, self.run_times), submit_s=submit_s))
         jobs.sort(key=lambda job: job.submit_s)  # stable: the queue keeps its order
         return Part(self, pool, job.job_id, jobs, self.places[pool])
 
@@ -208,8 +209,8 @@ class Part:
             coming = arrivals.after(now_s, draw, lambda: policy.started_s == inf)
         Simulation(chain(jobs, coming), replace(setup, scheduler=policy), recorder).run()
         if policy.unplaced:
-            what = f"running job {shown(policy.unplaced[0])} has no room on {setup.cluster.shape}"
-            raise UserError(f"--cluster: {what}; state the cluster as it is")
+            problem = f"running job {shown(policy.unplaced[0])} has no room on {setup.cluster.shape}"
+            raise UserError(f"--cluster: {problem}; state the cluster as it is")
         return policy
 
 
@@ -257,9 +258,9 @@ def _places(
 ) -> dict[str, Placement]:
     """The GPUs of the pool's running jobs; the log holds the history, then those that run, then others."""
     rows = [*history, *state.running]
-    here = [rows[i] for i in pool.rows if i < len(rows)]
+    pool_rows = [rows[i] for i in pool.rows if i < len(rows)]
     past = len([i for i in pool.rows if i < len(history)])
-    return places_of(here[past:], here[:past], setup.cluster, setup.placer)
+    return places_of(pool_rows[past:], pool_rows[:past], setup.cluster, setup.placer)
 
 
 def _arrivals(
@@ -267,8 +268,8 @@ def _arrivals(
 ) -> Arrivals | None:
     """What comes later in a pool; the jobs of the log from place `present` on are there now."""
     past = [log.jobs[i] for i in pool.rows if i < present]
-    here = [log.jobs[i] for i in pool.rows if i >= present]
-    return Arrivals.of(past, here, now_s, begins, drawn)
+    pool_jobs = [log.jobs[i] for i in pool.rows if i >= present]
+    return Arrivals.of(past, pool_jobs, now_s, begins, drawn)
 
 
 def _division(site_facts: SiteFacts, log: LoggedRun, pools: Sequence[Pool]) -> str:

@@ -88,9 +88,11 @@ def read_state(path: str | Path, options: ReadOptions | None = None, now: str | 
     log, digest = read_rows(path, options)
     state = state_at(log, now_s, time_zone(options.time_zone), {"file": Path(path).name, "sha256": digest})
     if not state.running and not state.waiting:
-        what = f"at {state.moment(state.now_s)} no job of it runs or waits ({len(state.ended):,} had ended)"
+        problem = (
+            f"at {state.moment(state.now_s)} no job of it runs or waits ({len(state.ended):,} had ended)"
+        )
         how = "print the live jobs (squeue, kubectl), or name an earlier moment of a log with --now"
-        raise TableError(f"{path}: {what}; {how}")
+        raise TableError(f"{path}: {problem}; {how}")
     return state
 
 
@@ -110,7 +112,7 @@ def state_at(log: Log, now_s: float | None, zone: tzinfo, source: Mapping[str, A
     submission.
     """
     first_s = min(job.submit_s for job in log.jobs)
-    stated = now_s is not None
+    moment_is_stated = now_s is not None
     if now_s is None:
         now_s = max(time_s for job in log.jobs for time_s in _moments(job))
     if now_s < first_s:
@@ -131,7 +133,7 @@ def state_at(log: Log, now_s: float | None, zone: tzinfo, source: Mapping[str, A
             waiting.append(job)
     dropped = Counter(row.kind or row.reason for row in log.dropped)
     return LiveState(
-        now_s, tuple(running), tuple(waiting), tuple(held), tuple(ended), zone, stated,
+        now_s, tuple(running), tuple(waiting), tuple(held), tuple(ended), zone, moment_is_stated,
         {
             **source,
             "format": log.format,

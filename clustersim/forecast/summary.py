@@ -40,17 +40,17 @@ def quantile(values: Floats, share: float) -> float:
 
 def distribution(state: LiveState, delays_s: Floats, by_s: float | None) -> dict[str, Any]:
     """Delays from now to the start: quantiles in seconds and as moments (None: never), and chances."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for name, share in QUANTILES.items():
         delay_s = quantile(delays_s, share)
-        found[f"{name}_s"] = delay_s if isfinite(delay_s) else None
-        found[f"{name}_at"] = state.moment(state.now_s + delay_s) if isfinite(delay_s) else None
-    found["within_1h"] = float((delays_s <= _HOUR_S).mean())
+        figures[f"{name}_s"] = delay_s if isfinite(delay_s) else None
+        figures[f"{name}_at"] = state.moment(state.now_s + delay_s) if isfinite(delay_s) else None
+    figures["within_1h"] = float((delays_s <= _HOUR_S).mean())
     if by_s is not None:
-        found["by"] = state.moment(by_s)
-        found["by_then"] = float((delays_s <= by_s - state.now_s).mean())
-    found["never"] = float(np.isinf(delays_s).mean())
-    return found
+        figures["by"] = state.moment(by_s)
+        figures["by_then"] = float((delays_s <= by_s - state.now_s).mean())
+    figures["never"] = float(np.isinf(delays_s).mean())
+    return figures
 
 
 def gain(base: Floats, changed: Floats) -> dict[str, Any]:
@@ -97,9 +97,11 @@ def policy_document(scene: Scene) -> dict[str, Any]:
 
 
 def assumptions_of(
-    scene: Scene, used: Mapping[str, int], has_history: bool, ratio: float | None
+    scene: Scene, history_use: Mapping[str, int], has_history: bool, ratio: float | None
 ) -> Iterator[str]:
-    """What a forecast assumes, a sentence each. `used`: jobs by what their run times are drawn from."""
+    """What a forecast assumes, a sentence each. `history_use`: jobs by what their run times are
+    drawn from.
+    """
     state, times = scene.state, scene.run_times
     moment = "as stated" if state.stated_now else "the latest moment in the state; --now states another"
     yield f"now is {state.moment(state.now_s)}: {moment}"
@@ -108,11 +110,11 @@ def assumptions_of(
         with_limit = f"{times.with_limit:,} of {times.jobs:,} past jobs state a limit and show the ratio"
         rule = f"of its user if {ENOUGH} are possible, else of its size, else of all"
         yield f"a job runs for a ratio of its time limit, drawn from past jobs: {rule}; {with_limit}"
-        kinds = "; ".join(f"{kind} {n:,}" for kind, n in used.items())
+        kinds = "; ".join(f"{kind} {n:,}" for kind, n in history_use.items())
         yield f"jobs by whose run times theirs are drawn from: {kinds}"
     else:
-        stated = "their time limits" if ratio is None else f"{ratio:g} of their time limits, as stated"
-        yield f"jobs run for {stated}, since there is no --history to draw from"
+        limit_text = "their time limits" if ratio is None else f"{ratio:g} of their time limits, as stated"
+        yield f"jobs run for {limit_text}, since there is no --history to draw from"
     unlimited = sum(times.limit_s(job) is None for job in (*state.running, *state.waiting))
     if unlimited:
         yield f"{unlimited:,} jobs state no limit, and the policy knows their drawn run times"

@@ -27,16 +27,18 @@ def waits_for(part: Part, job: LoggedJob, earlier: Sequence[Sequence[str]]) -> d
     """
     scene = part.scene
     state, times = scene.state, scene.run_times
-    holding = [other for other in state.running if scene.pool_of[other.job_id] == part.pool]
+    holding = [other_job for other_job in state.running if scene.pool_of[other_job.job_id] == part.pool]
     holders = []
-    for other in sorted(holding, key=lambda other: (-other.gpus, other.logged_start_s or 0.0)):
-        elapsed_s, limit_s = state.now_s - (other.logged_start_s or 0.0), times.limit_s(other)
-        left_s = scene.draws[other.job_id] - elapsed_s
+    for other_job in sorted(
+        holding, key=lambda other_job: (-other_job.gpus, other_job.logged_start_s or 0.0)
+    ):
+        elapsed_s, limit_s = state.now_s - (other_job.logged_start_s or 0.0), times.limit_s(other_job)
+        left_s = scene.draws[other_job.job_id] - elapsed_s
         holders.append(
             {
-                "job_id": other.job_id,
-                "gpus": other.gpus,
-                "user": other.user,
+                "job_id": other_job.job_id,
+                "gpus": other_job.gpus,
+                "user": other_job.user,
                 "running_s": elapsed_s,
                 "limit_left_s": None if limit_s is None else limit_s - elapsed_s,
                 "left_p50_s": max(0.0, quantile(left_s, 0.5)),
@@ -44,31 +46,31 @@ def waits_for(part: Part, job: LoggedJob, earlier: Sequence[Sequence[str]]) -> d
             }
         )
     queue = scene.queue(part.pool, job)
-    first = Counter(name for names in earlier for name in names)
-    place = next(i for i, other in enumerate(queue) if other.job_id == job.job_id)
+    first_starts = Counter(name for names in earlier for name in names)
+    place = next(i for i, other_job in enumerate(queue) if other_job.job_id == job.job_id)
     cluster = scene.pools[part.pool].cluster
-    others = [
+    jobs_before = [
         {
-            "job_id": other.job_id,
-            "gpus": other.gpus,
-            "user": other.user,
-            "limit_s": times.limit_s(other),
+            "job_id": other_job.job_id,
+            "gpus": other_job.gpus,
+            "user": other_job.user,
+            "limit_s": times.limit_s(other_job),
             "ahead": i < place,
-            "before_it": first[other.job_id] / len(earlier),
+            "before_it": first_starts[other_job.job_id] / len(earlier),
         }
-        for i, other in enumerate(queue)
-        if other.job_id != job.job_id and (i < place or first[other.job_id])
+        for i, other_job in enumerate(queue)
+        if other_job.job_id != job.job_id and (i < place or first_starts[other_job.job_id])
     ]
     return {
         "needed": job.gpus,
-        "free": cluster.gpus - sum(other.gpus for other in holding),
+        "free": cluster.gpus - sum(other_job.gpus for other_job in holding),
         "gpus": cluster.gpus,
         "place_in_queue": place + 1,
         "queued": len(queue),
         "holders": holders[:_MOST],
         "holders_left_out": max(0, len(holders) - _MOST),
-        "others": others[:_MOST],
-        "others_left_out": max(0, len(others) - _MOST),
+        "others": jobs_before[:_MOST],
+        "others_left_out": max(0, len(jobs_before) - _MOST),
     }
 
 

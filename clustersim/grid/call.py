@@ -119,7 +119,8 @@ def _plain(value: Any, traces: _Traces, name: str = "") -> Any:
     """The value as YAML has it; jobs and data frames become files."""
     if isinstance(value, Mapping):
         return {
-            str(key): _plain(one, traces, f"{name}-{key}" if name else str(key)) for key, one in value.items()
+            str(key): _plain(item, traces, f"{name}-{key}" if name else str(key))
+            for key, item in value.items()
         }
     if isinstance(value, Path):
         return str(value)
@@ -128,9 +129,9 @@ def _plain(value: Any, traces: _Traces, name: str = "") -> Any:
     if is_data_frame(value) or isinstance(value, Trace) or _are_jobs(value):
         return traces.write(name, value)
     if isinstance(value, Sequence):
-        return [_plain(one, traces, f"{name}-{i}") for i, one in enumerate(value)]
+        return [_plain(item, traces, f"{name}-{i}") for i, item in enumerate(value)]
     raise UserError(f"grid: {name}: {type(value).__name__} cannot be part of a grid")
 
 
 def _are_jobs(value: Any) -> bool:
-    return isinstance(value, Sequence) and bool(value) and all(isinstance(one, Job) for one in value)
+    return isinstance(value, Sequence) and bool(value) and all(isinstance(item, Job) for item in value)

@@ -149,6 +149,6 @@ class Campaign:
 
     def foreign_cells(self) -> int:
         """How many cells in the folder are not of this grid, but of an earlier state of file or program."""
-        known = {planned.key for planned in self.plan.cells}
+        planned_keys = {planned.key for planned in self.plan.cells}
         names = (path.name for path in self.store.cells.iterdir())
-        return sum(name not in known for name in names if not name.startswith("."))
+        return sum(name not in planned_keys for name in names if not name.startswith("."))

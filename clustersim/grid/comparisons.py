@@ -107,7 +107,7 @@ def _check_names(
             raise UnknownName("axis", name, axes)
         values = dict.fromkeys(result.axes[name] for result in results)
         if value not in values:
-            raise UnknownName(f"value of {name}", str(value), [str(known) for known in values])
+            raise UnknownName(f"value of {name}", str(value), [str(axis_value) for axis_value in values])
     for metric in metrics:
         if metric not in NUMERIC_METRICS:
             raise UnknownName("metric", metric, NUMERIC_METRICS)

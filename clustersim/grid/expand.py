@@ -81,7 +81,7 @@ def expand(grid: GridFile, document: Document) -> Grid:
         text = f"makes {count:,} cells; a grid has at most {MAX_CELLS:,}: split it"
         raise document.error(("matrix",) if axes else ("include",), text)
     rules = [_exclusion(document, i, entry, axes) for i, entry in enumerate(grid.exclude)]
-    chosen, excluded = [], 0
+    all_cells, excluded = [], 0
     for combination in product(*(axis.values for axis in axes)) if axes else ():
         values = dict(zip((axis.name for axis in axes), combination, strict=True))
         if any(all(values[name] in allowed for name, allowed in rule.items()) for rule in rules):
@@ -90,26 +90,28 @@ def expand(grid: GridFile, document: Document) -> Grid:
         settings = dict(grid.settings)
         for axis in axes:
             settings.update(axis.values[values[axis.name]])
-        chosen.append(Cell(values, settings, 0, ("matrix",)))
-    chosen += [_included(document, i, entry, axes, grid) for i, entry in enumerate(grid.include)]
-    names = list(dict.fromkeys(name for cell in chosen for name in cell.axes))
-    chosen = [_with_all_axes(cell, names) for cell in chosen]
-    _refuse_twins(document, chosen)
-    if not chosen:
+        all_cells.append(Cell(values, settings, 0, ("matrix",)))
+    all_cells += [_included(document, i, entry, axes, grid) for i, entry in enumerate(grid.include)]
+    names = list(dict.fromkeys(name for cell in all_cells for name in cell.axes))
+    all_cells = [_with_all_axes(cell, names) for cell in all_cells]
+    _refuse_twins(document, all_cells)
+    if not all_cells:
         raise document.error(("exclude",), "leaves no cell of the grid; loosen it")
     cells = [
-        Cell(cell.axes, cell.settings, seed, cell.place) for cell in chosen for seed in grid.seeds
+        Cell(cell.axes, cell.settings, seed, cell.place) for cell in all_cells for seed in grid.seeds
     ]  # seeds innermost, so that the pairs of a comparison are completed one after the other
-    levels = {name: tuple(dict.fromkeys(cell.axes[name] for cell in chosen)) for name in names}
+    levels = {name: tuple(dict.fromkeys(cell.axes[name] for cell in all_cells)) for name in names}
     return Grid(tuple(names), tuple(cells), excluded, levels)
 
 
 def _axis(document: Document, name: str, value: Any) -> Axis:
     place: Place = ("matrix", name)
     if not _AXIS_NAME.fullmatch(name) or name in RESERVED:
-        what = "is a column of the results" if name in RESERVED else "is not a name of letters, digits, _ . -"
+        problem = (
+            "is a column of the results" if name in RESERVED else "is not a name of letters, digits, _ . -"
+        )
         hint = "; seeds are given by `seeds`" if name == "seed" else "; choose another"
-        raise document.error(place, f"{what}{hint}")
+        raise document.error(place, f"{problem}{hint}")
     if isinstance(value, list):
         _check_setting(document, place, name)
         return Axis(name, dict(_listed(document, place, name, value)))
@@ -120,8 +122,8 @@ def _axis(document: Document, name: str, value: Any) -> Axis:
     for label, inner in value.items():
         if not isinstance(inner, dict):
             hint = suggestion(name, _settings())
-            what = f"{shown(name)} is no setting ({hint}), and {shown(label)} stands for none"
-            raise document.error((*place, label), f"{what}; write {shown(label)}: {{SETTING: VALUE, ...}}")
+            problem = f"{shown(name)} is no setting ({hint}), and {shown(label)} stands for none"
+            raise document.error((*place, label), f"{problem}; write {shown(label)}: {{SETTING: VALUE, ...}}")
         for setting in inner:
             _check_setting(document, (*place, label, setting), setting)
     return Axis(name, {label: dict(inner) for label, inner in value.items()})
@@ -147,44 +149,44 @@ def _exclusion(
     document: Document, i: int, entry: Mapping[str, Any], axes: list[Axis]
 ) -> dict[str, list[Scalar]]:
     """For each axis in an exclude entry, the values that are left out."""
-    known = {axis.name: axis for axis in axes}
+    axis_by_name = {axis.name: axis for axis in axes}
     rule: dict[str, list[Scalar]] = {}
     if not entry:
         raise document.error(("exclude", i), "names no axis, so it would leave out everything")
     for name, value in entry.items():
         place: Place = ("exclude", i, name)
-        if name not in known:
-            raise document.error(place, f"is no axis of the matrix; {suggestion(name, known)}")
+        if name not in axis_by_name:
+            raise document.error(place, f"is no axis of the matrix; {suggestion(name, axis_by_name)}")
         rule[name] = value if isinstance(value, list) else [value]
-        for one in rule[name]:
-            if isinstance(one, list | dict) or one not in known[name].values:
-                values = ", ".join(shown(v) for v in known[name].values)
-                raise document.error(place, f"{shown(one)} is none of its values {values}")
+        for label in rule[name]:
+            if isinstance(label, list | dict) or label not in axis_by_name[name].values:
+                values = ", ".join(shown(v) for v in axis_by_name[name].values)
+                raise document.error(place, f"{shown(label)} is none of its values {values}")
     return rule
 
 
 def _included(document: Document, i: int, entry: Mapping[str, Any], axes: list[Axis], grid: GridFile) -> Cell:
     """An additional cell: for every axis a value, of the matrix or a new one, and other settings."""
     place: Place = ("include", i)
-    known = {axis.name: axis for axis in axes}
-    missing = [name for name in known if name not in entry]
+    axis_by_name = {axis.name: axis for axis in axes}
+    missing = [name for name in axis_by_name if name not in entry]
     if missing:
         raise document.error(place, f"has no value for the axis {missing[0]}; an included cell states all")
     settings = dict(grid.settings)
     labels: dict[str, Scalar] = {}
     for name, value in entry.items():
-        at = (*place, name)
+        value_place = (*place, name)
         if isinstance(value, list | dict):
-            raise document.error(at, "must be a plain value, or the label of an axis")
-        if name in known and value in known[name].values:
-            settings.update(known[name].values[value])
+            raise document.error(value_place, "must be a plain value, or the label of an axis")
+        if name in axis_by_name and value in axis_by_name[name].values:
+            settings.update(axis_by_name[name].values[value])
         else:
-            _check_setting(document, at, name)
+            _check_setting(document, value_place, name)
             settings[name] = value
         if name in RESERVED:
-            raise document.error(at, "is a column of the results; choose another name")
+            raise document.error(value_place, "is a column of the results; choose another name")
         labels[name] = value
-    order = [*known, *(name for name in labels if name not in known)]
+    order = [*axis_by_name, *(name for name in labels if name not in axis_by_name)]
     return Cell({name: labels[name] for name in order}, settings, 0, place)
 
 
@@ -213,10 +215,10 @@ def _settings() -> list[str]:
 
 
 def _is_setting(name: str) -> bool:
-    head, dot, rest = name.partition(".")
+    head, dot, part_name = name.partition(".")
     if not dot:
         return name in _settings()
-    return bool(rest) and (head in ("policy", "trace", "system") or _holds_settings(head))
+    return bool(part_name) and (head in ("policy", "trace", "system") or _holds_settings(head))
 
 
 def _holds_settings(name: str) -> bool:
@@ -228,12 +230,12 @@ def _holds_settings(name: str) -> bool:
 
 
 def _check_setting(document: Document, place: Place, name: str) -> None:
-    head, _, rest = name.partition(".")
+    head, _, part_name = name.partition(".")
     if head == "seed" or name == "trace.seed":
         raise document.error(place, "seeds are given by `seeds`, for runs and generated traces alike")
     if name in _OF_WINDOW:
         raise document.error(place, f"is stated under `window`, for all cells: window: {{{name}: ...}}")
-    if head == "trace" and rest:
+    if head == "trace" and part_name:
         recipe = [f"trace.{f.name}" for f in fields(Recipe) if f.name != "seed"]
         if name not in recipe:
             raise document.error(place, f"unknown setting; {suggestion(name, recipe)}")

@@ -71,10 +71,10 @@ class Document:
         """An error to raise: `file:line: place: text`; the line of the innermost known part of `place`."""
         if self.naming is not None:
             return UserError(self.naming(place, text))
-        known = place
-        while known not in self.lines and known:
-            known = known[:-1]
-        where = f"{self.path}:{self.lines.get(known, 1)}"
+        known_place = place
+        while known_place not in self.lines and known_place:
+            known_place = known_place[:-1]
+        where = f"{self.path}:{self.lines.get(known_place, 1)}"
         return UserError(f"{where}: {dotted(place)}: {text}" if place else f"{where}: {text}")
 
 
@@ -90,9 +90,9 @@ def dotted(place: Place) -> str:
     return text
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known_names: Iterable[str]) -> str:
     """`did you mean ...?` if a known name is similar, else all known names."""
-    names = sorted(known)
+    names = sorted(known_names)
     close = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
     return f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(names)}"
 
@@ -127,8 +127,8 @@ class _Walk:
         self.lines.setdefault(place, line)
         self.count += 1
         if self.count > MAX_VALUES or len(place) > MAX_DEPTH:
-            what = f"holds more than {MAX_VALUES:,} values or is nested more than {MAX_DEPTH} deep"
-            raise UserError(f"{self.path}:{line}: {what}, with aliases expanded")
+            problem = f"holds more than {MAX_VALUES:,} values or is nested more than {MAX_DEPTH} deep"
+            raise UserError(f"{self.path}:{line}: {problem}, with aliases expanded")
         if node.tag.removeprefix(_STANDARD) not in _PLAIN_TAGS:
             raise UserError(
                 f"{self.path}:{line}: tags such as {shown(node.tag)} are not used here; remove it"
@@ -255,14 +255,16 @@ def parse_grid(document: Document) -> GridFile:
 
 def _complaint(document: Document, error: ValidationError) -> UserError:
     complaints = error.errors(include_url=False)
-    first = next((found for found in complaints if found["type"] == "extra_forbidden"), complaints[0])
-    place: Place = tuple(first["loc"])
-    if first["type"] == "extra_forbidden":
+    first_complaint = next(
+        (complaint for complaint in complaints if complaint["type"] == "extra_forbidden"), complaints[0]
+    )
+    place: Place = tuple(first_complaint["loc"])
+    if first_complaint["type"] == "extra_forbidden":
         kinds: dict[str, type[BaseModel]] = {"limits": Limits, "window": Window}
         kind = kinds.get(str(place[0]), GridFile)
-        known = [field.alias or name for name, field in kind.model_fields.items()]
-        return document.error(place, f"unknown key; {suggestion(str(place[-1]), known)}")
-    message = first["msg"].removeprefix("Value error, ")
-    value = first.get("input")
-    stated = "" if isinstance(value, dict | list) else f"is {shown(value)}; "
-    return document.error(place, f"{stated}{message[:1].lower()}{message[1:]}")
+        names = [field.alias or name for name, field in kind.model_fields.items()]
+        return document.error(place, f"unknown key; {suggestion(str(place[-1]), names)}")
+    message = first_complaint["msg"].removeprefix("Value error, ")
+    value = first_complaint.get("input")
+    value_text = "" if isinstance(value, dict | list) else f"is {shown(value)}; "
+    return document.error(place, f"{value_text}{message[:1].lower()}{message[1:]}")

@@ -67,49 +67,57 @@ def resolve(settings: Mapping[str, Any], seed: int) -> Inputs:
     `a.b` sets `b` within `a`, before or after `a`; `policy.b` is a parameter of the policy, `system.b` a
     value of the system, and `nodes` the number of nodes of a cluster that is given by its shape.
     """
-    whole = {name: value for name, value in settings.items() if "." not in name}
+    plain_settings = {name: value for name, value in settings.items() if "." not in name}
     parts = [(name.split(".", 1), value) for name, value in settings.items() if "." in name]
-    trace = _trace(whole.pop("trace", None), {b: value for (a, b), value in parts if a == "trace"}, seed)
-    if "nodes" in whole:
-        whole["cluster"] = _with_nodes(whole.get("cluster"), whole.pop("nodes"))
-    if "policy" not in whole:
+    trace = _trace(
+        plain_settings.pop("trace", None), {b: value for (a, b), value in parts if a == "trace"}, seed
+    )
+    if "nodes" in plain_settings:
+        plain_settings["cluster"] = _with_nodes(plain_settings.get("cluster"), plain_settings.pop("nodes"))
+    if "policy" not in plain_settings:
         raise UserError("policy: is not given; name one in set or as an axis of the matrix")
     for (a, b), value in parts:
         if a == "trace":
             continue
         if a == "system":  # a change is part of the system's name
-            system = whole.get("system", RunConfig.model_fields["system"].default)
-            whole["system"] = f"{system},{b}={value}"
+            system = plain_settings.get("system", RunConfig.model_fields["system"].default)
+            plain_settings["system"] = f"{system},{b}={value}"
             continue
         name = "params" if a == "policy" else a
-        outer = whole.get(name, {})
+        outer = plain_settings.get(name, {})
         if not isinstance(outer, Mapping):
             raise UserError(f"{a}.{b}: contradicts {a}: {shown(outer)}; leave one of them out")
-        whole[name] = {**outer, b: value}
-    return Inputs(RunConfig.make(seed=seed, **whole), trace)
+        plain_settings[name] = {**outer, b: value}
+    return Inputs(RunConfig.make(seed=seed, **plain_settings), trace)
 
 
 def _with_nodes(cluster: Any, nodes: Any) -> str:
     """The shape of a cluster with another number of nodes."""
-    stated = RunConfig.model_fields["cluster"].default if cluster is None else cluster
-    shape = _SHAPE.fullmatch(stated) if isinstance(stated, str) else None
+    cluster_text = RunConfig.model_fields["cluster"].default if cluster is None else cluster
+    shape = _SHAPE.fullmatch(cluster_text) if isinstance(cluster_text, str) else None
     if shape is None:
-        what = f"nodes={shown(nodes)}: changes a cluster that is given as a shape, as in cluster: n64g8"
-        raise UserError(f"{what}, not {shown(stated)}; vary cluster instead, with a file for each value")
+        problem = f"nodes={shown(nodes)}: changes a cluster that is given as a shape, as in cluster: n64g8"
+        raise UserError(
+            f"{problem}, not {shown(cluster_text)}; vary cluster instead, with a file for each value"
+        )
     if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
         raise UserError(f"nodes={shown(nodes)}: must be a whole number, at least 1")
     return f"n{nodes}{shape[1]}"
 
 
-def _trace(whole: Any, parts: Mapping[str, Any], seed: int) -> str | Recipe:
-    if isinstance(whole, str):
+def _trace(trace_value: Any, parts: Mapping[str, Any], seed: int) -> str | Recipe:
+    if isinstance(trace_value, str):
         if parts:
             name = next(iter(parts))
-            raise UserError(f"trace.{name}: contradicts trace: {shown(whole)}, a file; leave one of them out")
-        return whole
-    if whole is not None and not isinstance(whole, Mapping):
-        raise UserError(f"trace={shown(whole)}: must be a file, or settings of `clustersim trace generate`")
-    recipe = {**(whole or {}), **parts}
+            raise UserError(
+                f"trace.{name}: contradicts trace: {shown(trace_value)}, a file; leave one of them out"
+            )
+        return trace_value
+    if trace_value is not None and not isinstance(trace_value, Mapping):
+        raise UserError(
+            f"trace={shown(trace_value)}: must be a file, or settings of `clustersim trace generate`"
+        )
+    recipe = {**(trace_value or {}), **parts}
     if not recipe:
         raise UserError("trace: is not given; name a file, or say how to generate one: trace: {jobs: 500}")
     if "seed" in recipe:
@@ -122,11 +130,11 @@ def _trace(whole: Any, parts: Mapping[str, Any], seed: int) -> str | Recipe:
     try:
         return TypeAdapter(Recipe).validate_python({**recipe, "seed": seed})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = ".".join(["trace", *(str(part) for part in first["loc"])])
-        if first["type"] in ("missing", "missing_argument"):
+        first_error = error.errors(include_url=False)[0]
+        name = ".".join(["trace", *(str(part) for part in first_error["loc"])])
+        if first_error["type"] in ("missing", "missing_argument"):
             raise UserError(f"{name}: is not given; a generated trace needs it") from None
-        raise UserError(f"{name}={shown(first.get('input'))}: {first['msg'].lower()}") from None
+        raise UserError(f"{name}={shown(first_error.get('input'))}: {first_error['msg'].lower()}") from None
 
 
 class Hashes:

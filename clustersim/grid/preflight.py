@@ -115,8 +115,8 @@ class _Checker:
         except UserError as error:
             raise self._located(cell, error) from None
         except OSError as error:
-            what = UserError(f"{error.filename}: cannot be read: {error.strerror or error}")
-            raise self._located(cell, what) from None
+            problem = UserError(f"{error.filename}: cannot be read: {error.strerror or error}")
+            raise self._located(cell, problem) from None
         return PlannedCell(cell, inputs, key, hashed)
 
     def _check(self, inputs: Inputs) -> None:
@@ -133,9 +133,9 @@ class _Checker:
         if self._first(("config", config.model_dump_json())):
             setup_of(config)
 
-    def _first(self, what: Any) -> bool:
-        """Whether `what` has not been checked before."""
-        text = repr(what)
+    def _first(self, key: Any) -> bool:
+        """Whether `key` has not been checked before."""
+        text = repr(key)
         new = text not in self.seen
         self.seen.add(text)
         return new
@@ -156,13 +156,15 @@ class _Checker:
 
     def _place(self, cell: Cell, text: str) -> Place:
         """The place of the setting that caused an error: its name or its value is in the text."""
-        stated = [(self._axis_place(cell, axis), axis, value) for axis, value in cell.axes.items()]
-        whole = self.document.data.get("set", {})
-        stated += [(("set", name), name, value) for name, value in whole.items()]
-        for place, name, _ in sorted(stated, key=lambda one: -len(one[1])):  # trace.load before trace
+        stated_values = [(self._axis_place(cell, axis), axis, value) for axis, value in cell.axes.items()]
+        set_values = self.document.data.get("set", {})
+        stated_values += [(("set", name), name, value) for name, value in set_values.items()]
+        for place, name, _ in sorted(
+            stated_values, key=lambda entry: -len(entry[1])
+        ):  # trace.load before trace
             if text.startswith(name) or repr(name.rpartition(".")[2]) in text:
                 return place
-        for place, _, value in stated:
+        for place, _, value in stated_values:
             if isinstance(value, str) and value in text:
                 return place
         return cell.place
@@ -193,9 +195,11 @@ def _baseline(file: GridFile, document: Document, grid: Grid) -> dict[str, Any] 
         if isinstance(value, list | dict) or value not in grid.levels[name]:
             values = ", ".join(str(level) for level in grid.levels[name])
             raise document.error(place, f"{value} is none of its values {values}")
-    there = {tuple(cell.axes.values()) for cell in grid.cells}
+    cell_values = {tuple(cell.axes.values()) for cell in grid.cells}
     against = {values: tuple({**dict(zip(grid.axes, values, strict=True)), **file.baseline}.values())
-               for values in there}  # fmt: skip
-    if not any(other in there and other != values for values, other in against.items()):
+               for values in cell_values}  # fmt: skip
+    if not any(
+        other_values in cell_values and other_values != values for values, other_values in against.items()
+    ):
         raise document.error(("baseline",), "no cell differs from it in these values alone")
     return file.baseline

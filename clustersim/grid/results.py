@@ -119,16 +119,16 @@ def read_results(folder: str | Path) -> Results:
         )
     try:
         window = Window(**document["window"]) if document["window"] else None
-        known: dict[str, tuple[str, Mapping[str, Number], str]] = {}
-        results = [_result(store, entry, window, known) for entry in document["cells"]]
+        manifests: dict[str, tuple[str, Mapping[str, Number], str]] = {}
+        results = [_result(store, entry, window, manifests) for entry in document["cells"]]
         shown_metrics = tuple(document.get("metrics") or SHOWN_METRICS)
         return Results(
             store.folder, document["name"], tuple(document["axes"]), tuple(results),
             document["baseline"], shown_metrics,
         )  # fmt: skip
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        what = f"does not hold what a grid writes ({type(error).__name__}: {error})"
-        raise UserError(f"{path}: {what}; run the grid again") from None
+        problem = f"does not hold what a grid writes ({type(error).__name__}: {error})"
+        raise UserError(f"{path}: {problem}; run the grid again") from None
 
 
 def is_grid(folder: str | Path) -> bool:
@@ -137,22 +137,24 @@ def is_grid(folder: str | Path) -> bool:
 
 
 def write_run_pages(
-    results: Results, most: int, on_progress: Callable[[int], None] = lambda done: None
+    results: Results, page_limit: int, on_progress: Callable[[int], None] = lambda done: None
 ) -> int:
     """Write the pages of at most so many runs into the folder of a grid, those of the first seed first; the
     page of the grid links to them. Returns their number.
     """
-    first = min((result.seed for result in results), default=0)
-    ordered = sorted(results, key=lambda result: result.seed != first)
-    chosen = list({result.cell: result for result in ordered if result.status == "done"}.values())[:most]
-    for number, result in enumerate(chosen, start=1):
+    first_seed = min((result.seed for result in results), default=0)
+    ordered = sorted(results, key=lambda result: result.seed != first_seed)
+    page_results = list({result.cell: result for result in ordered if result.status == "done"}.values())[
+        :page_limit
+    ]
+    for number, result in enumerate(page_results, start=1):
         title = ", ".join(f"{name} {value}" for name, value in result.axes.items())
         page = render_report([result.run()], title=f"{title}, seed {result.seed}")
         path = results.folder / page_of_run(result.cell)
         path.parent.mkdir(exist_ok=True)
         write_text(path, page)
         on_progress(number)
-    return len(chosen)
+    return len(page_results)
 
 
 def compare_runs(runs: Sequence[Run], baseline: str) -> list[Comparison]:
@@ -167,11 +169,13 @@ def compare_runs(runs: Sequence[Run], baseline: str) -> list[Comparison]:
     return compare_cells(results, ("policy",), {"policy": baseline}, SHOWN_METRICS)
 
 
-def _result(store: Store, entry: Mapping[str, Any], window: Window | None, known: dict[str, Any]) -> Result:
+def _result(
+    store: Store, entry: Mapping[str, Any], window: Window | None, manifests: dict[str, Any]
+) -> Result:
     key = entry["cell"]
-    if key not in known:  # cells of equal inputs share a folder
-        known[key] = _look_up(store, key, window)
-    status, metrics, reason = known[key]
+    if key not in manifests:  # cells of equal inputs share a folder
+        manifests[key] = _look_up(store, key, window)
+    status, metrics, reason = manifests[key]
     return Result(entry["axes"], entry["seed"], key, status, store.cell(key), metrics, reason)
 
 

@@ -52,8 +52,8 @@ class Store:
         try:
             names = sorted(os.listdir(self.folder)) if self.folder.exists() else []
             if names and not self.is_grid():
-                what = f"holds {names[0]}, which no grid wrote"
-                raise UserError(f"{self.folder}: {what}; choose an empty folder with --out")
+                problem = f"holds {names[0]}, which no grid wrote"
+                raise UserError(f"{self.folder}: {problem}; choose an empty folder with --out")
             for folder in (self.cells, self.failures, self.locks):
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -107,8 +107,8 @@ class Store:
                 return
             except OSError as error:
                 os.close(file)
-                what = f"{error.strerror}; use a file system with flock"
-                raise OSError(error.errno, what, str(path)) from None
+                problem = f"{error.strerror}; use a file system with flock"
+                raise OSError(error.errno, problem, str(path)) from None
             if _same_file(file, path):
                 break
             os.close(file)  # the last holder has just removed the file
@@ -170,11 +170,11 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 def _same_file(file: int, path: Path) -> bool:
     try:
-        there = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return False
     ours = os.fstat(file)
-    return (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
+    return (ours.st_dev, ours.st_ino) == (status.st_dev, status.st_ino)
 
 
 def _sync(folder: Path) -> None:

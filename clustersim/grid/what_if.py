@@ -65,8 +65,10 @@ class WhatIf(Results):
 
     def __repr__(self) -> str:
         values = {name: dict.fromkeys(result.axes[name] for result in self) for name in self.axes}
-        what = "; ".join(f"{name}={', '.join(map(str, known))}" for name, known in values.items())
-        return f"<WhatIf of {len(self)} runs: {what}>"
+        axes_text = "; ".join(
+            f"{name}={', '.join(map(str, axis_values))}" for name, axis_values in values.items()
+        )
+        return f"<WhatIf of {len(self)} runs: {axes_text}>"
 
     def plot(self, metric: str = "jct_mean_s", x: str | None = None) -> Picture:
         """A metric against the axis `x`, by default the first that holds numbers. UserError if none does."""
@@ -115,10 +117,10 @@ def what_if(
     home = None if out is not None else TemporaryDirectory(prefix="clustersim-what-if-")
     folder = Path(out) if out is not None else Path(home.name) / "results"  # type: ignore[union-attr]
     plan = plan_variation(trace, variation, settings, folder, metrics)
-    found = make_results(plan, folder, workers, on_progress)
-    if failed := next((result for result in found if result.status == "failed"), None):
+    results = make_results(plan, folder, workers, on_progress)
+    if failed := next((result for result in results if result.status == "failed"), None):
         raise UserError(f"what-if: {', '.join(f'{k}={v}' for k, v in failed.axes.items())}: {failed.reason}")
-    values = {field.name: getattr(found, field.name) for field in fields(Results)}
+    values = {field.name: getattr(results, field.name) for field in fields(Results)}
     return WhatIf(**values, home=home)
 
 
@@ -152,23 +154,27 @@ def _grid_of(
     trace: Any, variation: Variation, settings: Mapping[str, Any], folder: Path, option: str
 ) -> dict[str, Any]:
     matrix: dict[str, Any] = {}
-    given = dict(settings)
-    window = {name: given.pop(name) for name in ("warmup_s", "measure_s") if name in given}
-    given = {name: value for name, value in given.items() if name != "seed"}
+    run_settings = dict(settings)
+    window = {name: run_settings.pop(name) for name in ("warmup_s", "measure_s") if name in run_settings}
+    run_settings = {name: value for name, value in run_settings.items() if name != "seed"}
     if len(variation.policies) > 1:
         matrix["policy"] = _axis("policy", variation.policies, folder)
     else:
-        given["policy"] = variation.policies[0]
+        run_settings["policy"] = variation.policies[0]
     for name, values in variation.vary.items():
-        if name in given:
-            raise UserError(f"{option} {name}: is also set to {quoted(given[name])}; leave one of them out")
+        if name in run_settings:
+            raise UserError(
+                f"{option} {name}: is also set to {quoted(run_settings[name])}; leave one of them out"
+            )
         matrix[name] = _axis(name, values, folder)
     base = {name: next(iter(values)) for name, values in matrix.items()}
     if variation.baseline is not None and "policy" in matrix:
         base = {"policy": variation.baseline}
     seed = settings.get("seed", 0)
     grid: dict[str, Any] = {
-        "set": {name: _moved(name, value, folder) for name, value in {"trace": trace, **given}.items()},
+        "set": {
+            name: _moved(name, value, folder) for name, value in {"trace": trace, **run_settings}.items()
+        },
         "matrix": matrix,
         "seeds": [seed + k for k in range(variation.seeds)],
         "baseline": base,
@@ -178,12 +184,12 @@ def _grid_of(
     return grid
 
 
-def _refuse_equal(what: str, values: Sequence[Scalar]) -> None:
+def _refuse_equal(name: str, values: Sequence[Scalar]) -> None:
     for i, value in enumerate(values):
         for earlier in values[:i]:
             if isinstance(value, bool) == isinstance(earlier, bool) and value == earlier:
-                both = f"{quoted(earlier)} and {quoted(value)} are the same value"
-                raise UserError(f"{what}: {both}; leave one of them out")
+                problem = f"{quoted(earlier)} and {quoted(value)} are the same value"
+                raise UserError(f"{name}: {problem}; leave one of them out")
 
 
 def _axis(name: str, values: Sequence[Scalar], folder: Path) -> Any:
@@ -191,7 +197,7 @@ def _axis(name: str, values: Sequence[Scalar], folder: Path) -> Any:
     moved = [_moved(name, value, folder) for value in values]
     if moved == list(values):
         return moved
-    return {str(value): there for value, there in zip(values, moved, strict=True)}
+    return {str(value): setting for value, setting in zip(values, moved, strict=True)}
 
 
 def _moved(name: str, value: Any, folder: Path) -> Any:

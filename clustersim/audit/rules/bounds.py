@@ -89,11 +89,11 @@ class NotBelowBound(Rule):
 
     def _otherwise(self, bound: Bound) -> list[str]:
         """The values of the manifest that are not those of the bound."""
-        near = _SAME if bound.method in _EXACT else _NEAR
+        tolerance = _SAME if bound.method in _EXACT else _NEAR
         return [
             f"bound.{name} is {value} in manifest.json, {again} computed again"
             for name, value in (self._stated or {}).items()
-            if not agrees(value, again := getattr(bound, name), RESOLUTION_S, relative=near)
+            if not agrees(value, again := getattr(bound, name), RESOLUTION_S, relative=tolerance)
         ]
 
     def unproved(self) -> str:
@@ -105,10 +105,14 @@ def better_than(bound: Bound, records: Columns | Sequence[JobRecord]) -> list[st
     times = completion_times(records) | {"makespan_s": makespan_s(records)}
     texts = []
     for name in ("jct_mean_s", "jct_p99_s", "makespan_s"):
-        least, value = getattr(bound, name), times[name]
-        if least is not None and isinstance(value, int | float) and value < least - 2 * RESOLUTION_S:
-            texts.append(f"{name} is {value} by the records; no policy gets below {least}")
-    met, most = deadlines(records)["deadline_met_ratio"], bound.deadline_met_ratio
-    if most is not None and isinstance(met, int | float) and met > most:
-        texts.append(f"deadline_met_ratio is {met} by the records; no policy gets above {most}")
+        lower_bound, value = getattr(bound, name), times[name]
+        if (
+            lower_bound is not None
+            and isinstance(value, int | float)
+            and value < lower_bound - 2 * RESOLUTION_S
+        ):
+            texts.append(f"{name} is {value} by the records; no policy gets below {lower_bound}")
+    met, upper_bound = deadlines(records)["deadline_met_ratio"], bound.deadline_met_ratio
+    if upper_bound is not None and isinstance(met, int | float) and met > upper_bound:
+        texts.append(f"deadline_met_ratio is {met} by the records; no policy gets above {upper_bound}")
     return texts

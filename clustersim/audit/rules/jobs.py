@@ -99,25 +99,25 @@ class NoOversubscription(Rule):
     name = "capacity"
     text = "no node gives more GPUs than it has, and no GPU more than all of it"
 
-    def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
+    def on_instant(self, first_index: int, batch: Sequence[EventRecord]) -> None:
         """Check after all events of an instant: a decision may swap the GPUs of two jobs."""
         history, in_use, size_of = self.history, self.history.in_use, self.history.cluster.size_of
         touched: dict[int, int] = {}
-        for i, event in enumerate(batch, first):
+        for i, event in enumerate(batch, first_index):
             for node, _ in event.placement:
                 touched[node] = i
         for node, i in touched.items():
             count = in_use.get(node, 0)
             if not 0 <= node < history.cluster.nodes or count > size_of(node):
-                what = f"jobs {', '.join(history.holders(node))} hold {count} GPUs of node {node}"
-                self.report_at(i, batch[i - first], f"{what}, on a cluster {history.cluster.shape}")
-        for i, event in enumerate(batch, first) if history.shared else ():
+                problem = f"jobs {', '.join(history.holders(node))} hold {count} GPUs of node {node}"
+                self.report_at(i, batch[i - first_index], f"{problem}, on a cluster {history.cluster.shape}")
+        for i, event in enumerate(batch, first_index) if history.shared else ():
             placement = event.placement
             if isinstance(placement, SharedPlacement):
                 held = history.shared.get(placement.key, 0)
                 if held > MILLION:
-                    what = f"jobs hold {held / MILLION:g} of shared GPU {placement.number}"
-                    self.report_at(i, event, f"{what} of node {placement[0][0]}")
+                    problem = f"jobs hold {held / MILLION:g} of shared GPU {placement.number}"
+                    self.report_at(i, event, f"{problem} of node {placement[0][0]}")
 
 
 class GangAllocation(Rule):
@@ -148,8 +148,8 @@ class GangAllocation(Rule):
         if event.plan and event.event not in ALLOCATES:
             wrong = f"names the plan {event.plan}, and gives no GPUs"
         if wrong:
-            what = f"{event.event} of job {event.job_id}, {event.gpus} GPUs at {event.placement}"
-            self.report_at(i, event, f"{what}: {wrong}")
+            problem = f"{event.event} of job {event.job_id}, {event.gpus} GPUs at {event.placement}"
+            self.report_at(i, event, f"{problem}: {wrong}")
 
     def _find_wrong_placement(self, placement: Placement, gpus: int) -> str:
         cluster, counts = self.history.cluster, [count for _, count in placement]
@@ -168,17 +168,17 @@ class GangAllocation(Rule):
 
 def _wrong_part(event: EventRecord, job: JobHistory, packs: int) -> str:
     """What is wrong with the part of GPUs that a job gets, if anything. `packs`: jobs that may share GPUs."""
-    due = None if job.record is None else job.record.gpu_fraction
+    requested = None if job.record is None else job.record.gpu_fraction
     shares = isinstance(event.placement, SharedPlacement)
-    if due is None and packs > 1 and isinstance(event.placement, SharedPlacement):
+    if requested is None and packs > 1 and isinstance(event.placement, SharedPlacement):
         enough = (event.placement.parts + 1) * packs >= MILLION
         return "" if enough else f"its part is so small that more than {packs} jobs could share its GPUs"
-    if due is None:
+    if requested is None:
         return "shares a GPU, and its record states no part" if shares and job.record is not None else ""
     if not isinstance(event.placement, SharedPlacement):
-        return f"its record states {due:g} of a GPU, the log whole ones"
-    if event.gpus != 1 or event.placement.parts != parts_of(due):
-        return f"it is to hold {due:g} of 1 GPU"
+        return f"its record states {requested:g} of a GPU, the log whole ones"
+    if event.gpus != 1 or event.placement.parts != parts_of(requested):
+        return f"it is to hold {requested:g} of 1 GPU"
     return ""
 
 
@@ -198,8 +198,8 @@ class WorkDone(Rule):
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
         wrong = _wrong_speed(event, job, self.evidence)
         if wrong:
-            what = f"{event.event} of job {event.job_id} at {event.unit_s!r} s per unit"
-            self.report_at(i, event, f"{what}: {wrong}")
+            problem = f"{event.event} of job {event.job_id} at {event.unit_s!r} s per unit"
+            self.report_at(i, event, f"{problem}: {wrong}")
 
     def on_departure(self, job: JobHistory) -> None:
         record, work, totals = job.record, job.facts.work, job.totals
@@ -223,20 +223,20 @@ def _wrong_speed(event: EventRecord, job: JobHistory | None, evidence: Evidence)
     kind, unit_s = event.event, event.unit_s
     if job is None:
         return "nothing runs" if unit_s else ""
-    known = job.facts.unit_s
+    predicted_unit_s = job.facts.unit_s
     if kind in ALLOCATES or kind == RATE:
-        predicted = known.get(event.gpus)
+        predicted = predicted_unit_s.get(event.gpus)
         if predicted is not None and not isinstance(event.placement, SharedPlacement):  # see `SharersAsSlow`
-            factor, due = factor_of(job.record, event), predicted
+            factor, expected = factor_of(job.record, event), predicted
             if job.record is None or not job.record.service:  # the time of an instance is the same anywhere
                 model = job.record.model if job.record is not None else ""
-                due = evidence.in_truth(predicted * factor, event, model)
+                expected = evidence.in_truth(predicted * factor, event, model)
             exact = evidence.as_predicted and factor == 1.0
-            if unit_s != due and (exact or not agrees(unit_s, due)):
-                return f"it takes {due!r} s there"
+            if unit_s != expected and (exact or not agrees(unit_s, expected)):
+                return f"it takes {expected!r} s there"
         return "" if unit_s > 0 else "must be positive"
     if kind == SUBMIT:
-        fits = unit_s > 0 and (not known or unit_s in known.values())
+        fits = unit_s > 0 and (not predicted_unit_s or unit_s in predicted_unit_s.values())
         return "" if fits or unit_s == 0 else "not its speed on any number of GPUs"
     return "nothing runs" if unit_s else ""
 
@@ -257,9 +257,9 @@ class PhasesAsStated(Rule):
                 self.report_at(i, event, f"replan of job {event.job_id}, which states no phases")
             return
         wrong = self._wrong_allocation(event, job) if event.event in ALLOCATES else ""
-        given = event if event.event in ALLOCATES else job.allocation
-        if not wrong and given is not None:
-            wrong = self._wrong_work(event, job, given)
+        allocation = event if event.event in ALLOCATES else job.allocation
+        if not wrong and allocation is not None:
+            wrong = self._wrong_work(event, job, allocation)
         if wrong:
             self.report_at(i, event, f"{event.event} of job {event.job_id}: {wrong}")
 
@@ -271,8 +271,8 @@ class PhasesAsStated(Rule):
         batch, batches = batch_of(event), phases[phase].batches
         if batch is not None and batch not in batches:
             batch = batches[0]
-        if event.detail != (due := phase_words(phase, len(phases), batch)):
-            return f"it states {event.detail!r:.100}, not {due!r}"
+        if event.detail != (expected := phase_words(phase, len(phases), batch)):
+            return f"it states {event.detail!r:.100}, not {expected!r}"
         if event.event == REPLAN and job.allocation is not None:
             if phase_of(job.allocation) not in (phase - 1, phase):
                 return f"phase {phase + 1} follows {job.allocation.detail!r:.100}"
@@ -282,9 +282,11 @@ class PhasesAsStated(Rule):
                 return "it gets other GPUs"
         return ""
 
-    def _wrong_work(self, event: EventRecord, job: JobHistory, given: EventRecord) -> str:
-        """What is wrong with the work done so far, in the phase of the allocation `given`, if anything."""
-        work, totals, phase = job.facts.work, job.totals, phase_of(given)
+    def _wrong_work(self, event: EventRecord, job: JobHistory, allocation: EventRecord) -> str:
+        """What is wrong with the work done so far, in the phase of the allocation `allocation`, if
+        anything.
+        """
+        work, totals, phase = job.facts.work, job.totals, phase_of(allocation)
         if not work or totals.work is None or phase is None:
             return ""
         ends = (0.0, *ends_of(stated_phases(job.record)))
@@ -320,8 +322,8 @@ class TotalsMatchRecords(Rule):
             if name == "cost_usd":
                 error = totals.cost_error
             if not agrees(logged, recorded, RESOLUTION_S + error):
-                what = f"{name} is {recorded} in its record, {logged} by the event log"
-                self.report(f"job {job.job_id}: {what}", job_id=job.job_id)
+                problem = f"{name} is {recorded} in its record, {logged} by the event log"
+                self.report(f"job {job.job_id}: {problem}", job_id=job.job_id)
 
     def unproved(self) -> str:
         if not self._open:
@@ -362,9 +364,9 @@ class OverheadsCharged(Rule):
         if job.facts.parameters is not None:
             self._compare(i, event, job.totals.crash_s)
 
-    def _compare(self, i: int, event: EventRecord, due: float, error: float = 0.0) -> None:
-        if not agrees(event.overhead_s, due, RESOLUTION_S + 3 * self.evidence.resolution_s + error):
-            text = f"{event.event} of job {event.job_id} paid {event.overhead_s:g} s, due {due:g} s"
+    def _compare(self, i: int, event: EventRecord, expected: float, error: float = 0.0) -> None:
+        if not agrees(event.overhead_s, expected, RESOLUTION_S + 3 * self.evidence.resolution_s + error):
+            text = f"{event.event} of job {event.job_id} paid {event.overhead_s:g} s, due {expected:g} s"
             self.report_at(i, event, text)
 
     def unproved(self) -> str:

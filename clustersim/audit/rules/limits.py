@@ -26,9 +26,9 @@ class ReservationsKept(Rule):
         super().__init__(history)
         self.kinds = (*ALLOCATES, *RELEASES)
         self._of_node: dict[int, list[Reservation]] = {}
-        for one in self.evidence.reservations:
-            for node in sorted(one.nodes):
-                self._of_node.setdefault(node, []).append(one)
+        for reservation in self.evidence.reservations:
+            for node in sorted(reservation.nodes):
+                self._of_node.setdefault(node, []).append(reservation)
         self._held: dict[str, tuple[int, EventRecord, str]] = {}  # by job: its allocation, and the tenant
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
@@ -49,13 +49,16 @@ class ReservationsKept(Rule):
         held = self._held.pop(job_id, None)
         if held is None:
             return
-        i, given, tenant = held
-        for node, _ in given.placement:
-            for one in self._of_node.get(node, ()):
-                shared_s = min(until_s, one.end_s) - max(given.time_s, one.start_s)
-                if shared_s > self._slack_s(one.end_s) and not one.admits(job_id, tenant):
-                    text = f"job {job_id} holds node {node}, which reservation {one.number} keeps for others"
-                    self.report_at(i, given, f"{text} for {shared_s:g} s from t={one.start_s:g} on")
+        i, allocation, tenant = held
+        for node, _ in allocation.placement:
+            for reservation in self._of_node.get(node, ()):
+                shared_s = min(until_s, reservation.end_s) - max(allocation.time_s, reservation.start_s)
+                if shared_s > self._slack_s(reservation.end_s) and not reservation.admits(job_id, tenant):
+                    text = f"job {job_id} holds node {node}, which reservation {reservation.number} keeps for"
+                    text += " others"
+                    self.report_at(
+                        i, allocation, f"{text} for {shared_s:g} s from t={reservation.start_s:g} on"
+                    )
                     return
 
     def _slack_s(self, now: float) -> float:
@@ -91,11 +94,11 @@ class HostNotExceeded(Rule):
             self._add(event.placement, demand, 1)
             self._changed |= dict.fromkeys((node for node, _ in event.placement), i)
 
-    def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
+    def on_instant(self, first_index: int, batch: Sequence[EventRecord]) -> None:
         for node, i in self._changed.items():
             wrong = _excess(self._used[node], self._has.get(node, HostResources(None, None)))
             if wrong:
-                self.report_at(i, batch[i - first], f"jobs on node {node} hold {wrong}")
+                self.report_at(i, batch[i - first_index], f"jobs on node {node} hold {wrong}")
         self._changed.clear()
 
     def _add(self, placement: Placement, demand: HostDemand, sign: int) -> None:
@@ -109,10 +112,10 @@ def _demand_of(record: JobRecord) -> HostDemand | None:
     return HostDemand.of(record.cpus_per_gpu, record.host_gb_per_gpu, 1)
 
 
-def _excess(used: tuple[int, int], has: HostResources) -> str:
+def _excess(held: tuple[int, int], has: HostResources) -> str:
     """How much more is used than a node has; "" if no more."""
-    if has.cpus is not None and used[0] > has.cpus:
-        return f"{used[0] / MILLION:g} cores of {has.cpus / MILLION:g}"
-    if has.memory is not None and used[1] > has.memory:
-        return f"{used[1] / MILLION:g} GB of host memory of {has.memory / MILLION:g}"
+    if has.cpus is not None and held[0] > has.cpus:
+        return f"{held[0] / MILLION:g} cores of {has.cpus / MILLION:g}"
+    if has.memory is not None and held[1] > has.memory:
+        return f"{held[1] / MILLION:g} GB of host memory of {has.memory / MILLION:g}"
     return ""

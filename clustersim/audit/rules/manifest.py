@@ -39,13 +39,13 @@ class OutagesAsDrawn(Rule):
         if self._out_of_step:
             return
         outages = self._draw()
-        due = self._next
-        if due is not None and self._matches(event, due):
+        expected = self._next
+        if expected is not None and self._matches(event, expected):
             self._next = outages.next()
             return
         self._out_of_step = True
         if self._ours:
-            self.report_at(i, event, f"{event.event} of node {_node(event)}; {_words(due)} is due next")
+            self.report_at(i, event, f"{event.event} of node {_node(event)}; {_words(expected)} is due next")
 
     def _draw(self) -> Outages:
         if self._outages is None:
@@ -60,10 +60,10 @@ class OutagesAsDrawn(Rule):
             self._next = self._outages.next()
         return self._outages
 
-    def _matches(self, event: EventRecord, due: NodeChange) -> bool:
-        kind = NODE_UP if due.up else NODE_DOWN
-        same = (event.event, _node(event), event.detail) == (kind, due.node, due.kind)
-        return same and abs(event.time_s - due.time_s) <= self._slack_s(due.time_s)
+    def _matches(self, event: EventRecord, expected: NodeChange) -> bool:
+        kind = NODE_UP if expected.up else NODE_DOWN
+        is_same = (event.event, _node(event), event.detail) == (kind, expected.node, expected.kind)
+        return is_same and abs(event.time_s - expected.time_s) <= self._slack_s(expected.time_s)
 
     def _slack_s(self, now: float) -> float:
         return slack_s(now, 3 * self.evidence.resolution_s)
@@ -71,29 +71,34 @@ class OutagesAsDrawn(Rule):
     def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
         if self.kinds and self.history.event_count:
             self._draw()
-        due = self._next
-        if due is None or self._out_of_step:
+        expected = self._next
+        if expected is None or self._out_of_step:
             return
-        if due.time_s < self.history.last_s - self._slack_s(due.time_s):
+        if expected.time_s < self.history.last_s - self._slack_s(expected.time_s):
             self._out_of_step = True
             if self._ours:
-                self.report(f"{_words(due)} is due; the log has no such event")
+                self.report(f"{_words(expected)} is due; the log has no such event")
 
     def unproved(self) -> str:
         if "calendar" not in self._manifest:
             return "manifest.json states no calendar"
-        other = self._out_of_step and not self._ours
-        return "another version, or other libraries, made the run and may draw other outages" if other else ""
+        has_other_outages = self._out_of_step and not self._ours
+        return (
+            "another version, or other libraries, made the run and may draw other outages"
+            if has_other_outages
+            else ""
+        )
 
 
 def _node(event: EventRecord) -> int:
     return event.placement[0][0] if event.placement else -1
 
 
-def _words(due: NodeChange | None) -> str:
-    if due is None:
+def _words(expected: NodeChange | None) -> str:
+    if expected is None:
         return "nothing"
-    return f"{NODE_UP if due.up else NODE_DOWN} of node {due.node} at t={due.time_s:g} ({due.kind})"
+    event = NODE_UP if expected.up else NODE_DOWN
+    return f"{event} of node {expected.node} at t={expected.time_s:g} ({expected.kind})"
 
 
 class ManifestConsistent(Rule):
@@ -139,11 +144,11 @@ class ManifestConsistent(Rule):
                     self.report(text, job_id=job.job_id)
 
     def _check_program(self) -> None:
-        stated = self._manifest.get("cluster")
+        cluster_entry = self._manifest.get("cluster")
         for name, value in self.evidence.cluster.document().items():
-            given = stated.get(name, value) if isinstance(stated, dict) else value
-            if given != value:
-                self.report(f"cluster.{name} is {quoted(given)}, {quoted(value)} by its other entries")
+            recorded = cluster_entry.get(name, value) if isinstance(cluster_entry, dict) else value
+            if recorded != value:
+                self.report(f"cluster.{name} is {quoted(recorded)}, {quoted(value)} by its other entries")
         if wrong := malformed_versions(self._manifest):
             self.report(wrong)
         self._check_files()

@@ -33,11 +33,13 @@ class _Sender:
 class PlansOnNetwork(PlansAsPredicted):
     """For networks with tiers or contention. Computes all speeds again, instant by instant."""
 
-    def __init__(self, history: ClusterHistory, due: Recomputed, rows: Iterable[PlanRecord], complete: bool):
-        super().__init__(history, due, rows, complete)
+    def __init__(
+        self, history: ClusterHistory, expected: Recomputed, rows: Iterable[PlanRecord], complete: bool
+    ):
+        super().__init__(history, expected, rows, complete)
         self._network: Network[_Sender] | None = None
-        if not due.why_not:
-            self._network = network_for(history.cluster, due.speed())
+        if not expected.why_not:
+            self._network = network_for(history.cluster, expected.speed())
         self._senders: dict[str, _Sender] = {}
         self._speeds: dict[_Sender, float] = {}
         self._pending: list[tuple[int, EventRecord, str]] = []  # differences after the last instant
@@ -50,13 +52,13 @@ class PlansOnNetwork(PlansAsPredicted):
             return curve.unit_s[event.gpus]  # from a throughput table: independent of placement
         return None
 
-    def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
+    def on_instant(self, first_index: int, batch: Sequence[EventRecord]) -> None:
         self._report_pending()
         if self._network is None:
             return
         changes: dict[_Sender, Placement | None] = {}
-        stated: dict[str, int] = {}  # jobs whose speed the log states at this instant, by the event
-        for i, event in enumerate(batch, first):
+        event_of_job: dict[str, int] = {}  # jobs whose speed the log states at this instant, by the event
+        for i, event in enumerate(batch, first_index):
             if event.event in RELEASES or event.event in ALLOCATES:
                 old = self._senders.pop(event.job_id, None)
                 if old is not None:
@@ -68,30 +70,30 @@ class PlansOnNetwork(PlansAsPredicted):
                     return
                 changes[new], self._senders[event.job_id] = event.placement, new
             if event.event in ALLOCATES or event.event == RATE:
-                stated[event.job_id] = i
+                event_of_job[event.job_id] = i
         changed = self._network.after(changes)
         self._speeds.update(changed)
         for sender, placement in changes.items():
             if placement is None:
                 self._speeds.pop(sender, None)
-        last = first + len(batch) - 1
-        for job_id in dict.fromkeys([*stated, *[sender.job_id for sender in changed]]):
-            i = stated.get(job_id, last)
-            self._check_speed(job_id, i, batch[i - first])
+        last_index = first_index + len(batch) - 1
+        for job_id in dict.fromkeys([*event_of_job, *[sender.job_id for sender in changed]]):
+            i = event_of_job.get(job_id, last_index)
+            self._check_speed(job_id, i, batch[i - first_index])
 
     def _check_speed(self, job_id: str, i: int, event: EventRecord) -> None:
         """Compare the speed of a job after an instant with the one computed again."""
         job, sender = self.history.jobs.get(job_id), self._senders.get(job_id)
         if job is None or job.allocation is None or isinstance(job.allocation.placement, SharedPlacement):
             return
-        stated, due = job.totals.unit_s, self._speeds.get(sender) if sender is not None else None
-        if due is None:
+        recorded, expected = job.totals.unit_s, self._speeds.get(sender) if sender is not None else None
+        if expected is None:
             if event.event == RATE:
                 self._pending.append((i, event, f"job {job_id} shares no link, but its speed changes"))
             return
-        due = self.evidence.in_truth(due, job.allocation, job.record.model if job.record else "")
-        if not agrees(stated, due):
-            text = f"job {job_id}: its placement takes {due!r} s per unit, not {stated!r}"
+        expected = self.evidence.in_truth(expected, job.allocation, job.record.model if job.record else "")
+        if not agrees(recorded, expected):
+            text = f"job {job_id}: its placement takes {expected!r} s per unit, not {recorded!r}"
             self._pending.append((i, event, text))
 
     def _sender(self, event: EventRecord) -> _Sender | None:

@@ -43,7 +43,7 @@ class NodesInService(Rule):
         super().__init__(history)
         self._down: dict[int, EventRecord] = {}  # by node, the event that took it out of service
         failures = self.evidence.failures
-        kills = any(one.others == "kill" for one in self.evidence.reservations)
+        kills = any(reservation.others == "kill" for reservation in self.evidence.reservations)
         self._retries = -1 if failures is None else failures.retries
         if failures is None and (self.evidence.reclaims or kills):
             self._retries = Failures.retries
@@ -71,8 +71,10 @@ class NodesInService(Rule):
         elif event.event == FAIL:
             given_up = event.detail.startswith(GIVEN_UP) or not self._jobs_fail
             if given_up != (failures > self._retries):
-                what = "is given up" if given_up else f"fails ({shown(event.detail)})"
-                self.report_at(i, event, f"job {job_id} {what} after {failures} failures of {self._retries}")
+                problem = "is given up" if given_up else f"fails ({shown(event.detail)})"
+                self.report_at(
+                    i, event, f"job {job_id} {problem} after {failures} failures of {self._retries}"
+                )
         if event.event == INTERRUPT:
             held = job.allocation
             nodes = () if held is None or held.time_s == event.time_s else held.placement
@@ -84,10 +86,10 @@ class NodesInService(Rule):
         """Whether a reservation of one of the nodes begins now, and stops other jobs at once."""
         slack = slack_s(event.time_s, 3 * self.evidence.resolution_s)
         return any(
-            one.others == "kill"
-            and abs(one.start_s - event.time_s) <= slack
-            and not one.nodes.isdisjoint(nodes)
-            for one in self.evidence.reservations
+            reservation.others == "kill"
+            and abs(reservation.start_s - event.time_s) <= slack
+            and not reservation.nodes.isdisjoint(nodes)
+            for reservation in self.evidence.reservations
         )
 
     def _change_service(self, i: int, event: EventRecord) -> None:
@@ -104,9 +106,9 @@ class NodesInService(Rule):
             else:
                 down.pop(node, None)
 
-    def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
+    def on_instant(self, first_index: int, batch: Sequence[EventRecord]) -> None:
         """No job gets GPUs of a node out of service, or keeps GPUs of a node that goes out."""
-        for i, event in enumerate(batch, first) if self._down else ():
+        for i, event in enumerate(batch, first_index) if self._down else ():
             if event.event == NODE_DOWN:
                 in_use = self.history.in_use
                 nodes = {node for node, _ in event.placement if node in self._down and in_use.get(node, 0)}
@@ -176,8 +178,8 @@ class LoadsShareStorage(Rule):
             self._report_overdue(begin_s, i, event)
             allocation = self._allocations.get(job_id)
             if allocation is not None and allocation[0] == number:
-                _, given, size = allocation
-                limit = self.evidence.overheads.load_limit(len(given.placement))
+                _, allocation_event, size = allocation
+                limit = self.evidence.overheads.load_limit(len(allocation_event.placement))
                 self._storage.begin(job_id, size, limit, begin_s)
                 self._began[job_id] = begin_s
         self._report_overdue(event.time_s, i, event)
@@ -188,8 +190,8 @@ class LoadsShareStorage(Rule):
     def _report_overdue(self, now: float, i: int, event: EventRecord) -> None:
         """Report loads that end before `now` without a `loaded` event in the log."""
         storage = self._storage
-        while (first := storage.next_end()) is not None and first[0] < now - self._slack_s(now):
-            end_s, job_id = first
+        while (next_end := storage.next_end()) is not None and next_end[0] < now - self._slack_s(now):
+            end_s, job_id = next_end
             text = f"job {job_id} had loaded at t={end_s:g}, but the log has no such event"
             self.report_at(i, event, text)
             storage.end(job_id, end_s)

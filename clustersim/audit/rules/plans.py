@@ -51,9 +51,11 @@ class PlansAsPredicted(Rule):
     name = "plans"
     text = "jobs run the plans that itertime gives them, at their speeds; plans.csv agrees"
 
-    def __init__(self, history: ClusterHistory, due: Recomputed, rows: Iterable[PlanRecord], complete: bool):
+    def __init__(
+        self, history: ClusterHistory, expected: Recomputed, rows: Iterable[PlanRecord], complete: bool
+    ):
         super().__init__(history)
-        self.due, self._rows, self.complete = due, rows, complete
+        self.due, self._rows, self.complete = expected, rows, complete
         self.kinds = (*ALLOCATES, SUBMIT, RATE)
         self._used: dict[PlanKey, None] = {}
         self._other_version = 0  # differences that another version of the program explains
@@ -96,13 +98,13 @@ class PlansAsPredicted(Rule):
         """The event states the speed on the requested GPUs, on some GPU type."""
         if event.unit_s in (0.0, 1.0) or job.gpus is None:
             return  # the job cannot run, or has a duration, which only the trace states
-        stated, speeds = float(event.unit_s), list(self._submit_speeds(job))
-        if not speeds or any(unit_s is not None and agrees(stated, unit_s) for unit_s in speeds):
+        recorded, speeds = float(event.unit_s), list(self._submit_speeds(job))
+        if not speeds or any(unit_s is not None and agrees(recorded, unit_s) for unit_s in speeds):
             return
         exact = all(self.due.is_exact(kind, job.gpus) for kind in self.history.cluster.gpu_types)
-        what = f"on {job.gpus} GPUs it takes {' or '.join(map(repr, speeds))} s per unit, not {stated!r}"
+        problem = f"on {job.gpus} GPUs it takes {' or '.join(map(repr, speeds))} s per unit, not {recorded!r}"
         if exact:
-            self.report_difference(i, event, f"submit of job {event.job_id}: {what}")
+            self.report_difference(i, event, f"submit of job {event.job_id}: {problem}")
         else:
             self._skip(_DEPENDS_ON_TRACE)
 
@@ -112,14 +114,14 @@ class PlansAsPredicted(Rule):
             means = [self._seconds(job, gpu_type, job.global_batch)]
             if phases := stated_phases(job):
                 factors = seconds_factors(phases, job.global_batch)
-                each = [self._seconds(job, gpu_type, int(phase.value)) for phase in phases]
-                known = [seconds for seconds in each if isinstance(seconds, float)]
-                if None in each:
+                phase_seconds = [self._seconds(job, gpu_type, int(phase.value)) for phase in phases]
+                finite_seconds = [seconds for seconds in phase_seconds if isinstance(seconds, float)]
+                if None in phase_seconds:
                     means = [None]
-                elif len(known) < len(each):
+                elif len(finite_seconds) < len(phase_seconds):
                     continue
                 else:
-                    parts = zip(phases, known, factors, strict=True)
+                    parts = zip(phases, finite_seconds, factors, strict=True)
                     means = [fsum(phase.share * seconds * k for phase, seconds, k in parts)]
             yield from (seconds for seconds in means if not isinstance(seconds, str))
 
@@ -144,14 +146,14 @@ class PlansAsPredicted(Rule):
         if not event.plan and has_duration and as_long:
             return
         key = plan_key(record, event, self.history.cluster)
-        what = f"{event.event} of job {event.job_id}"
+        problem = f"{event.event} of job {event.job_id}"
         if event.plan:
             self._used[key] = None
             if wrong := self.due.fault(key):
-                self.report_at(i, event, f"{what}: {wrong}")
+                self.report_at(i, event, f"{problem}: {wrong}")
                 return
         elif not self.due.has_table:
-            self.report_at(i, event, f"{what}: names no plan")
+            self.report_at(i, event, f"{problem}: names no plan")
             return
         curve = self.due.curve(*key[:8])
         if isinstance(curve, str):
@@ -167,7 +169,7 @@ class PlansAsPredicted(Rule):
                 return
             wrong = f"on {event.gpus} GPUs it takes {unit_s!r} s per unit, not {event.unit_s!r}"
         if self.due.is_exact(key.gpu_type, key.gpus):
-            self.report_difference(i, event, f"{what}: {wrong}")
+            self.report_difference(i, event, f"{problem}: {wrong}")
         else:
             self._skip(_DEPENDS_ON_TRACE)
 
@@ -184,23 +186,23 @@ class PlansAsPredicted(Rule):
         ours = f"its plan {key.plan or '(none)'} is not that of planner {self.due.planner}, {planned}"
         return (self.due.unfit(key) if key.plan else "") or ours
 
-    def _skip(self, why: str) -> None:
+    def _skip(self, reason: str) -> None:
         """Count a statement that is not computed again, by reason."""
-        if why in self._not_recomputed or len(self._not_recomputed) < _MOST_REASONS:
-            self._not_recomputed[why] = self._not_recomputed.get(why, 0) + 1
+        if reason in self._not_recomputed or len(self._not_recomputed) < _MOST_REASONS:
+            self._not_recomputed[reason] = self._not_recomputed.get(reason, 0) + 1
 
     # The rows of plans.csv
 
     def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
         seen = set[PlanKey]()
         for row in self._rows:
-            key, what = row.key, f"{row.plan} of {row.model} on {row.gpus} GPUs"
+            key, plan_words = row.key, f"{row.plan} of {row.model} on {row.gpus} GPUs"
             if key not in self._used:
-                self.report(f"plans.csv: no job ran {what}")
+                self.report(f"plans.csv: no job ran {plan_words}")
             elif key in seen:
-                self.report(f"plans.csv: has two rows of {what}")
+                self.report(f"plans.csv: has two rows of {plan_words}")
             elif wrong := self._wrong_row(row):
-                self.report(f"plans.csv: {wrong[0]} of {what} {wrong[1]}")
+                self.report(f"plans.csv: {wrong[0]} of {plan_words} {wrong[1]}")
             seen.add(key)
         for key in self._used if self.due.same_code else ():
             if key not in seen and not self.due.fault(key) and self.due.row(key) is not None:
@@ -219,10 +221,10 @@ class PlansAsPredicted(Rule):
         again = self.due.row(row.key)
         if again is None:
             return None
-        for name, stated, value in zip(row._fields, row, again, strict=True):
-            if not as_stated(stated, value):
+        for name, recorded, value in zip(row._fields, row, again, strict=True):
+            if not as_stated(recorded, value):
                 if self.due.same_code:
-                    return name, f"is {stated}, {value} by itertime"
+                    return name, f"is {recorded}, {value} by itertime"
                 self._other_version += 1
         return None
 
@@ -233,5 +235,5 @@ class PlansAsPredicted(Rule):
                 f"{self._other_version:,} plans, speeds or figures differ from those of the installed version"
             )
             whys.append(f"another version made the run, and {differ}")
-        more = f"; and {len(whys) - 3} other reasons" if len(whys) > 3 else ""
-        return f"not recomputed: {'; '.join(whys[:3])}{more}" if whys else ""
+        further_reasons = f"; and {len(whys) - 3} other reasons" if len(whys) > 3 else ""
+        return f"not recomputed: {'; '.join(whys[:3])}{further_reasons}" if whys else ""

@@ -55,8 +55,8 @@ def counted(records: Iterable[Any], columns: Columns) -> Iterator[Any]:
 
 
 def _counted(records: Iterable[Any], columns: Columns) -> Iterator[list[Any]]:
-    rest = iter(records)
-    while block := list(islice(rest, _BLOCK)):
+    record_iterator = iter(records)
+    while block := list(islice(record_iterator, _BLOCK)):
         columns.extend(by_field(block, columns.names))
         yield block
 
@@ -92,8 +92,8 @@ class Tally:
         times = [record.submit_s for record in records]
         if times == sorted(times):
             return
-        before, record = next((a, b) for a, b in pairwise(records) if b.submit_s < a.submit_s)
-        text = f"its record follows that of job {before.job_id}, submitted at t={before.submit_s:g}"
+        earlier, record = next((a, b) for a, b in pairwise(records) if b.submit_s < a.submit_s)
+        text = f"its record follows that of job {earlier.job_id}, submitted at t={earlier.submit_s:g}"
         self.disorder = f"job {record.job_id}, submitted at t={record.submit_s:g}: {text}"
 
 
@@ -115,14 +115,14 @@ class RecordsMatchLog(Rule):
             return
         record = job.record
         if event.event == REJECT:
-            same = record is None or event.detail == record.reason
+            agrees = record is None or event.detail == record.reason
         elif event.event == FAIL:
-            same = record is None or (bool(event.detail) and record.reason.startswith(event.detail))
+            agrees = record is None or (bool(event.detail) and record.reason.startswith(event.detail))
         else:  # see `PhasesAsStated`
-            same = not event.detail or (
+            agrees = not event.detail or (
                 event.event in ALLOCATES and record is not None and bool(record.phases)
             )
-        if not same:
+        if not agrees:
             self.report_at(i, event, f"{event.event} of job {event.job_id} says {shown(event.detail)}")
 
     def on_departure(self, job: JobHistory) -> None:
@@ -131,9 +131,9 @@ class RecordsMatchLog(Rule):
             self.report(f"job {job.job_id}: {text}", job_id=job.job_id)
 
     def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
-        tally, found = self._tally, len(self._tally.hashes)
-        if isinstance(self._submitted, int) and self._submitted != found:
-            self.report(f"{found} records of the {self._submitted} jobs that manifest.json states")
+        tally, departed = self._tally, len(self._tally.hashes)
+        if isinstance(self._submitted, int) and self._submitted != departed:
+            self.report(f"{departed} records of the {self._submitted} jobs that manifest.json states")
         if tally.disorder:
             self.report(tally.disorder)
         elif job_id := self.history.disorder:
@@ -151,15 +151,16 @@ class RecordsMatchLog(Rule):
 
 
 def _contradictions(job: JobHistory, record: JobRecord) -> Iterator[str]:
-    first, counts = job.first, job.counts
+    first_event, counts = job.first, job.counts
     if job.note and not record.reason.endswith(job.note):
         yield f"reason is {shown(record.reason)} in its record, and the last note {shown(job.note)}"
-    if first is not None and (record.isolated_s is None) != (first.unit_s == 0):
-        yield f"isolated_s is {record.isolated_s}, with {first.unit_s:g} s per unit when it was submitted"
+    if first_event is not None and (record.isolated_s is None) != (first_event.unit_s == 0):
+        unit = f"{first_event.unit_s:g} s per unit"
+        yield f"isolated_s is {record.isolated_s}, with {unit} when it was submitted"
     logged = (
         _STATE_AFTER.get(job.last, UNFINISHED),
         *([counts.get(kind, 0) for kind in _COUNTED] if counts else _NO_COUNTS),
-        record.submit_s if first is None else first.time_s,
+        record.submit_s if first_event is None else first_event.time_s,
         None if record.finish_s is None else record.finish_s - record.submit_s,
         None if record.start_s is None else record.start_s - record.submit_s,
     )
@@ -194,13 +195,13 @@ class UsageMatchesLog(Rule):
         self._row: tuple[float, ...] = ()
         self._pending: tuple[int, EventRecord, Row, Row] | None = None
 
-    def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
-        history, last = self.history, batch[-1]
-        self._read_until(last.time_s)
+    def on_instant(self, first_index: int, batch: Sequence[EventRecord]) -> None:
+        history, last_event = self.history, batch[-1]
+        self._read_until(last_event.time_s)
         self._compare()
         waiting = history.inside - history.running
         logged = (*history.in_use_and_stranded(), history.running, waiting, history.down)
-        self._pending = (first + len(batch) - 1, last, self._stated, logged)
+        self._pending = (first_index + len(batch) - 1, last_event, self._stated, logged)
 
     def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
         if self._complete:
@@ -211,10 +212,10 @@ class UsageMatchesLog(Rule):
         """Compare the previous instant; the next one shows that it was not the last."""
         if self._pending is None:
             return
-        i, event, stated, logged = self._pending
-        if stated != logged:
-            what = f"allocated, stranded, running, pending, down are {stated} in usage.csv"
-            self.report_at(i, event, f"{what}, {logged} by the event log")
+        i, event, recorded, logged = self._pending
+        if recorded != logged:
+            problem = f"allocated, stranded, running, pending, down are {recorded} in usage.csv"
+            self.report_at(i, event, f"{problem}, {logged} by the event log")
 
     def _read_until(self, now: float) -> None:
         while (row := self._next) is not None and row.time_s <= now:

@@ -22,9 +22,11 @@ class ServicesLeave(Rule):
         if record is None:
             return
         if (event.event == SERVED) != bool(record.service):
-            what = f"is an instance of {record.service}" if record.service else "is no instance of a service"
-            self.report_at(i, event, f"{event.event} of job {event.job_id}, which {what}")
+            problem = (
+                f"is an instance of {record.service}" if record.service else "is no instance of a service"
+            )
+            self.report_at(i, event, f"{event.event} of job {event.job_id}, which {problem}")
         elif record.service and record.isolated_s is not None:
-            due = record.submit_s + record.isolated_s
-            if not agrees(event.time_s, due, slack_s(due, 3 * self.evidence.resolution_s)):
-                self.report_at(i, event, f"job {event.job_id} leaves; its time is over at t={due:g}")
+            expected_s = record.submit_s + record.isolated_s
+            if not agrees(event.time_s, expected_s, slack_s(expected_s, 3 * self.evidence.resolution_s)):
+                self.report_at(i, event, f"job {event.job_id} leaves; its time is over at t={expected_s:g}")

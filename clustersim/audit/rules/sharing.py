@@ -25,33 +25,35 @@ class SharersAsSlow(Rule):
     name = "sharing"
     text = "jobs that share a GPU run as fast as the others on it let them"
 
-    def __init__(self, history: ClusterHistory, due: Recomputed, manifest: Mapping[str, Any], complete: bool):
+    def __init__(
+        self, history: ClusterHistory, expected: Recomputed, manifest: Mapping[str, Any], complete: bool
+    ):
         super().__init__(history)
         self.kinds, self._complete = (), complete
-        self._due, self._models = due, dict[str, str]()
+        self._due, self._models = expected, dict[str, str]()
         self._alone_s: dict[str, float | None] = {}  # None where it is unknown
         self._factors: dict[str, float] = {}
         self._co_runners = CoRunners[str](stated_interference(manifest), self._models.__getitem__)
         self._unknown = 0
         self._pending: list[tuple[int, EventRecord, str]] = []  # differences after the last instant
 
-    def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
+    def on_instant(self, first_index: int, batch: Sequence[EventRecord]) -> None:
         self._report_pending()
         if not self.history.shared and not self._alone_s:
             return
         changes: dict[str, Placement | None] = {}
-        last: dict[str, int] = {}
-        for i, event in enumerate(batch, first):
+        last_index: dict[str, int] = {}
+        for i, event in enumerate(batch, first_index):
             if event.event in ALLOCATES or event.event in RELEASES:
                 changes.pop(event.job_id, None)
                 changes[event.job_id] = event.placement if event.event in ALLOCATES else None
                 self._enter(event)
             if event.event in ALLOCATES or event.event == RATE:
-                last[event.job_id] = i
+                last_index[event.job_id] = i
         self._factors.update(changed := self._co_runners.after(changes))
-        for job_id in dict.fromkeys([*last, *changed]):
-            i = last.get(job_id, first + len(batch) - 1)
-            self._check(job_id, i, batch[i - first])
+        for job_id in dict.fromkeys([*last_index, *changed]):
+            i = last_index.get(job_id, first_index + len(batch) - 1)
+            self._check(job_id, i, batch[i - first_index])
 
     def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
         if self._complete:
@@ -87,10 +89,12 @@ class SharersAsSlow(Rule):
             self._unknown += 1
             return
         alone_s = self.evidence.in_truth(alone_s, job.allocation, self._models[job_id])
-        stated, due = job.totals.unit_s, alone_s * self._factors.get(job_id, 1.0)
-        if not agrees(stated, due):
-            what = f"job {job_id}: beside the jobs on its GPU it takes {due!r} s per unit, not {stated!r}"
-            self._pending.append((i, event, what))
+        recorded, expected = job.totals.unit_s, alone_s * self._factors.get(job_id, 1.0)
+        if not agrees(recorded, expected):
+            problem = (
+                f"job {job_id}: beside the jobs on its GPU it takes {expected!r} s per unit, not {recorded!r}"
+            )
+            self._pending.append((i, event, problem))
 
     def _report_pending(self) -> None:
         """Report the differences after the previous instant."""

@@ -83,29 +83,29 @@ class SummaryMatchesRecords(Rule):
         margins = _Margins(self._jobs, self._run.cluster.gpus, self._price, again, of_window)
         self._skipped |= dict.fromkeys(prefix + name for name in margins.skipped)
         for name, value in again.items():
-            stated = summary.get(name, "missing")
-            if not self._same_code and stated != value and (name not in summary or name == "covers"):
+            recorded = summary.get(name, "missing")
+            if not self._same_code and recorded != value and (name not in summary or name == "covers"):
                 self._other_version[prefix + name] = None
-            elif name not in margins.skipped and not margins.allow(name, stated, value):
-                self.report(f"{prefix}{name} is {stated} in summary.json, {value} by the records")
+            elif name not in margins.skipped and not margins.allow(name, recorded, value):
+                self.report(f"{prefix}{name} is {recorded} in summary.json, {value} by the records")
         for name in summary:
             if name not in again:
                 self.report(f"{prefix}{name} is in summary.json, but is no metric")
 
-    def _compare_part(self, part: str, stated: object, again: Mapping[str, float | None] | None) -> None:
-        if not isinstance(stated, Mapping) or again is None:
-            if stated is not None or again is not None:
-                self.report(f"{part} is {stated!r:.80} in summary.json, {again} by the records")
+    def _compare_part(self, part: str, recorded: object, again: Mapping[str, float | None] | None) -> None:
+        if not isinstance(recorded, Mapping) or again is None:
+            if recorded is not None or again is not None:
+                self.report(f"{part} is {recorded!r:.80} in summary.json, {again} by the records")
             return
         rounding = RESOLUTION_S * len(self._jobs)
-        for name in {**again, **stated}:
-            value, due = stated.get(name), again.get(name)
-            if isinstance(value, int | float) and due is not None:
-                alike = agrees(value, due, rounding, relative=1e-6)
+        for name in {**again, **recorded}:
+            value, expected = recorded.get(name), again.get(name)
+            if isinstance(value, int | float) and expected is not None:
+                is_equal = agrees(value, expected, rounding, relative=1e-6)
             else:
-                alike = value is None and due is None and name in again
-            if not alike:
-                self.report(f"{part}.{name} is {value} in summary.json, {due} by the records")
+                is_equal = value is None and expected is None and name in again
+            if not is_equal:
+                self.report(f"{part}.{name} is {value} in summary.json, {expected} by the records")
 
     def unproved(self) -> str:
         whys = []
@@ -148,17 +148,19 @@ class _Margins:
             self._absolute["offered_load"] = rounding + RESOLUTION_S * requested / (gpus * window_s)
         self._rounding = rounding
 
-    def allow(self, name: str, stated: Any, value: Any) -> bool:
-        """Whether `stated` is `value`: types are equal, and floats agree within rounding."""
-        if type(stated) in (int, float) and isinstance(value, float):
+    def allow(self, name: str, recorded: Any, value: Any) -> bool:
+        """Whether `recorded` is `value`: types are equal, and floats agree within rounding."""
+        if type(recorded) in (int, float) and isinstance(value, float):
             relative = 1e-6
             if name in _RATIOS:
                 relative = self._of_ratios
             elif name in self._window_names:
                 relative = self._of_window
-            sane = abs(stated) <= 1e300  # larger integers are no floats
-            return sane and agrees(stated, value, self._absolute.get(name, self._rounding), relative=relative)
-        return type(stated) is type(value) and bool(stated == value)
+            sane = abs(recorded) <= 1e300  # larger integers are no floats
+            return sane and agrees(
+                recorded, value, self._absolute.get(name, self._rounding), relative=relative
+            )
+        return type(recorded) is type(value) and bool(recorded == value)
 
 
 def _shortest_s(jobs: Columns) -> float:

@@ -101,13 +101,13 @@ class TraceMatches(Rule):
             self._incomplete = True
             self.report(f"job {job_id} is not in the trace", job_id=job_id)
         for job, record in self._unusual:
-            beside = record.reason.removesuffix(self._notes.get(job.job_id, "")).removesuffix("; ")
-            if not self._is_note(job, beside):
-                what = f"it finished, and its record says {shown(record.reason)}"
-                self.report(f"job {job.job_id}: {what}", job_id=job.job_id)
+            reason = record.reason.removesuffix(self._notes.get(job.job_id, "")).removesuffix("; ")
+            if not self._is_note(job, reason):
+                problem = f"it finished, and its record says {shown(record.reason)}"
+                self.report(f"job {job.job_id}: {problem}", job_id=job.job_id)
         if self._disorder and not self._incomplete:
-            what = "its record is not in the order of submission, which ids decide at equal times"
-            self.report(f"job {self._disorder}: {what}", job_id=self._disorder)
+            problem = "its record is not in the order of submission, which ids decide at equal times"
+            self.report(f"job {self._disorder}: {problem}", job_id=self._disorder)
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
         """Check that the number of GPUs is within the limits of the job, and keep notes."""
@@ -128,10 +128,12 @@ class TraceMatches(Rule):
         work, done = job.facts.work, job.totals.work
         if failure is None or job.last != FAIL or work is None or done is None:
             return
-        due, error = failure.share * work, job.totals.work_error + job.facts.work_error
-        if not agrees(done, due, WORK_EPSILON + error):
-            what = f"{failure.reason} after {done:g} of {work:g} units of work; it was to be after {due:g}"
-            self.report(f"job {job.job_id}: {what}", job_id=job.job_id)
+        expected, error = failure.share * work, job.totals.work_error + job.facts.work_error
+        if not agrees(done, expected, WORK_EPSILON + error):
+            problem = (
+                f"{failure.reason} after {done:g} of {work:g} units of work; it was to be after {expected:g}"
+            )
+            self.report(f"job {job.job_id}: {problem}", job_id=job.job_id)
 
     def _compare(self, job: Job, record: JobRecord) -> None:
         if job.kind == "iterations" and (job.min_gpus is not None or job.max_gpus is not None):
@@ -154,8 +156,8 @@ class TraceMatches(Rule):
             ("host_gb_per_gpu", host and host.gb_per_gpu, record.host_gb_per_gpu),
         ):
             if not as_stated(recorded, submitted):
-                what = f"job {job.job_id}: {name} is {recorded} in its record"
-                self.report(f"{what}, {submitted} in the trace", job_id=job.job_id)
+                problem = f"job {job.job_id}: {name} is {recorded} in its record"
+                self.report(f"{problem}, {submitted} in the trace", job_id=job.job_id)
         for wrong in (self._wrong_request(job, record), self._wrong_end(job, record)):
             if wrong:
                 self.report(f"job {job.job_id}: {wrong}", job_id=job.job_id)
@@ -180,15 +182,17 @@ class TraceMatches(Rule):
             work = job.iterations if job.kind == "iterations" else job.duration_s
             assert work is not None
             # Where jobs are sent to a cluster of a fleet, its own offer counts.
-            due = [
+            expected_requests = [
                 (n := offer.requested, work * offer.curve.work_s(n))
                 for offer in offers[: None if self._routed else 1]
             ]
-            if any(record.gpus == n and as_stated(record.isolated_s, seconds) for n, seconds in due):
+            if any(
+                record.gpus == n and as_stated(record.isolated_s, seconds) for n, seconds in expected_requests
+            ):
                 return ""
-            requested, due_s = due[0]
-            stated = f"isolated_s is {record.isolated_s} on {record.gpus} GPUs in its record"
-            wrong = f"{stated}, {due_s} on {requested} by the trace"
+            requested, due_s = expected_requests[0]
+            recorded = f"isolated_s is {record.isolated_s} on {record.gpus} GPUs in its record"
+            wrong = f"{recorded}, {due_s} on {requested} by the trace"
         if job.kind == "iterations" and not self._speeds.same_code:
             self._other_version += 1
             return ""

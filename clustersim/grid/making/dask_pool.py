@@ -110,13 +110,13 @@ def _quiet() -> Iterator[None]:
     """
     chatty = ("distributed", "tornado")
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in chatty]
-    before = {name: logging.getLogger(name).level for name in names}
+    level_before = {name: logging.getLogger(name).level for name in names}
     for name in names:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        for name, level in before.items():
+        for name, level in level_before.items():
             logging.getLogger(name).setLevel(level)
 
 
@@ -125,8 +125,8 @@ def _reaching(scheduler: str) -> Iterator[None]:
     try:
         yield
     except (OSError, TypeError, ValueError, TimeoutError, RuntimeError) as error:
-        what = f"--scheduler {shown(scheduler)}: cannot be reached: {error!s:.200}"
-        raise UserError(f"{what}; give an address such as tcp://host:8786") from None
+        problem = f"--scheduler {shown(scheduler)}: cannot be reached: {error!s:.200}"
+        raise UserError(f"{problem}; give an address such as tcp://host:8786") from None
 
 
 async def _knock(scheduler: str) -> None:

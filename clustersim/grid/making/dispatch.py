@@ -81,8 +81,8 @@ def run_orders(
     if not orders:
         return
     campaign = uuid.uuid4().hex
-    chosen = local_pool(workers, len(orders), campaign) if scheduler is None else dask_pool(scheduler)
-    with chosen as pool:
+    context = local_pool(workers, len(orders), campaign) if scheduler is None else dask_pool(scheduler)
+    with context as pool:
         _Dispatch(pool, orders, {**batch, "campaign": campaign}, retries, on_outcome, on_progress).run()
 
 
@@ -119,8 +119,8 @@ class _Dispatch:
     def progress(self) -> Progress:
         remaining = self.total - self.made - self.failed
         running = min(sum(map(len, self.under_way.values())), self.slots)
-        known = self.timed and self.slots
-        remaining_s = remaining * self.spent_s / self.timed / self.slots if known else None
+        is_timed = self.timed and self.slots
+        remaining_s = remaining * self.spent_s / self.timed / self.slots if is_timed else None
         dashboard = self.pool.dashboard
         return Progress(self.total, self.made, self.failed, running, self.slots, remaining_s, dashboard)
 

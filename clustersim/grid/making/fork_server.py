@@ -46,8 +46,8 @@ def main() -> None:
     gc.freeze()  # collections in children do not touch the pages that they share
     waiting = b""
     while True:
-        line, found, waiting = waiting.partition(b"\n")
-        if not found:
+        line, newline, waiting = waiting.partition(b"\n")
+        if not newline:
             data = os.read(0, 1 << 20)
             if not data:
                 return
@@ -128,8 +128,8 @@ class Child:
         limit_s, limit_gb = self.order.get("time_s"), self.order.get("memory_gb")
         if limit_s is not None and monotonic() - self.began > limit_s:
             return f"took longer than limits.time_s = {limit_s:g} s"
-        if limit_gb is not None and (used := _resident_bytes(self.pid)) > limit_gb * 1e9:
-            return f"used {used / 1e9:.3g} GB of memory, more than limits.memory_gb = {limit_gb:g}"
+        if limit_gb is not None and (resident_bytes := _resident_bytes(self.pid)) > limit_gb * 1e9:
+            return f"used {resident_bytes / 1e9:.3g} GB of memory, more than limits.memory_gb = {limit_gb:g}"
         return None
 
     def _verdict(self, beyond: str | None, code: int) -> CellVerdict:

@@ -16,9 +16,9 @@ __all__ = ["local_pool"]
 
 
 @contextmanager
-def local_pool(workers: int | None, most: int, campaign: str) -> Iterator[Pool]:
-    """A pool of `workers` threads (default: one per processor), at most `most`."""
-    slots = min(workers or os.cpu_count() or 1, most)
+def local_pool(workers: int | None, worker_limit: int, campaign: str) -> Iterator[Pool]:
+    """A pool of `workers` threads (default: one per processor), at most `worker_limit`."""
+    slots = min(workers or os.cpu_count() or 1, worker_limit)
     threads = ThreadPoolExecutor(slots, thread_name_prefix="grid")
     try:
         yield _LocalPool(threads, slots)

@@ -52,11 +52,11 @@ def _line_chart(
     policies = document.levels[document.colours] if document.colours else (None,)
     levels = sorted({axis_number(value) or 0.0 for value in document.levels[axis]})
     for place, policy in enumerate(policies):
-        chosen = {**fixed, **({document.colours: policy} if document.colours else {})}
+        fixed_axes = {**fixed, **({document.colours: policy} if document.colours else {})}
         points = [
             (axis_number(value), mean)
             for value in document.levels[axis]
-            if (mean := document.mean(document.cell({**chosen, axis: value}), metric))
+            if (mean := document.mean(document.cell({**fixed_axes, axis: value}), metric))
         ]
         points.sort(key=lambda point: point[0] or 0.0)
         series.append(
@@ -104,10 +104,10 @@ def _effects(document: GridDocument) -> list[Chart]:
         if not rows or len(rows) > _MOST_EFFECTS:
             continue
         series: dict[int, dict[str, Any]] = {}
-        labels = [plotly_text(document.label(one.axes)) for one in rows]
-        for label, one in zip(labels, rows, strict=True):
-            d, number = one.difference, document.series(document.cell(one.axes))
-            made = series.setdefault(
+        labels = [plotly_text(document.label(row.axes)) for row in rows]
+        for label, row in zip(labels, rows, strict=True):
+            d, number = row.difference, document.series(document.cell(row.axes))
+            trace = series.setdefault(
                 number,
                 {
                     "type": "effect", "series": number, "name": "", "x": [], "y": [], "low": [], "high": [],
@@ -115,10 +115,10 @@ def _effects(document: GridDocument) -> list[Chart]:
                 },
             )  # fmt: skip
             middle = 100 * (d.relative or 0.0)
-            made["x"].append(middle)
-            made["y"].append(label)
-            made["low"].append(0.0 if d.relative_low is None else middle - 100 * d.relative_low)
-            made["high"].append(0.0 if d.relative_high is None else 100 * d.relative_high - middle)
+            trace["x"].append(middle)
+            trace["y"].append(label)
+            trace["low"].append(0.0 if d.relative_low is None else middle - 100 * d.relative_low)
+            trace["high"].append(0.0 if d.relative_high is None else 100 * d.relative_high - middle)
         layout = {
             "xaxis": {"title": {"text": "difference from the baseline, %"}},
             "yaxis": {"categoryorder": "array", "categoryarray": labels[::-1], "type": "category"},

@@ -94,14 +94,14 @@ class Scale:
         """The unit that suits the largest of the values."""
         name, _, kind = metric.rpartition("_")
         title = TITLES.get(metric) or _words(name if kind in ("s", "ratio") and name else metric)
-        known = [abs(value) for value in values if value]
+        magnitudes = [abs(value) for value in values if value]
         if kind == "s" and name:
-            unit, factor = time_unit(max(known, default=0.0))
-            return cls(title, unit, factor, decimals(min(known, default=0.0) / factor))
+            unit, factor = time_unit(max(magnitudes, default=0.0))
+            return cls(title, unit, factor, decimals(min(magnitudes, default=0.0) / factor))
         if kind == "ratio" and name:
             return cls(title, "%", 0.01, 1)
-        whole = all(float(value).is_integer() for value in known)
-        return cls(title, "", 1.0, 0 if whole else 2)
+        all_whole = all(float(value).is_integer() for value in magnitudes)
+        return cls(title, "", 1.0, 0 if all_whole else 2)
 
     @property
     def head(self) -> str:
@@ -113,10 +113,10 @@ class Scale:
         if value is None:
             return "–"
         size = abs(value) / self.factor
-        shown = f"{size:,.{self.digits + (1 if signed and size < 1 else 0)}f}"
+        number = f"{size:,.{self.digits + (1 if signed and size < 1 else 0)}f}"
         if not signed:
-            return f"−{shown}" if value < 0 else shown
-        return f"±{shown}" if not shown.strip("0.,") else f"{'−' if value < 0 else '+'}{shown}"
+            return f"−{number}" if value < 0 else number
+        return f"±{number}" if not number.strip("0.,") else f"{'−' if value < 0 else '+'}{number}"
 
 
 def _words(name: str) -> str:
@@ -139,12 +139,12 @@ class GridDocument:
     @cached_property
     def cells(self) -> dict[Values, list[Result]]:
         """The runs that are done, by the values of all axes: one for each seed."""
-        found: dict[Values, list[Result]] = {}
+        results_of_cell: dict[Values, list[Result]] = {}
         for result in self.results:
-            group = found.setdefault(tuple(result.axes[name] for name in self.axes), [])
+            group = results_of_cell.setdefault(tuple(result.axes[name] for name in self.axes), [])
             if result.status == "done":
                 group.append(result)
-        return found
+        return results_of_cell
 
     @cached_property
     def levels(self) -> dict[str, tuple[Scalar, ...]]:
@@ -190,8 +190,8 @@ class GridDocument:
     @cached_property
     def scales(self) -> dict[str, Scale]:
         """The unit of each shown metric that has a value."""
-        known = {m: [mean.mean for v in self.cells if (mean := self.mean(v, m))] for m in self.metrics}
-        return {metric: Scale.of(metric, values) for metric, values in known.items() if values}
+        means = {m: [mean.mean for v in self.cells if (mean := self.mean(v, m))] for m in self.metrics}
+        return {metric: Scale.of(metric, values) for metric, values in means.items() if values}
 
     @cached_property
     def varying(self) -> dict[str, Scale]:
@@ -205,14 +205,17 @@ class GridDocument:
     @cached_property
     def short_names(self) -> dict[str, str]:
         """The last part of the name of each axis, or the whole name where two axes share it."""
-        last = [name.rpartition(".")[2] for name in self.axes]
-        return {n: short if last.count(short) == 1 else n for n, short in zip(self.axes, last, strict=True)}
+        last_parts = [name.rpartition(".")[2] for name in self.axes]
+        return {
+            n: short if last_parts.count(short) == 1 else n
+            for n, short in zip(self.axes, last_parts, strict=True)
+        }
 
     def others(self, *axes: str) -> Iterator[tuple[Values, dict[str, Scalar]]]:
         """The combinations of the values of all axes but these, each with the values by axis."""
-        kept = [i for i, name in enumerate(self.axes) if name not in axes]
-        for values in dict.fromkeys(tuple(cell[i] for i in kept) for cell in self.cells):
-            yield values, {self.axes[i]: value for i, value in zip(kept, values, strict=True)}
+        kept_axes = [i for i, name in enumerate(self.axes) if name not in axes]
+        for values in dict.fromkeys(tuple(cell[i] for i in kept_axes) for cell in self.cells):
+            yield values, {self.axes[i]: value for i, value in zip(kept_axes, values, strict=True)}
 
     def cell(self, by_axis: Mapping[str, Scalar]) -> Values:
         """The values of a cell in the order of the axes."""

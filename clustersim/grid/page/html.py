@@ -20,7 +20,7 @@ def render_grid(document: GridDocument) -> str:
     """The page: it loads nothing from elsewhere, and all text in it is escaped."""
     drawn, lines, effects, lines_left_out = charts_of(document)
     maps, maps_left_out = heat_maps(document)
-    axis, others, best = best_rows(document)
+    axis, other_axes, best = best_rows(document)
     baseline = ", ".join(f"{name} {text_of(value)}" for name, value in (document.baseline or {}).items())
     return render(
         "grid.html.j2",
@@ -41,7 +41,7 @@ def render_grid(document: GridDocument) -> str:
         maps=maps,
         maps_left_out=maps_left_out,
         best_axis=axis,
-        best_others=others,
+        best_others=other_axes,
         best=best,
         axes=list(document.axes),
         metrics=[(metric, scale.head) for metric, scale in document.scales.items()],
@@ -67,21 +67,25 @@ def _verdict(document: GridDocument) -> list[str]:
     axis, _, best = best_rows(document)
     sentences = []
     for metric, scale in document.varying.items():
-        said = [_winner(axis, [row.winner for row in best if row.metric == scale.head])]
+        verdict = [_winner(axis, [row.winner for row in best if row.metric == scale.head])]
         rows = effect_rows(document, metric)
         if any(row.known for row in rows):
-            said.append(_chances(rows, better(metric) != ""))
-        if any(said):
-            sentences.append(f"{scale.title}: {'; '.join(filter(None, said))}.")
-    if document.comparisons and not any(one.difference.low is not None for one in document.comparisons):
+            verdict.append(_chances(rows, better(metric) != ""))
+        if any(verdict):
+            sentences.append(f"{scale.title}: {'; '.join(filter(None, verdict))}.")
+    if document.comparisons and not any(
+        comparison.difference.low is not None for comparison in document.comparisons
+    ):
         sentences.append(
             "Seeds change nothing here, so differences are exact for this trace and have no intervals."
-            if max(one.difference.pairs for one in document.comparisons) >= LEAST_PAIRS
+            if max(comparison.difference.pairs for comparison in document.comparisons) >= LEAST_PAIRS
             else f"Differences have no intervals: these need {LEAST_PAIRS} seeds or more."
         )
-    same = [scale.title for metric, scale in document.scales.items() if metric not in document.varying]
-    if same and document.varying:
-        sentences.append(f"The same in every cell: {', '.join(same)}.")
+    constant_metrics = [
+        scale.title for metric, scale in document.scales.items() if metric not in document.varying
+    ]
+    if constant_metrics and document.varying:
+        sentences.append(f"The same in every cell: {', '.join(constant_metrics)}.")
     return sentences or ["The grid has no results yet."]
 
 
@@ -89,10 +93,10 @@ def _winner(axis: str, winners: list[str]) -> str:
     """The value of an axis that is best in most cells."""
     if not winners:
         return ""
-    most = max(dict.fromkeys(winners), key=winners.count)
-    cells = f"{winners.count(most)} of {len(winners)} cells" if len(winners) > 1 else "the only cell"
-    name = most if axis == "policy" else f"{axis} {most}"
-    return f"{name} {'are' if ',' in most else 'is'} best in {cells}"
+    most_frequent = max(dict.fromkeys(winners), key=winners.count)
+    cells = f"{winners.count(most_frequent)} of {len(winners)} cells" if len(winners) > 1 else "the only cell"
+    name = most_frequent if axis == "policy" else f"{axis} {most_frequent}"
+    return f"{name} {'are' if ',' in most_frequent else 'is'} best in {cells}"
 
 
 def _chances(rows: Sequence[Effect], judged: bool) -> str:

@@ -59,27 +59,29 @@ def difference_rows(document: GridDocument) -> tuple[list[str], list[list[str]]]
 def effect_rows(document: GridDocument, metric: str) -> list[Effect]:
     """The differences of one metric, in the order of the grid."""
     return [
-        _effect(document, one)
-        for one in document.comparisons
-        if one.metric == metric and one.difference.pairs
+        _effect(document, comparison)
+        for comparison in document.comparisons
+        if comparison.metric == metric and comparison.difference.pairs
     ]
 
 
-def _effect(document: GridDocument, one: Comparison) -> Effect:
-    scale, d = document.scales[one.metric], one.difference
+def _effect(document: GridDocument, comparison: Comparison) -> Effect:
+    scale, d = document.scales[comparison.metric], comparison.difference
     cells = (
         scale.head, scale.text(d.baseline), scale.text(d.variant), scale.text(d.difference, signed=True),
         "–" if d.low is None else f"{scale.text(d.low, signed=True)} to {scale.text(d.high, signed=True)}",
         "–" if d.relative is None else difference("time", 1 + d.relative, 1.0),
-        "–" if one.p_holm is None else f"{one.p_holm:.3g}",
+        "–" if comparison.p_holm is None else f"{comparison.p_holm:.3g}",
     )  # fmt: skip
-    labels = tuple(text_of(one.axes[name]) for name in document.varied)
-    return Effect(labels, document.series(document.cell(one.axes)), cells, _trend(one), d.low is not None)
+    labels = tuple(text_of(comparison.axes[name]) for name in document.varied)
+    return Effect(
+        labels, document.series(document.cell(comparison.axes)), cells, _trend(comparison), d.low is not None
+    )
 
 
-def _trend(one: Comparison) -> str:
+def _trend(comparison: Comparison) -> str:
     """Only a difference whose interval leaves out 0 is marked."""
-    low, high, direction = one.difference.low, one.difference.high, better(one.metric)
+    low, high, direction = comparison.difference.low, comparison.difference.high, better(comparison.metric)
     if low is None or high is None or not direction or low <= 0 <= high:
         return ""
     return "better" if (high < 0) == (direction == "lower") else "worse"
@@ -120,10 +122,10 @@ def _heat_map(document: GridDocument, metric: str, down: str, across: str, fixed
         return scale.text(value), round(_DARKEST * share), best is not None and value == best and high > low
 
     where = document.label(fixed)
-    wanted = f"; {direction} is better, the best is bold" if direction else ""
+    legend = f"; {direction} is better, the best is bold" if direction else ""
     return HeatMap(
         f"{scale.head}{f' ({where})' if where else ''}",
-        f"Means over seeds. Darker is larger{wanted}.",
+        f"Means over seeds. Darker is larger{legend}.",
         across,
         down,
         tuple(text_of(column) for column in document.levels[across]),
@@ -156,32 +158,38 @@ def best_rows(document: GridDocument) -> tuple[str, list[str], list[Best]]:
     axis = document.colours or (document.varied[0] if document.varied else "")
     if not axis:
         return "", [], []
-    others = [name for name in document.varied if name != axis]
+    other_axes = [name for name in document.varied if name != axis]
     rows = []
     for _, fixed in document.others(axis):
         for metric, scale in document.varying.items():
-            found = _ranked(document, metric, axis, fixed)
-            if len(found) < 2 or not better(metric):
+            ranked_values = _ranked(document, metric, axis, fixed)
+            if len(ranked_values) < 2 or not better(metric):
                 continue
-            best = [value for value, mean in found if mean == found[0][1]]
-            rest = [(value, mean) for value, mean in found if mean != found[0][1]]
-            second = f"{text_of(rest[0][0])}: {scale.text(rest[0][1])}" if rest else "–"
-            margin = scale.text(rest[0][1] - found[0][1], signed=True) if rest else "–"
-            labels = tuple(text_of(fixed[name]) for name in others)
+            best = [value for value, mean in ranked_values if mean == ranked_values[0][1]]
+            worse_values = [(value, mean) for value, mean in ranked_values if mean != ranked_values[0][1]]
+            second = (
+                f"{text_of(worse_values[0][0])}: {scale.text(worse_values[0][1])}" if worse_values else "–"
+            )
+            margin = (
+                scale.text(worse_values[0][1] - ranked_values[0][1], signed=True) if worse_values else "–"
+            )
+            labels = tuple(text_of(fixed[name]) for name in other_axes)
             series = document.looks[best[0]] if document.colours and len(best) == 1 else None
             winner = ", ".join(map(text_of, best))
-            rows.append(Best(labels, scale.head, series, winner, scale.text(found[0][1]), second, margin))
-    return axis, others, rows
+            rows.append(
+                Best(labels, scale.head, series, winner, scale.text(ranked_values[0][1]), second, margin)
+            )
+    return axis, other_axes, rows
 
 
 def _ranked(document: GridDocument, metric: str, axis: str, fixed: Cell) -> list[tuple[Scalar, float]]:
     """The values of an axis with their means, the best first."""
-    found = [
+    means = [
         (value, mean.mean)
         for value in document.levels[axis]
         if (mean := document.mean(document.cell({**fixed, axis: value}), metric))
     ]
-    return sorted(found, key=lambda one: one[1], reverse=better(metric) == "higher")
+    return sorted(means, key=lambda entry: entry[1], reverse=better(metric) == "higher")
 
 
 @dataclass(frozen=True)
@@ -198,19 +206,19 @@ class CellRow:
     reason: str
 
 
-def cell_rows(document: GridDocument, most: int) -> Sequence[CellRow]:
+def cell_rows(document: GridDocument, row_limit: int) -> Sequence[CellRow]:
     """The runs in the order of the grid, at most so many."""
     rows = []
-    for result in document.results[:most]:
+    for result in document.results[:row_limit]:
         values: Values = tuple(result.axes[name] for name in document.axes)
         page = page_of_run(result.cell)
-        there = (document.folder / page).is_file()
+        has_page = (document.folder / page).is_file()
         rows.append(
             CellRow(
                 tuple(text_of(result.axes[name]) for name in document.axes), document.series(values),
                 result.seed, result.status,
                 tuple(scale.text(result.metrics.get(m)) for m, scale in document.scales.items()),
-                page if there else "", result.cell, result.reason,
+                page if has_page else "", result.cell, result.reason,
             )
         )  # fmt: skip
     return rows
