@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from itertime.commandline import print_json
 from itertime.errors import UserError, quoted
 
@@ -19,6 +17,7 @@ from .options import (
     ModelName,
     Options,
     SystemName,
+    option,
     words_of,
 )
 from .output import plan_document
@@ -30,20 +29,18 @@ if TYPE_CHECKING:
 __all__ = ["budget", "cost"]
 
 MOST_POINTS = 1000  # of a range of utilisations
-Modes = Annotated[str, typer.Option("--recompute", help="Modes to try.")]
+Modes = Annotated[str, option("--recompute", "Modes to try.")]
 
 
 def budget(
     system: SystemName,
-    gpus: Annotated[int, typer.Option("--gpus", min=1, help="Use at most this many GPUs.")],
-    days: Annotated[float, typer.Option("--days", help="Days of training.")],
+    gpus: Annotated[int, option("--gpus", "Use at most this many GPUs.", min=1)],
+    days: Annotated[float, option("--days", "Days of training.")],
     global_batch: GlobalBatch,
     recompute: Modes = "none,selective,full",
     tokens_per_parameter: Annotated[
         float,
-        typer.Option(
-            "--tokens-per-parameter", help="Tokens to train on per parameter; 20 is the Chinchilla rule."
-        ),
+        option("--tokens-per-parameter", "Tokens to train on per parameter; 20 is the Chinchilla rule."),
     ] = 20.0,
     options: Options = "",
     memory_headroom: Headroom = MEMORY_HEADROOM,
@@ -80,21 +77,21 @@ def budget(
 def cost(
     model: ModelName = "gpt3-175b",
     system: SystemName = "dgx-a100-80gb",
-    gpus: Annotated[int, typer.Option("--gpus", min=1, help="GPUs of the training.")] = 1024,
-    tokens: Annotated[float, typer.Option("--tokens", help="Tokens to train on.")] = 300e9,
+    gpus: Annotated[int, option("--gpus", "GPUs of the training.", min=1)] = 1024,
+    tokens: Annotated[float, option("--tokens", "Tokens to train on.")] = 300e9,
     utilisation: Annotated[
-        str, typer.Option("--utilisation", help="LOW:HIGH or LOW:HIGH:STEP, shares of the peak.")
+        str, option("--utilisation", "LOW:HIGH or LOW:HIGH:STEP, shares of the peak.")
     ] = "0.3:0.7",
     flops: Annotated[
-        str, typer.Option("--flops", help="FLOPs that count: model (as in MFU), 6nt, or 8nt (recomputed).")
+        str, option("--flops", "FLOPs that count: model (as in MFU), 6nt, or 8nt (recomputed).")
     ] = "model",
-    price: Annotated[float, typer.Option("--price", help="Dollars per GPU-hour; 5 is vTrain's price.")] = 5.0,
+    price: Annotated[float, option("--price", "Dollars per GPU-hour; 5 is vTrain's price.")] = 5.0,
     global_batch: GlobalBatch = 1536,
     recompute: Modes = "none,selective,full",
     memory_headroom: Headroom = MEMORY_HEADROOM,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write the points to this file.")] = None,
+    csv: Annotated[Path | None, option("--csv", "Write the points to this file.")] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Draw the curve: .png, .pdf or .svg (needs matplotlib).")
+        Path | None, option("--plot", "Draw the curve: .png, .pdf or .svg (needs matplotlib).")
     ] = None,
     json: Json = False,
 ) -> None:

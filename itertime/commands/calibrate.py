@@ -11,7 +11,7 @@ import typer
 from itertime.commandline import print_json
 from itertime.errors import printable
 
-from .options import Json
+from .options import Json, option
 from .validate import print_skipped
 
 __all__ = ["calibrate"]
@@ -26,19 +26,17 @@ def calibrate(
     ],
     constants: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--constants",
-            help="Names separated by commas, or `auto`: chosen from the runs, separately in every fold. "
+            "Names separated by commas, or `auto`: chosen from the runs, separately in every fold. "
             "Default: three that suit the kind of training.",
         ),
     ] = None,
     max_constants: Annotated[
-        int, typer.Option("--max-constants", min=1, help="At most this many constants, with `auto`.")
+        int, option("--max-constants", "At most this many constants, with `auto`.", min=1)
     ] = 3,
-    folds: Annotated[
-        int, typer.Option("--folds", min=2, help="Number of parts that are held out in turn.")
-    ] = 10,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random folds.")] = 0,
+    folds: Annotated[int, option("--folds", "Number of parts that are held out in turn.", min=2)] = 10,
+    seed: Annotated[int, option("--seed", "Seed of the random folds.", min=0)] = 0,
     json: Json = False,
 ) -> None:
     """Fit a site's constants to its measured runs, and report their error on held-out runs."""

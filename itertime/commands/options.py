@@ -42,210 +42,126 @@ __all__ = [
     "TpOverlap",
     "model_of",
     "numbers_of",
+    "option",
     "plan_of",
     "system_of",
     "words_of",
 ]
 
+
+def option(name: str, text: str, panel: str | None = None, **bounds: int) -> Any:
+    """An option of a command: its name, its help, the panel that the help stands in, and `min` or `max`."""
+    return typer.Option(name, help=text, rich_help_panel=panel, **bounds)
+
+
 OWNERS = ("model.", "system.")
 _DEGREES, _MEMORY, _EXECUTION = "Parallelism and batches", "Memory", "How layers and exchanges run"
 
-ModelName = Annotated[str, typer.Option("--model", help="A name (see `itertime models`) or a YAML file.")]
-SystemName = Annotated[str, typer.Option("--system", help="A name (see `itertime systems`) or a YAML file.")]
-SeqLen = Annotated[
-    int | None, typer.Option("--seq-len", min=1, help="Tokens per sequence; default: the model's own.")
-]
-Attention = Annotated[
-    str | None, typer.Option("--attention", help="core or flash; default: the model's own.")
-]
+ModelName = Annotated[str, option("--model", "A name (see `itertime models`) or a YAML file.")]
+SystemName = Annotated[str, option("--system", "A name (see `itertime systems`) or a YAML file.")]
+SeqLen = Annotated[int | None, option("--seq-len", "Tokens per sequence; default: the model's own.", min=1)]
+Attention = Annotated[str | None, option("--attention", "core or flash; default: the model's own.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="system.KEY=VALUE or model.KEY=VALUE, as in system.nic_gbps=400; repeatable."),
+    option("--set", "system.KEY=VALUE or model.KEY=VALUE, as in system.nic_gbps=400; repeatable."),
 ]
 MEMORY_HEADROOM = 0.1  # as in itertime.costs, which takes long to import
 Headroom = Annotated[
     float,
-    typer.Option(
-        "--memory-headroom",
-        help="Share of the GPU's memory that a plan must leave free to fit, below 1.",
-        rich_help_panel=_MEMORY,
+    option(
+        "--memory-headroom", "Share of the GPU's memory that a plan must leave free to fit, below 1.", _MEMORY
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Tp = Annotated[int, typer.Option("--tp", min=1, help="Tensor parallelism.", rich_help_panel=_DEGREES)]
-Pp = Annotated[int, typer.Option("--pp", min=1, help="Pipeline stages.", rich_help_panel=_DEGREES)]
-Dp = Annotated[int, typer.Option("--dp", min=1, help="Data parallelism.", rich_help_panel=_DEGREES)]
-MicroBatch = Annotated[
-    int, typer.Option("--micro-batch", min=1, help="Sequences per micro-batch.", rich_help_panel=_DEGREES)
-]
-GlobalBatch = Annotated[int, typer.Option("--global-batch", min=1, help="Sequences per iteration.")]
-Interleave = Annotated[
-    int, typer.Option("--interleave", min=1, help="Model chunks per stage.", rich_help_panel=_DEGREES)
-]
+Json = Annotated[bool, option("--json", "Print one JSON document.")]
+Tp = Annotated[int, option("--tp", "Tensor parallelism.", _DEGREES, min=1)]
+Pp = Annotated[int, option("--pp", "Pipeline stages.", _DEGREES, min=1)]
+Dp = Annotated[int, option("--dp", "Data parallelism.", _DEGREES, min=1)]
+MicroBatch = Annotated[int, option("--micro-batch", "Sequences per micro-batch.", _DEGREES, min=1)]
+GlobalBatch = Annotated[int, option("--global-batch", "Sequences per iteration.", min=1)]
+Interleave = Annotated[int, option("--interleave", "Model chunks per stage.", _DEGREES, min=1)]
 Recompute = Annotated[
-    str,
-    typer.Option(
-        "--recompute", help="full, early-stop, selective, elementwise or none.", rich_help_panel=_MEMORY
-    ),
+    str, option("--recompute", "full, early-stop, selective, elementwise or none.", _MEMORY)
 ]
-Zero = Annotated[int, typer.Option("--zero", min=0, max=3, help="ZeRO stage.", rich_help_panel=_MEMORY)]
+Zero = Annotated[int, option("--zero", "ZeRO stage.", _MEMORY, min=0, max=3)]
 ZeroGroup = Annotated[
-    int | None,
-    typer.Option(
-        "--zero-group", min=1, help="Ranks per ZeRO group; default: all of dp.", rich_help_panel=_MEMORY
-    ),
+    int | None, option("--zero-group", "Ranks per ZeRO group; default: all of dp.", _MEMORY, min=1)
 ]
 SequenceParallel = Annotated[
-    bool,
-    typer.Option("--sequence-parallel", help="Split norms and dropout over tp.", rich_help_panel=_DEGREES),
+    bool, option("--sequence-parallel", "Split norms and dropout over tp.", _DEGREES)
 ]
 GradOverlap = Annotated[
-    bool,
-    typer.Option(
-        "--grad-overlap", help="Exchange gradients during the backward pass.", rich_help_panel=_EXECUTION
-    ),
+    bool, option("--grad-overlap", "Exchange gradients during the backward pass.", _EXECUTION)
 ]
 Fp32Gradients = Annotated[
-    bool,
-    typer.Option(
-        "--fp32-gradients", help="Accumulate and exchange gradients in 32 bits.", rich_help_panel=_MEMORY
-    ),
+    bool, option("--fp32-gradients", "Accumulate and exchange gradients in 32 bits.", _MEMORY)
 ]
-Cp = Annotated[
-    int,
-    typer.Option(
-        "--cp", min=1, help="Context parallelism: ranks that share a sequence.", rich_help_panel=_DEGREES
-    ),
-]
+Cp = Annotated[int, option("--cp", "Context parallelism: ranks that share a sequence.", _DEGREES, min=1)]
 CpExchange = Annotated[
-    str,
-    typer.Option(
-        "--cp-exchange", help="How keys and values are exchanged: ring or gather.", rich_help_panel=_DEGREES
-    ),
+    str, option("--cp-exchange", "How keys and values are exchanged: ring or gather.", _DEGREES)
 ]
-Ep = Annotated[
-    int,
-    typer.Option(
-        "--ep", min=1, help="Expert parallelism: ranks that share the experts.", rich_help_panel=_DEGREES
-    ),
-]
+Ep = Annotated[int, option("--ep", "Expert parallelism: ranks that share the experts.", _DEGREES, min=1)]
 RankOrder = Annotated[
-    str,
-    typer.Option(
-        "--rank-order",
-        help="Order in which ranks are numbered: tp-cp-dp-pp or tp-cp-pp-dp.",
-        rich_help_panel=_DEGREES,
-    ),
+    str, option("--rank-order", "Order in which ranks are numbered: tp-cp-dp-pp or tp-cp-pp-dp.", _DEGREES)
 ]
 Prefetch = Annotated[
-    bool,
-    typer.Option(
-        "--prefetch/--no-prefetch",
-        help="ZeRO-3 gathers the next layer's weights ahead.",
-        rich_help_panel=_EXECUTION,
-    ),
+    bool, option("--prefetch/--no-prefetch", "ZeRO-3 gathers the next layer's weights ahead.", _EXECUTION)
 ]
 BucketMb = Annotated[
-    int | None,
-    typer.Option(
-        "--bucket-mb",
-        min=1,
-        help="Exchange gradients in buckets of this size, in MB.",
-        rich_help_panel=_EXECUTION,
-    ),
+    int | None, option("--bucket-mb", "Exchange gradients in buckets of this size, in MB.", _EXECUTION, min=1)
 ]
-Schedule = Annotated[str, typer.Option("--schedule", help="1f1b or gpipe.", rich_help_panel=_DEGREES)]
+Schedule = Annotated[str, option("--schedule", "1f1b or gpipe.", _DEGREES)]
 Split = Annotated[
     str,
-    typer.Option(
+    option(
         "--split",
-        help="Layers per stage: even; balanced, compute, ends or remainder where pp does not divide them.",
-        rich_help_panel=_DEGREES,
+        "Layers per stage: even; balanced, compute, ends or remainder where pp does not divide them.",
+        _DEGREES,
     ),
 ]
 
 
 Precision = Annotated[
-    str,
-    typer.Option(
-        "--precision",
-        help="Of the layers' matrices: bf16, fp8, fp8_block, mxfp8 or nvfp4.",
-        rich_help_panel=_EXECUTION,
-    ),
+    str, option("--precision", "Of the layers' matrices: bf16, fp8, fp8_block, mxfp8 or nvfp4.", _EXECUTION)
 ]
 FrameworkName = Annotated[
     str | None,
-    typer.Option(
-        "--framework", help="A name (see `itertime frameworks`) or a YAML file; default: the system's."
-    ),
+    option("--framework", "A name (see `itertime frameworks`) or a YAML file; default: the system's."),
 ]
 Etp = Annotated[
-    int | None,
-    typer.Option(
-        "--etp", min=1, help="Tensor parallelism of the experts; default: as --tp.", rich_help_panel=_DEGREES
-    ),
+    int | None, option("--etp", "Tensor parallelism of the experts; default: as --tp.", _DEGREES, min=1)
 ]
 TpOverlap = Annotated[
     bool | None,
-    typer.Option(
+    option(
         "--tp-overlap/--no-tp-overlap",
-        help="Hide tensor-parallel communication behind matrix products; default: as the framework does.",
-        rich_help_panel=_EXECUTION,
+        "Hide tensor-parallel communication behind matrix products; default: as the framework does.",
+        _EXECUTION,
     ),
 ]
 CudaGraphs = Annotated[
-    str,
-    typer.Option(
-        "--cuda-graphs",
-        help="Launch at once: none, the kernels of layers, or full.",
-        rich_help_panel=_EXECUTION,
-    ),
+    str, option("--cuda-graphs", "Launch at once: none, the kernels of layers, or full.", _EXECUTION)
 ]
 Dispatcher = Annotated[
-    str,
-    typer.Option(
-        "--dispatcher",
-        help="Of tokens to their experts: alltoall, deepep or hybridep.",
-        rich_help_panel=_EXECUTION,
-    ),
+    str, option("--dispatcher", "Of tokens to their experts: alltoall, deepep or hybridep.", _EXECUTION)
 ]
 EpOverlap = Annotated[
-    bool,
-    typer.Option(
-        "--ep-overlap",
-        help="Hide expert-parallel communication behind computation.",
-        rich_help_panel=_EXECUTION,
-    ),
+    bool, option("--ep-overlap", "Hide expert-parallel communication behind computation.", _EXECUTION)
 ]
 RecomputeFraction = Annotated[
-    float,
-    typer.Option(
-        "--recompute-fraction",
-        help="Share of the layers that --recompute applies to.",
-        rich_help_panel=_MEMORY,
-    ),
+    float, option("--recompute-fraction", "Share of the layers that --recompute applies to.", _MEMORY)
 ]
 OffloadLayers = Annotated[
-    int,
-    typer.Option(
-        "--offload-layers",
-        min=0,
-        help="Layers of a stage with activations in the CPU's memory.",
-        rich_help_panel=_MEMORY,
-    ),
+    int, option("--offload-layers", "Layers of a stage with activations in the CPU's memory.", _MEMORY, min=0)
 ]
 OffloadOptimizer = Annotated[
-    bool,
-    typer.Option(
-        "--offload-optimizer", help="Keep and run the optimizer on the CPU.", rich_help_panel=_MEMORY
-    ),
+    bool, option("--offload-optimizer", "Keep and run the optimizer on the CPU.", _MEMORY)
 ]
 Options = Annotated[
     str,
-    typer.Option(
+    option(
         "--options",
-        help="KEY=VALUE,...: batches, balance, clipping, optimizer, ...; see `itertime plan-options`.",
-        rich_help_panel=_EXECUTION,
+        "KEY=VALUE,...: batches, balance, clipping, optimizer, ...; see `itertime plan-options`.",
+        _EXECUTION,
     ),
 ]
 

@@ -29,6 +29,7 @@ from .options import (
     Tp,
     TpOverlap,
     model_of,
+    option,
     system_of,
 )
 from .output.profile_output import (
@@ -76,13 +77,13 @@ def collect(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The table to write (.csv or .csv.gz).", show_default=False)
     ],
-    device: Annotated[str, typer.Option("--device", help="cuda or cpu.")] = "cuda",
-    grid: Annotated[str, typer.Option("--grid", help="full (hours), quick, or tiny (a trial).")] = "full",
-    quick: Annotated[bool, typer.Option("--quick", help="As --grid quick --seconds 0.3.")] = False,
-    seconds: Annotated[float, typer.Option("--seconds", help="How long each kernel is timed.")] = 0.5,
-    warm_up: Annotated[float, typer.Option("--warm-up", help="How long each runs before that.")] = 0.3,
-    burst: Annotated[bool, typer.Option("--burst", help="Single runs on a rested GPU instead.")] = False,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Single runs per kernel.")] = 20,
+    device: Annotated[str, option("--device", "cuda or cpu.")] = "cuda",
+    grid: Annotated[str, option("--grid", "full (hours), quick, or tiny (a trial).")] = "full",
+    quick: Annotated[bool, option("--quick", "As --grid quick --seconds 0.3.")] = False,
+    seconds: Annotated[float, option("--seconds", "How long each kernel is timed.")] = 0.5,
+    warm_up: Annotated[float, option("--warm-up", "How long each runs before that.")] = 0.3,
+    burst: Annotated[bool, option("--burst", "Single runs on a rested GPU instead.")] = False,
+    repeats: Annotated[int, option("--repeats", "Single runs per kernel.", min=1)] = 20,
 ) -> None:
     """Time this machine's kernels under sustained load, with power; needs the extra `profile` (torch).
 
@@ -157,8 +158,7 @@ def layer(
     options: Options = "",
     framework: FrameworkName = None,
     system: Annotated[
-        str | None,
-        typer.Option("--system", help="Nodes and site; default: the first shipped one with this profile."),
+        str | None, option("--system", "Nodes and site; default: the first shipped one with this profile.")
     ] = None,
     settings: Settings = None,
     json: Json = False,

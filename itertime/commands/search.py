@@ -5,20 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from itertime.commandline import option_groups, print_json
 
 from .idle_options import print_unpredicted, print_without_effect
-from .options import (
-    MEMORY_HEADROOM,
-    Execution,
-    Headroom,
-    Json,
-    Subject,
-    numbers_of,
-    words_of,
-)
+from .options import MEMORY_HEADROOM, Execution, Headroom, Json, Subject, numbers_of, option, words_of
 from .output.search_output import (
     DEFAULT_USD_PER_GPU_HOUR,
     document_of,
@@ -42,33 +32,24 @@ _TRIED = "Plans to try"
 class Goal:
     """The options that say how many GPUs a plan may use, what is best, and what to show."""
 
-    gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="Use exactly this many GPUs.")] = None
-    max_gpus: Annotated[int | None, typer.Option("--max-gpus", min=1, help="Use at most this many GPUs.")] = (
-        None
+    gpus: Annotated[int | None, option("--gpus", "Use exactly this many GPUs.", min=1)] = None
+    max_gpus: Annotated[int | None, option("--max-gpus", "Use at most this many GPUs.", min=1)] = None
+    objective: Annotated[str, option("--objective", "time, cost (dollars per iteration), or pareto.")] = (
+        "time"
     )
-    objective: Annotated[
-        str, typer.Option("--objective", help="time, cost (dollars per iteration), or pareto.")
-    ] = "time"
     price: Annotated[
         float | None,
-        typer.Option(
-            "--price",
-            help=f"Dollars per GPU-hour; default: the system's, or {DEFAULT_USD_PER_GPU_HOUR:g}.",
-        ),
+        option("--price", f"Dollars per GPU-hour; default: the system's, or {DEFAULT_USD_PER_GPU_HOUR:g}."),
     ] = None
     pareto: Annotated[
         bool,
-        typer.Option(
-            "--pareto",
-            help="The front of time against GPUs, up to --max-gpus; short for --objective pareto.",
-        ),
+        option("--pareto", "The front of time against GPUs, up to --max-gpus; short for --objective pareto."),
     ] = False
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show where the time and the memory of the best plan go.")
+        bool, option("--explain", "Show where the time and the memory of the best plan go.")
     ] = False
     top: Annotated[
-        int | None,
-        typer.Option("--top", min=1, help="How many plans to show; default: 10, or the whole front."),
+        int | None, option("--top", "How many plans to show; default: 10, or the whole front.", min=1)
     ] = None
 
     def resolved_objective(self) -> str:
@@ -88,64 +69,39 @@ class Choices:
     """The options that say which plans a search tries: lists of values, or `all`."""
 
     tp: Annotated[
-        str,
-        typer.Option(
-            "--tp", help="Degrees to try, for example 4,8; all: those within a node.", rich_help_panel=_TRIED
-        ),
+        str, option("--tp", "Degrees to try, for example 4,8; all: those within a node.", _TRIED)
     ] = "all"
     pp: Annotated[
         str,
-        typer.Option(
-            "--pp",
-            help="Degrees to try; all: those that divide the layers, or these and two more.",
-            rich_help_panel=_TRIED,
-        ),
+        option("--pp", "Degrees to try; all: those that divide the layers, or these and two more.", _TRIED),
     ] = "all"
-    cp: Annotated[
-        str,
-        typer.Option("--cp", help="Context parallelism to try, for example 1,2.", rich_help_panel=_TRIED),
-    ] = "1"
+    cp: Annotated[str, option("--cp", "Context parallelism to try, for example 1,2.", _TRIED)] = "1"
     ep: Annotated[
-        str,
-        typer.Option(
-            "--ep",
-            help="Expert parallelism to try; all: those that divide the experts.",
-            rich_help_panel=_TRIED,
-        ),
+        str, option("--ep", "Expert parallelism to try; all: those that divide the experts.", _TRIED)
     ] = "all"
-    micro_batch: Annotated[
-        str, typer.Option("--micro-batch", help="Sizes to try; all: 1 to 64.", rich_help_panel=_TRIED)
-    ] = "all"
+    micro_batch: Annotated[str, option("--micro-batch", "Sizes to try; all: 1 to 64.", _TRIED)] = "all"
     interleave: Annotated[
         str,
-        typer.Option(
+        option(
             "--interleave",
-            help="Chunks per stage to try, for example 1,2; all: those that divide a stage's layers.",
-            rich_help_panel=_TRIED,
+            "Chunks per stage to try, for example 1,2; all: those that divide a stage's layers.",
+            _TRIED,
         ),
     ] = "all"
     sequence_parallel: Annotated[
         bool | None,
-        typer.Option(
+        option(
             "--sequence-parallel/--no-sequence-parallel",
-            help="Only with it, or only without it; default: both.",
-            rich_help_panel=_TRIED,
+            "Only with it, or only without it; default: both.",
+            _TRIED,
         ),
     ] = None
-    recompute: Annotated[
-        str,
-        typer.Option("--recompute", help="Modes to try; early-stop only if named.", rich_help_panel=_TRIED),
-    ] = "none,selective,full"
-    zero: Annotated[
-        str, typer.Option("--zero", help="ZeRO stages to try, for example 0,1.", rich_help_panel=_TRIED)
-    ] = "0,1,2,3"
+    recompute: Annotated[str, option("--recompute", "Modes to try; early-stop only if named.", _TRIED)] = (
+        "none,selective,full"
+    )
+    zero: Annotated[str, option("--zero", "ZeRO stages to try, for example 0,1.", _TRIED)] = "0,1,2,3"
     offload_optimizer: Annotated[
-        bool,
-        typer.Option(
-            "--offload-optimizer",
-            help="Also try plans that keep and run it on the CPU.",
-            rich_help_panel=_TRIED,
-        ),
+        bool, option("--offload-optimizer", "Also try plans that keep and run it on the CPU.", _TRIED)
     ] = False
 
     def space(self, execution: Execution) -> Space:

@@ -6,12 +6,10 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from itertime.commandline import option_groups, print_json
 
 from .idle_options import print_without_effect
-from .options import MEMORY_HEADROOM, Execution, Headroom, Json, PlanLayout, Subject, plan_of
+from .options import MEMORY_HEADROOM, Execution, Headroom, Json, PlanLayout, Subject, option, plan_of
 from .output import error_note, plan_document, wrapped
 
 if TYPE_CHECKING:
@@ -28,24 +26,18 @@ class Target:
     """The options that replace what is known of a model's trainings to their target."""
 
     steps: Annotated[
-        float | None,
-        typer.Option("--steps", help="Steps to the target; default: those of the model's table of logs."),
+        float | None, option("--steps", "Steps to the target; default: those of the model's table of logs.")
     ] = None
     startup: Annotated[
-        float | None,
-        typer.Option("--startup", help="Seconds before the first step; default: those of logs by GPUs."),
+        float | None, option("--startup", "Seconds before the first step; default: those of logs by GPUs.")
     ] = None
     eval_every: Annotated[
         int | None,
-        typer.Option(
-            "--eval-every", min=1, help="Samples between evaluations; default: MLPerf's rule for BERT."
-        ),
+        option("--eval-every", "Samples between evaluations; default: MLPerf's rule for BERT.", min=1),
     ] = None
     eval_samples: Annotated[
         int | None,
-        typer.Option(
-            "--eval-samples", min=0, help="Samples of an evaluation; 0: none; default: as MLPerf's BERT."
-        ),
+        option("--eval-samples", "Samples of an evaluation; 0: none; default: as MLPerf's BERT.", min=0),
     ] = None
 
 

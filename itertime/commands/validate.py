@@ -12,22 +12,20 @@ import typer
 from itertime.commandline import print_json
 from itertime.errors import printable
 
-from .options import Json, Settings, system_of
+from .options import Json, Settings, option, system_of
 
 __all__ = ["print_skipped", "validate"]
 
 
 def validate(
     files: Annotated[list[Path], typer.Argument(help="Iteration tables (CSV).", show_default=False)],
-    system: Annotated[
-        str | None, typer.Option("--system", help="Apply the site constants of this system.")
-    ] = None,
+    system: Annotated[str | None, option("--system", "Apply the site constants of this system.")] = None,
     settings: Settings = None,
     by: Annotated[
-        str | None, typer.Option("--by", help="Errors by framework, precision, gpu, source or batching, too.")
+        str | None, option("--by", "Errors by framework, precision, gpu, source or batching, too.")
     ] = None,
     rows: Annotated[
-        Path | None, typer.Option("--rows", help="Write measured and predicted values to this file.")
+        Path | None, option("--rows", "Write measured and predicted values to this file.")
     ] = None,
     json: Json = False,
 ) -> None:
