@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # of `experiments`, which is not installed
+
 import accuracy_bert as bert
 import accuracy_tables as tables
 import numpy as np

@@ -1,6 +1,6 @@
 """BERT on up to 4,320 GPUs: the ideas of its fastest trainings one by one, and predicted beside measured.
 
-    python experiments/bert.py --data ../shared/data/mlperf --out FOLDER
+    python -m experiments.bert --data ../shared/data/mlperf --out FOLDER
 
 writes `ideas.md`, `launches.md` and `ablation.csv` (balancing x clipping x optimizer on 1,024 A100),
 `submissions.md` (five submissions to MLPerf) and `scale.md` (8 to 4,320 GPUs), which need no data; from

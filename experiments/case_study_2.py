@@ -1,6 +1,6 @@
 """vTrain's multi-tenant study laid open: runs its grids, and writes the page CASE_STUDY_2.md.
 
-    python experiments/case_study_2.py [--out FOLDER] [--seeds N] [--workers N] [--quick | --page-only]
+    python -m experiments.case_study_2 [--out FOLDER] [--seeds N] [--workers N] [--quick | --page-only]
 
 Cells that FOLDER already holds are not simulated again, so that a call that was interrupted, or had fewer
 seeds, is continued. What the page states of the cells goes to case_study_2/comparisons.csv, and the page and

@@ -1,6 +1,6 @@
 """Helios' virtual clusters at hand, beside what the paper publishes: the figures of HELIOS.md.
 
-    python experiments/helios_study.py [../shared/data/clusters/helios/venus_vcvGl_sept.csv]
+    python -m experiments.helios_study [../shared/data/clusters/helios/venus_vcvGl_sept.csv]
 
 Source of the published figures: Hu et al., "Characterization and Prediction of Deep Learning Workloads in
 Large-Scale GPU Datacenters", SC 2021, table 3: mean completion times under FIFO, and under SJF.

@@ -1,6 +1,6 @@
 """What Helios' virtual cluster vcvGl says of its waits, although its log states no start.
 
-    python experiments/helios_waits.py [../shared/data/clusters/helios/venus_vcvGl_sept.csv]
+    python -m experiments.helios_waits [../shared/data/clusters/helios/venus_vcvGl_sept.csv]
 
 Users submit a job when they have the result of another one. So if a policy explains the waits, submissions of
 a user are frequent just after the ends of the user's jobs, and not just before. The table is about policies

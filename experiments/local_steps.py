@@ -1,6 +1,6 @@
 """Training over several sites: every step together, or workers that exchange every so many steps.
 
-    python experiments/local_steps.py --out FOLDER
+    python -m experiments.local_steps --out FOLDER
 
 writes `runs.csv` (one row per number of sites, link and method), `summary.md` (three tables) and
 `seconds.png` (with the extra `docs`). experiments/LOCAL_STEPS.md has the results.

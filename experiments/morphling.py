@@ -1,6 +1,6 @@
 """Morphling's measured iterations on A800 beside predicted ones: plans and placements of one model.
 
-    python experiments/morphling.py ../shared/data/clusters/morphling --out FOLDER
+    python -m experiments.morphling ../shared/data/clusters/morphling --out FOLDER
 
 reads `placements_MODEL.csv` and writes `rows.csv` (every measured row with its prediction) and `summary.md`
 (the tables of experiments/MORPHLING.md). `rows.csv` holds measurements of others and stays where it is.

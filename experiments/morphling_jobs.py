@@ -1,6 +1,6 @@
 """Morphling's 406 jobs as a trace of models with their iterations, and a throughput table of measured speeds.
 
-    python experiments/morphling_jobs.py ../shared/data/clusters/morphling --out FOLDER
+    python -m experiments.morphling_jobs ../shared/data/clusters/morphling --out FOLDER
 
 writes `jobs.csv` (a trace for `--model-path experiments/morphling`) and `table.csv` (for `--table`). It
 prints the seconds that the workload implies for an iteration of each of its plans, and the predicted ones.

@@ -1,6 +1,6 @@
 """Morphling's 406 jobs under Rubick, its ablations and other policies, by measured and by predicted speeds.
 
-    PYTHONPATH=. python experiments/morphling_rubick.py ../shared/data/clusters/morphling --out FOLDER
+    python -m experiments.morphling_rubick ../shared/data/clusters/morphling --out FOLDER
 
 A job keeps its user's plan, with data parallelism scaled, or changes plans. So there are two throughput
 tables, of the same kinds of jobs: `user.csv` has the user's plan at each number of GPUs, `best.csv` the

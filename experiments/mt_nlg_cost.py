@@ -1,6 +1,6 @@
 """The cost of training MT-NLG 530B under every plan of vTrain's design space (Bang et al., MICRO 2024).
 
-    python experiments/mt_nlg_cost.py --out FOLDER
+    python -m experiments.mt_nlg_cost --out FOLDER
 
 writes `plans.csv` (one row per plan), `summary.md` (the published plans beside the best found), `networks.md`
 (the same on the nodes of vTrain's configuration, unless `--system` names others) and `heatmap.png` (with the

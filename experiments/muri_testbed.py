@@ -1,7 +1,7 @@
 """Muri's testbed: 400 jobs on 64 V100s as the simulator sees them, job by job, beside what was measured.
 
-    python experiments/muri_testbed.py [--data FOLDER]
-    python experiments/muri_testbed.py --policy NAME FILE [--policy NAME FILE ...]
+    python -m experiments.muri_testbed [--data FOLDER]
+    python -m experiments.muri_testbed --policy NAME FILE [--policy NAME FILE ...]
 
 The first line writes the page `experiments/MURI_TESTBED.md` and the figures behind it,
 `experiments/muri/results.csv`. The second one prints how far a policy of ours is from another log of

@@ -1,6 +1,6 @@
 """1-bit Adam (Tang et al., ICML 2021): measured throughputs beside predicted ones, and where it pays.
 
-    python experiments/onebit_adam.py --data ../shared/data/mlperf --out FOLDER
+    python -m experiments.onebit_adam --data ../shared/data/mlperf --out FOLDER
 
 reads `communication_methods.csv` in the folder `--data` (throughputs read off DeepSpeed's charts), prints the
 measured throughputs beside the predicted ones, and writes `measured.md` (errors by group and by row) and

@@ -1,6 +1,6 @@
 """The cost of overheads, failures and contention under each policy: each switched off in turn.
 
-    python experiments/overheads_study.py [--seeds 10] [--workers 2]
+    python -m experiments.overheads_study [--seeds 10] [--workers 2]
 
 simulates every policy under every setting and seed, writes all runs to `experiments/overheads/runs.csv` and
 from them the page `experiments/OVERHEADS.md`. With `--page-only` the page is made from the existing runs.

@@ -1,7 +1,7 @@
 """What two jobs on the same GPUs are worth: mean completion times without packing over those with it.
 
-python experiments/packing.py
-python experiments/packing.py --jobs 100 --loads 1.2 --slowdowns 1.3 --policies gandiva
+python -m experiments.packing
+python -m experiments.packing --jobs 100 --loads 1.2 --slowdowns 1.3 --policies gandiva
 
 Jobs are drawn as in Gavel's simulations (Narayanan et al., OSDI 2020, section 7.1): of 1, 2, 4 and 8 GPUs
 with probabilities 0.7, 0.1, 0.15 and 0.05, for 10^x minutes alone, x uniform in [1.5, 3] for four of five

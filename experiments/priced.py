@@ -1,6 +1,6 @@
 """The policy `priced` beside the best other ones: runs its grids, and writes the page PRICED.md.
 
-    python experiments/priced.py [--out FOLDER] [--seeds N] [--workers N] [--quick | --page-only]
+    python -m experiments.priced [--out FOLDER] [--seeds N] [--workers N] [--quick | --page-only]
 
 Cells that FOLDER already holds are not simulated again, so that a call that was interrupted, or had fewer
 seeds, is continued. What the page states goes to priced/runs.csv, one row a cell, and the page is made from

@@ -58,7 +58,7 @@ from tests.places import ROOT
 
 FOLDER = ROOT / "experiments"
 RENEW = (
-    "python experiments/bert.py --data ../shared/data/mlperf --out experiments/bert "
+    "python -m experiments.bert --data ../shared/data/mlperf --out experiments/bert "
     "--page experiments/BERT.md, and read its text again"
 )
 

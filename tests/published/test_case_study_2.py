@@ -15,7 +15,7 @@ from experiments.multi_tenant.summary import Recorded, means_of_both, recorded
 from experiments.multi_tenant.tables import FIGURES
 from tests.places import ROOT
 
-RENEW = "python experiments/case_study_2.py"
+RENEW = "python -m experiments.case_study_2"
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ from tests.places import ROOT
 
 FOLDER = ROOT / "experiments"
 RENEW = (
-    "python experiments/local_steps.py --out experiments/local_steps, and copy summary.md to LOCAL_STEPS.md"
+    "python -m experiments.local_steps --out experiments/local_steps, and copy summary.md to LOCAL_STEPS.md"
 )
 H100 = load_system(SYSTEM)
 

@@ -25,7 +25,7 @@ from itertime import load_model, load_system, predict
 from tests.places import ROOT
 
 FOLDER = ROOT / "experiments"
-RENEW = "python experiments/mt_nlg_cost.py --out experiments/mt_nlg, and copy its two .md files to MT_NLG.md"
+RENEW = "python -m experiments.mt_nlg_cost --out experiments/mt_nlg, and copy its two .md files to MT_NLG.md"
 
 
 @pytest.fixture(scope="module")

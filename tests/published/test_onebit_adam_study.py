@@ -27,7 +27,7 @@ from tests.places import ROOT
 
 PAGE = ROOT / "experiments" / "ONEBIT_ADAM.md"
 RENEW = (
-    "python experiments/onebit_adam.py --data ../shared/data/mlperf --out experiments/onebit_adam, "
+    "python -m experiments.onebit_adam --data ../shared/data/mlperf --out experiments/onebit_adam, "
     "and copy its four .md files to ONEBIT_ADAM.md"
 )
 

@@ -11,7 +11,7 @@ from clustersim.testing import CASES, check_case
 from experiments import priced as study
 from tests.places import ROOT
 
-RENEW = "python experiments/priced.py"
+RENEW = "python -m experiments.priced"
 
 
 @pytest.fixture(scope="module")
