@@ -133,23 +133,23 @@ def _precisions(row: Cells) -> tuple[str, ...]:
     """The precisions that a row's matrices of the layers may have had; of several the run is the fastest that
     fits. NVIDIA's files state 8 bit for one node, and none for the largest runs.
     """
-    stated = row["precision"].lower()
-    if stated.startswith(_EITHER):
+    recipe = row["precision"].lower()
+    if recipe.startswith(_EITHER):
         return ("bf16",) if _overlaps(row) else ("bf16", "fp8")
-    if stated in ("fp16", "bf16"):
+    if recipe in ("fp16", "bf16"):
         return ("bf16",)
-    if stated == "fp8":
+    if recipe == "fp8":
         return ("fp8",)
     raise UserError(f"precision={shown(row['precision'])}: must be fp16, bf16, fp8, or {_EITHER}")
 
 
 def _model(row: Cells) -> ModelSpec:
     """BERT-Large as NVIDIA's code computes it, in the shape that the row states."""
-    known = load_model(_MODEL)
-    ffn = known.ffn_hidden // known.hidden * row["hidden"]
+    bert_large = load_model(_MODEL)
+    ffn = bert_large.ffn_hidden // bert_large.hidden * row["hidden"]
     shape = {name: row[name] for name in ("layers", "hidden", "heads", "vocab")}
     return replace(
-        known,
+        bert_large,
         name=row["id"],
         kv_heads=0,
         ffn_hidden=ffn,
@@ -168,8 +168,8 @@ def _plan(row: Cells, options: PlanOptions, model: ModelSpec, assumed: list[str]
     if gpus % node:
         raise UserError(f"gpus={gpus}: is no multiple of gpus_per_node={node}")
     if gpus * samples != row["global_batch"]:
-        what = f"is not gpus x samples_per_gpu_step = {gpus * samples}"
-        raise UserError(f"global_batch={row['global_batch']}: {what}")
+        mismatch = f"is not gpus x samples_per_gpu_step = {gpus * samples}"
+        raise UserError(f"global_batch={row['global_batch']}: {mismatch}")
     if samples % steps:
         raise UserError(f"grad_accumulation={steps}: does not divide samples_per_gpu_step={samples}")
     plan = Plan(
@@ -183,8 +183,8 @@ def _plan(row: Cells, options: PlanOptions, model: ModelSpec, assumed: list[str]
         cuda_graphs="full" if row["cuda_graph"] else "none",
     )
     if stated_precision(row) == _EITHER:
-        found = "fp16, as from 512 GPUs on" if _overlaps(row) else "the faster of the two"
-        assumed.append(f"precision={row['precision']}: taken as {found}")
+        taken_as = "fp16, as from 512 GPUs on" if _overlaps(row) else "the faster of the two"
+        assumed.append(f"precision={row['precision']}: taken as {taken_as}")
     if "adam" in row["optimizer"].lower():
         return replace(
             plan,
@@ -216,7 +216,7 @@ def _system(row: Cells, site: Site, assumed: list[str]) -> System:
     """The system of a row: nodes and NICs as stated, GPUs limited to the stated power."""
     gpu, power = _gpu(row["gpu"])
     node = _server(row["id"], load_system(system_of(gpu)))
-    usual = profile_of(node).power_w
+    usual_power_w = profile_of(node).power_w
     several = row["gpus"] > row["gpus_per_node"]
     nic = _nic_gbps(row, assumed) if several else row["node_nic_gbps"]
     if several and nic is None:
@@ -228,7 +228,7 @@ def _system(row: Cells, site: Site, assumed: list[str]) -> System:
         nvlink_domain=_joined(node, row["gpus_per_node"]),
         framework=_framework(row),
         site=site,
-        power_w=node.power_w if power in (None, usual) else power,
+        power_w=node.power_w if power in (None, usual_power_w) else power,
     )
     if _sums_in_switches(row):
         system = replace(system, collective_algorithms=(*system.collective_algorithms, "sharp"))
@@ -241,16 +241,16 @@ def _joined(node: System, gpus_per_node: int) -> int | None:
     return domain if domain and domain % gpus_per_node == 0 else None
 
 
-def _server(name: str, usual: System) -> System:
+def _server(name: str, gpu_node: System) -> System:
     """The usual node of a GPU, or the server that the name of a row names, with these GPUs."""
-    found = next((each for each in _SERVERS if each in name.upper()), None)
-    if found is None:
-        return usual
+    server = next((id_part for id_part in _SERVERS if id_part in name.upper()), None)
+    if server is None:
+        return gpu_node
     return replace(
-        load_system(_SERVERS[found]),
-        hbm_bytes_per_s=usual.hbm_bytes_per_s,
-        memory_bytes=usual.memory_bytes,
-        power_w=usual.power_w,
+        load_system(_SERVERS[server]),
+        hbm_bytes_per_s=gpu_node.hbm_bytes_per_s,
+        memory_bytes=gpu_node.memory_bytes,
+        power_w=gpu_node.power_w,
     )
 
 
@@ -286,7 +286,7 @@ def _evaluation(global_batch: int) -> float:
     return rule.samples / 3 / rule.every
 
 
-def _gpu(stated: str) -> tuple[str, float | None]:
+def _gpu(gpu: str) -> tuple[str, float | None]:
     """The GPU as `system_of` reads it, and its power limit in watts, None if the row does not say. Raises
     UserError for a limit that no GPU has, and for one that is not known.
 
@@ -295,33 +295,37 @@ def _gpu(stated: str) -> tuple[str, float | None]:
     >>> _gpu("NVIDIA A100 80GB PCIe")
     ('NVIDIA A100 PCIe-80GB', None)
     """
-    text = re.sub(r"(?i)\btesla ", "", stated.strip())
+    text = re.sub(r"(?i)\btesla ", "", gpu.strip())
     text = re.sub(r"(?i)\b(\d+ ?GB)[- ](SXM\d*|PCIE)\b", r"\2-\1", text)
     power = re.search(r"\((\d{1,9}) ?W\)$", text)
     if power:
-        watts, (least, most) = float(power[1]), GPU_W
-        if not least <= watts <= most:
-            raise UserError(f"gpu={shown(stated)}: its power must be {least} to {most:,} W; correct the name")
+        watts, (lowest, highest) = float(power[1]), GPU_W
+        if not lowest <= watts <= highest:
+            raise UserError(
+                f"gpu={shown(gpu)}: its power must be {lowest} to {highest:,} W; correct the name"
+            )
         return text[: power.start()].strip(), watts
-    if custom := re.fullmatch(r"(?i)(.{1,80})[ -]CTS", text):
+    if cooling := re.fullmatch(r"(?i)(.{1,80})[ -]CTS", text):
         if "A100" not in text.upper():
-            raise UserError(f"gpu={shown(stated)}: the power limit of this cooling is not known")
-        return custom[1].strip(), _CTS_W
-    inside = re.search(r"\(([^()]+)\)$", text)
-    return (inside[1] if inside else text), None
+            raise UserError(f"gpu={shown(gpu)}: the power limit of this cooling is not known")
+        return cooling[1].strip(), _CTS_W
+    brackets = re.search(r"\(([^()]+)\)$", text)
+    return (brackets[1] if brackets else text), None
 
 
 def _nic_gbps(row: Cells, assumed: list[str]) -> float | None:
     """Gb/s of a node's NICs in one direction: of those that the column `network` assigns to computation,
     otherwise as `node_nic_gbps` states; None if neither does.
     """
-    stated: float | None = row["node_nic_gbps"]
-    found = _compute_gbps(row["network"] or "")
-    if found is None:
-        return stated
-    if stated not in (None, found):
-        assumed.append(f"node_nic_gbps={stated:g}: taken as {found:g}, which network gives to computation")
-    return found
+    node_gbps: float | None = row["node_nic_gbps"]
+    compute_gbps = _compute_gbps(row["network"] or "")
+    if compute_gbps is None:
+        return node_gbps
+    if node_gbps not in (None, compute_gbps):
+        assumed.append(
+            f"node_nic_gbps={node_gbps:g}: taken as {compute_gbps:g}, which network gives to computation"
+        )
+    return compute_gbps
 
 
 def _compute_gbps(network: str) -> float | None:
@@ -331,12 +335,12 @@ def _compute_gbps(network: str) -> float | None:
     >>> _compute_gbps("Storage: 2x ConnectX-6 IB HDR 200Gb/sec, Compute: 8x ConnectX-6 IB HDR 200Gb/sec")
     1600.0
     """
-    parts = re.split(r"[,;+]", network[:_LONGEST_NETWORK])
-    named = [part for part in parts if part.strip().lower().startswith("compute")]
-    others = [part for part in parts if not re.match(r"\s*(storage|management)\s*:", part.lower())]
+    groups = re.split(r"[,;+]", network[:_LONGEST_NETWORK])
+    compute_groups = [group for group in groups if group.strip().lower().startswith("compute")]
+    data_groups = [group for group in groups if not re.match(r"\s*(storage|management)\s*:", group.lower())]
     sums = []
-    for part in named or others:
-        each = re.search(r"(?<!\d)(\d{1,2}) ?x .*?(\d{1,4}) ?(?:gb|$)", part.strip().lower())
-        if each:
-            sums.append(float(each[1]) * float(each[2]))
+    for group in compute_groups or data_groups:
+        cards = re.search(r"(?<!\d)(\d{1,2}) ?x .*?(\d{1,4}) ?(?:gb|$)", group.strip().lower())
+        if cards:
+            sums.append(float(cards[1]) * float(cards[2]))
     return max(sums, default=None) or None

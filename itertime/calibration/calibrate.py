@@ -63,19 +63,21 @@ class Calibration:
     @property
     def refused(self) -> list[str]:
         """Which of "time" and "memory" have constants that predict worse than the neutral ones."""
-        both = {
+        errors_by_kind = {
             "time": (self.neutral, self.in_sample, self.held_out),
             "memory": (self.memory_neutral, self.memory_in_sample, self.memory_held_out),
         }
-        return [name for name, errors in both.items() if _worse(*errors)]
+        return [name for name, errors in errors_by_kind.items() if _worse(*errors)]
 
     @property
     def constants(self) -> dict[str, float]:
         """The fitted constants, neutral where they are refused."""
         values = dict(self.fitted)
-        for kind, known in (("time", TIME_CONSTANTS), ("memory", MEMORY_CONSTANTS)):
+        for kind, kind_constants in (("time", TIME_CONSTANTS), ("memory", MEMORY_CONSTANTS)):
             if kind in self.refused:
-                values |= {name: known[name].neutral for name in self.fitted if name in known}
+                values |= {
+                    name: kind_constants[name].neutral for name in self.fitted if name in kind_constants
+                }
         return values
 
     @property
@@ -90,21 +92,23 @@ class Calibration:
     @property
     def at_bound(self) -> list[str]:
         """Fitted constants at a bound. No real site lies there, so the model lacks something."""
-        known = {**TIME_CONSTANTS, **MEMORY_CONSTANTS}
-        ends = {name: (known[name].low, known[name].high) for name in self.fitted}
+        constants = {**TIME_CONSTANTS, **MEMORY_CONSTANTS}
+        ends = {name: (constants[name].low, constants[name].high) for name in self.fitted}
         return [
             name
             for name, value in self.fitted.items()
-            if value in ends[name] and value != known[name].neutral
+            if value in ends[name] and value != constants[name].neutral
         ]
 
     @property
     def does_not_fit(self) -> list[str]:
         """Measured runs that, with the site's constants, are predicted not to fit in memory."""
-        _, needed = self.runs.evaluate(self.site)
+        _, predicted_bytes = self.runs.evaluate(self.site)
         limits = [run.profile.memory_bytes - run.unreported_bytes for run in self.runs.runs]
         names = [str(cells["id"]) for cells in self.runs.cells]
-        return [name for name, size, most in zip(names, needed, limits, strict=True) if size > most]
+        return [
+            name for name, size, limit in zip(names, predicted_bytes, limits, strict=True) if size > limit
+        ]
 
 
 def calibrate(
@@ -113,22 +117,22 @@ def calibrate(
     folds: int = 10,
     seed: int = 0,
     choose: bool = False,
-    most: int = MOST_CONSTANTS,
+    max_constants: int = MOST_CONSTANTS,
 ) -> Calibration:
     """Fit the site that ran the rows of `files`.
 
     `constants` names the constants to fit. None means `default_constants` of the runs or, with `choose`, up
-    to `most` constants that the runs support (`SiteFit.choose`). Memory constants are fitted separately if
-    enough rows state memory. Raises TableError for a malformed file, UserError for fewer than 8 runs, more
-    folds than runs, fewer than 2 folds, or a constant that does not exist.
+    to `max_constants` constants that the runs support (`SiteFit.choose`). Memory constants are fitted
+    separately if enough rows state memory. Raises TableError for a malformed file, UserError for fewer than 8
+    runs, more folds than runs, fewer than 2 folds, or a constant that does not exist.
     """
     rows = [row for path in files for row in read_table(path)]
     runs = RunSet.of(rows)
     if len(runs) < FEWEST:
-        why = (
+        reason = (
             f" (skipped {len(runs.skipped)}; the first reason: {runs.skipped[0][1]})" if runs.skipped else ""
         )
-        raise UserError(f"{len(runs)} runs can be expressed{why}; a calibration needs at least {FEWEST}")
+        raise UserError(f"{len(runs)} runs can be expressed{reason}; a calibration needs at least {FEWEST}")
     if not 2 <= folds <= len(runs):
         raise UserError(f"folds={folds}: must be from 2 to the number of runs, {len(runs)}")
     fixed = constants_named(default_constants(runs.runs) if constants is None else constants)
@@ -136,9 +140,9 @@ def calibrate(
         raise UserError("no constants to fit; name at least one")
     fitter = SiteFit(runs)
 
-    def fitted(known: NDArray[np.int64]) -> dict[str, float]:
-        chosen = fitter.choose(tuple(TIME_CONSTANTS.values()), known, most) if choose else fixed
-        return fitter.fit(chosen, known)
+    def fitted(rows: NDArray[np.int64]) -> dict[str, float]:
+        selection = fitter.choose(tuple(TIME_CONSTANTS.values()), rows, max_constants) if choose else fixed
+        return fitter.fit(selection, rows)
 
     everything = np.arange(len(runs))
     values = fitted(everything)
@@ -196,8 +200,8 @@ def _worse(neutral: Array | None, *fitted: Array | None) -> bool:
     """Whether the mean absolute error of any fit exceeds the neutral one by a reported digit."""
     if neutral is None:
         return False
-    most = np.abs(neutral).mean() + REPORTED
-    return any(np.abs(errors).mean() > most for errors in fitted if errors is not None)
+    threshold = np.abs(neutral).mean() + REPORTED
+    return any(np.abs(errors).mean() > threshold for errors in fitted if errors is not None)
 
 
 @dataclass(frozen=True)
@@ -216,8 +220,8 @@ def _memory(runs: RunSet, folds: int, seed: int) -> _Memory:
         return _Memory({})
     fitter, constants = SiteFit(runs, of_memory=True), tuple(MEMORY_CONSTANTS.values())
 
-    def fitted(known: NDArray[np.int64]) -> dict[str, float]:
-        return fitter.fit(constants, known)
+    def fitted(sample: NDArray[np.int64]) -> dict[str, float]:
+        return fitter.fit(constants, sample)
 
     values = fitted(rows)
     return _Memory(
@@ -247,7 +251,7 @@ def _error(fitter: SiteFit, values: Mapping[str, float], rows: NDArray[np.int64]
 
 def _folds(rows: NDArray[np.int64], folds: int, seed: int) -> list[NDArray[np.int64]]:
     shuffled = np.random.default_rng(seed).permutation(rows)
-    return [shuffled[first::folds] for first in range(folds)]
+    return [shuffled[offset::folds] for offset in range(folds)]
 
 
 def _by_group(groups: Sequence[Hashable]) -> list[NDArray[np.int64]]:

@@ -64,8 +64,8 @@ def features_of(row: Cells) -> Features:
     """The features of a row. Raises UserError, naming column and value, for one that no run can have."""
     if _is_low_rank(row) and not row["lora_rank"]:
         raise UserError("low-rank matrices (LoRA) beside frozen weights: add the column lora_rank")
-    for column, why in _contradictions(row):
-        raise UserError(f"{column}={row[column]}: {why}")
+    for column, reason in _contradictions(row):
+        raise UserError(f"{column}={row[column]}: {reason}")
     assumed = [f"the source does not say {row['missing']}"] if row["missing"] else []
     if row["lora_rank"]:
         assumed.append("lora_rank: low-rank matrices beside queries, keys, values and projection only")
@@ -129,8 +129,8 @@ def recompute_alternatives(row: Cells) -> tuple[Recomputation, ...]:
         return tuple(("full", share) for share in _SHARES)
     unstated = "recompute" in missing or "recompute not stated" in (row["note"] or "")
     if unstated and row["recompute"] == "none" and not (is_mixture(row) and _shards_with_fsdp2(row)):
-        some = () if _shards_with_fsdp2(row) else (("elementwise", 1.0),)
-        return ("full", 1.0), *some, ("none", 1.0)
+        elementwise = () if _shards_with_fsdp2(row) else (("elementwise", 1.0),)
+        return ("full", 1.0), *elementwise, ("none", 1.0)
     return ()
 
 
@@ -144,8 +144,8 @@ def _contradictions(row: Cells) -> Iterator[tuple[str, str]]:
 
 
 def _dispatcher(row: Cells, assumed: list[str]) -> str:
-    stated = row["moe_dispatcher"]
-    name = re.sub(r"[^a-z]", "", (stated or "none").lower())
+    dispatcher = row["moe_dispatcher"]
+    name = re.sub(r"[^a-z]", "", (dispatcher or "none").lower())
     if name == "none" and "automodel" in (row["framework"] or "").lower():
         assumed.append("moe_dispatcher: taken as deepep, which AutoModel's recipes of mixtures use")
         return "deepep"
@@ -155,7 +155,7 @@ def _dispatcher(row: Cells, assumed: list[str]) -> str:
         assumed.append("moe_dispatcher=flex: taken as deepep")
         return "deepep"
     if name.removeprefix("flex") not in DISPATCHERS:
-        raise UserError(f"moe_dispatcher={stated}: must be {', '.join(DISPATCHERS)}")
+        raise UserError(f"moe_dispatcher={dispatcher}: must be {', '.join(DISPATCHERS)}")
     return name.removeprefix("flex")
 
 
@@ -163,21 +163,21 @@ def _recomputation(row: Cells, assumed: list[str]) -> tuple[str, float, frozense
     """`recompute`, `recompute_fraction`, and the modules that these do not cover. A stated share of the
     forward pass says more than the names of modules: it is that share of layers.
     """
-    stated, share = row["recompute"], row["recompute_fraction"]
+    recompute, share = row["recompute"], row["recompute_fraction"]
     modules = frozenset(re.split(r"[;,+ ]+", (row["recompute_modules"] or "").lower())) - {"", "none"}
     if unknown := modules - _CHEAP - _WHOLE - set(_ROUGH):
         raise UserError(
             f"recompute_modules={row['recompute_modules']}: {min(unknown)} is not known; "
             f"known are {', '.join(sorted(_CHEAP | _WHOLE | set(_ROUGH)))}"
         )
-    if share is not None and (stated == "none") != (share == 0) and stated != "selective":
-        raise UserError(f"recompute_fraction={share}: contradicts recompute={stated}")
-    if stated == "selective" and share is not None:
+    if share is not None and (recompute == "none") != (share == 0) and recompute != "selective":
+        raise UserError(f"recompute_fraction={share}: contradicts recompute={recompute}")
+    if recompute == "selective" and share is not None:
         return *(("full", share) if share else ("none", 1.0)), frozenset()
-    if stated == "selective" and modules:
+    if recompute == "selective" and modules:
         recompute, repeated = _of_modules(row, modules, assumed)
         return recompute, 1.0, repeated
-    return stated, share or 1.0, frozenset()
+    return recompute, share or 1.0, frozenset()
 
 
 def _of_modules(row: Cells, names: frozenset[str], assumed: list[str]) -> tuple[str, frozenset[str]]:
@@ -213,8 +213,8 @@ def _zero_stage(row: Cells, assumed: list[str]) -> int:
     """
     stage = row["zero_stage"] or 0
     if stage >= 2 and row["pp"] > 1:
-        what = "weights are gathered" if stage == 3 else "gradients are reduced"
-        assumed.append(f"zero_stage={stage} with a pipeline: {what} once an iteration, as in ZeRO-1")
+        traffic = "weights are gathered" if stage == 3 else "gradients are reduced"
+        assumed.append(f"zero_stage={stage} with a pipeline: {traffic} once an iteration, as in ZeRO-1")
         return 1
     return int(stage)
 
@@ -223,11 +223,11 @@ def _framework(row: Cells, assumed: list[str]) -> str:
     """The framework that the row, its site, or the text on its source names. torchtitan compiles only if its
     note says so.
     """
-    stated = row["framework"]
-    if stated is None:
+    framework = row["framework"]
+    if framework is None:
         name = conventions_of(row).framework or _by_source(row)
         return name if name in list_frameworks() else _NEUTRAL
-    text, note = stated.lower(), (row["note"] or "").lower()
+    text, note = framework.lower(), (row["note"] or "").lower()
     if _is_torchtitan(row):
         if "torch.compile" in note or precision_of(row["precision"]) != "bf16":
             return "compile"
@@ -236,11 +236,11 @@ def _framework(row: Cells, assumed: list[str]) -> str:
         return "eager"
     if "megatron-lm" in text:
         return _NEUTRAL if row["gpu"].startswith("A100") else "te"
-    found = software_of(text)
-    if found is None:
-        assumed.append(f"framework={stated}: taken as eager PyTorch")
+    software = software_of(text)
+    if software is None:
+        assumed.append(f"framework={framework}: taken as eager PyTorch")
         return "eager"
-    return found if found in list_frameworks() else _NEUTRAL
+    return software if software in list_frameworks() else _NEUTRAL
 
 
 def _by_source(row: Cells) -> str | None:

@@ -71,9 +71,9 @@ def measured_run(row: Cells, site: Site) -> MeasuredRun:
     usual_node = system_of(row["gpu"])
     features = features_of(row)
     degrees = ("tp", "pp", "cp", "dp") if row["cp"] else ("tp", "pp", "dp")
-    used = math.prod(row[name] for name in degrees)
-    if row["gpus"] != used:
-        raise UserError(f"gpus={row['gpus']} is not {' x '.join(degrees)} = {used}")
+    ranks = math.prod(row[name] for name in degrees)
+    if row["gpus"] != ranks:
+        raise UserError(f"gpus={row['gpus']} is not {' x '.join(degrees)} = {ranks}")
     system = _system(row, conventions_of(row).system or usual_node, features.framework, site)
     assumed = list(features.assumed)
     model = _model(row, assumed)
@@ -112,9 +112,9 @@ _node = functools.cache(load_system)
 
 def check_precision(precision: str, profile: Profile) -> None:
     """Raises UserError if a profile has no matrix products or casts in a precision."""
-    known = profile.trained_precisions
-    if precision not in known:
-        raise UserError(f"precision={precision}: the profile {profile.name} has {', '.join(known)} only")
+    precisions = profile.trained_precisions
+    if precision not in precisions:
+        raise UserError(f"precision={precision}: the profile {profile.name} has {', '.join(precisions)} only")
 
 
 def _system(row: Cells, name: str, framework: str, site: Site) -> System:
@@ -167,17 +167,17 @@ def _published(row: Cells, assumed: list[str]) -> ModelSpec | None:
     UserError for a mixture that contradicts the model whose name it bears.
     """
     names = published_names(row["model"] or "")
-    for each in names:
-        if _difference(row, load_model(each)) is None:
-            return load_model(each)
+    for shipped_name in names:
+        if _difference(row, load_model(shipped_name)) is None:
+            return load_model(shipped_name)
     if len(names) == 1 and is_mixture(row):
         raise UserError(f"model={row['model']}: {_difference(row, load_model(names[0]))}")
     if not names and _needs_a_name(row):
-        for each in list_models():
-            model = load_model(each)
+        for shipped_name in list_models():
+            model = load_model(shipped_name)
             special = bool(model.latent_kv or model.dense_layers) and model.layers == row["layers"]
             if special and _difference(row, model) is None:
-                assumed.append(f"model: taken as {each}, whose shape it has")
+                assumed.append(f"model: taken as {shipped_name}, whose shape it has")
                 return model
     return None
 
@@ -260,9 +260,9 @@ def _mlp(row: Cells) -> tuple[int, int, int]:
         if row[column] is None:
             raise UserError(f"the source does not say {column}")
     if width not in (0, row["moe_ffn_hidden"]):
-        what = f"ffn_hidden={width} beside moe_ffn_hidden={row['moe_ffn_hidden']}"
+        widths = f"ffn_hidden={width} beside moe_ffn_hidden={row['moe_ffn_hidden']}"
         raise UserError(
-            f"{what}: some layers may be dense, and no column says which; "
+            f"{widths}: some layers may be dense, and no column says which; "
             "name a published model in the column model"
         )
     return row["experts"], row["experts_per_token"], row["moe_ffn_hidden"]
@@ -310,17 +310,17 @@ def _share_of_work(model: ModelSpec, modules: frozenset[str]) -> float:
     shared = (3 if model.gated_mlp else 2) * model.hidden * model.shared_ffn_hidden
     experts = model.experts_per_token * model.mlp_matmul_parameters if mixture else 0
     reached = model.heads * (model.head_width + model.rope_head_dim)
-    each = {
+    module_work = {
         "core_attn": model.seq_len * (model.query_width + model.v_hidden) / 2,
         "mla_up_proj": model.latent_q * reached + model.latent_kv * (model.q_hidden + model.v_hidden),
     }
     with_experts = {"moe": experts + shared, "shared_experts": 0 if "moe" in modules else shared}
-    common = each["core_attn"] + model.attention_matmul_parameters
-    some = (model.layers - model.dense_layers) / model.layers if mixture else 0.0
-    whole = common + some * (experts + shared) + (1 - some) * mlp
-    repeated = sum(each.get(name, 0) + some * with_experts.get(name, 0) for name in modules)
-    repeated += (1 - some) * mlp if "mlp" in modules else 0
-    return min(repeated / whole, 1.0)
+    common = module_work["core_attn"] + model.attention_matmul_parameters
+    mixture_share = (model.layers - model.dense_layers) / model.layers if mixture else 0.0
+    total = common + mixture_share * (experts + shared) + (1 - mixture_share) * mlp
+    repeated = sum(module_work.get(name, 0) + mixture_share * with_experts.get(name, 0) for name in modules)
+    repeated += (1 - mixture_share) * mlp if "mlp" in modules else 0
+    return min(repeated / total, 1.0)
 
 
 def _fitting(plan: Plan, model: ModelSpec, assumed: list[str]) -> Plan:
@@ -328,10 +328,10 @@ def _fitting(plan: Plan, model: ModelSpec, assumed: list[str]) -> Plan:
     if not plan.broken_rules(model):
         return plan
     for split in _SPLITS:
-        other = replace(plan, split=split)
-        if plan.pp > 1 and not other.broken_rules(model):
+        candidate = replace(plan, split=split)
+        if plan.pp > 1 and not candidate.broken_rules(model):
             assumed.append(f"layers={model.layers}: taken as divided among {plan.pp} stages by split={split}")
-            return other
+            return candidate
     return plan
 
 

@@ -51,26 +51,26 @@ def system_of(gpu: str) -> str:
     return system
 
 
-def precision_of(stated: str | None) -> str:
+def precision_of(recipe: str | None) -> str:
     """The precision that a recipe's name means. Raises UserError for one that no profile can have.
 
     >>> precision_of("FP8-CS"), precision_of("fp8_sc"), precision_of("fp8_mx"), precision_of(None)
     ('fp8', 'fp8_block', 'mxfp8', 'bf16')
     """
-    name = re.sub(r"[- ]+", "_", (stated or "bf16").lower())
+    name = re.sub(r"[- ]+", "_", (recipe or "bf16").lower())
     if name in PRECISIONS:
         return name
     for precision, pattern in CONVENTIONS.precisions.items():
         if re.fullmatch(pattern, name):
             return precision
-    raise UserError(f"precision={stated}: no profile has matrices in it; known: {', '.join(PRECISIONS)}")
+    raise UserError(f"precision={recipe}: no profile has matrices in it; known: {', '.join(PRECISIONS)}")
 
 
-def graphs_of(stated: str | None, assumed: list[str]) -> str:
+def graphs_of(cuda_graphs: str | None, assumed: list[str]) -> str:
     """`cuda_graphs` of a plan. Megatron Core states `implementation:scope`, the scope being the iteration or
     parts of a layer; without a scope it captures whole layers, as does its older scope `full`.
     """
-    name = (stated or "none").lower()
+    name = (cuda_graphs or "none").lower()
     if name in ("none", "false", "off", "no"):
         return "none"
     scope = name.rpartition(":")[2]
@@ -80,11 +80,11 @@ def graphs_of(stated: str | None, assumed: list[str]) -> str:
         return "layers"
     parts = set(re.split(r"[;,+ ]+", scope)) - {""}
     if not parts <= _GRAPHED:
-        known = ", ".join(sorted(_GRAPHED))
-        raise UserError(f"cuda_graphs={stated}: must be none, layers, full_iteration, or {known}")
+        scopes = ", ".join(sorted(_GRAPHED))
+        raise UserError(f"cuda_graphs={cuda_graphs}: must be none, layers, full_iteration, or {scopes}")
     if not parts & {"attn", "mlp", "moe"}:
         assumed.append(
-            f"cuda_graphs={stated}: taken as none, as attention and experts are launched one by one"
+            f"cuda_graphs={cuda_graphs}: taken as none, as attention and experts are launched one by one"
         )
         return "none"
     return "layers"
@@ -101,8 +101,8 @@ def trained_by_megatron_deepspeed(text: str, row: dict[str, object]) -> bool:
     or note names it, or MT-NLG or BLOOM, which it trained; or it has MT-NLG's layers, width and batch (Smith
     et al. 2022).
     """
-    named = re.search(_DEEPSPEED_PIPELINE, text.lower()) is not None
-    return named or all(row[column] == value for column, value in _MT_NLG.items())
+    by_name = re.search(_DEEPSPEED_PIPELINE, text.lower()) is not None
+    return by_name or all(row[column] == value for column, value in _MT_NLG.items())
 
 
 def published_names(name: str) -> tuple[str, ...]:
@@ -112,8 +112,8 @@ def published_names(name: str) -> tuple[str, ...]:
     plain, names = _plain(name), _names()
     if plain in names:
         return (names[plain],)
-    close = [each for each in names if each.startswith(plain) or plain.startswith(each)] if plain else []
-    return tuple(names[each] for each in sorted(close, key=len, reverse=True))
+    close = [model for model in names if plain and (model.startswith(plain) or plain.startswith(model))]
+    return tuple(names[model] for model in sorted(close, key=len, reverse=True))
 
 
 def unknown_layers(name: str) -> bool:

@@ -56,7 +56,7 @@ class _Group:
     profile: Profile
     plans: PlanBatch
     rows: NDArray[np.int64]
-    first: NDArray[np.bool_]
+    leading: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -72,15 +72,15 @@ class RunSet:
 
     @classmethod
     def of(cls, rows: Sequence[Cells]) -> RunSet:
-        kept, runs, skipped = [], [], []
+        cells, runs, skipped = [], [], []
         for row in rows:
             try:
                 run, _ = expressed(row, Site())
-                kept.append(row)
+                cells.append(row)
                 runs.append(run)
             except UserError as error:
                 skipped.append((str(row["id"]), str(error)))
-        return cls(cells=tuple(kept), runs=tuple(runs), skipped=tuple(skipped))
+        return cls(cells=tuple(cells), runs=tuple(runs), skipped=tuple(skipped))
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -92,7 +92,7 @@ class RunSet:
     @functools.cached_property
     def measured_bytes(self) -> Array:
         measured = [row["memory_gb"] for row in self.cells]
-        return np.array([np.nan if each is None else each * 1e9 for each in measured])
+        return np.array([np.nan if memory_gb is None else memory_gb * 1e9 for memory_gb in measured])
 
     @functools.cached_property
     def unreported_bytes(self) -> Array:
@@ -120,13 +120,13 @@ class RunSet:
         """
         seconds, memory = np.full(len(self), np.inf), np.zeros(len(self))
         for group in self._groups:
-            found, needed, fits = self._evaluated(group, site, frameworks or {})
+            plan_s, plan_bytes, fits = self._evaluated(group, site, frameworks or {})
             fitting = np.zeros(len(self), dtype=bool)
             np.logical_or.at(fitting, group.rows, fits)
-            possible = np.where(fitting[group.rows], fits, group.first)
-            np.minimum.at(seconds, group.rows[possible], found[possible])
-            chosen = possible & (found == seconds[group.rows])
-            memory[group.rows[chosen]] = needed[chosen]
+            possible = np.where(fitting[group.rows], fits, group.leading)
+            np.minimum.at(seconds, group.rows[possible], plan_s[possible])
+            fastest = possible & (plan_s == seconds[group.rows])
+            memory[group.rows[fastest]] = plan_bytes[fastest]
         return seconds * self._with_evaluation, memory - self.unreported_bytes
 
     def _evaluated(
@@ -137,16 +137,16 @@ class RunSet:
         """
         site = group.system.site if site is None else site
         name = group.system.framework
-        asked = site, frameworks.get(name) or load_framework(name)
-        known = self._last.get(id(group))
-        if known is None or known[0] != asked:
+        arguments = site, frameworks.get(name) or load_framework(name)
+        entry = self._last.get(id(group))
+        if entry is None or entry[0] != arguments:
             system = replace(group.system, site=site)
             result = evaluate(
-                group.model, group.plans, system, group.profile, framework=asked[1], memory_headroom=0.0
+                group.model, group.plans, system, group.profile, framework=arguments[1], memory_headroom=0.0
             )
-            found = result.iteration_s, result.memory.total, result.memory.fits
-            known = self._last[id(group)] = asked, found
-        return known[1]
+            figures = result.iteration_s, result.memory.total, result.memory.fits
+            entry = self._last[id(group)] = arguments, figures
+        return entry[1]
 
     @functools.cached_property
     def _last(self) -> dict[int, tuple[tuple[Site, Framework], tuple[Array, Array, NDArray[np.bool_]]]]:
@@ -171,7 +171,7 @@ class RunSet:
                     profile=profiles[profile],
                     plans=PlanBatch.of([plan for _, plan in entries]),
                     rows=rows,
-                    first=np.r_[True, rows[1:] != rows[:-1]],
+                    leading=np.r_[True, rows[1:] != rows[:-1]],
                 )
             )
         return groups

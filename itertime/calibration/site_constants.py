@@ -82,14 +82,14 @@ MEMORY_CONSTANTS = {
 
 def constants_named(names: Iterable[str]) -> tuple[Constant, ...]:
     """The time constants of these names. Raises UnknownName for another, UserError for a repeated one."""
-    found: list[Constant] = []
+    constants: list[Constant] = []
     for name in names:
         if name not in TIME_CONSTANTS:
             raise UnknownName("site constant", name, TIME_CONSTANTS)
-        if TIME_CONSTANTS[name] in found:
+        if TIME_CONSTANTS[name] in constants:
             raise UserError(f"site constant {name} is given twice; name each once")
-        found.append(TIME_CONSTANTS[name])
-    return tuple(found)
+        constants.append(TIME_CONSTANTS[name])
+    return tuple(constants)
 
 
 def site_of(values: Mapping[str, float]) -> Site:

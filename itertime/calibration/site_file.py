@@ -25,7 +25,7 @@ def report(calibration: Calibration) -> dict[str, Any]:
     names = [str(cells["id"]) for cells in calibration.runs.cells]
     return {
         "runs": len(names),
-        "skipped": [{"id": name, "why": why} for name, why in calibration.runs.skipped],
+        "skipped": [{"id": name, "why": reason} for name, reason in calibration.runs.skipped],
         "constants": calibration.constants,
         "fitted": calibration.fitted,
         "refused": calibration.refused,
@@ -118,12 +118,12 @@ def _yaml(system: System, comments: Sequence[str]) -> str:
 
 def _changed(value: Any, neutral: Any) -> dict[str, Any]:
     """The fields that differ from the neutral ones, as plain values for YAML."""
-    found = {}
+    changes = {}
     for field in dataclasses.fields(value):
         content = getattr(value, field.name)
         if content != getattr(neutral, field.name) and field.name != "site":
-            found[field.name] = list(content) if isinstance(content, tuple) else content
-    return found
+            changes[field.name] = list(content) if isinstance(content, tuple) else content
+    return changes
 
 
 def _summary(errors: NDArray[np.float64] | None) -> dict[str, float] | None:

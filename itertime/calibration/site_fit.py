@@ -54,18 +54,18 @@ class SiteFit:
 
     def fit(self, constants: Sequence[Constant], rows: Whole) -> dict[str, float]:
         """The constants of the best fit to these rows. Fits start at neutral and at constants' `starts`."""
-        found = []
-        for start in itertools.product(*((0.0, *each.starts) for each in constants)):
+        fits = []
+        for start in itertools.product(*((0.0, *constant.starts) for constant in constants)):
             z = self._fit(constants, rows, np.array(start))
-            found.append((self._cost(constants, rows, z), start, z))
-        return _values(constants, min(found, key=lambda each: each[:2])[2])
+            fits.append((self._cost(constants, rows, z), start, z))
+        return _values(constants, min(fits, key=lambda fit: fit[:2])[2])
 
     def _fit(self, constants: Sequence[Constant], rows: Whole, z: Array) -> Array:
         for round_ in range(MOST_ROUNDS):
-            before = z
+            previous = z
             base, slopes = self._linear(constants, z)
-            z, _ = self._solve(constants, rows, base, slopes, before)
-            if np.abs(z - before).max(initial=0.0) < TOLERANCE and round_ > 0:
+            z, _ = self._solve(constants, rows, base, slopes, previous)
+            if np.abs(z - previous).max(initial=0.0) < TOLERANCE and round_ > 0:
                 break
         return z
 
@@ -73,31 +73,31 @@ class SiteFit:
         ratios = self.predicted(_values(constants, z))[rows] / self.measured[rows]
         return 0.5 * float(_loss(np.concatenate([np.log(ratios) / RESIDUAL_SCALE, z]), len(rows))[0].sum())
 
-    def choose(self, candidates: Sequence[Constant], rows: Whole, most: int) -> tuple[Constant, ...]:
-        """Select up to `most` constants greedily; each lowers the cost on these rows the most.
+    def choose(self, candidates: Sequence[Constant], rows: Whole, max_constants: int) -> tuple[Constant, ...]:
+        """Select up to `max_constants` constants greedily; each lowers the cost on these rows the most.
 
         The selection stops where the Bayesian information criterion (Schwarz 1978) rejects the next constant:
         rows x log(cost before / after) <= log(rows) / 2, as for Laplace errors of unknown width. It uses
         predictions linearised at the neutral constants.
         """
         base = self.predicted({})
-        chosen: tuple[Constant, ...] = ()
-        useful = [each for each in candidates if np.any(self._neutral_slope(each)[rows])]
+        selection: tuple[Constant, ...] = ()
+        useful = [constant for constant in candidates if np.any(self._neutral_slope(constant)[rows])]
         cost = self._solve((), rows, base, np.zeros((len(base), 0)), np.zeros(0))[1]
-        while len(chosen) < most:
+        while len(selection) < max_constants:
             trials = []
             for index, constant in enumerate(useful):
-                if constant not in chosen:
-                    trial = (*chosen, constant)
-                    slopes = np.column_stack([self._neutral_slope(each) for each in trial])
+                if constant not in selection:
+                    trial = (*selection, constant)
+                    slopes = np.column_stack([self._neutral_slope(member) for member in trial])
                     trials.append((self._solve(trial, rows, base, slopes, np.zeros(len(trial)))[1], index))
             if not trials:
                 break
             best, index = min(trials)
             if len(rows) * math.log(cost / best) <= math.log(len(rows)) / 2:
                 break
-            chosen, cost = (*chosen, useful[index]), best
-        return chosen
+            selection, cost = (*selection, useful[index]), best
+        return selection
 
     def _neutral_slope(self, constant: Constant) -> Array:
         """Seconds per unit of z, from neutral to the first of the constant's `starts`, or else to `STEP`."""
@@ -109,7 +109,7 @@ class SiteFit:
     def _linear(self, constants: Sequence[Constant], z: Array) -> tuple[Array, Array]:
         base = self.predicted(_values(constants, z))
         if not z.any():
-            slopes = [self._neutral_slope(each) for each in constants]
+            slopes = [self._neutral_slope(constant) for constant in constants]
         else:
             slopes = [self._slope(constants, z, index) for index in range(len(constants))]
         return base, np.column_stack(slopes) if slopes else np.zeros((len(base), 0))
@@ -121,23 +121,23 @@ class SiteFit:
         return (self.predicted(_values(constants, moved)) - self.predicted(_values(constants, z))) / step
 
     def _solve(
-        self, constants: Sequence[Constant], rows: Whole, base: Array, slopes: Array, at: Array
+        self, constants: Sequence[Constant], rows: Whole, base: Array, slopes: Array, origin: Array
     ) -> tuple[Array, float]:
-        """The best z for the linear predictions base + slopes (z - at), and its cost."""
+        """The best z for the linear predictions base + slopes (z - origin), and its cost."""
         from scipy.optimize import least_squares
 
         base, slopes, measured = base[rows], slopes[rows], self.measured[rows]
 
         def residuals(z: Array) -> Array:
-            predicted = np.maximum(base + slopes @ (z - at), 1e-3 * measured)
+            predicted = np.maximum(base + slopes @ (z - origin), 1e-3 * measured)
             return np.concatenate([np.log(predicted / measured) / RESIDUAL_SCALE, z])
 
         if not constants:
-            return at, 0.5 * float(_loss(residuals(at), len(rows))[0].sum())
-        low, high = np.array([each.bounds for each in constants]).T
+            return origin, 0.5 * float(_loss(residuals(origin), len(rows))[0].sum())
+        low, high = np.array([constant.bounds for constant in constants]).T
         result: Any = least_squares(
             residuals,
-            np.clip(at, low + INSIDE, high - INSIDE),
+            np.clip(origin, low + INSIDE, high - INSIDE),
             bounds=(low, high),
             loss=lambda squares: _loss(squares**0.5, len(rows)),
         )
@@ -154,4 +154,4 @@ def _loss(residuals: Array, rows: int) -> Array:
 
 
 def _values(constants: Sequence[Constant], z: Array) -> dict[str, float]:
-    return {each.name: each.value(float(value)) for each, value in zip(constants, z, strict=True)}
+    return {constant.name: constant.value(float(value)) for constant, value in zip(constants, z, strict=True)}

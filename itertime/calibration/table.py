@@ -138,7 +138,7 @@ class _Kind:
 
     name: str
     parsers: Mapping[str, Callable[[str], Any]]
-    needed: tuple[str, ...]
+    required: tuple[str, ...]
     not_read: tuple[str, ...]
 
 
@@ -152,15 +152,15 @@ def _kind(name: str, key: str) -> _Kind:
             column: _PARSERS[rule] if isinstance(rule, str) else _choice(*rule)
             for column, rule in rules.items()
         },
-        needed=tuple(column for column, rule in columns.items() if rule == rules[column]),
+        required=tuple(column for column, rule in columns.items() if rule == rules[column]),
         not_read=tuple(_COLUMNS["not_read"].get(key, ())),
     )
 
 
 _COLUMNS = read_mapping(Path(__file__).with_name("columns.yaml"))
 _ITERATIONS, _BERT = _kind("an iteration table", "iterations"), _kind("a BERT table", "bert")
-_OF_ITERATIONS = frozenset(_ITERATIONS.needed) - frozenset(_BERT.parsers)
-_OF_BERT = frozenset(_BERT.needed) - frozenset(_ITERATIONS.parsers)
+_OF_ITERATIONS = frozenset(_ITERATIONS.required) - frozenset(_BERT.parsers)
+_OF_BERT = frozenset(_BERT.required) - frozenset(_ITERATIONS.parsers)
 """Columns that tell the kinds apart: needed in one, unknown in the other."""
 _log = logging.getLogger("itertime")
 _LONGEST_CELL = 10_000
@@ -187,8 +187,8 @@ def read_table(path: str | Path) -> list[Cells]:
         if row["id"] is None:
             raise TableError(f"{path}:{line}: id=: is empty; give every row its own name")
         if row["id"] in seen:
-            what = f"id={shown(row['id'])}: is also on line {seen[row['id']]}; rename one"
-            raise TableError(f"{path}:{line}: {what}")
+            problem = f"id={shown(row['id'])}: is also on line {seen[row['id']]}; rename one"
+            raise TableError(f"{path}:{line}: {problem}")
         seen[row["id"]] = line
         rows.append(row)
     if not rows:
@@ -232,15 +232,15 @@ def _check_header(path: Path, header: list[str]) -> None:
     if not header:
         raise TableError(f"{path}:1: the file is empty; the first line must name the columns")
     kind = _kind_of(path, header)
-    known = {*kind.parsers, *kind.not_read}
-    foreign = [shown(name) for name in header if name not in known]
+    columns = {*kind.parsers, *kind.not_read}
+    foreign = [shown(name) for name in header if name not in columns]
     if foreign:
-        more = f" and {len(foreign) - _MOST_NAMED} more" if len(foreign) > _MOST_NAMED else ""
-        named = ", ".join(foreign[:_MOST_NAMED]) + more
-        what = f"ignored, as no column of these names is known: {named}"
-        _log.warning("warning: %s:1: %s; do they change the work of a run?", printable(str(path)), what)
+        excess = f" and {len(foreign) - _MOST_NAMED} more" if len(foreign) > _MOST_NAMED else ""
+        listing = ", ".join(foreign[:_MOST_NAMED]) + excess
+        problem = f"ignored, as no column of these names is known: {listing}"
+        _log.warning("warning: %s:1: %s; do they change the work of a run?", printable(str(path)), problem)
     check_repeated(header, f"{path}:1", kind.parsers)
-    missing = [name for name in kind.needed if name not in header]
+    missing = [name for name in kind.required if name not in header]
     if missing:
         raise TableError(
             f"{path}:1: column {missing[0]} is missing; {kind.name} needs {', '.join(missing)} too"

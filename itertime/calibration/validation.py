@@ -132,8 +132,8 @@ def statistics(rows: Sequence[RowError]) -> dict[str, float | None]:
 
 
 def _coverage(rows: Sequence[RowError]) -> float | None:
-    inside = [row.interval_s[0] <= row.measured_s <= row.interval_s[1] for row in rows if row.interval_s]
-    return 100 * float(np.mean(inside)) if inside else None
+    hits = [row.interval_s[0] <= row.measured_s <= row.interval_s[1] for row in rows if row.interval_s]
+    return 100 * float(np.mean(hits)) if hits else None
 
 
 def write_rows(files: Sequence[FileErrors], path: str | Path) -> None:
@@ -160,9 +160,11 @@ def _predict_row(row: Cells, site: Site, file: str) -> RowError:
     measured run needs no headroom.
     """
     run, plans = expressed(row, site)
-    found = [(plan, predict(run.model, plan, run.system, run.profile, memory_headroom=0.0)) for plan in plans]
-    possible = [each for each in found if each[1].fits] or found[:1]
-    plan, prediction = min(possible, key=lambda each: each[1].iteration_s)
+    predictions = [
+        (plan, predict(run.model, plan, run.system, run.profile, memory_headroom=0.0)) for plan in plans
+    ]
+    possible = [pair for pair in predictions if pair[1].fits] or predictions[:1]
+    plan, prediction = min(possible, key=lambda pair: pair[1].iteration_s)
     source = row["site"] or file
     interval = interval_s(run.model, plan, run.system, prediction.iteration_s, without=source)
     prediction = _with_evaluation(prediction, run.evaluation)
