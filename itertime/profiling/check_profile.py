@@ -58,21 +58,21 @@ class Finding(NamedTuple):
 
 def check_profile(profile: Profile) -> list[Finding]:
     """All findings, errors first; empty for a plausible profile."""
-    found = [finding for check in CHECKS for finding in check(profile)]
-    return sorted(found, key=lambda finding: finding.level != "error")
+    findings = [finding for check in CHECKS for finding in check(profile)]
+    return sorted(findings, key=lambda finding: finding.level != "error")
 
 
 def ranges(profile: Profile) -> Iterator[Finding]:
     """Figures of the data sheet that no GPU has."""
-    for name, (least, most) in RANGES.items():
+    for name, (low, high) in RANGES.items():
         value = float(getattr(profile, name))
-        if not least <= value <= most:
-            yield Finding("error", name, f"{value:g} is outside {least:g} to {most:g}; check the unit")
+        if not low <= value <= high:
+            yield Finding("error", name, f"{value:g} is outside {low:g} to {high:g}; check the unit")
 
 
 def products(profile: Profile) -> Iterator[Finding]:
     """Matrix products above the peak, far below it, or that take less time when they are larger."""
-    m, n, k = (one.ravel() for one in np.meshgrid(SIZES, SIZES, SIZES, indexing="ij"))
+    m, n, k = (axis.ravel() for axis in np.meshgrid(SIZES, SIZES, SIZES, indexing="ij"))
     for precision in profile.precisions:
         part, peak = f"gemm {precision}", profile.peak_flops_of(precision)
         seconds = profile.seconds(Gemm(m, n, k, precision=precision))
@@ -85,8 +85,8 @@ def products(profile: Profile) -> Iterator[Finding]:
             yield from _falls(part, later / seconds, name, np.stack([m, n, k], axis=1))
         largest = np.full(1, SIZES[-2])
         mine, plain = (
-            float(profile.seconds(Gemm(largest, largest, largest, precision=one))[0])
-            for one in (precision, "bf16")
+            float(profile.seconds(Gemm(largest, largest, largest, precision=kind))[0])
+            for kind in (precision, "bf16")
         )
         if mine > plain * SLACK:
             yield Finding("warning", part, f"takes {mine / plain:.2f} times bf16's time at 16,384 cubed")
@@ -157,7 +157,9 @@ def collectives(profile: Profile) -> Iterator[Finding]:
 
 def evidence(profile: Profile) -> Iterator[Finding]:
     """Parts without evidence, fits without rows or errors, fits that miss their rows by far."""
-    stated = {word for item in profile.parts() for word in (item.part, item.part.split(" ")[0].rstrip(","))}
+    explained = {
+        word for item in profile.parts() for word in (item.part, item.part.split(" ")[0].rstrip(","))
+    }
     groups = {
         "gemm": ("gemm",),
         "attention": ("attention",),
@@ -165,7 +167,7 @@ def evidence(profile: Profile) -> Iterator[Finding]:
         "collectives": tuple(profile.collectives),
     }
     for group, part in ((group, part) for group, parts in groups.items() for part in parts):
-        if part not in stated and group not in stated:
+        if part not in explained and group not in explained:
             yield Finding("error", part, "no evidence says where its times come from")
     for item in profile.parts():
         if item.kind == "fitted" and not item.rows:
@@ -188,17 +190,17 @@ CHECKS: tuple[Callable[[Profile], Iterable[Finding]], ...] = (
 )
 
 
-def _above(part: str, rate: Array, most: float, what: str, unit: str) -> Iterator[Finding]:
+def _above(part: str, rate: Array, limit: float, limit_name: str, unit: str) -> Iterator[Finding]:
     """An error if the highest rate is above a limit."""
     highest = float(rate.max())
-    if highest > most * SLACK:
-        yield Finding("error", part, f"{highest:.4g} {unit} is above {what}, {most:.4g}")
+    if highest > limit * SLACK:
+        yield Finding("error", part, f"{highest:.4g} {unit} is above {limit_name}, {limit:.4g}")
 
 
 def _falls(part: str, ratio: Array, name: str, sizes: NDArray[np.floating]) -> Iterator[Finding]:
     """An error if the time falls from one size to the double."""
     worst = int(ratio.argmin())
     if ratio[worst] < DROP:
-        at = " ".join(f"{size:g}" for size in np.atleast_1d(sizes[worst]))
-        text = f"takes {ratio[worst]:.2f} times as long with twice the {name}, from {at}"
+        extent = " ".join(f"{size:g}" for size in np.atleast_1d(sizes[worst]))
+        text = f"takes {ratio[worst]:.2f} times as long with twice the {name}, from {extent}"
         yield Finding("error", part, text)

@@ -48,18 +48,21 @@ class Difference(NamedTuple):
 
 def compare_profiles(first: Profile, second: Profile) -> list[Difference]:
     """Every kernel of the list, in its order."""
-    both = [dict(_times(profile)) for profile in (first, second)]
-    keys = list(dict.fromkeys([*both[0], *both[1]]))
-    return [Difference(*key, both[0].get(key), both[1].get(key)) for key in keys]
+    tables = [dict(_times(profile)) for profile in (first, second)]
+    keys = list(dict.fromkeys([*tables[0], *tables[1]]))
+    return [Difference(*key, tables[0].get(key), tables[1].get(key)) for key in keys]
 
 
 def mean_ratios(differences: list[Difference]) -> dict[str, float]:
     """The geometric mean of the ratios of each group that both profiles have."""
-    groups = dict.fromkeys(one.group for one in differences)
+    groups = dict.fromkeys(difference.group for difference in differences)
     ratios = {
-        group: [one.ratio for one in differences if one.group == group and one.ratio] for group in groups
+        group: [
+            difference.ratio for difference in differences if difference.group == group and difference.ratio
+        ]
+        for group in groups
     }
-    return {group: float(np.exp(np.mean(np.log(found)))) for group, found in ratios.items() if found}
+    return {group: float(np.exp(np.mean(np.log(members)))) for group, members in ratios.items() if members}
 
 
 def _times(profile: Profile) -> Iterator[tuple[tuple[str, str], float]]:

@@ -67,11 +67,11 @@ def _sdpa(bench: Bench, impl: str, causal: bool, grouped: bool) -> Callable[...,
     except ImportError:
         raise Unsupported("this version of torch does not let one choose the backend; 2.3 does") from None
     backend = needed(module, "SDPBackend", BACKENDS[impl])
-    chosen = needed(module, "sdpa_kernel")
+    kernel_choice = needed(module, "sdpa_kernel")
     options: dict[str, Any] = {"enable_gqa": True} if grouped else {}
 
     def forward(q: Any, k: Any, v: Any) -> Any:
-        with chosen([backend]):
+        with kernel_choice([backend]):
             return sdpa(q, k, v, is_causal=causal, **options)
 
     return forward
@@ -84,7 +84,7 @@ def _flash3(bench: Bench, impl: str, causal: bool, grouped: bool) -> Callable[..
         raise Unsupported(f"flash3: the package flash_attn_interface: {error}") from None
 
     def forward(q: Any, k: Any, v: Any) -> Any:
-        found = kernel(q, k, v, causal=causal)
-        return found[0] if isinstance(found, tuple) else found  # some versions add the log-sum-exp
+        result = kernel(q, k, v, causal=causal)
+        return result[0] if isinstance(result, tuple) else result  # some versions add the log-sum-exp
 
     return forward

@@ -182,9 +182,9 @@ def _gemm(layout: str, m: int, n: int, k: int, batch: int) -> Case:
 
 def _grouped(grid: Grid) -> Iterator[Case]:
     """Experts: the tokens of a micro-batch over the groups, a narrow and a wide expert."""
-    most = max(grid.tokens, default=0)
+    batch_tokens = max(grid.tokens, default=0)
     for groups, n, k in itertools.product(grid.groups, grid.widths[1:4], grid.widths[1:4]):
-        for tokens in (most // 4, most):
+        for tokens in (batch_tokens // 4, batch_tokens):
             m = max(tokens // groups, 1)
             shapes = {"forward": (m, n, k), "dx": (m, k, n), "dw": (n, k, m)}
             for (layout, shape), impl in itertools.product(shapes.items(), ("grouped", "loop")):
@@ -253,8 +253,8 @@ CASTS = {"fp8": 3, "fp8+transpose": 4}
 
 def _compiled(grid: Grid) -> Iterator[Case]:
     for rows, cols in itertools.product(grid.compiled_rows, grid.widths):
-        for op, both in COMPILED.items():
-            for direction, nbytes in zip(("fwd", "bwd"), both, strict=True):
+        for op, direction_bytes in COMPILED.items():
+            for direction, nbytes in zip(("fwd", "bwd"), direction_bytes, strict=True):
                 run = kernels.row_kernel(op, rows, cols, direction, "compiled")
                 size = nbytes * rows * cols
                 yield _elementwise(op, direction, rows, cols, size, run, "elementwise-compiled", "compiled")

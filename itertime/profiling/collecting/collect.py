@@ -42,8 +42,8 @@ def collect(device: str, grid: str, pace: Pace, output: Path) -> tuple[int, int]
     if not output.name.endswith((".csv", ".csv.gz")):
         raise UserError(f"-o {output}: must end in .csv or .csv.gz")
     bench = bench_on(device)
-    meter, why = meter_of(bench.address) if bench.on_gpu else (None, "a CPU has none")
-    print(f"{bench.name}: {_metered(meter, why)}", file=sys.stderr)
+    meter, reason = meter_of(bench.address) if bench.on_gpu else (None, "a CPU has none")
+    print(f"{bench.name}: {_metered(meter, reason)}", file=sys.stderr)
     cases = list({Journal.key(case.columns): case for case in cases_of(GRIDS[grid])}.values())
     about = {"gpu": bench.name, "source": bench.source, "grid": grid, **asdict(pace)}
     with Journal(output, about) as journal:
@@ -56,39 +56,42 @@ def collect(device: str, grid: str, pace: Pace, output: Path) -> tuple[int, int]
     return len(rows) - missing, missing
 
 
-def _metered(meter: Meter | None, why: str) -> str:
+def _metered(meter: Meter | None, reason: str) -> str:
     if meter is None:
-        return f"power, clocks and temperature are not recorded: {why}"
+        return f"power, clocks and temperature are not recorded: {reason}"
     now = meter.read()
-    known = [f"{name} {value:g}" for name, value in asdict(now).items() if value is not None]
-    return f"recorded through {meter.name}: {', '.join(known)}"
+    values = [f"{name} {value:g}" for name, value in asdict(now).items() if value is not None]
+    return f"recorded through {meter.name}: {', '.join(values)}"
 
 
 def _time_all(bench: Bench, cases: list[Case], pace: Pace, meter: Meter | None, journal: Journal) -> None:
     """Time the cases that the journal lacks."""
-    left = [case for case in cases if Journal.key(case.columns) not in journal.rows]
-    each = pace.warm_up_s + pace.seconds if pace.seconds is not None else 0.0
-    most = f", at most {len(left) * each / 60:.0f} min and the time to compile" if each else ""
-    print(f"{len(left)} of {len(cases)} kernels to time{most}; repeat the command to go on", file=sys.stderr)
-    if pace.seconds is not None and left:
+    open_cases = [case for case in cases if Journal.key(case.columns) not in journal.rows]
+    case_s = pace.warm_up_s + pace.seconds if pace.seconds is not None else 0.0
+    duration = f", at most {len(open_cases) * case_s / 60:.0f} min and the time to compile" if case_s else ""
+    print(
+        f"{len(open_cases)} of {len(cases)} kernels to time{duration}; repeat the command to go on",
+        file=sys.stderr,
+    )
+    if pace.seconds is not None and open_cases:
         heat(bench, HEAT_S)
-    for place, case in enumerate(left, 1):
+    for place, case in enumerate(open_cases, 1):
         row = _row(bench, case, pace, meter)
         if row["table"] == LEFT_OUT:
             sizes = {name: value for name, value in case.columns.items() if value != ""}
             print(f"left out, {row['note']}: {sizes}", file=sys.stderr)
         journal.add(case.columns, row)
         if place % 100 == 0:
-            print(f"{place} of {len(left)}", file=sys.stderr)
+            print(f"{place} of {len(open_cases)}", file=sys.stderr)
 
 
 def _row(bench: Bench, case: Case, pace: Pace, meter: Meter | None) -> dict[str, Any]:
-    stated = {"dtype": bench.dtype_name, "gpu": bench.name, "source": bench.source}
-    row = stated | case.columns
+    origin = {"dtype": bench.dtype_name, "gpu": bench.name, "source": bench.source}
+    row = origin | case.columns
     if case.columns.get("impl") == COMPILED:
         _forget_compiled(bench)
     try:
-        found = timed(bench, case.prepare, pace, meter)
+        timing = timed(bench, case.prepare, pace, meter)
     except Unsupported as error:
         return _left_out(row, str(error))
     except (MemoryError, RuntimeError) as error:
@@ -96,7 +99,7 @@ def _row(bench: Bench, case: Case, pace: Pace, meter: Meter | None) -> dict[str,
             raise
         bench.forget()
         return _left_out(row, NO_MEMORY)
-    return row | _measured(found)
+    return row | _measured(timing)
 
 
 def _forget_compiled(bench: Bench) -> None:
@@ -106,13 +109,13 @@ def _forget_compiled(bench: Bench) -> None:
         reset()
 
 
-def _measured(found: Timing) -> dict[str, Any]:
-    columns = {name: value for name, value in asdict(found.reading).items() if value is not None}
+def _measured(timing: Timing) -> dict[str, Any]:
+    columns = {name: value for name, value in asdict(timing.reading).items() if value is not None}
     return columns | {
-        "time_us": f"{found.run_s * 1e6:.3f}",
-        "mode": found.mode,
-        "repeats": found.runs,
-        "seconds": f"{found.measured_s:.4g}",
+        "time_us": f"{timing.run_s * 1e6:.3f}",
+        "mode": timing.mode,
+        "repeats": timing.runs,
+        "seconds": f"{timing.measured_s:.4g}",
     }
 
 
@@ -122,17 +125,17 @@ def _left_out(row: dict[str, Any], reason: str) -> dict[str, Any]:
 
 def _collectives(bench: Bench, journal: Journal) -> None:
     """Time the collectives that the journal lacks; with one GPU, a row that says that there are none."""
-    stated = {"dtype": "bf16", "gpu": bench.name, "source": bench.source}
+    origin = {"dtype": "bf16", "gpu": bench.name, "source": bench.source}
     counts = rank_counts(bench)
     if not counts:
         columns = {"table": "collective", "op": "all"}
         if Journal.key(columns) not in journal.rows:
-            journal.add(columns, _left_out(stated | columns, ONE_GPU))
+            journal.add(columns, _left_out(origin | columns, ONE_GPU))
             print(f"left out, {ONE_GPU}", file=sys.stderr)
     for ranks in counts:
         cases = [case for case in collective_cases(ranks) if Journal.key(case) not in journal.rows]
         for case, result in collective_times(Group(ranks, bench.device, "nccl"), cases) if cases else ():
-            row = stated | case
+            row = origin | case
             if isinstance(result, float):
                 journal.add(case, row | _measured(Timing(result, 20, 20 * result, "burst", Reading())))
             else:

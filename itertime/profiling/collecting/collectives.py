@@ -54,10 +54,10 @@ def collective_times(
 ) -> Iterator[tuple[dict[str, Any], float | str]]:
     """Each case with its seconds, or why it has none. After a failure the other cases have that reason."""
     context: Any = importlib.import_module("torch.multiprocessing").get_context("spawn")
-    found = context.Queue()
+    results = context.Queue()
     port = _free_port()
     workers = [
-        context.Process(target=_work, args=(rank, group, port, cases, found), daemon=True)
+        context.Process(target=_work, args=(rank, group, port, cases, results), daemon=True)
         for rank in range(group.ranks)
     ]
     for worker in workers:
@@ -67,7 +67,7 @@ def collective_times(
         for case in cases:
             if not reason:
                 try:
-                    result = found.get(timeout=PATIENCE_S)
+                    result = results.get(timeout=PATIENCE_S)
                 except queue.Empty:
                     result = f"no answer within {PATIENCE_S:g} s"
                 if isinstance(result, float):
@@ -86,7 +86,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _work(rank: int, group: Group, port: int, cases: list[dict[str, Any]], found: Any) -> None:
+def _work(rank: int, group: Group, port: int, cases: list[dict[str, Any]], results: Any) -> None:
     """One rank. The first puts the seconds of every case, or the text of the error that ended the work."""
     try:
         torch: Any = importlib.import_module("torch")
@@ -104,11 +104,11 @@ def _work(rank: int, group: Group, port: int, cases: list[dict[str, Any]], found
             run = _operation(torch, distributed, case["op"], case["bytes"], rank, group)
             seconds = _seconds(torch, distributed, run, group.device)
             if rank == 0:
-                found.put(seconds)
+                results.put(seconds)
         distributed.destroy_process_group()
     except Exception as error:  # the parent process reports it
         if rank == 0:
-            found.put(str(error).strip().partition("\n")[0] or repr(error))
+            results.put(str(error).strip().partition("\n")[0] or repr(error))
 
 
 def _operation(
@@ -116,16 +116,16 @@ def _operation(
 ) -> Callable[[], Any]:
     """The collective on bf16 numbers; `nbytes` as in nccl-tests (see `Profile.collective_s`)."""
     count = nbytes // 2
-    whole = torch.randn(count, device=group.device).to(torch.bfloat16)
-    part = whole[: count // group.ranks].clone()
-    other = torch.empty_like(whole)
+    values = torch.randn(count, device=group.device).to(torch.bfloat16)
+    shard = values[: count // group.ranks].clone()
+    received = torch.empty_like(values)
     runs: dict[str, Callable[[], Any]] = {
-        "all_reduce": lambda: distributed.all_reduce(whole),
-        "all_gather": lambda: distributed.all_gather_into_tensor(other, part),
-        "reduce_scatter": lambda: distributed.reduce_scatter_tensor(part, whole),
-        "all_to_all": lambda: distributed.all_to_all_single(other, whole),
+        "all_reduce": lambda: distributed.all_reduce(values),
+        "all_gather": lambda: distributed.all_gather_into_tensor(received, shard),
+        "reduce_scatter": lambda: distributed.reduce_scatter_tensor(shard, values),
+        "all_to_all": lambda: distributed.all_to_all_single(received, values),
         "send_recv": (
-            (lambda: distributed.send(whole, 1)) if rank == 0 else (lambda: distributed.recv(other, 0))
+            (lambda: distributed.send(values, 1)) if rank == 0 else (lambda: distributed.recv(received, 0))
         ),
     }
     return runs[name]

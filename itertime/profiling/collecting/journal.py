@@ -26,14 +26,14 @@ class Journal:
     def __init__(self, output: Path, about: dict[str, Any]):
         self.path = output.with_name(f"{output.name}.part")
         self.rows: dict[str, dict[str, Any]] = {}
-        whole = self._read(about)
+        length = self._read(about)
         try:
             self._file: IO[bytes] = self.path.open("r+b" if self.path.exists() else "w+b")
-            self._file.truncate(whole)
-            self._file.seek(whole)
+            self._file.truncate(length)
+            self._file.seek(length)
         except OSError as error:
             raise UserError(f"{self.path}: cannot be written: {error.strerror or error}") from error
-        if not whole:
+        if not length:
             self._append(about)
 
     def __enter__(self) -> Journal:
@@ -78,16 +78,16 @@ class Journal:
         if not lines:
             return 0
         try:
-            before, *found = [json.loads(line) for line in lines]
-            self.rows = {self.key(columns): dict(row) for columns, row in found}
+            settings, *entries = [json.loads(line) for line in lines]
+            self.rows = {self.key(columns): dict(row) for columns, row in entries}
         except (ValueError, TypeError) as error:
             raise UserError(f"{self.path}: is no unfinished collection; remove it: {error}") from error
-        if before != about:
+        if settings != about:
             changed = [
-                name for name in about if not isinstance(before, dict) or before.get(name) != about[name]
+                name for name in about if not isinstance(settings, dict) or settings.get(name) != about[name]
             ]
             name = changed[0] if changed else "options"
-            old = before.get(name) if isinstance(before, dict) else before
+            old = settings.get(name) if isinstance(settings, dict) else settings
             raise UserError(
                 f"{self.path}: an unfinished collection with {name}={quoted(old)}, not "
                 f"{quoted(about.get(name))}; repeat its command to finish it, or remove the file"

@@ -27,7 +27,7 @@ def needed(owner: Any, *names: str) -> Any:
     return owner
 
 
-def _tried(run: Callable[[], Any], what: str) -> Callable[[], Any]:
+def _tried(run: Callable[[], Any], kernel: str) -> Callable[[], Any]:
     """`run`, once it has run. Raises `Unsupported` if the device refuses, MemoryError if memory is short."""
     try:
         run()
@@ -35,7 +35,7 @@ def _tried(run: Callable[[], Any], what: str) -> Callable[[], Any]:
         text = str(error)
         if "out of memory" in text.lower():
             raise MemoryError(text) from error
-        raise Unsupported(f"{what}: {text.strip().splitlines()[0] if text.strip() else error!r}") from error
+        raise Unsupported(f"{kernel}: {text.strip().splitlines()[0] if text.strip() else error!r}") from error
     return run
 
 
@@ -50,8 +50,8 @@ def gemm(layout: str, m: int, n: int, k: int, batch: int) -> Preparation:
     def prepare(bench: Bench) -> Callable[[], Any]:
         torch = bench.torch
         if layout == "batched":
-            left, right = bench.random(batch, m, k), bench.random(batch, k, n)
-            return lambda: torch.bmm(left, right)
+            a, b = bench.random(batch, m, k), bench.random(batch, k, n)
+            return lambda: torch.bmm(a, b)
         a = bench.random(k, m).t() if layout.startswith("dw") else bench.random(m, k)
         b = bench.random(n, k).t() if layout == "forward" else bench.random(k, n)
         if layout != "dw-fp32":
@@ -83,14 +83,14 @@ def fp8_gemm(layout: str, m: int, n: int, k: int) -> Preparation:
         # The gradient is the left operand of dx = dy w, and the transposed gradient that of dw = x^T dy.
         a = bench.random(m, k).to(e4m3 if layout == "forward" else e5m2)
         b = bench.random(n, k).to(e4m3).t()
-        one = torch.ones((), device=bench.device, dtype=torch.float32)
+        unit_scale = torch.ones((), device=bench.device, dtype=torch.float32)
 
         def run() -> Any:
             return scaled(
                 a,
                 b,
-                scale_a=one,
-                scale_b=one,
+                scale_a=unit_scale,
+                scale_b=unit_scale,
                 out_dtype=torch.bfloat16,
                 use_fast_accum=layout == "forward",
             )
@@ -121,7 +121,7 @@ def grouped_gemm(layout: str, m: int, n: int, k: int, groups: int, impl: str) ->
                 b = bench.random(groups, n, k).transpose(1, 2)
             pairs = [(a[g * m : (g + 1) * m], b[g]) for g in range(groups)]
         if impl == "loop":
-            return lambda: [torch.matmul(left, right) for left, right in pairs]
+            return lambda: [torch.matmul(rows_of_group, weights) for rows_of_group, weights in pairs]
         functional = torch.nn.functional
         grouped = getattr(functional, "grouped_mm", None) or needed(torch, "_grouped_mm")
         if bench.dtype != torch.bfloat16:
@@ -193,11 +193,11 @@ def _forward(op: str, rows: int, cols: int, bench: Bench, grad: bool) -> Forward
         return functional.embedding, [ids, table], [table]
     x = bench.random(rows, cols, grad=grad)
     if op in ("add", "silu_mul"):
-        other = bench.random(rows, cols, grad=grad)
-        both = [x, other]
+        addend = bench.random(rows, cols, grad=grad)
+        operands = [x, addend]
         if op == "add":
-            return (lambda a, b: a + b), both, both
-        return (lambda a, b: functional.silu(a) * b), both, both
+            return (lambda a, b: a + b), operands, operands
+        return (lambda a, b: functional.silu(a) * b), operands, operands
     if op == "rope_qk":
         angles = [bench.random(rows, cols), bench.random(rows, cols)]
         return (lambda a, cos, sin: a * cos + torch.roll(a, cols // 2, -1) * sin), [x, *angles], [x]

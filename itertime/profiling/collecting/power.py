@@ -76,10 +76,10 @@ def nvml_meter(address: str) -> Meter:
     def instant_w() -> float | None:
         try:
             value = nvml.nvmlDeviceGetFieldValues(handle, [NVML_POWER_INSTANT])[0]
-            found = float(value.value.uiVal) * 1e-3 if value.nvmlReturn == 0 else 0.0
+            watts = float(value.value.uiVal) * 1e-3 if value.nvmlReturn == 0 else 0.0
         except Exception:
             return None
-        return found or None
+        return watts or None
 
     def read() -> Reading:
         return Reading(
@@ -102,12 +102,14 @@ def smi_meter(address: str) -> Meter:
 
     def ask(query: str) -> Reading | None:
         arguments = [*command, f"--query-gpu={query},{SMI_COMMON}"]
-        found = subprocess.run(arguments, capture_output=True, text=True, timeout=SMI_TIMEOUT_S, check=False)
-        return _parsed(found.stdout) if found.returncode == 0 else None
+        process = subprocess.run(
+            arguments, capture_output=True, text=True, timeout=SMI_TIMEOUT_S, check=False
+        )
+        return _parsed(process.stdout) if process.returncode == 0 else None
 
     for query in SMI_QUERIES:
-        first = ask(query)
-        if first is not None and first.power_w is not None:
+        reading = ask(query)
+        if reading is not None and reading.power_w is not None:
             return Meter("nvidia-smi", lambda query=query: ask(query) or Reading())  # type: ignore[misc]
     raise OSError("nvidia-smi tells no power")
 
@@ -165,10 +167,13 @@ class Watch:
     @property
     def mean(self) -> Reading:
         return Reading(
-            **{one.name: _mean([getattr(r, one.name) for r in self.readings]) for one in fields(Reading)}
+            **{
+                column.name: _mean([getattr(r, column.name) for r in self.readings])
+                for column in fields(Reading)
+            }
         )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    return round(sum(known) / len(known), 1) if known else None
+    samples = [value for value in values if value is not None and math.isfinite(value)]
+    return round(sum(samples) / len(samples), 1) if samples else None

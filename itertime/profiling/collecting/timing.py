@@ -54,18 +54,18 @@ class Timing:
 
 def timed(bench: Bench, prepare: Preparation, pace: Pace, meter: Meter | None) -> Timing:
     """The time of a kernel. Raises what `prepare` and the kernel raise."""
-    before = bench.allocated_bytes()
-    first = prepare(bench)
-    held = bench.allocated_bytes() - before
-    first()
+    base_bytes = bench.allocated_bytes()
+    first_run = prepare(bench)
+    held_bytes = bench.allocated_bytes() - base_bytes
+    first_run()
     bench.synchronize()
     if pace.seconds is None:
-        return _singly(bench, first, pace.repeats, "burst", meter)
-    issue_s, run_s = _trial(bench, first)
+        return _singly(bench, first_run, pace.repeats, "burst", meter)
+    issue_s, run_s = _trial(bench, first_run)
     if bench.on_gpu and issue_s > ISSUE_SHARE * run_s:
-        return _singly(bench, first, pace.repeats, "single", meter)
-    copies = min(math.ceil(FLUSH_BYTES / held), MOST_COPIES) if held > 0 else 1
-    runs = [first, *(prepare(bench) for _ in range(copies - 1))]
+        return _singly(bench, first_run, pace.repeats, "single", meter)
+    copies = min(math.ceil(FLUSH_BYTES / held_bytes), MOST_COPIES) if held_bytes > 0 else 1
+    runs = [first_run, *(prepare(bench) for _ in range(copies - 1))]
     for run in runs[1:]:
         run()
     batch = min(max(math.ceil(BATCH_S / run_s), 1), MOST_BATCH)
@@ -79,8 +79,8 @@ def heat(bench: Bench, seconds: float) -> None:
     """Multiply matrices for so long, so that the first kernels do not find a cold GPU."""
     if not bench.on_gpu or seconds <= 0:
         return
-    left, right = bench.random(8192, 8192), bench.random(8192, 8192)
-    _sustain(bench, [lambda: bench.torch.matmul(left, right)], 10, seconds)
+    a, b = bench.random(8192, 8192), bench.random(8192, 8192)
+    _sustain(bench, [lambda: bench.torch.matmul(a, b)], 10, seconds)
 
 
 def _trial(bench: Bench, run: Run) -> tuple[float, float]:
@@ -96,17 +96,17 @@ def _trial(bench: Bench, run: Run) -> tuple[float, float]:
 
 def _sustain(bench: Bench, runs: list[Run], batch: int, seconds: float) -> tuple[int, float]:
     """Run for at least `seconds` without a pause. Returns the number of runs and their seconds."""
-    begin = last = _Mark(bench)
+    begin = previous_mark = _Mark(bench)
     start, count = time.perf_counter(), 0
     while True:
         for _ in range(batch):
             runs[count % len(runs)]()
             count += 1
         mark = _Mark(bench)
-        last.wait()  # the batch before this one is done; this one runs
-        last = mark
+        previous_mark.wait()  # the batch before this one is done; this one runs
+        previous_mark = mark
         if time.perf_counter() - start >= seconds:
-            return count, begin.until(last)
+            return count, begin.until(previous_mark)
 
 
 def _singly(bench: Bench, run: Run, repeats: int, mode: str, meter: Meter | None) -> Timing:
