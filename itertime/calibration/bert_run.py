@@ -35,21 +35,17 @@ from itertime.spec import (
     profile_of,
 )
 
+from .conventions import CONVENTIONS
 from .measured_run import MeasuredRun, check_precision
 from .names import system_of
 from .table import Cells
 
 __all__ = ["bert_plans", "bert_run", "stated_precision"]
 
-_MODEL, _LENGTHS = "bert-large", "wikipedia-512"
 _STATED = (
     *("gpu", "gpus", "gpus_per_node", "layers", "hidden", "heads", "vocab", "samples_per_gpu_step"),
     *("grad_accumulation", "global_batch", "precision", "optimizer", "iteration_s"),
 )
-_CTS_W = 500.0
-"""Power limit of the A100 with a custom thermal solution (NVIDIA A100 data sheet, 2021, footnote)."""
-_SAMSUNG_BUCKET_BYTES = 25 * 2**20
-_BLOCKS = 5
 _BALANCES = {
     ("sorted",): "sorted",
     ("stratified", "exchanged"): "stratified-exchanged",
@@ -59,8 +55,7 @@ _BALANCES = {
 }
 _EITHER = "fp16 or fp8"
 _LONGEST_NETWORK = 500  # characters of the column network that are read
-_SERVERS = {"DSS8440": "dell-dss8440"}
-"""Shipped systems of servers, by a part of the id, whose links are slower than their GPUs' usual ones."""
+_BERT = CONVENTIONS.bert
 
 
 def bert_run(row: Cells, site: Site) -> MeasuredRun:
@@ -114,7 +109,7 @@ def _batching(row: Cells) -> PlanOptions:
             f"work={shown(row['work'])}: this way of batching is not known; known are unpadded, packed, and "
             "padded to the longest or to a number of tokens"
         )
-    seq_len = load_model(_MODEL).seq_len
+    seq_len = load_model(_BERT.model).seq_len
     if kind[2] and int(kind[2]) != seq_len:
         raise UserError(f"work={shown(row['work'])}: the samples have up to {seq_len} tokens; pad to as many")
     batching = "longest" if "longest" in kind[1] else kind[1].partition(" ")[0]
@@ -145,7 +140,7 @@ def _precisions(row: Cells) -> tuple[str, ...]:
 
 def _model(row: Cells) -> ModelSpec:
     """BERT-Large as NVIDIA's code computes it, in the shape that the row states."""
-    bert_large = load_model(_MODEL)
+    bert_large = load_model(_BERT.model)
     ffn = bert_large.ffn_hidden // bert_large.hidden * row["hidden"]
     shape = {name: row[name] for name in ("layers", "hidden", "heads", "vocab")}
     return replace(
@@ -154,7 +149,7 @@ def _model(row: Cells) -> ModelSpec:
         kv_heads=0,
         ffn_hidden=ffn,
         attention="core" if _before_fmha(row) else "flash",
-        lengths=_LENGTHS,
+        lengths=_BERT.lengths,
         **shape,
     )
 
@@ -189,7 +184,7 @@ def _plan(row: Cells, options: PlanOptions, model: ModelSpec, assumed: list[str]
         return replace(
             plan,
             grad_overlap=True,
-            bucket_bytes=_SAMSUNG_BUCKET_BYTES,
+            bucket_bytes=_BERT.adam_bucket_bytes,
             options=replace(options, optimizer="fused-adam", clipping="bucket"),
         )
     if "lamb" not in row["optimizer"].lower():
@@ -202,7 +197,7 @@ def _plan(row: Cells, options: PlanOptions, model: ModelSpec, assumed: list[str]
         zero_group=node,
         prefetch=blocks,
         grad_overlap=blocks,
-        bucket_bytes=-(-2 * model.parameters // _BLOCKS) if blocks else None,
+        bucket_bytes=-(-2 * model.parameters // _BERT.lamb_blocks) if blocks else None,
         options=replace(options, optimizer="lamb", **scattered),
     )
 
@@ -243,11 +238,11 @@ def _joined(node: System, gpus_per_node: int) -> int | None:
 
 def _server(name: str, gpu_node: System) -> System:
     """The usual node of a GPU, or the server that the name of a row names, with these GPUs."""
-    server = next((id_part for id_part in _SERVERS if id_part in name.upper()), None)
+    server = next((system for id_part, system in _BERT.servers.items() if id_part in name.upper()), None)
     if server is None:
         return gpu_node
     return replace(
-        load_system(_SERVERS[server]),
+        load_system(server),
         hbm_bytes_per_s=gpu_node.hbm_bytes_per_s,
         memory_bytes=gpu_node.memory_bytes,
         power_w=gpu_node.power_w,
@@ -306,9 +301,10 @@ def _gpu(gpu: str) -> tuple[str, float | None]:
             )
         return text[: power.start()].strip(), watts
     if cooling := re.fullmatch(r"(?i)(.{1,80})[ -]CTS", text):
-        if "A100" not in text.upper():
-            raise UserError(f"gpu={shown(gpu)}: the power limit of this cooling is not known")
-        return cooling[1].strip(), _CTS_W
+        for chip, watts in _BERT.custom_cooling_w.items():
+            if chip in text.upper():
+                return cooling[1].strip(), watts
+        raise UserError(f"gpu={shown(gpu)}: the power limit of this cooling is not known")
     brackets = re.search(r"\(([^()]+)\)$", text)
     return (brackets[1] if brackets else text), None
 

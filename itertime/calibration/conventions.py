@@ -52,6 +52,18 @@ class Chip:
 
 
 @dataclass(frozen=True, config=CONFIG)
+class BertConventions:
+    """What MLPerf's rules and the submitters' codes fix for BERT, and the names of their machines."""
+
+    model: str
+    lengths: str
+    adam_bucket_bytes: int
+    lamb_blocks: int
+    custom_cooling_w: dict[str, float]
+    servers: dict[str, str]
+
+
+@dataclass(frozen=True, config=CONFIG)
 class Conventions:
     """The content of the file, whose comments say what its keys mean."""
 
@@ -61,6 +73,7 @@ class Conventions:
     chips: dict[str, Chip]
     precisions: dict[str, str]
     software: dict[str, str]
+    bert: BertConventions
 
 
 _FILE = Path(__file__).with_name("conventions.yaml")

@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 
-def option(name: str, text: str, panel: str | None = None, **bounds: int) -> Any:
+def option(name: str, text: str, panel: str | None = None, **bounds: Any) -> Any:
     """An option of a command: its name, its help, the panel that the help stands in, and `min` or `max`."""
     return typer.Option(name, help=text, rich_help_panel=panel, **bounds)
 
