@@ -61,7 +61,7 @@ def calibrated(results: Sequence[tuple[str, Calibration]]) -> str:
         constants = ", ".join(f"{key} {value:.3g}" for key, value in result.fitted.items())
         constants += "".join(f"; those of {kind} refused" for kind in result.refused)
         unseen = [result.left_out.get(key) for key in ("model", "GPU count")]
-        errors = [result.neutral, result.in_sample, result.held_out, *unseen]
+        errors = [result.time.neutral, result.time.in_sample, result.time.held_out, *unseen]
         low, high = result.site.measured_over_predicted or (0.0, 0.0)
         rows.append([name, *[mean(each) for each in errors], f"{low:.2f}-{high:.2f}", constants])
     header = ["set", "neutral", "in sample", "10 folds", "one model out", "one GPU count out", "range"]
@@ -86,7 +86,7 @@ def chosen_anew(paths: Sequence[Path]) -> str:
     for path in paths:
         result = calibrate([path], choose=True)
         unseen = [result.left_out.get(key) for key in ("model", "GPU count")]
-        errors = (result.neutral, result.in_sample, result.held_out, *unseen)
+        errors = (result.time.neutral, result.time.in_sample, result.time.held_out, *unseen)
         handed_out = "no: refused" if "time" in result.refused else "yes"
         rows.append([path.stem, *[mean(each) for each in errors], handed_out])
     header = ["set", "neutral", "in sample", "10 folds", "one model out", "one GPU count out"]
@@ -101,10 +101,10 @@ def memory(results: Sequence[tuple[str, Calibration]]) -> str:
     lines = []
     for name, result in results:
         rows = np.isfinite(result.runs.measured_bytes)
-        if result.memory_in_sample is None or result.memory_held_out is None:
+        if result.memory is None:
             continue
         before = result.runs.evaluate(Site())[1][rows] / result.runs.measured_bytes[rows] - 1
-        found = [before * 100, result.memory_in_sample, result.memory_held_out]
+        found = [before * 100, result.memory.in_sample, result.memory.held_out]
         lines.append([name, int(rows.sum()), *[mean(each) for each in found], len(result.does_not_fit)])
     header = ["set", "rows with memory", "neutral", "in sample", "10 folds", "called too large"]
     return table(header, lines)

@@ -113,7 +113,7 @@ def calibrated(path: Path, cells: Mapping[str, Cells]) -> str:
             part = Path(folder) / "site.csv"
             _write(path, part, {key for key, row in cells.items() if member(row)})
             result = calibrate([part])
-        errors = [result.neutral, result.in_sample, result.held_out]
+        errors = [result.time.neutral, result.time.in_sample, result.time.held_out]
         means = [number(float(np.abs(each).mean()), 2) for each in errors]
         constants = ", ".join(f"{key} {value:.3g}" for key, value in result.fitted.items())
         refused = "; refused" if "time" in result.refused else ""

@@ -29,50 +29,66 @@ from .site_constants import MEMORY_CONSTANTS, TIME_CONSTANTS, constants_named, s
 from .site_fit import SiteFit
 from .table import read_table
 
-__all__ = ["Calibration", "calibrate", "default_constants"]
+__all__ = ["Calibration", "FitErrors", "calibrate", "default_constants"]
 
 Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+"""Indices of runs."""
+Fitted = Callable[[Rows], dict[str, float]]
+"""The constants of the best fit to some runs."""
 FEWEST = 8  # runs
 MOST_CONSTANTS = 3
 REPORTED = 0.01  # percentage points: reports show two decimals
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """Constants fitted to all runs, and errors in percent (predicted over measured, minus one).
+class FitErrors:
+    """Constants fitted to the seconds or to the bytes of runs, and errors in percent (predicted over
+    measured, minus one), one element a run: with the neutral constants, with the fitted ones, and with those
+    of a fit without the run.
+    """
 
-    `fitted` holds the result of the fit, for time and memory; in `constants` those of time, or of memory, are
-    neutral if they are `refused`. `in_sample` and `held_out` are errors under `fitted`, one element per run
-    of `runs`. If there are several groups, `left_out` maps "model" and "GPU count" to the errors of runs
-    under fits without their group. The memory fields are the same for bytes, None without enough
-    measurements.
+    fitted: dict[str, float]
+    neutral: Array
+    in_sample: Array
+    held_out: Array
+
+    @property
+    def refused(self) -> bool:
+        """Whether the mean absolute error of either fit exceeds the neutral one by a reported digit."""
+        threshold = np.abs(self.neutral).mean() + REPORTED
+        return any(np.abs(errors).mean() > threshold for errors in (self.in_sample, self.held_out))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Fits to the seconds of all runs, and to the bytes of those that state them, None if too few do.
+
+    If there are several groups, `left_out` maps "model" and "GPU count" to the errors of the seconds of runs
+    under fits without their group.
     """
 
     runs: RunSet
-    fitted: dict[str, float]
+    time: FitErrors
+    memory: FitErrors | None
     folds: int
     seed: int
-    in_sample: Array
-    held_out: Array
     left_out: dict[str, Array]
-    neutral: Array
-    memory_neutral: Array | None
-    memory_in_sample: Array | None
-    memory_held_out: Array | None
+
+    @property
+    def fitted(self) -> dict[str, float]:
+        """The constants that fit best, of time and of memory."""
+        return self.time.fitted | (self.memory.fitted if self.memory else {})
 
     @property
     def refused(self) -> list[str]:
         """Which of "time" and "memory" have constants that predict worse than the neutral ones."""
-        errors_by_kind = {
-            "time": (self.neutral, self.in_sample, self.held_out),
-            "memory": (self.memory_neutral, self.memory_in_sample, self.memory_held_out),
-        }
-        return [name for name, errors in errors_by_kind.items() if _worse(*errors)]
+        return [name for name, fit in (("time", self.time), ("memory", self.memory)) if fit and fit.refused]
 
     @property
     def constants(self) -> dict[str, float]:
         """The fitted constants, neutral where they are refused."""
-        values = dict(self.fitted)
+        values = self.fitted
         for kind, kind_constants in (("time", TIME_CONSTANTS), ("memory", MEMORY_CONSTANTS)):
             if kind in self.refused:
                 values |= {
@@ -85,7 +101,7 @@ class Calibration:
         """The neutral site with the constants and the range of its errors: those of held-out runs or, if the
         constants of time are refused, those of the neutral constants.
         """
-        errors = self.neutral if "time" in self.refused else self.held_out
+        errors = self.time.neutral if self.time.refused else self.time.held_out
         ratios = 1 / (1 + errors / 100)
         return replace(site_of(self.constants), measured_over_predicted=conformal_range(ratios.tolist()))
 
@@ -140,30 +156,23 @@ def calibrate(
         raise UserError("no constants to fit; name at least one")
     fitter = SiteFit(runs)
 
-    def fitted(rows: NDArray[np.int64]) -> dict[str, float]:
+    def fitted(rows: Rows) -> dict[str, float]:
         selection = fitter.choose(tuple(TIME_CONSTANTS.values()), rows, max_constants) if choose else fixed
         return fitter.fit(selection, rows)
 
     everything = np.arange(len(runs))
-    values = fitted(everything)
     left_out = {}
     for name, key in _GROUPS.items():
         groups = [key(run) for run in runs.runs]
         if len(dict.fromkeys(groups)) > 1:
             left_out[name] = _errors(fitter, everything, _by_group(groups), fitted)
-    memory = _memory(runs, folds, seed)
     return Calibration(
         runs=runs,
-        fitted={**values, **memory.fitted},
+        time=_fit(fitter, everything, fitted, folds, seed),
+        memory=_memory(runs, folds, seed),
         folds=folds,
         seed=seed,
-        in_sample=_error(fitter, values, everything),
-        held_out=_errors(fitter, everything, _folds(everything, folds, seed), fitted),
         left_out=left_out,
-        neutral=_error(fitter, {}, everything),
-        memory_neutral=memory.neutral,
-        memory_in_sample=memory.in_sample,
-        memory_held_out=memory.held_out,
     )
 
 
@@ -196,48 +205,27 @@ _GROUPS: Mapping[str, Callable[[MeasuredRun], Hashable]] = {
 }
 
 
-def _worse(neutral: Array | None, *fitted: Array | None) -> bool:
-    """Whether the mean absolute error of any fit exceeds the neutral one by a reported digit."""
-    if neutral is None:
-        return False
-    threshold = np.abs(neutral).mean() + REPORTED
-    return any(np.abs(errors).mean() > threshold for errors in fitted if errors is not None)
-
-
-@dataclass(frozen=True)
-class _Memory:
-    """Constants fitted to measured memory, and errors in percent; None without enough measurements."""
-
-    fitted: dict[str, float]
-    neutral: Array | None = None
-    in_sample: Array | None = None
-    held_out: Array | None = None
-
-
-def _memory(runs: RunSet, folds: int, seed: int) -> _Memory:
+def _memory(runs: RunSet, folds: int, seed: int) -> FitErrors | None:
+    """The fit to measured memory; None without enough measurements."""
     rows = np.flatnonzero(np.isfinite(runs.measured_bytes))
     if len(rows) < FEWEST:
-        return _Memory({})
+        return None
     fitter, constants = SiteFit(runs, of_memory=True), tuple(MEMORY_CONSTANTS.values())
+    return _fit(fitter, rows, lambda sample: fitter.fit(constants, sample), min(folds, len(rows)), seed)
 
-    def fitted(sample: NDArray[np.int64]) -> dict[str, float]:
-        return fitter.fit(constants, sample)
 
+def _fit(fitter: SiteFit, rows: Rows, fitted: Fitted, folds: int, seed: int) -> FitErrors:
+    """The fit to `rows`, with its errors on them and those of `folds` fits without each part of them."""
     values = fitted(rows)
-    return _Memory(
+    return FitErrors(
         fitted=values,
         neutral=_error(fitter, {}, rows),
         in_sample=_error(fitter, values, rows),
-        held_out=_errors(fitter, rows, _folds(rows, min(folds, len(rows)), seed), fitted),
+        held_out=_errors(fitter, rows, _folds(rows, folds, seed), fitted),
     )
 
 
-def _errors(
-    fitter: SiteFit,
-    rows: NDArray[np.int64],
-    parts: Iterable[NDArray[np.int64]],
-    fitted: Callable[[NDArray[np.int64]], Mapping[str, float]],
-) -> Array:
+def _errors(fitter: SiteFit, rows: Rows, parts: Iterable[Rows], fitted: Fitted) -> Array:
     """Errors of `rows`; those of each part are from a fit to all other rows."""
     errors = np.zeros(len(fitter.measured))
     for part in parts:
@@ -245,16 +233,16 @@ def _errors(
     return errors[rows]
 
 
-def _error(fitter: SiteFit, values: Mapping[str, float], rows: NDArray[np.int64]) -> Array:
+def _error(fitter: SiteFit, values: Mapping[str, float], rows: Rows) -> Array:
     return (fitter.predicted(values)[rows] / fitter.measured[rows] - 1) * 100
 
 
-def _folds(rows: NDArray[np.int64], folds: int, seed: int) -> list[NDArray[np.int64]]:
+def _folds(rows: Rows, folds: int, seed: int) -> list[Rows]:
     shuffled = np.random.default_rng(seed).permutation(rows)
     return [shuffled[offset::folds] for offset in range(folds)]
 
 
-def _by_group(groups: Sequence[Hashable]) -> list[NDArray[np.int64]]:
+def _by_group(groups: Sequence[Hashable]) -> list[Rows]:
     members: dict[Any, list[int]] = {}
     for row, group in enumerate(groups):
         members.setdefault(group, []).append(row)

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from itertime.io import write_text
 from itertime.spec import Site, System
 
-from .calibrate import Calibration
+from .calibrate import Calibration, FitErrors
 
 __all__ = ["report", "write_site"]
 
 
 def report(calibration: Calibration) -> dict[str, Any]:
     """The JSON document of `itertime calibrate`: constants, and absolute errors in percent."""
-    names = [str(cells["id"]) for cells in calibration.runs.cells]
+    names, time = [str(cells["id"]) for cells in calibration.runs.cells], calibration.time
     return {
         "runs": len(names),
         "skipped": [{"id": name, "why": reason} for name, reason in calibration.runs.skipped],
@@ -32,20 +32,14 @@ def report(calibration: Calibration) -> dict[str, Any]:
         "measured_over_predicted": calibration.site.measured_over_predicted,
         "folds": calibration.folds,
         "seed": calibration.seed,
-        "neutral": _summary(calibration.neutral),
-        "in_sample": _summary(calibration.in_sample),
-        "held_out": _summary(calibration.held_out),
+        **_errors(calibration.time),
         "left_out": {name: _summary(errors) for name, errors in calibration.left_out.items()},
-        "memory": {
-            "neutral": _summary(calibration.memory_neutral),
-            "in_sample": _summary(calibration.memory_in_sample),
-            "held_out": _summary(calibration.memory_held_out),
-        },
+        "memory": _errors(calibration.memory),
         "at_bound": calibration.at_bound,
         "does_not_fit": calibration.does_not_fit,
         "rows": [
             {"id": name, "in_sample_pct": float(fitted), "held_out_pct": float(unseen)}
-            for name, fitted, unseen in zip(names, calibration.in_sample, calibration.held_out, strict=True)
+            for name, fitted, unseen in zip(names, time.in_sample, time.held_out, strict=True)
         ],
     }
 
@@ -74,17 +68,17 @@ def write_site(calibration: Calibration, files: Sequence[str | Path], path: str 
 
 def _comments(calibration: Calibration, systems: int) -> list[str]:
     held_out = f"{calibration.folds} folds, seed {calibration.seed}"
+    time, memory = calibration.time, calibration.memory
     lines = [
         "Mean absolute error of the iteration time, percent: "
-        f"neutral {_mape(calibration.neutral):.2f}, in sample {_mape(calibration.in_sample):.2f}, "
-        f"held out {_mape(calibration.held_out):.2f} ({held_out})"
+        f"neutral {_mape(time.neutral):.2f}, in sample {_mape(time.in_sample):.2f}, "
+        f"held out {_mape(time.held_out):.2f} ({held_out})"
     ]
     for name, errors in calibration.left_out.items():
         lines.append(f"  leaving out one {name} at a time: {_mape(errors):.2f}")
-    if calibration.memory_in_sample is not None and calibration.memory_held_out is not None:
+    if memory is not None:
         lines.append(
-            f"Of memory: in sample {_mape(calibration.memory_in_sample):.2f}, "
-            f"held out {_mape(calibration.memory_held_out):.2f}"
+            f"Of memory: in sample {_mape(memory.in_sample):.2f}, held out {_mape(memory.held_out):.2f}"
         )
     for kind in calibration.refused:
         lines.append(f"REFUSED: the constants of {kind} that fit best predict worse than the neutral ones;")
@@ -126,9 +120,12 @@ def _changed(value: Any, neutral: Any) -> dict[str, Any]:
     return changes
 
 
-def _summary(errors: NDArray[np.float64] | None) -> dict[str, float] | None:
-    if errors is None:
-        return None
+def _errors(fit: FitErrors | None) -> dict[str, dict[str, float] | None]:
+    names = ("neutral", "in_sample", "held_out")
+    return {name: None if fit is None else _summary(getattr(fit, name)) for name in names}
+
+
+def _summary(errors: NDArray[np.float64]) -> dict[str, float]:
     absolute = np.abs(errors)
     return {
         "mape": float(absolute.mean()),

@@ -372,7 +372,7 @@ def test_a_site_is_calibrated_to_such_rows(write: Write) -> None:
     path = write(*(change | {"step_s": f"{s:.9f}"} for change, s in zip(changes, slow, strict=True)))
     found = calibrate([path], ["gemm_multiplier"], folds=5)
     assert found.constants["gemm_multiplier"] == pytest.approx(1.1, abs=0.01)
-    assert np.abs(found.held_out).mean() < 0.5
+    assert np.abs(found.time.held_out).mean() < 0.5
 
 
 def test_fmha_takes_what_was_published() -> None:
@@ -467,4 +467,4 @@ def test_one_nodes_of_h100_held_out(tmp_path: Path) -> None:
         writer.writerows(row for row in reader if "H100-SXM" in row["gpu"] and int(row["gpus"]) <= 8)
     found = calibrate([tmp_path / "site.csv"], folds=5)
     assert len(found.runs) == 17
-    assert np.abs(found.held_out).mean() <= 4
+    assert np.abs(found.time.held_out).mean() <= 4

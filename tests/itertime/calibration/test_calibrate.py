@@ -57,9 +57,9 @@ def test_recovers_the_constants_behind_the_times(made):
     for name, value in TRUTH.items():
         # held towards neutral by one part in some hundred
         assert result.constants[name] == pytest.approx(value, rel=0.02)
-    assert np.abs(result.neutral).mean() > 5
-    assert np.abs(result.in_sample).mean() < 0.2
-    assert np.abs(result.held_out).mean() < 0.5
+    assert np.abs(result.time.neutral).mean() > 5
+    assert np.abs(result.time.in_sample).mean() < 0.2
+    assert np.abs(result.time.held_out).mean() < 0.5
 
 
 def test_constants_that_predict_worse_than_neutral_are_refused(made, write_table, tmp_path, capsys):
@@ -70,7 +70,7 @@ def test_constants_that_predict_worse_than_neutral_are_refused(made, write_table
         row["iteration_s"] = repr(float(row["iteration_s"]) * (1 if index % 3 == 0 else 20))
     path = write_table(*rows, name="slow.csv")
     result = calibrate([path], folds=3)
-    assert np.abs(result.in_sample).mean() > np.abs(result.neutral).mean() + 5
+    assert np.abs(result.time.in_sample).mean() > np.abs(result.time.neutral).mean() + 5
     assert result.refused == ["time"]
     assert result.fitted["layer_overhead_s"] > 0
     assert result.constants["layer_overhead_s"] == 0
@@ -93,7 +93,7 @@ def test_recovers_the_launch_time_although_it_has_no_effect_near_neutral(made):
     result = calibrate([path], ["gemm_multiplier", "launch_s"], folds=4)
     assert result.constants["launch_s"] == pytest.approx(1.5e-4, rel=0.02)
     assert result.constants["gemm_multiplier"] == pytest.approx(1.1, rel=0.02)
-    assert np.abs(result.held_out).mean() < 0.5
+    assert np.abs(result.time.held_out).mean() < 0.5
     assert "launch_s" in calibrate([path], folds=4, choose=True).constants
 
 
@@ -103,7 +103,7 @@ def test_runs_that_contradict_all_others_do_not_decide(made, write_table):
     rows[3]["iteration_s"] = repr(float(rows[3]["iteration_s"]) * 1.5)
     result = calibrate([write_table(*rows, name="odd.csv")], folds=4)
     assert result.constants["gemm_multiplier"] == pytest.approx(1.1, rel=0.03)
-    assert np.sort(np.abs(result.in_sample))[-2] < 1.5
+    assert np.sort(np.abs(result.time.in_sample))[-2] < 1.5
 
 
 def test_without_a_difference_the_constants_stay_neutral(made):
@@ -135,8 +135,8 @@ def test_memory_constants_are_fitted_to_measured_memory(made):
     truth = {"memory_multiplier": 1.1, "memory_overhead_bytes": 3e9}
     result = calibrate([made(truth)], folds=4)
     assert result.constants["memory_multiplier"] == pytest.approx(1.1, rel=0.02)
-    assert result.memory_in_sample is not None
-    assert np.abs(result.memory_in_sample).mean() < 0.5
+    assert result.memory is not None
+    assert np.abs(result.memory.in_sample).mean() < 0.5
     assert result.does_not_fit == []
 
 
@@ -147,14 +147,15 @@ def test_a_held_out_error_never_saw_its_run(made, write_table):
     before = calibrate([write_table(*rows, name="a.csv")], folds=len(rows))
     rows[0]["iteration_s"] = repr(10 * float(rows[0]["iteration_s"]))
     after = calibrate([write_table(*rows, name="b.csv")], folds=len(rows))
-    assert 1 + after.held_out[0] / 100 == pytest.approx((1 + before.held_out[0] / 100) / 10, rel=1e-9)
+    ratios = [1 + result.time.held_out[0] / 100 for result in (before, after)]
+    assert ratios[1] == pytest.approx(ratios[0] / 10, rel=1e-9)
 
 
 def test_the_same_seed_gives_the_same_folds(made):
     path = made(noise=0.02)
     first, second = calibrate([path], folds=3, seed=1), calibrate([path], folds=3, seed=1)
-    assert first.held_out.tolist() == second.held_out.tolist()
-    assert first.held_out.tolist() != calibrate([path], folds=3, seed=2).held_out.tolist()
+    assert first.time.held_out.tolist() == second.time.held_out.tolist()
+    assert first.time.held_out.tolist() != calibrate([path], folds=3, seed=2).time.held_out.tolist()
 
 
 def test_the_file_is_a_system_and_validates_better(made, tmp_path):
