@@ -28,8 +28,8 @@ def refreshed(name: str, text: str) -> str:
     for words, table in PAGES[name].items():
         mark = f"<!-- {words} -->\n"
         assert text.count(mark) == 2, f"docs/{name} must have {mark.strip()} twice, around the table"
-        before, _, after = text.split(mark)
-        text = f"{before}{mark}\n{table()}\n\n{mark}{after}"
+        head, _, tail = text.split(mark)
+        text = f"{head}{mark}\n{table()}\n\n{mark}{tail}"
     return text
 
 

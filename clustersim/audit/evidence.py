@@ -108,8 +108,8 @@ class Evidence:
     iterated several times.
 
     `end_s`: the run ended then or later. If None, nothing is proved about allocations and waits that last
-    until the end. `reclaims`: whether nodes are
-    reclaimed with notice. `resolution_s`: the largest error of a difference of two recorded times.
+    until the end. `resolution_s`: the largest error of a difference of two recorded times. `reclaims`:
+    whether nodes are reclaimed with notice.
     `price_usd_per_gpu_h`: of GPU types without a price, where the cluster states one for others.
     `slowdown`: what made jobs slower than predicted; None: nothing did.
     `packs`: the most jobs that the policy ran on the same GPUs.

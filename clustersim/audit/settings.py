@@ -54,8 +54,8 @@ def stated_slowdown(manifest: Mapping[str, Any], cluster: Cluster) -> Slowdown |
     node_speeds, entry = None, manifest.get("variability")
     if entry is not None:
         if not isinstance(entry, dict) or isinstance(entry.get("factors"), str):
-            what = "must state every parameter; run again"
-            raise UserError(f"manifest.json: variability={quoted(entry)}: {what}")
+            remedy = "must state every parameter; run again"
+            raise UserError(f"manifest.json: variability={quoted(entry)}: {remedy}")
         _check_seed(seed, "variability")
         try:
             node_speeds = NodeSpeeds(Variability.of(entry), cluster, seed)
