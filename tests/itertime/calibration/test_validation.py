@@ -13,7 +13,6 @@ from itertime.calibration.measured_run import measured_run
 from itertime.calibration.run_set import RunSet
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import statistics, summary, validate, write_rows
-from itertime.cli import main
 from itertime.costs import BUFFERS_BYTES, Workload
 from itertime.costs.layer import layer_costs
 from itertime.errors import UserError
@@ -136,16 +135,6 @@ def test_site_constants_are_added(write_table):
     site = replace(load_system("dgx-a100-80gb").site, iteration_overhead_s=1.0)
     plain, with_site = validate(path).predicted[0], validate(path, site).predicted[0]
     assert with_site.prediction.iteration_s == pytest.approx(plain.prediction.iteration_s + 1)
-
-
-def test_skipped_rows_are_printed_by_reason(write_table, capsys):
-    changes = [{"id": f"odd-{number}", "gpu": "TPU"} for number in range(5)]
-    assert main(["validate", str(write_table({}, *changes, {"id": "wide", "tp": "3", "gpus": "24"}))]) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if "skipped" in line]
-    assert len(lines) == 2
-    assert "5 skipped: gpu=TPU: no profile for GPU TPU" in lines[0]
-    assert "(odd-0, odd-1, odd-2 and 2 more)" in lines[0]
-    assert "must divide heads" in lines[1]
 
 
 def test_coverage_counts_the_rows_in_their_interval(write_table):

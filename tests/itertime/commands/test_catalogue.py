@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from itertime import list_models, list_systems, load_model
+from itertime import list_models, load_model
 from itertime.cli import main
-from itertime.spec import list_lengths, load_lengths
 
 PREDICT = [
     "predict",
@@ -52,13 +51,6 @@ def test_models_are_listed_with_what_a_prediction_can_do(capsys: pytest.CaptureF
     assert all(row["parameters"] == load_model(row["name"]).parameters for row in listed)
 
 
-def test_systems_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["systems"]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
-    assert [row[0] for row in rows] == list_systems()
-    assert [row[-1] for row in rows if row[0] == "dgx-a100-80gb"] == ["1,600"]
-
-
 def test_a_model_is_shown_as_resolved(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("extends: gemma2-9b\nlayers: 10\n")
@@ -76,16 +68,6 @@ def test_a_model_is_shown_as_resolved(capsys: pytest.CaptureFixture[str], tmp_pa
     assert "source of what it extends: Gemma 2" in out, "the paper has no model of 10 layers"
     assert "  layers                          10\n" in out
     assert "  encoder                         false  (default)\n" in out
-
-
-def test_a_refused_model_is_shown_with_the_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "unfused.yaml"
-    path.write_text("extends: deepseek-v3\nattention: core\n")
-    assert main(["models", "show", str(path)]) == 0
-    out = capsys.readouterr().out
-    assert "671.026 billion parameters" in out
-    assert "a token passes 37.552 billion of them" in out
-    assert "not predicted: compressed keys and values" in out
 
 
 def test_a_system_is_shown_in_both_units(capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,59 +108,9 @@ def test_set_in_search_timeline_and_validate(
     assert slow["all"]["bias"] > plain["all"]["bias"] + 100
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            [*PREDICT, "--set", "system.nic_gbp=4"],
-            "--set system.nic_gbp=4: unknown key 'nic_gbp'; did you mean",
-        ),
-        ([*PREDICT, "--set", "model.heads=7"], "model llama3-8b with heads=7: "),
-        ([*PREDICT, "--set", "plan.tp=2"], "--set plan.tp=2: write model.KEY=VALUE or system.KEY=VALUE"),
-        ([*PREDICT, "--set", "model.layers=2.5"], "layers=2.5: input should be a valid integer"),
-        (["validate", "t.csv", "--set", "system.nic_gbps=4"], "only system.site.KEY=VALUE"),
-        (["models", "show", "llama-3-8b"], "did you mean"),
-        (["systems", "show", "gone.yaml"], "gone.yaml: cannot be read"),
-        (
-            [*PREDICT, "--model", "deepseek-v3", "--attention", "core"],
-            "model deepseek-v3 cannot be predicted: compressed keys and values",
-        ),
-    ],
-)
-def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert words in captured.err
-    assert captured.out == ""
-
-
 def test_approximations_are_told_beside_a_prediction(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["predict", "--model", "gemma2-9b", "--system", "dgx-a100-80gb", "--global-batch", "8"]
     assert main(arguments) == 0
     assert "note: gemma2-9b: The caps on logits" in capsys.readouterr().err
     assert len(document(capsys, *arguments)["approximations"]) == 1
     assert document(capsys, *PREDICT)["approximations"] == []
-
-
-def test_a_file_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "red.yaml"
-    path.write_text('extends: llama3-8b\nname: "\\e[31mred"\nsource: "\\e[2J"\napproximations: ["\\e[2J"]\n')
-    assert main(["models", "show", str(path)]) == 0
-    assert main([*PREDICT, "--model", str(path), "--tp", "3"]) == 2
-    captured = capsys.readouterr()
-    assert "\x1b" not in captured.out + captured.err
-    assert "\\x1b[31mred" in captured.out
-
-
-def test_lengths_are_listed_with_mean_and_quantiles(capsys):
-    assert main(["lengths", "--json"]) == 0
-    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["lengths"]}
-    assert set(found) == set(list_lengths())
-    wikipedia, table = found["wikipedia-512"], load_lengths("wikipedia-512")
-    assert wikipedia["mean"] == table.mean
-    assert wikipedia["quantiles"]["0.5"] == table.quantile(0.5)
-    assert wikipedia["longest"] == 512
-    assert main(["lengths"]) == 0
-    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("wikipedia-512"))
-    assert row.split()[1:2] == [f"{table.mean:.1f}"]
-    assert row.split()[-2:] == ["512", f"{table.shares[-1]:.1%}"]

@@ -33,13 +33,6 @@ def test_show_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert "from the bandwidth of elementwise" in out
 
 
-def test_show_of_an_unknown_profile(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["profile", "show", "a100-80"]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("error: unknown profile 'a100-80'; did you mean a100-80gb")
-
-
 def test_check_of_a_sound_and_of_a_broken_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", "check", "a100-80gb"]) == 0
     assert "a100-80gb: 0 errors" in capsys.readouterr().out

@@ -178,19 +178,6 @@ def test_the_front_is_every_plan_that_none_with_as_few_gpus_beats(capsys):
     assert len(front) > 5
 
 
-def test_words(capsys):
-    assert main([*SEARCH, "--gpus", "64", "--top", "3", "--explain"]) == 0
-    out = capsys.readouterr().out
-    assert "where the" in out
-    assert "on the fullest GPU" in out
-    assert out.count("+") >= 2  # two runners-up, each with its reason
-    assert main([*SEARCH, "--max-gpus", "64", "--pareto", "--top", "2"]) == 0
-    head, *_, dollars, brackets = capsys.readouterr().out.splitlines()
-    assert " fit in memory with 0.1 of it free, " in head
-    assert dollars == "$: of one iteration, at 4 a GPU-hour, as system dgx-a100-80gb says"
-    assert brackets.startswith("in brackets: ")
-
-
 def test_every_plan_has_its_interval_and_its_memory(capsys):
     plans = plans_of(capsys, "--gpus", "64", "--top", "4")
     assert main([*SEARCH, "--gpus", "64", "--top", "4"]) == 0
@@ -252,14 +239,6 @@ def test_h100_has_intervals_and_no_warning(capsys):
         assert low < plan["iteration_s"] < high
 
 
-def test_a_borrowed_interval_names_the_gpus_that_it_is_of(capsys):
-    where = ["--model", MODEL.name, "--system", "dgx-h200,framework=te", "--global-batch", "64"]
-    assert main(["search", *where, "--gpus", "64"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "in brackets: the seconds of nine in ten" in out
-    assert "intervals are those of h100-80gb, widened" in out
-
-
 def test_large_errors_of_a_framework_are_said(capsys, monkeypatch):
     from itertime.accuracy import errors_by_gpu
 
@@ -272,36 +251,6 @@ def test_large_errors_of_a_framework_are_said(capsys, monkeypatch):
     out = " ".join(printed.split())
     error = f"with framework te are unreliable: off by {known.mape_pct:.0f} % on average"
     assert f"warning: predictions on profile h100-80gb {error}" in out
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (["--gpus", "8", "--pareto"], "needs --max-gpus"),
-        (["--max-gpus", "8", "--pareto", "--objective", "cost"], "--objective"),
-        (["--gpus", "8", "--price", "0"], "--price=0"),
-        (["--gpus", "8", "--price", "nan"], "--price=nan"),
-        (["--gpus", "8", "--tp", "two"], "--tp=two"),
-        (["--gpus", "8", "--micro-batch", "0"], "micro_batch=0"),
-        (["--gpus", "8", "--cp", "99999999999999999999"], "cp=99999999999999999999"),
-        (["--gpus", "8", "--zero", "4"], "zero_stage=4"),
-    ],
-)
-def test_mistakes(capsys, more, words):
-    assert main([*SEARCH, *more]) == 2
-    captured = capsys.readouterr()
-    assert words in captured.err
-    assert captured.out == ""
-
-
-def test_without_any_plan_the_words_say_whether_rules_or_memory_are_to_blame(capsys):
-    assert main([*SEARCH, "--gpus", "11"]) == 0
-    assert "no plan keeps the rules" in capsys.readouterr().out
-    assert main([*SEARCH, "--gpus", "1"]) == 0
-    assert "no plan fits in memory" in capsys.readouterr().out
-    assert main([*SEARCH, "--gpus", "64", "--options", "workers=7"]) == 0
-    told = capsys.readouterr().out
-    assert "no plan can have the options, most because of workers=7: must divide dp" in told
 
 
 def test_a_space_too_large_to_hold_is_refused(capsys, monkeypatch):

@@ -118,26 +118,6 @@ def test_command_prints_one_json_document(capsys: pytest.CaptureFixture[str]) ->
     assert document["rule_parameters"] > largest >= 0.99 * document["published"]["simulated"]["parameters"]
 
 
-def test_command_prints_both_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(COMMAND) == 0
-    printed = capsys.readouterr().out
-    assert "145.6B parameters" in printed
-    assert printed.count("simulated") == 2
-    assert main([*COMMAND, "--days", "0.00001"]) == 0
-    assert capsys.readouterr().out.count("none: no shape is trained in time") == 4
-    assert (
-        main(["budget", "--system", "dgx-a100-80gb", "--gpus", "1", "--days", "1e9", "--global-batch", "8"])
-        == 0
-    )
-    assert "no plan fits" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("days", ["-1", "0", "nan", "inf", "1e300"])
-def test_command_refuses_days_that_mean_nothing(days: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*COMMAND, "--days", days, "--json"]) == 2
-    assert f"days={float(days)}: must be a number from" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("options", [[], ["--recompute", "full"]])
 def test_page_shows_what_the_command_prints(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Regression: experiments/COMPUTE_OPTIMAL.md; run its commands and paste what they print to renew it."""

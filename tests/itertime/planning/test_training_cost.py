@@ -123,19 +123,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert found["predicted"]["utilisation"] == pytest.approx(found["plan"]["mfu"])
 
 
-def test_no_plan_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cost", "--gpus", "8", "--recompute", "full"]) == 0
-    assert "no plan for a global batch of 1,536 fits" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "text", ["0.5", "0.7:0.3", "0:0.5", "0.3:1.1", "0.3:0.7:0", "a:b", "0.3:0.7:1e-9", "nan:1"]
-)
-def test_ranges_that_are_none(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*COMMAND, "--utilisation", text]) == 2
-    assert "must be LOW:HIGH or LOW:HIGH:STEP" in capsys.readouterr().err
-
-
 def test_the_figure_is_the_same_twice(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("a.png", "b.png"):

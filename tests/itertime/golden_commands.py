@@ -1,0 +1,82 @@
+"""Commands of itertime and what they print: the cases of `golden/*.yaml`, and how they are compared.
+
+A case has the `arguments` of a command, the `files` that lie in the working folder before it, and what it
+`prints`: its exit code unless 0, the lines of stderr behind `!`, those of stdout as they are (JSON with numbers of
+five digits), and the names of the files that it writes. Log messages are left out: pytest takes them. `python -m tests.itertime.golden_commands` writes the
+output anew; what has changed is then read in the difference, line by line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import shlex
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from itertime.cli import main as itertime
+from tests.traces.logs.golden_logs import dumped
+
+__all__ = ["FILES", "assert_prints", "cases", "printed"]
+
+FILES = sorted((Path(__file__).parent / "golden").glob("*.yaml"))
+_NUMBER = re.compile(r"\d+\.\d+(?:e[-+]\d+)?|\d+")
+_TAKEN = re.compile(r"\b[\d.,]+ ms$|(?<=^ \"seconds\": )[\d.e-]+", re.MULTILINE)
+"""What the machine took, which is no result."""
+
+
+def cases(file: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return found
+
+
+def printed(case: dict[str, Any], folder: Path) -> str:
+    for name, text in case.get("files", {}).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    before = set(folder.rglob("*"))
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = itertime(shlex.split(case["arguments"]))
+    lines = [f"exit {code}"] if code else []
+    lines += [f"! {line}" for line in err.getvalue().splitlines() if "is extrapolated beyond" not in line]
+    lines += _in_short(out.getvalue()).splitlines()
+    lines += sorted(f"written: {path.relative_to(folder)}" for path in set(folder.rglob("*")) - before)
+    text = "\n".join(line.rstrip() for line in lines).replace(f"{folder}/", "")
+    return _TAKEN.sub("TIME", text) + "\n"
+
+
+def _in_short(text: str) -> str:
+    try:
+        document = json.loads(text, parse_float=lambda number: float(f"{float(number):.5g}"))
+    except ValueError:
+        return text
+    return json.dumps(document, indent=1)
+
+
+def assert_prints(shown: str, expected: str) -> None:
+    """Numbers to one in a thousand: the last bits of predictions differ between processors."""
+    assert _NUMBER.sub("#", shown) == _NUMBER.sub("#", expected)
+    numbers = [list(map(float, _NUMBER.findall(text))) for text in (shown, expected)]
+    assert numbers[0] == pytest.approx(numbers[1], rel=1e-3)
+
+
+def main() -> None:
+    os.environ["COLUMNS"] = "80"
+    for file in FILES:
+        found = cases(file)
+        for case in found:
+            with tempfile.TemporaryDirectory() as folder:
+                case["prints"] = printed(case, Path(folder))
+        file.write_text(dumped(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
