@@ -16,7 +16,6 @@ from itertime.spec import LENGTHS, Lengths, list_lengths, load_lengths, load_mod
 from tests.effort import examples
 
 HISTOGRAM = Path("mlperf") / "wikipedia_length_histogram_512.csv"
-LARGE = st.integers(0, 10**9)
 
 
 def write(folder: Path, text: str, name: str = "lengths.csv") -> str:
@@ -45,45 +44,6 @@ def test_shares_and_classes_are_read_too(tmp_path: Path) -> None:
 
 
 HEAD = "tokens,sequences\n"
-WRONG = [
-    ("", "l.csv:1: is empty; expected the header tokens,sequences"),
-    ("a;b\n1;2\n", "l.csv:1: columns a;b: columns must be separated by commas"),
-    ("tokens,count\n1,2\n", "l.csv:1: columns tokens,count: needs the columns tokens,sequences"),
-    ("tokens,sequences,tokens\n1,2,3\n", "l.csv:1: column tokens appears twice; keep one"),
-    ("tokens,sequences,share\n1,2,1\n", "l.csv:1: columns sequences and share: both weigh the rows; keep"),
-    (HEAD, "l.csv:1: has no rows below the header; add a row for each length"),
-    (HEAD + "1,0\n2,0\n", "l.csv:1: all values of sequences are 0; give the sequences of at least one"),
-    (HEAD + "0,5\n", "l.csv:2: tokens=0: must be a whole number from 1 to 1,000,000,000; correct the cell"),
-    (HEAD + "-1,5\n", "l.csv:2: tokens=-1: must be a whole number"),
-    (HEAD + "1.5,5\n", "l.csv:2: tokens=1.5: must be a whole number"),
-    (HEAD + "1,-5\n", "l.csv:2: sequences=-5: must be a whole number from 0"),
-    (HEAD + "1,2.5\n", "l.csv:2: sequences=2.5: must be a whole number"),
-    (HEAD + "1,inf\n", "l.csv:2: sequences=inf: must be a whole number"),
-    (HEAD + "1,nan\n", "l.csv:2: sequences=nan: must be a whole number"),
-    (HEAD + "1,\n", "l.csv:2: sequences=: must be a whole number"),
-    (HEAD + "1,1" + "0" * 30 + "\n", "l.csv:2: sequences=1000"),
-    (HEAD + "1,２\n", "l.csv:2: sequences=２: must be a whole number"),
-    (HEAD + "1,2\n1,3\n", "l.csv:3: tokens=1: appears twice; lengths must rise from row to row"),
-    (HEAD + "5,2\n1,3\n", "l.csv:3: tokens=1: follows 5; lengths must rise from row to row"),
-    (HEAD + "1,2,3\n", "l.csv:2: has 3 cells, the header has 2; give every column one value"),
-    ("tokens,share\n1,0.5\n2,0.4\n", "l.csv:1: the values of share sum to 0.9; they must sum to 1"),
-    ("tokens,share\n1,0\n", "l.csv:1: the values of share sum to 0; they must sum to 1"),
-    ("tokens,share\n1,-0.5\n2,1.5\n", "l.csv:2: share=-0.5: must be a number from 0 to 1"),
-    ("tokens,share\n1,nan\n", "l.csv:2: share=nan: must be a number from 0 to 1"),
-    ("tokens,share\n1,1_0\n", "l.csv:2: share=1_0: must be a number from 0 to 1"),
-    ("first,last,mean,share\n5,4,4,1\n", "l.csv:2: last=4: must be a whole number from 5"),
-    ("first,last,mean,share\n1,9,10,1\n", "l.csv:2: mean=10: must be a number from 1 to 9"),
-    ("first,last,mean,share\n1,9,8,1\n", "l.csv:2: mean=8: must be within 1.66667 of the middle of 1 to 9"),
-    ("first,last,mean,share\n1,9,5,.5\n9,9,9,.5\n", "l.csv:3: first=9: appears twice"),
-    ("first,last,mean,share\n1,999999999,5e8,1\n", "l.csv:2: more than 100,000 lengths; merge"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "message"), WRONG, ids=range(len(WRONG)))
-def test_a_wrong_table_is_told(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(TableError) as caught:
-        load_lengths(write(tmp_path, text, "l.csv"))
-    assert str(caught.value).removeprefix(f"{tmp_path}/").startswith(message)
 
 
 def test_a_length_above_the_sequence_length_is_told(tmp_path: Path) -> None:

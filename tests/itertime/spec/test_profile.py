@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from itertime.errors import UnknownName, UserError
-from itertime.spec import Attention, Collective, Elementwise, Gemm, SizeTable, list_profiles, load_profile
+from itertime.spec import Attention, Collective, Elementwise, Gemm, list_profiles, load_profile
 from itertime.spec.kernels.attention import BACKWARD_FLOPS
 from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS, FOLDER
 
@@ -177,15 +177,6 @@ def test_elementwise_stays_below_the_memory_bandwidth(kind: str) -> None:
     assert seconds[2] - seconds[1] == pytest.approx((1e9 - 1e6) / PROFILE.elementwise[kind].bytes_per_s)
 
 
-def test_unknown_kinds_get_a_hint() -> None:
-    with pytest.raises(UnknownName, match=r"'layer_norm'; did you mean layernorm"):
-        PROFILE.seconds(Elementwise(1, "layer_norm"))
-    with pytest.raises(UnknownName, match=r"'allreduce'; did you mean all_reduce"):
-        PROFILE.seconds(Collective("allreduce", 1, 2))
-    with pytest.raises(UnknownName, match=r"'a100-40gb'; did you mean a100-80gb"):
-        load_profile("a100-40gb")
-
-
 @given(st.lists(st.tuples(extents, extents, extents, batches), min_size=1, max_size=30))
 def test_batches_equal_single_calls(shapes: list[tuple[int, int, int, int]]) -> None:
     m, n, k, batch = (np.array(column) for column in zip(*shapes, strict=True))
@@ -201,42 +192,6 @@ def test_batches_equal_single_calls(shapes: list[tuple[int, int, int, int]]) -> 
         PROFILE.seconds(Collective("all_gather", m, batch)),
         [PROFILE.seconds(Collective("all_gather", s[0], s[3])) for s in shapes],
     )
-
-
-class TestSizeTable:
-    TABLE = SizeTable(ranks=[2, 8], first_bytes=1024, time_s=[[1.0, 2.0, 6.0], [4.0, 8.0, 24.0]])
-
-    def test_between_sizes_linear_in_bytes(self) -> None:
-        assert self.TABLE.seconds(1536, 2) == 1.5
-        np.testing.assert_allclose(self.TABLE.seconds([1024, 2048, 3072, 4096], 2), [1, 2, 4, 6])
-
-    def test_beyond_the_sizes(self) -> None:
-        assert self.TABLE.seconds(1, 2) == 1  # the floor
-        assert self.TABLE.seconds(8192, 2) == 14  # 4 s per 2 KiB, the last octave's slope, goes on
-
-    def test_between_and_beyond_the_ranks(self) -> None:
-        assert self.TABLE.seconds(1024, 4) == 2.5  # half way from 2 to 8 in log2
-        assert self.TABLE.seconds(1024, 16) == pytest.approx(4 * (15 / 16) / (7 / 8))
-
-    def test_nothing_to_do(self) -> None:
-        assert self.TABLE.seconds(0, 8) == 0
-        assert self.TABLE.seconds(1024, 1) == 0
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"first_bytes": 1000}, "power of two"),
-            ({"ranks": [8, 2]}, "must rise"),
-            ({"ranks": [1, 2]}, "must rise"),
-            ({"time_s": [[1.0, 2.0]]}, "one row per entry"),
-            ({"time_s": [[1.0], [2.0]]}, "one row per entry"),
-            ({"time_s": [[1.0, 0.0], [1.0, 2.0]]}, "must be positive"),
-        ],
-    )
-    def test_wrong_tables(self, changes: dict[str, Any], message: str) -> None:
-        good = {"ranks": [2, 8], "first_bytes": 1024, "time_s": [[1.0, 2.0], [1.0, 2.0]]}
-        with pytest.raises(ValueError, match=message):
-            SizeTable(**(good | changes))
 
 
 def edited(folder: Path, keys: tuple[str | int, ...], value: Any) -> Path:

@@ -178,18 +178,6 @@ def error_of(path: Path) -> str:
     return texts[0]
 
 
-def test_repeated_ids_are_listed_by_line_among_the_other_mistakes(small: None, tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(RIGID + "a,0,1,5\nb,0,0,5\na,9,1,5\nc,1,1,-5\n a,9,1,5\na,9,1,5\n")
-    assert [line.split(": ")[:2] for line in error_of(path).splitlines()] == [
-        ["3", "gpus=0"],
-        ["4", "job_id=a"],
-        ["5", "duration_s=-5"],
-        ["7", "job_id=a"],
-    ]
-    assert error_of(path).count("is also the id of line 2") == 2
-
-
 def test_of_many_mistakes_the_first_are_shown(small: None, tmp_path: Path) -> None:
     """Repeated ids, which are found last, are sorted among the first twenty mistakes."""
     path = tmp_path / "t.csv"

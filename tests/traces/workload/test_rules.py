@@ -13,7 +13,7 @@ from itertime.errors import UserError
 from itertime.io import sha256
 from itertime.spec import Models
 from tests.traces.planner import FakePlanner
-from traces.workload import FOLDER, Rules, WorkMaker, deadline_factors, stream, work_maker
+from traces.workload import Rules, WorkMaker, deadline_factors, stream, work_maker
 from traces.workload.rules import list_rules, load_rules
 
 
@@ -66,68 +66,6 @@ def test_choices_are_drawn_in_proportion_to_their_weights(tmp_path: Path) -> Non
 def test_the_last_choice_covers_rounding_errors() -> None:
     rules = load_rules("llm-mix")
     assert rules.choose(1, np.nextafter(1.0, 0.0)) == rules.choices(1)[-1]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"colour": 1}, r"mine.yaml: unknown key 'colour'"),
-        ({"source": ""}, "mine.yaml: source='': "),
-        ({"sizes": []}, r"mine.yaml: sizes="),
-        ({"gpus_multiple_of": 0}, "mine.yaml: gpus_multiple_of=0"),
-        ({"gpus_multiple_of": 10**25}, "mine.yaml: gpus_multiple_of=1000"),
-        ({"deadlines": {"low": 1e300, "high": 1e301}}, "mine.yaml: deadlines.low=1e\\+300"),
-        ({"deadlines": {"low": 2, "high": 1}}, "mine.yaml: deadlines.low=2.0: is above deadlines.high"),
-        ({"deadlines": {"low": 1, "high": 2, "share": 1.5}}, "mine.yaml: deadlines.share=1.5"),
-    ],
-)
-def test_bad_rules_name_file_and_key(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message) as caught:
-        load(tmp_path, content() | change)
-    assert caught.value.exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("model", "gpt3-31b", r"sizes.0.choices.0.model: unknown model 'gpt3-31b'; did you mean"),
-        ("weight", -1, r"sizes.0.choices.0.weight=-1"),
-        ("weight", float("nan"), r"sizes.0.choices.0.weight=nan"),
-        ("global_batch", 1.5, r"sizes.0.choices.0.global_batch=1.5"),
-        ("gpu_multiplier", 10**25, r"sizes.0.choices.0.gpu_multiplier=1000"),
-        ("global_batch", 10**25, r"sizes.0.choices.0.global_batch=1000"),
-        ("weight", 1e-320, r"sizes.0.choices.0.weight=1e-320"),
-        ("gpu_multiplier", True, r"sizes.0.choices.0.gpu_multiplier=True"),
-    ],
-)
-def test_a_bad_choice_names_its_place(tmp_path: Path, key: str, value: object, message: str) -> None:
-    values = content()
-    values["sizes"][0]["choices"][0][key] = value
-    with pytest.raises(UserError, match=message):
-        load(tmp_path, values)
-
-
-@pytest.mark.parametrize(
-    ("ranges", "message"),
-    [
-        ([[4, 1]], r"sizes.0.gpus=\[4, 1\]: the lowest count is above the highest"),
-        ([[1, 4], [4, 8]], r"sizes.1.gpus=\[4, 8\]: overlaps or precedes"),
-        ([[8, 9], [1, 2]], r"sizes.1.gpus=\[1, 2\]: overlaps or precedes"),
-        ([[0, 4]], r"sizes.0.gpus.0=0"),
-    ],
-)
-def test_ranges_must_ascend(tmp_path: Path, ranges: list[list[int]], message: str) -> None:
-    values = content()
-    values["sizes"] = [{"gpus": r, "choices": values["sizes"][0]["choices"]} for r in ranges]
-    with pytest.raises(UserError, match=message):
-        load(tmp_path, values)
-
-
-def test_unknown_rules_are_reported_with_the_known_ones() -> None:
-    with pytest.raises(UserError, match="unknown rules 'llm-mixed'; did you mean llm-mix"):
-        load_rules("llm-mixed")
-    with pytest.raises(UserError, match="cannot be read"):
-        load_rules(FOLDER / "missing.yaml")
 
 
 def test_rules_may_choose_a_model_of_the_user(tmp_path: Path) -> None:
