@@ -2,7 +2,7 @@
 
 A case has the `arguments` of a command, the `files` that lie in the working folder before it, and what it
 `prints`: its exit code unless 0, the lines of stderr behind `!`, those of stdout as they are (numbers of JSON
-have five digits), and the names of the files that it writes. Messages of the log are left out, as pytest takes
+have five digits), and the names of the files that it writes. Messages of the log are left out: pytest takes
 them. `python -m tests.itertime.golden_commands` writes the output anew; what has changed is then read in the
 difference, line by line.
 """
