@@ -23,6 +23,7 @@ import pytest
 import yaml
 
 from itertime.cli import main as itertime
+from tests.places import ROOT
 from tests.traces.logs.golden_logs import dumped
 
 __all__ = ["FILES", "assert_prints", "cases", "printed"]
@@ -50,7 +51,7 @@ def printed(case: dict[str, Any], folder: Path) -> str:
     lines += [f"! {line}" for line in err.getvalue().splitlines() if "is extrapolated beyond" not in line]
     lines += _in_short(out.getvalue()).splitlines()
     lines += sorted(f"written: {path.relative_to(folder)}" for path in set(folder.rglob("*")) - before)
-    text = "\n".join(line.rstrip() for line in lines).replace(f"{folder}/", "")
+    text = "\n".join(line.rstrip() for line in lines).replace(f"{folder}/", "").replace(f"{ROOT}/", "")
     return _TAKEN.sub("TIME", text) + "\n"
 
 

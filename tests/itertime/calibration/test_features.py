@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import Any
 import pytest
 
 from itertime import Plan, Site, load_model, load_system, predict
-from itertime.calibration import GROUPINGS, calibrate, summary, validate
-from itertime.calibration.measured_run import MeasuredRun, candidate_plans, measured_run
+from itertime.calibration import GROUPINGS, summary, validate
+from itertime.calibration.measured_run import MeasuredRun, measured_run
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import FileErrors
 from itertime.cli import main
@@ -77,111 +76,6 @@ def test_what_a_run_has_anyway_changes_nothing(tmp_path: Path, same: dict[str, A
     assert seconds(tmp_path, **same) == seconds(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"precision": "fp4"}, "precision=fp4: "),
-        ({"head_dim_v": 64}, "head_dim_v=64: "),
-        ({"cuda_graphs": "some"}, "cuda_graphs=some: "),
-        ({"recompute_modules": "everything"}, "recompute_modules=everything: everything is not known"),
-        ({"model": "nemotron-h-56b"}, "model=nemotron-h-56b: has layers of state spaces"),
-        ({"recompute_fraction": 0.5}, "recompute_fraction=0.5: contradicts recompute=none"),
-        ({"recompute": "full", "recompute_fraction": 0}, "recompute_fraction=0.0: contradicts"),
-        ({"grad_dtype": "fp8"}, "grad_dtype=fp8: "),
-        ({"model": "llama2-70b-lora"}, "add the column lora_rank"),
-        ({"note": "QLoRA"}, "add the column lora_rank"),
-        ({"cp": 2}, "gpus=8 is not tp x pp x cp x dp = 16"),
-        ({"gpu": "TPU"}, "no profile for GPU TPU"),
-        ({"ep": 2}, "ep=2: the row states no experts"),
-        (MIXTURE | {"ep": 3}, "ep=3: must divide experts=8"),
-        (MIXTURE | {"experts_per_token": ""}, "does not say experts_per_token"),
-        (MIXTURE | {"moe_ffn_hidden": ""}, "does not say moe_ffn_hidden"),
-        (MIXTURE | {"moe_ffn_hidden": 2048}, "ffn_hidden=14336 beside moe_ffn_hidden=2048"),
-        (MIXTURE | {"experts": ""}, "experts_per_token=2: is of a mixture, and the row states no experts"),
-        (MIXTURE | {"model": "mixtral-8x7b", "experts": 16}, "model=mixtral-8x7b: experts=16, but the"),
-        ({"experts": 1, "experts_per_token": 2}, "experts_per_token=2: is of a mixture"),
-        ({"moe_ffn_hidden": 2048}, "moe_ffn_hidden=2048: is of a mixture"),
-        ({"shared_ffn_hidden": 2048}, "shared_ffn_hidden=2048: is of a mixture"),
-        (MIXTURE | {"moe_dispatcher": "pigeon"}, "moe_dispatcher=pigeon: "),
-    ],
-)
-def test_what_no_run_can_have_is_a_reason_to_skip(tmp_path: Path, changes: dict[str, Any], why: str) -> None:
-    errors = found(tmp_path, **changes)
-    assert errors.predicted == ()
-    assert why in errors.skipped[0].why
-    with pytest.raises(
-        UserError, match=f"0 runs can be expressed.*skipped 1; the first reason: .*{re.escape(why)}"
-    ):
-        calibrate([tmp_path / "runs.csv"])
-
-
-@pytest.mark.parametrize(
-    ("changes", "fields"),
-    [
-        ({"tp_comm_overlap": True}, {"tp_overlap": True}),
-        ({"tp_comm_overlap": False}, {"tp_overlap": False}),
-        ({}, {"tp_overlap": None, "cuda_graphs": "none", "precision": "bf16"}),
-        ({"cuda_graphs": "full_iteration"}, {"cuda_graphs": "full"}),
-        ({"cuda_graphs": "local:full_iteration"}, {"cuda_graphs": "full"}),
-        ({"cuda_graphs": "transformer_engine:attn;moe_router"}, {"cuda_graphs": "layers"}),
-        ({"cuda_graphs": "transformer_engine:moe_router;moe_preprocess"}, {"cuda_graphs": "none"}),
-        ({"cpu_offload_layers": 3}, {"offload_layers": 3}),
-        ({"recompute": "selective"}, {"recompute": "selective"}),
-        ({"recompute": "selective", "recompute_modules": "core_attn"}, {"recompute": "selective"}),
-        ({"recompute": "selective", "recompute_modules": "layernorm;moe_act"}, {"recompute": "elementwise"}),
-        (
-            {"recompute": "selective", "recompute_fraction": 0.5},
-            {"recompute": "full", "recompute_fraction": 0.5},
-        ),
-        ({"recompute": "selective", "recompute_fraction": 0}, {"recompute": "none"}),
-        (
-            {"recompute": "full", "recompute_fraction": 0.25},
-            {"recompute": "full", "recompute_fraction": 0.25},
-        ),
-        (MIXTURE | {"etp": 1, "ep": 4}, {"etp": 1, "ep": 4, "dispatcher": "alltoall", "ep_overlap": False}),
-        (
-            MIXTURE | {"moe_dispatcher": "hybridep", "moe_a2a_overlap": True},
-            {"dispatcher": "hybridep", "ep_overlap": True},
-        ),
-        ({"grad_dtype": "fp32"}, {"fp32_gradients": True}),
-        ({"framework": "torchtitan (FSDP2)"}, {"fp32_gradients": True}),
-        ({"framework": "torchtitan (FSDP2)", "grad_dtype": "bf16"}, {"fp32_gradients": False}),
-        ({"framework": "torchtitan (FSDP2)", "zero_stage": 3}, {"zero_stage": 3, "cp_exchange": "gather"}),
-        ({"layers": 62, "tp": 1, "pp": 4, "dp": 2, "interleave": 8}, {"split": "ends"}),
-        ({"layers": 62, "tp": 1, "pp": 4, "dp": 2}, {"split": "balanced"}),
-        ({"layers": 61, "tp": 1, "pp": 4, "dp": 2, "interleave": 4}, {"split": "remainder"}),
-    ],
-)
-def test_columns_become_fields_of_the_plan(
-    tmp_path: Path, changes: dict[str, Any], fields: dict[str, Any]
-) -> None:
-    plan = run_of(tmp_path, **changes).plan
-    assert {name: getattr(plan, name) for name in fields} == fields
-
-
-@pytest.mark.parametrize(
-    ("gpu", "profile", "domain", "changes"),
-    [
-        ("H100-SXM-80GB", "h100-80gb", 8, {}),
-        ("H100-SXM-64GB", "h100-80gb", 4, {"gpus_per_node": 4}),
-        ("H100-PCIe", "h100-80gb", 8, {}),
-        ("H200", "h200-141gb", 8, {}),
-        ("A100-SXM-64GB", "a100-80gb", 4, {"gpus_per_node": 4}),
-        ("A800-SXM-80GB", "a100-80gb", 8, {}),
-        ("B200-SXM-192GB", "b200-180gb", 8, {}),
-        ("B300-SXM-270GB", "b300-270gb", 8, {}),
-        ("GB200-NVL72", "gb200-186gb", 72, {"gpus_per_node": 4}),
-        ("GB300-NVL72", "gb300-280gb", 72, {"gpus_per_node": 4}),
-    ],
-)
-def test_every_gpu_has_its_profile_and_its_domain(
-    tmp_path: Path, gpu: str, profile: str, domain: int, changes: dict[str, Any]
-) -> None:
-    run = run_of(tmp_path, gpu=gpu, node_nic_gbps=1600, **changes)
-    assert (run.system.profile, run.system.domain_gpus) == (profile, domain)
-    assert run.system.nic_bytes_per_s == 200e9
-
-
 def test_a_lower_power_limit_and_other_memory_make_another_gpu(tmp_path: Path) -> None:
     usual, limited = run_of(tmp_path), run_of(tmp_path, power_w=500, site="meta-grand-teton")
     assert (limited.profile.power_w, limited.profile.hbm_bytes_per_s) == (500, 2.4e12)
@@ -189,63 +83,6 @@ def test_a_lower_power_limit_and_other_memory_make_another_gpu(tmp_path: Path) -
         Gemm(8192, 8192, 8192)
     )
     assert run_of(tmp_path, power_w=700).profile is usual.profile
-
-
-def test_copies_to_the_cpu_are_charged(tmp_path: Path) -> None:
-    run = run_of(tmp_path, cpu_offload_layers=2)
-    assert run.assumed == ()
-    assert run.plan.offload_layers == 2
-
-
-def test_low_rank_matrices_of_a_row_are_trained_beside_frozen_weights(tmp_path: Path) -> None:
-    run = run_of(tmp_path, lora_rank=16, note="LoRA")
-    assert run.model.lora_rank == 16
-    assert any("lora_rank: low-rank matrices beside queries" in text for text in run.assumed)
-    assert run.model.trained_parameters < run.model.parameters / 100
-
-
-def test_fsdp2_with_a_pipeline_gathers_weights_once(tmp_path: Path) -> None:
-    stages = {"tp": 1, "pp": 2, "dp": 4, "zero_stage": 3, "framework": "torchtitan (FSDP2)"}
-    run = run_of(tmp_path, **stages, note="torch.compile")
-    assert run.plan.zero_stage == 1
-    assert len(run.assumed) == 1
-    assert "ZeRO-1" in run.assumed[0]
-
-
-def test_an_unstated_micro_batch_of_torchtitan_fills_the_stages_once(tmp_path: Path) -> None:
-    stages = {"tp": 1, "pp": 4, "dp": 2, "global_batch": 32, "micro_batch": ""}
-    (row,) = read_table(written(tmp_path, **stages, framework="torchtitan (FSDP2)"))
-    (plan,) = candidate_plans(row, measured_run(row, Site()))
-    assert (plan.micro_batch, plan.microbatches) == (4, 4)
-    (row,) = read_table(written(tmp_path, **stages))
-    sizes = [plan.micro_batch for plan in candidate_plans(row, measured_run(row, Site()))]
-    assert sizes == [1, 2, 4, 8, 16]
-
-
-@pytest.mark.parametrize(
-    ("changes", "framework", "assumed"),
-    [
-        ({}, "megatron", 0),
-        ({"site": "jean-zay"}, "megatron-deepspeed", 0),
-        ({"site": "mosaicml"}, "eager", 0),
-        ({"framework": "NeMo (Megatron Core, Transformer Engine)", "site": "mosaicml"}, "te", 0),
-        ({"framework": "NeMo AutoModel (FSDP2, TE)"}, "te", 0),
-        ({"framework": "Megatron-DeepSpeed"}, "megatron-deepspeed", 0),
-        ({"framework": "Megatron-LM"}, "te", 0),
-        ({"framework": "Megatron-LM", "gpu": "A100-SXM-80GB"}, "megatron", 0),
-        ({"framework": "PyTorch FSDP1, torch.compile"}, "compile", 0),
-        ({"framework": "torchtitan (FSDP2)", "note": "eager PyTorch"}, "eager", 0),
-        ({"framework": "torchtitan (FSDP2)", "note": "torch.compile"}, "compile", 0),
-        ({"framework": "torchtitan (FSDP2)"}, "eager", 1),
-        ({"framework": "llm-foundry (FSDP1)"}, "eager", 0),
-        ({"framework": "something new"}, "eager", 1),
-    ],
-)
-def test_the_framework_is_what_the_row_or_its_site_says(
-    tmp_path: Path, changes: dict[str, Any], framework: str, assumed: int
-) -> None:
-    run = run_of(tmp_path, **changes)
-    assert (run.system.framework, len(run.assumed)) == (framework, assumed)
 
 
 def test_a_published_model_fills_what_no_column_states(tmp_path: Path) -> None:

@@ -44,7 +44,6 @@ DEEPSEEK = {
 }  # fmt: skip
 GPT = {"layers": 105, "hidden": 20480, "heads": 128, "vocab": 51200, "seq_len": 2048, "attention": "core"}
 BRIDGE = {"framework": "Megatron-Bridge (Megatron Core, Transformer Engine)"}
-TORCHTITAN = {"framework": "torchtitan (FSDP2)", "note": "torch.compile"}
 
 
 def plan(tp: int, pp: int, dp: int, cp: int = 1, **others: Any) -> dict[str, Any]:
@@ -139,67 +138,6 @@ def test_names_of_models() -> None:
     assert published_names("deepseek-v3-671b") == ("deepseek-v3",)
     assert published_names("Meta-Llama-3-8B") == ("llama3-8b",)
     assert published_names("") == published_names("an unpublished model") == ()
-
-
-@pytest.mark.parametrize(
-    ("parts", "expected"),
-    [
-        (
-            (TRAY, DEEPSEEK, BRIDGE, plan(1, 4, 64, ep=64, etp=1, interleave=4, precision="mxfp8")),
-            {"framework": "te", "precision": "mxfp8", "split": "remainder", "dense_layers": 3},
-        ),
-        ((NODE, DEEPSEEK, BRIDGE, plan(1, 16, 16, ep=16)), {"split": "remainder", "dense_layers": 3}),
-        ((NODE, DEEPSEEK, {"model": ""}, plan(2, 8, 64, interleave=4, ep=64)), {"latent_kv": 512}),
-        (
-            (NODE, QWEN3, BRIDGE, plan(2, 8, 4, 4, ep=16, etp=1, interleave=2, precision="fp8_sc")),
-            {"precision": "fp8_block", "split": "ends", "qk_norm": True, "cp": 4, "etp": 1},
-        ),
-        ((NODE, QWEN3, BRIDGE, plan(2, 1, 32, ep=32, sequence_parallel="")), {"sequence_parallel": True}),
-        (
-            (NODE, DENSE, TORCHTITAN, plan(8, 4, 8, zero_stage=2, power_w=500, precision="fp8")),
-            {"framework": "compile", "zero_stage": 1, "fp32_gradients": True, "power_w": 500},
-        ),
-        ((NODE, DENSE, TORCHTITAN, plan(8, 1, 8, zero_stage=3)), {"zero_stage": 3, "cp_exchange": "gather"}),
-        ((NODE, DENSE, {"framework": "torchtitan"}, plan(8, 2, 8, zero_stage=3)), {"zero_stage": 1}),
-        (
-            ({**NODE, "gpu": "H100-SXM-96GB"}, DENSE, TORCHTITAN, plan(8, 1, 8)),
-            {"hbm_bytes_per_s": 2.4e12},
-        ),
-        ((NODE, DENSE, BRIDGE, plan(4, 4, 4, grad_dtype="float32")), {"fp32_gradients": True}),
-        ((NODE, DENSE, plan(4, 4, 4), {"source": "NVIDIA NeMo guide"}), {"framework": "te"}),
-        ((NODE, DENSE, plan(4, 4, 4), {"source": "MLPerf Training v4.1"}), {"framework": "te"}),
-        (({**TRAY, "gpus_per_node": 72, "node_nic_gbps": 28800}, DENSE, BRIDGE, plan(8, 2, 8)), {"tp": 8}),
-    ],
-)
-def test_rows_of_other_sources(
-    tmp_path: Path, parts: tuple[Mapping[str, Any], ...], expected: dict[str, Any]
-) -> None:
-    run = run_of(tmp_path, *parts)
-    for name, value in expected.items():
-        holder = next(each for each in (run.plan, run.model, run.system) if hasattr(each, name))
-        assert getattr(holder, name) == value, name
-    (row,) = validate(tmp_path / "runs.csv").predicted
-    assert math.isfinite(row.prediction.iteration_s)
-    assert min(row.prediction.breakdown.values()) >= 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "framework"),
-    [
-        ({"source": "Smith et al. 2022"}, "megatron-deepspeed"),
-        ({"source": "arXiv:2201.11990", "global_batch": 1920, "dp": 8, "gpus": 2240}, "megatron-deepspeed"),
-        ({"source": "table 2", "note": "MT-NLG 530B"}, "megatron-deepspeed"),
-        ({"source": "BigScience chronicles"}, "megatron-deepspeed"),
-        ({"source": "vTrain, Megatron-DeepSpeed", "site": "vtrain-cluster"}, "megatron"),
-        ({"source": "Narayanan et al. SC21 Table 1", "global_batch": 2520}, "megatron"),
-    ],
-)
-def test_the_pipeline_engine_of_megatron_deepspeed_is_known_by_its_runs(
-    tmp_path: Path, changes: dict[str, Any], framework: str
-) -> None:
-    node = {"gpu": "A100-SXM-80GB", "gpus_per_node": 8, "node_nic_gbps": 1600}
-    degrees = plan(8, 35, 9, sequence_parallel=False, global_batch=2520, recompute="full")
-    assert run_of(tmp_path, node, GPT, degrees, changes).system.framework == framework
 
 
 def test_modules_with_matrices_are_a_share_of_the_layers(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from itertime import Site, load_system
 from itertime.calibration.measured_run import measured_run
 from itertime.calibration.run_set import RunSet
 from itertime.calibration.table import read_table
-from itertime.calibration.validation import statistics, summary, validate, write_rows
+from itertime.calibration.validation import statistics, validate, write_rows
 from itertime.costs import BUFFERS_BYTES, Workload
 from itertime.costs.layer import layer_costs
 from itertime.errors import UserError
@@ -35,29 +35,6 @@ def test_statistics_are_those_of_the_errors(write_table):
     assert result["r2"] == pytest.approx(1 - ((measured - predicted) ** 2).sum() / spread)
     assert result["memory_mape"] is None
     assert set(statistics([]).values()) == {None}
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"gpu": "TPU"}, "no profile for GPU TPU"),
-        ({"tp": "3", "gpus": "24"}, "must divide heads"),
-        ({"gpus": "65"}, "gpus=65 is not tp x pp x dp = 64"),
-        ({"hidden": ""}, "does not say hidden"),
-        ({"recompute": ""}, "does not say recompute"),
-        ({"global_batch": "511"}, "must be a multiple"),
-        ({"heads": "7"}, "must divide hidden"),
-    ],
-)
-def test_a_row_that_cannot_be_expressed_is_listed_with_the_reason(write_table, change, why):
-    result = validate(write_table({}, {"id": "strange", **change}))
-    assert (result.rows, len(result.predicted)) == (2, 1)
-    assert result.skipped[0].id == "strange"
-    assert why in result.skipped[0].why
-    document = summary([result])
-    assert document["files"][0]["skipped"][0]["id"] == "strange"
-    assert document["all"]["rows"] == 2
-    assert document["all"]["skipped"] == 1
 
 
 def test_an_empty_micro_batch_becomes_the_fastest_power_of_two_that_fits(write_table):

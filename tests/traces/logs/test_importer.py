@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from clustersim.cli import main
 from itertime.errors import TableError, UserError
 from tests.effort import examples
 from tests.traces.importing import import_log
@@ -331,62 +330,6 @@ def test_every_published_elasticflow_trace_is_read_whole(shared_traces: Path) ->
 
 # Logs of any layout
 
-OWN = "when,vc,n,took,ended\n"
-NAMED = "submit_s=when,gpus=n,duration_s=took,tenant=vc,state=ended"
-
-
-def test_columns_of_any_log_can_be_named(tmp_path: Path) -> None:
-    rows = "2017-10-09 07:01:55,red,1,66.0,Pass\n2017-10-09T07:00:55Z,blue,8,60,Killed\n"
-    rows += "2017-10-09 07:01:55Z,,4,5,\n"
-    jobs, report = import_log(write(tmp_path, OWN + rows), columns=NAMED, rules="none")
-    assert [(job.job_id, job.submit_s, job.gpus, job.duration_s) for job in jobs] == [
-        ("3", 0.0, 8, 60.0), ("2", 60.0, 1, 66.0), ("4", 60.0, 4, 5.0),
-    ]  # fmt: skip
-    assert [(job.tenant, job.state) for job in jobs] == [
-        ("blue", "Killed"), ("red", "Pass"), ("default", None),
-    ]  # fmt: skip
-    assert report["format"] == "columns"
-    assert "columns as the user named them: submit_s is when" in report["assumptions"][0]
-
-
-def test_a_run_time_may_be_stated_by_start_and_end(tmp_path: Path) -> None:
-    rows = (
-        "a,0,2,2024-05-01 09:59,2024-05-01 10:00\nb,1,2,2024-05-01 12:00:00+02:00,2024-05-01 10:00:30\n"
-        "c,2,2,2024-05-01,2024-05-01\nd,3,2,tomorrow,9\n"
-    )
-    log = write(tmp_path, "id,t,n,from,to\n" + rows)
-    jobs, report = import_log(log, columns="job_id=id,submit_s=t,gpus=n,start_s=from,end_s=to", rules="none")
-    assert [(job.job_id, job.duration_s) for job in jobs] == [("a", 60.0), ("b", 30.0)]
-    assert [(row["line"], row["reason"]) for row in report["dropped"]] == [
-        (4, "does not end after its start"),
-        (5, "from=tomorrow: is neither a number of seconds nor a date like 2024-05-01 13:30:00"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("columns", "says"),
-    [
-        ("", "write NAME=COLUMN"),
-        ("submit_s=when,gpus", "--columns 'gpus': write NAME=COLUMN"),
-        ("submit=when", "unknown name in --columns 'submit'; did you mean submit_s"),
-        ("submit_s=when,submit_s=n", "submit_s is given twice"),
-        ("submit_s=when,duration_s=took", "gpus is missing; add gpus=COLUMN"),
-        ("submit_s=when,gpus=n", "needs duration_s=COLUMN, or both start_s=COLUMN and end_s=COLUMN"),
-        ("submit_s=when,gpus=n,end_s=took", "needs duration_s=COLUMN, or both start_s"),
-        ("submit_s=when,gpus=n,duration_s=tok", "log.csv:1: unknown column 'tok'; did you mean took"),
-    ],
-)
-def test_mistakes_in_named_columns(tmp_path: Path, columns: str, says: str) -> None:
-    log = write(tmp_path, OWN + "0,red,1,66.0,Pass\n")
-    with pytest.raises(UserError) as error:
-        import_log(log, columns=columns)
-    assert says in str(error.value)
-
-
-def test_a_format_and_named_columns_exclude_each_other(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be combined with --format itp; give one of them"):
-        import_log(write(tmp_path, OWN), columns=NAMED, log_format="itp")
-
 
 @pytest.mark.parametrize(
     ("name", "columns", "count"),
@@ -406,101 +349,6 @@ def test_published_logs_by_their_columns(shared_traces: Path, name: str, columns
     assert "default" not in {job.tenant for job in jobs}
 
 
-SACCT = "JobIDRaw|User|Account|Submit|Start|End|ElapsedRaw|NNodes|ReqTRES|AllocTRES|State\n"
-
-
-def test_what_sacct_prints_is_a_log(tmp_path: Path) -> None:
-    tres = "billing=64,cpu=64,mem=512G,node=1"
-    rows = [
-        f"11|ann|vision|2024-05-01T12:00:10|||3600|2|x|{tres},gres/gpu:a100=16,gres/gpu=16|COMPLETED",
-        f'12|bob|"nlp|2024-05-01T12:00:00|||60|1|x|{tres},gres/gpu:a100=6,gres/gpu:h100=2|CANCELLED by 7',
-        f"13|bob|nlp|2024-05-01T12:00:00|||60|1|x|{tres}|FAILED",
-        "14|bob|nlp|2024-05-01T12:00:00|||0|1|x||CANCELLED",
-        f"15|bob|nlp|2024-05-01T12:00:00|||0|1|x|{tres},gres/gpu=1|CANCELLED",
-    ]
-    log = write(tmp_path, SACCT + "".join(f"{row}\n" for row in rows), "sacct.txt")
-    assert detect_format(log) == "slurm"
-    jobs, report = import_log(log, rules="none")
-    assert [(j.job_id, j.submit_s, j.gpus, j.duration_s, j.tenant, j.state) for j in jobs] == [
-        ("12", 0.0, 8, 60.0, '"nlp', "CANCELLED"), ("11", 10.0, 16, 3600.0, "vision", "COMPLETED"),
-    ]  # fmt: skip
-    never = "ElapsedRaw=0: must be greater than 0; leave out jobs that never ran"
-    assert [(row["line"], row["reason"]) for row in report["dropped"]] == [
-        (4, f"AllocTRES={tres}: names no gres/gpu: a job without GPUs"), (5, never), (6, never),
-    ]  # fmt: skip
-    assert any("still running" in text for text in report["assumptions"])
-    with pytest.raises(TableError, match=r"missing column ElapsedRaw.*; print the log with sacct -a -X"):
-        import_log(write(tmp_path, SACCT.replace("Elapsed", "Lapsed")))
-
-
-@pytest.mark.parametrize(
-    ("job_id", "elapsed", "tres", "reason"),
-    [
-        ("8.batch", "60", "gres/gpu=8", "JobIDRaw=8.batch: is a step of a job; sacct -X leaves steps out"),
-        ("8.0", "60", "gres/gpu=8", "JobIDRaw=8.0: is a step of a job; sacct -X leaves steps out"),
-        ("8", "60", "gres/gpu=2K", "AllocTRES=gres/gpu=2K: is not a number; write a plain number such as"),
-        ("8", "60", "gres/gpu:a100=", "AllocTRES=gres/gpu:a100=: is not a number"),
-        ("8", "60", "gres/gpumem=80G,gres/gpuutil=7", "names no gres/gpu"),
-        ("8", "60", "license/gres/gpu=7", "names no gres/gpu"),
-        ("8", "3-04:05", "gres/gpu=8", "ElapsedRaw=3-04:05: is neither a number of seconds nor a run time"),
-        ("8", "UNLIMITED", "gres/gpu=8", "ElapsedRaw=UNLIMITED: is not a number"),
-        ("7", "60", "gres/gpu=8", "the job of line 2 again"),
-    ],
-)  # fmt: skip
-def test_rows_of_sacct_that_are_not_separate_jobs(
-    tmp_path: Path, job_id: str, elapsed: str, tres: str, reason: str
-) -> None:
-    """Steps, above all, of a log printed without -X: each would count its job's GPUs once more."""
-    head = "JobIDRaw|Account|Submit|ElapsedRaw|AllocTRES|State\n"
-    day = "2024-05-01T12:00"
-    rows = f"7|a|{day}:00|60|gres/gpu=8|COMPLETED\n{job_id}|a|{day}:05|{elapsed}|{tres}|COMPLETED\n"
-    jobs, report = import_log(write(tmp_path, head + rows, "sacct.txt"), rules="none")
-    assert [job.job_id for job in jobs] == ["7"]
-    assert reason in report["dropped"][0]["reason"]
-
-
-@pytest.mark.parametrize("delimiter", ["    ", ","])
-def test_sacct_with_other_delimiters_names_the_command(tmp_path: Path, delimiter: str) -> None:
-    """Lists of resources contain commas, and columns of fixed width are truncated."""
-    log = write(tmp_path, SACCT.replace("|", delimiter) + "1\n", "sacct.txt")
-    with pytest.raises(TableError, match="print the log with sacct -a -X --parsable2"):
-        import_log(log)
-
-
-def test_sacct_with_other_columns_names_the_command(tmp_path: Path) -> None:
-    log = write(tmp_path, "JobID|Submit|Elapsed|ReqTRES\n7|2024-05-01T12:00:00|01:00:00|gres/gpu=8\n")
-    with pytest.raises(TableError, match=r"missing column JobIDRaw.*; print the log with sacct -a -X"):
-        import_log(log)
-
-
-@pytest.mark.parametrize("columns", [None, "submit_s=at,gpus=n,duration_s=took"])
-def test_an_empty_log_says_so(tmp_path: Path, columns: str | None) -> None:
-    with pytest.raises(TableError, match=r"log.csv:1: empty file"):
-        import_log(write(tmp_path, "", "log.csv"), columns=columns)
-
-
-@pytest.mark.parametrize(
-    ("header", "says"),
-    [
-        ("at,n,took,took", "log.csv:1: column took appears twice; keep one"),
-        ("at:n:took", "unknown column 'at'; its columns are at:n:took"),
-    ],
-)
-def test_a_header_that_names_no_column_for_sure_is_refused(tmp_path: Path, header: str, says: str) -> None:
-    log = write(tmp_path, f"{header}\n0,8,60,70\n", "log.csv")
-    with pytest.raises(TableError) as caught:
-        import_log(log, columns="submit_s=at,gpus=n,duration_s=took", rules="none")
-    assert says in str(caught.value)
-
-
-def test_imported_run_times_are_long_enough_to_be_read_again(tmp_path: Path) -> None:
-    rows = "1714521600,8,1714521600,1714521600.0000005\n1714521600,8,1714521600,1714521601\n"
-    log = write(tmp_path, f"at,n,from,to\n{rows}")
-    jobs, report = import_log(log, columns="submit_s=at,gpus=n,start_s=from,end_s=to", rules="none")
-    assert [job.duration_s for job in jobs] == [1.0]
-    assert report["dropped"][0]["reason"] == "does not end after its start"
-
-
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("3-04:05:06", 273906.0), ("3 days, 4:05:06", 273906.0), ("1 day 00:00:00.5", 86400.5),
@@ -510,18 +358,6 @@ def test_run_times_in_days_hours_and_minutes(text: str, seconds: float) -> None:
     assert span(text) == seconds
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["05:06", "3-04:05", "1:60:00", "-1:00:00", "1-1-1:00:00", "0-00:00:00", "UNLIMITED", "Partition_Limit",
-     "1::2", "9999999-00:00:00", "nan", "\u0661:00:00", "1-00:00:00+1", f"{10**400}:00:00"],
-)  # fmt: skip
-def test_a_row_without_a_valid_run_time_is_dropped_with_its_reason(tmp_path: Path, text: str) -> None:
-    log = write(tmp_path, f"at,n,took\n0,1,60\n5,1,{text}\n")
-    jobs, report = import_log(log, columns="submit_s=at,gpus=n,duration_s=took", rules="none")
-    assert len(jobs) == 1
-    assert report["dropped"][0]["reason"].startswith(f"took={text[:60]}")
-
-
 def test_a_strange_header_is_shown_short_and_printable(tmp_path: Path) -> None:
     header = ",".join(["a\x1b[2J", *(f"column{i}" for i in range(20_000))])
     log = write(tmp_path, f"{header}\n1\n")
@@ -529,49 +365,6 @@ def test_a_strange_header_is_shown_short_and_printable(tmp_path: Path) -> None:
         import_log(log, columns="submit_s=when,gpus=n,duration_s=took")
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 1000
-
-
-@pytest.mark.parametrize(
-    ("rows", "says"),
-    [
-        ("12.5,r,1,60,\n13,r,1,60,\n2024-05-01,r,1,60,\n",
-         "log.csv:4: when=2024-05-01: is a date; the rows before it have a number of seconds, the first 12"),
-        ("2024-05-01,r,1,60,\n1714521600,r,1,60,\n",
-         "log.csv:3: when=1714521600: is a number of seconds; the rows before it have a date, the first 202"),
-    ],
-)  # fmt: skip
-def test_a_column_of_seconds_and_dates_is_refused(tmp_path: Path, rows: str, says: str) -> None:
-    log = write(tmp_path, OWN + rows)
-    with pytest.raises(TableError) as caught:
-        import_log(log, columns=NAMED)
-    assert says in str(caught.value)
-    slurm = (
-        "JobIDRaw|Account|Submit|ElapsedRaw|AllocTRES|State\n7|a|{}|60|gres/gpu=8|x\n8|a|{}|60|gres/gpu=8|x\n"
-    )
-    with pytest.raises(TableError, match=r"sacct.txt:3: Submit=.*; write the whole column one way"):
-        import_log(write(tmp_path, slurm.format("12", "2024-05-01T12:00:00"), "sacct.txt"))
-
-
-def test_columns_may_differ_in_how_they_state_moments(tmp_path: Path) -> None:
-    log = write(tmp_path, "at,n,took,due\n2024-05-01 00:00:00Z,1,60,1714521700\n2024-05-01 00:00:01Z,1,60,\n")
-    jobs, _ = import_log(log, columns="submit_s=at,gpus=n,duration_s=took,deadline_s=due", rules="none")
-    assert [job.deadline_s for job in jobs] == [100.0, None]
-
-
-def test_mig_slices_count_as_gpus_and_the_report_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    head = "JobIDRaw|Account|Submit|ElapsedRaw|AllocTRES|State\n"
-    held = ["gres/gpu=2,gres/gpu:1g.5gb=2", "gres/gpu:a100_3G.20GB=1", "gres/gpu:a100=1", "gres/gpu=8"]
-    rows = "".join(f"{i}|a|2024-05-01T12:00:00|60|{tres}|x\n" for i, tres in enumerate(held))
-    rows += "9|a|2024-05-01T12:00:00|0|gres/gpu:1g.5gb=1|never ran\n"
-    log, out = write(tmp_path, head + rows, "sacct.txt"), tmp_path / "t.csv"
-    assert main(["trace", "import", str(log), "--rules", "none", "-o", str(out)]) == 0
-    assert "2 of the jobs held parts of GPUs, which count as whole GPUs" in capsys.readouterr().err
-    jobs, report = import_log(log, rules="none")
-    assert [job.gpus for job in jobs] == [2, 1, 1, 8]
-    assert report["parts_of_gpus"] == 2
-    assert any(text.startswith("2 jobs held a part of a GPU (MIG slices") for text in report["assumptions"])
 
 
 def test_shares_of_a_gpu_count_as_gpus_and_the_report_says_so(shared_traces: Path) -> None:
