@@ -83,7 +83,7 @@ class ClusterHistory:
     | in_use | GPUs in use by node |
     | shared | the millionths that jobs hold of each GPU that they share, by node and number |
     | taken | GPUs in use on all nodes, a shared one as a whole |
-    | idle_parts | millionths of shared GPUs that no job holds |
+    | idle_millionths | millionths of shared GPUs that no job holds |
     | gpus_of_busy_nodes | all GPUs of the nodes that have GPUs in use |
     | running, inside | number of jobs with GPUs; number of jobs in the system |
     | down | GPUs of nodes out of service |
@@ -97,7 +97,7 @@ class ClusterHistory:
         self.jobs: dict[str, JobHistory] = {}
         self.in_use: dict[int, int] = {}
         self.shared: dict[tuple[Placement, int], int] = {}
-        self.idle_parts = 0
+        self.idle_millionths = 0
         self.taken = self.gpus_of_busy_nodes = self.running = self.inside = self.down = 0
         self.event_count = 0
         self.first_s = self.last_s = 0.0
@@ -128,7 +128,7 @@ class ClusterHistory:
 
     def in_use_and_stranded(self) -> tuple[float, float]:
         """The GPUs that jobs hold, and the free ones on nodes that also run something, parts as parts."""
-        return in_use(self.taken, 0, self.gpus_of_busy_nodes - self.taken, self.idle_parts)
+        return in_use(self.taken, 0, self.gpus_of_busy_nodes - self.taken, self.idle_millionths)
 
     def holders(self, node: int) -> list[str]:
         """The jobs with GPUs on a node, in the order in which they got them."""
@@ -194,17 +194,16 @@ class ClusterHistory:
 
     def _is_first_or_last(self, placement: SharedPlacement, sign: int) -> bool:
         """Count part of a shared GPU. Returns whether it is the first part taken or the last one returned."""
-        parts_before = self.shared.get(placement.key, 0)
-        parts_after = parts_before + sign * placement.parts
+        held_before = self.shared.get(placement.key, 0)
+        held_after = held_before + sign * placement.millionths
         gpus = sum([count for _, count in placement])
-        self.idle_parts += gpus * (
-            (MILLION - parts_after if parts_after else 0) - (MILLION - parts_before if parts_before else 0)
-        )
-        if parts_after:
-            self.shared[placement.key] = parts_after
+        idle_before, idle_after = (MILLION - held if held else 0 for held in (held_before, held_after))
+        self.idle_millionths += gpus * (idle_after - idle_before)
+        if held_after:
+            self.shared[placement.key] = held_after
         else:
             self.shared.pop(placement.key, None)
-        return not parts_before or not parts_after
+        return not held_before or not held_after
 
     def _terms(self, event: EventRecord, job: JobHistory) -> ChargeTerms:
         evidence, parameters = self.evidence, job.facts.parameters

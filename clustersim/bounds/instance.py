@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from clustersim.cluster import MILLION, Cluster, parts_of
+from clustersim.cluster import MILLION, Cluster, millionths_of
 from clustersim.overheads import Overheads
 from clustersim.speed import CannotRun, Curve, Offer, Speed
 from clustersim.speed.network.layout import Layout, LayoutTimes
@@ -112,7 +112,7 @@ def instance_of(
             if density > 1 and job.gpu_fraction is None:
                 options = tuple(_shared(option, density) for option in options)
             if job.gpu_fraction is not None:
-                held = parts_of(job.gpu_fraction) / MILLION
+                held = millionths_of(job.gpu_fraction) / MILLION
                 options = tuple(option._replace(sizes=(held,)) for option in options)
             entry = offers_and_options[key] = offers, options
         work = job.iterations if job.kind == "iterations" else job.duration_s

@@ -15,7 +15,7 @@
 | `SharedGpus` | the GPUs that jobs share, and how much of each is held |
 | `in_use` | GPUs held and stranded, parts as parts |
 | `moved` | a placement with nodes of other numbers |
-| `parts_of`, `MILLION` | a fraction of a GPU in millionths; those of a whole one |
+| `millionths_of`, `MILLION` | a fraction of a GPU in millionths; those of a whole one |
 | `Capacity` | free GPUs by node: `take`, `release`, `close` and `open` a node, `copy` for a draft |
 | `open_nodes` | the free GPUs that a job can have, of all or some nodes |
 | `OpenNodes` | the free GPUs without those of nodes that are closed to a job |
@@ -47,7 +47,7 @@ from .cluster import Cluster, Part, Placement
 from .clusterfile import cluster_of, load_cluster
 from .host import HostDemand, HostResources
 from .node_set import NodeSet, first_node, node_range, node_set, nodes_of
-from .sharing import MILLION, SharedGpus, SharedPlacement, gpus_held, in_use, moved, parts_of
+from .sharing import MILLION, SharedGpus, SharedPlacement, gpus_held, in_use, millionths_of, moved
 from .topology import Pool
 from .views import OpenNodes, open_nodes
 
@@ -72,10 +72,10 @@ __all__ = [
     "gpus_held",
     "in_use",
     "load_cluster",
+    "millionths_of",
     "moved",
     "node_range",
     "node_set",
     "nodes_of",
     "open_nodes",
-    "parts_of",
 ]

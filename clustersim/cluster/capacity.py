@@ -73,7 +73,7 @@ class Capacity:
 
     For each count f there is the set of the nodes with exactly f free GPUs. So "the fullest node with room
     for 3" and "how many nodes are empty" cost a few machine operations, and a copy costs some ten references.
-    A node out of service (`close`) is in none of these sets. `shared`: the GPUs of which jobs hold parts,
+    A node out of service (`close`) is in none of these sets. `shared`: the GPUs that jobs share,
     which are not free; None until there is one. `host`: the cores and the memory that no job holds; None
     until a job that states a demand holds some.
     """
@@ -161,13 +161,6 @@ class Capacity:
         pools = (PoolCapacity(self, pool) for pool in self._cluster.pools)
         return sum(pool.free - pool.empty_nodes() * pool.gpus_per_node for pool in pools)
 
-    def most_free_on_one(self) -> int:
-        """The largest number of free GPUs on a single node."""
-        for free in range(self.gpus_per_node, 0, -1):
-            if self._with[free]:
-                return free
-        return 0
-
     def host_use(self) -> HostUse:
         """The cores and the memory that no job holds."""
         if self.host is None:
@@ -184,7 +177,7 @@ class Capacity:
             self.host_use().take(placement, demand)
             return
         if placement.__class__ is SharedPlacement:
-            self._take_part(placement)
+            self._take_share(placement)
             return
         free, nodes, closed = self._free, self.nodes, self._closed
         for node, count in placement:
@@ -206,8 +199,8 @@ class Capacity:
             return
         self._move(placement, 1)
 
-    def _take_part(self, placement: SharedPlacement) -> None:
-        """Occupy part of a shared GPU, which is taken from the free ones if no part of it was held."""
+    def _take_share(self, placement: SharedPlacement) -> None:
+        """Occupy a share of some GPUs, which are taken from the free ones if they were not shared yet."""
         shared = self.shared or SharedGpus()
         if placement.key not in shared:
             self.take(tuple(placement))
@@ -215,40 +208,42 @@ class Capacity:
         self.shared = shared
 
     def has_room(self, placement: Placement, demand: HostDemand | None = None) -> bool:
-        """Whether the GPUs of `placement`, or that part of them, and what is needed beside them are free."""
+        """Whether the GPUs of `placement`, or that share of them, and what is needed beside them are free."""
         if demand is not None and not self.host_use().room(placement, demand):
             return False
         shared = self.shared
         if isinstance(placement, SharedPlacement) and shared is not None and placement.key in shared:
             open_ = not any(self._closed >> node & 1 for node, _ in placement)
-            return open_ and shared.room(placement) >= placement.parts
+            return open_ and shared.room(placement) >= placement.millionths
         return all(self.free_on(node) >= count for node, count in placement)
 
     def unshared(self, placement: SharedPlacement) -> bool:
-        """Whether no job holds a part of these GPUs."""
+        """Whether no job holds a share of these GPUs."""
         return self.shared is None or placement.key not in self.shared
 
-    def part(self, parts: int, span: tuple[int, int], closed: NodeSet = 0) -> SharedPlacement | None:
+    def shared_with_room(
+        self, millionths: int, span: tuple[int, int], closed: NodeSet = 0
+    ) -> SharedPlacement | None:
         """Where a job of so many millionths of a GPU fits best beside others, on the nodes of `span` that are
-        not `closed`; None if no GPU that is shared has room.
+        not `closed`; None if no shared GPU has room.
         """
         if self.shared is None:
             return None
-        return self.shared.fullest(parts, *span, self._closed | closed)
+        return self.shared.fullest(millionths, *span, self._closed | closed)
 
-    def new_part(self, parts: int, spots: Placement) -> SharedPlacement:
-        """The part of a GPU of `spots`, which is free, that would be its first."""
+    def first_share(self, millionths: int, spots: Placement) -> SharedPlacement:
+        """The placement of the first job to share the GPUs of `spots`, which are free."""
         number = 0 if self.shared is None else self.shared.unused_number(spots)
-        return SharedPlacement(spots, number, parts)
+        return SharedPlacement(spots, number, millionths)
 
     @property
-    def idle_parts(self) -> int:
+    def idle_millionths(self) -> int:
         """Millionths of shared GPUs that no job holds."""
         return 0 if self.shared is None else self.shared.idle
 
     def in_use(self, in_service: int) -> tuple[float, float]:
         """The GPUs that jobs hold of those `in_service`; the free ones on nodes that also run something."""
-        return in_use(in_service, self.free, self.stranded, self.idle_parts)
+        return in_use(in_service, self.free, self.stranded, self.idle_millionths)
 
     def close(self, node: int) -> None:
         """Take a node out of service: GPUs that are free there, or become free, count again after `open`.
@@ -333,13 +328,13 @@ class CapacityIfStopped:
 
 
 def _whole(shared: SharedGpus, placements: Iterable[Placement]) -> Iterator[Placement]:
-    """The placements; of shared GPUs only those of which no part stays."""
+    """The placements; of shared GPUs only those of which no share stays held."""
     held = shared.held()
     for placement in placements:
         if not isinstance(placement, SharedPlacement):
             yield placement
             continue
-        held[placement.key] -= placement.parts
+        held[placement.key] -= placement.millionths
         if not held[placement.key]:
             yield placement
 

@@ -1,51 +1,60 @@
-"""GPUs that several jobs share, and the part of them that each job holds.
+"""GPUs that several jobs share, and the share of them that each job holds.
 
-Parts are counted in millionths of a GPU, as whole numbers. So parts that add up to a GPU do so exactly.
+Shares are counted in millionths of a GPU, as whole numbers. So shares that add up to a GPU do so exactly.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MILLION", "SharedGpus", "SharedPlacement", "Spots", "gpus_held", "in_use", "moved", "parts_of"]
+__all__ = [
+    "MILLION",
+    "SharedGpus",
+    "SharedPlacement",
+    "Spots",
+    "gpus_held",
+    "in_use",
+    "millionths_of",
+    "moved",
+]
 
 MILLION = 1_000_000
-"""Parts of a whole GPU."""
+"""Millionths of a whole GPU."""
 
 Spots = tuple[tuple[int, int], ...]
 """(node, GPUs there) pairs, by node."""
 
 
-def parts_of(fraction: float) -> int:
+def millionths_of(fraction: float) -> int:
     """A fraction of a GPU in millionths, rounded down, so that rounded fractions fit where true ones do.
 
-    >>> parts_of(0.25), parts_of(0.29), 3 * parts_of(1 / 3)
+    >>> millionths_of(0.25), millionths_of(0.29), 3 * millionths_of(1 / 3)
     (250000, 290000, 999999)
     """
     return int(fraction * MILLION + 1e-4)  # 0.29 x 1e6 is a bit less than 290000 in floating point
 
 
 class SharedPlacement(Spots):
-    """Where a job runs that holds part of its GPUs: (node, GPUs there) pairs like any placement, and
+    """Where a job runs that holds a share of its GPUs: (node, GPUs there) pairs like any placement, and
 
     | attribute | |
     |---|---|
     | `number` | tells apart the shared GPUs of the same node, from 0 |
-    | `parts` | what the job holds of each, in millionths |
+    | `millionths` | what the job holds of each of the GPUs |
 
     Jobs whose pairs and numbers are equal run on the same GPUs.
     """
 
     number: int
-    parts: int
+    millionths: int
 
-    def __new__(cls, spots: Spots, number: int, parts: int) -> SharedPlacement:
-        made = super().__new__(cls, spots)
-        made.number, made.parts = number, parts
-        return made
+    def __new__(cls, spots: Spots, number: int, millionths: int) -> SharedPlacement:
+        placement = super().__new__(cls, spots)
+        placement.number, placement.millionths = number, millionths
+        return placement
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SharedPlacement, (tuple(self), self.number, self.parts)
+        return SharedPlacement, (tuple(self), self.number, self.millionths)
 
     @property
     def key(self) -> tuple[Spots, int]:
@@ -54,52 +63,52 @@ class SharedPlacement(Spots):
 
     @property
     def share(self) -> float:
-        """The part of each GPU that the job holds."""
-        return self.parts / MILLION
+        """The share of each GPU that the job holds, below 1."""
+        return self.millionths / MILLION
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SharedPlacement):
             return False
-        return (self.number, self.parts) == (other.number, other.parts) and super().__eq__(other)
+        return (self.number, self.millionths) == (other.number, other.millionths) and super().__eq__(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash((tuple(self), self.number, self.parts))
+        return hash((tuple(self), self.number, self.millionths))
 
     def __repr__(self) -> str:
         return f"{tuple(self)}#{self.number}:{self.share:g}"
 
 
 def moved(placement: Spots, by: int) -> Spots:
-    """The placement on nodes with numbers larger by `by`, in equal parts of their GPUs."""
+    """The placement on nodes with numbers larger by `by`, with the same share of their GPUs."""
     spots = tuple((node + by, count) for node, count in placement)
     if isinstance(placement, SharedPlacement):
-        return SharedPlacement(spots, placement.number, placement.parts)
+        return SharedPlacement(spots, placement.number, placement.millionths)
     return spots
 
 
-def in_use(in_service: int, free: int, stranded: int, idle_parts: int) -> tuple[float, float]:
+def in_use(in_service: int, free: int, stranded: int, idle_millionths: int) -> tuple[float, float]:
     """The GPUs that jobs hold of those `in_service`, and the free ones on nodes that also run something, from
-    whole GPUs that are `free` or `stranded` and the parts of shared ones that no job holds. Part of a GPU
-    counts as that part.
+    whole GPUs that are `free` or `stranded` and from the millionths of shared ones that no job holds. A share
+    of a GPU counts as that share.
     """
     taken = in_service - free
-    if not idle_parts:
+    if not idle_millionths:
         return taken, stranded
-    return (taken * MILLION - idle_parts) / MILLION, (stranded * MILLION + idle_parts) / MILLION
+    return (taken * MILLION - idle_millionths) / MILLION, (stranded * MILLION + idle_millionths) / MILLION
 
 
 def gpus_held(placement: Spots) -> float:
-    """The GPUs that a job holds in a placement; a part of a GPU counts as that part."""
+    """The GPUs that a job holds in a placement. A share of a GPU counts as that share."""
     count = sum([gpus for _, gpus in placement])
-    return count * placement.parts / MILLION if isinstance(placement, SharedPlacement) else count
+    return count * placement.millionths / MILLION if isinstance(placement, SharedPlacement) else count
 
 
 class SharedGpus:
-    """The shared GPUs of a cluster, and how much of each is held. Each is taken from the free GPUs while any
-    part of it is held.
+    """The shared GPUs of a cluster, and how much of each is held. A shared GPU is taken from the free ones
+    while any share of it is held.
 
     `idle`: millionths of shared GPUs that no job holds.
     """
@@ -127,15 +136,11 @@ class SharedGpus:
         """Millionths that are free there; a whole GPU's where nothing is shared yet."""
         return MILLION - self._held.get(placement.key, 0)
 
-    def most_room(self) -> int:
-        """The most millionths that are free on one shared GPU."""
-        return max(self._rooms, default=0)
-
-    def fullest(self, parts: int, first: int, nodes: int, closed: int = 0) -> SharedPlacement | None:
-        """Best fit: the part of a shared GPU with the least room that is enough, on one of `nodes` nodes from
-        `first` on that is not `closed` (a set of bits). Ties: the lowest node, then the lowest number.
+    def fullest(self, millionths: int, first: int, nodes: int, closed: int = 0) -> SharedPlacement | None:
+        """Best fit: a share of the shared GPU with the least room that is enough, on one of `nodes` nodes
+        from `first` on that is not `closed` (a set of bits). Ties: the lowest node, then the lowest number.
         """
-        for room in sorted(room for room in self._rooms if room >= parts):
+        for room in sorted(room for room in self._rooms if room >= millionths):
             held = MILLION - room
             fitting = [
                 key
@@ -144,7 +149,7 @@ class SharedGpus:
             ]
             single = [key for key in fitting if len(key[0]) == 1 and key[0][0][1] == 1]
             if single:
-                return SharedPlacement(*min(single), parts)
+                return SharedPlacement(*min(single), millionths)
         return None
 
     def unused_number(self, spots: Spots) -> int:
@@ -155,11 +160,11 @@ class SharedGpus:
         return number
 
     def add(self, placement: SharedPlacement) -> None:
-        """A job takes a part. ValueError, and no change, if there is not so much room."""
+        """A job takes its share. ValueError, and no change, if there is not so much room."""
         key = placement.key
         before = self._held.get(key, 0)
-        after = before + placement.parts
-        if not 0 < placement.parts <= MILLION or after > MILLION:
+        after = before + placement.millionths
+        if not 0 < placement.millionths <= MILLION or after > MILLION:
             node = placement[0][0]
             what = f"{placement.share:g} of shared GPU {placement.number} is not free there"
             raise ValueError(f"node {node}: {what}; {before / MILLION:g} of it is held")
@@ -167,12 +172,12 @@ class SharedGpus:
         self._count(key[0], before, after)
 
     def remove(self, placement: SharedPlacement) -> bool:
-        """A job releases its part. Returns whether no job holds any other part. ValueError if so much is not
-        held.
+        """A job releases its share. Returns whether no job holds any other share. ValueError if so much is
+        not held.
         """
         key = placement.key
         before = self._held.get(key, 0)
-        after = before - placement.parts
+        after = before - placement.millionths
         if after < 0:
             raise ValueError(
                 f"node {placement[0][0]}: {placement.share:g} of a shared GPU was not taken there"
@@ -185,7 +190,9 @@ class SharedGpus:
         return not after
 
     def _count(self, spots: Spots, before: int, after: int) -> None:
-        """Of each GPU at `spots` `after` is held instead of `before`; 0: they are not shared."""
+        """Count that `after` millionths of each GPU at `spots` are held instead of `before`. With 0 held, the
+        GPUs are not shared.
+        """
         gpus = sum([count for _, count in spots])
         idle = (MILLION - after if after else 0) - (MILLION - before if before else 0)
         self.idle += gpus * idle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import inf
 
-from clustersim.cluster import MILLION, HostDemand, parts_of
+from clustersim.cluster import MILLION, HostDemand, millionths_of
 from clustersim.jobs import ActiveJob
 from clustersim.records import REJECTED, UNFINISHED, JobRecord
 from clustersim.scheduler import JobView, State
@@ -58,7 +58,7 @@ def record_of(active: ActiveJob, state: str, reason: str = "") -> JobRecord:
         record.interruptions = checkpoints.interruptions
         record.lost_work_s = checkpoints.lost_work_s
         record.lost_work_gpu_s = checkpoints.lost_work_gpu_s
-    record.gpu_fraction = active.needs if active.parts else None
+    record.gpu_fraction = active.needs if active.millionths else None
     record.service = job.service or ""
     record.phases = job.phases or ""
     record.cpus_per_gpu, record.host_gb_per_gpu = _host_per_gpu(job)
@@ -101,7 +101,7 @@ def _untouched(job: Job, state: str, reason: str) -> JobRecord:
         framework=job.framework or "",
         precision=job.precision or "",
         plan_options=job.plan_options or "",
-        gpu_fraction=None if job.gpu_fraction is None else parts_of(job.gpu_fraction) / MILLION,
+        gpu_fraction=None if job.gpu_fraction is None else millionths_of(job.gpu_fraction) / MILLION,
         service=job.service or "",
         phases=job.phases or "",
         cpus_per_gpu=host[0],

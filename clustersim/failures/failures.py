@@ -137,10 +137,6 @@ class Failures:
         """The same of a node that is no lemon, so that the mean rate over all nodes is the stated one."""
         return self.node_mtbf_s(gpus_per_node) * (1 - self.lemon_share + self.lemon_share * self.lemon_factor)
 
-    def repair_mean_s(self) -> float:
-        """Mean seconds to repair, over all kinds of fault."""
-        return self.repair_scale * HOUR_S * fsum(share * hours for share, hours in self.kinds.values())
-
 
 _RANGES = {
     "mtbf_gpu_h": (1e-3, _MOST),

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from clustersim.cluster import MILLION, Cluster, HostDemand, Placement, SharedPlacement, gpus_held, parts_of
+from clustersim.cluster import (
+    MILLION,
+    Cluster,
+    HostDemand,
+    Placement,
+    SharedPlacement,
+    gpus_held,
+    millionths_of,
+)
 from clustersim.overheads import Overheads
 from clustersim.records import START
 from clustersim.speed import Curve, Offer
@@ -42,19 +50,59 @@ class ActiveJob:
     `misstated`: units by which the work that the user states exceeds the true `work`; 0 if they are equal.
     `predicted`: the units predicted in place of that statement; 0 if none are.
 
-    A job that shares a GPU counts as one of 1 GPU (`requested`, `gpus`). `parts`: the millionths of it that
+    A job that shares a GPU counts as one of 1 GPU (`requested`, `gpus`). `millionths`: the share of it that
     the job holds, 0 for whole GPUs. `needs`: the GPUs that must be free, a fraction for such a job. `held`:
     the GPUs that it is charged for. `demand`: what it needs on a node for each of its GPUs; None: nothing
     that the cluster limits.
     """
 
     __slots__ = (
-        "checkpoints", "cost_usd", "curve", "demand", "done_s", "failure", "finish_s", "generation",
-        "gpu_seconds", "gpus", "held", "job", "least_left", "lost_s", "migrations", "misstated", "needs",
-        "never_done", "note", "noted", "offers", "order", "overhead_gpu_s", "paid_gpu_s", "parts",
-        "phase_left", "phases", "placement", "predicted", "preemptions", "ready_s", "requested", "resizes",
-        "restarts", "save_due", "save_s", "saved_left", "since_s", "start_s", "states_work", "stops_left",
-        "unit_s", "usd_per_gpu_h", "wait_s", "work", "work_left",
+        "checkpoints",
+        "cost_usd",
+        "curve",
+        "demand",
+        "done_s",
+        "failure",
+        "finish_s",
+        "generation",
+        "gpu_seconds",
+        "gpus",
+        "held",
+        "job",
+        "least_left",
+        "lost_s",
+        "migrations",
+        "millionths",
+        "misstated",
+        "needs",
+        "never_done",
+        "note",
+        "noted",
+        "offers",
+        "order",
+        "overhead_gpu_s",
+        "paid_gpu_s",
+        "phase_left",
+        "phases",
+        "placement",
+        "predicted",
+        "preemptions",
+        "ready_s",
+        "requested",
+        "resizes",
+        "restarts",
+        "save_due",
+        "save_s",
+        "saved_left",
+        "since_s",
+        "start_s",
+        "states_work",
+        "stops_left",
+        "unit_s",
+        "usd_per_gpu_h",
+        "wait_s",
+        "work",
+        "work_left",
     )  # fmt: skip
 
     def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str):
@@ -77,8 +125,8 @@ class ActiveJob:
         self.placement: Placement | None = None
         self.gpus = 0
         self.demand: HostDemand | None = None
-        self.parts = 0 if job.gpu_fraction is None else parts_of(job.gpu_fraction)
-        self.needs: float = self.parts / MILLION if self.parts else requested
+        self.millionths = 0 if job.gpu_fraction is None else millionths_of(job.gpu_fraction)
+        self.needs: float = self.millionths / MILLION if self.millionths else requested
         self.held: float = 0
         self.unit_s = 0.0
         self.since_s = job.submit_s  # when the present allocation, or the present wait, began

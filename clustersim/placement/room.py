@@ -21,8 +21,8 @@ from clustersim.cluster import (
     NodeSet,
     Placement,
     SharedPlacement,
+    millionths_of,
     open_nodes,
-    parts_of,
 )
 from itertime.spec import Plan
 
@@ -80,10 +80,10 @@ class Room:
 
     def shared_gpu(self, capacity: Capacity, share: int) -> SharedPlacement | None:
         """Where the job fits best with `share` millionths of a GPU that other jobs share already."""
-        return capacity.part(share, capacity.span)
+        return capacity.shared_with_room(share, capacity.span)
 
     def _fits_share(self, capacity: Capacity, share: float) -> bool:
-        return self.shared_gpu(capacity, parts_of(share)) is not None or self.fits(capacity, 1)
+        return self.shared_gpu(capacity, millionths_of(share)) is not None or self.fits(capacity, 1)
 
     def _unit(self, gpus: int, nodes: FreeNodesByLeaf) -> int:
         """The GPUs of the job that must share a node."""
@@ -135,7 +135,7 @@ class LimitedRoom(Room):
         return self._place_among(self.open(capacity), gpus, near)
 
     def shared_gpu(self, capacity: Capacity, share: int) -> SharedPlacement | None:
-        return capacity.part(share, self._of_type(capacity).span, self._closed_to_share(capacity))
+        return capacity.shared_with_room(share, self._of_type(capacity).span, self._closed_to_share(capacity))
 
     def _place_among(self, nodes: FreeNodesByLeaf, gpus: int, near: Placement) -> Placement | None:
         return self._choose(nodes, gpus, [node for node, _ in near], self._unit(gpus, nodes))
@@ -178,11 +178,11 @@ class SharedGpuRoom(LimitedRoom):
         if shared is not None or not capacity.free:
             return shared
         free = self._place_among(self.open(capacity), gpus, ())
-        return None if free is None else capacity.new_part(self._share, free)
+        return None if free is None else capacity.first_share(self._share, free)
 
     def place_on(self, capacity: Capacity, spot: Placement) -> SharedPlacement:
         """The share of one GPU of the node that `spot` names: of the fullest with room, else of a free one.
         The free one may lie on a node that is closed to the job, and may not be there at all.
         """
-        shared = capacity.part(self._share, (spot[0][0], 1), self._closed_to_share(capacity))
-        return capacity.new_part(self._share, spot) if shared is None else shared
+        shared = capacity.shared_with_room(self._share, (spot[0][0], 1), self._closed_to_share(capacity))
+        return capacity.first_share(self._share, spot) if shared is None else shared

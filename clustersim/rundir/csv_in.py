@@ -15,7 +15,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO, get_type_hints
 
-from clustersim.cluster import Cluster, Placement, SharedPlacement, parts_of
+from clustersim.cluster import Cluster, Placement, SharedPlacement, millionths_of
 from clustersim.records import Exact, Gpus
 from itertime.errors import TableError, UserError
 from itertime.io import Table, open_table, shown, without_guard
@@ -232,7 +232,7 @@ def _placement(cell: str, cluster: Cluster) -> Placement:
     placement: list[tuple[int, int]] = []
     cell, mark, share_text = cell.partition("#")
     share = _PART.fullmatch(mark + share_text) if share_text.isascii() else None
-    if mark and (share is None or not parts_of(float(share[2]))):
+    if mark and (share is None or not millionths_of(float(share[2]))):
         raise ValueError("must state a part of a GPU as 7x1#0:0.25")
     for part in cell.split(";") if cell else ():
         match = _NODES.fullmatch(part) if part.isascii() else None
@@ -245,5 +245,5 @@ def _placement(cell: str, cluster: Cluster) -> Placement:
     if share is not None:
         if not placement:
             raise ValueError("states part of no GPU")
-        return SharedPlacement(tuple(placement), int(share[1]), parts_of(float(share[2])))
+        return SharedPlacement(tuple(placement), int(share[1]), millionths_of(float(share[2])))
     return tuple(placement)

@@ -163,7 +163,7 @@ class ClusterState(Generic[V]):
             if job is None:
                 return self._anywhere
             active = active_of(job)
-            if active.demand is None and not active.parts:
+            if active.demand is None and not active.millionths:
                 # Nothing limits the job. Where no placement is faster than another, one room serves all jobs.
                 return Room(self.placer, active.curve.training) if self._by_placement else self._anywhere
         return self._room_within(self.closed_to(job), job, gpu_type)
@@ -182,8 +182,8 @@ class ClusterState(Generic[V]):
         if job is None:
             return LimitedRoom(self.placer, gpu_type=gpu_type, closed=closed)
         active = active_of(job)
-        if active.parts:
-            return SharedGpuRoom(self.placer, active.parts, gpu_type, closed, active.demand)
+        if active.millionths:
+            return SharedGpuRoom(self.placer, active.millionths, gpu_type, closed, active.demand)
         plans: Mapping[int, Plan] = {}
         if self._by_placement:
             curve = active.offers_of(gpu_type)[0].curve if active.offers else active.curve

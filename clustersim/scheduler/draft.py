@@ -85,7 +85,7 @@ class Draft:
     @property
     def full(self) -> bool:
         """Whether no job could start in this draft, not even on part of a GPU that jobs share."""
-        return not self._capacity.free and not self._capacity.idle_parts
+        return not self._capacity.free and not self._capacity.idle_millionths
 
     def fits(self, gpus: float, gpu_type: str | None = None, job: JobView | None = None) -> bool:
         """Whether the draft has room for a job of `gpus` GPUs of that type (of any one type if None).
@@ -251,7 +251,7 @@ class Draft:
         """
         if not isinstance(asked, SharedPlacement):
             placement = tuple(sorted((node, count) for node, count in asked))
-        elif asked.parts * self._facts.packs < MILLION - self._facts.packs:
+        elif asked.millionths * self._facts.packs < MILLION - self._facts.packs:
             raise PolicyError(f"start(job {job.id}, on={asked}): its policy packs no jobs so small")
         else:
             placement = asked

@@ -7,7 +7,7 @@ from reprlib import repr as brief
 from types import MappingProxyType
 from typing import Any, Self
 
-from clustersim.cluster import MILLION, Placement, SharedPlacement, nodes_of, parts_of
+from clustersim.cluster import MILLION, Placement, SharedPlacement, millionths_of, nodes_of
 from clustersim.errors import PolicyError
 
 from .draft import Draft
@@ -68,26 +68,26 @@ class Proposal(Draft):
         GPUs that do not match.
         """
         where, packs = f"start_shared(job {job.id}, {fraction!r})", self._facts.packs
-        parts = parts_of(fraction) if 0 < fraction < 1 else 0
-        if active_of(job).parts:
+        millionths = millionths_of(fraction) if 0 < fraction < 1 else 0
+        if active_of(job).millionths:
             raise PolicyError(f"{where}: its trace states a part of a GPU; use start")
-        if (parts + 1) * packs < MILLION:
+        if (millionths + 1) * packs < MILLION:
             raise PolicyError(f"{where}: must be below 1 and at least 1 / packs; packs={packs} here")
         if beside is None:
             own = active_of(job).placement
             if on is None and isinstance(own, SharedPlacement) and not self._capacity.unshared(own):
-                on = self._elsewhere(job, gpu_type)  # other jobs hold parts of its own GPUs
+                on = self._elsewhere(job, gpu_type)  # other jobs hold shares of its own GPUs
                 if on is None:
                     return None
             free = self.start(job, on=on, gpu_type=gpu_type)
-            if free is None or (isinstance(free, SharedPlacement) and free.parts == parts):
+            if free is None or (isinstance(free, SharedPlacement) and free.millionths == millionths):
                 return free
             self.stop(job)
-            return self.start(job, on=self._capacity.new_part(parts, tuple(free)))
+            return self.start(job, on=self._capacity.first_share(millionths, tuple(free)))
         there = self.placement(beside)
         if not isinstance(there, SharedPlacement):
             raise PolicyError(f"{where}: job {beside.id} holds no part of GPUs in this proposal")
-        place = SharedPlacement(tuple(there), there.number, parts)
+        place = SharedPlacement(tuple(there), there.number, millionths)
         return self.start(job, on=place) if self.has_room(job, place) else None
 
     def _elsewhere(self, job: JobView, gpu_type: str | None) -> Placement | None:
@@ -102,11 +102,11 @@ class Proposal(Draft):
         return self._room_for(job, gpu_type).place(self._capacity, active.requested)
 
     def groups(self) -> list[list[JobView]]:
-        """The jobs that hold parts of GPUs by `start_shared`, those of the same GPUs together."""
+        """The jobs that hold shares of GPUs by `start_shared`, those of the same GPUs together."""
         found: dict[object, list[JobView]] = {}
         for job in self.running():
             there = self.placement(job)
-            if isinstance(there, SharedPlacement) and not active_of(job).parts:
+            if isinstance(there, SharedPlacement) and not active_of(job).millionths:
                 found.setdefault(there.key, []).append(job)
         return list(found.values())
 

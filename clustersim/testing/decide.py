@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from clustersim.cluster import Cluster, Placement, open_nodes
+from clustersim.cluster import Cluster, Placement
 from clustersim.engine import PolicyCalls
 from clustersim.jobs import ActiveJob
 from clustersim.overheads import Overheads
@@ -126,7 +126,7 @@ class _Scene:
         if not view.can_run_on(count):
             sizes = ", ".join(map(str, view.sizes))
             raise UserError(f"decide: job {job.job_id} on {quoted(count)} GPUs: it can run on {sizes}")
-        place = self._place(active, count)
+        place = self.facts.room_for(view).place(self.facts.capacity, count)
         if place is None:
             raise UserError(f"decide: running job {job.job_id} has no room for its {count} GPUs")
         active.start_s = job.submit_s
@@ -138,15 +138,6 @@ class _Scene:
                 f"decide: running job {job.job_id} {text}; give it more work or a later submission"
             )
         self.facts.running[view] = active.generation
-
-    def _place(self, active: ActiveJob, count: int) -> Placement | None:
-        """Where a running job is: part of a GPU for a job that shares one."""
-        capacity, demand = self.facts.capacity, active.demand
-        beside = capacity.part(active.parts, capacity.span) if active.parts else None
-        if beside is not None:
-            return beside
-        place = self.facts.placer.place(open_nodes(capacity, 0, capacity, demand), count, ())
-        return capacity.new_part(active.parts, place) if active.parts and place is not None else place
 
     def submit(self, job: Job, order: int) -> None:
         view = self._enter(job, order)

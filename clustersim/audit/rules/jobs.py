@@ -16,7 +16,7 @@ from clustersim.audit.evidence import RELATIVE, RESOLUTION_S, Evidence, agrees
 from clustersim.audit.history import GONE, NEW, RUNNING, STOPPED, UNKNOWN, ClusterHistory, JobHistory, Rule
 from clustersim.audit.log_pass import repeated
 from clustersim.audit.phases import factor_of, stated_phases
-from clustersim.cluster import MILLION, Placement, SharedPlacement, parts_of
+from clustersim.cluster import MILLION, Placement, SharedPlacement, millionths_of
 from clustersim.records import (
     ALLOCATES,
     FAIL,
@@ -171,13 +171,13 @@ def _wrong_part(event: EventRecord, job: JobHistory, packs: int) -> str:
     requested = None if job.record is None else job.record.gpu_fraction
     shares = isinstance(event.placement, SharedPlacement)
     if requested is None and packs > 1 and isinstance(event.placement, SharedPlacement):
-        enough = (event.placement.parts + 1) * packs >= MILLION
+        enough = (event.placement.millionths + 1) * packs >= MILLION
         return "" if enough else f"its part is so small that more than {packs} jobs could share its GPUs"
     if requested is None:
         return "shares a GPU, and its record states no part" if shares and job.record is not None else ""
     if not isinstance(event.placement, SharedPlacement):
         return f"its record states {requested:g} of a GPU, the log whole ones"
-    if event.gpus != 1 or event.placement.parts != parts_of(requested):
+    if event.gpus != 1 or event.placement.millionths != millionths_of(requested):
         return f"it is to hold {requested:g} of 1 GPU"
     return ""
 

@@ -8,7 +8,7 @@ from typing import Any
 from clustersim.audit.evidence import RESOLUTION_S, WORK_EPSILON, agrees, as_stated
 from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
-from clustersim.cluster import MILLION, HostDemand, parts_of
+from clustersim.cluster import MILLION, HostDemand, millionths_of
 from clustersim.failures import JobFailure, failure_of_job
 from clustersim.records import (
     ALLOCATES,
@@ -139,6 +139,7 @@ class TraceMatches(Rule):
         if job.kind == "iterations" and (job.min_gpus is not None or job.max_gpus is not None):
             self._limited[job.job_id] = job
         host = HostDemand.of(job.cpus, job.host_memory_gb, job.gpus)
+        share = job.gpu_fraction and millionths_of(job.gpu_fraction) / MILLION
         for name, submitted, recorded in (
             ("submit_s", job.submit_s, record.submit_s),
             ("tenant", job.tenant, record.tenant),
@@ -151,7 +152,7 @@ class TraceMatches(Rule):
             ("plan_options", job.plan_options or "", record.plan_options),
             ("service", job.service or "", record.service),
             ("phases", job.phases or "", record.phases),
-            ("gpu_fraction", job.gpu_fraction and parts_of(job.gpu_fraction) / MILLION, record.gpu_fraction),
+            ("gpu_fraction", share, record.gpu_fraction),
             ("cpus_per_gpu", host and host.cpus_per_gpu, record.cpus_per_gpu),
             ("host_gb_per_gpu", host and host.gb_per_gpu, record.host_gb_per_gpu),
         ):

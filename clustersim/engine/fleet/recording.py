@@ -18,13 +18,13 @@ class _Use(NamedTuple):
 
     free: int
     stranded: int
-    idle_parts: int
+    idle_millionths: int
     running: int
     pending: int
     down: int
 
     def in_use(self, in_service: int) -> tuple[float, float]:
-        return in_use(in_service, self.free, self.stranded, self.idle_parts)
+        return in_use(in_service, self.free, self.stranded, self.idle_millionths)
 
 
 class UseOfParts:
@@ -70,6 +70,6 @@ class PartRecorder(MemoryRecorder):
 
     def snapshot(self, time_s: float, capacity: InUse, running: int, pending: int, down: int = 0) -> None:
         assert isinstance(capacity, Capacity)
-        use = _Use(capacity.free, capacity.stranded, capacity.idle_parts, running, pending, down)
+        use = _Use(capacity.free, capacity.stranded, capacity.idle_millionths, running, pending, down)
         self._use.change(self._part.name, time_s, use)
         self._decided()

@@ -167,7 +167,6 @@ class CapacityMachine(RuleBasedStateMachine):
         assert [capacity.free_on(n) for n in range(self.cluster.nodes)] == self.free
         assert capacity.free == sum(self.free)
         assert capacity.empty_nodes() == self.free.count(size)
-        assert capacity.most_free_on_one() == max(self.free)
         for count in range(size + 1):
             assert list(nodes_of(capacity.nodes_with(count))) == [
                 n for n, f in enumerate(self.free) if f == count

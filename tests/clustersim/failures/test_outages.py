@@ -81,9 +81,6 @@ def test_faults_come_in_their_shares_and_take_their_mean_to_repair() -> None:
     assert stats.chisquare(counts, [share * len(faults) for share in shares]).pvalue > 0.001
     for kind, (_, hours) in KINDS.items():
         assert mean_of([fault.repair_s / HOUR for fault in faults if fault.kind == kind], 0.05) == hours
-    assert Failures().repair_mean_s() == pytest.approx(
-        HOUR * sum(share * hours for share, hours in KINDS.values())
-    )
 
 
 def test_published_rates_and_lemons() -> None:
