@@ -20,10 +20,12 @@ def last_stage_decides(forward: Array, backward: Array, present: NDArray[np.bool
     """Where 1F1B takes exactly m max S + sum S - max S, S = forward + backward, for any number m of
     micro-batches.
 
-    `forward`, `backward`: seconds of each kind of stage, (kinds, plans), the last stage in the last row;
-    `present`: which kinds a plan has. Let the longest forward exceed the last stage's by x, the longest
-    backward by y. The form is exact if the last stage has the largest S, no S is below x + y, and the last
-    stage's forward is at least y, its backward at least x.
+    `forward`, `backward`: seconds of each kind of stage, (kinds, plans), the last stage in the last row; 0
+    where a plan has no such stage. `present`: which kinds it has.
+
+    Let the longest forward exceed the last stage's by x, the longest backward by y. The form is exact if the
+    last stage has the largest S, no S is below x + y, and the last stage's forward is at least y, its
+    backward at least x.
 
     Proof: a path through the schedule from the first forward to the last backward takes, over its steps (see
     `one_f_one_b_s`), one S a step after the warm-up whether it stays on a stage or returns to it, and during
@@ -31,15 +33,15 @@ def last_stage_decides(forward: Array, backward: Array, present: NDArray[np.bool
     straight to the last stage, stays, and goes straight back leaves sums of the differences above, none of
     them negative.
     """
-    f, b = np.where(present, forward, 0.0), np.where(present, backward, 0.0)
-    forward_excess, backward_excess = f.max(axis=0) - f[-1], b.max(axis=0) - b[-1]
-    total = f + b
+    forward_excess = forward.max(axis=0) - forward[-1]
+    backward_excess = backward.max(axis=0) - backward[-1]
+    total = forward + backward
     shortest = np.where(present, total, np.inf).min(axis=0)
     return (
         (total[-1] >= total.max(axis=0))
         & (shortest >= forward_excess + backward_excess)
-        & (f[-1] >= backward_excess)
-        & (b[-1] >= forward_excess)
+        & (forward[-1] >= backward_excess)
+        & (backward[-1] >= forward_excess)
     )
 
 
