@@ -8,6 +8,7 @@ from clustersim.speed import (
     Interference,
     NodeSpeeds,
     RunningSpeeds,
+    Slowdown,
     StepTimes,
     Variability,
     speed_for,
@@ -35,7 +36,7 @@ def test_a_job_alone_is_as_fast_as_predicted() -> None:
 
 def test_steps_and_nodes_multiply_what_is_predicted() -> None:
     speeds = RunningSpeeds[ActiveJob](
-        CLUSTER, SPEED, step_times=StepTimes(slowdown=1.5), node_speeds=SLOW_NODE
+        CLUSTER, SPEED, slowdown=Slowdown(StepTimes(slowdown=1.5), SLOW_NODE, seed=0)
     )
     job = active_job("a", 2)
     assert speeds.independent
@@ -48,8 +49,7 @@ def test_a_job_beside_others_is_slowed_down_until_they_leave() -> None:
         CLUSTER,
         SPEED,
         sharing=Interference(slowdown=2.0),
-        step_times=StepTimes(slowdown=1.5),
-        node_speeds=SLOW_NODE,
+        slowdown=Slowdown(StepTimes(slowdown=1.5), SLOW_NODE, seed=0),
     )
     first, second, apart = active_job("a"), active_job("b"), active_job("c")
     half = SharedPlacement(((1, 1),), 0, 500_000)
