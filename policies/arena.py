@@ -7,7 +7,7 @@ from itertools import islice
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.solvers.divisions.cell_search import Cell, Change, Changes
+from policies.solvers.divisions.cell_search import CellChange, Changes, GpuCell
 from policies.toolkit.parameters import whole
 
 __all__ = ["Arena"]
@@ -30,7 +30,7 @@ class Arena(Scheduler):
         self.spread = whole("spread", spread, 0, 20)
         self.depth = whole("depth", depth, 0, 100)
         self.waiting = whole("waiting", waiting, 0, 100_000)
-        self._cells: dict[JobView, list[Cell]] = {}
+        self._cells: dict[JobView, list[GpuCell]] = {}
 
     def schedule(self, state: State) -> Proposal:
         for event in state.events:
@@ -53,7 +53,7 @@ class Arena(Scheduler):
             proposal.wake_at = min(settling.values())
         return proposal
 
-    def cells(self, job: JobView, types: Collection[str]) -> list[Cell]:
+    def cells(self, job: JobView, types: Collection[str]) -> list[GpuCell]:
         """The cells of a job, the types in the order of `types`, each type's in ascending order."""
         cells = self._cells.get(job)
         if cells is None:
@@ -67,10 +67,10 @@ class Arena(Scheduler):
         return cells
 
 
-def cell_of(job: JobView, gpu_type: str, gpus: int) -> Cell:
+def cell_of(job: JobView, gpu_type: str, gpus: int) -> GpuCell:
     """A cell of a job. Its throughput is in GPUs that work as those of the request on the best type."""
     throughput = job.requested * job.rate(gpus, gpu_type) / job.rate(job.requested)
-    return Cell(gpu_type, gpus, throughput)
+    return GpuCell(gpu_type, gpus, throughput)
 
 
 class _Plan:
@@ -80,7 +80,7 @@ class _Plan:
         self._policy, self._settling = policy, settling
         self._mixed = state.cluster.mixed
         self.free = state.in_service_by_type()
-        self.cells: dict[JobView, Cell] = {}
+        self.cells: dict[JobView, GpuCell] = {}
         for job in state.running:
             assert job.gpu_type is not None
             cell = cell_of(job, job.gpu_type, job.gpus)
@@ -98,7 +98,7 @@ class _Plan:
         """False only if no cell of a job that requests `gpus` GPUs is free."""
         return gpus <= max(self.free.values()) * 2**self._policy.spread
 
-    def put(self, job: JobView, cell: Cell) -> None:
+    def put(self, job: JobView, cell: GpuCell) -> None:
         """Let a job have a cell from now on."""
         old_cell = self.cells.get(job)
         if old_cell is not None:
@@ -121,7 +121,7 @@ class _Plan:
         """Give a waiting job the cell that adds most to total throughput, with others changed for it, if that
         is more in the time that the job takes there than they lose while they change.
         """
-        best: tuple[float, Cell, list[Change[JobView]]] | None = None
+        best: tuple[float, GpuCell, list[CellChange[JobView]]] | None = None
         for cell in self._first_cells(job):
             changes = self._room(cell)
             if changes is not None:
@@ -133,7 +133,7 @@ class _Plan:
                 self.put(change.job, change.cell)
             self.put(job, best[1])
 
-    def _first_cells(self, job: JobView) -> list[Cell]:
+    def _first_cells(self, job: JobView) -> list[GpuCell]:
         """The cells in which a job may begin: those up to its request, on a type that needs more the
         smallest.
         """
@@ -143,7 +143,7 @@ class _Plan:
             least_gpus.setdefault(cell.gpu_type, cell.gpus)
         return [cell for cell in cells if cell.gpus <= max(job.requested, least_gpus[cell.gpu_type])]
 
-    def _room(self, cell: Cell) -> list[Change[JobView]] | None:
+    def _room(self, cell: GpuCell) -> list[CellChange[JobView]] | None:
         if self._changes is None:
             self._changes = Changes(
                 (
@@ -155,7 +155,7 @@ class _Plan:
             )
         return self._changes.room(cell.gpu_type, cell.gpus, self.free)
 
-    def _pays(self, job: JobView, cell: Cell, gain: float, changes: list[Change[JobView]]) -> bool:
+    def _pays(self, job: JobView, cell: GpuCell, gain: float, changes: list[CellChange[JobView]]) -> bool:
         lost = sum(
             self.cells[change.job].throughput
             * change.job.change_cost_s(change.cell.gpus, change.cell.gpu_type)
@@ -174,7 +174,7 @@ class _Plan:
             _, _, cell, job = min(steps, key=lambda step: step[:2])
             self.put(job, cell)
 
-    def _steps(self, job: JobView) -> Iterator[tuple[float, int, Cell, JobView]]:
+    def _steps(self, job: JobView) -> Iterator[tuple[float, int, GpuCell, JobView]]:
         """(gain per GPU taken, negative; order; cell; job) of each larger or better cell that is free and in
         which a running job ends earlier, its change included.
         """
@@ -191,7 +191,7 @@ class _Plan:
                 yield (held.throughput - cell.throughput) / added_gpus, job.order, cell, job
 
 
-def _end_s(job: JobView, cell: Cell) -> float:
+def _end_s(job: JobView, cell: GpuCell) -> float:
     """Seconds until a job ends in a cell, its change included; infinite if its work is not known. A waiting
     job pays for a start in any cell, which is left out.
     """

@@ -7,7 +7,7 @@ from heapq import merge
 from itertools import chain
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.solvers import Demand, lease_terms
+from policies.solvers import LeaseDemand, lease_terms
 from policies.toolkit import LeaseCalendar, increasing, number, whole
 
 __all__ = ["Chronus"]
@@ -188,8 +188,8 @@ class Chronus(Scheduler):
             leases.give(neighbour, [term + t for t in terms])
         return True
 
-    def _demand(self, job: JobView, due_s: float, window: range, state: State) -> Demand:
-        return Demand(
+    def _demand(self, job: JobView, due_s: float, window: range, state: State) -> LeaseDemand:
+        return LeaseDemand(
             gpus=job.requested,
             need_s=_need_s(job),
             again_s=job.restart_s(job.requested),
@@ -199,7 +199,7 @@ class Chronus(Scheduler):
         )
 
 
-def _may_fit(demands: Sequence[Demand], free: Sequence[int], seconds: Sequence[float]) -> bool:
+def _may_fit(demands: Sequence[LeaseDemand], free: Sequence[int], seconds: Sequence[float]) -> bool:
     """False only if the GPU-seconds until the deadline of the last job, or those of all, do not suffice."""
     last_demand = demands[-1]
     until = sum(gpus * s for gpus, s in zip(free, seconds, strict=True) if gpus >= last_demand.gpus)

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.toolkit.backfill import Estimates, Shadow
+from policies.toolkit.backfill import RunTimeEstimates, Shadow
 from policies.toolkit.gpu_calendar import FreeGpus
 
 __all__ = ["Conservative"]
@@ -24,7 +24,7 @@ class Conservative(Scheduler):
     """
 
     def __init__(self, estimate_factor: float = 1.0):
-        self._estimates = Estimates(estimate_factor)
+        self._estimates = RunTimeEstimates(estimate_factor)
         self.estimate_factor = self._estimates.factor
         self.reserved: dict[JobView, float] = {}  # the latest start of each waiting job
         self._ends: dict[JobView, float] = {}  # the expected end of each running job

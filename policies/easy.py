@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.toolkit.backfill import Estimates, Shadow
+from policies.toolkit.backfill import RunTimeEstimates, Shadow
 
 __all__ = ["Easy"]
 
@@ -20,7 +20,7 @@ class Easy(Scheduler):
     """
 
     def __init__(self, estimate_factor: float = 1.0):
-        self._estimates = Estimates(estimate_factor)
+        self._estimates = RunTimeEstimates(estimate_factor)
         self.estimate_factor = self._estimates.factor
 
     def schedule(self, state: State) -> Proposal:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from math import inf, log
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.toolkit.backfill import Estimates, Shadow
+from policies.toolkit.backfill import RunTimeEstimates, Shadow
 from policies.toolkit.parameters import by_tenant, number
 
 __all__ = ["Multifactor"]
@@ -53,7 +53,7 @@ class Multifactor(Scheduler):
         self.half_life_s = number("half_life_s", half_life_s, minimum=1)
         self.tenant_limit = None if tenant_limit is None else number("tenant_limit", tenant_limit, minimum=1)
         self.tenant_limits = by_tenant("tenant_limits", tenant_limits, minimum=1)
-        self._estimates = Estimates(estimate_factor)
+        self._estimates = RunTimeEstimates(estimate_factor)
         self.estimate_factor = self._estimates.factor
         self._usage: dict[str, float] = {}  # decayed GPU-seconds of each tenant seen, as of `_counted_s`
         self._held: Counter[str] = Counter()  # GPUs of each tenant since then

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.pricing import Claim, Curve, Line, Market, Prices, Share
+from policies.pricing import Claim, ClaimCurve, Line, Market, PricedShare, Prices
 from policies.pricing.triage import Triage
 from policies.reservation.admission import Admission
 from policies.reservation.following import follow
@@ -76,7 +76,7 @@ class PricedDeadlines(Scheduler):
             {name: gpus - spare.held_back[name] for name, gpus in line.gpus.items()},
             [claim for claim in running if claim.held],  # the others have to leave what they hold
             harm=self.harm, worth=line.worth,
-            floors={job: Share(*share) for job, share in spare.target.items()},
+            floors={job: PricedShare(*share) for job, share in spare.target.items()},
         )  # fmt: skip
         running_claims = {claim.job: claim for claim in running}
         for claim in line.walk(market.fits):
@@ -112,7 +112,7 @@ def _allowed(claim: Claim[JobView], spare: SpareGpus) -> Claim[JobView]:
         ]
         if indices:
             rates = [1 / curve.unit_s[i] for i in indices]
-            curves[name] = Curve(
+            curves[name] = ClaimCurve(
                 [curve.sizes[i] for i in indices],
                 rates,
                 [curve.restarts[i] for i in indices],

@@ -10,7 +10,7 @@ import numpy as np
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.solvers.nash_window import Bid, falling, rounds_of_window
 from policies.toolkit.parameters import number, whole
-from policies.toolkit.progress import Course, course_of
+from policies.toolkit.progress import WorkCourse, course_of
 from policies.toolkit.rounds import Rounds
 
 __all__ = ["Shockwave"]
@@ -24,7 +24,7 @@ _STEEPEST = (_LOGS[1] - _LOGS[0]) / _BASES[1]
 class _Standing(NamedTuple):
     """What a policy knows of a job until the job runs again, or its phase changes."""
 
-    course: Course
+    course: WorkCourse
     first_gain: float  # of the logarithm, for one round
     submit_s: float
     contended_s: float  # the integral of contention at its submission

@@ -12,7 +12,7 @@ from traces.native import unreadable
 from traces.summary import Request, demand, stated_request
 from traces.workload import stream
 
-__all__ = ["Part", "Scaling", "scaled", "sliced"]
+__all__ = ["Scaling", "TraceSelection", "scaled", "sliced"]
 
 _MOST_FACTOR = 1e6
 _MOST_JOBS = 10_000_000
@@ -20,7 +20,7 @@ _TIMES = ("deadline_s", "logged_start_s")
 
 
 @dataclass(frozen=True)
-class Part:
+class TraceSelection:
     """Which jobs of a trace are kept.
 
     | field | meaning |
@@ -89,7 +89,7 @@ class Scaling:
             raise UserError(f"--load {self.load:g}: must be above 0, and without --time, which it determines")
 
 
-def sliced(jobs: Iterable[Job], part: Part) -> tuple[list[Job], float]:
+def sliced(jobs: Iterable[Job], part: TraceSelection) -> tuple[list[Job], float]:
     """The jobs of a part, in their order, and the time that becomes 0 of the clock: that of the first.
 
     Deadlines and logged starts keep their distance from the submission. Raises UserError if no job is left.

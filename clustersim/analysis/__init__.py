@@ -34,8 +34,8 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `host_summary` | the cores and the host memory that jobs held |
 | `service_summary` | what instances of inference services asked for and did not get |
 | `service_levels` | the same by service, each a `ServiceLevel`, with the share of time with all demand met |
-| `paired_difference` | compare two policies over seeds, as a `Difference` |
-| `Difference` | mean difference of a metric with its confidence interval and p value |
+| `paired_difference` | compare two policies over seeds, as a `PairedDifference` |
+| `PairedDifference` | mean difference of a metric with its confidence interval and p value |
 | `LEAST_PAIRS` | the fewest pairs of runs that get an interval |
 | `holm` | p values corrected for the number of comparisons |
 
@@ -51,7 +51,7 @@ from .job_story import Explanation, Spell, Wait, explain
 from .metrics import METRICS, host_summary, summarise
 from .pools import PoolUse, by_pool, has_parts
 from .services import ServiceLevel, service_levels, service_summary
-from .statistics import LEAST_PAIRS, Difference, holm, paired_difference
+from .statistics import LEAST_PAIRS, PairedDifference, holm, paired_difference
 from .windows import check_window, measured_jobs, window_metrics, window_summary, with_window
 
 __all__ = [
@@ -62,10 +62,10 @@ __all__ = [
     "METRICS",
     "NEGLIGIBLE_WAIT",
     "Allocation",
-    "Difference",
     "Explanation",
     "GpuTime",
     "Holdings",
+    "PairedDifference",
     "PoolUse",
     "ServiceLevel",
     "Spell",

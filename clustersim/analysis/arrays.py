@@ -10,7 +10,7 @@ import numpy as np
 
 from clustersim.records import FINISHED, UNFINISHED, Columns, JobRecord, Snapshot
 
-from .tables import Table
+from .tables import RecordTable
 
 __all__ = [
     "Array",
@@ -30,7 +30,7 @@ __all__ = [
 Value = float | int | str | None
 Array = np.ndarray
 Jobs = Sequence[JobRecord] | Columns
-Snapshots = Sequence[Snapshot] | Columns | Table
+Snapshots = Sequence[Snapshot] | Columns | RecordTable
 
 
 def job_columns(jobs: Jobs) -> Columns:
@@ -54,7 +54,7 @@ class Usage:
 
     @classmethod
     def of(cls, snapshots: Snapshots, end_s: float) -> Usage:
-        rows = Table(snapshots) if isinstance(snapshots, Sequence) else snapshots
+        rows = RecordTable(snapshots) if isinstance(snapshots, Sequence) else snapshots
         time_s = rows["time_s"]
         last_s = max(end_s, float(time_s[-1])) if len(rows) else end_s
         return cls(time_s, rows["allocated"], rows["stranded"], rows["running"] + rows["pending"], last_s)
@@ -91,7 +91,7 @@ def reached(jobs: Columns) -> Array:
     return ~(jobs.equal("state", UNFINISHED) & np.isnan(jobs["isolated_s"]))
 
 
-def requested_gpus(jobs: Columns | Table) -> Array:
+def requested_gpus(jobs: Columns | RecordTable) -> Array:
     """The GPUs that each job asks for; NaN where it asks for none. Part of a GPU counts as that part."""
     return jobs["gpus"] * np.nan_to_num(jobs["gpu_fraction"], nan=1.0)
 

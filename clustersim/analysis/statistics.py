@@ -16,7 +16,7 @@ import numpy as np
 
 __all__ = [
     "LEAST_PAIRS",
-    "Difference",
+    "PairedDifference",
     "bootstrap_t_interval",
     "holm",
     "mean_difference",
@@ -38,7 +38,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True)
-class Difference:
+class PairedDifference:
     """A metric under a variant against a baseline, over pairs of runs with one seed each.
 
     `difference` = mean of variant - baseline, in the metric's unit, within [`low`, `high`]; `relative` =
@@ -63,7 +63,7 @@ class Difference:
 
 def paired_difference(
     baseline: Sequence[float | None], variant: Sequence[float | None], *, seed: int = 0, limit: float = inf
-) -> Difference:
+) -> PairedDifference:
     """Compare `variant` with `baseline`: one value per seed, in the same order, None if undefined.
 
     `limit`: the largest possible difference (1 for shares); intervals end there. If no value is negative, the
@@ -72,7 +72,7 @@ def paired_difference(
     value_pairs = [(b, v) for b, v in zip(baseline, variant, strict=True) if b is not None and v is not None]
     left_out = len(baseline) - len(value_pairs)
     if not value_pairs:
-        return Difference(0, left_out, *[None] * 9)
+        return PairedDifference(0, left_out, *[None] * 9)
     pairs = np.array(value_pairs, dtype=float)
     means = pairs.mean(axis=0)
     enough = len(value_pairs) >= LEAST_PAIRS and bool(np.any(pairs != pairs[0]))  # equal pairs count as one
@@ -87,7 +87,7 @@ def paired_difference(
             if relative_low is not None and np.all(pairs >= 0):
                 relative_low = max(relative_low, -1.0)
     p = sign_flip_p(pairs[:, 1] - pairs[:, 0], seed) if enough else None
-    return Difference(
+    return PairedDifference(
         pairs=len(value_pairs),
         left_out=left_out,
         baseline=float(means[0]),

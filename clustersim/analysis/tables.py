@@ -13,7 +13,7 @@ import numpy as np
 from clustersim.records import FINISHED, Run
 
 __all__ = [
-    "Table",
+    "RecordTable",
     "events_of",
     "finished",
     "jobs_of",
@@ -26,7 +26,7 @@ __all__ = [
 Found = TypeVar("Found")
 
 
-class Table:
+class RecordTable:
     """Records of one kind, field by field. A field is collected when it is first needed, and kept."""
 
     def __init__(self, records: Sequence[Any]):
@@ -72,21 +72,21 @@ def per_run(compute: Callable[[Run], Found]) -> Callable[[Run], Found]:
 
 
 @per_run
-def jobs_of(run: Run) -> Table:
+def jobs_of(run: Run) -> RecordTable:
     """The job records of a run."""
-    return Table(run.jobs)
+    return RecordTable(run.jobs)
 
 
 @per_run
-def events_of(run: Run) -> Table:
+def events_of(run: Run) -> RecordTable:
     """The event log of a run."""
-    return Table(run.events)
+    return RecordTable(run.events)
 
 
 @per_run
-def snapshots_of(run: Run) -> Table:
+def snapshots_of(run: Run) -> RecordTable:
     """The snapshots of a run."""
-    return Table(run.snapshots)
+    return RecordTable(run.snapshots)
 
 
 @per_run

@@ -24,8 +24,8 @@ from typing import Any, TypeAlias
 
 from .errors import compared, score
 from .logged import LoggedRun
-from .pools import Pool
-from .site import INFERRED, Simulated, Site, idle_start_up_s, simulate
+from .pools import SitePool
+from .site import INFERRED, Simulated, SimulatedSite, idle_start_up_s, simulate
 
 __all__ = ["CANDIDATES", "CAPACITIES", "PARAMETERS", "Candidates", "Trial", "fit"]
 
@@ -61,7 +61,7 @@ class Trial:
     Only `fitted` decides. It is infinite if no job of that part started in the simulation.
     """
 
-    site: Site
+    site: SimulatedSite
     fitted: float
     judged: float | None
 
@@ -73,12 +73,12 @@ class Trial:
 
 def fit(
     log: LoggedRun,
-    pools: Sequence[Pool],
+    pools: Sequence[SitePool],
     rows: tuple[int, int],
     candidates: Candidates = CANDIDATES,
     settings: Sequence[str] = (),
     on_trial: Callable[[int], None] = lambda _: None,
-) -> tuple[Site, Simulated, list[Trial]]:
+) -> tuple[SimulatedSite, Simulated, list[Trial]]:
     """The best site by the jobs from `rows[0]` to before `rows[1]`, its simulation, and all trials in order.
 
     Raises what `simulate` raises.
@@ -88,7 +88,7 @@ def fit(
 
     several = len({job.tenant for job in log.jobs}) > 1
 
-    def attempt(site: Site) -> None:
+    def attempt(site: SimulatedSite) -> None:
         nonlocal best
         if any(trial.site == site for trial in trials) or (INFERRED in site.params.values() and not several):
             return
@@ -102,7 +102,7 @@ def fit(
 
     start_up_s = idle_start_up_s(log, pools, rows[1])
     for policy, params in candidates:
-        attempt(Site(policy, params, start_up_s=start_up_s))
+        attempt(SimulatedSite(policy, params, start_up_s=start_up_s))
     assert best is not None
     if any(not pool.stated for pool in pools):
         best_site = best[0].site
@@ -110,7 +110,7 @@ def fit(
             attempt(replace(best_site, capacity=factor))
         if (factor := best[0].site.capacity) != 1:
             for policy, params in candidates:
-                attempt(Site(policy, params, factor, start_up_s))
+                attempt(SimulatedSite(policy, params, factor, start_up_s))
     best_site = best[0].site
     for changed in PARAMETERS.get(best_site.policy, ()):
         attempt(replace(best_site, params={**best_site.params, **changed}))

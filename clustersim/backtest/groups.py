@@ -9,7 +9,7 @@ import numpy as np
 
 from .errors import times_of
 from .logged import LoggedRun, Rows
-from .pools import Pool
+from .pools import SitePool
 from .site import Simulated
 
 __all__ = ["groups_of"]
@@ -19,7 +19,7 @@ _FIELDS = ("tenant", "user", "partition", "qos", "gpu_type")
 
 
 def groups_of(
-    log: LoggedRun, simulated: Simulated, rows: Rows, pools: list[Pool]
+    log: LoggedRun, simulated: Simulated, rows: Rows, pools: list[SitePool]
 ) -> dict[str, list[dict[str, Any]]]:
     """Logged and simulated waits of the jobs in `rows` by kind of group, then by group, as JSON.
 

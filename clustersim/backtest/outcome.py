@@ -14,8 +14,8 @@ from .errors import compared, errors_of, score
 from .fit import CANDIDATES, CAPACITIES, Candidates, Trial, fit
 from .groups import groups_of
 from .logged import LoggedRun, Rows
-from .pools import Pool, SiteFacts, pools_of
-from .site import INFERRED, Simulated, Site, idle_start_up_s, settings_named, simulate
+from .pools import SiteFacts, SitePool, pools_of
+from .site import INFERRED, Simulated, SimulatedSite, idle_start_up_s, settings_named, simulate
 from .use import in_use, mean_difference, mean_use
 
 __all__ = ["Backtest", "backtest"]
@@ -29,7 +29,7 @@ class Backtest:
 
     log: LoggedRun
     made: Simulated
-    pools: Sequence[Pool]
+    pools: Sequence[SitePool]
     parts: Sequence[str]
     summary: Mapping[str, Any] = field(repr=False)
 
@@ -68,7 +68,7 @@ def backtest(
         if len(policies) > 1:
             raise UserError(f"--policy {','.join(policies)}: several policies need --fit, which chooses one")
         shown_s = idle_start_up_s(log, pools) if start_up_s is None else start_up_s
-        site = Site(policies[0] if policies else "fifo", start_up_s=shown_s)
+        site = SimulatedSite(policies[0] if policies else "fifo", start_up_s=shown_s)
         simulated = simulate(log, pools, site, settings)
     parts = {"fitted": (first_row, split), "judged": (split, None)} if fitted else {"all": (first_row, None)}
     rows = {name: compared(log, simulated, *places) for name, places in parts.items()}
@@ -116,7 +116,7 @@ def _part_labels(jobs: int, first_row: int, split: int, fitted: bool) -> list[st
 
 
 def _said(
-    log: LoggedRun, site: Site, start_up_stated: bool, setting_texts: Mapping[str, str]
+    log: LoggedRun, site: SimulatedSite, start_up_stated: bool, setting_texts: Mapping[str, str]
 ) -> Iterator[str]:
     yield "the cluster is empty when the log begins; jobs that ran before it are not in the log"
     yield "jobs are submitted as logged, whatever they waited before; they run for their logged run time"
@@ -141,7 +141,7 @@ def _said(
         yield "hours are counted from the zero of the log's own clock"
 
 
-def _use(log: LoggedRun, simulation: Simulated, site: Site) -> dict[str, float]:
+def _use(log: LoggedRun, simulation: Simulated, site: SimulatedSite) -> dict[str, float]:
     """Use of the GPUs from the first to the last submission."""
     until_s = float(log.submit_s[-1])
     has_start = ~np.isnan(log.start_s)
@@ -156,7 +156,7 @@ def _use(log: LoggedRun, simulation: Simulated, site: Site) -> dict[str, float]:
     }
 
 
-def _capacity(pool: Pool, simulation: Simulated) -> dict[str, Any]:
+def _capacity(pool: SitePool, simulation: Simulated) -> dict[str, Any]:
     """GPUs of a pool in the simulation, and the times at which it had less."""
     return {"gpus": simulation.pools[pool.name], "reduced": [asdict(part) for part in pool.reduced]}
 

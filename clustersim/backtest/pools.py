@@ -17,7 +17,7 @@ from traces import Job
 from .logged import LoggedRun, Rows
 from .use import Reduced, in_use, peak, reduced
 
-__all__ = ["DIVISIONS", "Pool", "SiteFacts", "pools_of"]
+__all__ = ["DIVISIONS", "SiteFacts", "SitePool", "pools_of"]
 
 DIVISIONS = ("auto", "none", "tenant", "partition", "qos", "gpu_type")
 """What can tell the pools of a site apart: nothing, or a field of its jobs."""
@@ -31,7 +31,7 @@ _NOT_STATED = "(not stated)"
 
 
 @dataclass(frozen=True)
-class Pool:
+class SitePool:
     """Jobs that compete for the GPUs of one cluster.
 
     `rows`: places of its jobs in the log. `cluster`: by the log, unless `stated` by the user. `largest`:
@@ -88,7 +88,7 @@ class SiteFacts:
 
 def pools_of(
     log: LoggedRun, site_facts: SiteFacts, known_jobs: int | None = None
-) -> tuple[list[Pool], list[str]]:
+) -> tuple[list[SitePool], list[str]]:
     """The pools of the site, the largest in jobs first, and the assumptions made.
 
     Only the first `known_jobs` jobs (all, if None) may show what a pool has. UserError if the user states a
@@ -150,7 +150,7 @@ def _pool(
     site_facts: SiteFacts,
     clusters: Mapping[str, Cluster],
     known_jobs: int,
-) -> Pool:
+) -> SitePool:
     seen, largest = rows[rows < known_jobs], int(log.gpus[rows].max())
     cluster = clusters.get(name, clusters.get(""))
     is_stated = cluster is not None
@@ -164,7 +164,7 @@ def _pool(
         until_s = inf if known_jobs >= len(log.jobs) else float(log.submit_s[known_jobs])
         columns = (log.submit_s[seen], log.start_s[seen], log.run_s[seen], log.gpus[seen])
         reduced_spans = reduced(*columns, cluster.gpus, until_s)
-    return Pool(
+    return SitePool(
         name,
         rows,
         cluster,
@@ -217,7 +217,7 @@ def _limits(log: LoggedRun, rows: Rows, known_jobs: int) -> dict[str, int]:
     return limits
 
 
-def _exceeded(pool: Pool, log: LoggedRun) -> Iterator[str]:
+def _exceeded(pool: SitePool, log: LoggedRun) -> Iterator[str]:
     """How often, and by how much, the log uses more than the stated cluster has."""
     moments, gpus_in_use = in_use(log.start_s[pool.rows], log.run_s[pool.rows], log.gpus[pool.rows])
     lasted = np.diff(moments, append=moments[-1:])
@@ -232,7 +232,7 @@ def _exceeded(pool: Pool, log: LoggedRun) -> Iterator[str]:
         yield f"WARNING: {problem}, more than there are for {times}"
 
 
-def _said(pool: Pool, site_facts: SiteFacts, log: LoggedRun) -> list[str]:
+def _said(pool: SitePool, site_facts: SiteFacts, log: LoggedRun) -> list[str]:
     where = "" if pool.name == "all" else f"pool {shown(pool.name)}: "
     if pool.stated:
         sentences = [f"{where}{pool.cluster.gpus:,} GPUs ({pool.cluster.shape}), as stated"]

@@ -13,16 +13,24 @@ from itertime.errors import UserError
 from itertime.io import shown
 
 from .logged import Floats, LoggedRun
-from .pools import Pool
+from .pools import SitePool
 
-__all__ = ["INFERRED", "Simulated", "Site", "idle_start_up_s", "settings_named", "simulate", "site_words"]
+__all__ = [
+    "INFERRED",
+    "Simulated",
+    "SimulatedSite",
+    "idle_start_up_s",
+    "settings_named",
+    "simulate",
+    "site_words",
+]
 
 _LONGEST_START_UP_S = 300.0  # a longer wait with GPUs free is no start-up
 _FREE = dict.fromkeys(
     ("launch_s", "launch_gpu_s", "plain_restart_s", "checkpoint_bytes_per_parameter"), 0.0
 )  # the preset "none" would also multiply the start-up by 0
 INFERRED = "inferred"
-"""In parameters of a site: what the log shows of its tenants, `Pool.limits`."""
+"""In parameters of a site: what the log shows of its tenants, `SitePool.limits`."""
 
 _INSTEAD = {
     "cluster": "use --cluster",
@@ -34,7 +42,7 @@ _INSTEAD = {
 
 
 @dataclass(frozen=True)
-class Site:
+class SimulatedSite:
     """What a simulation assumes: the policy and its parameters, a factor of the inferred capacity, and the
     seconds from a decision to the logged start, in which the job holds its GPUs.
     """
@@ -77,7 +85,11 @@ class Simulated:
 
 
 def simulate(
-    log: LoggedRun, pools: Sequence[Pool], site: Site, settings: Sequence[str] = (), seed: int = 0
+    log: LoggedRun,
+    pools: Sequence[SitePool],
+    site: SimulatedSite,
+    settings: Sequence[str] = (),
+    seed: int = 0,
 ) -> Simulated:
     """Run every pool under the site's policy, from an empty cluster.
 
@@ -127,7 +139,7 @@ def _fitting(quotas: Mapping[str, int], gpus: int) -> dict[str, int]:
     return dict(quotas) if sum(quotas.values()) <= gpus else {}
 
 
-def idle_start_up_s(log: LoggedRun, pools: Sequence[Pool], known_jobs: int | None = None) -> float:
+def idle_start_up_s(log: LoggedRun, pools: Sequence[SitePool], known_jobs: int | None = None) -> float:
     """The median wait of the jobs that found room: at their submission none waited, and they fitted beside
     what was in use. 0 if there is no such job, or the median is above five minutes.
 
@@ -139,7 +151,7 @@ def idle_start_up_s(log: LoggedRun, pools: Sequence[Pool], known_jobs: int | Non
     return median if median <= _LONGEST_START_UP_S else 0.0
 
 
-def _waits_with_room(log: LoggedRun, pool: Pool, known_jobs: int) -> list[float]:
+def _waits_with_room(log: LoggedRun, pool: SitePool, known_jobs: int) -> list[float]:
     rows = pool.rows[(pool.rows < known_jobs) & ~np.isnan(log.start_s[pool.rows])]
     steps: list[tuple[float, int, int]] = []  # (time, kind, row): 0 an end, 1 a submission, 2 a start
     for i in rows.tolist():

@@ -8,7 +8,7 @@
 | `Bound` | bounds of the mean and p99 of JCT, of the makespan and of the deadlines met |
 | `bound_of` | the bound of an instance, by a method of choice |
 | `METHODS` | the names of the methods |
-| `prices_of` | the `Prices` behind a bound: what a GPU-second is worth over time |
+| `prices_of` | the `DualPrices` behind a bound: what a GPU-second is worth over time |
 
 | module | what |
 |---|---|
@@ -30,16 +30,16 @@ Why
 """
 
 from .instance import BoundJob, Instance, Option, instance_of
-from .mean import Prices
+from .mean import DualPrices
 from .methods import METHODS, Bound, bound_of, prices_of
 
 __all__ = [
     "METHODS",
     "Bound",
     "BoundJob",
+    "DualPrices",
     "Instance",
     "Option",
-    "Prices",
     "bound_of",
     "instance_of",
     "prices_of",

@@ -10,12 +10,12 @@ from math import fsum, inf
 
 import numpy as np
 
-from .columns import Columns, Floats
+from .columns import Floats, OptionColumns
 
 __all__ = ["alone_s", "areas", "srpt_ends_s", "srpt_mean_s", "type_weights"]
 
 
-def alone_s(columns: Columns) -> Floats:
+def alone_s(columns: OptionColumns) -> Floats:
     """The least JCT of each job, in seconds, as if it had the cluster for itself: min over its options o of
     launch_s(o) + work / rate(o).
 
@@ -35,7 +35,7 @@ def alone_s(columns: Columns) -> Floats:
     return least_s
 
 
-def type_weights(columns: Columns) -> tuple[Floats, ...]:
+def type_weights(columns: OptionColumns) -> tuple[Floats, ...]:
     """Weights of the GPU types with which to compute `areas`: all alike, and by the mean rate per GPU of the
     jobs that can run on all types. Any weights >= 0 of which one is positive give valid bounds.
     """
@@ -56,7 +56,7 @@ def type_weights(columns: Columns) -> tuple[Floats, ...]:
     return equal_weights, mean / mean.max()
 
 
-def areas(columns: Columns, weights: Floats) -> Floats:
+def areas(columns: OptionColumns, weights: Floats) -> Floats:
     """The least weighted GPU-seconds of each job: those of its work + those of its launch.
 
     A GPU of type k counts `weights[k]`. Those of the work are work x the least weighted GPU-seconds per unit,
@@ -74,7 +74,7 @@ def areas(columns: Columns, weights: Floats) -> Floats:
     return least_area
 
 
-def srpt_mean_s(columns: Columns, weights: Floats) -> float:
+def srpt_mean_s(columns: OptionColumns, weights: Floats) -> float:
     """Mean JCT >= the mean flow time under SRPT on one machine, with processing times area / GPUs.
 
     *Proof.* By its completion a job has held its area (see `areas`). Let a machine serve a job that holds

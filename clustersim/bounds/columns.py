@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from .instance import Instance, Option
 
-__all__ = ["Columns", "Floats", "Ints", "Kind"]
+__all__ = ["Floats", "Ints", "JobKind", "OptionColumns"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -19,7 +19,7 @@ _MOST_SUMS, _FEW_JOBS = 1_000_000, 64
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class JobKind:
     """All ways to run a kind of job, as arrays of equal length: `gpu_type`, `gpus`, `rate` (units/s),
     `launch_s`, `restart_s`. `jobs`: the rows of the jobs of that kind.
     """
@@ -33,7 +33,7 @@ class Kind:
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class OptionColumns:
     """The jobs of an instance, one row each: `release_s`, `work` and `deadline_s` (NaN: none). Times count
     from the first release. `gpus`: the most of each type that jobs can hold at a time. `clock_error_s`: more
     than what the rounding of a run's clock adds to a JCT.
@@ -43,11 +43,11 @@ class Columns:
     release_s: Floats
     work: Floats
     deadline_s: Floats
-    kinds: tuple[Kind, ...]
+    kinds: tuple[JobKind, ...]
     clock_error_s: float
 
     @classmethod
-    def of(cls, instance: Instance) -> Columns:
+    def of(cls, instance: Instance) -> OptionColumns:
         jobs = instance.jobs
         rows: dict[int, list[int]] = {}
         options: dict[int, tuple[Option, ...]] = {}
@@ -74,12 +74,12 @@ class Columns:
     def __len__(self) -> int:
         return len(self.work)
 
-    def part(self, rows: Ints) -> Columns:
+    def part(self, rows: Ints) -> OptionColumns:
         """The jobs of some rows, ascending."""
         place = np.full(len(self), -1)
         place[rows] = np.arange(len(rows))
         kinds = (replace(kind, jobs=place[kind.jobs][place[kind.jobs] >= 0]) for kind in self.kinds)
-        return Columns(
+        return OptionColumns(
             gpus=self.gpus,
             release_s=self.release_s[rows],
             work=self.work[rows],
@@ -118,9 +118,9 @@ def _usable(
     return float(max(1, sums.bit_length() - 1))
 
 
-def _kind(options: tuple[Option, ...], jobs: Ints) -> Kind:
+def _kind(options: tuple[Option, ...], jobs: Ints) -> JobKind:
     def flat(name: str) -> Floats:
         return np.array([value for option in options for value in getattr(option, name)], dtype=np.float64)
 
     gpu_type = np.array([option.gpu_type for option in options for _ in option.sizes], dtype=np.int64)
-    return Kind(gpu_type, flat("sizes"), flat("rates"), flat("launch_s"), flat("restart_s"), jobs)
+    return JobKind(gpu_type, flat("sizes"), flat("rates"), flat("launch_s"), flat("restart_s"), jobs)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .area import alone_s, areas, type_weights
 from .ascent import ascend
-from .columns import Columns, Floats
+from .columns import Floats, OptionColumns
 from .first_prices import jobs_in_system, spread_evenly
 from .relaxation import Relaxation
 
@@ -20,7 +20,7 @@ _TRIAL_STEPS = 12  # after which the search goes on only if prices prove that so
 
 
 def met_at_most(
-    columns: Columns, deadline_s: Floats, *, steps: int, visits: int, enough: float = -inf
+    columns: OptionColumns, deadline_s: Floats, *, steps: int, visits: int, enough: float = -inf
 ) -> int:
     """How many of the jobs can be done by their deadline at most; NaN: a job has none.
 
@@ -79,7 +79,7 @@ def met_at_most(
     return most_met
 
 
-def p99_s(columns: Columns, alone: Floats, *, steps: int, visits: int, trials: int) -> float:
+def p99_s(columns: OptionColumns, alone: Floats, *, steps: int, visits: int, trials: int) -> float:
     """The least 99th percentile of JCT, interpolated between order statistics as in the metric (type 7 of
     Hyndman and Fan). `alone`: the least JCT of each job. `trials`: how many JCTs are tried for a statistic.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .area import alone_s, areas, srpt_ends_s, type_weights
-from .columns import Columns, Floats
+from .columns import Floats, OptionColumns
 
 __all__ = ["breakpoints_s", "first_ends_s", "first_prices", "jobs_in_system", "spread_evenly"]
 
@@ -15,7 +15,7 @@ _APART = 1e-9  # of the latest time: nearer breakpoints are one, as parts betwee
 _SPREADING = 1.3  # GPU-seconds that jobs hold in good schedules, over the least
 
 
-def first_ends_s(columns: Columns) -> Floats:
+def first_ends_s(columns: OptionColumns) -> Floats:
     """When each job is done on one machine under SRPT, and no earlier than alone. A guess: jobs run on more
     GPUs than where they are most efficient.
     """
@@ -25,7 +25,7 @@ def first_ends_s(columns: Columns) -> Floats:
     return np.maximum(ends_s, srpt_ends_s(columns.release_s, area_s))
 
 
-def breakpoints_s(columns: Columns, ends_s: Floats, visits: int) -> Floats:
+def breakpoints_s(columns: OptionColumns, ends_s: Floats, visits: int) -> Floats:
     """Some of the releases and `ends_s` (see `spread_evenly`), then a tail in which every job can be done
     alone.
     """
@@ -73,7 +73,7 @@ def jobs_in_system(
     return np.maximum(mean, 0.0)
 
 
-def first_prices(columns: Columns, ends_s: Floats, edges_s: Floats) -> Floats:
+def first_prices(columns: OptionColumns, ends_s: Floats, edges_s: Floats) -> Floats:
     """Jobs in the system per GPU, as (GPU type, interval): what a GPU-second delays is what it is worth."""
     present = jobs_in_system(columns.release_s, ends_s, edges_s)
     present[edges_s[:-1] >= ends_s.max()] = 0.0

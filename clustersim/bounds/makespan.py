@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .area import areas
-from .columns import Columns, Floats, Ints
+from .columns import Floats, Ints, OptionColumns
 
 __all__ = ["makespan_by_area_s", "makespan_s"]
 
@@ -13,7 +13,7 @@ _HALVINGS = 40
 _MOST_RELEASES, _MOST_WORK = 12, 4_000_000  # release times that are tried; times of jobs in all
 
 
-def makespan_by_area_s(columns: Columns, weights: Floats) -> float:
+def makespan_by_area_s(columns: OptionColumns, weights: Floats) -> float:
     """Makespan >= max over release times t of (t - first release) + the areas of the jobs released from t on,
     over all GPUs.
 
@@ -24,7 +24,7 @@ def makespan_by_area_s(columns: Columns, weights: Floats) -> float:
     return float(np.max(release_s - release_s[0] + area_s))
 
 
-def _areas_from(columns: Columns, weights: Floats) -> tuple[Ints, Floats]:
+def _areas_from(columns: OptionColumns, weights: Floats) -> tuple[Ints, Floats]:
     """The jobs in order of release, and for each the areas of it and all later ones over all GPUs, in
     seconds.
     """
@@ -33,7 +33,7 @@ def _areas_from(columns: Columns, weights: Floats) -> tuple[Ints, Floats]:
     return order, areas_after / float(weights @ columns.gpus)
 
 
-def makespan_s(columns: Columns, weights: Floats, at_least_s: float) -> float:
+def makespan_s(columns: OptionColumns, weights: Floats, at_least_s: float) -> float:
     """The least makespan T, from the first release on; `at_least_s`: a bound that is known.
 
     *Statement.* For any time t, let J be the jobs released from t on. The end T of the run satisfies the sum
@@ -76,7 +76,7 @@ def makespan_s(columns: Columns, weights: Floats, at_least_s: float) -> float:
 class _Needs:
     """The least weighted GPU-seconds that some jobs hold if they are done by a time."""
 
-    def __init__(self, columns: Columns, weights: Floats, rows: Ints):
+    def __init__(self, columns: OptionColumns, weights: Floats, rows: Ints):
         mask = np.zeros(len(columns), dtype=bool)
         mask[rows] = True
         self._idle = 0.0

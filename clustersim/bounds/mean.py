@@ -9,17 +9,17 @@ import numpy as np
 
 from .area import alone_s
 from .ascent import ascend
-from .columns import Columns, Floats
+from .columns import Floats, OptionColumns
 from .first_prices import breakpoints_s, first_ends_s, first_prices, jobs_in_system
 from .relaxation import Relaxation
 
-__all__ = ["Prices", "search_prices"]
+__all__ = ["DualPrices", "search_prices"]
 
 _SMALL_PRICE = 0.3  # of a GPU that one job delays: 1 / all GPUs
 
 
 @dataclass(frozen=True, eq=False)
-class Prices:
+class DualPrices:
     """What a GPU-second is worth over time, in seconds of JCT: `price` as (GPU type, interval) between the
     breakpoints `edges_s`. `jobs`: the mean number of jobs in the system of the schedule that the search began
     with. `mean_s`: the bound of the mean JCT that the prices prove.
@@ -31,7 +31,7 @@ class Prices:
     jobs: Floats
 
 
-def search_prices(columns: Columns, steps: int, visits: int) -> Prices:
+def search_prices(columns: OptionColumns, steps: int, visits: int) -> DualPrices:
     """The best prices that an ascent of `steps` finds, and their bound (see `Relaxation`). `visits`: how many
     intervals jobs may see in all between their release and a guess of their end; it decides how fine the
     prices are in time.
@@ -42,7 +42,7 @@ def search_prices(columns: Columns, steps: int, visits: int) -> Prices:
     rows = np.nonzero(columns.work > 0)[0]
     if not len(rows):
         empty = np.zeros((len(columns.gpus), 0))
-        return Prices(fsum(least_s.tolist()) / len(columns), np.zeros(0), empty, np.zeros(0))
+        return DualPrices(fsum(least_s.tolist()) / len(columns), np.zeros(0), empty, np.zeros(0))
     job_columns = columns.part(rows)
     ends_s = first_ends_s(job_columns)
     edges_s = breakpoints_s(job_columns, ends_s, visits)
@@ -55,4 +55,4 @@ def search_prices(columns: Columns, steps: int, visits: int) -> Prices:
     )
     rest_s = fsum(least_s[columns.work <= 0].tolist())
     jobs = jobs_in_system(job_columns.release_s, ends_s, edges_s)
-    return Prices((ascent.dual + rest_s) / len(columns), edges_s, ascent.price, jobs)
+    return DualPrices((ascent.dual + rest_s) / len(columns), edges_s, ascent.price, jobs)

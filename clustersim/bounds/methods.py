@@ -13,11 +13,11 @@ import numpy as np
 from itertime.errors import UnknownName
 
 from .area import alone_s, srpt_mean_s, type_weights
-from .columns import Columns
+from .columns import OptionColumns
 from .deadlines import met_at_most, p99_s
 from .instance import Instance
 from .makespan import makespan_by_area_s, makespan_s
-from .mean import Prices, search_prices
+from .mean import DualPrices, search_prices
 
 __all__ = ["METHODS", "Bound", "bound_of", "prices_of"]
 
@@ -76,7 +76,7 @@ def bound_of(instance: Instance, method: str = "auto", *, times: bool = True) ->
     if method not in METHODS:
         raise UnknownName("method", method, METHODS)
     began = perf_counter()
-    columns = Columns.of(instance)
+    columns = OptionColumns.of(instance)
     if method in ("auto", "best"):
         method = _choice(columns, method)
     if not len(columns):
@@ -94,7 +94,7 @@ def bound_of(instance: Instance, method: str = "auto", *, times: bool = True) ->
     )
 
 
-def _times(columns: Columns, effort: _Effort, method: str) -> tuple[float, float, float]:
+def _times(columns: OptionColumns, effort: _Effort, method: str) -> tuple[float, float, float]:
     """The least mean JCT, 99th percentile and makespan, rounded down; seconds."""
     least_s = alone_s(columns)
     makespan = float(np.max(columns.release_s + least_s) - np.min(columns.release_s))
@@ -113,16 +113,16 @@ def _times(columns: Columns, effort: _Effort, method: str) -> tuple[float, float
     return _down(mean_s, error_s), _down(late_s, error_s), _down(makespan, error_s)
 
 
-def prices_of(instance: Instance) -> Prices:
+def prices_of(instance: Instance) -> DualPrices:
     """The prices that prove the bound of the mean JCT by the method `prices`. ValueError without jobs."""
-    columns = Columns.of(instance)
+    columns = OptionColumns.of(instance)
     if not len(columns):
         raise ValueError("an instance without jobs has no prices")
     effort = _effort(columns, "prices")
     return search_prices(columns, effort.steps, effort.visits)
 
 
-def _met_ratio(columns: Columns, deadline_jobs: int, effort: _Effort) -> float | None:
+def _met_ratio(columns: OptionColumns, deadline_jobs: int, effort: _Effort) -> float | None:
     """The most jobs that can meet their deadline, over those that have one; None if none has.
 
     *Proof that it needs no rounding up.* The metric of a run is k / n of two whole numbers, and this is m / n
@@ -135,7 +135,7 @@ def _met_ratio(columns: Columns, deadline_jobs: int, effort: _Effort) -> float |
     return met / deadline_jobs
 
 
-def _choice(columns: Columns, method: str) -> str:
+def _choice(columns: OptionColumns, method: str) -> str:
     """What `auto` and `best` stand for, by the number of jobs times the number of options of a job."""
     operations = sum(len(kind.jobs) * len(kind.gpus) for kind in columns.kinds)
     if method == "auto":
@@ -143,7 +143,7 @@ def _choice(columns: Columns, method: str) -> str:
     return "prices" if operations <= _PRICES_OPERATIONS else "area"
 
 
-def _effort(columns: Columns, method: str) -> _Effort:
+def _effort(columns: OptionColumns, method: str) -> _Effort:
     jobs = len(columns)
     if method == "quick":
         return _Effort(8, 2_000 + 2 * jobs, 8, 1_000 + jobs)

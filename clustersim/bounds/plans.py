@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from .columns import Columns, Floats, Ints
+from .columns import Floats, Ints, OptionColumns
 
 __all__ = ["Forward", "Jobs", "Pieces", "forward", "trace_back"]
 
@@ -49,7 +49,7 @@ class Jobs:
     restart: Floats
 
     @classmethod
-    def of(cls, columns: Columns, rows: Ints, edges_s: Floats, until_s: Floats | None) -> Jobs:
+    def of(cls, columns: OptionColumns, rows: Ints, edges_s: Floats, until_s: Floats | None) -> Jobs:
         """The jobs of these rows of `columns`, which all have work to do."""
         kinds = [(kind, np.nonzero(np.isin(rows, kind.jobs))[0]) for kind in columns.kinds]
         shape = (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .columns import Columns, Floats, Ints
+from .columns import Floats, Ints, OptionColumns
 from .plans import Forward, Jobs, forward, trace_back
 
 __all__ = ["Relaxation", "Solution"]
@@ -70,7 +70,7 @@ class Relaxation:
     an edge or where they cross. The objective of a plan that ends after `stop_s` is at least `stop_s`. []
     """
 
-    def __init__(self, columns: Columns, edges_s: Floats, until_s: Floats | None = None):
+    def __init__(self, columns: OptionColumns, edges_s: Floats, until_s: Floats | None = None):
         self.edges_s, self.gpus = edges_s, columns.gpus
         rows = np.argsort(columns.release_s, kind="stable")
         parts = [rows[i : i + _CHUNK] for i in range(0, len(rows), _CHUNK)]

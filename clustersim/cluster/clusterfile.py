@@ -79,7 +79,7 @@ class _Part:
 
 
 @dataclass(frozen=True, config=CONFIG)
-class _Group:
+class _GroupEntry:
     """A group as a file states it. Bandwidths in Gb/s, one direction."""
 
     name: Name
@@ -197,7 +197,7 @@ def _groups(stated_groups: list[Any], at: str, folder: Path) -> list[NodeGroup]:
             raise UserError(
                 f"{where}: is {type(stated).__name__}; write a mapping with name, gpu_type, nodes"
             )
-        group = construct(_Group, {str(key): value for key, value in stated.items()}, where)
+        group = construct(_GroupEntry, {str(key): value for key, value in stated.items()}, where)
         if group.name in names:
             raise UserError(
                 f"{where}: name={quoted(group.name)}: another group has this name; choose a new one"
@@ -207,7 +207,7 @@ def _groups(stated_groups: list[Any], at: str, folder: Path) -> list[NodeGroup]:
     return groups
 
 
-def _resolved(group: _Group, where: str, folder: Path) -> NodeGroup:
+def _resolved(group: _GroupEntry, where: str, folder: Path) -> NodeGroup:
     """The group, with the figures of its system where it states none of its own."""
     _check_tiers(group, where)
     reference, system = _system(group, where, folder)
@@ -244,7 +244,7 @@ def _resolved(group: _Group, where: str, folder: Path) -> NodeGroup:
     )
 
 
-def _system(group: _Group, where: str, folder: Path) -> tuple[str | None, System | None]:
+def _system(group: _GroupEntry, where: str, folder: Path) -> tuple[str | None, System | None]:
     """The system of the group's nodes: its name or path, and the system itself."""
     reference = group.system
     if reference is None:
@@ -266,7 +266,7 @@ def _system(group: _Group, where: str, folder: Path) -> tuple[str | None, System
         raise UserError(f"{where}: system={group.system}: {error}") from None
 
 
-def _check_tiers(group: _Group, where: str) -> None:
+def _check_tiers(group: _GroupEntry, where: str) -> None:
     for tier in ("leaf", "spine"):
         ratio, gbps = (getattr(group, f"{tier}_{key}") for key in ("oversubscription", "uplink_gbps"))
         if ratio is not None and gbps is not None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from clustersim.analysis import allocations, gpu_blocks
 from clustersim.records import Run
-from clustersim.report import Clock, group_runs
+from clustersim.report import TimeAxis, group_runs
 from clustersim.report.frame.looks import LIGHT
 from itertime.io.figures import COLOURS
 
@@ -58,7 +58,7 @@ def _jct_cdf(plt: Any, runs: Sequence[Run]) -> Figure:
 def _utilisation(plt: Any, runs: Sequence[Run]) -> Figure:
     """GPUs held and GPUs that make progress, a row per policy. Of several seeds, the first."""
     groups = group_runs(runs)
-    clock = Clock.of([group.runs[0] for group in groups])
+    clock = TimeAxis.of([group.runs[0] for group in groups])
     size = (5.6, 0.7 + 1.0 * len(groups))
     figure, rows = plt.subplots(len(groups), 1, figsize=size, sharex=True, squeeze=False)
     for group, axes in zip(groups, rows[:, 0], strict=True):
@@ -76,7 +76,7 @@ def _utilisation(plt: Any, runs: Sequence[Run]) -> Figure:
 def _gantt(plt: Any, runs: Sequence[Run]) -> Figure:
     """Which job held which GPUs, a row per policy, coloured by model. Of several seeds, the first."""
     groups = group_runs(runs)
-    clock = Clock.of([group.runs[0] for group in groups])
+    clock = TimeAxis.of([group.runs[0] for group in groups])
     held: dict[str, float] = {}
     for group in groups:
         for job in group.runs[0].jobs:
@@ -98,7 +98,7 @@ def _gantt(plt: Any, runs: Sequence[Run]) -> Figure:
     return figure
 
 
-def _bars(axes: Any, run: Run, clock: Clock, colour_of: dict[str, int]) -> None:
+def _bars(axes: Any, run: Run, clock: TimeAxis, colour_of: dict[str, int]) -> None:
     from matplotlib.collections import PolyCollection
 
     models = {job.job_id: job.model for job in run.jobs}

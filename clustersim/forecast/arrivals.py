@@ -16,14 +16,14 @@ import numpy as np
 from clustersim.backtest.logged import Floats
 from traces.job import Job
 
-__all__ = ["Arrivals"]
+__all__ = ["LaterArrivals"]
 
 _RECENT = 0.1  # of the span of a history: one that ended longer ago does not reach up to now
 _FEWEST = 2
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class LaterArrivals:
     """Past submissions to repeat: jobs in order of submission, and when that was (s from the first); the
     seconds until the first comes again; where each draw begins, from 0 to 1 of that; and the run times, by
     draw, of the jobs that had not ended.
@@ -39,7 +39,7 @@ class Arrivals:
     def of(
         cls, past: Sequence[Job], present: Sequence[Job], now_s: float, begins: Floats,
         draws: Mapping[str, Floats],
-    ) -> Arrivals | None:  # fmt: skip
+    ) -> LaterArrivals | None:  # fmt: skip
         """From jobs that had ended and those that are there at `now_s`; None if there are too few.
 
         If the last job of the past ended long ago, only the time up to its last submission counts.

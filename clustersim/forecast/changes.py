@@ -9,7 +9,7 @@ from traces.logs.log import LoggedJob
 
 from .scene import Scene
 
-__all__ = ["Change", "changes_of"]
+__all__ = ["RequestChange", "changes_of"]
 
 _HALVINGS = 3
 _LIMITS = (2, 4)  # parts of the stated limit
@@ -18,7 +18,7 @@ _MOST_POOLS = 5
 
 
 @dataclass(frozen=True)
-class Change:
+class RequestChange:
     """A job as it might be, in the pool where it would wait."""
 
     label: str
@@ -26,7 +26,7 @@ class Change:
     pool: str
 
 
-def changes_of(scene: Scene, job: LoggedJob, pool: str) -> list[Change]:
+def changes_of(scene: Scene, job: LoggedJob, pool: str) -> list[RequestChange]:
     """The changes that are tried, in this order.
 
     - whole nodes, where the job asks for a part of one beside whole ones;
@@ -37,12 +37,12 @@ def changes_of(scene: Scene, job: LoggedJob, pool: str) -> list[Change]:
     size = scene.pools[pool].cluster.gpus_per_node
     counts = [job.gpus // size * size] if job.gpus > size > 1 and job.gpus % size else []
     counts += [job.gpus >> k for k in range(1, _HALVINGS + 1) if job.gpus % (1 << k) == 0]
-    changes = [Change(_gpus(count), replace(job, gpus=count), pool) for count in dict.fromkeys(counts)]
+    changes = [RequestChange(_gpus(count), replace(job, gpus=count), pool) for count in dict.fromkeys(counts)]
     if (limit_s := scene.run_times.limit_s(job)) is not None:
         for part in _LIMITS:
             if limit_s / part >= _LEAST_LIMIT_S:
                 shorter = replace(job, estimate_s=limit_s / part)
-                changes.append(Change(f"limit {duration(limit_s / part)}", shorter, pool))
+                changes.append(RequestChange(f"limit {duration(limit_s / part)}", shorter, pool))
     if scene.division in ("partition", "gpu_type", "qos"):
         other_pools = [
             other_pool
@@ -54,7 +54,7 @@ def changes_of(scene: Scene, job: LoggedJob, pool: str) -> list[Change]:
         )[:_MOST_POOLS]:
             moved = _moved(job, scene.division, other_pool.name)
             changes.append(
-                Change(f"{scene.division.replace('_', ' ')} {other_pool.name}", moved, other_pool.name)
+                RequestChange(f"{scene.division.replace('_', ' ')} {other_pool.name}", moved, other_pool.name)
             )
     return changes
 

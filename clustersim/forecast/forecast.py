@@ -16,10 +16,10 @@ from itertime.errors import UserError
 from itertime.io import shown
 from traces.logs.log import LoggedJob
 
-from .changes import Change, changes_of
+from .changes import RequestChange, changes_of
 from .request import Request
 from .run_times import RunTimes
-from .scene import Part, Scene, SitePolicy
+from .scene import PoolScene, Scene, SitePolicy
 from .state import LiveState, end_of
 from .summary import assumptions_of, distribution, gain, job_document, policy_document, state_document
 from .waiting import wait_in, waits_for
@@ -74,13 +74,13 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class _Trial:
+class _DrawnForecast:
     """A job as it is or changed: its part of the scene, its run times, the delays of its starts, and the jobs
     that started before it; one of each for each draw.
     """
 
     label: str
-    part: Part
+    part: PoolScene
     own_s: Floats
     delays_s: Floats
     earlier: Sequence[Sequence[str]]
@@ -122,7 +122,7 @@ def predict_start(
     pool = scene.pool_name(job)
     changes = changes_of(scene, job, pool) if options.with_changes else []
     uniforms = np.random.default_rng([options.seed, *b"own"]).random(draws)
-    tried = [Change("as it is", job, pool), *changes]
+    tried = [RequestChange("as it is", job, pool), *changes]
 
     def done(trial: int, draw: int) -> None:
         on_progress(trial * draws + draw, len(tried) * draws)
@@ -155,7 +155,9 @@ def _check(state: LiveState, history: Sequence[LoggedJob] | None, options: Optio
         raise UserError(f"--by {state.moment(options.by_s)}: lies before now, {state.moment(state.now_s)}")
 
 
-def _changed(state: LiveState, base: _Trial, trial: _Trial, by_s: float | None) -> dict[str, Any]:
+def _changed(
+    state: LiveState, base: _DrawnForecast, trial: _DrawnForecast, by_s: float | None
+) -> dict[str, Any]:
     """What a change brings, as JSON."""
     gained = gain(base.delays_s, trial.delays_s)
     return {"change": trial.label, **gained, **distribution(state, trial.delays_s, by_s)}
@@ -174,7 +176,9 @@ def _ended(history: Sequence[LoggedJob], state: LiveState) -> list[LoggedJob]:
     return ended
 
 
-def _trial(scene: Scene, change: Change, uniforms: Floats, on_draw: Callable[[int], None]) -> _Trial:
+def _trial(
+    scene: Scene, change: RequestChange, uniforms: Floats, on_draw: Callable[[int], None]
+) -> _DrawnForecast:
     cluster = scene.pools[change.pool].cluster
     if change.job.gpus > cluster.gpus:
         problem = f"asks for {change.job.gpus:,} GPUs, its pool has {cluster.gpus:,} ({cluster.shape})"
@@ -187,4 +191,4 @@ def _trial(scene: Scene, change: Change, uniforms: Floats, on_draw: Callable[[in
         delays_s[draw] = done.started_s - scene.now_s
         earlier.append(tuple(done.earlier))
         on_draw(draw + 1)
-    return _Trial(change.label, part, own_s, delays_s, earlier)
+    return _DrawnForecast(change.label, part, own_s, delays_s, earlier)

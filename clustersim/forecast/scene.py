@@ -10,7 +10,7 @@ from math import inf
 import numpy as np
 
 from clustersim.backtest.logged import Floats, LoggedRun
-from clustersim.backtest.pools import Pool, SiteFacts, pools_of
+from clustersim.backtest.pools import SiteFacts, SitePool, pools_of
 from clustersim.cluster import Placement
 from clustersim.engine import RunSetup, Simulation
 from clustersim.records import MemoryRecorder
@@ -20,13 +20,13 @@ from itertime.io import shown
 from traces.job import Job, submission_key
 from traces.logs.log import LoggedJob
 
-from .arrivals import Arrivals
+from .arrivals import LaterArrivals
 from .placing import places_of
 from .resumed import Resumed
 from .run_times import RunTimes
 from .state import LiveState
 
-__all__ = ["ORDERS", "Part", "Scene", "SitePolicy"]
+__all__ = ["ORDERS", "PoolScene", "Scene", "SitePolicy"]
 
 ORDERS = ("auto", "submission", "priority")
 """How the waiting jobs are queued."""
@@ -64,12 +64,12 @@ class Scene:
 
     state: LiveState
     policy: SitePolicy
-    pools: Mapping[str, Pool]
+    pools: Mapping[str, SitePool]
     pool_of: Mapping[str, str]
     config: RunConfig
     setups: Mapping[str, RunSetup]
     places: Mapping[str, Mapping[str, Placement]]
-    arrivals: Mapping[str, Arrivals]
+    arrivals: Mapping[str, LaterArrivals]
     run_times: RunTimes
     draws: Mapping[str, Floats]
     by_priority: bool
@@ -117,7 +117,7 @@ class Scene:
             for job in present
         }
         begins = np.random.default_rng([seed, *b"arrivals"]).random(draws)
-        arrivals: dict[str, Arrivals] = {}
+        arrivals: dict[str, LaterArrivals] = {}
         for pool in pools if with_arrivals else ():
             later_arrivals = _arrivals(log, pool, first_present, state.now_s, begins, drawn)
             if later_arrivals:
@@ -162,7 +162,7 @@ class Scene:
             key=lambda job: (is_new[job.job_id], -job.priority, submission_key(job.submit_s, job.job_id)),
         )
 
-    def part(self, job: LoggedJob, pool: str) -> Part:
+    def part(self, job: LoggedJob, pool: str) -> PoolScene:
         """The jobs of a pool in which `job` waits, whether it is one of them or not."""
         now_s = self.now_s
         jobs = []
@@ -174,11 +174,11 @@ class Scene:
             submit_s = now_s if self.by_priority else other_job.submit_s - self.zero_s
             jobs.append(replace(_job_of(other_job, 1.0, self.run_times), submit_s=submit_s))
         jobs.sort(key=lambda job: job.submit_s)  # stable: the queue keeps its order
-        return Part(self, pool, job.job_id, jobs, self.places[pool])
+        return PoolScene(self, pool, job.job_id, jobs, self.places[pool])
 
 
 @dataclass(frozen=True)
-class Part:
+class PoolScene:
     """A pool of a scene in which the job `target` waits: its jobs in order of submission, without run times,
     and the places of those that run.
     """
@@ -248,13 +248,13 @@ def _as_log(
     return LoggedRun(tuple(jobs), starts_s, np.full(len(jobs), np.nan), 0.0, state.source)
 
 
-def _setup(config: RunConfig, pool: Pool) -> RunSetup:
+def _setup(config: RunConfig, pool: SitePool) -> RunSetup:
     quotas = dict(pool.quotas) if sum(pool.quotas.values()) <= pool.cluster.gpus else {}
     return replace(setup_of(config, cluster=pool.cluster), quotas=quotas or config.quotas)
 
 
 def _places(
-    log: LoggedRun, pool: Pool, setup: RunSetup, history: Sequence[LoggedJob], state: LiveState
+    log: LoggedRun, pool: SitePool, setup: RunSetup, history: Sequence[LoggedJob], state: LiveState
 ) -> dict[str, Placement]:
     """The GPUs of the pool's running jobs; the log holds the history, then those that run, then others."""
     rows = [*history, *state.running]
@@ -264,15 +264,15 @@ def _places(
 
 
 def _arrivals(
-    log: LoggedRun, pool: Pool, present: int, now_s: float, begins: Floats, drawn: Mapping[str, Floats]
-) -> Arrivals | None:
+    log: LoggedRun, pool: SitePool, present: int, now_s: float, begins: Floats, drawn: Mapping[str, Floats]
+) -> LaterArrivals | None:
     """What comes later in a pool; the jobs of the log from place `present` on are there now."""
     past = [log.jobs[i] for i in pool.rows if i < present]
     pool_jobs = [log.jobs[i] for i in pool.rows if i >= present]
-    return Arrivals.of(past, pool_jobs, now_s, begins, drawn)
+    return LaterArrivals.of(past, pool_jobs, now_s, begins, drawn)
 
 
-def _division(site_facts: SiteFacts, log: LoggedRun, pools: Sequence[Pool]) -> str:
+def _division(site_facts: SiteFacts, log: LoggedRun, pools: Sequence[SitePool]) -> str:
     """The field by which the pools were told apart."""
     if site_facts.division != "auto":
         return site_facts.division

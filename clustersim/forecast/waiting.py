@@ -11,7 +11,7 @@ from clustersim.analysis import Wait, explain
 from clustersim.records import MemoryRecorder, Run
 from traces.logs.log import LoggedJob
 
-from .scene import Part
+from .scene import PoolScene
 from .summary import quantile
 
 __all__ = ["wait_in", "waits_for"]
@@ -19,7 +19,7 @@ __all__ = ["wait_in", "waits_for"]
 _MOST = 20  # jobs that are listed
 
 
-def waits_for(part: Part, job: LoggedJob, earlier: Sequence[Sequence[str]]) -> dict[str, Any]:
+def waits_for(part: PoolScene, job: LoggedJob, earlier: Sequence[Sequence[str]]) -> dict[str, Any]:
     """What a job waits for, as JSON: GPUs, the jobs that hold them, and those that stand ahead or start
     before it in some draw.
 
@@ -74,7 +74,7 @@ def waits_for(part: Part, job: LoggedJob, earlier: Sequence[Sequence[str]]) -> d
     }
 
 
-def wait_in(part: Part, draw: int, own_s: float) -> Wait | None:
+def wait_in(part: PoolScene, draw: int, own_s: float) -> Wait | None:
     """The wait of the job from now on in one draw, in which it runs for `own_s`, on the log's clock; None if
     it starts at once. The jobs ahead are those of the queue.
     """

@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from clustersim.analysis import Difference, holm, paired_difference
+from clustersim.analysis import PairedDifference, holm, paired_difference
 from clustersim.records import Run
 from clustersim.rundir import read_run
 from itertime.errors import UnknownName
@@ -50,7 +50,7 @@ class Comparison:
 
     axes: Mapping[str, Scalar]
     metric: str
-    difference: Difference
+    difference: PairedDifference
     p_holm: float | None = None
 
 
@@ -81,7 +81,9 @@ def compare_cells(
     return _with_holm(comparisons)
 
 
-def _difference(baseline: Mapping[int, Result], variant: Mapping[int, Result], metric: str) -> Difference:
+def _difference(
+    baseline: Mapping[int, Result], variant: Mapping[int, Result], metric: str
+) -> PairedDifference:
     seeds = [seed for seed in variant if seed in baseline]
     return paired_difference(
         [baseline[seed].metrics.get(metric) for seed in seeds],

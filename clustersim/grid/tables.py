@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from clustersim.analysis import Difference
+from clustersim.analysis import PairedDifference
 from clustersim.rundir import guarded_text
 from itertime.io import write_bytes, write_text
 
@@ -44,7 +44,7 @@ def write_tables(results: Results) -> list[Comparison]:
 
 
 def _comparison_csv(results: Results, comparisons: Sequence[Comparison]) -> str:
-    names = [field.name for field in fields(Difference)]
+    names = [field.name for field in fields(PairedDifference)]
     header = [*results.axes, "metric", *names, "p_holm"]
     rows = (
         [

@@ -20,7 +20,7 @@ from traces.synthetic import Recipe
 
 from .choosing import ChoosingScheduler
 from .observation import Observation, Observer
-from .rewards import Meter
+from .rewards import RewardMeter
 
 __all__ = ["ClusterEnv"]
 
@@ -70,7 +70,7 @@ class ClusterEnv(gymnasium.Env[Any, Any]):
             raise UserError(f"max_steps={max_steps!r}: must be at least 1")
         self.render_mode, self.reward, self.max_steps = render_mode, reward, max_steps
         self._window, self._sizes = window, sizes
-        Meter(reward)  # raises for an unknown name
+        RewardMeter(reward)  # raises for an unknown name
         self._observer = Observer(window, sizes)
         self.observation_space = self._observer.observation_space
         self.action_space = self._observer.action_space
@@ -152,7 +152,7 @@ class _Agent(ChoosingScheduler):
 
     def __init__(self, reward: str, window: int, sizes: Sequence[float]):
         super().__init__(window, sizes)
-        self.meter, self.now_s, self.sketch = Meter(reward), 0.0, ""
+        self.meter, self.now_s, self.sketch = RewardMeter(reward), 0.0, ""
         self.environment: greenlet | None = None
 
     def choose(self, observation: Observation) -> int:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from clustersim.scheduler import JobView, Proposal, State
 from itertime.errors import UserError
 
-__all__ = ["CLUSTER_FEATURES", "JOB_FEATURES", "WAIT", "Choice", "Observation", "Observer", "stated_s"]
+__all__ = ["CLUSTER_FEATURES", "JOB_FEATURES", "WAIT", "Observation", "Observer", "StartChoice", "stated_s"]
 
 WAIT = 0
 """The action that lets time pass."""
@@ -56,7 +56,7 @@ class Observation(TypedDict):
     action_mask: NDArray[np.int8]
 
 
-class Choice(NamedTuple):
+class StartChoice(NamedTuple):
     """What an agent may choose from. `starts`: the job and GPU count of every action but `WAIT`, None if it
     is not possible.
     """
@@ -75,7 +75,7 @@ class Choice(NamedTuple):
 
 
 class Observer:
-    """Turns a state and a draft into a `Choice`.
+    """Turns a state and a draft into a `StartChoice`.
 
     `window`: how many waiting jobs are seen, those submitted first. `sizes`: the GPU counts that each may
     start on, as multiples of its request; each is rounded to a useful count of the job, at least the
@@ -119,7 +119,7 @@ class Observer:
             "action_mask": mask,
         }
 
-    def choice(self, state: State, proposal: Proposal, started: set[JobView]) -> Choice | None:
+    def choice(self, state: State, proposal: Proposal, started: set[JobView]) -> StartChoice | None:
         """What can be chosen now, after the jobs in `started` have places in the draft; None if no visible
         job can start.
         """
@@ -143,7 +143,7 @@ class Observer:
         ]
         seen["jobs"][: len(rows)] = rows
         seen["cluster"][:] = _cluster_row(state, proposal, waiting, len(started))
-        return Choice(seen, [*starts, *[None] * (self.actions - 1 - len(starts))])
+        return StartChoice(seen, [*starts, *[None] * (self.actions - 1 - len(starts))])
 
     def _starts(self, job: JobView, proposal: Proposal) -> list[tuple[JobView, int] | None]:
         counts = [self._count(job, size) for size in self.sizes]

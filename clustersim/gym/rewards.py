@@ -9,7 +9,7 @@ from itertime.errors import UnknownName
 
 from .observation import stated_s
 
-__all__ = ["REWARDS", "Meter"]
+__all__ = ["REWARDS", "RewardMeter"]
 
 REWARDS: Mapping[str, str] = {
     "jct": "minus the job-hours in the system; the sum is minus the sum of all completion times, in hours",
@@ -24,7 +24,7 @@ REWARDS: Mapping[str, str] = {
 _HOUR_S = 3600.0
 
 
-class Meter:
+class RewardMeter:
     """Integrates a reward over the periods between decisions, in which no job comes, starts or ends."""
 
     def __init__(self, reward: str):

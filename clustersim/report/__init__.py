@@ -9,7 +9,7 @@
 | `sizes_given` | sentences on policies that allocate other numbers of GPUs than requested |
 | `group_runs` | runs grouped by policy, in order of appearance |
 | `named` | each run with its label, in the order of all tables |
-| `Clock` | the time axis that all charts of a page share |
+| `TimeAxis` | the time axis that all charts of a page share |
 
 Why
 - The split of GPU time is decided when the run ends, not in the report. `plans.csv` keeps the parts of each
@@ -30,12 +30,12 @@ from .frame import Page
 from .headline import comparison_table
 from .page import render_report
 from .runs import group_runs, named
-from .time_axis import Clock
+from .time_axis import TimeAxis
 from .verdict import notes, sizes_given
 
 __all__ = [
-    "Clock",
     "Page",
+    "TimeAxis",
     "comparison_table",
     "group_runs",
     "named",

@@ -15,8 +15,8 @@ from clustersim.analysis.tables import finished, jobs_of, snapshots_of
 from .fairness import SIZES, mean_known, size_numbers, slowdowns
 from .frame import MOST_POINTS, RATIO_TICKS, TIME_TICKS, Chart, downsampled, plotly_text, series_of, short
 from .numbers import duration
-from .runs import Group, Pair, measured
-from .time_axis import Clock
+from .runs import Pair, PolicyRuns, measured
+from .time_axis import TimeAxis
 
 __all__ = ["charts"]
 
@@ -27,7 +27,7 @@ _MOST_AT_FIRST = 8  # curves; more cannot be told apart
 
 
 def charts(
-    groups: Sequence[Group],
+    groups: Sequence[PolicyRuns],
     pairs: Sequence[Pair] = (),
     times: Sequence[GpuTime | None] = (),
     baseline: str = "",
@@ -50,7 +50,7 @@ def charts(
     if any(time is not None for time in times):
         drawn.append(_gpu_time(groups, times))
     if any(snapshots_of(run)["running"].any() for run in runs if run.snapshots):
-        clock = Clock.of(runs)
+        clock = TimeAxis.of(runs)
         drawn += [_allocation(groups_at_first, len(groups), clock), _queue(groups, clock)]
     if any((slowdowns(jobs) > 0).any() for jobs in tables):  # not for NaN
         drawn.append(_slowdown(groups))
@@ -58,7 +58,7 @@ def charts(
     return {chart.id: _quieter(chart, shown_looks) for chart in drawn}
 
 
-def _at_first(groups: Sequence[Group], base: int) -> Sequence[Group]:
+def _at_first(groups: Sequence[PolicyRuns], base: int) -> Sequence[PolicyRuns]:
     """At most eight groups in their order: that of the baseline, and those of the least mean JCT."""
     if len(groups) <= _MOST_AT_FIRST:
         return groups
@@ -81,7 +81,7 @@ def _quieter(chart: Chart, shown_looks: set[int]) -> Chart:
     return replace(chart, caption=caption, series=series)
 
 
-def _completion(groups: Sequence[Group]) -> Chart:
+def _completion(groups: Sequence[PolicyRuns]) -> Chart:
     """Cumulative distribution of JCT over all submitted jobs. A curve may end below 100 %."""
     series = []
     for group in groups:
@@ -140,7 +140,7 @@ def _times(ratio: float) -> str:
     return f"{ratio:.3g}× the JCT"
 
 
-def _gpu_time(groups: Sequence[Group], times: Sequence[GpuTime | None]) -> Chart:
+def _gpu_time(groups: Sequence[PolicyRuns], times: Sequence[GpuTime | None]) -> Chart:
     """One bar per policy, all GPU-seconds from the first submission to the last finish."""
     labels = [plotly_text(group.label) for group in groups]
     series = []
@@ -169,7 +169,7 @@ def _gpu_time(groups: Sequence[Group], times: Sequence[GpuTime | None]) -> Chart
     return Chart("chart-time", "Where GPU time went", caption, 80 + bar_px * len(groups), series, layout)
 
 
-def _allocation(groups: Sequence[Group], of: int, clock: Clock) -> Chart:
+def _allocation(groups: Sequence[PolicyRuns], of: int, clock: TimeAxis) -> Chart:
     """One row of GPUs per policy, on a common time axis: GPUs that jobs hold, and useful GPUs among them.
 
     `groups`: those that are drawn, of a number of all.
@@ -201,7 +201,7 @@ def _allocation(groups: Sequence[Group], of: int, clock: Clock) -> Chart:
     )
 
 
-def _queue(groups: Sequence[Group], clock: Clock) -> Chart:
+def _queue(groups: Sequence[PolicyRuns], clock: TimeAxis) -> Chart:
     series = []
     for group in groups:
         x, y = clock.snapshots(group.runs[0], "pending")
@@ -211,7 +211,7 @@ def _queue(groups: Sequence[Group], clock: Clock) -> Chart:
     return Chart("chart-queue", "Waiting jobs", caption, 320, series, layout)
 
 
-def _slowdown(groups: Sequence[Group]) -> Chart:
+def _slowdown(groups: Sequence[PolicyRuns]) -> Chart:
     """Mean slowdown by the GPUs that jobs ask for."""
     names = [name for _, name in SIZES]
     series: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ from math import fsum
 from clustersim.records import Run
 
 from .numbers import duration
-from .runs import Group, measured
+from .runs import PolicyRuns, measured
 
 __all__ = ["CHEAP", "bound_stated", "distances"]
 
@@ -18,7 +18,7 @@ CHEAP = ("alone", "area", "quick")
 _WORDS = {"jct_over_bound": "Mean JCT", "makespan_over_bound": "Makespan"}
 
 
-def distances(groups: Sequence[Group]) -> list[str]:
+def distances(groups: Sequence[PolicyRuns]) -> list[str]:
     """How near the best possible the runs are: factors of mean JCT and makespan, and the deadlines met of
     those that can be met. Empty if no run states a bound.
 
@@ -38,7 +38,7 @@ def distances(groups: Sequence[Group]) -> list[str]:
     return sentences
 
 
-def _factors(groups: Sequence[Group], name: str) -> str:
+def _factors(groups: Sequence[PolicyRuns], name: str) -> str:
     means = _means(groups, name)
     if not means:
         return ""
@@ -56,7 +56,7 @@ def _factor(value: float) -> str:
     return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
 
 
-def _deadlines(groups: Sequence[Group]) -> list[str]:
+def _deadlines(groups: Sequence[PolicyRuns]) -> list[str]:
     met, shares = _means(groups, "deadline_met_ratio"), _means(groups, "deadlines_of_bound")
     if not shares:
         return []
@@ -68,7 +68,7 @@ def _deadlines(groups: Sequence[Group]) -> list[str]:
     return [f"Deadlines met{under}: {100 * met[label]:.1f} of at most {100 * best[label]:.1f} %."]
 
 
-def _means(groups: Sequence[Group], name: str) -> dict[str, float]:
+def _means(groups: Sequence[PolicyRuns], name: str) -> dict[str, float]:
     """The mean of a metric over the runs of each group, of those where every run has it."""
     means = {}
     for group in groups:

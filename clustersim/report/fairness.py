@@ -9,7 +9,7 @@ from math import fsum
 import numpy as np
 
 from clustersim.analysis.arrays import mean
-from clustersim.analysis.tables import Table, finished, jobs_of, numbered, rows_by_number
+from clustersim.analysis.tables import RecordTable, finished, jobs_of, numbered, rows_by_number
 from clustersim.records import Run
 
 from .numbers import duration
@@ -47,7 +47,7 @@ def by_tenant(runs: Sequence[Run]) -> list[Class]:
     place_of_tenant = {tenant: i for i, tenant in enumerate(tenants[:_MOST_TENANTS])}
     others_text = f"{len(tenants) - _MOST_TENANTS:,} other tenants"
 
-    def number_of(jobs: Table) -> np.ndarray:
+    def number_of(jobs: RecordTable) -> np.ndarray:
         return np.array([place_of_tenant.get(tenant, _MOST_TENANTS) for tenant in jobs.values("tenant")])
 
     return _classes(runs, number_of, [*place_of_tenant, others_text])
@@ -58,13 +58,13 @@ def by_size(runs: Sequence[Run]) -> list[Class]:
     return _classes(runs, size_numbers, [name for _, name in SIZES])
 
 
-def size_numbers(jobs: Table) -> np.ndarray:
+def size_numbers(jobs: RecordTable) -> np.ndarray:
     """For each job, the index in `SIZES` of its class. Jobs that state no GPUs belong to the first."""
     gpus = jobs["gpus"]
     return np.searchsorted([upper_gpus for upper_gpus, _ in SIZES], np.where(gpus > 0, gpus, 1.0))
 
 
-def slowdowns(jobs: Table) -> np.ndarray:
+def slowdowns(jobs: RecordTable) -> np.ndarray:
     """For each job, the ratio of JCT to run time on the requested GPUs; NaN unless both are positive."""
     jct_s, isolated_s = jobs["jct_s"], jobs["isolated_s"]
     is_defined = (jct_s > 0) & (isolated_s > 0)  # not for NaN
@@ -77,7 +77,7 @@ def mean_known(values: np.ndarray) -> float | None:
 
 
 def _classes(
-    runs: Sequence[Run], number_of: Callable[[Table], np.ndarray], names: Sequence[str]
+    runs: Sequence[Run], number_of: Callable[[RecordTable], np.ndarray], names: Sequence[str]
 ) -> list[Class]:
     class_members: list[list[tuple[Named, np.ndarray]]] = [[] for _ in names]
     for named_run in named(runs):

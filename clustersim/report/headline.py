@@ -20,7 +20,7 @@ from .runs import (
     same_trace,
 )
 
-__all__ = ["TITLES", "Cell", "Column", "Headline", "Row", "comparison_table", "headline_rows"]
+__all__ = ["TITLES", "Headline", "HeadlineCell", "HeadlineColumn", "Row", "comparison_table", "headline_rows"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ _ALWAYS = 3  # columns beside the policy that are never left out
 
 
 @dataclass(frozen=True)
-class Cell:
+class HeadlineCell:
     """A value as text in the unit of its column, its difference to the baseline, and whether that is better
     or worse.
     """
@@ -84,7 +84,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Column:
+class HeadlineColumn:
     """The head of a column. `unit` applies to all its cells; `better` is lower, higher or empty."""
 
     key: str
@@ -100,14 +100,14 @@ class Row:
     label: str
     series: int
     is_baseline: bool
-    cells: tuple[Cell, ...]
+    cells: tuple[HeadlineCell, ...]
 
 
 @dataclass(frozen=True)
 class Headline:
     """The table, without metrics that are undefined in every run and counts that are zero in every run."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[HeadlineColumn, ...]
     rows: tuple[Row, ...]
 
 
@@ -133,7 +133,8 @@ def headline_rows(runs: Sequence[Run], baseline: str | None) -> Headline:
             cells = [_cell(m, scale, ours.get(m.key), theirs.get(m.key)) for m, scale in pairs]
             rows.append(Row(label, group.look, baseline is not None and base is run, tuple(cells)))
     columns = [
-        Column(m.key, m.title, s.unit, m.better) for m, s in zip(telling_measures, scales, strict=True)
+        HeadlineColumn(m.key, m.title, s.unit, m.better)
+        for m, s in zip(telling_measures, scales, strict=True)
     ]
     return Headline(tuple(columns), tuple(rows))
 
@@ -212,9 +213,9 @@ def _scale(measure: Measure, values: Sequence[float | None]) -> _Scale:
     return _Scale(unit, factor, decimals(min(magnitudes, default=0.0) / factor))
 
 
-def _cell(measure: Measure, scale: _Scale, value: float | None, base: float | None) -> Cell:
+def _cell(measure: Measure, scale: _Scale, value: float | None, base: float | None) -> HeadlineCell:
     if value is None or base is None or measure.kind == "factor":  # a factor is a comparison already
-        return Cell(scale.text(value))
+        return HeadlineCell(scale.text(value))
     worse = value > base if measure.better == "lower" else value < base
     trend = "" if not measure.better or value == base else "worse" if worse else "better"
-    return Cell(scale.text(value), difference(measure.kind, value, base), trend)
+    return HeadlineCell(scale.text(value), difference(measure.kind, value, base), trend)

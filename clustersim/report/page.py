@@ -26,7 +26,7 @@ from .sections import (
     pool_rows,
     time_rows,
 )
-from .time_axis import Clock
+from .time_axis import TimeAxis
 from .verdict import caution, notes, verdict
 
 __all__ = ["render_report"]
@@ -54,7 +54,7 @@ def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: st
         against or "",
         base,
     )
-    clock = Clock.of(runs)
+    clock = TimeAxis.of(runs)
     return render(
         "report.html.j2",
         drawn,
@@ -99,6 +99,6 @@ def _subtitle(runs: Sequence[Run]) -> str:
     clusters = dict.fromkeys(run.cluster for run in runs)
     jobs = dict.fromkeys(len(run.jobs) for run in runs)
     where = "; ".join(f"{cluster.gpus:,} GPUs ({cluster_words(cluster)})" for cluster in clusters)
-    when = Clock.of(runs).dates
+    when = TimeAxis.of(runs).dates
     dated = f", submitted and run {when}" if when else ""
     return f"{', '.join(f'{count:,}' for count in jobs)} job{'' if [*jobs] == [1] else 's'} on {where}{dated}"

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from clustersim.analysis import Holdings, blocks_of, end_of_run_s, holdings, plan_keys
-from clustersim.analysis.tables import Table, events_of, jobs_of, numbered
+from clustersim.analysis.tables import RecordTable, events_of, jobs_of, numbered
 from clustersim.records import NODE_DOWN, NODE_UP, SERVED, STATES, Run, plan_words, spread_words
 
-from .runs import Group
+from .runs import PolicyRuns
 
 __all__ = ["page_data"]
 
@@ -25,13 +25,13 @@ _FINEST_S, _STEPS = 1e-6, 1e7
 _EXACT = 2.0**53  # whole numbers up to this one are exact
 
 
-def page_data(groups: Sequence[Group]) -> dict[str, Any]:
+def page_data(groups: Sequence[PolicyRuns]) -> dict[str, Any]:
     """All jobs of the first run of each policy, and the outcome of each job in each of these runs.
 
     Id and submission time identify a job, so jobs of different traces are not mixed up.
     """
     runs = [group.runs[0] for group in groups]
-    clock = _Clock.of(runs)
+    clock = _PageClock.of(runs)
     known_values = _Known.of([jobs_of(run) for run in runs])
     tenants, tenant_names = numbered(known_values.values("tenant"))
     models, model_names = numbered(known_values.values("model"))
@@ -64,12 +64,12 @@ class _Known:
     for each run, those of its own rows that no run before it has.
     """
 
-    tables: Sequence[Table]
+    tables: Sequence[RecordTable]
     rows: list[list[int]]
     added: list[list[int]]
 
     @classmethod
-    def of(cls, tables: Sequence[Table]) -> _Known:
+    def of(cls, tables: Sequence[RecordTable]) -> _Known:
         numbers: dict[tuple[str, float], int] = {}
         rows: list[list[int]] = []
         added: list[list[int]] = []
@@ -100,13 +100,13 @@ class _Known:
 
 
 @dataclass(frozen=True)
-class _Clock:
+class _PageClock:
     from_s: float
     step_s: float
     end: int
 
     @classmethod
-    def of(cls, runs: Sequence[Run]) -> _Clock:
+    def of(cls, runs: Sequence[Run]) -> _PageClock:
         tables = [jobs_of(run) for run in runs if run.jobs]
         from_s = min((float(jobs["submit_s"].min()) for jobs in tables), default=0.0)
         ends = [run.events[-1].time_s for run in runs if run.events]
@@ -135,7 +135,7 @@ def _whole(values: np.ndarray) -> list[int | None]:
     return [None if value != value else int(value) for value in rounded.tolist()]
 
 
-def _run(group: Group, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:
+def _run(group: PolicyRuns, clock: _PageClock, rows: Sequence[int]) -> dict[str, Any]:
     run, jobs = group.runs[0], jobs_of(group.runs[0])
     reasons, reason_names = numbered(jobs.values("reason"))
     states = {state: number for number, state in enumerate((*STATES, SERVED))}
@@ -178,7 +178,7 @@ def _gpu_types(run: Run, count: int) -> dict[str, Any]:
     return {"type": texts, "types": names}
 
 
-def _held(run: Run, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:
+def _held(run: Run, clock: _PageClock, rows: Sequence[int]) -> dict[str, Any]:
     held = holdings(run)
     blocks = blocks_of(run)
     begins, ends = (np.array(clock.steps(times), dtype=int) for times in (held.from_s, held.to_s))
@@ -224,7 +224,7 @@ def _plan_texts(run: Run, held: Holdings, is_known: np.ndarray) -> tuple[np.ndar
     return np.array(words, dtype=int)[of_key], plans
 
 
-def _down(run: Run, clock: _Clock) -> list[tuple[int, int, int]]:
+def _down(run: Run, clock: _PageClock) -> list[tuple[int, int, int]]:
     """(node, from, to) for each outage of a node."""
     if NODE_DOWN not in events_of(run).values("event"):
         return []

@@ -21,9 +21,9 @@ from .frame import looks_of
 from .numbers import difference
 
 __all__ = [
-    "Group",
     "Named",
     "Pair",
+    "PolicyRuns",
     "baseline_run",
     "cluster_words",
     "common_jobs",
@@ -41,7 +41,7 @@ _SAME = 0.01  # changes of JCT up to this share count as none
 
 
 @dataclass(frozen=True)
-class Group:
+class PolicyRuns:
     """The runs of one policy under one planner, with different seeds. `look`: as of `frame.looks`."""
 
     label: str
@@ -49,7 +49,7 @@ class Group:
     runs: tuple[Run, ...]
 
 
-def group_runs(runs: Sequence[Run]) -> list[Group]:
+def group_runs(runs: Sequence[Run]) -> list[PolicyRuns]:
     """The runs by policy, in order of appearance. Labels name the planner if a policy ran under several."""
     planners: dict[str, dict[str, None]] = {}
     for run in runs:
@@ -60,12 +60,12 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
         grouped.setdefault(label, []).append(run)
     looks = looks_of([(members[0].policy, label) for label, members in grouped.items()])
     return [
-        Group(label, look, tuple(members))
+        PolicyRuns(label, look, tuple(members))
         for look, (label, members) in zip(looks, grouped.items(), strict=True)
     ]
 
 
-def run_labels(group: Group) -> list[str]:
+def run_labels(group: PolicyRuns) -> list[str]:
     """A label for each run of a group, with its seed if the group has several runs."""
     if len(group.runs) == 1:
         return [group.label]
@@ -176,7 +176,7 @@ class Pair:
     cells: tuple[str, ...]
 
 
-def pairs(groups: Sequence[Group], baseline: str | None) -> list[Pair]:
+def pairs(groups: Sequence[PolicyRuns], baseline: str | None) -> list[Pair]:
     """One row for each policy other than the baseline, from its first run.
 
     Cells: jobs compared; shares of jobs that complete sooner, at the same time and later; percentiles of the

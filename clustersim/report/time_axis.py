@@ -16,7 +16,7 @@ from clustersim.records import Run
 from .frame import FIRST_DATE_S, short
 from .numbers import duration
 
-__all__ = ["Clock", "moment"]
+__all__ = ["TimeAxis", "moment"]
 
 _BINS, _MOST_CHANGES = 600, 500
 _UNITS = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
@@ -42,7 +42,7 @@ def starts_s(runs: Sequence[Run]) -> float:
 
 
 @dataclass(frozen=True)
-class Clock:
+class TimeAxis:
     """A time axis from the first submission to the last event of any run.
 
     `zero_s`: seconds since 1970 at time 0 of the trace, where the manifests know them.
@@ -58,7 +58,7 @@ class Clock:
     zero_s: float = 0.0
 
     @classmethod
-    def of(cls, runs: Sequence[Run]) -> Clock:
+    def of(cls, runs: Sequence[Run]) -> TimeAxis:
         tables = [jobs_of(run) for run in runs if run.jobs]
         from_s = min((float(jobs["submit_s"].min()) for jobs in tables), default=0.0)
         ends = [float(np.fmax.reduce(jobs["finish_s"], initial=from_s)) for jobs in tables]
@@ -67,7 +67,7 @@ class Clock:
         return replace(clock, zero_s=starts_s(runs))
 
     @classmethod
-    def over(cls, from_s: float, to_s: float, changes: int) -> Clock:
+    def over(cls, from_s: float, to_s: float, changes: int) -> TimeAxis:
         """The axis of a span, for curves of at most this number of changes."""
         unit, unit_s = next((u, s) for u, s in _UNITS if to_s - from_s >= 3 * s or s == 1.0)
         return cls(from_s, to_s, unit, unit_s, changes < _MOST_CHANGES)

@@ -14,7 +14,7 @@ from clustersim.records import REJECTED, Run
 
 from .distance import distances
 from .numbers import counted, difference, duration, listed, plural
-from .runs import Group, common_jobs, group_runs, mean_jct_s, measured, same_jobs_finished, same_trace
+from .runs import PolicyRuns, common_jobs, group_runs, mean_jct_s, measured, same_jobs_finished, same_trace
 
 __all__ = ["caution", "notes", "sizes_given", "verdict"]
 
@@ -84,7 +84,7 @@ def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
     ]  # fmt: skip
 
 
-def _window(groups: Sequence[Group]) -> list[str]:
+def _window(groups: Sequence[PolicyRuns]) -> list[str]:
     windows = [group.runs[0].summary.get("window") for group in groups]
     window = windows[0]
     if not isinstance(window, Mapping) or any(other_window is None for other_window in windows):
@@ -100,7 +100,7 @@ def _window(groups: Sequence[Group]) -> list[str]:
     return [f"Measured in a window: the {jobs:,} of {all_jobs:,} jobs submitted from {span}."]
 
 
-def _load(groups: Sequence[Group]) -> list[str]:
+def _load(groups: Sequence[PolicyRuns]) -> list[str]:
     loads: dict[str, list[str]] = {}
     values = [measured(group.runs[0]) for group in groups]
     for group, group_values in zip(groups, values, strict=True):
@@ -123,7 +123,7 @@ def _load(groups: Sequence[Group]) -> list[str]:
     return [f"{text}{exception if covered < jobs else ''}."]
 
 
-def _services(groups: Sequence[Group], read_records: bool) -> list[str]:
+def _services(groups: Sequence[PolicyRuns], read_records: bool) -> list[str]:
     """How much of the need of inference services was not met."""
     texts: list[str] = []
     for group in groups:
@@ -136,7 +136,7 @@ def _services(groups: Sequence[Group], read_records: bool) -> list[str]:
     return [f"GPU-hours that services need and do not get: {'; '.join(texts)}."] if texts else []
 
 
-def _no_queueing(groups: Sequence[Group], read_records: bool) -> list[str]:
+def _no_queueing(groups: Sequence[PolicyRuns], read_records: bool) -> list[str]:
     """That hardly any job waited under any policy, was declined, or got fewer GPUs than requested."""
     runs = [run for group in groups for run in group.runs]
     values = [measured(run) for run in runs]
@@ -169,7 +169,7 @@ def _declined(run: Run, values: Mapping[str, float | None], read_records: bool) 
     return declined / jobs if jobs else 0.0
 
 
-def _tails(groups: Sequence[Group]) -> list[str]:
+def _tails(groups: Sequence[PolicyRuns]) -> list[str]:
     """The policies whose makespan is to a large part the tail of a few jobs."""
     texts = []
     for group in groups:
@@ -186,11 +186,11 @@ def _tails(groups: Sequence[Group]) -> list[str]:
     return [f"The makespan is largely the tail of a few jobs: {'; '.join(texts)}."]
 
 
-def _identical(groups: Sequence[Group]) -> list[str]:
+def _identical(groups: Sequence[PolicyRuns]) -> list[str]:
     """The policies under which every job started, finished and held GPUs alike."""
     if np.isnan(jobs_of(groups[0].runs[0])["start_s"]).all():
         return []
-    sets_of_groups: list[list[Group]] = []
+    sets_of_groups: list[list[PolicyRuns]] = []
     for group in groups:
         for equal_groups in sets_of_groups:
             if _same_schedule(group.runs[0], equal_groups[0].runs[0]):
@@ -231,7 +231,7 @@ def _stated(value: float) -> float | None:
     return None if value != value else round(value, _DIGITS)
 
 
-def _rigid(groups: Sequence[Group]) -> list[str]:
+def _rigid(groups: Sequence[PolicyRuns]) -> list[str]:
     """The elastic policies of a trace whose jobs all run on just the GPUs that they ask for.
 
     Jobs of a stated duration are such jobs. All others run by a plan or a throughput table.
@@ -285,7 +285,7 @@ def _use(values: Mapping[str, float | None]) -> list[str]:
     return [f"{text}."]
 
 
-def _soonest(groups: Sequence[Group], baseline: str) -> list[str]:
+def _soonest(groups: Sequence[PolicyRuns], baseline: str) -> list[str]:
     common = common_jobs([run for group in groups for run in group.runs])
     if not common:
         return ["No job was finished under every policy, so completion times cannot be compared."]
@@ -308,7 +308,7 @@ def _soonest(groups: Sequence[Group], baseline: str) -> list[str]:
     return [text + f"{second} takes {duration(takes)} ({difference('time', takes, base)})."]
 
 
-def _waiting(groups: Sequence[Group]) -> list[str]:
+def _waiting(groups: Sequence[PolicyRuns]) -> list[str]:
     """The mean waiting under the policies where jobs wait least and most, if they finish the same jobs."""
     runs = [run for group in groups for run in group.runs]
     waits = [measured(run).get("wait_mean_s") for run in runs]
@@ -329,7 +329,7 @@ def _waiting(groups: Sequence[Group]) -> list[str]:
     return [f"Jobs wait least, {shortest}, and longest, {longest}."]
 
 
-def _most_in_time(groups: Sequence[Group], baseline: str) -> list[str]:
+def _most_in_time(groups: Sequence[PolicyRuns], baseline: str) -> list[str]:
     jobs = int(measured(groups[0].runs[0]).get("deadline_jobs") or 0)
     if not jobs:
         return []
@@ -345,7 +345,7 @@ def _most_in_time(groups: Sequence[Group], baseline: str) -> list[str]:
     return [f"{leaders} the most deadlines, {100 * met[best]:.1f} % of {jobs:,}{baseline_text}."]
 
 
-def _rejections(groups: Sequence[Group]) -> list[str]:
+def _rejections(groups: Sequence[PolicyRuns]) -> list[str]:
     """The numbers of rejected jobs, if policies differ in them: averages leave these jobs out."""
     rejected: dict[str, float] = {}
     for group in groups:
@@ -396,7 +396,7 @@ def _share(ratio: float) -> str:
     return "over 99 %" if percent == "100 %" and ratio < 1 else percent
 
 
-def _sizes(group: Group) -> tuple[float, float]:
+def _sizes(group: PolicyRuns) -> tuple[float, float]:
     """Shares of finished jobs that held on average over 1 % more, and over 1 % fewer, GPUs than requested."""
     parts = []
     for jobs in map(jobs_of, group.runs):

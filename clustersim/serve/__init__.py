@@ -5,7 +5,7 @@
 | `serve` | serve a folder until it is interrupted |
 | `make_app` | the application of a folder, for a server or a test |
 | `ServedFolder` | what the page may see of the folder: runs, reports, traces |
-| `Picture` | the cluster at an instant: jobs, GPUs, queue, from the events up to it |
+| `RunPicture` | the cluster at an instant: jobs, GPUs, queue, from the events up to it |
 | `Timeline` | pictures along an event log, from which the one of any time is found |
 | `Watched` | a run that is watched: its picture as shown, and its past |
 | `Starter` | starts comparisons and what-ifs as processes of their own |
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from .app import make_app
 from .folder import ServedFolder
-from .picture import Picture
+from .picture import RunPicture
 from .server import serve
 from .starting import Starter, command_of
 from .stories import story_of
@@ -36,7 +36,7 @@ from .timeline import Timeline
 from .watched import Watched
 
 __all__ = [
-    "Picture",
+    "RunPicture",
     "ServedFolder",
     "Starter",
     "Timeline",

@@ -20,7 +20,7 @@ from clustersim.records import (
     EventRecord,
 )
 
-__all__ = ["Picture"]
+__all__ = ["RunPicture"]
 
 _LATEST = 12  # events that a picture shows
 _QUEUE = 200  # waiting jobs that a picture shows; all are counted
@@ -36,7 +36,7 @@ class _InSystem(NamedTuple):
     placement: Placement = ()
 
 
-class Picture:
+class RunPicture:
     """The cluster after the events that were applied.
 
     | attribute | meaning |

@@ -8,7 +8,7 @@ from math import inf
 
 from clustersim.records import EventRecord
 
-from .picture import Picture
+from .picture import RunPicture
 
 __all__ = ["Timeline"]
 
@@ -26,11 +26,11 @@ class Timeline:
     """
 
     def __init__(self, block: Block, limit: int = _MOST):
-        self.last = Picture()
+        self.last = RunPicture()
         self.begin_s: float | None = None
         self.offset = 0
         self._block, self._most, self._stride, self._blocks = block, limit, 1, 0
-        self._kept: list[tuple[float, int, Picture]] = [(-inf, 0, Picture())]
+        self._kept: list[tuple[float, int, RunPicture]] = [(-inf, 0, RunPicture())]
 
     def grow(self) -> list[EventRecord]:
         """Read the next block of the log; its events."""
@@ -51,7 +51,7 @@ class Timeline:
                 self._kept = self._kept[::2]
         return events
 
-    def at(self, time_s: float) -> tuple[Picture, float | None]:
+    def at(self, time_s: float) -> tuple[RunPicture, float | None]:
         """The picture after all events up to a time, and the time of the next event, None if none follows in
         what has been read.
         """

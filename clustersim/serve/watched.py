@@ -15,7 +15,7 @@ from clustersim.report.frame import FIRST_DATE_S, look_of
 from clustersim.rundir import Following, jobs_file, read_streamed
 from itertime.errors import UserError
 
-from .picture import Picture
+from .picture import RunPicture
 from .timeline import Timeline
 
 __all__ = ["TICK_S", "Watched"]
@@ -39,7 +39,7 @@ class Watched:
         self._following = Following(folder)
         self._requests: Mapping[str, int] | None = None
         self._timeline = Timeline(self._following.block)
-        self._shown = Picture()
+        self._shown = RunPicture()
         self._waiting: deque[EventRecord] = deque()
         self._lock, self._next_at = Lock(), 0.0
         self._document: dict[str, Any] | None = None
@@ -138,7 +138,7 @@ class Watched:
         while events := self._timeline.grow():
             self._waiting += events
 
-    def _about(self, picture: Picture) -> dict[str, Any]:
+    def _about(self, picture: RunPicture) -> dict[str, Any]:
         return {
             **picture.document(self._requested() if picture.waits else {}),
             "status": self.status,

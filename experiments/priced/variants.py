@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clustersim.scheduler import JobCurve, JobView
 from policies.priced import Priced
-from policies.pricing import Claim, Curve, Line, Market, Prices, Share
+from policies.pricing import Claim, ClaimCurve, Line, Market, PricedShare, Prices
 
 __all__ = ["Blind", "NoWaiting"]
 
@@ -17,7 +17,7 @@ class NoWaiting(Priced):
 
 
 class _Impatient(Market[JobView]):
-    def serve(self, claim: Claim[JobView], wait_s: float = 0.0) -> Share:
+    def serve(self, claim: Claim[JobView], wait_s: float = 0.0) -> PricedShare:
         return super().serve(claim, 0.0)
 
 
@@ -30,9 +30,9 @@ class Blind(Priced):
 
 
 class _FreeRestarts(Line):
-    def curve(self, known: JobCurve) -> Curve:
+    def curve(self, known: JobCurve) -> ClaimCurve:
         nothing = [0.0] * len(known.sizes)
-        return Curve(known.sizes, known.rates, nothing, nothing)
+        return ClaimCurve(known.sizes, known.rates, nothing, nothing)
 
     def key(self, job: JobView) -> float:
         key = super().key(job)

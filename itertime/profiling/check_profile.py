@@ -25,7 +25,7 @@ from itertime.spec import (
     Profile,
 )
 
-__all__ = ["CHECKS", "Finding", "check_profile"]
+__all__ = ["CHECKS", "ProfileFinding", "check_profile"]
 
 SLACK = 1.001  # of rounding
 SIZES = 2.0 ** np.arange(9, 16)  # 512 to 32,768: extents of products in training
@@ -48,7 +48,7 @@ FASTEST_LINK = 4e12  # bytes/s of one GPU; the NVLink of 2026 has 1.8e12 in both
 BACKWARD = (1.0, 8.0)  # times the forward pass of attention
 
 
-class Finding(NamedTuple):
+class ProfileFinding(NamedTuple):
     """One doubt: how bad, about which part, and what is wrong with the value."""
 
     level: Literal["error", "warning"]
@@ -56,21 +56,21 @@ class Finding(NamedTuple):
     text: str
 
 
-def check_profile(profile: Profile) -> list[Finding]:
+def check_profile(profile: Profile) -> list[ProfileFinding]:
     """All findings, errors first; empty for a plausible profile."""
     findings = [finding for check in CHECKS for finding in check(profile)]
     return sorted(findings, key=lambda finding: finding.level != "error")
 
 
-def ranges(profile: Profile) -> Iterator[Finding]:
+def ranges(profile: Profile) -> Iterator[ProfileFinding]:
     """Figures of the data sheet that no GPU has."""
     for name, (low, high) in RANGES.items():
         value = float(getattr(profile, name))
         if not low <= value <= high:
-            yield Finding("error", name, f"{value:g} is outside {low:g} to {high:g}; check the unit")
+            yield ProfileFinding("error", name, f"{value:g} is outside {low:g} to {high:g}; check the unit")
 
 
-def products(profile: Profile) -> Iterator[Finding]:
+def products(profile: Profile) -> Iterator[ProfileFinding]:
     """Matrix products above the peak, far below it, or that take less time when they are larger."""
     m, n, k = (axis.ravel() for axis in np.meshgrid(SIZES, SIZES, SIZES, indexing="ij"))
     for precision in profile.precisions:
@@ -79,7 +79,7 @@ def products(profile: Profile) -> Iterator[Finding]:
         rate = 2 * m * n * k / seconds
         yield from _above(part, rate, peak, "the peak", "FLOP/s")
         if rate.max() < LOW_GEMM * peak:
-            yield Finding("warning", part, f"reaches {rate.max() / peak:.0%} of its peak at most")
+            yield ProfileFinding("warning", part, f"reaches {rate.max() / peak:.0%} of its peak at most")
         for name, longer in (("m", (2 * m, n, k)), ("n", (m, 2 * n, k)), ("k", (m, n, 2 * k))):
             later = profile.seconds(Gemm(*longer, precision=precision))
             yield from _falls(part, later / seconds, name, np.stack([m, n, k], axis=1))
@@ -89,10 +89,12 @@ def products(profile: Profile) -> Iterator[Finding]:
             for kind in (precision, "bf16")
         )
         if mine > plain * SLACK:
-            yield Finding("warning", part, f"takes {mine / plain:.2f} times bf16's time at 16,384 cubed")
+            yield ProfileFinding(
+                "warning", part, f"takes {mine / plain:.2f} times bf16's time at 16,384 cubed"
+            )
 
 
-def experts(profile: Profile) -> Iterator[Finding]:
+def experts(profile: Profile) -> Iterator[ProfileFinding]:
     """Grouped products above the peak."""
     for precision in profile.grouped_gemm:
         m, n, k = 4096.0, 4096.0, 4096.0
@@ -103,7 +105,7 @@ def experts(profile: Profile) -> Iterator[Finding]:
         )
 
 
-def attention(profile: Profile) -> Iterator[Finding]:
+def attention(profile: Profile) -> Iterator[ProfileFinding]:
     """Attention above the peak, faster for longer sequences, or with a backward pass out of proportion."""
     peak = max(profile.peak_flops_of(precision) for precision in profile.precisions)
     for name, dim, causal in itertools.product(
@@ -117,16 +119,16 @@ def attention(profile: Profile) -> Iterator[Finding]:
         yield from _above(part, flops / forward, peak, "the peak", "FLOP/s")
         yield from _above(f"{part}, backward", 2.5 * flops / backward, peak, "the peak", "FLOP/s")
         if (flops / forward).max() < LOW_ATTENTION * profile.peak_flops:
-            yield Finding("warning", part, f"head dim {dim}: below {LOW_ATTENTION:.0%} of the peak")
+            yield ProfileFinding("warning", part, f"head dim {dim}: below {LOW_ATTENTION:.0%} of the peak")
         yield from _falls(part, forward[1:] / forward[:-1], "seq", SEQUENCES[:-1, None])
         ratio = float((backward / forward)[-1])
         if not BACKWARD[0] <= ratio <= BACKWARD[1]:
-            yield Finding(
+            yield ProfileFinding(
                 "warning", part, f"head dim {dim}: backward takes {ratio:.2f} times the forward pass"
             )
 
 
-def memory_bound(profile: Profile) -> Iterator[Finding]:
+def memory_bound(profile: Profile) -> Iterator[ProfileFinding]:
     """Kernels that move memory faster than the HBM can, or far slower."""
     peak, size = profile.hbm_bytes_per_s, np.array([LARGE_BYTES])
     for kind, style in itertools.product(profile.elementwise, (None, *profile.elementwise_styles)):
@@ -138,13 +140,15 @@ def memory_bound(profile: Profile) -> Iterator[Finding]:
         spared = SPARED.get(kind, 1.0) if style in ("fused", "compiled") else 1.0
         yield from _above(part, rates, spared * peak, "the HBM bandwidth", "B/s")
         if rates.min() < LOW_MEMORY * peak:
-            yield Finding("warning", part, f"{rates.min() / peak:.0%} of the HBM bandwidth at some width")
+            yield ProfileFinding(
+                "warning", part, f"{rates.min() / peak:.0%} of the HBM bandwidth at some width"
+            )
     for precision, model in profile.casts.items():
         rate = size * model.bytes_per_element / profile.seconds(Cast(size, precision))
         yield from _above(f"cast {precision}", rate, peak, "the HBM bandwidth", "B/s")
 
 
-def collectives(profile: Profile) -> Iterator[Finding]:
+def collectives(profile: Profile) -> Iterator[ProfileFinding]:
     """Collectives that take less time for more bytes, or that are faster than any link."""
     sizes = 2.0 ** np.arange(12, 31)
     for operation in profile.collectives:
@@ -155,7 +159,7 @@ def collectives(profile: Profile) -> Iterator[Finding]:
             yield from _above(part, (sizes / seconds)[-1:], FASTEST_LINK, "any NVLink", "B/s")
 
 
-def evidence(profile: Profile) -> Iterator[Finding]:
+def evidence(profile: Profile) -> Iterator[ProfileFinding]:
     """Parts without evidence, fits without rows or errors, fits that miss their rows by far."""
     explained = {
         word for item in profile.parts() for word in (item.part, item.part.split(" ")[0].rstrip(","))
@@ -168,18 +172,18 @@ def evidence(profile: Profile) -> Iterator[Finding]:
     }
     for group, part in ((group, part) for group, parts in groups.items() for part in parts):
         if part not in explained and group not in explained:
-            yield Finding("error", part, "no evidence says where its times come from")
+            yield ProfileFinding("error", part, "no evidence says where its times come from")
     for item in profile.parts():
         if item.kind == "fitted" and not item.rows:
-            yield Finding("error", item.part, "fitted to no rows")
+            yield ProfileFinding("error", item.part, "fitted to no rows")
         if item.kind != "assumed" and item.error_in_sample_pct is None and item.error_held_out_pct is None:
-            yield Finding("warning", item.part, f"{item.kind}, but without an error")
+            yield ProfileFinding("warning", item.part, f"{item.kind}, but without an error")
         error = max(item.error_in_sample_pct or 0.0, item.error_held_out_pct or 0.0)
         if error > LARGE_ERROR_PCT:
-            yield Finding("warning", item.part, f"is off by {error:.0f} % on its {item.rows} rows")
+            yield ProfileFinding("warning", item.part, f"is off by {error:.0f} % on its {item.rows} rows")
 
 
-CHECKS: tuple[Callable[[Profile], Iterable[Finding]], ...] = (
+CHECKS: tuple[Callable[[Profile], Iterable[ProfileFinding]], ...] = (
     ranges,
     products,
     experts,
@@ -190,17 +194,17 @@ CHECKS: tuple[Callable[[Profile], Iterable[Finding]], ...] = (
 )
 
 
-def _above(part: str, rate: Array, limit: float, limit_name: str, unit: str) -> Iterator[Finding]:
+def _above(part: str, rate: Array, limit: float, limit_name: str, unit: str) -> Iterator[ProfileFinding]:
     """An error if the highest rate is above a limit."""
     highest = float(rate.max())
     if highest > limit * SLACK:
-        yield Finding("error", part, f"{highest:.4g} {unit} is above {limit_name}, {limit:.4g}")
+        yield ProfileFinding("error", part, f"{highest:.4g} {unit} is above {limit_name}, {limit:.4g}")
 
 
-def _falls(part: str, ratio: Array, name: str, sizes: NDArray[np.floating]) -> Iterator[Finding]:
+def _falls(part: str, ratio: Array, name: str, sizes: NDArray[np.floating]) -> Iterator[ProfileFinding]:
     """An error if the time falls from one size to the double."""
     worst = int(ratio.argmin())
     if ratio[worst] < DROP:
         extent = " ".join(f"{size:g}" for size in np.atleast_1d(sizes[worst]))
         text = f"takes {ratio[worst]:.2f} times as long with twice the {name}, from {extent}"
-        yield Finding("error", part, text)
+        yield ProfileFinding("error", part, text)

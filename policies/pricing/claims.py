@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-__all__ = ["Claim", "Curve", "J"]
+__all__ = ["Claim", "ClaimCurve", "J"]
 
 J = TypeVar("J", bound=Hashable)
 """What stands for a job in the shares."""
 
 
-class Curve:
+class ClaimCurve:
     """What a kind of job does on each number of GPUs of one type.
 
     | field | |
@@ -49,7 +49,7 @@ class Curve:
         """A bound from below of the GPU-seconds in which a job can do `work` units: a launch on the fewest
         GPUs, then all work at the best efficiency.
 
-        >>> Curve((1, 2), (1.0, 1.5), (20.0, 20.0), (10.0, 10.0)).least_gpu_s(60.0)
+        >>> ClaimCurve((1, 2), (1.0, 1.5), (20.0, 20.0), (10.0, 10.0)).least_gpu_s(60.0)
         70.0
         """
         return self.launch_gpu_s + work * self.unit_gpu_s
@@ -57,7 +57,7 @@ class Curve:
     def alone_s(self, work: float) -> float:
         """The least seconds in which a job can be launched and do `work` units.
 
-        >>> Curve((1, 2), (1.0, 1.5), (20.0, 20.0), (10.0, 10.0)).alone_s(60.0)
+        >>> ClaimCurve((1, 2), (1.0, 1.5), (20.0, 20.0), (10.0, 10.0)).alone_s(60.0)
         50.0
         """
         return min([launch_s + work * unit_s for _, launch_s, unit_s in self.first])
@@ -83,7 +83,7 @@ class Claim(Generic[J]):
     )  # fmt: skip
 
     def __init__(
-        self, job: J, curves: Mapping[str, Curve], work: float, price: float = 0.0, *,
+        self, job: J, curves: Mapping[str, ClaimCurve], work: float, price: float = 0.0, *,
         held: int = 0, gpu_type: str = "", paying_s: float = 0.0, fresh: bool = False,
     ):  # fmt: skip
         self.job, self.curves, self.work, self.price = job, curves, work, price

@@ -9,7 +9,7 @@ from math import inf
 from clustersim.scheduler import JobCurve, JobView, Ranking, State
 from policies.reservation.gpu_types import Values
 
-from .claims import Claim, Curve
+from .claims import Claim, ClaimCurve
 from .prices import Prices
 from .stated import StatedWork
 
@@ -49,8 +49,8 @@ class Line:
 
     def __init__(self, prices: Prices, patience: float = inf, most_overdue: int = 1):
         self._prices, self._patience, self._most_overdue = prices, patience, most_overdue
-        self._curves: dict[JobCurve, Curve] = {}
-        self._kinds: dict[JobCurve, Mapping[str, Curve]] = {}  # for clusters of one type
+        self._curves: dict[JobCurve, ClaimCurve] = {}
+        self._kinds: dict[JobCurve, Mapping[str, ClaimCurve]] = {}  # for clusters of one type
         self.claims: dict[JobView, Claim[JobView]] = {}
         self._due: list[tuple[float, int, JobView]] = []  # (due_s, order, job) of all jobs, sorted
         self._due_s: dict[JobView, float] = {}
@@ -184,7 +184,7 @@ class Line:
         """The type of the GPUs that a job holds; "" if it holds none, or there is one type."""
         return "" if self._values is None else job.gpu_type or ""
 
-    def _of(self, job: JobView) -> Mapping[str, Curve]:
+    def _of(self, job: JobView) -> Mapping[str, ClaimCurve]:
         """A job's curves by type."""
         if self._values is not None:
             return {name: self._kept(job.curve_on(name)) for name in job.gpu_types}
@@ -194,12 +194,12 @@ class Line:
             curves = self._kinds[job_curve] = {"": self._kept(job_curve)}
         return curves
 
-    def _kept(self, job_curve: JobCurve) -> Curve:
+    def _kept(self, job_curve: JobCurve) -> ClaimCurve:
         curve = self._curves.get(job_curve)
         if curve is None:
             curve = self._curves[job_curve] = self.curve(job_curve)
         return curve
 
-    def curve(self, job_curve: JobCurve) -> Curve:
+    def curve(self, job_curve: JobCurve) -> ClaimCurve:
         """What the rule sees of a kind of jobs on one type; asked for once a kind."""
-        return Curve(job_curve.sizes, job_curve.rates, job_curve.restarts, job_curve.launches)
+        return ClaimCurve(job_curve.sizes, job_curve.rates, job_curve.restarts, job_curve.launches)

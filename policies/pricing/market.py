@@ -10,17 +10,17 @@ from typing import Generic, NamedTuple
 
 from .claims import Claim, J
 
-__all__ = ["Market", "Share"]
+__all__ = ["Market", "PricedShare"]
 
 
-class Share(NamedTuple):
+class PricedShare(NamedTuple):
     """The GPUs that a job is to have, all of one type ("" on a cluster of one type)."""
 
     gpus: int
     gpu_type: str = ""
 
 
-_NONE = Share(0)
+_NONE = PricedShare(0)
 
 
 class Market(Generic[J]):
@@ -39,10 +39,10 @@ class Market(Generic[J]):
 
     def __init__(
         self, gpus: Mapping[str, int], running: Sequence[Claim[J]], *, harm: float = 1.0,
-        worth: Mapping[str, float] | None = None, floors: Mapping[J, Share] | None = None,
+        worth: Mapping[str, float] | None = None, floors: Mapping[J, PricedShare] | None = None,
     ):  # fmt: skip
         self.left = dict(gpus)
-        self.shares: dict[J, Share] = dict(floors or {})
+        self.shares: dict[J, PricedShare] = dict(floors or {})
         for share in self.shares.values():
             self.left[share.gpu_type] -= share.gpus
         self._growing: list[Claim[J]] = []  # the served jobs whose shares may grow
@@ -59,7 +59,7 @@ class Market(Generic[J]):
             return gpus <= free_gpus
         return gpus <= max(self.left.values())
 
-    def serve(self, claim: Claim[J], wait_s: float = inf) -> Share:
+    def serve(self, claim: Claim[J], wait_s: float = inf) -> PricedShare:
         """Give a job the size that minimises
 
             (1 + lam n) T(n) + harm(n),   T(n) = overhead(n) + work / rate(n)
@@ -89,7 +89,7 @@ class Market(Generic[J]):
             size = 0
         if size > floor.gpus:
             self.left[gpu_type] -= size - floor.gpus
-            floor = self.shares[claim.job] = Share(size, gpu_type)
+            floor = self.shares[claim.job] = PricedShare(size, gpu_type)
         if floor.gpus:
             self._growing.append(claim)
         return floor
@@ -98,7 +98,7 @@ class Market(Generic[J]):
         """Serve a running job by leaving it what it holds."""
         self._holders[claim.gpu_type].behind -= self._extra(claim)
         self.left[claim.gpu_type] -= self._extra(claim)
-        self.shares[claim.job] = Share(claim.held, claim.gpu_type)
+        self.shares[claim.job] = PricedShare(claim.held, claim.gpu_type)
 
     def give_rest(self) -> None:
         """Give the GPUs that are left to jobs that were served.
@@ -123,7 +123,7 @@ class Market(Generic[J]):
                 if size - gpus > self.left[gpu_type]:
                     break
                 if claim.seconds(gpu_type, size_index) < -seconds:
-                    self.shares[claim.job] = Share(size, gpu_type)
+                    self.shares[claim.job] = PricedShare(size, gpu_type)
                     self.left[gpu_type] -= size - gpus
                     heappush(longest, (-claim.seconds(gpu_type, size_index), number))
                     break
@@ -145,7 +145,7 @@ class Market(Generic[J]):
                     break
                 cost = end_s + (1.0 + price * size) * (overhead_s + claim.work * unit_s)
                 if cost < best:
-                    best, best_share = cost, Share(size, name)
+                    best, best_share = cost, PricedShare(size, name)
         if best_share.gpus:
             self._holders[best_share.gpu_type].reserved += best_share.gpus
         return best_share.gpus > 0

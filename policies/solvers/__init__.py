@@ -12,7 +12,7 @@
 | `assignment`         | `assign`, `Choice`                                | Sia            |
 | `divisions`          | searches for a division of GPUs among jobs        | AFS, Arena,    |
 |                      |                                                   | Unicron, Rubick|
-| `lease_terms`        | `Demand`, `lease_terms`                           | Chronus        |
+| `lease_terms`        | `LeaseDemand`, `lease_terms`                           | Chronus        |
 | `pairing`            | `best_pairs`                                      | Muri           |
 | `positions`          | `positions`, `Place`, `lanes`                     | AlloX          |
 | `trading`            | `TenantDemand`, `ticket_shares`, `trade`,         | Gandiva-fair   |
@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from .assignment import Choice, assign
 from .finish_time import isolated_shares, least_ratio
-from .lease_terms import Demand, lease_terms
+from .lease_terms import LeaseDemand, lease_terms
 from .nash_window import Bid, falling, rounds_of_window
 from .packed_shares import Partners, packed_each, packed_grouped
 from .pairing import best_pairs
@@ -60,7 +60,7 @@ __all__ = [
     "Award",
     "Bid",
     "Choice",
-    "Demand",
+    "LeaseDemand",
     "Level",
     "Partners",
     "Place",

@@ -9,12 +9,12 @@ import numpy as np
 
 from .assignment import without_lines_of_highs
 
-__all__ = ["Demand", "lease_terms"]
+__all__ = ["LeaseDemand", "lease_terms"]
 
 _LATENESS = 1e-3  # the last term costs this much more than the first, so that of equal plans the earlier wins
 
 
-class Demand(NamedTuple):
+class LeaseDemand(NamedTuple):
     """What a job needs of the terms of leases.
 
     | field | |
@@ -36,7 +36,7 @@ class Demand(NamedTuple):
 
 
 def lease_terms(
-    demands: Sequence[Demand], free: Sequence[int], *, search_nodes: int
+    demands: Sequence[LeaseDemand], free: Sequence[int], *, search_nodes: int
 ) -> list[tuple[int, ...]] | None:
     """The terms of each job, ascending, that meet all demands within the `free` GPUs of each term; None if
     there are none, or none were found in `search_nodes` nodes of HiGHS' search tree. It never stops by the
@@ -58,7 +58,7 @@ def lease_terms(
     return terms_by_job if all(_meets(*pair) for pair in zip(demands, terms_by_job, strict=True)) else None
 
 
-def _solve(demands: Sequence[Demand], free: Sequence[int], search_nodes: int) -> np.ndarray | None:
+def _solve(demands: Sequence[LeaseDemand], free: Sequence[int], search_nodes: int) -> np.ndarray | None:
     """x by (job, term); None without a solution."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -90,7 +90,7 @@ def _solve(demands: Sequence[Demand], free: Sequence[int], search_nodes: int) ->
 
 
 def _rows(
-    demands: Sequence[Demand], terms: int, seconds: np.ndarray, gpus: np.ndarray
+    demands: Sequence[LeaseDemand], terms: int, seconds: np.ndarray, gpus: np.ndarray
 ) -> tuple[Any, Any, Any]:
     """The matrices of the three constraints over all x, then all y: starts, free GPUs, and work."""
     from scipy.sparse import csr_array
@@ -118,7 +118,7 @@ def _rows(
     return starts, room, work
 
 
-def _meets(demand: Demand, terms: tuple[int, ...]) -> bool:
+def _meets(demand: LeaseDemand, terms: tuple[int, ...]) -> bool:
     """Whether the terms do the work, without the solver's tolerances."""
     starts = sum(t - 1 not in terms and not (t == 0 and demand.holds) for t in terms)
     return sum(demand.seconds[t] for t in terms) - starts * demand.again_s >= demand.need_s

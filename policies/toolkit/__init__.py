@@ -2,15 +2,15 @@
 
 | module          | names                                           | for                                    |
 |-----------------|-------------------------------------------------|----------------------------------------|
-| `parameters`    | `number`, `positive`, `increasing`, `by_tenant`,| checks of parameters that users set    |
-|                 | `switch`, `whole`                               |                                        |
+| `parameters`    | `number`, `positive`, `increasing`,             | checks of parameters that users set    |
+|                 | `by_tenant`, `switch`, `whole`                  |                                        |
 | `rounds`        | `Rounds`, `TimeSlices`                          | deciding once a round; time slicing    |
 | `stepwise`      | `jobs_by`, `allocate_stepwise`, `Walk`, `Price` | GPUs handed out step by step           |
 | `gpu_calendar`  | `FreeGpus`                                      | free GPUs at each future time          |
 | `leases`        | `LeaseCalendar`                                 | GPUs leased for terms of equal length  |
-| `backfill`      | `Estimates`, `Shadow`                           | run-time estimates, EASY's reservation |
+| `backfill`      | `RunTimeEstimates`, `Shadow`                    | run-time estimates, EASY's reservation |
 | `gavel`         | `Gavel`, `Ledger`, `priorities`                 | rounds that follow shares of time      |
-| `progress`      | `Course`, `course_of`, `predicted_shares`       | jobs whose speed changes               |
+| `progress`      | `WorkCourse`, `course_of`, `predicted_shares`   | jobs whose speed changes               |
 | `cells`         | `FreeCells`, `VirtualCluster`, `Cell`,          | cells of GPUs, allocated by buddies    |
 |                 | `cell_sizes`, `split_into_cells`                |                                        |
 | `places`        | `on_fewest_nodes`, `Places`                     | places that a policy chooses itself    |
@@ -33,22 +33,20 @@ Why
 
 from __future__ import annotations
 
-from .backfill import Estimates, Shadow
+from .backfill import RunTimeEstimates, Shadow
 from .cells import Cell, FreeCells, VirtualCluster, cell_sizes, split_into_cells
 from .gavel import Gavel, Ledger, priorities
 from .gpu_calendar import FreeGpus
 from .leases import LeaseCalendar
 from .parameters import by_tenant, increasing, number, positive, switch, whole
 from .places import Places, on_fewest_nodes
-from .progress import Course, course_of, predicted_shares
+from .progress import WorkCourse, course_of, predicted_shares
 from .rounds import Rounds, TimeSlices
 from .stepwise import Price, Walk, allocate_stepwise, jobs_by
 from .tenant_queues import TenantQueues
 
 __all__ = [
     "Cell",
-    "Course",
-    "Estimates",
     "FreeCells",
     "FreeGpus",
     "Gavel",
@@ -57,11 +55,13 @@ __all__ = [
     "Places",
     "Price",
     "Rounds",
+    "RunTimeEstimates",
     "Shadow",
     "TenantQueues",
     "TimeSlices",
     "VirtualCluster",
     "Walk",
+    "WorkCourse",
     "allocate_stepwise",
     "by_tenant",
     "cell_sizes",

@@ -10,13 +10,13 @@ from clustersim.scheduler import JobView, PolicyError, Proposal, State
 
 from .parameters import number
 
-__all__ = ["Estimates", "Shadow"]
+__all__ = ["RunTimeEstimates", "Shadow"]
 
 CORRECTIONS_S = (60, 300, 900, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
 """By how much an estimate that has run out is extended, time after time; the last step is repeated."""
 
 
-class Estimates:
+class RunTimeEstimates:
     """Run times at the requested GPUs, in seconds, as users would estimate them.
 
     A job's estimate is the first of these that applies:
@@ -127,7 +127,7 @@ class Shadow:
     location of GPUs and not only for their number.
     """
 
-    def __init__(self, head: JobView, proposal: Proposal, estimates: Estimates, now: float):
+    def __init__(self, head: JobView, proposal: Proposal, estimates: RunTimeEstimates, now: float):
         self.head, self.now = head, now
         self._proposal, self._estimates = proposal, estimates
         self._later = proposal.copy()

@@ -14,10 +14,10 @@ import numpy as np
 
 from clustersim.scheduler import JobView
 
-__all__ = ["Course", "course_of", "predicted_shares"]
+__all__ = ["WorkCourse", "course_of", "predicted_shares"]
 
 
-class Course(NamedTuple):
+class WorkCourse(NamedTuple):
     """How a job goes on, on its requested GPUs. `seconds` from now on and `shares` of the work done by then
     are the corners of a line; `left_s`, `run_s`: seconds of work left, and in all.
     """
@@ -58,7 +58,7 @@ def predicted_shares(past: list[float], phases: int, done: float) -> list[float]
     return [*past, present, *[max(0.0, later_share)] * (to_come - 1)]
 
 
-def course_of(job: JobView, predicts: bool = True) -> Course:
+def course_of(job: JobView, predicts: bool = True) -> WorkCourse:
     """How `job` goes on. `predicts`: its phases; if not, its present speed stays. Work that the user does not
     state comes from the oracle.
     """
@@ -67,7 +67,7 @@ def course_of(job: JobView, predicts: bool = True) -> Course:
     share = done / work
     if not predicts or not job.phases:
         left_s = work_left / job.rate(gpus)
-        return Course((0.0, left_s), (share, 1.0), work / job.rate(gpus))
+        return WorkCourse((0.0, left_s), (share, 1.0), work / job.rate(gpus))
     phases, present_phase = job.phases, job.phase
     past = [phase.share for phase in phases[:present_phase] if phase.share is not None]
     shares = predicted_shares(past, len(phases), share)
@@ -80,4 +80,4 @@ def course_of(job: JobView, predicts: bool = True) -> Course:
             corners.append(end)
     corners[-1] = 1.0
     run_s = sum(length * work / rate for length, rate in zip(shares, rates, strict=True))
-    return Course(tuple(seconds), tuple(corners), run_s)
+    return WorkCourse(tuple(seconds), tuple(corners), run_s)

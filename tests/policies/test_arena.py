@@ -8,13 +8,13 @@ import pytest
 
 import clustersim
 from policies.arena import Arena
-from policies.solvers.divisions.cell_search import Cell, Changes
+from policies.solvers.divisions.cell_search import Changes, GpuCell
 from traces.job import Job
 
 
 def test_room_takes_free_gpus_of_another_type_once() -> None:
     """Two jobs would move to the one free GPU of type b; one does, and the other shrinks."""
-    big, small, moved = Cell("a", 2, 2.0), Cell("a", 1, 1.0), Cell("b", 1, 1.9)
+    big, small, moved = GpuCell("a", 2, 2.0), GpuCell("a", 1, 1.0), GpuCell("b", 1, 1.9)
     search = Changes([(name, i, big, [small, big, moved]) for i, name in enumerate("xy")], steps=2)
     found = search.room("a", 3, {"a": 0, "b": 1})
     assert found is not None

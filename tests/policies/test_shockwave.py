@@ -10,7 +10,7 @@ import clustersim
 from clustersim.scheduler import JobView, Proposal
 from clustersim.testing import simulate
 from policies.shockwave import Shockwave
-from policies.toolkit import Course, course_of, predicted_shares
+from policies.toolkit import WorkCourse, course_of, predicted_shares
 from tests.builders import Script, elastic, rigid, times
 from traces.job import Job
 
@@ -21,7 +21,7 @@ def test_the_course_of_a_job_goes_through_its_predicted_phases() -> None:
     """Of four phases none is over: a quarter of the work at 1 unit/s, the rest at 4. The speed of the first
     alone would say 1,000 s.
     """
-    seen: list[Course] = []
+    seen: list[WorkCourse] = []
 
     def look(proposal: Proposal, jobs: Mapping[str, JobView]) -> None:
         seen.extend([course_of(jobs["a"]), course_of(jobs["a"], predicts=False)])

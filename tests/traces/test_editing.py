@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from itertime.errors import UserError
-from traces.editing import Part, Scaling, scaled, sliced
+from traces.editing import Scaling, TraceSelection, scaled, sliced
 from traces.job import Job
 from traces.summary import demand
 
@@ -41,16 +41,16 @@ def after(job: Job) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     ("part", "kept"),
     [
-        (Part(), range(20)),
-        (Part(from_s=300, until_s=600), [3, 4, 5]),
-        (Part(users=["u1"]), range(1, 20, 3)),
-        (Part(users=["t1", "u0"]), [i for i in range(20) if i % 2 or i % 3 == 0]),
-        (Part(least_gpus=4), [i for i in range(20) if i % 4 >= 2]),
-        (Part(least_gpus=2, most_gpus=2), range(1, 20, 4)),
-        (Part(least_gpus=8, first=2), [3, 7]),
+        (TraceSelection(), range(20)),
+        (TraceSelection(from_s=300, until_s=600), [3, 4, 5]),
+        (TraceSelection(users=["u1"]), range(1, 20, 3)),
+        (TraceSelection(users=["t1", "u0"]), [i for i in range(20) if i % 2 or i % 3 == 0]),
+        (TraceSelection(least_gpus=4), [i for i in range(20) if i % 4 >= 2]),
+        (TraceSelection(least_gpus=2, most_gpus=2), range(1, 20, 4)),
+        (TraceSelection(least_gpus=8, first=2), [3, 7]),
     ],
 )
-def test_a_part_has_the_jobs_of_the_selection_in_order(part: Part, kept: list[int]) -> None:
+def test_a_part_has_the_jobs_of_the_selection_in_order(part: TraceSelection, kept: list[int]) -> None:
     found, zero_s = sliced(JOBS, part)
     assert ids(found) == list(kept)
     assert (found[0].submit_s, zero_s) == (0.0, 100.0 * kept[0])
@@ -61,11 +61,11 @@ def test_a_part_has_the_jobs_of_the_selection_in_order(part: Part, kept: list[in
 
 
 def test_a_sample_is_drawn_before_the_selection() -> None:
-    sample, _ = sliced(JOBS, Part(sample=0.5, seed=4))
-    both, _ = sliced(JOBS, Part(sample=0.5, seed=4, least_gpus=4))
+    sample, _ = sliced(JOBS, TraceSelection(sample=0.5, seed=4))
+    both, _ = sliced(JOBS, TraceSelection(sample=0.5, seed=4, least_gpus=4))
     assert 0 < len(both) < len(sample) < 20
     assert ids(both) == [i for i in ids(sample) if i % 4 >= 2]
-    assert ids(sliced(JOBS, Part(sample=0.5, seed=5))[0]) != ids(sample)
+    assert ids(sliced(JOBS, TraceSelection(sample=0.5, seed=5))[0]) != ids(sample)
 
 
 def test_gaps_are_scaled_and_nothing_else() -> None:
@@ -118,17 +118,17 @@ def test_a_logged_time_is_never_before_its_submission() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Part(from_s=5, until_s=5), "must be 0 <= from < to"),
-        (lambda: Part(least_gpus=4, most_gpus=2), "must be 1 <= MIN <= MAX"),
-        (lambda: Part(sample=0), "must be above 0 and at most 1"),
-        (lambda: Part(sample=float("nan")), "must be above 0 and at most 1"),
-        (lambda: Part(first=0), "--first 0: must be at least 1"),
+        (lambda: TraceSelection(from_s=5, until_s=5), "must be 0 <= from < to"),
+        (lambda: TraceSelection(least_gpus=4, most_gpus=2), "must be 1 <= MIN <= MAX"),
+        (lambda: TraceSelection(sample=0), "must be above 0 and at most 1"),
+        (lambda: TraceSelection(sample=float("nan")), "must be above 0 and at most 1"),
+        (lambda: TraceSelection(first=0), "--first 0: must be at least 1"),
         (lambda: Scaling(time=0), "--time 0: must be from 1e-6 to 1e6"),
         (lambda: Scaling(gpus=float("nan")), "--gpus nan: must be from 1e-6 to 1e6"),
         (lambda: Scaling(load=1), "--load X and --on GPUS: state both"),
         (lambda: Scaling(load=1, on_gpus=8, time=2), "without --time, which it determines"),
         (lambda: Scaling(jobs=0), "--jobs 0: must be from 1"),
-        (lambda: sliced(JOBS, Part(users=["x"])), "none of the 20 jobs is left"),
+        (lambda: sliced(JOBS, TraceSelection(users=["x"])), "none of the 20 jobs is left"),
         (lambda: scaled(JOBS[:1], Scaling(load=1, on_gpus=8)), "the trace has no load"),
         (lambda: scaled([replace(JOBS[3], gpus=10_000_000)], Scaling(gpus=2)), "no trace can hold it"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from traces.statistics import Columns
+from traces.statistics import JobColumns
 from traces.synthetic import QuantileTable, Rhythm, normal_scores
 
 from .run_times import table_of
@@ -20,7 +20,7 @@ _MOST_CORRELATION, _MOST_SIGMA = 0.95, 3.0
 Numbers = NDArray[np.float64]
 
 
-def fit_arrivals(columns: Columns) -> Rhythm:
+def fit_arrivals(columns: JobColumns) -> Rhythm:
     """The rhythm of a trace.
 
     Hours and days of the week are those of the calendar where the trace knows it, else of its own clock; they

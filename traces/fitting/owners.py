@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from traces.statistics import Columns
+from traces.statistics import JobColumns
 from traces.synthetic import Owners
 
 __all__ = ["fit_owners", "repeat_share"]
@@ -14,7 +14,7 @@ __all__ = ["fit_owners", "repeat_share"]
 _MOST_EXPONENT, _MOST_SHIFT = 10.0, 1000.0
 
 
-def fit_owners(columns: Columns) -> Owners | None:
+def fit_owners(columns: JobColumns) -> Owners | None:
     """Tenants, or users where all jobs are of one tenant; None if there is one owner.
 
     Exponent and shift are those of the largest likelihood of the jobs' ranks.
@@ -38,7 +38,7 @@ def fit_owners(columns: Columns) -> Owners | None:
     return Owners(count=len(counts), exponent=exponent, shift=shift)
 
 
-def repeat_share(columns: Columns) -> float:
+def repeat_share(columns: JobColumns) -> float:
     """The share of jobs that repeat GPUs and owner of the job before.
 
     Of jobs drawn independently a share c would do so by chance: that of two jobs with the same owner times

@@ -10,7 +10,7 @@ import numpy as np
 
 from itertime.errors import UserError
 from itertime.io import write_text
-from traces.statistics import Columns, distances
+from traces.statistics import JobColumns, distances
 from traces.synthetic import Preset, QuantileTable, Recipe, SizeClass, generate_stored
 
 from .arrivals import fit_arrivals
@@ -22,7 +22,7 @@ __all__ = ["fit_preset", "held_out", "preset_text", "write_preset"]
 _FEWEST_JOBS = 20
 
 
-def fit_preset(columns: Columns, source: str) -> Preset:
+def fit_preset(columns: JobColumns, source: str) -> Preset:
     """The preset of a trace. Raises UserError for one with too few jobs of a run time, or without a span."""
     job_count = int((~np.isnan(columns.run_s) & ~np.isnan(columns.gpus)).sum())
     if job_count < _FEWEST_JOBS or not columns.span_s:
@@ -37,7 +37,7 @@ def fit_preset(columns: Columns, source: str) -> Preset:
     )
 
 
-def held_out(columns: Columns, folder: Path, share: float = 0.6, seed: int = 0) -> dict[str, Any]:
+def held_out(columns: JobColumns, folder: Path, share: float = 0.6, seed: int = 0) -> dict[str, Any]:
     """Fit the first part of a trace, generate as many jobs as the rest has, and compare both with the rest.
 
     `folder` is where the preset of the part lies for the moment. The result has the numbers of jobs, and by
@@ -52,7 +52,7 @@ def held_out(columns: Columns, folder: Path, share: float = 0.6, seed: int = 0) 
     recipe = Recipe(
         jobs=len(later_part), rules="none", deadlines="none", load=None, preset=str(path), seed=seed
     )
-    generated = Columns.of(generate_stored(recipe)[0], 0.0 if columns.zero_s is not None else None)
+    generated = JobColumns.of(generate_stored(recipe)[0], 0.0 if columns.zero_s is not None else None)
     baseline = {
         (distance["name"], distance["statistic"]): distance
         for distance in distances(later_part, fitted_part, seed)

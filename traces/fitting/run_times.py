@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from traces.statistics import Columns
+from traces.statistics import JobColumns
 from traces.synthetic import Quantiles, QuantileTable, SizeClass
 
 __all__ = ["LEVELS", "fit_sizes", "table_of"]
@@ -18,7 +18,7 @@ _LEAST_S = 1e-3
 Numbers = NDArray[np.float64]
 
 
-def fit_sizes(columns: Columns) -> tuple[SizeClass, ...]:
+def fit_sizes(columns: JobColumns) -> tuple[SizeClass, ...]:
     """The GPU counts of the jobs with a run time, ascending: at most 16, with quantiles of their run times.
 
     Those 16 are listed that hold most of the jobs and of the GPU time; jobs of other counts go to the nearest

@@ -17,7 +17,7 @@ from traces.native import COLUMNS, MAX_SECONDS, MIN_SECONDS, number, whole
 from .units import MOMENTS, TIME_FIELDS, seconds
 
 __all__ = [
-    "Cell",
+    "LogColumn",
     "MixedColumnError",
     "Moments",
     "flag",
@@ -37,7 +37,7 @@ _OTHER_UNIT = "if it is in another unit, say so: --time-unit ms"
 
 
 @dataclass(frozen=True)
-class Cell:
+class LogColumn:
     """The column that states a field of a job.
 
     `parse` reads its cells; None reads them like the native column of the same name, times in `unit`. A cell
@@ -56,7 +56,7 @@ class Cell:
     if_empty: str = ""
 
 
-def parser(field: str, cell: Cell, unit: str, zone: tzinfo = UTC) -> Callable[[str], Any]:
+def parser(field: str, cell: LogColumn, unit: str, zone: tzinfo = UTC) -> Callable[[str], Any]:
     """The function that reads the cells of a column, times in `unit`, dates without an offset of `zone`."""
     if cell.parse is not None:
         return cell.parse

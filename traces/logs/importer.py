@@ -195,7 +195,7 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
     done = {i: work for i, work in works.items() if not isinstance(work, Dropped)}
     if not done:
         raise TableError(f"no job can be imported; line {dropped[0].line}: {dropped[0].reason}")
-    clock = _Clock(rows[next(iter(done))].submit_s, selection.time_scale)
+    clock = _TraceClock(rows[next(iter(done))].submit_s, selection.time_scale)
     if next(iter(done)) not in jobs_by_row:  # the clock that it was made with is another one
         jobs_by_row = {i: _job(rows[i], work, clock, factors[i]) for i, work in done.items()}
     jobs = [jobs_by_row[i] for i in done]
@@ -250,7 +250,7 @@ def _window(rows: list[LoggedJob], selection: Selection) -> list[int]:
 
 
 @dataclass(frozen=True)
-class _Clock:
+class _TraceClock:
     """Maps submissions on the log's clock to the trace's: `zero_s` becomes 0, gaps grow by `scale`."""
 
     zero_s: float
@@ -295,7 +295,7 @@ def _readable(
     first_row = next((i for i, work in works.items() if not isinstance(work, Dropped)), None)
     if first_row is None:
         return works, {}
-    clock = _Clock(rows[first_row].submit_s, time_scale)
+    clock = _TraceClock(rows[first_row].submit_s, time_scale)
     checked, jobs = dict(works), dict[int, Job]()
     for i, work in works.items():
         if isinstance(work, Dropped):
@@ -314,7 +314,7 @@ def _deadline_factors(log: Log, maker: WorkMaker | None, seed: int) -> list[floa
     return list(deadline_factors(drawn, seed, len(log.jobs)))
 
 
-def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: float | None) -> Job:
+def _job(row: LoggedJob, work: Work | None, clock: _TraceClock, deadline_factor: float | None) -> Job:
     submit_s = clock.submit_s(row)
     drawn = None
     if deadline_factor is not None and row.duration_s is not None:

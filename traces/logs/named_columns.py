@@ -8,7 +8,7 @@ from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import quoted, shown
 from traces.native import number
 
-from .cells import Cell, is_number, parser
+from .cells import LogColumn, is_number, parser
 from .log import Log, ReadOptions
 from .source import LogSource
 from .tables import TableOfJobs, read_table, unknown_column
@@ -79,7 +79,7 @@ def read_log(source: LogSource, column_of_field: Mapping[str, str], options: Rea
             raise TableError(f"{source.path}:1: {unknown_column(column, columns)}{hint}")
     cells = _cells(column_of_field)
     if _SHARE in columns:
-        cells["part_of_gpu"] = Cell(_SHARE, _is_share, optional=True)
+        cells["part_of_gpu"] = LogColumn(_SHARE, _is_share, optional=True)
     return read_table(source, TableOfJobs("columns", cells, _assumptions(column_of_field)), options)
 
 
@@ -105,10 +105,11 @@ def _read_by_number(source: LogSource, column_of_field: Mapping[str, str], optio
     return read_table(source, form, options, source.layout(header=False))
 
 
-def _cells(column_of_field: Mapping[str, str]) -> dict[str, Cell]:
+def _cells(column_of_field: Mapping[str, str]) -> dict[str, LogColumn]:
     required = _REQUIRED if "duration_s" in column_of_field else (*_REQUIRED, *(_pair(column_of_field) or ()))
     return {
-        meaning: Cell(column, optional=meaning not in required) for meaning, column in column_of_field.items()
+        meaning: LogColumn(column, optional=meaning not in required)
+        for meaning, column in column_of_field.items()
     }
 
 
@@ -120,7 +121,7 @@ def _is_place(column: str) -> bool:
     return column.isascii() and column.isdigit() and len(column) < 10
 
 
-def _parses(meaning: str, cell: Cell, text: str) -> bool:
+def _parses(meaning: str, cell: LogColumn, text: str) -> bool:
     """Whether the text of the first row can be a job's; numbers of any size can, whatever their unit."""
     if not text or is_number(text):
         return True

@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 from itertime.errors import TableError, UnknownName
 from itertime.io import Table, TextLayout, check_repeated, separator_hint, shown
 
-from .cells import Cell, MixedColumnError, Moments, moment, of_dates, parser, time_zone
+from .cells import LogColumn, MixedColumnError, Moments, moment, of_dates, parser, time_zone
 from .log import BESIDE, Log, LogRows, ReadOptions
 from .log_format import LogFormat
 from .source import Head, LogSource
 from .units import (
     TIME_FIELDS,
     UNITS,
-    Evidence,
     Rule,
     StatedUnits,
     TimeColumn,
     TimesRead,
+    UnitEvidence,
     decide,
     in_words,
     plausible,
@@ -34,7 +34,7 @@ __all__ = ["Cells", "TableOfJobs", "read_table", "table_format", "unknown_column
 
 _MOST_NAMED, _MOST_COMPARED = 50, 10_000  # columns of a log that an error lists, and looks for similar names
 
-Cells = Mapping[str, Cell]
+Cells = Mapping[str, LogColumn]
 """Field of `LogRows.add` -> the column that states it."""
 
 
@@ -133,7 +133,7 @@ def _with_tenant(
 ) -> TableOfJobs:
     if column is None:
         return form
-    cells = {**form.cells, "tenant": Cell(column, optional=True)}
+    cells = {**form.cells, "tenant": LogColumn(column, optional=True)}
     if column not in columns:
         raise TableError(f"{source.path}:1: {unknown_column(column, columns)}")
     notes = [*form.assumptions, f"the tenant is {column}, as the user says"]
@@ -168,7 +168,7 @@ class _Place(NamedTuple):
     field: str
     at: int
     parse: Callable[[str], Any]
-    rules: Cell
+    rules: LogColumn
     instead: list[int]
 
 
@@ -242,7 +242,7 @@ def _add(
     rows.add(line, values)
 
 
-def _is_empty(cell: str, rules: Cell) -> bool:
+def _is_empty(cell: str, rules: LogColumn) -> bool:
     return not cell or cell.isspace() or cell in rules.empty
 
 
@@ -255,8 +255,8 @@ def _times(
         if field in TIME_FIELDS and cell.parse is None
     ]
 
-    def look(fields: set[str]) -> Evidence:
-        evidence = Evidence()
+    def look(fields: set[str]) -> UnitEvidence:
+        evidence = UnitEvidence()
         with source.table(layout) as table:
             places = [
                 (field, table.columns.index(cell.column), cell)
@@ -271,7 +271,7 @@ def _times(
     return decide(source.path, columns, stated_units, form.unit, look)
 
 
-def _note(evidence: Evidence, row: dict[str, str]) -> None:
+def _note(evidence: UnitEvidence, row: dict[str, str]) -> None:
     for field, cell in row.items():
         evidence.add(field, cell)
     if "start_s" not in row or "end_s" not in row:

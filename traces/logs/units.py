@@ -22,11 +22,11 @@ __all__ = [
     "MOMENTS",
     "TIME_FIELDS",
     "UNITS",
-    "Evidence",
     "Rule",
     "StatedUnits",
     "TimeColumn",
     "TimesRead",
+    "UnitEvidence",
     "decide",
     "in_words",
     "plausible",
@@ -98,7 +98,7 @@ class TimeColumn:
 
 
 @dataclass
-class Evidence:
+class UnitEvidence:
     """The numbers of the columns whose units are not stated, and what else the rows tell.
 
     `numbers`: field -> its numbers. `runs`: end - start where both are numbers. `elapsed`: (number of the run
@@ -147,7 +147,7 @@ class TimesRead:
         return tuple(", ".join(dict.fromkeys(names)) + words for words, names in grouped.items())
 
 
-Rule = Callable[[Evidence], tuple[str, str]]
+Rule = Callable[[UnitEvidence], tuple[str, str]]
 """A format's own rule: (unit, why). It raises ValueError, which says why, if the numbers prove no unit."""
 
 
@@ -156,7 +156,7 @@ def decide(
     columns: list[TimeColumn],
     stated_units: StatedUnits,
     fixed: tuple[str, str] | Rule | None,
-    look: Callable[[set[str]], Evidence],
+    look: Callable[[set[str]], UnitEvidence],
 ) -> TimesRead:
     """The unit of each column of times.
 
@@ -213,7 +213,7 @@ def unit_of_name(column: str) -> str | None:
 
 
 def _proved(
-    evidence: Evidence, open_fields: set[str], fixed: tuple[str, str] | Rule | None
+    evidence: UnitEvidence, open_fields: set[str], fixed: tuple[str, str] | Rule | None
 ) -> dict[str, tuple[str, str]]:
     """Fields of `open_fields` whose unit the numbers prove."""
     if callable(fixed):
@@ -235,7 +235,7 @@ def _proved(
 
 def _check_plausible(
     path: object,
-    evidence: Evidence,
+    evidence: UnitEvidence,
     unit_reasons: Mapping[str, tuple[str, str]],
     open_fields: set[str],
     unit: str,

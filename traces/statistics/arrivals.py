@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import DAY_S, HOUR_S, Columns
+from .columns import DAY_S, HOUR_S, JobColumns
 
 __all__ = ["arrivals", "dispersion", "profile"]
 
@@ -15,7 +15,7 @@ _LEAST_BINS, _MOST_BINS = 10, 20_000_000
 _SIMULTANEOUS_S = 1.0
 
 
-def arrivals(columns: Columns) -> dict[str, Any]:
+def arrivals(columns: JobColumns) -> dict[str, Any]:
     """The arrivals of a trace in numbers, JSON-ready; None where a trace is too short to tell.
 
     | key | meaning |
@@ -46,7 +46,7 @@ def arrivals(columns: Columns) -> dict[str, Any]:
     }
 
 
-def dispersion(columns: Columns, bin_s: float) -> float | None:
+def dispersion(columns: JobColumns, bin_s: float) -> float | None:
     """Variance over mean of the number of submissions in whole bins of `bin_s`; None for fewer than ten bins
     or more than 20 million.
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from itertime.errors import UserError
 from traces.job import Job, submission_order
 
-__all__ = ["DAY_S", "HOUR_S", "Columns"]
+__all__ = ["DAY_S", "HOUR_S", "JobColumns"]
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 _EPOCH_WEEKDAY = 3  # 1 January 1970 was a Thursday; Monday is 0
@@ -23,7 +23,7 @@ Names = NDArray[np.str_]
 
 
 @dataclass(frozen=True)
-class Columns:
+class JobColumns:
     """One row a job; all arrays have the shape (jobs,). NaN and "" stand for what a job does not state.
 
     | column | unit | meaning |

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import wasserstein_distance
 
 from .arrivals import profile
-from .columns import DAY_S, Columns
+from .columns import DAY_S, JobColumns
 from .shares import ranked
 
 __all__ = ["Distance", "distances"]
@@ -44,14 +44,14 @@ class Distance:
 class _Half:
     """Jobs, and the whole hours in which others or the same were submitted."""
 
-    jobs: Columns
+    jobs: JobColumns
     per_hour: Numbers
 
 
 _Measure = Callable[[_Half, _Half], float | None]
 
 
-def distances(columns_a: Columns, columns_b: Columns, seed: int = 0) -> list[dict[str, Any]]:
+def distances(columns_a: JobColumns, columns_b: JobColumns, seed: int = 0) -> list[dict[str, Any]]:
     """The distances of two traces, as mappings of `Distance`, those furthest beyond their baseline first.
 
     The baseline splits the first trace into 40 blocks of consecutive jobs, and its hours likewise, and
@@ -81,7 +81,7 @@ def _note(times: float) -> str:
     return "large" if times > _FAR else "more than two halves of A"
 
 
-def _halves(columns: Columns, rng: np.random.Generator) -> Iterator[tuple[_Half, _Half]]:
+def _halves(columns: JobColumns, rng: np.random.Generator) -> Iterator[tuple[_Half, _Half]]:
     per_hour = columns.per_hour
     of_job = np.arange(len(columns)) * _BLOCKS // len(columns)
     of_hour = np.arange(len(per_hour)) * _BLOCKS // len(per_hour)
@@ -191,7 +191,7 @@ def _variation(a: dict[Any, float], b: dict[Any, float]) -> float:
     return sum(abs(a.get(key, 0.0) - b.get(key, 0.0)) for key in sorted(a.keys() | b.keys())) / 2
 
 
-def _by_size(columns: Columns, weights: Numbers) -> dict[Any, float]:
+def _by_size(columns: JobColumns, weights: Numbers) -> dict[Any, float]:
     """Share of the weights by GPU count."""
     has_gpus = ~np.isnan(columns.gpus)
     sizes, of_job = np.unique(columns.gpus[has_gpus], return_inverse=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrivals import arrivals
-from .columns import HOUR_S, Columns
+from .columns import HOUR_S, JobColumns
 from .shares import by_name, quantiles, size_classes
 
 __all__ = ["describe"]
@@ -17,7 +17,7 @@ __all__ = ["describe"]
 _PERIODS = 12
 
 
-def describe(columns: Columns, cluster_gpus: int | None = None) -> dict[str, Any]:
+def describe(columns: JobColumns, cluster_gpus: int | None = None) -> dict[str, Any]:
     """The trace as a JSON-ready mapping; keys without data are None. Times in s, GPU time in GPU-hours.
 
     | key | meaning |
@@ -46,7 +46,7 @@ def describe(columns: Columns, cluster_gpus: int | None = None) -> dict[str, Any
     }
 
 
-def _sizes(columns: Columns) -> list[dict[str, Any]]:
+def _sizes(columns: JobColumns) -> list[dict[str, Any]]:
     total = columns.gpu_s.sum() or 1.0
     return [
         {
@@ -61,7 +61,7 @@ def _sizes(columns: Columns) -> list[dict[str, Any]]:
     ]
 
 
-def _estimates(columns: Columns) -> dict[str, Any] | None:
+def _estimates(columns: JobColumns) -> dict[str, Any] | None:
     factors = columns.estimate_s / columns.run_s
     stated_factors = factors[~np.isnan(factors)]
     if not len(stated_factors):
@@ -74,7 +74,7 @@ def _estimates(columns: Columns) -> dict[str, Any] | None:
     }
 
 
-def _load(columns: Columns, cluster_gpus: int | None) -> dict[str, Any] | None:
+def _load(columns: JobColumns, cluster_gpus: int | None) -> dict[str, Any] | None:
     """GPU time submitted in each twelfth of the span, over that of the cluster.
 
     Without `cluster_gpus` the cluster is as large as the trace asks for on average. `held` are the GPUs held
@@ -98,7 +98,7 @@ def _load(columns: Columns, cluster_gpus: int | None) -> dict[str, Any] | None:
     }
 
 
-def _held(columns: Columns, ends: NDArray[np.float64]) -> NDArray[np.float64]:
+def _held(columns: JobColumns, ends: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean number of GPUs held between consecutive `ends`, by logged starts and run times."""
     start_s = columns.submit_s + columns.wait_s
     stop_s = start_s + columns.run_s

@@ -9,7 +9,7 @@ from traces.logs.source import open_log
 from traces.native import store_trace
 from traces.sidecars import report_of, since_1970
 
-from .columns import Columns
+from .columns import JobColumns
 
 __all__ = ["is_trace", "read_columns"]
 
@@ -20,7 +20,7 @@ def is_trace(path: str | Path) -> bool:
         return {"job_id", "submit_s"} <= set(opened.head.columns)
 
 
-def read_columns(path: str | Path, options: ReadOptions | None = None) -> Columns:
+def read_columns(path: str | Path, options: ReadOptions | None = None) -> JobColumns:
     """The jobs of a trace, or those of a log as `import_log` reads it with `options`.
 
     The hour and the day of the clock's start are known for logs whose times count from 1970 or are dates, and
@@ -28,6 +28,6 @@ def read_columns(path: str | Path, options: ReadOptions | None = None) -> Column
     """
     if options is None and is_trace(path):
         log_report = report_of(Path(path))
-        return Columns.of(store_trace(path), since_1970(log_report[1]) if log_report else None)
+        return JobColumns.of(store_trace(path), since_1970(log_report[1]) if log_report else None)
     logged, report = import_log(path, options)
-    return Columns.of(logged, since_1970(report))
+    return JobColumns.of(logged, since_1970(report))

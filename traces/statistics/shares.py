@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import Columns
+from .columns import JobColumns
 
 __all__ = ["by_name", "gini", "quantiles", "ranked", "size_classes"]
 
@@ -25,7 +25,7 @@ def quantiles(values: NDArray[np.float64]) -> dict[str, float] | None:
     return {"mean": float(numbers.mean()), **summary, "max": float(numbers.max())}
 
 
-def size_classes(columns: Columns) -> list[tuple[str, NDArray[np.bool_]]]:
+def size_classes(columns: JobColumns) -> list[tuple[str, NDArray[np.bool_]]]:
     """Classes of GPU counts, ascending, each with its name and its jobs.
 
     Every count is a class if there are at most twelve; else those between powers of two are one, as 5-8.
@@ -46,7 +46,7 @@ def size_classes(columns: Columns) -> list[tuple[str, NDArray[np.bool_]]]:
     return [*classes, ("not stated", unknown)] if unknown.any() else classes
 
 
-def by_name(columns: Columns, names: NDArray[np.str_]) -> dict[str, Any]:
+def by_name(columns: JobColumns, names: NDArray[np.str_]) -> dict[str, Any]:
     """Shares of jobs and of GPU time by a text column: how many names, how unequal, and the first ten."""
     distinct_names, of_job = np.unique(names, return_inverse=True)
     jobs = np.bincount(of_job, minlength=len(distinct_names)).astype(np.float64)

@@ -100,7 +100,7 @@ def _mean_gpus(size: SizeClass, rules: Rules | None) -> float:
     return math.fsum(choice.weight * rules.requested_gpus(size.gpus, choice) for choice in choices) / weights
 
 
-class _Kind(NamedTuple):
+class _JobKind(NamedTuple):
     """The GPUs of a job and, if rules give it a model, what it trains and its iteration time on them in s."""
 
     gpus: int
@@ -112,7 +112,7 @@ class _Kind(NamedTuple):
 class _Drawn(NamedTuple):
     """All jobs: the kind of each, as an index into `kinds`, and its run time in s."""
 
-    kinds: list[_Kind]
+    kinds: list[_JobKind]
     kinds_of: array[int]
     run_s: array[float]
 
@@ -150,14 +150,14 @@ def _ingredients(recipe: Recipe, preset: Preset | None) -> tuple[Sizes, WorkMake
 
 
 def _draw(recipe: Recipe, sizes: Sizes, maker: WorkMaker | None, repeats: Iterable[bool]) -> _Drawn:
-    kind_numbers: dict[_Kind, int] = {}
+    kind_numbers: dict[_JobKind, int] = {}
     drawn = _Drawn(kinds=[], kinds_of=array("I"), run_s=array("d"))
     uniforms = [_uniform(recipe, purpose) for purpose in ("sizes", "run-times", "models")]
     size = sizes.sizes[0]
     for of_size, of_run_time, of_model, again in zip(*uniforms, repeats, strict=True):
         size = size if again else sizes.choose(of_size)
         run_s = max(size.run_time.quantile_s(of_run_time), MIN_SECONDS)
-        kind = _kind(size.gpus, run_s, of_model, maker, recipe) if maker else _Kind(size.gpus)
+        kind = _kind(size.gpus, run_s, of_model, maker, recipe) if maker else _JobKind(size.gpus)
         if kind not in kind_numbers:
             kind_numbers[kind] = len(kind_numbers)
             drawn.kinds.append(kind)
@@ -180,11 +180,11 @@ def _uniform(recipe: Recipe, purpose: str) -> Iterator[float]:
     return as_floats(stream(recipe.seed, purpose).random(recipe.jobs))
 
 
-def _kind(gpus: int, run_s: float, uniform: float, maker: WorkMaker, recipe: Recipe) -> _Kind:
+def _kind(gpus: int, run_s: float, uniform: float, maker: WorkMaker, recipe: Recipe) -> _JobKind:
     work = maker.work(gpus, run_s, uniform)
     if isinstance(work, str):
         raise UserError(f"rules {recipe.rules}: planner {recipe.planner}: {work}; change the rules")
-    return _Kind(work.gpus, work.model, work.global_batch, work.iteration_s)
+    return _JobKind(work.gpus, work.model, work.global_batch, work.iteration_s)
 
 
 def _repeats(recipe: Recipe, preset: Preset | None) -> list[bool]:
@@ -258,7 +258,7 @@ def _check_window(recipe: Recipe, window_s: float) -> None:
 def _job(
     i: int,
     submit_s: float,
-    kind: _Kind,
+    kind: _JobKind,
     run_s: float,
     factor: float | None,
     precision: str | None,

@@ -8,7 +8,7 @@ import numpy as np
 
 from clustersim.backtest.logged import Floats, Rows
 from clustersim.backtest.use import in_use
-from clustersim.report import Clock
+from clustersim.report import TimeAxis
 from clustersim.report.frame import TIME_TICKS, Chart, downsampled, plotly_text, series_of, short
 from clustersim.report.numbers import duration
 
@@ -119,7 +119,7 @@ def _errors(comparison: Compared) -> Chart:
 def _over_time(comparison: Compared) -> Chart:
     """The mean wait of the jobs submitted in each span."""
     submit_s = comparison.times["submit_s"][comparison.rows]
-    clock = Clock.over(0.0, float(submit_s[-1]), 0)
+    clock = TimeAxis.over(0.0, float(submit_s[-1]), 0)
     spans = min(_SPANS, max(1, len(submit_s) // 4))
     edges = np.linspace(submit_s[0], submit_s[-1], spans + 1)
     place = np.clip(np.searchsorted(edges, submit_s, side="right") - 1, 0, spans - 1)
@@ -246,14 +246,14 @@ def _names(groups: list[str]) -> list[str]:
     ]
 
 
-def _clock(comparison: Compared, curves: list[tuple[Floats, Floats]]) -> Clock:
+def _clock(comparison: Compared, curves: list[tuple[Floats, Floats]]) -> TimeAxis:
     """The axis from the first submission to the last change of any curve."""
     last_s = max((float(moments[-1]) for moments, _ in curves if len(moments)), default=0.0)
     to_s = max(last_s, float(comparison.times["submit_s"][-1]), _LEAST_S)
-    return Clock.over(0.0, to_s, max(len(moments) for moments, _ in curves))
+    return TimeAxis.over(0.0, to_s, max(len(moments) for moments, _ in curves))
 
 
-def _time_axis(comparison: Compared, clock: Clock) -> dict[str, Any]:
+def _time_axis(comparison: Compared, clock: TimeAxis) -> dict[str, Any]:
     return (
         {"type": "date", "title": {"text": f"date ({comparison.zone})"}}
         if comparison.is_dated
@@ -261,7 +261,7 @@ def _time_axis(comparison: Compared, clock: Clock) -> dict[str, Any]:
     )
 
 
-def _moments(comparison: Compared, clock: Clock, x: list[float]) -> list[Any]:
+def _moments(comparison: Compared, clock: TimeAxis, x: list[float]) -> list[Any]:
     """The places on the axis as dates, where the log has them."""
     return (
         [comparison.moment(clock.from_s + value * clock.unit_s) for value in x] if comparison.is_dated else x

@@ -150,7 +150,7 @@ def print_differences(
 
 
 def _cells(comparison: Comparison) -> list[str]:
-    d, unit = comparison.difference, _Unit.of(comparison.metric)
+    d, unit = comparison.difference, _ColumnUnit.of(comparison.metric)
     return [
         unit.label,
         unit.text(d.baseline),
@@ -163,14 +163,14 @@ def _cells(comparison: Comparison) -> list[str]:
     ]
 
 
-class _Unit:
+class _ColumnUnit:
     """The unit in which a metric is shown: hours for seconds, percent for ratios."""
 
     def __init__(self, label: str, factor: float, digits: int):
         self.label, self.factor, self.digits = label, factor, digits
 
     @classmethod
-    def of(cls, metric: str) -> _Unit:
+    def of(cls, metric: str) -> _ColumnUnit:
         if metric.endswith("_s"):
             return cls(f"{metric.removesuffix('_s')}, h", 1 / 3600, 3)
         if metric.endswith("_ratio"):

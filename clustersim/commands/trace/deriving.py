@@ -38,11 +38,11 @@ def slice_(
 
     What was taken, and where the trace came from, is written beside it, to NAME.slice.json.
     """
-    from traces.editing import Part, sliced
+    from traces.editing import TraceSelection, sliced
 
     least, most = _range(gpus)
     names = [name.strip() for name in users.split(",")] if users else []
-    part = Part(from_s, until_s, names, least, most, sample, seed, first)
+    part = TraceSelection(from_s, until_s, names, least, most, sample, seed, first)
     jobs, before = _read(trace)
     kept, zero_s = sliced(jobs, part)
     stated = asdict(part) | {"until_s": None if until_s == float("inf") else until_s}

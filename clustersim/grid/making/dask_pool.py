@@ -13,7 +13,7 @@ from typing import Any
 from itertime.errors import UserError, shown
 
 from .make_cell import CellVerdict
-from .pool import Order, Pool, PoolLost, Verdicts
+from .pool import Order, PoolLost, Verdicts, WorkerPool
 from .worker import run_batch
 
 __all__ = ["CONNECT_S", "dask_pool"]
@@ -24,7 +24,7 @@ _ADDRESS = re.compile(r"(?:(?:tcp|tls|wss?)://)?(?:[\w.-]+|\[[0-9a-fA-F:.%]+\]):
 
 
 @contextmanager
-def dask_pool(scheduler: str) -> Iterator[Pool]:
+def dask_pool(scheduler: str) -> Iterator[WorkerPool]:
     """The workers of the scheduler at an address. UserError if it cannot be reached, or dask is missing."""
     try:
         import dask

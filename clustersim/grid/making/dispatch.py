@@ -17,7 +17,7 @@ from itertime.errors import UserError
 from .dask_pool import dask_pool
 from .local_pool import local_pool
 from .make_cell import CellVerdict
-from .pool import Order, Pool, PoolLost, Verdicts
+from .pool import Order, PoolLost, Verdicts, WorkerPool
 
 __all__ = ["CellOutcome", "Progress", "Unfinished", "run_orders"]
 
@@ -90,7 +90,7 @@ class _Dispatch:
     """The cells that are not decided yet, and the batches in progress."""
 
     def __init__(
-        self, pool: Pool, orders: Sequence[Order], batch: Mapping[str, Any], retries: int,
+        self, pool: WorkerPool, orders: Sequence[Order], batch: Mapping[str, Any], retries: int,
         on_outcome: Callable[[CellOutcome], None], on_progress: Callable[[Progress], None],
     ):  # fmt: skip
         self.pool, self.batch, self.retries = pool, dict(batch), retries

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from .make_cell import CellVerdict
-from .pool import Order, Pool, Verdicts
+from .pool import Order, Verdicts, WorkerPool
 from .worker import end_campaign, run_batch
 
 __all__ = ["local_pool"]
 
 
 @contextmanager
-def local_pool(workers: int | None, worker_limit: int, campaign: str) -> Iterator[Pool]:
+def local_pool(workers: int | None, worker_limit: int, campaign: str) -> Iterator[WorkerPool]:
     """A pool of `workers` threads (default: one per processor), at most `worker_limit`."""
     slots = min(workers or os.cpu_count() or 1, worker_limit)
     threads = ThreadPoolExecutor(slots, thread_name_prefix="grid")

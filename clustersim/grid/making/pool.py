@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from .make_cell import CellVerdict
 
-__all__ = ["Order", "Pool", "PoolLost", "Verdicts"]
+__all__ = ["Order", "PoolLost", "Verdicts", "WorkerPool"]
 
 Order = Mapping[str, Any]
 """What a worker needs to make one cell; `key` identifies it."""
@@ -20,7 +20,7 @@ class PoolLost(Exception):
     """The pool takes no more batches; the text says why."""
 
 
-class Pool(Protocol):
+class WorkerPool(Protocol):
     """Workers that make batches of cells. Left as a context manager, a pool gives up what is under way."""
 
     @property

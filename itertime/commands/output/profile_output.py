@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from itertime.errors import printable
 
 if TYPE_CHECKING:
-    from itertime.profiling import Difference, Finding
+    from itertime.profiling import Difference, ProfileFinding
     from itertime.spec import Evidence, Profile
     from itertime.timeline import LayerKernel
 
@@ -53,7 +53,7 @@ def _measured(part: Evidence) -> str:
     return f"measured: {', '.join(ranges)}" if ranges else ""
 
 
-def print_findings(profile: Profile, findings: list[Finding]) -> None:
+def print_findings(profile: Profile, findings: list[ProfileFinding]) -> None:
     for finding in findings:
         print(printable(f"{finding.level}: {finding.part}: {finding.text}"))
     errors = sum(finding.level == "error" for finding in findings)

@@ -4,7 +4,7 @@
 |---|---|
 | `collect` | time every case of a grid under sustained load, and write the table |
 | `Pace` | how long each kernel runs |
-| `COLUMNS`, `GRIDS`, `Grid`, `Case`, `cases_of` | the table's columns; the kernels and sizes to time |
+| `COLUMNS`, `GRIDS`, `CaseGrid`, `KernelCase`, `cases_of` | the columns; the kernels and sizes to time |
 | `LEFT_OUT` | the table of what could not be measured |
 
 Why
@@ -15,8 +15,8 @@ Why
   its place.
 """
 
-from .cases import COLUMNS, GRIDS, Case, Grid, cases_of
+from .cases import COLUMNS, GRIDS, CaseGrid, KernelCase, cases_of
 from .collect import LEFT_OUT, collect
 from .timing import Pace
 
-__all__ = ["COLUMNS", "GRIDS", "LEFT_OUT", "Case", "Grid", "Pace", "cases_of", "collect"]
+__all__ = ["COLUMNS", "GRIDS", "LEFT_OUT", "CaseGrid", "KernelCase", "Pace", "cases_of", "collect"]

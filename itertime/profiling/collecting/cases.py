@@ -31,7 +31,7 @@ from . import kernels
 from .attention import attention
 from .bench import Preparation
 
-__all__ = ["COLUMNS", "GRIDS", "ROW_KERNELS", "Case", "Grid", "cases_of"]
+__all__ = ["COLUMNS", "GRIDS", "ROW_KERNELS", "CaseGrid", "KernelCase", "cases_of"]
 
 COLUMNS = (
     *(
@@ -65,7 +65,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Grid:
+class CaseGrid:
     """The sizes to measure. `groups`: experts of a grouped GEMM. `compiled_rows`: of compiled kernels and
     of casts, few because each is compiled for its shape.
     """
@@ -85,7 +85,7 @@ class Grid:
 
 OTHER_ATTENTION = ("cudnn", "flash3", "efficient", "math")
 GRIDS = {
-    "full": Grid(
+    "full": CaseGrid(
         tokens=(1, 64, 512, 1024, 2048, 4096, 8192, 16384),
         widths=(768, 1024, 2048, 3072, 4096, 5120, 8192, 12288, 16384),
         heads=(8, 16, 32),
@@ -98,7 +98,7 @@ GRIDS = {
         compiled_rows=(4096, 16384),
         other_attention=OTHER_ATTENTION,
     ),
-    "quick": Grid(
+    "quick": CaseGrid(
         tokens=(512, 2048, 8192),
         widths=(1024, 4096, 8192, 14336),
         heads=(16, 32),
@@ -111,7 +111,7 @@ GRIDS = {
         compiled_rows=(8192,),
         other_attention=("cudnn", "flash3"),
     ),
-    "tiny": Grid(
+    "tiny": CaseGrid(
         tokens=(64, 512),
         widths=(128, 256),
         heads=(2,),
@@ -132,14 +132,14 @@ PLAIN = ("efficient", "math")
 
 
 @dataclass(frozen=True)
-class Case:
+class KernelCase:
     """One kernel to time: its columns, and a function that prepares it and returns the function to run."""
 
     columns: dict[str, Any]
     prepare: Preparation = field(repr=False)
 
 
-def cases_of(grid: Grid) -> Iterator[Case]:
+def cases_of(grid: CaseGrid) -> Iterator[KernelCase]:
     """All kernels of a grid, the large products first: they show within minutes what power limit binds."""
     yield from _gemms(grid)
     yield from _grouped(grid)
@@ -151,7 +151,7 @@ def cases_of(grid: Grid) -> Iterator[Case]:
         yield _elementwise("adam", "fwd", 1, count, 28 * count, kernels.adam(count))
 
 
-def _gemms(grid: Grid) -> Iterator[Case]:
+def _gemms(grid: CaseGrid) -> Iterator[KernelCase]:
     for m, n, k in itertools.product(sorted(grid.tokens, reverse=True), grid.widths, grid.widths):
         shapes = {"forward": (m, n, k), "dx": (m, k, n), "dw": (n, k, m), "dw-fp32": (n, k, m)}
         large = m >= LARGE_ROWS
@@ -167,7 +167,7 @@ def _gemms(grid: Grid) -> Iterator[Case]:
                 "batch": 1,
                 "dtype": "fp8",
             }
-            yield Case(columns, kernels.fp8_gemm(layout, **shape))
+            yield KernelCase(columns, kernels.fp8_gemm(layout, **shape))
     for heads in grid.heads:
         for head_dim in grid.head_dims:
             for seq in grid.sequences[:3]:
@@ -175,12 +175,12 @@ def _gemms(grid: Grid) -> Iterator[Case]:
                 yield _gemm("batched", seq, head_dim, seq, heads)
 
 
-def _gemm(layout: str, m: int, n: int, k: int, batch: int) -> Case:
+def _gemm(layout: str, m: int, n: int, k: int, batch: int) -> KernelCase:
     columns = {"table": "gemm", "op": "gemm", "layout": layout, "m": m, "n": n, "k": k, "batch": batch}
-    return Case(columns, kernels.gemm(layout, m, n, k, batch))
+    return KernelCase(columns, kernels.gemm(layout, m, n, k, batch))
 
 
-def _grouped(grid: Grid) -> Iterator[Case]:
+def _grouped(grid: CaseGrid) -> Iterator[KernelCase]:
     """Experts: the tokens of a micro-batch over the groups, a narrow and a wide expert."""
     batch_tokens = max(grid.tokens, default=0)
     for groups, n, k in itertools.product(grid.groups, grid.widths[1:4], grid.widths[1:4]):
@@ -192,10 +192,10 @@ def _grouped(grid: Grid) -> Iterator[Case]:
                 columns = {"table": "grouped", "op": "grouped_gemm", "layout": layout, "impl": impl}
                 columns |= sizes | {"groups": groups}  # type: ignore[arg-type]
                 prepare = kernels.grouped_gemm(layout, **sizes, groups=groups, impl=impl)
-                yield Case(columns, prepare)
+                yield KernelCase(columns, prepare)
 
 
-def _attention(grid: Grid) -> Iterator[Case]:
+def _attention(grid: CaseGrid) -> Iterator[KernelCase]:
     tokens = max(grid.sequences, default=0)
     sizes = itertools.product(grid.heads, grid.kv_share, grid.head_dims, grid.sequences)
     for heads, share, head_dim, seq in sizes:
@@ -214,7 +214,9 @@ def _attention(grid: Grid) -> Iterator[Case]:
                     table = "attention" if impl == "flash2" else f"attention-{impl}"
                     columns: dict[str, Any] = {"table": table, "op": "attention", "dir": direction}
                     columns |= {"impl": impl, "causal": causal, **shape}
-                    yield Case(columns, attention(**shape, causal=causal, direction=direction, impl=impl))
+                    yield KernelCase(
+                        columns, attention(**shape, causal=causal, direction=direction, impl=impl)
+                    )
 
 
 # Bytes per element, forward and backward, of the kernels that torch runs (0: nothing to run).
@@ -231,7 +233,7 @@ ROW_KERNELS = {
 }
 
 
-def _rows(grid: Grid) -> Iterator[Case]:
+def _rows(grid: CaseGrid) -> Iterator[KernelCase]:
     for rows in grid.tokens:
         for cols in grid.widths:
             for op, (forward, backward) in ROW_KERNELS.items():
@@ -251,7 +253,7 @@ COMPILED = {"gelu": (4, 6), "layernorm": (4, 6), "rmsnorm": (4, 6), "softmax": (
 CASTS = {"fp8": 3, "fp8+transpose": 4}
 
 
-def _compiled(grid: Grid) -> Iterator[Case]:
+def _compiled(grid: CaseGrid) -> Iterator[KernelCase]:
     for rows, cols in itertools.product(grid.compiled_rows, grid.widths):
         for op, direction_bytes in COMPILED.items():
             for direction, nbytes in zip(("fwd", "bwd"), direction_bytes, strict=True):
@@ -272,6 +274,6 @@ def _elementwise(
     prepare: Preparation,
     table: str = "elementwise",
     impl: str = "eager",
-) -> Case:
+) -> KernelCase:
     sizes = {"rows": rows, "cols": cols, "elements": rows * cols, "bytes": nbytes}
-    return Case({"table": table, "op": op, "dir": direction, "impl": impl, **sizes}, prepare)
+    return KernelCase({"table": table, "op": op, "dir": direction, "impl": impl, **sizes}, prepare)

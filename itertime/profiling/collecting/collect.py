@@ -14,8 +14,8 @@ from itertime.errors import UnknownName, UserError
 from itertime.io import write_bytes
 
 from .bench import Bench, Unsupported, bench_on
-from .cases import COLUMNS, GRIDS, Case, cases_of
-from .collectives import Group, collective_cases, collective_times, rank_counts
+from .cases import COLUMNS, GRIDS, KernelCase, cases_of
+from .collectives import RankGroup, collective_cases, collective_times, rank_counts
 from .journal import Journal
 from .power import Meter, Reading, meter_of
 from .timing import Pace, Timing, heat, timed
@@ -64,7 +64,9 @@ def _metered(meter: Meter | None, reason: str) -> str:
     return f"recorded through {meter.name}: {', '.join(values)}"
 
 
-def _time_all(bench: Bench, cases: list[Case], pace: Pace, meter: Meter | None, journal: Journal) -> None:
+def _time_all(
+    bench: Bench, cases: list[KernelCase], pace: Pace, meter: Meter | None, journal: Journal
+) -> None:
     """Time the cases that the journal lacks."""
     open_cases = [case for case in cases if Journal.key(case.columns) not in journal.rows]
     case_s = pace.warm_up_s + pace.seconds if pace.seconds is not None else 0.0
@@ -85,7 +87,7 @@ def _time_all(bench: Bench, cases: list[Case], pace: Pace, meter: Meter | None, 
             print(f"{place} of {len(open_cases)}", file=sys.stderr)
 
 
-def _row(bench: Bench, case: Case, pace: Pace, meter: Meter | None) -> dict[str, Any]:
+def _row(bench: Bench, case: KernelCase, pace: Pace, meter: Meter | None) -> dict[str, Any]:
     origin = {"dtype": bench.dtype_name, "gpu": bench.name, "source": bench.source}
     row = origin | case.columns
     if case.columns.get("impl") == COMPILED:
@@ -134,7 +136,7 @@ def _collectives(bench: Bench, journal: Journal) -> None:
             print(f"left out, {ONE_GPU}", file=sys.stderr)
     for ranks in counts:
         cases = [case for case in collective_cases(ranks) if Journal.key(case) not in journal.rows]
-        for case, result in collective_times(Group(ranks, bench.device, "nccl"), cases) if cases else ():
+        for case, result in collective_times(RankGroup(ranks, bench.device, "nccl"), cases) if cases else ():
             row = origin | case
             if isinstance(result, float):
                 journal.add(case, row | _measured(Timing(result, 20, 20 * result, "burst", Reading())))

@@ -17,7 +17,7 @@ from typing import Any
 
 from .bench import Bench
 
-__all__ = ["Group", "collective_cases", "collective_times", "rank_counts"]
+__all__ = ["RankGroup", "collective_cases", "collective_times", "rank_counts"]
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
 SIZES = tuple(2**power for power in range(12, 31, 1))
@@ -26,7 +26,7 @@ PATIENCE_S = 120.0  # for a group to start, and for one time
 
 
 @dataclass(frozen=True)
-class Group:
+class RankGroup:
     """The ranks of one measurement: how many, on which device ("cuda" or "cpu"), through which library."""
 
     ranks: int
@@ -50,7 +50,7 @@ def collective_cases(ranks: int) -> list[dict[str, Any]]:
 
 
 def collective_times(
-    group: Group, cases: list[dict[str, Any]]
+    group: RankGroup, cases: list[dict[str, Any]]
 ) -> Iterator[tuple[dict[str, Any], float | str]]:
     """Each case with its seconds, or why it has none. After a failure the other cases have that reason."""
     context: Any = importlib.import_module("torch.multiprocessing").get_context("spawn")
@@ -86,7 +86,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _work(rank: int, group: Group, port: int, cases: list[dict[str, Any]], results: Any) -> None:
+def _work(rank: int, group: RankGroup, port: int, cases: list[dict[str, Any]], results: Any) -> None:
     """One rank. The first puts the seconds of every case, or the text of the error that ended the work."""
     try:
         torch: Any = importlib.import_module("torch")
@@ -112,7 +112,7 @@ def _work(rank: int, group: Group, port: int, cases: list[dict[str, Any]], resul
 
 
 def _operation(
-    torch: Any, distributed: Any, name: str, nbytes: int, rank: int, group: Group
+    torch: Any, distributed: Any, name: str, nbytes: int, rank: int, group: RankGroup
 ) -> Callable[[], Any]:
     """The collective on bf16 numbers; `nbytes` as in nccl-tests (see `Profile.collective_s`)."""
     count = nbytes // 2

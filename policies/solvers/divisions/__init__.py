@@ -3,7 +3,7 @@
 | module         | names                         | of      |
 |----------------|-------------------------------|---------|
 | `afs_scan`     | `Scan`, `Gain`, `gains`       | AFS     |
-| `cell_search`  | `Cell`, `Change`, `Changes`   | Arena   |
+| `cell_search`  | `GpuCell`, `CellChange`, `Changes`   | Arena   |
 | `priced_division` | `priced_division`          | Pollux  |
 | `reallocation` | `best_division`, `Options`    | Unicron |
 | `sensitivity`  | `Division`, `Ladder`, `ladder`| Rubick  |
@@ -15,17 +15,17 @@ our own: by steps between two sizes of a job, or by dynamic programming over job
 from __future__ import annotations
 
 from .afs_scan import Gain, Scan, gains
-from .cell_search import Cell, Change, Changes
+from .cell_search import CellChange, Changes, GpuCell
 from .priced_division import priced_division
 from .reallocation import Options, best_division
 from .sensitivity import Division, Ladder, ladder
 
 __all__ = [
-    "Cell",
-    "Change",
+    "CellChange",
     "Changes",
     "Division",
     "Gain",
+    "GpuCell",
     "Ladder",
     "Options",
     "Scan",

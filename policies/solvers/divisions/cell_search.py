@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["Cell", "Change", "Changes"]
+__all__ = ["CellChange", "Changes", "GpuCell"]
 
 J = TypeVar("J", bound=Hashable)
 
 
-class Cell(NamedTuple):
+class GpuCell(NamedTuple):
     """A number of GPUs of one type, and the throughput of a job there."""
 
     gpu_type: str
@@ -18,12 +18,12 @@ class Cell(NamedTuple):
     throughput: float
 
 
-class Change(NamedTuple, Generic[J]):
+class CellChange(NamedTuple, Generic[J]):
     """A job that leaves its cell for another. `freed`: GPUs that it frees; `order` breaks ties."""
 
     loss: float
     order: int
-    cell: Cell
+    cell: GpuCell
     freed: int
     job: J
 
@@ -38,9 +38,9 @@ class Changes(Generic[J]):
     steps.
     """
 
-    def __init__(self, jobs: Iterable[tuple[J, int, Cell, Sequence[Cell]]], steps: int):
+    def __init__(self, jobs: Iterable[tuple[J, int, GpuCell, Sequence[GpuCell]]], steps: int):
         """`jobs`: each with its order, the cell that it holds and all its cells."""
-        kinds: dict[_Kind, list[Change[J]]] = {}
+        kinds: dict[_Kind, list[CellChange[J]]] = {}
         for job, order, held, cells in jobs:
             for cell in cells:
                 if cell.gpu_type != held.gpu_type:
@@ -49,22 +49,22 @@ class Changes(Generic[J]):
                     freed, added_gpus = held.gpus - cell.gpus, 0
                 else:
                     continue
-                change = Change(held.throughput - cell.throughput, order, cell, freed, job)
+                change = CellChange(held.throughput - cell.throughput, order, cell, freed, job)
                 kinds.setdefault((held.gpu_type, freed, cell.gpu_type, added_gpus), []).append(change)
         self._steps = steps
-        self._kinds: dict[str, list[tuple[str, int, list[Change[J]]]]] = {}
+        self._kinds: dict[str, list[tuple[str, int, list[CellChange[J]]]]] = {}
         for (gpu_type, _, to, added_gpus), changes in kinds.items():
             cheapest = sorted(changes, key=lambda change: (change.loss, change.order))[:steps]
             self._kinds.setdefault(gpu_type, []).append((to, added_gpus, cheapest))
 
-    def room(self, gpu_type: str, gpus: int, free: Mapping[str, int]) -> list[Change[J]] | None:
+    def room(self, gpu_type: str, gpus: int, free: Mapping[str, int]) -> list[CellChange[J]] | None:
         """The changes that make room for `gpus` GPUs of a type, `free` being the free ones by type; None if
         there are none.
 
         Step by step the job changes that loses the least throughput per GPU of those still missing. Ties go
         by the order of jobs, then to the larger cell. What moves to another type takes free GPUs there.
 
-        >>> held, half = Cell("a", 2, 2.0), Cell("a", 1, 1.5)
+        >>> held, half = GpuCell("a", 2, 2.0), GpuCell("a", 1, 1.5)
         >>> search = Changes([("x", 0, held, [half, held])], 3)
         >>> [(change.job, change.cell.gpus) for change in search.room("a", 1, {"a": 0})]
         [('x', 1)]
@@ -72,7 +72,7 @@ class Changes(Generic[J]):
         True
         """
         missing, free_gpus = gpus - free[gpu_type], dict(free)
-        changes_made: dict[J, Change[J]] = {}
+        changes_made: dict[J, CellChange[J]] = {}
         while missing > 0:
             if len(changes_made) == self._steps:
                 return None
@@ -93,5 +93,5 @@ class Changes(Generic[J]):
         return list(changes_made.values())
 
 
-def _cost(change: Change[J], missing: int) -> tuple[float, int, int, str]:
+def _cost(change: CellChange[J], missing: int) -> tuple[float, int, int, str]:
     return change.loss / min(change.freed, missing), change.order, -change.cell.gpus, change.cell.gpu_type

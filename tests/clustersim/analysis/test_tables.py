@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import clustersim
 from clustersim import Run
 from clustersim.analysis import allocations, gpu_time
-from clustersim.analysis.tables import Table, jobs_of, numbered, per_run, rows_by_number
+from clustersim.analysis.tables import RecordTable, jobs_of, numbered, per_run, rows_by_number
 from clustersim.records import ALLOCATES, RELEASES, EventRecord
 from tests.effort import examples
 from traces import Job
@@ -26,7 +26,7 @@ def run() -> Run:
 
 
 def test_a_column_has_the_values_of_the_records(run: Run) -> None:
-    table = Table([replace(run.jobs[0], finish_s=None), *run.jobs])
+    table = RecordTable([replace(run.jobs[0], finish_s=None), *run.jobs])
     assert table.values("job_id") == ["j0", *(job.job_id for job in run.jobs)]
     assert np.isnan(table["finish_s"][0])
     assert table["finish_s"][1:].tolist() == [job.finish_s for job in run.jobs]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from clustersim.bounds import BoundJob, Instance, Option, bound_of, prices_of
 from clustersim.bounds.area import srpt_ends_s
-from clustersim.bounds.columns import Columns
+from clustersim.bounds.columns import OptionColumns
 from clustersim.bounds.first_prices import spread_evenly
 from clustersim.bounds.mean import search_prices
 from clustersim.bounds.relaxation import Relaxation
@@ -26,7 +26,7 @@ CONCAVE = {1: 4, 2: 7, 4: 12}
 
 def proved_by(instance: Instance, price: list[float], edges_s: list[float], multipliers: int = 6) -> float:
     """The bound of the mean JCT that some prices prove."""
-    relaxation = Relaxation(Columns.of(instance), np.array(edges_s))
+    relaxation = Relaxation(OptionColumns.of(instance), np.array(edges_s))
     prices = np.array([price])
     value = relaxation.solve(prices, relaxation.multipliers(prices, multipliers)).value
     return (float(value.sum()) - relaxation.capacity_price(prices)) / len(instance.jobs)
@@ -76,7 +76,7 @@ def test_prices_alone_come_close_to_srpt() -> None:
     """Without the help of the area bound."""
     jobs = tuple(elastic(str(i), 0, 1 + i, {4: 1}) for i in range(6))
     mean_s = sum((6 - i) * (1 + i) for i in range(6)) / 6
-    found = search_prices(Columns.of(Instance((4,), jobs)), steps=200, visits=10_000)
+    found = search_prices(OptionColumns.of(Instance((4,), jobs)), steps=200, visits=10_000)
     assert 0.98 * mean_s <= found.mean_s <= mean_s * (1 + 1e-9)
 
 
@@ -173,7 +173,7 @@ def test_deadlines_met_are_a_ratio_of_counts(method: str) -> None:
 def test_many_ends_that_cost_alike_are_all_priced() -> None:
     """Jobs that wait for each other from the same time on: each end has a best multiplier of its own."""
     jobs = tuple(elastic(str(i), 0, 10 + i, {1: 1, 2: 1.9, 4: 3.5}) for i in range(12))
-    found = search_prices(Columns.of(Instance((4,), jobs)), steps=40, visits=30_000)
+    found = search_prices(OptionColumns.of(Instance((4,), jobs)), steps=40, visits=30_000)
     process_s = np.array([job.work / 4 for job in jobs])
     least_s = float(srpt_ends_s(np.zeros(12), process_s).mean())
     assert found.mean_s >= least_s

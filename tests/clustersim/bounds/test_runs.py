@@ -10,7 +10,7 @@ import pytest
 
 import clustersim
 from clustersim.bounds import Bound, Instance, bound_of, instance_of
-from clustersim.bounds.columns import Columns
+from clustersim.bounds.columns import OptionColumns
 from clustersim.bounds.relaxation import Relaxation
 from clustersim.cluster import Cluster, load_cluster
 from clustersim.overheads import Overheads
@@ -63,7 +63,7 @@ def assert_holds(bound: Bound, instance: Instance, jct_s: list[float]) -> None:
 def assert_random_prices_hold(instance: Instance, jct_s: list[float], seed: int) -> None:
     """Prices, breakpoints and multipliers drawn at random prove nothing that a run contradicts."""
     rng = np.random.default_rng(seed)
-    columns = Columns.of(instance)
+    columns = OptionColumns.of(instance)
     columns = columns.part(np.nonzero(columns.work > 0)[0])
     end_s = columns.release_s.max() + max(jct_s)
     for _ in range(4):

@@ -17,7 +17,7 @@ from traces import Job
 
 pytest.importorskip("starlette", reason="starlette is not installed (extra: serve)")
 
-from clustersim.serve import Picture, Timeline, Watched
+from clustersim.serve import RunPicture, Timeline, Watched
 
 
 @cache
@@ -58,7 +58,7 @@ def plain(events: list[EventRecord], time_s: float) -> dict[str, object]:
     }
 
 
-def numbers(picture: Picture) -> dict[str, object]:
+def numbers(picture: RunPicture) -> dict[str, object]:
     document = picture.document()
     kept = {key: document[key] for key in ("events", "queue", "time_s", "before_s")}
     running = [row[:3] for row in document["running"]]

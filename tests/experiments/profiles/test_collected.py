@@ -14,7 +14,7 @@ from experiments.profiles.build import build, main
 from experiments.profiles.collected import COLLECTED
 from itertime.errors import UserError
 from itertime.profiling import check_profile
-from itertime.profiling.collecting import COLUMNS, LEFT_OUT, Grid, cases_of
+from itertime.profiling.collecting import COLUMNS, LEFT_OUT, CaseGrid, cases_of
 from itertime.profiling.collecting.collectives import collective_cases
 from itertime.spec import (
     Attention,
@@ -30,7 +30,7 @@ from itertime.spec import (
 from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS
 
 TRUE = load_profile("a100-80gb")
-GRID = Grid(
+GRID = CaseGrid(
     tokens=(512, 1024, 2048, 8192),
     widths=(1024, 2048, 4096, 8192, 12288, 16384),
     heads=(16,),
@@ -114,7 +114,7 @@ def test_a_users_own_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert f"{chip}: unknown key 'peak_flops' (did you mean 'peak_flops_per_s'?)" in capsys.readouterr().err
 
 
-WIDE = Grid(
+WIDE = CaseGrid(
     tokens=(1024, 4096),
     widths=(1024, 4096, 8192),
     heads=(16, 32),

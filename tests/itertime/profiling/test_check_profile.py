@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from itertime.profiling import Finding, check_profile, compare_profiles, mean_ratios
+from itertime.profiling import ProfileFinding, check_profile, compare_profiles, mean_ratios
 from itertime.spec import ElementwiseModel, Profile, SizeTable, list_profiles, load_profile
 
 SOUND = load_profile("a100-80gb")
@@ -94,7 +94,7 @@ def test_damage_is_found(damage: Callable[[Profile], Profile], level: str, part:
 
 
 def test_a_finding_is_a_line() -> None:
-    assert Finding("error", "gemm", "x")._asdict() == {"level": "error", "part": "gemm", "text": "x"}
+    assert ProfileFinding("error", "gemm", "x")._asdict() == {"level": "error", "part": "gemm", "text": "x"}
 
 
 def test_a_profile_against_itself_and_against_a_slower_one() -> None:

@@ -13,17 +13,17 @@ import pandas as pd
 import pytest
 
 from itertime.cli import main
-from itertime.profiling.collecting import COLUMNS, GRIDS, LEFT_OUT, Case, Grid
+from itertime.profiling.collecting import COLUMNS, GRIDS, LEFT_OUT, CaseGrid, KernelCase
 from itertime.profiling.collecting.bench import Unsupported
 from itertime.profiling.collecting.cases import ROW_KERNELS
-from itertime.profiling.collecting.collectives import Group, collective_times
+from itertime.profiling.collecting.collectives import RankGroup, collective_times
 
 COLLECT = "itertime.profiling.collecting.collect"
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed (the extra `profile`)"
 )
 # Smaller than the tiny grid, to keep the tests short.
-SMALLEST = Grid(
+SMALLEST = CaseGrid(
     (512,), (128, 256), (2,), (2,), (64,), (64, 128), (500,), (4096,), (2,), (), ("math", "flash3")
 )
 
@@ -74,7 +74,7 @@ def test_collect_times_every_kind_of_operator(
 def test_a_burst_times_single_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(GRIDS, "tiny", Grid((64,), (128,), (), (), (), (), (), ()))
+    monkeypatch.setitem(GRIDS, "tiny", CaseGrid((64,), (128,), (), (), (), (), (), ()))
     assert main(arguments(tmp_path / "mine.csv", "--burst", "--repeats", "3")) == 0
     rows = pd.read_csv(tmp_path / "mine.csv")
     assert set(rows["mode"].dropna()) == {"burst"}
@@ -86,7 +86,7 @@ def test_compiled_kernels_and_casts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each has a time, or its row says that this machine cannot compile."""
-    monkeypatch.setitem(GRIDS, "tiny", Grid((), (128,), (), (), (), (), (), (), (), (64,)))
+    monkeypatch.setitem(GRIDS, "tiny", CaseGrid((), (128,), (), (), (), (), (), (), (), (64,)))
     monkeypatch.setattr("itertime.profiling.collecting.cases.COMPILED", {"layernorm": (4, 6)})
     assert main(arguments(tmp_path / "mine.csv")) == 0
     rows = pd.read_csv(tmp_path / "mine.csv")
@@ -97,8 +97,8 @@ def test_compiled_kernels_and_casts(
     assert dict(zip(eager.op, eager.bytes / eager.elements, strict=True)) == {"fp8": 3, "fp8+transpose": 4}
 
 
-def case(name: int, prepare: Any) -> Case:
-    return Case({"table": "gemm", "m": name}, prepare)
+def case(name: int, prepare: Any) -> KernelCase:
+    return KernelCase({"table": "gemm", "m": name}, prepare)
 
 
 @needs_torch
@@ -168,14 +168,16 @@ def test_a_file_that_is_no_journal(tmp_path: Path) -> None:
 def test_collectives_between_two_processes() -> None:
     """gloo between CPUs stands for NCCL between GPUs."""
     cases = [{"op": operation, "bytes": 4096} for operation in ("all_reduce", "send_recv")]
-    found = list(collective_times(Group(2, "cpu", "gloo"), cases))
+    found = list(collective_times(RankGroup(2, "cpu", "gloo"), cases))
     assert [one for one, _ in found] == cases
     assert all(isinstance(seconds, float) and seconds > 0 for _, seconds in found), found
 
 
 @needs_torch
 def test_a_collective_that_fails_gives_the_reason_to_the_rest() -> None:
-    found = list(collective_times(Group(2, "cpu", "no-such-library"), [{"op": "all_reduce", "bytes": 4}] * 2))
+    found = list(
+        collective_times(RankGroup(2, "cpu", "no-such-library"), [{"op": "all_reduce", "bytes": 4}] * 2)
+    )
     assert len(found) == 2
     assert all("no-such-library" in str(reason) for _, reason in found)
 

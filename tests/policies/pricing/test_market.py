@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.pricing import Claim, Curve, Market, Prices, Share
+from policies.pricing import Claim, ClaimCurve, Market, PricedShare, Prices
 from tests.effort import examples
 
 SIZES = (1, 2, 4, 8, 16)
 
 
-def power(exponent: float, restart_s: float = 0.0, most: int = 16) -> Curve:
+def power(exponent: float, restart_s: float = 0.0, most: int = 16) -> ClaimCurve:
     """A speed of n^exponent; a launch takes half a restart."""
     sizes = [size for size in SIZES if size <= most]
     restarts = [restart_s] * len(sizes)
-    return Curve(sizes, [n**exponent for n in sizes], restarts, [s / 2 for s in restarts])
+    return ClaimCurve(sizes, [n**exponent for n in sizes], restarts, [s / 2 for s in restarts])
 
 
-def claim(job: str, curve: Curve, work: float, price: float = 0.0, **more: object) -> Claim[str]:
+def claim(job: str, curve: ClaimCurve, work: float, price: float = 0.0, **more: object) -> Claim[str]:
     return Claim(job, {"": curve}, work, price, **more)  # type: ignore[arg-type]
 
 
@@ -50,9 +50,9 @@ def test_a_running_job_moves_only_where_that_pays_its_restart() -> None:
 # Harm
 
 
-def contest(restart_s: float, **running: float) -> dict[str, Share]:
+def contest(restart_s: float, **running: float) -> dict[str, PricedShare]:
     """`new`, of 100 s on 8 GPUs, comes where `old` works on all 8 for 1,000 s more."""
-    curve = Curve((4, 8), (4.0, 8.0), (restart_s, restart_s), (0.0, 0.0))
+    curve = ClaimCurve((4, 8), (4.0, 8.0), (restart_s, restart_s), (0.0, 0.0))
     old = claim("old", curve, 8000.0, 0.0, held=8, **running)
     market = Market({"": 8}, [old])
     for one in (claim("new", curve, 800.0, 0.1, fresh=True), old):
@@ -64,31 +64,31 @@ def test_a_short_job_takes_gpus_if_it_gains_more_than_the_others_lose() -> None:
     """`new` costs (1 + 0.8) x 100 = 180 s on 8 GPUs. Waiting for `old` costs 1,000 s more than harm of less
     than 1,000 s.
     """
-    assert contest(990.0)["new"] == Share(8)
+    assert contest(990.0)["new"] == PricedShare(8)
     assert "new" not in contest(1010.0)
 
 
 def test_a_job_that_is_still_paying_its_start_loses_little() -> None:
     """It would have to pay the same again."""
-    assert contest(1010.0, paying_s=900.0)["new"] == Share(8)
+    assert contest(1010.0, paying_s=900.0)["new"] == PricedShare(8)
 
 
 def test_gpus_are_taken_from_the_last_job_first() -> None:
     curve = power(1.0, 10.0, most=4)
     running = [claim(name, curve, work, held=4) for name, work in [("a", 100.0), ("b", 200.0)]]
     market = Market({"": 8}, running)
-    for one in (claim("new", Curve((4,), (4.0,), (10.0,), (5.0,)), 10.0, fresh=True), *running):
+    for one in (claim("new", ClaimCurve((4,), (4.0,), (10.0,), (5.0,)), 10.0, fresh=True), *running):
         market.serve(one)
-    assert market.shares == {"new": Share(4), "a": Share(4)}
+    assert market.shares == {"new": PricedShare(4), "a": PricedShare(4)}
 
 
 def test_harm_is_counted_once() -> None:
     """Two short jobs together take the GPUs of one long job, which loses them to the first."""
-    long = claim("long", Curve((8,), (8.0,), (150.0,), (0.0,)), 8e4, held=8)
-    four = Curve((4,), (4.0,), (0.0,), (0.0,))
+    long = claim("long", ClaimCurve((8,), (8.0,), (150.0,), (0.0,)), 8e4, held=8)
+    four = ClaimCurve((4,), (4.0,), (0.0,), (0.0,))
     market = Market({"": 8}, [long])
     shares = [market.serve(claim(name, four, 400.0, fresh=True)) for name in ("a", "b")]
-    assert shares == [Share(4), Share(4)]
+    assert shares == [PricedShare(4), PricedShare(4)]
 
 
 # Waiting
@@ -96,7 +96,7 @@ def test_harm_is_counted_once() -> None:
 
 def test_a_job_waits_for_gpus_that_are_free_soon() -> None:
     """Taking the GPUs costs 60 s of harm. `soon` is done after 50 s, or after 70 s."""
-    four = Curve((4,), (4.0,), (60.0,), (0.0,))
+    four = ClaimCurve((4,), (4.0,), (60.0,), (0.0,))
     for left_s, gets in [(50.0, 0), (70.0, 4)]:
         soon = claim("soon", four, 4 * left_s, held=4)
         market = Market({"": 4}, [soon])
@@ -105,14 +105,14 @@ def test_a_job_waits_for_gpus_that_are_free_soon() -> None:
 
 def test_two_jobs_do_not_wait_for_the_same_gpus() -> None:
     """Jobs of 4 GPUs end after 10 and after 100 s; taking them costs 60 s."""
-    four = Curve((4,), (4.0,), (60.0,), (0.0,))
+    four = ClaimCurve((4,), (4.0,), (60.0,), (0.0,))
     running = [claim("soon", four, 40.0, held=4), claim("later", four, 400.0, held=4)]
     market = Market({"": 8}, running)
     assert [market.serve(claim(name, four, 4.0, fresh=True)).gpus for name in ("a", "b")] == [0, 4]
 
 
 def test_the_time_that_a_job_waits_can_be_limited() -> None:
-    four = Curve((4,), (4.0,), (60.0,), (0.0,))
+    four = ClaimCurve((4,), (4.0,), (60.0,), (0.0,))
     soon = claim("soon", four, 200.0, held=4)
     for wait_s, gets in [(51.0, 0), (49.0, 4)]:
         assert Market({"": 4}, [soon]).serve(claim("new", four, 40.0, fresh=True), wait_s).gpus == gets
@@ -120,7 +120,7 @@ def test_the_time_that_a_job_waits_can_be_limited() -> None:
 
 def test_a_job_waits_for_as_many_gpus_as_it_needs() -> None:
     """2 GPUs are free at once, 8 after 5 s. On 2 the job takes 100 s, on 8 it takes 25."""
-    pair, eight = Curve((8,), (8.0,), (999.0,), (0.0,)), power(1.0, most=8)
+    pair, eight = ClaimCurve((8,), (8.0,), (999.0,), (0.0,)), power(1.0, most=8)
     running = [claim("soon", pair, 40.0, held=8)]
     market = Market({"": 10}, running)
     assert market.serve(claim("new", eight, 200.0, fresh=True)).gpus == 0
@@ -134,9 +134,9 @@ def test_the_rest_goes_to_the_job_with_the_most_time_left() -> None:
     market: Market[str] = Market({"": 9}, [])
     for name, work in [("short", 10.0), ("long", 1000.0)]:
         market.serve(claim(name, curve, work, price=9.0, fresh=True))
-    assert market.shares == {"short": Share(1), "long": Share(1)}
+    assert market.shares == {"short": PricedShare(1), "long": PricedShare(1)}
     market.give_rest()
-    assert market.shares == {"short": Share(1), "long": Share(8)}
+    assert market.shares == {"short": PricedShare(1), "long": PricedShare(8)}
     assert market.left == {"": 0}
 
 
@@ -146,7 +146,7 @@ def test_the_rest_stays_free_where_no_job_ends_earlier() -> None:
     market = Market({"": 8}, [held])
     market.serve(held)
     market.give_rest()
-    assert market.shares == {"a": Share(4)}
+    assert market.shares == {"a": PricedShare(4)}
 
 
 def test_a_job_that_is_kept_keeps_what_it_holds() -> None:
@@ -154,7 +154,7 @@ def test_a_job_that_is_kept_keeps_what_it_holds() -> None:
     market = Market({"": 8}, [held])
     market.keep(held)
     market.give_rest()
-    assert market.shares == {"a": Share(2)}
+    assert market.shares == {"a": PricedShare(2)}
     assert market.left == {"": 6}
 
 
@@ -163,7 +163,7 @@ def test_a_job_that_is_kept_keeps_what_it_holds() -> None:
 
 def test_a_job_takes_the_type_on_which_its_gpu_seconds_are_worth_least() -> None:
     """`even` is as fast on both types, `picky` four times as fast on the better one."""
-    slow, fast = power(0.5), Curve(SIZES, [4 * n**0.5 for n in SIZES], [0.0] * 5, [0.0] * 5)
+    slow, fast = power(0.5), ClaimCurve(SIZES, [4 * n**0.5 for n in SIZES], [0.0] * 5, [0.0] * 5)
     market: Market[str] = Market({"a": 16, "h": 16}, [], worth={"a": 0.5, "h": 1.0})
     assert market.serve(Claim("even", {"h": slow, "a": slow}, 100.0, 0.2)).gpu_type == "a"
     assert market.serve(Claim("picky", {"a": slow, "h": fast}, 100.0, 0.2)).gpu_type == "h"
@@ -173,7 +173,7 @@ def test_a_job_takes_the_type_on_which_its_gpu_seconds_are_worth_least() -> None
 
 
 @st.composite
-def scenes(draw: st.DrawFn) -> tuple[dict[str, int], list[Claim[int]], dict[int, Share]]:
+def scenes(draw: st.DrawFn) -> tuple[dict[str, int], list[Claim[int]], dict[int, PricedShare]]:
     """GPUs of one or two types, jobs in order, some of which run, and floors for some."""
     types = draw(st.sampled_from([("",), ("a", "h")]))
     total = dict.fromkeys(types, 16)
@@ -194,7 +194,7 @@ def scenes(draw: st.DrawFn) -> tuple[dict[str, int], list[Claim[int]], dict[int,
         name = one.gpu_type or draw(st.sampled_from(types))
         size = draw(st.sampled_from([0, *(size for size in SIZES if size <= spare[name])]))
         if size and draw(st.booleans()):
-            floors[one.job] = Share(size, name)
+            floors[one.job] = PricedShare(size, name)
             spare[name] -= size
     return total, claims, floors
 
@@ -202,7 +202,7 @@ def scenes(draw: st.DrawFn) -> tuple[dict[str, int], list[Claim[int]], dict[int,
 @settings(max_examples=examples(200), deadline=None)
 @given(scenes())
 def test_no_gpu_is_given_twice_and_floors_hold(
-    scene: tuple[dict[str, int], list[Claim[int]], dict[int, Share]],
+    scene: tuple[dict[str, int], list[Claim[int]], dict[int, PricedShare]],
 ) -> None:
     total, claims, floors = scene
     market = Market(total, [one for one in claims if one.held], floors=floors)
@@ -230,6 +230,6 @@ def test_prices_fall_with_rank() -> None:
 
 
 def test_an_infinite_wait_is_no_limit() -> None:
-    four = Curve((4,), (4.0,), (60.0,), (0.0,))
+    four = ClaimCurve((4,), (4.0,), (60.0,), (0.0,))
     soon = claim("soon", four, 4.0, held=4)
     assert Market({"": 4}, [soon]).serve(claim("new", four, 40.0, fresh=True), inf).gpus == 0

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from policies.solvers import Demand, lease_terms
+from policies.solvers import LeaseDemand, lease_terms
 
 
-def drawn(random: Random) -> tuple[list[Demand], list[int]]:
+def drawn(random: Random) -> tuple[list[LeaseDemand], list[int]]:
     """Up to three jobs and four terms of 100 s, some of them demanding."""
     terms = random.randint(1, 4)
     demands = []
@@ -20,11 +20,11 @@ def drawn(random: Random) -> tuple[list[Demand], list[int]]:
         need_s, again_s = random.choice((20.0, 90.0, 150.0, 240.0)), random.choice((0.0, 10.0, 110.0))
         holds = random.random() < 0.4
         keeps = holds and random.random() < 0.5
-        demands.append(Demand(random.choice((1, 2, 4)), need_s, again_s, tuple(seconds), holds, keeps))
+        demands.append(LeaseDemand(random.choice((1, 2, 4)), need_s, again_s, tuple(seconds), holds, keeps))
     return demands, [random.choice((2, 4)) for _ in range(terms)]
 
 
-def is_met(demand: Demand, terms: tuple[int, ...]) -> bool:
+def is_met(demand: LeaseDemand, terms: tuple[int, ...]) -> bool:
     """In plain words: the seconds of the terms, less what each start costs, do the work."""
     done, before = 0.0, 0 if demand.holds else None
     for term in terms:
@@ -36,7 +36,7 @@ def is_met(demand: Demand, terms: tuple[int, ...]) -> bool:
     return done >= demand.need_s and not wrong
 
 
-def is_possible(demands: list[Demand], free: list[int]) -> bool:
+def is_possible(demands: list[LeaseDemand], free: list[int]) -> bool:
     """Whether any of all assignments meets all demands."""
     every = range(len(free))
     subsets = [subset for size in range(len(free) + 1) for subset in combinations(every, size)]
@@ -44,7 +44,7 @@ def is_possible(demands: list[Demand], free: list[int]) -> bool:
     return any(is_within(demands, chosen, free) for chosen in product(*choices))
 
 
-def is_within(demands: list[Demand], chosen: tuple[tuple[int, ...], ...], free: list[int]) -> bool:
+def is_within(demands: list[LeaseDemand], chosen: tuple[tuple[int, ...], ...], free: list[int]) -> bool:
     return all(
         sum(demand.gpus for demand, terms in zip(demands, chosen, strict=True) if term in terms) <= gpus
         for term, gpus in enumerate(free)
@@ -66,20 +66,20 @@ def test_it_finds_leases_exactly_where_there_are_some(seed: int) -> None:
 
 
 def test_a_job_moves_to_later_terms_for_an_urgent_one() -> None:
-    patient = Demand(4, 90.0, 5.0, (100.0, 100.0, 100.0))
-    urgent = Demand(4, 90.0, 5.0, (100.0, 0.0, 0.0))
+    patient = LeaseDemand(4, 90.0, 5.0, (100.0, 100.0, 100.0))
+    urgent = LeaseDemand(4, 90.0, 5.0, (100.0, 0.0, 0.0))
     assert lease_terms([patient, urgent], [4, 4, 4], search_nodes=10) == [(1,), (0,)]
 
 
 def test_a_lease_that_is_kept_cannot_move() -> None:
-    patient = Demand(4, 90.0, 5.0, (100.0, 100.0, 100.0), holds=True, keeps=True)
-    urgent = Demand(4, 90.0, 5.0, (100.0, 0.0, 0.0))
+    patient = LeaseDemand(4, 90.0, 5.0, (100.0, 100.0, 100.0), holds=True, keeps=True)
+    urgent = LeaseDemand(4, 90.0, 5.0, (100.0, 0.0, 0.0))
     assert lease_terms([patient, urgent], [4, 4, 4], search_nodes=10) is None
 
 
 def test_a_start_costs_what_it_costs() -> None:
     """Two terms together do 195 s of work; with a gap they do 190, and 195 are needed."""
-    demand = Demand(1, 195.0, 5.0, (100.0, 100.0, 100.0))
+    demand = LeaseDemand(1, 195.0, 5.0, (100.0, 100.0, 100.0))
     assert lease_terms([demand], [1, 1, 0], search_nodes=10) == [(0, 1)]
     assert lease_terms([demand], [1, 0, 1], search_nodes=10) is None
 

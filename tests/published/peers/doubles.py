@@ -14,7 +14,7 @@ from policies.easy import Easy
 from policies.gavel_ftf import GavelFtf
 from policies.gavel_max_min import GavelMaxMin
 from policies.tiresias import Tiresias
-from policies.toolkit.backfill import Estimates, Shadow
+from policies.toolkit.backfill import RunTimeEstimates, Shadow
 from policies.toolkit.gavel import Gavel, Ledger
 
 
@@ -64,7 +64,9 @@ class FixedShadow(Easy):
 
 
 class _NoExtraNodes(Shadow):
-    def __init__(self, head: JobView, proposal: Proposal, estimates: Estimates, now: float, start_s: float):
+    def __init__(
+        self, head: JobView, proposal: Proposal, estimates: RunTimeEstimates, now: float, start_s: float
+    ):
         super().__init__(head, proposal, estimates, now)
         self.start_s = start_s
 

@@ -12,7 +12,7 @@ from itertime.errors import UserError
 from traces.fitting import fit_preset, held_out, preset_text, write_preset
 from traces.fitting.run_times import table_of
 from traces.job import Job
-from traces.statistics import Columns, distances
+from traces.statistics import JobColumns, distances
 from traces.synthetic import (
     Owners,
     Preset,
@@ -48,19 +48,19 @@ KNOWN = Preset(
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Columns]:
+def known(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, JobColumns]:
     path = tmp_path_factory.mktemp("preset") / "known.yaml"
     write_preset(KNOWN, path, "two\nlines")
     recipe = Recipe(jobs=20_000, rules="none", deadlines="none", load=None, preset=str(path))
-    return path, Columns.of(generate(recipe)[0], zero_s=4 * 86_400.0)  # Monday, 5 January 1970
+    return path, JobColumns.of(generate(recipe)[0], zero_s=4 * 86_400.0)  # Monday, 5 January 1970
 
 
-def test_a_preset_survives_its_file(known: tuple[Path, Columns]) -> None:
+def test_a_preset_survives_its_file(known: tuple[Path, JobColumns]) -> None:
     assert known[0].read_text().startswith("# two\n# lines\nsource: >-\n  a test\n")
     assert load_preset(known[0]) == KNOWN
 
 
-def test_a_fit_finds_the_process_again(known: tuple[Path, Columns]) -> None:
+def test_a_fit_finds_the_process_again(known: tuple[Path, JobColumns]) -> None:
     fitted = fit_preset(known[1], "a test")
     rhythm, truth = fitted.arrivals, KNOWN.arrivals
     assert rhythm.jobs_per_day == pytest.approx(200, rel=0.2)  # the days' factors average out slowly
@@ -80,7 +80,7 @@ def test_a_fit_finds_the_process_again(known: tuple[Path, Columns]) -> None:
         assert found.run_time.expected_s() == pytest.approx(size.run_time.expected_s(), rel=0.06)
 
 
-def test_what_a_fit_generates_is_as_far_as_two_halves(known: tuple[Path, Columns], tmp_path: Path) -> None:
+def test_what_a_fit_generates_is_as_far_as_two_halves(known: tuple[Path, JobColumns], tmp_path: Path) -> None:
     judged = held_out(known[1], tmp_path)
     assert judged["jobs"] == {"first": 12_000, "rest": 8000}
     for one in judged["distances"]:
@@ -94,11 +94,11 @@ def test_a_poisson_process_is_told_from_a_log_that_is_none(tmp_path: Path) -> No
         Recipe(jobs=3000, rules="none", deadlines="none", sizes="exponential", load=0.5, gpus=8)
     )
     path = tmp_path / "p.yaml"
-    write_preset(fit_preset(Columns.of(poisson), "x"), path)
+    write_preset(fit_preset(JobColumns.of(poisson), "x"), path)
     made, _ = generate(Recipe(jobs=3000, rules="none", deadlines="none", load=None, preset=str(path)))
     bursty = replace(Recipe(jobs=3000, rules="none", deadlines="none"), arrivals="bursty", sizes="itp")
-    near = distances(Columns.of(poisson), Columns.of(made))
-    far = distances(Columns.of(generate(bursty)[0]), Columns.of(made))
+    near = distances(JobColumns.of(poisson), JobColumns.of(made))
+    far = distances(JobColumns.of(generate(bursty)[0]), JobColumns.of(made))
     assert max(one["times_baseline"] for one in near) < 2.5
     assert max(one["times_baseline"] for one in far) > 5
 
@@ -113,16 +113,16 @@ def test_the_mean_of_a_table_is_that_of_the_values() -> None:
 
 def test_rare_gpu_counts_go_to_the_nearest_of_sixteen() -> None:
     jobs = [Job(str(i), 60.0 * i, gpus=1 + i % 40, duration_s=60.0 + i % 7) for i in range(4000)]
-    fitted = fit_preset(Columns.of(jobs), "x")
+    fitted = fit_preset(JobColumns.of(jobs), "x")
     assert len(fitted.sizes) == 16
     assert sum(size.share for size in fitted.sizes) == 4000
 
 
 def test_too_few_jobs_are_refused() -> None:
     with pytest.raises(UserError, match=r"3 jobs with GPUs and run time, .*: a preset needs 20 jobs"):
-        fit_preset(Columns.of([Job(str(i), float(i), gpus=1, duration_s=1.0) for i in range(3)]), "x")
+        fit_preset(JobColumns.of([Job(str(i), float(i), gpus=1, duration_s=1.0) for i in range(3)]), "x")
     with pytest.raises(UserError, match="submitted over 0 s: a preset needs"):
-        fit_preset(Columns.of([Job(str(i), 0.0, gpus=1, duration_s=1.0) for i in range(30)]), "x")
+        fit_preset(JobColumns.of([Job(str(i), 0.0, gpus=1, duration_s=1.0) for i in range(30)]), "x")
 
 
 def test_the_text_of_a_preset_is_short() -> None:

@@ -11,12 +11,12 @@ import pytest
 from scipy import stats
 
 from traces.job import Job
-from traces.statistics import Columns, distances
+from traces.statistics import JobColumns, distances
 from traces.synthetic import Recipe, generate
 
 RECIPE = Recipe(jobs=800, rules="none", deadlines="none", load_of="process", sizes="itp-8h", seed=1)
 JOBS, _ = generate(RECIPE)
-A = Columns.of(JOBS)
+A = JobColumns.of(JOBS)
 
 
 def by_name(found: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -33,11 +33,11 @@ def test_a_trace_has_no_distance_to_itself() -> None:
 
 def test_another_draw_of_the_process_is_as_far_as_two_halves() -> None:
     other, _ = generate(replace(RECIPE, seed=2))
-    assert all(one["times_baseline"] < 2 for one in distances(A, Columns.of(other)))
+    assert all(one["times_baseline"] < 2 for one in distances(A, JobColumns.of(other)))
 
 
 def test_longer_run_times_alone_change_run_times_and_come_first() -> None:
-    longer = Columns.of([replace(job, duration_s=5 * (job.duration_s or 0)) for job in JOBS])
+    longer = JobColumns.of([replace(job, duration_s=5 * (job.duration_s or 0)) for job in JOBS])
     found = distances(A, longer)
     named = by_name(found)
     assert named["run times", "Wasserstein-1"]["distance"] == pytest.approx(5.0)
@@ -52,7 +52,7 @@ def test_longer_run_times_alone_change_run_times_and_come_first() -> None:
 
 
 def test_the_distance_is_that_of_kolmogorov_and_smirnov() -> None:
-    other = Columns.of(generate(replace(RECIPE, sizes="kalos"))[0])
+    other = JobColumns.of(generate(replace(RECIPE, sizes="kalos"))[0])
     found = by_name(distances(A, other))["run times", "Kolmogorov-Smirnov"]
     expected = stats.ks_2samp(A.run_s, other.run_s, method="exact" if len(A) < 50 else "asymp").statistic
     assert found["distance"] == pytest.approx(expected)
@@ -62,16 +62,16 @@ def test_the_distance_is_that_of_kolmogorov_and_smirnov() -> None:
 
 
 def test_sizes_and_owners_are_compared_by_total_variation() -> None:
-    a = Columns.of(
+    a = JobColumns.of(
         [Job(str(i), float(i), gpus=1 + i % 2, duration_s=9.0, tenant="ab"[i % 2]) for i in range(80)]
     )
-    b = Columns.of([Job(str(i), float(i), gpus=1, duration_s=9.0, tenant="xyz"[i % 3]) for i in range(90)])
+    b = JobColumns.of([Job(str(i), float(i), gpus=1, duration_s=9.0, tenant="xyz"[i % 3]) for i in range(90)])
     found = by_name(distances(a, b))
     assert found["GPUs of jobs", "total variation"]["distance"] == pytest.approx(0.5)
     assert found["shares of owners by rank", "total variation"]["distance"] == pytest.approx(1 / 3)
 
 
 def test_the_seed_decides_the_halves() -> None:
-    other = Columns.of(generate(replace(RECIPE, seed=3))[0])
+    other = JobColumns.of(generate(replace(RECIPE, seed=3))[0])
     assert distances(A, other, seed=1) == distances(A, other, seed=1)
     assert distances(A, other, seed=1) != distances(A, other, seed=2)

@@ -10,7 +10,7 @@ import pytest
 
 from itertime.errors import UserError
 from traces.job import Job
-from traces.statistics import Columns, describe
+from traces.statistics import JobColumns, describe
 from traces.statistics.arrivals import dispersion
 from traces.statistics.shares import gini
 
@@ -29,7 +29,7 @@ JOBS = [
 
 
 def test_sizes_owners_states_and_load_are_those_of_the_jobs() -> None:
-    found = describe(Columns.of(JOBS), cluster_gpus=9)
+    found = describe(JobColumns.of(JOBS), cluster_gpus=9)
     assert (found["jobs"], found["span_s"], found["gpu_hours"]) == (3, 4 * HOUR, 18.0)
     one, eight = found["sizes"]
     assert (one["gpus"], one["jobs"], one["gpu_hours"], one["run_time"]["p50"]) == ("1", 2, 2.0, HOUR)
@@ -49,20 +49,20 @@ def test_sizes_owners_states_and_load_are_those_of_the_jobs() -> None:
 
 
 def test_the_order_of_rows_makes_no_difference() -> None:
-    assert describe(Columns.of(JOBS)) == describe(Columns.of(JOBS[::-1]))
+    assert describe(JobColumns.of(JOBS)) == describe(JobColumns.of(JOBS[::-1]))
 
 
 def test_gpus_held_are_those_of_logged_starts() -> None:
     jobs = [job(1, 0.0, gpus=4, run_s=HOUR, logged_start_s=0.0), job(2, 2 * HOUR, logged_start_s=2 * HOUR)]
-    held = describe(Columns.of(jobs))["load"]["held"]
+    held = describe(JobColumns.of(jobs))["load"]["held"]
     assert held[:6] == pytest.approx([4.0] * 6)
     assert held[6:] == pytest.approx([0.0] * 6)
 
 
 def test_hours_and_weekdays_are_of_the_calendar_where_the_clock_is_known() -> None:
     days = [job(i, i * 86_400.0 + 5 * HOUR) for i in range(15)]
-    thursday = describe(Columns.of(days, zero_s=0.0))["arrivals"]  # 1 January 1970
-    own = describe(Columns.of(days))["arrivals"]
+    thursday = describe(JobColumns.of(days, zero_s=0.0))["arrivals"]  # 1 January 1970
+    own = describe(JobColumns.of(days))["arrivals"]
     assert thursday["calendar"]
     assert not own["calendar"]
     assert thursday["hours"][5] == own["hours"][5] == 1.0
@@ -70,10 +70,10 @@ def test_hours_and_weekdays_are_of_the_calendar_where_the_clock_is_known() -> No
 
 
 def test_regular_arrivals_have_no_dispersion_and_batches_much() -> None:
-    regular = Columns.of(job(i, 60.0 * i) for i in range(1000))
+    regular = JobColumns.of(job(i, 60.0 * i) for i in range(1000))
     assert dispersion(regular, HOUR) == pytest.approx(0.0)
     assert describe(regular)["arrivals"]["gap_cv"] == 0.0
-    batches = Columns.of(job(i, 10 * HOUR * (i // 50)) for i in range(1000))
+    batches = JobColumns.of(job(i, 10 * HOUR * (i // 50)) for i in range(1000))
     assert dispersion(batches, HOUR) == pytest.approx(50.0, rel=0.15)
     assert describe(batches)["arrivals"]["within_1s"] == pytest.approx(980 / 999)
 
@@ -81,7 +81,7 @@ def test_regular_arrivals_have_no_dispersion_and_batches_much() -> None:
 def test_poisson_arrivals_have_dispersion_one() -> None:
     """Within 4 standard errors: the variance of the index is 2 / bins."""
     times = np.cumsum(np.random.default_rng(0).exponential(60.0, 20_000))
-    columns = Columns.of(job(i, float(at)) for i, at in enumerate(times))
+    columns = JobColumns.of(job(i, float(at)) for i, at in enumerate(times))
     found, bins = dispersion(columns, HOUR), columns.span_s // HOUR
     assert found is not None
     assert abs(found - 1) < 4 * math.sqrt(2 / bins)
@@ -95,7 +95,7 @@ def test_gini_of_a_linear_ladder() -> None:
 
 def test_jobs_of_unknown_run_time_are_counted_and_have_no_gpu_hours() -> None:
     work = {"model": "gpt3-13b", "global_batch": 64, "iterations": 5.0}
-    found = describe(Columns.of([Job("a", 0.0, gpus=8, **work), job(1, 10.0)]))  # type: ignore[arg-type]
+    found = describe(JobColumns.of([Job("a", 0.0, gpus=8, **work), job(1, 10.0)]))  # type: ignore[arg-type]
     assert found["jobs"] == 2
     assert found["gpu_hours"] == 1.0
     assert found["sizes"][1]["run_time"] is None
@@ -104,10 +104,10 @@ def test_jobs_of_unknown_run_time_are_counted_and_have_no_gpu_hours() -> None:
 
 def test_no_jobs_are_refused() -> None:
     with pytest.raises(UserError, match="a trace without jobs has no statistics"):
-        Columns.of([])
+        JobColumns.of([])
 
 
 def test_many_gpu_counts_become_classes_between_powers_of_two() -> None:
-    found = describe(Columns.of(job(i, float(i), gpus=i + 1) for i in range(20)))
+    found = describe(JobColumns.of(job(i, float(i), gpus=i + 1) for i in range(20)))
     assert [size["gpus"] for size in found["sizes"]] == ["1", "2", "3-4", "5-8", "9-16", "17-32"]
     assert sum(size["jobs"] for size in found["sizes"]) == 20

@@ -8,7 +8,7 @@ also has a row of its own.
 from __future__ import annotations
 
 from itertime.io import TextLayout
-from traces.logs.cells import Cell, is_number
+from traces.logs.cells import LogColumn, is_number
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat
 from traces.logs.source import Head, LogSource
@@ -43,17 +43,17 @@ def _name(text: str) -> str:
 _FORM = TableOfJobs(
     "swf",
     {
-        "job_id": Cell("job"),
-        "state": Cell("status", _state, optional=True, empty=_UNKNOWN),
-        "submit_s": Cell("submit_time"),
-        "wait_s": Cell("wait_time", optional=True, empty=_UNKNOWN),
-        "duration_s": Cell("run_time", empty=_UNKNOWN),
-        "gpus": Cell("allocated_processors", empty=(*_UNKNOWN, "0"), instead="requested_processors"),
-        "estimate_s": Cell("requested_time", optional=True, empty=(*_UNKNOWN, "0")),
-        "user": Cell("user", _name, optional=True, empty=_UNKNOWN),
-        "tenant": Cell("group", _name, optional=True, empty=_UNKNOWN),
-        "partition": Cell("partition", _name, optional=True, empty=_UNKNOWN),
-        "qos": Cell("queue", _name, optional=True, empty=_UNKNOWN),
+        "job_id": LogColumn("job"),
+        "state": LogColumn("status", _state, optional=True, empty=_UNKNOWN),
+        "submit_s": LogColumn("submit_time"),
+        "wait_s": LogColumn("wait_time", optional=True, empty=_UNKNOWN),
+        "duration_s": LogColumn("run_time", empty=_UNKNOWN),
+        "gpus": LogColumn("allocated_processors", empty=(*_UNKNOWN, "0"), instead="requested_processors"),
+        "estimate_s": LogColumn("requested_time", optional=True, empty=(*_UNKNOWN, "0")),
+        "user": LogColumn("user", _name, optional=True, empty=_UNKNOWN),
+        "tenant": LogColumn("group", _name, optional=True, empty=_UNKNOWN),
+        "partition": LogColumn("partition", _name, optional=True, empty=_UNKNOWN),
+        "qos": LogColumn("queue", _name, optional=True, empty=_UNKNOWN),
     },
     (
         "processors count as GPUs: those allocated, or those requested where that is unknown",

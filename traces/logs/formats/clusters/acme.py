@@ -27,7 +27,7 @@ from collections.abc import Collection
 
 from itertime.errors import TableError
 from itertime.io import shown
-from traces.logs.cells import Cell
+from traces.logs.cells import LogColumn
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat, has_columns
 from traces.logs.source import Head, LogSource
@@ -50,15 +50,17 @@ ACME = table_format(
     TableOfJobs(
         format="acme",
         cells={
-            "job_id": Cell("job_id"),
-            "gpus": Cell("gpu_num"),
-            "submit_s": Cell("submit_time"),
-            "start_s": Cell("start_time", if_empty=_NEVER_RAN),
-            "end_s": Cell("end_time", instead=("fail_time", "stop_time"), if_empty="the job had not ended"),
-            "stated_duration_s": Cell("duration", number, optional=True),
-            "tenant": Cell("user", optional=True),
-            "user": Cell("user", optional=True),
-            "state": Cell("state", optional=True),
+            "job_id": LogColumn("job_id"),
+            "gpus": LogColumn("gpu_num"),
+            "submit_s": LogColumn("submit_time"),
+            "start_s": LogColumn("start_time", if_empty=_NEVER_RAN),
+            "end_s": LogColumn(
+                "end_time", instead=("fail_time", "stop_time"), if_empty="the job had not ended"
+            ),
+            "stated_duration_s": LogColumn("duration", number, optional=True),
+            "tenant": LogColumn("user", optional=True),
+            "user": LogColumn("user", optional=True),
+            "state": LogColumn("state", optional=True),
         },
         assumptions=(
             "the run time on gpu_num GPUs is end_time - start_time; duration is not read, as that of Kalos "
@@ -69,7 +71,7 @@ ACME = table_format(
         ),
         unit=("s", "the unit of Acme's logs"),
         host=(
-            {"cpus": Cell("cpu_num", optional=True, empty=("0",))},
+            {"cpus": LogColumn("cpu_num", optional=True, empty=("0",))},
             "the cores are cpu_num, of the whole job",
         ),
     ),
@@ -83,18 +85,18 @@ def _read_converted(source: LogSource, options: ReadOptions) -> Log:
     ]
     steps = [name for name in columns if _STEP.search(name) and name not in lengths]
     runs = [name for name in columns if _RUN.search(name) and not _STEP.search(name)]
-    cells = {"submit_s": Cell(_one(source, "submission", [n for n in columns if _ARRIVAL.search(n)]))}
+    cells = {"submit_s": LogColumn(_one(source, "submission", [n for n in columns if _ARRIVAL.search(n)]))}
     if steps or lengths:
-        cells["steps"] = Cell(_one(source, "number of iterations", steps))
-        cells["step_s"] = Cell(_one(source, "length of an iteration", lengths))
+        cells["steps"] = LogColumn(_one(source, "number of iterations", steps))
+        cells["step_s"] = LogColumn(_one(source, "length of an iteration", lengths))
         length = f"the run time is {cells['steps'].column} x {cells['step_s'].column}"
     else:
-        cells["duration_s"] = Cell(_one(source, "run time", runs))
+        cells["duration_s"] = LogColumn(_one(source, "run time", runs))
         length = f"the run time is {cells['duration_s'].column}"
-    cells["gpus"] = Cell("gpu_workers")
+    cells["gpus"] = LogColumn("gpu_workers")
     name = next((name for name in _NAMES if name in columns), None)
     if name is not None:
-        cells["job_id"] = Cell(name)
+        cells["job_id"] = LogColumn(name)
     notes = (
         f"{length}, on gpu_workers GPUs, without queueing",
         "iterations and their lengths are assumptions of the conversion, and are left out",

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from itertime.errors import TableError
-from traces.logs.cells import Cell, moment, text
+from traces.logs.cells import LogColumn, moment, text
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat, has_columns
 from traces.logs.source import LogSource
@@ -56,15 +56,15 @@ def _gb_of_mib(cell: str) -> float:
 _OPENB = TableOfJobs(
     format="openb",
     cells={
-        "job_id": Cell("name"),
-        "gpus": Cell("num_gpu"),
-        "gpu_milli": Cell("gpu_milli", number),
-        "gpu_spec": Cell("gpu_spec", text, optional=True),
-        "submit_s": Cell("creation_time"),
-        "start_s": Cell("scheduled_time", if_empty="the pod was never scheduled"),
-        "end_s": Cell("deletion_time", if_empty="the pod was not deleted"),
-        "state": Cell("pod_phase", optional=True),
-        "qos": Cell("qos", optional=True),
+        "job_id": LogColumn("name"),
+        "gpus": LogColumn("num_gpu"),
+        "gpu_milli": LogColumn("gpu_milli", number),
+        "gpu_spec": LogColumn("gpu_spec", text, optional=True),
+        "submit_s": LogColumn("creation_time"),
+        "start_s": LogColumn("scheduled_time", if_empty="the pod was never scheduled"),
+        "end_s": LogColumn("deletion_time", if_empty="the pod was not deleted"),
+        "state": LogColumn("pod_phase", optional=True),
+        "qos": LogColumn("qos", optional=True),
     },
     assumptions=(
         "the run time on num_gpu GPUs is deletion_time - scheduled_time, whatever the phase",
@@ -76,8 +76,8 @@ _OPENB = TableOfJobs(
     derive=_share,
     host=(
         {
-            "cpus": Cell("cpu_milli", _thousandths, optional=True, empty=("0",)),
-            "host_memory_gb": Cell("memory_mib", _gb_of_mib, optional=True, empty=("0",)),
+            "cpus": LogColumn("cpu_milli", _thousandths, optional=True, empty=("0",)),
+            "host_memory_gb": LogColumn("memory_mib", _gb_of_mib, optional=True, empty=("0",)),
         },
         "the cores are cpu_milli / 1000, the host memory is memory_mib, of the pod",
     ),
@@ -126,13 +126,13 @@ def _read_instances(source: LogSource, options: ReadOptions) -> Log:
     form = TableOfJobs(
         format="dlrm",
         cells={
-            "job_id": Cell("instance_sn"),
-            "gpus": Cell("gpu_request"),
-            "tenant": Cell("app_name", optional=True),
-            "partition": Cell("role", optional=True),
-            "submit_s": Cell("creation_time", optional=True),
-            "start_s": Cell("scheduled_time", optional=True),
-            "end_s": Cell("deletion_time", optional=True),
+            "job_id": LogColumn("instance_sn"),
+            "gpus": LogColumn("gpu_request"),
+            "tenant": LogColumn("app_name", optional=True),
+            "partition": LogColumn("role", optional=True),
+            "submit_s": LogColumn("creation_time", optional=True),
+            "start_s": LogColumn("scheduled_time", optional=True),
+            "end_s": LogColumn("deletion_time", optional=True),
         },
         assumptions=(
             "an instance is a job on gpu_request GPUs; its run time is deletion_time - scheduled_time",

@@ -12,7 +12,7 @@ limits, `walltime_limit_s` repeats the run time.
 
 from __future__ import annotations
 
-from traces.logs.cells import Cell
+from traces.logs.cells import LogColumn
 from traces.logs.log_format import has_columns
 from traces.logs.tables import TableOfJobs, table_format
 
@@ -24,15 +24,15 @@ HELIOS = table_format(
     TableOfJobs(
         format="helios",
         cells={
-            "job_id": Cell("job_id"),
-            "submit_s": Cell("submit_time"),
-            "logged_start_s": Cell("start_time", optional=True),
-            "logged_end_s": Cell("end_time", optional=True),
-            "duration_s": Cell("duration"),
-            "gpus": Cell("gpu_num"),
-            "tenant": Cell("vc", optional=True),
-            "user": Cell("user", optional=True),
-            "state": Cell("state", optional=True),
+            "job_id": LogColumn("job_id"),
+            "submit_s": LogColumn("submit_time"),
+            "logged_start_s": LogColumn("start_time", optional=True),
+            "logged_end_s": LogColumn("end_time", optional=True),
+            "duration_s": LogColumn("duration"),
+            "gpus": LogColumn("gpu_num"),
+            "tenant": LogColumn("vc", optional=True),
+            "user": LogColumn("user", optional=True),
+            "state": LogColumn("state", optional=True),
         },
         assumptions=(
             "duration is the run time on gpu_num GPUs, without queueing",
@@ -41,7 +41,7 @@ HELIOS = table_format(
         ),
         unit=("s", "the unit of Helios' logs"),
         host=(
-            {"cpus": Cell("cpu_num", optional=True, empty=("0",))},
+            {"cpus": LogColumn("cpu_num", optional=True, empty=("0",))},
             "the cores are cpu_num, of the whole job",
         ),
     ),
@@ -53,15 +53,15 @@ FLEETSIM = table_format(
     TableOfJobs(
         format="fleetsim",
         cells={
-            "job_id": Cell("job_id"),
-            "submit_s": Cell("submit_time"),
-            "duration_s": Cell("duration_s", unit="s"),
-            "gpus": Cell("num_chips"),
-            "gpu_type": Cell("chip_type", optional=True),
-            "estimate_s": Cell("walltime_limit_s", unit="s", optional=True),
-            "tenant": Cell("tenant", optional=True),
-            "user": Cell("user", optional=True),
-            "state": Cell("final_status", optional=True),
+            "job_id": LogColumn("job_id"),
+            "submit_s": LogColumn("submit_time"),
+            "duration_s": LogColumn("duration_s", unit="s"),
+            "gpus": LogColumn("num_chips"),
+            "gpu_type": LogColumn("chip_type", optional=True),
+            "estimate_s": LogColumn("walltime_limit_s", unit="s", optional=True),
+            "tenant": LogColumn("tenant", optional=True),
+            "user": LogColumn("user", optional=True),
+            "state": LogColumn("final_status", optional=True),
         },
         assumptions=(
             "duration_s is the run time on num_chips GPUs, without queueing",

@@ -10,7 +10,7 @@ seconds; `cluster` is the virtual cluster.
 
 from __future__ import annotations
 
-from traces.logs.cells import Cell
+from traces.logs.cells import LogColumn
 from traces.logs.log_format import has_columns
 from traces.logs.tables import TableOfJobs, table_format
 
@@ -22,10 +22,10 @@ ITP = table_format(
     TableOfJobs(
         format="itp",
         cells={
-            "job_id": Cell("job_id"),
-            "submit_s": Cell("submission_time"),
-            "duration_s": Cell("duration"),
-            "gpus": Cell("num_gpu"),
+            "job_id": LogColumn("job_id"),
+            "submit_s": LogColumn("submission_time"),
+            "duration_s": LogColumn("duration"),
+            "gpus": LogColumn("num_gpu"),
         },
         assumptions=(
             "the log's duration is the run time on num_gpu GPUs, without queueing and without restarts",
@@ -42,10 +42,10 @@ PHILLY_TABLE = table_format(
     TableOfJobs(
         format="philly-table",
         cells={
-            "submit_s": Cell("timestamp"),
-            "duration_s": Cell("duration"),
-            "gpus": Cell("num_gpus"),
-            "tenant": Cell("cluster", optional=True),
+            "submit_s": LogColumn("timestamp"),
+            "duration_s": LogColumn("duration"),
+            "gpus": LogColumn("num_gpus"),
+            "tenant": LogColumn("cluster", optional=True),
         },
         assumptions=(
             "duration is the run time on num_gpus GPUs, without queueing",

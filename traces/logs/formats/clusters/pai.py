@@ -24,7 +24,7 @@ from typing import Any
 
 from itertime.errors import TableError
 from itertime.io import TextLayout
-from traces.logs.cells import Cell, is_number, moment, text
+from traces.logs.cells import LogColumn, is_number, moment, text
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat
 from traces.logs.source import Head, LogFolder, LogSource
@@ -79,7 +79,7 @@ def _matches(head: Head) -> bool:
     return _kind("", head) in ("job", "task", "instance")
 
 
-class _Needs:
+class _InstanceNeeds:
     """What the tasks of one job need and when they ran: those with GPUs."""
 
     __slots__ = ("cpus", "end_s", "hundredths", "memory_gb", "of_instances", "start_s", "tasks", "wrong")
@@ -114,7 +114,7 @@ class _Reader:
         self.tables = _found(folder)
         self._host = options.host
         self._unit = StatedUnits.parse(options.time_unit).every or "s"
-        self._needs: dict[str, _Needs] = {}
+        self._needs: dict[str, _InstanceNeeds] = {}
         self._types: dict[str, str] = {}
         self.unreadable = 0
         for row in self._rows("task"):
@@ -141,7 +141,7 @@ class _Reader:
     def _add_task(self, row: list[str]) -> None:
         if not row[8].strip():
             return
-        needs = self._needs.setdefault(row[0], _Needs())
+        needs = self._needs.setdefault(row[0], _InstanceNeeds())
         try:
             instance_gpus, instances = number(row[8]), number(row[2])
             if instance_gpus < 0 or instances < 0:
@@ -226,12 +226,12 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
     form = TableOfJobs(
         format="pai",
         cells={
-            "job_id": Cell("job_name"),
-            "submit_s": Cell("start_time", if_empty="the job was not submitted"),
-            "inst_id": Cell("inst_id", text, optional=True),
-            "tenant": Cell("user", optional=True),
-            "user": Cell("user", optional=True),
-            "state": Cell("status", optional=True),
+            "job_id": LogColumn("job_name"),
+            "submit_s": LogColumn("start_time", if_empty="the job was not submitted"),
+            "inst_id": LogColumn("inst_id", text, optional=True),
+            "tenant": LogColumn("user", optional=True),
+            "user": LogColumn("user", optional=True),
+            "state": LogColumn("status", optional=True),
         },
         assumptions=(
             f"tables of the folder that are used: {', '.join(sorted(reader.tables))}",

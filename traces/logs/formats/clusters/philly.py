@@ -92,7 +92,7 @@ def _values(entry: Any, tenant: str, times: Moments) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-class _Attempt(NamedTuple):
+class _LoggedAttempt(NamedTuple):
     """An attempt to run a job; `nodes`: machines by address, and GPUs of each."""
 
     start_s: float
@@ -101,7 +101,7 @@ class _Attempt(NamedTuple):
     nodes: tuple[tuple[str, int], ...]
 
 
-def _attempt(attempt: Any, times: Moments) -> _Attempt | None:
+def _attempt(attempt: Any, times: Moments) -> _LoggedAttempt | None:
     """An attempt that states start, end and GPUs, else None."""
     if not isinstance(attempt, dict):
         return None
@@ -114,7 +114,7 @@ def _attempt(attempt: Any, times: Moments) -> _Attempt | None:
     if start_s is None or end_s is None or end_s <= start_s or not total:
         return None
     node_gpus = tuple((ip, count) for ip, count in held if isinstance(ip, str) and ip and count)
-    return _Attempt(start_s, end_s, total, node_gpus)
+    return _LoggedAttempt(start_s, end_s, total, node_gpus)
 
 
 def _time(value: Any, name: str, times: Moments) -> float | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 from itertime.errors import TableError
-from traces.logs.cells import Cell
+from traces.logs.cells import LogColumn
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat
 from traces.logs.source import Head, LogSource
@@ -99,30 +99,30 @@ def _state(text: str) -> str:
 
 
 _CELLS: Cells = {
-    "job_id": Cell("JobIDRaw", _job_id),
-    "submit_s": Cell("Submit"),
-    "duration_s": Cell("ElapsedRaw", unit="s"),
-    "gpus": Cell("AllocTRES", gpus_of, instead="ReqTRES"),
-    "part_of_gpu": Cell("AllocTRES", has_slices, instead="ReqTRES"),
-    "gpu_type": Cell("AllocTRES", gpu_type_of, instead="ReqTRES", optional=True),
-    "tenant": Cell("Account", optional=True),
-    "state": Cell("State", _state, optional=True),
+    "job_id": LogColumn("JobIDRaw", _job_id),
+    "submit_s": LogColumn("Submit"),
+    "duration_s": LogColumn("ElapsedRaw", unit="s"),
+    "gpus": LogColumn("AllocTRES", gpus_of, instead="ReqTRES"),
+    "part_of_gpu": LogColumn("AllocTRES", has_slices, instead="ReqTRES"),
+    "gpu_type": LogColumn("AllocTRES", gpu_type_of, instead="ReqTRES", optional=True),
+    "tenant": LogColumn("Account", optional=True),
+    "state": LogColumn("State", _state, optional=True),
 }
 _FURTHER = (
-    ("user", Cell("User", optional=True)),
-    ("logged_start_s", Cell("Start", optional=True, empty=_NEVER)),
-    ("logged_end_s", Cell("End", optional=True, empty=_NEVER)),
-    ("estimate_s", Cell("TimelimitRaw", unit="min", optional=True, empty=_NO_LIMIT)),
-    ("estimate_s", Cell("Timelimit", unit="min", optional=True, empty=_NO_LIMIT)),
-    ("priority", Cell("Priority", optional=True)),
-    ("partition", Cell("Partition", optional=True)),
-    ("qos", Cell("QOS", optional=True)),
-    ("node_names", Cell("NodeList", host_list, optional=True, empty=(*_NEVER, "None assigned"))),
+    ("user", LogColumn("User", optional=True)),
+    ("logged_start_s", LogColumn("Start", optional=True, empty=_NEVER)),
+    ("logged_end_s", LogColumn("End", optional=True, empty=_NEVER)),
+    ("estimate_s", LogColumn("TimelimitRaw", unit="min", optional=True, empty=_NO_LIMIT)),
+    ("estimate_s", LogColumn("Timelimit", unit="min", optional=True, empty=_NO_LIMIT)),
+    ("priority", LogColumn("Priority", optional=True)),
+    ("partition", LogColumn("Partition", optional=True)),
+    ("qos", LogColumn("QOS", optional=True)),
+    ("node_names", LogColumn("NodeList", host_list, optional=True, empty=(*_NEVER, "None assigned"))),
 )
 _HOST = (
     {
-        "cpus": Cell("AllocTRES", cpus_of, instead="ReqTRES", optional=True),
-        "host_memory_gb": Cell("AllocTRES", memory_gb_of, instead="ReqTRES", optional=True),
+        "cpus": LogColumn("AllocTRES", cpus_of, instead="ReqTRES", optional=True),
+        "host_memory_gb": LogColumn("AllocTRES", memory_gb_of, instead="ReqTRES", optional=True),
     },
     "the cores and the host memory are cpu and mem of the trackable resources, of the whole job",
 )

@@ -8,7 +8,7 @@ expect_value_list, best_effort, job_type`, all times in minutes. The lists are s
 
 from __future__ import annotations
 
-from traces.logs.cells import Cell, flag
+from traces.logs.cells import LogColumn, flag
 from traces.logs.log_format import has_columns
 from traces.logs.tables import TableOfJobs, table_format
 
@@ -25,13 +25,13 @@ CHRONUS = table_format(
     TableOfJobs(
         format="chronus",
         cells={
-            "job_id": Cell("job_id"),
-            "submit_s": Cell("submit_time"),
-            "duration_s": Cell("duration"),
-            "gpus": Cell("num_gpu"),
-            "deadline_after_s": Cell("expect_time_list", pick=_first, optional=True),
-            "best_effort": Cell("best_effort", flag, optional=True),
-            "tenant": Cell("user", optional=True),
+            "job_id": LogColumn("job_id"),
+            "submit_s": LogColumn("submit_time"),
+            "duration_s": LogColumn("duration"),
+            "gpus": LogColumn("num_gpu"),
+            "deadline_after_s": LogColumn("expect_time_list", pick=_first, optional=True),
+            "best_effort": LogColumn("best_effort", flag, optional=True),
+            "tenant": LogColumn("user", optional=True),
         },
         assumptions=(
             "duration is the run time on num_gpu GPUs, without queueing",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from itertime.errors import TableError
-from traces.logs.cells import Cell, flag
+from traces.logs.cells import LogColumn, flag
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat
 from traces.logs.source import Head, LogSource
@@ -44,9 +44,9 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
     if names is None:
         columns_text = ", ".join((*_COMMON.values(), *_SIMULATOR.values()))
         raise TableError(f"{source.path}:1: not an ElasticFlow trace; one has the columns {columns_text}")
-    cells = {field: Cell(name, optional=field == "deadline_s") for field, name in names.items()}
+    cells = {field: LogColumn(name, optional=field == "deadline_s") for field, name in names.items()}
     if "best_effort" in source.head.columns:
-        cells["best_effort"] = Cell("best_effort", flag, optional=True)
+        cells["best_effort"] = LogColumn("best_effort", flag, optional=True)
     form = TableOfJobs("elasticflow", cells, _ASSUMPTIONS, unit=("s", "the unit of ElasticFlow's traces"))
     return read_table(source, form, options)
 

@@ -6,17 +6,17 @@ minutes or more, which tells both apart. `cpus` are units of demand.
 
 from __future__ import annotations
 
-from traces.logs.cells import Cell
+from traces.logs.cells import LogColumn
 from traces.logs.log_format import has_columns
 from traces.logs.tables import TableOfJobs, table_format
-from traces.logs.units import Evidence
+from traces.logs.units import UnitEvidence
 
 __all__ = ["GAIA"]
 
 _SHORTEST_S = 300.0  # of GAIA's jobs; as hours, 12 days
 
 
-def _unit(evidence: Evidence) -> tuple[str, str]:
+def _unit(evidence: UnitEvidence) -> tuple[str, str]:
     lengths = evidence.numbers.get("duration_s")
     if not lengths:
         raise ValueError("length holds no numbers")
@@ -33,7 +33,11 @@ GAIA = table_format(
     has_columns(["arrival_time", "length", "cpus"]),
     TableOfJobs(
         format="gaia",
-        cells={"submit_s": Cell("arrival_time"), "duration_s": Cell("length"), "gpus": Cell("cpus")},
+        cells={
+            "submit_s": LogColumn("arrival_time"),
+            "duration_s": LogColumn("length"),
+            "gpus": LogColumn("cpus"),
+        },
         assumptions=(
             "length is the run time, without queueing",
             "cpus, the unit of demand of the log, count as GPUs",

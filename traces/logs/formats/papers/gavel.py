@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from itertime.io import TextLayout
-from traces.logs.cells import Cell, is_number
+from traces.logs.cells import LogColumn, is_number
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat
 from traces.logs.source import Head, LogSource
@@ -66,12 +66,12 @@ def _names(head: Head, layouts: Mapping[int, tuple[str, ...]]) -> tuple[str, ...
 
 
 _CELLS = {
-    "submit_s": Cell("arrival"),
-    "gpus": Cell("scale_factor"),
-    "model": Cell("job_type", _model),
-    "global_batch": Cell("job_type", _batch),
-    "iterations": Cell("steps"),
-    "weight": Cell("priority", optional=True),
+    "submit_s": LogColumn("arrival"),
+    "gpus": LogColumn("scale_factor"),
+    "model": LogColumn("job_type", _model),
+    "global_batch": LogColumn("job_type", _batch),
+    "iterations": LogColumn("steps"),
+    "weight": LogColumn("priority", optional=True),
 }
 _ASSUMPTIONS = (
     "the scale factor is the number of GPUs, a step an iteration with the batch of one GPU",
@@ -94,7 +94,7 @@ def _read_gavel(source: LogSource, options: ReadOptions) -> Log:
 
 
 def _read_shockwave(source: LogSource, options: ReadOptions) -> Log:
-    cells = {**_CELLS, "duration_s": Cell("duration")}
+    cells = {**_CELLS, "duration_s": LogColumn("duration")}
     notes = (
         *_ASSUMPTIONS,
         "duration is the run time on these GPUs with the first batch, without queueing: the changes of the "

@@ -8,7 +8,7 @@ times in seconds. duration = steps x time of an iteration under `exec_plan`; som
 
 from __future__ import annotations
 
-from traces.logs.cells import Cell, flag
+from traces.logs.cells import LogColumn, flag
 from traces.logs.log_format import has_columns
 from traces.logs.tables import TableOfJobs, table_format
 
@@ -25,11 +25,11 @@ MORPHLING = table_format(
     TableOfJobs(
         format="morphling",
         cells={
-            "job_id": Cell("name"),
-            "submit_s": Cell("submission_time"),
-            "duration_s": Cell("duration"),
-            "gpus": Cell("num_gpus"),
-            "qos": Cell("is_sla", _quality, optional=True),
+            "job_id": LogColumn("name"),
+            "submit_s": LogColumn("submission_time"),
+            "duration_s": LogColumn("duration"),
+            "gpus": LogColumn("num_gpus"),
+            "qos": LogColumn("is_sla", _quality, optional=True),
         },
         assumptions=(
             "duration is the run time on num_gpus GPUs under exec_plan, without queueing",

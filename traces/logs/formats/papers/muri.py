@@ -13,7 +13,7 @@ times in seconds. `executed_time` is the time from the first start to the end, J
 
 from __future__ import annotations
 
-from traces.logs.cells import Cell
+from traces.logs.cells import LogColumn
 from traces.logs.log_format import has_columns
 from traces.logs.tables import TableOfJobs, table_format
 
@@ -25,11 +25,11 @@ MURI = table_format(
     TableOfJobs(
         format="muri",
         cells={
-            "job_id": Cell("job_id"),
-            "submit_s": Cell("submit_time"),
-            "duration_s": Cell("duration"),
-            "gpus": Cell("num_gpu"),
-            "priority": Cell("priority", optional=True),
+            "job_id": LogColumn("job_id"),
+            "submit_s": LogColumn("submit_time"),
+            "duration_s": LogColumn("duration"),
+            "gpus": LogColumn("num_gpu"),
+            "priority": LogColumn("priority", optional=True),
         },
         assumptions=(
             "duration is the run time on num_gpu GPUs, alone on them and with its start-up",
@@ -46,12 +46,12 @@ MURI_RESULTS = table_format(
     TableOfJobs(
         format="muri-results",
         cells={
-            "job_id": Cell("job_id"),
-            "submit_s": Cell("submit_time"),
-            "start_s": Cell("start_time"),
-            "end_s": Cell("end_time"),
-            "duration_s": Cell("real_executed_time"),
-            "gpus": Cell("num_gpu"),
+            "job_id": LogColumn("job_id"),
+            "submit_s": LogColumn("submit_time"),
+            "start_s": LogColumn("start_time"),
+            "end_s": LogColumn("end_time"),
+            "duration_s": LogColumn("real_executed_time"),
+            "gpus": LogColumn("num_gpu"),
         },
         assumptions=(
             "real_executed_time, the time that a job held its GPUs under the log's policy, is its run time",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from traces.logs.cells import Cell
+from traces.logs.cells import LogColumn
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat, has_columns
 from traces.logs.source import LogSource
@@ -24,11 +24,11 @@ from traces.logs.tables import TableOfJobs, read_table
 __all__ = ["POLLUX"]
 
 _CELLS = {
-    "job_id": Cell("name"),
-    "submit_s": Cell("time"),
-    "gpus": Cell("num_replicas"),
-    "model": Cell("application"),
-    "global_batch": Cell("batch_size"),
+    "job_id": LogColumn("name"),
+    "submit_s": LogColumn("time"),
+    "gpus": LogColumn("num_replicas"),
+    "model": LogColumn("application"),
+    "global_batch": LogColumn("batch_size"),
 }
 _ASSUMPTIONS = (
     "a job trains its application with batch_size, the global batch, on num_replicas GPUs from start to end",
@@ -44,7 +44,7 @@ def _unstated(values: dict[str, Any]) -> None:
 def _read(source: LogSource, options: ReadOptions) -> Log:
     cells = dict(_CELLS)
     if _STEPS in source.head.columns:
-        cells["iterations"] = Cell(_STEPS, optional=True)
+        cells["iterations"] = LogColumn(_STEPS, optional=True)
     form = TableOfJobs(
         "pollux", cells, _ASSUMPTIONS, unit=("s", "the unit of these workloads"), derive=_unstated
     )

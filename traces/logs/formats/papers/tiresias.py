@@ -6,7 +6,7 @@ is the gap to the submission before. The logs of Chronus and Muri have these col
 
 from __future__ import annotations
 
-from traces.logs.cells import Cell
+from traces.logs.cells import LogColumn
 from traces.logs.log_format import has_columns
 from traces.logs.tables import TableOfJobs, table_format
 
@@ -21,10 +21,10 @@ TIRESIAS = table_format(
     TableOfJobs(
         format="tiresias",
         cells={
-            "job_id": Cell("job_id"),
-            "submit_s": Cell("submit_time"),
-            "duration_s": Cell("duration"),
-            "gpus": Cell("num_gpu"),
+            "job_id": LogColumn("job_id"),
+            "submit_s": LogColumn("submit_time"),
+            "duration_s": LogColumn("duration"),
+            "gpus": LogColumn("num_gpu"),
         },
         assumptions=(
             "duration is the run time on num_gpu GPUs, without queueing",
