@@ -25,7 +25,7 @@ from itertime.spec import CUDA_GRAPHS, HABIT, RECOMPUTE, Attention, AttentionKer
 
 from .linear import Linear, linear_s
 from .memory_bound import MemoryBound, memory_bound_s, residual_s
-from .mixture import Experts, expert_kernel_counts, expert_kernels, expert_parallel_s, experts_s, overlapped_s
+from .mixture import expert_kernel_counts, expert_kernels, expert_parallel_s, experts_s, overlapped_s
 from .parallel_comm import context_parallel_s, summed_blocks, tensor_parallel_s
 from .partition import Workload
 
@@ -68,42 +68,76 @@ def layer_costs(workload: Workload, reduced: Array) -> list[LayerCosts]:
 def _layer_costs(
     workload: Workload, linear: Linear, memory: MemoryBound, core: tuple[Array, Array], reduced: Array
 ) -> LayerCosts:
-    model, plans, site = workload.model, workload.plans, workload.system.site
-    framework, (core_forward, core_backward) = workload.framework, core
+    """The parts of one layer, in the order in which they depend on one another:
+
+    1. kernels: products, attention, memory-bound kernels;
+    2. tensor and context parallelism, the latter hidden by attention;
+    3. dispatch of tokens to experts, hidden by all of 1 and 2;
+    4. recomputation, in the backward pass, of a forward pass of 1 to 3;
+    5. launches: what the CPU takes longer to issue a pass than the GPU takes for 1 to 4;
+    6. time of framework and site, which nothing hides.
+
+    The order is also that in which parts are summed, so it decides the last digit.
+    """
+    model, plans = workload.model, workload.plans
+    forward, backward = _kernel_parts(workload, linear, memory, core)
+    exposed_share = _exposed_share(workload)
+    forward["tp_comm"], backward["tp_comm"] = (
+        exposed_share * seconds for seconds in tensor_parallel_s(workload, reduced)
+    )
+    if model.attention != "core" and (plans.cp > 1).any():
+        attention = forward["attention"], backward["attention"]
+        forward["cp_comm"], backward["cp_comm"] = context_parallel_s(workload, attention)
+    if model.experts > 1:
+        dispatch = _dispatch_parts(workload, forward, backward)
+        forward |= dispatch
+        backward |= dispatch
+    repeatable = _Repeatable(
+        core=core[0] + memory.scores if model.attention == "core" else np.zeros(len(plans)),
+        elementwise=forward["elementwise"] - memory.routing,
+        layer=sum(forward.values(), np.zeros(len(plans))),
+        last_gemm=linear.last_forward,
+        reduced=exposed_share * reduced,
+    )
+    backward["recompute"] = _recompute_s(workload, repeatable)
+    launches = _launch_waits_s(workload, forward, backward)
+    if launches is not None:
+        forward["launch"], backward["launch"] = launches
+    overhead = _overhead_s(workload)
+    forward["overhead"], backward["overhead"] = overhead / 3, overhead * 2 / 3
+    return LayerCosts(forward, backward)
+
+
+def _kernel_parts(
+    workload: Workload, linear: Linear, memory: MemoryBound, core: tuple[Array, Array]
+) -> tuple[Parts, Parts]:
+    """Forward and backward seconds of a layer's kernels by part, those of a mixture's experts among them."""
     forward = {
         "gemm": linear.forward,
-        "attention": core_forward,
+        "attention": core[0],
         "elementwise": memory.forward + linear.casts_forward,
     }
     backward = {
         "gemm": linear.backward,
-        "attention": core_backward,
+        "attention": core[1],
         "elementwise": memory.backward + linear.casts_backward,
     }
-    if model.experts > 1:
-        _add_experts(experts_s(workload), forward, backward)
-    shown = _exposed_share(workload)
-    forward["tp_comm"], backward["tp_comm"] = (shown * each for each in tensor_parallel_s(workload, reduced))
-    if model.attention != "core" and (plans.cp > 1).any():
-        kernel = forward["attention"], backward["attention"]
-        forward["cp_comm"], backward["cp_comm"] = context_parallel_s(workload, kernel)
-    if model.experts > 1:
-        _add_dispatch(workload, forward, backward)
-    repeated = _Repeated(
-        core=core_forward + memory.scores if model.attention == "core" else np.zeros(len(plans)),
-        elementwise=forward["elementwise"] - memory.routing,
-        whole=sum(forward.values(), np.zeros(len(plans))),
-        last_gemm=linear.last_forward,
-        reduced=shown * reduced,
-    )
-    backward["recompute"] = _recompute_s(workload, repeated)
-    _add_launches(workload, forward, backward)
-    added = site.layer_overhead_s + framework.layer_s
-    waits = np.full(len(plans), added)
-    if model.experts > 1 and framework.expert_layer_s:
-        waits = waits + framework.expert_layer_s * _issued_share(workload)
-    forward["overhead"], backward["overhead"] = waits / 3, waits * 2 / 3
-    return LayerCosts(forward, backward)
+    if workload.model.experts > 1:
+        experts = experts_s(workload)
+        forward["gemm"] = forward["gemm"] + experts.forward
+        backward["gemm"] = backward["gemm"] + experts.backward
+        forward["elementwise"] = forward["elementwise"] + experts.casts_forward
+        backward["elementwise"] = backward["elementwise"] + experts.casts_backward
+    return forward, backward
+
+
+def _overhead_s(workload: Workload) -> Array:
+    """Seconds that site and framework add to a layer, forward and backward together."""
+    framework, site = workload.framework, workload.system.site
+    overhead = np.full(len(workload), site.layer_overhead_s + framework.layer_s)
+    if workload.model.experts > 1 and framework.expert_layer_s:
+        overhead = overhead + framework.expert_layer_s * _issued_share(workload)
+    return overhead
 
 
 def _issued_share(workload: Workload) -> Array | float:
@@ -116,24 +150,21 @@ def _issued_share(workload: Workload) -> Array | float:
     return np.asarray((issued[0] + issued[1]) / (whole[0] + whole[1]))
 
 
-def _add_experts(experts: Experts, forward: Parts, backward: Parts) -> None:
-    forward["gemm"] = forward["gemm"] + experts.forward
-    backward["gemm"] = backward["gemm"] + experts.backward
-    forward["elementwise"] = forward["elementwise"] + experts.casts_forward
-    backward["elementwise"] = backward["elementwise"] + experts.casts_backward
+def _dispatch_parts(workload: Workload, forward: Parts, backward: Parts) -> Parts:
+    """Seconds of each pass by part: "ep_comm", and "contention" with the work that hides it under
+    `ep_overlap`.
 
-
-def _add_dispatch(workload: Workload, forward: Parts, backward: Parts) -> None:
-    """Adds "ep_comm", and "contention" with the work that hides it under `ep_overlap`."""
+    `forward` and `backward` are the passes' other parts: the work beside which tokens travel.
+    """
     comm = expert_parallel_s(workload)
-    asked, contention = workload.plans.ep_overlap, workload.framework.contention
-    shown = comm
-    if asked.any():
-        work = sum((*forward.values(), *backward.values()), np.zeros(len(workload)))
-        shown = np.where(asked, overlapped_s(comm, work), comm)
-        if contention:
-            forward["contention"] = backward["contention"] = contention * (comm - shown)
-    forward["ep_comm"] = backward["ep_comm"] = shown
+    overlaps, contention = workload.plans.ep_overlap, workload.framework.contention
+    if not overlaps.any():
+        return {"ep_comm": comm}
+    work = sum((*forward.values(), *backward.values()), np.zeros(len(workload)))
+    exposed = np.where(overlaps, overlapped_s(comm, work), comm)
+    if not contention:
+        return {"ep_comm": exposed}
+    return {"contention": contention * (comm - exposed), "ep_comm": exposed}
 
 
 def _exposed_share(workload: Workload) -> Array | float:
@@ -149,42 +180,49 @@ def _exposed_share(workload: Workload) -> Array | float:
 
 
 @dataclass(frozen=True)
-class _Repeated:
+class _Repeatable:
     """Seconds of a layer's forward pass that a backward pass may repeat: core attention, memory-bound
-    kernels, all of it; the MLP's last GEMM, and the sum of its result over tensor-parallel ranks.
+    kernels, the whole layer; the MLP's last GEMM, and the sum of its result over tensor-parallel ranks.
     """
 
     core: Array
     elementwise: Array
-    whole: Array
+    layer: Array
     last_gemm: Array
     reduced: Array
 
 
-def _recompute_s(workload: Workload, parts: _Repeated) -> Array:
+def _recompute_s(workload: Workload, repeatable: _Repeatable) -> Array:
     """Seconds of the forward pass that the backward pass repeats, on average over a stage's layers."""
     plans, nothing = workload.plans, np.zeros(len(workload))
     if not plans.recompute.any():
         return nothing
-    needed = parts.whole
+    until_early_stop = repeatable.layer
     if (plans.recompute == _EARLY_STOP).any():
-        needed = parts.whole - _ending_s(workload, parts)
-    options = [nothing, parts.core, parts.whole, needed, parts.elementwise]
+        until_early_stop = repeatable.layer - _ending_s(workload, repeatable)
+    # In the order of `RECOMPUTE`.
+    options = [nothing, repeatable.core, repeatable.layer, until_early_stop, repeatable.elementwise]
     seconds: Array = plans.recompute.choose(options)
     if (plans.recompute_permille < 1000).any():
         seconds = seconds * (plans.recompute_permille / 1000)
     return seconds
 
 
-def _add_launches(workload: Workload, forward: Parts, backward: Parts) -> None:
-    """Adds "launch" to both passes, unless the GEMMs alone always take longer than the launches."""
+def _launch_waits_s(workload: Workload, forward: Parts, backward: Parts) -> tuple[Array, Array] | None:
+    """Seconds by which the launches of each pass take longer than the pass, whose parts are given; None if
+    the GEMMs alone always take longer.
+    """
     framework, launch_s = workload.framework, workload.system.site.launch_s
-    factors = framework.kernels, framework.backward_kernels or framework.kernels
-    issued = [launch_s * factor * count for factor, count in zip(factors, _issued(workload), strict=True)]
-    both = list(zip((forward, backward), issued, strict=True))
-    if any((cpu > parts["gemm"]).any() for parts, cpu in both):
-        for parts, cpu in both:
-            parts["launch"] = np.maximum(cpu - sum(parts.values(), np.zeros(len(workload))), 0.0)
+    forward_launches, backward_launches = _issued(workload)
+    forward_s = launch_s * framework.kernels * forward_launches
+    backward_s = launch_s * (framework.backward_kernels or framework.kernels) * backward_launches
+    if not ((forward_s > forward["gemm"]).any() or (backward_s > backward["gemm"]).any()):
+        return None
+    nothing = np.zeros(len(workload))
+    return (
+        np.maximum(forward_s - sum(forward.values(), nothing), 0.0),
+        np.maximum(backward_s - sum(backward.values(), nothing), 0.0),
+    )
 
 
 def _issued(workload: Workload) -> tuple[Array | Whole, Array | Whole]:
@@ -209,7 +247,7 @@ def _of_experts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | int, Array 
     return expert_kernel_counts(model, plans) if model.experts > 1 else (0, 0)
 
 
-def _ending_s(workload: Workload, parts: _Repeated) -> Array:
+def _ending_s(workload: Workload, repeatable: _Repeatable) -> Array:
     """Seconds of a layer's forward pass that recomputing with an early stop skips.
 
     The inputs of the MLP's last GEMM are the last tensors that the backward pass needs. So that GEMM is
@@ -224,8 +262,8 @@ def _ending_s(workload: Workload, parts: _Repeated) -> Array:
         return np.zeros(len(plans))
     seconds = residual_s(workload)
     if _ends_in_gemm(model):
-        summed = parts.reduced * np.where(plans.sequence_parallel, 0.5, 1.0)
-        seconds = seconds + parts.last_gemm + summed
+        summed = repeatable.reduced * np.where(plans.sequence_parallel, 0.5, 1.0)
+        seconds = seconds + repeatable.last_gemm + summed
     return seconds
 
 

@@ -94,7 +94,8 @@ def _activation_bytes(workload: Workload) -> Array:
 
 def tensor_group(workload: Workload) -> Group:
     """The tensor-parallel group of every plan: ranks beside one another."""
-    return neighbours(workload, workload.plans.tp, np.ones_like(workload.plans.tp))
+    tp, system = workload.plans.tp, workload.system
+    return Group.side_by_side(tp, ranks_together(tp, system.domain_gpus, system), system)
 
 
 def neighbours(workload: Workload, ranks: Whole, apart: Whole) -> Group:

@@ -12,7 +12,7 @@ from itertime.schedule import FIRST, HEAVY, LAST, StageTimes, divided_s
 from itertime.spec import PlanBatch
 
 from .activation_copies import activation_copies_s
-from .balance.imbalance import Spread, add_imbalance, balance_s
+from .balance.imbalance import Spread, balance_s, spread_of
 from .exchange import Exchange, Sharded, once_s, pass_kernels_s, sharded_s
 from .layer import Parts
 from .network import all_gather_s, p2p_s
@@ -55,25 +55,31 @@ def stage_costs(workload: Workload) -> StageCosts:
     """All parts of an iteration's time; what remains is the order in which the stages run."""
     sharded = _sharded(workload)
     hop = _hop_s(workload)
-    each = distinct_passes(workload)
-    forward, backward = each.forward, each.backward
-    passes = [
-        _stage_pass(workload, forward, _shards_forward(workload, sharded, forward), hop, LAST),
-        _stage_pass(workload, backward, _shards_backward(workload, sharded, backward), hop, FIRST),
-    ]
-    for parts, kernels in zip(passes, pass_kernels_s(workload), strict=False):
-        parts["compression"] = kernels
-    spread, waits = None, np.zeros(len(workload))
-    if each.growth or workload.plans.options.clipping == "bucket":
-        idle = [_idle(workload, *pair) for pair in zip((forward, backward), passes, strict=True)]
-        spread = add_imbalance(workload, passes, idle, each.growth) if each.growth else None
-        waits = np.maximum(_of_first_chunk(workload, spread.idle if spread else idle[1]), 0.0)
-    once, traffic = once_s(workload, tuple(_first_chunk_s(workload, each) for each in passes), waits)
+    passes = distinct_passes(workload)
+    forward_shards = _shards_forward(workload, sharded, passes.forward)
+    backward_shards = _shards_backward(workload, sharded, passes.backward)
+    forward = _stage_pass(workload, passes.forward, forward_shards, hop, LAST)
+    backward = _stage_pass(workload, passes.backward, backward_shards, hop, FIRST)
+    compression = pass_kernels_s(workload)
+    if compression:
+        forward["compression"], backward["compression"] = compression
+    # The work of the slowest rank and the kernels on a bucket first fill what the GPU waits for launches.
+    spread, first_chunk_wait = None, np.zeros(len(workload))
+    if passes.growth or workload.plans.options.clipping == "bucket":
+        idle = _idle(workload, passes.forward, forward), _idle(workload, passes.backward, backward)
+        if passes.growth:
+            spread = spread_of(workload, idle, passes.growth)
+            forward["imbalance"], backward["imbalance"] = spread.excess
+            idle = spread.idle
+        first_chunk_wait = np.maximum(_of_first_chunk(workload, idle[1]), 0.0)
+    # The passes are complete: what an iteration does once may overlap all of their parts.
+    first_chunk = _first_chunk_s(workload, forward), _first_chunk_s(workload, backward)
+    once, gradient_exchange = once_s(workload, first_chunk, first_chunk_wait)
     # Of the first layer, which is dense if any is.
     once["fsdp_last"] = sharded[-1].last_scatter if sharded else np.zeros(len(workload))
     if spread is not None:
         once["balance"] = balance_s(workload, spread)
-    return StageCosts(workload, passes[0], passes[1], once, traffic, spread)
+    return StageCosts(workload, forward, backward, once, gradient_exchange, spread)
 
 
 def _sharded(workload: Workload) -> list[Sharded]:

@@ -23,10 +23,9 @@ from itertime.schedule import FIRST, LAST
 from .exchange import ARRAYS, exchange_bytes
 from .micro_batch import draws_of, node_ranks
 
-__all__ = ["Growth", "Spread", "add_imbalance", "balance_s", "varies"]
+__all__ = ["Growth", "Spread", "balance_s", "spread_of", "varies"]
 
 Array = NDArray[np.float64]
-Parts = dict[str, Array]
 ROUNDING_S = 1e-12
 _GUMBEL_90 = math.log(math.log(0.05) / math.log(0.95))
 """From the 5th to the 95th percentile of a Gumbel distribution of scale 1."""
@@ -50,17 +49,17 @@ class Growth:
 
 @dataclass(frozen=True)
 class Spread:
-    """Seconds of one micro-batch of the slowest rank, (4, plans) each.
+    """Seconds of one micro-batch of the slowest rank, (4, plans) each; of pairs, forward and backward pass.
 
+    `excess`: what each pass takes longer than on the mean rank. `idle`: mean wait for launches in each pass.
     `low`, `high`: what an iteration at the 5th and at the 95th percentile takes more than the mean iteration.
-    `idle`, `forward_idle`: mean wait for launches in the backward and in the forward pass. `error`: an upper
-    bound of the standard error of the mean where the slowest rank is sampled, otherwise 0.
+    `error`: an upper bound of the standard error of the mean where the slowest rank is sampled, otherwise 0.
     """
 
+    excess: tuple[Array, Array]
+    idle: tuple[Array, Array]
     low: Array
     high: Array
-    idle: Array
-    forward_idle: Array
     error: Array
 
 
@@ -69,34 +68,35 @@ def varies(workload: Workload) -> bool:
     return workload.lengths is not None and workload.plans.options.batching != "padded"
 
 
-def add_imbalance(
-    workload: Workload, passes: Sequence[Parts], idle: Sequence[Array], growth: Sequence[Growth]
-) -> Spread:
-    """Adds "imbalance" to both passes: the excess of the slowest rank over the mean rank, spread evenly over
-    its micro-batches. `idle`: seconds of each pass, (4, plans), that the GPU waits for launches.
+def spread_of(workload: Workload, idle: Sequence[Array], growth: Sequence[Growth]) -> Spread:
+    """How much longer the slowest rank takes than the mean rank, spread evenly over its micro-batches.
 
-    The excess x first fills the wait w: a pass grows by mean(max(x - w, 0)), and of the wait there remains
-    mean(max(w - x, 0)) = w - mean(x) + mean(max(x - w, 0)).
+    `idle`: seconds of each pass, (4, plans), that the GPU waits for launches. The excess x first fills that
+    wait w: a pass grows by mean(max(x - w, 0)), and of the wait there remains mean(max(w - x, 0)) =
+    w - mean(x) + mean(max(x - w, 0)).
     """
-    stages, excess = workload.partition.stages, _relative_excess(workload, growth)
+    stages, relative = workload.partition.stages, _relative_excess(workload, growth)
     mean, low, high, error = (np.zeros(stages.shape) for _ in range(4))
-    remaining: list[Array] = []  # of the wait, in the forward and the backward pass
-    for parts, waits, each in zip(passes, idle, growth, strict=True):
-        grown = np.where(stages > 0, each.both, 0.0)
-        average, least, most, uncertain = (one * grown for one in excess)
-        waiting, unfilled = waits > ROUNDING_S, waits - average
+    excess: list[Array] = []
+    unfilled: list[Array] = []
+    for waits, growth_of_pass in zip(idle, growth, strict=True):
+        per_excess = np.where(stages > 0, growth_of_pass.both, 0.0)
+        average, pass_low, pass_high, pass_error = (share * per_excess for share in relative)
+        waiting, shortfall = waits > ROUNDING_S, waits - average
         if waiting.any():
-            above = above_wait_s(average, least, most, waits)
+            above = above_wait_s(average, pass_low, pass_high, waits)
             average = np.where(waiting, above, average)
-            least, most = (np.where(waiting, np.maximum(one - waits, 0.0), one) for one in (least, most))
-        parts["imbalance"] = average
-        remaining.append(np.maximum(unfilled + average, 0.0))
+            pass_low, pass_high = (
+                np.where(waiting, np.maximum(seconds - waits, 0.0), seconds)
+                for seconds in (pass_low, pass_high)
+            )
+        excess.append(average)
+        unfilled.append(np.maximum(shortfall + average, 0.0))
         # What exceeds a wait in a few iterations alone has its mean above the 95th percentile.
-        least, most = np.minimum(least, average), np.maximum(most, average)
-        mean, low, high = mean + average, low + least, high + most
-        error = error + np.where(average > 0, uncertain, 0.0)
-    forward_idle, backward_idle = remaining
-    return Spread(low - mean, high - mean, backward_idle, forward_idle, error)
+        pass_low, pass_high = np.minimum(pass_low, average), np.maximum(pass_high, average)
+        mean, low, high = mean + average, low + pass_low, high + pass_high
+        error = error + np.where(average > 0, pass_error, 0.0)
+    return Spread((excess[0], excess[1]), (unfilled[0], unfilled[1]), low - mean, high - mean, error)
 
 
 def _relative_excess(workload: Workload, growth: Sequence[Growth]) -> Array:
@@ -165,7 +165,7 @@ def balance_s(workload: Workload, spread: Spread) -> Array:
     """
     plans = workload.plans
     first = np.where(plans.pp == 1, LAST, FIRST), np.arange(len(plans))
-    hidden = spread.forward_idle[first] / plans.interleave
+    hidden = spread.idle[0][first] / plans.interleave
     sent = exchange_bytes(plans.options.balance, 1, workload.model.seq_len)
     if not sent.bytes_per_rank:
         return np.zeros(len(plans))

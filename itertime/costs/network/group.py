@@ -42,8 +42,11 @@ class Group(NamedTuple):
 
     @classmethod
     def side_by_side(cls, ranks: Ranks, ranks_per_node: Ranks, system: System, stride: Ranks = 1) -> Group:
-        """The group of which as many fill every node as fit, so that all of these share its NICs."""
-        return cls(ranks, ranks_per_node, np.maximum(system.domain_gpus // ranks_per_node, 1), stride)
+        """The group of which as many fill every node as fit, so that all of these share its NICs.
+
+        `ranks_per_node` is at most the number of a node's GPUs.
+        """
+        return cls(ranks, ranks_per_node, system.domain_gpus // ranks_per_node, stride)
 
 
 def ranks_together(ranks: NDArray[np.int64], most: Ranks, system: System) -> NDArray[np.int64]:
