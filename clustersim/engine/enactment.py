@@ -116,14 +116,15 @@ class Enactment:
 
     def _let_go(self, active: ActiveJob) -> None:
         active.let_go()
-        self.speeds.leave(active)
+        if not self.speeds.independent:
+            self.speeds.leave(active)
         del self._facts.running[self._views[active]]
 
     def _allocate(
         self, job: JobView, active: ActiveJob, placement: Placement, now: float, unit_s: float
     ) -> None:
         """Give a job GPUs, on which a unit of its work takes `unit_s` seconds."""
-        gpus = sum([count for _, count in placement])
+        gpus = placement[0][1] if len(placement) == 1 else sum([count for _, count in placement])
         kind = _classify(active, gpus)
         overhead_s = active.charge_s(self._world.overheads, kind, gpus, len(placement))
         if active.placement is None:

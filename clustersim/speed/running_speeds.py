@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 from clustersim.cluster import Cluster, Placement
 from traces.job import Job
 
-from .curve import Curve
+from .curve import Curve, Offer
 from .interference import CoRunners, Interference
 from .network import Network, network_for
 from .slowdown import Slowdown
@@ -21,6 +21,8 @@ class PlacedJob(Hashable, Protocol):
     """What the speeds ask of a job."""
 
     job: Job
+    curve: Curve
+    offers: tuple[Offer, ...]
 
     def curve_on(self, cluster: Cluster, node: int) -> Curve:
         """The job's curve on GPUs of the type of a node."""
@@ -91,8 +93,6 @@ class RunningSpeeds(Generic[AnyJob]):
 
     def leave(self, job: AnyJob) -> None:
         """A job holds no GPUs any more."""
-        if self.independent:
-            return
         if self.network is not None:
             self.network.leave(job)
         if self._co_runners is not None:
@@ -102,8 +102,9 @@ class RunningSpeeds(Generic[AnyJob]):
 
     def _alone_s(self, job: AnyJob, placement: Placement) -> float:
         """Seconds per unit of a job whose speed does not depend on others."""
-        gpus = sum([count for _, count in placement])
-        unit_s = job.curve_on(self._cluster, placement[0][0]).unit_s[gpus]
+        gpus = placement[0][1] if len(placement) == 1 else sum([count for _, count in placement])
+        curve = job.curve_on(self._cluster, placement[0][0]) if job.offers else job.curve
+        unit_s = curve.unit_s[gpus]
         if self._slowdown is None:
             return unit_s
         by_steps, by_nodes = self._factors(job, gpus, placement)
