@@ -85,7 +85,7 @@ def instance_of(
     types = {pool.gpu_type: i for i, pool in enumerate(cluster.pools)}
     nodes = [pool.nodes for pool in cluster.pools]
     offers_and_options: dict[tuple[int, float | None], tuple[tuple[Offer, ...], tuple[Option, ...]]] = {}
-    layouts = LayoutTimes(speed)
+    layouts = LayoutTimes(speed) if cluster.network_model.by_placement else None
     bound_jobs, deadlines = [], 0
     for job in jobs:
         deadlines += job.deadline_s is not None
@@ -129,7 +129,9 @@ def _shared(option: Option, density: float) -> Option:
     return option._replace(sizes=sizes, launch_s=none, restart_s=none)
 
 
-def _least_unit_s(offer: Offer, best: Offer, cluster: Cluster, layouts: LayoutTimes) -> dict[int, float]:
+def _least_unit_s(
+    offer: Offer, best: Offer, cluster: Cluster, layouts: LayoutTimes | None
+) -> dict[int, float]:
     """The least seconds per unit of work by GPU count, ascending, over all layouts.
 
     Of a job in phases it is u(n) = min over phases k of u_k(n) / a_k, where a_k is the phase's seconds per
@@ -151,9 +153,10 @@ def _least_unit_s(offer: Offer, best: Offer, cluster: Cluster, layouts: LayoutTi
     return least_unit_s
 
 
-def _unit_s(curve: Curve, gpu_type: str, cluster: Cluster, layouts: LayoutTimes) -> dict[int, float]:
+def _unit_s(curve: Curve, gpu_type: str, cluster: Cluster, layouts: LayoutTimes | None) -> dict[int, float]:
+    """`layouts`: None where the speed is the same in all of them."""
     unit_s = dict(sorted(curve.unit_s.items()))
-    if not cluster.network_model.by_placement:
+    if layouts is None:
         return unit_s
     for gpus, plan in curve.training.items():
         for per_node in range(1, min(cluster.pool(gpu_type).gpus_per_node, plan.gpus // 2) + 1):

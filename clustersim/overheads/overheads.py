@@ -121,7 +121,7 @@ class Overheads:
         for name in values:
             if name not in names:
                 raise UnknownName("overhead", name, [*names, "preset"])
-        return replace(self, **values)
+        return replace(self, **values) if values else self
 
     def stated(self) -> dict[str, Any]:
         """Every constant as plain JSON data; `Overheads(**stated)` reads them again."""

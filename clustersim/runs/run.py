@@ -160,7 +160,8 @@ def _bound(
     """The bound of a run, None if the run wants none, and the interrupt that ended its computation."""
     if config.bound == NO_BOUND:
         return None, None
-    packing = Packing(setup.packs, setup.interference or Interference())
+    interference = setup.interference or Interference()
+    packing = Packing(setup.packs, interference) if setup.packs > 1 else None
     try:
         with interrupting(_interrupt):
             bound = best_possible(
@@ -202,5 +203,5 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
             measure_s=config.measure_s,
             price_usd_per_gpu_h=config.price_usd_per_gpu_h,
         )
-    plans = plans_used(recorder.plans, setup.speed)
+    plans = plans_used(recorder.plans, setup.speed) if recorder.plans else []
     return recorder.finish(config.policy, setup.planner, summary, manifest, plans)

@@ -24,6 +24,7 @@ __all__ = ["INSTANT_S", "ClosedNodes", "ClusterState", "RestartTimes", "WaitingJ
 
 INSTANT_S = 1e-3  # a wake-up may come this much early: times are sums of times
 _MAX_RANKINGS = 16
+_NO_INTERFERENCE = Interference()
 
 
 class ClosedNodes(NamedTuple):
@@ -104,7 +105,7 @@ class ClusterState(Generic[V]):
         self.quotas: Mapping[str, int] = quotas or {}
         self.type_slowdown = inf
         self.node_speeds: NodeSpeeds | None = None
-        self.packs, self.interference = 1, Interference()
+        self.packs, self.interference = 1, _NO_INTERFERENCE
         self.now_s = 0.0
         self.decision = 0
         self.oracle_used = False

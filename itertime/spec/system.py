@@ -293,7 +293,19 @@ def load_system(name_or_path: str | Path) -> System:
     >>> load_system("dgx-a100-80gb").nic_bytes_per_s
     200000000000.0
     """
+    if isinstance(name_or_path, str) and _PLAIN.fullmatch(name_or_path):
+        return _shipped_system(name_or_path)
     return system_of(system_reference(name_or_path))
+
+
+_PLAIN = re.compile("[a-z0-9-]+")
+"""The names of shipped systems, which no name of a file and no change has the form of."""
+
+
+@cache
+def _shipped_system(name: str) -> System:
+    """A shipped system, which is read once."""
+    return system_of(system_reference(name))
 
 
 def as_system(system: System | str | Path) -> System:
