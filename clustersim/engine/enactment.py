@@ -47,6 +47,8 @@ class Enactment:
         self._facts.capacity = adopt(proposal, self._facts.capacity)
         if batches:
             batches = self._new_batches(batches)
+        # First all speeds, since those of the jobs that move depend on each other. Then each job, as the log
+        # has it: it is settled at its old speed before it gets the new one.
         speeds = self.speeds.after({active_of(job): placement for job, placement in changes.items()})
         for job, placement in changes.items():
             active = active_of(job)
@@ -55,7 +57,7 @@ class Enactment:
                 self.preempt(active)
             else:
                 self._allocate(job, active, placement, now, speeds.pop(active))
-        # What is left are jobs that keep their GPUs and whose links or GPUs other jobs have taken or left.
+        # The other speeds are those of jobs that stay, but share links or GPUs with jobs that moved.
         self._change_speeds(speeds)
         for job in batches:
             if job not in changes:
@@ -124,9 +126,11 @@ class Enactment:
         self, job: JobView, active: ActiveJob, placement: Placement, now: float, unit_s: float
     ) -> None:
         """Give a job GPUs, on which a unit of its work takes `unit_s` seconds."""
+        # The overhead depends on the state of the job before the change.
         gpus = placement[0][1] if len(placement) == 1 else sum([count for _, count in placement])
         kind = _classify(active, gpus)
         overhead_s = active.charge_s(self._world.overheads, kind, gpus, len(placement))
+        # From here on the job runs in `placement`.
         if active.placement is None:
             self._facts.waiting.remove(job)
             self._facts.running[job] = active.generation

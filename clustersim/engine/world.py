@@ -86,9 +86,9 @@ class World:
 
     def drained(self) -> bool:
         """Whether no job is in the system or still to arrive: calling the policy has no further effect."""
-        inside = self.submitted or self.facts.running or self.facts.waiting.jobs
-        apart = self.waiting_apart or self.running_apart
-        return self.arrivals.next is None and not inside and not apart
+        facts = self.facts
+        jobs_inside = self.submitted or facts.running or facts.waiting.jobs
+        return self.arrivals.next is None and not (jobs_inside or self.waiting_apart or self.running_apart)
 
     def leave(self, active: ActiveJob, now: float, failure: str = "") -> None:
         """A job leaves the system at `now`: finished, or unfinished because of a `failure`."""

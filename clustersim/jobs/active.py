@@ -40,9 +40,9 @@ class ActiveJob:
     Work is counted in units: iterations, or seconds of logged duration. Between two changes the job holds
     `placement`, pays overhead until `ready_s`, then does one unit every `unit_s` seconds.
 
-    It ends when its work is done, or with `never_done` units left because of a `failure`, of which policies
-    know nothing. It stops with `stops_left` units left: at that end, or at the end of its present phase, when
-    `phase_left` units are left.
+    It ends when its work is done, or by a `failure` with `left_at_end` units left, which policies do not
+    know. It stops with `left_at_stop` units left: at its end, or before that at the end of its present phase,
+    where `left_at_phase_end` units are left.
 
     `checkpoints`: how it saves, None if it never does and cannot fail. `phases`: None if it has one speed
     throughout. `done_s`: when it stops if nothing changes.
@@ -57,52 +57,12 @@ class ActiveJob:
     """
 
     __slots__ = (
-        "checkpoints",
-        "cost_usd",
-        "curve",
-        "demand",
-        "done_s",
-        "failure",
-        "finish_s",
-        "generation",
-        "gpu_seconds",
-        "gpus",
-        "held",
-        "job",
-        "least_left",
-        "lost_s",
-        "migrations",
-        "millionths",
-        "misstated",
-        "needs",
-        "never_done",
-        "note",
-        "noted",
-        "offers",
-        "order",
-        "overhead_gpu_s",
-        "paid_gpu_s",
-        "phase_left",
-        "phases",
-        "placement",
-        "predicted",
-        "preemptions",
-        "ready_s",
-        "requested",
-        "resizes",
-        "restarts",
-        "save_due",
-        "save_s",
-        "saved_left",
-        "since_s",
-        "start_s",
-        "states_work",
-        "stops_left",
-        "unit_s",
-        "usd_per_gpu_h",
-        "wait_s",
-        "work",
-        "work_left",
+        "checkpoints", "cost_usd", "curve", "demand", "done_s", "failure", "finish_s", "generation",
+        "gpu_seconds", "gpus", "held", "job", "least_left", "left_at_end", "left_at_phase_end",
+        "left_at_stop", "lost_s", "migrations", "millionths", "misstated", "needs", "note", "noted",
+        "offers", "order", "overhead_gpu_s", "paid_gpu_s", "phases", "placement", "predicted",
+        "preemptions", "ready_s", "requested", "resizes", "restarts", "save_due", "save_s", "saved_left",
+        "since_s", "start_s", "states_work", "unit_s", "usd_per_gpu_h", "wait_s", "work", "work_left",
     )  # fmt: skip
 
     def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str):
@@ -121,7 +81,7 @@ class ActiveJob:
         self.checkpoints: Checkpoints | None = None
         self.phases: Phases | None = None
         self.failure = ""
-        self.never_done = self.phase_left = self.stops_left = 0.0
+        self.left_at_end = self.left_at_phase_end = self.left_at_stop = 0.0
         self.placement: Placement | None = None
         self.gpus = 0
         self.demand: HostDemand | None = None
@@ -152,7 +112,7 @@ class ActiveJob:
         if self.checkpoints is not None:
             ran_s = self.checkpoints.worked_s(ran_s)
         remaining = self.work_left - ran_s / self.unit_s
-        return remaining if remaining > self.phase_left else self.phase_left
+        return remaining if remaining > self.left_at_phase_end else self.left_at_phase_end
 
     def as_stated(self, left: float) -> float:
         """Units still to do by the work that the user states, where `left` are still to do in truth."""
@@ -224,7 +184,7 @@ class ActiveJob:
             if checkpoints.must_load and checkpoints.loads is not None:
                 checkpoints.loads.expect(self, overhead_s)  # `ready_s` is infinite until the load ends
             return self._stop_s()
-        self.done_s = done_s = self.ready_s + (self.work_left - self.stops_left) * unit_s
+        self.done_s = done_s = self.ready_s + (self.work_left - self.left_at_stop) * unit_s
         return done_s
 
     def change_speed(self, unit_s: float, now: float) -> float:
@@ -244,7 +204,7 @@ class ActiveJob:
 
     def _stop_s(self) -> float:
         """When the job, just settled, is done, fails, or reaches the end of a phase."""
-        began_s, left = self.ready_s, self.work_left - self.stops_left
+        began_s, left = self.ready_s, self.work_left - self.left_at_stop
         if began_s < self.since_s:
             began_s = self.since_s
         ran_s = left * self.unit_s if left > 0.0 else 0.0
@@ -318,7 +278,7 @@ class ActiveJob:
     @property
     def ends_phase(self) -> bool:
         """Whether the job stops next at the end of a phase, and not at its own end."""
-        return self.stops_left > self.never_done
+        return self.left_at_stop > self.left_at_end
 
     @property
     def isolated_s(self) -> float:
@@ -361,8 +321,8 @@ class ActiveJob:
 
     def fail_after(self, share: float, failure: str) -> None:
         """The job will fail when this share of its work is done."""
-        self.failure, self.never_done = failure, self.work * (1 - share)
-        self.stops_left = max(self.never_done, self.phase_left)
+        self.failure, self.left_at_end = failure, self.work * (1 - share)
+        self.left_at_stop = max(self.left_at_end, self.left_at_phase_end)
 
     def crash(self) -> float:
         """Lose all unsaved work. Returns the seconds that it took."""
@@ -381,7 +341,7 @@ class ActiveJob:
         """The present phase ends at `now`, and the next one begins, at a speed that is still to be set."""
         assert self.phases is not None
         self.settle(now)
-        self.work_left = self.phase_left
+        self.work_left = self.left_at_phase_end
         self.phases.enter(self.phases.present + 1)
         self._follow_phases()
 
@@ -396,5 +356,5 @@ class ActiveJob:
         phases = self.phases
         assert phases is not None
         self.curve, self.offers = phases.curve, phases.offers
-        self.phase_left = phases.left_after[phases.present]
-        self.stops_left = max(self.never_done, self.phase_left)
+        self.left_at_phase_end = phases.left_after[phases.present]
+        self.left_at_stop = max(self.left_at_end, self.left_at_phase_end)

@@ -58,9 +58,9 @@ class CheckpointLoading:
     def _on_end(self, event: Any) -> None:
         if event.value != self._generation:
             return  # another load has begun or ended since
-        first = self._storage.next_end()
-        assert first is not None
-        job, now = first[1], self._world.clock.now
+        next_end = self._storage.next_end()
+        assert next_end is not None
+        job, now = next_end[1], self._world.clock.now
         loaded_s = now - self._began_s[job]
         self._end(job)
         self._enactment.expect_completion(job, job.become_ready(now), now)
@@ -73,10 +73,10 @@ class CheckpointLoading:
 
     def _expect_end(self) -> None:
         self._generation += 1
-        first = self._storage.next_end()
-        if first is not None:
+        next_end = self._storage.next_end()
+        if next_end is not None:
             clock = self._world.clock
-            clock.after(first[0] - clock.now, [self._on_end], self._generation)
+            clock.after(next_end[0] - clock.now, [self._on_end], self._generation)
 
     def _alone_s(self, job: ActiveJob) -> float:
         return self._world.overheads.load_s(job.curve.parameters, len(job.placement or ()))

@@ -30,7 +30,7 @@ class Closures:
         self, world: World, nodes: NodesInService, cordon: bool, reservations: Sequence[Reservation]
     ):
         self._world, self._nodes, self._cordon = world, nodes, cordon
-        self._sets = {one.nodes: node_set(sorted(one.nodes)) for one in reservations}
+        self._sets = {reservation.nodes: node_set(sorted(reservation.nodes)) for reservation in reservations}
         self._to_come = deque(reservations)  # in order of time
         self._active: dict[Reservation, None] = {}
         if cordon or reservations:
@@ -39,12 +39,12 @@ class Closures:
     def begin(self) -> None:
         """Expect the beginnings and ends of reservations; those that hold already begin at once."""
         clock = self._world.clock
-        for one in tuple(self._to_come):
-            if one.end_s <= clock.now:
-                self._to_come.remove(one)
+        for reservation in tuple(self._to_come):
+            if reservation.end_s <= clock.now:
+                self._to_come.remove(reservation)
             else:
-                clock.after(one.start_s - clock.now, [self._on_start], one)
-                clock.after(one.end_s - clock.now, [self._on_end], one)
+                clock.after(reservation.start_s - clock.now, [self._on_start], reservation)
+                clock.after(reservation.end_s - clock.now, [self._on_end], reservation)
 
     def closed_to(self, job: JobView | None) -> ClosedNodes:
         """The nodes on which `job` may get no GPUs now, and those that are reserved for it. Without a job:
@@ -67,26 +67,26 @@ class Closures:
     def _to_be_drained(self, job: JobView) -> NodeSet:
         """The nodes of coming reservations for which the job would end too late."""
         end_s, closed = _end_s(job, self._world.facts.now_s), 0
-        for one in self._to_come:
-            if one.start_s >= end_s:
+        for reservation in self._to_come:
+            if reservation.start_s >= end_s:
                 break
-            if one.others == "drain" and not one.admits(job.id, job.tenant):
-                closed |= self._sets[one.nodes]
+            if reservation.others == "drain" and not reservation.admits(job.id, job.tenant):
+                closed |= self._sets[reservation.nodes]
         return closed
 
     def _on_start(self, due: Due) -> None:
-        one = cast("Reservation", due.value)
+        reservation = cast("Reservation", due.value)
         world = self._world
-        self._to_come.remove(one)
-        self._active[one] = None
+        self._to_come.remove(reservation)
+        self._active[reservation] = None
         if world.drained():
             return
         for view in list(world.facts.running):
             active = active_of(view)
-            node = next((n for n in sorted(one.nodes) if is_on(active.placement or (), n)), None)
-            if node is not None and not one.admits(view.id, view.tenant):
-                reason = f"reservation {one.number} of node {node + self._nodes.first}"
-                self._nodes.stop(active, reason, node, saves=one.others != "kill")
+            node = next((n for n in sorted(reservation.nodes) if is_on(active.placement or (), n)), None)
+            if node is not None and not reservation.admits(view.id, view.tenant):
+                reason = f"reservation {reservation.number} of node {node + self._nodes.first}"
+                self._nodes.stop(active, reason, node, saves=reservation.others != "kill")
         world.events.append(Event("reserved", None))
         world.decide_at_this_instant(world.clock.now)
 

@@ -118,8 +118,8 @@ class NodesInService:
     def is_idle(self) -> bool:
         """Whether no job runs and none is to be submitted."""
         world = self.world
-        inside = world.submitted or world.facts.running or world.waiting_apart or world.running_apart
-        return world.arrivals.next is None and not inside
+        jobs_inside = world.submitted or world.facts.running or world.waiting_apart or world.running_apart
+        return world.arrivals.next is None and not jobs_inside
 
     def all_too_large(self) -> bool:
         """Whether every waiting job needs more GPUs than the nodes that remain have."""

@@ -108,18 +108,18 @@ class Services:
     def _make_room(self, active: ActiveJob, now: float) -> Placement | None:
         """Stop running jobs until an instance fits. Returns where, None (and no change) if it never does."""
         facts = self._facts
-        after, stopped = facts.capacity.copy(), []
+        capacity, stopped_jobs = facts.capacity.copy(), []
         placement = None
         for view in reversed(facts.running):
-            stopped.append(view)
-            after.release(active_of(view).placement or (), active_of(view).demand)
-            placement = self._place(active, after)
+            stopped_jobs.append(view)
+            capacity.release(active_of(view).placement or (), active_of(view).demand)
+            placement = self._place(active, capacity)
             if placement is not None:
                 break
         if placement is None:
             return None
         nodes = {node for node, _ in placement}
-        for view in stopped:
+        for view in stopped_jobs:
             if facts.capacity.has_room(placement, active.demand):
                 break
             job = active_of(view)

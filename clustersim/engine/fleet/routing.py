@@ -76,10 +76,10 @@ class Routing:
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Routing:
         """From settings. UnknownName for a parameter that does not exist, UserError for a wrong value."""
-        known = [f.name for f in fields(cls)]
+        names = [f.name for f in fields(cls)]
         for name in settings:
-            if name not in known:
-                raise UnknownName("parameter of routing", str(name), known)
+            if name not in names:
+                raise UnknownName("parameter of routing", str(name), names)
         return cls(**settings)
 
     def check(self, clusters: Collection[str]) -> None:
@@ -132,10 +132,10 @@ class Destination:
     def load(self) -> float:
         """GPUs that jobs there hold and wait for, over the GPUs in service."""
         facts = self._facts
-        held = facts.in_service - facts.capacity.free
-        wanted = sum(job.requested for job in facts.waiting.jobs)
-        wanted += sum(job.requested for job in self._submitted)
-        return (held + wanted) / facts.in_service if facts.in_service else inf
+        held_gpus = facts.in_service - facts.capacity.free
+        requested_gpus = sum(job.requested for job in facts.waiting.jobs)
+        requested_gpus += sum(job.requested for job in self._submitted)
+        return (held_gpus + requested_gpus) / facts.in_service if facts.in_service else inf
 
     def wait_s(self) -> float:
         """The wait that the job may expect: none with room for it, else the GPU-seconds that jobs there still
@@ -149,8 +149,8 @@ class Destination:
             return 0.0
         views = [*facts.running, *facts.waiting.jobs, *(JobView(job, facts) for job in self._submitted)]
         seconds = [_remaining_s(view) for view in views]
-        known = [s for s in seconds if isfinite(s)]
-        usual_s = sum(known) / len(known) if known else _UNKNOWN_S
+        stated_s = [s for s in seconds if isfinite(s)]
+        usual_s = sum(stated_s) / len(stated_s) if stated_s else _UNKNOWN_S
         need = sum(
             (view.gpus or view.requested) * (s if isfinite(s) else usual_s)
             for view, s in zip(views, seconds, strict=True)
