@@ -111,12 +111,12 @@ def backtest(
         raise UserError(f"--system {system}: is the system of --cluster, which is not given")
     if fit and start_up is not None:
         raise UserError(f"--start-up {start_up:g}: is chosen by --fit; leave one of them out")
-    wanted = library.SiteFacts(
+    site_facts = library.SiteFacts(
         pools, named_clusters(cluster or [], system or _SYSTEM), gpus_per_node, not constant
     )
     options = ReadOptions(log_format, columns, time_unit, tenant, time_zone)
     logged = library.read_logged(log, options, Selection(from_s, until_s, limit)).part(only, since, before)
-    result = _backtest(logged, wanted, context.params)
+    result = _backtest(logged, site_facts, context.params)
     written = [] if folder is None else library.write_backtest(result, folder, report=not no_report)
     if json:
         print_json(result.summary)
@@ -126,20 +126,20 @@ def backtest(
         print(f"Written to {folder}: {', '.join(written)}")
 
 
-def _backtest(logged: LoggedRun, wanted: SiteFacts, options: Mapping[str, Any]) -> Backtest:
+def _backtest(logged: LoggedRun, site_facts: SiteFacts, options: Mapping[str, Any]) -> Backtest:
     """The backtest that the options of the command ask for."""
     from clustersim import backtest as library
 
     from .output.terminal import progress_of
 
-    named = _policies(options["policy"])
-    others = len(library.CAPACITIES) + max(map(len, library.PARAMETERS.values())) + 1
-    tried = 2 * (len(named) or len(library.CANDIDATES)) + others  # at most
+    policy_names = _policies(options["policy"])
+    trials_of_a_policy = len(library.CAPACITIES) + max(map(len, library.PARAMETERS.values())) + 1
+    tried = 2 * (len(policy_names) or len(library.CANDIDATES)) + trials_of_a_policy  # at most
     with progress_of("simulating", tried if options["fit"] else 1) as advance:
         return library.backtest(
             logged,
-            wanted,
-            policies=named,
+            site_facts,
+            policies=policy_names,
             fitted=options["fit"],
             fit_share=options["fit_share"],
             warmup_s=options["warmup"],
@@ -173,22 +173,22 @@ def _policies(text: str) -> list[str]:
     return names if text else []
 
 
-def named_clusters(given: list[str], system: str) -> dict[str, Cluster]:
+def named_clusters(texts: list[str], system: str) -> dict[str, Cluster]:
     """Clusters by the name of their pool, "" for the only one."""
     from clustersim.cluster import load_cluster
     from itertime.errors import UserError
 
-    found: dict[str, Cluster] = {}
-    for text in given:
+    clusters: dict[str, Cluster] = {}
+    for text in texts:
         pool, equals, shape = text.rpartition("=")
         if equals and not pool:
             raise UserError(f"--cluster {text}: write POOL=SHAPE, or SHAPE")
-        if pool in found:
+        if pool in clusters:
             raise UserError(f"--cluster {text}: is the second for {pool or 'the only pool'}; keep one")
-        found[pool] = load_cluster(shape, system)
-    if "" in found and len(found) > 1:
+        clusters[pool] = load_cluster(shape, system)
+    if "" in clusters and len(clusters) > 1:
         raise UserError("--cluster: give one for all, or POOL=SHAPE for each")
-    return found
+    return clusters
 
 
 def _print(summary: Part) -> None:
@@ -212,19 +212,19 @@ def _print(summary: Part) -> None:
     _print_use(summary["use"])
     for kind, groups in summary["groups"].items():
         _print_groups(kind, groups)
-    left = [f"{n:,} {reason}" for reason, n in summary["not_compared"].items() if n]
-    if left:
-        say(f"Not compared: {'; '.join(left)}.")
+    exclusions = [f"{n:,} {reason}" for reason, n in summary["not_compared"].items() if n]
+    if exclusions:
+        say(f"Not compared: {'; '.join(exclusions)}.")
 
 
-def _print_trials(found: Part) -> None:
+def _print_trials(fit: Part) -> None:
     from clustersim.backtest import site_words
 
     from .output.terminal import plain, print_table, say
 
-    trials = sorted(found["trials"], key=lambda trial: (trial["fitted_score"] is None, trial["fitted_score"]))
+    trials = sorted(fit["trials"], key=lambda trial: (trial["fitted_score"] is None, trial["fitted_score"]))
     rows = [[plain(site_words(t)), _ratio(t["fitted_score"]), _ratio(t["judged_score"])] for t in trials]
-    base = found["baseline_score"]
+    base = fit["baseline_score"]
     rows = [*rows[:_MOST_TRIALS], ["(no job waits)", _ratio(base["fitted"]), _ratio(base["judged"])]]
     print()
     say("Trials, best first by the score of the fitted part, which alone decides (0 is exact)")
@@ -237,33 +237,35 @@ def _print_part(part: str, errors: Part) -> None:
     title = {"all": "Compared", "fitted": "Fitted part", "judged": "Judged part"}[part]
     print(f"\n{title}: {errors['jobs']:,} jobs, score {_ratio(errors['score'])}")
     rows = []
-    for what, name in (("wait", "wait"), ("jct", "JCT")):
-        for key, logged in (errors[what]["logged"] or {}).items():
-            made = errors[what]["simulated"][key]
-            rows.append([name, key.removesuffix("_s"), _time(logged), _time(made), _off(made, logged)])
+    for metric, name in (("wait", "wait"), ("jct", "JCT")):
+        for key, logged in (errors[metric]["logged"] or {}).items():
+            simulated = errors[metric]["simulated"][key]
+            rows.append(
+                [name, key.removesuffix("_s"), _time(logged), _time(simulated), _off(simulated, logged)]
+            )
     if not rows:
         return
     print_table(["time", "of jobs", "logged", "simulated", "error"], rows, 2)
     wait = errors["wait"]
-    apart = f"distance of the distributions {_time(wait['distance_s'])}"
+    distance_text = f"distance of the distributions {_time(wait['distance_s'])}"
     ranks = f"Spearman {_ratio(wait['spearman'])}, Kendall {_ratio(wait['kendall'])}"
     off = f"bias {_time(wait['bias_s'])}, mean absolute error {_time(wait['absolute_s'])}"
-    say(f"Waits: {off}, {apart}; {ranks}")
+    say(f"Waits: {off}, {distance_text}; {ranks}")
 
 
 def _print_use(use: Part) -> None:
     from .output.terminal import say
 
     shares = f"logged {100 * use['logged']:.1f} %, simulated {100 * use['simulated']:.1f} %"
-    apart = f"{100 * use['mean_difference']:.1f} % apart on average"
+    difference_text = f"{100 * use['mean_difference']:.1f} % apart on average"
     print()
-    say(f"GPUs in use while jobs are submitted: {shares}, {apart}")
+    say(f"GPUs in use while jobs are submitted: {shares}, {difference_text}")
 
 
 def _print_groups(kind: str, groups: list[Part]) -> None:
     from .output.terminal import plain, print_table
 
-    shown = [group for group in groups if "jobs" in group][: _SHOWN[kind]]
+    shown_groups = [group for group in groups if "jobs" in group][: _SHOWN[kind]]
     rows = [
         [
             plain(group["group"]) or "(not stated)",
@@ -274,10 +276,10 @@ def _print_groups(kind: str, groups: list[Part]) -> None:
             _time(group["logged_p90_s"]),
             _time(group["simulated_p90_s"]),
         ]
-        for group in shown
+        for group in shown_groups
     ]
-    most = f" (the {len(shown)} with most jobs)" if len(shown) < len(groups) else ""
-    print(f"\nWaits by {kind.replace('_', ' ')}{most}")
+    note = f" (the {len(shown_groups)} with most jobs)" if len(shown_groups) < len(groups) else ""
+    print(f"\nWaits by {kind.replace('_', ' ')}{note}")
     heads = [kind.replace("_", " "), "jobs", "logged mean", "simulated", "error", "logged p90", "simulated"]
     print_table(heads, rows)
 

@@ -67,23 +67,23 @@ def bound(
     setup = setup_of(config, models=jobs.models)
     instance = instance_of(jobs.jobs, setup.cluster, setup.speed, setup.overheads)
     with progress_of("computing a bound", 1) as advance:
-        found = bound_of(instance, method)
+        best = bound_of(instance, method)
         advance(1)
     if json:
-        print_json(vars(found))
+        print_json(vars(best))
         return
-    _print(found, len(instance.jobs), len(jobs.jobs), instance.deadline_jobs)
+    _print(best, len(instance.jobs), len(jobs.jobs), instance.deadline_jobs)
 
 
-def _print(found: Bound, able: int, jobs: int, deadlines: int) -> None:
+def _print(best: Bound, able: int, jobs: int, deadlines: int) -> None:
     from clustersim.report.numbers import duration
 
     from .output.terminal import print_table
 
-    times = {"mean JCT": found.jct_mean_s, "p99 of JCT": found.jct_p99_s, "makespan": found.makespan_s}
+    times = {"mean JCT": best.jct_mean_s, "p99 of JCT": best.jct_p99_s, "makespan": best.makespan_s}
     rows = [[name, "at least", duration(value)] for name, value in times.items() if value is not None]
-    if found.deadline_met_ratio is not None:
-        share = f"{100 * found.deadline_met_ratio:.1f} % of {deadlines:,}"
+    if best.deadline_met_ratio is not None:
+        share = f"{100 * best.deadline_met_ratio:.1f} % of {deadlines:,}"
         rows.append(["deadlines met", "at most", share])
     if rows:
         print_table(["result", "no policy", "gets beyond"], rows)
@@ -91,4 +91,4 @@ def _print(found: Bound, able: int, jobs: int, deadlines: int) -> None:
         print("Nothing is known: no job can run here.")
     are = "is" if jobs - able == 1 else "are"
     left_out = f"; {jobs - able:,} cannot run here and {are} left out" if able < jobs else ""
-    print(f"Method {found.method}, {found.seconds:.3g} s, over {able:,} of {jobs:,} jobs{left_out}.")
+    print(f"Method {best.method}, {best.seconds:.3g} s, over {able:,} of {jobs:,} jobs{left_out}.")

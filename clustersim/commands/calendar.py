@@ -49,13 +49,13 @@ def calendar(
     if output.suffix not in (".yaml", ".yml"):
         raise UserError(f"--output {output}: must end in .yaml or .yml, as run reads it")
     logged = read_logged(log, ReadOptions(log_format, columns, time_unit, tenant, time_zone))
-    stated = None if cluster is None else load_cluster(cluster, system)
-    found = calendar_of(logged, stated, gpus_per_node, least_s)
-    write_text(output, found.text(log.name))
+    stated_cluster = None if cluster is None else load_cluster(cluster, system)
+    inferred = calendar_of(logged, stated_cluster, gpus_per_node, least_s)
+    write_text(output, inferred.text(log.name))
     if json:
-        print_json({**found.summary, "entries": found.entries(), "assumptions": list(found.said)})
+        print_json({**inferred.summary, "entries": inferred.entries(), "assumptions": list(inferred.said)})
         return
-    print(f"{output}: {len(found.outages):,} entries for {found.cluster.shape}")
-    for line in found.said:
+    print(f"{output}: {len(inferred.outages):,} entries for {inferred.cluster.shape}")
+    for line in inferred.said:
         say_item(line)
-    print(f"clustersim run TRACE --cluster {found.cluster.shape} --set calendar={output}")
+    print(f"clustersim run TRACE --cluster {inferred.cluster.shape} --set calendar={output}")

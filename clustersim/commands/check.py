@@ -90,8 +90,8 @@ def _print(home: Path, findings: Sequence[Finding]) -> None:
         say(f"  {verdict:<6}  {finding.rule:<{width}}  {finding.text}{unproved}", indent=width + 12)
         for violation in finding.violations[:_SHOWN]:
             say(f"          {_place(violation, lines)}{violation.text}", indent=12)
-        if (more := len(finding.violations) - _SHOWN + finding.more) > 0:
-            print(f"          and {more:,} more")
+        if (hidden := len(finding.violations) - _SHOWN + finding.more) > 0:
+            print(f"          and {hidden:,} more")
     say(f"  {_proved(findings)}", indent=2)
 
 
@@ -124,11 +124,11 @@ def _lines(home: Path, findings: Sequence[Finding]) -> dict[int, int]:
     """The line of events.csv on which the event of each violation begins: a row may span several lines."""
     from itertime.io import open_table
 
-    wanted = {v.event for finding in findings for v in finding.violations if v.event is not None}
-    if not wanted:
+    event_numbers = {v.event for finding in findings for v in finding.violations if v.event is not None}
+    if not event_numbers:
         return {}
     with open_table(home / "events.csv") as table:
-        return {i: line for i, (line, _) in enumerate(table.rows) if i in wanted}
+        return {i: line for i, (line, _) in enumerate(table.rows) if i in event_numbers}
 
 
 def _document(home: Path, findings: Sequence[Finding]) -> dict[str, Any]:

@@ -68,8 +68,8 @@ def report(
     if warmup is not None or measure is not None:
         runs = [with_window(run, warmup or 0.0, measure) for run in runs]
     names = [run.policy for run in runs]
-    runs, stated = _as_compared(runs)
-    baseline = baseline or stated
+    runs, stated_baseline = _as_compared(runs)
+    baseline = baseline or stated_baseline
     if baseline is not None and baseline not in names:
         raise UserError(f"--baseline {baseline}: is not among {', '.join(names)}")
     with of_sound_records(homes):
@@ -83,12 +83,12 @@ def _as_compared(runs: list[Run]) -> tuple[list[Run], str | None]:
     from .simulate import DEMO_POLICIES
 
     command = [str(word) for word in runs[0].manifest.get("command") or ()]
-    after = dict(pairwise(word for part in command for word in part.split("=", 1)))
-    order = after.get("--policies", DEMO_POLICIES).split(",")
-    known = {name: place for place, name in enumerate(order)}
-    stated = after.get("--baseline")
-    ordered = sorted(runs, key=lambda run: known.get(run.policy, len(known)))
-    return ordered, stated if any(run.policy == stated for run in runs) else None
+    next_word = dict(pairwise(word for part in command for word in part.split("=", 1)))
+    order = next_word.get("--policies", DEMO_POLICIES).split(",")
+    place_of_policy = {name: place for place, name in enumerate(order)}
+    stated_baseline = next_word.get("--baseline")
+    ordered = sorted(runs, key=lambda run: place_of_policy.get(run.policy, len(place_of_policy)))
+    return ordered, stated_baseline if any(run.policy == stated_baseline for run in runs) else None
 
 
 def _report_of_grid(folder: Path, pages: int) -> None:

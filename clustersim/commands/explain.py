@@ -61,8 +61,8 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
     job = story.record
     software = " ".join(filter(None, (job.framework, job.precision, job.plan_options)))
     gpus = counted(job.gpus) if job.gpus else ""
-    what = ", ".join(text for text in (job.model, software, gpus, job.tenant) if text)
-    yield f"job {job.job_id} ({what}) under {run.policy}: {job.state}" + (
+    description = ", ".join(text for text in (job.model, software, gpus, job.tenant) if text)
+    yield f"job {job.job_id} ({description}) under {run.policy}: {job.state}" + (
         f", {job.reason}" if job.reason else ""
     )
     yield (
@@ -99,9 +99,11 @@ def _noted(event: EventRecord) -> str:
 
 def _wait(run: StreamedRun, wait: Wait, job: JobRecord) -> Iterator[str]:
     yield f"  t={num(wait.from_s)} s: waited {num(wait.to_s - wait.from_s)} s for {counted(wait.needed)}"
-    beside = [] if job.cpus_per_gpu is None else [f"{num(job.cpus_per_gpu)} cores"]
-    beside += [] if job.host_gb_per_gpu is None else [f"{num(job.host_gb_per_gpu)} GB of host memory"]
-    yield from wait_lines(wait, run.cluster.gpus, " and ".join(beside) if run.cluster.states_host else "")
+    host_demands = [] if job.cpus_per_gpu is None else [f"{num(job.cpus_per_gpu)} cores"]
+    host_demands += [] if job.host_gb_per_gpu is None else [f"{num(job.host_gb_per_gpu)} GB of host memory"]
+    yield from wait_lines(
+        wait, run.cluster.gpus, " and ".join(host_demands) if run.cluster.states_host else ""
+    )
 
 
 def _varying_plans(run: StreamedRun, job: JobRecord) -> dict[PlanKey, PlanRecord]:
@@ -131,8 +133,8 @@ def _ran(run: StreamedRun, spell: Spell, varying: PlanRecord | None) -> Iterator
         yield f"      paid {num(spell.paid_s)} s of overhead, {num(spell.paid_s * event.gpus)} GPU-seconds"
     takers = f"; its nodes went to {named(spell.takers)}" if spell.takers else ""
     end = "still running when the run ended" if spell.ended is None else _ENDS[spell.ended]
-    why = f" ({spell.why})" if spell.why else ""
-    yield f"      t={num(spell.to_s)} s: {end} after {num(spell.to_s - event.time_s)} s{why}{takers}"
+    reason = f" ({spell.why})" if spell.why else ""
+    yield f"      t={num(spell.to_s)} s: {end} after {num(spell.to_s - event.time_s)} s{reason}{takers}"
     if spell.ended == "interrupt":
         yield (
             f"      lost the work of {num(spell.lost_s)} s, {num(spell.lost_s * event.gpus)} GPU-seconds, "

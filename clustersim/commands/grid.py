@@ -151,10 +151,10 @@ def _progress(plan: GridPlan, campaign: Campaign) -> Iterator[Callable[[CellCoun
     total = len(plan.orders())
     terminal = sys.stderr.isatty()
     began = shown_at = monotonic()
-    shown = dashboard = ""
+    progress_text = dashboard = ""
 
     def advance(counts: CellCounts, progress: Progress) -> None:
-        nonlocal shown_at, shown, dashboard
+        nonlocal shown_at, progress_text, dashboard
         if progress.dashboard and not dashboard:
             dashboard = progress.dashboard
             _say(f"dask shows its workers at {plain(dashboard)}")
@@ -171,11 +171,11 @@ def _progress(plan: GridPlan, campaign: Campaign) -> Iterator[Callable[[CellCoun
         elif monotonic() - shown_at >= _LINE_EVERY_S:
             shown_at = monotonic()
             _say(text)
-        shown = text
+        progress_text = text
 
     _say(f"{campaign.counts.cached} of {total} cells exist; simulating {len(campaign.missing)}")
     yield advance
-    if terminal and shown:
+    if terminal and progress_text:
         print("\r\x1b[K", end="", file=sys.stderr)
     if campaign.missing:
         counts = campaign.counts

@@ -91,12 +91,14 @@ def compare(
 
     names = _policy_names(policies)
     if vary is not None:
-        for option, given in (("--force", output.force), ("--parquet", output.parquet)):
-            if given:
+        for option, is_given in (("--force", output.force), ("--parquet", output.parquet)):
+            if is_given:
                 raise UserError(f"{option}: is not for --vary, whose folder is that of a grid; leave it out")
         _check_baseline(baseline, names)
-        first = baseline or names[0]
-        vary_settings(trace, names, [vary], options, output, seeds=seeds, baseline=first, workers=workers)
+        baseline_name = baseline or names[0]
+        vary_settings(
+            trace, names, [vary], options, output, seeds=seeds, baseline=baseline_name, workers=workers
+        )
         return
     if seeds > 1:
         _refuse_seed(options.settings)
@@ -153,14 +155,18 @@ def _settings_of(name: str, names: list[str], settings: list[str] | None) -> lis
     """The settings of one of the compared policies: `srtf.x=1` is `policy.x=1` for srtf alone, and
     `mine.py:Mine.x=1` for that class alone (even next to a policy called `mine`).
     """
-    own = []
+    own_settings = []
     for text in settings or []:
-        addressed = max((other for other in names if text.startswith(f"{other}.")), key=len, default=None)
+        addressed = max(
+            (policy_name for policy_name in names if text.startswith(f"{policy_name}.")),
+            key=len,
+            default=None,
+        )
         if addressed == name:
-            own.append(f"policy.{text.removeprefix(f'{name}.')}")
+            own_settings.append(f"policy.{text.removeprefix(f'{name}.')}")
         elif addressed is None:
-            own.append(text)
-    return own
+            own_settings.append(text)
+    return own_settings
 
 
 def _refuse_seed(settings: list[str] | None) -> None:
@@ -202,11 +208,11 @@ def _compare(
     folders = None
     out = output.out
     if out is not None:
-        inside = [_folder_name(config.policy, config.seed, many) for config in configs]
-        if len(set(inside)) < len(inside):
+        folder_names = [_folder_name(config.policy, config.seed, many) for config in configs]
+        if len(set(folder_names)) < len(folder_names):
             raise UserError(f"--out {out}: two policies would share a folder; rename one of their files")
-        check_folder(out, inside, output.force)
-        folders = [out / name for name in inside]
+        check_folder(out, folder_names, output.force)
+        folders = [out / name for name in folder_names]
     try:
         with _progress(configs, len(trace.jobs)) as advance:
             runs = simulate(
@@ -229,8 +235,8 @@ def _progress(configs: list[RunConfig], jobs: int) -> Iterator[Callable[[int, in
     done = [0] * len(configs)
     with progress_of_runs({name: names.count(name) * jobs for name in bars}) as advance:
 
-        def follow(run: int, left: int) -> None:
-            done[run] = max(done[run], left)
+        def follow(run: int, jobs_left: int) -> None:
+            done[run] = max(done[run], jobs_left)
             of_policy = (n for n, name in zip(done, names, strict=True) if name == names[run])
             advance(bars.index(names[run]), sum(of_policy))
 
@@ -258,8 +264,8 @@ def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
 
     if not has_report(runs):
         jobs = sum(len(run.jobs) for run in runs)
-        what = f"not written: a page of {jobs:,} jobs is too large for a browser"
-        print(f"{out / 'report.html'}: {what}; `clustersim report {out}` tries", file=sys.stderr)
+        problem = f"not written: a page of {jobs:,} jobs is too large for a browser"
+        print(f"{out / 'report.html'}: {problem}; `clustersim report {out}` tries", file=sys.stderr)
         return
     from clustersim.report import render_report
     from itertime.io import write_text

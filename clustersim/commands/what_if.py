@@ -54,7 +54,7 @@ def what_if(
 def vary(
     trace: Path,
     policies: Sequence[str],
-    stated: Sequence[str],
+    assignments: Sequence[str],
     options: RunOptions,
     output: Output,
     *,
@@ -68,18 +68,18 @@ def vary(
 
     from .grid import make_grid, show_grid
 
-    variation = Variation(policies, _values(stated), seeds, baseline)
+    variation = Variation(policies, _values(assignments), seeds, baseline)
     if options.no_bound and "bound" in variation.vary:
         raise UserError("--vary bound: contradicts --no-bound; leave one of them out")
-    chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics else None
+    metric_names = [name.strip() for name in metrics.split(",") if name.strip()] if metrics else None
     with _folder(output.out) as folder:
         settings = grid_settings(options)
-        given = {name: value for name, value in settings.items() if name not in variation.vary}
-        plan = plan_variation(trace, variation, given, folder, chosen, option="--vary")
+        run_settings = {name: value for name, value in settings.items() if name not in variation.vary}
+        plan = plan_variation(trace, variation, run_settings, folder, metric_names, option="--vary")
         results, failed = make_grid(plan, folder, workers=workers)
-        kept = output.out is not None
-        no_report = output.no_report or not kept
-        show_grid(results, failed, no_report=no_report, kept=kept, wide=output.wide, json=output.json)
+        keeps_folder = output.out is not None
+        no_report = output.no_report or not keeps_folder
+        show_grid(results, failed, no_report=no_report, kept=keeps_folder, wide=output.wide, json=output.json)
 
 
 @contextmanager
@@ -97,23 +97,23 @@ def _folder(out: Path | None) -> Iterator[Path]:
         yield Path(home) / "results"
 
 
-def _values(stated: Sequence[str]) -> dict[str, list[Any]]:
+def _values(assignments: Sequence[str]) -> dict[str, list[Any]]:
     """`NAME=V,V,...` by name, with values in YAML."""
     from itertime.errors import quoted
     from itertime.io import parse_yaml
 
-    found: dict[str, list[Any]] = {}
-    for text in stated:
+    values: dict[str, list[Any]] = {}
+    for text in assignments:
         name, equals, raw = text.partition("=")
         name = name.strip()
         if not equals or not name or not raw.strip():
             raise UserError(f"--vary {quoted(text)}: write NAME=VALUE,VALUE,..., as in nodes=64,96,128")
-        if name in found:
+        if name in values:
             raise UserError(f"--vary {quoted(text)}: {name} is varied twice; name all its values in one")
         try:
-            found[name] = [parse_yaml(one) for one in raw.split(",")]
+            values[name] = [parse_yaml(item) for item in raw.split(",")]
         except ValueError:
             raise UserError(f"--vary {quoted(text)}: a value is not valid YAML") from None
-        if any(isinstance(value, list | dict) for value in found[name]):
+        if any(isinstance(value, list | dict) for value in values[name]):
             raise UserError(f"--vary {quoted(text)}: values are numbers or words; use a grid file for others")
-    return found
+    return values

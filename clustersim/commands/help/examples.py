@@ -64,7 +64,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
 
 def epilog_of(command: str) -> str | None:
     """The examples of a command as they stand below its options; None for a command without."""
-    found = EXAMPLES.get(command)
-    if not found:
+    examples = EXAMPLES.get(command)
+    if not examples:
         return None
-    return "**Examples**\n\n" + "\n".join(f"- {what}:  \n  `{line}`" for what, line in found)
+    return "**Examples**\n\n" + "\n".join(f"- {description}:  \n  `{line}`" for description, line in examples)

@@ -35,5 +35,5 @@ _PAGES = {
 
 def page_of(policy: str) -> str:
     """The page that describes a policy; for one without a page of its own, the page of all policies."""
-    own = next((page for page, policies in _PAGES.items() if policy in policies), None)
-    return "docs/policies.md" if own is None else f"docs/policies/{own}.md"
+    own_page = next((page for page, policies in _PAGES.items() if policy in policies), None)
+    return "docs/policies.md" if own_page is None else f"docs/policies/{own_page}.md"

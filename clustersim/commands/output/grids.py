@@ -20,33 +20,39 @@ __all__ = ["as_rows", "cell_notes", "print_cells", "print_differences", "print_r
 def print_cells(plan: GridPlan, folder: Path, json: bool) -> None:
     """All cells, with their keys, and whether their results exist."""
     store = Store(folder)
-    there = {key: store.has(key) and store.damage(key) is None for key in {c.key for c in plan.cells}}
+    is_done = {key: store.has(key) and store.damage(key) is None for key in {c.key for c in plan.cells}}
     if json:
         rows = [
-            {"axes": dict(p.cell.axes), "seed": p.cell.seed, "cell": p.key, "there": there[p.key]}
+            {"axes": dict(p.cell.axes), "seed": p.cell.seed, "cell": p.key, "there": is_done[p.key]}
             for p in plan.cells
         ]
         print_json({"cells": rows, "excluded": plan.grid.excluded})
         return
     for planned in plan.cells:
-        print(f"{planned.key}  {'there  ' if there[planned.key] else 'to make'}  {plain(planned.cell.label)}")
-    to_make = sum(not value for value in there.values())
+        print(
+            f"{planned.key}  {'there  ' if is_done[planned.key] else 'to make'}  {plain(planned.cell.label)}"
+        )
+    to_make = sum(not value for value in is_done.values())
     excluded = f", {plan.grid.excluded} excluded" if plan.grid.excluded else ""
-    print(f"{len(plan.cells)} cells, {len(there)} different runs, {to_make} to make{excluded}")
+    print(f"{len(plan.cells)} cells, {len(is_done)} different runs, {to_make} to make{excluded}")
 
 
 def print_results(
-    results: Results, comparisons: Sequence[Comparison], json: bool, wide: bool = False, kept: bool = True
+    results: Results,
+    comparisons: Sequence[Comparison],
+    json: bool,
+    wide: bool = False,
+    in_folder: bool = True,
 ) -> None:
     """Paired differences to the baseline, and the number of cells."""
     statuses = [result.status for result in results]
     counts = {status: statuses.count(status) for status in ("done", "failed", "missing")}
     if json:
-        rows, told = as_rows(comparisons), [*bound_notes(results), *cell_notes(results)]
+        rows, notes = as_rows(comparisons), [*bound_notes(results), *cell_notes(results)]
         print_json(
             {
                 "cells": len(results), **counts, "baseline": results.baseline, "comparisons": rows,
-                "notes": told,
+                "notes": notes,
             }
         )  # fmt: skip
         return
@@ -54,7 +60,7 @@ def print_results(
     print_differences(comparisons, results.baseline or {}, width)
     for sentence in [*bound_notes(results), *cell_notes(results)]:
         say(sentence, width)
-    if kept:
+    if in_folder:
         print(f"Results of {len(results)} cells: {results.folder / 'results.csv'} (and .parquet)")
     else:
         print(f"{len(results)} runs, not kept; --out DIR keeps them and writes a report.")
@@ -62,11 +68,11 @@ def print_results(
 
 def cell_notes(results: Results) -> list[str]:
     """In how many cells no job is measured, almost no job waits, or a few jobs make the makespan."""
-    made = [result.metrics for result in results if result.status == "done"]
-    cells = f"{len(made):,} cell{'s' if len(made) != 1 else ''}"
-    empty = sum(metrics.get("jobs") == 0 for metrics in made)
-    calm = _count(made, "waited_ratio", lambda share: share < HARDLY_ANY)
-    tailed = _count(made, "tail_ratio", lambda share: share >= LONG_TAIL)
+    metrics_of_cells = [result.metrics for result in results if result.status == "done"]
+    cells = f"{len(metrics_of_cells):,} cell{'s' if len(metrics_of_cells) != 1 else ''}"
+    empty = sum(metrics.get("jobs") == 0 for metrics in metrics_of_cells)
+    calm = _count(metrics_of_cells, "waited_ratio", lambda share: share < HARDLY_ANY)
+    tailed = _count(metrics_of_cells, "tail_ratio", lambda share: share >= LONG_TAIL)
     sentences = {
         f"In {empty:,} of {cells} no job is submitted in the window: state a shorter warmup_s, or a longer "
         "measure_s.": empty,
@@ -85,12 +91,14 @@ def bound_notes(results: Results) -> list[str]:
         label = ", ".join(plain(str(result.axes[name])) for name in results.baseline or {})
         groups.setdefault(label, []).append(result.metrics)
     sentences = []
-    for name, what in (("jct_over_bound", "Mean JCT"), ("makespan_over_bound", "Makespan")):
+    for name, metric_title in (("jct_over_bound", "Mean JCT"), ("makespan_over_bound", "Makespan")):
         factors = {label: _mean(name, group) for label, group in groups.items()}
-        known = [f"{label} x{value:,.2f}".strip() for label, value in factors.items() if value is not None]
-        if known:
-            within = "is within these factors of the best possible (means over cells)"
-            sentences.append(f"{what} {within}: {', '.join(known)}.")
+        factor_texts = [
+            f"{label} x{value:,.2f}".strip() for label, value in factors.items() if value is not None
+        ]
+        if factor_texts:
+            meaning = "is within these factors of the best possible (means over cells)"
+            sentences.append(f"{metric_title} {meaning}: {', '.join(factor_texts)}.")
     met = [
         f"{label} {100 * ours:.1f} of at most {100 * best:.1f} %".strip()
         for label, group in groups.items()
@@ -107,12 +115,12 @@ def _with_best(metrics: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def _mean(name: str, cells: Sequence[Mapping[str, Any]]) -> float | None:
-    known = [metrics[name] for metrics in cells if metrics.get(name) is not None]
-    return fsum(known) / len(known) if known else None
+    values = [metrics[name] for metrics in cells if metrics.get(name) is not None]
+    return fsum(values) / len(values) if values else None
 
 
-def _count(made: Sequence[Mapping[str, Any]], name: str, holds: Callable[[float], bool]) -> int:
-    return sum(metrics.get(name) is not None and holds(metrics[name]) for metrics in made)
+def _count(metrics_of_cells: Sequence[Mapping[str, Any]], name: str, holds: Callable[[float], bool]) -> int:
+    return sum(metrics.get(name) is not None and holds(metrics[name]) for metrics in metrics_of_cells)
 
 
 def as_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
@@ -135,16 +143,25 @@ def print_differences(
         "relative, 95 % interval", "p (Holm)",
     ]  # fmt: skip
     defined = {c.metric for c in comparisons if c.difference.pairs}  # no deadlines, no ratio of those met
-    shown = [c for c in comparisons if c.metric in defined or not defined]
-    rows = [[*(plain(str(c.axes[name])) for name in axes), *_cells(c)] for c in shown]
+    shown_comparisons = [c for c in comparisons if c.metric in defined or not defined]
+    rows = [[*(plain(str(c.axes[name])) for name in axes), *_cells(c)] for c in shown_comparisons]
     keys = len(axes) + 1
-    last = len(heads) - 1  # the interval of the relative difference goes first, difference and interval stay
-    least = [last - 1, last - 2, keys + 1, last, keys]
-    if all(row[i] == "–" for row in rows for i in (last, last - 1, keys + 3)):  # too few seeds
-        kept = [i for i in range(len(heads)) if i not in (last, last - 1, keys + 3)]
-        heads, rows = [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
-        least = [keys, keys + 3, keys + 1]
-    print_table(heads, rows, keys=keys, least=least, width=width, more="--wide shows them, --json has all")
+    last_column = (
+        len(heads) - 1
+    )  # the interval of the relative difference goes first, difference and interval stay
+    least_columns = [last_column - 1, last_column - 2, keys + 1, last_column, keys]
+    if all(row[i] == "–" for row in rows for i in (last_column, last_column - 1, keys + 3)):  # too few seeds
+        kept_columns = [i for i in range(len(heads)) if i not in (last_column, last_column - 1, keys + 3)]
+        heads, rows = [heads[i] for i in kept_columns], [[row[i] for i in kept_columns] for row in rows]
+        least_columns = [keys, keys + 3, keys + 1]
+    print_table(
+        heads,
+        rows,
+        keys=keys,
+        least_columns=least_columns,
+        width=width,
+        remedy="--wide shows them, --json has all",
+    )
     for sentence in _notes(baseline, comparisons):
         say(sentence, width)
 
@@ -192,13 +209,13 @@ def _interval(low: str, high: str) -> str:
 
 
 def _notes(baseline: Mapping[str, Any], comparisons: Sequence[Comparison]) -> list[str]:
-    wanted = ", ".join(f"{name}={plain(str(value))}" for name, value in baseline.items())
+    baseline_text = ", ".join(f"{name}={plain(str(value))}" for name, value in baseline.items())
     defined = [c.difference for c in comparisons if c.difference.pairs]
     pairs = sorted({difference.pairs for difference in defined}) or [0]
     many = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
     runs = "pair" if pairs[-1] == 1 else "pairs"
     lines = [
-        f"Against {wanted}: means over {many} {runs} of runs with one seed each"
+        f"Against {baseline_text}: means over {many} {runs} of runs with one seed each"
         + (
             ", bootstrap-t intervals, sign-flip p values, corrected (Holm) for the number of comparisons of "
             "each metric."

@@ -39,12 +39,14 @@ def check_folder(folder: Path, runs: Sequence[str] = (), force: bool = False) ->
     single = (folder / "manifest.json").exists()
     if runs and single:
         raise UserError(f"{folder}: holds a single run; choose an empty folder for a comparison")
-    inside = {path.parent.name for path in folder.glob("*/manifest.json")}
-    if others := sorted(inside - set(runs)):
-        raise UserError(f"{folder}: holds {others[0]} of another comparison; choose an empty folder")
-    if (single or inside) and not force:
-        what = "a run" if single else f"the run {min(inside)}"
-        raise UserError(f"{folder}: already holds {what}; choose another folder, or replace it with --force")
+    run_names = {path.parent.name for path in folder.glob("*/manifest.json")}
+    if foreign_runs := sorted(run_names - set(runs)):
+        raise UserError(f"{folder}: holds {foreign_runs[0]} of another comparison; choose an empty folder")
+    if (single or run_names) and not force:
+        run_text = "a run" if single else f"the run {min(run_names)}"
+        raise UserError(
+            f"{folder}: already holds {run_text}; choose another folder, or replace it with --force"
+        )
     if not os.access(existing, os.W_OK):
         raise UserError(f"{folder}: {existing} cannot be written; choose another place with --out")
 
@@ -76,9 +78,9 @@ def of_sound_records(homes: Sequence[Path]) -> Iterator[None]:
         for home in homes:
             for finding in check_run_folder(home):
                 for violation in finding.violations:
-                    what = f"its records contradict each other: {finding.rule}: {violation.text:.200}"
+                    problem = f"its records contradict each other: {finding.rule}: {violation.text:.200}"
                     remedy = f"run the simulation again; all of it: clustersim check {home}"
-                    raise UserError(f"{home}: {what}; {remedy}") from None
+                    raise UserError(f"{home}: {problem}; {remedy}") from None
         raise
 
 
@@ -96,7 +98,7 @@ def print_run(run: Run, json: bool, wide: bool = False) -> None:
         return
     width = WIDE if wide else None
     table = comparison_table([run], None)
-    print_table(table.heads, table.rows, least=table.least, width=width, more=MORE)
+    print_table(table.heads, table.rows, least_columns=table.least, width=width, remedy=MORE)
     _print_pools([run], width)
     _print_notes([run], width)
 
@@ -126,7 +128,7 @@ def print_comparison(runs: Sequence[Run], baseline: str, json: bool, wide: bool 
         return
     width = WIDE if wide else None
     table = comparison_table(runs, baseline)
-    print_table(table.heads, table.rows, least=table.least, width=width, more=MORE)
+    print_table(table.heads, table.rows, least_columns=table.least, width=width, remedy=MORE)
     print_differences(differences, {"policy": baseline}, width)
     _print_pools(runs, width)
     _print_notes(runs, width)
@@ -144,8 +146,8 @@ def _by_run(form: str, counts: Mapping[str, int]) -> str:
     >>> _by_run("{}", {"fifo": 20, "srtf": 19}), _by_run("{}", {"fifo, seed 0": 20, "fifo, seed 1": 19})
     ('fifo 20, srtf 19', 'fifo, seed 0: 20; fifo, seed 1: 19')
     """
-    apart, between = (": ", "; ") if any(", " in label for label in counts) else (" ", ", ")
-    return between.join(f"{label}{apart}{form.format(count)}" for label, count in counts.items())
+    separator, between = (": ", "; ") if any(", " in label for label in counts) else (" ", ", ")
+    return between.join(f"{label}{separator}{form.format(count)}" for label, count in counts.items())
 
 
 def _print_pools(runs: Sequence[Run], width: int | None) -> None:
@@ -156,15 +158,15 @@ def _print_pools(runs: Sequence[Run], width: int | None) -> None:
     if rows:
         heads = ("policy", "nodes", "GPUs", "finished", "mean JCT", "to first GPUs", "allocated", "USD",
                  "reclaims", "lost GPU-h")  # fmt: skip
-        cells = [[one.label, *cells] for one, pools in rows for cells in pools]
-        print_table(heads, cells, keys=2, width=width, more=MORE)
+        cells = [[named_run.label, *cells] for named_run, pools in rows for cells in pools]
+        print_table(heads, cells, keys=2, width=width, remedy=MORE)
 
 
 def _print_notes(runs: Sequence[Run], width: int | None) -> None:
     from clustersim.report import named, notes, sizes_given
 
-    every = [(one.label, one.run) for one in named(runs)]
-    finished = _by_run("{}", {label: _covered(run)["finished"] for label, run in every})
+    labelled_runs = [(named_run.label, named_run.run) for named_run in named(runs)]
+    finished = _by_run("{}", {label: _covered(run)["finished"] for label, run in labelled_runs})
     jobs = _covered(runs[0])["jobs"]
     say(f"JCT and waiting cover finished jobs: {finished} of {jobs} submitted.", width)
     for sentence in notes(runs, read_records=has_report(runs)):
@@ -172,20 +174,20 @@ def _print_notes(runs: Sequence[Run], width: int | None) -> None:
     if has_report(runs):  # larger runs keep no records of jobs in memory
         for sentence in sizes_given(runs):
             say(sentence, width)
-        for label, run in every:
+        for label, run in labelled_runs:
             reasons = Counter(job.reason for job in run.jobs if job.state == "rejected")
             for reason, count in reasons.most_common(1):
-                others = reasons.total() - count
-                rest = f" and {others:,} for other reasons" if others else ""
-                say(f"Rejected under {label}: {count:,} ({reason}){rest}.", width)
+                other_count = reasons.total() - count
+                others_text = f" and {other_count:,} for other reasons" if other_count else ""
+                say(f"Rejected under {label}: {count:,} ({reason}){others_text}.", width)
     if any(run.summary["unfinished"] for run in runs):
-        left = _by_run("{}", {label: run.summary["unfinished"] for label, run in every})
-        say(f"Unfinished when the run ended: {left}; `reason` in jobs.csv says why.", width)
+        unfinished_text = _by_run("{}", {label: run.summary["unfinished"] for label, run in labelled_runs})
+        say(f"Unfinished when the run ended: {unfinished_text}; `reason` in jobs.csv says why.", width)
     if any(run.summary["interruptions"] for run in runs):
-        stopped = _by_run("{} times", {label: run.summary["interruptions"] for label, run in every})
+        stopped = _by_run("{} times", {label: run.summary["interruptions"] for label, run in labelled_runs})
         say(f"Failures of nodes stopped jobs: {stopped}.", width)
     if any(run.summary["failed"] for run in runs):
-        failed = _by_run("{}", {label: run.summary["failed"] for label, run in every})
+        failed = _by_run("{}", {label: run.summary["failed"] for label, run in labelled_runs})
         say(f"Jobs that ended as failed: {failed}.", width)
     unsure = {
         plan.gpu_type or run.cluster.system: None for run in runs for plan in run.plans if plan.low_s is None

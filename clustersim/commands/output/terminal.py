@@ -58,9 +58,9 @@ def say(text: str, width: int | None = None, indent: int = 2, err: bool = False)
 
     `err`: on stderr, as what is about the way to the result.
     """
-    kept = plain(text)
+    plain_text = plain(text)
     lines = wrap(
-        kept,
+        plain_text,
         width or width_of_stdout(),
         subsequent_indent=" " * indent,
         break_long_words=False,
@@ -115,47 +115,52 @@ def print_table(
     heads: Sequence[str],
     rows: Rows,
     keys: int = 1,
-    least: Sequence[int] = (),
+    least_columns: Sequence[int] = (),
     *,
     width: int | None = None,
-    more: str = "COLUMNS=200 before the command shows them",
+    remedy: str = "COLUMNS=200 before the command shows them",
 ) -> None:
     """Print rows under their heads. The first `keys` columns are left-aligned, and blank where they repeat.
 
     On a narrow terminal the heads are folded first, then the cells at their parentheses. Then the columns
-    `least` are left out one by one, the first of them first, then the others from the right; at least one
-    stays beside the keys. They are named below the table, with `more`, which says how to see them. No cell
-    is cut off: where the keys alone are too wide, they are folded too.
+    `least_columns` are left out one by one, the first of them first, then the others from the right; at least
+    one stays beside the keys. They are named below the table, with `remedy`, which says how to see them. No
+    cell is cut off: where the keys alone are too wide, they are folded too.
     """
     width = width or width_of_stdout()
-    order = [*least, *(i for i in reversed(range(keys, len(heads))) if i not in least)]
-    most = min(len(order), max(0, len(heads) - keys - 1))
-    for absent in range(most + 1):
-        shown = [i for i in range(len(heads)) if i not in order[:absent]]
-        kept_heads, kept = [heads[i] for i in shown], [[row[i] for i in shown] for row in rows]
-        for cells in (_without_repeats(kept, keys), _folded(_without_repeats(kept, keys), keys)):
+    order = [*least_columns, *(i for i in reversed(range(keys, len(heads))) if i not in least_columns)]
+    most_absent = min(len(order), max(0, len(heads) - keys - 1))
+    for absent in range(most_absent + 1):
+        shown_columns = [i for i in range(len(heads)) if i not in order[:absent]]
+        kept_heads, kept_rows = (
+            [heads[i] for i in shown_columns],
+            [[row[i] for i in shown_columns] for row in rows],
+        )
+        for cells in (_without_repeats(kept_rows, keys), _folded(_without_repeats(kept_rows, keys), keys)):
             widths = _widths(kept_heads, cells, width)
-            if not widths and absent == most:
+            if not widths and absent == most_absent:
                 widths = _squeezed(kept_heads, cells, width, keys)
             if widths:
                 _print(width, kept_heads, cells, keys, widths)
-                _say_absent([heads[i] for i in sorted(order[:absent])], width, more)
+                _say_absent([heads[i] for i in sorted(order[:absent])], width, remedy)
                 return
 
 
-def _say_absent(heads: Sequence[str], width: int, more: str) -> None:
+def _say_absent(heads: Sequence[str], width: int, remedy: str) -> None:
     if heads:
-        say(f"Left out at {width} columns: {'; '.join(heads)}. {more}.", width)
+        say(f"Left out at {width} columns: {'; '.join(heads)}. {remedy}.", width)
 
 
 def _without_repeats(rows: Rows, keys: int) -> list[list[str]]:
     """The rows, with leading cells blank as far as they repeat the row before."""
-    shown, before = [], tuple[str, ...]()
+    lines, key_before = [], tuple[str, ...]()
     for row in rows:
         key = tuple(row[:keys])
-        shown.append([*("" if key[: i + 1] == before[: i + 1] else row[i] for i in range(keys)), *row[keys:]])
-        before = key
-    return shown
+        lines.append(
+            [*("" if key[: i + 1] == key_before[: i + 1] else row[i] for i in range(keys)), *row[keys:]]
+        )
+        key_before = key
+    return lines
 
 
 def _folded(rows: Rows, keys: int) -> list[list[str]]:
@@ -187,9 +192,9 @@ def _widths(heads: Sequence[str], rows: Rows, room: int) -> list[int]:
     if spare < 0:
         return []
     for i in sorted(range(len(heads)), key=lambda i: len(heads[i]) - widths[i]):
-        more = min(spare, max(0, len(heads[i]) - widths[i]))
-        widths[i] += more
-        spare -= more
+        extra = min(spare, max(0, len(heads[i]) - widths[i]))
+        widths[i] += extra
+        spare -= extra
     return widths
 
 

@@ -13,9 +13,9 @@ __all__ = ["counted", "named", "num", "wait_lines"]
 _NAMED = 5
 
 
-def wait_lines(wait: Wait, gpus: int, beside: str = "") -> Iterator[str]:
-    """Why a job waited on a cluster of so many GPUs, without when and for how long. `beside`: what it needs
-    beside each of its GPUs, where nodes limit that.
+def wait_lines(wait: Wait, gpus: int, host_text: str = "") -> Iterator[str]:
+    """Why a job waited on a cluster of so many GPUs, without when and for how long. `host_text`: what it
+    needs beside each of its GPUs, where nodes limit that.
     """
     length_s, low, high = wait.to_s - wait.from_s, *wait.free
     free = f"{low} free" if low == high else f"{low} to {high} free"
@@ -25,8 +25,8 @@ def wait_lines(wait: Wait, gpus: int, beside: str = "") -> Iterator[str]:
     if wait.short_s < length_s:
         enough_s = length_s - wait.short_s
         yield f"      for {num(enough_s)} s enough were free ({free}), but not given to it"
-        if beside:
-            yield f"      beside each GPU it needs {beside}, which their nodes may have lacked"
+        if host_text:
+            yield f"      beside each GPU it needs {host_text}, which their nodes may have lacked"
     if wait.ahead:
         yield f"      ahead of it when it began to wait, submitted earlier: {named(wait.ahead)}"
     if wait.overtakers:
@@ -47,8 +47,8 @@ def counted(gpus: int, kind: str = "") -> str:
 
 def named(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    more_text = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more_text
 
 
 def num(value: float) -> str:

@@ -65,22 +65,23 @@ def _in_words(trace: Path, summary: Mapping[str, Any]) -> list[str]:
         parts = [f"{shown(name)} ({n:,})" for name, n in list(counts.items())[:20]]
         return ", ".join(parts) + (f" and {len(counts) - 20} more" if len(counts) > 20 else "")
 
-    asked, deadlines, refused = summary["demand"], summary["deadlines"], summary["refused"]
+    total, deadlines, refused = summary["demand"], summary["deadlines"], summary["refused"]
     planner = summary["planner"] if "iterations" in summary["kinds"] else None
     gpus = summary["cluster_gpus"]
     lines = [
         f"{trace}: {summary['jobs']:,} jobs, tenants: {summary['tenants']:,}",
         f"work stated in: {listed(summary['kinds'])}",
-        offered(asked, summary["load"], gpus, planner)
-        if asked["jobs"]
+        offered(total, summary["load"], gpus, planner)
+        if total["jobs"]
         else "offered load: none, as no job can run",
         f"models: {listed(summary['models'])}",
         f"GPUs: {listed(summary['gpus'])}",
         f"deadlines: {deadlines['jobs']:,}, {deadlines['below_run_time']:,} before submission + run time",
     ]
-    if stated := summary["stated_work"]:
-        factor = f"{stated['median_factor']:.3g} times the truth at the median, sigma {stated['sigma']:.3g}"
-        lines.append(f"work misstated: {stated['jobs']:,} jobs, {factor}")
+    if stated_work := summary["stated_work"]:
+        median, sigma = stated_work["median_factor"], stated_work["sigma"]
+        factor = f"{median:.3g} times the truth at the median, sigma {sigma:.3g}"
+        lines.append(f"work misstated: {stated_work['jobs']:,} jobs, {factor}")
     if refused["jobs"]:
         lines.append(
             f"jobs that cannot run on {gpus:,} GPUs, and do not count above: {refused['jobs']:,};"

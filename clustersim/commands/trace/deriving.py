@@ -40,13 +40,13 @@ def slice_(
     """
     from traces.editing import TraceSelection, sliced
 
-    least, most = _range(gpus)
+    min_gpus, max_gpus = _range(gpus)
     names = [name.strip() for name in users.split(",")] if users else []
-    part = TraceSelection(from_s, until_s, names, least, most, sample, seed, first)
-    jobs, before = _read(trace)
-    kept, zero_s = sliced(jobs, part)
-    stated = asdict(part) | {"until_s": None if until_s == float("inf") else until_s}
-    _finish(kept, trace, output, "slice", jobs, {"part": stated}, before, zero_s)
+    part = TraceSelection(from_s, until_s, names, min_gpus, max_gpus, sample, seed, first)
+    jobs, source_report = _read(trace)
+    selected_jobs, zero_s = sliced(jobs, part)
+    selection = asdict(part) | {"until_s": None if until_s == float("inf") else until_s}
+    _finish(selected_jobs, trace, output, "slice", jobs, {"part": selection}, source_report, zero_s)
 
 
 def scale(
@@ -70,10 +70,10 @@ def scale(
     from traces.editing import Scaling, scaled
 
     scaling = Scaling(jobs, gpus, time, load, on, seed)
-    stored, before = _read(trace)
-    made, factor = scaled(stored, scaling)
+    stored, source_report = _read(trace)
+    scaled_jobs, factor = scaled(stored, scaling)
     changed = {"scaling": asdict(scaling), "gap_factor": factor}
-    _finish(made, trace, output, "scale", stored, changed, before, 0.0, factor)
+    _finish(scaled_jobs, trace, output, "scale", stored, changed, source_report, 0.0, factor)
 
 
 def _range(text: str | None) -> tuple[int, int]:
@@ -94,40 +94,42 @@ def _read(trace: Path) -> tuple[StoredJobs, dict[str, Any] | None]:
     from traces.native import store_trace
     from traces.sidecars import report_of
 
-    found = report_of(trace)
-    before = (
-        None if found is None else {"kind": found[0], **{k: v for k, v in found[1].items() if k != "dropped"}}
+    report = report_of(trace)
+    source_report = (
+        None
+        if report is None
+        else {"kind": report[0], **{k: v for k, v in report[1].items() if k != "dropped"}}
     )
-    return store_trace(trace, models=Models(trace.parent)), before
+    return store_trace(trace, models=Models(trace.parent)), source_report
 
 
 def _finish(
-    made: list[Any],
+    trace_jobs: list[Any],
     trace: Path,
     output: Path,
     kind: str,
     jobs: StoredJobs,
     changed: dict[str, Any],
-    before: dict[str, Any] | None,
+    source_report: dict[str, Any] | None,
     shift_s: float,
     factor: float = 1.0,
 ) -> None:
     from traces.sidecars import since_1970
     from traces.summary import cautions, demand
 
-    asked = demand(made)
-    zero_s = since_1970(before) if before else None
+    total = demand(trace_jobs)
+    zero_s = since_1970(source_report) if source_report else None
     report = {
-        "input": {"file": trace.name, "sha256": jobs.sha256, "jobs": len(jobs), "report": before},
+        "input": {"file": trace.name, "sha256": jobs.sha256, "jobs": len(jobs), "report": source_report},
         **changed,
         "clock": {"shift_s": shift_s + (zero_s or 0.0), "time_scale": factor},
-        "demand": asked,
+        "demand": total,
     }
-    beside = write(made, report, output, kind, trace)
-    say(f"{output}: {len(made):,} jobs of {len(jobs):,}")
-    if asked["mean_gpus"] is not None:
-        gpus = max(1, round(asked["mean_gpus"]))
-        say(offered(asked, asked["mean_gpus"] / gpus, gpus, None))
-    for caution in cautions(asked):
+    report_path = write(trace_jobs, report, output, kind, trace)
+    say(f"{output}: {len(trace_jobs):,} jobs of {len(jobs):,}")
+    if total["mean_gpus"] is not None:
+        gpus = max(1, round(total["mean_gpus"]))
+        say(offered(total, total["mean_gpus"] / gpus, gpus, None))
+    for caution in cautions(total):
         say(f"note: {caution}", err=True)
-    say(f"where the trace came from: {beside}", err=True)
+    say(f"where the trace came from: {report_path}", err=True)

@@ -49,12 +49,12 @@ def describe(
 
     options = ReadOptions(log_format, columns, time_unit, time_zone=time_zone)
     with collect_less_often():
-        read = read_columns(trace, None if options == ReadOptions() else options)
-        found = described(read, gpus)
+        log_columns = read_columns(trace, None if options == ReadOptions() else options)
+        description = described(log_columns, gpus)
     if as_json:
-        print_json({"file": trace.name, **found})
+        print_json({"file": trace.name, **description})
         return
-    print("\n\n".join(_paragraphs(trace, found)))
+    print("\n\n".join(_paragraphs(trace, description)))
 
 
 def compare(
@@ -69,15 +69,15 @@ def compare(
 
     with collect_less_often():
         a, b = read_columns(first), read_columns(second)
-        found = distances(a, b, seed)
+        results = distances(a, b, seed)
     if as_json:
         jobs = {"a": {"file": first.name, "jobs": len(a)}, "b": {"file": second.name, "jobs": len(b)}}
-        print_json({**jobs, "seed": seed, "distances": found})
+        print_json({**jobs, "seed": seed, "distances": results})
         return
     say(f"A: {first}: {len(a):,} jobs")
     say(f"B: {second}: {len(b):,} jobs")
-    print(f"\n{distance_table(found)}")
-    if not found:
+    print(f"\n{distance_table(results)}")
+    if not results:
         say("the traces have no statistic in common")
         return
     print()
@@ -86,43 +86,43 @@ def compare(
     say("times: A to B over that, of factors their logarithms; large: above 3 times")
 
 
-def distance_table(found: Sequence[Mapping[str, Any]]) -> str:
+def distance_table(results: Sequence[Mapping[str, Any]]) -> str:
     """Distances as a table, in their order."""
     rows = [
         [
-            one["name"],
-            _SHORT.get(one["statistic"], one["statistic"]),
-            f"{one['distance']:.3f}",
-            f"{one['baseline']:.3f}",
-            *([f"{one['first_to_rest']:.3f}"] if "first_to_rest" in one else []),
-            f"{one['times_baseline']:.1f}" if one["times_baseline"] < 1000 else ">1000",
-            "large" if one["note"] == "large" else "",
+            result["name"],
+            _SHORT.get(result["statistic"], result["statistic"]),
+            f"{result['distance']:.3f}",
+            f"{result['baseline']:.3f}",
+            *([f"{result['first_to_rest']:.3f}"] if "first_to_rest" in result else []),
+            f"{result['times_baseline']:.1f}" if result["times_baseline"] < 1000 else ">1000",
+            "large" if result["note"] == "large" else "",
         ]
-        for one in found
+        for result in results
     ]
-    first = ["first"] if found and "first_to_rest" in found[0] else []
-    return table(["", "", "A to B", "halves", *first, "times", ""], rows, keys=2)
+    first_column = ["first"] if results and "first_to_rest" in results[0] else []
+    return table(["", "", "A to B", "halves", *first_column, "times", ""], rows, keys=2)
 
 
-def _paragraphs(trace: Path, found: Mapping[str, Any]) -> Iterator[str]:
-    head = f"{trace}: {found['jobs']:,} jobs submitted over {span(found['span_s'])}"
-    yield f"{head}\n{found['gpu_hours']:,.2f} GPU-hours"
-    yield _sizes(found)
-    yield _arrivals(found["arrivals"])
+def _paragraphs(trace: Path, description: Mapping[str, Any]) -> Iterator[str]:
+    head = f"{trace}: {description['jobs']:,} jobs submitted over {span(description['span_s'])}"
+    yield f"{head}\n{description['gpu_hours']:,.2f} GPU-hours"
+    yield _sizes(description)
+    yield _arrivals(description["arrivals"])
     for name in ("tenants", "users", "states"):
-        if found[name] and [one["name"] for one in found[name]["first"]] != ["default"]:
-            yield _named(name, found[name])
-    if found["wait"]:
+        if description[name] and [entry["name"] for entry in description[name]["first"]] != ["default"]:
+            yield _named(name, description[name])
+    if description["wait"]:
         names = ("mean", *_QUANTILES, "max")
-        waits = [["logged waits", *(compact(found["wait"][name]) for name in names)]]
+        waits = [["logged waits", *(compact(description["wait"][name]) for name in names)]]
         yield table(["", *names], waits)
-    if found["estimates"]:
-        yield _estimates(found["estimates"])
-    if found["load"]:
-        yield _load(found["load"])
+    if description["estimates"]:
+        yield _estimates(description["estimates"])
+    if description["load"]:
+        yield _load(description["load"])
 
 
-def _sizes(found: Mapping[str, Any]) -> str:
+def _sizes(description: Mapping[str, Any]) -> str:
     rows = [
         [
             size["gpus"],
@@ -131,103 +131,105 @@ def _sizes(found: Mapping[str, Any]) -> str:
             f"{size['share_of_gpu_hours']:.1%}",
             *(compact(size["run_time"][q]) if size["run_time"] else "-" for q in _QUANTILES),
         ]
-        for size in [*found["sizes"], {**found, "gpus": "all", "share_of_gpu_hours": 1.0, "share": 1.0}]
+        for size in [
+            *description["sizes"],
+            {**description, "gpus": "all", "share_of_gpu_hours": 1.0, "share": 1.0},
+        ]
     ]
     heads = ["GPUs", "jobs", "share", "GPU-hours", *_QUANTILES]
     return f"shares of jobs and GPU-hours, quantiles of run times, by GPUs\n{table(heads, rows)}"
 
 
-def _arrivals(found: Mapping[str, Any]) -> str:
-    if found["gap_cv"] is None:
+def _arrivals(description: Mapping[str, Any]) -> str:
+    if description["gap_cv"] is None:
         return "all jobs are submitted at one time"
     dispersion = [
-        f"{value:.3g} per {name}" for name, value in found["dispersion"].items() if value is not None
+        f"{value:.3g} per {name}" for name, value in description["dispersion"].items() if value is not None
     ]
     lines = [
-        f"arrivals: {found['jobs_per_hour']:,.3g} jobs an hour",
-        f"  gaps: mean {compact(found['gap_mean_s'])}, median {compact(found['gap_median_s'])}, "
-        f"{found['within_1s']:.0%} below 1 s",
-        f"  burstiness (Poisson 1): gaps vary by {found['gap_cv']:.2f}",
+        f"arrivals: {description['jobs_per_hour']:,.3g} jobs an hour",
+        f"  gaps: mean {compact(description['gap_mean_s'])}, median {compact(description['gap_median_s'])}, "
+        f"{description['within_1s']:.0%} below 1 s",
+        f"  burstiness (Poisson 1): gaps vary by {description['gap_cv']:.2f}",
         *([f"  dispersion of counts (Poisson 1): {', '.join(dispersion)}"] if dispersion else []),
     ]
-    whose = "" if found["calendar"] else " of the trace's clock"
+    whose = "" if description["calendar"] else " of the trace's clock"
     for name, days in (("hours", [f"{hour:02}" for hour in range(24)]), ("weekdays", list(_DAYS))):
-        if found[name]:
-            shares, most = found[name], max(found[name])
+        if description[name]:
+            shares, largest = description[name], max(description[name])
             if name == "hours":
                 lines.append(f"  share of the submissions by hour of the day{whose}:")
                 lines += _hours(shares)
             else:
-                days = days if found["calendar"] else [f"day {i + 1}" for i in range(7)]
+                days = days if description["calendar"] else [f"day {i + 1}" for i in range(7)]
                 lines.append(f"  by day of the week{whose}:")
                 lines += [
-                    f"    {day:<10}{share:>6.1%} {bar(share / most)}"
+                    f"    {day:<10}{share:>6.1%} {bar(share / largest)}"
                     for day, share in zip(days, shares, strict=True)
                 ]
     return "\n".join(lines)
 
 
 def _hours(shares: list[float]) -> list[str]:
-    most = max(shares)
+    largest = max(shares)
     columns = [
-        [f"{hour:02}  {shares[hour]:>5.1%} {bar(shares[hour] / most, 12):<12}" for hour in range(i, i + 8)]
+        [f"{hour:02}  {shares[hour]:>5.1%} {bar(shares[hour] / largest, 12):<12}" for hour in range(i, i + 8)]
         for i in (0, 8, 16)
     ]
     return ["    " + "   ".join(row).rstrip() for row in zip(*columns, strict=True)]
 
 
-def _named(kind: str, found: Mapping[str, Any]) -> str:
+def _named(kind: str, description: Mapping[str, Any]) -> str:
     rows = [
         [
-            one["name"] or "(not stated)",
-            f"{one['jobs']:,}",
-            f"{one['share']:.1%}",
-            f"{one['share_of_gpu_hours']:.1%}",
+            entry["name"] or "(not stated)",
+            f"{entry['jobs']:,}",
+            f"{entry['share']:.1%}",
+            f"{entry['share_of_gpu_hours']:.1%}",
         ]
-        for one in found["first"]
+        for entry in description["first"]
     ]
-    head = f"{kind}: {found['count']:,}"
+    head = f"{kind}: {description['count']:,}"
     ginis = [
-        f"{found[key]:.2f} of {what}"
-        for key, what in (("gini_jobs", "jobs"), ("gini_gpu_hours", "GPU-hours"))
-        if found[key] is not None
+        f"{description[key]:.2f} of {noun}"
+        for key, noun in (("gini_jobs", "jobs"), ("gini_gpu_hours", "GPU-hours"))
+        if description[key] is not None
     ]
-    if kind != "states" and found["count"] > 1 and ginis:
+    if kind != "states" and description["count"] > 1 and ginis:
         head += f"; Gini coefficient {', '.join(ginis)}"
-    rest = found["count"] - len(rows)
+    others = description["count"] - len(rows)
     return f"{head}\n{table(['', 'jobs', 'share', 'GPU-hours'], rows)}" + (
-        f"\nand {rest:,} more" if rest else ""
+        f"\nand {others:,} more" if others else ""
     )
 
 
-def _estimates(found: Mapping[str, Any]) -> str:
-    over = found["over_run_time"]
-    within = f"{found['run_time_within']:.1%} run within it"
+def _estimates(description: Mapping[str, Any]) -> str:
+    over = description["over_run_time"]
+    share_within = f"{description['run_time_within']:.1%} run within it"
     return (
-        f"estimates: {found['jobs']:,} jobs, {within}\n"
+        f"estimates: {description['jobs']:,} jobs, {share_within}\n"
         f"  estimate over run time: p5 {over['p5']:.3g}, median {over['p50']:.3g}, p95 {over['p95']:.3g}"
     )
 
 
-def _load(found: Mapping[str, Any]) -> str:
-    held = found["held"] or [None] * len(found["offered"])
+def _load(description: Mapping[str, Any]) -> str:
+    held = description["held"] or [None] * len(description["offered"])
     rows = [
         [
-            span(i * found["period_s"]),
+            span(i * description["period_s"]),
             f"{load:.2f}",
             *([] if gpus is None else [f"{gpus:,.1f}"]),
             bar(load / 2, 38),
         ]
-        for i, (load, gpus) in enumerate(zip(found["offered"], held, strict=True))
+        for i, (load, gpus) in enumerate(zip(description["offered"], held, strict=True))
     ]
-    heads = ["from", "load", *([] if found["held"] is None else ["GPUs held"]), ""]
-    said = (
-        f"load {found['mean']:.3g} on {found['gpus']:,} GPUs ({found['mean_gpus']:,.1f} asked for on average)"
-    )
+    heads = ["from", "load", *([] if description["held"] is None else ["GPUs held"]), ""]
+    requested = f"{description['mean_gpus']:,.1f} asked for on average"
+    sentence = f"load {description['mean']:.3g} on {description['gpus']:,} GPUs ({requested})"
     lines = table(heads, [[*row[:-1], ""] for row in rows]).splitlines()
     bars = [""] + [row[-1] for row in rows]
     drawn = [f"{line:<40}{drawn}".rstrip() for line, drawn in zip(lines, bars, strict=True)]
-    return "\n".join([said, *drawn])
+    return "\n".join([sentence, *drawn])
 
 
 def compact(seconds: float) -> str:

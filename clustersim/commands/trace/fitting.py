@@ -48,12 +48,12 @@ def fit(
         raise UserError(f"--first {first:g}: must be from 0.1 to 0.9")
     options = ReadOptions(log_format, columns, time_unit, time_zone=time_zone)
     with collect_less_often(), TemporaryDirectory() as folder:
-        read = read_columns(log, None if options == ReadOptions() else options)
-        over = f"{len(read):,} jobs submitted over {span(read.span_s)}"
-        preset = fit_preset(read, f"Fitted by clustersim trace fit to {log.name}: {over}.")
-        judged = held_out(read, Path(folder), first, seed)
+        log_columns = read_columns(log, None if options == ReadOptions() else options)
+        over = f"{len(log_columns):,} jobs submitted over {span(log_columns.span_s)}"
+        preset = fit_preset(log_columns, f"Fitted by clustersim trace fit to {log.name}: {over}.")
+        judged = held_out(log_columns, Path(folder), first, seed)
     write_preset(preset, out)
-    beside = write_report({"input": {"file": log.name, "sha256": sha256(log)}, **judged}, out, "fit")
+    report_path = write_report({"input": {"file": log.name, "sha256": sha256(log)}, **judged}, out, "fit")
     say(f"{out}: fitted to {over}, {len(preset.sizes)} GPU counts")
     print()
     parts = judged["jobs"]
@@ -61,4 +61,4 @@ def fit(
     print(distance_table(judged["distances"]))
     print()
     say("first: from the first jobs themselves to A; the rest as in `trace compare`")
-    say(f"distances: {beside}", err=True)
+    say(f"distances: {report_path}", err=True)

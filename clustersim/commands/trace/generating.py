@@ -83,10 +83,10 @@ def generate(
         preset=preset,
         gradient_noise=gradient_noise,
     )
-    made, report = generate_stored(recipe)
-    beside = write(made, report, output, "generate")
+    generated_jobs, report = generate_stored(recipe)
+    report_path = write(generated_jobs, report, output, "generate")
     by = None if rules == "none" else planner
-    say(f"{output}: {len(made):,} jobs; {offered(report['demand'], report['load'], gpus, by)}")
+    say(f"{output}: {len(generated_jobs):,} jobs; {offered(report['demand'], report['load'], gpus, by)}")
     for caution in report["cautions"]:
         say(f"note: {caution}", err=True)
-    say(f"recipe: {beside}", err=True)
+    say(f"recipe: {report_path}", err=True)

@@ -89,12 +89,14 @@ def import_(
             selection=Selection(from_s, until_s, limit, time_scale),
             model_path=model_path or (),
         )
-        beside = write(jobs, report, output, "import", log)
+        report_path = write(jobs, report, output, "import", log)
     _say_imported(report, output)
     if rules != "none":
-        made = "models, batches, GPU counts, and deadlines where the log has none, are those of the rules"
-        say(f"{made} {rules}, not the log's; --rules none keeps jobs as they were logged", err=True)
-    say(f"assumptions and dropped rows: {beside}", err=True)
+        rules_note = (
+            "models, batches, GPU counts, and deadlines where the log has none, are those of the rules"
+        )
+        say(f"{rules_note} {rules}, not the log's; --rules none keeps jobs as they were logged", err=True)
+    say(f"assumptions and dropped rows: {report_path}", err=True)
 
 
 def import_table(
@@ -117,12 +119,12 @@ def import_table(
     rows, report = read_speeds(source)
     write_throughputs(rows, output)
     produced = {"output": {"file": output.name, "sha256": sha256(output), "rows": len(rows)}}
-    beside = write_report(report | produced, output, "import")
+    report_path = write_report(report | produced, output, "import")
     models = len({row.model for row in rows})
     say(f"{output}: {len(rows)} speeds of {models} models")
     kind = "cells" if source.is_dir() else "jobs"
     without = report["counts"][f"{kind}_without_speed"]
-    say(f"{without} {kind} state no speed; what was assumed: {beside}", err=True)
+    say(f"{without} {kind} state no speed; what was assumed: {report_path}", err=True)
 
 
 def _say_imported(report: Mapping[str, Any], output: Path) -> None:
@@ -133,15 +135,15 @@ def _say_imported(report: Mapping[str, Any], output: Path) -> None:
     counts, demand = report["counts"], report["demand"]
     left_out = sum(counts["left_out"].values())
     say(f"{output}: {counts['jobs']:,} jobs of {counts['rows']:,} rows ({report['format']})")
-    asked = f"{demand['gpu_seconds'] / 3600:,.2f} GPU-hours"
+    demand_text = f"{demand['gpu_seconds'] / 3600:,.2f} GPU-hours"
     if not demand["jobs"]:
         say(f"no job states a run time, so there are no GPU-hours; submitted over {span(demand['span_s'])}")
     elif demand["mean_gpus"] is None:
-        say(f"{asked}, all submitted at once")
+        say(f"{demand_text}, all submitted at once")
     else:
         gpus = max(1, round(demand["mean_gpus"]))
         over = f"submitted over {span(demand['span_s'])}"
-        say(f"{asked} {over}: {demand['mean_gpus']:,.1f} GPUs on average, so {gpus:,} GPUs have load 1")
+        say(f"{demand_text} {over}: {demand['mean_gpus']:,.1f} GPUs on average, so {gpus:,} GPUs have load 1")
         for caution in cautions(demand):
             say(f"note: {caution}", err=True)
     say(f"times: {'; '.join(report['times'])}", err=True)
@@ -149,10 +151,12 @@ def _say_imported(report: Mapping[str, Any], output: Path) -> None:
         say(f"warning: {warning}", err=True)
     if counts["dropped"] or left_out:
         reasons = list(report["dropped_by_reason"].items())
-        named = [f"{n:,} x {shown(reason)}" for reason, n in reasons[:_MOST_REASONS]]
-        named += [f"{len(reasons) - _MOST_REASONS} more reasons"] if len(reasons) > _MOST_REASONS else []
-        first = next((f"; first on line {d['line']}: {d['reason']}" for d in report["dropped"]), "")
-        listed = f" ({'; '.join(named)}{first})" if named else ""
+        reason_texts = [f"{n:,} x {shown(reason)}" for reason, n in reasons[:_MOST_REASONS]]
+        reason_texts += (
+            [f"{len(reasons) - _MOST_REASONS} more reasons"] if len(reasons) > _MOST_REASONS else []
+        )
+        first_text = next((f"; first on line {d['line']}: {d['reason']}" for d in report["dropped"]), "")
+        listed = f" ({'; '.join(reason_texts)}{first_text})" if reason_texts else ""
         say(f"dropped {counts['dropped']:,} rows{listed}; {left_out:,} outside the selection", err=True)
     if parts := report["parts_of_gpus"]:
         say(f"{parts:,} of the jobs held parts of GPUs, which count as whole GPUs", err=True)

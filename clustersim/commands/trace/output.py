@@ -39,14 +39,14 @@ def write_report(report: Mapping[str, Any], output: Path, kind: str) -> Path:
     return path
 
 
-def offered(asked: Mapping[str, Any], load: float | None, gpus: int, planner: str | None) -> str:
+def offered(total: Mapping[str, Any], load: float | None, gpus: int, planner: str | None) -> str:
     """The offered load in words; `planner` is None where no run time depends on one."""
     under = f" under planner {planner}" if planner else ""
-    gpu_hours = asked["gpu_seconds"] / 3600
+    gpu_hours = total["gpu_seconds"] / 3600
     work = f"{gpu_hours:,.0f}" if gpu_hours >= 100 else f"{gpu_hours:.3g}"
     if load is None:
         return f"{work} GPU-hours requested{under}, all at one time"
-    window = span(asked["span_s"])
+    window = span(total["span_s"])
     return f"offered load {load:.3f} on {gpus:,} GPUs{under}: {work} GPU-hours requested within {window}"
 
 

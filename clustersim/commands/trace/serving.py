@@ -43,15 +43,20 @@ def services(
 
     diurnal = Diurnal(service=name, mean_gpus=mean_gpus, swing=swing, sigma=sigma, days=days)
     needs = diurnal.needs(seed) if series is None else read_needs(series)
-    made = instances_of(needs, gpus_per_instance, priority)
-    if not made:
+    instances = instances_of(needs, gpus_per_instance, priority)
+    if not instances:
         raise UserError("services: no GPU is ever needed; state a larger need")
-    others = [] if beside is None else read_trace(beside)
-    both = {job.job_id for job in made} & {job.job_id for job in others}
-    if both:
-        raise UserError(f"{beside}: has a job {min(both)}, as the services have; rename one of them")
+    other_jobs = [] if beside is None else read_trace(beside)
+    repeated_ids = {job.job_id for job in instances} & {job.job_id for job in other_jobs}
+    if repeated_ids:
+        raise UserError(f"{beside}: has a job {min(repeated_ids)}, as the services have; rename one of them")
     source = {"series": asdict(diurnal) | {"seed": seed}} if series is None else {"series": series.name}
-    hours = sum((job.gpus or 0) * (job.duration_s or 0.0) for job in made) / 3600
-    report = {**source, "gpus_per_instance": gpus_per_instance, "instances": len(made), "gpu_hours": hours}
-    write(submission_order([*made, *others]), report, output, "services", series)
-    say(f"{len(made):,} instances that need {hours:,.1f} GPU-hours; {len(others):,} other jobs")
+    hours = sum((job.gpus or 0) * (job.duration_s or 0.0) for job in instances) / 3600
+    report = {
+        **source,
+        "gpus_per_instance": gpus_per_instance,
+        "instances": len(instances),
+        "gpu_hours": hours,
+    }
+    write(submission_order([*instances, *other_jobs]), report, output, "services", series)
+    say(f"{len(instances):,} instances that need {hours:,.1f} GPU-hours; {len(other_jobs):,} other jobs")

@@ -66,13 +66,13 @@ def test_columns_are_left_out_in_their_order_and_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "34")
-    terminal.print_table(HEADS, ROWS, keys=2, least=[2], more="--wide shows them")
+    terminal.print_table(HEADS, ROWS, keys=2, least_columns=[2], remedy="--wide shows them")
     text = " ".join(capsys.readouterr().out.split())
     assert "13.26" not in text
     assert "-51.140" in text
     assert text.endswith("Left out at 34 columns: JCT mean, h. --wide shows them.")
     monkeypatch.setenv("COLUMNS", "160")
-    terminal.print_table(HEADS, ROWS, keys=2, least=[3])
+    terminal.print_table(HEADS, ROWS, keys=2, least_columns=[3])
     assert "Left out" not in capsys.readouterr().out
 
 
