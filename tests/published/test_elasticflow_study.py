@@ -9,7 +9,6 @@ import pytest
 from clustersim.records import Run
 from clustersim.runs import Trace, run
 from experiments.elasticflow_traces import DELAYS_S, STUDIES, ElasticEdf, Study, in_time_alone, jobs, table
-from tests.effort import first
 from tests.places import ROOT
 from traces.logs import read_throughputs, write_throughputs
 
@@ -17,7 +16,8 @@ PAGE = ROOT / "experiments" / "ELASTICFLOW.md"
 RENEW = "python -m experiments.elasticflow_traces ../shared/data/traces/itp_elasticflow"
 
 
-@pytest.mark.parametrize("study", first(1, STUDIES), ids=lambda study: study.trace)
+@pytest.mark.long
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.trace)
 def test_the_page_is_up_to_date(study: Study, shared_dir: Path) -> None:
     text = table(shared_dir / "data" / "traces" / "itp_elasticflow", study)
     assert text in PAGE.read_text(encoding="utf-8"), f"renew the page: {RENEW}"

@@ -57,6 +57,7 @@ def test_kinds_add_up_to_what_jobs_lost(policy: str) -> None:
     assert found["growing"].times > 0 < found["shrinking"].times
 
 
+@pytest.mark.long
 def test_the_table_comes_out_again() -> None:
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     first = lines.index(HEAD) + 2

@@ -59,7 +59,9 @@ def pooled_wait(jobs: list[Job], servers: int) -> float:
     return float(np.mean(waits[WARM_UP:]))
 
 
+@pytest.mark.long
 def test_mean_wait_of_m_m_1() -> None:
+    """Each run is Lindley's recurrence, which the default tests hold it against."""
     found, half_width = interval(
         [simulated_wait(random_jobs([1, seed], 14_000, 0.5), 1) for seed in range(REPLICATIONS)]
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, PlanBatch, evaluate, load_model, load_system, predict
@@ -20,8 +19,6 @@ from itertime.costs.exchange.power_sgd import power_factors
 from itertime.costs.exchange.quantised_zero import WEIGHT_BYTES, moved_s
 from itertime.errors import UserError
 from itertime.spec import Collective, PlanOptions, System, load_profile, parse_options
-from itertime.timeline import iteration_graph
-from tests.effort import examples
 
 PROFILE = load_profile("a100-80gb")
 A100 = load_system("dgx-a100-80gb")
@@ -306,31 +303,6 @@ def plans(draw: st.DrawFn) -> Plan:
         recompute="none",
         options=parse_options(text),
     )
-
-
-@settings(max_examples=examples(150), deadline=None)
-@given(plans(), st.sampled_from(["dgx-a100-80gb", "v100-pcie-40gbe"]))
-def test_the_task_graph_takes_as_long_as_the_formulas(plan: Plan, system: str) -> None:
-    model = replace(SMALL, layers=8, hidden=1024, heads=16)
-    predicted = predict(model, plan, load_system(system))
-    graph = iteration_graph(model, plan, load_system(system))
-    end = max(end for _, end in graph.run().values())
-    assert end == pytest.approx(predicted.iteration_s, rel=1e-9)
-    assert sum(predicted.breakdown.values()) == pytest.approx(predicted.iteration_s, rel=1e-12)
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(st.lists(plans(), min_size=1, max_size=1), st.sampled_from([2, 4, 32]))
-def test_a_plan_is_predicted_alike_in_a_batch(drawn: list[Plan], dp: int) -> None:
-    first = drawn[0]
-    samples = first.global_batch // first.dp
-    both = [first, replace(first, dp=16 * dp, global_batch=16 * dp * samples)]
-    model = replace(SMALL, layers=8, hidden=1024, heads=16)
-    together = stage_costs(Workload.of(model, PlanBatch.of(both), A100, PROFILE)).once
-    for row, plan in enumerate(both):
-        alone = stage_costs(workload_of(model, plan, A100)).once
-        for part, seconds in together.items():
-            assert seconds[row] == pytest.approx(alone[part][0], rel=1e-12), part
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from itertime import Plan, PlanBatch, evaluate, load_model, load_profile, load_system, predict
+from itertime import Plan, PlanBatch, load_model, load_profile, load_system, predict
 from itertime.costs import Workload, stage_costs
 from itertime.costs.balance import drawn_work, fullest, packs_of
 from itertime.costs.balance.imbalance import above_wait_s
@@ -260,26 +260,6 @@ def test_an_exchange_hides_behind_the_launches_of_the_first_pass():
 def test_ranks_that_never_differ_wait_for_what_is_missing():
     same = np.array([3.0])
     assert [float(above_wait_s(same, same, same, np.array([wait]))[0]) for wait in (1.0, 5.0)] == [2.0, 0.0]
-
-
-@pytest.mark.parametrize("batching", BATCHINGS)
-@pytest.mark.parametrize("balance", ["drawn", "stratified-exchanged"])
-def test_plans_together_equal_each_alone(batching, balance):
-    if batching in ("padded", "packed"):
-        balance = "drawn"
-    plans = [
-        dealt(batching, balance, dp=dp, micro_batch=size, global_batch=dp * size * rounds, tp=tp)
-        for dp, size, rounds, tp in ((8, 4, 2, 1), (8, 4, 4, 1), (16, 8, 1, 1), (16, 8, 1, 2), (64, 5, 3, 8))
-    ]
-    together = evaluate(MODEL, PlanBatch.of(plans), SYSTEM)
-    for row, plan in enumerate(plans):
-        alone = predict(MODEL, plan, SYSTEM)
-        parts = {name: seconds for name, seconds in together.prediction(row).breakdown.items() if seconds}
-        assert parts == pytest.approx({k: v for k, v in alone.breakdown.items() if v}, rel=1e-12, abs=1e-15)
-        assert together.prediction(row).spread_s == (
-            alone.spread_s and pytest.approx(alone.spread_s, rel=1e-12)
-        )
-        assert together.prediction(row).memory_bytes == pytest.approx(alone.memory_bytes, rel=1e-12)
 
 
 def test_packed_rows_pass_through_a_pipeline():

@@ -27,7 +27,7 @@ from itertime.spec import PlanBatch
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)
-CASES = [("megatron-18.4b", 1024, 512), ("llama2-7b", 512, 300), ("bert-large", 4096, 128)]
+CASES = [("megatron-18.4b", 1024, 512), ("llama2-7b", 512, 300), ("bert-large", 4096, 64)]
 # (the last has interleaved plans in which the last chunk does not decide)
 
 

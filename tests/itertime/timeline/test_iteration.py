@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, load_system, predict
 from itertime.errors import UserError
-from itertime.spec import RECOMPUTE, PlanOptions, Site, System
+from itertime.spec import RECOMPUTE, Site, System
 from itertime.spec.plans import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, RANK_ORDERS
 from itertime.timeline import iteration_graph, write_chrome_trace
 from itertime.timeline.iteration import chrome_trace
@@ -156,61 +156,6 @@ def test_prediction_equals_the_task_graph(run):
             predict(model, plan, system)
         return
     predicted_as_the_graph(model, plan, system)
-
-
-OPTIONS = st.builds(
-    PlanOptions,
-    clipping=st.sampled_from(["after", "none", "before", "bucket"]),
-    optimizer=st.sampled_from(["adam", "adamw", "fused-adam", "lamb", "came", "sgd"]),
-)
-
-
-@given(run=runs(), options=OPTIONS)
-@settings(max_examples=examples(150), deadline=None)
-def test_prediction_equals_the_task_graph_however_it_clips_and_steps(hopper, run, options):
-    """Under a framework whose communication slows computation down, so that what is hidden counts too."""
-    model, plan, system = run
-    plan = replace(plan, options=options)
-    if plan.broken_rules(model):
-        return
-    for each in (system, hopper):
-        _, graph = predicted_as_the_graph(model, plan, each)
-        before_buckets = [name for name in graph.tasks if name.startswith(("norm 0", "scale 0"))]
-        assert bool(before_buckets) == (options.clipping in ("before", "bucket"))
-
-
-BALANCES = ["drawn", "sorted", "exchanged", "stratified", "stratified-exchanged"]
-WAYS = (
-    [("longest", each) for each in BALANCES]
-    + [("unpadded", each) for each in BALANCES]
-    + [("packed", "drawn")]
-)
-
-
-@given(
-    run=runs(),
-    way=st.sampled_from(WAYS),
-    pp=st.sampled_from([2, 4]),
-    clipping=st.sampled_from(["after", "none", "before", "bucket"]),
-)
-@settings(max_examples=examples(200), deadline=None)
-def test_prediction_equals_the_task_graph_for_samples_of_any_length(hopper, run, way, pp, clipping):
-    """The slowest rank's passes hide the exchange of gradients; the exchange of samples precedes all."""
-    model, plan, system = run
-    options = PlanOptions(batching=way[0], balance=way[1], clipping=clipping)
-    model = replace(model, seq_len=512, lengths="wikipedia-512", attention="flash")
-    plan = replace(plan, options=options, cp=1, global_batch=plan.dp * plan.micro_batch * 8)
-    if way[0] == "packed":
-        plan = replace(plan, pp=pp, zero_stage=min(plan.zero_stage, 1))
-    else:
-        plan = replace(plan, pp=1, interleave=1, split="even")
-    if plan.broken_rules(model):
-        return
-    for each in (system, hopper):
-        found, graph = predicted_as_the_graph(model, plan, each)
-        if plan.dp > 1:
-            assert found.breakdown["imbalance"] > 0 or found.breakdown.get("launch", 0) > 0
-        assert ("exchange samples" in graph.tasks) == (found.breakdown.get("balance", 0) > 0)
 
 
 def test_the_trace_holds_every_pass_and_ends_with_the_iteration(tmp_path):

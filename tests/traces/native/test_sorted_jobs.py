@@ -145,7 +145,7 @@ def test_memory_holds_few_jobs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(stored, "RUN_JOBS", 500)
     monkeypatch.setattr(stored, "BLOCK_JOBS", 50)
     monkeypatch.setattr(stored, "IN_MEMORY_BYTES", 1000)
-    count = 20_000
+    count = 8000
     path = tmp_path / "trace.csv"
     path.write_text(RIGID + "".join(f"{i},{i},1,{i + 1}\n" for i in range(count)))
     list(store_trace(path))  # imports what it needs

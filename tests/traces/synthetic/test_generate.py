@@ -312,6 +312,7 @@ def test_jobs_on_disk_are_written_like_jobs_in_memory(
     assert read_trace(tmp_path / f"stored.{ending}") == jobs
 
 
+@pytest.mark.long
 def test_memory_holds_a_few_numbers_of_each_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For comparison, a `Job` takes some 500 bytes."""
     monkeypatch.setattr("traces.native.sorted_jobs.RUN_JOBS", 1000)
