@@ -16,6 +16,7 @@ import os
 import re
 import shlex
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ __all__ = ["FILES", "assert_prints", "cases", "printed"]
 
 FILES = sorted((Path(__file__).parent / "golden").glob("*.yaml"))
 _NUMBER = re.compile(r"\d+\.\d+(?:e[-+]\d+)?|\d+")
-_TAKEN = re.compile(r"\b[\d.,]+ ms$|(?<=^ \"seconds\": )[\d.e-]+", re.MULTILINE)
+_TAKEN = re.compile(r"\b[\d.,]+ ms$", re.MULTILINE)
 """What the machine took, which is no result."""
 
 
@@ -60,7 +61,9 @@ def _in_short(text: str) -> str:
         document = json.loads(text, parse_float=lambda number: float(f"{float(number):.5g}"))
     except ValueError:
         return text
-    return json.dumps(document, indent=1)
+    if "feasible" in document:  # a search, which tells how long it took
+        document["seconds"] = "TIME"
+    return "\n".join(textwrap.wrap(json.dumps(document), 100, break_long_words=False, break_on_hyphens=False))
 
 
 def assert_prints(shown: str, expected: str) -> None:

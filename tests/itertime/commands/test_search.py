@@ -53,82 +53,6 @@ def test_every_choice_is_in_the_space_and_can_be_restricted(capsys, more, key, v
     assert len({tuple(map(str, plan.values())) for plan in plans}) == len(plans)
 
 
-def test_a_large_mixture_is_no_slower_with_a_better_dispatcher_and_graphs(capsys):
-    search = ["search", "--model", "deepseek-v3", "--system", "gb200-nvl72", "--gpus", "256", "--top", "1"]
-    search += ["--global-batch", "2048", "--precision", "mxfp8"]
-    plain, *_ = plans_of(capsys, search=search)
-    better, *_ = plans_of(capsys, "--dispatcher", "hybridep", "--cuda-graphs", "layers", search=search)
-    assert (better["dispatcher"], better["cuda_graphs"]) == ("hybridep", "layers")
-    assert (plain["dispatcher"], plain["cuda_graphs"]) == ("alltoall", "none")
-    assert better["iteration_s"] <= plain["iteration_s"]
-
-
-PREDICT = ["predict", "--global-batch", "64", "--dp", "8"]
-DENSE = ["--model", "llama2-7b", "--system", "dgx-h100"]
-MIXTURE = ["--model", "mixtral-8x7b", "--system", "dgx-h100"]
-
-
-@pytest.mark.parametrize(
-    ("command", "more"),
-    [
-        ([*PREDICT, *DENSE], ["--dispatcher", "deepep"]),
-        ([*PREDICT, *DENSE], ["--ep-overlap"]),
-        ([*PREDICT, *MIXTURE], ["--dispatcher", "hybridep"]),
-        ([*PREDICT, *MIXTURE, "--sequence-parallel", "--tp", "2", "--etp", "1"], ["--ep-overlap"]),
-        ([*PREDICT, *DENSE], ["--tp-overlap"]),
-        ([*PREDICT, *DENSE], ["--no-tp-overlap"]),
-        ([*PREDICT, *DENSE, "--recompute", "none"], ["--recompute-fraction", "0.5"]),
-        ([*SMALL, "--gpus", "8", "--top", "1"], ["--dispatcher", "deepep"]),
-        ([*SMALL, "--gpus", "8", "--top", "1", "--tp", "1"], ["--tp-overlap"]),
-    ],
-)
-def test_an_option_without_effect_is_said_and_has_none(capsys, command, more):
-    assert main([*command, "--json"]) == 0
-    plain = capsys.readouterr()
-    assert main([*command, *more, "--json"]) == 0
-    stated = capsys.readouterr()
-    assert seconds_of(stated.out) == seconds_of(plain.out)
-    assert f"note: {' '.join(more)} changes nothing " in stated.err
-    assert "changes nothing" not in plain.err
-    assert stated.err.count("\n") == plain.err.count("\n") + 1
-
-
-def seconds_of(document):
-    """The seconds of the plan, or of the best plan."""
-    one = json.loads(document)
-    return one["iteration_s"] if "iteration_s" in one else one["plans"][0]["iteration_s"]
-
-
-@pytest.mark.parametrize(
-    ("command", "more"),
-    [
-        ([*PREDICT, *MIXTURE, "--ep", "8"], ["--dispatcher", "deepep"]),
-        ([*PREDICT, *MIXTURE, "--ep", "8"], ["--ep-overlap"]),
-        ([*PREDICT, *MIXTURE, "--sequence-parallel", "--tp", "2"], ["--ep-overlap"]),
-        ([*PREDICT, *DENSE, "--tp", "2"], ["--tp-overlap"]),
-        ([*PREDICT, *DENSE], ["--recompute-fraction", "0.5"]),
-    ],
-)
-def test_nothing_is_said_of_options_that_have_an_effect(capsys, command, more):
-    assert main([*command, "--json"]) == 0
-    plain = capsys.readouterr()
-    assert main([*command, *more, "--json"]) == 0
-    stated = capsys.readouterr()
-    assert stated.err == plain.err
-    assert seconds_of(stated.out) != seconds_of(plain.out)
-
-
-def test_buckets_without_overlap_are_said_to_hide_nothing(capsys):
-    assert main([*PREDICT, *DENSE, "--json"]) == 0
-    plain = capsys.readouterr()
-    assert main([*PREDICT, *DENSE, "--bucket-mb", "25", "--json"]) == 0
-    stated = capsys.readouterr()
-    assert "note: --bucket-mb hides nothing without --grad-overlap" in stated.err
-    assert seconds_of(stated.out) >= seconds_of(plain.out)
-    assert main([*PREDICT, *DENSE, "--bucket-mb", "25", "--grad-overlap", "--json"]) == 0
-    assert "--bucket-mb" not in capsys.readouterr().err
-
-
 def test_cost_is_dollars_at_the_price_and_says_what_makes_a_runner_up_dearer(capsys):
     best, *others = plans_of(
         capsys, "--max-gpus", "64", "--objective", "cost", "--price", "2.5", "--top", "9"
@@ -138,25 +62,6 @@ def test_cost_is_dollars_at_the_price_and_says_what_makes_a_runner_up_dearer(cap
     for plan in others:
         assert plan["worse_by"] == pytest.approx(plan["cost_usd"] - best["cost_usd"])
         assert sum(plan["worse_because"].values()) == pytest.approx(plan["worse_by"])
-
-
-@pytest.mark.parametrize(
-    ("more", "usd", "told"),
-    [
-        ([], 4, "as system dgx-a100-80gb says"),
-        (["--price", "2.5"], 2.5, "as --price says"),
-        (["--set", "system.usd_per_gpu_hour=null"], 5, "by default: the system states no price"),
-    ],
-)
-def test_the_price_is_the_systems_unless_stated(capsys, more, usd, told):
-    command = [*SMALL, "--gpus", "8", "--top", "1", *more]
-    assert main(command) == 0
-    assert f"$: of one iteration, at {usd:g} a GPU-hour, {told}\n" in capsys.readouterr().out
-    assert main([*command, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["usd_per_gpu_hour"], found["price_from"]) == (usd, told)
-    best = found["plans"][0]
-    assert best["cost_usd"] == pytest.approx(best["gpus"] * best["iteration_s"] * usd / 3600)
 
 
 def test_a_runner_up_in_time_is_explained_in_seconds(capsys):

@@ -84,22 +84,6 @@ def predicted(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
     return document
 
 
-def test_predict_says_what_a_tight_plan_lacks(capsys: pytest.CaptureFixture[str]) -> None:
-    """Between 90 and 100 % the plan does not fit by default, and does without headroom."""
-    share = predict(MODEL, TIGHT, SYSTEM).memory_bytes / CAPACITY
-    assert 0.9 < share < 1
-    run = predicted(capsys)
-    assert run["fits"] is False
-    assert run["reason"].startswith(
-        f"needs {run['memory_gb']:.1f} GB of 85.0 GB, and 76.5 GB leave the memory headroom of 0.1"
-    )
-    assert (run["gpu_memory_gb"], run["memory_headroom"]) == (CAPACITY / 1e9, 0.1)
-    assert sum(run["memory_parts_gb"].values()) == pytest.approx(run["memory_gb"])
-    whole = predicted(capsys, "--memory-headroom", "0")
-    assert (whole["fits"], whole["reason"], whole["memory_headroom"]) == (True, "", 0.0)
-    assert whole["memory_gb"] == run["memory_gb"]
-
-
 def test_a_measured_run_needs_no_headroom(tmp_path: Path) -> None:
     """It ran, so the micro-batch that `validate` infers may fill the memory."""
     row = {
