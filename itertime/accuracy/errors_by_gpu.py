@@ -44,26 +44,30 @@ def errors_on(profile: str, framework: str = "") -> MeasuredErrors | None:
 
     None without measured runs.
     """
-    found = _document()["profiles"].get(profile)
-    if found is None:
+    entry_of_profile = _document()["profiles"].get(profile)
+    if entry_of_profile is None:
         return None
-    known = framework if framework in found["frameworks"] else ""
-    entry = found["frameworks"][framework] if known else found["all"]
-    spread = entry["beside_others"]["sd"] or _elsewhere(framework) or found["all"]["beside_others"]["sd"]
+    framework_name = framework if framework in entry_of_profile["frameworks"] else ""
+    entry = entry_of_profile["frameworks"][framework] if framework_name else entry_of_profile["all"]
+    spread = (
+        entry["beside_others"]["sd"]
+        or _elsewhere(framework)
+        or entry_of_profile["all"]["beside_others"]["sd"]
+    )
     return MeasuredErrors(
-        framework=known,
+        framework=framework_name,
         rows=entry["rows"],
         mape_pct=entry["mape"],
         median=entry["median"],
-        sources={name: each["mape"] for name, each in entry["sources"].items()},
+        sources={name: source_errors["mape"] for name, source_errors in entry["sources"].items()},
         beside_sd=spread,
     )
 
 
 def _elsewhere(framework: str) -> float | None:
     """The spread of a framework's plans over all GPUs."""
-    known: float | None = _document()["beside_others"].get(framework, {}).get("sd")
-    return known
+    deviation: float | None = _document()["beside_others"].get(framework, {}).get("sd")
+    return deviation
 
 
 @functools.cache

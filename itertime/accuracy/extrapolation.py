@@ -39,24 +39,24 @@ class WatchedProfile:
 
         Each part is also logged as a warning, once a process; by default the warning goes to stderr.
         """
-        outside: dict[str, str] = {}
+        extrapolations: dict[str, str] = {}
         ranges = self.profile.ranges
         for query in self._queries:
             part = query.range_key
             measured = ranges.get(part)
-            if measured and part not in outside:
+            if measured and part not in extrapolations:
                 size = _first_outside(query.sizes, measured)
                 if size:
-                    outside[part] = size
-        self._warn(outside)
-        return tuple(sorted(outside))
+                    extrapolations[part] = size
+        self._warn(extrapolations)
+        return tuple(sorted(extrapolations))
 
-    def _warn(self, outside: Mapping[str, str]) -> None:
+    def _warn(self, extrapolations: Mapping[str, str]) -> None:
         name = self.profile.name
-        new = [part for part in sorted(outside) if (name, part) not in _warned]
+        new = [part for part in sorted(extrapolations) if (name, part) not in _warned]
         if new:
             _warned.update((name, part) for part in new)
-            parts = "; ".join(f"{part} ({outside[part]})" for part in new)
+            parts = "; ".join(f"{part} ({extrapolations[part]})" for part in new)
             _log.warning("warning: profile %s is extrapolated beyond what was measured: %s", name, parts)
 
 
@@ -65,18 +65,18 @@ def _first_outside(sizes: Mapping[str, ArrayLike], measured: Mapping[str, tuple[
     for name, size in sizes.items():
         if name not in measured:
             continue
-        least, most = measured[name]
+        low, high = measured[name]
         values = np.asarray(size).ravel().tolist()
         if name == "ranks" and max(values) <= 1:
             return ""  # a group of one communicates nothing
-        outside = _outside(values, 0.0 if name == "ranks" else least, most)
-        if outside is not None:
-            return f"{name}={outside:g}, measured {least:g} to {most:g}"
+        size_outside = _outside(values, 0.0 if name == "ranks" else low, high)
+        if size_outside is not None:
+            return f"{name}={size_outside:g}, measured {low:g} to {high:g}"
     return ""
 
 
-def _outside(values: Iterable[float], least: float, most: float) -> float | None:
+def _outside(values: Iterable[float], low: float, high: float) -> float | None:
     for value in values:
-        if value > most or 0 < value < least:
+        if value > high or 0 < value < low:
             return value
     return None

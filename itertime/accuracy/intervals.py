@@ -101,9 +101,9 @@ def plan_class(model: ModelSpec, plan: Plan, system: System) -> str:
     return "tensor" if plan.tp > 1 else "data"
 
 
-def _shares(plan: Plan, stated: int | None, stage: int) -> bool:
+def _shares(plan: Plan, shards: int | None, stage: int) -> bool:
     """Whether ranks share what ZeRO shards from `stage` on, or what the options state."""
-    return plan.zero_stage >= stage if stated is None else stated > 1
+    return plan.zero_stage >= stage if shards is None else shards > 1
 
 
 def kind_of(model: ModelSpec) -> str:
@@ -126,13 +126,13 @@ def interval_s(
     that is known, with the source `without` left out. `framework`: its name, if it is not that of the system.
     None where no run tells: a GPU of a generation, or mixtures on it, of which nothing was measured.
     """
-    found = system.site.measured_over_predicted
-    if found is None:
+    relative = system.site.measured_over_predicted
+    if relative is None:
         names = kind_of(model), framework or system.framework, plan_class(model, plan, system)
-        found = load_ranges(without).of(system.profile, *names)
-        if found is None:
+        relative = load_ranges(without).of(system.profile, *names)
+        if relative is None:
             return None
-    return found[0] * iteration_s, found[1] * iteration_s
+    return relative[0] * iteration_s, relative[1] * iteration_s
 
 
 def conformal_range(ratios: Sequence[float], level: float = LEVEL) -> Range:
@@ -151,7 +151,11 @@ def measured_relatives(profile: str) -> tuple[str, ...]:
     """The other profiles of its generation with measured runs, whose ranges a profile borrows."""
     generation = GENERATIONS.get(profile)
     measured = {key[0] for key in load_ranges().ranges}
-    related = (name for name, each in GENERATIONS.items() if each == generation and name != profile)
+    related = (
+        name
+        for name, generation_of_gpu in GENERATIONS.items()
+        if generation_of_gpu == generation and name != profile
+    )
     return tuple(name for name in related if generation and name in measured)
 
 
@@ -160,7 +164,7 @@ def load_ranges(without: str = "") -> Ranges:
     """The shipped ranges, without the runs of the source `without` if they include it."""
     table = _table()
     entry = table["without"].get(without, table["ranges"])
-    return Ranges({_key(name): _pair(found) for name, found in entry.items()})
+    return Ranges({_key(name): _pair(pair) for name, pair in entry.items()})
 
 
 @functools.cache

@@ -25,8 +25,10 @@ def activation_copies_s(workload: Workload) -> Array:
     if not plans.offload_layers.any():
         return np.zeros(partition.layers.shape)
     layers = np.minimum(plans.offload_layers, partition.layers)
-    kept: Array = activations_of(workload).kept
+    bytes_per_layer: Array = activations_of(workload).kept
     if workload.model.dense_layers:
         share = partition.dense / np.maximum(partition.layers, 1)
-        kept = kept + share * (activations_of(workload.dense_form).kept - kept)
-    return copy_s(layers * kept, workload.system)
+        bytes_per_layer = bytes_per_layer + share * (
+            activations_of(workload.dense_form).kept - bytes_per_layer
+        )
+    return copy_s(layers * bytes_per_layer, workload.system)

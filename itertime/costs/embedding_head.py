@@ -27,10 +27,10 @@ def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     frozen = model.lora_rank > 0  # no gradient
     looked_up = profile.seconds(Elementwise(np.array([4 * elements, 6 * elements]), "embedding"))
     gradient = plans.width * (2 + plans.accumulated) * workload.partition.table
-    others = profile.seconds(Elementwise(np.array([added * elements, dropped * elements, gradient])))
+    elementwise = profile.seconds(Elementwise(np.array([added * elements, dropped * elements, gradient])))
     hbm_fraction = workload.system.site.hbm_fraction
-    forward = (looked_up[0] + others[0]) / hbm_fraction
-    backward = (others[1] if frozen else looked_up[1] + others[1] + others[2]) / hbm_fraction
+    forward = (looked_up[0] + elementwise[0]) / hbm_fraction
+    backward = (elementwise[1] if frozen else looked_up[1] + elementwise[1] + elementwise[2]) / hbm_fraction
     return forward + reduced, backward
 
 
@@ -56,14 +56,14 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     times = workload.gemm_factor * workload.gemm_s(m, n, k)
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
     loss, loss_back = _loss_bytes(workload)
-    both = np.array([4 * tokens * h, 6 * tokens * h]) * plans.width
-    normed = profile.seconds(Elementwise(both, norm, h))
+    norm_bytes = np.array([4 * tokens * h, 6 * tokens * h]) * plans.width
+    normed = profile.seconds(Elementwise(norm_bytes, norm, h))
     crossed = profile.seconds(
         Elementwise(np.array([loss * tokens * columns, loss_back * tokens * columns]), "cross_entropy")
     )
     memory = normed + crossed
     if model.encoder:
-        memory = memory + normed + profile.seconds(Elementwise(both, "gelu"))
+        memory = memory + normed + profile.seconds(Elementwise(norm_bytes, "gelu"))
     if frozen:
         times[2::3] = 0.0
     summed = profile.seconds(Elementwise(0.0 if frozen else plans.width * plans.accumulated * columns * h))
@@ -75,5 +75,5 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
 def _loss_bytes(workload: Workload) -> tuple[Array, Array]:
     """Bytes per logit of the cross-entropy, forward and backward, (plans,)."""
     wide = workload.plans.in_32_bit
-    usual, whole = ((2.0, 4.0), (4.0, 8.0)) if workload.fused_loss else ((36.0, 14.0), (30.0, 8.0))
-    return np.where(wide, whole[0], usual[0]), np.where(wide, whole[1], usual[1])
+    in_16_bit, in_32_bit = ((2.0, 4.0), (4.0, 8.0)) if workload.fused_loss else ((36.0, 14.0), (30.0, 8.0))
+    return np.where(wide, in_32_bit[0], in_16_bit[0]), np.where(wide, in_32_bit[1], in_16_bit[1])

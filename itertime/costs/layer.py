@@ -62,7 +62,9 @@ def layer_costs(workload: Workload, reduced: Array) -> list[LayerCosts]:
     core = _core_attention_s(workload)
     linear = linear_s(forms)
     memory = memory_bound_s(forms, expert_kernels(workload) if workload.model.experts > 1 else ())
-    return [_layer_costs(*each, core, reduced) for each in zip(forms, linear, memory, strict=True)]
+    return [
+        _layer_costs(*form_costs, core, reduced) for form_costs in zip(forms, linear, memory, strict=True)
+    ]
 
 
 def _layer_costs(
@@ -146,8 +148,8 @@ def _issued_share(workload: Workload) -> Array | float:
     """
     if not workload.plans.cuda_graphs.any():
         return 1.0
-    whole, issued = kernel_counts(workload.model, workload.plans), _issued(workload)
-    return np.asarray((issued[0] + issued[1]) / (whole[0] + whole[1]))
+    kernels, issued = kernel_counts(workload.model, workload.plans), _issued(workload)
+    return np.asarray((issued[0] + issued[1]) / (kernels[0] + kernels[1]))
 
 
 def _dispatch_parts(workload: Workload, forward: Parts, backward: Parts) -> Parts:
@@ -173,9 +175,9 @@ def _exposed_share(workload: Workload) -> Array | float:
     Frameworks hide it by default only under sequence parallelism, whose gathers and scatters they split
     (Megatron-LM refuses `--tp-comm-overlap` without `--sequence-parallel`).
     """
-    framework, asked = workload.framework, workload.plans.tp_overlap
+    framework, choice = workload.framework, workload.plans.tp_overlap
     habit = workload.plans.sequence_parallel & framework.tp_overlap
-    hides = np.where(asked == HABIT, habit, asked == 1)
+    hides = np.where(choice == HABIT, habit, choice == 1)
     return np.where(hides, framework.tp_exposed, 1.0) if hides.any() else 1.0
 
 
@@ -236,8 +238,8 @@ def _issued(workload: Workload) -> tuple[Array | Whole, Array | Whole]:
     if not graphs.any():
         return counts
     forward, backward = (
-        np.where(graphs == _NO_GRAPH, whole, np.where(graphs == _LAYERS, 1 + outside, 0))
-        for whole, outside in zip(counts, _of_experts(model, plans), strict=True)
+        np.where(graphs == _NO_GRAPH, count, np.where(graphs == _LAYERS, 1 + experts, 0))
+        for count, experts in zip(counts, _of_experts(model, plans), strict=True)
     )
     return forward, backward
 
@@ -292,15 +294,15 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
         factor = site.attention_multiplier * workload.framework.attention_multiplier
         arguments = (batch, heads, kv_heads, d, s / plans.cp, s, causal)
         limited = model.windowed_layers / model.layers
-        both = []
+        passes = []
         for backward in (False, True):
             seconds = profile.seconds(Attention(*arguments, backward=backward, kernel=kernel))
             if limited:
                 windowed = kernel._replace(window=model.window)
-                within = profile.seconds(Attention(*arguments, backward=backward, kernel=windowed))
-                seconds = seconds + limited * (within - seconds)
-            both.append(factor * seconds)
-        return both[0], both[1]
+                windowed_s = profile.seconds(Attention(*arguments, backward=backward, kernel=windowed))
+                seconds = seconds + limited * (windowed_s - seconds)
+            passes.append(factor * seconds)
+        return passes[0], passes[1]
     wide = np.full(len(plans), d)
     n, k = np.array([s, wide]), np.array([wide, s])
     scores, context = workload.gemm_s(s, n, k, batch * heads) * (
@@ -322,8 +324,8 @@ def _blocks_of_a_sample(plans: PlanBatch) -> Whole:
 def _attention_kernel(workload: Workload) -> AttentionKernel:
     """The kernel that a model names, or the framework's where the model asks for flash attention as such."""
     model = workload.model
-    named, usual = model.attention, workload.framework.attention
-    name = usual if named == "flash" and usual != "model" else named
+    attention, habit = model.attention, workload.framework.attention
+    name = habit if attention == "flash" and habit != "model" else attention
     value_dim = (model.value_head_dim or model.head_width) if model.latent_kv else None
     return AttentionKernel(name, value_dim)
 
@@ -353,14 +355,14 @@ def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Whole, Ar
         around += 2  # its activation, its addition
     gathered_again = np.where(plans.sequence_parallel & (plans.tp > 1), summed_blocks(model), 0)
     exchanged = _collectives(model, plans) + gathered_again
-    beside = len(model.lora_shapes)  # two products and an addition each; frozen weights have no gradients
-    once: Array | Whole = matrices + 3 * beside + around + core + exchanged
-    more, more_back = _of_experts(model, plans)
-    once = more + once
+    adapters = len(model.lora_shapes)  # two products and an addition each; frozen weights have no gradients
+    once: Array | Whole = matrices + 3 * adapters + around + core + exchanged
+    expert_kernels_forward, expert_kernels_backward = _of_experts(model, plans)
+    once = expert_kernels_forward + once
     early = once - _after_early_stop(model, plans)
     repeated = np.choose(plans.recompute, [0, repeated_core, once, early, around])
-    back = (1 if beside else 3) * matrices + 7 * beside + around + 1 + core_back
-    return once, back + more_back + exchanged + gathered_again + repeated
+    back = (1 if adapters else 3) * matrices + 7 * adapters + around + 1 + core_back
+    return once, back + expert_kernels_backward + exchanged + gathered_again + repeated
 
 
 def _collectives(model: ModelSpec, plans: PlanBatch) -> Whole:

@@ -40,22 +40,22 @@ def linear_s(forms: Sequence[Workload]) -> list[Linear]:
     workload = forms[0]
     framework, plans, profile = workload.framework, workload.plans, workload.profile
     matrices = [linear_gemms(form) for form in forms]
-    m, n, k = np.array([shape for each in matrices for shape in each]).transpose(1, 0, 2)
+    m, n, k = np.array([shape for form_matrices in matrices for shape in form_matrices]).transpose(1, 0, 2)
     multiplier = workload.gemm_factor
-    used = set(plans.precision.tolist())
+    codes = set(plans.precision.tolist())
     times, casts = np.zeros((3, *m.shape)), np.zeros((2, *m.shape))
-    for code in used:
+    for code in codes:
         precision = PRECISIONS[code]
-        found = multiplier * profile.seconds(Gemm.of_both_passes(m, n, k, precision))
+        seconds = multiplier * profile.seconds(Gemm.of_both_passes(m, n, k, precision))
         if precision not in ("bf16", "tf32"):
-            found = found * framework.fp8_multiplier
-            first = np.concatenate([*map(_first_reads, forms, matrices)])
-            found_casts = profile.seconds(Cast(np.array([m * k * first[:, None], m * n]), precision))
-            casts = found_casts if len(used) == 1 else np.where(plans.precision == code, found_casts, casts)
-        times = found if len(used) == 1 else np.where(plans.precision == code, found, times)
+            seconds = seconds * framework.fp8_multiplier
+            reads = np.concatenate([*map(_first_reads, forms, matrices)])
+            found_casts = profile.seconds(Cast(np.array([m * k * reads[:, None], m * n]), precision))
+            casts = found_casts if len(codes) == 1 else np.where(plans.precision == code, found_casts, casts)
+        times = seconds if len(codes) == 1 else np.where(plans.precision == code, seconds, times)
     results, start = [], 0
-    for form, each in zip(forms, matrices, strict=True):
-        rows = slice(start, start + len(each))
+    for form, form_matrices in zip(forms, matrices, strict=True):
+        rows = slice(start, start + len(form_matrices))
         forward, data, weight = times[:, rows].sum(axis=1)
         if form.model.lora_rank:  # frozen weights have no gradients
             small = multiplier * _low_rank_s(form)
@@ -83,12 +83,12 @@ def _first_reads(workload: Workload, matrices: Sequence[Shape]) -> Array:
     """1 for each matrix of `linear_gemms`, 0 for those that read what the one before reads: queries'
     compression, the gate.
     """
-    model, first = workload.model, np.ones(len(matrices))
+    model, reads = workload.model, np.ones(len(matrices))
     if model.latent_kv:
-        first[1] = 0.0
+        reads[1] = 0.0
     if model.gated_mlp and (model.experts == 1 or model.shared_ffn_hidden):
-        first[-2] = 0.0
-    return first
+        reads[-2] = 0.0
+    return reads
 
 
 def linear_gemms(workload: Workload) -> list[Shape]:
@@ -119,12 +119,12 @@ def _latent_gemms(workload: Workload) -> list[Shape]:
     """
     model, plans = workload.model, workload.plans
     tokens, tp, nothing = workload.tokens, plans.tp, np.zeros(len(plans))
-    own, wide = tokens / workload.sequence_split, nothing + model.hidden
+    compressed_tokens, wide = tokens / workload.sequence_split, nothing + model.hidden
     latent, queries = nothing + model.latent_kv, model.query_width / tp
-    shapes = [(own, latent + model.rope_head_dim, wide)]
+    shapes = [(compressed_tokens, latent + model.rope_head_dim, wide)]
     if model.latent_q:
         compressed = nothing + model.latent_q
-        shapes += [(own, compressed, wide), (tokens, queries, compressed)]
+        shapes += [(compressed_tokens, compressed, wide), (tokens, queries, compressed)]
     else:
         shapes.append((tokens, queries, wide))
     return [*shapes, (tokens, (model.q_hidden + model.v_hidden) / tp, latent)]

@@ -68,7 +68,7 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
     if model.gated_mlp:
         activation = Kernel("swiglu", 10 * middle, 16 * middle)
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
-    found = [
+    kernels = [
         Kernel(norm, 4 * width, 6 * width, model.norms_per_layer, width=model.hidden),
         _residual(workload, 2),
         activation,
@@ -77,26 +77,26 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
         Kernel("elementwise", nothing, plans.accumulated * workload.partition.trained),
     ]
     if model.lora_rank:  # adds the low-rank result to the frozen one's, and the gradients of their input
-        found += [
+        kernels += [
             Kernel("elementwise", 6 * tokens * wide / t, 6 * tokens * narrow / t)
             for narrow, wide in model.lora_shapes
         ]
     if model.positions == "rotary":
-        found.append(Kernel("rotary", 4 * (queries + keys), 4 * (queries + keys)))
+        kernels.append(Kernel("rotary", 4 * (queries + keys), 4 * (queries + keys)))
     if model.qk_norm:
-        found += [Kernel(norm, 4 * each, 6 * each, width=model.head_width) for each in (queries, keys)]
+        kernels += [Kernel(norm, 4 * each, 6 * each, width=model.head_width) for each in (queries, keys)]
     for latent in (model.latent_q, model.latent_kv):
         if latent:
             each = tokens * latent / workload.sequence_split
-            found.append(Kernel(norm, 4 * each, 6 * each, width=latent))
+            kernels.append(Kernel(norm, 4 * each, 6 * each, width=latent))
     if model.attention == "core":
         scores = tokens * model.heads * workload.micro_batch.length / t
         # Into the batched GEMMs' layout and back.
-        found.append(Kernel("elementwise", 4 * queries, 8 * queries))
-        found.append(Kernel("softmax", 4 * scores, 6 * scores, of_scores=True, width=model.seq_len))
+        kernels.append(Kernel("elementwise", 4 * queries, 8 * queries))
+        kernels.append(Kernel("softmax", 4 * scores, 6 * scores, of_scores=True, width=model.seq_len))
         if model.dropout:
-            found.append(Kernel("dropout", 5 * scores, 5 * scores, of_scores=True))
-    return found
+            kernels.append(Kernel("dropout", 5 * scores, 5 * scores, of_scores=True))
+    return kernels
 
 
 @dataclass(frozen=True)
@@ -111,36 +111,36 @@ class MemoryBound:
     routing: Array
 
 
-def memory_bound_s(forms: Sequence[Workload], more: Iterable[Kernel] = ()) -> list[MemoryBound]:
+def memory_bound_s(forms: Sequence[Workload], expert_kernels: Iterable[Kernel] = ()) -> list[MemoryBound]:
     """The memory-bound kernels of one layer on one micro-batch, as the framework fuses them.
 
-    `forms` are the same plans with different kinds of layers; `more` belongs to the first. The profile
-    answers for all kernels of one kind at once.
+    `forms` are the same plans with different kinds of layers; `expert_kernels` belong to the first.
+    The profile answers for all kernels of one kind at once.
     """
     of_forms = [_memory_bound_kernels(form) for form in forms]
-    of_forms[0] += more
-    kernels = [kernel for each in of_forms for kernel in each]
-    alike: dict[tuple[str, float | None], list[int]] = {}
+    of_forms[0] += expert_kernels
+    kernels = [kernel for form_kernels in of_forms for kernel in form_kernels]
+    rows_by_kind: dict[tuple[str, float | None], list[int]] = {}
     for row, kernel in enumerate(kernels):
-        alike.setdefault((kernel.kind, kernel.width), []).append(row)
+        rows_by_kind.setdefault((kernel.kind, kernel.width), []).append(row)
     moved = np.array([(kernel.forward, kernel.backward) for kernel in kernels])
     seconds = np.empty_like(moved)  # (kernels, passes, plans)
-    for (kind, width), rows in alike.items():
+    for (kind, width), rows in rows_by_kind.items():
         seconds[rows] = _profile_s(forms[0], kind, width, moved[rows], PASSES)
     seconds = np.array([kernel.runs for kernel in kernels])[:, None, None] * _at_site(forms[0], seconds)
     results, start = [], 0
-    for each in of_forms:
-        results.append(_of_one_form(each, seconds[start : start + len(each)]))
-        start += len(each)
+    for form_kernels in of_forms:
+        results.append(_of_one_form(form_kernels, seconds[start : start + len(form_kernels)]))
+        start += len(form_kernels)
     return results
 
 
 def _of_one_form(kernels: Sequence[Kernel], seconds: Array) -> MemoryBound:
-    both, nothing = seconds.sum(axis=0), np.zeros(seconds.shape[2])
+    pass_s, nothing = seconds.sum(axis=0), np.zeros(seconds.shape[2])
     timed = list(zip(kernels, seconds[:, 0], strict=True))
-    scores = sum((one for kernel, one in timed if kernel.of_scores), nothing)
-    routing = sum((one for kernel, one in timed if kernel.routes), nothing)
-    return MemoryBound(both[0], both[1], scores, routing)
+    scores = sum((kernel_s for kernel, kernel_s in timed if kernel.of_scores), nothing)
+    routing = sum((kernel_s for kernel, kernel_s in timed if kernel.routes), nothing)
+    return MemoryBound(pass_s[0], pass_s[1], scores, routing)
 
 
 def residual_s(workload: Workload) -> Array:

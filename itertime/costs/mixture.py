@@ -128,8 +128,8 @@ def _grouped_s(workload: Workload, precision: str) -> tuple[Array, Array]:
     if precision in _ROWS:
         rows = np.ceil(rows / _ROWS[precision]) * _ROWS[precision]
     h, f = np.full(len(plans), float(model.hidden)), model.ffn_hidden / plans.etp
-    first = (2 if model.gated_mlp else 1) * f
-    m, n, k = np.array([[rows, rows], [first, h], [h, f]])
+    up_columns = (2 if model.gated_mlp else 1) * f
+    m, n, k = np.array([[rows, rows], [up_columns, h], [h, f]])
     times = profile.seconds(GroupedGemm.of_both_passes(m, n, k, groups, precision)).sum(axis=1)
     if precision == "bf16":
         return times, np.zeros((2, len(plans)))
@@ -154,14 +154,14 @@ def expert_kernels(workload: Workload) -> list[Kernel]:
     moved = (2.0 + 2.0 * k) * tokens * h
     by_rank = (plans.ep > 1) & (plans.dispatcher == _ALL_TO_ALL)
     sorted_again = np.where(by_rank & (plans.ep < model.experts), 4.0 * arrived * h, 0.0)
-    whole = (plans.ep == 1) | by_rank
-    if not whole.all():
+    by_copy = (plans.ep == 1) | by_rank
+    if not by_copy.all():
         reached = distinct_parts(model.experts, k, plans.ep)
         received = reached * tokens * plans.etp * _imbalance(workload)
         copied = np.where(
             plans.dispatcher == DISPATCHERS.index("deepep"), 2.0 * (received + arrived) * h, 0.0
         )
-        moved = np.where(whole, moved, copied)
+        moved = np.where(by_copy, moved, copied)
     activation = Kernel("gelu", 4 * middle, 6 * middle)
     if model.gated_mlp:
         activation = Kernel("swiglu", 10 * middle, 16 * middle)

@@ -53,8 +53,8 @@ def offloaded_step(workload: Workload, owned: Array, held: Array) -> OffloadedSt
     bandwidth of its CPUs.
     """
     system, plans, site = workload.system, workload.plans, workload.system.site
-    each = np.where(plans.fp32_gradients | plans.in_32_bit, 4.0, 2.0)
-    down = copy_s(each * owned, system) + site.cpu_gradient_s * held
+    gradient = np.where(plans.fp32_gradients | plans.in_32_bit, 4.0, 2.0)
+    down = copy_s(gradient * owned, system) + site.cpu_gradient_s * held
     computed = on_cpu_s(_ADAM_BYTES * owned, system) + site.cpu_adam_s * owned
     step = np.maximum(computed, copy_s(2.0 * plans.width * owned, system))
     return OffloadedStep(down, step)

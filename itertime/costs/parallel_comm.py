@@ -81,9 +81,9 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
         ring.append(np.multiply(steps, np.maximum(sent - kernel / plans.cp, 0.0)))
     if not plans.cp_gather.any():
         return ring[0], ring[1]
-    whole = block * plans.cp
-    gathered = all_gather_s(whole, group, fabric)
-    scattered = reduce_scatter_s(whole, group, fabric)
+    sequence = block * plans.cp
+    gathered = all_gather_s(sequence, group, fabric)
+    scattered = reduce_scatter_s(sequence, group, fabric)
     forward = np.where(plans.cp_gather, gathered, ring[0])
     return forward, np.where(plans.cp_gather, gathered + scattered, ring[1])
 
@@ -98,8 +98,8 @@ def tensor_group(workload: Workload) -> Group:
     return Group.side_by_side(tp, ranks_together(tp, system.domain_gpus, system), system)
 
 
-def neighbours(workload: Workload, ranks: Whole, apart: Whole) -> Group:
-    """The group of `ranks` ranks, each `apart` GPUs from the next, of which as many as fit fill a domain."""
+def neighbours(workload: Workload, ranks: Whole, spacing: Whole) -> Group:
+    """The group of `ranks` ranks, `spacing` GPUs from one to the next; as many as fit fill a domain."""
     system = workload.system
-    local = ranks_together(ranks, np.maximum(system.domain_gpus // apart, 1), system)
+    local = ranks_together(ranks, np.maximum(system.domain_gpus // spacing, 1), system)
     return Group.side_by_side(ranks, local, system)

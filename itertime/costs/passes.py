@@ -81,14 +81,14 @@ def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: 
     slowest stage, which has at least as many layers. In a mixture with dense layers all count as the shorter
     kind.
     """
-    first, where = plans.distinct(_columns(plans))
-    work = Workload.of(model, plans.take(first), system, profile)
+    representatives, where = plans.distinct(_columns(plans))
+    work = Workload.of(model, plans.take(representatives), system, profile)
     reduced = activation_all_reduce_s(work)
-    both = [
+    form_s = [
         sum((*layer.forward.values(), *layer.backward.values()), np.zeros(len(work)))
         for layer in layer_costs(work, reduced)
     ]
-    return (model.layers // plans.pp) * np.minimum.reduce(both)[where]
+    return (model.layers // plans.pp) * np.minimum.reduce(form_s)[where]
 
 
 def _columns(plans: PlanBatch) -> tuple[str, ...]:
@@ -116,36 +116,40 @@ def distinct_passes(workload: Workload) -> Passes:
     if len(workload) == 1:
         if not several:
             return Passes(*micro_batch_passes(workload))
-        first = where = np.zeros(1, dtype=np.int64)
+        representatives = where = np.zeros(1, dtype=np.int64)
     else:
-        first, where = workload.plans.distinct(_columns(workload.plans))
+        representatives, where = workload.plans.distinct(_columns(workload.plans))
         if not several:
-            forward, backward = micro_batch_passes(workload.take(first))
+            forward, backward = micro_batch_passes(workload.take(representatives))
             return Passes(forward.take(where), backward.take(where))
-    mean = workload.micro_batch.take(first)
+    mean = workload.micro_batch.take(representatives)
     sizes = MicroBatch.joined([mean, mean.scaled(_PROBE, 1.0), mean.scaled(1.0, _PROBE)])
-    rows = np.concatenate([first, first, first])
+    rows = np.concatenate([representatives, representatives, representatives])
     forward, backward = micro_batch_passes(replace(workload.take(rows), micro_batch=sizes))
     growth = _growth(workload, forward, where), _growth(workload, backward, where)
     return Passes(forward.take(where), backward.take(where), growth)
 
 
-def _growth(workload: Workload, one: Pass, where: Whole) -> Growth:
-    """How the GPU's time of a pass grows: `one` has the mean micro-batch of each distinct case, then those
+def _growth(workload: Workload, probed: Pass, where: Whole) -> Growth:
+    """How the GPU's time of a pass grows: `probed` has the mean micro-batch of each distinct case, then those
     with more tokens, then those with more squares. `where` is the case of each plan.
     """
-    rows = [one.embedding, one.head, *(_busy_s(parts) for parts in (one.layer, one.dense) if parts)]
+    rows = [
+        probed.embedding,
+        probed.head,
+        *(_busy_s(parts) for parts in (probed.layer, probed.dense) if parts),
+    ]
     seconds = np.array(rows).reshape(len(rows), 3, -1)[:, :, where]
     grown = (seconds[:, 1:] - seconds[:, :1]) / (_PROBE - 1)
     embedding, head, layer, *dense = grown[:, :, None]  # (2, 1, plans) each
     partition = workload.partition
     has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (workload.plans.pp == 1))
-    both = has_embedding * embedding + (_KIND == LAST) * head
+    stage_growth = has_embedding * embedding + (_KIND == LAST) * head
     if dense:
-        both += (partition.layers - partition.dense) * layer + partition.dense * dense[0]
+        stage_growth += (partition.layers - partition.dense) * layer + partition.dense * dense[0]
     else:
-        both += partition.layers * layer
-    return Growth(both[0], both[1])
+        stage_growth += partition.layers * layer
+    return Growth(stage_growth[0], stage_growth[1])
 
 
 def _busy_s(parts: Parts) -> Array:

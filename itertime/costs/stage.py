@@ -90,36 +90,37 @@ def _sharded(workload: Workload) -> list[Sharded]:
     return [sharded_s(form) for form in forms]
 
 
-def _layers_s(workload: Workload, one: Pass) -> Parts:
+def _layers_s(workload: Workload, micro_batch: Pass) -> Parts:
     """Seconds by part of a pass through a stage's layers, (4, plans)."""
     partition = workload.partition
-    if not one.dense:
-        return {part: partition.layers * seconds for part, seconds in one.layer.items()}
-    usual, nothing = partition.layers - partition.dense, np.zeros(len(workload))
+    if not micro_batch.dense:
+        return {part: partition.layers * seconds for part, seconds in micro_batch.layer.items()}
+    sparse, nothing = partition.layers - partition.dense, np.zeros(len(workload))
     return {
-        part: usual * one.layer.get(part, nothing) + partition.dense * one.dense.get(part, nothing)
-        for part in dict.fromkeys((*one.layer, *one.dense))
+        part: sparse * micro_batch.layer.get(part, nothing)
+        + partition.dense * micro_batch.dense.get(part, nothing)
+        for part in dict.fromkeys((*micro_batch.layer, *micro_batch.dense))
     }
 
 
-def _stage_pass(workload: Workload, one: Pass, shards: _Shards, hop: Array, end: int) -> Parts:
+def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Array, end: int) -> Parts:
     """Seconds of a pass by part, (4, plans); the stage `end`, where the pass ends, sends one time fewer."""
     plans, layers, framework = workload.plans, workload.partition.layers, workload.framework
     has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
-    parts = _layers_s(workload, one)
+    parts = _layers_s(workload, micro_batch)
     if plans.offload_layers.any():
         work = sum(parts.values(), np.zeros(layers.shape))
         parts["offload_comm"] = np.maximum(activation_copies_s(workload) - work, 0.0)
     parts["fsdp_comm"] = shards.exposed
     if framework.contention:
-        beside = parts.get("contention", 0.0)  # of dispatch, in the layers
-        parts["contention"] = beside + framework.contention * shards.hidden
+        dispatch_contention = parts.get("contention", 0.0)  # of dispatch, in the layers
+        parts["contention"] = dispatch_contention + framework.contention * shards.hidden
     if framework.pipeline_layer_s or framework.micro_batch_s:
         share = 1 / 3 if end == LAST else 2 / 3
         added = layers * framework.pipeline_layer_s + framework.micro_batch_s * plans.interleave
         parts["overhead"] = parts["overhead"] + np.where(plans.pp > 1, share * added, 0.0)
-    parts["embedding"] = np.where(has_embedding, one.embedding, 0.0)
-    parts["head"] = np.where(_KIND == LAST, one.head, 0.0)
+    parts["embedding"] = np.where(has_embedding, micro_batch.embedding, 0.0)
+    parts["head"] = np.where(_KIND == LAST, micro_batch.head, 0.0)
     if "launch" in parts:
         _hide_ends(parts, plans)
     parts["p2p"] = hop * np.where(end == _KIND, plans.interleave - 1, plans.interleave)
@@ -135,12 +136,14 @@ def _hide_ends(parts: Parts, plans: PlanBatch) -> None:
         idle = np.where(plans.interleave == 1, idle - hidden, idle)
 
 
-def _idle(workload: Workload, one: Pass, parts: Parts) -> Array:
+def _idle(workload: Workload, micro_batch: Pass, parts: Parts) -> Array:
     """Seconds that the GPU waits for launches in a pass, (4, plans), beside those that its ends fill."""
     if "launch" not in parts:
         return np.zeros(workload.partition.layers.shape)
     has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (workload.plans.pp == 1))
-    ends = np.where(has_embedding, one.embedding, 0.0) + np.where(_KIND == LAST, one.head, 0.0)
+    ends = np.where(has_embedding, micro_batch.embedding, 0.0) + np.where(
+        _KIND == LAST, micro_batch.head, 0.0
+    )
     return np.maximum(parts["launch"] - (ends - parts["embedding"] - parts["head"]), 0.0)
 
 
@@ -158,16 +161,16 @@ def _first_chunk_s(workload: Workload, parts: Parts) -> Array:
     if not plans.grad_overlap.any():
         return np.zeros(len(plans))
     column = np.arange(len(plans))
-    first = np.where(plans.pp == 1, LAST, FIRST)
-    chunk = _of_first_chunk(workload, divided_s(parts)) + parts["embedding"][first, column]
-    return chunk + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
+    kind = np.where(plans.pp == 1, LAST, FIRST)
+    chunk = _of_first_chunk(workload, divided_s(parts)) + parts["embedding"][kind, column]
+    return chunk + np.where(plans.interleave == 1, parts["head"][kind, column], 0.0)
 
 
 def _of_first_chunk(workload: Workload, stages: Array) -> Array:
     """Of seconds by kind of stage, (4, plans), those of the first chunk of the first stage, (plans,)."""
     plans = workload.plans
-    first = np.where(plans.pp == 1, LAST, FIRST)
-    of_chunk: Array = _at_ends(stages, plans.interleave)[first, np.arange(len(plans))]
+    kind = np.where(plans.pp == 1, LAST, FIRST)
+    of_chunk: Array = _at_ends(stages, plans.interleave)[kind, np.arange(len(plans))]
     return of_chunk
 
 
@@ -179,35 +182,35 @@ class _Shards:
     hidden: Array
 
 
-def _shards_forward(workload: Workload, sharded: Sequence[Sharded], one: Pass) -> _Shards:
+def _shards_forward(workload: Workload, sharded: Sequence[Sharded], micro_batch: Pass) -> _Shards:
     """Of a forward pass under ZeRO-3: nothing hides the first layer's gather."""
     layers = workload.partition.layers
     if not sharded:
         nothing = np.zeros(layers.shape)
         return _Shards(nothing, nothing)
     counts, alone = layers, sharded[0].forward
-    exposed = np.maximum(alone - _hidden_by(workload, one.layer), 0.0)
+    exposed = np.maximum(alone - _hidden_by(workload, micro_batch.layer), 0.0)
     moved = layers * alone
-    if one.dense:  # and the first layer is one of these
+    if micro_batch.dense:  # and the first layer is one of these
         counts, gathered = workload.partition.dense, sharded[1].forward
         moved = (layers - counts) * alone + counts * gathered
-        others = (layers - counts) * exposed
-        exposed = np.maximum(gathered - _hidden_by(workload, one.dense), 0.0)
-        exposed = np.where(counts > 0, others + (counts - 1) * exposed + gathered, 0.0)
+        sparse_exposed = (layers - counts) * exposed
+        exposed = np.maximum(gathered - _hidden_by(workload, micro_batch.dense), 0.0)
+        exposed = np.where(counts > 0, sparse_exposed + (counts - 1) * exposed + gathered, 0.0)
     else:
         exposed = np.where(layers > 0, (layers - 1) * exposed + alone, 0.0)
     return _Shards(exposed + sharded[0].root_gather, np.maximum(moved - exposed, 0.0))
 
 
-def _shards_backward(workload: Workload, sharded: Sequence[Sharded], one: Pass) -> _Shards:
+def _shards_backward(workload: Workload, sharded: Sequence[Sharded], micro_batch: Pass) -> _Shards:
     """Of a backward pass under ZeRO-2 and -3."""
     layers = workload.partition.layers
     if not sharded:
         nothing = np.zeros(layers.shape)
         return _Shards(nothing, nothing)
-    counts = [layers - workload.partition.dense, workload.partition.dense] if one.dense else [layers]
+    counts = [layers - workload.partition.dense, workload.partition.dense] if micro_batch.dense else [layers]
     exposed = moved = np.zeros(layers.shape)
-    for count, moves, work in zip(counts, sharded, (one.layer, one.dense), strict=False):
+    for count, moves, work in zip(counts, sharded, (micro_batch.layer, micro_batch.dense), strict=False):
         exposed = exposed + np.maximum(moves.backward - _hidden_by(workload, work), 0.0) * count
         moved = moved + count * moves.backward
     return _Shards(exposed, np.maximum(moved - exposed, 0.0))  # rounding may leave less than nothing
@@ -234,8 +237,8 @@ def _hop_s(workload: Workload) -> Array:
     nbytes = 2.0 * plans.width * workload.tokens * workload.model.hidden / plans.tp
     sharers = np.array([np.minimum(per_stage, domain), np.ones(len(plans), dtype=int)])
     stride = np.maximum(per_stage // domain, 1)
-    outside, inside = p2p_s(nbytes, np.array([[True], [False]]), workload.fabric, sharers, stride)
-    sent = system.site.p2p_exposure * (across * outside + (1 - across) * inside)
+    between_domains, in_domain = p2p_s(nbytes, np.array([[True], [False]]), workload.fabric, sharers, stride)
+    sent = system.site.p2p_exposure * (across * between_domains + (1 - across) * in_domain)
     gathers = (plans.tp > 1) & ~plans.sequence_parallel
     if gathers.any():
         gathered = all_gather_s(nbytes * plans.tp, tensor_group(workload), workload.fabric)

@@ -19,10 +19,10 @@ class Evaluations:
     samples: int
 
     def __post_init__(self) -> None:
-        for name, least in (("every", 1), ("samples", 0)):
+        for name, minimum in (("every", 1), ("samples", 0)):
             value = getattr(self, name)
-            if not least <= value <= 10**12:
-                raise UserError(f"evaluations: {name}={value}: must be from {least} to 10^12 samples")
+            if not minimum <= value <= 10**12:
+                raise UserError(f"evaluations: {name}={value}: must be from {minimum} to 10^12 samples")
 
     def count(self, trained: float) -> int:
         """Evaluations of a training on `trained` samples, the last of which ends it: at least one.

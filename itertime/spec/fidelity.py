@@ -18,18 +18,20 @@ LARGEST_SHARE = 0.1
 
 def approximations_of(model: ModelSpec) -> tuple[str, ...]:
     """Sentences on what a prediction of `model` leaves out or overstates; none if it is modelled as it is."""
-    found = []
+    sentences = []
     if model.attention == "core" and (share := windowed_share(model)):
-        found.append(
+        sentences.append(
             f"Attention of {model.windowed_layers} of the {model.layers} layers reaches back {model.window} "
             f"tokens and is charged for all {model.seq_len}, as unfused attention computes them, which "
             f"overstates the arithmetic by {share:.1%}."
         )
     if model.latent_kv:
-        found.append("Tensor-parallel communication of compressed keys and values is charged at full width.")
+        sentences.append(
+            "Tensor-parallel communication of compressed keys and values is charged at full width."
+        )
     if model.experts > 1 and model.load_imbalance == 1:
-        found.append("All experts are charged for equally many tokens; load_imbalance states otherwise.")
-    return (*found, *model.approximations)
+        sentences.append("All experts are charged for equally many tokens; load_imbalance states otherwise.")
+    return (*sentences, *model.approximations)
 
 
 def refusal_of(model: ModelSpec) -> str:
@@ -65,7 +67,7 @@ def windowed_share(model: ModelSpec) -> float:
     if not 0 < w < s:
         return 0.0
     scores = 2.0 * s * model.q_hidden  # QK^T and scores x V, the unmasked half
-    kept = (2 * s * w - w * w) / (s * s)
+    share_of_scores = (2 * s * w - w * w) / (s * s)
     limited = model.windowed_layers / model.layers
-    actual = 2.0 * model.layer_matmul_parameters + scores * (1 - limited * (1 - kept))
-    return limited * scores * (1 - kept) / actual
+    actual = 2.0 * model.layer_matmul_parameters + scores * (1 - limited * (1 - share_of_scores))
+    return limited * scores * (1 - share_of_scores) / actual

@@ -117,10 +117,10 @@ def load_lengths(name: str, seq_len: int | None = None) -> Lengths:
     if not is_path(name):
         return _shipped(name, seq_len)
     try:
-        found = os.stat(name)
+        status = os.stat(name)
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror or error}") from None
-    return _of_file(name, seq_len, found.st_mtime_ns, found.st_size)
+    return _of_file(name, seq_len, status.st_mtime_ns, status.st_size)
 
 
 @cache
@@ -155,24 +155,24 @@ def _read(path: Path, name: str, source: str, seq_len: int | None) -> Lengths:
     with open_table(path, layout=TextLayout(comments="#")) as table:
         form = _form_of(table)
         weights: dict[int, float] = {}
-        last = 0
+        end = 0
         for row in form.rows(table):
             where = f"{path}:{row.line}"
-            if row.first <= last:
-                what = "appears twice" if row.first == last else f"follows {last}"
+            if row.first <= end:
+                problem = "appears twice" if row.first == end else f"follows {end}"
                 raise TableError(
-                    f"{where}: {form.key}={row.first}: {what}; lengths must rise from row to row"
+                    f"{where}: {form.key}={row.first}: {problem}; lengths must rise from row to row"
                 )
             if seq_len is not None and row.last > seq_len:
                 raise TableError(
                     f"{where}: {form.last_key}={row.last}: longer than seq_len={seq_len} of the model; "
                     f"cut or leave out longer samples, or raise seq_len"
                 )
-            last = row.last
+            end = row.last
             if len(weights) + row.last - row.first >= MOST_LENGTHS:
                 raise TableError(f"{where}: more than {MOST_LENGTHS:,} lengths; merge neighbouring ones")
             weights.update(_spread(row, where))
-        if not last:
+        if not end:
             raise TableError(f"{path}:1: has no rows below the header; add a row for each length")
     total = math.fsum(weights.values())
     if form.weight == "sequences" and not total:
@@ -181,8 +181,8 @@ def _read(path: Path, name: str, source: str, seq_len: int | None) -> Lengths:
         )
     if form.weight == "share" and not abs(total - 1) <= SUM_TOLERANCE:
         raise TableError(f"{path}:1: the values of share sum to {total:.9g}; they must sum to 1")
-    kept = {tokens: weight / total for tokens, weight in weights.items() if weight > 0}
-    return Lengths(name, source, tuple(kept), tuple(kept.values()))
+    shares = {tokens: weight / total for tokens, weight in weights.items() if weight > 0}
+    return Lengths(name, source, tuple(shares), tuple(shares.values()))
 
 
 class _Form(NamedTuple):
@@ -199,8 +199,8 @@ def _form_of(table: Table) -> _Form:
     check_repeated(columns, f"{table.path}:1", {key for form in _FORMS for key in form})
     if {"sequences", "share"} <= set(columns):
         raise TableError(f"{table.path}:1: columns sequences and share: both weigh the rows; keep one")
-    for needed, form in _FORMS.items():
-        if set(needed) <= set(columns):
+    for form_columns, form in _FORMS.items():
+        if set(form_columns) <= set(columns):
             return form
     if not columns:
         raise TableError(f"{table.path}:1: is empty; expected the header tokens,sequences")
@@ -250,8 +250,8 @@ def _spread(row: _Class, where: str) -> dict[int, float]:
             f"{row.first} to {row.last}; split the class"
         )
     slope = (row.mean - middle) * 12 / (count**2 - 1) if count > 1 else 0.0
-    each = row.weight / count
-    return {t: max(0.0, each * (1 + slope * (t - middle))) for t in range(row.first, row.last + 1)}
+    weight = row.weight / count
+    return {t: max(0.0, weight * (1 + slope * (t - middle))) for t in range(row.first, row.last + 1)}
 
 
 def _cells(table: Table) -> Iterator[tuple[int, dict[str, str]]]:
@@ -264,19 +264,19 @@ def _cells(table: Table) -> Iterator[tuple[int, dict[str, str]]]:
         yield line, {name: cell.strip() for name, cell in zip(table.columns, cells, strict=True)}
 
 
-def _whole(where: str, key: str, text: str, least: int, most: int) -> int:
-    rule = f"must be a whole number from {least:,} to {most:,}"
-    if not re.fullmatch(r"\+?[0-9]{1,19}", text) or not least <= int(text) <= most:
+def _whole(where: str, key: str, text: str, minimum: int, maximum: int) -> int:
+    rule = f"must be a whole number from {minimum:,} to {maximum:,}"
+    if not re.fullmatch(r"\+?[0-9]{1,19}", text) or not minimum <= int(text) <= maximum:
         raise TableError(f"{where}: {key}={shown(text)}: {rule}; correct the cell or leave out the row")
     return int(text)
 
 
-def _number(where: str, key: str, text: str, least: float, most: float) -> float:
+def _number(where: str, key: str, text: str, minimum: float, maximum: float) -> float:
     try:
         value = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
         value = math.nan
-    if not least <= value <= most:  # NaN is not either
-        rule = f"must be a number from {least:g} to {most:g}"
+    if not minimum <= value <= maximum:  # NaN is not either
+        rule = f"must be a number from {minimum:g} to {maximum:g}"
         raise TableError(f"{where}: {key}={shown(text)}: {rule}; correct the cell or leave out the row")
     return value

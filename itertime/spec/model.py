@@ -138,10 +138,12 @@ class ModelSpec:
         except ValidationError as error:
             if isinstance(value, dict):
                 raise
-            first, names = error.errors(include_url=False)[0], list(cls.__dataclass_fields__)
-            place = first["loc"][0] if first["loc"] else ""
+            problem, names = error.errors(include_url=False)[0], list(cls.__dataclass_fields__)
+            place = problem["loc"][0] if problem["loc"] else ""
             field = names[place] if isinstance(place, int) else place
-            raise UserError(f"model: {field}={quoted(first.get('input'))}: {first['msg'].lower()}") from None
+            raise UserError(
+                f"model: {field}={quoted(problem.get('input'))}: {problem['msg'].lower()}"
+            ) from None
 
     def __post_init__(self) -> None:
         if self.hidden % self.heads and not self.head_dim:
@@ -229,8 +231,8 @@ class ModelSpec:
         """Layers whose attention a window shorter than the sequence limits."""
         if not 0 < self.window < self.seq_len:
             return 0
-        every = self.full_attention_every
-        return self.layers - (self.layers // every if every else 0)
+        period = self.full_attention_every
+        return self.layers - (self.layers // period if period else 0)
 
     @property
     def attention_matmul_parameters(self) -> int:

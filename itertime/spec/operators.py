@@ -95,11 +95,11 @@ class GemmModel:
 
     def _shaped(self, axes: int) -> tuple[Array, Array, Array]:
         """`_tile_columns`, shaped to broadcast against arrays of `axes` dimensions."""
-        known = self._known_shapes
-        if axes not in known:
-            rows, columns, wave_s = (each.reshape(-1, *[1] * axes) for each in self._tile_columns)
-            known[axes] = rows, columns, wave_s
-        return known[axes]
+        shapes = self._known_shapes
+        if axes not in shapes:
+            rows, columns, wave_s = (column.reshape(-1, *[1] * axes) for column in self._tile_columns)
+            shapes[axes] = rows, columns, wave_s
+        return shapes[axes]
 
     @cached_property
     def _known_shapes(self) -> dict[int, tuple[Array, Array, Array]]:

@@ -106,12 +106,12 @@ class Profile:
 
     @model_validator(mode="after")
     def _check(self) -> Profile:
-        for field, needed in (
+        for field, required in (
             ("attention_slowdown", OLDER_ATTENTION),
             ("elementwise", ELEMENTWISE_KINDS),
             ("collectives", COLLECTIVES),
         ):
-            for name in needed:
+            for name in required:
                 if name not in getattr(self, field):
                     raise ValueError(f"{field} lacks {name!r}")
         object.__setattr__(self, "_ranges", _united(self.evidence))
@@ -189,9 +189,9 @@ class Profile:
         if precision == "tf32" and self._has_tf32:
             return self._tf32
         if precision not in self.gemm_precisions:
-            known = ", ".join(self.precisions)
+            precisions = ", ".join(self.precisions)
             raise UserError(
-                f"profile {self.name}: precision={quoted(precision)}: no GEMM model; it has {known}"
+                f"profile {self.name}: precision={quoted(precision)}: no GEMM model; it has {precisions}"
             )
         return self.gemm_precisions[precision]
 
@@ -307,10 +307,10 @@ def _united(evidence: list[Evidence]) -> dict[str, dict[str, tuple[float, float]
     """The union of the ranges of each kernel's evidence; the first word of a part is the kernel's name."""
     ranges: dict[str, dict[str, tuple[float, float]]] = {}
     for item in evidence:
-        found = ranges.setdefault(re.split(r"[ ,(]", item.part)[0], {})
-        for argument, (least, most) in item.measured.items():
-            before = found.get(argument, (least, most))
-            found[argument] = min(least, before[0]), max(most, before[1])
+        union = ranges.setdefault(re.split(r"[ ,(]", item.part)[0], {})
+        for argument, (low, high) in item.measured.items():
+            range_so_far = union.get(argument, (low, high))
+            union[argument] = min(low, range_so_far[0]), max(high, range_so_far[1])
     return ranges
 
 

@@ -48,14 +48,14 @@ class Reference:
     files: tuple[Path, ...]
 
     @classmethod
-    def read(cls, what: str, name: str | Path, folder: Path, kind: type) -> Reference:
+    def read(cls, noun: str, name: str | Path, folder: Path, kind: type) -> Reference:
         """The shipped file `name` of `folder`, or the file at the path `name`.
 
         Raises UnknownName for a name that is not shipped. Raises UserError, naming the file, for a file that
         cannot be read, and for a chain of files that has a cycle or is longer than 8.
         """
-        path = _path(what, name, folder)
-        where = str(path) if path.parent != folder else f"{what} {path.stem}"
+        path = _path(noun, name, folder)
+        where = str(path) if path.parent != folder else f"{noun} {path.stem}"
         chain, contents = [path], []
         while True:
             content = _in_field_units(kind, read_mapping(chain[-1]), str(chain[-1]))
@@ -64,8 +64,8 @@ class Reference:
             contents.append(content)
             if base is None:
                 break
-            chain.append(_base(what, base, chain, folder))
-        if len(chain) > 1 or what == "model":
+            chain.append(_base(noun, base, chain, folder))
+        if len(chain) > 1 or noun == "model":
             contents[0].setdefault("name", path.stem)
         merged: dict[str, Any] = {}
         for content in reversed(contents):
@@ -100,28 +100,28 @@ def resolved_digest(spec: object) -> str:
     return hashlib.sha256(repr(spec).encode()).hexdigest()
 
 
-def _path(what: str, name: str | Path, folder: Path) -> Path:
+def _path(noun: str, name: str | Path, folder: Path) -> Path:
     text = str(name)
-    if isinstance(name, Path) or names_file(text) or (what == "system" and "/" in text):
+    if isinstance(name, Path) or names_file(text) or (noun == "system" and "/" in text):
         return Path(text)
     shipped = {path.stem: path for path in folder.glob("*.yaml")}
     if text not in shipped:
-        raise UnknownName(what, text, shipped)
+        raise UnknownName(noun, text, shipped)
     return shipped[text]
 
 
-def _base(what: str, base: Any, chain: list[Path], folder: Path) -> Path:
+def _base(noun: str, base: Any, chain: list[Path], folder: Path) -> Path:
     """The file that the last of the chain extends."""
     where = f"{chain[-1]}: extends={quoted(base)}"
     if not isinstance(base, str) or not base.strip() or "\0" in base:
-        raise UserError(f"{chain[-1]}: extends: must be the name of a {what}, or a file")
+        raise UserError(f"{chain[-1]}: extends: must be the name of a {noun}, or a file")
     try:
-        path = _path(what, base, folder)
+        path = _path(noun, base, folder)
         path = path if path.parent == folder else chain[-1].parent / base
     except UnknownName as error:
         raise UserError(f"{where}: {error}") from None
-    if any(os.path.realpath(path) == os.path.realpath(before) for before in chain):
-        cycle = " extends ".join(str(one) for one in [*chain, path])
+    if any(os.path.realpath(path) == os.path.realpath(ancestor) for ancestor in chain):
+        cycle = " extends ".join(str(link) for link in [*chain, path])
         raise UserError(f"{where}: is a cycle ({cycle}); let one of these files stand alone")
     if len(chain) == _LONGEST_CHAIN:
         raise UserError(f"{where}: more than {_LONGEST_CHAIN} files extend each other; merge some of them")
@@ -130,21 +130,21 @@ def _base(what: str, base: Any, chain: list[Path], folder: Path) -> Path:
 
 def _files_beside(path: Path, content: Mapping[str, Any]) -> dict[str, str]:
     """The values of `_FILES` that are files relative to the folder of `path`, as paths."""
-    named = {key: content[key] for key in _FILES if isinstance(content.get(key), str)}
-    files = {key: value for key, value in named.items() if names_file(value) or value.endswith(".csv")}
-    found = {key: path.parent / value for key, value in files.items()}
-    return {key: str(file) for key, file in found.items() if os.path.isfile(file)}
+    names = {key: content[key] for key in _FILES if isinstance(content.get(key), str)}
+    files = {key: value for key, value in names.items() if names_file(value) or value.endswith(".csv")}
+    paths = {key: path.parent / value for key, value in files.items()}
+    return {key: str(file) for key, file in paths.items() if os.path.isfile(file)}
 
 
 def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with the keys of `change`; mappings in both are merged key by key."""
-    both = dict(base)
+    merged = dict(base)
     for key, value in change.items():
-        before = both.get(key)
-        if isinstance(before, Mapping) and isinstance(value, Mapping):
-            value = {**before, **value}
-        both[key] = value
-    return both
+        base_value = merged.get(key)
+        if isinstance(base_value, Mapping) and isinstance(value, Mapping):
+            value = {**base_value, **value}
+        merged[key] = value
+    return merged
 
 
 def _in_field_units(kind: type, content: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -152,24 +152,24 @@ def _in_field_units(kind: type, content: Mapping[str, Any], where: str) -> dict[
 
     UserError for a quantity that is stated in two units, and for one that is not a number.
     """
-    found = dict(content)
+    fields = dict(content)
     for outer, value in content.items():
         if isinstance(value, Mapping):
-            found[outer] = _converted(value, f"{outer}.", kind, where)
-    return _converted(found, "", kind, where)
+            fields[outer] = _converted(value, f"{outer}.", kind, where)
+    return _converted(fields, "", kind, where)
 
 
 def _converted(content: Mapping[str, Any], prefix: str, kind: type, where: str) -> dict[str, Any]:
-    found = dict(content)
+    fields = dict(content)
     for key, value in content.items():
         unit = _in_other_units(kind).get(f"{prefix}{key}")
         if unit is not None:
             name = unit.field.removeprefix(prefix)
             if name in content:
                 raise UserError(f"{where}: {key} and {name} state the same quantity; keep one")
-            del found[key]
-            found[name] = _number(value, f"{where}: {key}={quoted(value)}") * unit.factor / unit.divisor
-    return found
+            del fields[key]
+            fields[name] = _number(value, f"{where}: {key}={quoted(value)}") * unit.factor / unit.divisor
+    return fields
 
 
 @cache
@@ -182,13 +182,13 @@ def _names(kind: type) -> tuple[str, ...]:
 def _in_other_units(kind: type) -> dict[str, _Unit]:
     """The keys of such a file in units that people use, and what turns them into those of the fields."""
     rate, time = "_bytes_per_s", "_s"
-    found = {}
+    fields = {}
     for name in _names(kind):
         if name.endswith(rate):
-            found[name.removesuffix(rate) + "_gbps"] = _Unit(name, 1e9, 8)
+            fields[name.removesuffix(rate) + "_gbps"] = _Unit(name, 1e9, 8)
         elif name.endswith(time):
-            found[name.removesuffix(time) + "_us"] = _Unit(name, 1, 1e6)
-    return found
+            fields[name.removesuffix(time) + "_us"] = _Unit(name, 1, 1e6)
+    return fields
 
 
 def _number(value: Any, where: str) -> float:

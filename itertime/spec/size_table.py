@@ -60,17 +60,19 @@ class SizeTable:
         if nbytes.size == ranks.size == 1:  # ten times faster than arrays
             shape = (1,) * max(nbytes.ndim, ranks.ndim)
             return np.array(self._one(nbytes.item(), ranks.item())).reshape(shape)
-        last, sizes = self.ranks[-1], self._dense.shape[1]
+        most_ranks, sizes = self.ranks[-1], self._dense.shape[1]
         _, exponent = np.frexp(nbytes)
         octave = exponent - 1 - int(math.log2(self.first_bytes))
         octave = np.minimum(np.maximum(octave, 0), sizes - 2)  # np.clip is slow
         larger = np.maximum(ranks, 2)
-        cell = (np.minimum(larger, last) - 2) * sizes + octave
+        cell = (np.minimum(larger, most_ranks) - 2) * sizes + octave
         starts, low, step = self._octaves
         start = starts.take(octave)
         seconds = low.take(cell) + step.take(cell) * np.maximum(nbytes - start, 0.0) / start
-        if (ranks > last).any():
-            seconds = seconds * np.where(ranks > last, (larger - 1) / larger * last / (last - 1), 1.0)
+        if (ranks > most_ranks).any():
+            seconds = seconds * np.where(
+                ranks > most_ranks, (larger - 1) / larger * most_ranks / (most_ranks - 1), 1.0
+            )
         return np.where((nbytes > 0) & (ranks > 1), seconds, 0.0)
 
     @cached_property
@@ -86,11 +88,11 @@ class SizeTable:
         """`seconds` of a single size."""
         if nbytes <= 0 or ranks <= 1:
             return 0.0
-        last, table = self.ranks[-1], self._dense
+        most_ranks, table = self.ranks[-1], self._dense
         octave = math.frexp(nbytes)[1] - 1 - int(math.log2(self.first_bytes))
         octave = min(max(octave, 0), table.shape[1] - 2)
         start = self.first_bytes * 2.0**octave
-        row = min(max(ranks, 2), last) - 2
+        row = min(max(ranks, 2), most_ranks) - 2
         low, high = float(table[row, octave]), float(table[row, octave + 1])
         seconds = low + (high - low) * max(nbytes - start, 0.0) / start
-        return seconds * ((ranks - 1) / ranks * last / (last - 1) if ranks > last else 1.0)
+        return seconds * ((ranks - 1) / ranks * most_ranks / (most_ranks - 1) if ranks > most_ranks else 1.0)

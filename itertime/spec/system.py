@@ -273,8 +273,8 @@ class System:
     def with_nic(self, gbps: float) -> System:
         """The same system with more or fewer of its NICs: `gbps` Gb/s per node, one direction."""
         nic_bytes_per_s = gbps * 1e9 / 8
-        one = self.nic_bytes_per_s / (self.nics_per_node or self.gpus_per_node)
-        nics = max(round(nic_bytes_per_s / one), 1)
+        of_a_nic = self.nic_bytes_per_s / (self.nics_per_node or self.gpus_per_node)
+        nics = max(round(nic_bytes_per_s / of_a_nic), 1)
         return dataclasses.replace(self, nic_bytes_per_s=nic_bytes_per_s, nics_per_node=nics)
 
 
@@ -318,8 +318,8 @@ def profile_of(system: System) -> Profile:
 
     It is read once. Raises as `load_profile` and `Profile.variant` do.
     """
-    stated = system.power_w, system.hbm_bytes_per_s, system.memory_bytes, system.multiprocessors
-    return variant_of(system.profile, *stated)
+    figures = system.power_w, system.hbm_bytes_per_s, system.memory_bytes, system.multiprocessors
+    return variant_of(system.profile, *figures)
 
 
 @cache

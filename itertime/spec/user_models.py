@@ -45,8 +45,8 @@ class Models:
         self._folder = None if folder is None else Path(folder)
         self._places: dict[str, list[Path]] = {}
         self._own: dict[str, _UserModel] = {}
-        for one in search:
-            for path in _models_in(Path(one)):
+        for searched_folder in search:
+            for path in _models_in(Path(searched_folder)):
                 self._places.setdefault(path.stem, []).append(path)
 
     @classmethod
@@ -55,23 +55,23 @@ class Models:
         UserError for a document that `document` did not make, and for such a table that has changed.
         """
         models = cls(folder="")
-        for name, stated in (document if isinstance(document, Mapping) else {}).items():
+        for name, entry in (document if isinstance(document, Mapping) else {}).items():
             try:
-                files = tuple((str(one["path"]), str(one["sha256"])) for one in stated["files"])
-                own = models._own[name] = _UserModel(ModelSpec(**stated["spec"]), files)
+                files = tuple((str(file["path"]), str(file["sha256"])) for file in entry["files"])
+                model = models._own[name] = _UserModel(ModelSpec(**entry["spec"]), files)
             except (KeyError, TypeError, ValueError, ArithmeticError, UserError):
                 raise UserError(f"manifest.json: models: {shown(name)} is not stated as a model") from None
-            _refuse_changed_lengths(name, own)
+            _refuse_changed_lengths(name, model)
         return models
 
     def document(self) -> dict[str, Any]:
         """The models of the user that were named so far, with their files, as plain data."""
         return {
             name: {
-                "files": [{"path": path, "sha256": digest} for path, digest in own.files],
-                "spec": {key: _plain(value) for key, value in asdict(own.spec).items()},
+                "files": [{"path": path, "sha256": digest} for path, digest in model.files],
+                "spec": {key: _plain(value) for key, value in asdict(model.spec).items()},
             }
-            for name, own in sorted(self._own.items())
+            for name, model in sorted(self._own.items())
         }
 
     def names(self) -> list[str]:
@@ -101,8 +101,8 @@ class Models:
             return _loaded(Path(name), None)
         path = self._folder / name
         if os.path.isabs(name) or ".." in Path(name).parts or not _is_inside(path, self._folder):
-            what = "leads out of the folder of the trace"
-            raise UserError(f"{what}; name the model without ending, and its folder by --model-path")
+            problem = "leads out of the folder of the trace"
+            raise UserError(f"{problem}; name the model without ending, and its folder by --model-path")
         if not path.is_file():
             raise UserError(f"there is no file {path}; a path starts at the folder of the trace")
         try:
@@ -121,18 +121,18 @@ def _models_in(folder: Path) -> Iterator[Path]:
             yield folder / name
 
 
-def _loaded(path: Path, within: Path | None) -> _UserModel:
+def _loaded(path: Path, folder: Path | None) -> _UserModel:
     """The model in a file. UserError if there is none, or if it extends a file that is not `within`."""
     reference = model_reference(str(path))
-    own, *extended = reference.files
-    files = [own, *(one for one in extended if one in reference.user_files)]
+    model_file, *extended = reference.files
+    files = [model_file, *(file for file in extended if file in reference.user_files)]
     model = model_of(reference)
     if is_path(model.lengths):
         files.append(Path(model.lengths))
-    if within is not None and not all(_is_inside(one, within) for one in files):
+    if folder is not None and not all(_is_inside(file, folder) for file in files):
         raise UserError(f"{path}: names a file out of its folder")
     try:
-        hashes = tuple((str(one), sha256(one, MAX_BYTES)) for one in files)
+        hashes = tuple((str(file), sha256(file, MAX_BYTES)) for file in files)
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or error
         raise UserError(f"{path}: cannot be read, or a file that it names: {text}") from None
@@ -141,18 +141,18 @@ def _loaded(path: Path, within: Path | None) -> _UserModel:
     return _UserModel(model, hashes)
 
 
-def _refuse_changed_lengths(name: str, own: _UserModel) -> None:
+def _refuse_changed_lengths(name: str, model: _UserModel) -> None:
     """UserError if a model's table of lengths is a file other than the one that the manifest states."""
-    path = own.spec.lengths
+    path = model.spec.lengths
     if not is_path(path):
         return
     try:
-        same = sha256(path, MAX_BYTES) == dict(own.files).get(str(Path(path)))
+        unchanged = sha256(path, MAX_BYTES) == dict(model.files).get(str(Path(path)))
     except (OSError, ValueError):
-        same = False
-    if not same:
-        what = f"the lengths of model {shown(name)}, {shown(path)}, are not those that the run read"
-        raise UserError(f"manifest.json: {what}; put the file back")
+        unchanged = False
+    if not unchanged:
+        problem = f"the lengths of model {shown(name)}, {shown(path)}, are not those that the run read"
+        raise UserError(f"manifest.json: {problem}; put the file back")
 
 
 def _is_inside(path: Path, folder: Path) -> bool:

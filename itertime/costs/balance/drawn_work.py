@@ -134,14 +134,16 @@ def _work(dealt: Dealt) -> DrawnWork:
 
 def _enumerated(dealt: Dealt, parts: list[UnitPart]) -> IndependentNodes | None:
     """The work with all outcomes of one node; None if they are too many, or if nodes differ in size."""
-    nodes, rest = divmod(dealt.ranks, dealt.group)
-    pools = None if rest else pools_of(parts, dealt.group)
+    nodes, remainder = divmod(dealt.ranks, dealt.group)
+    pools = None if remainder else pools_of(parts, dealt.group)
     if pools is None:
         return None
     points = np.concatenate([part.points for part in parts])
     work = work_of_ranks(points, deal(pools[0], dealt.group), dealt.padded_together)
     tokens, squares = (pools[1] @ work.mean(axis=1)).tolist()
-    return IndependentNodes(stacked([upper_hull(each) for each in work]), pools[1], nodes, tokens, squares)
+    return IndependentNodes(
+        stacked([upper_hull(node_work) for node_work in work]), pools[1], nodes, tokens, squares
+    )
 
 
 def _check_sizes(ranks: int, samples: int, node_ranks: int, micro_batch: int) -> None:
@@ -190,11 +192,11 @@ def _sampled(key: Dealt) -> SampledRanks:
     hulls: list[Points] = []
     means: list[Array] = []
     at_once = max(1, UNITS_AT_ONCE // size)
-    for first in range(0, draws, at_once):
-        dealt = _dealt(key, parts, rng, min(at_once, draws - first))
+    for start in range(0, draws, at_once):
+        dealt = _dealt(key, parts, rng, min(at_once, draws - start))
         work = work_of_ranks(points, dealt, key.padded_together)
         means.extend(work.mean(axis=1))
-        hulls.extend(upper_hull(each) for each in work)
+        hulls.extend(upper_hull(node_work) for node_work in work)
     exact = key.padded_together == 1
     expected = IndependentRanks.of(parts, 1)
     tokens, squares = (expected.tokens, expected.squares) if exact else np.mean(means, axis=0).tolist()
@@ -203,18 +205,18 @@ def _sampled(key: Dealt) -> SampledRanks:
 
 def _dealt(key: Dealt, parts: list[UnitPart], rng: np.random.Generator, draws: int) -> Indices:
     """draws x ranks x units of a rank, as indices into the units of all parts."""
-    drawn, first = [], 0
+    drawn, start = [], 0
     for part in parts:
-        drawn.append(draw(rng, part.shares, (draws * key.ranks, part.number), first))
-        first += len(part.shares)
+        drawn.append(draw(rng, part.shares, (draws * key.ranks, part.number), start))
+        start += len(part.shares)
     units = np.concatenate(drawn, axis=1).reshape(draws, key.ranks, -1)
     if key.group == 1:
         return units if key.balance == "drawn" else np.sort(units, axis=2)
-    whole = key.ranks // key.group * key.group  # the last node may have fewer ranks
-    nodes = [(units[:, :whole], key.group), (units[:, whole:], key.ranks - whole)]
+    full_ranks = key.ranks // key.group * key.group  # the last node may have fewer ranks
+    nodes = [(units[:, :full_ranks], key.group), (units[:, full_ranks:], key.ranks - full_ranks)]
     dealt = [
-        deal(some.reshape(-1, ranks * units.shape[2]), ranks).reshape(draws, -1, units.shape[2])
-        for some, ranks in nodes
+        deal(samples.reshape(-1, ranks * units.shape[2]), ranks).reshape(draws, -1, units.shape[2])
+        for samples, ranks in nodes
         if ranks
     ]
     return np.concatenate(dealt, axis=1)

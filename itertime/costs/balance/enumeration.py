@@ -26,20 +26,20 @@ def pools_of(parts: Sequence[UnitPart], ranks: int) -> tuple[Indices, Array] | N
     sizes = [(len(part.shares), ranks * part.number) for part in parts]
     if math.prod(math.comb(units + drawn - 1, drawn) for units, drawn in sizes) > MOST_POOLS:
         return None
-    first = 0
+    start = 0
     choices = []
     for part, (units, drawn) in zip(parts, sizes, strict=True):
-        choices.append(list(_draws((part.shares / part.shares.sum()).tolist(), drawn, first)))
-        first += units
-    pools = [[unit for units, _ in each for unit in units] for each in product(*choices)]
-    chances = [math.prod(chance for _, chance in each) for each in product(*choices)]
+        choices.append(list(_draws((part.shares / part.shares.sum()).tolist(), drawn, start)))
+        start += units
+    pools = [[unit for units, _ in choice for unit in units] for choice in product(*choices)]
+    chances = [math.prod(chance for _, chance in choice) for choice in product(*choices)]
     return np.array(pools, dtype=np.int32), np.array(chances)
 
 
-def _draws(shares: Sequence[float], drawn: int, first: int) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Every multiset of `drawn` units, as indices from `first` on, with its probability."""
+def _draws(shares: Sequence[float], drawn: int, start: int) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Every multiset of `drawn` units, as indices from `start` on, with its probability."""
     for units in combinations_with_replacement(range(len(shares)), drawn):
         counts = [units.count(unit) for unit in range(len(shares))]
         orders = math.lgamma(drawn + 1) - math.fsum(math.lgamma(count + 1) for count in counts)
-        each = math.fsum(count * math.log(share) for share, count in zip(shares, counts, strict=True))
-        yield tuple(first + unit for unit in units), math.exp(orders + each)
+        log_chance = math.fsum(count * math.log(share) for share, count in zip(shares, counts, strict=True))
+        yield tuple(start + unit for unit in units), math.exp(orders + log_chance)

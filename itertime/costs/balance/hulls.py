@@ -25,12 +25,12 @@ def upper_hull(points: Points) -> Points:
     ordered = points[order]
     best = np.maximum.accumulate(ordered[:, 1])
     front = ordered[np.concatenate(([True], best[1:] > best[:-1]))]
-    kept: list[tuple[float, float]] = []
+    corners: list[tuple[float, float]] = []
     for x, y in front.tolist():  # x falls, y rises
-        while len(kept) > 1 and not _turns(kept[-2], kept[-1], (x, y)):
-            kept.pop()
-        kept.append((x, y))
-    return np.array(kept)
+        while len(corners) > 1 and not _turns(corners[-2], corners[-1], (x, y)):
+            corners.pop()
+        corners.append((x, y))
+    return np.array(corners)
 
 
 def _turns(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
@@ -42,8 +42,8 @@ def stacked(hulls: Sequence[Points]) -> Points:
     """hulls x corners x 2; hulls with fewer corners repeat their last one. Memory holds the hulls along the
     first axis side by side, over which `highest` is fastest.
     """
-    most = max(map(len, hulls))
-    columns = [np.concatenate([hull, np.repeat(hull[-1:], most - len(hull), axis=0)]) for hull in hulls]
+    longest = max(map(len, hulls))
+    columns = [np.concatenate([hull, np.repeat(hull[-1:], longest - len(hull), axis=0)]) for hull in hulls]
     return np.asfortranarray(columns)
 
 

@@ -111,12 +111,14 @@ def _relative_excess(workload: Workload, growth: Sequence[Growth]) -> Array:
     per_token = ((growth[0].tokens + growth[1].tokens) * stages).sum(axis=0) / workload.micro_batch.tokens
     per_square = ((growth[0].squares + growth[1].squares) * stages).sum(axis=0) / workload.micro_batch.squares
     draws = draws_of(workload.model, workload.plans, workload.lengths, workload.system.domain_gpus)
-    found = [
-        one.slowest(max(linear, 0.0), max(quadratic, 0.0))
-        for one, linear, quadratic in zip(draws, per_token.tolist(), per_square.tolist(), strict=True)
+    slowest_ranks = [
+        rank.slowest(max(linear, 0.0), max(quadratic, 0.0))
+        for rank, linear, quadratic in zip(draws, per_token.tolist(), per_square.tolist(), strict=True)
     ]
-    values = np.array([(one.mean, one.low, one.high, one.average + one.error) for one in found]).T
-    excess: Array = values / np.array([one.average for one in found]) - 1
+    values = np.array(
+        [(rank.mean, rank.low, rank.high, rank.average + rank.error) for rank in slowest_ranks]
+    ).T
+    excess: Array = values / np.array([rank.average for rank in slowest_ranks]) - 1
     return excess
 
 
@@ -146,8 +148,8 @@ def _ein(z: Array) -> Array:
     longer than a prediction's other imports together.
     """
     places, weights = _quadrature()
-    found: Array = -np.expm1(-z[..., None] * places) @ weights
-    return found
+    integral: Array = -np.expm1(-z[..., None] * places) @ weights
+    return integral
 
 
 @cache
@@ -164,14 +166,14 @@ def balance_s(workload: Workload, spread: Spread) -> Array:
     wait for in its first pass hide it: the CPU issues them meanwhile.
     """
     plans = workload.plans
-    first = np.where(plans.pp == 1, LAST, FIRST), np.arange(len(plans))
-    hidden = spread.idle[0][first] / plans.interleave
+    first_stage = np.where(plans.pp == 1, LAST, FIRST), np.arange(len(plans))
+    hidden = spread.idle[0][first_stage] / plans.interleave
     sent = exchange_bytes(plans.options.balance, 1, workload.model.seq_len)
     if not sent.bytes_per_rank:
         return np.zeros(len(plans))
-    within = node_ranks(plans, workload.system.domain_gpus)
-    ranks = within if sent.in_node else plans.dp
+    in_node = node_ranks(plans, workload.system.domain_gpus)
+    ranks = in_node if sent.in_node else plans.dp
     groups = data_parallel_group(workload, ranks, plans.tp * plans.cp)
     samples = (ranks * plans.microbatches * plans.micro_batch).astype(float)
-    each: Array = sent.bytes_per_rank / ARRAYS * samples
-    return np.maximum(ARRAYS * collective_s(all_gather_s, workload, groups, ranks > 1, each) - hidden, 0.0)
+    nbytes: Array = sent.bytes_per_rank / ARRAYS * samples
+    return np.maximum(ARRAYS * collective_s(all_gather_s, workload, groups, ranks > 1, nbytes) - hidden, 0.0)

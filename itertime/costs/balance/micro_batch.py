@@ -85,16 +85,16 @@ def micro_batch_of(
     has `seq_len` tokens. `domain_gpus`: GPUs of a node.
     """
     samples, s = plans.micro_batch.astype(float), model.seq_len
-    tokens, whole = plans.tokens(s), np.full(len(plans), float(s))
+    tokens, full_length = plans.tokens(s), np.full(len(plans), float(s))
     if lengths is None:
-        return MicroBatch(tokens, tokens, samples, whole)
+        return MicroBatch(tokens, tokens, samples, full_length)
     real: Array = samples * lengths.mean
     squares: Array = samples * lengths.mean_square
     batching = plans.options.batching
     if batching == "padded":
-        return MicroBatch(tokens, real / plans.cp, samples, whole)
+        return MicroBatch(tokens, real / plans.cp, samples, full_length)
     if batching == "packed":
-        rows = np.array([rows_of(lengths, batching, int(one), s) for one in samples], dtype=float)
+        rows = np.array([rows_of(lengths, batching, int(draw), s) for draw in samples], dtype=float)
         of_row = _packed_row(lengths, s)
         filled, squares = rows * of_row[0], rows * of_row[1]
         return MicroBatch(rows * s, filled, filled**2 / squares, squares / filled)
@@ -104,7 +104,7 @@ def micro_batch_of(
         tokens, squares = _longest(lengths, samples)
     else:
         draws = draws_of(model, plans, lengths, domain_gpus)
-        tokens, squares = np.array([(one.tokens, one.squares) for one in draws]).T / plans.microbatches
+        tokens, squares = np.array([(draw.tokens, draw.squares) for draw in draws]).T / plans.microbatches
     return MicroBatch(tokens, real, tokens**2 / squares, squares / tokens)
 
 
@@ -146,12 +146,12 @@ def draws_of(model: ModelSpec, plans: PlanBatch, lengths: Lengths, domain_gpus: 
     Raises UserError where samples cannot be dealt as the options say (`balance.check_balance`).
     """
     options, nothing = plans.options, np.ones_like(plans.dp)
-    within = node_ranks(plans, domain_gpus) if "exchanged" in options.balance else nothing
+    in_node = node_ranks(plans, domain_gpus) if "exchanged" in options.balance else nothing
     sizes = plans.micro_batch if options.batching == "longest" else nothing
-    columns = (plans.dp, plans.microbatches * plans.micro_batch, within, sizes)
+    columns = (plans.dp, plans.microbatches * plans.micro_batch, in_node, sizes)
     return [
-        _drawn(lengths, options, ranks, samples, within, size, model.seq_len)
-        for ranks, samples, within, size in zip(*(column.tolist() for column in columns), strict=True)
+        _drawn(lengths, options, ranks, samples, in_node, size, model.seq_len)
+        for ranks, samples, in_node, size in zip(*(column.tolist() for column in columns), strict=True)
     ]
 
 
@@ -169,9 +169,9 @@ def fullest(
     batching, balance = plans.options.batching, plans.options.balance
     if batching in ("padded", "packed"):
         return np.ones(len(plans))
-    most = plans.tokens(model.seq_len) / mean.tokens
+    limit = plans.tokens(model.seq_len) / mean.tokens
     if batching == "longest":
-        return most
+        return limit
     variance = plans.micro_batch * (
         _variance_in_bins(lengths, model.seq_len)
         if balance.startswith("stratified")
@@ -182,8 +182,8 @@ def fullest(
     if balance == "sorted":
         variance = variance / plans.dp
     drawn = plans.dp * plans.microbatches
-    above = np.array([_highest(one) for one in drawn.tolist()])
-    return np.minimum(1 + above * np.sqrt(variance) / mean.tokens, most)
+    above = np.array([_highest(work) for work in drawn.tolist()])
+    return np.minimum(1 + above * np.sqrt(variance) / mean.tokens, limit)
 
 
 @lru_cache(maxsize=4096)
@@ -197,6 +197,6 @@ def _variance_in_bins(lengths: Lengths, seq_len: int) -> float:
     """Mean variance of a sample's length within its bin."""
     tokens, shares = np.array(lengths.tokens, dtype=float), np.array(lengths.shares)
     bins = np.searchsorted(bin_edges(seq_len), tokens)
-    weight, first, second = (np.bincount(bins, shares * tokens**power) for power in range(3))
-    some = weight > 0
-    return float((second[some] - first[some] ** 2 / weight[some]).sum())
+    weight, sum_1, sum_2 = (np.bincount(bins, shares * tokens**power) for power in range(3))
+    occupied = weight > 0
+    return float((sum_2[occupied] - sum_1[occupied] ** 2 / weight[occupied]).sum())

@@ -78,23 +78,23 @@ def sum_distribution(parts: Sequence[Part], step: float | None = None) -> SumDis
     mean, variance = _moments(parts)
     reach = _reach(variance, furthest)
     cut = step is None and 2 * reach < span
-    most = GRID_POINTS
-    while cut and most < MOST_POINTS and 2 * reach / most > furthest / PART_POINTS:
-        most *= 2
-    step = step or min(span, 2 * reach) / most
+    grid_points = GRID_POINTS
+    while cut and grid_points < MOST_POINTS and 2 * reach / grid_points > furthest / PART_POINTS:
+        grid_points *= 2
+    step = step or min(span, 2 * reach) / grid_points
     points = 1 + sum(part.number * math.ceil(np.ptp(part.works) / step - ON_GRID) for part in parts)
-    size = most if cut else _fast_size(points)
+    size = grid_points if cut else _fast_size(points)
     product = np.ones(size // 2 + 1, dtype=complex)
     for part in parts:
         product *= _power(rfft(_on_grid(part, step, size)), part.number)
     probabilities = np.maximum(irfft(product, size), 0.0)
-    first = 0
+    offset = 0
     if cut:  # the transform counts points modulo `size`
-        first = round((mean - start) / step) - size // 2
-        probabilities = np.roll(probabilities, -(first % size))
+        offset = round((mean - start) / step) - size // 2
+        probabilities = np.roll(probabilities, -(offset % size))
     else:
         probabilities = probabilities[:points]
-    return SumDistribution(start + first * step, step, probabilities / probabilities.sum())
+    return SumDistribution(start + offset * step, step, probabilities / probabilities.sum())
 
 
 def _fast_size(points: int) -> int:
@@ -132,9 +132,9 @@ def _moments(parts: Sequence[Part]) -> tuple[float, float]:
     mean = variance = 0.0
     for part in parts:
         shares = part.shares / part.shares.sum()
-        each = float(part.works @ shares)
-        mean += part.number * each
-        variance += part.number * float((part.works - each) ** 2 @ shares)
+        mean_work = float(part.works @ shares)
+        mean += part.number * mean_work
+        variance += part.number * float((part.works - mean_work) ** 2 @ shares)
     return mean, variance
 
 

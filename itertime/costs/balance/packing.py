@@ -62,11 +62,11 @@ def packs_of(lengths: Lengths, seq_len: int, most: int = MOST_SAMPLES) -> Packs:
     full: dict[tuple[int, ...], float] = defaultdict(float)
     for tokens, share in zip(reversed(lengths.tokens), reversed(lengths.shares), strict=True):
         for weight, pack in open_packs.take(tokens, share):
-            left = seq_len - sum(pack)
-            if len(pack) == most or left < lengths.tokens[0]:
+            room = seq_len - sum(pack)
+            if len(pack) == most or room < lengths.tokens[0]:
                 full[pack] += weight
             else:
-                open_packs.put(left, (weight, pack))
+                open_packs.put(room, (weight, pack))
     for weight, pack in open_packs.all():
         full[pack] += weight
     total = math.fsum(full.values())
@@ -93,11 +93,11 @@ class _OpenPacks:
         """
         added: list[Weighted] = []
         while share > 0 and self._rooms and -self._rooms[0] >= tokens:
-            here = self._by_room[-self._rooms[0]]
-            weight, pack = here.pop()
+            packs = self._by_room[-self._rooms[0]]
+            weight, pack = packs.pop()
             if weight > share:
-                here.append((weight - share, pack))
-            if not here:
+                packs.append((weight - share, pack))
+            if not packs:
                 del self._by_room[-heapq.heappop(self._rooms)]
             added.append((min(weight, share), (*pack, tokens)))
             share -= min(weight, share)

@@ -18,8 +18,8 @@ __all__ = ["Indices", "deal", "draw", "work_of_ranks"]
 Indices = NDArray[np.integer]
 
 
-def draw(rng: np.random.Generator, shares: ArrayLike, shape: tuple[int, ...], first: int = 0) -> Indices:
-    """Indices from `first` on with the probabilities `shares`, by the alias method (Walker 1977; Vose 1991).
+def draw(rng: np.random.Generator, shares: ArrayLike, shape: tuple[int, ...], start: int = 0) -> Indices:
+    """Indices from `start` on with the probabilities `shares`, by the alias method (Walker 1977; Vose 1991).
 
     They have 16 bits where these suffice, as they are sorted faster. Choosing by a product instead of a
     condition spares the processor a guess for each.
@@ -29,11 +29,11 @@ def draw(rng: np.random.Generator, shares: ArrayLike, shape: tuple[int, ...], fi
     u *= len(keep)
     column = u.astype(np.intp)
     u -= column
-    small = first + len(keep) <= np.iinfo(np.int16).max
+    small = start + len(keep) <= np.iinfo(np.int16).max
     width = np.int16 if small else np.int32
-    own: NDArray[Any] = column.astype(width)
-    other: NDArray[Any] = alias.astype(width).take(column)
-    return other + (own - other) * (u < keep.take(column)) + width(first)
+    share_of_column: NDArray[Any] = column.astype(width)
+    alias_of_column: NDArray[Any] = alias.astype(width).take(column)
+    return alias_of_column + (share_of_column - alias_of_column) * (u < keep.take(column)) + width(start)
 
 
 def _alias_table(shares: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int32]]:

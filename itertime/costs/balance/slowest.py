@@ -94,8 +94,8 @@ class IndependentRanks:
             return SlowestRank(average, average, average, 0.0, average)
         place = quadratic * self.squares / average * NODES
         node = min(int(place), NODES - 1)
-        left, right, part = self._maximum(node), self._maximum(node + 1), place - node
-        mean, low, high = (average * (a + part * (b - a)) for a, b in zip(left, right, strict=True))
+        low_node, high_node, part = self._maximum(node), self._maximum(node + 1), place - node
+        mean, low, high = (average * (a + part * (b - a)) for a, b in zip(low_node, high_node, strict=True))
         return SlowestRank(mean, low, high, 0.0, average)
 
     def _maximum(self, node: int) -> Maximum:

@@ -95,10 +95,10 @@ def clipping_s(
     nbytes = gradient_bytes(workload) * (shared + experts) / calls
     kernels = {"norm": _kernel_s(workload, nbytes), "scale": _kernel_s(workload, 2 * nbytes)}
     if clipping == "bucket":
-        both = kernels["norm"] + kernels["scale"]
-        beyond = np.maximum(both - waits, 0.0)
-        shown = np.divide(beyond, both, out=np.zeros_like(both), where=both > 0)
-        kernels = {name: shown * seconds for name, seconds in kernels.items()}
+        kernel_s = kernels["norm"] + kernels["scale"]
+        beyond = np.maximum(kernel_s - waits, 0.0)
+        exposed_share = np.divide(beyond, kernel_s, out=np.zeros_like(kernel_s), where=kernel_s > 0)
+        kernels = {name: exposed_share * seconds for name, seconds in kernels.items()}
         return Clipping(kernels, nothing, plans.grad_overlap)
     summed = norm_sums_s(workload, SCALAR_BYTES, np.ones_like(plans.dp))
     return Clipping(kernels, summed, np.zeros(len(plans), dtype=bool))

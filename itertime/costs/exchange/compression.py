@@ -61,63 +61,63 @@ def in_step(options: PlanOptions) -> bool:
     return options.compression in ONE_BIT
 
 
-def combined_s(workload: Workload, group: Group, used: NDArray[np.bool_], parameters: Array) -> Array:
+def combined_s(workload: Workload, group: Group, senders: NDArray[np.bool_], parameters: Array) -> Array:
     """Seconds until every rank of the `group` has the sum of the gradients of `parameters` parameters.
 
-    0 where it is not `used`. Of 0/1 Adam: on average over the iterations, of which every `local_steps`-th
-    exchanges.
+    0 in plans that are no `senders`. Of 0/1 Adam: on average over the iterations, of which every
+    `local_steps`-th exchanges.
     """
-    options, each = workload.plans.options, gradient_bytes(workload)
+    options, gradient = workload.plans.options, gradient_bytes(workload)
     compression, bits = options.compression, SENT_BITS.get(options.compression, 0)
     if compression == "none":
-        return collective_s(all_reduce_s, workload, group, used, each * parameters)
+        return collective_s(all_reduce_s, workload, group, senders, gradient * parameters)
     if compression in ("fp16", "fp8"):
-        sent = collective_s(all_reduce_s, workload, group, used, bits / 8 * parameters)
-        return sent + _scales_s(workload, group, used & (parameters > 0))
-    if not used.any():
-        return np.zeros(len(used))
+        sent = collective_s(all_reduce_s, workload, group, senders, bits / 8 * parameters)
+        return sent + _scales_s(workload, group, senders & (parameters > 0))
+    if not senders.any():
+        return np.zeros(len(senders))
     if compression == "topk":
-        chosen = options.compression_density * parameters * (each + INDEX_BYTES)
-        return collective_s(all_gather_s, workload, group, used, group.ranks * chosen)
+        entry_bytes = options.compression_density * parameters * (gradient + INDEX_BYTES)
+        return collective_s(all_gather_s, workload, group, senders, group.ranks * entry_bytes)
     if compression == "powersgd":
         shares = power_factors(workload).shares
         return sum(
             (
-                collective_s(all_reduce_s, workload, group, used, share * each * parameters)
+                collective_s(all_reduce_s, workload, group, senders, share * gradient * parameters)
                 for share in shares
             ),
             np.zeros(len(workload)),
         )
-    gathered = collective_s(all_gather_s, workload, group, used, _integer_bytes(workload) * parameters)
+    gathered = collective_s(all_gather_s, workload, group, senders, _integer_bytes(workload) * parameters)
     if compression not in ONE_BIT:
-        return scattered_s(workload, group, used, parameters) + gathered
+        return scattered_s(workload, group, senders, parameters) + gathered
     gap = options.local_steps if compression == "zeroone-adam" else 1
-    return (collective_s(all_to_all_s, workload, group, used, bits / 8 * parameters) + gathered) / gap
+    return (collective_s(all_to_all_s, workload, group, senders, bits / 8 * parameters) + gathered) / gap
 
 
-def scattered_s(workload: Workload, group: Group, used: NDArray[np.bool_], parameters: Array) -> Array:
+def scattered_s(workload: Workload, group: Group, senders: NDArray[np.bool_], parameters: Array) -> Array:
     """Seconds until every rank of the `group` has its part of the sum of the gradients of `parameters`
-    parameters, of which it has its own; 0 where it is not `used`.
+    parameters, of which it has its own; 0 in plans that are no `senders`.
 
     Compressions that need the whole gradient on every rank scatter nothing (`spec.broken_options`).
     """
     compression = workload.plans.options.compression
     if compression == "none":
         nbytes = gradient_bytes(workload) * parameters
-        return collective_s(reduce_scatter_s, workload, group, used, nbytes)
-    if not used.any() or compression in (*ONE_BIT, "topk", "powersgd"):
-        return np.zeros(len(used))
+        return collective_s(reduce_scatter_s, workload, group, senders, nbytes)
+    if not senders.any() or compression in (*ONE_BIT, "topk", "powersgd"):
+        return np.zeros(len(senders))
     if compression in ("fp16", "fp8"):
         nbytes = SENT_BITS[compression] / 8 * parameters
-        sent = collective_s(reduce_scatter_s, workload, group, used, nbytes)
-        return sent + _scales_s(workload, group, used & (parameters > 0))
+        sent = collective_s(reduce_scatter_s, workload, group, senders, nbytes)
+        return sent + _scales_s(workload, group, senders & (parameters > 0))
     local = group.ranks_per_node
     nodes = -(-group.ranks // local)
-    inside = group._replace(ranks=local)
-    across = Group(nodes, np.ones_like(nodes), group.nic_sharers * local, group.stride)
+    node_group = group._replace(ranks=local)
+    node_peers = Group(nodes, np.ones_like(nodes), group.nic_sharers * local, group.stride)
     nbytes = _integer_bytes(workload) * parameters
-    return collective_s(all_to_all_s, workload, inside, used, nbytes) + collective_s(
-        all_to_all_s, workload, across, used, nbytes / local
+    return collective_s(all_to_all_s, workload, node_group, senders, nbytes) + collective_s(
+        all_to_all_s, workload, node_peers, senders, nbytes / local
     )
 
 
@@ -128,11 +128,11 @@ def _integer_bytes(workload: Workload) -> float:
     return SENT_BITS[compression] / 8 + scales
 
 
-def _scales_s(workload: Workload, group: Group, used: NDArray[np.bool_]) -> Array:
+def _scales_s(workload: Workload, group: Group, senders: NDArray[np.bool_]) -> Array:
     """Seconds to agree on the scale of a bucket in fp8, the smallest of all ranks'."""
     if workload.plans.options.compression != "fp8":
         return np.zeros(len(workload))
-    return collective_s(all_reduce_s, workload, group, used, np.full(len(workload), SCALE_BYTES))
+    return collective_s(all_reduce_s, workload, group, senders, np.full(len(workload), SCALE_BYTES))
 
 
 def sent_bytes(options: PlanOptions, ranks: float, gradient: float = 2.0) -> float:
@@ -144,13 +144,13 @@ def sent_bytes(options: PlanOptions, ranks: float, gradient: float = 2.0) -> flo
     >>> sent_bytes(PlanOptions(), 4) / sent_bytes(PlanOptions(compression="onebit-adam"), 4)
     16.0
     """
-    compression, others = options.compression, ranks - 1
+    compression, peers = options.compression, ranks - 1
     if compression == "powersgd":
         raise ValueError("compression='powersgd': its volume depends on the shapes of matrices")
     if compression == "topk":
-        return others * options.compression_density * (gradient + INDEX_BYTES)
+        return peers * options.compression_density * (gradient + INDEX_BYTES)
     gap = options.local_steps if compression == "zeroone-adam" else 1
-    return 2 * others / ranks * (SENT_BITS.get(compression, 8 * gradient) / 8) / gap
+    return 2 * peers / ranks * (SENT_BITS.get(compression, 8 * gradient) / 8) / gap
 
 
 def error_bytes(workload: Workload) -> Array | float:
@@ -167,5 +167,5 @@ def error_bytes(workload: Workload) -> Array | float:
         return gradient_bytes(workload)
     if compression not in ONE_BIT:
         return 0.0
-    more = 0.0 if compression == "onebit-adam" else 4.0
-    return 4.0 + 4.0 / (plans.dp * plans.cp) + more
+    momentum = 0.0 if compression == "onebit-adam" else 4.0
+    return 4.0 + 4.0 / (plans.dp * plans.cp) + momentum

@@ -60,9 +60,9 @@ wait for the CPU to issue their kernels, which is not counted."""
 def step_bytes(workload: Workload) -> float:
     """Bytes per parameter of the step of the plans' 1-bit optimizer, on average over the run."""
     options = workload.plans.options
-    first, then, exchanged = STEP_BYTES[options.compression]
+    warm_up, compressed, exchanged = STEP_BYTES[options.compression]
     share = options.warmup_share
-    return share * first + (1 - share) * (then + exchanged / options.local_steps)
+    return share * warm_up + (1 - share) * (compressed + exchanged / options.local_steps)
 
 
 def compression_kernels_s(workload: Workload, parameters: Array) -> Array:
@@ -75,13 +75,13 @@ def compression_kernels_s(workload: Workload, parameters: Array) -> Array:
     ranks = plans.dp * plans.cp
     between = ranks // plans.gradient_shards
     owned = parameters / plans.gradient_shards
-    each = _combined_bytes(workload, between)
-    whole = plans.optimizer_shards == ranks
-    if options.compression in ("int8", "int4") and whole.any():
+    nbytes = _combined_bytes(workload, between)
+    scattered = plans.optimizer_shards == ranks
+    if options.compression in ("int8", "int4") and scattered.any():
         local = np.minimum(between, workload.system.domain_gpus)
-        each = np.where(whole, scatter_kernel_bytes(workload, local), each)
+        nbytes = np.where(scattered, scatter_kernel_bytes(workload, local), nbytes)
     kernels = KERNELS if options.compression in ONE_BIT else 1
-    seconds = kernels * workload.profile.seconds(Elementwise(each * owned / kernels))
+    seconds = kernels * workload.profile.seconds(Elementwise(nbytes * owned / kernels))
     seconds = seconds / workload.system.site.hbm_fraction
     if options.compression == "powersgd":
         seconds = seconds + power_kernels_s(workload)
@@ -91,28 +91,28 @@ def compression_kernels_s(workload: Workload, parameters: Array) -> Array:
 
 def _combined_bytes(workload: Workload, ranks: Whole) -> Array:
     """Bytes of a parameter where all `ranks` ranks get the sum."""
-    options, each = workload.plans.options, gradient_bytes(workload)
+    options, gradient = workload.plans.options, gradient_bytes(workload)
     compression = options.compression
     if compression in ONE_BIT:
         return COMPRESSED + SUMMED + UNPACKED + (4 + COMPRESSED) / ranks
     if compression == "topk":
-        chosen = options.compression_density * (1 + ranks)
-        whole = 3 * each + 2 * each + (each * each + each) + each
-        return whole + chosen * (each + INDEX_BYTES + 2 * SECTOR)
+        density = options.compression_density * (1 + ranks)
+        selection = 3 * gradient + 2 * gradient + (gradient * gradient + gradient) + gradient
+        return selection + density * (gradient + INDEX_BYTES + 2 * SECTOR)
     if compression == "powersgd":
-        return 8 * each
+        return 8 * gradient
     if compression in ("fp16", "fp8"):
         return scatter_kernel_bytes(workload, ranks)
     scattered = scatter_kernel_bytes(workload, np.minimum(ranks, workload.system.domain_gpus))
-    return scattered + (each + SENT_BITS[compression] / 8) * (1 + 1 / ranks)
+    return scattered + (gradient + SENT_BITS[compression] / 8) * (1 + 1 / ranks)
 
 
 def scatter_kernel_bytes(workload: Workload, local: Whole) -> Array:
     """Bytes of a parameter in place of a reduce-scatter, with `local` of its ranks in a node."""
-    compression, each = workload.plans.options.compression, gradient_bytes(workload)
+    compression, gradient = workload.plans.options.compression, gradient_bytes(workload)
     sent = SENT_BITS[compression] / 8
     if compression == "fp16":
-        return np.where(each > 2, 2 * (each + 2), 0.0)
+        return np.where(gradient > 2, 2 * (gradient + 2), 0.0)
     if compression == "fp8":
-        return each + 2 * (each + 1)
-    return each + sent + sent + sent / local + (sent + 2 * each) / local
+        return gradient + 2 * (gradient + 1)
+    return gradient + sent + sent + sent / local + (sent + 2 * gradient) / local

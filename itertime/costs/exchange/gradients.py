@@ -54,17 +54,17 @@ class Exchange:
 
     def exposed_reduce_s(self, cover: Array) -> Array:
         """Seconds to combine gradients that a backward pass of `cover` seconds does not hide, on average."""
-        shown = exposed_s(self.reduce_s, cover, self.buckets, self.overlapped)
-        return shown if self.warmup is None else self._mean(shown, self.warmup.exposed_reduce_s(cover))
+        exposed = exposed_s(self.reduce_s, cover, self.buckets, self.overlapped)
+        return exposed if self.warmup is None else self._mean(exposed, self.warmup.exposed_reduce_s(cover))
 
-    def _mean(self, compressed: Array, first: Array) -> Array:
-        return (1 - self.warmup_share) * compressed + self.warmup_share * first
+    def _mean(self, compressed: Array, warm_up: Array) -> Array:
+        return (1 - self.warmup_share) * compressed + self.warmup_share * warm_up
 
     def clipped(self, kernels: dict[str, Array], norm_s: Array, overlapped: NDArray[np.bool_]) -> Exchange:
         """The exchange with the kernels of clipping, of which only plans in `overlapped` keep the overlap."""
         warmup = self.warmup and self.warmup.clipped(kernels, norm_s, overlapped)
-        kept = self.overlapped & overlapped
-        return replace(self, kernels=kernels, norm_s=norm_s, overlapped=kept, warmup=warmup)
+        overlap = self.overlapped & overlapped
+        return replace(self, kernels=kernels, norm_s=norm_s, overlapped=overlap, warmup=warmup)
 
 
 def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -> Exchange:
@@ -87,14 +87,14 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
     ranks, shards = plans.dp * plans.cp, Shards.of(plans)
     reduced, gathered = _sums(workload, shared / calls, ranks, shards, plans.tp)
     if workload.model.experts > 1:
-        apart = expert_spread(plans)
-        copies = ranks * plans.tp // apart
-        more = _sums(workload, experts / calls, copies, shards.of_experts(plans), apart)
-        reduced, gathered = reduced + more[0], gathered + more[1]
+        spacing = expert_spread(plans)
+        copies = ranks * plans.tp // spacing
+        expert_sums = _sums(workload, experts / calls, copies, shards.of_experts(plans), spacing)
+        reduced, gathered = reduced + expert_sums[0], gathered + expert_sums[1]
     nothing = np.zeros(len(plans))
     # Of so many chunks the pipeline hides all but one.
     ahead = 1 if late else np.where(plans.grad_overlap, plans.interleave, 1)
-    found = Exchange(
+    compressed = Exchange(
         reduce_s=reduced * calls / (1 if options.clipping == "before" else ahead),
         gather_s=gathered * calls / ahead,
         buckets=buckets,
@@ -103,23 +103,23 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
         norm_s=nothing,
     )
     if not options.warmup_share:
-        return found
+        return compressed
     plans = replace(plans, options=replace(options, compression="none", warmup_share=0.0))
     full = exchange(replace(workload, plans=plans), layers, shared, experts)
-    return replace(found, warmup_share=options.warmup_share, warmup=full)
+    return replace(compressed, warmup_share=options.warmup_share, warmup=full)
 
 
 def _sums(
-    workload: Workload, parameters: Array, ranks: Whole, shards: Shards, apart: Whole
+    workload: Workload, parameters: Array, ranks: Whole, shards: Shards, spacing: Whole
 ) -> tuple[Array, Array]:
     """Seconds to combine gradients and to gather weights of `parameters` parameters per GPU, one call each.
 
-    `ranks` ranks, each `apart` from the next, hold copies. What every micro-batch scatters (`sharded_s`) is
-    already summed within the `shards` of the gradients; what remains is the sum over those groups. If all
-    ranks share the optimizer's states, each needs its part of the sum, a reduce-scatter: ZeRO-1 over all
-    ranks. Otherwise it is an all-reduce: no ZeRO, or ZeRO in groups, each of which needs the whole sum. After
-    the step, weights travel from the shards of the optimizer to those of the weights. PaRO (Wu et al. 2023)
-    leaves each of the three whole, or divides it over a group or over all ranks.
+    `ranks` ranks, each `spacing` GPUs from the next, hold copies. What every micro-batch scatters
+    (`sharded_s`) is already summed within the `shards` of the gradients; what remains is the sum over those
+    groups. If all ranks share the optimizer's states, each needs its part of the sum, a reduce-scatter:
+    ZeRO-1 over all ranks. Otherwise it is an all-reduce: no ZeRO, or ZeRO in groups, each of which needs the
+    whole sum. After the step, weights travel from the shards of the optimizer to those of the weights. PaRO
+    (Wu et al. 2023) leaves each of the three whole, or divides it over a group or over all ranks.
 
     Distributed LAMB in groups sends less: a reduce-scatter within the group, then an all-reduce of each shard
     over the groups (Apex, apex/contrib/optimizers/distributed_fused_lamb.py, `dwu_group_size`).
@@ -127,26 +127,26 @@ def _sums(
     plans = workload.plans
     if not plans.shards_optimizer.any():  # nor then anything else
         everywhere = np.ones(len(plans), dtype=bool)
-        copies = data_parallel_group(workload, ranks, apart)
+        copies = data_parallel_group(workload, ranks, spacing)
         return combined_s(workload, copies, everywhere, parameters), np.zeros(len(plans))
-    left = parameters / shards.gradients
-    between = data_parallel_group(workload, ranks // shards.gradients, apart * shards.gradients)
-    whole = (shards.optimizer == ranks) & (ranks > 1)
-    reduced = scattered_s(workload, between, whole, left)
+    unsummed = parameters / shards.gradients
+    between = data_parallel_group(workload, ranks // shards.gradients, spacing * shards.gradients)
+    full_shards = (shards.optimizer == ranks) & (ranks > 1)
+    reduced = scattered_s(workload, between, full_shards, unsummed)
     if plans.options.optimizer != "lamb":
-        reduced = reduced + combined_s(workload, between, ~whole, left)
+        reduced = reduced + combined_s(workload, between, ~full_shards, unsummed)
     else:
         group = shards.optimizer
-        scattered = (shards.gradients == 1) & (group > 1) & ~whole
-        reduced = reduced + combined_s(workload, between, ~whole & ~scattered, left)
-        within = data_parallel_group(workload, group, apart)
-        over = data_parallel_group(workload, ranks // group, apart * group)
-        reduced = reduced + scattered_s(workload, within, scattered, left)
-        reduced = reduced + combined_s(workload, over, scattered, left / group)
-    inside = data_parallel_group(workload, shards.optimizer // shards.weights, apart * shards.weights)
+        scattered = (shards.gradients == 1) & (group > 1) & ~full_shards
+        reduced = reduced + combined_s(workload, between, ~full_shards & ~scattered, unsummed)
+        group_peers = data_parallel_group(workload, group, spacing)
+        group_counterparts = data_parallel_group(workload, ranks // group, spacing * group)
+        reduced = reduced + scattered_s(workload, group_peers, scattered, unsummed)
+        reduced = reduced + combined_s(workload, group_counterparts, scattered, unsummed / group)
+    gathering = data_parallel_group(workload, shards.optimizer // shards.weights, spacing * shards.weights)
     gathers = plans.shards_optimizer & (shards.optimizer > shards.weights)
     nbytes = 2.0 * plans.width * parameters / shards.weights
-    return reduced, collective_s(all_gather_s, workload, inside, gathers, nbytes)
+    return reduced, collective_s(all_gather_s, workload, gathering, gathers, nbytes)
 
 
 def exposed_s(comm: Array, cover: Array, buckets: Whole, overlap: NDArray[np.bool_]) -> Array:
@@ -192,5 +192,5 @@ def sharded_s(workload: Workload) -> Sharded:
         layer += moved_s(workload, partition.experts, shards.of_experts(plans), expert_spread(plans))
     root = moved_s(workload, partition.tables, shards, plans.tp)
     root_scatter = zero if workload.model.lora_rank else root.scatter
-    last = np.where(plans.prefetch, layer.scatter, 0.0) + root_scatter
-    return Sharded(layer.forward, layer.backward + layer.scatter, root.forward, last)
+    last_scatter = np.where(plans.prefetch, layer.scatter, 0.0) + root_scatter
+    return Sharded(layer.forward, layer.backward + layer.scatter, root.forward, last_scatter)

@@ -71,30 +71,30 @@ def collective_s(
     operation: Callable[[Array, Group, Fabric], Array],
     workload: Workload,
     group: Group,
-    used: NDArray[np.bool_],
+    senders: NDArray[np.bool_],
     nbytes: Array,
 ) -> Array:
-    """Seconds of the operation; 0 where it is not `used`, and the profile is not asked for it."""
-    if not used.any():
-        return np.zeros(len(used))
-    seconds = operation(np.where(used, nbytes, 0.0), group, workload.fabric)
-    return np.where(used, seconds, 0.0)
+    """Seconds of the operation; 0 in plans that are no `senders`, and the profile is not asked for them."""
+    if not senders.any():
+        return np.zeros(len(senders))
+    seconds = operation(np.where(senders, nbytes, 0.0), group, workload.fabric)
+    return np.where(senders, seconds, 0.0)
 
 
-def data_parallel_group(workload: Workload, ranks: Whole, apart: Whole) -> Group:
-    """The group of `ranks` data-parallel ranks, each `apart` GPUs of its stage from the next.
+def data_parallel_group(workload: Workload, ranks: Whole, spacing: Whole) -> Group:
+    """The group of `ranks` data-parallel ranks, each `spacing` GPUs of its stage from the next.
 
     Ranks count tp first, then cp, dp, pp (SC'21, section 3); or dp last, and then the stages of a pipeline
     lie between neighbouring ranks.
     """
     plans, system = workload.plans, workload.system
     domain = system.domain_gpus
-    spacing = apart * np.where(plans.pp_before_dp, plans.pp, 1)
-    local = ranks_together(ranks, np.maximum(domain // spacing, 1), system)
+    stage_spacing = spacing * np.where(plans.pp_before_dp, plans.pp, 1)
+    local = ranks_together(ranks, np.maximum(domain // stage_spacing, 1), system)
     if plans.pp_before_dp.any():
-        together = np.minimum(plans.cp * plans.tp // apart, domain // plans.tp)
+        together = np.minimum(plans.cp * plans.tp // spacing, domain // plans.tp)
         local = np.where(plans.pp_before_dp, np.maximum(local, np.minimum(ranks, together)), local)
-    return Group.side_by_side(ranks, local, system, np.maximum(spacing // domain, 1))
+    return Group.side_by_side(ranks, local, system, np.maximum(stage_spacing // domain, 1))
 
 
 def norm_sums_s(workload: Workload, nbytes: Array | float, group: Whole, stages: bool = True) -> Array:

@@ -98,21 +98,21 @@ def workers_exchange_s(
         seconds = collective_s(all_reduce_s, workload, _counterparts(workload), everywhere, nbytes)
     seconds = seconds + _gathered_s(workload, bytes_per_parameter * shared, ranks, held.optimizer, plans.tp)
     if experts.any():
-        owned, apart = held.of_experts(plans).optimizer, expert_spread(plans)
-        seconds = seconds + _gathered_s(workload, bytes_per_parameter * experts, alone, owned, apart)
+        owned, spacing = held.of_experts(plans).optimizer, expert_spread(plans)
+        seconds = seconds + _gathered_s(workload, bytes_per_parameter * experts, alone, owned, spacing)
     return seconds
 
 
-def _gathered_s(workload: Workload, nbytes: Array, ranks: Whole, shards: Whole, apart: Whole) -> Array:
+def _gathered_s(workload: Workload, nbytes: Array, ranks: Whole, shards: Whole, spacing: Whole) -> Array:
     """Seconds until every rank of a worker has all of its part, one of `shards` of `nbytes` bytes.
 
-    Of `ranks` ranks, each `apart` GPUs from the next, those with the same part have exchanged a piece each.
+    Of `ranks` ranks, each `spacing` GPUs from the next, those with the same part have exchanged a piece each.
     """
     copies = ranks > shards
     if not copies.any():
         return np.zeros(len(workload))
-    inside = data_parallel_group(workload, ranks // shards, apart * shards)
-    return collective_s(all_gather_s, workload, inside, copies, nbytes / shards)
+    copy_group = data_parallel_group(workload, ranks // shards, spacing * shards)
+    return collective_s(all_gather_s, workload, copy_group, copies, nbytes / shards)
 
 
 def worker_parameters(workload: Workload) -> Array:

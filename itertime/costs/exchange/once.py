@@ -33,10 +33,12 @@ def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[P
     """
     forward, backward = passes
     plans, partition, site = workload.plans, workload.partition, workload.system.site
-    first = np.where(plans.pp == 1, LAST, FIRST)
+    kind = np.where(plans.pp == 1, LAST, FIRST)
     column = np.arange(len(plans))
-    layers = partition.layers[first, column]
-    shared, experts = (each[first, column] for each in partition.trained_parameters(workload.model))
+    layers = partition.layers[kind, column]
+    shared, experts = (
+        parameters[kind, column] for parameters in partition.trained_parameters(workload.model)
+    )
     if not workload.model.lora_rank:
         shared = shared + partition.tables
     traffic = exchange(workload, layers, shared, experts)
@@ -80,7 +82,7 @@ def _embedding_sync_s(workload: Workload) -> Array:
         return np.zeros(len(plans))
     domain = system.domain_gpus
     together = np.where(plans.next_stage * plans.pp > domain, 1, 2)
-    apart = np.maximum(plans.next_stage * (plans.pp - 1) // domain, 1)
+    stride = np.maximum(plans.next_stage * (plans.pp - 1) // domain, 1)
     nbytes = 2.0 * plans.width * workload.partition.table
-    seconds = all_reduce_s(nbytes, Group(2, together, domain, apart), workload.fabric)
+    seconds = all_reduce_s(nbytes, Group(2, together, domain, stride), workload.fabric)
     return np.where(plans.pp > 1, seconds, 0.0)

@@ -113,8 +113,8 @@ def owned_parameters(plans: PlanBatch, shared: Array, experts: Array) -> Array:
 
 def includes_norm(options: PlanOptions) -> bool:
     """Whether the bytes of the step include the norm of the gradients."""
-    own = options.compression in ONE_BIT or not _STEPS[options.optimizer].lists
-    return options.clipping == "after" and own
+    separate_norm = options.compression in ONE_BIT or not _STEPS[options.optimizer].lists
+    return options.clipping == "after" and separate_norm
 
 
 def state_bytes(model: ModelSpec, options: PlanOptions) -> float:
@@ -136,8 +136,8 @@ def optimizer_s(workload: Workload, shared: Array, experts: Array, layers: Whole
         seconds = _fused_step_s(workload, owned, owned / np.maximum(shared + experts, 1.0), layers)
     else:
         nbytes = ADAM_BYTES if includes_norm(plans.options) else ADAM_BYTES - NORM_BYTES
-        less = np.where(plans.in_32_bit, _UNSCALING + _COPYING, 0.0)
-        seconds = workload.profile.seconds(Elementwise((nbytes - less) * owned, "adam"))
+        spared = np.where(plans.in_32_bit, _UNSCALING + _COPYING, 0.0)
+        seconds = workload.profile.seconds(Elementwise((nbytes - spared) * owned, "adam"))
         seconds = seconds / workload.system.site.hbm_fraction
     if not plans.offload_optimizer.any():
         return {"optimizer": seconds}
@@ -155,8 +155,8 @@ def _fused_step_s(workload: Workload, owned: Array, share: Array, layers: Whole)
     """
     plans, site = workload.plans, workload.system.site
     step = _STEPS[plans.options.optimizer]
-    whole = [layers * count for count in _tensors(workload)]
-    matrices, vectors = (np.ceil(share * count) for count in whole)
+    tensors = [layers * count for count in _tensors(workload)]
+    matrices, vectors = (np.ceil(share * count) for count in tensors)
     launches = _launches(step, owned, matrices, vectors)
     if plans.in_32_bit.any():
         without = _launches(replace(step, lists=step.lists[1:-1]), owned, matrices, vectors)
@@ -168,7 +168,7 @@ def _fused_step_s(workload: Workload, owned: Array, share: Array, layers: Whole)
     seconds = np.maximum(seconds, np.where(owned > 0, issued, 0.0))
     if plans.options.optimizer != "lamb":
         return seconds
-    norms = 2 * norm_sums_s(workload, 4.0 * (whole[0] + whole[1]), plans.optimizer_shards, stages=False)
+    norms = 2 * norm_sums_s(workload, 4.0 * (tensors[0] + tensors[1]), plans.optimizer_shards, stages=False)
     return seconds + np.where(owned > 0, norms, 0.0)
 
 
@@ -188,13 +188,13 @@ def _tensors(workload: Workload) -> tuple[Array | float, Array | float]:
     model, plans = workload.model, workload.plans
     if model.lora_rank:
         return 2.0 * len(model.lora_shapes), 0.0
-    each = 3 if model.gated_mlp else 2
-    matrices: Array | float = 2.0 + each
+    copies = 3 if model.gated_mlp else 2
+    matrices: Array | float = 2.0 + copies
     if model.latent_kv:
         matrices = matrices + (3 if model.latent_q else 2)
     if model.experts > 1:
-        shared = each if model.shared_ffn_hidden else 0
-        matrices = matrices + 1 + shared + each * (model.experts / plans.ep - 1)
+        shared = copies if model.shared_ffn_hidden else 0
+        matrices = matrices + 1 + shared + copies * (model.experts / plans.ep - 1)
     norms = model.norms_per_layer * (2 if model.norm == "layernorm" else 1) + 2 * model.qk_norm
     return matrices, norms + (matrices if model.biases else 1.0 * model.qkv_biases)
 

@@ -51,14 +51,14 @@ def power_factors(workload: Workload) -> Factors:
     tables = np.rint(partition.tables / partition.table)
     hidden = np.full(len(plans), float(workload.model.hidden))
     shapes.append((tables, partition.table / hidden, hidden))
-    counts, rows, columns = (np.array(each) for each in zip(*shapes, strict=True))
+    counts, rows, columns = (np.array(column) for column in zip(*shapes, strict=True))
     rank = np.minimum(plans.options.compression_rank, np.minimum(rows, columns))
-    whole = layers * partition.shared + partition.tables
-    vectors = np.maximum(whole - (counts * rows * columns).sum(axis=0), 0.0)
+    parameters = layers * partition.shared + partition.tables
+    vectors = np.maximum(parameters - (counts * rows * columns).sum(axis=0), 0.0)
     shares = (
-        (counts * rows * rank).sum(axis=0) / whole,
-        (counts * columns * rank).sum(axis=0) / whole,
-        vectors / whole,
+        (counts * rows * rank).sum(axis=0) / parameters,
+        (counts * columns * rank).sum(axis=0) / parameters,
+        vectors / parameters,
     )
     return Factors(counts, rows, columns, shares)
 
@@ -72,5 +72,5 @@ def power_kernels_s(workload: Workload) -> Array:
     moved = 4 * n * (3 * rank + PASSES * rank * (rank - 1) / 2)
     kernels = KERNELS * rank
     orthogonal = kernels * profile.seconds(Elementwise(moved / kernels)) / workload.system.site.hbm_fraction
-    each = workload.gemm_factor * products.sum(axis=0) + orthogonal
-    return np.asarray((factors.counts * each).sum(axis=0))
+    matrix_s = workload.gemm_factor * products.sum(axis=0) + orthogonal
+    return np.asarray((factors.counts * matrix_s).sum(axis=0))

@@ -48,20 +48,22 @@ class Moved:
         )
 
 
-def moved_s(workload: Workload, parameters: Array, shards: Shards, apart: Whole) -> Moved:
+def moved_s(workload: Workload, parameters: Array, shards: Shards, spacing: Whole) -> Moved:
     """Seconds to move weights and gradients of `parameters` parameters per GPU, whose ranks with `shards` are
-    `apart` GPUs from each other.
+    `spacing` GPUs from each other.
     """
     plans = workload.plans
-    gathering = scattering = data_parallel_group(workload, shards.gradients, apart)
+    gathering = scattering = data_parallel_group(workload, shards.gradients, spacing)
     if not np.array_equal(shards.weights, shards.gradients):
-        gathering = data_parallel_group(workload, shards.weights, apart)
+        gathering = data_parallel_group(workload, shards.weights, spacing)
     nbytes = (WEIGHT_BYTES if plans.options.quantized_weights else 2.0 * plans.width) * parameters
     gathers = plans.gathers_weights
     forward = backward = collective_s(all_gather_s, workload, gathering, gathers, nbytes)
     if plans.options.secondary_shards is not None:
-        near = data_parallel_group(workload, np.minimum(_secondary(workload), shards.weights), apart)
-        backward = collective_s(all_gather_s, workload, near, gathers, nbytes)
+        secondary_group = data_parallel_group(
+            workload, np.minimum(_secondary(workload), shards.weights), spacing
+        )
+        backward = collective_s(all_gather_s, workload, secondary_group, gathers, nbytes)
     scatter = scattered_s(workload, scattering, plans.scatters_gradients, parameters)
     return Moved(forward, backward, scatter)
 
@@ -90,15 +92,15 @@ def pass_kernels_s(workload: Workload) -> list[Array]:
     layers = np.maximum(partition.layers, 1)
     hbm = workload.system.site.hbm_fraction
     return [
-        layers * workload.profile.seconds(Elementwise(each * parameters / layers)) / hbm
-        for each in (forward, backward)
+        layers * workload.profile.seconds(Elementwise(nbytes * parameters / layers)) / hbm
+        for nbytes in (forward, backward)
     ]
 
 
 def _secondary(workload: Workload) -> Whole:
     """Ranks that share one copy of the weights for the backward pass, (plans,)."""
-    plans, stated = workload.plans, workload.plans.options.secondary_shards
-    return plans.weight_shards if stated is None else np.full(len(plans), stated)
+    plans, shards = workload.plans, workload.plans.options.secondary_shards
+    return plans.weight_shards if shards is None else np.full(len(plans), shards)
 
 
 def secondary_bytes(workload: Workload) -> Array | float:
@@ -106,5 +108,5 @@ def secondary_bytes(workload: Workload) -> Array | float:
     options = workload.plans.options
     if options.secondary_shards is None:
         return 0.0
-    each = WEIGHT_BYTES if options.quantized_weights else 2.0
-    return np.where(workload.plans.gathers_weights, each / _secondary(workload), 0.0)
+    weight = WEIGHT_BYTES if options.quantized_weights else 2.0
+    return np.where(workload.plans.gathers_weights, weight / _secondary(workload), 0.0)

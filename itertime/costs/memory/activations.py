@@ -68,35 +68,35 @@ def activations_of(workload: Workload) -> Activations:
     # The inputs of the norms, their outputs (inputs of QKV and of the MLP), masks of dropout.
     # Inputs of products beside frozen weights are kept for low-rank ones alone.
     products = 0 if model.lora_rank and model.lora_targets == "attention" else 1
-    outside = tokens * (4.0 + (1 + products) * cast + (2.0 if model.dropout else 0.0) + norms) * h / shared
+    unsplit = tokens * (4.0 + (1 + products) * cast + (2.0 if model.dropout else 0.0) + norms) * h / shared
     # queries, keys, values and the attention's output
     heads = 2 * model.q_hidden + 2 * model.kv_hidden
     if model.latent_kv:
         heads = model.query_width + model.key_width + 2 * model.v_hidden
         latents = model.latent_q + model.latent_kv  # before and after their norms
-        outside = outside + tokens * ((2 + cast) * latents + 2 * model.rope_head_dim) / shared
+        unsplit = unsplit + tokens * ((2 + cast) * latents + 2 * model.rope_head_dim) / shared
     projected = np.where(plans.below_16_bit, cast, 0.0) * model.v_hidden if framework.keeps_casts else 0.0
-    inside = tokens * (2 * heads + projected + (_activated(workload) + products * cast) * f) / t
+    split = tokens * (2 * heads + projected + (_activated(workload) + products * cast) * f) / t
     light = tokens * (
         (1 + products) * cast * h / shared + products * cast * f / t
     )  # outputs of norms and of the activation
     if model.experts > 1:
         copies = tokens / shared * model.experts_per_token * np.minimum(model.load_imbalance, 1.0 * plans.ep)
         # An expert's input, what its activation reads and writes. Weighted there, its output is not kept.
-        inside = inside + copies * (cast * h + ((4 if model.gated_mlp else 2) + cast) * model.ffn_hidden)
+        split = split + copies * (cast * h + ((4 if model.gated_mlp else 2) + cast) * model.ffn_hidden)
         light = light + copies * cast * model.ffn_hidden
     if model.attention == "core":
         scores = tokens * (5.0 if model.dropout else 2.0) * model.heads * workload.micro_batch.length / t
     else:
         scores = tokens * 4.0 * model.heads / t  # the kernel's row sums
-    given = tokens * 2 * h / shared
-    whole = outside + inside + scores
-    options = [whole, outside + inside, given, given, whole - light]
-    kept = plans.recompute.choose(options)
+    layer_input = tokens * 2 * h / shared
+    layer_bytes = unsplit + split + scores
+    options = [layer_bytes, unsplit + split, layer_input, layer_input, layer_bytes - light]
+    kept_bytes = plans.recompute.choose(options)
     share = plans.recompute_permille / 1000
-    kept = share * kept + (1 - share) * whole
-    live = plans.recompute.choose([np.zeros(len(plans)), scores, whole, whole, light])
-    return Activations(plans.width * kept, plans.width * live, plans.width * given)
+    kept_bytes = share * kept_bytes + (1 - share) * layer_bytes
+    live = plans.recompute.choose([np.zeros(len(plans)), scores, layer_bytes, layer_bytes, light])
+    return Activations(plans.width * kept_bytes, plans.width * live, plans.width * layer_input)
 
 
 def _activated(workload: Workload) -> float:

@@ -102,13 +102,17 @@ def memory(workload: Workload, headroom: float = MEMORY_HEADROOM) -> Memory:
     fullest, column = totals.argmax(axis=0), np.arange(len(workload))
     parts = {name: value[fullest, column] for name, value in stages.items()}
     parts["buffers"] = np.full(len(workload), BUFFERS_BYTES)
-    needed = sum(parts.values(), np.zeros(len(workload)))
-    parts["site"] = (site.memory_multiplier - 1) * needed + site.memory_overhead_bytes
-    found = Memory(parts, needed + parts["site"], workload.profile.memory_bytes, checked_headroom(headroom))
+    assumed_bytes = sum(parts.values(), np.zeros(len(workload)))
+    parts["site"] = (site.memory_multiplier - 1) * assumed_bytes + site.memory_overhead_bytes
+    fullest_stage = Memory(
+        parts, assumed_bytes + parts["site"], workload.profile.memory_bytes, checked_headroom(headroom)
+    )
     system = workload.system
     if system.cpu_memory_bytes is None:
-        return found
-    return replace(found, on_cpu=_on_cpu(workload), cpu_share=system.cpu_memory_bytes / system.gpus_per_node)
+        return fullest_stage
+    return replace(
+        fullest_stage, on_cpu=_on_cpu(workload), cpu_share=system.cpu_memory_bytes / system.gpus_per_node
+    )
 
 
 def _on_cpu(workload: Workload) -> Array:
@@ -119,12 +123,12 @@ def _on_cpu(workload: Workload) -> Array:
     _, shared, experts = _parameters(workload)
     if model.lora_rank:
         shared, experts = (part[_STAGES] for part in workload.partition.trained_parameters(model))
-    each = state_bytes(model, plans.options) + np.where(plans.fp32_gradients | plans.in_32_bit, 4.0, 2.0)
+    state = state_bytes(model, plans.options) + np.where(plans.fp32_gradients | plans.in_32_bit, 4.0, 2.0)
     owned = _owned(workload, shared, experts, plans.optimizer_shards)
     layers = np.minimum(plans.offload_layers, workload.partition.layers[_STAGES])
-    kept = layers * activations_of(workload).kept * _in_flight(plans)
-    most: Array = (np.where(plans.offload_optimizer, each, 0.0) * owned + kept).max(axis=0)
-    return most
+    activations = layers * activations_of(workload).kept * _in_flight(plans)
+    fullest_bytes: Array = (np.where(plans.offload_optimizer, state, 0.0) * owned + activations).max(axis=0)
+    return fullest_bytes
 
 
 def _parameters(workload: Workload) -> tuple[Array, Array, Array]:
@@ -143,8 +147,8 @@ def _at_its_fullest(workload: Workload) -> Workload:
     if workload.lengths is None:
         return workload
     mean, domain = workload.micro_batch, workload.system.domain_gpus
-    more = fullest(workload.model, workload.plans, workload.lengths, mean, domain)
-    return replace(workload, micro_batch=mean.scaled(more, more))
+    growth = fullest(workload.model, workload.plans, workload.lengths, mean, domain)
+    return replace(workload, micro_batch=mean.scaled(growth, growth))
 
 
 def _parts(workload: Workload) -> dict[str, Array]:
@@ -164,18 +168,22 @@ def _parts(workload: Workload) -> dict[str, Array]:
         _owned(workload, shared, experts, shards)
         for shards in (plans.optimizer_shards, plans.gradient_shards)
     )
-    usual = activations_of(workload)
-    kept_by_stage, live = usual.kept * layers, usual.live
+    sparse = activations_of(workload)
+    kept_by_stage, live = sparse.kept * layers, sparse.live
     if model.dense_layers:
         dense = partition.dense[_STAGES]
-        other = activations_of(workload.dense_form)
-        kept_by_stage = usual.kept * (layers - dense) + other.kept * dense
-        live = np.where(layers > dense, np.where(dense > 0, np.maximum(live, other.live), live), other.live)
+        dense_activations = activations_of(workload.dense_form)
+        kept_by_stage = sparse.kept * (layers - dense) + dense_activations.kept * dense
+        live = np.where(
+            layers > dense,
+            np.where(dense > 0, np.maximum(live, dense_activations.live), live),
+            dense_activations.live,
+        )
     if plans.offload_layers.any():
         shares = np.minimum(plans.offload_layers / np.maximum(layers, 1), 1.0)
         kept_by_stage = (1 - shares) * kept_by_stage
-        live = live + np.where(plans.offload_layers > 0, usual.kept, 0.0)  # of the layer being copied
-    held = (kept_by_stage + usual.given) * _in_flight(plans)
+        live = live + np.where(plans.offload_layers > 0, sparse.kept, 0.0)  # of the layer being copied
+    held = (kept_by_stage + sparse.given) * _in_flight(plans)
     per_logit = 2.0 if workload.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
     stepped = np.where(plans.offload_optimizer, 0.0, optimizer)  # on the GPU
     summed = 6.0 if workload.framework.gradient_copies else 4.0
@@ -215,8 +223,8 @@ def _casts(workload: Workload, parameters: Array) -> Array | float:
         return 0.0
     frozen = workload.model.lora_rank > 0
     replaced = (plans.shards_optimizer | frozen) & (plans.precision != PRECISIONS.index("nvfp4"))
-    each = 2 * element_bytes(workload) - np.where(replaced, 2.0, 0.0)
-    return np.where(plans.below_16_bit & ~plans.gathers_weights, each, 0.0) * parameters
+    cast = 2 * element_bytes(workload) - np.where(replaced, 2.0, 0.0)
+    return np.where(plans.below_16_bit & ~plans.gathers_weights, cast, 0.0) * parameters
 
 
 def _owned(workload: Workload, shared: Array, experts: Array, shards: NDArray[np.int64]) -> Array:

@@ -88,28 +88,28 @@ def all_reduce_s(nbytes: ArrayLike, group: Group, fabric: Fabric) -> Array:
     """
     system = fabric.system
     size, nodes, local = _layout(nbytes, group)
-    inside = _inside_s("all_reduce", size, local, fabric)
+    in_node = _inside_s("all_reduce", size, local, fabric)
     if (nodes == 1).all():
-        return system.site.all_reduce_multiplier * np.where(size > 0, inside, 0.0)
+        return system.site.all_reduce_multiplier * np.where(size > 0, in_node, 0.0)
     through_nics = 2 * size / _ring_share(nodes, local, group, system)
     bulk = _bulk_latency_s(size, system)
     hop = 2 * system.network_latency_s
     seconds = []
     if "ring" in system.collective_algorithms:
-        moved = np.maximum(inside, _passed_on(nodes * local) * through_nics)
+        moved = np.maximum(in_node, _passed_on(nodes * local) * through_nics)
         seconds.append(_ring_s(moved, 2, nodes, local, size, system))
     depth = np.ceil(np.log2(nodes)) * (hop + 2 * bulk)
     if "tree" in system.collective_algorithms:
-        seconds.append(np.maximum(inside, through_nics) + depth)
+        seconds.append(np.maximum(in_node, through_nics) + depth)
     if "nvls-tree" in system.collective_algorithms:
         through_tree = np.where(nodes > 2, through_nics, through_nics / 2)
-        seconds.append(np.maximum(inside, through_tree) + depth)
+        seconds.append(np.maximum(in_node, through_tree) + depth)
     if "hierarchical" in system.collective_algorithms:
-        seconds.append(np.maximum(inside, _passed_on(nodes) * through_nics) + depth)
+        seconds.append(np.maximum(in_node, _passed_on(nodes) * through_nics) + depth)
     if "sharp" in system.collective_algorithms:
         levels = _switch_levels(nodes, group.stride, system)
-        seconds.append(np.maximum(inside, through_nics / 2) + levels * hop + 2 * bulk)
-    return system.site.all_reduce_multiplier * _choose(inside, np.minimum.reduce(seconds), size, nodes)
+        seconds.append(np.maximum(in_node, through_nics / 2) + levels * hop + 2 * bulk)
+    return system.site.all_reduce_multiplier * _choose(in_node, np.minimum.reduce(seconds), size, nodes)
 
 
 def reduce_scatter_s(nbytes: ArrayLike, group: Group, fabric: Fabric) -> Array:
@@ -138,11 +138,11 @@ def all_to_all_s(nbytes: ArrayLike, group: Group, fabric: Fabric) -> Array:
     system = fabric.system
     size, nodes, local = _layout(nbytes, group)
     total = nodes * local
-    inside = _inside_s("all_to_all", size * local / total, local, fabric)
+    in_node = _inside_s("all_to_all", size * local / total, local, fabric)
     share = _nic_share(local, group.nic_sharers, system) * all_to_all_share(nodes, group.stride, system)
-    outside = local * (total - local) / total * size / share
-    across = np.maximum(inside, outside) + (nodes - 1) * system.network_latency_s
-    return _choose(inside, across, size, nodes)
+    through_nics = local * (total - local) / total * size / share
+    across = np.maximum(in_node, through_nics) + (nodes - 1) * system.network_latency_s
+    return _choose(in_node, across, size, nodes)
 
 
 def p2p_s(
@@ -160,20 +160,20 @@ def p2p_s(
     """
     system, size = fabric.system, np.asarray(nbytes, dtype=float)
     share = _nic_share(1, nic_sharers, system) * ring_share(2, stride, system)
-    outside = system.network_latency_s + size / share
-    seconds = np.where(crosses_node, outside, _inside_s("send_recv", size, 2, fabric))
+    between_nodes = system.network_latency_s + size / share
+    seconds = np.where(crosses_node, between_nodes, _inside_s("send_recv", size, 2, fabric))
     return np.where(size > 0, seconds, 0.0)
 
 
 def _half_of_all_reduce(operation: str, nbytes: ArrayLike, group: Group, fabric: Fabric) -> Array:
     system = fabric.system
     size, nodes, local = _layout(nbytes, group)
-    inside = _inside_s(operation, size, local, fabric)
+    in_node = _inside_s(operation, size, local, fabric)
     if (nodes == 1).all():
-        return system.site.all_reduce_multiplier * np.where(size > 0, inside, 0.0)
-    outside = _passed_on(nodes * local) * size / _ring_share(nodes, local, group, system)
-    across = _ring_s(np.maximum(inside, outside), 1, nodes, local, size, system)
-    return system.site.all_reduce_multiplier * _choose(inside, across, size, nodes)
+        return system.site.all_reduce_multiplier * np.where(size > 0, in_node, 0.0)
+    through_nics = _passed_on(nodes * local) * size / _ring_share(nodes, local, group, system)
+    across = _ring_s(np.maximum(in_node, through_nics), 1, nodes, local, size, system)
+    return system.site.all_reduce_multiplier * _choose(in_node, across, size, nodes)
 
 
 def _inside_s(operation: str, size: Array, ranks: ArrayLike, fabric: Fabric) -> Array:
@@ -235,8 +235,8 @@ def _ring_share(nodes: Array, local: Array, group: Group, system: System) -> Arr
     return share * ring_share(nodes, group.stride, system)
 
 
-def _choose(inside: Array, across: Array, size: Array, nodes: Array) -> Array:
-    return np.where(size > 0, np.where(nodes > 1, across, inside), 0.0)
+def _choose(in_node: Array, across: Array, size: Array, nodes: Array) -> Array:
+    return np.where(size > 0, np.where(nodes > 1, across, in_node), 0.0)
 
 
 def ring_share(nodes: ArrayLike, stride: ArrayLike, system: System) -> Array:
@@ -272,12 +272,12 @@ def all_to_all_share(nodes: ArrayLike, stride: ArrayLike, system: System) -> Arr
 
 def _switch_levels(nodes: Array, stride: ArrayLike, system: System) -> Array:
     """Tiers of switches from the nodes of a group up to the switch that joins all: 1, 2, 3 or more."""
-    apart = np.maximum(nodes * np.asarray(stride, dtype=float), 1.0)
+    span = np.maximum(nodes * np.asarray(stride, dtype=float), 1.0)
     domain = system.domain_nodes
     leaf = max((system.nodes_per_leaf or SWITCH_PORTS_DOWN) // domain, 1)
     spine = max((system.nodes_per_spine or leaf * domain * SWITCH_PORTS_DOWN) // domain, leaf)
-    above = np.ceil(np.log(np.maximum(apart / spine, 1.0)) / np.log(SWITCH_PORTS_DOWN) - 1e-9)
-    return np.where(apart > leaf, np.where(apart > spine, 2.0 + above, 2.0), 1.0)
+    above = np.ceil(np.log(np.maximum(span / spine, 1.0)) / np.log(SWITCH_PORTS_DOWN) - 1e-9)
+    return np.where(span > leaf, np.where(span > spine, 2.0 + above, 2.0), 1.0)
 
 
 def _tiers(system: System) -> Iterator[tuple[int, float]]:

@@ -126,10 +126,10 @@ def _exchange_s(
         return all_to_all_s(routed.copies * tokens * row, group, fabric)
     ranks = np.asarray(group.ranks)
     reached = distinct_parts(routed.experts, routed.copies, ranks)
-    inside = _inside_s(INSIDE[direction], tokens, row, reached, system, dispatcher, multiprocessors)
+    in_node = _inside_s(INSIDE[direction], tokens, row, reached, system, dispatcher, multiprocessors)
     nodes = np.ceil(ranks / np.minimum(group.ranks_per_node, ranks))
     across = tokens * _other_nodes(routed, nodes) * row / _gpu_share(nodes, system)
-    seconds = np.where(nodes > 1, np.hypot(inside, across) + NOTIFY_S, inside)
+    seconds = np.where(nodes > 1, np.hypot(in_node, across) + NOTIFY_S, in_node)
     return np.where((ranks > 1) & (tokens > 0), seconds, 0.0)
 
 

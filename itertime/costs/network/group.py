@@ -49,13 +49,13 @@ class Group(NamedTuple):
         return cls(ranks, ranks_per_node, system.domain_gpus // ranks_per_node, stride)
 
 
-def ranks_together(ranks: NDArray[np.int64], most: Ranks, system: System) -> NDArray[np.int64]:
-    """How many of a group's `ranks` lie in one node, of which `most` can.
+def ranks_together(ranks: NDArray[np.int64], capacity: Ranks, system: System) -> NDArray[np.int64]:
+    """How many of a group's `ranks` lie in one node, of which `capacity` can.
 
     Machines are filled up. An NVLink domain of several machines is used in equal parts: 128 ranks are 64 in
     each of two racks of 72, as schedulers place them, not 72 and 56.
     """
     if system.domain_nodes == 1:
-        return np.minimum(ranks, most)
-    nodes = -(-ranks // most)
+        return np.minimum(ranks, capacity)
+    nodes = -(-ranks // capacity)
     return -(-ranks // nodes)

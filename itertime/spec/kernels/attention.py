@@ -68,11 +68,11 @@ class AttentionModel:
         tables = {}
         for direction in ("forward", "backward"):
             for causal in (False, True):
-                chosen = [c for c in self.curves if c.direction == direction and c.causal is causal]
-                chosen.sort(key=lambda curve: curve.head_dim)
-                if not chosen:
+                curves = [c for c in self.curves if c.direction == direction and c.causal is causal]
+                curves.sort(key=lambda curve: curve.head_dim)
+                if not curves:
                     raise ValueError(f"curves: none for direction={direction}, causal={causal}")
-                table = [(c.head_dim, 1 / c.flops_per_s, c.seq_half / c.flops_per_s) for c in chosen]
+                table = [(c.head_dim, 1 / c.flops_per_s, c.seq_half / c.flops_per_s) for c in curves]
                 tables[direction, causal] = np.array(table).T
         object.__setattr__(self, "_tables", tables)
         return self
@@ -135,8 +135,8 @@ def _reached(seq_kv: Array, window: int, tile: int) -> Array:
 
     The window's lower edge cuts tiles of keys as the diagonal does: half a tile a query is computed in vain.
     """
-    kept = np.minimum(window, seq_kv)
-    per_query = kept * (seq_kv - (kept - 1) / 2) / seq_kv
+    keys = np.minimum(window, seq_kv)
+    per_query = keys * (seq_kv - (keys - 1) / 2) / seq_kv
     return np.asarray(np.minimum(2 * per_query - 1 + np.where(seq_kv > window, tile, 0), seq_kv))
 
 

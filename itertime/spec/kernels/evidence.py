@@ -33,7 +33,7 @@ class Evidence:
 
     @model_validator(mode="after")
     def _check(self) -> Evidence:
-        for argument, (least, most) in self.measured.items():
-            if least > most:
-                raise ValueError(f"measured.{argument}: {least:g} is above {most:g}")
+        for argument, (low, high) in self.measured.items():
+            if low > high:
+                raise ValueError(f"measured.{argument}: {low:g} is above {high:g}")
         return self

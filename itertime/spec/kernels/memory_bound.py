@@ -58,17 +58,19 @@ class ElementwiseModel:
 
     def scaled(self, ratio: float) -> ElementwiseModel:
         """The kernel on a GPU with `ratio` times the memory bandwidth."""
-        by_width = [WidthRate(one.width, one.bytes_per_s * ratio) for one in self.by_width]
+        by_width = [
+            WidthRate(width_rate.width, width_rate.bytes_per_s * ratio) for width_rate in self.by_width
+        ]
         return ElementwiseModel(self.bytes_per_s * ratio, self.launch_s, by_width)
 
     def rate(self, width: float | None = None) -> float:
         """Bytes/s for rows of `width` elements."""
         if width is None or not self.by_width:
             return self.bytes_per_s
-        known = self._known_rates
-        if width not in known:
-            known[width] = float(np.interp(math.log2(width), *self._rates))
-        return known[width]
+        rates = self._known_rates
+        if width not in rates:
+            rates[width] = float(np.interp(math.log2(width), *self._rates))
+        return rates[width]
 
     @cached_property
     def _known_rates(self) -> dict[float, float]:
@@ -78,7 +80,9 @@ class ElementwiseModel:
     @cached_property
     def _rates(self) -> tuple[Array, Array]:
         """Binary logarithms of the widths, and bytes/s."""
-        widths, rates = np.array([(one.width, one.bytes_per_s) for one in self.by_width]).T
+        widths, rates = np.array(
+            [(width_rate.width, width_rate.bytes_per_s) for width_rate in self.by_width]
+        ).T
         return np.log2(widths), rates
 
 

@@ -104,8 +104,8 @@ def _batch_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> Rule
 
 
 def _optimizer_rules(options: PlanOptions, plans: Degrees) -> Rules:
-    clipping, optimizer, stated = options.clipping, options.optimizer, options.gradient_shards
-    scattered = plans.zero_stage >= 2 if stated is None else stated > 1
+    clipping, optimizer, shards = options.clipping, options.optimizer, options.gradient_shards
+    scattered = plans.zero_stage >= 2 if shards is None else shards > 1
     return [
         (
             (clipping in ("before", "bucket")) & scattered,
@@ -122,12 +122,12 @@ def _optimizer_rules(options: PlanOptions, plans: Degrees) -> Rules:
 def _compression_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> Rules:
     compression, optimizer = options.compression, options.optimizer
     one_bit = compression in ONE_BIT
-    whole = one_bit or compression in ("topk", "powersgd")
+    unscattered = one_bit or compression in ("topk", "powersgd")
     states = _STATES_OF.get(compression, (optimizer,))
     shards = [getattr(options, name) or 1 for name in _SHARDS]
     return [
         (
-            whole & ((plans.zero_stage > 0) | (max(shards) > 1)),
+            unscattered & ((plans.zero_stage > 0) | (max(shards) > 1)),
             f"compression={compression}: needs whole gradients on every rank; take zero_stage=0 without "
             "shards, or compression=int8",
         ),
@@ -184,9 +184,9 @@ def _compression_keys(options: PlanOptions, plans: Degrees) -> Rules:
 
 def _weight_rules(options: PlanOptions, plans: Degrees) -> Rules:
     """Rules of ZeRO++'s quantised and secondary weights."""
-    second, stated = options.secondary_shards, options.weight_shards
-    gathers = plans.zero_stage == 3 if stated is None else stated > 1
-    ranks = _zero_group(options, plans) if stated is None else stated
+    second, shards = options.secondary_shards, options.weight_shards
+    gathers = plans.zero_stage == 3 if shards is None else shards > 1
+    ranks = _zero_group(options, plans) if shards is None else shards
     return [
         (
             options.quantized_weights & np.logical_not(gathers),
@@ -253,23 +253,23 @@ def _shard_rules(options: PlanOptions, plans: Degrees) -> Rules:
     """Rules on the ranks that share one copy of weights, gradients and states: each a multiple of the one
     before, and a divisor of all.
     """
-    stated = {name: getattr(options, name) for name in _SHARDS}
-    if all(value is None for value in stated.values()):
+    shards = {name: getattr(options, name) for name in _SHARDS}
+    if all(value is None for value in shards.values()):
         return []
     group = _zero_group(options, plans)
     weights, gradients, states = (
         np.where(plans.zero_stage >= stage, group, 1) if value is None else value
-        for stage, value in zip((3, 2, 1), stated.values(), strict=True)
+        for stage, value in zip((3, 2, 1), shards.values(), strict=True)
     )
     ranks = _worker_ranks(options, plans)
-    written = ", ".join(f"{name}={value}" for name, value in stated.items() if value is not None)
+    written = ", ".join(f"{name}={value}" for name, value in shards.items() if value is not None)
     return [
         *(
             (
                 value is not None and ranks % value != 0,
                 f"{name}={value}: must divide dp x cp / workers, the ranks of a worker; take a divisor",
             )
-            for name, value in stated.items()
+            for name, value in shards.items()
         ),
         (
             (gradients % weights != 0) | (states % gradients != 0),
@@ -291,8 +291,8 @@ def _worker_ranks(options: PlanOptions, plans: Degrees) -> Any:
 
 def _zero_group(options: PlanOptions, plans: Degrees) -> Any:
     """Ranks over which ZeRO shards; all of a worker where none are stated."""
-    ranks, stated = _worker_ranks(options, plans), plans.zero_group
-    return ranks if stated is None else np.where(stated == plans.dp * plans.cp, ranks, stated)
+    ranks, group = _worker_ranks(options, plans), plans.zero_group
+    return ranks if group is None else np.where(group == plans.dp * plans.cp, ranks, group)
 
 
 def _etp(plans: Degrees) -> Any:

@@ -187,7 +187,7 @@ class Plan:
     def broken_rules(self, model: ModelSpec) -> list[str]:
         """The rules that the plan breaks for `model`, one sentence each; empty if it can train the model."""
         bad_values = self._bad_values()
-        return bad_values or [why for broken, why in self._rules(model) if broken]
+        return bad_values or [reason for broken, reason in self._rules(model) if broken]
 
     def check(self, model: ModelSpec) -> Plan:
         """The plan itself. Raises UserError, naming every broken rule, if it cannot train `model`."""
@@ -205,11 +205,10 @@ class Plan:
             largest, text = (_MAX_BYTES, "10^15") if name == "bucket_bytes" else (_MAX, "10^7")
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
                 bad.append(f"{name}={quoted(value)}: must be a whole number from 1 to {text}")
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                bad.append(
-                    f"{name}={quoted(getattr(self, name))}: must be {', '.join(known[:-1])} or {known[-1]}"
-                )
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                listed = f"{', '.join(choices[:-1])} or {choices[-1]}"
+                bad.append(f"{name}={quoted(getattr(self, name))}: must be {listed}")
         share = self.recompute_fraction
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
             bad.append(f"recompute_fraction={quoted(share)}: must be a number from 0 to 1")
@@ -272,7 +271,7 @@ class Plan:
                 f"offload_layers={self.offload_layers}: a stage has no more than {-(-layers // pp)} layers",
             ),
             (self.zero_stage >= 2 and pp > 1, f"zero_stage={self.zero_stage}: needs pp=1"),
-            *((bool(broken), why) for broken, why in broken_options(self.options, model, self)),
+            *((bool(broken), reason) for broken, reason in broken_options(self.options, model, self)),
         ]
 
     def _chunk_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:

@@ -152,27 +152,27 @@ class PlanBatch:
         """Data-parallel ranks that share the optimizer's states, (plans,)."""
         return self._shards(self.options.optimizer_shards, 1)
 
-    def _shards(self, stated: int | None, stage: int) -> NDArray[np.int64]:
+    def _shards(self, shards: int | None, stage: int) -> NDArray[np.int64]:
         """The `stated` number of ranks; if none is, those of ZeRO, which shards from `stage` on."""
-        return np.where(self.zero_stage >= stage, self.zero_group, 1) if stated is None else self._all(stated)
+        return np.where(self.zero_stage >= stage, self.zero_group, 1) if shards is None else self._all(shards)
 
     @cached_property
     def gathers_weights(self) -> NDArray[np.bool_]:
         """Whether every micro-batch gathers the weights of a layer: ZeRO-3, or stated shards of weights."""
-        stated = self.options.weight_shards
-        return self.zero_stage == 3 if stated is None else self._all(stated > 1)
+        shards = self.options.weight_shards
+        return self.zero_stage == 3 if shards is None else self._all(shards > 1)
 
     @cached_property
     def scatters_gradients(self) -> NDArray[np.bool_]:
         """Whether every micro-batch scatters its gradients: from ZeRO-2 on, or stated shards of gradients."""
-        stated = self.options.gradient_shards
-        return self.zero_stage >= 2 if stated is None else self._all(stated > 1)
+        shards = self.options.gradient_shards
+        return self.zero_stage >= 2 if shards is None else self._all(shards > 1)
 
     @cached_property
     def shards_optimizer(self) -> NDArray[np.bool_]:
         """Whether ranks step parts of the weights: from ZeRO-1 on, or stated shards of the states."""
-        stated = self.options.optimizer_shards
-        return self.zero_stage > 0 if stated is None else self._all(stated > 1)
+        shards = self.options.optimizer_shards
+        return self.zero_stage > 0 if shards is None else self._all(shards > 1)
 
     def _all(self, value: int | bool) -> NDArray[Any]:
         return np.full(len(self), value)
@@ -180,7 +180,7 @@ class PlanBatch:
     def _split(self, row: int) -> str:
         columns = {"balanced": self.balanced, "compute": self.by_compute}
         columns |= {"ends": self.ends, "remainder": self.remainder}
-        return next((split for split, chosen in columns.items() if chosen[row]), "even")
+        return next((split for split, column in columns.items() if column[row]), "even")
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -201,21 +201,21 @@ class PlanBatch:
         key, size = np.zeros(len(self), dtype=np.int64), 1  # 0 <= key < size
         for name in names:
             digit = getattr(self, name)
-            least, base = _range(digit)
+            minimum, base = _range(digit)
             if base > MOST_KEYS // size:
                 key, size = _ranked(key)
             if base > MOST_KEYS // size:
                 digit, base = _ranked(digit)
-                least = 0
+                minimum = 0
             if base > 1:
                 key *= base
                 key += digit
-                key -= least
+                key -= minimum
                 size *= base
         if size <= 2**15:
             key = key.astype(np.int16)  # which numpy sorts in linear time
-        _, first, where = np.unique(key, return_index=True, return_inverse=True)
-        return first, where.reshape(-1)
+        _, rows, where = np.unique(key, return_index=True, return_inverse=True)
+        return rows, where.reshape(-1)
 
     def plan(self, row: int) -> Plan:
         """The plan at `row`; its `zero_group` is None where the group is the whole data-parallel group."""
@@ -261,8 +261,8 @@ def _range(column: NDArray[np.int64] | NDArray[np.bool_]) -> tuple[int, int]:
     """The smallest value of a column, and the number of values from it to the largest one."""
     if not len(column):
         return 0, 1
-    least, most = int(column.min()), int(column.max())
-    return least, most - least + 1
+    minimum, maximum = int(column.min()), int(column.max())
+    return minimum, maximum - minimum + 1
 
 
 def _ranked(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:

@@ -31,5 +31,5 @@ class RemainderChunks:
     def of(cls, model: ModelSpec, chunks: Count) -> RemainderChunks:
         most = -(-model.layers // chunks)
         first: Count = np.maximum(most, model.dense_layers)
-        others = -(-(model.layers - first) // most)
-        return cls(first, most, first + others * most - model.layers, chunks - 1 - others)
+        full_chunks = -(-(model.layers - first) // most)
+        return cls(first, most, first + full_chunks * most - model.layers, chunks - 1 - full_chunks)

@@ -16,7 +16,7 @@ from itertime.costs.balance.sampling import deal, draw
 def test_units_are_drawn_with_their_probabilities(weights: list[float], seed: int) -> None:
     count = 20_000
     shares = np.array(weights) / sum(weights)
-    drawn = draw(np.random.default_rng(seed), weights, (count,), first=3)
+    drawn = draw(np.random.default_rng(seed), weights, (count,), start=3)
     found = np.bincount(drawn - 3, minlength=len(weights)) / count
     # Six standard deviations, and two units more, as a rare one is not normal.
     assert (abs(found - shares) <= 6 * np.sqrt(shares * (1 - shares) / count) + 2 / count).all()
