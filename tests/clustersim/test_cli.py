@@ -82,44 +82,6 @@ def error_of(done: Done, code: int) -> str:
 # What works
 
 
-def test_run_prints_one_json_document_and_nothing_else(call: Callable[..., Done], trace: Path) -> None:
-    done = call("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--no-overheads", "--json")
-    summary = json.loads(done.out)
-    assert (done.code, done.err) == (0, "")
-    assert (summary["jobs"], summary["finished"], summary["rejected"], summary["makespan_s"]) == (
-        4,
-        3,
-        1,
-        95.0,
-    )
-
-
-def test_a_preset_of_overheads_is_charged(call: Callable[..., Done], trace: Path) -> None:
-    """`a` and `b` ask for all 8 GPUs, `c` for 4: 30 s each before 60, 30 and 5 s of work."""
-    done = call("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--overheads", "helios", "--json")
-    summary = json.loads(done.out)
-    assert (summary["makespan_s"], summary["lost_gpu_h"]) == (185.0, pytest.approx(30 * 20 / 3600))
-
-
-def test_without_a_report_the_folder_is_otherwise_the_same(
-    call: Callable[..., Done], trace: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    arguments = ("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--out", out, "--force")
-    assert call(*arguments).code == 0
-    before = {path.name for path in out.iterdir()}
-    done = call(*arguments, "--no-report")
-    assert (done.code, "report.html" in done.out) == (0, False)
-    assert {path.name for path in out.iterdir()} == before - {"report.html"}
-    both = tmp_path / "both"
-    done = call(
-        "compare", trace, "--policies", "fifo,srtf", "--cluster", "n1g8", "--out", both, "--no-report"
-    )
-    assert (done.code, (both / "report.html").exists()) == (0, False)
-    assert call("report", both).code == 0
-    assert (both / "report.html").exists()
-
-
 def test_run_writes_its_folder(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     done = call(
@@ -151,27 +113,6 @@ def test_results_are_replaced_only_by_force(call: Callable[..., Done], trace: Pa
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
         assert call(*command, "--force").code == 0
     assert json.loads((one / "manifest.json").read_text())["policy"] == "srtf"
-
-
-def test_force_does_not_mix_two_comparisons(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
-    out = ("--cluster", "n1g8", "--out", tmp_path / "out")
-    assert call("compare", trace, "--policies", "fifo,srtf", *out).code == 0
-    done = call("compare", trace, "--policies", "fifo,sjf", *out, "--force")
-    assert "holds srtf of another comparison" in error_of(done, 2)
-    done = call("run", trace, "--policy", "fifo", *out, "--force")
-    assert "holds fifo of another comparison" in error_of(done, 2)
-
-
-def test_no_run_is_written_into_the_folder_of_a_grid(
-    call: Callable[..., Done], trace: Path, tmp_path: Path
-) -> None:
-    grid = tmp_path / "grid"
-    (grid / "cells").mkdir(parents=True)
-    (grid / "grid.json").write_text("{}")
-    for command in (["run", trace, "--policy", "fifo"], ["compare", trace, "--policies", "fifo,srtf"]):
-        done = call(*command, "--cluster", "n1g8", "--out", grid, "--force")
-        assert "holds a grid; choose an empty folder" in error_of(done, 2)
-    assert sorted(path.name for path in grid.iterdir()) == ["cells", "grid.json"]
 
 
 @pytest.mark.parametrize("command", [["run", "--policy", "fifo"], ["compare", "--policies", "fifo,srtf"]])
@@ -210,27 +151,10 @@ def test_a_page_that_no_browser_opens_is_left_out_in_one_line(
     assert (two / "report.html").exists()
 
 
-def test_two_runs_write_the_same_bytes(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        assert (
-            call("run", trace, "--policy", "elasticflow", "--cluster", "n1g8", "--out", tmp_path / name).code
-            == 0
-        )
-    for file in ("jobs.csv", "events.csv", "usage.csv", "summary.json"):
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
-
-
 def test_run_parquet(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
     assert call("run", trace, "--policy", "fifo", "--out", tmp_path / "out", "--parquet").code == 0
     assert (tmp_path / "out" / "jobs.parquet").exists()
     assert not (tmp_path / "out" / "jobs.csv").exists()
-
-
-def test_a_policy_of_ones_own(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("from policies.fifo import Fifo\nclass Mine(Fifo):\n    '''Mine.'''\n")
-    done = call("run", trace, "--policy", f"{tmp_path}/mine.py:Mine", "--cluster", "n1g8", "--json")
-    assert done.code == 0
-    assert json.loads(done.out)["finished"] == 3
 
 
 def test_compare(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
@@ -261,14 +185,6 @@ def test_compare(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None
     assert (out / "report.html").exists()
 
 
-def test_compare_prints_a_table(call: Callable[..., Done], trace: Path) -> None:
-    done = call("compare", trace, "--policies", "fifo,srtf", "--baseline", "srtf", "--cluster", "n1g8")
-    assert done.code == 0
-    lines = [line for line in done.out.splitlines() if line.lstrip().startswith(("fifo ", "srtf "))]
-    assert len(lines) == 2
-    assert "oracle" in done.out
-
-
 def test_a_window_of_measurement(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
     out, options = tmp_path / "out", ("--cluster", "n1g8", "--warmup", 5, "--measure", 10)
     done = call("run", trace, "--policy", "fifo", *options, "--json", "--out", out)
@@ -289,51 +205,12 @@ def test_a_window_of_measurement(call: Callable[..., Done], trace: Path, tmp_pat
     assert "choose a shorter warm-up" in error_of(call("report", tmp_path / "b", "--warmup", 1e6), 2)
 
 
-def test_a_window_without_jobs_ends_the_command_before_anything_is_written(
-    call: Callable[..., Done], trace: Path, tmp_path: Path
-) -> None:
-    for command in (["run", trace, "--policy", "fifo"], ["compare", trace, "--policies", "fifo,srtf"]):
-        done = call(*command, "--cluster", "n1g8", "--warmup", 1e6, "--out", tmp_path / "out")
-        assert "no job is submitted later than" in error_of(done, 2)
-        assert not (tmp_path / "out").exists()
-
-
-def test_counts_beside_labels_with_seeds_have_colons(call: Callable[..., Done], trace: Path) -> None:
-    done = call("compare", trace, "--policies", "fifo,srtf", "--seeds", 2, "--cluster", "n1g8")
-    assert "finished jobs: fifo, seed 0: " in done.out
-    assert "; srtf, seed 1: " in done.out
-
-
-def test_unfinished_jobs_are_named(call: Callable[..., Done], trace: Path) -> None:
-    ended = call("compare", trace, "--policies", "fifo,srtf", "--cluster", "n1g8", "--until", 50)
-    assert "Unfinished when the run ended: fifo 3, srtf 2; `reason` in jobs.csv says why." in ended.out
-    assert "Unfinished" not in call("run", trace, "--policy", "fifo", "--cluster", "n1g8").out
-
-
 def test_rejected_jobs_are_explained(call: Callable[..., Done], trace: Path) -> None:
     done = call("run", trace, "--policy", "fifo", "--cluster", "n1g8")
     assert "Rejected under fifo: 1 (asks for 999 GPUs, the cluster has 8).\n" in done.out
     trace.write_text(TRACE + "wider,21,9999,5\n")
     done = call("run", trace, "--policy", "fifo", "--cluster", "n1g8")
     assert "(asks for 999 GPUs, the cluster has 8) and 1 for other\n  reasons.\n" in done.out
-
-
-def test_a_gpu_without_a_known_accuracy_is_named(call: Callable[..., Done], trace: Path) -> None:
-    header = "job_id,submit_s,gpus,model,global_batch,iterations\n"
-    trace.write_text(header + "a,0,8,llama2-7b,64,5\n")
-    told = "No interval is known for iteration times on dgx-v100; docs/accuracy.md"
-    done = call("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--system", "dgx-v100")
-    assert done.code == 0
-    assert told in done.out
-    assert told not in call("run", trace, "--policy", "fifo", "--cluster", "n1g8").out
-
-
-def test_demo(call: Callable[..., Done]) -> None:
-    done = call("demo", "--jobs", 8, "--policies", "fifo,elasticflow", "--cluster", "n8g8", "--json")
-    document = json.loads(done.out)
-    assert (done.code, done.err) == (0, "")
-    for summary in document["runs"]:
-        assert summary["finished"] + summary["rejected"] + summary["unfinished"] == summary["jobs"] == 8
 
 
 def test_report_again(
@@ -376,99 +253,6 @@ def test_policies(call: Callable[..., Done]) -> None:
 # 2: usage and configuration
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--policy", "fif"], "unknown policy 'fif'; did you mean fifo"),
-        (["--policy", "none.py:X"], "there is no file none.py"),
-        (["--policy", "fifo", "--cluster", "n0g8"], "cluster: nodes=0: must be between 1"),
-        (["--policy", "fifo", "--cluster", "big"], "cluster 'big': not a shape"),
-        (["--policy", "fifo", "--cluster", "n1g16"], "nodes of system dgx-a100-80gb have 8 GPUs"),
-        (["--policy", "fifo", "--system", "dgx"], "unknown system 'dgx'"),
-        (["--policy", "fifo", "--planner", "4d"], "unknown planner '4d'"),
-        (["--policy", "fifo", "--placement", "tight"], "unknown placement 'tight'"),
-        (["--policy", "fifo", "--set", "x"], "--set 'x': write NAME=VALUE"),
-        (["--policy", "fifo", "--set", "x=1"], "unknown setting 'x'"),
-        (
-            ["--policy", "fifo", "--set", "overheads.lunch_s=1"],
-            "unknown overhead 'lunch_s'; did you mean launch_s",
-        ),
-        (["--policy", "fifo", "--until", "-1"], "setting until_s=-1.0"),
-        (["--policy", "fifo", "--until", "nan"], "setting until_s=nan"),
-        (
-            ["--policy", "fifo", "--no-overheads", "--set", "overheads.launch_s=1"],
-            "contradicts --no-overheads",
-        ),
-        (
-            ["--policy", "fifo", "--no-overheads", "--overheads", "pollux"],
-            "contradicts --no-overheads",
-        ),
-        (
-            ["--policy", "fifo", "--overheads", "helois"],
-            "unknown preset of overheads 'helois'; did you mean helios",
-        ),
-        (
-            ["--policy", "fifo", "--cluster", "n1g8", "--set", "quotas.red=9"],
-            "quotas: 9 GPUs are promised (red 9), the cluster has 8",
-        ),
-    ],
-)
-def test_mistakes_in_settings(
-    call: Callable[..., Done], trace: Path, tmp_path: Path, arguments: list[str], text: str
-) -> None:
-    assert text in error_of(call("run", trace, *arguments, "--json", "--out", tmp_path / "out"), 2)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("policy", "setting", "text"),
-    [
-        ("fifo", "policy.x=1", "unknown parameter of policy fifo 'x'; known: (none)"),
-        (
-            "elasticflow",
-            "policy.guard=1",
-            "unknown parameter of policy elasticflow 'guard'; did you mean guard_s",
-        ),
-        ("elasticflow", "policy.guard_s=soon", "policy elasticflow: "),
-    ],
-)
-def test_mistakes_in_parameters_of_a_policy(
-    call: Callable[..., Done], trace: Path, tmp_path: Path, policy: str, setting: str, text: str
-) -> None:
-    arguments = ("--policy", policy, "--set", setting, "--json", "--out", tmp_path / "out")
-    assert text in error_of(call("run", trace, *arguments), 2)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    ["run", "run x.csv", "walk", "run x.csv --policy fifo --seed -1", "run x.csv --policy fifo --bogus",
-     "compare x.csv", "demo --jobs 0", "demo --jobs many"],
-)  # fmt: skip
-def test_mistakes_in_options(call: Callable[..., Done], arguments: str) -> None:
-    done = call(*arguments.split())
-    assert done.code == 2
-    assert done.err
-    assert not done.out
-    assert "Traceback" not in done.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--policies", ","], "name at least one policy"),
-        (["--policies", "fifo,srtf,fifo"], "names a policy twice"),
-        (["--policies", "fifo,sirtf"], "unknown policy 'sirtf'; did you mean srtf"),
-        (["--policies", "fifo", "--baseline", "srtf"], "--baseline srtf: is not among"),
-    ],
-)
-def test_mistakes_in_comparisons(
-    call: Callable[..., Done], trace: Path, tmp_path: Path, arguments: list[str], text: str
-) -> None:
-    assert text in error_of(call("compare", trace, *arguments, "--out", tmp_path / "out"), 2)
-    assert not (tmp_path / "out").exists()
-
-
 def test_places_that_cannot_be_written(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
@@ -481,51 +265,6 @@ def test_places_that_cannot_be_written(call: Callable[..., Done], trace: Path, t
     (foreign / "thesis.tex").write_text("x")
     assert "thesis.tex" in error_of(call("run", trace, "--policy", "fifo", "--out", foreign), 2)
     assert [path.name for path in foreign.iterdir()] == ["thesis.tex"]
-
-
-def test_nothing_to_report(call: Callable[..., Done], tmp_path: Path) -> None:
-    assert "is not a folder" in error_of(call("report", tmp_path / "none"), 2)
-    assert "holds no run" in error_of(call("report", tmp_path), 2)
-    (tmp_path / "cells").mkdir()
-    assert f"holds a grid; its runs are in {tmp_path / 'cells'}" in error_of(call("report", tmp_path), 2)
-
-
-# 3: traces and tables
-
-
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        ("", "trace.csv:1: empty file"),
-        ("job_id,submit_s,gpus,duration_s\n", "trace.csv:1: holds no jobs"),
-        ("job_id,submit_s,gpus\na,0,8\n", "missing columns"),
-        ("job_id,submit_s,gpus,duration_s\na,-1,8,5\n", "trace.csv:2: submit_s=-1: must not be negative"),
-        ("job_id,submit_s,gpus,duration_s\na,nan,8,5\n", "trace.csv:2: submit_s=nan"),
-        ("job_id,submit_s,gpus,duration_s\na,0,0,5\n", "trace.csv:2: gpus=0: must be at least 1"),
-        ("job_id,submit_s,gpus,duration_s\na,0,1.5,5\n", "trace.csv:2: gpus=1.5"),
-        (
-            "job_id,submit_s,gpus,duration_s\na,0,1,5\na,0,1,5\n",
-            "trace.csv:3: job_id=a: is also the id of line 2",
-        ),
-        ("job_id,submit_s,model,global_batch,iterations\na,0,gpt3-175,64,5\n", "did you mean gpt3-175b"),
-    ],
-)
-def test_bad_traces(call: Callable[..., Done], tmp_path: Path, content: str, text: str) -> None:
-    path = tmp_path / "trace.csv"
-    path.write_text(content)
-    assert text in error_of(call("run", path, "--policy", "fifo", "--json", "--out", tmp_path / "out"), 3)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_trace_that_is_not_there(call: Callable[..., Done], tmp_path: Path) -> None:
-    assert "none.csv" in error_of(call("run", tmp_path / "none.csv", "--policy", "fifo"), 2)
-
-
-def test_bad_tables(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
-    table = tmp_path / "table.csv"
-    table.write_text("model,global_batch,gpus,iterations_per_s\nm,8,0,1\n")
-    assert "table.csv:2: gpus=0" in error_of(call("run", trace, "--policy", "fifo", "--table", table), 3)
-    assert "none.csv" in error_of(call("run", trace, "--policy", "fifo", "--table", tmp_path / "none.csv"), 2)
 
 
 # 4: policies
@@ -647,15 +386,6 @@ def test_as_a_module_and_as_a_script() -> None:
         check=False,
     )
     assert done.returncode == 2
-
-
-def test_a_setting_for_one_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trace = tmp_path / "trace.csv"
-    trace.write_text("job_id,submit_s,gpus,duration_s\na,0,8,60\n")
-    common = ["compare", str(trace), "--policies", "fifo,elasticflow", "--cluster", "n1g8", "--json"]
-    assert main([*common, "--set", "elasticflow.guard_s=2"]) == 0
-    assert main([*common, "--set", "policy.guard_s=2"]) == 2
-    assert "unknown parameter of policy fifo" in capsys.readouterr().err
 
 
 def test_a_setting_for_one_policy_of_a_file(

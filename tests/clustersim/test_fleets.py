@@ -12,7 +12,6 @@ from clustersim.cluster import load_cluster
 from clustersim.records import ALLOCATES, Run
 from clustersim.report import group_runs
 from clustersim.report.page_data import page_data
-from itertime.errors import UserError
 from itertime.spec import load_system
 from tests.places import ROOT
 from traces.job import Job
@@ -85,17 +84,6 @@ def test_a_cluster_by_its_shape_has_the_price_of_the_run() -> None:
     run = clustersim.run([job("a")], "fifo", cluster="n1g8", price_usd_per_gpu_h=3.0)
     assert run.jobs[0].cost_usd is None
     assert run.summary["cost_usd"] == pytest.approx(run.jobs[0].gpu_seconds / 3600 * 3.0)
-
-
-def test_groups_of_a_type_have_one_price(tmp_path: Path) -> None:
-    text = (
-        "groups:\n  - {name: a, gpu_type: a100, nodes: 1, usd_per_gpu_hour: 1}\n"
-        "  - {name: b, gpu_type: a100, nodes: 1, usd_per_gpu_hour: 2}\n"
-    )
-    with pytest.raises(
-        UserError, match=r"group b: usd_per_gpu_hour=2\.0: another group of gpu_type a100 has"
-    ):
-        load_cluster(small(tmp_path, text))
 
 
 def test_the_fleet_of_the_docs() -> None:

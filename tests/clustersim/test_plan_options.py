@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -24,13 +21,11 @@ from clustersim.rundir import csv_hash, read_run, write_run
 from clustersim.speed import Speed, speed_for
 from clustersim.speed.network.layout import LayoutTimes, demand_of, layout_of, uplinks
 from clustersim.speed.network.traffic import sent_share
-from itertime.errors import UserError
 from itertime.planning import PLANNERS
 from itertime.prediction import predict
 from itertime.spec import Plan, load_model, load_system, parse_options, profile_of
 from tests.places import ROOT
 from traces.job import Job
-from traces.native import write_trace
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
@@ -126,11 +121,6 @@ def test_a_job_that_no_plan_here_can_train_is_rejected_with_the_rule(options: st
     (record,) = clustersim.run([job("a", options, max_gpus=16)], "fifo", cluster="n2g8").jobs
     assert record.state == "rejected"
     assert reason in record.reason
-
-
-def test_options_of_a_job_made_in_memory_are_checked() -> None:
-    with pytest.raises(UserError, match="job a: plan_options=clipping=often: clipping='often': input should"):
-        clustersim.run([job("a", "clipping=often")], "fifo")
 
 
 def test_options_do_not_concern_a_table_or_a_duration(tmp_path: Path) -> None:
@@ -333,30 +323,3 @@ def test_the_trace_of_the_docs(tmp_path: Path) -> None:
     took = {record.job_id: record.isolated_s or 0.0 for record in runs["fifo"].jobs}
     assert took["balanced"] < took["drawn"] < took["padded"]
     assert took["plain"] < took["one-bit"], "no gain where the network is fast"
-
-
-# Determinism
-
-RUN = """
-import sys
-import clustersim
-clustersim.run(sys.argv[1], "sia", cluster=sys.argv[2], out=sys.argv[3])
-"""
-
-
-def test_hash_seeds_and_the_order_of_rows_make_no_difference(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text(LEAVES.replace("nodes: 12", "nodes: 4"))
-    jobs = mixture(len(OPTIONS))
-    results = []
-    for seed, order in (("0", jobs), ("1", Random(5).sample(jobs, len(jobs)))):
-        trace, out = tmp_path / f"{seed}.csv", tmp_path / seed
-        write_trace(order, trace)
-        command = [sys.executable, "-c", RUN, str(trace), str(tmp_path / "c.yaml"), str(out)]
-        environment = {"PYTHONHASHSEED": seed, "PATH": "", "XDG_CACHE_HOME": str(tmp_path / f"cache{seed}")}
-        subprocess.run(command, check=True, env=environment, capture_output=True)
-        results.append(
-            [(out / name).read_bytes() for name in ("jobs.csv", "events.csv", "plans.csv", "usage.csv")]
-        )
-    assert results[0] == results[1]
-    with (tmp_path / "0" / "plans.csv").open(newline="") as file:
-        assert {row["plan_options"] for row in csv.DictReader(file)} == {text or "" for text in OPTIONS}

@@ -18,13 +18,13 @@ def test_a_scene_keeps_every_rule_and_its_result(draw: Draw, tmp_path: Path) -> 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("draw", pairs(), ids=str)
+@pytest.mark.parametrize("draw", list(pairs()), ids=str)
 def test_every_pair_of_features_keeps_every_rule(draw: Draw, tmp_path: Path) -> None:
     check(draw, tmp_path)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("draw", map(drawn, range(1000, 2000)), ids=str)
+@pytest.mark.parametrize("draw", [drawn(number) for number in range(1000, 2000)], ids=str)
 def test_many_scenes_keep_every_rule(draw: Draw, tmp_path: Path) -> None:
     check(draw, tmp_path)
 

@@ -85,16 +85,3 @@ def test_a_window_of_all_jobs_or_more_is_the_same() -> None:
     }
     assert means[60] == means[2000]
     assert means[5] <= 1.2 * means[60]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("alpha", 0.0, "alpha=0.0: must be a finite number, between 0.01 and 1"),
-        ("window", 0, "window=0: must be a whole number between 1 and 2,000"),
-        ("window", 2.5, "window=2.5: must be a whole number between 1 and 2,000"),
-    ],
-)
-def test_parameters_are_checked(name: str, value: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Allox(**{name: value})  # type: ignore[arg-type]

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
 import clustersim
-from policies.arena import Arena
 from policies.solvers.divisions.cell_search import Changes, GpuCell
 from traces.job import Job
 
@@ -25,12 +20,3 @@ def test_room_takes_free_gpus_of_another_type_once() -> None:
 def test_a_job_whose_run_time_nobody_states_needs_no_oracle() -> None:
     jobs = [Job(str(i), 10.0 * i, gpus=4, duration_s=100.0) for i in range(4)]
     assert clustersim.run(jobs, "arena", cluster="n1g8").manifest["oracle_used"] is False
-
-
-@pytest.mark.parametrize(
-    ("params", "match"),
-    [({"spread": -1}, "spread=-1"), ({"depth": 1.5}, "depth=1.5"), ({"waiting": -1}, "waiting=-1")],
-)
-def test_bad_parameters_are_named(params: dict[str, Any], match: str) -> None:
-    with pytest.raises(ValueError, match=match):
-        Arena(**params)

@@ -57,18 +57,3 @@ def test_more_promises_with_leases_that_move() -> None:
             outcome = simulate(mixed(seed), Chronus(lease_s=600, movable=movable), "n2g8", placement="any")
             met[movable] += sum(record.deadline_met is True for record in outcome.records)
     assert met[8] >= met[0]
-
-
-@pytest.mark.parametrize(
-    ("params", "match"),
-    [
-        ({"lease_s": 0}, "lease_s=0"),
-        ({"window": 0}, "window=0"),
-        ({"movable": 1.5}, "movable=1.5"),
-        ({"soft_factors": [0.5]}, "soft_factors=0.5"),
-        ({"soft_factors": [3, 2]}, "soft_factors"),
-    ],
-)
-def test_bad_parameters_are_named(params: dict[str, object], match: str) -> None:
-    with pytest.raises(ValueError, match=match):
-        Chronus(**params)  # type: ignore[arg-type]

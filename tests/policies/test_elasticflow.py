@@ -23,7 +23,7 @@ from traces.job import Job
 
 @pytest.mark.parametrize(("placement", "scale"), rotated(["pack", "any"], [0, 1, 10]))
 @given(seed=st.integers(0, 10**9))
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_no_admitted_job_is_late(scale: float, placement: str, seed: int) -> None:
     on, jobs = random_bench(seed, scale, placement)
     outcome = on.run(jobs, ElasticFlow())
@@ -42,7 +42,7 @@ class Watched(ElasticFlow):
 
 @pytest.mark.parametrize(("placement", "scale"), rotated(["any", "spread", "buddy", "pack"], [0, 1, 10]))
 @given(seed=st.integers(0, 10**9))
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_odd_counts_keep_the_promise(scale: float, placement: str, seed: int) -> None:
     on, jobs = hostile_bench(seed, scale, placement)
     outcome = on.run(jobs, Watched())
@@ -88,12 +88,6 @@ def test_vtrain_aware_is_the_same_algorithm_under_another_planner() -> None:
     assert (ElasticFlow.planner, VTrainAware.planner) == ("data-parallel", "3d")
     own = {name for name in vars(VTrainAware) if not name.startswith("__")}
     assert own == {"planner"}
-
-
-@pytest.mark.parametrize("guard_s", [-1.0, 0, float("nan"), float("inf"), True])
-def test_guard(guard_s: float) -> None:
-    with pytest.raises(ValueError, match="guard_s"):
-        ElasticFlow(guard_s=guard_s)
 
 
 def test_on_one_type_the_schedule_is_that_of_identical_gpus() -> None:

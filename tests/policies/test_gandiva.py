@@ -12,7 +12,6 @@ import clustersim
 from clustersim.audit import check_run_folder
 from clustersim.cluster import SharedPlacement
 from clustersim.records import ALLOCATES
-from policies.gandiva import Gandiva
 from tests.builders import rigid
 from traces.job import Job
 
@@ -106,13 +105,3 @@ def test_a_job_that_fits_nowhere_gets_room_by_migration() -> None:
     assert (wide.start_s, wide.finish_s) == (900, 1400)
     assert run.summary["migrations"] == 1
     assert run.summary["preemptions"] == 0
-
-
-def test_parameters_out_of_range_are_named() -> None:
-    for params, message in (
-        ({"packing": 1}, "packing=1"),
-        ({"trial_s": 0.5}, "trial_s=0.5"),
-        ({"grow_shrink": "x"}, "grow_shrink='x'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            Gandiva(**params)  # type: ignore[arg-type]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import clustersim
-from policies.lucid import Lucid
 from tests.builders import rigid
 from traces.job import Job
 
@@ -106,10 +105,3 @@ def test_jobs_share_if_their_scores_allow_it(one: str, other: str) -> None:
     jobs = [*first(), rigid("a", 10, 8, 100.0, model=one), rigid("b", 20, 8, 100.0, model=other)]
     start_s = {job.job_id: job.start_s for job in run_of(jobs, "n1g8").jobs}["b"]
     assert (start_s == 20) == (SCORE[one] + SCORE[other] <= 2)
-
-
-def test_parameters_out_of_range_are_named() -> None:
-    with pytest.raises(ValueError, match=r"tiny=0\.5"):
-        Lucid(tiny=0.5)
-    with pytest.raises(ValueError, match="capacity=5"):
-        Lucid(capacity=5)

@@ -7,7 +7,6 @@ import pytest
 from clustersim.overheads import Overheads
 from clustersim.runs import list_policies, make_policy
 from clustersim.testing import simulate
-from tests.effort import rotated
 from traces.job import Job
 
 POLICIES = [info.name for info in list_policies()]
@@ -16,7 +15,10 @@ POLICIES = [info.name for info in list_policies()]
 COUNTS_ALONE = ("elasticflow", "vtrain-aware")  # they do not see that free GPUs are in no common block
 
 
-@pytest.mark.parametrize(("policy", "removed"), rotated(POLICIES, [(1,), (1, 2)]), ids=str)
+@pytest.mark.parametrize("removed", [(1,), (1, 2)], ids=str)
+@pytest.mark.parametrize(
+    "policy", [pytest.param(name, marks=[pytest.mark.long] * (i % 4 > 0)) for i, name in enumerate(POLICIES)]
+)
 def test_jobs_without_a_place_on_the_nodes_that_are_left_keep_no_job_out(
     policy: str, removed: tuple[int, ...]
 ) -> None:

@@ -149,14 +149,6 @@ def test_it_beats_its_fixed_batches_where_exchanges_are_slow() -> None:
     assert jct[0] < jct[1]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"round_s": 0}, {"power": 2}, {"waiting_speedup": 0}, {"apart": 1}, {"batches": "no"}]
-)
-def test_parameters_are_checked(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        Pollux(**wrong)  # type: ignore[arg-type]
-
-
 def test_a_job_that_a_reservation_kept_out_starts_in_the_round_after_its_end() -> None:
     run = clustersim.run(
         [Job("wide", 0.0, "t", gpus=8, duration_s=60.0)], "pollux", cluster="n2g4", overheads=None,

@@ -77,7 +77,7 @@ def most_met(jobs: list[Any]) -> int:
 
 
 @given(bursts())
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_of_a_burst_on_one_gpu_as_many_as_possible_are_in_time(jobs: list[Any]) -> None:
     """There one for one, the largest first, is exact: Moore and Hodgson, Management Science 1968."""
     outcome = Bench("n1g1", {("m", 8): {1: 1.0}}).run(jobs, PricedDeadlines(guard_s=1e-3))
@@ -113,7 +113,7 @@ def check(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize(("maker", "scale"), rotated(MAKERS, [0, 1, 10]))
 @given(seed=st.integers(0, 10**9), placement=st.sampled_from(("pack", "any", "spread", "buddy")))
-@settings(max_examples=examples(5), deadline=None)
+@settings(max_examples=examples(4), deadline=None)
 def test_promises_that_are_not_taken_back_are_kept(
     maker: Any, scale: float, seed: int, placement: str
 ) -> None:

@@ -109,8 +109,3 @@ def test_a_setting_of_the_run_replaces_its_predictor() -> None:
     truth = clustersim.run(jobs, "qssf", cluster="n1g8", estimates={"sigma": 0})
     assert truth.manifest["oracle_used"]
     assert "predictions" not in truth.summary
-
-
-def test_a_weight_out_of_range_is_named() -> None:
-    with pytest.raises(ValueError, match="weight=2: must be a finite number, between 0 and 1"):
-        Qssf(2)

@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 import clustersim
-from clustersim.records import ALLOCATES
 from policies.rubick import Rubick
 from tests.builders import Bench, elastic, finishes, starts
 from traces.job import Job
@@ -160,39 +159,6 @@ def test_schedules_are_those_of_a_slow_simulation(seed: int, quotas: dict[str, i
     assert found == pytest.approx(Plain(jobs, quotas).run(), rel=1e-6)
 
 
-def test_a_guaranteed_job_keeps_what_its_user_asked_for(tmp_path: Path) -> None:
-    """Six best-effort jobs are steeper, and take all but the 4 GPUs that `mine` asked for."""
-    jobs = [
-        elastic("mine", 0, 4, 4000, tenant="promised", global_batch=16),
-        *(elastic(f"other{i}", 10, 1, 200) for i in range(6)),
-    ]
-    table = table_file(tmp_path / "table.csv")
-    for quotas, promised in (({"promised": 4}, True), ({}, False)):
-        run = clustersim.run(
-            jobs, "rubick", cluster="n1g8", overheads=None, bound="none", quotas=quotas, table=table
-        )
-        fewest = min(event.gpus for event in run.events if event.job_id == "mine" and event.gpus)
-        stopped = any(event.event == "preempt" for event in run.events if event.job_id == "mine")
-        assert (fewest >= 4 and not stopped) == promised
-
-
-def test_the_plan_of_the_user_lowers_the_guarantee(tmp_path: Path) -> None:
-    """On its 4 GPUs the user's plan takes as long as the best one on 2, so that is all it is promised."""
-    run_s = 4000 / SPEEDS[2]
-    jobs = [
-        elastic("mine", 0, 4, 4000, tenant="promised", estimate_s=run_s),
-        *(elastic(f"other{i}", 10, 1, 400) for i in range(8)),
-    ]
-    table, fewest = table_file(tmp_path / "table.csv"), []
-    for user_plans in (False, True):
-        run = clustersim.run(
-            jobs, "rubick", cluster="n1g8", overheads=None, bound="none", quotas={"promised": 8}, table=table,
-            params={"user_plans": user_plans},
-        )  # fmt: skip
-        fewest.append(min(event.gpus for event in run.events if event.job_id == "mine" and event.gpus))
-    assert fewest == [4, 2]
-
-
 def test_a_job_that_waited_long_is_served_before_others() -> None:
     """Jobs of one GPU keep coming. `wide` needs all GPUs and is less steep than any of them."""
     table = {("m", 8): {1: 1.0}, ("m", 16): {8: 1.0}}
@@ -203,32 +169,3 @@ def test_a_job_that_waited_long_is_served_before_others() -> None:
     served = bench.run(jobs, Rubick(patience_s=300))
     assert finishes(served)["wide"] < 1000 < finishes(patient)["wide"]
     assert starts(served)["wide"] is not None
-
-
-@pytest.mark.parametrize(
-    ("params", "match"),
-    [({"gate": 1.5}, "gate=1.5"), ({"patience_s": -1}, "patience_s=-1"), ({"user_plans": 3}, "user_plans=3")],
-)
-def test_bad_parameters_are_named(params: dict[str, object], match: str) -> None:
-    with pytest.raises(ValueError, match=match):
-        Rubick(**params)  # type: ignore[arg-type]
-
-
-def test_a_job_may_run_on_a_request_that_is_no_step(tmp_path: Path) -> None:
-    """All GPUs are for `other`, which the reservation keeps out. So `mine` starts on its request, 3 GPUs,
-    where it is slower than on 2, until `other` may run.
-    """
-    table = tmp_path / "table.csv"
-    linear = "".join(f"m,8,{n},{n}\n" for n in (1, 2, 4, 8))
-    table.write_text(f"model,global_batch,gpus,iterations_per_s\n{linear}m,16,1,1\nm,16,2,1.8\nm,16,3,1.5\n")
-    jobs = [
-        elastic("other", 0, 1, 1600.0, global_batch=8, tenant="other"),
-        elastic("mine", 0, 3, 3000.0, global_batch=16, tenant="mine"),
-    ]
-    found = clustersim.run(
-        jobs, "rubick", cluster="n1g8", table=str(table), overheads=None,
-        reservations=[{"at_s": 50, "for_s": 100, "nodes": "0", "tenants": ["mine"]}],
-    )  # fmt: skip
-    held = [(e.time_s, e.job_id, e.gpus) for e in found.events if e.event in ALLOCATES]
-    assert [(job, gpus) for _, job, gpus in held] == [("mine", 3), ("other", 8), ("mine", 2)]
-    assert all(record.state == "finished" for record in found.jobs)

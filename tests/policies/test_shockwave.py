@@ -6,13 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-import clustersim
 from clustersim.scheduler import JobView, Proposal
 from clustersim.testing import simulate
 from policies.shockwave import Shockwave
 from policies.toolkit import WorkCourse, course_of, predicted_shares
 from tests.builders import Script, elastic, rigid, times
-from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0}, ("m", 32): {1: 1.0}}
 
@@ -58,21 +56,3 @@ def test_a_long_job_gets_its_turn_among_short_ones() -> None:
     unfair = simulate(jobs, Shockwave(round_s=30, fairness_power=0.0), "n1g4")
     assert times(unfair)["long"][0] == 6000.0
     assert times(fair)["long"][0] < 4000.0
-
-
-def test_jobs_in_phases_are_served_and_checked(tmp_path: object) -> None:
-    jobs = [
-        Job(f"j{i}", 50.0 * i, gpus=1 << i % 4, duration_s=300.0 + 90 * (i % 5), phases="0.3:1 0.3:2 0.4:4")
-        for i in range(40)
-    ]
-    run = clustersim.run(jobs, "shockwave", cluster="n2g4")
-    assert run.summary["finished"] == 40
-    assert run.summary["jct_over_bound"] >= 1.0
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"foresight": "all"}, {"window": 0}, {"round_s": 0}, {"program_jobs": 0}, {"gap": 1.0}]
-)
-def test_parameters_are_checked(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        Shockwave(**wrong)  # type: ignore[arg-type]

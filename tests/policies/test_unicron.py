@@ -154,11 +154,3 @@ def test_it_keeps_more_weighted_throughput_than_equal_shares_under_failures(seed
         interrupted[type(policy)] = sum(record.interruptions for record in outcome.records)
     assert sum(interrupted.values()) > 6
     assert kept[Unicron] > 1.25 * kept[AllRestart]
-
-
-@pytest.mark.parametrize(
-    ("params", "match"), [({"horizon_s": 0}, "horizon_s=0"), ({"waiting": 0}, "waiting=0")]
-)
-def test_bad_parameters_are_named(params: dict[str, Any], match: str) -> None:
-    with pytest.raises(ValueError, match=match):
-        Unicron(**params)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from math import fsum
 
 import numpy as np
 import pytest
@@ -14,16 +13,9 @@ from hypothesis import strategies as st
 
 from clustersim.analysis import METRICS, Usage, summarise
 from clustersim.cluster import Cluster
-from clustersim.engine import Simulation
-from clustersim.overheads import Overheads
-from clustersim.records import JobRecord, MemoryRecorder, Snapshot
-from clustersim.scheduler import Scheduler
-from policies.fifo import Fifo
-from policies.srtf import Srtf
-from tests.builders import free_setup
+from clustersim.records import JobRecord, Snapshot
 from tests.effort import examples
 from tests.places import ROOT
-from traces.job import Job, submission_order
 
 CLUSTER = Cluster(nodes=2, gpus_per_node=4)
 NOTHING = JobRecord(
@@ -138,54 +130,6 @@ def test_all_jobs_alone_are_perfectly_fair() -> None:
     alone = replace(A, start_s=0.0, finish_s=90.0, jct_s=90.0, overhead_gpu_s=0.0, gpu_seconds=360.0)
     summary = summarise([alone], [Snapshot(0.0, 4, 0, 1, 0)], CLUSTER, end_s=90.0, events=0)
     assert summary["finish_time_fairness_max"] == summary["jain_index"] == summary["slowdown_mean"] == 1.0
-
-
-def run_of(
-    jobs: list[Job], policy: Scheduler, overheads: Overheads, until_s: float | None = None
-) -> MemoryRecorder:
-    setup = free_setup(CLUSTER, policy, overheads=overheads, until_s=until_s)
-    return Simulation(jobs, setup).run()
-
-
-TRACES = st.lists(
-    st.tuples(st.integers(0, 500), st.integers(1, 10), st.integers(1, 300)), min_size=1, max_size=12
-).map(
-    lambda rows: submission_order(
-        Job(str(i), float(s), gpus=g, duration_s=float(d)) for i, (s, g, d) in enumerate(rows)
-    )
-)
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(jobs=TRACES, preemptive=st.booleans(), scale=st.sampled_from([0.0, 0.1, 1.0]))
-def test_snapshots_and_records_agree_on_drained_runs(jobs: list[Job], preemptive: bool, scale: float) -> None:
-    recorder = run_of(jobs, Srtf() if preemptive else Fifo(), Overheads(scale=scale))
-    records = recorder.jobs_by_submission()
-    summary = summarise(records, recorder.snapshots, CLUSTER, end_s=recorder.end_s, events=0)
-    assert summary["finished"] + summary["rejected"] == summary["jobs"] == len(jobs)  # type: ignore[operator]
-    if not summary["finished"]:
-        return
-    available = CLUSTER.gpus * float(summary["makespan_s"])  # type: ignore[arg-type]
-    held, paid = (fsum(getattr(r, name) for r in records) for name in ("gpu_seconds", "overhead_gpu_s"))
-    assert summary["gpu_allocated_ratio"] == pytest.approx(held / available, rel=1e-9)
-    assert summary["gpu_useful_ratio"] == pytest.approx((held - paid) / available, rel=1e-9)
-    assert 0 <= float(summary["fragmentation_ratio"]) <= 1 - held / available + 1e-9  # type: ignore[arg-type]
-    assert float(summary["slowdown_mean"]) >= 1 - 1e-9  # type: ignore[arg-type]
-    assert 0 < float(summary["jain_index"]) <= 1 + 1e-12  # type: ignore[arg-type]
-    assert summary["jct_p50_s"] <= summary["jct_p90_s"] <= summary["jct_p99_s"]  # type: ignore[operator]
-    json.dumps(summary, allow_nan=False)
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(jobs=TRACES, until_s=st.integers(1, 1500))
-def test_every_job_is_counted_once_in_runs_that_are_cut_off(jobs: list[Job], until_s: int) -> None:
-    recorder = run_of(jobs, Srtf(), Overheads(), until_s=float(until_s))
-    records = recorder.jobs_by_submission()
-    summary = summarise(records, recorder.snapshots, CLUSTER, end_s=recorder.end_s, events=0)
-    counts = [summary[state] for state in ("finished", "rejected", "unfinished", "failed")]
-    assert sum(counts) == summary["jobs"] == len(jobs)  # type: ignore[arg-type]
-    for name in ("gpu_allocated_ratio", "gpu_useful_ratio", "fragmentation_ratio"):
-        assert summary[name] is None or 0 <= summary[name] <= 1 + 1e-9  # type: ignore[operator]
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.audit import Finding, check_run_folder
@@ -24,10 +24,10 @@ from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.records import EventRecord, Exact, Run
 from clustersim.rundir import read_run, write_run
-from clustersim.runs import RunConfig, Trace, list_policies, run
+from clustersim.runs import RunConfig, Trace, run
 from clustersim.testing import check_outcome, simulate
 from policies.srtf import Srtf
-from tests.effort import examples, rotated
+from tests.effort import examples
 from traces.job import Job
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
@@ -69,24 +69,6 @@ def broken(findings: list[Finding]) -> list[str]:
 # Sound runs
 
 
-@pytest.mark.parametrize(
-    ("policy", "jobs", "options"),
-    rotated(
-        [info.name for info in list_policies()], ["rigid", "elastic"],
-        [{}, {"overheads": None}, {"until_s": 700.0}],
-    ),
-    ids=str,
-)  # fmt: skip
-def test_every_policy_leaves_a_sound_folder(
-    policy: str, jobs: str, options: dict[str, Any], tmp_path: Path
-) -> None:
-    made = simulated(RIGID if jobs == "rigid" else ELASTIC, policy, **options)
-    write_run(tmp_path, made, parquet=jobs == "elastic")
-    findings = check_run_folder(tmp_path)
-    assert [finding.rule for finding in findings] == list(RULES)
-    assert [finding.violations for finding in findings if finding.violations] == []
-
-
 def test_progress_is_proved_at_every_size() -> None:
     """Also for jobs that ran on many numbers of GPUs; a falsified speed is found."""
     resized = simulated(ELASTIC, "elasticflow")
@@ -117,22 +99,6 @@ def test_a_change_of_speed_counts_from_its_instant_on() -> None:
     assert (totals.work, totals.lost_s, totals.overhead_gpu_s) == (75.0, 20.0, 160.0)
     assert (totals.gpu_seconds, totals.wait_s) == (1120.0, 0.0)
     assert (totals.start_s, totals.finish_s, totals.closed) == (0.0, 140.0, True)
-
-
-@settings(max_examples=examples(25), deadline=None)
-@given(
-    rows=st.lists(st.tuples(st.floats(0, 500), st.integers(1, 16), st.floats(1e-3, 300)), max_size=12),
-    policy=st.sampled_from(["fifo", "srtf", "edf", "fifo-skip"]),
-    scale=st.sampled_from([0.0, 0.01, 1.0]),
-)
-@example(rows=[(1.560052736303163, 1, 1.0), (257.7590126414753, 1, 1.0)], policy="fifo", scale=0.0)
-def test_any_run_is_sound_after_rounding(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], policy: str, scale: float
-) -> None:
-    jobs = tuple(Job(str(i), s, gpus=g, duration_s=d) for i, (s, g, d) in enumerate(rows))
-    folder = tmp_path_factory.mktemp("run")
-    write_run(folder, simulated(jobs, policy, overheads={"scale": scale}))
-    assert broken(check_run_folder(folder)) == []
 
 
 @settings(max_examples=examples(25), deadline=None)

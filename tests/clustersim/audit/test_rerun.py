@@ -67,39 +67,6 @@ def texts(folder: Path, **options: Any) -> str:
     return "; ".join(violation.text for violation in replay(folder, **options).violations)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"policy": "elasticflow", "params": {"guard_s": 5}, "planner": "3d"},
-        {"policy": "quota", "quotas": {"blue": 8}, "overheads": None},
-        {"policy": "fifo", "overheads": {"preset": "helios", "scale": 2}, "placement": "spread"},
-        {
-            "policy": "fifo",
-            "failures": {"mtbf_gpu_h": 1.5, "retries": 1},
-            "seed": 3,
-            "price_usd_per_gpu_h": 1.0,
-        },
-        {"policy": "fifo", "calendar": [{"at_s": 30, "maintenance": "0-1", "for_s": 100}], "until_s": 90.0},
-        {"policy": "edf", "cluster": "c.yaml", "placement": "any"},
-        {"policy": "vtrain-aware", "estimates": {"sigma": 2}},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("parquet", [False, True], ids=["csv", "parquet"])
-def test_any_run_can_be_made_again(
-    settings: dict[str, Any], parquet: bool, trace: Path, tmp_path: Path
-) -> None:
-    if settings.get("cluster") == "c.yaml":
-        (tmp_path / "c.yaml").write_text(CLUSTER)
-        settings = {**settings, "cluster": str(tmp_path / "c.yaml")}
-    settings = {"policy": "srtf", "cluster": "n2g8", "price_usd_per_gpu_h": 1.0, **settings}
-    clustersim.run(trace, out=tmp_path / "run", parquet=parquet, **settings)
-    if "c.yaml" in settings["cluster"]:
-        (tmp_path / "c.yaml").unlink()  # the manifest says all of it
-    assert texts(tmp_path / "run") == ""
-
-
 def test_the_command(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     options = ["--cluster", "n2g8", "--policies", "fifo,srtf", "--out", str(out)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from clustersim.backtest import backtest, has_backtest, read_logged, write_backtest, write_backtest_report
+from clustersim.backtest import backtest, read_logged, write_backtest, write_backtest_report
 from clustersim.cli import main
 from itertime.errors import UserError
 from tests.clustersim.backtest.logs import jobs_of, logged, written
@@ -87,14 +87,6 @@ def test_the_page_can_be_written_again(folder: Path, capsys: pytest.CaptureFixtu
     assert text_of(folder) == before
     assert main(["report", str(folder), "--baseline", "fifo"]) == 2
     assert "are for runs" in capsys.readouterr().err
-
-
-def test_without_a_page(tmp_path: Path) -> None:
-    log = written(tmp_path, logged(jobs_of(20)))
-    assert main(["backtest", str(log), "-o", str(tmp_path / "out"), "--no-report"]) == 0
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["jobs.csv", "summary.json"]
-    assert has_backtest(tmp_path / "out")
-    assert not has_backtest(tmp_path)
 
 
 def test_dates_of_a_log_are_of_its_zone(tmp_path: Path) -> None:

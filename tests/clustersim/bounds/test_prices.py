@@ -53,7 +53,7 @@ def best_mean_s(name: str) -> float:
     return least(Instance((4,), jobs), price, horizon_s=7 if len(jobs) == 3 else 10) / len(jobs)
 
 
-@pytest.mark.parametrize("name", first(3, ELASTIC))
+@pytest.mark.parametrize("name", first(1, ELASTIC))
 def test_elastic_jobs_against_all_schedules(name: str) -> None:
     """No more than the best schedule, and at least 90 % of it."""
     best_s = best_mean_s(name)
@@ -62,7 +62,7 @@ def test_elastic_jobs_against_all_schedules(name: str) -> None:
     assert 0.9 * best_s <= bound_s <= best_s
 
 
-@pytest.mark.parametrize("seed", first(2, range(6)))
+@pytest.mark.parametrize("seed", first(1, range(6)))
 def test_one_machine_against_srpt(seed: int) -> None:
     """Jobs that need all GPUs: SRPT is the best schedule, and the bound is equal to it."""
     random = Random(seed)

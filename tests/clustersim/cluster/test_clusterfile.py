@@ -10,7 +10,6 @@ import pytest
 from clustersim.cluster import Cluster, cluster_of, load_cluster
 from clustersim.cluster.clusterfile import GPU_TYPES
 from itertime import load_system
-from itertime.errors import UserError
 
 TWO = """
 network: contention
@@ -81,93 +80,9 @@ def test_a_type_without_a_profile_is_known_but_has_no_system(tmp_path: Path) -> 
     assert (cluster.pools[0].system, cluster.gpus) == (None, 16)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("groups: []", "groups=[]"),
-        ("nodes: 5", "unknown key 'nodes'"),
-        ("{}", "key 'groups' is missing"),
-        ("groups: 3", "groups=3"),
-        ("groups: [7]", "groups[0]: is int"),
-        ("groups: [{gpu_type: a100, nodes: 2}]", "groups[0]: key 'name' is missing"),
-        ("groups: [{name: a, nodes: 2}]", "key 'gpu_type' is missing; name one of a100"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 0}]", "groups[0]: nodes=0"),
-        ("groups: [{name: a, gpu_type: a100, nodes: -3}]", "groups[0]: nodes=-3"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 2.5}]", "nodes=2.5"),
-        ("groups: [{name: a, gpu_type: a100, nodes: true}]", "nodes=True"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 1000001}]", "nodes=1000001"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 1, gpus_per_node: 9}]", "gpus_per_node=9: nodes"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 1, gpus_per_node: 65}]", "gpus_per_node=65"),
-        *[(f"groups: [{{name: a, gpu_type: a100, nodes: 2, {key}: {'9' * 25}}}]", f"groups[0]: {key}=999")
-          for key in ("gpus_per_node", "nodes_per_leaf", "nodes_per_spine")],
-        (f"groups: [{{name: a, gpu_type: a100, nodes: {'9' * 25}}}]", "groups[0]: nodes=999"),
-        (f"groups: [{{name: a, gpu_type: a100, nodes: 0x{'f' * 5000}}}]", "not valid YAML: a whole number"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 2, nic_gbps: 1e-320}]", "groups[0]: nic_gbps=1e-320"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 2, leaf_uplink_gbps: 1e300}]", "leaf_uplink_gbps=1e+300"),
-        ("groups: [{name: a, gpu_type: a100, nodes: !!bool 1}]", "1: not valid YAML: '1' is no bool"),
-        ("groups: [{name: a, gpu_type: a100, nodes: !!float ''}]", "1: not valid YAML: '' is no float"),
-        ("groups: [{name: a, gpu_type: a10, nodes: 2}]", "did you mean a100 or"),
-        ("groups: [{name: a, gpu_type: tpu-v9, nodes: 2}]", "a type of your own needs a system"),
-        ("groups: [{name: a, system: dgx-a100, nodes: 2}]", "or dgx-a100-80gb?"),
-        ("groups: [{name: a, system: gone.yaml, nodes: 2}]", "gone.yaml: cannot be read"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 2, nic_gbps: -1}]", "nic_gbps=-1"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 2, nic_gbps: .nan}]", "nic_gbps=nan"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 2, leaf_uplink_gbps: -5}]", "leaf_uplink_gbps=-5"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 2, leaf_oversubscription: 0.5}]", "oversubscription=0.5"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 2, node_per_leaf: 2}]", "did you mean 'nodes_per_leaf'"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 2, leaf_oversubscription: 2, leaf_uplink_gbps: 5}]",
-         "keep one"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 9, nodes_per_leaf: 4, nodes_per_spine: 6}]",
-         "nodes_per_spine=6: must be a multiple"),
-        ("groups: [{name: a, gpu_type: v100, nodes: 2, leaf_oversubscription: 2}]", "state nic_gbps"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 2}, {name: a, gpu_type: h100, nodes: 2}]", "a new one"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 600000}, {name: b, gpu_type: h100, nodes: 600000}]",
-         "nodes=1200000"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 2}, {name: b, gpu_type: a100, nodes: 2, nic_gbps: 400}]",
-         "make them alike"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 2}, {name: b, gpu_type: h100, nodes: 2},"
-         " {name: c, gpu_type: a100, nodes: 2}]", "reorder the groups"),
-        ("network: magic\ngroups: [{name: a, gpu_type: a100, nodes: 2}]", "unknown network 'magic'"),
-        ("groups: [{name: a, gpu_type: a100, nodes: 2", "not valid YAML"),
-        ("groups: &g [*g]", "cluster.yaml"),
-        ("- 1", "holds a list"),
-    ],
-)  # fmt: skip
-def test_bad_files_name_file_key_value_and_remedy(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(UserError) as caught:
-        _load(tmp_path, text)
-    assert "cluster.yaml" in str(caught.value)
-    assert words in str(caught.value)
-
-
-def test_a_file_and_a_system_contradict_each_other(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="leave system out"):
-        load_cluster(str(tmp_path / "cluster.yaml"), "dgx-h100")
-
-
-def test_text_that_is_neither_a_shape_nor_a_file() -> None:
-    with pytest.raises(UserError, match=r"or name a \.yaml file"):
-        load_cluster("cluster.toml")
-    with pytest.raises(UserError, match="cannot be read"):
-        load_cluster("nowhere/cluster")
-    with pytest.raises(UserError, match="unknown network"):
-        load_cluster("n1g8", network="tier")
-
-
 @pytest.mark.parametrize("text", [TWO, "groups: [{name: a, gpu_type: v100, nodes: 2}]"])
 def test_a_manifest_gives_the_same_cluster_again(tmp_path: Path, text: str) -> None:
     cluster = _load(tmp_path, text)
     assert cluster_of(json.loads(json.dumps(cluster.document()))) == cluster
     shape = Cluster.parse("n3g2")
     assert cluster_of(json.loads(json.dumps(shape.document()))) == shape
-
-
-@pytest.mark.parametrize(
-    "document",
-    [{}, {"groups": 5}, {"groups": [5]}, {"groups": [{"name": "a"}]}, {"nodes": "3"}, {"network": 4},
-     {"nodes": 0, "gpus_per_node": 8, "system": "x"},
-     {"nodes": 1, "gpus_per_node": 8, "system": "x", "network": "y"}],
-)  # fmt: skip
-def test_a_broken_manifest_is_refused(document: dict[str, object]) -> None:
-    with pytest.raises(UserError):
-        cluster_of(document)

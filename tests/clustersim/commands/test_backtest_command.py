@@ -13,21 +13,6 @@ from tests.clustersim.backtest.logs import jobs_of, logged, written
 from traces import Job
 
 
-def test_it_prints_tables_that_fit_and_writes_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = written(tmp_path, logged(jobs_of(tenants=2), "easy"))
-    assert main(["backtest", str(log), "--fit", "--policy", "fifo,easy", "-o", str(tmp_path / "out")]) == 0
-    shown = capsys.readouterr().out
-    assert "Site: easy, start-up 0 s; 16 GPUs" in shown
-    assert "Judged part: 60 jobs, score 0.000" in shown
-    assert "Waits by user" in shown
-    assert [s for s in shown.splitlines() if len(s) > 100 and not s.startswith("Written to")] == []
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "jobs.csv", "report.html", "summary.json",
-    ]  # fmt: skip
-
-
 def test_json_is_the_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = written(tmp_path, logged(jobs_of(40)))
     assert main(["backtest", str(log), "--json", "-o", str(tmp_path / "out")]) == 0
@@ -40,46 +25,6 @@ def test_clusters_by_pool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     given = ["--cluster", "t0=n4g8", "--cluster", "t1=n2g8", "--pools", "tenant", "--json"]
     assert main(["backtest", str(log), *given]) == 0
     assert json.loads(capsys.readouterr().out)["site"]["pools"] == {"t0": 32, "t1": 16}
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "error"),
-    [
-        (["--cluster", "n1g8", "--cluster", "n2g8"], 2, "is the second for the only pool"),
-        (["--cluster", "=n1g8"], 2, "write POOL=SHAPE"),
-        (["--cluster", "a=n1g8", "--cluster", "n1g8"], 2, "give one for all"),
-        (["--fit", "--start-up", "3"], 2, "is chosen by --fit"),
-        (["--policy", "fifi"], 2, "did you mean fifo"),
-        (["--pools", "user"], 2, "unknown division into pools"),
-        (["--set", "colour=1"], 2, "colour"),
-        (["--set", "cluster=n4g1"], 2, "use --cluster"),
-        (["--set", "overheads.launch_s=10"], 2, "use --start-up"),
-        (["--limit", "0"], 2, "--limit 0"),
-        (["--policy", ","], 2, "has an empty name"),
-        (["--policy", "fifo,,sjf", "--fit"], 2, "has an empty name"),
-        (["--system", "zz"], 2, "is the system of --cluster"),
-        (["--system", "zz", "--cluster", "n1g8"], 2, "zz"),
-        (["--gpus-per-node", "4", "--cluster", "n2g8"], 2, "--cluster states the nodes"),
-        (["--set", "bound=cheap"], 2, "not with a bound"),
-        (["--set", "until_s=5"], 2, "use --until-s"),
-        (["--set", "calendar=[]"], 2, "state it with --cluster"),
-        (["--time-zone", "Asia/Shanghei"], 2, "did you mean Asia/Shanghai"),
-        (["--time-zone", "Mars/Olympus Mons"], 2, "names are such as Asia/Shanghai"),
-        (["--out", ""], 2, "names no folder"),
-    ],
-)
-def test_mistakes_are_named(
-    options: list[str], code: int, error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = written(tmp_path, logged(jobs_of(20)))
-    assert main(["backtest", str(log), *options]) == code
-    assert error in capsys.readouterr().err
-
-
-def test_a_log_without_starts_is_a_bad_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = written(tmp_path, jobs_of(5))
-    assert main(["backtest", str(log)]) == 3
-    assert "states no start of any job" in capsys.readouterr().err
 
 
 def test_a_calendar_of_the_user_replaces_the_inferred_one(
@@ -95,13 +40,3 @@ def test_a_calendar_of_the_user_replaces_the_inferred_one(
     summary = json.loads(capsys.readouterr().out)
     assert summary["parts"]["all"]["wait"]["absolute_s"] == 0
     assert any(text.startswith("nodes are out of service as") for text in summary["assumptions"])
-
-
-def test_use_beyond_the_stated_cluster_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    jobs = [Job(f"{i}", 0.0, gpus=8, duration_s=3600.0 * (1 + i), logged_start_s=0.0) for i in range(2)]
-    log = written(tmp_path, jobs)
-    assert main(["backtest", str(log), "--cluster", "n1g8"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "up to 16 GPUs in use at once, more than there are for 1.0 h, 50.0 % of the time in use" in shown
-    assert main(["backtest", str(log), "--cluster", "n2g8"]) == 0
-    assert "WARNING" not in capsys.readouterr().out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -36,16 +35,6 @@ def test_examples_have_options_that_the_command_has(command: str) -> None:
         words = shlex.split(line)
         assert words[:2] == ["clustersim", command]
         assert all(word in known for word in words if word.startswith("-")), line
-
-
-def test_help_shows_panels_and_examples(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    text = output_of(capsys, "compare", "--help")
-    assert max(map(len, text.splitlines())) <= 80
-    assert re.search("─ Cluster and costs ─.*─ Results ─.*Examples", text, re.DOTALL)
-    assert "clustersim compare jobs.csv --policies fifo,srtf --out results" in text
 
 
 def test_names_are_completed() -> None:
@@ -88,17 +77,3 @@ def test_the_pages_of_policies_are_those_of_the_table() -> None:
     rows = re.findall(r"^\| ([a-z, -]+) \| .* \| \[.*?\]\((policies/[\w-]+\.md)", text, re.MULTILINE)
     stated = {name.strip(): f"docs/{page}" for names, page in rows for name in names.split(",")}
     assert stated == {name: page_of(name) for name in NAMES if page_of(name) != "docs/policies.md"}
-
-
-def test_a_policy_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = json.loads(output_of(capsys, "policies", "show", "tiresias", "--json"))
-    assert shown["page"] == "docs/policies/attained-service.md"
-    assert shown["parameters"][1]["name"] == "promote_knob"
-    assert shown["parameters"][1]["default"] == 8.0
-    assert shown["papers"] == [
-        'Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019'
-    ]
-    qssf = json.loads(output_of(capsys, "policies", "show", "qssf", "--json"))
-    assert qssf["papers"][0].startswith('Hu, Sun, Yan, Wen and Zhang, "Characterization and Prediction')
-    assert main(["policies", "show", "tireseas"]) == 2
-    assert "did you mean tiresias" in capsys.readouterr().err

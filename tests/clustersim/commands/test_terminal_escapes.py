@@ -20,15 +20,6 @@ def errors_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return text
 
 
-def test_a_cell_of_a_grid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    grid = tmp_path / "grid.yaml"
-    grid.write_text(
-        "set: {cluster: n4g8, trace: {jobs: 5, gpus: 32, rules: none}}\n"
-        'matrix: {policy: [fifo, srtf], placement: ["\\e[31mRED"]}\n'
-    )
-    assert "(cell policy=fifo, placement='\\x1b[31mRED'" in errors_of(capsys, "grid", str(grid), "--dry-run")
-
-
 def test_what_pyarrow_says_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"{RED}.parquet"
     path.write_bytes(b"PAR1" + RED.encode() + b"PAR1")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from clustersim import run
 from clustersim.audit import prove
 from clustersim.audit.rules import RULES
 from clustersim.overheads import Overheads
@@ -15,7 +14,6 @@ from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.speed import Curve
 from clustersim.testing import simulate
 from clustersim.testing.outcome import evidence_of
-from policies.elasticflow import ElasticFlow
 from tests.builders import Script, elastic
 from traces.job import Job
 
@@ -138,20 +136,6 @@ def test_a_policy_sees_what_is_left_to_pay_as_of_now() -> None:
     )
     assert [paying.seen[t] for t in (21.0, 26.0, 27.0, 30.0)] == pytest.approx([12.0, 7.0, 6.0, 3.0])
     assert [paying.seen[t] for t in (31.0, 32.0, 35.0, 36.0)] == pytest.approx([4.0, 3.0, 0.0, 0.0])
-
-
-def test_elastic_jobs_of_real_models_with_shared_storage() -> None:
-    """Every job finishes, and loads take no less than alone."""
-    jobs = [
-        Job(f"j{i}", 200.0 * i, model="megatron-18.4b", gpus=8, global_batch=1024, iterations=30.0)
-        for i in range(8)
-    ]
-    settings = {"storage_shared": True, "storage_bytes_per_s": 4e9}
-    result = run(jobs, ElasticFlow, cluster="n8g8", overheads=settings)
-    assert result.summary["finished"] == 8
-    loads = [event for event in result.events if event.event == "loaded"]
-    assert loads
-    assert all(event.overhead_s >= 18.4e9 * 14 / 16e9 * 0.99 for event in loads)
 
 
 def test_shared_loads_are_proved_and_forged_ones_caught() -> None:

@@ -335,15 +335,3 @@ def test_the_audit_notices_a_save_that_is_paid_twice_or_not_at_all() -> None:
         found = {f.rule: f for f in prove(evidence_of(replace(outcome, events=tuple(forged))), RULES)}
         texts = [violation.text for violation in found["overheads"].violations]
         assert f"t={events[place].time_s:g}: restart of job a paid {wrong_s:g} s, due {due_s:g} s" in texts
-
-
-def test_a_preempted_launch_on_a_cluster_of_rigid_jobs() -> None:
-    """`long` is preempted 5 s into its launch of 10 s; `short` takes 10 + 20 s; then another launch."""
-    jobs = [rigid("long", 0, 4, 100), rigid("short", 5, 4, 20)]
-    run = clustersim.run(
-        jobs, "srtf", cluster="n1g4",
-        overheads={"launch_s": 10.0, "launch_gpu_s": 0.0, "plain_restart_s": 60.0},
-    )  # fmt: skip
-    restart = next(event for event in run.events if event.event == "restart")
-    assert (restart.time_s, restart.overhead_s) == (35.0, 10.0)
-    assert next(record for record in run.jobs if record.job_id == "long").finish_s == 145.0

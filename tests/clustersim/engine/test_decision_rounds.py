@@ -51,12 +51,6 @@ def test_usage_follows_each_event_and_not_only_rounds() -> None:
     ]  # fmt: skip
 
 
-def test_at_every_round_there_is_an_event_an_interval_changes_nothing() -> None:
-    jobs = [rigid(f"j{i}", 60.0 * i, 8, 120.0 + 60 * (i % 3)) for i in range(12)]
-    free = list(simulated(jobs, "srtf", overheads=None, decision_interval_s=None).events)
-    assert list(simulated(jobs, "srtf", overheads=None).events) == free
-
-
 def test_the_audit_notices_a_start_between_rounds(tmp_path: Path) -> None:
     found = simulated(JOBS, "srtf", overheads=None)
     found.manifest["decision_interval_s"] = 45.0
@@ -72,12 +66,6 @@ def test_a_forged_interval_is_named(forged: Any, tmp_path: Path) -> None:
     write_run(tmp_path / "run", found)
     with pytest.raises(UserError, match="decision_interval_s="):
         check_run_folder(tmp_path / "run")
-
-
-@pytest.mark.parametrize("value", [0, -1.0, float("nan"), True, "often"])
-def test_impossible_intervals_are_named(value: Any) -> None:
-    with pytest.raises(UserError, match="setting decision_interval_s="):
-        simulated(JOBS, "fifo", decision_interval_s=value)
 
 
 def test_the_run_ends_with_its_last_job_when_a_round_is_expected_already() -> None:

@@ -149,30 +149,6 @@ def test_a_resize_takes_more_cores_and_memory() -> None:
     assert begun == {"a": 0.0, "b": 10.0, "c": grown_s}, "a grows when b ends"
 
 
-@pytest.mark.parametrize(
-    ("job", "why"),
-    [
-        (
-            Job("a", 0.0, gpus=8, duration_s=9.0, cpus=128),
-            "asks for cpus=128 on 8 GPUs, and a node has 96 cores, enough for 6 of them",
-        ),
-        (
-            Job("a", 0.0, gpus=16, duration_s=9.0, cpus=200),
-            "asks for cpus=200 on 16 GPUs, and a node has 96 cores, enough for 7 of them",
-        ),
-        (
-            Job("a", 0.0, gpus=1, duration_s=9.0, gpu_fraction=0.25, cpus=97),
-            "asks for cpus=97 on 1 GPUs, and a node has 96 cores, enough for 0 of them",
-        ),
-    ],
-)
-def test_a_job_that_no_node_can_hold_is_rejected_with_the_reason(job: Job, why: str, tmp_path: Path) -> None:
-    run = simulated([job], "fifo", cluster_file(tmp_path, 4, 8, cpus_per_node=96))
-    assert [record.state for record in run.jobs] == ["rejected"]
-    assert run.jobs[0].reason.startswith(why)
-    assert broken(run) == []
-
-
 def test_a_demand_that_fills_a_node_exactly_fits() -> None:
     """Three jobs of 3 GPUs share 32 cores each: 10 2/3 cores for each GPU, 96 in all."""
     jobs = [Job(f"{i}", 0.0, gpus=3, duration_s=9.0, cpus=32, host_memory_gb=100 / 3) for i in range(3)]

@@ -8,8 +8,6 @@ from math import fsum
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import clustersim
 from clustersim.audit import check_run_folder, prove
@@ -18,13 +16,11 @@ from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.runs import RunConfig
 from clustersim.scheduler import Proposal, Scheduler, State
-from clustersim.testing import Outcome, check_outcome, simulate
+from clustersim.testing import Outcome, simulate
 from clustersim.testing.outcome import evidence_of
-from policies.elasticflow import ElasticFlow
 from policies.fifo import Fifo
 from policies.srtf import Srtf
 from tests.builders import rigid
-from tests.effort import examples
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0, 8: 4.0, 16: 5.0}}
@@ -139,18 +135,6 @@ def test_a_job_that_failures_stop_too_often_is_given_up(fail_at: Any) -> None:
     assert (a.interruptions, a.lost_work_s, outcome.of("b").finish_s) == (3, 10 + 9 + 9, 38)
 
 
-def test_what_is_planned_lets_jobs_save() -> None:
-    """Maintenance from t=40 to t=60: stopped with 30 s of work done, which a restart saves and loads."""
-    calendar = [{"at_s": 40, "maintenance": 0, "for_s": 20}]
-    outcome = simulate([rigid("a", 0, 1, 50)], Fifo(), "n1g1", overheads=CHARGED, calendar=calendar)
-    assert outcome.log() == [
-        (0, "submit", "a", 0), (0, "start", "a", 1), (40, "node_down", "", 0), (40, "preempt", "a", 0),
-        (60, "node_up", "", 0), (60, "restart", "a", 1), (60 + 30 + 20, "finish", "a", 0),
-    ]  # fmt: skip
-    a = outcome.of("a")
-    assert (a.preemptions, a.interruptions, a.lost_work_s, a.wait_s) == (1, 0, 0, 20)
-
-
 def test_capacity_comes_and_goes_by_the_calendar() -> None:
     """The second node is there from t=100 on, the first until t=150."""
     calendar = [{"at_s": 100, "add": 1}, {"at_s": 150, "remove": 0}]
@@ -179,15 +163,6 @@ def test_a_run_ends_when_no_waiting_job_can_ever_run_again() -> None:
     assert back.of("b").start_s is not None, "it waits for what is planned"
     assert back.of("b").start_s >= back_s
     assert sum(event.event == "node_down" for event in back.events) > 100, "and nodes fail meanwhile"
-
-
-def test_a_run_ends_when_all_nodes_are_gone_for_good() -> None:
-    """Though their machines would go on failing."""
-    calendar = [{"at_s": 100, "remove": "0-1"}]
-    outcome = simulate(
-        [rigid("a", 0, 4, 500)], Fifo(), "n2g4", calendar=calendar, failures=Failures(mtbf_gpu_h=1.0)
-    )
-    assert outcome.of("a").reason == "no place for 4 GPUs on the nodes that were left for good"
 
 
 def test_an_elastic_job_may_run_on_less_than_it_asked_for() -> None:
@@ -245,12 +220,6 @@ def test_nodes_that_came_and_went_between_two_decisions(
     assert [finding.violations for finding in check_run_folder(tmp_path) if finding.violations] == []
 
 
-def test_periodic_saves_cost_time_even_if_nothing_fails() -> None:
-    outcome = simulate([rigid("a", 0, 2, 300)], Fifo(), "n1g2", overheads=CHARGED)
-    a = outcome.of("a")
-    assert (a.finish_s, a.lost_s, a.overhead_gpu_s) == (10 + 300 + 2 * 10, 30, 60)
-
-
 class Noting(Scheduler):
     """First come, first served, noting its events."""
 
@@ -281,24 +250,6 @@ def test_a_policy_is_told_of_nodes_and_what_they_took(fail_at: Any) -> None:
 # Jobs that end by themselves
 
 
-def test_jobs_end_as_their_trace_says() -> None:
-    jobs = [
-        rigid("a", 0, 1, 10, state="FAILED"), rigid("b", 0, 1, 10, state="Killed", deadline_s=50),
-        rigid("c", 0, 1, 10, state="completed"), rigid("d", 0, 1, 10),
-    ]  # fmt: skip
-    on = simulate(jobs, Fifo(), "n1g1", failures=Failures(mtbf_gpu_h=None, end_as_logged=True))
-    assert [(on.of(j).state, on.of(j).reason) for j in "abcd"] == [
-        ("failed", "failed, as logged"), ("failed", "cancelled, as logged"),
-        ("finished", ""), ("finished", ""),
-    ]  # fmt: skip
-    assert (on.of("b").finish_s, on.of("b").deadline_met, on.of("b").gpu_seconds) == (None, False, 10)
-    assert [e[:3] for e in on.log() if e[1] in ("fail", "finish")] == [
-        (10, "fail", "a"), (20, "fail", "b"), (30, "finish", "c"), (40, "finish", "d")
-    ]  # fmt: skip
-    off = simulate(jobs, Fifo(), "n1g1", failures=Failures(mtbf_gpu_h=None))
-    assert all(off.of(job).state == "finished" for job in "abcd")
-
-
 def test_drawn_fates_have_their_shares_and_do_not_depend_on_the_others() -> None:
     failures = Failures(mtbf_gpu_h=None, job_failed_share=0.4, job_cancelled_share=0.1)
     jobs = [rigid(str(i), 0, 1, 100) for i in range(1500)]
@@ -315,46 +266,6 @@ def test_drawn_fates_have_their_shares_and_do_not_depend_on_the_others() -> None
 # Laws
 
 
-def conserved(outcome: Outcome) -> None:
-    """GPU-seconds = useful + overhead + lost; useful = the work of finished jobs."""
-    for record in outcome.records:
-        job = next(job for job in outcome.case.jobs if job.job_id == record.job_id)
-        useful = record.gpu_seconds - record.overhead_gpu_s - record.lost_work_gpu_s
-        assert useful >= -1e-6
-        if record.state == "finished" and job.kind == "duration":
-            assert job.duration_s is not None
-            assert job.gpus is not None
-            assert useful == pytest.approx(job.duration_s * job.gpus, rel=1e-9, abs=1e-6)
-        assert record.lost_work_s <= record.lost_s + 1e-9
-        assert record.interruptions <= record.restarts + 1
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(
-    st.integers(0, 10_000), st.sampled_from([Fifo, Srtf, ElasticFlow]),
-    st.sampled_from([30.0, 200.0, "daly", "none"]), st.integers(0, 2),
-)  # fmt: skip
-def test_gpu_seconds_are_conserved_and_every_job_is_served(
-    seed: int, policy: Any, interval: Any, spares: int
-) -> None:
-    jobs = [rigid(f"r{i}", 40.0 * i, 1 << i % 4, 50.0 + 70 * i) for i in range(8)]
-    jobs += [
-        Job(f"e{i}", 30.0 * i, model="m", gpus=2 << i % 3, global_batch=8, iterations=300.0 + 90 * i)
-        for i in range(6)
-    ]
-    failures = Failures(
-        mtbf_gpu_h=2.0, kinds={"a": (1, 0.02), "b": (1, 0.1)}, spare_nodes=spares, spare_swap_s=30.0
-    )
-    overheads = Overheads(launch_s=5.0, plain_restart_s=8.0, checkpoint_interval_s=interval)
-    runs = [
-        simulate(jobs, policy(), "n4g4", table=TABLE, overheads=overheads, failures=failures, seed=seed)
-        for _ in range(2)
-    ]
-    assert runs[0].events == runs[1].events
-    assert all(record.state == "finished" for record in runs[0].records)
-    conserved(runs[0])
-
-
 def test_two_policies_meet_the_same_failures() -> None:
     jobs = [rigid(str(i), 100.0 * i, 1 << i % 3, 2000.0 - 90 * i) for i in range(12)]
     seen = []
@@ -367,26 +278,6 @@ def test_two_policies_meet_the_same_failures() -> None:
 
 
 # What proves it
-
-
-def test_every_rule_is_proved_of_runs_with_failures() -> None:
-    jobs = [rigid(str(i), 60.0 * i, 1 << i % 4, 900.0 - 70 * i) for i in range(10)]
-    jobs += [
-        Job(f"e{i}", 30.0 * i, model="m", gpus=2 << i % 3, global_batch=8, iterations=500.0 + 90 * i)
-        for i in range(6)
-    ]
-    calendar = [{"at_s": 300, "maintenance": "0-1", "for_s": 200}, {"at_s": 700, "remove": 3}]
-    interrupted = 0
-    for policy in (Fifo, Srtf, ElasticFlow):
-        for interval in (60.0, "daly", "none"):
-            outcome = simulate(
-                jobs, policy(), "n4g4", table=TABLE, calendar=calendar, seed=3,
-                failures=Failures(mtbf_gpu_h=2.0, kinds={"a": (1, 0.02)}, spare_nodes=1, spare_swap_s=20.0),
-                overheads=Overheads(launch_s=5.0, plain_restart_s=8.0, checkpoint_interval_s=interval),
-            )  # fmt: skip
-            check_outcome(outcome)
-            interrupted += sum(record.interruptions for record in outcome.records)
-    assert interrupted > 20
 
 
 @pytest.fixture

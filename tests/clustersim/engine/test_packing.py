@@ -10,14 +10,12 @@ import pytest
 
 import clustersim
 from clustersim.audit import check_run_folder
-from clustersim.cluster import Cluster, SharedPlacement
+from clustersim.cluster import SharedPlacement
 from clustersim.errors import PolicyError
-from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES
 from clustersim.rundir import write_run
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.speed import Interference, Packing
-from clustersim.testing import check_outcome, simulate
 from itertime.errors import UserError
 from tests.builders import rigid
 from traces.job import Job
@@ -171,12 +169,6 @@ def test_interleaved_jobs_take_the_longest_stage_of_each_step() -> None:
     assert alone.factor("p", ["p"]) == 2.0
 
 
-@pytest.mark.parametrize("bad", [[0.5, 0.5], [0.5, 0.6, 0, 0], [2, -1, 0, 0], "abcd", 3, [True, 0, 0, 0]])
-def test_impossible_profiles_are_named(bad: Any) -> None:
-    with pytest.raises(UserError, match=r"sharing.profiles.a=.*which add up to 1"):
-        Interference.of({"profiles": {"a": bad}})
-
-
 def test_the_density_is_the_most_work_of_jobs_that_share() -> None:
     jobs = [rigid("x", 0, 1, 10.0, model="a"), rigid("y", 0, 1, 10.0, model="b")]
     assert Packing(1, Interference()).density(jobs) == 1.0
@@ -201,11 +193,3 @@ def test_two_equal_jobs_reach_the_bound_of_packing() -> None:
     assert shared.manifest["bound"]["makespan_s"] == pytest.approx(125.0)
     alone = clustersim.run(jobs, Alone, cluster="n1g8", overheads=None)
     assert alone.manifest["bound"]["makespan_s"] == pytest.approx(200.0)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_kit_checks_policies_that_pack(seed: int) -> None:
-    jobs = mixture(seed, 30)
-    outcome = simulate(jobs, Pairs(), Cluster(4, 8), overheads=Overheads(launch_s=5.0))
-    check_outcome(outcome)
-    assert outcome.packs == 2

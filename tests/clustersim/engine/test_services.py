@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import clustersim
 from clustersim.analysis import service_levels
-from clustersim.audit import check_run_folder, replay
+from clustersim.audit import check_run_folder
 from clustersim.records import Run
 from traces.job import Job
 
@@ -67,14 +67,6 @@ def test_metrics_of_jobs_leave_instances_out() -> None:
     assert done.summary["gpu_allocated_ratio"] == 1.0
 
 
-def test_higher_priority_is_served_first_and_instances_stop_no_instance() -> None:
-    done = run(instance("low", 0, 3, 50), instance("high", 10, 3, 50, priority=5), instance("one", 10, 1, 10))
-    assert story(done) == [
-        (0, "start", "low"), (10, "start", "one"), (20, "served", "one"), (50, "served", "low"),
-        (50, "start", "high"), (60, "served", "high"),
-    ]  # fmt: skip
-
-
 def test_the_share_of_time_with_all_of_the_need_met() -> None:
     """From 10 to 30 chat needs 2 of 2 GPUs, and has one while rank holds the other."""
     done = run(
@@ -121,20 +113,6 @@ def traces(draw: st.DrawFn) -> list[Job]:
         else:
             jobs.append(train(str(i), now, gpus, run_s))
     return jobs
-
-
-def test_an_instance_leaves_nodes_that_are_reserved_for_others(tmp_path: Path) -> None:
-    reservation = {"at_s": 20, "for_s": 30, "nodes": "0", "tenants": ["blue"]}
-    done = run(instance("s", 0, 2, 60), cluster="n1g4", reservations=[reservation], out=tmp_path / "run")
-    assert story(done) == [(0, "start", "s"), (20, "preempt", "s"), (50, "restart", "s"), (60, "served", "s")]
-    assert [rule.violations for rule in check_run_folder(tmp_path / "run") if rule.violations] == []
-
-
-def test_a_run_with_services_can_be_replayed(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.csv"
-    trace.write_text("job_id,submit_s,gpus,duration_s,service\na,0,4,100,\ns,10,2,30,chat\n")
-    clustersim.run(trace, "fifo", cluster="n1g4", services_preempt=False, out=tmp_path / "run")
-    assert not replay(tmp_path / "run").violations
 
 
 def test_the_check_finds_an_instance_that_leaves_late(tmp_path: Path) -> None:

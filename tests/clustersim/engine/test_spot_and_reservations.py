@@ -12,10 +12,9 @@ from clustersim.audit import check_run_folder
 from clustersim.audit.folder import check_run
 from clustersim.audit.rerun import replay
 from clustersim.errors import PolicyError
-from clustersim.records import ALLOCATES, Run
+from clustersim.records import Run
 from clustersim.runs import RunConfig, setup_of
 from clustersim.scheduler import Proposal, Scheduler, State
-from itertime.errors import UserError
 from policies.fifo import Fifo
 from traces.job import Job
 
@@ -42,22 +41,6 @@ def simulate(jobs: list[Job], policy: Any = "fifo", cluster: str = "n2g8", **mor
 
 def reclaim(notice_s: float, **more: Any) -> list[dict[str, Any]]:
     return [{"at_s": 100, "reclaim": 0, "for_s": 50, "notice_s": notice_s, **more}]
-
-
-def test_a_notice_longer_than_a_save_loses_no_work() -> None:
-    saved = simulate([job("a", 0, 8, 200)], cluster="n1g8", calendar=reclaim(10))
-    assert (saved.jobs[0].preemptions, saved.jobs[0].interruptions, saved.jobs[0].lost_work_s) == (1, 0, 0)
-    assert saved.jobs[0].finish_s == 150 + 10 + 10 + 100  # what it owes of a save, a load, the rest
-    lost = simulate([job("a", 0, 8, 200)], cluster="n1g8", calendar=reclaim(9))
-    assert (lost.jobs[0].preemptions, lost.jobs[0].interruptions, lost.jobs[0].lost_work_s) == (0, 1, 100)
-    assert lost.jobs[0].finish_s == 150 + 200
-
-
-def test_a_node_with_a_notice_gets_no_further_jobs() -> None:
-    run = simulate([job("a", 0, 8, 60), job("b", 50, 8, 30), job("c", 61, 8, 30)], calendar=reclaim(60))
-    first = {event.job_id: event for event in reversed(run.events) if event.event in ALLOCATES}
-    assert first["b"].placement == ((1, 8),)
-    assert (first["c"].placement, first["c"].time_s) == (((1, 8),), 80)
 
 
 class Watcher(Fifo):
@@ -159,40 +142,6 @@ def test_spot_groups_are_a_pool_with_a_price(tmp_path: Path) -> None:
 RESERVED = {"at_s": 100, "for_s": 100, "nodes": 0, "tenants": ["blue"]}
 
 
-def finishes(run: Run) -> list[float | None]:
-    return [record.finish_s for record in run.jobs]
-
-
-def test_jobs_that_would_end_too_late_are_kept_off() -> None:
-    jobs = [job("a", 50, 8, 60, estimate_s=60.0), job("b", 50, 8, 50, estimate_s=50.0), job("c", 60, 8, 5)]
-    run = simulate(jobs, "fifo-skip", reservations=[RESERVED], overheads=None)
-    held = {event.job_id: (event.time_s, event.placement) for event in run.events if event.event in ALLOCATES}
-    assert held == {"a": (50, ((1, 8),)), "b": (50, ((0, 8),)), "c": (110, ((1, 8),))}
-
-
-@pytest.mark.parametrize(
-    ("others", "preemptions", "lost_s", "finish_s"),
-    [("drain", 0, 0, 400), ("preempt", 1, 0, 200 + 20 + 100), ("kill", 0, 100, 200 + 200)],
-)
-def test_what_becomes_of_other_jobs(others: str, preemptions: int, lost_s: float, finish_s: float) -> None:
-    jobs = [job("a", 0, 8, 200, estimate_s=200.0), job("b", 100, 8, 100, "blue")]
-    run = simulate(jobs, "fifo-skip", cluster="n1g8", reservations=[{**RESERVED, "others": others}])
-    assert (run.jobs[0].preemptions, run.jobs[0].lost_work_s) == (preemptions, lost_s)
-    assert finishes(run) == [finish_s, 200]
-
-
-def test_a_job_that_outlives_its_estimate_is_stopped_when_a_reservation_begins() -> None:
-    run = simulate([job("a", 0, 8, 150, estimate_s=90.0)], cluster="n1g8", reservations=[RESERVED])
-    assert (run.jobs[0].preemptions, run.jobs[0].finish_s) == (1, 200 + 20 + 50)
-
-
-def test_jobs_use_what_is_reserved_for_them_first() -> None:
-    jobs = [job("a", 120, 8, 10, "blue"), job("b", 120, 8, 10, "red")]
-    run = simulate(jobs, reservations=[{**RESERVED, "nodes": 1}], overheads=None)
-    held = {event.job_id: event.placement for event in run.events if event.event in ALLOCATES}
-    assert held == {"a": ((1, 8),), "b": ((0, 8),)}
-
-
 def test_gpus_are_the_last_whole_nodes() -> None:
     values = RunConfig.make(policy="fifo", cluster="n4g8", reservations=[
         {"at_s": 5, "for_s": 1, "gpus": 9, "jobs": "a", "every_s": 10, "times": 2}])  # fmt: skip
@@ -209,39 +158,3 @@ def test_the_audit_finds_a_job_on_reserved_nodes() -> None:
     assert broken_rules(run) == [
         "t=0: job a holds node 0, which reservation 1 keeps for others for 100 s from t=100 on"
     ]
-
-
-@pytest.mark.parametrize(
-    ("settings_", "words"),
-    [
-        ({"spot": {}}, "names no nodes"),
-        ({"spot": {"nodes": "0-9"}}, "the cluster has the nodes 0 to 1"),
-        ({"spot": {"nodes": "0", "mean_up_h": 0}}, "spot.mean_up_h=0"),
-        ({"spot": {"nodes": "0", "notice_s": -1}}, "spot.notice_s=-1"),
-        ({"spot": {"nodes": "0", "notice_s": "long"}}, "spot.notice_s="),
-        ({"spot": {"nodes": "0", "mean_down_h": float("nan")}}, "spot.mean_down_h=nan"),
-        ({"spot": {"nodes": "0", "cordon": 1}}, "spot.cordon=1"),
-        ({"spot": {"nodes": {}}}, "must name nodes"),
-        ({"spot": {"rate": 3}}, "unknown parameter of spot 'rate'"),
-        ({"calendar": [{"at_s": 1, "reclaim": 0, "for_s": 5}]}, "notice_s=None"),
-        ({"calendar": [{"at_s": 1, "maintenance": 0, "for_s": 5, "notice_s": 3}]}, "belongs to reclaim"),
-        ({"reservations": [{**RESERVED, "nodes": 2}]}, "the cluster has the nodes 0 to 1"),
-        ({"reservations": [{**RESERVED, "gpus": 8}]}, "states both nodes and gpus"),
-        ({"reservations": [{"at_s": 1, "for_s": 1, "tenants": ["a"]}]}, "states neither nodes and gpus"),
-        ({"reservations": [{"at_s": 1, "for_s": 1, "tenants": ["a"], "gpus": 17}]}, "from 1 to 16"),
-        ({"reservations": [{"at_s": 1, "for_s": 1, "tenants": ["a"], "gpus": True}]}, "gpus=True"),
-        ({"reservations": [{"at_s": 1, "for_s": 1, "tenants": ["a"], "gpus": 8, "gpu_type": "x"}]}, "'x'"),
-        ({"reservations": [{"at_s": 1, "for_s": 1, "nodes": 0}]}, "neither tenants nor jobs"),
-        ({"reservations": [{**RESERVED, "tenants": [7]}]}, "tenants=[7]"),
-        ({"reservations": [{**RESERVED, "others": "evict"}]}, "unknown value of others 'evict'"),
-        ({"reservations": [{**RESERVED, "for_s": 0}]}, "for_s=0"),
-        ({"reservations": [{**RESERVED, "colour": 1}]}, "unknown field 'colour'"),
-        ({"reservations": [{**RESERVED, "every_s": 50, "times": 3}]}, "they would overlap"),
-        ({"reservations": "gone.yaml"}, "gone.yaml"),
-        ({"reservations": 3}, "reservations=3"),
-    ],
-)
-def test_wrong_settings_are_refused(settings_: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError) as refused:
-        setup_of(RunConfig.make(policy="fifo", cluster="n2g8", **settings_))
-    assert words in str(refused.value)

@@ -13,8 +13,9 @@ import clustersim
 from clustersim import Run, write_run
 from clustersim.cli import main
 from clustersim.export import KINDS, figures, read_sweep, save
-from itertime.errors import TableError, UnknownName, UserError
+from itertime.errors import UserError
 from itertime.io.figures import ENDINGS
+from tests.effort import rotated
 from traces import Job
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
@@ -36,8 +37,7 @@ def runs() -> list[Run]:
     return [clustersim.run(jobs, policy, cluster="n3g8") for policy in ("fifo", "srtf")]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize(("kind", "ending"), rotated(KINDS, ENDINGS))
 def test_files_are_repeatable(runs: list[Run], kind: str, ending: str, tmp_path: Path) -> None:
     contents = []
     for name in ("a", "b"):
@@ -76,33 +76,6 @@ def test_a_sweep_is_averaged_over_seeds(tmp_path: Path) -> None:
     assert (low.x, low.mean, low.seeds) == (0.7, 5000.0, 3)
     assert low.half == pytest.approx(4.302653 * 1000 / 3**0.5, rel=1e-6)  # Student's t, 2 degrees of freedom
     assert (high.x, high.half) == (1.0, None)
-
-
-@pytest.mark.parametrize(
-    ("text", "metric", "x", "kind", "complaint"),
-    [
-        (SWEEP, "jct_man_s", None, UnknownName, "did you mean jct_mean_s"),
-        (SWEEP, "jct_mean_s", "lod", UnknownName, "unknown axis"),
-        (SWEEP, "jct_mean_s", "policy", TableError, r"results.csv:2: policy=fifo: must be a number"),
-        (SWEEP.replace("4000", "nan"), "jct_mean_s", None, TableError, r"results.csv:2: jct_mean_s=nan"),
-        (SWEEP.replace(",d\n", "\n", 1), "jct_mean_s", None, TableError, r"results.csv:6: has 7 cells"),
-        (
-            SWEEP.replace("trace.load", "rate"),
-            "jct_mean_s",
-            None,
-            UserError,
-            "no axis is called load; name one of",
-        ),
-        ("a,b\n1,2\n", "jct_mean_s", None, UserError, "has no column seed"),
-        (SWEEP.splitlines()[0] + "\n", "jct_mean_s", None, UserError, "no cell has a value of jct_mean_s"),
-    ],
-)
-def test_bad_tables_are_named(
-    tmp_path: Path, text: str, metric: str, x: str | None, kind: type[UserError], complaint: str
-) -> None:
-    (tmp_path / "results.csv").write_text(text)
-    with pytest.raises(kind, match=complaint):
-        read_sweep(tmp_path, metric, x)
 
 
 def test_the_command(runs: list[Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from scipy import stats
 
 from clustersim.failures import Failures, Maintenance, NodeChange, Outages
 from clustersim.failures.failures import KINDS, Machine, lemons
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UserError
 from tests.effort import examples
 
 HOUR = 3600.0
@@ -228,36 +228,6 @@ def test_a_node_that_came_before_the_start_may_be_maintained_at_it() -> None:
     assert changes(Outages([8], 60.0, maintenance=calendar), 1e9) == [
         NodeChange(60.0, 0, False, "maintenance", True), NodeChange(150, 0, True, "maintenance", True)
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"preset": "lama3"}, r"unknown preset of failures 'lama3'; did you mean llama3"),
-        ({"mtbf": 5}, r"unknown parameter of failures 'mtbf'; did you mean mtbf_gpu_h"),
-        ({"mtbf_gpu_h": 0}, r"failures\.mtbf_gpu_h=0: must be a number from 0\.001"),
-        ({"mtbf_gpu_h": "often"}, r"failures\.mtbf_gpu_h='often'"),
-        ({"mtbf_gpu_h": float("nan")}, r"failures\.mtbf_gpu_h=nan"),
-        ({"weibull_shape": 0}, r"failures\.weibull_shape=0: must be a number from 0\.1 to 20"),
-        ({"lemon_share": 1.5}, r"failures\.lemon_share=1\.5"),
-        ({"spare_nodes": 1.5}, r"failures\.spare_nodes=1\.5: must be a whole number"),
-        ({"spare_nodes": True}, r"failures\.spare_nodes=True"),
-        ({"retries": -1}, r"failures\.retries=-1"),
-        ({"end_as_logged": 1}, r"failures\.end_as_logged=1: must be true or false"),
-        (
-            {"job_failed_share": 0.6, "job_cancelled_share": 0.6},
-            r"job_cancelled_share=1\.2: must not be above 1",
-        ),
-        ({"kinds": {}}, r"failures\.kinds=\{\}: must give each kind its share"),
-        ({"kinds": {"gpu": 1}}, r"failures\.kinds=.*must give each kind its share"),
-        ({"kinds": {"gpu": [1, -2]}}, r"failures\.kinds="),
-        ({"kinds": {"gpu": [0, 2]}}, r"failures\.kinds="),
-        ({"kinds": {"no name": [1, 2]}}, r"failures\.kinds="),
-    ],
-)
-def test_mistakes_are_named(settings: dict[str, Any], text: str) -> None:
-    with pytest.raises((UserError, UnknownName), match=text):
-        Failures.of(settings)
 
 
 def test_shares_are_scaled_to_one() -> None:

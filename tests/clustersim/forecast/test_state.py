@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clustersim.forecast import read_state
-from itertime.errors import TableError, UserError
+from itertime.errors import UserError
 from tests.traces.logs.live_samples import SQUEUE, kube_list, scontrol, slurm_job, slurm_json, when, workload
 from traces import Job, write_trace
 from traces.logs import ReadOptions
@@ -102,12 +102,3 @@ def test_moments(tmp_path: Path, now: str, error: type[Exception] | None, messag
         return
     with pytest.raises(error, match=message):
         read_state(path, now=now)
-
-
-def test_a_log_in_which_all_jobs_ended(tmp_path: Path) -> None:
-    path = tmp_path / "log.csv"
-    write_trace([Job("a", 0.0, gpus=1, duration_s=50.0, logged_start_s=0.0)], path)
-    with pytest.raises(
-        TableError, match=r"log.csv: at t=50 s no job of it runs or waits .1 had ended.*--now"
-    ):
-        read_state(path)

@@ -189,23 +189,6 @@ def test_cells_without_queueing_are_counted(here: Path, call: Callable[..., Done
     assert "In 4 of 4 cells no job is submitted in the window: state a shorter" in call("g.yaml").out
 
 
-def test_a_window_is_no_setting_of_a_cell(here: Path, call: Callable[..., Done]) -> None:
-    (here / "g.yaml").write_text(GRID.replace("set: {", "set: {warmup_s: 5, "))
-    done = call("g.yaml")
-    assert done.code == 2
-    assert "g.yaml:2: set.warmup_s: is stated under `window`, for all cells" in done.err
-
-
-def test_dry_run_lists_the_cells_and_makes_none(here: Path, call: Callable[..., Done]) -> None:
-    done = call("g.yaml", "--dry-run")
-    assert done.code == 0
-    assert done.out.count("to make  policy=") == 4
-    assert "4 cells, 4 different runs, 4 to make" in done.out
-    assert not (here / "g").exists()
-    rows = json.loads(call("g.yaml", "--dry-run", "--json").out)["cells"]
-    assert [row["axes"] for row in rows][::2] == [{"policy": "fifo"}, {"policy": "srtf"}]
-
-
 def test_json_is_one_document(made_before: Path, call: Callable[..., Done]) -> None:
     document = json.loads(call("g.yaml", "--json").out)
     assert document["done"] == 4
@@ -366,19 +349,6 @@ def test_a_damaged_grid_json_is_written_again(
     (here / "g" / "grid.json").write_bytes(b"{")
     assert call("g.yaml").code == 0
     assert contents(here / "g") == before
-
-
-def test_folders_of_others_are_refused(here: Path, call: Callable[..., Done]) -> None:
-    (here / "g").mkdir()
-    (here / "g" / "thesis.tex").touch()
-    done = call("g.yaml")
-    assert done.code == 2
-    assert "thesis.tex, which no grid wrote" in done.err
-    done = call("g.yaml", "--out", "t.csv")
-    assert done.code == 2
-    done = call("g.yaml", "--workers", 2, "--scheduler", "tcp://x:1")
-    assert done.code == 2
-    assert "give one of them" in done.err
 
 
 def test_no_table_carries_a_formula(here: Path, call: Callable[..., Done]) -> None:

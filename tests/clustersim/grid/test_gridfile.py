@@ -215,14 +215,6 @@ def test_a_million_cells_are_refused_before_they_are_made(tmp_path: Path) -> Non
         grid_of(tmp_path, "#" * 1_000_001)
 
 
-def test_a_bad_trace_is_named_with_its_line_and_exit_code_3(tmp_path: Path) -> None:
-    (tmp_path / "bad.csv").write_text(TRACE.replace("b,0,8", "b,0,-8"))
-    (tmp_path / "grid.yaml").write_text("set: {trace: bad.csv}\nmatrix: {policy: [fifo]}\n")
-    with pytest.raises(UserError, match=r"bad\.csv:3: gpus=-8") as error:
-        read_plan(tmp_path / "grid.yaml")
-    assert error.value.exit_code == 3
-
-
 # Keys
 
 
@@ -283,25 +275,6 @@ def test_the_example_of_the_page_is_a_grid(tmp_path: Path) -> None:
     example = page.partition("## An example")[2].partition("\n\n")[2].partition("\n\n")[0]
     (tmp_path / "buy.yaml").write_text("\n".join(line[4:] for line in example.splitlines()))
     assert len(read_plan(tmp_path / "buy.yaml").cells) == 4 * 2 * 20
-
-
-@pytest.mark.parametrize(
-    ("setting", "text"),
-    [
-        ("policy.quantum_s: abc", "quantum_s='abc': must be a finite number"),
-        ("policy.quantum: 5", "did you mean quantum_s"),
-    ],
-)
-def test_a_wrong_parameter_of_a_policy_is_a_mistake_in_the_file(tmp_path, setting, text):
-    grid = tmp_path / "g.yaml"
-    grid.write_text(
-        "matrix:\n  policy: [las]\nset:\n  cluster: n1g8\n  trace: {jobs: 2, gpus: 8, rules: none}\n"
-        f"  {setting}\n"
-    )
-    with pytest.raises(UserError, match=text) as caught:
-        read_plan(grid)
-    assert caught.value.exit_code == 2
-    assert f"{grid}:" in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "large", "latin-1"])

@@ -22,7 +22,6 @@ from clustersim.gym import (  # noqa: E402
     learn,
 )
 from clustersim.gym.learning import episode_return  # noqa: E402
-from itertime.errors import UserError  # noqa: E402
 from tests.places import ROOT  # noqa: E402
 from traces import Job  # noqa: E402
 
@@ -131,19 +130,6 @@ def test_steps_after_the_end_and_wrong_actions_are_refused() -> None:
     env.close()
     with pytest.raises(gymnasium.error.ResetNeeded):
         env.step(0)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"reward": "fame"}, {"window": 0}, {"sizes": ()}, {"sizes": (float("nan"),)}, {"max_steps": 0},
-        {"policy": "fifo"}, {"routing": {"by": "home"}}, {"cluster": "nope"},
-    ],
-)  # fmt: skip
-def test_wrong_settings_are_said(settings: dict[str, Any]) -> None:
-    with pytest.raises(UserError) as error:
-        ClusterEnv(**settings)
-    assert next(iter(settings)).split("_")[0] in str(error.value) or "fame" in str(error.value)
 
 
 @pytest.mark.parametrize("mode", ["sync", pytest.param("async", marks=pytest.mark.long)])

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.cluster import Capacity, Cluster
-from clustersim.placement import Placer, placer
+from clustersim.placement import Placer
 from clustersim.placement.placers import PLACERS
-from itertime.errors import UnknownName
 from tests.effort import examples
 
 names = st.sampled_from(sorted(PLACERS))
@@ -154,8 +153,3 @@ def test_placers_by_hand() -> None:
     assert where["any"].place(capacity, 5, (3,)) == ((0, 1), (3, 4))
     assert where["spread"].place(capacity, 3, ()) == ((1, 1), (2, 1), (3, 1))
     assert where["spread"].place(capacity, 6, ()) == ((1, 2), (2, 2), (3, 2))
-
-
-def test_unknown_placer_suggests() -> None:
-    with pytest.raises(UnknownName, match="did you mean pack"):
-        placer("pak")

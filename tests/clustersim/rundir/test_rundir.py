@@ -342,9 +342,6 @@ def test_a_bad_cell_is_named(tmp_path: Path, file: str, before: str, after: str,
     assert len(str(caught.value)) < 600
 
 
-OURS = '{"format": "clustersim-run-1"'
-
-
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
@@ -373,11 +370,6 @@ def test_a_bad_manifest_is_named(tmp_path: Path, content: str, complaint: str) -
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(UserError, match=rf"manifest\.json: .*{complaint}"):
         read_run(tmp_path)
-
-
-def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="not a complete run"):
-        read_run(tmp_path / "nothing")
 
 
 def test_a_summary_that_was_changed_is_not_believed(tmp_path: Path) -> None:

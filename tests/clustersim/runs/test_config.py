@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.runs import RunConfig
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UserError
 
 
 def make(*assignments: str, **values: Any) -> RunConfig:
@@ -56,70 +56,6 @@ def test_assignments_add_up_and_the_last_one_counts() -> None:
     assert config.seed == 2
 
 
-@pytest.mark.parametrize(
-    ("assignment", "text"),
-    [
-        ("seed", r"--set 'seed': write NAME=VALUE"),
-        ("=3", r"write NAME=VALUE"),
-        ("overheads= ", r"--set 'overheads= ': the value is missing; write null for none"),
-        ("a..b=3", r"write NAME=VALUE"),
-        (".b=3", r"write NAME=VALUE"),
-        ("a.b.c=3", r"nested one level deep"),
-        ("policy.a.b=3", r"nested one level deep"),
-        ("seed=[1", r"--set 'seed=\[1': the value is not valid YAML"),
-        ("policy.x=!!python/object:os.system {}", r"not valid YAML"),
-        ("policy.day=2020-13-45", r"not valid YAML"),
-        ("policy.deep=" + "[" * 5000, r"not valid YAML"),
-        ("seed=-1", r"setting seed=-1: .*greater than or equal to 0"),
-        ("seed=1.5", r"setting seed=1\.5"),
-        ("seed=lots", r"setting seed='lots'"),
-        ("seed.x=1", r"setting seed="),
-        ("seed=true", r"setting seed=True: must be a number, not true or false"),
-        ("seed=[1]", r"setting seed=\[1\]: must be a whole number$"),
-        ("until_s=true", r"setting until_s=True: must be a number, not true or false"),
-        ("until_s=2024-05-01", r"setting until_s=datetime.date\(2024, 5, 1\): must be a number$"),
-        ("placement=7", r"setting placement=7: must be text; put it in quotes"),
-        ("calendar=3", r"setting calendar=3: must be a list of entries, or a file FILE.yaml"),
-        ("quotas=3", r"setting quotas=3: is set part by part"),
-        ("failures=llama3", r"setting failures='llama3': is set part by part: NAME.PART=VALUE"),
-        ("failures.preset=[llama3]", r"unknown preset of failures"),
-        ("overheads.preset={a: 1}", r"unknown preset of overheads"),
-        (f"seed={'x' * 999}", r"setting seed='x{60}\.\.\.': must be a whole number"),
-        ("until_s=.nan", r"setting until_s=nan"),
-        ("until_s=.inf", r"setting until_s=inf"),
-        ("until_s=-5", r"setting until_s=-5"),
-        ("price_usd_per_gpu_h=-1", r"setting price_usd_per_gpu_h=-1"),
-        ("overheads.launch_s=fast", r"overheads\.launch_s='fast': must be a number from 0"),
-        ("overheads.preset=polux", r"unknown preset of overheads 'polux'; did you mean pollux"),
-        ("estimates=3", r"setting estimates=3: is set part by part"),
-        ("estimates.sigma=-1", r"sigma=-1: of the errors of stated work, must be a number from 0 to 10"),
-        ("estimates.sigma=.nan", r"sigma=nan: .*must be a number from 0 to 10"),
-        ("estimates.sigma=true", r"sigma=True: .*must be a number from 0 to 10"),
-        ("estimates.sgma=1", r"unknown parameter of estimates 'sgma'; did you mean sigma"),
-        ("quotas.red=-1", r"quotas\.red=-1: must be a whole number"),
-        ("quotas.red=1.5", r"quotas\.red=1\.5: must be a whole number"),
-        ("overheads=3", r"setting overheads=3"),
-        ("cluster.nodes=4", r"setting cluster="),
-        ("cluster=4", r"setting cluster=4"),
-        ("params=3", r"setting params=3"),
-        ("policy.x=.inf", r"setting params=.*finite"),
-        ("policy.day=2020-01-01", r"setting params=.*must be finite numbers, text"),
-    ],
-)
-def test_mistakes_are_named(assignment: str, text: str) -> None:
-    with pytest.raises(UserError, match=text) as caught:
-        make(assignment)
-    assert caught.value.exit_code == 2
-    assert "\n" not in str(caught.value)
-
-
-def test_unknown_settings_suggest() -> None:
-    with pytest.raises(UnknownName, match="unknown setting 'clutser'; did you mean cluster"):
-        make("clutser=n4g8")
-    with pytest.raises(UnknownName, match="unknown setting 'polices'"):
-        make(polices="x")
-
-
 def test_no_overheads_and_an_overhead_contradict() -> None:
     with pytest.raises(UserError, match=r"'overheads\.launch_s=10': contradicts --no-overheads"):
         make("overheads.launch_s=10", overheads=None)
@@ -139,11 +75,6 @@ def test_arbitrary_text_ends_in_a_config_or_one_clear_error(text: str) -> None:
     except UserError:
         return
     assert isinstance(config, RunConfig)
-
-
-def test_the_policy_is_not_a_setting() -> None:
-    with pytest.raises(UserError, match="name the policy with --policy"):
-        RunConfig.make(["policy=srtf"], policy="fifo")
 
 
 def test_numbers_as_people_write_them(tmp_path: Path) -> None:

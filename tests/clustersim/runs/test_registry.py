@@ -71,28 +71,6 @@ def test_names() -> None:
     assert policy.guard_s == 2.0
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [("fif", "did you mean fifo"), ("elastic-flow", "did you mean elasticflow"), ("", "known: ")],
-)
-def test_unknown_names_suggest(name: str, hint: str) -> None:
-    with pytest.raises(UnknownName, match=hint):
-        find_policy(name)
-
-
-def test_parameters() -> None:
-    with pytest.raises(
-        UnknownName, match="unknown parameter of policy elasticflow 'guard'; did you mean guard_s"
-    ):
-        make_policy("elasticflow", {"guard": 1})
-    with pytest.raises(UnknownName, match=r"unknown parameter of policy fifo 'x'; known: \(none\)"):
-        make_policy("fifo", {"x": 1})
-    for value in (-1, float("nan"), float("inf"), "soon", None):
-        with pytest.raises(UserError, match="policy elasticflow: ") as caught:
-            make_policy("elasticflow", {"guard_s": value})
-        assert caught.value.exit_code == 2
-
-
 def test_policies_in_files(mine: Path) -> None:
     policy = make_policy(f"{mine}:Mine", {"quantum_s": 5, "names": ["x"]})
     assert (policy.planner, vars(policy)) == ("megatron", {"quantum_s": 5, "names": ["x"]})
@@ -187,12 +165,6 @@ def test_wrong_values_are_mistakes_of_the_user_and_wrong_constructors_of_the_pol
         make_policy(policy, params)
     assert caught.value.exit_code == code
     assert len(str(caught.value)) < 1000
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    for name in (f"{tmp_path}/none.py:X", f"{tmp_path}/none.py"):
-        with pytest.raises(UserError, match=r"there is no file|name the class too"):
-            find_policy(name)
 
 
 def test_third_parties_that_do_not_load(monkeypatch: pytest.MonkeyPatch) -> None:

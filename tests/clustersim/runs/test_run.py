@@ -16,7 +16,6 @@ import clustersim
 import itertime
 from clustersim.errors import PolicyError
 from clustersim.records import Run
-from clustersim.rundir import read_run, write_run
 from clustersim.runs import RunConfig, Trace, compare, run
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import sha256
@@ -78,19 +77,6 @@ def test_the_manifest_says_how_a_run_came_about(tmp_path: Path) -> None:
     json.dumps(manifest, allow_nan=False)
 
 
-def test_a_planner_may_be_forced() -> None:
-    assert run(JOBS[3:4], "elasticflow", planner="3d", **FREE).planner == "3d"
-
-
-def test_two_runs_and_shuffled_rows_are_the_same(tmp_path: Path) -> None:
-    first, again = (run(JOBS, "vtrain-aware", cluster="n1g8") for _ in range(2))
-    assert facts(first) == facts(again)
-    rows = list(JOBS)
-    Random(3).shuffle(rows)
-    write_trace(rows, tmp_path / "shuffled.csv")
-    assert facts(run(tmp_path / "shuffled.csv", "vtrain-aware", cluster="n1g8")) == facts(first)
-
-
 def test_a_trace_on_disk_a_pipe_and_jobs_in_memory_give_one_result(tmp_path: Path) -> None:
     """Byte for byte, in processes of their own too, whatever the order of the rows."""
     jobs = [Job(str(i), 7.0 * (i // 3), gpus=1 + i % 8, duration_s=5.0 + i) for i in range(60)]
@@ -113,14 +99,6 @@ def test_a_trace_on_disk_a_pipe_and_jobs_in_memory_give_one_result(tmp_path: Pat
     assert stated == {"path": str(tmp_path / "pipe"), "sha256": sha256(tmp_path / "t.csv"), "jobs": 60}
 
 
-def test_what_is_written_is_what_was_run(tmp_path: Path) -> None:
-    result = run(JOBS, "fifo", **FREE)
-    write_run(tmp_path / "out", result)
-    back = read_run(tmp_path / "out")
-    assert [job.job_id for job in back.jobs] == [job.job_id for job in result.jobs]
-    assert back.summary == result.summary
-
-
 def test_a_table_serves_models_of_its_own(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("model,global_batch,gpus,iterations_per_s\nmine,8,4,2.0\n")
@@ -136,57 +114,11 @@ def test_a_table_serves_models_of_its_own(tmp_path: Path) -> None:
 # Mistakes
 
 
-@pytest.mark.parametrize(
-    ("job", "text"),
-    [
-        (Job("a", 0.0, gpus=8, duration_s=1.0), "job_id=a: appears twice"),
-        (Job("x", 0.0), "job x: gpus=: is empty"),
-        (Job("x", 0.0, gpus=0, duration_s=1.0), "job x: gpus=0: must be at least 1"),
-        (Job("x", 0.0, gpus=2.5, duration_s=1.0), r"job x: gpus=2\.5"),  # type: ignore[arg-type]
-        (Job("x", 0.0, gpus="8", duration_s=1.0), "job x: gpus='8': must be a number"),  # type: ignore[arg-type]
-        (Job(7, 0.0, gpus=8, duration_s=1.0), "job 7: job_id=7: must be text"),  # type: ignore[arg-type]
-        (Job("x", -1.0, gpus=1, duration_s=1.0), r"job x: submit_s=-1\.0"),
-        (Job("x", float("nan"), gpus=1, duration_s=1.0), "job x: submit_s=nan: must be finite"),
-        (Job("x", 0.0, gpus=1, duration_s=0.0), r"job x: duration_s=0\.0: must be greater than 0"),
-        (Job("x", 0.0, gpus=1, duration_s=float("inf")), "job x: duration_s=inf"),
-        (Job("x", 5.0, gpus=1, duration_s=1.0, deadline_s=4.0), "job x: deadline_s=4: is before"),
-        (Job("x", 0.0, model="gpt3-1.3b", global_batch=64, iterations=-3.0), r"job x: iterations=-3\.0"),
-    ],
-)
-def test_jobs_that_no_file_could_hold(job: Job, text: str) -> None:
-    with pytest.raises(TableError, match=text):
-        run([*JOBS, job], "fifo", **FREE)
-
-
 def test_settings_are_not_ignored_in_silence() -> None:
     with pytest.raises(UserError, match="not both"):
         run(JOBS, "srtf", config=RunConfig(policy="fifo"))
     with pytest.raises(UserError, match="not both"):
         run(JOBS, config=RunConfig(policy="fifo"), cluster="n1g8")
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"cluster": "big"}, "cluster 'big'"),
-        ({"placement": "packed"}, "did you mean pack"),
-        ({"planner": "4d"}, "unknown planner"),
-        ({"system": "dgx"}, "unknown system"),
-        ({"overheads": {"lunch_s": 3.0}}, "did you mean launch_s"),
-        ({"overheads": {"launch_s": -3.0}}, r"overheads\.launch_s=-3"),
-        ({"clutser": "n1g8"}, "unknown setting"),
-    ],
-)
-def test_wrong_settings(settings: dict[str, Any], text: str) -> None:
-    with pytest.raises(UserError, match=text) as caught:
-        run(JOBS, "fifo", **settings)
-    assert caught.value.exit_code == 2
-
-
-def test_a_parameter_that_the_policy_does_not_have() -> None:
-    with pytest.raises(UserError, match="unknown parameter of policy fifo") as caught:
-        run(JOBS, "fifo", params={"x": 1}, **FREE)
-    assert caught.value.exit_code == 2
 
 
 def test_a_failing_policy_leaves_the_records_so_far(tmp_path: Path) -> None:
@@ -261,12 +193,6 @@ def test_a_comparison_by_names_and_a_data_frame(tmp_path: Path) -> None:
     assert [run.jobs for run in by_path] == [run.jobs for run in by_frame]
     assert [run.summary["jct_mean_s"] for run in by_path] == [75.0, 60.0]
     assert clustersim.run(iter(JOBS[:2]), "fifo", **FREE).jobs == by_path[0].jobs
-
-
-@pytest.mark.parametrize("trace", [3, None, ["a.csv"], {"a": 1}, {}])
-def test_what_is_no_trace_is_named(trace: Any) -> None:
-    with pytest.raises(UserError, match="must be the path of a trace, jobs"):
-        clustersim.run(trace, "fifo", **FREE)
 
 
 def test_policies_of_a_comparison_are_a_list() -> None:

@@ -15,10 +15,9 @@ from clustersim.cluster import Cluster
 from clustersim.overheads import Overheads
 from clustersim.records import Run
 from clustersim.rundir import read_run
-from clustersim.runs import RunConfig, best_possible
+from clustersim.runs import best_possible
 from clustersim.scheduler import JobView, State
 from clustersim.speed import SpeedOnOneType
-from itertime.errors import UnknownName
 from policies.fifo import Fifo
 from policies.srtf import Srtf
 from traces import Job
@@ -172,11 +171,6 @@ def test_whoever_stops_the_computation_of_a_bound_keeps_the_run(monkeypatch: pyt
     partial: Run = caught.value.partial  # type: ignore[attr-defined]
     assert (partial.manifest["bound"], partial.manifest["status"]) == (None, "complete")
     assert partial.summary["finished"] == 3
-
-
-def test_an_unknown_method_is_refused() -> None:
-    with pytest.raises(UnknownName, match=r"unknown bound 'arae'; did you mean area\?"):
-        RunConfig.make(policy="fifo", bound="arae")
 
 
 def test_the_bound_is_that_of_the_instance() -> None:

@@ -15,7 +15,6 @@ from clustersim.records import MemoryRecorder
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.speed import CannotRun, SpeedByType, read_throughput_table, speed_for
 from clustersim.speed.throughput_table import throughputs_by_type
-from itertime.errors import TableError
 from policies.fifo_skip import FifoSkip
 from policies.srtf import Srtf
 from tests.builders import free_setup, gpt3
@@ -222,22 +221,6 @@ def test_tables_by_type(tmp_path: Path) -> None:
     job = Job("a", 0.0, model="m", global_batch=8, iterations=10, gpus=8)
     known = speed(path).by_type["v100"].offers(job)
     assert known[0].curve.unit_s == {8: 4.0}
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("model,global_batch,gpus,iterations_per_s\nm,8,8,1\n", "t.csv:1: missing column gpu_type"),
-        (TABLE + "m,8,,8,1\n", "t.csv:2: gpu_type="),
-        (TABLE + "m,8,a100,8,1\nm,8,a100,8,2\n", "t.csv:3: gpus=8: stated twice"),
-        ("model,global_batch,gpus,iterations_per_s,gpu_type,gpu_type\n", "gpu_type appears twice"),
-    ],
-)  # fmt: skip
-def test_bad_tables_by_type(tmp_path: Path, text: str, words: str) -> None:
-    (tmp_path / "t.csv").write_text(text)
-    with pytest.raises(TableError) as caught:
-        throughputs_by_type(tmp_path / "t.csv", ("a100", "h100"))
-    assert words in str(caught.value)
 
 
 def test_one_type_needs_no_column_and_reads_its_rows_of_a_table_with_one(tmp_path: Path) -> None:

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
 from clustersim import run
 from clustersim.scheduler import Proposal, Scheduler, State
-from clustersim.scheduler.cluster_state import checked_quotas
-from itertime.errors import UserError
 from policies.fifo import Fifo
 from traces.job import Job
 
@@ -40,15 +34,3 @@ def test_a_policy_sees_quotas_and_what_every_tenant_holds() -> None:
     assert Watching.seen == [
         (0, 0, 0, 0), (1, 4, 0, 0), (2, 6, 0, 0), (5, 4, 1, 0), (10, 0, 1, 0), (22, 0, 0, 0)
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("gpus", [-1, 1.5, True, "8", None])
-def test_a_quota_is_a_whole_number_of_gpus(gpus: Any) -> None:
-    with pytest.raises(UserError, match=r"quotas\.red=.*: must be a whole number of GPUs"):
-        checked_quotas({"red": gpus})
-
-
-def test_quotas_above_the_capacity_are_refused() -> None:
-    checked_quotas({"red": 5, "blue": 3}, 8)
-    with pytest.raises(UserError, match=r"quotas: 9 GPUs are promised \(red 5, blue 4\), the cluster has 8"):
-        run([], "fifo", cluster="n1g8", quotas={"red": 5, "blue": 4})

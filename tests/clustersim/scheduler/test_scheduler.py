@@ -119,44 +119,6 @@ def test_start_says_where_or_none() -> None:
     assert {event.placement for event in outcome.events if event.job_id == "e" and event.gpus} == {((1, 2),)}
 
 
-def test_places_may_be_asked_for_in_any_order() -> None:
-    def move(proposal: Proposal, jobs: dict[str, JobView]) -> None:
-        proposal.stop(jobs["b"])
-        assert proposal.start(jobs["b"], on=((1, 2), (0, 2))) == ((0, 2), (1, 2))
-
-    steps = {0.0: start("b", on=((1, 2), (0, 2))), 50.0: move}
-    outcome = simulate((B, LATE), Script(steps), "n2g4")
-    assert [event.placement for event in outcome.events if event.gpus] == [((0, 2), (1, 2))]
-    assert outcome.of("b").migrations == 0, "the same places in another order are the same places"
-
-
-def test_stop_and_start_is_no_change() -> None:
-    def again(proposal: Proposal, jobs: dict[str, JobView]) -> None:
-        proposal.stop(jobs["a"])
-        proposal.start(jobs["a"])
-
-    def shrink_and_grow(proposal: Proposal, jobs: dict[str, JobView]) -> None:
-        proposal.resize(jobs["e"], 1)
-        proposal.resize(jobs["e"], 4)
-        proposal.resize(jobs["e"], 2)
-
-    steps = {
-        0.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["e"])),
-        50.0: lambda p, jobs: (again(p, jobs), shrink_and_grow(p, jobs)),
-    }
-    outcome = simulate((A, ELASTIC, LATE), Script(steps), "n2g4", table=TABLE, overheads=Overheads())
-    assert [event[1] for event in outcome.log() if event[2] in "ae"] == [
-        "submit",
-        "submit",
-        "start",
-        "start",
-        "finish",
-        "finish",
-    ]
-    assert outcome.of("a").finish_s == 130.0
-    assert outcome.of("a").preemptions == outcome.of("e").resizes == 0
-
-
 def test_copies_are_independent() -> None:
     def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
         proposal.start(jobs["a"])

@@ -14,11 +14,9 @@ from clustersim.cluster.topology import NodeGroup
 from clustersim.engine import Simulation
 from clustersim.failures import Maintenance
 from clustersim.rundir import write_run
-from clustersim.runs import RunConfig
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.speed import SpeedByType, SpeedOnOneType
 from experiments.type_slowdown import gavel_fifo_s, simulate, table
-from itertime.errors import UserError
 from policies.fifo import Fifo
 from policies.srtf import Srtf
 from tests.builders import free_setup
@@ -108,9 +106,3 @@ def test_folders_state_the_limit_and_replay(
     write_run(tmp_path / "run", run)
     assert not any(finding.violations for finding in check_run_folder(tmp_path / "run"))
     assert main(["check", str(tmp_path / "run"), "--replay"]) == 0
-
-
-@pytest.mark.parametrize("value", ["0.5", "nan", ".inf", "fast", "true"])
-def test_impossible_limits_are_named(value: str) -> None:
-    with pytest.raises(UserError, match="type_slowdown="):
-        RunConfig.make([f"type_slowdown={value}"], policy="fifo")

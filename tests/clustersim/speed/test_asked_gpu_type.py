@@ -63,12 +63,3 @@ def test_offers_of_equal_jobs_that_ask_for_different_types_are_not_confused() ->
         speed.curve_on(old, "h100")
     with pytest.raises(CannotRun, match="h100: asks for 16 GPUs, the cluster has 8"):
         speed.offers(replace(new, gpus=16))
-
-
-def test_on_a_cluster_of_one_type_it_is_informational() -> None:
-    job = gpt3("a", 0, 8, 10)
-    run, other = (
-        clustersim.run([one], "fifo", cluster="n1g8") for one in (job, replace(job, gpu_type="v100"))
-    )
-    assert run.jobs == other.jobs
-    assert run.jobs[0].state == "finished"

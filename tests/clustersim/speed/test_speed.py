@@ -75,34 +75,6 @@ def test_a_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "text"),
-    [
-        ("m,64,0,1\n", r"t\.csv:2: gpus=0: must be a whole number of at least 1"),
-        ("m,64,-4,1\n", r"t\.csv:2: gpus=-4"),
-        ("m,64,1.5,1\n", r"gpus=1\.5"),
-        ("m,64,,1\n", r"t\.csv:2: gpus="),
-        ("m,64," + "9" * 5000 + ",1\n", r"t\.csv:2: gpus=9"),
-        ("m,lots,1,1\n", r"global_batch=lots"),
-        ("m,64,1,nan\n", r"t\.csv:2: iterations_per_s=nan: must be finite"),
-        ("m,64,1,inf\n", r"iterations_per_s=inf"),
-        ("m,64,1,-2\n", r"iterations_per_s=-2"),
-        ("m,64,1,fast\n", r"iterations_per_s=fast"),
-        ("m,64,1,1e-320\n", r"iterations_per_s=1e-320"),
-        ("m,64,1,1\nm,64,1,1\n", r"t\.csv:3: gpus=1: stated twice for m with global batch 64"),
-        ("m,64,1,1,7\n", r"t\.csv:2: has 5 cells where the header has 4"),
-        ("m,64,1\n", r"t\.csv:2: has 3 cells where the header has 4"),
-        (",64,1,1\n", r"t\.csv:2: model=: .*empty"),
-        ("", r"t\.csv.*no rows"),
-        ('m,64,1,"1\n', r"t\.csv:2:"),
-    ],
-)
-def test_bad_rows_name_line_column_and_value(tmp_path: Path, rows: str, text: str) -> None:
-    with pytest.raises(TableError, match=text) as caught:
-        read_throughput_table(table(tmp_path, HEADER + rows))
-    assert len(str(caught.value)) < 500
-
-
-@pytest.mark.parametrize(
     ("content", "text"),
     [
         (b"", "missing column|empty"),
@@ -116,12 +88,6 @@ def test_bad_rows_name_line_column_and_value(tmp_path: Path, rows: str, text: st
 def test_files_that_are_no_throughput_tables(tmp_path: Path, content: bytes, text: str) -> None:
     with pytest.raises(TableError, match=text):
         read_throughput_table(table(tmp_path, content))
-
-
-def test_a_missing_table(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.csv", tmp_path):
-        with pytest.raises(UserError, match="cannot be read"):
-            read_throughput_table(path)
 
 
 @given(st.binary(max_size=300))

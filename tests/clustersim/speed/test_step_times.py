@@ -21,7 +21,7 @@ from clustersim.records import Run
 from clustersim.rundir import write_run
 from clustersim.speed import StepTimes
 from clustersim.speed.step_times import expected_maximum
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UserError
 from tests.builders import rigid
 from tests.places import SHARED
 from traces.job import Job
@@ -116,25 +116,6 @@ def test_time_beyond_the_plans_own_has_a_place_of_its_own() -> None:
     shares = gpu_time(found)
     assert shares is not None
     assert shares.seconds["network"] / shares.total == pytest.approx(0.2)
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"slowdown": 0.9}, "step_time.slowdown=0.9: must be a number from 1 to 1000"),
-        ({"spread": -1}, "step_time.spread=-1: must be a number from 0"),
-        ({"worker_cv": True}, "step_time.worker_cv=True: must be"),
-        ({"worker_cv": float("nan")}, "step_time.worker_cv=nan: must be"),
-    ],
-)
-def test_impossible_step_times_are_named(settings: dict[str, Any], text: str) -> None:
-    with pytest.raises(UserError, match=text):
-        alone(settings)
-
-
-def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnknownName, match="did you mean slowdown"):
-        alone({"slow_down": 1.1})
 
 
 # Alibaba's mini-batches (PAI 2020): ten workers of two jobs

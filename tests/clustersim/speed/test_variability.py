@@ -15,7 +15,7 @@ from clustersim.audit import check_run_folder
 from clustersim.cluster import Cluster
 from clustersim.rundir import write_run
 from clustersim.speed import NodeSpeeds, Variability
-from itertime.errors import TableError, UnknownName, UserError
+from itertime.errors import UserError
 from tests.builders import rigid
 from traces.job import Job
 from traces.native import write_trace
@@ -130,47 +130,3 @@ def test_a_table_states_nodes_or_gpus(tmp_path: Path) -> None:
     by_gpu = table(tmp_path, "node,gpu,other\n0,0,1\n0,1,1.3\n1,0,1.1\n1,1,1\n")
     run = clustersim.run([rigid("a", 0, 1, 100.0)], "fifo", cluster="n2g2", variability=by_gpu)
     assert run.manifest["variability"]["factors"] == {"other": [1.3, 1.1]}
-
-
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        ("node\n0\n", ":1: must have the columns node"),
-        ("nodes,other\n0,1\n", ":1: must have the columns node"),
-        ("node,other\n0,1\n2,1\n", "has no row of node 1"),
-        ("node,other\n", "has no row of node 0"),
-        ("node,other\n0,1\n0,1\n", ":3: node=0: this GPU is stated twice"),
-        ("node,other\n0,fast\n", ":2: other=fast: is not a number"),
-        ("node,other\n0\n", ":2: has 1 cells"),
-        ("node,other\n-1,1\n", ":2: node=-1: must not be negative"),
-    ],
-)
-def test_tables_that_cannot_be_used_are_named(text: str, error: str, tmp_path: Path) -> None:
-    with pytest.raises(TableError, match=error):
-        Variability.of(table(tmp_path, text))
-
-
-@pytest.mark.parametrize(
-    ("settings", "error"),
-    [
-        ({"sigma": -0.1}, r"variability.sigma=-0.1: must be a number from 0 to 5"),
-        ({"sigma": {"a": True}}, r"variability.sigma.a=True"),
-        ({"factors": {"a": [1, 0.9]}}, r"factors.a\[1\]=0.9: .* divide the factors of a class by the least"),
-        ({"factors": {"a": []}}, "must be a list"),
-        ({"factors": 3}, "must map classes"),
-        ({"factors": {"a": [1]}, "sigma": 0.1}, "keep one of the two"),
-        ({"classes": {"bert": 1}}, "must map models to classes"),
-        ({"classes": {"bert": "1"}, "sigma": {1: 0.1}}, "the name 1 is no text"),
-        ({"classes": {7: "heavy"}}, "the name 7 is no text"),
-    ],
-)
-def test_values_that_make_no_sense_are_named(settings: dict[str, Any], error: str) -> None:
-    with pytest.raises(UserError, match=error):
-        Variability.of(settings)
-
-
-def test_unknown_names_and_other_clusters_are_refused() -> None:
-    with pytest.raises(UnknownName, match="sigmas"):
-        Variability.of({"sigmas": 1})
-    with pytest.raises(UserError, match=r"variability.factors.a: has 1 factors, the cluster has 2 nodes"):
-        clustersim.run(MIX[:1], "fifo", cluster="n2g8", variability={"factors": {"a": [1.0]}})

@@ -16,23 +16,6 @@ from clustersim.testing.kept import keep_case
 from itertime.errors import UserError
 from policies.max_min import MaxMin
 
-POLICIES = """
-from clustersim.scheduler import Scheduler
-
-class Late(Scheduler):
-    "Fails at the first decision after 200 s."
-    def __init__(self, after_s=200.0):
-        self.after_s = after_s
-
-    def schedule(self, state):
-        proposal = state.proposal()
-        for job in state.pending:
-            proposal.start(job)
-        if state.now > self.after_s:
-            proposal.start(next(iter(state.running)))
-        return proposal
-"""
-
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_command_runs_the_case_again(case: Case, tmp_path: Path) -> None:
@@ -47,26 +30,6 @@ def test_the_command_runs_the_case_again(case: Case, tmp_path: Path) -> None:
     again, kept = ([line for line in log.splitlines() if ",reject," not in line] for log in logs)
     assert again == kept
     assert len(kept) > len(case.jobs)
-
-
-def test_a_failed_case_is_kept_and_fails_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("mine.py").write_text(POLICIES)
-    options = ["--set", "policy.after_s=300", "--keep", "kept here"]
-    assert main(["policies", "check", "mine.py:Late", *options]) == 4
-    lines = capsys.readouterr().out.splitlines()
-    at = lines.index(next(line for line in lines if line.startswith("rigid jobs: BROKEN: policy Late at t=")))
-    command = lines[at + 1].removeprefix("  run it again: ")
-    assert command.startswith("clustersim run 'kept here/rigid-jobs/trace.csv' --policy mine.py:Late ")
-    assert "policy.after_s=300" in command
-    assert Path("kept here/rigid-jobs/events.csv").read_text().count("start") > 3
-    assert main(shlex.split(command)[1:]) == 4
-    message = lines[at].removeprefix("rigid jobs: BROKEN: ")
-    assert message in capsys.readouterr().err
-    assert main(["policies", "check", "mine.py:Late", "--set", "policy.after_s=300"]) == 4
-    assert "run it again" not in capsys.readouterr().out
 
 
 def test_of_runs_that_differ_both_logs_are_kept(tmp_path: Path) -> None:

@@ -15,16 +15,6 @@ from itertime.errors import UserError
 from tests.places import ROOT
 
 
-def test_a_new_policy_keeps_every_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["policies", "new", "my-own", "-o", str(tmp_path)]) == 0
-    policy = f"{tmp_path / 'my_own.py'}:MyOwn"
-    assert policy in capsys.readouterr().out
-    assert main(["policies", "check", policy, "--set", "policy.patience_s=60"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) >= 7
-    assert all(line.endswith(": ok") for line in lines)
-
-
 def test_its_own_test_passes(tmp_path: Path) -> None:
     write_template("fair-queue", tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
@@ -50,11 +40,6 @@ def test_invalid_names(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="write lower-case words joined by hyphens"):
         write_template(name, tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_invalid_folders(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is not a folder"):
-        write_template("mine", tmp_path / "no")
 
 
 LAZY = """
@@ -95,18 +80,3 @@ def test_broken_policies_are_found(
     assert text in done.out
     assert "noise" not in done.out
     assert "checks failed" in done.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "text"),
-    [
-        (["no.py:Mine"], 2, "there is no file no.py"),
-        (["fif"], 2, "did you mean fifo"),
-        (["fifo", "--set", "policy.x=1"], 2, "unknown parameter of policy fifo 'x'"),
-    ],
-)
-def test_policies_that_cannot_be_checked(
-    arguments: list[str], code: int, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["policies", "check", *arguments]) == code
-    assert text in capsys.readouterr().err

@@ -117,12 +117,6 @@ def test_a_wide_job_gets_its_turns_beside_small_ones_that_share() -> None:
     assert wide.finish_s < 50_000
 
 
-def test_jobs_on_parts_of_gpus_by_their_trace_stay_alone_in_the_program() -> None:
-    jobs = [rigid(f"p{i}", 0, 1, 900.0, gpu_fraction=0.5, model="x") for i in range(3)]
-    run = run_of([*jobs, *(rigid(f"j{i}", 0, 1, 900.0, model="x") for i in range(4))], "gavel-max-min", {})
-    assert all(job.state == "finished" for job in run.jobs)
-
-
 def test_packing_on_two_gpu_types(tmp_path: Path) -> None:
     cluster = tmp_path / "two.yaml"
     cluster.write_text(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clustersim.audit import check_run_folder, replay
+from clustersim.audit import check_run_folder
 from clustersim.audit.rules import better_than
 from clustersim.bounds import Bound
 from clustersim.rundir import MANIFEST, SUMMARY, read_json
@@ -53,11 +53,6 @@ def state(folder: Path, **bound: Any) -> Path:
     """The folder, with other values of its bound in the manifest."""
     stated = read_json(folder / MANIFEST)["bound"]
     return rehashed(folder, bound={**stated, **bound})
-
-
-@pytest.mark.parametrize("settings", [{}, {"bound": "alone"}, {"bound": "none"}, {"until_s": 100.0}], ids=str)
-def test_a_sound_run_keeps_the_rule(settings: dict[str, Any], tmp_path: Path) -> None:
-    assert verdict(made(tmp_path, **settings)) == ([], "")
 
 
 def test_without_the_trace_nothing_is_proved(folder: Path) -> None:
@@ -135,11 +130,6 @@ def test_what_no_program_writes_is_refused(bound: object, text: str, folder: Pat
 def test_an_unknown_method_is_found(folder: Path) -> None:
     violations, _ = verdict(state(folder, method="guess"))
     assert violations[0].startswith("bound.method is guess; there are ")
-
-
-@pytest.mark.parametrize("setting", ["auto", "alone", "none"])
-def test_a_replay_states_the_same_bound(setting: str, tmp_path: Path) -> None:
-    assert not replay(made(tmp_path, bound=setting)).violations
 
 
 def test_what_is_better_than_a_bound_is_named() -> None:

@@ -42,14 +42,6 @@ def sound() -> Run:
     return made
 
 
-@pytest.mark.parametrize("options", [{}, {"until_s": 444.4}, {"until_s": 1.0}, {"overheads": None}], ids=str)
-@pytest.mark.parametrize("calendar", [[], CALENDAR], ids=["failures", "both"])
-def test_what_a_manifest_states_shows(options: dict[str, Any], calendar: list[dict[str, Any]]) -> None:
-    made = run(JOBS, "fifo-skip", cluster="n4g8", failures=FAILURES, calendar=calendar, seed=4, **options)
-    for rule in ("outages", "manifest", "service"):
-        assert texts(made, rule) == ""
-
-
 def stated(**fields: Any) -> Callable[[Run], Run]:
     return lambda run: replace(run, manifest={**run.manifest, **fields})
 

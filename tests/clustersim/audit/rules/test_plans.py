@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from clustersim.audit import check_run_folder
 from clustersim.audit.folder import check_run
@@ -18,12 +16,10 @@ from clustersim.records import Exact, Run
 from clustersim.rundir import write_run
 from clustersim.runs import run
 from clustersim.speed import Curve, SpeedOnOneType
-from itertime import PLANNERS
 from itertime.io import sha256
 from itertime.spec.profile import FOLDER as PROFILES
 from itertime.spec.profile import read_profile
 from itertime.spec.system import SYSTEMS, variant_of
-from tests.effort import examples
 from traces.job import Job
 from traces.native import write_trace
 
@@ -67,66 +63,6 @@ def found(run: Run) -> tuple[list[str], str]:
     """The violations of the rule, and what is not proved."""
     finding = next(finding for finding in check_run(run) if finding.rule == "plans")
     return [violation.text for violation in finding.violations], finding.unproved
-
-
-# Sound runs
-
-
-@pytest.mark.parametrize("network", ["tiers", "contention"])
-def test_speeds_follow_from_where_a_job_runs_and_what_else_sends(network: str, tmp_path: Path) -> None:
-    made = spread(network, tmp_path)
-    kinds = [event.event for event in made.events]
-    assert (kinds.count("rate") > 3) == (network == "contention")
-    write_run(tmp_path / "run", made)
-    findings = check_run_folder(tmp_path / "run")
-    assert [f.rule for f in findings if f.violations or f.unproved] == [
-        "trace",
-        "bound",
-    ]  # which is in no file
-
-
-def test_gpu_types_have_speeds_of_their_own(tmp_path: Path) -> None:
-    groups = "groups:\n  - {name: old, gpu_type: a100, nodes: 2}\n  - {name: new, gpu_type: h100, nodes: 2}\n"
-    (tmp_path / "c.yaml").write_text(groups)
-    made = run(JOBS, "srtf", cluster=str(tmp_path / "c.yaml"), type_slowdown=None)
-    assert {plan.gpu_type for plan in made.plans} == {"a100", "h100"}
-    assert found(made) == ([], "")
-
-
-@settings(max_examples=examples(20), deadline=None)
-@given(
-    sizes=st.lists(st.tuples(*[st.integers(1, 20)] * 3), min_size=1, max_size=4),
-    planner=st.sampled_from(PLANNERS),
-    policy=st.sampled_from(["fifo", "elasticflow", "max-min"]),
-)  # fmt: skip
-def test_any_number_of_gpus_under_any_planner(sizes: list[Any], planner: str, policy: str) -> None:
-    jobs = [
-        Job(f"{i}", 10.0 * i, model="megatron-1.7b", gpus=sorted(three)[1], min_gpus=min(three),
-            max_gpus=max(three), global_batch=48, iterations=100.0, deadline_s=1e6)
-        for i, three in enumerate(sizes)
-    ]  # fmt: skip
-    violations, unproved = found(run(jobs, policy, cluster="n2g8", planner=planner))
-    assert violations == []
-    assert not unproved or planner == "data-parallel-best"
-
-
-def test_speeds_of_a_table(tmp_path: Path) -> None:
-    table = tmp_path / "table.csv"
-    table.write_text("model,global_batch,gpus,iterations_per_s\nmine,8,1,2.0\nmine,8,2,3.0\n")
-    jobs = [
-        Job("t", 0.0, model="mine", global_batch=8, gpus=2, iterations=60.0),
-        Job("p", 0.0, model="megatron-1.7b", global_batch=64, gpus=8, iterations=60.0),
-    ]
-    made = run(jobs, "fifo", cluster="n2g8", table=str(table))
-    assert found(made) == ([], "")
-    faster = [e._replace(unit_s=Exact(0.2)) if e.job_id == "t" and e.unit_s else e for e in made.events]
-    assert "start of job t: on 2 GPUs it takes" in found(replace(made, events=faster))[0][1]
-    table.write_text("model,global_batch,gpus,iterations_per_s\nmine,8,1,2.0\nmine,8,2,4.0\n")
-    violations, unproved = found(made)
-    assert violations == []
-    assert "table.csv is not what the run read" in unproved
-    table.unlink()
-    assert "table.csv: cannot be read" in found(made)[1]
 
 
 # Falsified runs. `write_run` hashes what it writes, so that the hashes give nothing away.

@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from clustersim.analysis import METRICS
-from clustersim.audit import check_run_folder, replay
+from clustersim.audit import check_run_folder
 from clustersim.audit.folder import check_run
 from clustersim.records import Run
 from clustersim.rundir import read_run, write_run
 from clustersim.runs import RunConfig, Trace, run
 from itertime.errors import UserError
-from tests.effort import examples
 from traces.job import Job
 
 JOBS = (
@@ -86,16 +83,6 @@ def test_a_window_that_no_program_writes_is_an_error(windowed: Run, stated: Any)
         check_run(replace(windowed, manifest={**windowed.manifest, "window": stated}))
 
 
-def test_a_window_is_proved_and_replayed(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.csv"
-    trace.write_text("job_id,submit_s,gpus,duration_s\na,0,16,300\nb,10,8,20\nc,15.5,8,20\n")
-    config = RunConfig(policy="srtf", cluster="n2g8", warmup_s=5.0)
-    run(Trace.read(trace), config=config, out=tmp_path / "run")
-    assert not [found for found in check_run_folder(tmp_path / "run") if found.violations]
-    assert not replay(tmp_path / "run").violations
-    assert read_run(tmp_path / "run").summary["window"]["jobs"] == 2
-
-
 def _of_an_older_version(made: Run) -> Run:
     summary = {name: value for name, value in made.summary.items() if name not in NEW}
     summary["covers"] = "jct_*, queue_*: the 3 finished of 4 submitted jobs"
@@ -125,25 +112,3 @@ def test_this_version_must_state_every_metric() -> None:
     said, _ = verdict(replace(made, summary={n: v for n, v in made.summary.items() if n not in NEW}))
     assert len(said) == len(NEW)
     assert set(NEW) < set(METRICS)
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(
-    rows=st.lists(
-        st.tuples(st.floats(0, 50), st.integers(1, 17), st.floats(1e-4, 300)), min_size=1, max_size=12
-    ),
-    warmup=st.floats(0, 1),
-    measure=st.none() | st.floats(1e-7, 100),
-)
-def test_any_window_is_proved_after_rounding(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], warmup: float, measure: float | None
-) -> None:
-    jobs = tuple(Job(str(i), s, gpus=g, duration_s=d) for i, (s, g, d) in enumerate(rows))
-    submits = sorted(job.submit_s for job in jobs)
-    try:
-        made = simulated(jobs, warmup_s=warmup * (submits[-1] - submits[0]), measure_s=measure)
-    except UserError:  # a window without jobs
-        return
-    folder = tmp_path_factory.mktemp("run")
-    write_run(folder, made)
-    assert [found.violations for found in check_run_folder(folder) if found.violations] == []

@@ -51,38 +51,6 @@ def texts(run: Run, trace: Path | None = None) -> str:
     return "; ".join(violation.text for violation in found(run, trace).violations)
 
 
-def test_a_run_and_its_trace(sound: Run) -> None:
-    assert [job.state for job in sound.jobs].count("rejected") == 2
-    assert (found(sound).violations, found(sound).unproved) == ((), "")
-
-
-@pytest.mark.parametrize("until_s", [0.0, 20.0, 45.0])
-def test_jobs_that_a_run_never_got_to(trace: Path, until_s: float) -> None:
-    made = run(trace, "srtf", cluster="n2g8", until_s=until_s)
-    assert (texts(made), found(made).unproved) == ("", "")
-
-
-@pytest.mark.parametrize("options", [{"job_failed_share": 0.5}, {"mtbf_gpu_h": 1.5, "retries": 0}], ids=str)
-def test_jobs_that_fail(options: dict[str, Any], tmp_path: Path) -> None:
-    jobs = [Job(f"{i}", 40.0 * i, gpus=4, duration_s=400.0 + i) for i in range(20)]
-    write_trace(jobs, tmp_path / "t.csv")
-    made = run(tmp_path / "t.csv", "fifo", cluster="n2g8", failures=options)
-    assert {job.state for job in made.jobs} == {"failed", "finished"}
-    assert (texts(made), found(made).unproved) == ("", "")
-
-
-def test_gpu_types_and_tables(tmp_path: Path) -> None:
-    groups = "groups:\n  - {name: old, gpu_type: v100, nodes: 1}\n  - {name: new, gpu_type: a100, nodes: 2}\n"
-    (tmp_path / "c.yaml").write_text(groups)
-    (tmp_path / "table.csv").write_text(
-        "gpu_type,model,global_batch,gpus,iterations_per_s\nv100,mine,8,2,3\n"
-    )
-    jobs = [*JOBS, Job("t", 60.0, model="mine", global_batch=8, gpus=2, iterations=60.0)]
-    write_trace(jobs, tmp_path / "t.csv")
-    made = run(tmp_path / "t.csv", "fifo", cluster=f"{tmp_path}/c.yaml", table=f"{tmp_path}/table.csv")
-    assert (texts(made), found(made).unproved) == ("", "")
-
-
 # Falsified runs
 
 Falsify = Callable[[Run], Run]

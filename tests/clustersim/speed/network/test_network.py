@@ -195,17 +195,6 @@ def test_srtf_and_a_planless_speed(tmp_path: Path) -> None:
     assert recorder.jobs[0].finish_s == 50.0
 
 
-@pytest.mark.parametrize("placement", ["any", "spread"])
-def test_tensor_parallel_groups_that_nodes_cannot_hold_are_parted(placement: str, tmp_path: Path) -> None:
-    """7 nodes of 3 GPUs hold 7 groups of 2; a job of 8 such groups still runs, with groups parted."""
-    file = tmp_path / "threes.yaml"
-    file.write_text("network: tiers\ngroups: [{name: a, gpu_type: a100, nodes: 7, gpus_per_node: 3}]\n")
-    job = Job("wide", 0.0, model="llama2-7b", global_batch=8, iterations=1, gpus=16)
-    run = clustersim.run([job], "fifo", cluster=str(file), placement=placement, planner="megatron")
-    assert run.events[1].plan.startswith("tp2")
-    assert run.jobs[0].state == "finished"
-
-
 def test_times_in_a_layout_are_told_apart_by_framework() -> None:
     """Of two jobs with the same plan on the same nodes, eager code stays the slower one, in either order."""
     cluster, layouts = fabric("tiers"), LayoutTimes(speed_of(fabric("tiers")))

@@ -30,8 +30,3 @@ def test_no_division_is_worth_more(jobs: list[Options], gpus: int) -> None:
 def test_ties_go_to_the_first_job_and_to_the_first_option() -> None:
     assert best_division([((0, 2), (0.0, 1.0)), ((0, 2), (0.0, 1.0))], 2) == [1, 0]
     assert best_division([((2, 0, 1), (1.0, 0.0, 1.0))], 2) == [0]
-
-
-def test_a_job_that_cannot_be_left_out_is_an_error() -> None:
-    with pytest.raises(ValueError, match="job 1 has no option without GPUs"):
-        best_division([((0,), (0.0,)), ((1,), (1.0,))], 4)

@@ -1,0 +1,198 @@
+"""Schedules worked out by hand, kept as text: what happens to a few jobs, down to the node.
+
+A file of schedules is YAML, a list of cases. `why` tells how the log follows from the rule.
+
+| key | what |
+|---|---|
+| `policy`, `params` | a registered policy and its parameters; or `script` |
+| `script` | by time, what it does: `start a 4`, `start a on 0x2,1x2`, `stop a`, `resize a 2`, `wake 9` |
+| `declines` | the jobs that a script declines |
+| `cluster` | a shape; or `types`: [nodes, GPUs a node] by GPU type |
+| `table` | iterations a second by GPUs, for a model and a global batch; `tables`: by GPU type |
+| `parameters` | the parameters of models, which make restarts slow |
+| `settings`, `files` | in place of these: the settings of `clustersim.run`, and the files that they name |
+| `jobs` | the columns of each job |
+| `log` | what happened to each job, with its GPUs as NODExGPUS; `nodes`: to nodes |
+| `records` | what its record states, apart from zeros |
+
+    python -m tests.schedules FILE...     # write what happens now into the files, and change nothing else
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import clustersim
+from clustersim.cluster import SharedPlacement
+from clustersim.failures import Failures
+from clustersim.overheads import Overheads
+from clustersim.records import SUBMIT, EventRecord, JobRecord
+from clustersim.rundir.csv_out import placement_text
+from clustersim.runs import make_policy
+from clustersim.scheduler import JobView, Proposal, Scheduler
+from clustersim.testing import check_outcome, simulate
+from tests.builders import Bench, MixedBench, Script
+from traces.job import Job
+
+__all__ = ["Case", "cases_of", "outcome_of"]
+
+Case = dict[str, Any]
+TOLD = (
+    "state", "reason", "deadline_met", "gpu_seconds", "overhead_gpu_s", "lost_s", "lost_work_s",
+    "lost_work_gpu_s", "wait_s", "isolated_s", "cost_usd", "preemptions", "resizes", "restarts",
+    "migrations", "interruptions",
+)  # fmt: skip
+"""The fields of a record that a case may state."""
+
+
+def cases_of(folder: Path) -> dict[str, Case]:
+    """Every case of the files of a folder by its name."""
+    return {
+        f"{file.stem}: {case['case']}": case
+        for file in sorted(folder.glob("*.yaml"))
+        for case in yaml.safe_load(file.read_text(encoding="utf-8"))
+    }
+
+
+def outcome_of(case: Case, folder: Path) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """The log and the records of a case. Runs that the kit can judge are held to its rules, too."""
+    jobs = [job_of(str(name), columns) for name, columns in case["jobs"].items()]
+    overheads = Overheads.none().with_values(**case.get("overheads", {}))
+    placement = case.get("placement", "pack")
+    made: Any
+    if "settings" in case:
+        for name, text in case.get("files", {}).items():
+            (folder / name).write_text(text, encoding="utf-8")
+        with chdir(folder):
+            made = clustersim.run(jobs, case["policy"], params=case.get("params", {}), **case["settings"])
+        return told(made.events), stated(made.jobs)
+    policy: Scheduler = (
+        scripted(case) if case["policy"] == "script" else make_policy(case["policy"], case.get("params", {}))
+    )
+    if "types" in case:
+        groups = [(name, *sizes) for name, sizes in case["types"].items()]
+        tables = {name: table_of(rates) for name, rates in case.get("tables", {}).items()}
+        mixed = MixedBench(groups, tables, case.get("parameters"), overheads, placement)
+        made = mixed.run(jobs, policy, case.get("until_s"))
+    elif "parameters" in case:
+        table = table_of(case.get("table", {}))
+        made = Bench(case["cluster"], table, case["parameters"], overheads, placement).run(jobs, policy)
+    else:
+        failures = Failures.of(case["failures"]) if "failures" in case else None
+        made = simulate(
+            jobs, policy, case["cluster"], table=table_of(case.get("table", {})), overheads=overheads,
+            placement=placement, until_s=case.get("until_s"), failures=failures,
+            calendar=case.get("calendar", ()), seed=case.get("seed", 0),
+        )  # fmt: skip
+        if all(record.state in ("finished", "rejected") for record in made.records):
+            check_outcome(made)
+    return told(made.events), stated(made.records)
+
+
+def job_of(name: str, columns: Mapping[str, Any]) -> Job:
+    """A job; its times are floats as those of a trace."""
+    return Job(name, **{key: float(value) if key.endswith("_s") else value for key, value in columns.items()})
+
+
+def table_of(rates: Mapping[str, Any]) -> dict[tuple[str, int], Any]:
+    """Rates by "MODEL BATCH" as a throughput table."""
+    return {(words[0], int(words[1])): speeds for name, speeds in rates.items() if (words := name.split())}
+
+
+def scripted(case: Case) -> Script:
+    """The policy of a script."""
+
+    def step(lines: list[str]) -> Callable[[Proposal, Mapping[str, JobView]], None]:
+        def act(proposal: Proposal, jobs: Mapping[str, JobView]) -> None:
+            for line in lines:
+                _act(proposal, jobs, line.split())
+
+        return act
+
+    steps = {float(time_s): step(lines) for time_s, lines in case.get("script", {}).items()}
+    return Script(steps, tuple(case.get("declines", ())))
+
+
+def _act(proposal: Proposal, jobs: Mapping[str, JobView], words: list[str]) -> None:
+    verb, name, *rest = words
+    if verb == "wake":
+        proposal.wake_at = float(name)
+        return
+    options: dict[str, Any] = {}
+    if rest and rest[0].lstrip("-").isdigit():
+        options["batch" if verb == "train_with" else "gpus"] = int(rest.pop(0))
+    named = dict(zip(rest[::2], rest[1::2], strict=True))
+    if "on" in named:
+        places = [place.split("x") for place in named["on"].split(",")]
+        options["on"] = tuple((int(node), int(count)) for node, count in places)
+    if "type" in named:
+        options["gpu_type"] = named["type"]
+    getattr(proposal, verb)(jobs[name], *([options.pop("batch")] if "batch" in options else []), **options)
+
+
+def told(events: Iterable[EventRecord]) -> dict[str, str]:
+    """The log by job: `0 start 0x4, 10 preempt`."""
+    log: dict[str, list[str]] = {}
+    for event in events:
+        lines = log.setdefault(event.job_id or "nodes", [])
+        if event.event == SUBMIT:
+            continue
+        if isinstance(event.placement, SharedPlacement):
+            place = placement_text(event.placement)
+        else:
+            place = " ".join(f"{node}x{count}" for node, count in event.placement)
+        lines.append(f"{rounded(event.time_s)} {event.event} {place}".strip())
+    return {name: ", ".join(lines) for name, lines in log.items()}
+
+
+def stated(records: Iterable[JobRecord]) -> dict[str, dict[str, Any]]:
+    """What records state, apart from zeros and that a job has finished."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in records:
+        values = {name: getattr(record, name) for name in TOLD}
+        found[record.job_id] = {
+            name: value if isinstance(value, str | bool) else rounded(value)
+            for name, value in values.items()
+            if value is False or value not in (None, 0, "", "finished")
+        }
+    return found
+
+
+def rounded(value: float) -> int | float:
+    """To a millionth, and without a point if it is whole."""
+    short = float(f"{round(value, 6):.12g}")
+    return int(short) if short == int(short) else short
+
+
+def renew(file: Path) -> None:
+    """Write the present logs and records into a file."""
+    text = file.read_text(encoding="utf-8")
+    blocks = re.split(r"(?m)^(?=- case: )", text)[1:]
+    for i, case in enumerate(yaml.safe_load(text)):
+        with tempfile.TemporaryDirectory() as folder:
+            parts = dict(zip(("log", "records"), outcome_of(case, Path(folder)), strict=True))
+        lines = [blocks[i].partition("  log:\n")[0].rstrip("\n")]
+        for key in ("log", "records"):
+            if key in case:
+                lines += [f"  {key}:", *(f"    {flow(k)}: {flow(v)}" for k, v in parts[key].items())]
+        blocks[i] = "\n".join([*lines, ""])
+    file.write_text("\n".join(blocks), encoding="utf-8")
+
+
+def flow(value: Any) -> str:
+    """A value as YAML on one line."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6)
+    return text.strip().removesuffix("...").strip()
+
+
+if __name__ == "__main__":
+    for each in sys.argv[1:]:
+        renew(Path(each))
