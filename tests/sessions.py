@@ -8,7 +8,7 @@ A file of sessions is YAML, a list of these:
 | `files` | texts that are there before it, by name |
 | `columns` | the width of the terminal; 80 if not stated |
 | `steps` | the commands in order: `run` with the words of a shell, `code`, `out`, `err`, `writes`; |
-| | or `show`, the name of a file, with its `text` |
+| | or `show`, the name of a file, with its `text`; of a page, the text that a reader sees |
 
 A step without a code ends with 0, without `out` or `err` prints nothing there, without `writes` leaves no new
 file. Commands run in an empty folder. `ROOT` stands for the repository, `<s>` for seconds that were measured,
@@ -28,6 +28,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -60,7 +61,11 @@ def replay(session: Session, folder: Path) -> Session:
 
 def _again(step: dict[str, Any], folder: Path) -> dict[str, Any]:
     if "show" in step:
-        return {**step, "text": _plain((folder / step["show"]).read_text(encoding="utf-8"), folder)}
+        text = (folder / step["show"]).read_text(encoding="utf-8")
+        return {
+            **step,
+            "text": _plain(_PageText.of(text) if step["show"].endswith(".html") else text, folder),
+        }
     return tell(step["run"], folder)
 
 
@@ -77,7 +82,8 @@ def tell(line: str, folder: Path) -> dict[str, Any]:
 def as_told(main: Callable[[Sequence[str]], int], words: Sequence[str], folder: Path) -> tuple[int, str, str]:
     """The exit code of a program, and what it prints, the same wherever and however fast it runs."""
     streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)]
-    with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+    command = mock.patch.object(sys, "argv", ["clustersim", *words])
+    with command, redirect_stdout(streams[0]), redirect_stderr(streams[1]):
         code = main(words)
     return code, *(_plain(stream.buffer.getvalue().decode(), folder) for stream in streams)  # type: ignore[attr-defined]
 
@@ -97,9 +103,42 @@ def _plain(text: str, folder: Path) -> str:
     for place, name in ((f"{folder}/", ""), (str(folder), "."), (str(ROOT), "ROOT")):
         text = text.replace(place, name)
     text = re.sub("[0-9a-f]{64}", "<sha256>", _MEASURED.sub(r"\1<s>", text))
+    text = re.sub(r"(?m)^(\| (?:policy_)?wall_s|\| Versions) \|.*$", r"\1 | ...", text)
     text = re.sub(r"\b[0-9a-f]{24}\b", "<key>", text)
     lines = "\n".join(line.rstrip() for line in text.splitlines()).rstrip("\n")
     return f"{lines}\n" if lines else ""
+
+
+class _PageText(HTMLParser):
+    """The text of a page, a line for each row of a table and for each other block."""
+
+    @classmethod
+    def of(cls, html: str) -> str:
+        page = cls(convert_charrefs=True)
+        page.feed(html)
+        page.close()
+        lines = (" ".join(line.split()) for line in "".join(page.pieces).split("\n"))
+        return "\n".join(line for line in lines if line.strip(" |")) + "\n"
+
+    def __init__(self, **options: bool):
+        super().__init__(**options)
+        self.pieces: list[str] = []
+        self._hidden = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("script", "style"):
+            self._hidden = tag
+        elif tag in ("td", "th"):
+            self.pieces.append(" | ")
+        elif tag not in ("a", "b", "code", "em", "span", "strong", "abbr", "sup", "button", "option"):
+            self.pieces.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = "" if tag == self._hidden else self._hidden
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.pieces.append(" ".join(data.split("\n")))
 
 
 class _Dumper(yaml.SafeDumper):

@@ -89,29 +89,3 @@ def test_the_gpu_time_of_the_report_is_whole(folder: Path) -> None:
         assert split.seconds["overhead"] == pytest.approx(
             sum(job.overhead_gpu_s for job in run.jobs), rel=1e-3
         )
-
-
-@pytest.mark.parametrize(
-    ("setting", "text"),
-    [
-        ("failures.preset=lama", "unknown preset of failures 'lama'; did you mean llama3"),
-        ("failures.mtbf=7", "unknown parameter of failures 'mtbf'; did you mean mtbf_gpu_h"),
-        ("failures.mtbf_gpu_h=-1", "failures.mtbf_gpu_h=-1: must be a number from 0.001"),
-        ("failures=7", "setting failures=7"),
-        ("calendar=missing.yaml", "missing.yaml: "),
-        ("calendar=7", "setting calendar=7"),
-        ("calendar=[{at_s: 1, remove: 9}]", "calendar: entry 1: remove=9: the cluster has the nodes 0 to 3"),
-        ("overheads.checkpoint_interval_s=often", "overheads.checkpoint_interval_s='often': must be seconds"),
-    ],
-)
-def test_mistakes_are_one_line(
-    folder: Path, setting: str, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    capsys.readouterr()
-    trace = str(folder.parent / "trace.csv")
-    assert main(["run", trace, "--policy", "fifo", "--cluster", "n4g8", "--set", setting]) == 2
-    out, err = capsys.readouterr()
-    assert not out
-    assert err.startswith("error: ")
-    assert text in err
-    assert len(err.splitlines()) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,16 +36,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_describe_prints_eighty_columns_of_a_log(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("describe", "log.csv", "--gpus", 64) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert lines[0] == "log.csv: 80 jobs submitted over 9.29 days"
-    text = "\n".join(lines)
-    for part in ("GPU-hours", "Tuesday", "users: 3", "COMPLETED", "logged waits", "on 64 GPUs"):
-        assert part in text
-
-
 def test_describe_prints_one_json_document_of_a_trace(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,21 +61,6 @@ def test_hostile_names_are_printed_on_one_line(folder: Path, capsys: pytest.Capt
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 80
-
-
-def test_compare_says_what_differs_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("import", "log.csv", "-o", "jobs.csv") == 0
-    assert call("scale", "jobs.csv", "-o", "slow.csv", "--time", 100) == 0
-    capsys.readouterr()
-    assert call("compare", "log.csv", "slow.csv") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert lines[0] == "A: log.csv: 80 jobs"
-    assert lines[4].startswith("gaps between submissions")
-    assert call("compare", "log.csv", "slow.csv", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["a"], found["b"]["jobs"]) == ({"file": "log.csv", "jobs": 80}, 80)
-    assert found["distances"][0]["name"] == "gaps between submissions"
 
 
 def test_fit_writes_a_preset_that_generate_takes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,35 +102,3 @@ def test_slices_and_scaled_traces_say_where_they_came_from(
     assert report["demand"]["mean_gpus"] == pytest.approx(0.9 * 8)
     shift = imported["clock"]["shift_s"]
     assert sliced["clock"]["shift_s"] == shift + 3600.0  # job 1 is the first of the slice
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["slice", "jobs.csv", "-o", "x.csv", "--gpus", "a..b"], "--gpus a..b: must be MIN..MAX"),
-        (["slice", "jobs.csv", "-o", "x.csv", "--from", 5, "--to", 5], "must be 0 <= from < to"),
-        (["slice", "jobs.csv", "-o", "x.csv", "--users", "nobodys"], "none of the 80 jobs is left"),
-        (["slice", "jobs.csv", "-o", "jobs.csv"], "jobs.csv: is the log itself; write the trace to another"),
-        (["scale", "jobs.csv", "-o", "x.csv", "--load", 1], "--load X and --on GPUS: state both"),
-        (["fit", "log.csv", "-o", "x.txt"], "x.txt: a preset is a YAML file"),
-        (["fit", "log.csv", "-o", "x.yaml", "--first", 1], "--first 1: must be from 0.1 to 0.9"),
-        (["fit", "few.csv", "-o", "x.yaml"], "a preset needs 20 jobs"),
-        (["generate", "--preset", "nothing", "-o", "x.csv"], "unknown preset 'nothing'"),
-        (["generate", "--preset", "itp", "--sizes", "itp", "-o", "x.csv"], "--sizes itp: cannot be combined"),
-        (["describe", "missing.csv"], "missing.csv: cannot be read"),
-        (["compare", "log.csv", "bad.txt"], "bad.txt:1:"),
-    ],
-)
-def test_mistakes_are_errors_and_leave_no_file(
-    arguments: list[Any], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call("import", "log.csv", "-o", "jobs.csv") == 0
-    Path("bad.txt").write_text("no log of any kind\n")
-    Path("few.csv").write_text("job_id,submit_s,gpus,duration_s\na,0,1,5\nb,9,1,5\n")
-    before = sorted(path.name for path in folder.iterdir())
-    capsys.readouterr()
-    assert call(*arguments) in (2, 3)
-    said = capsys.readouterr()
-    assert message in said.err
-    assert "Traceback" not in said.err
-    assert sorted(path.name for path in folder.iterdir()) == before

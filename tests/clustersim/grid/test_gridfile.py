@@ -27,17 +27,6 @@ def grid_of(tmp_path: Path, text: str) -> Grid:
     return expand(*read_grid_file(path))
 
 
-def complaint(tmp_path: Path, text: str) -> str:
-    """What is said about a grid file, less the folder."""
-    path = tmp_path / "grid.yaml"
-    path.write_text(text)
-    (tmp_path / "t.csv").write_text(TRACE)
-    with pytest.raises(UserError) as error:
-        read_plan(path)
-    assert error.value.exit_code == 2
-    return str(error.value).replace(f"{path}:", "", 1)
-
-
 # What it means
 
 
@@ -123,67 +112,6 @@ def test_cells_are_the_product_less_what_is_excluded(
 
 
 # What makes no sense
-
-BOMB = ", ".join(["&a0 [x]", *(f"&a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12))]).join("[]")
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "says"),
-    [
-        ("", None, "is empty"),
-        ("[1, 2]", 1, "must be a mapping"),
-        ("seeds: 3\n", 1, "nothing to run"),
-        ("matrix: {policy: [fifo]}\nsede: 1\n", 2, "did you mean seeds"),
-        ("matrix: {policy: [fifo]}\nset:\n  trace: t.csv\n  placment: pack\n", 4, "did you mean placement"),
-        ("matrix:\n  polcy: [fifo]\n", 2, "did you mean policy"),
-        ("matrix:\n  polcy: {a: fifo}\n", 2, "did you mean policy"),
-        ("matrix:\n  policy: [fifo]\n  trace.laod: [1]\n", 3, "did you mean trace.load"),
-        ("matrix:\n  policy: []\n", 2, "has no values"),
-        ("matrix:\n  policy:\n    - fifo\n    - fifo\n", 4, "given twice"),
-        ("matrix:\n  policy: [fifo]\n  policy: [srtf]\n", 3, "is given twice"),
-        ("matrix:\n  trace:\n    - {jobs: 3}\n", 3, "write labels and values"),
-        ("matrix:\n  policy: [fifo]\n  seed: [1]\n", 3, "`seeds`"),
-        ("matrix:\n  policy: [fifo]\n  makespan_s: {a: {}}\n", 3, "column of the results"),
-        ("matrix:\n  policy: [fifo]\n  '=cmd()': {a: {}}\n", 3, "is not a name"),
-        ("matrix: {policy: [fifo]}\nlimits:\n  time_s: -1\n", 3, "greater than 0"),
-        ("matrix: {policy: [fifo]}\nlimits:\n  tme_s: 1\n", 3, "did you mean time_s"),
-        ("matrix: {policy: [fifo]}\nseeds: [1, 1]\n", 2, "twice"),
-        ("matrix: {policy: [fifo]}\nseeds: many\n", 2, "number of seeds"),
-        ("matrix: {policy: [fifo]}\nseeds: -3\n", 2, "between 1 and"),
-        ("matrix: {policy: [fifo]}\nmetrics:\n  - jct_mean\n", 3, "did you mean jct_mean_s"),
-        ("matrix: {policy: [fifo]}\nexclude:\n  - {policy: srtf}\n", 3, "none of its values fifo"),
-        ("matrix: {policy: [fifo]}\nexclude:\n  - {planner: 3d}\n", 3, "is no axis"),
-        ("matrix: {policy: [fifo]}\nexclude: [{}]\n", 2, "names no axis"),
-        ("matrix: {policy: [fifo, srtf]}\ninclude:\n  - {planner: 3d}\n", 3, "no value for the axis policy"),
-        ("matrix: {policy: [fifo]}\ninclude:\n  - {policy: fifo}\n", 3, "in the grid already"),
-        ("matrix: {policy: [fifo]}\nset: {trace: t.csv}\n\n\nbaseline: {policy: sjf}\n", 5, "none of its"),
-        ("matrix: {policy: [fifo]}\nset: {trace: t.csv}\nbaseline: {policy: fifo}\n", 3, "differs"),
-        ("matrix: {policy: [fifo]}\n", 1, "trace: is not given"),
-        ("set: {trace: t.csv}\nmatrix: {planner: [3d]}\n", 2, "policy: is not given"),
-        ("set: {trace: none.csv}\nmatrix: {policy: [fifo]}\n", 1, "none.csv: cannot be read"),
-        ("set: {trace: /dev/null}\nmatrix: {policy: [fifo]}\n", 1, "is no file, and every cell of a grid"),
-        ("set:\n  trace: t.csv\nmatrix:\n  policy: [fifo, fiffo]\n", 4, "did you mean fifo"),
-        ("set:\n  trace: t.csv\nmatrix:\n  policy: [fifo]\n  planner: [4d]\n", 5, "planner '4d'"),
-        ("set:\n  trace: t.csv\n  trace.load: 3\nmatrix:\n  policy: [fifo]\n", 3, "contradicts trace"),
-        ("set:\n  trace: {jobs: x}\nmatrix:\n  policy: [fifo]\n", 2, "trace.jobs=x"),
-        ("set:\n  trace: {jobs: 5, laod: 1}\nmatrix:\n  policy: [fifo]\n", 2, "did you mean load"),
-        ("set:\n  trace: {load: 1}\nmatrix:\n  policy: [fifo]\n", 2, "trace.jobs: is not given"),
-        ("set:\n  trace: t.csv\n  until_s: -1\nmatrix:\n  policy: [fifo]\n", 3, "until_s"),
-        ("set:\n  trace: t.csv\n  overheads.lunch_s: 1\nmatrix:\n  policy: [fifo]\n", 3, "launch_s"),
-        ("set:\n  trace: t.csv\n  policy.x: 1\nmatrix:\n  policy: [fifo]\n", 3, "parameter"),
-        ("a: !!python/object/apply:os.system ['true']\n", 1, "tags"),
-        ("a: {<<: {b: 1}}\n", 1, "a key must be a name"),
-        ("a: 1e999\n", 1, "too large"),
-        ("a: [1, 2\nb: 3\n", 2, "not valid YAML"),
-        ("a: 1\nb: x\0y\n", 2, "character 0x00 cannot be in a text file"),
-        (f"a: 1\nb: {BOMB}\n", 2, "its aliases stand for more than"),
-    ],
-)
-def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, line: int | None, says: str) -> None:
-    message = complaint(tmp_path, text)
-    assert says in message
-    if line is not None:
-        assert message.startswith(f"{line}:"), message
 
 
 @pytest.mark.parametrize(

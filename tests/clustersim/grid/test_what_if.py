@@ -141,25 +141,6 @@ def test_the_command(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert {row["metric"] for row in document["comparisons"]} >= {"jct_mean_s", "wait_mean_s"}
 
 
-@pytest.mark.parametrize(
-    ("vary", "says"),
-    [
-        ("nodes", "--vary 'nodes': write NAME=VALUE,VALUE,..., as in nodes=64,96,128"),
-        ("nodes=2,x", "--vary nodes=x: must be a whole number, at least 1"),
-        ("overheads.launch_s=5,a", "--vary overheads.launch_s='a': must be a number from 0 to 1e+15"),
-        ("nope.x=1,2", "--vary nope.x: unknown setting; did you mean nodes?"),
-    ],
-)
-def test_a_refused_command_names_its_option_and_leaves_nothing(
-    vary: str, says: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["what-if", str(trace), "--policy", "srtf", "--cluster", "n2g8", "--vary", vary]
-    for out in ([], ["--out", str(tmp_path / "bad")]):
-        assert main([*words, *out]) == 2
-        assert capsys.readouterr().err == f"error: {says}\n"
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_refused_data_frame_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nodes"):
         clustersim.what_if(JOBS[:2], "fifo", {"nodes": [1, "x"]}, out=tmp_path / "bad", workers=1)

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from clustersim.analysis import METRICS, summarise
+from clustersim.analysis import summarise
 from clustersim.cluster import Cluster
 from clustersim.records import JobRecord, Run, Snapshot
-from clustersim.report import comparison_table, group_runs, render_report
+from clustersim.report import group_runs, render_report
 from clustersim.report.charts import charts
 from clustersim.report.frame import MOST_POINTS, packed
 from clustersim.report.headline import headline_rows
 from clustersim.report.numbers import difference, duration
 from clustersim.report.runs import pairs
-from clustersim.report.sections import assumptions, commands, coverage, deadline_rows
+from clustersim.report.sections import commands
 from clustersim.report.verdict import caution, verdict
 from itertime.errors import UnknownName
 
@@ -108,40 +108,6 @@ class Page(HTMLParser):
 # Numbers
 
 
-def test_headline_values_and_differences() -> None:
-    headline = headline_rows([SLOW, FAST], "fifo")
-    columns = {column.key: i for i, column in enumerate(headline.columns)}
-    slow, fast = headline.rows
-    assert (slow.label, slow.is_baseline, fast.is_baseline) == ("fifo", True, False)
-    jct = columns["jct_mean_s"]
-    assert (headline.columns[jct].unit, headline.columns[jct].better) == ("min", "lower")
-    assert (slow.cells[jct].text, slow.cells[jct].difference) == ("3.33", "")
-    assert (fast.cells[jct].text, fast.cells[jct].difference, fast.cells[jct].trend) == (
-        "1.67",
-        "−50.0 %",
-        "better",
-    )
-    met = columns["deadline_met_ratio"]
-    assert (slow.cells[met].text, fast.cells[met].text, fast.cells[met].difference) == (
-        "50.0",
-        "100.0",
-        "+50.0 pp",
-    )
-    assert "unfinished" not in columns
-    assert "rejected" in columns
-
-
-def test_policies_that_finish_other_jobs_are_compared_over_common_ones() -> None:
-    headline = headline_rows([SLOW, CHOOSY], "fifo")
-    assert headline.columns[0].key == "jct_common_s"
-    # Over jobs 0 and 2 both take 150 s on average; over its own jobs alone the choosy one looks 25 % faster.
-    assert [row.cells[0].text for row in headline.rows] == ["2.50", "2.50"]
-    own = headline.rows[1].cells[1]
-    assert (own.difference, own.trend) == ("−25.0 %", "")
-    assert "same mean JCT, 2.50 min over the 2 jobs" in verdict([SLOW, CHOOSY], "fifo")[0]
-    assert "did not finish the same jobs" in caution([SLOW, CHOOSY])
-
-
 def test_no_deadline_met_is_shown_and_not_left_out() -> None:
     late = run("late", [job(0, 100.0, deadline_s=1.0)])
     headline = headline_rows([late], None)
@@ -154,15 +120,6 @@ def test_no_deadline_met_is_shown_and_not_left_out() -> None:
 def test_an_unknown_baseline_is_named() -> None:
     with pytest.raises(UnknownName, match="did you mean fifo"):
         headline_rows([SLOW, FAST], "fif")
-
-
-def test_terminal_table() -> None:
-    heads, rows, least = comparison_table([SLOW, FAST], "fifo")
-    assert heads[:2] == ["policy", "JCT mean, min"]
-    assert rows[1][:2] == ["srtf", "1.67 (−50.0 %)"]
-    assert {len(row) for row in rows} == {len(heads)}
-    assert {"policy", heads[1]} & {heads[i] for i in least} == set(), "these are never left out"
-    assert comparison_table([SLOW], None).rows[0][1] == "3.33"
 
 
 @pytest.mark.parametrize(
@@ -185,35 +142,6 @@ def test_differences(kind: str, value: float, base: float, text: str) -> None:
 
 
 # Words
-
-
-def test_verdict_names_the_best_against_the_baseline() -> None:
-    first, second = verdict([SLOW, FAST], "fifo")
-    assert first.startswith("srtf completes jobs soonest: mean JCT 1.67 min over the 3 jobs")
-    assert first.endswith("against 3.33 min under fifo (−50.0 %).")
-    assert second == "srtf meets the most deadlines, 100.0 % of 2; fifo meets 50.0 %."
-    assert verdict([SLOW, FAST], "srtf")[0].startswith("No policy completes jobs sooner than srtf")
-
-
-def test_verdict_names_all_policies_that_tie_and_what_each_rejects() -> None:
-    twin = replace(FAST, policy="twin")
-    first, second = verdict([SLOW, FAST, twin], "fifo")
-    assert first.startswith("srtf and twin complete jobs soonest")
-    assert second.startswith("srtf and twin meet the most deadlines")
-    assert verdict([SLOW, CHOOSY], "fifo")[-1] == "Of 3 jobs, fifo rejects 0, picky rejects 1."
-
-
-def test_verdict_says_which_policies_give_other_numbers_of_gpus_than_requested() -> None:
-    """A policy that gives jobs idle GPUs is not better by its order; the verdict says so."""
-    jobs = [job(0, 101.0), job(1, 101.0, gpu_seconds=800.0), job(2, 101.0, gpu_seconds=200.0), job(3, 51.0)]
-    elastic = run("elastic", jobs)
-    said = verdict([SLOW, FAST], "fifo") + verdict(
-        [run("fifo", [job(i, 100.0) for i in range(4)]), elastic], "fifo"
-    )
-    assert [sentence for sentence in said if "More GPUs" in sentence] == [
-        "More GPUs than asked for, on average over their runs, went to 25 % of the jobs under elastic (fewer "
-        "to 25 %); fifo gave each job what it asked for."
-    ]
 
 
 def test_ratios_are_written_out_on_their_axes() -> None:
@@ -243,30 +171,6 @@ def test_verdict_of_one_policy_and_of_none_that_finishes() -> None:
         "No job was finished under every policy" in verdict([run("fifo", [job(0, 5.0)]), hopeless], "fifo")[0]
     )
     render_report([hopeless])
-
-
-def test_use_of_true_run_times_is_said() -> None:
-    told = replace(FAST, manifest={**FAST.manifest, "oracle_used": True})
-    assert "srtf was told true run times" in caution([SLOW, told])
-    values = next(fact.values for fact in assumptions([SLOW, told]) if fact.name == "True run times used")
-    assert values == ("no", "yes: from the log, which no real scheduler knows")
-
-
-def test_coverage_counts_every_job_and_its_reason() -> None:
-    row = coverage([CHOOSY])[0]
-    assert row.counts == (3, 2, 1, 0, 0)
-    assert row.reasons == (("declined by the policy", 1),)
-    many = run("many", [job(0, 5.0), *(job(i, None, reason=f"reason {i % 7}") for i in range(1, 30))])
-    row = coverage([many])[0]
-    assert sum(count for _, count in row.reasons) + row.other_reasons == 29
-    assert len(row.reasons) == 5
-
-
-def test_deadline_rows() -> None:
-    rows = {one.label: cells for one, cells in deadline_rows([SLOW, FAST, CHOOSY])}
-    assert rows["fifo"] == ("2", "1", "50.0 %", "1", "2.00 min", "0", "0")
-    assert rows["picky"] == ("2", "0", "0.0 %", "1", "2.17 min", "1", "0")
-    assert deadline_rows([run("none", [job(0, 5.0)])]) == []
 
 
 def test_commands_are_ready_for_a_shell() -> None:
@@ -381,14 +285,6 @@ def test_links_have_targets_tables_have_captions_and_regions_take_focus(page: tu
     assert {attrs["id"] for _, attrs in parsed.tags if attrs.get("class") == "chart"} == {
         c["id"] for c in parsed.data()["charts"]
     }
-
-
-def test_the_page_states_metrics_and_how_to_repeat_it(page: tuple[str, Page]) -> None:
-    _, parsed = page
-    for metric in METRICS:
-        assert metric in parsed.text or metric == "covers"
-    assert "clustersim compare 'my trace.csv'" in parsed.text
-    assert "ab" * 32 in parsed.text
 
 
 def test_the_page_depends_on_its_runs_alone() -> None:

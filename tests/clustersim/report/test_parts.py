@@ -10,15 +10,12 @@ import pytest
 
 import clustersim
 from clustersim import Run
-from clustersim.analysis import CATEGORIES, allocations, gpu_time
+from clustersim.analysis import allocations, gpu_time
 from clustersim.records import plan_words
-from clustersim.report import group_runs, named
-from clustersim.report.charts import charts
-from clustersim.report.fairness import by_size, by_tenant
+from clustersim.report import group_runs
+from clustersim.report.fairness import by_tenant
 from clustersim.report.page_data import page_data
-from clustersim.report.plans import accuracy, plan_rows
-from clustersim.report.runs import pairs
-from clustersim.report.sections import time_rows
+from clustersim.report.plans import accuracy
 from traces import Job
 
 JOBS = [
@@ -106,48 +103,12 @@ def test_an_empty_trace_packs() -> None:
 # Tables
 
 
-def test_pairs_count_the_same_jobs_only(runs: list[Run]) -> None:
-    (pair,) = pairs(group_runs(runs), "fifo")
-    theirs = {job.job_id: job.jct_s for job in runs[0].jobs}
-    ratios = sorted(j.jct_s / theirs[j.job_id] for j in runs[1].jobs if j.jct_s and theirs[j.job_id])
-    assert list(pair.ratio) == pytest.approx(ratios)
-    assert pair.cells[0] == str(len(JOBS) - 1)
-    sooner = sum(r < 0.99 for r in ratios) / len(ratios)
-    assert pair.cells[1] == f"{100 * sooner:.1f} %"
-    assert pairs(group_runs(runs[:1]), None) == []
-
-
-def test_tenants_are_ordered_by_what_they_hold_and_sizes_by_gpus(runs: list[Run]) -> None:
-    tenants = by_tenant(runs)
-    held = {
-        t: sum(j.gpu_seconds for r in runs for j in r.jobs if j.tenant == t) for t in {j.tenant for j in JOBS}
-    }
-    assert [one.name for one in tenants] == sorted(held, key=lambda t: (-held[t], t))
-    assert all(len(one.rows) == 2 for one in tenants)
-    for k in range(2):
-        shares = [float(one.rows[k][1][3].removesuffix(" %")) for one in tenants]
-        assert sum(shares) == pytest.approx(100, abs=0.3)
-    assert [one.name for one in by_size(runs)] == ["1 GPU", "2 to 7", "8", "9 to 63", "512 and more"]
-    assert by_tenant([clustersim.run([Job("a", 0.0, gpus=1, duration_s=1.0)], "fifo", cluster="n1g8")]) == []
-
-
 def test_many_tenants_are_put_together() -> None:
     jobs = [Job(f"j{i}", float(i), gpus=1, duration_s=100.0 + i, tenant=f"t{i}") for i in range(30)]
     tenants = by_tenant([clustersim.run(jobs, "fifo", cluster="n4g8")])
     assert len(tenants) == 13
     assert tenants[-1].name == "18 other tenants"
     assert sum(int(cells[0]) for one in tenants for _, cells in one.rows) == 30
-
-
-def test_plans_say_which_jobs_used_them_for_how_long(runs: list[Run]) -> None:
-    times = [(one, gpu_time(one.run)) for one in named(runs)]
-    rows = plan_rows(times)
-    assert {row.cells[0] for row in rows} == {"gpt3-1.3b", "llama2-7b"}
-    progress = sum(j.gpu_seconds - j.overhead_gpu_s for r in runs for j in r.jobs if j.model) / 3600
-    assert sum(row.gpu_h for row in rows) == pytest.approx(progress)
-    for row in rows:
-        tp, pp, dp = (int(cell) for cell in row.cells[3:6])
-        assert tp * pp * dp == int(row.cells[2].split()[0])
 
 
 def test_accuracy_is_a_range_of_factors(runs: list[Run]) -> None:
@@ -163,16 +124,3 @@ def test_accuracy_is_a_range_of_factors(runs: list[Run]) -> None:
     by_plan = {plan.key: 30.0 if plan is unsure[0] else 70.0 / (len(unsure) - 1) for plan in unsure}
     told = accuracy(replace(time, by_plan=by_plan), unsure)
     assert told.endswith("; of 30 % of the time, on h100, no accuracy is known")
-
-
-def test_time_rows_and_bars_are_the_same_shares(runs: list[Run]) -> None:
-    times = [(one, gpu_time(one.run)) for one in named(runs)]
-    groups = group_runs(runs)
-    bars = {
-        bar["category"]: bar["x"] for bar in charts(groups, (), [t for _, t in times])["chart-time"].series
-    }
-    for category, name, cells in time_rows(times):
-        assert name == CATEGORIES[category]
-        for share, (_, text) in zip(bars.get(category, [0.0, 0.0]), cells, strict=True):
-            assert share == pytest.approx(float(text.removesuffix(" %")), abs=0.06)
-    assert sum(share[0] for share in bars.values()) == pytest.approx(100, abs=0.1)
