@@ -96,6 +96,9 @@ def test_all_to_all_between_nodes() -> None:
     assert all_to_all_s(1e9, Group(16, 8), over(IDEAL)) == pytest.approx(
         8 * 0.5e9 / IDEAL.nic_bytes_per_s, rel=1e-12
     )
+    slow = over(dataclasses.replace(IDEAL, network_latency_s=1e-3))
+    messages = all_to_all_s(1e9, Group(64, 8), slow) - all_to_all_s(1e9, Group(64, 8), over(IDEAL))
+    assert messages == pytest.approx(7e-3, rel=1e-9), "to the other nodes, one after the other"
 
 
 @pytest.mark.parametrize(("ranks_per_node", "bus_gb_per_s"), [(1, 8.13), (2, 16.22)])
@@ -339,6 +342,9 @@ def test_switches_that_sum_take_each_byte_once_and_a_level_by_twenties(count: in
     """S/B up the tree of switches and down again, however many nodes there are (Graham et al. 2016)."""
     expected = 1e9 / IDEAL.nic_bytes_per_s + 2 * levels * 10e-6
     assert all_reduce_s(1e9, Group(count, 1), over(_summing())) == pytest.approx(expected, rel=1e-12)
+    delayed = over(_summing(network_bulk_latency_s=1e-4))
+    delay = 2 * 1e-4 * 1e9 / (1e9 + BULK_BYTES)  # of the proxies, which send once and receive once
+    assert all_reduce_s(1e9, Group(count, 1), delayed) == pytest.approx(expected + delay, rel=1e-12)
 
 
 def test_the_levels_of_summing_switches_are_those_that_the_system_states() -> None:
