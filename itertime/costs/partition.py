@@ -262,6 +262,8 @@ Split = tuple[Whole, Whole]
 def _split(model: ModelSpec, plans: PlanBatch) -> Split:
     """The even split, replaced by another one in the plans that ask for it; a plan asks for one at most."""
     layers, stages = _even_split(model, plans)
+    if not (plans.balanced | plans.by_compute | plans.ends | plans.remainder).any():
+        return layers, stages  # as most searches ask; the conditions below take longer than the split
     for asking_plans, split in (
         (plans.balanced, _balanced_split),
         (plans.by_compute & (plans.pp > 1), _split_by_compute),
@@ -278,7 +280,7 @@ def _split(model: ModelSpec, plans: PlanBatch) -> Split:
 
 def _even_split(model: ModelSpec, plans: PlanBatch) -> Split:
     """Equally many layers on all stages, in plans whose stages divide the layers."""
-    even, single = model.layers // plans.pp, np.ones_like(plans.pp)
+    even, single = model.layers // plans.pp, np.ones(len(plans), dtype=np.int64)
     stages = [np.minimum(plans.pp - 1, 1), np.maximum(plans.pp - 2, 0), 0 * single, single]
     return np.array([even, even, even, even]), np.array(stages)
 
