@@ -12,7 +12,8 @@
 | `read_text` | the text of a regular UTF-8 file of limited size |
 | `not_utf8` | the error of a file that is not UTF-8, with line and byte |
 | `construct` | a mapping as a pydantic dataclass; an error names the file and the key |
-| `described`, `keys_of`, `Key` | meaning and unit of a field; the keys of a file, from the fields |
+| `described`, `optional` | a field of a file: its meaning and unit; one that has a default |
+| `keys_of`, `Key` | the keys of a file, from the fields |
 | `CONFIG` | configuration of these dataclasses: no unknown keys, no infinities |
 | `Name` | field type: text that is not empty |
 | `Count`, `Whole` | field types: whole numbers from 1, from 0 |
@@ -55,7 +56,7 @@ from .mappings import (
     names_file,
     read_mapping,
 )
-from .schema import Key, described, keys_of
+from .schema import Key, described, keys_of, optional
 from .spreadsheets import with_guard, without_guard
 from .tables import Table, TextLayout, check_repeated, open_input, open_table, separator_hint
 from .yaml_text import YamlError, parse_yaml, yaml_nodes
@@ -87,6 +88,7 @@ __all__ = [
     "not_utf8",
     "open_input",
     "open_table",
+    "optional",
     "parse_yaml",
     "quoted",
     "read_mapping",

@@ -13,17 +13,22 @@ from pydantic import Field
 
 from .mappings import MOST
 
-__all__ = ["Key", "described", "keys_of"]
+__all__ = ["Key", "described", "keys_of", "optional"]
 
 _KINDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 _BOUNDS = {"ge": "from {:g}", "gt": "above {:g}", "le": "to {:g}"}
 
 
 def described(text: str, unit: str = "", default: str | None = None) -> Any:
-    """Metadata of a field (`Annotated[int, described(...)]`): its meaning, its unit, and its default in words
-    where the code that reads a file has one.
+    """Metadata of a field that has no default (`Annotated[int, described(...)]`): its meaning, its unit, and
+    its default in words where the code that reads a file has one.
     """
     return Field(description=text, json_schema_extra={"unit": unit, "default": default})
+
+
+def optional(default: Any, text: str, unit: str = "") -> Any:
+    """A field that a file may leave out (`int = optional(1, ...)`): its default, its meaning and its unit."""
+    return Field(default, description=text, json_schema_extra={"unit": unit})
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import StrictBool
 from pydantic.dataclasses import dataclass
 
-from itertime.io import CONFIG, Name, NonNegative, Positive, Share, construct, described
+from itertime.io import CONFIG, Name, NonNegative, Positive, Share, construct, described, optional
 
 from .references import Reference
 
@@ -38,80 +38,57 @@ class Framework:
 
     name: Annotated[Name, described("of the framework")]
     source: Annotated[Name, described("where the values come from")]
-    attention: Annotated[
-        Literal["model", "flash", "flash1", "triton", "flash3", "cudnn"],
-        described("kernel of models with flash attention; model: the one that the model names"),
-    ] = "model"
-    elementwise: Annotated[
-        Literal["profile", "fused", "compiled", "eager"],
-        described("how far memory-bound kernels are fused; profile: the profile's usual kernels"),
-    ] = "profile"
-    gemm_multiplier: Annotated[
-        Positive, described("multiplies the profile's times of matrix products", "1")
-    ] = 1.0
-    fp8_multiplier: Annotated[
-        Positive, described("the same for matrix products below 16 bit, in addition", "1")
-    ] = 1.0
-    attention_multiplier: Annotated[
-        Positive, described("multiplies the times of the attention kernel", "1")
-    ] = 1.0
-    whole_rows: Annotated[
-        StrictBool,
-        described(
-            "FMHA: every query meets `seq_len` keys, however short its sample is, and one thread block has "
-            "all queries of a sample and head; half of them or fewer if a GPU has fewer than four samples"
-        ),
-    ] = False
-    elementwise_multiplier: Annotated[
-        Positive, described("multiplies the times of memory-bound kernels", "1")
-    ] = 1.0
-    cast_multiplier: Annotated[
-        Positive, described("multiplies the times of casts to less than 16 bit", "1")
-    ] = 1.0
-    expert_multiplier: Annotated[
-        Positive, described("multiplies the times of the experts' matrix products", "1")
-    ] = 1.0
-    tp_overlap: Annotated[
-        StrictBool, described("hides tensor-parallel communication behind matrix products by default")
-    ] = False
-    tp_exposed: Annotated[
-        Share, described("share of tensor-parallel communication that stays exposed where it is hidden", "1")
-    ] = 1.0
-    contention: Annotated[
-        Share,
-        described("share of hidden communication by which computation takes longer: SMs, HBM, power", "1"),
-    ] = 0.0
-    gather_overlap: Annotated[
-        StrictBool,
-        described("where gradients overlap the backward pass, weights are gathered beside the next forward"),
-    ] = True
-    kernels: Annotated[Positive, described("kernels issued for each one that the cost model counts", "1")] = (
-        1.0
+    attention: Literal["model", "flash", "flash1", "triton", "flash3", "cudnn"] = optional(
+        "model", "kernel of models with flash attention; model: the one that the model names"
     )
-    backward_kernels: Annotated[
-        Positive | None, described("the same in the backward pass; null: as `kernels`", "1")
-    ] = None
-    layer_s: Annotated[NonNegative, described("added per layer and micro-batch", "s")] = 0.0
-    pipeline_layer_s: Annotated[
-        NonNegative, described("added per layer and micro-batch of a pipeline of several stages", "s")
-    ] = 0.0
-    expert_layer_s: Annotated[
-        NonNegative, described("added per layer of experts and micro-batch: routing, synchronisation", "s")
-    ] = 0.0
-    micro_batch_s: Annotated[
-        NonNegative, described("added per micro-batch and stage of a pipeline of several stages", "s")
-    ] = 0.0
-    iteration_s: Annotated[NonNegative, described("added per iteration", "s")] = 0.0
-    gradient_copies: Annotated[
-        StrictBool, described("16-bit gradients stay beside their 32-bit sums until the backward pass ends")
-    ] = True
-    keeps_casts: Annotated[
-        StrictBool,
-        described("inputs and weights of matrix products below 16 bit are kept as cast"),
-    ] = False
-    fused_loss: Annotated[StrictBool, described("cross-entropy in one kernel, whatever the model says")] = (
-        False
+    elementwise: Literal["profile", "fused", "compiled", "eager"] = optional(
+        "profile", "how far memory-bound kernels are fused; profile: the profile's usual kernels"
     )
+    gemm_multiplier: Positive = optional(1.0, "multiplies the profile's times of matrix products", "1")
+    fp8_multiplier: Positive = optional(1.0, "the same for matrix products below 16 bit, in addition", "1")
+    attention_multiplier: Positive = optional(1.0, "multiplies the times of the attention kernel", "1")
+    whole_rows: StrictBool = optional(
+        False,
+        "FMHA: every query meets `seq_len` keys, however short its sample is, and one thread block has "
+        "all queries of a sample and head; half of them or fewer if a GPU has fewer than four samples",
+    )
+    elementwise_multiplier: Positive = optional(1.0, "multiplies the times of memory-bound kernels", "1")
+    cast_multiplier: Positive = optional(1.0, "multiplies the times of casts to less than 16 bit", "1")
+    expert_multiplier: Positive = optional(1.0, "multiplies the times of the experts' matrix products", "1")
+    tp_overlap: StrictBool = optional(
+        False, "hides tensor-parallel communication behind matrix products by default"
+    )
+    tp_exposed: Share = optional(
+        1.0, "share of tensor-parallel communication that stays exposed where it is hidden", "1"
+    )
+    contention: Share = optional(
+        0.0, "share of hidden communication by which computation takes longer: SMs, HBM, power", "1"
+    )
+    gather_overlap: StrictBool = optional(
+        True, "where gradients overlap the backward pass, weights are gathered beside the next forward"
+    )
+    kernels: Positive = optional(1.0, "kernels issued for each one that the cost model counts", "1")
+    backward_kernels: Positive | None = optional(
+        None, "the same in the backward pass; null: as `kernels`", "1"
+    )
+    layer_s: NonNegative = optional(0.0, "added per layer and micro-batch", "s")
+    pipeline_layer_s: NonNegative = optional(
+        0.0, "added per layer and micro-batch of a pipeline of several stages", "s"
+    )
+    expert_layer_s: NonNegative = optional(
+        0.0, "added per layer of experts and micro-batch: routing, synchronisation", "s"
+    )
+    micro_batch_s: NonNegative = optional(
+        0.0, "added per micro-batch and stage of a pipeline of several stages", "s"
+    )
+    iteration_s: NonNegative = optional(0.0, "added per iteration", "s")
+    gradient_copies: StrictBool = optional(
+        True, "16-bit gradients stay beside their 32-bit sums until the backward pass ends"
+    )
+    keeps_casts: StrictBool = optional(
+        False, "inputs and weights of matrix products below 16 bit are kept as cast"
+    )
+    fused_loss: StrictBool = optional(False, "cross-entropy in one kernel, whatever the model says")
 
 
 def list_frameworks() -> list[str]:

@@ -13,7 +13,7 @@ from pydantic import Field, StrictBool, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from itertime.errors import UserError, quoted
-from itertime.io import CONFIG, described
+from itertime.io import CONFIG, described, optional
 
 __all__ = ["ModelSpec"]
 
@@ -39,95 +39,75 @@ class ModelSpec:
     heads: Annotated[Size, described("heads of queries")]
     vocab: Annotated[Size, described("entries of the vocabulary, without padding", "tokens")]
     seq_len: Annotated[Size, described("length of a training sequence", "tokens")]
-    kv_heads: Annotated[SizeOrZero, described("heads of keys and of values; 0: as `heads`")] = 0
-    ffn_hidden: Annotated[SizeOrZero, described("width of an MLP, or of one expert; 0: 4 `hidden`")] = 0
-    gated_mlp: Annotated[StrictBool, described("the MLP has a gate (SwiGLU, GeGLU): three matrices")] = False
-    attention: Annotated[
-        Literal["core", "flash", "flash1", "triton"],
-        described("kernel: unfused, FlashAttention-2, the first FlashAttention, llm-foundry's form of it"),
-    ] = "core"
-    norm: Annotated[Literal["layernorm", "rmsnorm"], described("kind of the norms")] = "layernorm"
-    positions: Annotated[
-        Literal["learned", "rotary", "none"], described("encoding of positions; ALiBi costs nothing: none")
-    ] = "learned"
-    tied_embeddings: Annotated[
-        StrictBool, described("the projection uses the weights of the token embedding")
-    ] = True
-    biases: Annotated[StrictBool, described("all linear layers have biases")] = True
-    dropout: Annotated[StrictBool, described("trained with dropout")] = True
-    encoder: Annotated[
-        StrictBool, described("attends in both directions, and transforms tokens before the projection")
-    ] = False
-    fused_loss: Annotated[
-        StrictBool, described("cross-entropy in one kernel that keeps no copy of the logits")
-    ] = False
-    vocab_multiple: Annotated[
-        Size,
-        described("the vocabulary of every tensor-parallel rank is padded to a multiple of it", "tokens"),
-    ] = 128
-    experts: Annotated[Size, described("MLPs of a layer to choose from; 1: no mixture")] = 1
-    experts_per_token: Annotated[Size, described("experts that the router picks for a token")] = 1
-    predicted_share: Annotated[
-        Portion, described("share of the tokens that reach the projection (BERT: 0.15)", "1")
-    ] = 1.0
-    head_dim: Annotated[
-        SizeOrZero, described("width of a head, without `rope_head_dim`; 0: `hidden` / `heads`")
-    ] = 0
-    qkv_biases: Annotated[StrictBool, described("queries, keys and values alone have biases")] = False
-    qk_norm: Annotated[StrictBool, described("queries and keys pass a norm, head by head")] = False
-    norms_per_layer: Annotated[
-        Size, described("norms of a layer, without those of queries and keys; 4 if outputs pass one too")
-    ] = 2
-    parallel_block: Annotated[
-        StrictBool, described("attention and MLP read the same input, and their outputs are added at once")
-    ] = False
-    window: Annotated[
-        SizeOrZero, described("tokens that attention reaches back in a limited layer; 0: all", "tokens")
-    ] = 0
-    full_attention_every: Annotated[
-        SizeOrZero, described("one layer in so many has no window; 0: every layer has it")
-    ] = 0
-    latent_kv: Annotated[
-        SizeOrZero, described("width of the compressed keys and values (MLA); 0: not compressed")
-    ] = 0
-    latent_q: Annotated[SizeOrZero, described("width of the compressed queries (MLA); 0: not compressed")] = 0
-    rope_head_dim: Annotated[
-        SizeOrZero, described("width that rotary positions add to a head of queries and keys (MLA)")
-    ] = 0
-    value_head_dim: Annotated[SizeOrZero, described("width of a head of values (MLA); 0: as `head_dim`")] = 0
-    shared_ffn_hidden: Annotated[
-        SizeOrZero, described("width of the MLP that every token passes beside its experts")
-    ] = 0
-    dense_layers: Annotated[SizeOrZero, described("layers of a mixture that have one MLP, no experts")] = 0
-    dense_ffn_hidden: Annotated[SizeOrZero, described("width of the MLP in these layers")] = 0
-    load_imbalance: Annotated[
-        Imbalance, described("tokens of the busiest rank of experts over the mean of all ranks", "1")
-    ] = 1.0
-    lora_rank: Annotated[
-        SizeOrZero,
-        described("rank of trained low-rank matrices (LoRA) beside frozen weights; 0: none"),
-    ] = 0
-    lora_targets: Annotated[
-        Literal["attention", "linear"],
-        described("layers beside which these matrices are: queries, keys, values and projection, or all"),
-    ] = "attention"
-    parameters_published: Annotated[
-        Published, described("the number of parameters as published, for example 8.03B")
-    ] = ""
-    active_parameters_published: Annotated[
-        Published, described("parameters that a token passes, as published")
-    ] = ""
-    approximations: Annotated[
-        tuple[str, ...], described("sentences on what no key can state, and no prediction charges")
-    ] = ()
-    source: Annotated[str, described("where the figures come from")] = ""
-    lengths: Annotated[
-        str,
-        described(
-            "lengths of the samples: a shipped table (`itertime lengths`), or a CSV file beside this one; by "
-            "default every sample has `seq_len` tokens"
-        ),
-    ] = ""
+    kv_heads: SizeOrZero = optional(0, "heads of keys and of values; 0: as `heads`")
+    ffn_hidden: SizeOrZero = optional(0, "width of an MLP, or of one expert; 0: 4 `hidden`")
+    gated_mlp: StrictBool = optional(False, "the MLP has a gate (SwiGLU, GeGLU): three matrices")
+    attention: Literal["core", "flash", "flash1", "triton"] = optional(
+        "core", "kernel: unfused, FlashAttention-2, the first FlashAttention, llm-foundry's form of it"
+    )
+    norm: Literal["layernorm", "rmsnorm"] = optional("layernorm", "kind of the norms")
+    positions: Literal["learned", "rotary", "none"] = optional(
+        "learned", "encoding of positions; ALiBi costs nothing: none"
+    )
+    tied_embeddings: StrictBool = optional(True, "the projection uses the weights of the token embedding")
+    biases: StrictBool = optional(True, "all linear layers have biases")
+    dropout: StrictBool = optional(True, "trained with dropout")
+    encoder: StrictBool = optional(
+        False, "attends in both directions, and transforms tokens before the projection"
+    )
+    fused_loss: StrictBool = optional(False, "cross-entropy in one kernel that keeps no copy of the logits")
+    vocab_multiple: Size = optional(
+        128, "the vocabulary of every tensor-parallel rank is padded to a multiple of it", "tokens"
+    )
+    experts: Size = optional(1, "MLPs of a layer to choose from; 1: no mixture")
+    experts_per_token: Size = optional(1, "experts that the router picks for a token")
+    predicted_share: Portion = optional(
+        1.0, "share of the tokens that reach the projection (BERT: 0.15)", "1"
+    )
+    head_dim: SizeOrZero = optional(0, "width of a head, without `rope_head_dim`; 0: `hidden` / `heads`")
+    qkv_biases: StrictBool = optional(False, "queries, keys and values alone have biases")
+    qk_norm: StrictBool = optional(False, "queries and keys pass a norm, head by head")
+    norms_per_layer: Size = optional(
+        2, "norms of a layer, without those of queries and keys; 4 if outputs pass one too"
+    )
+    parallel_block: StrictBool = optional(
+        False, "attention and MLP read the same input, and their outputs are added at once"
+    )
+    window: SizeOrZero = optional(
+        0, "tokens that attention reaches back in a limited layer; 0: all", "tokens"
+    )
+    full_attention_every: SizeOrZero = optional(
+        0, "one layer in so many has no window; 0: every layer has it"
+    )
+    latent_kv: SizeOrZero = optional(0, "width of the compressed keys and values (MLA); 0: not compressed")
+    latent_q: SizeOrZero = optional(0, "width of the compressed queries (MLA); 0: not compressed")
+    rope_head_dim: SizeOrZero = optional(
+        0, "width that rotary positions add to a head of queries and keys (MLA)"
+    )
+    value_head_dim: SizeOrZero = optional(0, "width of a head of values (MLA); 0: as `head_dim`")
+    shared_ffn_hidden: SizeOrZero = optional(0, "width of the MLP that every token passes beside its experts")
+    dense_layers: SizeOrZero = optional(0, "layers of a mixture that have one MLP, no experts")
+    dense_ffn_hidden: SizeOrZero = optional(0, "width of the MLP in these layers")
+    load_imbalance: Imbalance = optional(
+        1.0, "tokens of the busiest rank of experts over the mean of all ranks", "1"
+    )
+    lora_rank: SizeOrZero = optional(
+        0, "rank of trained low-rank matrices (LoRA) beside frozen weights; 0: none"
+    )
+    lora_targets: Literal["attention", "linear"] = optional(
+        "attention", "layers beside which these matrices are: queries, keys, values and projection, or all"
+    )
+    parameters_published: Published = optional("", "the number of parameters as published, for example 8.03B")
+    active_parameters_published: Published = optional("", "parameters that a token passes, as published")
+    approximations: tuple[str, ...] = optional(
+        (), "sentences on what no key can state, and no prediction charges"
+    )
+    source: str = optional("", "where the figures come from")
+    lengths: str = optional(
+        "",
+        "lengths of the samples: a shipped table (`itertime lengths`), or a CSV file beside this one; by "
+        "default every sample has `seq_len` tokens",
+    )
 
     @model_validator(mode="wrap")
     @classmethod

@@ -26,6 +26,7 @@ from itertime.io import (
     construct,
     described,
     names_file,
+    optional,
 )
 
 from .framework import NEUTRAL, load_framework
@@ -65,64 +66,51 @@ class Site:
     with asynchronous sends.
     """
 
-    gemm_multiplier: Annotated[Positive, described("multiplies the profile's GEMM times", "1")] = 1.0
-    attention_multiplier: Annotated[
-        Positive, described("multiplies the profile's flash attention times", "1")
-    ] = 1.0
-    hbm_fraction: Annotated[
-        Positive, described("HBM bandwidth over the profile's; element-wise times are divided by it", "1")
-    ] = 1.0
-    network_efficiency: Annotated[
-        Fraction | None,
-        described("achieved fraction of the NIC bandwidth; by default the system's", "1"),
-    ] = None
-    all_reduce_multiplier: Annotated[
-        Positive, described("multiplies the times of all-reduce, reduce-scatter and all-gather", "1")
-    ] = 1.0
-    launch_s: Annotated[
-        Latency,
-        described(
-            "CPU time to issue one kernel; a pass takes at least its number of kernels times this", "s"
-        ),
-    ] = 20e-6
-    layer_overhead_s: Annotated[
-        NonNegative, described("added per layer and micro-batch, forward and backward together", "s")
-    ] = 0.0
-    iteration_overhead_s: Annotated[NonNegative, described("added per iteration", "s")] = 0.0
-    p2p_exposure: Annotated[
-        Share, described("share of the point-to-point time that asynchronous sends do not hide", "1")
-    ] = 0.2
-    zero_broadcast_s: Annotated[
-        NonNegative,
-        described("per iteration and rank of a ZeRO-1 or ZeRO-2 group: weights sent rank by rank", "s"),
-    ] = 0.0
-    cpu_adam_s: Annotated[
-        Latency,
-        described(
-            "time of a GPU's own CPU cores for one parameter of an offloaded step, added to that of the "
-            "memory; 0: not measured",
-            "s",
-        ),
-    ] = 0.0
-    cpu_gradient_s: Annotated[
-        Latency,
-        described(
-            "added for each parameter of a GPU's stage that an offloaded optimizer trains, however many "
-            "ranks share them; 0: not measured",
-            "s",
-        ),
-    ] = 0.0
-    memory_multiplier: Annotated[
-        Positive, described("memory reserved over memory needed: the allocator's fragmentation", "1")
-    ] = 1.0
-    memory_overhead_bytes: Annotated[
-        NonNegative,
-        described("CUDA context, NCCL buffers and the like beyond the assumed, per GPU", "bytes"),
-    ] = 0.0
-    measured_over_predicted: Annotated[
-        tuple[Positive, Positive] | None,
-        described("lowest and highest over nine tenths of the site's runs, if known", "1, 1"),
-    ] = None
+    gemm_multiplier: Positive = optional(1.0, "multiplies the profile's GEMM times", "1")
+    attention_multiplier: Positive = optional(1.0, "multiplies the profile's flash attention times", "1")
+    hbm_fraction: Positive = optional(
+        1.0, "HBM bandwidth over the profile's; element-wise times are divided by it", "1"
+    )
+    network_efficiency: Fraction | None = optional(
+        None, "achieved fraction of the NIC bandwidth; by default the system's", "1"
+    )
+    all_reduce_multiplier: Positive = optional(
+        1.0, "multiplies the times of all-reduce, reduce-scatter and all-gather", "1"
+    )
+    launch_s: Latency = optional(
+        20e-6, "CPU time to issue one kernel; a pass takes at least its number of kernels times this", "s"
+    )
+    layer_overhead_s: NonNegative = optional(
+        0.0, "added per layer and micro-batch, forward and backward together", "s"
+    )
+    iteration_overhead_s: NonNegative = optional(0.0, "added per iteration", "s")
+    p2p_exposure: Share = optional(
+        0.2, "share of the point-to-point time that asynchronous sends do not hide", "1"
+    )
+    zero_broadcast_s: NonNegative = optional(
+        0.0, "per iteration and rank of a ZeRO-1 or ZeRO-2 group: weights sent rank by rank", "s"
+    )
+    cpu_adam_s: Latency = optional(
+        0.0,
+        "time of a GPU's own CPU cores for one parameter of an offloaded step, added to that of the "
+        "memory; 0: not measured",
+        "s",
+    )
+    cpu_gradient_s: Latency = optional(
+        0.0,
+        "added for each parameter of a GPU's stage that an offloaded optimizer trains, however many "
+        "ranks share them; 0: not measured",
+        "s",
+    )
+    memory_multiplier: Positive = optional(
+        1.0, "memory reserved over memory needed: the allocator's fragmentation", "1"
+    )
+    memory_overhead_bytes: NonNegative = optional(
+        0.0, "CUDA context, NCCL buffers and the like beyond the assumed, per GPU", "bytes"
+    )
+    measured_over_predicted: tuple[Positive, Positive] | None = optional(
+        None, "lowest and highest over nine tenths of the site's runs, if known", "1, 1"
+    )
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -154,91 +142,75 @@ class System:
     ]
     nvlink_bytes_per_s: Annotated[Positive, described("a GPU's sum over its links", "bytes/s")]
     source: Annotated[Name, described("where the figures come from")]
-    framework: Annotated[
-        Name,
-        described(
-            "software of its users: a shipped name (`itertime frameworks`), or a YAML file beside this one"
-        ),
-    ] = NEUTRAL
-    gpu_nic_bytes_per_s: Annotated[
-        Positive, described("most that one GPU moves to and from the NICs: its PCIe link", "bytes/s")
-    ] = 31.5e9
-    network_latency_s: Annotated[
-        Latency, described("one hop of a collective between nodes, for a small message", "s")
-    ] = 10e-6
-    network_bulk_latency_s: Annotated[
-        Latency, described("additional delay of a large message per hop; 0: not measured", "s")
-    ] = 0.0
-    ring_step_s: Annotated[
-        Latency,
-        described(
-            "one step of a ring within a node, where the ring spans nodes; 0: not measured, and delays of "
-            "hops are added to the time of the bytes instead of overlapping it",
-            "s",
-        ),
-    ] = 0.0
-    network_efficiency: Annotated[
-        Fraction, described("fraction of the NIC bandwidth that collectives achieve", "1")
-    ] = NETWORK_EFFICIENCY
-    nics_per_node: Annotated[Count | None, described("NICs of a node; by default one per GPU")] = None
-    cpu_link_bytes_per_s: Annotated[Positive, described("the link between a node's CPUs", "bytes/s")] = 16e9
-    gpu_cpu_bytes_per_s: Annotated[
-        Positive, described("the link of one GPU to its CPU, one direction", "bytes/s")
-    ] = 31.5e9
-    cpu_memory_bytes_per_s: Annotated[
-        Positive, described("peak bandwidth of the memory of a node's CPUs together", "bytes/s")
-    ] = 409.6e9
-    cpu_memory_bytes: Annotated[
-        Positive | None,
-        described(
-            "memory of a node that its GPUs share equally for what plans offload; by default not checked",
-            "bytes",
-        ),
-    ] = None
-    nvlink_domain: Annotated[
-        Count | None,
-        described("GPUs joined by NVLink, over nodes; a multiple of a node's, by default one node's", "GPUs"),
-    ] = None
-    nvlink_slowdown: Annotated[
-        Positive,
-        described("bandwidth within the node in the profile's tables of collectives over this node's", "1"),
-    ] = 1.0
-    power_w: Annotated[GpuPower | None, described("power limit of a GPU; by default the profile's", "W")] = (
-        None
+    framework: Name = optional(
+        NEUTRAL,
+        "software of its users: a shipped name (`itertime frameworks`), or a YAML file beside this one",
     )
-    hbm_bytes_per_s: Annotated[
-        Positive | None, described("memory bandwidth of a GPU; by default the profile's", "bytes/s")
-    ] = None
-    memory_bytes: Annotated[
-        Positive | None, described("memory of a GPU as CUDA reports it; by default the profile's", "bytes")
-    ] = None
-    multiprocessors: Annotated[
-        Count | None, described("multiprocessors of a GPU; by default the profile's")
-    ] = None
-    usd_per_gpu_hour: Annotated[
-        Positive | None, described("price of a GPU-hour, on demand; by default unknown", "USD/h")
-    ] = None
-    collective_algorithms: Annotated[
-        Algorithms, described("algorithms of collectives to choose the fastest of")
-    ] = ("ring", "tree")
-    nodes_per_leaf: Annotated[
-        Count | None, described("nodes under one leaf switch; by default all are", "nodes")
-    ] = None
-    leaf_oversubscription: Annotated[
-        Ratio, described("what a leaf's nodes can send over what its uplinks carry", "1")
-    ] = 1.0
-    nodes_per_spine: Annotated[
-        Count | None, described("nodes under one block of spine switches; by default all are", "nodes")
-    ] = None
-    spine_oversubscription: Annotated[Ratio, described("the same for the uplinks of a block", "1")] = 1.0
-    site_link_bytes_per_s: Annotated[
-        Positive | None,
-        described(
-            "what all GPUs of a site together send to other sites; by default workers exchange over NICs",
-            "bytes/s",
-        ),
-    ] = None
-    site_link_latency_s: Annotated[Latency, described("one message from site to site", "s")] = 30e-3
+    gpu_nic_bytes_per_s: Positive = optional(
+        31.5e9, "most that one GPU moves to and from the NICs: its PCIe link", "bytes/s"
+    )
+    network_latency_s: Latency = optional(
+        10e-6, "one hop of a collective between nodes, for a small message", "s"
+    )
+    network_bulk_latency_s: Latency = optional(
+        0.0, "additional delay of a large message per hop; 0: not measured", "s"
+    )
+    ring_step_s: Latency = optional(
+        0.0,
+        "one step of a ring within a node, where the ring spans nodes; 0: not measured, and delays of "
+        "hops are added to the time of the bytes instead of overlapping it",
+        "s",
+    )
+    network_efficiency: Fraction = optional(
+        NETWORK_EFFICIENCY, "fraction of the NIC bandwidth that collectives achieve", "1"
+    )
+    nics_per_node: Count | None = optional(None, "NICs of a node; by default one per GPU")
+    cpu_link_bytes_per_s: Positive = optional(16e9, "the link between a node's CPUs", "bytes/s")
+    gpu_cpu_bytes_per_s: Positive = optional(
+        31.5e9, "the link of one GPU to its CPU, one direction", "bytes/s"
+    )
+    cpu_memory_bytes_per_s: Positive = optional(
+        409.6e9, "peak bandwidth of the memory of a node's CPUs together", "bytes/s"
+    )
+    cpu_memory_bytes: Positive | None = optional(
+        None,
+        "memory of a node that its GPUs share equally for what plans offload; by default not checked",
+        "bytes",
+    )
+    nvlink_domain: Count | None = optional(
+        None, "GPUs joined by NVLink, over nodes; a multiple of a node's, by default one node's", "GPUs"
+    )
+    nvlink_slowdown: Positive = optional(
+        1.0, "bandwidth within the node in the profile's tables of collectives over this node's", "1"
+    )
+    power_w: GpuPower | None = optional(None, "power limit of a GPU; by default the profile's", "W")
+    hbm_bytes_per_s: Positive | None = optional(
+        None, "memory bandwidth of a GPU; by default the profile's", "bytes/s"
+    )
+    memory_bytes: Positive | None = optional(
+        None, "memory of a GPU as CUDA reports it; by default the profile's", "bytes"
+    )
+    multiprocessors: Count | None = optional(None, "multiprocessors of a GPU; by default the profile's")
+    usd_per_gpu_hour: Positive | None = optional(
+        None, "price of a GPU-hour, on demand; by default unknown", "USD/h"
+    )
+    collective_algorithms: Algorithms = optional(
+        ("ring", "tree"), "algorithms of collectives to choose the fastest of"
+    )
+    nodes_per_leaf: Count | None = optional(None, "nodes under one leaf switch; by default all are", "nodes")
+    leaf_oversubscription: Ratio = optional(
+        1.0, "what a leaf's nodes can send over what its uplinks carry", "1"
+    )
+    nodes_per_spine: Count | None = optional(
+        None, "nodes under one block of spine switches; by default all are", "nodes"
+    )
+    spine_oversubscription: Ratio = optional(1.0, "the same for the uplinks of a block", "1")
+    site_link_bytes_per_s: Positive | None = optional(
+        None,
+        "what all GPUs of a site together send to other sites; by default workers exchange over NICs",
+        "bytes/s",
+    )
+    site_link_latency_s: Latency = optional(30e-3, "one message from site to site", "s")
     site: Annotated[Site, described("corrections for one site")] = dataclasses.field(default_factory=Site)
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from pydantic import Field, StrictBool
 from pydantic.dataclasses import dataclass
 
 from itertime.errors import UserError, quoted, shown
-from itertime.io import CONFIG, Count, Fraction, Share, construct, described
+from itertime.io import CONFIG, Count, Fraction, Share, construct, optional
 
 __all__ = ["DEFAULT_OPTIONS", "ONE_BIT", "PlanOptions", "parse_options", "within_worker"]
 
@@ -38,73 +38,54 @@ class PlanOptions:
     'clipping=bucket,optimizer=lamb'
     """
 
-    batching: Annotated[
-        Literal["padded", "longest", "unpadded", "packed"],
-        described(
-            "tokens that a sample of a model with `lengths` takes: the sequence length, those of the longest "
-            "in its micro-batch, its own, or its own in a row that samples share"
-        ),
-    ] = "padded"
-    balance: Annotated[
-        Literal["drawn", "sorted", "exchanged", "stratified", "stratified-exchanged"],
-        described(
-            "how samples of different lengths are dealt to data-parallel ranks: as drawn, sorted over all "
-            "ranks, exchanged within a node, in fixed numbers by length, or the last two together"
-        ),
-    ] = "drawn"
-    clipping: Annotated[
-        Literal["after", "none", "before", "bucket"],
-        described(
-            "gradient clipping: by the norm of the reduced gradients, none, by a rank's own norm before the "
-            "reduction, or bucket by bucket before each reduction"
-        ),
-    ] = "after"
-    optimizer: Annotated[
-        Literal["adam", "adamw", "fused-adam", "torch-adamw", "lamb", "came", "sgd"],
-        described("decides states and what a step moves; lamb with ZeRO-1 is distributed LAMB"),
-    ] = "adam"
-    compression: Annotated[
-        Compression,
-        described("form in which gradients are sent, or with `workers` what these exchange"),
-    ] = "none"
-    compression_rank: Annotated[Rank, described("rank of PowerSGD's factors", "1")] = 4
-    compression_density: Annotated[
-        Fraction, described("share of a gradient's entries that top-k sends", "1")
-    ] = 0.01
-    warmup_share: Annotated[
-        Share, described("share of the iterations that exchange everything uncompressed", "1")
-    ] = 0.0
-    quantized_weights: Annotated[StrictBool, described("ZeRO gathers weights in 8 bit (ZeRO++, qwZ)")] = False
-    weight_shards: Annotated[
-        Count | None, described("ranks that share one copy of the weights; by default as ZeRO says")
-    ] = None
-    gradient_shards: Annotated[
-        Count | None, described("ranks that share one copy of the gradients; by default as ZeRO says")
-    ] = None
-    optimizer_shards: Annotated[
-        Count | None,
-        described("ranks that share the optimizer's states; by default as ZeRO says"),
-    ] = None
-    secondary_shards: Annotated[
-        Count | None,
-        described("ranks that share a second copy of the weights for the backward pass (ZeRO++, hpZ)"),
-    ] = None
-    workers: Annotated[
-        Count, described("groups of data-parallel ranks that exchange only every `local_steps` iterations")
-    ] = 1
-    local_steps: Annotated[
-        Count, described("iterations between two exchanges of the workers, or of 0/1 Adam on average")
-    ] = 1
-    outer: Annotated[
-        Literal["average", "diloco", "des-loc"],
-        described("what workers exchange: weights (Local SGD), outer gradients, or weights and moments"),
-    ] = "average"
-    momentum_steps: Annotated[
-        Count | None, described("of des-loc, for first moments; by default `local_steps`")
-    ] = None
-    variance_steps: Annotated[
-        Count | None, described("of des-loc, for second moments; by default `local_steps`")
-    ] = None
+    batching: Literal["padded", "longest", "unpadded", "packed"] = optional(
+        "padded",
+        "tokens that a sample of a model with `lengths` takes: the sequence length, those of the longest "
+        "in its micro-batch, its own, or its own in a row that samples share",
+    )
+    balance: Literal["drawn", "sorted", "exchanged", "stratified", "stratified-exchanged"] = optional(
+        "drawn",
+        "how samples of different lengths are dealt to data-parallel ranks: as drawn, sorted over all "
+        "ranks, exchanged within a node, in fixed numbers by length, or the last two together",
+    )
+    clipping: Literal["after", "none", "before", "bucket"] = optional(
+        "after",
+        "gradient clipping: by the norm of the reduced gradients, none, by a rank's own norm before the "
+        "reduction, or bucket by bucket before each reduction",
+    )
+    optimizer: Literal["adam", "adamw", "fused-adam", "torch-adamw", "lamb", "came", "sgd"] = optional(
+        "adam", "decides states and what a step moves; lamb with ZeRO-1 is distributed LAMB"
+    )
+    compression: Compression = optional(
+        "none", "form in which gradients are sent, or with `workers` what these exchange"
+    )
+    compression_rank: Rank = optional(4, "rank of PowerSGD's factors", "1")
+    compression_density: Fraction = optional(0.01, "share of a gradient's entries that top-k sends", "1")
+    warmup_share: Share = optional(0.0, "share of the iterations that exchange everything uncompressed", "1")
+    quantized_weights: StrictBool = optional(False, "ZeRO gathers weights in 8 bit (ZeRO++, qwZ)")
+    weight_shards: Count | None = optional(
+        None, "ranks that share one copy of the weights; by default as ZeRO says"
+    )
+    gradient_shards: Count | None = optional(
+        None, "ranks that share one copy of the gradients; by default as ZeRO says"
+    )
+    optimizer_shards: Count | None = optional(
+        None, "ranks that share the optimizer's states; by default as ZeRO says"
+    )
+    secondary_shards: Count | None = optional(
+        None, "ranks that share a second copy of the weights for the backward pass (ZeRO++, hpZ)"
+    )
+    workers: Count = optional(
+        1, "groups of data-parallel ranks that exchange only every `local_steps` iterations"
+    )
+    local_steps: Count = optional(
+        1, "iterations between two exchanges of the workers, or of 0/1 Adam on average"
+    )
+    outer: Literal["average", "diloco", "des-loc"] = optional(
+        "average", "what workers exchange: weights (Local SGD), outer gradients, or weights and moments"
+    )
+    momentum_steps: Count | None = optional(None, "of des-loc, for first moments; by default `local_steps`")
+    variance_steps: Count | None = optional(None, "of des-loc, for second moments; by default `local_steps`")
 
     @property
     def text(self) -> str:

@@ -63,7 +63,8 @@ def _told(spec: Any) -> str:
     told = []
     for field in fields(spec):
         value = getattr(spec, field.name)
-        if value != field.default and value is not None and field.name not in LEFT_OUT:
+        default = getattr(type(spec), field.name, None)  # a field of a file has its default there alone
+        if value not in (default, None) and field.name not in LEFT_OUT:
             shown = f"({_told(value)})" if is_dataclass(value) else str(value)
             told += [f"{field.name}={shown}"] if shown != "()" else []
     return " ".join(told)
