@@ -116,8 +116,8 @@ def test_lengths_change_only_the_head_where_all_samples_are_padded():
     assert padded.mfu < 0.55 * whole.mfu  # padding is no useful work
     pairs = zip(LENGTHS.tokens, LENGTHS.shares, strict=True)
     useful = sum(share * WHOLE.with_seq_len(tokens).flops_per_iteration(1) for tokens, share in pairs)
-    work = whole.mfu * whole.iteration_s / WHOLE.flops_per_iteration(1)
-    assert padded.mfu * padded.iteration_s / useful == pytest.approx(work, rel=1e-9)
+    share = padded.mfu * padded.iteration_s / (whole.mfu * whole.iteration_s)
+    assert share == pytest.approx(useful / WHOLE.flops_per_iteration(1), rel=1e-9)
 
 
 def test_the_error_of_sampling_is_stated():

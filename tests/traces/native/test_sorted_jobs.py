@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from itertime.errors import TableError, UserError
@@ -65,6 +65,7 @@ def piped(path: Path, content: bytes) -> Iterator[Path]:
     times=st.lists(st.sampled_from([0.0, 1.5, 2.0]) | st.floats(0, 1e6), min_size=1, max_size=60),
     ids=st.randoms(use_true_random=False),
 )
+@example(times=[0.0, 0.0, 0.0, 1.5], ids=Random(3))  # in one second, and not in order of their ids
 @settings(parent=SHARED, max_examples=examples(80))
 def test_jobs_are_iterated_in_order_of_submission(
     small: None, tmp_path: Path, times: list[float], ids: Random
