@@ -61,7 +61,7 @@ def stated_slowdown(manifest: Mapping[str, Any], cluster: Cluster) -> Slowdown |
             node_speeds = NodeSpeeds(Variability.of(entry), cluster, seed)
         except UserError as error:
             raise UserError(f"manifest.json: {error}") from None
-    return Slowdown.of(step_times, node_speeds, seed)
+    return None if step_times is None and node_speeds is None else Slowdown(step_times, node_speeds, seed)
 
 
 def _check_seed(seed: object, setting: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
+from operator import attrgetter
 from typing import NamedTuple
 
 from clustersim.cluster import MILLION, Cluster, millionths_of
@@ -82,8 +83,6 @@ def instance_of(
     alone. So a job that needs only 1 / `density` of its GPUs, at its rate alone, can do all that it does in
     any such schedule. Launches are left out there: a job that pays one does no work for its charge.
     """
-    types = {pool.gpu_type: i for i, pool in enumerate(cluster.pools)}
-    nodes = [pool.nodes for pool in cluster.pools]
     offers_and_options: dict[tuple[int, float | None], tuple[tuple[Offer, ...], tuple[Option, ...]]] = {}
     layouts = LayoutTimes(speed) if cluster.network_model.by_placement else None
     bound_jobs, deadlines = [], 0
@@ -94,21 +93,9 @@ def instance_of(
         except CannotRun:
             continue
         key = id(offers), job.gpu_fraction
-        entry = offers_and_options.get(
-            key
-        )  # with the offers themselves, so that no other object gets their id
+        entry = offers_and_options.get(key)  # with the offers, so that no other object gets their id
         if entry is None:
-            parameters = offers[0].curve.parameters  # those that the engine charges, on any type
-            options = tuple(
-                _option(
-                    types.get(offer.gpu_type, 0),
-                    _least_unit_s(offer, offers[0], cluster, layouts),
-                    nodes,
-                    parameters,
-                    overheads,
-                )
-                for offer in offers
-            )
+            options = _options(offers, cluster, overheads, layouts)
             if density > 1 and job.gpu_fraction is None:
                 options = tuple(_shared(option, density) for option in options)
             if job.gpu_fraction is not None:
@@ -118,8 +105,27 @@ def instance_of(
         work = job.iterations if job.kind == "iterations" else job.duration_s
         assert work is not None
         bound_jobs.append(BoundJob(job.job_id, job.submit_s, float(work), entry[1], job.deadline_s))
-    gpus = tuple(pool.gpus for pool in cluster.pools)
+    gpus = tuple(map(attrgetter("gpus"), cluster.pools))
     return Instance(gpus, tuple(bound_jobs), deadlines, shared=density > 1)
+
+
+def _options(
+    offers: tuple[Offer, ...], cluster: Cluster, overheads: Overheads, layouts: LayoutTimes | None
+) -> tuple[Option, ...]:
+    """What each GPU type that can run a kind of job offers it."""
+    best, options = offers[0], []
+    for offer in offers:
+        position = cluster.gpu_types.index(offer.gpu_type) if offer.gpu_type in cluster.gpu_types else 0
+        nodes, parameters = cluster.pools[position].nodes, best.curve.parameters  # as the engine charges
+        unit_s = _least_unit_s(offer, best, cluster, layouts)
+        rates, launch_s, restart_s = [], [], []
+        for gpus, seconds in unit_s.items():
+            start_s = overheads.start_s(gpus)
+            rates.append(1.0 / seconds)
+            launch_s.append(start_s)
+            restart_s.append(start_s + overheads.load_s(parameters, min(gpus, nodes)))
+        options.append(Option(position, tuple(unit_s), tuple(rates), tuple(launch_s), tuple(restart_s)))
+    return tuple(options)
 
 
 def _shared(option: Option, density: float) -> Option:
@@ -164,12 +170,3 @@ def _unit_s(curve: Curve, gpu_type: str, cluster: Cluster, layouts: LayoutTimes 
             if times is not None:
                 unit_s[gpus] = min(unit_s[gpus], times.unit_s() * curve.per_unit)
     return unit_s
-
-
-def _option(
-    gpu_type: int, unit_s: dict[int, float], nodes: list[int], parameters: float, overheads: Overheads
-) -> Option:
-    launch_s = tuple(overheads.start_s(n) for n in unit_s)
-    load_s = (overheads.load_s(parameters, min(n, nodes[gpu_type])) for n in unit_s)
-    restart_s = tuple(launch + load for launch, load in zip(launch_s, load_s, strict=True))
-    return Option(gpu_type, tuple(unit_s), tuple(1.0 / s for s in unit_s.values()), launch_s, restart_s)

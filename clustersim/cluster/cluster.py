@@ -105,7 +105,7 @@ class Cluster:
         """What a job needs for each of its GPUs; None where that sets no limit here. See `HostDemand.of`."""
         return HostDemand.of(cpus, memory_gb, gpus) if self.states_host else None
 
-    @property
+    @cached_property
     def shape(self) -> str:
         """`n128g8`; the shapes of several groups are joined by `+`."""
         return "+".join(f"n{g.nodes}g{g.gpus_per_node}" for g in self.groups or (self,))
@@ -146,7 +146,9 @@ class Cluster:
 
     def prices(self, default: float) -> dict[str, float] | None:
         """US dollars per GPU-hour by GPU type, `default` for types without a price; None if none has one."""
-        stated = {pool.gpu_type: pool.usd_per_gpu_hour for pool in self.pools} if self.groups else {}
+        if not self.groups:
+            return None
+        stated = {pool.gpu_type: pool.usd_per_gpu_hour for pool in self.pools}
         if not any(price is not None for price in stated.values()):
             return None
         return {name: default if price is None else price for name, price in stated.items()}

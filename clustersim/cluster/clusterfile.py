@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,7 +36,7 @@ from pydantic.dataclasses import dataclass
 
 from itertime.errors import UnknownName, UserError
 from itertime.io import CONFIG, Name, Positive, Ratio, construct, names_file, quoted, read_mapping
-from itertime.spec import System, is_system_file, load_system
+from itertime.spec import SHIPPED_SYSTEMS, System, is_system_file, load_system
 
 from .cluster import Cluster
 from .networks import IDEAL, NETWORKS
@@ -115,11 +116,23 @@ def load_cluster(text: str, system: str | None = None, network: str | None = Non
                 f"system={system}: the cluster file {text} states the systems of its groups; leave system out"
             )
         return _from_file(Path(text), network)
-    cluster = Cluster.parse(text, system or DEFAULT_SYSTEM)
+    system = system or DEFAULT_SYSTEM
+    if system in SHIPPED_SYSTEMS:
+        return _shipped_nodes(text, system, network)
+    return _equal_nodes(text, system, network)
+
+
+def _equal_nodes(shape: str, system: str, network: str | None) -> Cluster:
+    """The cluster of a shape."""
+    cluster = Cluster.parse(shape, system)
     if network is None or network == cluster.network:
         return cluster
     group = NodeGroup.of_system("nodes", cluster.nodes, cluster.gpus_per_node, cluster.system)
     return Cluster.of([group], network)
+
+
+_shipped_nodes = lru_cache(maxsize=64)(_equal_nodes)
+"""The same, kept for later runs: what ships with the program does not change, as the file of a user may."""
 
 
 def cluster_of(document: Mapping[str, Any]) -> Cluster:

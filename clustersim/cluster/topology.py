@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -144,12 +145,12 @@ class Pool:
     cpus_per_node: int | None = None
     host_memory_gb_per_node: float | None = None
 
-    @property
+    @cached_property
     def host(self) -> HostResources:
         """What each node has beside its GPUs."""
         return HostResources.of(self.cpus_per_node, self.host_memory_gb_per_node)
 
-    @property
+    @cached_property
     def gpus(self) -> int:
         return self.nodes * self.gpus_per_node
 

@@ -119,7 +119,9 @@ class RunSetup:
     @property
     def slowdown(self) -> Slowdown | None:
         """What makes jobs slower than predicted; None where nothing does."""
-        return Slowdown.of(self.step_times, self.nodes, self.seed)
+        if self.step_times is None and self.nodes is None:
+            return None
+        return Slowdown(self.step_times, self.nodes, self.seed)
 
     @property
     def placer(self) -> Placer:

@@ -113,7 +113,7 @@ class Overheads:
             raise UnknownName("preset of overheads", str(preset), PRESETS)
         if preset == "elasticflow" and cluster_gpus >= _LARGE_CLUSTER_GPUS:
             values = {"launch_s": _LARGE_CLUSTER_LAUNCH_S, **values}
-        return PRESETS[preset].with_values(**values)
+        return PRESETS[preset].with_values(**values) if values else PRESETS[preset]
 
     def with_values(self, **values: Any) -> Overheads:
         """A copy with some constants replaced; UnknownName for a constant that does not exist."""

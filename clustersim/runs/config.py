@@ -314,7 +314,7 @@ class RunConfig(BaseModel):
             default="none",
             assigned="quotas.TENANT",
             field="quotas",
-            resolve=lambda quotas, cluster, seed: checked_quotas(quotas, cluster.gpus),
+            resolve=lambda quotas, cluster, seed: quotas and checked_quotas(quotas, cluster.gpus),
             entry=Entry.NEEDED,
         ),
     ] = Field(default_factory=dict)
@@ -477,11 +477,11 @@ SETTINGS: Mapping[str, Setting] = {
 
 def values_of(config: RunConfig, scheduler: Scheduler) -> dict[str, Any]:
     """The value of every setting; of the policy where the configuration leaves it to the policy."""
-    return {
-        name: getattr(scheduler, name) if setting.of_policy and value is None else value
-        for name, setting in SETTINGS.items()
-        for value in (getattr(config, name),)
-    }
+    values = {}
+    for name, setting in SETTINGS.items():
+        value = getattr(config, name)
+        values[name] = getattr(scheduler, name) if setting.of_policy and value is None else value
+    return values
 
 
 def _assign(values: dict[str, Any], text: str) -> None:

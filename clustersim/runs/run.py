@@ -189,9 +189,10 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
     )
     if (services := service_summary(recorder.job_table)) is not None:
         summary["services"] = services
-    host = host_summary(recorder.job_table, setup.cluster, recorder.end_s, manifest.get("packs", 1))
-    if host is not None:
-        summary["host"] = host
+    if setup.cluster.states_host:
+        host = host_summary(recorder.job_table, setup.cluster, recorder.end_s, manifest.get("packs", 1))
+        if host is not None:
+            summary["host"] = host
     if recorder.predictions is not None:
         summary["predictions"] = recorder.predictions
     if config.window is not None:

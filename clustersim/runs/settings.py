@@ -48,7 +48,7 @@ class Setting:
     | `of_policy` | whether None stands for the attribute of the policy that has the name of the setting |
     | `entry` | what the manifest has of it |
 
-    A setting that is None leaves its field of `RunSetup` at the default.
+    A setting that is None or an empty list leaves its field of `RunSetup` at the default.
     """
 
     meaning: str

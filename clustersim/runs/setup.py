@@ -51,12 +51,14 @@ def setup_of(
 
 def _resolved(values: Mapping[str, Any], cluster: Cluster) -> dict[str, Any]:
     """The fields of `RunSetup` that follow from settings and cluster alone."""
-    resolved = {
-        setting.field: setting.resolved(values[name], cluster, values["seed"])
-        for name, setting in SETTINGS.items()
-        if setting.field and values[name] is not None
-    }
-    return {"overheads": Overheads.none(), **resolved}  # the default of `RunSetup` is no free start
+    resolved: dict[str, Any] = {}
+    for name, setting in SETTINGS.items():
+        value = values[name]
+        if setting.field and value is not None and value != []:
+            resolved[setting.field] = setting.resolved(value, cluster, values["seed"])
+    if "overheads" not in resolved:
+        resolved["overheads"] = Overheads.none()  # the default of `RunSetup` is no free start
+    return resolved
 
 
 def _parts(
@@ -70,7 +72,7 @@ def _parts(
     """
     setups = []
     for part, scheduler in zip(cluster.parts, schedulers, strict=True):
-        nodes, reservations = resolved.get("nodes"), resolved["reservations"]
+        nodes, reservations = resolved.get("nodes"), resolved.get("reservations", ())
         of_part = [entry.within(part.first, part.cluster.nodes) for entry in reservations]
         changes: dict[str, Any] = {
             "priced": cluster.prices(0.0) is not None,

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
+from typing import Any
 
 __all__ = ["end_with_parent", "interrupting", "without_interrupts"]
 
@@ -38,17 +39,19 @@ def interrupting(end: Callable[[], None]) -> Iterator[None]:
         elif monotonic() > asked_s + _ECHO_S:
             raise KeyboardInterrupt
 
-    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
-    caught = [number for number in _SIGNALS if handlers[number] is not signal.SIG_IGN]
-    for number in caught:
-        signal.signal(number, handle)
+    replaced: dict[signal.Signals, Any] = {}
+    for number in _SIGNALS:
+        handler = signal.getsignal(number)
+        if handler is not signal.SIG_IGN:
+            replaced[number] = handler
+            signal.signal(number, handle)
     if _end_asked:
         handle()
     try:
         yield
     finally:
-        for number in caught:
-            signal.signal(number, handlers[number])
+        for number, handler in replaced.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

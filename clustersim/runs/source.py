@@ -88,7 +88,7 @@ class Trace:
             return trace
         if isinstance(trace, str | Path):
             return cls.read(trace, table, model_path)
-        if is_data_frame(trace):
+        if not isinstance(trace, list | tuple) and is_data_frame(trace):
             return cls.of(jobs_of_frame(trace), model_path)
         if isinstance(trace, Iterable) and not isinstance(trace, Mapping):
             jobs = list(trace)

@@ -104,20 +104,26 @@ def speed_for(
     chips = tuple(dict.fromkeys(pool.chip for pool in cluster.pools))
     tables = throughputs_by_type(table, chips) if table else {}
     models = models or Models()
-    by_type = {
-        pool.gpu_type: _speed_on(pool, planner, memory_headroom, tables.get(pool.chip), models)
-        for pool in cluster.pools
-    }
+    by_type = {}
+    for pool in cluster.pools:
+        nodes = Cluster(pool.nodes, pool.gpus_per_node, pool.system or "none") if cluster.groups else cluster
+        by_type[pool.gpu_type] = _speed_on(
+            pool, nodes, planner, memory_headroom, tables.get(pool.chip), models
+        )
     return SpeedByType(by_type, cluster.pools) if len(by_type) > 1 else by_type[cluster.gpu_types[0]]
 
 
 def _speed_on(
-    pool: Pool, planner: str, memory_headroom: float, table: Throughputs | None, models: Models
+    pool: Pool,
+    cluster: Cluster,
+    planner: str,
+    memory_headroom: float,
+    table: Throughputs | None,
+    models: Models,
 ) -> SpeedOnOneType:
-    """The speeds on the nodes of one GPU type. Nodes with fewer GPUs than those of their system have the
-    same part of its NICs.
+    """The speeds on the nodes of one GPU type, which `cluster` has alone. Nodes with fewer GPUs than those of
+    their system have the same part of its NICs.
     """
-    cluster = Cluster(pool.nodes, pool.gpus_per_node, pool.system or "none")
     if pool.system is None:
         if planner not in PLANNERS:
             raise UnknownName("planner", planner, PLANNERS)
@@ -130,6 +136,7 @@ def _speed_on(
         )
     share = pool.gpus_per_node / system.gpus_per_node
     nic = pool.nic_bytes_per_s or system.nic_bytes_per_s * share
-    system = replace(system, gpus_per_node=pool.gpus_per_node, nic_bytes_per_s=nic)
+    if (pool.gpus_per_node, nic) != (system.gpus_per_node, system.nic_bytes_per_s):
+        system = replace(system, gpus_per_node=pool.gpus_per_node, nic_bytes_per_s=nic)
     made = make_planner(planner, system, cache=default_cache(), memory_headroom=memory_headroom)
     return SpeedOnOneType(cluster, made, table, pool.gpu_type, models, pool.host)

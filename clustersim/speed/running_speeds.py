@@ -58,7 +58,9 @@ class RunningSpeeds(Generic[AnyJob]):
         as predicted.
         """
         self._cluster, self._slowdown = cluster, slowdown
-        self.network: Network[AnyJob] | None = network_for(cluster, speed)
+        self.network: Network[AnyJob] | None = None
+        if cluster.network_model.by_placement:
+            self.network = network_for(cluster, speed)
         self._co_runners = None if sharing is None else CoRunners[AnyJob](sharing, _model_of)
         self.independent = self.network is None and self._co_runners is None
         # The factors of the running jobs; none where speeds are independent, since none is needed again.
@@ -71,11 +73,11 @@ class RunningSpeeds(Generic[AnyJob]):
         that got GPUs, then of those whose speed changed because of them, or of jobs that left before.
         """
         if self.independent:
-            return {
-                job: self._alone_s(job, placement)
-                for job, placement in changes.items()
-                if placement is not None
-            }
+            alone_s = {}
+            for job, placement in changes.items():
+                if placement is not None:
+                    alone_s[job] = self._alone_s(job, placement)
+            return alone_s
         changed = {}
         for job, placement in changes.items():
             if placement is not None:

@@ -20,11 +20,6 @@ class Slowdown:
     node_speeds: NodeSpeeds | None
     seed: int
 
-    @classmethod
-    def of(cls, step_times: StepTimes | None, node_speeds: NodeSpeeds | None, seed: int) -> Slowdown | None:
-        """None where nothing makes jobs slower."""
-        return None if step_times is None and node_speeds is None else cls(step_times, node_speeds, seed)
-
     def factors(self, job_id: str, model: str | None, gpus: int, placement: Placement) -> tuple[float, float]:
         """How many times as long as predicted a unit of work of a job takes, because of its steps and because
         of its nodes. Both hold as long as the job keeps its GPUs. An empty placement has no slow nodes.

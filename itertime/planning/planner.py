@@ -83,7 +83,7 @@ class Planner:
         memory_headroom: float = MEMORY_HEADROOM,
     ):
         self.name, self.system, self.profile = name, system, profile
-        self.space, self.cache = space or _SPACES.get(name, Space()), cache
+        self.space, self.cache = space or _SPACES.get(name, _VTRAIN_SPACE), cache
         self.memory_headroom = checked_headroom(memory_headroom)
         self._choose = _RULES[name]
         self._known: dict[tuple[ModelSpec, int, Counts], Curve] = {}
@@ -294,6 +294,7 @@ _RULES: dict[str, Callable[[Planner, ModelSpec, int, Counts], PlanBatch]] = {
     "megatron": _megatron,
     "reconfigurable": _whole_space,
 }
+_VTRAIN_SPACE = Space()
 _SPACES = {"reconfigurable": Space(zero_stage=(0, 1, 2, 3), offload_optimizer=True)}
 """The spaces of planners that do not search the one of vTrain's studies."""
 PLANNERS = tuple(_RULES)

@@ -34,6 +34,7 @@ from .profile import Profile, load_profile
 from .references import Reference
 
 __all__ = [
+    "SHIPPED_SYSTEMS",
     "SYSTEMS",
     "Site",
     "System",
@@ -47,6 +48,8 @@ __all__ = [
 ]
 
 SYSTEMS = Path(__file__).parents[1] / "systems"
+SHIPPED_SYSTEMS = frozenset(path.stem for path in SYSTEMS.glob("*.yaml"))
+"""The names of the shipped systems. Their files are part of the program, so each is read once."""
 _CHANGES = re.compile(r",(?=[a-z][a-z0-9_.]*=)")
 """Where a change begins in the name of a system."""
 Algorithm = Literal["ring", "tree", "nvls-tree", "hierarchical", "sharp"]
@@ -252,7 +255,7 @@ class System:
 
 def list_systems() -> list[str]:
     """Names of the shipped systems, sorted."""
-    return sorted(path.stem for path in SYSTEMS.glob("*.yaml"))
+    return sorted(SHIPPED_SYSTEMS)
 
 
 def load_system(name_or_path: str | Path) -> System:
@@ -265,18 +268,13 @@ def load_system(name_or_path: str | Path) -> System:
     >>> load_system("dgx-a100-80gb").nic_bytes_per_s
     200000000000.0
     """
-    if isinstance(name_or_path, str) and _PLAIN.fullmatch(name_or_path):
-        return _shipped_system(name_or_path)
+    if name_or_path in SHIPPED_SYSTEMS:
+        return _shipped_system(str(name_or_path))
     return system_of(system_reference(name_or_path))
-
-
-_PLAIN = re.compile("[a-z0-9-]+")
-"""The names of shipped systems, which no name of a file and no change has the form of."""
 
 
 @cache
 def _shipped_system(name: str) -> System:
-    """A shipped system, which is read once."""
     return system_of(system_reference(name))
 
 

@@ -142,7 +142,6 @@ _CLASSES = {"tiers": TieredNetwork, "contention": ContendedNetwork}
 """The class of each network model under which speeds depend on the placement."""
 
 
-def network_for(cluster: Cluster, speed: Speed) -> Network[AnySender] | None:
-    """The network of a run on `cluster`; None if its model says that no speed depends on the placement."""
-    model = cluster.network_model
-    return _CLASSES[model.name](cluster, speed) if model.by_placement else None
+def network_for(cluster: Cluster, speed: Speed) -> Network[AnySender]:
+    """The network of a run on `cluster`, by whose model speeds depend on the placement."""
+    return _CLASSES[cluster.network_model.name](cluster, speed)

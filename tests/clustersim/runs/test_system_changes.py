@@ -49,6 +49,23 @@ def test_a_run_on_a_changed_system_is_slower_and_is_proved(tmp_path: Path) -> No
     assert '"dgx-a100-80gb,nic_gbps=10"' in (out / "manifest.json").read_text()
 
 
+def test_a_run_reads_a_file_of_the_user_again_when_it_has_changed(tmp_path: Path) -> None:
+    """Shipped systems, and the clusters made of them, are kept for later runs; those of a user are not."""
+    system = tmp_path / "mine.yaml"
+    system.write_text("extends: dgx-a100-80gb\n")
+    runs = [run(jobs(), config=config(system=str(system)))]
+    system.write_text("extends: dgx-a100-80gb\nnic_gbps: 10\n")
+    runs.append(run(jobs(), config=config(system=str(system))))
+    makespans = [finished.summary["makespan_s"] for finished in runs]
+    assert makespans[1] > 1.05 * makespans[0]
+    hashes = {finished.manifest["systems_sha256"] for finished in runs}
+    assert len(hashes) == 2
+    assert load_cluster("n8g8", "dgx-a100-80gb") is load_cluster("n8g8", "dgx-a100-80gb")
+    for network in (None, "tiers"):
+        clusters = [load_cluster("n8g8", str(system), network) for _ in range(2)]
+        assert clusters[0] is not clusters[1]
+
+
 def test_a_job_whose_model_is_refused_is_rejected_with_the_reason(tmp_path: Path) -> None:
     model = tmp_path / "unfused.yaml"
     model.write_text("extends: deepseek-v3\nattention: core\n")

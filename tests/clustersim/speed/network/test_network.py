@@ -16,9 +16,10 @@ from clustersim.cluster import Cluster, Placement
 from clustersim.cluster.networks import NETWORKS
 from clustersim.cluster.topology import NodeGroup
 from clustersim.engine import Simulation
+from clustersim.jobs import ActiveJob
 from clustersim.records import MemoryRecorder, Run
 from clustersim.scheduler import Proposal, Scheduler, State
-from clustersim.speed import Speed, network_for, speed_for
+from clustersim.speed import RunningSpeeds, Speed, speed_for
 from clustersim.speed.network.layout import LayoutTimes, demand_of, layout_of, uplinks
 from policies.fifo import Fifo
 from policies.fifo_skip import FifoSkip
@@ -212,7 +213,8 @@ def test_times_in_a_layout_are_told_apart_by_framework() -> None:
 
 
 def test_every_network_model_says_how_fast_jobs_are() -> None:
-    """A model under which speeds depend on the placement has a network, any other has none."""
+    """Jobs run on a network under a model by which speeds depend on the placement, and under no other."""
     for name, model in NETWORKS.items():
         cluster = fabric(name)
-        assert (network_for(cluster, speed_of(cluster)) is not None) == model.by_placement
+        speeds = RunningSpeeds[ActiveJob](cluster, speed_of(cluster))
+        assert (speeds.network is not None) == model.by_placement
