@@ -293,6 +293,7 @@ def test_unknown_names_are_reported(tmp_path: Path) -> None:
             import_log(path, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_cluster04_loads_1024_gpus_fully(shared_traces: Path, tmp_path: Path) -> None:
     """FORMATS.md and the log itself: 15,802 jobs over 59.45 days."""
     log = shared_traces / "itp_raw" / "cluster04.csv.gz"
@@ -310,6 +311,7 @@ def test_cluster04_loads_1024_gpus_fully(shared_traces: Path, tmp_path: Path) ->
     assert read_trace(tmp_path / "trace.csv") == jobs
 
 
+@pytest.mark.long
 def test_every_published_elasticflow_trace_is_read_whole(shared_traces: Path) -> None:
     expected = {
         "195job.csv": 195,

@@ -111,6 +111,7 @@ def test_the_slice_of_helios_in_microseconds(shared_dir: Path) -> None:
     assert {job.tenant for job in as_logged(shared_dir / "data" / FLEETSIM).jobs} == {"vcvGl"}
 
 
+@pytest.mark.long
 def test_phillys_table_by_virtual_cluster(shared_dir: Path) -> None:
     rows = pd.read_csv(shared_dir / "data" / PHILLY)
     rows = rows[(rows.num_gpus > 0) & (rows.duration > 0)]
