@@ -10,7 +10,7 @@ from time import perf_counter
 from clustersim.errors import PolicyError
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.scheduler.cluster_state import ClusterState
-from clustersim.scheduler.internal import made_from
+from clustersim.scheduler.internal import facts_of
 from clustersim.scheduler.key_checks import broken_promise, place_of
 
 __all__ = ["PolicyCalls", "locate_policy_error"]
@@ -42,7 +42,7 @@ class PolicyCalls:
         """What should run from now on."""
         schedule = self._scheduler.schedule
         answer = self._call("schedule", schedule, self.state)
-        if isinstance(answer, Proposal) and made_from(answer, self._facts):
+        if isinstance(answer, Proposal) and facts_of(answer) is self._facts:
             if answer.decision == self._facts.decision:
                 self._check_keys(answer)
                 return answer

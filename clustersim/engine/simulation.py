@@ -14,7 +14,7 @@ import simpy
 from clustersim.jobs import ActiveJob
 from clustersim.records import DECLINED, REJECTED, SUBMIT, MemoryRecorder, Recorder, as_row
 from clustersim.scheduler import Event, JobView
-from clustersim.scheduler.cluster_state import ClusterState
+from clustersim.scheduler.cluster_state import ClusterState, GpuSharing
 from clustersim.scheduler.internal import active_of
 from clustersim.speed import CannotRun, RunningSpeeds
 from traces.job import Job
@@ -212,7 +212,7 @@ class Simulation(Course):
         world, facts = self.world, self.world.facts
         waiting = len(facts.waiting.jobs) + len(world.submitted) + world.waiting_apart
         self._snapshot(
-            now, facts.capacity, len(facts.running) + world.running_apart, waiting, facts.gpus_down
+            now, facts.capacity, len(facts.running) + world.running_apart, waiting, facts.nodes.gpus_down
         )
 
     def _admit(self) -> None:
@@ -238,8 +238,9 @@ class Simulation(Course):
         # A run without an end ends at its last decision: completions that became stale may lie later.
         limited = self.until_s is not None and not self.interrupted
         now = world.clock.now if limited else facts.now_s
-        if facts.gpus_down and not facts.decision:  # nodes were down from the start, and no decision followed
-            world.recorder.snapshot(facts.now_s, facts.capacity, 0, 0, facts.gpus_down)
+        if facts.nodes.gpus_down and not facts.decision:
+            # Nodes were down from the start, and no decision followed.
+            world.recorder.snapshot(facts.now_s, facts.capacity, 0, 0, facts.nodes.gpus_down)
         self.keep_unfinished(now, world.arrivals)
         world.recorder.end_s = now
         world.recorder.oracle_used = facts.oracle_used
@@ -273,10 +274,10 @@ def facts_of(setup: RunSetup, now: float) -> ClusterState[JobView]:
     """The cluster of a run before its first job."""
     facts: ClusterState[JobView] = ClusterState(setup.cluster, setup.placer, setup.overheads, setup.quotas)
     facts.now_s = now
-    facts.type_slowdown, facts.node_speeds = setup.type_slowdown, setup.nodes
-    facts.packs = setup.scheduler.packs
-    if setup.interference is not None:
-        facts.interference = setup.interference
+    facts.type_slowdown = setup.type_slowdown
+    if setup.nodes is not None:
+        facts.node_factor = setup.nodes.factor
+    facts.sharing = GpuSharing(setup.scheduler.packs, setup.interference or facts.sharing.interference)
     return facts
 
 

@@ -63,18 +63,14 @@ class Room:
         assert isinstance(gpus, int)
         return self._fits(capacity, gpus)
 
-    def keep(self, capacity: Capacity, own: Placement, gpus: int) -> Placement | None:
-        """`own`, the GPUs that the job holds in reality, if they are `gpus` GPUs of this room that are still
-        free; else None. Nodes that were closed to the job since may stay its own.
+    def keep(self, capacity: Capacity, own: Placement) -> Placement | None:
+        """`own`, the GPUs that the job holds in reality, if they are of this room and still free; else None.
+        Nodes that were closed to the job since do not count as closed.
         """
-        if gpus > capacity.free or gpus != sum([count for _, count in own]):
-            return None
         return own if self._includes(capacity, own) and capacity.has_room(own, self.demand) else None
 
     def place(self, capacity: Capacity, gpus: int, near: Placement = ()) -> Placement | None:
         """Where the job gets `gpus` free GPUs, on nodes of `near` if possible; None if there is no room."""
-        if gpus > capacity.free:
-            return None
         unit = self._unit(gpus, capacity) if self._plans else 1
         return self._choose(capacity, gpus, [node for node, _ in near] if near else (), unit)
 
@@ -125,8 +121,6 @@ class LimitedRoom(Room):
         return self._fits(self.open(capacity), gpus)
 
     def place(self, capacity: Capacity, gpus: int, near: Placement = ()) -> Placement | None:
-        if gpus > capacity.free:
-            return None
         if self._reserved:
             reserved = open_nodes(self._of_type(capacity), ~self._reserved, capacity, self.demand)
             placement = self._place_among(reserved, gpus, near)
@@ -169,9 +163,6 @@ class SharedGpuRoom(LimitedRoom):
     ):
         super().__init__(placer, gpu_type=gpu_type, closed=closed, demand=demand)
         self._share = share
-
-    def keep(self, capacity: Capacity, own: Placement, gpus: int) -> Placement | None:
-        return own if self._includes(capacity, own) and capacity.has_room(own, self.demand) else None
 
     def place(self, capacity: Capacity, gpus: int, near: Placement = ()) -> Placement | None:
         shared = self.shared_gpu(capacity, self._share)

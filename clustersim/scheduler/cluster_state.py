@@ -4,41 +4,45 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from math import inf
-from typing import Generic, NamedTuple
+from typing import Generic
 
-from clustersim.cluster import Capacity, Cluster, NodeSet, Placement
+from clustersim.cluster import Capacity, Cluster, Placement
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
 from clustersim.overheads import Overheads
 from clustersim.placement import LimitedRoom, Placer, Room, SharedGpuRoom
-from clustersim.speed import Interference, NodeSpeeds, Offer
+from clustersim.speed import Interference, Offer
 from itertime.errors import UnknownName, UserError, quoted
 from itertime.spec import Plan
 
 from .internal import V, active_of
 from .job_curve import JobCurves
+from .node_states import NO_CLOSED_NODES, ClosedNodes, NodeStates
 from .ranking import ChangingRanking, CurrentKeys, Key, NonIncreasingKeys, Ranking, RunningOrder
 
-__all__ = ["INSTANT_S", "ClosedNodes", "ClusterState", "RestartTimes", "WaitingJobs", "checked_quotas"]
+__all__ = ["INSTANT_S", "ClusterState", "GpuSharing", "RestartTimes", "WaitingJobs", "checked_quotas"]
 
 INSTANT_S = 1e-3  # a wake-up may come this much early: times are sums of times
 _MAX_RANKINGS = 16
-_NO_INTERFERENCE = Interference()
 
 
-class ClosedNodes(NamedTuple):
-    """The nodes on which a job may get no GPUs now, and those that are reserved for it, to be used first."""
+@dataclass(frozen=True)
+class GpuSharing:
+    """`packs`: the most jobs that the policy may run on the same GPUs. `interference`: how much jobs on the
+    same GPUs slow each other down.
+    """
 
-    closed: NodeSet
-    reserved: NodeSet
+    packs: int = 1
+    interference: Interference = field(default_factory=Interference)
 
 
-_NO_CLOSED_NODES = ClosedNodes(0, 0)
+_NO_SHARING = GpuSharing()
 
 
-def _no_closed_nodes(job: object) -> ClosedNodes:
-    return _NO_CLOSED_NODES
+def _as_predicted(model: str | None, placement: Placement) -> float:
+    return 1.0
 
 
 class ClusterState(Generic[V]):
@@ -46,83 +50,66 @@ class ClusterState(Generic[V]):
 
     | field | |
     |---|---|
+    | `cluster`, `placer`, `overheads` | the machines; the rule that places jobs; what changes cost |
     | `quotas` | GPUs guaranteed to tenants, by tenant |
+    | `type_slowdown` | how many times slower than on its best GPU type a job may be placed by default |
+    | `node_factor` | how many times as long as predicted a job of a model takes in a placement |
+    | `sharing` | how many jobs may run on the same GPUs, and how much they slow each other down |
     | `now_s` | seconds on the trace's clock |
     | `decision` | counts the calls of the policy, so that a proposal of an earlier one is recognised |
     | `oracle_used` | whether the policy looked at a run time that no user stated |
-    | `capacity`, `gpus_down` | the free GPUs; the number of GPUs of nodes out of service |
-    | `served` | GPUs by node that instances of services hold; `serving`: all of them |
-    | `gone_for_good` | by a time, the nodes that never return after it; None if none are ever removed |
-    | `leaving` | by node with a notice of its reclaim, the time of that |
-    | `closed_to` | the nodes closed to a job now, or to every job (None), and those reserved for it |
-    | `may_close` | whether `closed_to` may ever close any |
-    | `limits_host` | whether a job has stated cores or memory, which nodes limit |
+    | `capacity` | the free GPUs |
+    | `nodes` | why jobs cannot have GPUs of some nodes (`NodeStates`) |
     | `running` | in the order of their starts, each with a number that every start changes |
     | `waiting` | the jobs that wait for GPUs |
     | `restart_s`, `curves` | see `RestartTimes` and `JobCurves` |
-    | `type_slowdown` | how many times slower than on its best GPU type a job may be placed by default |
-    | `node_speeds` | how much slower than predicted each node is; None: they are as predicted |
-    | `packs` | the most jobs that the policy may run on the same GPUs |
-    | `interference` | how much jobs on the same GPUs slow each other down |
     | `orders` | the running jobs by each key that a policy promised never grows while a job runs |
     """
 
     __slots__ = (
-        "_all_alike",
-        "_anywhere",
+        "_any_node",
         "_by_placement",
         "capacity",
-        "closed_to",
         "cluster",
         "curves",
         "decision",
-        "gone_for_good",
-        "gpus_down",
-        "interference",
-        "leaving",
-        "limits_host",
-        "may_close",
-        "node_speeds",
+        "node_factor",
+        "nodes",
         "now_s",
         "oracle_used",
         "orders",
         "overheads",
-        "packs",
         "placer",
         "quotas",
         "restart_s",
         "running",
-        "served",
-        "serving",
+        "sharing",
         "type_slowdown",
         "waiting",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, cluster: Cluster, placer: Placer, overheads: Overheads, quotas: Mapping[str, int] | None = None
     ):
-        self.cluster, self.placer, self.overheads = cluster, placer, overheads
+        self.cluster = cluster
+        self.placer = placer
+        self.overheads = overheads
         self.quotas: Mapping[str, int] = quotas or {}
         self.type_slowdown = inf
-        self.node_speeds: NodeSpeeds | None = None
-        self.packs, self.interference = 1, _NO_INTERFERENCE
+        self.node_factor: Callable[[str | None, Placement], float] = _as_predicted
+        self.sharing = _NO_SHARING
         self.now_s = 0.0
         self.decision = 0
         self.oracle_used = False
         self.capacity = Capacity(cluster)
-        self.gpus_down = self.serving = 0
-        self.served: dict[int, int] = {}
-        self.gone_for_good: Callable[[float], frozenset[int]] | None = None
-        self.leaving: dict[int, float] = {}
-        self.closed_to: Callable[[V | None], ClosedNodes] = _no_closed_nodes
-        self.limits_host = self.may_close = False
-        self._anywhere = Room(placer)
-        self._by_placement, self._all_alike = cluster.network_model.by_placement, not cluster.mixed
+        self.nodes: NodeStates[V] = NodeStates()
         self.running: dict[V, int] = {}
         self.waiting: WaitingJobs[V] = WaitingJobs()
         self.restart_s = RestartTimes(cluster, overheads)
         self.curves = JobCurves(cluster, overheads)
         self.orders: dict[Key[V], NonIncreasingKeys[V]] = {}
+        self._any_node = Room(placer)
+        self._by_placement = cluster.network_model.by_placement
 
     def default_offers(self, job: ActiveJob) -> tuple[Offer, ...]:
         """The GPU types on which a job starts if its policy names none, the first choice first: those where
@@ -132,46 +119,43 @@ class ClusterState(Generic[V]):
         offers = job.offers
         if self.type_slowdown == inf or len(offers) == 1:
             return offers
-        gone = frozenset[int]() if self.gone_for_good is None else self.gone_for_good(self.now_s)
-        if gone:
+        removed = self.nodes.removed_by(self.now_s)
+        if removed:
             offers = tuple(
-                offer for offer in offers if offer.requested <= self._lasting(offer.gpu_type, gone)
+                offer for offer in offers if offer.requested <= self._lasting(offer.gpu_type, removed)
             )
         limit = self.type_slowdown * min((offer.unit_s for offer in offers), default=0.0)
         return tuple(offer for offer in offers if offer.unit_s <= limit)
 
-    def _lasting(self, gpu_type: str, gone: frozenset[int]) -> int:
+    def _lasting(self, gpu_type: str, removed: frozenset[int]) -> int:
         """The GPUs of a type that are not on nodes removed for good."""
         pool = next(pool for pool in self.cluster.pools if pool.gpu_type == gpu_type)
         nodes = range(pool.first, pool.first + pool.nodes)
-        return pool.gpus - pool.gpus_per_node * sum(node in gone for node in nodes)
+        return pool.gpus - pool.gpus_per_node * sum(node in removed for node in nodes)
 
-    def close_nodes(self, closed_to: Callable[[V | None], ClosedNodes]) -> None:
-        """From now on, nodes are closed to jobs, and reserved for jobs, as `closed_to` says."""
-        self.closed_to, self.may_close = closed_to, True
-        self._all_alike = False
-
-    @property
-    def closes_nodes(self) -> bool:
-        """Whether free GPUs may be such that some jobs cannot have them."""
-        return self.limits_host or self.may_close
+    def note_demand(self, active: ActiveJob) -> None:
+        """Work out what a job that was submitted needs beside its GPUs, where the nodes limit that."""
+        job = active.job
+        active.demand = self.cluster.demand_of(job.cpus, job.host_memory_gb, job.gpus)
+        if active.demand is not None:
+            self.nodes.limit_hosts = True
 
     def room_for(self, job: V | None, gpu_type: str | None = None) -> Room:
         """Which nodes `job` may use now, of one GPU type or of any, and how. Without a job: the nodes that
         are open to every job. PolicyError for a type that the cluster does not have.
         """
-        if gpu_type is None and self._all_alike:
+        if gpu_type is None and not self.nodes.may_close:
             if job is None:
-                return self._anywhere
+                return self._any_node
             active = active_of(job)
             if active.demand is None and not active.millionths:
                 # Nothing limits the job. Where no placement is faster than another, one room serves all jobs.
-                return Room(self.placer, active.curve.training) if self._by_placement else self._anywhere
-        return self._room_within(self.closed_to(job), job, gpu_type)
+                return Room(self.placer, active.curve.training) if self._by_placement else self._any_node
+        return self._room_within(self.nodes.closed_to(job), job, gpu_type)
 
     def room_if_open(self, job: V | None, gpu_type: str | None = None) -> Room:
         """The same if no node were closed to the job."""
-        return self._room_within(_NO_CLOSED_NODES, job, gpu_type)
+        return self._room_within(NO_CLOSED_NODES, job, gpu_type)
 
     def _room_within(self, nodes: ClosedNodes, job: V | None, gpu_type: str | None) -> Room:
         if gpu_type is not None:
@@ -179,30 +163,24 @@ class ClusterState(Generic[V]):
                 self.cluster.pool(gpu_type)
             except UnknownName as error:
                 raise PolicyError(str(error)) from None
-        closed, reserved = nodes
         if job is None:
-            return LimitedRoom(self.placer, gpu_type=gpu_type, closed=closed)
+            return LimitedRoom(self.placer, gpu_type=gpu_type, closed=nodes.closed)
         active = active_of(job)
         if active.millionths:
-            return SharedGpuRoom(self.placer, active.millionths, gpu_type, closed, active.demand)
+            return SharedGpuRoom(self.placer, active.millionths, gpu_type, nodes.closed, active.demand)
         plans: Mapping[int, Plan] = {}
         if self._by_placement:
             curve = active.offers_of(gpu_type)[0].curve if active.offers else active.curve
             plans = curve.training
-        return LimitedRoom(self.placer, plans, gpu_type, closed, reserved & ~closed, active.demand)
+        reserved = nodes.reserved & ~nodes.closed
+        return LimitedRoom(self.placer, plans, gpu_type, nodes.closed, reserved, active.demand)
 
     @property
     def in_service(self) -> int:
         """GPUs that are free or held by jobs of the policy: those of the cluster less those of nodes that are
         down and of services.
         """
-        return self.cluster.gpus - self.gpus_down - self.serving
-
-    def serve(self, placement: Placement, sign: int) -> None:
-        """An instance of a service takes the GPUs of `placement` (`sign` 1), or releases them (-1)."""
-        for node, count in placement:
-            self.served[node] = self.served.get(node, 0) + sign * count
-            self.serving += sign * count
+        return self.cluster.gpus - self.nodes.gpus_down - self.nodes.serving
 
     def running_order(self, key: Key[V], non_increasing: bool) -> RunningOrder[V]:
         """The running jobs by `key`. If the key never grows while a job runs, few keys are looked up."""

@@ -224,8 +224,12 @@ class Draft:
         (of its own GPUs if empty) if possible.
         """
         own, capacity = active.placement, self._capacity
+        if gpus > capacity.free and not active.millionths:
+            return None  # most starts in a full cluster end here; a share may lie on a GPU that is not free
         room = self._room_for(job, gpu_type)
-        placement = None if own is None else room.keep(capacity, own, gpus)
+        placement = None
+        if own is not None and gpus == active.gpus:
+            placement = room.keep(capacity, own)
         if placement is None:
             placement = room.place(capacity, gpus, near or own or ())
         return None if placement is None else self._take(job, gpus, placement, own)
@@ -251,7 +255,7 @@ class Draft:
         """
         if not isinstance(asked, SharedPlacement):
             placement = tuple(sorted((node, count) for node, count in asked))
-        elif asked.millionths * self._facts.packs < MILLION - self._facts.packs:
+        elif asked.millionths * (packs := self._facts.sharing.packs) < MILLION - packs:
             raise PolicyError(f"start(job {job.id}, on={asked}): its policy packs no jobs so small")
         else:
             placement = asked
@@ -267,7 +271,7 @@ class Draft:
         spot = tuple(asked)
         if len(spot) != 1 or spot[0][1] != 1:
             raise PolicyError(f"start(job {job.id}, on={asked}): it needs part of one GPU")
-        kept = room.keep(self._capacity, own, 1) if own is not None and spot == tuple(own) else None
+        kept = room.keep(self._capacity, own) if own is not None and spot == tuple(own) else None
         return kept or room.place_on(self._capacity, spot)
 
     def _take(self, job: JobView, gpus: int, placement: Placement, own: Placement | None) -> Placement:

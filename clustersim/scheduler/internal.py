@@ -16,7 +16,7 @@ from clustersim.jobs import ActiveJob
 
 from .ranking import Rankable
 
-__all__ = ["DraftOfJobs", "V", "ViewOfJob", "active_of", "adopt", "made_from", "take_over"]
+__all__ = ["DraftOfJobs", "V", "ViewOfJob", "active_of", "adopt", "facts_of", "take_over"]
 
 
 class ViewOfJob(Rankable, Protocol):
@@ -45,10 +45,8 @@ class DraftOfJobs(Protocol):
 active_of: Callable[[ViewOfJob], ActiveJob] = attrgetter("_job")
 """The job behind a view."""
 
-
-def made_from(draft: DraftOfJobs, facts: object) -> bool:
-    """Whether a draft was made from `facts`, a state of the cluster."""
-    return draft._facts is facts
+facts_of: Callable[[DraftOfJobs], object] = attrgetter("_facts")
+"""The state of the cluster that a draft was made from."""
 
 
 def take_over(draft: DraftOfJobs, copy: DraftOfJobs) -> None:

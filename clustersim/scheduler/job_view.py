@@ -216,7 +216,7 @@ class JobView:
     @property
     def leaves_at_s(self) -> float:
         """When the first of its nodes with a notice is reclaimed; infinite without one."""
-        leaving, placement = self._facts.leaving, self._job.placement
+        leaving, placement = self._facts.nodes.leaving, self._job.placement
         if not leaving or placement is None:
             return inf
         return min((leaving.get(node, inf) for node, _ in placement), default=inf)
@@ -244,15 +244,14 @@ class JobView:
         GPUs of one type are equally fast. A job on several nodes is as slow as on the slowest of them. `rate`
         and the times that follow from it are predictions, which know nothing of this.
         """
-        speeds = self._facts.node_speeds
-        return 1.0 if speeds is None else speeds.factor(self._job.job.model, ((node, 1),))
+        return self._facts.node_factor(self._job.job.model, ((node, 1),))
 
     def slowdown_beside(self, others: Iterable[JobView]) -> float:
         """How many times as long as alone a unit of work of the job takes on the same GPUs as these others,
         by the `sharing` that the run states.
         """
         models = [other.model or "" for other in others]
-        return self._facts.interference.factor(self.model or "", models)
+        return self._facts.sharing.interference.factor(self.model or "", models)
 
     def _check_type(self, gpu_type: str) -> None:
         if gpu_type not in self._facts.cluster.gpu_types:

@@ -38,8 +38,10 @@ class Ahead:
         self.facts: ClusterState[JobView] = ClusterState(
             facts.cluster, facts.placer, facts.overheads, facts.quotas
         )
-        self.facts.now_s, self.facts.gpus_down = facts.now_s, facts.gpus_down
-        self.facts.gone_for_good, self.facts.type_slowdown = facts.gone_for_good, facts.type_slowdown
+        self.facts.now_s = facts.now_s
+        self.facts.nodes.gpus_down = facts.nodes.gpus_down
+        self.facts.nodes.removed_by = facts.nodes.removed_by
+        self.facts.type_slowdown = facts.type_slowdown
         self.facts.restart_s, self.facts.curves = facts.restart_s, facts.curves
         self.real: dict[JobView, JobView] = {}
         self._copies: dict[JobView, JobView] = {}

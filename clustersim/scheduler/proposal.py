@@ -67,7 +67,7 @@ class Proposal(Draft):
         PolicyError for a fraction below 1 / `Scheduler.packs`, for jobs whose trace states a part, and for
         GPUs that do not match.
         """
-        where, packs = f"start_shared(job {job.id}, {fraction!r})", self._facts.packs
+        where, packs = f"start_shared(job {job.id}, {fraction!r})", self._facts.sharing.packs
         millionths = millionths_of(fraction) if 0 < fraction < 1 else 0
         if active_of(job).millionths:
             raise PolicyError(f"{where}: its trace states a part of a GPU; use start")
@@ -218,7 +218,7 @@ class Proposal(Draft):
         counts = {
             job: self._count(job, active_of(job), "compact", gpus, None) for job, gpus in wanted.items()
         }
-        if self._facts.closes_nodes:  # blocks are places for any job
+        if self._facts.nodes.may_refuse_jobs:  # blocks are places for any job
             for job, gpus in counts.items():
                 if not self.placement(job):
                     self.start(job, gpus)

@@ -125,7 +125,7 @@ class State:
     def leaving(self) -> Mapping[int, float]:
         """The nodes with a notice, and when each is reclaimed."""
         now = self._facts.now_s
-        return {node: time_s for node, time_s in self._facts.leaving.items() if time_s > now}
+        return {node: time_s for node, time_s in self._facts.nodes.leaving.items() if time_s > now}
 
     def in_service_by_type(self) -> dict[str, int]:
         """The same by GPU type, in the order of the cluster's."""
@@ -180,15 +180,14 @@ class State:
 
         A policy whose queue blocks on a job that never fits would starve the jobs behind it.
         """
-        gone_for_good = self._facts.gone_for_good
-        gone = gone_for_good(self._facts.now_s) if gone_for_good is not None else frozenset()
-        if not gone or job.running:
+        removed = self._facts.nodes.removed_by(self._facts.now_s)
+        if not removed or job.running:
             return True
-        if self._remaining is None or self._remaining[0] != gone:
+        if self._remaining is None or self._remaining[0] != removed:
             remaining = Capacity(self.cluster)
-            for node in gone:
+            for node in removed:
                 remaining.close(node)
-            self._remaining = gone, remaining
+            self._remaining = removed, remaining
         return Draft(self._facts, self._remaining[1]).start(job) is not None
 
     def proposal(self) -> Proposal:

@@ -186,8 +186,7 @@ class _Scene:
         except CannotRun as reason:
             raise UserError(f"decide: job {job.job_id} cannot run here: {reason}") from None
         active = ActiveJob(job, order, curve, requested, note)
-        active.demand = self.facts.cluster.demand_of(job.cpus, job.host_memory_gb, job.gpus)
-        self.facts.limits_host |= active.demand is not None
+        self.facts.note_demand(active)
         return JobView(active, self.facts)
 
 

@@ -12,8 +12,8 @@ from clustersim.engine.clock import Due
 from clustersim.engine.world import World
 from clustersim.failures import Reservation
 from clustersim.scheduler import Event, JobView
-from clustersim.scheduler.cluster_state import ClosedNodes
 from clustersim.scheduler.internal import active_of
+from clustersim.scheduler.node_states import ClosedNodes
 
 from .node_events import NodesInService, is_on
 
@@ -34,7 +34,7 @@ class Closures:
         self._to_come = deque(reservations)  # in order of time
         self._active: dict[Reservation, None] = {}
         if cordon or reservations:
-            world.facts.close_nodes(self.closed_to)
+            world.facts.nodes.close(self.closed_to)
 
     def begin(self) -> None:
         """Expect the beginnings and ends of reservations; those that hold already begin at once."""
@@ -51,8 +51,8 @@ class Closures:
         the nodes that are closed to every job.
         """
         facts, closed, reserved = self._world.facts, 0, 0
-        if self._cordon and facts.leaving:
-            closed = node_set(node for node, time_s in facts.leaving.items() if time_s > facts.now_s)
+        if self._cordon and facts.nodes.leaving:
+            closed = node_set(node for node, time_s in facts.nodes.leaving.items() if time_s > facts.now_s)
         if job is None:
             return ClosedNodes(closed, reserved)
         for reservation in self._active:

@@ -17,7 +17,5 @@ class HostDemands:
         self._facts = world.facts
 
     def receive(self, active: ActiveJob) -> bool:
-        job, facts = active.job, self._facts
-        active.demand = facts.cluster.demand_of(job.cpus, job.host_memory_gb, job.gpus)
-        facts.limits_host |= active.demand is not None
+        self._facts.note_demand(active)
         return False

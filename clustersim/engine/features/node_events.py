@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from clustersim.cluster import Placement
 from clustersim.engine.clock import Clock
@@ -104,7 +104,6 @@ class NodesInService:
     def __init__(self, world: World, enactment: Enactment, wake_ups: WakeUps, retries: int, first: int = 0):
         self.world, self.wake_ups, self.first = world, wake_ups, first
         self._enactment, self._retries = enactment, retries
-        self._gone: Callable[[float], frozenset[int]] = lambda _: frozenset()
 
     def expect_removals(self, outages: Outages) -> None:
         """Some nodes will be removed for good, as `outages` say."""
@@ -113,7 +112,7 @@ class NodesInService:
         def gone(now: float) -> frozenset[int]:
             return frozenset(node - first for node in outages.gone(now) if first <= node < first + nodes)
 
-        self._gone = self.world.facts.gone_for_good = gone
+        self.world.facts.nodes.removed_by = gone
 
     def is_idle(self) -> bool:
         """Whether no job runs and none is to be submitted."""
@@ -124,7 +123,7 @@ class NodesInService:
     def all_too_large(self) -> bool:
         """Whether every waiting job needs more GPUs than the nodes that remain have."""
         facts = self.world.facts
-        cluster, gone = facts.cluster, self._gone(self.world.clock.now)
+        cluster, gone = facts.cluster, facts.nodes.removed_by(self.world.clock.now)
         remaining = dict.fromkeys(cluster.gpu_types, 0)
         for node in range(cluster.nodes):
             if node not in gone:
@@ -138,7 +137,7 @@ class NodesInService:
     def announce(self, notice: Notice) -> None:
         """A node is to be reclaimed; the policy may move its jobs before."""
         world, node = self.world, notice.node - self.first
-        world.facts.leaving[node] = notice.leaves_s
+        world.facts.nodes.leaving[node] = notice.leaves_s
         world.events.append(Event("reclaim_notice", None, node))
 
     def apply(self, change: NodeChange) -> None:
@@ -146,13 +145,13 @@ class NodesInService:
         world, facts, node = self.world, self.world.facts, change.node - self.first
         size = facts.cluster.size_of(node)
         in_use = facts.capacity.free_on(node) < size
-        facts.leaving.pop(node, None)
+        facts.nodes.leaving.pop(node, None)
         if change.up:
             facts.capacity.open(node)
-            facts.gpus_down -= size
+            facts.nodes.gpus_down -= size
         else:
             facts.capacity.close(node)
-            facts.gpus_down += size
+            facts.nodes.gpus_down += size
         kind = NODE_UP if change.up else NODE_DOWN
         world.recorder.event(world.clock.now, kind, "", placement=((node, size),), detail=change.kind)
         world.events.append(Event(kind, None, node))

@@ -57,7 +57,7 @@ class Services:
 
     def _serve(self, now: float) -> None:
         """Give GPUs to waiting instances, and first let those leave their nodes that are closed to them."""
-        for active in list(self._serving) if self._facts.may_close else ():
+        for active in list(self._serving) if self._facts.nodes.may_close else ():
             closed = self._room_for(active).closed
             if any(closed >> node & 1 for node, _ in active.placement or ()):
                 self._stop(active, now, "its node is closed to it")
@@ -147,14 +147,14 @@ class Services:
             active.pay(self._prices[facts.cluster.type_of(placement[0][0])])
         overhead_s = world.overheads.start_s(gpus)
         active.hold(placement, gpus, 1.0, now, overhead_s)
-        facts.serve(placement, 1)
+        facts.nodes.serve(placement, 1)
         world.events.append(Event("services", None))
         world.recorder.event(now, kind, active.job.job_id, gpus, placement, "", overhead_s, unit_s=1.0)
 
     def _release(self, active: ActiveJob) -> None:
         assert active.placement is not None
         self._facts.capacity.release(active.placement, active.demand)
-        self._facts.serve(active.placement, -1)
+        self._facts.nodes.serve(active.placement, -1)
         del self._serving[active]
         active.let_go()
         self._world.events.append(Event("services", None))

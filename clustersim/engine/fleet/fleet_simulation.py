@@ -211,8 +211,7 @@ class _Member:
     def ever_fits(self, job: Job, order: int, offer: Offer) -> bool:
         """Whether the job has a place on the nodes that are not removed for good."""
         world = self.simulation.world
-        gone = world.facts.gone_for_good
-        if gone is None or not gone(world.clock.now):
+        if not world.facts.nodes.removed_by(world.clock.now):
             return True
         active = ActiveJob(self.own(job), order, offer.curve, offer.requested, offer.note)
         active.demand = self._demand_of(job)

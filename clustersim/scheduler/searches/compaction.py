@@ -139,7 +139,7 @@ class _Nodes:
         self.short = open_nodes < 0
         small = sum(block(gpus, self._node) for gpus in counts.values() if gpus < self._node)
         chosen = self._choose(max(0, open_nodes), -(-small // self._node), counts, wanted)
-        served = facts.served  # by services, whose GPUs no job can have
+        served = facts.nodes.gpus_serving  # by services, whose GPUs no job can have
         self._room = {node: self._node - served.get(node, 0) for node in chosen}
         self._unused = dict.fromkeys(chosen, 0)  # GPUs of blocks that their jobs do not need
 

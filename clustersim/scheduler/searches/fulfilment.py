@@ -157,7 +157,7 @@ def _place(
             draft.stop(job)
     largest_first = sorted(to_start.values(), key=lambda entry: -entry[1])
     placed = [draft.start(job, gpus, gpu_type=gpu_type) for job, gpus, gpu_type in largest_first]
-    if None not in placed or facts.cluster.mixed or facts.closes_nodes:
+    if None not in placed or facts.cluster.mixed or facts.nodes.may_refuse_jobs:
         return
     compacted = draft.copy() if settling else draft
     counts = {job: gpus for job, gpus, _ in chosen.values() if draft.gpus(job) != gpus}

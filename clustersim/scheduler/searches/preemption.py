@@ -66,11 +66,11 @@ class _Service:
         self._held_by: dict[JobView, Placement] = {}
         changes = draft.changes
         for _, _, job in self._behind:
-            own = active_of(job).placement
-            placement = changes.get(job, own)
-            if placement and own:
+            active = active_of(job)
+            placement = changes.get(job, active.placement)
+            if placement and active.placement:
                 self._held_by[job] = placement
-                self._held += _gpus(placement)
+                self._held += active.gpus if placement is active.placement else _gpus(placement)
         self._hopeless: set[float] = set()  # GPU counts without room; room only shrinks
         self._too_much: set[tuple[float, HostDemand]] = set()  # the same with cores and memory
         self.evicted: list[Entry[JobView]] = []

@@ -1,0 +1,83 @@
+"""Why jobs cannot have the GPUs of some nodes, although no job of the policy holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple
+
+from clustersim.cluster import NodeSet, Placement
+
+from .internal import V
+
+__all__ = ["NO_CLOSED_NODES", "ClosedNodes", "NodeStates"]
+
+
+class ClosedNodes(NamedTuple):
+    """The nodes on which a job may get no GPUs now, and those that are reserved for it, to be used first."""
+
+    closed: NodeSet
+    reserved: NodeSet
+
+
+NO_CLOSED_NODES = ClosedNodes(0, 0)
+
+
+class NodeStates(Generic[V]):
+    """The nodes that are out of service, are about to leave, or are closed to some jobs. Before the first
+    event of that kind each field says that there are none, so no reader has to ask whether a run has them.
+
+    | field | |
+    |---|---|
+    | `gpus_down` | the number of GPUs of nodes out of service |
+    | `removed_by` | by a time, the nodes that never return after it |
+    | `leaving` | by node with a notice of its reclaim, the time of that |
+    | `gpus_serving` | by node, the GPUs that instances of services hold; `serving`: all of them |
+    | `closed_to` | the nodes closed to a job, or to every job (no job), and those reserved for it |
+    | `may_close` | whether `closed_to` may ever name any |
+    | `limit_hosts` | whether a job has stated cores or memory, which nodes limit |
+    """
+
+    __slots__ = (
+        "closed_to",
+        "gpus_down",
+        "gpus_serving",
+        "leaving",
+        "limit_hosts",
+        "may_close",
+        "removed_by",
+        "serving",
+    )
+
+    def __init__(self) -> None:
+        self.gpus_down = 0
+        self.removed_by: Callable[[float], frozenset[int]] = _no_removed_nodes
+        self.leaving: dict[int, float] = {}
+        self.serving = 0
+        self.gpus_serving: dict[int, int] = {}
+        self.closed_to: Callable[[V | None], ClosedNodes] = _no_closed_nodes
+        self.may_close = False
+        self.limit_hosts = False
+
+    @property
+    def may_refuse_jobs(self) -> bool:
+        """Whether free GPUs may be such that some jobs cannot have them."""
+        return self.limit_hosts or self.may_close
+
+    def close(self, closed_to: Callable[[V | None], ClosedNodes]) -> None:
+        """From now on, nodes are closed to jobs, and reserved for jobs, as `closed_to` says."""
+        self.closed_to = closed_to
+        self.may_close = True
+
+    def serve(self, placement: Placement, sign: int) -> None:
+        """An instance of a service takes the GPUs of `placement` (`sign` 1), or releases them (-1)."""
+        for node, count in placement:
+            self.gpus_serving[node] = self.gpus_serving.get(node, 0) + sign * count
+            self.serving += sign * count
+
+
+def _no_closed_nodes(job: object) -> ClosedNodes:
+    return NO_CLOSED_NODES
+
+
+def _no_removed_nodes(time_s: float) -> frozenset[int]:
+    return frozenset()
