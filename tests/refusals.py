@@ -6,6 +6,7 @@ A file of refusals is YAML, a list of these:
 |---|---|
 | `case` | what is refused |
 | `call` | the function or class, as `module:name` |
+| `files` | texts that are there at every call |
 | `inputs` | of each call: its `args` and `kwargs`, `files` that are there, what it `raises` and `says` |
 
 Calls are made in an empty folder. A job is written as `{job: columns}`, a path as `{path: text}`.
@@ -44,7 +45,7 @@ def load(folder: Path) -> Iterator[tuple[str, Refusal]]:
 def refused(entry: Refusal, folder: Path) -> tuple[str, str]:
     """The type of the error of an input, and what it says; "" if nothing is refused."""
     given = entry["inputs"]
-    for name, text in given.get("files", {}).items():
+    for name, text in {**entry.get("files", {}), **given.get("files", {})}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     module, _, name = entry["call"].partition(":")

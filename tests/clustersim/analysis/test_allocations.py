@@ -65,12 +65,6 @@ def test_kinds_that_give_and_take_nothing_change_nothing(mixed: Run) -> None:
     assert allocations(run) == allocations(mixed)
 
 
-def test_a_job_that_still_runs_at_the_end() -> None:
-    run = clustersim.run([Job("a", 0.0, gpus=1, duration_s=100.0)], "fifo", cluster="n1g1", until_s=50.0)
-    (only,) = allocations(run)
-    assert (only.to_s, only.ended) == (50.0, "")
-
-
 def test_gpus_are_kept_where_a_job_stays() -> None:
     found = [given_to("a", 0, 10, (0, 2)), given_to("b", 0, 5, (0, 1)), given_to("c", 5, 9, (0, 2)),
              given_to("b", 10, 12, (0, 1)), given_to("a", 10, 12, (0, 2), (1, 4))]  # fmt: skip
@@ -79,12 +73,6 @@ def test_gpus_are_kept_where_a_job_stays() -> None:
     assert blocks[1] == blocks[3] == [(0, 0, 2, 1)]
     assert blocks[2] == [(0, 0, 2, 2)]
     assert blocks[4] == [(0, 0, 0, 2), (1, 1, 0, 4)]
-
-
-def test_nodes_alike_are_one_block() -> None:
-    assert gpu_blocks([given_to("a", 0, 1, (0, 4), (1, 4), (2, 4), (5, 4))], four) == [
-        [(0, 2, 0, 4), (5, 5, 0, 4)]
-    ]
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -178,12 +178,3 @@ def test_the_command(srtf: Run, tmp_path: Path, capsys: pytest.CaptureFixture[st
     heads = re.findall(r"^job wide .*under (\w+): rejected, (.*)$", capsys.readouterr().out, re.MULTILINE)
     assert [policy for policy, _ in heads] == ["fifo", "srtf"]
     assert all("asks for 99 GPUs" in why for _, why in heads)
-
-
-def test_the_commands_errors(srtf: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run(tmp_path, srtf)
-    assert main(["explain", str(tmp_path), "--job", "lnog"]) == 2
-    done = capsys.readouterr()
-    assert (done.out, done.err.count("did you mean long")) == ("", 1)
-    assert main(["explain", str(tmp_path / "no"), "--job", "long"]) == 2
-    assert capsys.readouterr().err.startswith("error: ")

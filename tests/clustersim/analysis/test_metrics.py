@@ -80,10 +80,6 @@ def test_three_jobs_by_hand() -> None:
         assert summary[name] == (expected if exact else pytest.approx(expected, rel=1e-12)), name
 
 
-def test_by_hand_names_every_metric() -> None:
-    assert set(BY_HAND) == set(METRICS)
-
-
 @pytest.mark.parametrize("bound", [None, {}, dict.fromkeys(BOUND), dict.fromkeys(BOUND, 0.0)])
 def test_without_a_bound_there_is_no_distance_from_it(bound: dict[str, float | None] | None) -> None:
     summary = summarise([A, B, C], SNAPSHOTS, CLUSTER, end_s=160.0, events=7, bound=bound)

@@ -12,7 +12,6 @@ from clustersim.analysis import measured_jobs, window_metrics, with_window
 from clustersim.analysis.windows import UNDEFINED_IN_A_WINDOW
 from clustersim.grid.gridfile import NUMERIC_METRICS
 from clustersim.records import Run
-from itertime.errors import UserError
 from traces import Job
 
 
@@ -56,18 +55,6 @@ def test_an_empty_window_has_no_values() -> None:
     assert values["jobs"] == 0
     assert values["jct_mean_s"] is None
     assert values["gpu_allocated_ratio"] is None
-
-
-def test_a_window_that_no_job_is_in_is_an_error_with_a_remedy() -> None:
-    jobs = [Job(str(k), 100.0 * k, gpus=8, duration_s=20.0) for k in range(3)]
-    with pytest.raises(UserError, match=r"later than 200 s after the first; choose a shorter warm-up"):
-        clustersim.run(jobs, "fifo", cluster="n1g8", warmup_s=201.0)
-    with pytest.raises(UserError, match=r"from 110 to 160 s .*the next comes after 200 s: measure longer"):
-        clustersim.run(jobs, "fifo", cluster="n1g8", warmup_s=110.0, measure_s=50.0)
-    with pytest.raises(UserError, match="no job, so there is nothing to measure"):
-        clustersim.run([], "fifo", cluster="n1g8", warmup_s=1.0)
-    with pytest.raises(UserError, match="later than 200 s"):
-        with_window(clustersim.run(jobs, "fifo", cluster="n1g8"), 201.0, None)
 
 
 def test_a_summary_has_the_window_beside_the_whole_run(tmp_path: Path) -> None:

@@ -130,11 +130,6 @@ def test_exchanging_the_two_sides_changes_signs_alone(values: list[tuple[float, 
         assert forth.low - slack <= forth.difference <= forth.high + slack
 
 
-def test_equal_input_gives_equal_statistics() -> None:
-    a, b = np.random.default_rng(0).normal(size=(2, 12)).tolist()
-    assert paired_difference(a, b) == paired_difference(a, b)
-
-
 # Tests
 
 

@@ -321,28 +321,6 @@ def test_hostile_text_does_not_reach_the_terminal(
     assert "\x1b" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"overheads": {"launch_s": 1.0}}, "overheads="),
-        ({"price_usd_per_gpu_h": 10**50}, "price_usd_per_gpu_h=1000"),
-        ({"end_s": "soon"}, "end_s='soon'"),
-    ],
-)
-def test_a_manifest_that_makes_no_sense(
-    sound: Run, fields: dict[str, Any], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_run(tmp_path, manifest(**fields)(sound))
-    assert main(["check", str(tmp_path)]) == 2
-    assert text in capsys.readouterr().err
-
-
-def test_a_folder_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(tmp_path)]) == 2
-    assert main(["check", str(tmp_path / "nowhere")]) == 2
-    assert capsys.readouterr().err.count("error: ") == 2
-
-
 def test_what_a_policy_left_when_it_broke_a_rule(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from clustersim.scheduler import Scheduler\n"

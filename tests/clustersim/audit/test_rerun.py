@@ -85,13 +85,6 @@ def test_the_command(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert not json.loads(capsys.readouterr().out)["runs"][0]["decisions_proved"]
 
 
-def test_a_generated_trace_is_generated_again(tmp_path: Path) -> None:
-    out = tmp_path / "demo"
-    assert main(["demo", "--jobs", "12", "--policies", "fifo", "--cluster", "n4g8", "--out", str(out)]) == 0
-    assert main(["check", str(out), "--replay"]) == 0
-    assert not [f.unproved for f in check_run_folder(out / "fifo") if f.unproved]
-
-
 def test_a_recipe_whose_rules_were_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rules, out = tmp_path / "rules.yaml", tmp_path / "run"
     text = rules_path("llm-mix").read_text()

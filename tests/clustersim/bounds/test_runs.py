@@ -78,16 +78,6 @@ def test_no_policy_beats_the_bound(case: Case, policy: str) -> None:
     assert_random_prices_hold(instance, jct_s, seed=len(policy))
 
 
-@pytest.mark.parametrize("policy", ["srtf", "hesrpt"])
-def test_the_best_policies_do_not_beat_prices(policy: str) -> None:
-    case = next(case for case in CASES if case.name == "elastic jobs with deadlines and overheads")
-    outcome = simulate(
-        case.jobs, make_policy(policy, {}), case.cluster, table=case.table, overheads=case.overheads
-    )
-    instance, jct_s = finished(case.jobs, outcome.records, case.cluster, outcome.speed, case.overheads)
-    assert_holds(bound_of(instance, "quick"), instance, jct_s)
-
-
 def test_scattered_placements_that_are_faster_count() -> None:
     """On some systems a plan is faster on half-filled nodes: its ring of tensors has twice the NICs."""
     job = Job("a", 0.0, model="llama2-13b", global_batch=1024, gpus=1024, iterations=10.0)

@@ -455,19 +455,6 @@ def test_the_same_file_on_a_running_scheduler(
     assert contents(here / "there") == contents(finished)
 
 
-def test_a_scheduler_that_is_not_there_is_said_so(
-    call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("clustersim.grid.making.dask_pool.CONNECT_S", 1.0)
-    for address in ("tcp://127.0.0.1:1", "::", "tcp://", "inproc://nope", "x" * 10_000):
-        done = call("g.yaml", "--scheduler", address)
-        assert done.code == 2
-        assert f"--scheduler {address[:50]}" in done.err
-        assert "cannot be reached" in done.err
-        assert "Traceback" not in done.err
-        assert len(done.err) < 1000
-
-
 @pytest.mark.parametrize("address", ["nonsense://x", "tls://127.0.0.1:1"])
 def test_what_is_no_scheduler_is_said_at_once(here: Path, address: str) -> None:
     """Also at exit, where a client that was never connected would wait."""

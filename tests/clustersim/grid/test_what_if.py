@@ -95,27 +95,6 @@ def test_values_of_the_system_are_varied(trace: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("vary", "settings", "says"),
-    [
-        ({"nodes": [1]}, {}, "at least two values"),
-        ({"nodes": "12"}, {}, "must be a list of values"),
-        ({"nodes": [1, 2]}, {"cluster": "mine.yaml"}, "given as a shape"),
-        ({"nodes": [0, 2]}, {}, "must be a whole number"),
-        ({"cluster": ["n1g8", "n2g8"]}, {"cluster": "n1g8"}, "leave one of them out"),
-        ({"no_such": [1, 2]}, {}, "vary no_such: unknown setting"),
-        ({"seed": [1, 2]}, {}, "vary seed: state a number of seeds"),
-        ({"overheads.launch_s": [10, 10.0]}, {}, "10 and 10.0 are the same value"),
-        ({"overheads.launch_s": [10, "x"]}, {}, "vary overheads.launch_s='x': must be a number from 0"),
-    ],
-)
-def test_a_what_if_that_cannot_run(
-    vary: dict[str, list[int]], settings: dict[str, str], says: str, trace: Path
-) -> None:
-    with pytest.raises(UserError, match=re.escape(says)):
-        clustersim.what_if(trace, "fifo", vary, workers=1, **settings)
-
-
 def test_the_command(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     words = [

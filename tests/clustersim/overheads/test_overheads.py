@@ -7,8 +7,6 @@ from datetime import datetime
 from statistics import median
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from clustersim.overheads import Cycle, Overheads
 from clustersim.overheads.overheads import PRESETS
@@ -29,32 +27,6 @@ def test_first_start_and_plain_restart() -> None:
 def test_checkpoints_share_the_storage(nodes: int, bytes_per_s: float) -> None:
     """39.1e9 parameters x 14 bytes, saved and loaded at 2 GB/s per node, at most 100 GB/s in all."""
     assert Overheads().restart_s(39.1e9, nodes) == pytest.approx(30 + 2 * 39.1e9 * 14 / bytes_per_s)
-
-
-@given(st.floats(0, 100), st.floats(1, 1e12), st.integers(1, 1000))
-def test_scale_multiplies_everything(scale: float, parameters: float, nodes: int) -> None:
-    one, scaled = Overheads(), Overheads(scale=scale)
-    assert scaled.start_s() == pytest.approx(scale * one.start_s())
-    assert scaled.restart_s(parameters, nodes) == pytest.approx(scale * one.restart_s(parameters, nodes))
-    assert scaled.restart_s(0, nodes) == pytest.approx(scale * one.restart_s(0, nodes))
-
-
-@given(st.floats(1, 1e12), st.integers(1, 1000))
-def test_more_nodes_never_cost_more_and_a_start_never_more_than_a_restart(
-    parameters: float, nodes: int
-) -> None:
-    overheads = Overheads()
-    assert overheads.restart_s(parameters, nodes + 1) <= overheads.restart_s(parameters, nodes)
-    assert overheads.start_s() <= overheads.restart_s(parameters, nodes)
-
-
-def test_none_is_free() -> None:
-    assert (
-        Overheads.none().start_s()
-        == Overheads.none().restart_s(1e12, 1)
-        == Overheads.none().restart_s(0, 1)
-        == 0
-    )
 
 
 def test_replaced_values() -> None:
@@ -122,13 +94,6 @@ def test_the_measured_run_says_so_itself() -> None:
     overheads = Overheads.of({"preset": "pretraining"})
     assert overheads.start_s(32) == pytest.approx(to_first_step_s, abs=1.0)
     assert overheads.save_s(6.738e9, 4) == pytest.approx(median(saves_s), rel=0.05)
-
-
-@given(st.integers(1, 20_000), st.integers(1, 20_000))
-def test_measured_starts_never_fall_as_gpus_grow(one: int, other: int) -> None:
-    for preset in ("mlperf", "pretraining"):
-        overheads = Overheads.of({"preset": preset})
-        assert overheads.start_s(min(one, other)) <= overheads.start_s(max(one, other))
 
 
 def test_launch_points_are_linear_in_the_logarithm_of_the_gpus() -> None:

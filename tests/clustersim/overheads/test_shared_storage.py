@@ -23,16 +23,6 @@ def test_rates_are_max_min_fair(limits: dict[int, float], total: float) -> None:
             assert rate >= max(rates.values()) * (1 - 1e-9)
 
 
-@given(LIMITS, st.floats(0.1, 300.0), st.floats(0.1, 10.0))
-def test_rates_scale_and_know_no_order(limits: dict[int, float], total: float, factor: float) -> None:
-    rates = fair_rates(limits, total)
-    scaled = fair_rates({k: factor * limit for k, limit in limits.items()}, factor * total)
-    backwards = fair_rates(dict(reversed(limits.items())), total)
-    for key in limits:
-        assert scaled[key] == pytest.approx(factor * rates[key])
-        assert backwards[key] == pytest.approx(rates[key])
-
-
 def run_out(storage: SharedStorage[str]) -> dict[str, float]:
     """When each load ends if no other load begins."""
     ends: dict[str, float] = {}

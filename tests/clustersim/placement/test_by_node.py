@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +14,6 @@ from tests.effort import examples
 
 names = st.sampled_from(sorted(PLACERS))
 by_node = st.sampled_from(("any", "pack", "spread"))  # those that look at nodes alone
-any_placer = pytest.mark.parametrize("name", sorted(PLACERS))
 
 
 class Scene(NamedTuple):
@@ -130,16 +128,6 @@ def test_a_small_job_stays_on_a_preferred_node_with_room(scene: Scene) -> None:
     if gpus < scene.cluster.gpus_per_node and any(scene.capacity.free_on(n) >= gpus for n in scene.prefer):
         assert places is not None
         assert places[0][0] in scene.prefer
-
-
-@any_placer
-def test_a_full_and_an_empty_cluster(name: str) -> None:
-    cluster, one = Cluster(3, 4), PLACERS[name]
-    empty, full = Capacity(cluster), _filled(cluster, [4, 4, 4])
-    assert one.place(empty, 12, ()) == ((0, 4), (1, 4), (2, 4))
-    assert one.place(empty, 13, ()) is None
-    assert one.place(full, 1, ()) is None
-    assert not one.fits(full, 1)
 
 
 def test_placers_by_hand() -> None:

@@ -77,15 +77,6 @@ def test_a_generated_trace_with_the_column_is_the_run_with_the_setting() -> None
     assert ran.events == drawn.events
 
 
-def test_neither_the_order_of_rows_nor_other_jobs_matter(table: str) -> None:
-    """Jobs that never meet: leaving some out leaves the others as they are."""
-    jobs = [replace(job, submit_s=1e5 * i, deadline_s=None) for i, job in enumerate(made_up(10))]
-    some = jobs[::2][::-1]
-    settings = {"policy": "easy", "estimates": {"sigma": 2.0}}
-    ends = {record.job_id: record for record in simulated(jobs, table, **settings).jobs}
-    assert all(ends[record.job_id] == record for record in simulated(some, table, **settings).jobs)
-
-
 def test_a_grid_has_the_sigma_as_an_axis(tmp_path: Path) -> None:
     write_trace([Job("a", 0.0, gpus=8, duration_s=60.0)], tmp_path / "t.csv")
     text = "set: {trace: t.csv, cluster: n2g8, policy: srtf}\nmatrix: {estimates.sigma: [0, 2]}"

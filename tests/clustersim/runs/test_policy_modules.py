@@ -112,20 +112,6 @@ def test_an_edit_counts_at_once(tmp_path: Path) -> None:
     assert order_of(policy) == "ab"
 
 
-@pytest.mark.parametrize(
-    ("helper", "text"),
-    [
-        ("x = 1\n1 / 0\n", r"does not import: .*helper\.py:2: ZeroDivisionError"),
-        ("x = 1\nx = (\n", r"helper\.py:2: "),
-        ("import no_such_module\n", r"does not import: .*helper\.py:1: ModuleNotFoundError"),
-        ("", r"does not import: .*pol\.py:6: ImportError: cannot import name 'rank'"),
-    ],
-)
-def test_an_error_in_a_helper_is_located_there(tmp_path: Path, helper: str, text: str) -> None:
-    with pytest.raises(PolicyError, match=text):
-        find_policy(folder_of(tmp_path, "from helper import rank", helper=helper))
-
-
 def test_an_error_of_a_helper_at_work_is_located_there(tmp_path: Path) -> None:
     policy = folder_of(tmp_path, "from helper import rank", helper="def rank(job):\n    return 1 / 0\n")
     with pytest.raises(PolicyError, match=r"ZeroDivisionError at .*helper\.py:2"):

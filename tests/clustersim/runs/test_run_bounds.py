@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import clustersim
-from clustersim.bounds import Bound, bound_of, instance_of
+from clustersim.bounds import Bound, bound_of
 from clustersim.cluster import Cluster
 from clustersim.overheads import Overheads
 from clustersim.records import Run
@@ -171,10 +171,3 @@ def test_whoever_stops_the_computation_of_a_bound_keeps_the_run(monkeypatch: pyt
     partial: Run = caught.value.partial  # type: ignore[attr-defined]
     assert (partial.manifest["bound"], partial.manifest["status"]) == (None, "complete")
     assert partial.summary["finished"] == 3
-
-
-def test_the_bound_is_that_of_the_instance() -> None:
-    jobs = stream(5, 10.0)
-    instance = instance_of(jobs, Cluster(2, 4), SpeedOnOneType(Cluster(2, 4), None), Overheads.none())
-    made = clustersim.run(jobs, "fifo", cluster="n2g4", overheads=None)
-    assert made.manifest["bound"]["jct_mean_s"] == bound_of(instance).jct_mean_s

@@ -41,20 +41,6 @@ def test_settings_are_resolved_once() -> None:
     assert (type(other.scheduler), other.cluster.gpus) == (Fifo, 32)
 
 
-@pytest.mark.parametrize(
-    ("settings", "error"),
-    [
-        ({"quotas": {"a": 17}}, "17 GPUs are promised"),
-        ({"placement": "pak"}, "did you mean"),
-        ({"calendar": [{"at_s": 0, "remove": "99"}]}, "the cluster has the nodes 0 to 1"),
-        ({"params": {"x": 1}}, "parameter of policy srtf"),
-    ],
-)
-def test_what_keeps_a_run_from_beginning(settings: dict[str, object], error: str) -> None:
-    with pytest.raises(UserError, match=error):
-        setup_of(RunConfig.make(policy="srtf", cluster="n2g8", **settings))
-
-
 def test_a_policy_for_one_gpu_type_refuses_a_mixed_cluster(tmp_path: Path) -> None:
     path = tmp_path / "mixed.yaml"
     path.write_text(

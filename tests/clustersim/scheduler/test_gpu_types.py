@@ -15,8 +15,6 @@ from clustersim.records import MemoryRecorder
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.speed import CannotRun, SpeedByType, read_throughput_table, speed_for
 from clustersim.speed.throughput_table import throughputs_by_type
-from policies.fifo_skip import FifoSkip
-from policies.srtf import Srtf
 from tests.builders import free_setup, gpt3
 from traces.job import Job
 
@@ -39,14 +37,6 @@ def simulated(jobs: list[Job], scheduler: Scheduler) -> MemoryRecorder:
     return Simulation(jobs, free_setup(CLUSTER, scheduler, speed=speed())).run()
 
 
-def types_of(recorder: MemoryRecorder) -> dict[str, str]:
-    return {
-        event.job_id: CLUSTER.type_of(event.placement[0][0])
-        for event in recorder.events
-        if event.event in ("start", "restart", "resize", "migrate")
-    }
-
-
 def test_each_type_has_its_own_curve_and_the_fastest_comes_first() -> None:
     offers = speed().offers(gpt3("a", 0, 16, 100))
     assert [offer.gpu_type for offer in offers] == ["h100", "a100"], "v100 has no profile"
@@ -64,57 +54,6 @@ def test_a_rejection_names_the_reason_of_each_type() -> None:
     assert "a100: asks for 64 GPUs, the cluster has 32" in str(caught.value)
     assert "h100: asks for 64 GPUs, the cluster has 16" in str(caught.value)
     assert "v100: GPU type v100 has no profile" in str(caught.value)
-
-
-def test_policies_that_know_no_types_use_them_all() -> None:
-    """The second job of 16 finds no free H100 and takes A100s, where it is slower. A job of 8 that is known
-    by its duration may even run on V100s.
-    """
-    jobs = [gpt3("a", 0, 16, 100), gpt3("b", 0, 16, 100), gpt3("c", 0, 16, 100), gpt3("d", 0, 16, 100),
-            *(Job(f"e{i}", 0.0, gpus=8, duration_s=60.0) for i in range(2))]  # fmt: skip
-    recorder = simulated(jobs, FifoSkip())
-    assert types_of(recorder) == {
-        "a": "h100",
-        "b": "a100",
-        "c": "a100",
-        "d": "h100",
-        "e0": "v100",
-        "e1": "v100",
-    }
-    finish = {record.job_id: record.finish_s for record in recorder.jobs}
-    assert finish["a"] is not None
-    assert finish["b"] is not None
-    fast, slow = (offer.curve.unit_s[16] for offer in speed().offers(gpt3("a", 0, 16, 100)))
-    assert finish["a"] == pytest.approx(100 * fast)
-    assert finish["b"] == pytest.approx(100 * slow)
-    assert finish["d"] == pytest.approx(200 * fast)
-
-
-class LargeOnH100(Scheduler):
-    """Jobs of more than a node wait for H100s, small ones for A100s. A large job that has waited for an hour
-    takes A100s. Uses the part of the API about types.
-    """
-
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
-        for job in list(state.pending):
-            wanted = "h100" if job.requested > 8 else "a100"
-            if wanted in job.gpu_types and proposal.free_of(wanted) >= job.requested:
-                proposal.start(job, gpu_type=wanted)
-            elif job.requested > 8 and state.now - job.submit_s > 3600:
-                proposal.start(job, gpu_type="a100")
-        waiting = [job for job in state.pending if proposal.placement(job) is None and job.requested > 8]
-        if waiting:
-            proposal.wake_at = max(state.now, min(job.submit_s for job in waiting) + 3600.0) + 1.0
-        return proposal
-
-
-def test_a_policy_of_types() -> None:
-    jobs = [gpt3("a", 0, 16, 2000), gpt3("b", 0, 8, 100), gpt3("c", 10.0, 16, 100)]
-    recorder = simulated(jobs, LargeOnH100())
-    assert types_of(recorder) == {"a": "h100", "b": "a100", "c": "a100"}
-    starts = {record.job_id: record.start_s for record in recorder.jobs}
-    assert starts["c"] == 3611.0
 
 
 class Asks(Scheduler):
@@ -196,19 +135,6 @@ def test_one_type_may_be_named_too() -> None:
     setup = free_setup(cluster, policy, speed=speed_for(cluster, "3d"))
     recorder = Simulation([gpt3("a", 0, 16, 100)], setup).run()
     assert recorder.jobs[0].state == "finished"
-
-
-def test_preemption_across_types_keeps_jobs_that_need_not_move() -> None:
-    """A short job of 16 preempts the last jobs in the order; jobs that need not move stay where they are."""
-    jobs = [
-        gpt3("long", 0.0, 16, 5000),
-        gpt3("longer", 1.0, 16, 6000),
-        gpt3("longest", 2.0, 16, 9000),
-        gpt3("short", 100.0, 16, 10),
-    ]
-    recorder = simulated(jobs, Srtf())
-    preempted = [event.job_id for event in recorder.events if event.event == "preempt"]
-    assert preempted == ["longest"]
 
 
 def test_tables_by_type(tmp_path: Path) -> None:

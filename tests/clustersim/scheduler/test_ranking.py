@@ -128,23 +128,6 @@ def _changed(copy: set[Any], ranking: Ranking) -> set[Any]:
     return copy - set(left) | set(came)
 
 
-def test_a_job_may_come_back_with_another_key() -> None:
-    first, second = Waiting(0, 1, 5), Waiting(1, 1, 6)
-    ranking = ranking_of([first, second])
-    ranking.remove(cast(Any, first))
-    first.value = 9
-    ranking.add(cast(Any, first))
-    assert list(ranking) == [second, first]
-
-
-def test_removing_does_not_ask_for_the_key_again() -> None:
-    job = Waiting(0, 1, 5)
-    ranking = ranking_of([job, Waiting(1, 1, 7)])
-    job.value = 100
-    ranking.remove(cast(Any, job))
-    assert [view.order for view in ranking] == [1]
-
-
 def test_a_stranger_cannot_be_removed() -> None:
     with pytest.raises(KeyError):
         ranking_of([]).remove(cast(Any, Waiting(0, 1, 1)))

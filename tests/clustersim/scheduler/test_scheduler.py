@@ -142,22 +142,6 @@ def test_copies_are_independent() -> None:
     assert not outcome.of("a").gpu_seconds
 
 
-def test_a_draft_does_not_touch_reality() -> None:
-    def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
-        state = State(proposal._facts)
-        other = state.proposal()
-        other.start(jobs["b"])
-        other.stop(jobs["a"])
-        assert (state.free, proposal.free, other.free) == (6, 6, 4)
-        assert proposal.gpus(jobs["a"]) == 2
-
-    outcome = simulate((A, B, LATE), Script({0.0: start("a"), 50.0: step}), "n2g4")
-    assert [entry for entry in outcome.log() if entry[2] == "a"][1:] == [
-        (0.0, "start", "a", 2),
-        (100.0, "finish", "a", 0),
-    ]
-
-
 # What the engine takes from `schedule`
 
 
@@ -282,16 +266,6 @@ def test_keys_that_cannot_be_compared_are_the_policys_error() -> None:
     jobs = [Job("x", 0.0, gpus=1, duration_s=1.0, deadline_s=5.0), Job("y", 1.0, gpus=1, duration_s=1.0)]
     with pytest.raises(PolicyError, match=r"Keyed at t=1 s: .*TypeError"):
         simulate(jobs, Keyed())
-
-
-def test_too_many_keys() -> None:
-    def answer(state: State) -> Proposal:
-        for _ in range(20):
-            state.pending_by(lambda job: job.order)
-        return state.proposal()
-
-    with pytest.raises(PolicyError, match=r"pass the same function each time"):
-        simulate([A], Answers(answer))
 
 
 # What a policy sees

@@ -7,16 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from clustersim.audit import check_run_folder
-from clustersim.cli import main
 from clustersim.cluster import Cluster
 from clustersim.cluster.topology import NodeGroup
 from clustersim.engine import Simulation
 from clustersim.failures import Maintenance
-from clustersim.rundir import write_run
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.speed import SpeedByType, SpeedOnOneType
-from experiments.type_slowdown import gavel_fifo_s, simulate, table
+from experiments.type_slowdown import table
 from policies.fifo import Fifo
 from policies.srtf import Srtf
 from tests.builders import free_setup
@@ -84,25 +81,6 @@ def test_a_type_that_is_gone_for_good_is_not_waited_for() -> None:
     assert found == {"a": (0.0, "new"), "b": (6.0, "old")}
 
 
-def test_waiting_pays_on_a_trace_of_gavel(shared_reference: Path) -> None:
-    """By default fifo is within 10 % of Gavel's own FIFO, and 20 % off without a limit."""
-    folder = shared_reference / "peers" / "gavel_runs"
-    theirs_s = gavel_fifo_s(folder)
-    assert 1.0 < simulate(folder, "fifo", 2.0).summary["jct_mean_s"] / theirs_s < 1.1
-    assert simulate(folder, "fifo", None).summary["jct_mean_s"] / theirs_s > 1.2
-
-
 def test_the_page_shows_what_the_study_prints(shared_reference: Path) -> None:
     text = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
     assert table(shared_reference / "peers" / "gavel_runs").strip() in text
-
-
-@pytest.mark.parametrize("limit", [2.0, None])
-def test_folders_state_the_limit_and_replay(
-    shared_reference: Path, tmp_path: Path, limit: float | None
-) -> None:
-    run = simulate(shared_reference / "peers" / "gavel_runs", "fifo", limit)
-    assert run.manifest["type_slowdown"] == limit
-    write_run(tmp_path / "run", run)
-    assert not any(finding.violations for finding in check_run_folder(tmp_path / "run"))
-    assert main(["check", str(tmp_path / "run"), "--replay"]) == 0

@@ -10,7 +10,6 @@ import pytest
 from clustersim import run
 from clustersim.cluster import Cluster
 from clustersim.speed import Requests, speed_for
-from tests.effort import first
 from tests.theory.confidence import interval
 from traces import Job
 from traces.summary import demand, load_of
@@ -63,30 +62,6 @@ def test_a_trace_offers_its_load_to_the_planner_that_runs(
     mean, half = interval(loads)
     assert abs(mean / load - 1) + half / load <= 0.05
     assert loads == pytest.approx([load] * SEEDS, rel=1e-6)
-
-
-@pytest.mark.usefixtures("read_once")
-@pytest.mark.parametrize("arrivals", first(3, PROCESSES))
-def test_a_process_offers_its_load_on_average(arrivals: str) -> None:
-    """Exponential run times, so that 20 traces suffice for an interval of a few per cent."""
-    loads = [
-        offered(
-            Recipe(
-                jobs=5000,
-                load=0.9,
-                gpus=8,
-                arrivals=arrivals,
-                sizes="exponential",
-                rules="none",
-                load_of="process",
-                seed=seed,
-            )
-        )
-        for seed in range(SEEDS)
-    ]
-    mean, half = interval(loads)
-    assert half / 0.9 < 0.05
-    assert abs(mean - 0.9) < half + 0.9 / 100  # the mean of 1 / window is above 1 / (its mean), by 16 / 5000
 
 
 @pytest.mark.parametrize("planner", ["3d", "data-parallel", "megatron"])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from clustersim.cluster import Cluster
 from clustersim.speed import CannotRun, Curve, SpeedOnOneType, read_throughput_table, speed_for
-from itertime.errors import TableError, UnknownName, UserError
+from itertime.errors import TableError, UserError
 from traces.job import Job
 
 HEADER = "model,global_batch,gpus,iterations_per_s\n"
@@ -181,18 +181,6 @@ def test_a_request_larger_than_the_cluster_is_refused() -> None:
 
 
 # The speeds of a run
-
-
-def test_unknown_names() -> None:
-    with pytest.raises(UnknownName, match="did you mean dgx-a100-80gb"):
-        speed_for(Cluster(1, 8, "dgx-a100-80"), "3d")
-    with pytest.raises(UnknownName, match="unknown planner '4d'"):
-        speed_for(Cluster(1, 8), "4d")
-
-
-def test_nodes_larger_than_the_systems() -> None:
-    with pytest.raises(UserError, match="cluster n1g16: nodes of system dgx-a100-80gb have 8 GPUs"):
-        speed_for(Cluster(1, 16), "3d")
 
 
 def test_real_speeds_of_a_small_cluster() -> None:

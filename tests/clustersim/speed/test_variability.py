@@ -18,7 +18,6 @@ from clustersim.speed import NodeSpeeds, Variability
 from itertime.errors import UserError
 from tests.builders import rigid
 from traces.job import Job
-from traces.native import write_trace
 
 MIX = [
     *(rigid(f"r{i}", 40.0 * i, 2 + 2 * (i % 3), 300.0 - 20 * i) for i in range(6)),
@@ -27,12 +26,6 @@ MIX = [
         for i in range(5)
     ),
 ]
-UNEQUAL = {"sigma": {"heavy": 0.2, "other": 0.05}, "classes": {"megatron-1.7b": "heavy"}}
-FLEET = """
-clusters:
-  - {name: east, groups: [{name: a, gpu_type: a100, nodes: 2}]}
-  - {name: west, groups: [{name: b, gpu_type: a100, nodes: 2}]}
-"""
 
 
 def test_a_job_is_as_slow_as_its_slowest_node() -> None:
@@ -74,17 +67,6 @@ def test_all_classes_share_the_quality_of_a_gpu() -> None:
     assert set(equal) == {1.0}
     assert list(speeds.within(20, 10).of("x")) == list(one[20:30])
     assert speeds.within(20, 10).factor("x", ((3, 8), (4, 8))) == max(one[23:25])
-
-
-@pytest.mark.parametrize("routing", [None, {"by": "least-loaded"}])
-def test_a_fleet_draws_as_one_cluster(routing: Any, tmp_path: Path) -> None:
-    (tmp_path / "fleet.yaml").write_text(FLEET)
-    write_trace(MIX, tmp_path / "jobs.csv")
-    clustersim.run(
-        tmp_path / "jobs.csv", "srtf", cluster=str(tmp_path / "fleet.yaml"), routing=routing,
-        variability=UNEQUAL, out=tmp_path / "run",
-    )  # fmt: skip
-    assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []
 
 
 def test_the_audit_notices_other_speeds(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from clustersim.cli import main
 from clustersim.testing.scaffold import write_template
 from itertime.errors import UserError
 from tests.places import ROOT
@@ -40,43 +39,3 @@ def test_invalid_names(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="write lower-case words joined by hyphens"):
         write_template(name, tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-LAZY = """
-from clustersim.scheduler import Scheduler
-
-class Lazy(Scheduler):
-    def schedule(self, state):
-        print("noise")
-        proposal = state.proposal()
-        for job in state.pending:
-            if job.order % 10 != 9:
-                proposal.start(job)
-        return proposal
-
-class Raises(Scheduler):
-    def schedule(self, state):
-        return 1 / 0
-
-class Idle(Scheduler):
-    pass
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("Lazy", "rigid jobs: BROKEN: job 9 is unfinished"),
-        ("Raises", "rigid jobs: BROKEN: policy Raises at t="),
-        ("Idle", "Idle must implement schedule(self, state)"),
-    ],
-)
-def test_broken_policies_are_found(
-    name: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "lazy.py").write_text(LAZY)
-    assert main(["policies", "check", f"{tmp_path / 'lazy.py'}:{name}"]) == 4
-    done = capsys.readouterr()
-    assert text in done.out
-    assert "noise" not in done.out
-    assert "checks failed" in done.err

@@ -15,7 +15,6 @@ from clustersim.cli import main
 from clustersim.records import Exact, Run
 from clustersim.rundir import write_run
 from clustersim.runs import run
-from clustersim.speed import Curve, SpeedOnOneType
 from itertime.io import sha256
 from itertime.spec.profile import FOLDER as PROFILES
 from itertime.spec.profile import read_profile
@@ -140,22 +139,6 @@ def test_what_is_not_what_itertime_gives(
     findings = {finding.rule: finding for finding in check_run_folder(tmp_path)}
     assert not findings["files"].violations
     assert text in "; ".join(violation.text for violation in findings["plans"].violations)
-
-
-def test_a_run_whose_simulator_was_twice_as_fast(sound: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All its sums agree: only the speeds are not those of itertime."""
-    honest = SpeedOnOneType.curve
-
-    def fast(self: SpeedOnOneType, job: Job) -> Curve:
-        curve = honest(self, job)
-        if not curve.plans:
-            return curve
-        return replace(curve, unit_s={gpus: s / 2 for gpus, s in curve.unit_s.items()})
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SpeedOnOneType, "curve", fast)
-        made = run(JOBS, "elasticflow", cluster="n2g8")
-    assert [finding.rule for finding in check_run(made) if finding.violations] == ["plans"]
 
 
 @pytest.mark.parametrize(

@@ -85,41 +85,6 @@ def test_every_job_has_its_demand_or_a_full_link_on_which_no_job_has_more(
         assert share == 1 or bottlenecks
 
 
-@given(jobs_on_links, capacities)
-@settings(max_examples=examples(200), deadline=None)
-def test_shares_are_those_by_the_book(demands: list[dict[int, float]], capacity: dict[int, float]) -> None:
-    assert shares_of(demands, capacity) == pytest.approx(progressive_filling(demands, capacity), rel=1e-9)
-
-
-@given(jobs_on_links, capacities, st.floats(0.001, 1000.0))
-@settings(max_examples=examples(100), deadline=None)
-def test_scale_does_not_matter(
-    demands: list[dict[int, float]], capacity: dict[int, float], factor: float
-) -> None:
-    larger = [{link: factor * amount for link, amount in demand.items()} for demand in demands]
-    bigger = {link: factor * amount for link, amount in capacity.items()}
-    assert shares_of(larger, bigger) == pytest.approx(shares_of(demands, capacity), rel=1e-9)
-
-
-@given(jobs_on_links, capacities, st.randoms(use_true_random=False))
-@settings(max_examples=examples(100), deadline=None)
-def test_order_does_not_matter(demands: list[dict[int, float]], capacity: dict[int, float], random) -> None:  # type: ignore[no-untyped-def]
-    order = list(range(len(demands)))
-    random.shuffle(order)
-    shares = shares_of(demands, capacity)
-    shuffled = shares_of([demands[i] for i in order], capacity)
-    assert shuffled == pytest.approx([shares[i] for i in order], rel=1e-9)
-
-
-@given(jobs_on_links.filter(bool), capacities)
-@settings(max_examples=examples(100), deadline=None)
-def test_the_worst_off_is_not_worse_off_without_another_job(
-    demands: list[dict[int, float]], capacity: dict[int, float]
-) -> None:
-    before, after = shares_of(demands, capacity)[:-1], shares_of(demands[:-1], capacity)
-    assert min(after, default=1) >= min(before, default=1) * (1 - 1e-9)
-
-
 @pytest.mark.parametrize("shares", [shares_of, progressive_filling])
 def test_by_hand(shares) -> None:  # type: ignore[no-untyped-def]
     assert shares([], {0: 1.0}) == []

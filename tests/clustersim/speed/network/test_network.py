@@ -5,34 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-import clustersim
 from clustersim.cluster import Cluster, Placement
 from clustersim.cluster.networks import NETWORKS
 from clustersim.cluster.topology import NodeGroup
 from clustersim.engine import Simulation
 from clustersim.jobs import ActiveJob
-from clustersim.records import MemoryRecorder, Run
+from clustersim.records import MemoryRecorder
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.speed import RunningSpeeds, Speed, speed_for
 from clustersim.speed.network.layout import LayoutTimes, demand_of, layout_of, uplinks
 from policies.fifo import Fifo
 from policies.fifo_skip import FifoSkip
-from policies.srtf import Srtf
-from tests.builders import free_setup, gpt3, rigid
+from tests.builders import free_setup, gpt3
 from tests.effort import examples
 from traces.job import Job
-
-FILE = """
-network: contention
-groups:
-  - {name: a, gpu_type: a100, nodes: 24, nodes_per_leaf: 3, leaf_oversubscription: 24}
-"""
 
 
 def fabric(network: str, oversubscription: float = 4.0, nodes: int = 12, leaf: int = 3) -> Cluster:
@@ -174,26 +165,6 @@ class _OneEach(Fifo):
         for i, job in enumerate(list(state.pending)):
             proposal.start(job, on=((i, 1),) if job.requested == 1 else None)
         return proposal
-
-
-def run_of(folder: Path, policy: str, text: str = FILE, **settings: object) -> Run:
-    path = folder / "cluster.yaml"
-    path.write_text(text)
-    jobs = [gpt3(str(i), 40.0 * i, (16, 32, 48, 8, 64)[i % 5], 30 + 5 * (i % 7)) for i in range(40)]
-    jobs += [Job(f"d{i}", 90.0 * i, gpus=(1, 4, 16)[i % 3], duration_s=700.0 + i) for i in range(20)]
-    return clustersim.run(jobs, policy, cluster=str(path), **settings)
-
-
-def test_a_setting_overrides_the_network_of_the_file(tmp_path: Path) -> None:
-    assert not [e for e in run_of(tmp_path, "fifo-skip", network="tiers").events if e.event == "rate"]
-    with pytest.raises(clustersim.UserError, match="did you mean tiers"):
-        run_of(tmp_path, "fifo-skip", network="tier")
-
-
-def test_srtf_and_a_planless_speed(tmp_path: Path) -> None:
-    setup = free_setup(fabric("contention"), Srtf())
-    recorder = Simulation([rigid("a", 0, 24, 50)], setup).run()
-    assert recorder.jobs[0].finish_s == 50.0
 
 
 def test_times_in_a_layout_are_told_apart_by_framework() -> None:
