@@ -170,8 +170,9 @@ class ClusterState(Generic[V]):
             return SharedGpuRoom(self.placer, active.millionths, gpu_type, nodes.closed, active.demand)
         plans: Mapping[int, Plan] = {}
         if self._by_placement:
-            curve = active.offers_of(gpu_type)[0].curve if active.offers else active.curve
-            plans = curve.training
+            offers = active.offers_of(gpu_type)  # none of a type on which the job cannot run
+            curves = [offer.curve for offer in offers] if active.offers else [active.curve]
+            plans = curves[0].training if curves else {}
         reserved = nodes.reserved & ~nodes.closed
         return LimitedRoom(self.placer, plans, gpu_type, nodes.closed, reserved, active.demand)
 
