@@ -49,7 +49,7 @@ class PoolUse:
 
 def has_parts(run: Run) -> bool:
     """Whether a run has pools whose use differs in kind: clusters of a fleet, or spot nodes."""
-    return bool(run.cluster.parts or run.cluster.spot_nodes)
+    return bool(run.cluster.members or run.cluster.spot_nodes)
 
 
 def by_pool(run: Run) -> list[PoolUse]:

@@ -4,7 +4,7 @@
 |---|---|
 | `Cluster` | nodes, GPUs per node, GPU types, switches; `Cluster.parse("n128g8")` is 128 nodes of 8 GPUs |
 | `Pool` | all nodes of one GPU type (in a fleet: of one cluster); a job runs within one pool |
-| `Part` | a cluster of a fleet, by itself |
+| `FleetMember` | a cluster of a fleet, by itself |
 | `load_cluster` | the cluster of a shape or of a cluster file |
 | `cluster_of` | the cluster that a manifest states |
 
@@ -43,7 +43,7 @@ Why
 """
 
 from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf
-from .cluster import Cluster, Part, Placement
+from .cluster import Cluster, FleetMember, Placement
 from .clusterfile import cluster_of, load_cluster
 from .host import HostDemand, HostResources
 from .node_set import NodeSet, first_node, node_range, node_set, nodes_of
@@ -56,13 +56,13 @@ __all__ = [
     "Capacity",
     "CapacityIfStopped",
     "Cluster",
+    "FleetMember",
     "FreeNodes",
     "FreeNodesByLeaf",
     "HostDemand",
     "HostResources",
     "NodeSet",
     "OpenNodes",
-    "Part",
     "Placement",
     "Pool",
     "SharedGpus",

@@ -19,13 +19,13 @@ from .host import HostDemand, HostResources
 from .networks import IDEAL, NETWORKS, NetworkModel
 from .topology import Leaf, NodeGroup, Pool, leaves_of, pools_of
 
-__all__ = ["Cluster", "Part", "Placement"]
+__all__ = ["Cluster", "FleetMember", "Placement"]
 
 Placement = tuple[tuple[int, int], ...]
 """Where a job runs: (node, GPUs there) pairs, by node."""
 
 
-class Part(NamedTuple):
+class FleetMember(NamedTuple):
     """A cluster of a fleet by itself: node 0 of `cluster` is node `first` of the fleet."""
 
     name: str
@@ -132,17 +132,17 @@ class Cluster:
         return len({group.pool for group in self.groups}) > 1
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def members(self) -> tuple[FleetMember, ...]:
         """The clusters of a fleet, in the order of their nodes; empty outside a fleet."""
         names = dict.fromkeys(group.cluster for group in self.groups if group.cluster is not None)
-        parts: list[Part] = []
+        members: list[FleetMember] = []
         first = 0
         for name in names:
             own = [replace(group, cluster=None) for group in self.groups if group.cluster == name]
-            part = Part(name, first, Cluster.of(own, self.network))
-            parts.append(part)
-            first += part.cluster.nodes
-        return tuple(parts)
+            member = FleetMember(name, first, Cluster.of(own, self.network))
+            members.append(member)
+            first += member.cluster.nodes
+        return tuple(members)
 
     def prices(self, default: float) -> dict[str, float] | None:
         """US dollars per GPU-hour by GPU type, `default` for types without a price; None if none has one."""

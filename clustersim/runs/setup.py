@@ -71,7 +71,7 @@ def _parts(
     the fields of the setup of the fleet that follow from settings.
     """
     setups = []
-    for part, scheduler in zip(cluster.parts, schedulers, strict=True):
+    for part, scheduler in zip(cluster.members, schedulers, strict=True):
         nodes, reservations = resolved.get("nodes"), resolved.get("reservations", ())
         of_part = [entry.within(part.first, part.cluster.nodes) for entry in reservations]
         changes: dict[str, Any] = {
@@ -90,7 +90,7 @@ def _schedulers_of(
     routing: Routing, config: RunConfig, policy: str | type[Scheduler] | None, cluster: Cluster
 ) -> list[Scheduler]:
     """The policy of each cluster of a fleet: that of the run, or the one that the routing names for it."""
-    clusters = [part.name for part in cluster.parts]
+    clusters = [part.name for part in cluster.members]
     routing.check(clusters)
     storage_shared = config.overheads is not None and Overheads.of(config.overheads).storage_shared
     for setting, present in (("quotas", bool(config.quotas)), ("overheads.storage_shared", storage_shared)):

@@ -111,9 +111,12 @@ class Draft:
         return self._facts.placer.fits(CapacityIfStopped(self._capacity, placements), gpus)
 
     def start(
-        self, job: JobView, gpus: int | None = None, on: Placement | None = None,
+        self,
+        job: JobView,
+        gpus: int | None = None,
+        on: Placement | None = None,
         gpu_type: str | None = None,
-    ) -> Placement | None:  # fmt: skip
+    ) -> Placement | None:
         """Give a job without GPUs `gpus` GPUs (its request if None). Returns where, or None if there is no
         room.
 
@@ -147,7 +150,7 @@ class Draft:
         placement = self._changes.get(job, own)
         if placement is None:
             raise PolicyError(f"stop(job {job.id}): it does not run in this proposal")
-        self._own().release(placement, active_of(job).demand)
+        self._own_capacity().release(placement, active_of(job).demand)
         self._note(job, None, own)
 
     def resize(self, job: JobView, gpus: int, gpu_type: str | None = None) -> Placement | None:
@@ -163,7 +166,7 @@ class Draft:
         count = self._count(job, active, "resize", gpus, wanted)
         if count == self.gpus(job) and wanted == current_type:
             return before
-        self._own().release(before, active.demand)
+        self._own_capacity().release(before, active.demand)
         after = self._place(job, active, count, wanted, near=before)
         if after is None:
             self._capacity.take(before, active.demand)
@@ -172,11 +175,11 @@ class Draft:
     def copy(self) -> Self:
         """An independent draft that starts as this one, for looking ahead."""
         twin = type(self)(self._facts)
-        twin._room_for = self._room_for
         twin.decision = self.decision
-        twin._capacity, twin._owns_capacity = self._capacity, self._owns_capacity
-        if self._owns_capacity:
-            twin._capacity = self._capacity.copy()
+        twin._room_for = self._room_for
+        # Free GPUs that neither draft owns are copied by the first of them that changes them.
+        twin._owns_capacity = self._owns_capacity
+        twin._capacity = self._capacity.copy() if self._owns_capacity else self._capacity
         twin._changes = dict(self._changes)
         return twin
 
@@ -212,9 +215,11 @@ class Draft:
             raise PolicyError(f"start(job {job.id}, on={placement}{asked}): {what}")
         return types[0]
 
-    def _own(self) -> Capacity:
+    def _own_capacity(self) -> Capacity:
+        """The free GPUs, of which the draft is the only owner from now on."""
         if not self._owns_capacity:
-            self._capacity, self._owns_capacity = self._capacity.copy(), True
+            self._capacity = self._capacity.copy()
+            self._owns_capacity = True
         return self._capacity
 
     def _place(
@@ -277,14 +282,14 @@ class Draft:
     def _take(self, job: JobView, gpus: int, placement: Placement, own: Placement | None) -> Placement:
         """Give a job these GPUs, which must be free. `own`: its real placement."""
         try:
-            self._own().take(placement, active_of(job).demand)
+            self._own_capacity().take(placement, active_of(job).demand)
         except ValueError as error:
             raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={placement}): {error}") from None
         self._note(job, placement, own)
         return placement
 
     def _check_open(self, job: JobView, room: Room, placement: Placement, own: Placement) -> None:
-        """PolicyError for GPUs on nodes that are closed to the job, but for those of `own`."""
+        """PolicyError for GPUs on nodes that are closed to the job, except those of `own`."""
         closed = room.closed
         for node, count in placement if closed else ():
             if closed >> node & 1 and (node, count) not in own:

@@ -31,6 +31,8 @@ class JobView:
     def __repr__(self) -> str:
         return f"<job {self.id}: {self.gpus or 'no'} GPUs>"
 
+    # What the user stated.
+
     @property
     def id(self) -> str:
         return self._job.job.job_id
@@ -85,6 +87,8 @@ class JobView:
         """
         return self._job.needs
 
+    # The GPUs that the job can run on, and its speed on them.
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """The useful GPU counts, ascending, each strictly faster than the one before. On a cluster of
@@ -93,11 +97,26 @@ class JobView:
         return self._job.curve.sizes
 
     def sizes_on(self, gpu_type: str) -> tuple[int, ...]:
-        """The same on GPUs of one type; empty if the job cannot run there."""
+        """The useful GPU counts on GPUs of one type; empty if the job cannot run there."""
         self._check_type(gpu_type)
         if not self._job.offers:
             return self._job.curve.sizes
         return next((offer.curve.sizes for offer in self._job.offers_of(gpu_type)), ())
+
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        """The GPU types that can run the job: those that need the fewest GPUs for its request first, then
+        the fastest.
+        """
+        if not self._job.offers:
+            return self._facts.cluster.gpu_types
+        return tuple(offer.gpu_type for offer in self._job.offers)
+
+    def can_run_on(self, gpus: int, gpu_type: str | None = None) -> bool:
+        """Whether the job can run on `gpus` GPUs of that type (of some type if None)."""
+        if gpu_type is not None:
+            self._check_type(gpu_type)
+        return self._job.unit_s_on(gpus, gpu_type) is not None
 
     @property
     def curve(self) -> JobCurve:
@@ -107,7 +126,7 @@ class JobView:
         return self._facts.curves.of(job.curve, job.curve.parameters, gpu_type)
 
     def curve_on(self, gpu_type: str) -> JobCurve:
-        """The same on GPUs of one type; without counts if the job cannot run there."""
+        """Speeds and costs on GPUs of one type; without counts if the job cannot run there."""
         self._check_type(gpu_type)
         job = self._job
         if not job.offers:
@@ -115,6 +134,34 @@ class JobView:
         if not job.offers_of(gpu_type):
             return NO_COUNTS
         return self._facts.curves.of(job.curve_at(gpu_type), job.curve.parameters, gpu_type)
+
+    def rate(self, gpus: int, gpu_type: str | None = None) -> float:
+        """Units of work per second on `gpus` GPUs of that type (of the fastest if None), 0 where the job
+        cannot run. For a packed job alone in the network: the effects of placement and of other jobs'
+        traffic are not known in advance.
+
+        Comparable between counts and types of one job, not between jobs.
+        """
+        if gpu_type is not None:
+            self._check_type(gpu_type)
+        unit_s = self._job.unit_s_on(gpus, gpu_type)
+        return 1.0 / unit_s if unit_s else 0.0
+
+    def slowdown_on(self, node: int) -> float:
+        """How many times as long as predicted a unit of work of the job takes on a node, at least 1: 1 where
+        GPUs of one type are equally fast. A job on several nodes is as slow as on the slowest of them. `rate`
+        and the times that follow from it are predictions, which know nothing of this.
+        """
+        return self._facts.node_factor(self._job.job.model, ((node, 1),))
+
+    def slowdown_beside(self, others: Iterable[JobView]) -> float:
+        """How many times as long as alone a unit of work of the job takes on the same GPUs as these others,
+        by the `sharing` that the run states.
+        """
+        models = [other.model or "" for other in others]
+        return self._facts.sharing.interference.factor(self.model or "", models)
+
+    # Phases and batches.
 
     @property
     def phases(self) -> tuple[PhaseView, ...]:
@@ -145,19 +192,16 @@ class JobView:
         """
         return batch_curves(self._job, self._facts.curves)
 
-    @property
-    def work_done(self) -> float:
-        """Units of work done so far and not lost."""
-        return self._job.work - self._job.work_left_at(self._facts.now_s)
+    # What the job holds now.
 
     @property
-    def gpu_types(self) -> tuple[str, ...]:
-        """The GPU types that can run the job: those that need the fewest GPUs for its request first, then
-        the fastest.
-        """
-        if not self._job.offers:
-            return self._facts.cluster.gpu_types
-        return tuple(offer.gpu_type for offer in self._job.offers)
+    def running(self) -> bool:
+        return self._job.placement is not None
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs that the job holds now; 0 while it waits."""
+        return self._job.gpus
 
     @property
     def gpu_type(self) -> str | None:
@@ -166,13 +210,29 @@ class JobView:
         return None if placement is None else self._facts.cluster.type_of(placement[0][0])
 
     @property
-    def gpus(self) -> int:
-        """The GPUs that the job holds now; 0 while it waits."""
-        return self._job.gpus
+    def leaves_at_s(self) -> float:
+        """When the first of its nodes with a notice is reclaimed; infinite without one."""
+        leaving, placement = self._facts.nodes.leaving, self._job.placement
+        if not leaving or placement is None:
+            return inf
+        return min((leaving.get(node, inf) for node, _ in placement), default=inf)
 
     @property
-    def running(self) -> bool:
-        return self._job.placement is not None
+    def paying_s(self) -> float:
+        """Seconds of overhead still to pay on the present allocation."""
+        job = self._job
+        return 0.0 if job.placement is None else job.paying_s(self._facts.now_s)
+
+    @property
+    def productive_s(self) -> float:
+        """Seconds since the overhead of the present allocation was paid; 0 before that and while waiting."""
+        job = self._job
+        if job.placement is None:
+            return 0.0
+        productive_s = self._facts.now_s - job.ready_s
+        return productive_s if productive_s > 0.0 else 0.0
+
+    # What the job has had so far.
 
     @property
     def started(self) -> bool:
@@ -199,63 +259,11 @@ class JobView:
         return job.wait_s if job.placement is not None else job.wait_s + self._facts.now_s - job.since_s
 
     @property
-    def paying_s(self) -> float:
-        """Seconds of overhead still to pay on the present allocation."""
-        job = self._job
-        return 0.0 if job.placement is None else job.paying_s(self._facts.now_s)
+    def work_done(self) -> float:
+        """Units of work done so far and not lost."""
+        return self._job.work - self._job.work_left_at(self._facts.now_s)
 
-    @property
-    def productive_s(self) -> float:
-        """Seconds since the overhead of the present allocation was paid; 0 before that and while waiting."""
-        job = self._job
-        if job.placement is None:
-            return 0.0
-        productive_s = self._facts.now_s - job.ready_s
-        return productive_s if productive_s > 0.0 else 0.0
-
-    @property
-    def leaves_at_s(self) -> float:
-        """When the first of its nodes with a notice is reclaimed; infinite without one."""
-        leaving, placement = self._facts.nodes.leaving, self._job.placement
-        if not leaving or placement is None:
-            return inf
-        return min((leaving.get(node, inf) for node, _ in placement), default=inf)
-
-    def can_run_on(self, gpus: int, gpu_type: str | None = None) -> bool:
-        """Whether the job can run on `gpus` GPUs of that type (of some type if None)."""
-        if gpu_type is not None:
-            self._check_type(gpu_type)
-        return self._job.unit_s_on(gpus, gpu_type) is not None
-
-    def rate(self, gpus: int, gpu_type: str | None = None) -> float:
-        """Units of work per second on `gpus` GPUs of that type (of the fastest if None), 0 where the job
-        cannot run. For a packed job alone in the network: the effects of placement and of other jobs'
-        traffic are not known in advance.
-
-        Comparable between counts and types of one job, not between jobs.
-        """
-        if gpu_type is not None:
-            self._check_type(gpu_type)
-        unit_s = self._job.unit_s_on(gpus, gpu_type)
-        return 1.0 / unit_s if unit_s else 0.0
-
-    def slowdown_on(self, node: int) -> float:
-        """How many times as long as predicted a unit of work of the job takes on a node, at least 1: 1 where
-        GPUs of one type are equally fast. A job on several nodes is as slow as on the slowest of them. `rate`
-        and the times that follow from it are predictions, which know nothing of this.
-        """
-        return self._facts.node_factor(self._job.job.model, ((node, 1),))
-
-    def slowdown_beside(self, others: Iterable[JobView]) -> float:
-        """How many times as long as alone a unit of work of the job takes on the same GPUs as these others,
-        by the `sharing` that the run states.
-        """
-        models = [other.model or "" for other in others]
-        return self._facts.sharing.interference.factor(self.model or "", models)
-
-    def _check_type(self, gpu_type: str) -> None:
-        if gpu_type not in self._facts.cluster.gpu_types:
-            raise PolicyError(str(UnknownName("GPU type", gpu_type, self._facts.cluster.gpu_types)))
+    # Work and time left.
 
     @property
     def work_left(self) -> float:
@@ -266,8 +274,8 @@ class JobView:
 
     @property
     def oracle_work_left(self) -> float:
-        """As `work_left`, but true for a job that does not state its work. Such use is noted in the records
-        (`oracle_used`).
+        """Like `work_left`, but falls back to the logged duration of a job that does not state its work. Such
+        use is noted in the records (`oracle_used`).
         """
         if not self._job.states_work:
             self._facts.oracle_used = True
@@ -278,10 +286,6 @@ class JobView:
         """Whether the job has done all the work that it states, and is not done."""
         job = self._job
         return job.misstated < 0.0 and job.work_left_at(self._facts.now_s) <= -job.misstated
-
-    def _work_left(self) -> float:
-        left = self._job.work_left_at(self._facts.now_s)
-        return self._job.as_stated(left) if self._job.misstated else left
 
     def remaining(self, gpus: int | None = None, gpu_type: str | None = None) -> float:
         """Seconds of work left on `gpus` GPUs (the request if None) of that type (of the fastest if None),
@@ -298,8 +302,8 @@ class JobView:
         return self._remaining(gpus, gpu_type)
 
     def oracle_remaining(self, gpus: int | None = None, gpu_type: str | None = None) -> float:
-        """As `remaining`, and the truth, taken from the log, for jobs that state no work; of a job in phases
-        the time through all of them, on the fastest type.
+        """Like `remaining`, but falls back to the logged duration of jobs that state no work. For a job in
+        phases it is the time through all of them, on the fastest type.
 
         Such use is noted in the records (`oracle_used`).
         """
@@ -312,12 +316,6 @@ class JobView:
             return self._remaining(gpus, gpu_type)
         left = job.work_left_at(self._facts.now_s)
         return (job.as_stated(left) if job.misstated else left) * unit_s
-
-    def _remaining(self, gpus: int | None, gpu_type: str | None) -> float:
-        job = self._job
-        count = job.requested if gpus is None else gpus
-        unit_s = (job.unit_s_on(count, gpu_type) if job.offers else job.curve.unit_s.get(count)) or inf
-        return self._work_left() * unit_s
 
     def estimated_remaining(self) -> float:
         """Seconds left of `estimate_s`: the estimate less the work done so far, at the speed of the request.
@@ -340,13 +338,7 @@ class JobView:
             return now + self.paying_s + self.estimated_remaining()
         return job.expected_end_s(now) + self._excess_s()
 
-    def _excess_s(self) -> float:
-        """Seconds by which the user's estimate exceeds the true run time on the request."""
-        estimate_s, job = self._job.job.estimate_s, self._job
-        if estimate_s is None:
-            return inf
-        run_s = job.seconds_left(job.requested, job.work)
-        return inf if run_s is None else estimate_s - run_s
+    # What a change costs.
 
     def restart_s(self, gpus: int) -> float:
         """The most seconds that the engine would charge for a restart, a resize or a migration onto `gpus`
@@ -378,6 +370,28 @@ class JobView:
             node = cluster.pool(gpu_type or held_type or self.gpu_types[0]).gpus_per_node
         kind = RESTART if held_type is None else MIGRATE if gpus == job.gpus else RESIZE
         return self._charge_s(gpus, node, kind)
+
+    def _check_type(self, gpu_type: str) -> None:
+        if gpu_type not in self._facts.cluster.gpu_types:
+            raise PolicyError(str(UnknownName("GPU type", gpu_type, self._facts.cluster.gpu_types)))
+
+    def _work_left(self) -> float:
+        left = self._job.work_left_at(self._facts.now_s)
+        return self._job.as_stated(left) if self._job.misstated else left
+
+    def _remaining(self, gpus: int | None, gpu_type: str | None) -> float:
+        job = self._job
+        count = job.requested if gpus is None else gpus
+        unit_s = (job.unit_s_on(count, gpu_type) if job.offers else job.curve.unit_s.get(count)) or inf
+        return self._work_left() * unit_s
+
+    def _excess_s(self) -> float:
+        """Seconds by which the user's estimate exceeds the true run time on the request."""
+        estimate_s, job = self._job.job.estimate_s, self._job
+        if estimate_s is None:
+            return inf
+        run_s = job.seconds_left(job.requested, job.work)
+        return inf if run_s is None else estimate_s - run_s
 
     def _charge_s(self, gpus: int, node: int, kind: str, saved: bool = False) -> float:
         """Seconds that the engine would charge now for a change to `gpus` GPUs on nodes of `node` GPUs."""

@@ -53,9 +53,13 @@ class Proposal(Draft):
         return is_open and self._capacity.has_room(placement, room.demand)
 
     def start_shared(
-        self, job: JobView, fraction: float, beside: JobView | None = None, on: Placement | None = None,
+        self,
+        job: JobView,
+        fraction: float,
+        beside: JobView | None = None,
+        on: Placement | None = None,
         gpu_type: str | None = None,
-    ) -> Placement | None:  # fmt: skip
+    ) -> Placement | None:
         """Give a job without GPUs `fraction` of each GPU of its request, so that other jobs can run beside it
         on the same ones. Returns where, or None if there is no room, or a node is closed to the job.
 

@@ -43,12 +43,12 @@ def broken_rules(run: Run) -> list[str]:
 def test_a_file_states_clusters(written: Written) -> None:
     fleet = load_cluster(written(FLEET))
     assert fleet.gpu_types == ("east/h100", "west/h100", "west/a100")
-    assert [(part.name, part.first, part.cluster.shape) for part in fleet.parts] == [
+    assert [(part.name, part.first, part.cluster.shape) for part in fleet.members] == [
         ("east", 0, "n2g8"), ("west", 2, "n1g8+n2g8"),
     ]  # fmt: skip
-    assert fleet.parts[1].cluster.gpu_types == ("h100", "a100")
+    assert fleet.members[1].cluster.gpu_types == ("h100", "a100")
     assert cluster_of(fleet.document()) == fleet
-    assert load_cluster(written("groups: [{name: a, gpu_type: h100, nodes: 1}]")).parts == ()
+    assert load_cluster(written("groups: [{name: a, gpu_type: h100, nodes: 1}]")).members == ()
 
 
 def test_nodes_down_from_the_start_count_where_no_job_has_arrived(written: Written) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from clustersim.cluster import HostDemand, Part
+from clustersim.cluster import FleetMember, HostDemand
 from clustersim.engine.clock import Arrivals, Course, Due
 from clustersim.engine.features import Disruptions, NodeEvents
 from clustersim.engine.job_records import rejected_record
@@ -47,9 +47,9 @@ class FleetSimulation(Course):
         self._on_progress, self._departed = on_progress, 0
         self._moves_due = False
         self._left: dict[int, set[str]] = {}  # the clusters that waiting jobs have left, by order
-        self._use = UseOfParts(self.recorder, setup.cluster.parts)
+        self._use = UseOfParts(self.recorder, setup.cluster.members)
         self._members = [
-            _Member(self, part, own) for part, own in zip(setup.cluster.parts, setup.parts, strict=True)
+            _Member(self, part, own) for part, own in zip(setup.cluster.members, setup.parts, strict=True)
         ]
         self._nodes: NodeEvents | None = None
         features = [feature for member in self._members for feature in member.simulation.features]
@@ -184,7 +184,7 @@ class FleetSimulation(Course):
 class _Member:
     """One cluster of the fleet and its simulation."""
 
-    def __init__(self, fleet: FleetSimulation, part: Part, setup: RunSetup):
+    def __init__(self, fleet: FleetSimulation, part: FleetMember, setup: RunSetup):
         self.part = part
         recorder = PartRecorder(fleet.recorder, part, fleet._use, fleet.decided)
         shared = Shared(fleet, fleet.arrivals, part.first)

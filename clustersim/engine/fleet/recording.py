@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from clustersim.cluster import Capacity, Part, Placement, in_use, moved
+from clustersim.cluster import Capacity, FleetMember, Placement, in_use, moved
 from clustersim.records import EventRecord, InUse, MemoryRecorder, Recorder
 
 __all__ = ["PartRecorder", "UseOfParts"]
@@ -30,7 +30,7 @@ class _Use(NamedTuple):
 class UseOfParts:
     """The use of a fleet, as the sum of what its clusters report. The last of an instant counts."""
 
-    def __init__(self, recorder: Recorder, parts: tuple[Part, ...]):
+    def __init__(self, recorder: Recorder, parts: tuple[FleetMember, ...]):
         self._recorder = recorder
         self._uses = {part.name: _Use(part.cluster.gpus, 0, 0, 0, 0, 0) for part in parts}
         self._changed_s: float | None = None
@@ -53,7 +53,7 @@ class PartRecorder(MemoryRecorder):
     everything else goes to the recorder of the fleet as it is. `decided` is called after each decision.
     """
 
-    def __init__(self, recorder: Recorder, part: Part, use: UseOfParts, decided: Callable[[], None]):
+    def __init__(self, recorder: Recorder, part: FleetMember, use: UseOfParts, decided: Callable[[], None]):
         super().__init__(part.cluster)
         self._whole, self._part, self._use, self._decided = recorder, part, use, decided
         self.plan, self.keep_job = recorder.plan, recorder.keep_job  # type: ignore[method-assign]

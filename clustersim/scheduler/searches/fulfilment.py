@@ -140,9 +140,11 @@ def _choose(draft: Draft, facts: ClusterState[JobView], entries: Iterable[Wanted
 
 
 def _place(
-    draft: Draft, facts: ClusterState[JobView], chosen: Mapping[JobView, Wanted],
+    draft: Draft,
+    facts: ClusterState[JobView],
+    chosen: Mapping[JobView, Wanted],
     settling: Collection[JobView],
-) -> None:  # fmt: skip
+) -> None:
     """Let the chosen jobs run, as far as they have a place, and stop all others.
 
     Jobs that keep their GPUs stay; the rest start, largest first. If some find no place, small jobs migrate
