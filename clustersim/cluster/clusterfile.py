@@ -42,7 +42,7 @@ from .cluster import Cluster
 from .networks import IDEAL, NETWORKS
 from .topology import Cpus, Gpus, HostGb, NodeGroup, Nodes
 
-__all__ = ["GPU_TYPES", "cluster_of", "load_cluster"]
+__all__ = ["GPU_TYPES", "ClusterEntry", "ClusterFile", "GroupEntry", "cluster_of", "load_cluster"]
 
 GPU_TYPES: Mapping[str, str | None] = {
     "a100": "dgx-a100-80gb",
@@ -64,7 +64,9 @@ Groups = Annotated[list[Any], Field(max_length=1000)]
 
 
 @dataclass(frozen=True, config=CONFIG)
-class _File:
+class ClusterFile:
+    """What a file states."""
+
     groups: Groups | None = None
     clusters: Annotated[list[Any], Field(max_length=100)] = Field(default_factory=list)
     network: Name = IDEAL.name
@@ -72,7 +74,7 @@ class _File:
 
 
 @dataclass(frozen=True, config=CONFIG)
-class _Part:
+class ClusterEntry:
     """A cluster of a fleet as a file states it."""
 
     name: Name
@@ -80,7 +82,7 @@ class _Part:
 
 
 @dataclass(frozen=True, config=CONFIG)
-class _GroupEntry:
+class GroupEntry:
     """A group as a file states it. Bandwidths in Gb/s, one direction."""
 
     name: Name
@@ -154,7 +156,7 @@ def cluster_of(document: Mapping[str, Any]) -> Cluster:
 
 
 def _from_file(path: Path, network: str | None) -> Cluster:
-    content = construct(_File, read_mapping(path), path)
+    content = construct(ClusterFile, read_mapping(path), path)
     if content.network not in NETWORKS:
         raise UserError(f"{path}: {UnknownName('network', content.network, NETWORKS)}")
     if content.groups is not None and content.clusters:
@@ -180,14 +182,14 @@ def _from_file(path: Path, network: str | None) -> Cluster:
 _NO_SLASH = "must not contain /, which stands between a cluster and a GPU type; choose another name"
 
 
-def _parts(stated: list[Any], path: Path) -> list[_Part]:
+def _parts(stated: list[Any], path: Path) -> list[ClusterEntry]:
     """The clusters of a fleet, with names that differ."""
-    parts: list[_Part] = []
+    parts: list[ClusterEntry] = []
     for i, entry in enumerate(stated):
         where = f"{path}: clusters[{i}]"
         if not isinstance(entry, dict):
             raise UserError(f"{where}: is {type(entry).__name__}; write a mapping with name and groups")
-        part = construct(_Part, {str(key): value for key, value in entry.items()}, where)
+        part = construct(ClusterEntry, {str(key): value for key, value in entry.items()}, where)
         if not part.groups:
             raise UserError(f"{where}: groups is empty; list the groups of its nodes")
         if "/" in part.name:
@@ -210,7 +212,7 @@ def _groups(stated_groups: list[Any], at: str, folder: Path) -> list[NodeGroup]:
             raise UserError(
                 f"{where}: is {type(stated).__name__}; write a mapping with name, gpu_type, nodes"
             )
-        group = construct(_GroupEntry, {str(key): value for key, value in stated.items()}, where)
+        group = construct(GroupEntry, {str(key): value for key, value in stated.items()}, where)
         if group.name in names:
             raise UserError(
                 f"{where}: name={quoted(group.name)}: another group has this name; choose a new one"
@@ -220,7 +222,7 @@ def _groups(stated_groups: list[Any], at: str, folder: Path) -> list[NodeGroup]:
     return groups
 
 
-def _resolved(group: _GroupEntry, where: str, folder: Path) -> NodeGroup:
+def _resolved(group: GroupEntry, where: str, folder: Path) -> NodeGroup:
     """The group, with the figures of its system where it states none of its own."""
     _check_tiers(group, where)
     reference, system = _system(group, where, folder)
@@ -257,7 +259,7 @@ def _resolved(group: _GroupEntry, where: str, folder: Path) -> NodeGroup:
     )
 
 
-def _system(group: _GroupEntry, where: str, folder: Path) -> tuple[str | None, System | None]:
+def _system(group: GroupEntry, where: str, folder: Path) -> tuple[str | None, System | None]:
     """The system of the group's nodes: its name or path, and the system itself."""
     reference = group.system
     if reference is None:
@@ -279,7 +281,7 @@ def _system(group: _GroupEntry, where: str, folder: Path) -> tuple[str | None, S
         raise UserError(f"{where}: system={group.system}: {error}") from None
 
 
-def _check_tiers(group: _GroupEntry, where: str) -> None:
+def _check_tiers(group: GroupEntry, where: str) -> None:
     for tier in ("leaf", "spine"):
         ratio, gbps = (getattr(group, f"{tier}_{key}") for key in ("oversubscription", "uplink_gbps"))
         if ratio is not None and gbps is not None:

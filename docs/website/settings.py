@@ -148,9 +148,9 @@ def files_page() -> str:
         "## Options of a plan\n\nThe keys of `--options` and of the column `plan_options`, explained in "
         f"[Options of a plan](../plan-options.md).\n\n{described_keys(PlanOptions)}",
         "## Cluster files\n\nExplained in [Clusters](../clusters.md) and [Fleets](../fleets.md). A file:\n\n"
-        + fields_table(clusterfile._File),
-        "An entry of `groups`:\n\n" + fields_table(clusterfile._Group),
-        "An entry of `clusters`:\n\n" + fields_table(clusterfile._Part),
+        + fields_table(clusterfile.ClusterFile),
+        "An entry of `groups`:\n\n" + fields_table(clusterfile.GroupEntry),
+        "An entry of `clusters`:\n\n" + fields_table(clusterfile.ClusterEntry),
         "## Grid files\n\nExplained in [Grids](../grids.md).\n\n" + fields_table(gridfile.GridFile),
         section("`limits` of a grid", gridfile.Limits, level=3),
         section("`window` of a grid", gridfile.Window, level=3),
