@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
@@ -54,9 +54,14 @@ class Usage:
 
     @classmethod
     def of(cls, snapshots: Snapshots, end_s: float) -> Usage:
-        rows = RecordTable(snapshots) if isinstance(snapshots, Sequence) else snapshots
+        rows: Columns | RecordTable | Mapping[str, Array]
+        if isinstance(snapshots, Sequence):
+            table = np.array(list(snapshots), dtype=float).reshape(-1, len(Snapshot._fields))
+            rows = dict(zip(Snapshot._fields, table.T, strict=True))
+        else:
+            rows = snapshots
         time_s = rows["time_s"]
-        last_s = max(end_s, float(time_s[-1])) if len(rows) else end_s
+        last_s = max(end_s, float(time_s[-1])) if len(time_s) else end_s
         return cls(time_s, rows["allocated"], rows["stranded"], rows["running"] + rows["pending"], last_s)
 
     def integral(self, values: Array, from_s: float, to_s: float) -> float:
@@ -68,8 +73,8 @@ class Usage:
         """The time averages of `values` (one per row) over many intervals, each of positive length."""
         edges = np.append(self.time_s, self.end_s)
         cumulative = np.concatenate([[0.0], np.cumsum(np.diff(edges) * values)])
-        until_from, until_to = (np.interp(times, edges, cumulative) for times in (from_s, to_s))
-        return (until_to - until_from) / (to_s - from_s)
+        between = np.interp(to_s, edges, cumulative) - np.interp(from_s, edges, cumulative)
+        return between / (to_s - from_s)
 
 
 def of_finished(jobs: Jobs, name: str) -> Array:
@@ -105,4 +110,4 @@ def percentiles(values: Array, *percents: float) -> list[float | None]:
     """Percentiles by linear interpolation between order statistics (type 7 of Hyndman and Fan, 1996)."""
     if not len(values):
         return [None] * len(percents)
-    return [float(value) for value in np.percentile(values, percents)]
+    return list(np.percentile(values, percents).tolist())

@@ -105,7 +105,10 @@ def summarise(
 def job_counts(jobs: Jobs) -> dict[str, Value]:
     """jobs = finished + rejected + unfinished + failed: every submitted job has one of these states."""
     columns = job_columns(jobs)
-    return {"jobs": len(columns), **{state: int(columns.equal("state", state).sum()) for state in STATES}}
+    counts: dict[str, Value] = {"jobs": len(columns)}
+    for state in STATES:
+        counts[state] = int(columns.equal("state", state).sum())
+    return counts
 
 
 def completion_times(jobs: Jobs) -> dict[str, Value]:
@@ -211,8 +214,9 @@ def disruptions(jobs: Jobs) -> dict[str, Value]:
     without lasting progress.
     """
     columns = job_columns(jobs)
-    counts = ("preemptions", "resizes", "restarts", "migrations", "interruptions")
-    sums: dict[str, Value] = {name: int(columns[name].sum()) for name in counts}
+    sums: dict[str, Value] = {}
+    for name in ("preemptions", "resizes", "restarts", "migrations", "interruptions"):
+        sums[name] = int(columns[name].sum())
     return {**sums, "lost_gpu_h": _lost_gpu_s(columns) / 3600}
 
 
@@ -271,13 +275,12 @@ class _Comparable:
 
 def _comparable(jobs: Jobs) -> _Comparable:
     columns = job_columns(jobs)
-    rows = [columns[name] for name in ("submit_s", "finish_s", "jct_s", "isolated_s")]
-    rows.append(requested_gpus(columns))
-    submit_s, finish_s, *ratios = rows
+    submit_s, finish_s, gpus = columns["submit_s"], columns["finish_s"], requested_gpus(columns)
+    jct_s, isolated_s = columns["jct_s"], columns["isolated_s"]
     mask = columns.equal("state", FINISHED) & (finish_s > submit_s)  # False for NaN
-    for values in ratios:
+    for values in (jct_s, isolated_s, gpus):
         mask &= (values != 0) & ~np.isnan(values)
-    return _Comparable(*(values[mask] for values in rows))
+    return _Comparable(submit_s[mask], finish_s[mask], jct_s[mask], isolated_s[mask], gpus[mask])
 
 
 def _covers(jobs: Columns) -> str:

@@ -6,6 +6,7 @@ The engine owns the real one; a `Proposal` works on a copy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Protocol
 
 import numpy as np
@@ -108,7 +109,7 @@ class Capacity:
             first += group.nodes
         leaves = cluster.leaves
         self._leaf_of = cluster.leaf_of if len(leaves) > 1 else ()
-        self._empty_by_leaf = [leaf.nodes for leaf in leaves]
+        self._empty_by_leaf = list(map(attrgetter("nodes"), leaves))
 
     def copy(self) -> Capacity:
         twin = object.__new__(Capacity)
@@ -243,7 +244,9 @@ class Capacity:
 
     def in_use(self, in_service: int) -> tuple[float, float]:
         """The GPUs that jobs hold of those `in_service`; the free ones on nodes that also run something."""
-        return in_use(in_service, self.free, self.stranded, self.idle_millionths)
+        if self.shared is None:
+            return in_service - self.free, self.stranded
+        return in_use(in_service, self.free, self.stranded, self.shared.idle)
 
     def close(self, node: int) -> None:
         """Take a node out of service: GPUs that are free there, or become free, count again after `open`.

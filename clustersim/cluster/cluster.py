@@ -19,7 +19,7 @@ from .host import HostDemand, HostResources
 from .networks import IDEAL, NETWORKS, NetworkModel
 from .topology import Leaf, NodeGroup, Pool, leaves_of, pools_of
 
-__all__ = ["Cluster", "FleetMember", "Placement"]
+__all__ = ["SHAPE", "Cluster", "FleetMember", "Placement"]
 
 Placement = tuple[tuple[int, int], ...]
 """Where a job runs: (node, GPUs there) pairs, by node."""
@@ -38,7 +38,7 @@ class FleetMember(NamedTuple):
         return range(self.first, self.first + self.cluster.nodes)
 
 
-_SHAPE = re.compile(r"n(-?[0-9]{1,30})g(-?[0-9]{1,30})|(-?[0-9]{1,30})x(-?[0-9]{1,30})")
+SHAPE = re.compile(r"n(-?[0-9]{1,30})g(-?[0-9]{1,30})|(-?[0-9]{1,30})x(-?[0-9]{1,30})")
 _MAX_NODES, _MAX_GPUS_PER_NODE = 1_000_000, 64
 
 
@@ -101,6 +101,11 @@ class Cluster:
         """Whether any nodes state their cores or their memory."""
         return any(group.host != (None, None) for group in self.groups)
 
+    @cached_property
+    def states_prices(self) -> bool:
+        """Whether any GPU type has a price of its own."""
+        return any(group.usd_per_gpu_hour is not None for group in self.groups)
+
     def demand_of(self, cpus: float | None, memory_gb: float | None, gpus: int | None) -> HostDemand | None:
         """What a job needs for each of its GPUs; None where that sets no limit here. See `HostDemand.of`."""
         return HostDemand.of(cpus, memory_gb, gpus) if self.states_host else None
@@ -146,11 +151,9 @@ class Cluster:
 
     def prices(self, default: float) -> dict[str, float] | None:
         """US dollars per GPU-hour by GPU type, `default` for types without a price; None if none has one."""
-        if not self.groups:
+        if not self.states_prices:
             return None
         stated = {pool.gpu_type: pool.usd_per_gpu_hour for pool in self.pools}
-        if not any(price is not None for price in stated.values()):
-            return None
         return {name: default if price is None else price for name, price in stated.items()}
 
     @cached_property
@@ -210,7 +213,7 @@ class Cluster:
         >>> Cluster.parse("n128g8").gpus
         1024
         """
-        match = _SHAPE.fullmatch(shape.strip().lower())
+        match = SHAPE.fullmatch(shape.strip().lower())
         if not match:
             what = "not a shape; write n128g8 for 128 nodes of 8 GPUs, or name a .yaml file"
             raise UserError(f"cluster {quoted(shape)}: {what}")

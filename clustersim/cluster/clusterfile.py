@@ -38,7 +38,7 @@ from itertime.errors import UnknownName, UserError
 from itertime.io import CONFIG, Name, Positive, Ratio, construct, names_file, quoted, read_mapping
 from itertime.spec import SHIPPED_SYSTEMS, System, is_system_file, load_system
 
-from .cluster import Cluster
+from .cluster import SHAPE, Cluster
 from .networks import IDEAL, NETWORKS
 from .topology import Cpus, Gpus, HostGb, NodeGroup, Nodes
 
@@ -112,7 +112,7 @@ def load_cluster(text: str, system: str | None = None, network: str | None = Non
     """
     if network is not None and network not in NETWORKS:
         raise UnknownName("network", network, NETWORKS)
-    if "/" in text or names_file(text):
+    if not SHAPE.fullmatch(text) and ("/" in text or names_file(text)):
         if system not in (None, DEFAULT_SYSTEM):
             raise UserError(
                 f"system={system}: the cluster file {text} states the systems of its groups; leave system out"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
+from operator import attrgetter
 
 from clustersim.cluster import Cluster
 from clustersim.failures import Failures, Maintenance, Reservation, Spot
@@ -92,7 +93,7 @@ class RunSetup:
     @property
     def packs(self) -> int:
         """The most jobs that a policy of the run puts on the same GPUs."""
-        return max([self.scheduler.packs, *(part.packs for part in self.parts)])
+        return max(map(attrgetter("packs"), [self.scheduler, *self.parts]))
 
     @property
     def disturbs_jobs(self) -> bool:
@@ -106,10 +107,9 @@ class RunSetup:
     @property
     def prices(self) -> dict[str, float] | None:
         """US dollars per GPU-hour by GPU type; None if jobs are charged none."""
-        prices = self.cluster.prices(self.price_usd_per_gpu_h)
-        if prices is None and self.priced:
-            return dict.fromkeys(self.cluster.gpu_types, self.price_usd_per_gpu_h)
-        return prices
+        if self.cluster.states_prices:
+            return self.cluster.prices(self.price_usd_per_gpu_h)
+        return dict.fromkeys(self.cluster.gpu_types, self.price_usd_per_gpu_h) if self.priced else None
 
     @property
     def interference(self) -> Interference | None:

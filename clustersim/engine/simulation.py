@@ -83,9 +83,8 @@ class Simulation(Course):
             on_progress=on_progress,
         )
         self.enactment = Enactment(world, speeds_of(setup), self._on_completion, setup.prices)
-        self._wake_ups = WakeUps(world)
-        self.features = features_of(setup, world, self.enactment, self._wake_ups, shared.first_node)
-        self._receivers = [(feature.column, feature.receive) for feature in self.features]
+        self._wake_ups: WakeUps | None = None  # until the policy asks for the first one
+        self.features = features_of(setup, world, self.enactment, shared.first_node)
         interval_s = setup.decision_interval_s
         self._rounds = DecisionRounds(world, interval_s) if interval_s else None
         # Bound once: they are called for every job or at every decision.
@@ -129,8 +128,9 @@ class Simulation(Course):
 
     def decide_on_arrivals(self, now: float) -> None:
         """Decide at this instant, at which jobs were submitted."""
-        self._wake_ups.reset(now)
-        self.world.decide_at_this_instant(now)
+        world = self.world
+        world.last_event_s, world.wake_ups = now, 0
+        world.decide_at_this_instant(now)
 
     def submit(self, job: Job, order: int, note: str = "", again: bool = False) -> None:
         """A job arrives; the next decision admits or declines it. `note`: why it came to this cluster of a
@@ -154,8 +154,9 @@ class Simulation(Course):
         if note:
             self.enactment.note(active, note)
         # What the job has beside its work, and whether a feature runs it instead of the policy.
-        for column, receive in self._receivers:
-            if (column is None or getattr(job, column) is not None) and receive(active):
+        for feature in self.features:
+            column = feature.column
+            if (column is None or getattr(job, column) is not None) and feature.receive(active):
                 return
         world.submitted.append(active)
 
@@ -164,7 +165,7 @@ class Simulation(Course):
         if active.generation != generation:
             return  # the job was stopped, resized or slowed down since; a later completion is expected
         world, now = self.world, self.world.clock.now
-        self._wake_ups.reset(now)
+        world.last_event_s, world.wake_ups = now, 0
         if active.ends_phase:
             self.enactment.begin_phase(active, now)
             world.decide_at_this_instant(now)
@@ -196,6 +197,8 @@ class Simulation(Course):
         for job, text in proposal.notes:
             self.enactment.note(active_of(job), text)
         if proposal.wake_at is not None:
+            if self._wake_ups is None:
+                self._wake_ups = WakeUps(world)
             self._wake_ups.request(proposal.wake_at)
         self._note_use(now)
         if course.interrupted:

@@ -27,13 +27,7 @@ class WakeUps:
         self._world = world
         self._wake_at: float | None = None
         self._generation = 0  # counts requests, so that a replaced one is recognised as stale
-        self.reset(world.clock.now)
-
-    def reset(self, now: float) -> None:
-        """Something else has happened: count from zero."""
-        self._count = 0
-        self._checked_s: float = now
-        self._checked_work: float | None = None
+        self._checked_s = self._checked_work = 0.0
 
     def request(self, wake_at: float) -> None:
         """Wake the policy up at this time, and at no time requested earlier."""
@@ -63,8 +57,10 @@ class WakeUps:
 
     def _has_no_effect(self) -> bool:
         """Count a wake-up. True after many if no waiting job fits until something else happens."""
-        self._count += 1
-        return self._count >= _MOST_IDLE and not self._world.facts.running and not self._any_job_fits()
+        self._world.wake_ups += 1
+        return (
+            self._world.wake_ups >= _MOST_IDLE and not self._world.facts.running and not self._any_job_fits()
+        )
 
     def _any_job_fits(self) -> bool:
         """Whether a waiting job fits as requested; nodes may be out of service, or removed."""
@@ -73,12 +69,14 @@ class WakeUps:
 
     def _fault(self, now: float) -> str:
         """The error of a policy that made no progress in very many wake-ups up to `now`; else empty."""
-        if self._count % _MOST_IDLE:
+        wake_ups, facts = self._world.wake_ups, self._world.facts
+        if wake_ups % _MOST_IDLE:
             return ""
-        facts, before_s = self._world.facts, self._checked_s
+        is_first = wake_ups == _MOST_IDLE  # nothing was checked since the last other event
+        before_s = self._world.last_event_s if is_first else self._checked_s
         running, waiting = facts.running, facts.waiting.jobs
         work = fsum(active_of(job).work_left_at(now) for job in (*running, *waiting))
-        if work == self._checked_work or now - before_s < _LEAST_ADVANCE_S:
+        if (work == self._checked_work and not is_first) or now - before_s < _LEAST_ADVANCE_S:
             return (
                 f"woke up {_MOST_IDLE} times since t={before_s:g} s and got nothing done, "
                 f"with {len(running)} jobs running and {len(waiting)} jobs waiting"

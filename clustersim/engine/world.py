@@ -28,6 +28,7 @@ class World:
     | `events` | `state.events`: what happens until the next decision |
     | `recorder`, `overheads` | the records of the run; what starts and restarts cost |
     | `arrivals`, `submitted` | the jobs to be submitted; those submitted but not admitted yet |
+    | `last_event_s`, `wake_ups` | the time of the last event but wake-ups; how many of these followed it |
     | `views` | what the policy sees of the jobs in the system, by job |
     | `waiting_apart`, `running_apart` | the number of jobs in the system that features run, not the policy |
 
@@ -61,6 +62,7 @@ class World:
         self.submitted: deque[ActiveJob] = deque()
         self.views: dict[ActiveJob, JobView] = {}
         self.waiting_apart = self.running_apart = 0
+        self.last_event_s, self.wake_ups = clock.now, 0
         self.at_begin: list[Callable[[], None]] = []
         self.before_decisions: list[Callable[[float], None]] = []
         self.on_node_loss: list[Callable[[int, str], None]] = []

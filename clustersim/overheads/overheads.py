@@ -125,7 +125,10 @@ class Overheads:
 
     def stated(self) -> dict[str, Any]:
         """Every constant as plain JSON data; `Overheads(**stated)` reads them again."""
-        return {**asdict(self), **{name: [list(pair) for pair in getattr(self, name)] for name in _PAIRS}}
+        stated = asdict(self)
+        for name in _PAIRS:
+            stated[name] = list(map(list, getattr(self, name)))
+        return stated
 
     def start_s(self, gpus: int = 1) -> float:
         """Seconds from the allocation of a job's first `gpus` GPUs to its first iteration."""

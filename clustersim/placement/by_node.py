@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 
 from clustersim.cluster import FreeNodes, NodeSet, Placement, first_node, node_set, nodes_of
 
@@ -48,7 +48,7 @@ def pack(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int =
     whole, rest = divmod(gpus, size)
     empty = capacity.nodes_with(size)
     nodes = chain(nodes_of(empty & preferred), nodes_of(empty & ~preferred)) if preferred else nodes_of(empty)
-    spots = [(node, size) for node in islice(nodes, whole)]
+    spots = list(zip(islice(nodes, whole), repeat(size)))
     if rest:
         last = fullest(capacity, rest, preferred, candidates=~node_set(node for node, _ in spots))
         assert last is not None, "pack_fits said that there is room"

@@ -7,7 +7,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from math import nan
 from operator import attrgetter
 from struct import Struct
 from typing import Any, Self, get_type_hints
@@ -73,8 +72,7 @@ class Columns:
         for name in self._sure:
             self._arrays[name].frombytes(numbers(*fields[name]))
         for name in self._maybe:
-            values = [nan if value is None else value for value in fields[name]]
-            self._arrays[name].frombytes(numbers(*values))
+            self._arrays[name].frombytes(np.array(fields[name], dtype=float).tobytes())
         for name, (codes, names) in self._codes.items():
             codes.extend([names.setdefault(text, len(names)) for text in fields[name]])
         self._length += length

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -130,7 +131,8 @@ class MemoryRecorder(Recorder):
 
     @property
     def finished(self) -> np.ndarray:
-        return np.array([job.state == FINISHED for job in self.jobs_by_submission()], bool)
+        states = map(attrgetter("state"), self.jobs_by_submission())
+        return np.fromiter(map(FINISHED.__eq__, states), bool, len(self.jobs))
 
     @property
     def usage_table(self) -> list[Snapshot]:
@@ -138,7 +140,8 @@ class MemoryRecorder(Recorder):
 
     def jobs_by_submission(self) -> list[JobRecord]:
         """The job records in the order of submission."""
-        return [self.jobs[i] for i in sorted(range(len(self.jobs)), key=self._orders.__getitem__)]
+        positions = sorted(range(len(self.jobs)), key=self._orders.__getitem__)
+        return list(map(self.jobs.__getitem__, positions))
 
     def finish(
         self, policy: str, planner: str, summary: dict[str, Any], manifest: Mapping[str, Any],

@@ -117,10 +117,10 @@ def _files_of_system(name: object) -> tuple[Path, ...]:
 
 def systems_hash(cluster: Cluster, speed: Speed) -> str:
     """Hash of the systems of the nodes and their profiles, as `speed` has read them, maybe from files."""
-    planners = [speed.planner_of(gpu_type) for gpu_type in cluster.gpu_types]
-    texts = [
-        "none" if planner is None else f"{planner.system!r} {planner.profile.digest}" for planner in planners
-    ]
+    texts = []
+    for gpu_type in cluster.gpu_types:
+        planner = speed.planner_of(gpu_type)
+        texts.append("none" if planner is None else f"{planner.system!r} {planner.profile.digest}")
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
@@ -138,12 +138,15 @@ _version = cache(version)  # reads the metadata of an installed package
 
 
 def versions() -> dict[str, str]:
-    return {
+    """The versions of the program and of what computes numbers besides, which do not change in a process."""
+    versions = {
         "clustersim": _version("clustersim"),
         "code": code_hash(),
         "python": platform.python_version(),
-        **{name: _version(name) for name in LIBRARIES},
     }
+    for name in LIBRARIES:
+        versions[name] = _version(name)
+    return versions
 
 
 def other_libraries(manifest: Mapping[str, Any]) -> str:

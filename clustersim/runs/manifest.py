@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from clustersim.records import COMPLETE, Recorder
 from clustersim.scheduler import Scheduler
 from clustersim.speed import Speed
 from itertime.io import sha256
-from itertime.spec import profile_path
+from itertime.spec import SHIPPED_PROFILES, profile_path
 from traces.sidecars import report_of, since_1970
 
 from .config import SETTINGS, RunConfig, values_of
@@ -56,7 +57,7 @@ def manifest_of(
         **({"packs": setup.packs} if setup.packs > 1 else {}),
         "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
         **_settings(config, setup),
-        **_routing_hashes(config),
+        **({} if config.routing is None else _routing_hashes(config.routing)),
         "window": config.window,
         "trace": source_of(trace),
     }
@@ -133,22 +134,29 @@ def source_of(trace: Trace) -> dict[str, Any]:
     return source
 
 
-def _routing_hashes(config: RunConfig) -> dict[str, Any]:
-    """A hash of each policy that the routing of a fleet names; nothing without a routing."""
-    if config.routing is None:
-        return {}
-    policies = Routing.of(config.routing).policies
+def _routing_hashes(routing: Mapping[str, Any]) -> dict[str, Any]:
+    """A hash of each policy that the routing of a fleet names."""
+    policies = Routing.of(routing).policies
     return {"routing_sha256": {name: policy_hash(policy) for name, policy in policies.items()}}
 
 
 def bound_stated(bound: Bound) -> dict[str, Any]:
     """The values of a bound and their method, which depend on trace and settings alone."""
-    return {name: value for name, value in asdict(bound).items() if name != "seconds"}
+    stated = asdict(bound)
+    del stated["seconds"]
+    return stated
 
 
 def profile_of(speed: Speed) -> dict[str, str] | None:
     """The profile of the nodes: of the first GPU type that has one, None if none has."""
     if speed.planner is None:
         return None
-    file = profile_path(speed.planner.system.profile)
-    return {"name": speed.planner.profile.name, "sha256": sha256(file)}
+    profile = speed.planner.system.profile
+    digest = _shipped_digest(profile) if profile in SHIPPED_PROFILES else sha256(profile_path(profile))
+    return {"name": speed.planner.profile.name, "sha256": digest}
+
+
+@cache
+def _shipped_digest(profile: str) -> str:
+    """The hash of a shipped profile, which is read once as it is part of the program."""
+    return sha256(profile_path(profile))

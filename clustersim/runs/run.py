@@ -15,7 +15,7 @@ from clustersim.cluster import Cluster
 from clustersim.engine import RunSetup, Simulation
 from clustersim.engine.fleet import FleetSimulation, Routing
 from clustersim.errors import PolicyError
-from clustersim.records import COMPLETE, INTERRUPTED, STOPPED, MemoryRecorder, Recorder, Run
+from clustersim.records import COMPLETE, INTERRUPTED, STATES, STOPPED, MemoryRecorder, Recorder, Run
 from clustersim.rundir import RunWriter
 from clustersim.scheduler import Scheduler
 from clustersim.speed import Interference, Packing
@@ -160,8 +160,7 @@ def _bound(
     """The bound of a run, None if the run wants none, and the interrupt that ended its computation."""
     if config.bound == NO_BOUND:
         return None, None
-    interference = setup.interference or Interference()
-    packing = Packing(setup.packs, interference) if setup.packs > 1 else None
+    packing = Packing(setup.packs, setup.interference or Interference()) if setup.packs > 1 else None
     try:
         with interrupting(_interrupt):
             bound = best_possible(
@@ -187,8 +186,8 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
         price_usd_per_gpu_h=config.price_usd_per_gpu_h,
         bound=manifest["bound"],
     )
-    if (services := service_summary(recorder.job_table)) is not None:
-        summary["services"] = services
+    if sum(map(summary.__getitem__, STATES)) < summary["jobs"]:  # the others are instances of services
+        summary["services"] = service_summary(recorder.job_table)
     if setup.cluster.states_host:
         host = host_summary(recorder.job_table, setup.cluster, recorder.end_s, manifest.get("packs", 1))
         if host is not None:

@@ -75,7 +75,7 @@ def _parts(
         nodes, reservations = resolved.get("nodes"), resolved.get("reservations", ())
         of_part = [entry.within(part.first, part.cluster.nodes) for entry in reservations]
         changes: dict[str, Any] = {
-            "priced": cluster.prices(0.0) is not None,
+            "priced": cluster.states_prices,
             "nodes": None if nodes is None else nodes.within(part.first, part.cluster.nodes),
             "reservations": tuple(reservation for reservation in of_part if reservation),
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
@@ -59,15 +59,14 @@ class PhaseView(NamedTuple):
     unit_s: Mapping[int, float]
 
 
+@dataclass(eq=False, slots=True)
 class JobCurves:
     """The `JobCurve` of each kind of job, made when it is first looked up."""
 
-    __slots__ = ("_cluster", "_known", "_overheads")
-
-    def __init__(self, cluster: Cluster, overheads: Overheads):
-        self._cluster, self._overheads = cluster, overheads
-        # The speeds are kept with the result: while they live, no other object has their id.
-        self._known: dict[tuple[int, str | None], tuple[Curve, JobCurve]] = {}
+    _cluster: Cluster
+    _overheads: Overheads
+    # The speeds are kept with the result: while they live, no other object has their id.
+    _known: dict[tuple[int, str | None], tuple[Curve, JobCurve]] = field(default_factory=dict, init=False)
 
     def of(self, speeds: Curve, parameters: float, gpu_type: str | None = None) -> JobCurve:
         """The curve of jobs with these speeds on `gpu_type`, or where all nodes have as many GPUs as the

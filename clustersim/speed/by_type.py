@@ -101,8 +101,9 @@ def speed_for(
     is one. Plans leave `memory_headroom`, a share of a GPU's memory, free. `models`: those that jobs may name
     (None: shipped ones and any file). UserError for unknown names.
     """
-    chips = tuple(dict.fromkeys(pool.chip for pool in cluster.pools))
-    tables = throughputs_by_type(table, chips) if table else {}
+    tables: Mapping[str, Throughputs] = {}
+    if table:
+        tables = throughputs_by_type(table, tuple(dict.fromkeys(pool.chip for pool in cluster.pools)))
     models = models or Models()
     by_type = {}
     for pool in cluster.pools:
@@ -138,5 +139,5 @@ def _speed_on(
     nic = pool.nic_bytes_per_s or system.nic_bytes_per_s * share
     if (pool.gpus_per_node, nic) != (system.gpus_per_node, system.nic_bytes_per_s):
         system = replace(system, gpus_per_node=pool.gpus_per_node, nic_bytes_per_s=nic)
-    made = make_planner(planner, system, cache=default_cache(), memory_headroom=memory_headroom)
+    made = make_planner(planner, system, cache=default_cache, memory_headroom=memory_headroom)
     return SpeedOnOneType(cluster, made, table, pool.gpu_type, models, pool.host)

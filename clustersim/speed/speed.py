@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from functools import cached_property
+from operator import itemgetter
 from typing import Protocol
 
 from clustersim.cluster import Cluster, HostDemand, HostResources
@@ -69,10 +71,14 @@ class SpeedOnOneType:
         self._host = host or HostResources(None, None)
         self.cluster, self.planner, self.table, self.gpu_type = cluster, planner, table or {}, gpu_type
         self.models = models or Models()
-        self.tabled_models = frozenset(model for model, _ in self.table)
-        self._counts = regular_counts(cluster)
+        self.tabled_models = frozenset(map(itemgetter(0), self.table))
         self._curves: dict[object, Curve | CannotRun] = {}
         self._offers: dict[object, tuple[Offer, ...]] = {}
+
+    @cached_property
+    def _counts(self) -> tuple[int, ...]:
+        """The counts on which every model is planned."""
+        return regular_counts(self.cluster)
 
     def offers(self, job: Job) -> tuple[Offer, ...]:
         """The one offer of this GPU type. CannotRun, with the reason, if it cannot run the job."""

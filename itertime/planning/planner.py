@@ -69,7 +69,8 @@ class Planner:
     """One rule on one system. The rule picks among the plans of `space`, by default its own, that leave
     `memory_headroom`, a share of a GPU's memory, free.
 
-    Curves are kept, so the same model and batch cost nothing the second time; a `cache` keeps them for later
+    Curves are kept, so the same model and batch cost nothing the second time; a `cache`, or what a function
+    without arguments returns as the cache when the first curve is computed, keeps them for later
     processes.
     """
 
@@ -79,12 +80,14 @@ class Planner:
         system: System,
         profile: Profile,
         space: Space | None = None,
-        cache: CurveCache | None = None,
+        cache: CurveCache | Callable[[], CurveCache | None] | None = None,
         memory_headroom: float = MEMORY_HEADROOM,
     ):
         self.name, self.system, self.profile = name, system, profile
         self.space, self.cache = space or _SPACES.get(name, _VTRAIN_SPACE), cache
-        self.memory_headroom = checked_headroom(memory_headroom)
+        self.memory_headroom = memory_headroom
+        if memory_headroom != MEMORY_HEADROOM:
+            checked_headroom(memory_headroom)
         self._choose = _RULES[name]
         self._known: dict[tuple[ModelSpec, int, Counts], Curve] = {}
         self._variants: dict[tuple[str, str, PlanOptions], Planner] = {}
@@ -144,21 +147,22 @@ class Planner:
 
     def _steps(self, model: ModelSpec, global_batch: int, counts: Counts) -> Curve:
         """The runs by the first count that each serves, read from the cache where possible."""
-        if self.cache is None:
+        cache = self.cache() if callable(self.cache) else self.cache
+        if cache is None:
             return self._planned(model, global_batch, counts)
         parts = self.name, self.space, model, global_batch, counts, self.system, self.profile.digest
         framework = load_framework(self.system.framework)
         lengths = load_lengths(model.lengths, model.seq_len) if model.lengths else None  # a file may change
         # numpy's functions may differ in the last digit
-        name = self.cache.key(*parts, framework, lengths, self.memory_headroom, np.__version__)
-        cached_rows = self.cache.load(name)
+        name = cache.key(*parts, framework, lengths, self.memory_headroom, np.__version__)
+        cached_rows = cache.load(name)
         if cached_rows is not None:
             return {
                 count: PlannedRun(gpus, plan, seconds, size, mfu)
                 for count, (gpus, seconds, size, mfu, plan) in cached_rows.items()
             }
         steps = self._planned(model, global_batch, counts)
-        self.cache.save(
+        cache.save(
             name,
             {
                 count: (run.gpus, run.iteration_s, run.memory_bytes, run.mfu, run.plan)
@@ -216,7 +220,7 @@ def make_planner(
     system: System,
     profile: Profile | None = None,
     space: Space | None = None,
-    cache: CurveCache | None = None,
+    cache: CurveCache | Callable[[], CurveCache | None] | None = None,
     memory_headroom: float = MEMORY_HEADROOM,
 ) -> Planner:
     """The planner `name` on a system. Its plans leave `memory_headroom`, a share of a GPU's memory, free.

@@ -22,7 +22,7 @@
 | `NETWORK_EFFICIENCY` | achieved fraction of the NICs, where nothing else is known |
 | `Site` | corrections of a profile for the software and the network of one site |
 | `load_system`, `list_systems` | a shipped system or a YAML file; names of the shipped systems |
-| `SHIPPED_SYSTEMS` | the same names, as a set |
+| `SHIPPED_SYSTEMS`, `SHIPPED_PROFILES` | the names of the shipped systems and profiles, as sets |
 | `model_reference`, `system_reference`, `framework_reference` | keys and files, changes by `KEY=VALUE` |
 | `Models` | models by name or path: shipped ones, and files of the user, as a trace names them |
 | `model_of`, `system_of`, `framework_of`, `Reference` | the model, system or framework that such keys make |
@@ -113,7 +113,7 @@ from .plans import (
     broken_options,
     parse_options,
 )
-from .profile import Evidence, Profile, list_profiles, load_profile, profile_path
+from .profile import SHIPPED_PROFILES, Evidence, Profile, list_profiles, load_profile, profile_path
 from .references import Reference, resolved_digest
 from .size_table import SizeTable
 from .system import (
@@ -143,6 +143,7 @@ __all__ = [
     "ONE_BIT",
     "PRECISIONS",
     "RECOMPUTE",
+    "SHIPPED_PROFILES",
     "SHIPPED_SYSTEMS",
     "STRATA",
     "Array",

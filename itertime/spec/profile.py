@@ -42,6 +42,7 @@ __all__ = [
     "COLLECTIVES",
     "ELEMENTWISE_KINDS",
     "ELEMENTWISE_STYLES",
+    "SHIPPED_PROFILES",
     "Evidence",
     "Profile",
     "list_profiles",
@@ -51,6 +52,8 @@ __all__ = [
 ]
 
 FOLDER = Path(__file__).parents[1] / "profiles"
+SHIPPED_PROFILES = frozenset(path.stem for path in FOLDER.glob("*.json"))
+"""The names of the shipped profiles."""
 
 ELEMENTWISE_KINDS = (
     "elementwise",
@@ -316,7 +319,7 @@ def _united(evidence: list[Evidence]) -> dict[str, dict[str, tuple[float, float]
 
 def list_profiles() -> list[str]:
     """Names of the shipped profiles, sorted."""
-    return sorted(path.stem for path in FOLDER.glob("*.json"))
+    return sorted(SHIPPED_PROFILES)
 
 
 def load_profile(name_or_path: str | Path) -> Profile:
@@ -331,7 +334,7 @@ def profile_path(name_or_path: str | Path) -> Path:
     """The file of a profile, by name or path. Raises `UnknownName` for a name that is not shipped."""
     text = str(name_or_path)
     is_path = isinstance(name_or_path, Path) or "/" in text or text.endswith(".json")
-    if not is_path and text not in list_profiles():
+    if not is_path and text not in SHIPPED_PROFILES:
         raise UnknownName("profile", text, list_profiles())
     return Path(text) if is_path else FOLDER / f"{text}.json"
 

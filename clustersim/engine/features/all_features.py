@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from clustersim.engine.enactment import Enactment
 from clustersim.engine.setup import RunSetup
-from clustersim.engine.wake_ups import WakeUps
 from clustersim.engine.world import World
 
 from .disruptions import Disruptions
@@ -18,7 +17,7 @@ __all__ = ["features_of"]
 
 
 def features_of(
-    setup: RunSetup, world: World, enactment: Enactment, wake_ups: WakeUps, first_node: int | None
+    setup: RunSetup, world: World, enactment: Enactment, first_node: int | None
 ) -> tuple[Feature, ...]:
     """The features of a run, in the order in which a job meets them. `first_node`: None outside a fleet; in
     a fleet, which applies what happens to nodes, the number of node 0.
@@ -26,9 +25,9 @@ def features_of(
     features: list[Feature] = [PhasedJobs()]
     if setup.cluster.states_host:
         features.append(HostDemands(world))
-    features.append(Services(world, enactment, setup.prices, setup.services_preempt))
+    features.append(Services(world, enactment, world.facts, setup.prices, setup.services_preempt))
     if setup.disturbs_jobs:
-        features.append(Disruptions(world, enactment, wake_ups, setup, first_node))
+        features.append(Disruptions(world, enactment, setup, first_node))
     if world.arrivals.predictor is not None:
         features.append(Predictions(world, world.arrivals.predictor))
     return tuple(features)

@@ -10,7 +10,6 @@ from math import inf
 from clustersim.cluster import Placement
 from clustersim.engine.enactment import Enactment
 from clustersim.engine.setup import RunSetup
-from clustersim.engine.wake_ups import WakeUps
 from clustersim.engine.world import World
 from clustersim.failures import Failures, Outages, failure_of_job
 from clustersim.jobs import ActiveJob, Checkpoints
@@ -28,15 +27,13 @@ class Disruptions:
 
     column = None
 
-    def __init__(
-        self, world: World, enactment: Enactment, wake_ups: WakeUps, setup: RunSetup, first: int | None
-    ):
+    def __init__(self, world: World, enactment: Enactment, setup: RunSetup, first: int | None):
         """`first`: None outside a fleet; in a fleet, which applies the outages, the number of node 0."""
         failures = setup.failures
         self._world, self._failures, self._seed = world, failures, setup.seed
         self._cluster = cluster = world.facts.cluster
         retries = Failures.retries if failures is None else failures.retries
-        self.nodes = NodesInService(world, enactment, wake_ups, retries, first or 0)
+        self.nodes = NodesInService(world, enactment, retries, first or 0)
         reclaims = setup.spot is not None or (setup.maintenance is not None and setup.maintenance.reclaims)
         cordon = reclaims and (setup.spot is None or setup.spot.cordon)
         self._closures = Closures(world, self.nodes, bool(cordon), setup.reservations)

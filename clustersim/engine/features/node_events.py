@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from clustersim.cluster import Placement
 from clustersim.engine.clock import Clock
 from clustersim.engine.enactment import Enactment
-from clustersim.engine.wake_ups import WakeUps
 from clustersim.engine.world import World
 from clustersim.failures import NodeChange, Notice, Outages
 from clustersim.jobs import ActiveJob
@@ -78,7 +77,7 @@ class NodeEvents:
         now = self._clock.now
         if not self._idle:
             for part in self._parts:
-                part.wake_ups.reset(now)
+                part.world.last_event_s, part.world.wake_ups = now, 0
         for part in self._apply_until(now):
             part.world.decide_at_this_instant(now)
         self._expect_next()
@@ -101,8 +100,8 @@ class NodesInService:
     node 0 in the fleet, 0 outside a fleet.
     """
 
-    def __init__(self, world: World, enactment: Enactment, wake_ups: WakeUps, retries: int, first: int = 0):
-        self.world, self.wake_ups, self.first = world, wake_ups, first
+    def __init__(self, world: World, enactment: Enactment, retries: int, first: int = 0):
+        self.world, self.first = world, first
         self._enactment, self._retries = enactment, retries
 
     def expect_removals(self, outages: Outages) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from clustersim.cluster import Capacity, Placement
 from clustersim.engine.clock import Due
@@ -13,11 +15,13 @@ from clustersim.jobs import ActiveJob
 from clustersim.placement import Room
 from clustersim.records import PREEMPT, RESTART, SERVED, START, UNFINISHED
 from clustersim.scheduler import Event, JobView
+from clustersim.scheduler.cluster_state import ClusterState
 from clustersim.scheduler.internal import active_of
 
 __all__ = ["Services"]
 
 
+@dataclass(eq=False)
 class Services:
     """The instances that need GPUs now, those with GPUs and those without, in order of submission.
 
@@ -28,16 +32,15 @@ class Services:
     `Enactment`.
     """
 
-    column = "service"
+    column: ClassVar[str] = "service"
 
-    def __init__(
-        self, world: World, enactment: Enactment, prices: Mapping[str, float] | None, preempts: bool
-    ):
-        self._world, self._enactment, self._facts = world, enactment, world.facts
-        self._prices, self._preempts = prices, preempts
-        self._waiting: dict[ActiveJob, None] = {}
-        self._serving: dict[ActiveJob, None] = {}
-        self._on_end_due = [self._on_end]
+    _world: World
+    _enactment: Enactment
+    _facts: ClusterState[JobView]
+    _prices: Mapping[str, float] | None
+    _preempts: bool
+    _waiting: dict[ActiveJob, None] = field(default_factory=dict, init=False)
+    _serving: dict[ActiveJob, None] = field(default_factory=dict, init=False)
 
     def receive(self, active: ActiveJob) -> bool:
         """An instance was submitted now; it leaves when its time is over."""
@@ -48,7 +51,7 @@ class Services:
             world.at_end.append(self._record_unfinished)
         self._waiting[active] = None
         self._count()
-        world.clock.after(active.job.submit_s + active.work - world.clock.now, self._on_end_due, active)
+        world.clock.after(active.job.submit_s + active.work - world.clock.now, [self._on_end], active)
         return True
 
     def _count(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -92,26 +92,28 @@ def make_policy(policy: str | type[Scheduler], params: dict[str, Any]) -> Schedu
         raise PolicyError(f"policy {name} cannot be made: {_where(error)}") from error
 
 
-def _parameters(cls: type[Scheduler]) -> list[inspect.Parameter]:
-    every = inspect.signature(cls).parameters.values()
-    return [p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+@lru_cache(maxsize=64)
+def _parameters(cls: type[Scheduler]) -> dict[str, bool]:
+    """The parameters of a policy by name, and whether each has a default."""
+    parameters = inspect.signature(cls).parameters.values()
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return {parameter.name: parameter.default is not parameter.empty for parameter in named}
 
 
 def _check_names(cls: type[Scheduler], name: str, params: dict[str, Any]) -> None:
-    parameters = _parameters(cls)
-    known = [p.name for p in parameters]
+    parameters = _parameters(cls)  # type: ignore[arg-type]  # mypy looks for the hash of an instance
     for param in params:
-        if param not in known:
-            raise UnknownName(f"parameter of policy {name}", param, known or ["(none)"])
-    missing = [p.name for p in parameters if p.default is p.empty and p.name not in params]
-    if missing:
-        what = f"parameter {missing[0]} is missing"
-        raise UserError(f"policy {name}: {what}; give it, as in --set policy.{missing[0]}=VALUE")
+        if param not in parameters:
+            raise UnknownName(f"parameter of policy {name}", param, parameters or ["(none)"])
+    for param, has_default in parameters.items():
+        if not has_default and param not in params:
+            remedy = f"give it, as in --set policy.{param}=VALUE"
+            raise UserError(f"policy {name}: parameter {param} is missing; {remedy}")
 
 
 def _fails_anyway(cls: type[Scheduler]) -> bool:
     """Whether the constructor fails with default values too: then the given values are not to blame."""
-    if any(p.default is p.empty for p in _parameters(cls)):
+    if not all(_parameters(cls).values()):  # type: ignore[arg-type]
         return False
     try:
         cls()
