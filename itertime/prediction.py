@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from itertime.accuracy import WatchedProfile, interval_s
+from itertime.arrays import Array
 from itertime.costs import (
     MEMORY_HEADROOM,
     KernelTimes,
@@ -57,7 +57,6 @@ __all__ = [
     "where_time_goes",
 ]
 
-Array = NDArray[np.float64]
 GROUPS = {
     "compute": ("gemm", "attention", "elementwise", "embedding", "head"),
     "recompute": ("recompute",),

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from itertime.spec import AttentionSlowdown, Evidence, SlowdownCurve
+from itertime.spec import Evidence
+from itertime.spec.kernels import AttentionSlowdown, SlowdownCurve
 
 from .chips import CHIPS, Chip
 from .measurements import mape_pct, measured_range, read_table, significant

@@ -17,7 +17,10 @@ from typing import Any
 
 from itertime.commandline import run_task
 from itertime.io import write_text
-from itertime.spec import AttentionSlowdown, Evidence, GemmModel, PowerTerm, Profile, SizeTable, load_profile
+from itertime.spec import Evidence, Profile, load_profile
+from itertime.spec.kernels import AttentionSlowdown
+from itertime.spec.operators import GemmModel, PowerTerm
+from itertime.spec.size_table import SizeTable
 
 from .attention_slowdown import measure_slowdown
 from .chips import IN_TRAINING_ROWS, Chip, chip_named

@@ -9,7 +9,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from itertime.spec import Array, Attention, AttentionCurve, AttentionModel, Evidence
+from itertime.arrays import Array
+from itertime.spec import Attention, Evidence
+from itertime.spec.kernels import AttentionCurve, AttentionModel
 
 from .chips import Chip, chip_named
 from .measurements import (

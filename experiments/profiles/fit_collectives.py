@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from itertime.arrays import Array
 from itertime.errors import UserError
-from itertime.spec import Array, Evidence, SizeTable
+from itertime.spec import Evidence
+from itertime.spec.size_table import SizeTable
 
 from .chips import Chip, chip_named
 from .measurements import mape_pct, measured_range, read_table, significant

@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from itertime.arrays import Array
 from itertime.errors import UserError
-from itertime.spec import Array, ElementwiseModel, Evidence, WidthRate
+from itertime.spec import Evidence
+from itertime.spec.kernels import ElementwiseModel, WidthRate
 
 from .chips import CHIPS, HBM_BYTES_PER_S, Chip
 from .measurements import (

@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from itertime.spec import Array, Evidence, GemmModel, GemmTile
+from itertime.arrays import Array
+from itertime.spec import Evidence
+from itertime.spec.operators import GemmModel, GemmTile
 
 from .chips import Chip
 from .measurements import Fit, credit, fit_in_halves, mape_pct, measured_range, read_table

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import least_squares
 
+from itertime.arrays import Array
 from itertime.errors import UserError
-from itertime.spec import Array
 
 __all__ = [
     "NAMES",

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from itertime.accuracy import conformal_range
+from itertime.arrays import Array, Whole
 from itertime.errors import UserError
 from itertime.spec import Site
 
@@ -31,8 +31,7 @@ from .table import read_table
 
 __all__ = ["Calibration", "FitErrors", "calibrate", "default_constants"]
 
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
+Rows = Whole
 """Indices of runs."""
 Fitted = Callable[[Rows], dict[str, float]]
 """The constants of the best fit to some runs."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Flags, Whole
 from itertime.errors import UserError
 from itertime.prediction import evaluate
 from itertime.spec import (
@@ -28,8 +28,6 @@ from .measured_run import MeasuredRun, candidate_plans, measured_run
 from .table import BERT, Cells
 
 __all__ = ["RunSet", "expressed"]
-
-Array = NDArray[np.float64]
 
 
 def expressed(row: Cells, site: Site) -> tuple[MeasuredRun, list[Plan]]:
@@ -55,8 +53,8 @@ class _Group:
     system: System
     profile: Profile
     plans: PlanBatch
-    rows: NDArray[np.int64]
-    leading: NDArray[np.bool_]
+    rows: Whole
+    leading: Flags
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ class RunSet:
 
     def _evaluated(
         self, group: _Group, site: Site | None, frameworks: Mapping[str, Framework]
-    ) -> tuple[Array, Array, NDArray[np.bool_]]:
+    ) -> tuple[Array, Array, Flags]:
         """Seconds and bytes of a group's plans, and whether they fit. The last result of every group is kept:
         a fit that changes one framework evaluates the runs of that framework alone.
         """
@@ -149,7 +147,7 @@ class RunSet:
         return entry[1]
 
     @functools.cached_property
-    def _last(self) -> dict[int, tuple[tuple[Site, Framework], tuple[Array, Array, NDArray[np.bool_]]]]:
+    def _last(self) -> dict[int, tuple[tuple[Site, Framework], tuple[Array, Array, Flags]]]:
         return {}
 
     @functools.cached_property

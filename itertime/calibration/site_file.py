@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array
 from itertime.io import write_text
 from itertime.spec import Site, System
 
@@ -125,7 +125,7 @@ def _errors(fit: FitErrors | None) -> dict[str, dict[str, float] | None]:
     return {name: None if fit is None else _summary(getattr(fit, name)) for name in names}
 
 
-def _summary(errors: NDArray[np.float64]) -> dict[str, float]:
+def _summary(errors: Array) -> dict[str, float]:
     absolute = np.abs(errors)
     return {
         "mape": float(absolute.mean()),
@@ -135,5 +135,5 @@ def _summary(errors: NDArray[np.float64]) -> dict[str, float]:
     }
 
 
-def _mape(errors: NDArray[np.float64]) -> float:
+def _mape(errors: Array) -> float:
     return float(np.abs(errors).mean())

@@ -15,15 +15,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from itertime.arrays import Array, Whole
 
 from .run_set import RunSet
 from .site_constants import Constant, site_of
 
 __all__ = ["SiteFit"]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 RESIDUAL_SCALE = 0.005  # below this the absolute value is smoothed, so that it has a derivative
 STEP = 0.1  # of z, for finite differences
 TOLERANCE = 0.02  # of z

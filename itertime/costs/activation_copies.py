@@ -8,15 +8,14 @@ backward pass of the same micro-batch; what lasts longer than the layers is expo
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from itertime.arrays import Array
 
 from .memory import activations_of
 from .offload import copy_s
 from .partition import Workload
 
 __all__ = ["activation_copies_s"]
-
-Array = NDArray[np.float64]
 
 
 def activation_copies_s(workload: Workload) -> Array:

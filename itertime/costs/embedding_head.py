@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array
 from itertime.spec import Elementwise
 
 from .partition import Workload
 
 __all__ = ["embedding_s", "head_s"]
-
-Array = NDArray[np.float64]
 
 
 def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:

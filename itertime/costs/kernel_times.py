@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from itertime.arrays import Array
 from itertime.spec import Query
 
 __all__ = ["KernelTimes"]
@@ -27,4 +25,4 @@ class KernelTimes(Protocol):
     @property
     def gemm_in_training(self) -> float: ...
 
-    def seconds(self, query: Query) -> NDArray[np.float64]: ...
+    def seconds(self, query: Query) -> Array: ...

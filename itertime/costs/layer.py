@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Whole
 from itertime.spec import CUDA_GRAPHS, HABIT, RECOMPUTE, Attention, AttentionKernel, ModelSpec, PlanBatch
 
 from .linear import Linear, linear_s
@@ -31,8 +31,6 @@ from .partition import Workload
 
 __all__ = ["LayerCosts", "Parts", "kernel_counts", "layer_costs"]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 Parts = dict[str, Array]
 # Factor of batched GEMMs whose head dim is not a multiple of 8 (16 bytes). BigScience's runs with a head dim
 # of 108 took 22 to 26 % longer than their neighbours (tr11 chronicles, bigscience-workshop), which is about

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array
 from itertime.spec import PRECISIONS, Cast, Gemm
 
 from .partition import Workload
 
 __all__ = ["Linear", "linear_gemms", "linear_s"]
 
-Array = NDArray[np.float64]
 Shape = tuple[Array, Array, Array]
 
 

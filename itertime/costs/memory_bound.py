@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Flags
 from itertime.spec import Elementwise
 
 from .partition import Workload
 
 __all__ = ["Kernel", "MemoryBound", "memory_bound_s", "residual_s"]
 
-Array = NDArray[np.float64]
 
 PASSES = np.array([[False], [True]])  # forward, backward: the rows of a kernel's bytes
 
@@ -150,7 +149,7 @@ def residual_s(workload: Workload) -> Array:
 
 
 def _profile_s(
-    workload: Workload, kind: str, width: float | None, nbytes: Array, backward: NDArray[np.bool_] | bool
+    workload: Workload, kind: str, width: float | None, nbytes: Array, backward: Flags | bool
 ) -> Array:
     """The profile's seconds in the framework's style."""
     style = workload.framework.elementwise

@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array
 from itertime.spec import (
     CUDA_GRAPHS,
     DISPATCHERS,
@@ -54,8 +54,6 @@ __all__ = [
     "overlapped_s",
 ]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 # Rows of each expert's operand are a multiple of it: FP8 tensor cores need 16, a block of scales 32
 # (Transformer Engine, `Fp8Padding`).
 _ROWS = {"fp8": 16, "fp8_block": 16, "mxfp8": 32, "nvfp4": 32}

@@ -13,15 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array
 from itertime.spec import System
 
 from .partition import Workload
 
 __all__ = ["OffloadedStep", "copy_s", "offloaded_step", "on_cpu_s"]
 
-Array = NDArray[np.float64]
 # Of the link: copies of pinned memory reach about 25 of PCIe 4's 31.5 GB/s. Assumed of all links.
 _LINK_SHARE = 0.8
 # Bytes of the CPU's memory that Adam moves per parameter: reads gradient (2), master weight and moments (12),

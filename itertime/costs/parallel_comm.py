@@ -6,8 +6,8 @@ Ranks count tp first, then cp, then dp. What brings tokens to experts is in `mix
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Whole
 from itertime.spec import ModelSpec
 
 from .network import Group, all_gather_s, all_reduce_s, p2p_s, ranks_together, reduce_scatter_s
@@ -21,9 +21,6 @@ __all__ = [
     "tensor_group",
     "tensor_parallel_s",
 ]
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 
 def activation_all_reduce_s(workload: Workload) -> Array:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Whole
 from itertime.errors import UserError
 from itertime.schedule import FIRST, LAST
 from itertime.spec import (
@@ -33,9 +33,6 @@ from .kernel_times import KernelTimes
 from .network import Fabric
 
 __all__ = ["Partition", "Workload", "padded_vocab"]
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Whole
 from itertime.schedule import FIRST, LAST
 from itertime.spec import ModelSpec, PlanBatch, System
 
@@ -27,8 +27,6 @@ __all__ = [
     "stage_layers_s",
 ]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 _KIND = np.arange(4)[:, None]
 
 MICRO_BATCH_COLUMNS = (

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Whole
 from itertime.schedule import FIRST, HEAVY, LAST, StageTimes, divided_s
 from itertime.spec import PlanBatch
 
@@ -22,8 +22,6 @@ from .passes import Pass, distinct_passes
 
 __all__ = ["StageCosts", "stage_costs"]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 _KIND = np.arange(4)[:, None]
 
 

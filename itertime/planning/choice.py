@@ -15,11 +15,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from itertime.arrays import Array
 
 __all__ = ["REACH", "PlanChoice", "choice_among"]
 
-Array = NDArray[np.float64]
 DRAWS = 400
 REACH = 7.0  # standard deviations: no error lets a plan win that is predicted to be further behind
 Z = 1.6448536269514722  # quantile 0.95 of the normal distribution, so that two sides leave 90 %

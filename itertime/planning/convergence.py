@@ -44,8 +44,7 @@ REMEDY = "give the steps that your training takes: --steps N"
 @dataclass(frozen=True)
 class StepsRow:
     """The logs of one update rule and global batch: their median `steps`; eight in ten lie from `low` to
-    `high`. With fewer than five logs the relative range of batches with more stands in, and `own_range` is
-    false.
+    `high`. With fewer than five logs the relative range of batches with more stands in.
     """
 
     optimizer: str
@@ -56,7 +55,6 @@ class StepsRow:
     low: float
     steps: float
     high: float
-    own_range: bool
 
     @property
     def words(self) -> str:
@@ -196,7 +194,6 @@ def _convergence(model: str) -> Convergence:
             low=float(row["steps_low"]),
             steps=float(row["steps"]),
             high=float(row["steps_high"]),
-            own_range=row["own_range"] == "yes",
         )
         for row in _read(CONVERGENCE / f"{model}{STEPS_SUFFIX}")
     ]

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from itertime.accuracy import errors_on, interval_s
+from itertime.arrays import Array, Whole
 from itertime.costs import MEMORY_HEADROOM, Workload, memory, stage_layers_s
 from itertime.errors import UserError, quoted
 from itertime.prediction import Evaluation, Prediction, evaluate, extrapolated_parts
@@ -42,8 +42,7 @@ __all__ = [
     "search",
 ]
 
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
+Rows = Whole
 OBJECTIVES = ("time", "cost", "pareto")
 BLOCK = 4096  # plans whose arrays stay in the processor's cache
 FEW = 2000  # plans that are evaluated faster than pruned

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Flags, Whole
 from itertime.errors import UserError, quoted
 from itertime.spec import (
     CUDA_GRAPHS,
     DEFAULT_OPTIONS,
     DISPATCHERS,
-    HABIT,
     PRECISIONS,
     RECOMPUTE,
     ModelSpec,
+    Plan,
     PlanBatch,
     PlanOptions,
     System,
@@ -29,7 +29,6 @@ __all__ = [
     *("candidates", "divisors", "options_in_the_way", "tensor_splits"),
 ]
 
-Whole = NDArray[np.int64]
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 MOST_PLANS = 10_000_000  # about 4 GB of columns
 LARGEST = 10_000_000  # GPUs, sequences: far beyond anything built, and small enough to enumerate divisors
@@ -184,7 +183,7 @@ def _factors(model: ModelSpec, space: Space) -> list[int]:
     return sorted({*divisors(model.layers), *with_ends})
 
 
-def _divides(model: ModelSpec, space: Space, chunks: Whole | int) -> NDArray[np.bool_]:
+def _divides(model: ModelSpec, space: Space, chunks: Whole | int) -> Flags:
     """Whether so many chunks hold the layers, with the dense ones on the first chunk."""
     even = (model.layers % chunks == 0) & _holds_dense(model, model.layers // chunks, chunks)
     if not space.ends:
@@ -193,7 +192,7 @@ def _divides(model: ModelSpec, space: Space, chunks: Whole | int) -> NDArray[np.
     return np.asarray(even | (ends & _holds_dense(model, (model.layers + 2) // chunks - 1, chunks)))
 
 
-def _holds_dense(model: ModelSpec, first_layers: Whole | int, chunks: Whole | int) -> NDArray[np.bool_]:
+def _holds_dense(model: ModelSpec, first_layers: Whole | int, chunks: Whole | int) -> Flags:
     return (np.asarray(chunks) == 1) | (np.asarray(first_layers) >= model.dense_layers)
 
 
@@ -240,7 +239,7 @@ def _choices(model: ModelSpec, space: Space) -> Whole:
     return _product(recompute, stages, sequence, experts, [0, 1][: 1 + space.offload_optimizer])
 
 
-def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec, etp: int | None) -> NDArray[np.bool_]:
+def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec, etp: int | None) -> Flags:
     """Which combinations remain, (shapes, choices): not those that break a rule, nor those without effect
     (ZeRO on one rank, sequence parallelism without tp).
     """
@@ -260,42 +259,37 @@ def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec, etp: int | Non
 
 
 def _batch(shapes: Whole, choices: Whole, model: ModelSpec, global_batch: int, space: Space) -> PlanBatch:
+    """The combinations as plans, all else as the space says or as a plan has it by default."""
     cp, tp, pp, dp, size, interleave = shapes
     recompute, zero, sequence, ep, offloaded = choices
-    off, plans = np.zeros(len(tp), dtype=bool), len(tp)
-    zeros = np.zeros(plans, dtype=np.int64)
-    return PlanBatch(
+    single = Plan(
+        tp=1,
+        pp=1,
+        dp=1,
+        micro_batch=1,
+        global_batch=global_batch,
+        grad_overlap=space.grad_overlap,
+        precision=space.precision,
+        tp_overlap=space.tp_overlap,
+        cuda_graphs=space.cuda_graphs,
+        dispatcher=space.dispatcher,
+        ep_overlap=space.ep_overlap,
+        options=space.options,
+    )
+    return replace(
+        PlanBatch.of([single]).take(np.zeros_like(tp)),
         tp=tp,
         pp=pp,
         dp=dp,
         micro_batch=size,
-        global_batch=np.full(plans, global_batch),
         interleave=interleave,
         recompute=recompute,
         zero_stage=zero,
         zero_group=dp * cp,
         sequence_parallel=sequence == 1,
-        grad_overlap=off | space.grad_overlap,
-        gpipe=off,
-        balanced=off,
-        by_compute=off,
-        fp32_gradients=off,
         cp=cp,
-        cp_gather=off,
         ep=ep,
-        pp_before_dp=off,
-        prefetch=~off,
-        bucket_bytes=zeros,
-        precision=zeros + PRECISIONS.index(space.precision),
-        etp=tp if space.etp is None else zeros + space.etp,
-        tp_overlap=zeros + (HABIT if space.tp_overlap is None else int(space.tp_overlap)),
-        cuda_graphs=zeros + CUDA_GRAPHS.index(space.cuda_graphs),
-        dispatcher=zeros + DISPATCHERS.index(space.dispatcher),
-        ep_overlap=off | space.ep_overlap,
-        recompute_permille=zeros + 1000,
-        offload_layers=zeros,
+        etp=tp if space.etp is None else np.full_like(tp, space.etp),
         offload_optimizer=offloaded == 1,
         ends=model.layers % (pp * interleave) != 0,
-        remainder=off,
-        options=space.options,
     )

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.arrays import Array
 from itertime.spec import (
-    Array,
     Attention,
     AttentionKernel,
     Cast,

@@ -8,15 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from itertime.arrays import Array, Flags, Whole
 
 __all__ = ["InterleavedPasses", "last_stage_decides", "middle_stages_decide", "middle_stages_s"]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
-
-def last_stage_decides(forward: Array, backward: Array, present: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def last_stage_decides(forward: Array, backward: Array, present: Flags) -> Flags:
     """Where 1F1B takes exactly m max S + sum S - max S, S = forward + backward, for any number m of
     micro-batches.
 
@@ -45,7 +43,7 @@ def last_stage_decides(forward: Array, backward: Array, present: NDArray[np.bool
     )
 
 
-def middle_stages_decide(forward: Array, backward: Array) -> NDArray[np.bool_]:
+def middle_stages_decide(forward: Array, backward: Array) -> Flags:
     """Where `middle_stages_s` is exact for three or more stages: the first stage's passes are no longer than
     a middle stage's, nor are both passes of the last one together.
 
@@ -96,7 +94,7 @@ class InterleavedPasses:
     last_forward: Array
     last_backward: Array
 
-    def last_chunk_decides(self) -> NDArray[np.bool_]:
+    def last_chunk_decides(self) -> Flags:
         """Where the critical path stays on the last device, for any m and v >= 2: if e >= a+ + c+ and
         min(F, B) >= a+ + c+.
 
@@ -121,7 +119,7 @@ class InterleavedPasses:
         shortest = np.minimum(self.forward, self.backward)
         return (self.last_forward + self.last_backward >= first_excess) & (shortest >= first_excess)
 
-    def middle_may_decide(self, devices: Whole, microbatches: Whole) -> NDArray[np.bool_]:
+    def middle_may_decide(self, devices: Whole, microbatches: Whole) -> Flags:
         """Where the last chunk is short, and `seconds` is exact all the same, for v >= 2: if e < 0,
         a <= 0, c <= 0 and p >= 3; with two devices, if staying on the last one costs no more than leaving it.
 

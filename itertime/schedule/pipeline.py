@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from itertime.arrays import Array, Flags, Whole
 
 from .closed_forms import last_stage_decides, middle_stages_decide, middle_stages_s
 from .recurrences import gpipe_s, interleaved_s, one_f_one_b_s
@@ -18,9 +19,7 @@ from .stage_times import FIRST, HEAVY, LAST, LIGHT, StageTimes
 
 __all__ = ["PipelineTime", "pipeline_s"]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+Flags = Flags
 
 
 @dataclass(frozen=True)

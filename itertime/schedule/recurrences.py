@@ -7,13 +7,13 @@ and its input has arrived. Micro-batch k goes forward through stages 0..p-1 and 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from itertime.arrays import Array, Whole
 
 from .single_pipeline import interleaved_single_s, one_f_one_b_single_s
 
 __all__ = ["gpipe_s", "interleaved_s", "one_f_one_b_s"]
-
-Array = NDArray[np.float64]
 
 
 def one_f_one_b_s(
@@ -96,7 +96,7 @@ def gpipe_s(
 
 def _columns(
     forward: Array, backward: Array, microbatches: ArrayLike, stages: ArrayLike | None, delay: ArrayLike
-) -> tuple[Array, Array, NDArray[np.int64], NDArray[np.int64], Array]:
+) -> tuple[Array, Array, Whole, Whole, Array]:
     forward, backward = np.atleast_2d(np.asarray(forward, float)), np.atleast_2d(np.asarray(backward, float))
     column = (len(forward), 1)
     count = np.broadcast_to(np.reshape(np.asarray(microbatches, np.int64), (-1, 1)), column)

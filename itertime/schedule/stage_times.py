@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+
+from itertime.arrays import Array, Flags, Whole
 
 from .closed_forms import InterleavedPasses
 
 __all__ = ["FIRST", "HEAVY", "LAST", "LIGHT", "ChunkTimes", "StageTimes", "divided_s", "stage_kinds"]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 FIRST, HEAVY, LIGHT, LAST = range(4)
 _NOT_DIVIDED = ("embedding", "head", "p2p")
 
@@ -75,7 +74,7 @@ class StageTimes:
     interleave: Whole
 
     @cached_property
-    def present(self) -> NDArray[np.bool_]:
+    def present(self) -> Flags:
         """Which kinds of stages a plan has, (4, plans)."""
         return self.count > 0
 

@@ -51,19 +51,7 @@ Queries, which `Profile.seconds` answers:
 | `Elementwise`, `Cast` | memory-bound kernels; quantisation of a 16-bit tensor |
 | `Collective` | a collective among GPUs of one node |
 
-Parts of a profile, models of the time of one kernel:
-
-| name | what |
-|---|---|
-| `GemmModel`, `GemmTile` | matrix products, from tiles, waves and bytes |
-| `PowerTerm` | what another power limit changes |
-| `AttentionModel`, `AttentionCurve` | an attention kernel, by head dim, direction and mask |
-| `AttentionSlowdown`, `SlowdownCurve` | other attention kernels, as multiples of FlashAttention-2's time |
-| `ElementwiseModel`, `WidthRate` | memory-bound kernels, from bytes and bandwidth |
-| `ElementwiseStyle` | one kind of them as fused, compiled or eager code, forward and backward |
-| `CastModel` | quantisation of a 16-bit tensor, from the bytes that its kernels move |
-| `SizeTable` | collectives, interpolated in bytes and ranks |
-| `Array` | NumPy array of floats |
+`kernels`, `operators` and `size_table` have the parts of a profile: models of the time of one kernel.
 
 Why
 - A profile describes a GPU that is alone. Sites differ from it by constants, which `itertime calibrate` fits
@@ -77,26 +65,17 @@ from .framework import Framework, framework_of, framework_reference, list_framew
 from .kernels import (
     FLASH,
     Attention,
-    AttentionCurve,
     AttentionKernel,
-    AttentionModel,
-    AttentionSlowdown,
     Cast,
-    CastModel,
     Collective,
     Elementwise,
-    ElementwiseModel,
-    ElementwiseStyle,
     Gemm,
     GroupedGemm,
     Query,
-    SlowdownCurve,
-    WidthRate,
 )
 from .lengths import LENGTHS, Lengths, list_lengths, load_lengths
 from .model import ModelSpec
 from .model_files import as_model, list_models, load_model, model_of, model_reference
-from .operators import Array, GemmModel, GemmTile, PowerTerm
 from .plans import (
     CUDA_GRAPHS,
     DEFAULT_OPTIONS,
@@ -115,7 +94,6 @@ from .plans import (
 )
 from .profile import SHIPPED_PROFILES, Evidence, Profile, list_profiles, load_profile, profile_path
 from .references import Reference, resolved_digest
-from .size_table import SizeTable
 from .system import (
     NETWORK_EFFICIENCY,
     SHIPPED_SYSTEMS,
@@ -146,24 +124,15 @@ __all__ = [
     "SHIPPED_PROFILES",
     "SHIPPED_SYSTEMS",
     "STRATA",
-    "Array",
     "Attention",
-    "AttentionCurve",
     "AttentionKernel",
-    "AttentionModel",
-    "AttentionSlowdown",
     "Cast",
-    "CastModel",
     "Collective",
     "Elementwise",
-    "ElementwiseModel",
-    "ElementwiseStyle",
     "Evaluations",
     "Evidence",
     "Framework",
     "Gemm",
-    "GemmModel",
-    "GemmTile",
     "GroupedGemm",
     "Lengths",
     "ModelSpec",
@@ -171,16 +140,12 @@ __all__ = [
     "Plan",
     "PlanBatch",
     "PlanOptions",
-    "PowerTerm",
     "Profile",
     "Query",
     "Reference",
     "RemainderChunks",
     "Site",
-    "SizeTable",
-    "SlowdownCurve",
     "System",
-    "WidthRate",
     "approximations_of",
     "as_model",
     "as_system",

@@ -9,15 +9,14 @@ import dataclasses
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
+from itertime.arrays import Array
 from itertime.io import CONFIG, Count, Fraction, NonNegative, Positive
 
-__all__ = ["Array", "GemmModel", "GemmTile", "PowerTerm"]
-
-Array = NDArray[np.float64]
+__all__ = ["GemmModel", "GemmTile", "PowerTerm"]
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -7,10 +7,11 @@ import math
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
+from itertime.arrays import Array
 from itertime.io import CONFIG
 
 __all__ = ["SizeTable"]
@@ -28,7 +29,7 @@ class SizeTable:
     ranks: list[int]
     first_bytes: int
     time_s: list[list[float]]
-    _dense: NDArray[np.float64] = dataclasses.field(init=False, repr=False, compare=False)
+    _dense: Array = dataclasses.field(init=False, repr=False, compare=False)
 
     @model_validator(mode="after")
     def _check(self) -> SizeTable:
@@ -53,7 +54,7 @@ class SizeTable:
         object.__setattr__(self, "_dense", dense)
         return self
 
-    def seconds(self, nbytes: ArrayLike, ranks: ArrayLike = 2) -> NDArray[np.float64]:
+    def seconds(self, nbytes: ArrayLike, ranks: ArrayLike = 2) -> Array:
         """Seconds for `nbytes` bytes among `ranks` ranks; 0 where there are no bytes or a single rank."""
         nbytes = np.asarray(nbytes, dtype=float)
         ranks = np.asarray(ranks, dtype=int)
@@ -76,7 +77,7 @@ class SizeTable:
         return np.where((nbytes > 0) & (ranks > 1), seconds, 0.0)
 
     @cached_property
-    def _octaves(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def _octaves(self) -> tuple[Array, Array, Array]:
         """The first size of every octave; then, for every rank count and octave (row by row), the seconds at
         the first size and their increase to the next octave.
         """

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from itertime.arrays import Array
 from itertime.costs import Workload, micro_batch_passes
 from itertime.spec import (
     Attention,
@@ -34,7 +35,6 @@ from itertime.spec import (
 
 __all__ = ["LayerKernel", "layer_kernels"]
 
-Array = NDArray[np.float64]
 STEP = 2.0**-20  # relative; small enough to cross no maximum, large enough for nine exact digits
 SMALLEST_SHARE = 1e-9  # of the layer; smaller contributions are rounding
 NO_KERNELS = {

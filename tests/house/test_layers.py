@@ -18,8 +18,8 @@ from tests.places import ROOT
 
 LAYERS = {
     "itertime": (
-        {"errors", "schedule"},
-        {"io", "commandline"},
+        {"arrays", "errors"},
+        {"commandline", "io", "schedule"},
         {"spec"},
         {"accuracy", "costs", "profiling"},
         {"prediction"},

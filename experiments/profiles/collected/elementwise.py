@@ -17,7 +17,8 @@ from experiments.profiles.fit_elementwise import (
     kind_model,
 )
 from experiments.profiles.measurements import NAMES, mape_pct, measured_range
-from itertime.spec import ElementwiseModel, Evidence
+from itertime.spec import Evidence
+from itertime.spec.kernels import ElementwiseModel
 
 __all__ = ["COLLECTED", "fit_collected"]
 

@@ -10,15 +10,14 @@ import pandas as pd
 
 from experiments.profiles.chips import Chip
 from experiments.profiles.measurements import NAMES, Bounds, Fit, fit_in_halves, mape_pct, measured_range
-from itertime.spec import (
-    Array,
-    Attention,
+from itertime.arrays import Array
+from itertime.spec import Attention, Evidence
+from itertime.spec.kernels import (
     AttentionCurve,
     AttentionModel,
     CastModel,
     ElementwiseModel,
     ElementwiseStyle,
-    Evidence,
 )
 
 __all__ = ["STYLED", "fit_attention_kernel", "fit_casts", "fit_style"]

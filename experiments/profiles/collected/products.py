@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 
 from experiments.profiles.measurements import NAMES, Bounds, Fit, fit_in_halves, mape_pct, measured_range
-from itertime.spec import Array, Evidence, GemmModel, GemmTile
+from itertime.arrays import Array
+from itertime.spec import Evidence
+from itertime.spec.operators import GemmModel, GemmTile
 
 __all__ = ["check_accumulation", "fit_fp8", "fit_grouped"]
 

@@ -14,15 +14,10 @@ from experiments.profiles.chips import CHIPS, Chip
 from experiments.profiles.fit_gemm import fit_gemm
 from experiments.profiles.measurements import NAMES, read_table, significant
 from itertime.errors import UserError
-from itertime.spec import (
-    AttentionModel,
-    Evidence,
-    GemmModel,
-    PowerTerm,
-    Profile,
-    SizeTable,
-    load_profile,
-)
+from itertime.spec import Evidence, Profile, load_profile
+from itertime.spec.kernels import AttentionModel
+from itertime.spec.operators import GemmModel, PowerTerm
+from itertime.spec.size_table import SizeTable
 
 from .elementwise import fit_collected
 from .newer import STYLED, fit_attention_kernel, fit_casts, fit_style

@@ -10,7 +10,9 @@ import pandas as pd
 
 from experiments.profiles.chips import CHIPS, Chip
 from experiments.profiles.measurements import Fit, fit_in_halves, mape_pct, measured_range
-from itertime.spec import Array, Evidence, GemmModel, GemmTile, PowerTerm
+from itertime.arrays import Array
+from itertime.spec import Evidence
+from itertime.spec.operators import GemmModel, GemmTile, PowerTerm
 
 from .tables import SOURCES, GemmSource, exponent_of, gemm_rows, headroom_ratio, ratio_of, serving_folder
 

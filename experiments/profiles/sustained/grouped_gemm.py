@@ -10,7 +10,9 @@ import pandas as pd
 
 from experiments.profiles.chips import Chip
 from experiments.profiles.measurements import Fit, fit_in_halves, mape_pct, measured_range, read_rows
-from itertime.spec import Array, Evidence, GemmModel
+from itertime.arrays import Array
+from itertime.spec import Evidence
+from itertime.spec.operators import GemmModel
 
 from .gemm import model_of, tile_bounds
 from .tables import GROUPED, SAME_TIMES, GemmSource, ratio_of, serving_folder

@@ -19,7 +19,9 @@ from experiments.profiles.measurements import (
     read_rows,
     significant,
 )
-from itertime.spec import Array, Attention, AttentionCurve, AttentionKernel, AttentionModel, Evidence
+from itertime.arrays import Array
+from itertime.spec import Attention, AttentionKernel, Evidence
+from itertime.spec.kernels import AttentionCurve, AttentionModel
 
 from .tables import CUDNN_TABLE, family, like
 

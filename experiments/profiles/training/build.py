@@ -9,14 +9,8 @@ from typing import Any
 
 from experiments.profiles.chips import Chip
 from experiments.profiles.sustained.tables import serving_folder
-from itertime.spec import (
-    AttentionModel,
-    CastModel,
-    ElementwiseModel,
-    ElementwiseStyle,
-    Evidence,
-    load_profile,
-)
+from itertime.spec import Evidence, load_profile
+from itertime.spec.kernels import AttentionModel, CastModel, ElementwiseModel, ElementwiseStyle
 
 from .attention import CUDNN, fit_cudnn, flash_elsewhere
 from .casts import fit_casts

@@ -16,7 +16,8 @@ from experiments.profiles.measurements import (
     read_rows,
     significant,
 )
-from itertime.spec import CastModel, Evidence
+from itertime.spec import Evidence
+from itertime.spec.kernels import CastModel
 
 from .tables import family, like
 

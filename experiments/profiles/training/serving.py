@@ -20,7 +20,9 @@ from experiments.profiles.measurements import (
     read_rows,
     significant,
 )
-from itertime.spec import Array, Attention, AttentionCurve, AttentionModel, Evidence
+from itertime.arrays import Array
+from itertime.spec import Attention, Evidence
+from itertime.spec.kernels import AttentionCurve, AttentionModel
 
 from .attention import Curves, Tail
 from .tables import family, like

@@ -18,7 +18,9 @@ from experiments.profiles.measurements import (
     read_rows,
     significant,
 )
-from itertime.spec import Array, ElementwiseModel, ElementwiseStyle, Evidence, WidthRate
+from itertime.arrays import Array
+from itertime.spec import Evidence
+from itertime.spec.kernels import ElementwiseModel, ElementwiseStyle, WidthRate
 
 from .tables import NORMS_TABLE, family, like
 

@@ -3,7 +3,6 @@
 | name | what |
 |---|---|
 | `drawn_work`, `DrawnWork` | the tokens and squared lengths of every rank of an iteration |
-| `sampled_work`, `Dealt` | the same by seeded draws alone; its arguments |
 | `SlowestRank` | the slowest rank of an iteration: mean, percentiles, standard error; and the mean rank |
 | `check_balance` | refuses lengths and batches that a balance cannot deal |
 | `rows_of` | rows that the samples of a rank take |
@@ -24,7 +23,7 @@ Why
   microseconds.
 """
 
-from .drawn_work import Dealt, check_balance, drawn_work, rows_of, sampled_work
+from .drawn_work import check_balance, drawn_work, rows_of
 from .exchange import SampleExchange, exchange_bytes
 from .micro_batch import MicroBatch, draws_of, fullest, micro_batch_of, node_ranks
 from .packing import Packs, packs_of
@@ -32,7 +31,6 @@ from .slowest import DrawnWork, SlowestRank
 from .strata import bin_edges, stratified_counts
 
 __all__ = [
-    "Dealt",
     "DrawnWork",
     "MicroBatch",
     "Packs",
@@ -48,6 +46,5 @@ __all__ = [
     "node_ranks",
     "packs_of",
     "rows_of",
-    "sampled_work",
     "stratified_counts",
 ]

@@ -79,11 +79,6 @@ def drawn_work(
     return _work(Dealt(lengths, batching, balance, ranks, samples, node_ranks, micro_batch, seq_len, seed))
 
 
-def sampled_work(dealt: Dealt) -> SampledRanks:
-    """The work by seeded draws, also where `drawn_work` is exact: tests compare the two."""
-    return _sampled(dealt)
-
-
 class Dealt(NamedTuple):
     """The arguments of `drawn_work`, with the batching and the balance of its options."""
 
@@ -123,7 +118,7 @@ def _work(dealt: Dealt) -> DrawnWork:
         return IndependentRanks.of([UnitPart(point, np.ones(1), dealt.samples)], dealt.ranks)
     parts = _units(dealt)
     if dealt.group > 1 or (dealt.padded_together > 1 and dealt.balance != "drawn"):
-        return _enumerated(dealt, parts) or _sampled(dealt)
+        return _enumerated(dealt, parts) or sampled_work(dealt)
     if dealt.padded_together > 1:
         points, shares, samples = parts[0]
         size = dealt.padded_together
@@ -177,7 +172,8 @@ def _units(dealt: Dealt) -> list[UnitPart]:
 
 
 @lru_cache(maxsize=4096)
-def _sampled(key: Dealt) -> SampledRanks:
+def sampled_work(key: Dealt) -> SampledRanks:
+    """The work by seeded draws, which is also where `drawn_work` is exact."""
     _check(key)
     parts = _units(key)
     points = np.concatenate([part.points for part in parts])

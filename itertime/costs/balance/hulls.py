@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+
+from itertime.arrays import Array
 
 __all__ = ["Points", "highest", "stacked", "upper_hull"]
 
-Points = NDArray[np.float64]
+Points = Array
 """The last axis: tokens, and sum of squared lengths."""
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array
 from itertime.costs.exchange.groups import collective_s, data_parallel_group
 from itertime.costs.network import all_gather_s
 from itertime.costs.partition import Workload
@@ -25,7 +25,6 @@ from .micro_batch import draws_of, node_ranks
 
 __all__ = ["Growth", "Spread", "balance_s", "spread_of", "varies"]
 
-Array = NDArray[np.float64]
 ROUNDING_S = 1e-12
 _GUMBEL_90 = math.log(math.log(0.05) / math.log(0.95))
 """From the 5th to the 95th percentile of a Gumbel distribution of scale 1."""

@@ -26,8 +26,8 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Whole
 from itertime.spec import Lengths, ModelSpec, PlanBatch
 
 from .drawn_work import DrawnWork, drawn_work, rows_of
@@ -36,8 +36,6 @@ from .strata import bin_edges
 
 __all__ = ["MicroBatch", "draws_of", "fullest", "micro_batch_of", "node_ranks"]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 FULLEST = 0.95  # the share of iterations whose fullest micro-batch is not above `fullest`
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from itertime.arrays import Array
+
 from .hulls import Points
 
 __all__ = ["Indices", "deal", "draw", "work_of_ranks"]
@@ -36,7 +38,7 @@ def draw(rng: np.random.Generator, shares: ArrayLike, shape: tuple[int, ...], st
     return alias_of_column + (share_of_column - alias_of_column) * (u < keep.take(column)) + width(start)
 
 
-def _alias_table(shares: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+def _alias_table(shares: ArrayLike) -> tuple[Array, NDArray[np.int32]]:
     """For each of the equally likely columns: the probability of its own index, and the other index."""
     keep = np.array(shares, dtype=float)
     count = len(keep)

@@ -7,7 +7,6 @@
 | `sharded_s`, `Sharded` | seconds of what ZeRO-2 and ZeRO-3 move with every micro-batch |
 | `compression_kernels_s`, `pass_kernels_s` | seconds of kernels that compress: once an iteration, by pass |
 | `error_bytes`, `secondary_bytes` | bytes per parameter of compression errors and secondary weights |
-| `sent_bytes` | bytes that a rank sends for a parameter |
 | `clipping_s`, `Clipping` | seconds of gradient clipping, and what it leaves to overlap |
 | `optimizer_s` | seconds of the optimizer's step |
 | `state_bytes` | bytes of the optimizer's states per parameter |
@@ -18,7 +17,7 @@
 """
 
 from .clipping import Clipping, clipping_s
-from .compression import error_bytes, sent_bytes
+from .compression import error_bytes
 from .compression_kernels import compression_kernels_s
 from .gradients import Exchange, Sharded, exchange, exposed_s, sharded_s
 from .groups import expert_copies
@@ -43,7 +42,6 @@ __all__ = [
     "outer_sync_s",
     "pass_kernels_s",
     "secondary_bytes",
-    "sent_bytes",
     "sent_per_iteration",
     "sharded_s",
     "state_bytes",

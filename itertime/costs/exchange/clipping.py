@@ -44,8 +44,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Flags, Whole
 from itertime.costs.layer import Parts
 from itertime.costs.partition import Workload
 from itertime.spec import Elementwise
@@ -55,8 +55,6 @@ from .optimizer import NORM_BYTES, includes_norm, owned_parameters
 
 __all__ = ["Clipping", "clipping_s"]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 SCALAR_BYTES = 4.0  # a squared norm
 
 
@@ -70,7 +68,7 @@ class Clipping:
 
     kernels: Parts
     norm_s: Array
-    overlapped: NDArray[np.bool_]
+    overlapped: Flags
 
     def seconds(self, calls: Whole) -> Array:
         """Seconds with `calls` buckets."""

@@ -35,8 +35,8 @@ overlap of the buckets' collectives with the backward pass as it is.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Flags
 from itertime.costs.network import Group, all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s
 from itertime.costs.partition import Workload
 from itertime.spec import ONE_BIT, PlanOptions
@@ -44,10 +44,8 @@ from itertime.spec import ONE_BIT, PlanOptions
 from .groups import collective_s, gradient_bytes
 from .power_sgd import power_factors
 
-__all__ = ["SENT_BITS", "combined_s", "error_bytes", "in_step", "scattered_s", "sent_bytes"]
+__all__ = ["SENT_BITS", "combined_s", "error_bytes", "in_step", "scattered_s"]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 SENT_BITS = {"fp16": 16, "fp8": 8, "int8": 8, "int4": 4, **dict.fromkeys(ONE_BIT, 1)}
 """Bits of a gradient as it is sent, by compression, scales apart."""
 INDEX_BYTES = 4.0
@@ -61,7 +59,7 @@ def in_step(options: PlanOptions) -> bool:
     return options.compression in ONE_BIT
 
 
-def combined_s(workload: Workload, group: Group, senders: NDArray[np.bool_], parameters: Array) -> Array:
+def combined_s(workload: Workload, group: Group, senders: Flags, parameters: Array) -> Array:
     """Seconds until every rank of the `group` has the sum of the gradients of `parameters` parameters.
 
     0 in plans that are no `senders`. Of 0/1 Adam: on average over the iterations, of which every
@@ -95,7 +93,7 @@ def combined_s(workload: Workload, group: Group, senders: NDArray[np.bool_], par
     return (collective_s(all_to_all_s, workload, group, senders, bits / 8 * parameters) + gathered) / gap
 
 
-def scattered_s(workload: Workload, group: Group, senders: NDArray[np.bool_], parameters: Array) -> Array:
+def scattered_s(workload: Workload, group: Group, senders: Flags, parameters: Array) -> Array:
     """Seconds until every rank of the `group` has its part of the sum of the gradients of `parameters`
     parameters, of which it has its own; 0 in plans that are no `senders`.
 
@@ -128,29 +126,11 @@ def _integer_bytes(workload: Workload) -> float:
     return SENT_BITS[compression] / 8 + scales
 
 
-def _scales_s(workload: Workload, group: Group, senders: NDArray[np.bool_]) -> Array:
+def _scales_s(workload: Workload, group: Group, senders: Flags) -> Array:
     """Seconds to agree on the scale of a bucket in fp8, the smallest of all ranks'."""
     if workload.plans.options.compression != "fp8":
         return np.zeros(len(workload))
     return collective_s(all_reduce_s, workload, group, senders, np.full(len(workload), SCALE_BYTES))
-
-
-def sent_bytes(options: PlanOptions, ranks: float, gradient: float = 2.0) -> float:
-    """Bytes that each of `ranks` ranks sends for one parameter in an iteration that is not in the warm-up,
-    scales and PowerSGD apart. `gradient`: bytes of a gradient that is not compressed.
-
-    Raises ValueError for PowerSGD, whose volume depends on the shapes of the model's matrices.
-
-    >>> sent_bytes(PlanOptions(), 4) / sent_bytes(PlanOptions(compression="onebit-adam"), 4)
-    16.0
-    """
-    compression, peers = options.compression, ranks - 1
-    if compression == "powersgd":
-        raise ValueError("compression='powersgd': its volume depends on the shapes of matrices")
-    if compression == "topk":
-        return peers * options.compression_density * (gradient + INDEX_BYTES)
-    gap = options.local_steps if compression == "zeroone-adam" else 1
-    return 2 * peers / ranks * (SENT_BITS.get(compression, 8 * gradient) / 8) / gap
 
 
 def error_bytes(workload: Workload) -> Array | float:

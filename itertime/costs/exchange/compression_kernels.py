@@ -24,8 +24,8 @@ Bytes of one parameter, with a gradient of g bytes, b bytes as it is sent, P ran
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Whole
 from itertime.costs.partition import Workload
 from itertime.spec import ONE_BIT, Elementwise
 
@@ -35,8 +35,6 @@ from .power_sgd import power_kernels_s
 
 __all__ = ["STEP_BYTES", "compression_kernels_s", "scatter_kernel_bytes", "step_bytes"]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 SECTOR = 32.0
 """Bytes that one access to memory moves at least (CUDA C++ Best Practices Guide, section 9.2.1)."""
 

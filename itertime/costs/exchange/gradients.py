@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Flags, Whole
 from itertime.costs.network import all_gather_s
 from itertime.costs.partition import Workload
 
@@ -15,9 +15,6 @@ from .groups import Shards, collective_s, data_parallel_group, expert_spread, gr
 from .quantised_zero import moved_s
 
 __all__ = ["Exchange", "Sharded", "exchange", "exposed_s", "sharded_s"]
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Exchange:
     gather_s: Array
     buckets: Whole
     calls: Whole
-    overlapped: NDArray[np.bool_]
+    overlapped: Flags
     norm_s: Array
     kernels: dict[str, Array] = field(default_factory=dict)
     warmup_share: float = 0.0
@@ -60,7 +57,7 @@ class Exchange:
     def _mean(self, compressed: Array, warm_up: Array) -> Array:
         return (1 - self.warmup_share) * compressed + self.warmup_share * warm_up
 
-    def clipped(self, kernels: dict[str, Array], norm_s: Array, overlapped: NDArray[np.bool_]) -> Exchange:
+    def clipped(self, kernels: dict[str, Array], norm_s: Array, overlapped: Flags) -> Exchange:
         """The exchange with the kernels of clipping, of which only plans in `overlapped` keep the overlap."""
         warmup = self.warmup and self.warmup.clipped(kernels, norm_s, overlapped)
         overlap = self.overlapped & overlapped
@@ -149,7 +146,7 @@ def _sums(
     return reduced, collective_s(all_gather_s, workload, gathering, gathers, nbytes)
 
 
-def exposed_s(comm: Array, cover: Array, buckets: Whole, overlap: NDArray[np.bool_]) -> Array:
+def exposed_s(comm: Array, cover: Array, buckets: Whole, overlap: Flags) -> Array:
     """Seconds of `comm`, sent in equal buckets, that a pass of `cover` seconds does not hide.
 
     The first bucket is ready after its share of the pass, the last one only at its end.

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Flags, Whole
 from itertime.costs.network import Fabric, Group, all_reduce_s, ranks_together
 from itertime.costs.partition import Workload
 from itertime.spec import PlanBatch
@@ -22,8 +22,6 @@ __all__ = [
     "norm_sums_s",
 ]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 LEAST_BYTES = 512.0  # of the collectives that profiles measure
 
 
@@ -71,7 +69,7 @@ def collective_s(
     operation: Callable[[Array, Group, Fabric], Array],
     workload: Workload,
     group: Group,
-    senders: NDArray[np.bool_],
+    senders: Flags,
     nbytes: Array,
 ) -> Array:
     """Seconds of the operation; 0 in plans that are no `senders`, and the profile is not asked for them."""

@@ -24,8 +24,8 @@ parameters each exchange a part of them, and then gather the whole within the wo
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Whole
 from itertime.costs.network import (
     Group,
     all_gather_s,
@@ -49,8 +49,6 @@ __all__ = [
     "workers_exchange_s",
 ]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 AVERAGED_BYTES, MOMENT_BYTES = 10.0, 8.0
 """Bytes that a GPU's memory moves per parameter to apply a mean: it reads the mean and writes the 32-bit
 state, of a weight the 16-bit copy too."""

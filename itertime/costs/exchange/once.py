@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array
 from itertime.costs.layer import Parts
 from itertime.costs.network import Group, all_reduce_s
 from itertime.costs.partition import Workload
@@ -20,8 +20,6 @@ from .local_steps import outer_sync_s
 from .optimizer import optimizer_s
 
 __all__ = ["once_s"]
-
-Array = NDArray[np.float64]
 
 
 def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[Parts, Exchange]:

@@ -47,8 +47,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Whole
 from itertime.costs.offload import offloaded_step
 from itertime.costs.partition import Workload
 from itertime.spec import CUDA_GRAPHS, ONE_BIT, Elementwise, ModelSpec, PlanBatch, PlanOptions
@@ -64,9 +64,7 @@ __all__ = [
     "state_bytes",
 ]
 
-Array = NDArray[np.float64]
 Parts = dict[str, Array]
-Whole = NDArray[np.int64]
 NORM_BYTES = 4.0
 """Bytes per owned parameter that the norm of the reduced gradients reads."""
 ADAM_BYTES = 50.0

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array
 from itertime.costs.linear import linear_gemms
 from itertime.costs.partition import Workload
 from itertime.schedule import FIRST, LAST
@@ -19,7 +19,6 @@ from itertime.spec import Elementwise, Gemm
 
 __all__ = ["Factors", "power_factors", "power_kernels_s"]
 
-Array = NDArray[np.float64]
 PASSES = 7
 """Reads and writes of the columns that are left, for every column that becomes orthogonal: the product with
 it and its sum, the products to subtract and the difference (PyTorch, `_orthogonalize_gram_schmidt`)."""

@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Whole
 from itertime.costs.network import all_gather_s
 from itertime.costs.partition import Workload
 from itertime.spec import Elementwise
@@ -28,8 +28,6 @@ from .groups import Shards, collective_s, data_parallel_group
 
 __all__ = ["Moved", "moved_s", "pass_kernels_s", "secondary_bytes"]
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 WEIGHT_BYTES = 1.0 + 4.0 / 8000
 """A quantised weight and its part of a scale (`CUDAQuantizer.target_group_size`)."""
 

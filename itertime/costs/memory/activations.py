@@ -13,14 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array
 from itertime.costs.partition import Workload
 from itertime.spec import PRECISIONS
 
 __all__ = ["Activations", "activations_of", "element_bytes"]
 
-Array = NDArray[np.float64]
 # An element and its share of the scales: blocks of 128 with a 32-bit scale (DeepSeek-V3, 2024, section 3.3),
 # of 32 with 8 bit (OCP microscaling, 2023), of 16 with 8 bit (NVIDIA, NVFP4).
 _BYTES = {

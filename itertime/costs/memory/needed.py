@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Array, Flags, Whole
 from itertime.costs.balance import fullest
 from itertime.costs.exchange import (
     error_bytes,
@@ -44,7 +44,6 @@ from .activations import activations_of, element_bytes
 
 __all__ = ["BUFFERS_BYTES", "MEMORY_HEADROOM", "Memory", "checked_headroom", "memory"]
 
-Array = NDArray[np.float64]
 # CUDA context, cuBLAS workspaces and NCCL channels about 2 GB; gradient buckets of 5e8 elements, two to
 # reduce and one to gather (DeepSpeed's defaults), 3 GB; 1 GB lost between blocks of the allocator. Assumed.
 BUFFERS_BYTES = 6e9
@@ -77,7 +76,7 @@ class Memory:
         return (1 - self.headroom) * self.capacity
 
     @property
-    def fits(self) -> NDArray[np.bool_]:
+    def fits(self) -> Flags:
         fits = self.total <= self.limit
         return fits if self.on_cpu is None else fits & (self.on_cpu <= self.cpu_share)
 
@@ -227,7 +226,7 @@ def _casts(workload: Workload, parameters: Array) -> Array | float:
     return np.where(plans.below_16_bit & ~plans.gathers_weights, cast, 0.0) * parameters
 
 
-def _owned(workload: Workload, shared: Array, experts: Array, shards: NDArray[np.int64]) -> Array:
+def _owned(workload: Workload, shared: Array, experts: Array, shards: Whole) -> Array:
     """Parameters that a GPU keeps where `shards` data-parallel ranks share one copy."""
     if workload.model.experts == 1:
         return shared / shards

@@ -44,8 +44,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from itertime.arrays import Array
 from itertime.spec import Collective, System
 
 from .group import Fabric, Group, Ranks
@@ -59,9 +60,6 @@ __all__ = [
     "reduce_scatter_s",
     "ring_share",
 ]
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 
 BULK_BYTES = 4e6

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from itertime.arrays import Array
 from itertime.spec import System
 
 from .collectives import all_to_all_s, all_to_all_share
@@ -32,7 +33,6 @@ from .group import Fabric, Group
 
 __all__ = ["INSIDE", "Inside", "RoutedTokens", "combine_s", "dispatch_s", "distinct_parts"]
 
-Array = NDArray[np.float64]
 MULTIPROCESSORS = 20
 """Of a GPU, that DeepEP takes; its own default and Megatron Core's."""
 NOTIFY_S = 55e-6

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Whole
 from itertime.costs.kernel_times import KernelTimes
 from itertime.spec import System
 
 __all__ = ["Fabric", "Group", "Ranks", "ranks_together"]
 
-Ranks = NDArray[np.int64] | int
+Ranks = Whole | int
 
 
 class Fabric(NamedTuple):
@@ -49,7 +49,7 @@ class Group(NamedTuple):
         return cls(ranks, ranks_per_node, system.domain_gpus // ranks_per_node, stride)
 
 
-def ranks_together(ranks: NDArray[np.int64], capacity: Ranks, system: System) -> NDArray[np.int64]:
+def ranks_together(ranks: Whole, capacity: Ranks, system: System) -> Whole:
     """How many of a group's `ranks` lie in one node, of which `capacity` can.
 
     Machines are filled up. An NVLink domain of several machines is used in equal parts: 128 ranks are 64 in

@@ -9,13 +9,12 @@ Traeff 2009). The tree pays where the bytes are few and the sites many and far a
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from itertime.arrays import Array
 from itertime.spec import System
 
 __all__ = ["all_reduce_between_sites_s"]
-
-Array = NDArray[np.float64]
 
 
 def all_reduce_between_sites_s(

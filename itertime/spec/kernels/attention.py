@@ -8,10 +8,10 @@ import math
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
+from itertime.arrays import Array
 from itertime.io import CONFIG, Count, NonNegative, Positive
 
 from .queries import Attention
@@ -24,7 +24,6 @@ __all__ = [
     "SlowdownCurve",
 ]
 
-Array = NDArray[np.float64]
 
 # Of the forward pass: 5 matrix products against 2 (Dao, FlashAttention-2, 2023, section 4.1).
 BACKWARD_FLOPS = 2.5

@@ -8,15 +8,15 @@ import math
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
+from itertime.arrays import Array
 from itertime.io import CONFIG, Count, NonNegative, Positive
 
 __all__ = ["CastModel", "ElementwiseModel", "ElementwiseStyle", "WidthRate"]
 
-Array = NDArray[np.float64]
 
 FEW = 10  # numbers: up to this many, plain Python is faster than arrays
 

@@ -21,7 +21,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from itertime.arrays import Array
 
 __all__ = [
     "FLASH",
@@ -116,7 +118,7 @@ class AttentionKernel(NamedTuple):
     name: str = "flash"
     value_dim: float | None = None
     window: int = 0
-    longest: NDArray[np.float64] | None = None
+    longest: Array | None = None
 
 
 FLASH = AttentionKernel()

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Flags
 from itertime.spec.model import ModelSpec
 
 from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions
 
-__all__ = ["STRATA", "Degrees", "broken_options"]
+__all__ = ["STRATA", "broken_options"]
 
-Rules = list[tuple[bool | NDArray[np.bool_], str]]
+Rules = list[tuple[bool | Flags, str]]
 """For every rule: whether it is broken, an array for a `PlanBatch`; and the rule with its remedy as text."""
+Degrees = Any
+"""A `Plan`, whose fields are numbers, or a `PlanBatch`, whose fields of the same names are arrays."""
 STRATA = 4
 """Bins of lengths, of equal width, from each of which a rank takes samples under a stratified balance."""
 _ADAMS = ("adam", "adamw", "fused-adam", "torch-adamw")
@@ -22,40 +24,6 @@ _WITH_MOMENTS = (*_ADAMS, "lamb")
 _OF_WORKERS = ("none", "fp16", "fp8", "int8", "int4")
 _SHARDS = ("weight_shards", "gradient_shards", "optimizer_shards")
 _STATES_OF = {"onebit-adam": _ADAMS, "zeroone-adam": _ADAMS, "onebit-lamb": ("lamb",)}
-
-
-class Degrees(Protocol):
-    """The fields of a plan that the rules read: numbers in a `Plan`, arrays in a `PlanBatch`."""
-
-    @property
-    def tp(self) -> Any: ...
-
-    @property
-    def pp(self) -> Any: ...
-
-    @property
-    def dp(self) -> Any: ...
-
-    @property
-    def cp(self) -> Any: ...
-
-    @property
-    def ep(self) -> Any: ...
-
-    @property
-    def etp(self) -> Any: ...
-
-    @property
-    def zero_stage(self) -> Any: ...
-
-    @property
-    def zero_group(self) -> Any: ...
-
-    @property
-    def global_batch(self) -> Any: ...
-
-    @property
-    def offload_optimizer(self) -> Any: ...
 
 
 def broken_options(options: PlanOptions, model: ModelSpec, plans: Degrees) -> Rules:

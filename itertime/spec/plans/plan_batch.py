@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.arrays import Array, Flags, Whole
+
 from .choices import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RANK_ORDERS, RECOMPUTE
 from .options import DEFAULT_OPTIONS, PlanOptions, within_worker
 from .plan import Plan
@@ -26,6 +28,12 @@ _SWITCHES = (
     *("sequence_parallel", "grad_overlap", "gpipe", "balanced", "fp32_gradients", "cp_gather"),
     *("pp_before_dp", "prefetch", "by_compute", "ep_overlap", "offload_optimizer", "ends", "remainder"),
 )
+_SAME = (
+    *("tp", "pp", "dp", "micro_batch", "global_batch", "interleave", "zero_stage", "sequence_parallel"),
+    *("grad_overlap", "fp32_gradients", "cp", "ep", "prefetch", "ep_overlap", "offload_layers"),
+    "offload_optimizer",
+)
+"""Columns that hold the values of a plan's fields of the same names."""
 _TF32 = PRECISIONS.index("tf32")
 HABIT = -1
 """Of `tp_overlap`: the framework decides."""
@@ -41,38 +49,38 @@ class PlanBatch:
     no column: all plans of a batch have the same.
     """
 
-    tp: NDArray[np.int64]
-    pp: NDArray[np.int64]
-    dp: NDArray[np.int64]
-    micro_batch: NDArray[np.int64]
-    global_batch: NDArray[np.int64]
-    interleave: NDArray[np.int64]
-    recompute: NDArray[np.int64]
-    zero_stage: NDArray[np.int64]
-    zero_group: NDArray[np.int64]
-    sequence_parallel: NDArray[np.bool_]
-    grad_overlap: NDArray[np.bool_]
-    gpipe: NDArray[np.bool_]
-    balanced: NDArray[np.bool_]
-    by_compute: NDArray[np.bool_]
-    fp32_gradients: NDArray[np.bool_]
-    cp: NDArray[np.int64]
-    cp_gather: NDArray[np.bool_]
-    ep: NDArray[np.int64]
-    pp_before_dp: NDArray[np.bool_]
-    prefetch: NDArray[np.bool_]
-    bucket_bytes: NDArray[np.int64]
-    precision: NDArray[np.int64]
-    etp: NDArray[np.int64]
-    tp_overlap: NDArray[np.int64]
-    cuda_graphs: NDArray[np.int64]
-    dispatcher: NDArray[np.int64]
-    ep_overlap: NDArray[np.bool_]
-    recompute_permille: NDArray[np.int64]
-    offload_layers: NDArray[np.int64]
-    offload_optimizer: NDArray[np.bool_]
-    ends: NDArray[np.bool_]
-    remainder: NDArray[np.bool_]
+    tp: Whole
+    pp: Whole
+    dp: Whole
+    micro_batch: Whole
+    global_batch: Whole
+    interleave: Whole
+    recompute: Whole
+    zero_stage: Whole
+    zero_group: Whole
+    sequence_parallel: Flags
+    grad_overlap: Flags
+    gpipe: Flags
+    balanced: Flags
+    by_compute: Flags
+    fp32_gradients: Flags
+    cp: Whole
+    cp_gather: Flags
+    ep: Whole
+    pp_before_dp: Flags
+    prefetch: Flags
+    bucket_bytes: Whole
+    precision: Whole
+    etp: Whole
+    tp_overlap: Whole
+    cuda_graphs: Whole
+    dispatcher: Whole
+    ep_overlap: Flags
+    recompute_permille: Whole
+    offload_layers: Whole
+    offload_optimizer: Flags
+    ends: Flags
+    remainder: Flags
     options: PlanOptions = DEFAULT_OPTIONS
 
     @classmethod
@@ -88,40 +96,40 @@ class PlanBatch:
         return cls(**columns, options=options)  # type: ignore[arg-type]
 
     @cached_property
-    def gpus(self) -> NDArray[np.int64]:
+    def gpus(self) -> Whole:
         return self.tp * self.cp * self.pp * self.dp
 
     @cached_property
-    def in_32_bit(self) -> NDArray[np.bool_]:
+    def in_32_bit(self) -> Flags:
         """Whether a plan trains in 32 bit throughout (`precision` "tf32")."""
         return np.equal(self.precision, _TF32)
 
     @cached_property
-    def below_16_bit(self) -> NDArray[np.bool_]:
+    def below_16_bit(self) -> Flags:
         """Whether matrices of the layers have fewer than 16 bits."""
         return (self.precision > 0) & ~self.in_32_bit
 
     @cached_property
-    def width(self) -> NDArray[np.float64]:
+    def width(self) -> Array:
         """Bytes of a number over those of 16 bit: of activations, weights, gradients, and what is sent."""
         return np.where(self.in_32_bit, 2.0, 1.0)
 
     @cached_property
-    def next_stage(self) -> NDArray[np.int64]:
+    def next_stage(self) -> Whole:
         """Ranks from one pipeline stage to the next."""
         return np.where(self.pp_before_dp, 1, self.dp) * self.tp * self.cp
 
     @cached_property
-    def accumulated(self) -> NDArray[np.float64]:
+    def accumulated(self) -> Array:
         """Bytes moved to add one gradient to its sum: read both, write the sum. Times `width`."""
         return np.where(self.fp32_gradients & ~self.in_32_bit, 10.0, 6.0)
 
-    def tokens(self, seq_len: int) -> NDArray[np.float64]:
+    def tokens(self, seq_len: int) -> Array:
         """Tokens of one micro-batch on one context-parallel rank."""
         return self.micro_batch * seq_len / self.cp
 
     @cached_property
-    def microbatches(self) -> NDArray[np.int64]:
+    def microbatches(self) -> Whole:
         return self.global_batch // (self.dp * self.micro_batch)
 
     @cached_property
@@ -138,38 +146,38 @@ class PlanBatch:
         return replace(self, dp=dp, global_batch=samples, zero_group=group, options=options)
 
     @cached_property
-    def weight_shards(self) -> NDArray[np.int64]:
+    def weight_shards(self) -> Whole:
         """Data-parallel ranks that share one copy of the weights, (plans,)."""
         return self._shards(self.options.weight_shards, 3)
 
     @cached_property
-    def gradient_shards(self) -> NDArray[np.int64]:
+    def gradient_shards(self) -> Whole:
         """Data-parallel ranks that share one copy of the gradients, (plans,)."""
         return self._shards(self.options.gradient_shards, 2)
 
     @cached_property
-    def optimizer_shards(self) -> NDArray[np.int64]:
+    def optimizer_shards(self) -> Whole:
         """Data-parallel ranks that share the optimizer's states, (plans,)."""
         return self._shards(self.options.optimizer_shards, 1)
 
-    def _shards(self, shards: int | None, stage: int) -> NDArray[np.int64]:
+    def _shards(self, shards: int | None, stage: int) -> Whole:
         """The `stated` number of ranks; if none is, those of ZeRO, which shards from `stage` on."""
         return np.where(self.zero_stage >= stage, self.zero_group, 1) if shards is None else self._all(shards)
 
     @cached_property
-    def gathers_weights(self) -> NDArray[np.bool_]:
+    def gathers_weights(self) -> Flags:
         """Whether every micro-batch gathers the weights of a layer: ZeRO-3, or stated shards of weights."""
         shards = self.options.weight_shards
         return self.zero_stage == 3 if shards is None else self._all(shards > 1)
 
     @cached_property
-    def scatters_gradients(self) -> NDArray[np.bool_]:
+    def scatters_gradients(self) -> Flags:
         """Whether every micro-batch scatters its gradients: from ZeRO-2 on, or stated shards of gradients."""
         shards = self.options.gradient_shards
         return self.zero_stage >= 2 if shards is None else self._all(shards > 1)
 
     @cached_property
-    def shards_optimizer(self) -> NDArray[np.bool_]:
+    def shards_optimizer(self) -> Flags:
         """Whether ranks step parts of the weights: from ZeRO-1 on, or stated shards of the states."""
         shards = self.options.optimizer_shards
         return self.zero_stage > 0 if shards is None else self._all(shards > 1)
@@ -185,12 +193,12 @@ class PlanBatch:
     def __len__(self) -> int:
         return len(self.tp)
 
-    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_] | slice) -> PlanBatch:
+    def take(self, rows: Whole | Flags | slice) -> PlanBatch:
         """The plans at `rows` (indices, a mask, or a slice)."""
         columns = {name: getattr(self, name)[rows] for name in COLUMNS}
         return PlanBatch(**columns, options=self.options)
 
-    def distinct(self, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def distinct(self, names: Sequence[str]) -> tuple[Whole, Whole]:
         """Rows that differ in the columns `names`, sorted by these columns, and the index among them of every
         plan's equal.
 
@@ -219,37 +227,23 @@ class PlanBatch:
 
     def plan(self, row: int) -> Plan:
         """The plan at `row`; its `zero_group` is None where the group is the whole data-parallel group."""
+        values = {name: getattr(self, name)[row].item() for name in _SAME}
         group = int(self.zero_group[row])
         return Plan(
-            tp=int(self.tp[row]),
-            pp=int(self.pp[row]),
-            dp=int(self.dp[row]),
-            micro_batch=int(self.micro_batch[row]),
-            global_batch=int(self.global_batch[row]),
-            interleave=int(self.interleave[row]),
+            **values,
             recompute=RECOMPUTE[self.recompute[row]],
-            zero_stage=int(self.zero_stage[row]),
             zero_group=None if group == self.dp[row] * self.cp[row] else group,
-            sequence_parallel=bool(self.sequence_parallel[row]),
-            grad_overlap=bool(self.grad_overlap[row]),
             schedule="gpipe" if self.gpipe[row] else "1f1b",
             split=self._split(row),
-            fp32_gradients=bool(self.fp32_gradients[row]),
-            cp=int(self.cp[row]),
             cp_exchange=CP_EXCHANGES[int(self.cp_gather[row])],
-            ep=int(self.ep[row]),
             rank_order=RANK_ORDERS[int(self.pp_before_dp[row])],
-            prefetch=bool(self.prefetch[row]),
             bucket_bytes=int(self.bucket_bytes[row]) or None,
             precision=PRECISIONS[self.precision[row]],
             etp=None if self.etp[row] == self.tp[row] else int(self.etp[row]),
             tp_overlap=None if self.tp_overlap[row] == HABIT else bool(self.tp_overlap[row]),
             cuda_graphs=CUDA_GRAPHS[self.cuda_graphs[row]],
             dispatcher=DISPATCHERS[self.dispatcher[row]],
-            ep_overlap=bool(self.ep_overlap[row]),
             recompute_fraction=float(self.recompute_permille[row]) / 1000,
-            offload_layers=int(self.offload_layers[row]),
-            offload_optimizer=bool(self.offload_optimizer[row]),
             options=self.options,
         )
 
@@ -257,7 +251,7 @@ class PlanBatch:
 COLUMNS = tuple(field.name for field in fields(PlanBatch) if field.name != "options")
 
 
-def _range(column: NDArray[np.int64] | NDArray[np.bool_]) -> tuple[int, int]:
+def _range(column: Whole | Flags) -> tuple[int, int]:
     """The smallest value of a column, and the number of values from it to the largest one."""
     if not len(column):
         return 0, 1
@@ -265,7 +259,7 @@ def _range(column: NDArray[np.int64] | NDArray[np.bool_]) -> tuple[int, int]:
     return minimum, maximum - minimum + 1
 
 
-def _ranked(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+def _ranked(numbers: Whole) -> tuple[Whole, int]:
     """Each number replaced by its rank among the distinct ones, and how many there are."""
     values, ranks = np.unique(numbers, return_inverse=True)
     return ranks.reshape(-1), len(values)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from itertime.arrays import Whole
 from itertime.spec.model import ModelSpec
 
 __all__ = ["RemainderChunks"]
 
-Count = int | NDArray[np.int64]
+Count = int | Whole
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from experiments.profiles.fit_collectives import fit_collectives
 from experiments.profiles.fit_gemm import fit_gemm
 from experiments.profiles.measurements import fit_in_halves, read_table
 from itertime.errors import UserError
-from itertime.spec import GemmModel, GemmTile
+from itertime.spec.operators import GemmModel, GemmTile
 from itertime.spec.profile import FOLDER
 from tests.places import SHARED
 

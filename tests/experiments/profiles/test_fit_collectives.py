@@ -9,7 +9,8 @@ import pytest
 
 from experiments.profiles.chips import chip_named
 from experiments.profiles.fit_collectives import EIGHT_OF, RACK_BUS, RACK_RANKS, fit_collectives
-from itertime.spec import Evidence, SizeTable
+from itertime.spec import Evidence
+from itertime.spec.size_table import SizeTable
 
 SOME = dataclasses.replace(chip_named("h100-80gb"), collective_tables=())
 

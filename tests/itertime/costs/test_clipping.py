@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from itertime import Plan, load_model, load_system, predict
 from itertime.costs import Workload
 from itertime.costs.exchange import clipping_s, exposed_s
-from itertime.spec import ElementwiseModel, PlanBatch, PlanOptions, load_profile
+from itertime.spec import PlanBatch, PlanOptions, load_profile
+from itertime.spec.kernels import ElementwiseModel
 from tests.effort import examples
 
 BERT, GPT = load_model("bert-large"), load_model("megatron-1.7b")

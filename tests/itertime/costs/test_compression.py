@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, PlanBatch, evaluate, load_model, load_system, predict
 from itertime.costs import Workload, stage_costs
-from itertime.costs.exchange import sent_bytes
+from itertime.costs.exchange.compression import INDEX_BYTES, SENT_BITS
 from itertime.costs.exchange.compression_kernels import COMPRESSED, STEP_BYTES, SUMMED, UNPACKED
 from itertime.costs.exchange.groups import Shards
 from itertime.costs.exchange.power_sgd import power_factors
@@ -61,6 +61,21 @@ def workload_of(model: ModelSpec, plan: Plan, system: System) -> Workload:
 def parameters_of(workload: Workload) -> float:
     partition = workload.partition
     return float(partition.layers[-1, 0] * partition.shared[0] + partition.tables[0])
+
+
+def sent_bytes(options: PlanOptions, ranks: float, gradient: float = 2.0) -> float:
+    """Bytes that each of `ranks` ranks sends for one parameter in an iteration that is not in the warm-up,
+    scales and PowerSGD apart. `gradient`: bytes of a gradient that is not compressed.
+
+    Raises ValueError for PowerSGD, whose volume depends on the shapes of the model's matrices.
+    """
+    compression, peers = options.compression, ranks - 1
+    if compression == "powersgd":
+        raise ValueError("compression='powersgd': its volume depends on the shapes of matrices")
+    if compression == "topk":
+        return peers * options.compression_density * (gradient + INDEX_BYTES)
+    gap = options.local_steps if compression == "zeroone-adam" else 1
+    return 2 * peers / ranks * (SENT_BITS.get(compression, 8 * gradient) / 8) / gap
 
 
 @pytest.mark.parametrize("ranks", [2, 16, 128])

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from itertime.profiling import ProfileFinding, check_profile, compare_profiles, mean_ratios
-from itertime.spec import ElementwiseModel, Profile, SizeTable, list_profiles, load_profile
+from itertime.spec import Profile, list_profiles, load_profile
+from itertime.spec.kernels import ElementwiseModel
+from itertime.spec.size_table import SizeTable
 
 SOUND = load_profile("a100-80gb")
 

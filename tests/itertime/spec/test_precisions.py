@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from itertime.errors import UserError
-from itertime.spec import Attention, Elementwise, Gemm, GroupedGemm, PowerTerm, load_profile
+from itertime.spec import Attention, Elementwise, Gemm, GroupedGemm, load_profile
+from itertime.spec.operators import PowerTerm
 
 H100, H200, B200 = (load_profile(name) for name in ("h100-80gb", "h200-141gb", "b200-180gb"))
 NEWER = ("h100-80gb", "h200-141gb", "b200-180gb", "gb200-186gb", "b300-270gb", "gb300-280gb")

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itertime.costs.balance import Dealt, SlowestRank, drawn_work, sampled_work, stratified_counts
+from itertime.costs.balance import SlowestRank, drawn_work, stratified_counts
+from itertime.costs.balance.drawn_work import Dealt, sampled_work
 from itertime.errors import UserError
 from itertime.spec import Lengths, PlanOptions, load_lengths
 from tests.effort import examples
