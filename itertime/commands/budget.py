@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from itertime.commandline import print_json
 from itertime.errors import UserError, quoted
 
+from .documents import plan_document
 from .options import (
     MEMORY_HEADROOM,
     GlobalBatch,
@@ -20,14 +22,14 @@ from .options import (
     option,
     words_of,
 )
-from .output import plan_document
 
 if TYPE_CHECKING:
-    from itertime.planning import Answer, Training
+    from itertime.planning import Answer, CostPoint, Training
     from itertime.spec import System
 
 __all__ = ["budget", "cost"]
 
+MILLION = 1e6
 MOST_POINTS = 1000  # of a range of utilisations
 Modes = Annotated[str, option("--recompute", "Modes to try.")]
 
@@ -99,8 +101,6 @@ def cost(
     from itertime.planning import Space, TrainingCost
     from itertime.spec import load_model, load_system
 
-    from .output.cost_output import draw_cost, print_cost, write_cost_csv
-
     spec, machine = load_model(model), load_system(system)
     shares = _shares(utilisation)
     training = TrainingCost(spec, machine, tokens, gpus, price, flops)
@@ -110,9 +110,9 @@ def cost(
     predicted_point, ranked_plan = prediction if prediction else (None, None)
     title = f"{spec.name}, {tokens / 1e9:,.6g}B tokens on {gpus:,} GPUs at ${price:g} a GPU-hour"
     if csv is not None:
-        write_cost_csv(csv, points, predicted_point)
+        _write_cost_csv(csv, points, predicted_point)
     if plot is not None:
-        draw_cost(plot, title, points, predicted_point)
+        _draw_cost(plot, title, points, predicted_point)
     if json:
         plan = plan_document(spec, ranked_plan.plan, machine, ranked_plan.prediction) if ranked_plan else None
         subject = {"model": spec.name, "system": machine.name, "gpus": gpus, "tokens": tokens}
@@ -124,7 +124,7 @@ def cost(
         return
     print(title)
     print(f"{training.flops:.4g} FLOPs, counted as {flops}")
-    print_cost(points, predicted_point)
+    _print_cost(points, predicted_point)
     if ranked_plan:
         iteration_s, label = ranked_plan.prediction.iteration_s, ranked_plan.plan.label
         print(f"predicted: {iteration_s:.2f} s an iteration, {label}")
@@ -185,3 +185,43 @@ def _print_training(name: str, training: Training | None) -> None:
     days = f"{training.days:6.1f} days (at peak {training.ideal_days:.1f})"
     plan = f"MFU {fastest.prediction.mfu:.1%} on {fastest.plan.gpus} GPUs, {fastest.plan.label}"
     print(f"  {name:9}  {model.name:15} {size}, {days}, {plan}")
+
+
+def _print_cost(points: Sequence[CostPoint], predicted: CostPoint | None) -> None:
+    """A line for each utilisation, and one for the prediction, in order."""
+    print(f"{'utilisation':>11} {'days':>9} {'cost, $M':>10}")
+    for point in sorted({*points, *([predicted] if predicted else [])}):
+        mark = "  predicted" if point == predicted else ""
+        print(f"{point.utilisation:11.1%} {point.days:9.2f} {point.cost_usd / MILLION:10.3f}{mark}")
+
+
+def _write_cost_csv(path: Path, points: Sequence[CostPoint], predicted: CostPoint | None) -> None:
+    """Columns `utilisation, days, cost_usd, predicted`; the prediction is the last row."""
+    from itertime.io import write_text
+
+    rows = [(point, "false") for point in points] + ([(predicted, "true")] if predicted else [])
+    lines = [f"{p.utilisation!r},{p.days!r},{p.cost_usd!r},{mark}" for p, mark in rows]
+    write_text(path, "\n".join(["utilisation,days,cost_usd,predicted", *lines]) + "\n")
+
+
+def _draw_cost(path: Path, title: str, points: Sequence[CostPoint], predicted: CostPoint | None) -> None:
+    """The curve with both scales, and the prediction as a point. UserError for an unknown format, and if
+    matplotlib is not installed.
+    """
+    from itertime.io.figures import COLOURS, check_ending, figures, save
+
+    check_ending(path)
+    with figures() as plt:
+        figure, axes = plt.subplots(figsize=(4.6, 3.2))
+        axes.plot([100 * point.utilisation for point in points], [point.days for point in points])
+        if predicted:
+            x, y = 100 * predicted.utilisation, predicted.days
+            axes.plot([x], [y], "o", color=COLOURS[1])
+            words = f"predicted: {x:.1f} %, {y:.1f} days, ${predicted.cost_usd / MILLION:.2f}M"
+            axes.annotate(words, (x, y), xytext=(6, 8), textcoords="offset points", fontsize=8)
+        axes.set(xlabel="utilisation of the GPUs, %", ylabel="days", ylim=(0, None))
+        axes.set_title(title, loc="left", fontsize=9)
+        millions_per_day = points[0].cost_usd / points[0].days / MILLION
+        scales = (lambda days: days * millions_per_day, lambda dollars: dollars / millions_per_day)
+        axes.secondary_yaxis("right", functions=scales).set_ylabel("cost, millions of dollars")
+        save(figure, path)

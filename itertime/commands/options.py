@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import wrapped
+from .documents import wrapped
 
 if TYPE_CHECKING:
     from itertime.spec import ModelSpec, Plan, System

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from itertime.commandline import option_groups, print_json
 
+from .documents import error_note, plan_document, wrapped
 from .idle_options import print_unpredicted, print_without_effect
 from .options import MEMORY_HEADROOM, Execution, Headroom, Json, PlanLayout, Subject, plan_of
-from .output import error_note, plan_document, wrapped
 
 if TYPE_CHECKING:
     from itertime.prediction import Prediction

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from itertime.commandline import new_app, print_json
+from itertime.errors import printable
 
 from .options import (
     Attention,
@@ -32,18 +33,15 @@ from .options import (
     option,
     system_of,
 )
-from .output.profile_output import (
-    differences_document,
-    layer_document,
-    print_differences,
-    print_findings,
-    print_layer,
-    print_profile,
-    profile_document,
-)
+
+if TYPE_CHECKING:
+    from itertime.profiling import Difference, ProfileFinding
+    from itertime.spec import Evidence, Profile
+    from itertime.timeline import LayerKernel
 
 __all__ = ["profile_app"]
 
+NAME, SHAPE = 18, 36  # columns of a kernel's name and of its shape
 QUICK_SECONDS = 0.3
 MOST_SECONDS = 600.0
 FAILED = 2  # exit code of a profile that is not plausible: a configuration that cannot be used
@@ -66,10 +64,10 @@ def show(
 
     profiles = [load_profile(profile_name) for profile_name in ([name] if name else list_profiles())]
     if json:
-        print_json({"profiles": [profile_document(profile) for profile in profiles]})
+        print_json({"profiles": [_profile_document(profile) for profile in profiles]})
         return
     for profile in profiles:
-        print_profile(profile)
+        _print_profile(profile)
 
 
 @profile_app.command()
@@ -118,7 +116,7 @@ def check(name: ProfileName, json: Json = False) -> None:
         rows = [finding._asdict() for finding in findings]
         print_json({"profile": profile.name, "ok": not failed, "findings": rows})
     else:
-        print_findings(profile, findings)
+        _print_findings(profile, findings)
     if failed:
         raise typer.Exit(FAILED)
 
@@ -133,9 +131,9 @@ def diff(first: ProfileName, second: ProfileName, json: Json = False) -> None:
     differences = compare_profiles(*profiles)
     means = mean_ratios(differences)
     if json:
-        print_json(differences_document(*profiles, differences, means))
+        print_json(_differences_document(*profiles, differences, means))
     else:
-        print_differences(*profiles, differences, means)
+        _print_differences(*profiles, differences, means)
 
 
 @profile_app.command()
@@ -193,9 +191,9 @@ def layer(
     )
     rows, parts = layer_kernels(spec, plan, machine, profile)
     if json:
-        print_json(layer_document(rows, parts))
+        print_json(_layer_document(rows, parts))
     else:
-        print_layer(rows, parts)
+        _print_layer(rows, parts)
 
 
 def _system_with(profile: str) -> str:
@@ -211,3 +209,101 @@ def _system_with(profile: str) -> str:
         if system.profile == profile_name and profile_of(system) == load_profile(profile_name):
             return name
     raise UserError(f"profile {profile}: no shipped system has it; give --system")
+
+
+def _profile_document(profile: Profile) -> dict[str, Any]:
+    """A profile as `profile show --json` prints it."""
+    facts = ("name", "gpu", "source", "peak_flops_per_s", "hbm_bytes_per_s", "memory_bytes", "launch_s")
+    return {
+        **{fact: getattr(profile, fact) for fact in facts},
+        "parts": [vars(part) for part in profile.parts()],
+    }
+
+
+def _print_profile(profile: Profile) -> None:
+    print(f"{profile.name}: {profile.gpu} ({profile.source})")
+    print(f"{'':9} {'rows':>6} {'fit %':>6} {'held out %':>10}  part")
+    for part in profile.parts():
+        error = [
+            "-" if value is None else f"{value:.1f}"
+            for value in (part.error_in_sample_pct, part.error_held_out_pct)
+        ]
+        print(f"{part.kind:9} {part.rows or '-':>6} {error[0]:>6} {error[1]:>10}  {part.part}")
+        for line in (_measured(part), f"from {part.source}", part.note):
+            if line:
+                print(f"{'':37}{line}")
+    print()
+
+
+def _measured(part: Evidence) -> str:
+    ranges = [f"{name} {low:g} to {high:g}" for name, (low, high) in part.measured.items()]
+    return f"measured: {', '.join(ranges)}" if ranges else ""
+
+
+def _print_findings(profile: Profile, findings: list[ProfileFinding]) -> None:
+    for finding in findings:
+        print(printable(f"{finding.level}: {finding.part}: {finding.text}"))
+    errors = sum(finding.level == "error" for finding in findings)
+    counts = f"{errors} errors, {len(findings) - errors} warnings" if findings else "plausible"
+    print(printable(f"{profile.name}: {counts}"))
+
+
+def _differences_document(
+    base: Profile, compared: Profile, differences: list[Difference], means: dict[str, float]
+) -> dict[str, Any]:
+    """Two profiles as `profile diff --json` prints them; the ratio is the second's time over the first's."""
+    kernels = [difference._asdict() | {"ratio": difference.ratio} for difference in differences]
+    return {"first": base.name, "second": compared.name, "kernels": kernels, "mean_ratio": means}
+
+
+def _print_differences(
+    base: Profile, compared: Profile, differences: list[Difference], means: dict[str, float]
+) -> None:
+    head = (printable(base.name)[:12], printable(compared.name)[:12])
+    print(f"{'microseconds':<46}{head[0]:>13}{head[1]:>13}{'ratio':>7}")
+    group = ""
+    for difference in differences:
+        if difference.group != group:
+            group = difference.group
+            mean = means.get(group)
+            heading = f"{mean:>72.2f} geometric mean" if mean else ""
+            print(f"{group}{heading[len(group) :]}" if heading else group)
+        times = [
+            "-" if seconds is None else f"{seconds * 1e6:,.1f}"
+            for seconds in (difference.first_s, difference.second_s)
+        ]
+        ratio = "-" if difference.ratio is None else f"{difference.ratio:.2f}"
+        print(f"  {difference.kernel:<44}{times[0]:>13}{times[1]:>13}{ratio:>7}")
+
+
+def _layer_document(rows: list[LayerKernel], parts: dict[str, float]) -> dict[str, Any]:
+    """A layer as `profile layer --json` prints it."""
+    total = sum(parts.values())
+    kernels = []
+    for row in rows:
+        values = vars(row) | {"runs": row.runs, "share": row.seconds / total}
+        values["pass"] = values.pop("pass_")
+        kernels.append(values)
+    return {"layer_s": total, "parts": parts, "kernels": kernels}
+
+
+def _print_layer(rows: list[LayerKernel], parts: dict[str, float]) -> None:
+    total = sum(parts.values())
+    pass_name = ""
+    for row in rows:
+        if row.pass_ != pass_name:
+            pass_name = row.pass_
+            pass_s = sum(kernel.seconds for kernel in rows if kernel.pass_ == pass_name)
+            print(f"{pass_name}: {pass_s * 1e6:,.1f} us, {pass_s / total:.1%}")
+            print(f" {'kernel':<{NAME}}{'shape':<{SHAPE}}{'us':>9}{'x':>5}{'share':>7} rate, limit")
+        runs = f"{row.runs:.2g}" if row.each_s else ""
+        limit = f"{row.rate:.0f} {row.unit}, {row.limit}" if row.unit else row.limit
+        name, shape = (
+            row.kernel[:NAME],
+            row.shape if len(row.shape) < SHAPE else row.shape.replace(" batch", " b"),
+        )
+        print(
+            f" {name:<{NAME}}{shape:<{SHAPE}}{row.seconds * 1e6:>9,.1f}{runs:>5}"
+            f"{row.seconds / total:>7.1%} {limit}"
+        )
+    print(f"one layer and micro-batch: {total * 1e6:,.1f} us")
