@@ -25,8 +25,7 @@ from itertime.spec import Site
 
 from .measured_run import MeasuredRun
 from .run_set import RunSet
-from .site_constants import MEMORY_CONSTANTS, TIME_CONSTANTS, constants_named, site_of
-from .site_fit import SiteFit
+from .site_fit import MEMORY_CONSTANTS, TIME_CONSTANTS, SiteFit, constants_named, site_of
 from .table import read_table
 
 __all__ = ["Calibration", "FitErrors", "calibrate", "default_constants"]

@@ -33,7 +33,7 @@ Why
   just no cache.
 """
 
-from .budget import Answer, Budget, Training, generated, published
+from .budget import COUNTS, Answer, Budget, CostPoint, Training, TrainingCost, generated, published
 from .choice import PlanChoice
 from .convergence import StartUp, Steps, list_convergence, load_convergence
 from .curve_cache import default_cache
@@ -41,7 +41,6 @@ from .planner import PLANNERS, PlannedRun, Planner, make_planner
 from .search import RankedPlan, SearchResult, judge, search
 from .space import MICRO_BATCHES, WHOLE, Space
 from .train_time import TrainTime, evaluations_of, train_time
-from .training_cost import COUNTS, CostPoint, TrainingCost
 
 __all__ = [
     "COUNTS",

@@ -75,7 +75,6 @@ from .kernels import (
 )
 from .lengths import LENGTHS, Lengths, list_lengths, load_lengths
 from .model import ModelSpec
-from .model_files import as_model, list_models, load_model, model_of, model_reference
 from .plans import (
     CUDA_GRAPHS,
     DEFAULT_OPTIONS,
@@ -107,7 +106,7 @@ from .system import (
     system_of,
     system_reference,
 )
-from .user_models import Models
+from .user_models import Models, as_model, list_models, load_model, model_of, model_reference
 
 __all__ = [
     "CUDA_GRAPHS",

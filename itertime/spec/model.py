@@ -1,6 +1,6 @@
 """The model to train: the shape of a transformer, its parameters and its arithmetic.
 
-`model_files.py` reads published shapes from the files that state them.
+`user_models.py` reads published shapes from the files that state them.
 """
 
 from __future__ import annotations

@@ -12,13 +12,14 @@ import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from itertime.errors import UnknownName, UserError, quoted
-from itertime.io import CONFIG, Positive, construct, read_mapping
+from itertime.io import CONFIG, NonNegative, Positive, Whole, construct, read_mapping
 
 from .kernels import (
     Attention,
@@ -30,7 +31,6 @@ from .kernels import (
     Elementwise,
     ElementwiseModel,
     ElementwiseStyle,
-    Evidence,
     Gemm,
     GroupedGemm,
     Query,
@@ -72,6 +72,32 @@ OLDER_ATTENTION = ("flash1", "triton")
 NEWER_ATTENTION = ("flash3", "cudnn", "cudnn_fp8", "cudnn_mxfp8")
 ELEMENTWISE_STYLES = ("fused", "compiled", "eager")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Evidence:
+    """The evidence for one part of a profile: one row of `itertime profile show`.
+
+    Errors are mean absolute percentage errors over `rows` rows, None without a measurement to compare with.
+    `error_held_out_pct` is on rows that the coefficients were not fitted to; `note` says which. `measured`
+    gives the range of each argument (m, n, k; bytes; head_dim, seq; width; ranks) over these rows.
+    """
+
+    part: str
+    kind: Literal["measured", "fitted", "assumed"]
+    source: str
+    rows: Whole
+    error_in_sample_pct: NonNegative | None = None
+    error_held_out_pct: NonNegative | None = None
+    note: str = ""
+    measured: dict[str, tuple[NonNegative, NonNegative]] = dataclasses.field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check(self) -> Evidence:
+        for argument, (low, high) in self.measured.items():
+            if low > high:
+                raise ValueError(f"measured.{argument}: {low:g} is above {high:g}")
+        return self
 
 
 @dataclass(frozen=True, config=CONFIG)

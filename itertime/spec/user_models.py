@@ -1,8 +1,8 @@
-"""The models that the jobs of a trace name: shipped ones, and files of the user.
+"""Models in files: published shapes in `itertime/models/`, each with its source, and users' own.
 
-A trace names a file by its path, relative to its own folder, or by its name without ending in a folder that
-the user names (`--model-path`). A trace may come from elsewhere, so a path in it cannot leave its folder, and
-errors quote nothing of such a file.
+The jobs of a trace name shipped models, and files of the user by their path, relative to the trace's own
+folder, or by their name without ending in a folder that the user names (`--model-path`). A trace may come
+from elsewhere, so a path in it cannot leave its folder, and errors quote nothing of such a file.
 """
 
 from __future__ import annotations
@@ -10,17 +10,60 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from itertime.errors import UserError
-from itertime.io import MAX_BYTES, names_file, sha256, shown
+from itertime.io import MAX_BYTES, construct, names_file, sha256, shown
 
 from .lengths import is_path, load_lengths
 from .model import ModelSpec
-from .model_files import list_models, load_model, model_of, model_reference
+from .references import Reference
 
-__all__ = ["Models"]
+__all__ = ["MODELS", "Models", "as_model", "list_models", "load_model", "model_of", "model_reference"]
+
+MODELS = Path(__file__).parents[1] / "models"
+
+
+def list_models() -> list[str]:
+    """Names of the shapes that ship with the package, in alphabetical order."""
+    return list(_shipped())
+
+
+@cache
+def _shipped() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in MODELS.glob("*.yaml")))
+
+
+@cache
+def load_model(name: str) -> ModelSpec:
+    """The shipped model `name`, or the model in a YAML or JSON file if `name` is a path (by its ending).
+
+    Raises UnknownName for a name that is not shipped, UserError for a file that is not a model.
+    """
+    return model_of(model_reference(name))
+
+
+def as_model(model: ModelSpec | str) -> ModelSpec:
+    """A model as it is, or the one that a name or a file states. Raises as `load_model` does."""
+    return load_model(model) if isinstance(model, str) else model
+
+
+def model_reference(name: str) -> Reference:
+    """The keys of a model, and the files that they come from. Raises as `load_model` does."""
+    return Reference.read("model", name, MODELS, ModelSpec)
+
+
+def model_of(reference: Reference) -> ModelSpec:
+    """The model of these keys. UserError, naming file and key, if they are not those of a model."""
+    where = reference.where
+    try:
+        return construct(ModelSpec, reference.content, where)
+    except UserError as error:
+        text = str(error).removeprefix(f"model {reference.content.get('name')}: ")
+        raise UserError(text if text.startswith(f"{where}: ") else f"{where}: {text}") from error
+
 
 _SHIPPED = "the shipped models"
 

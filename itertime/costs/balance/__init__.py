@@ -8,7 +8,6 @@
 | `rows_of` | rows that the samples of a rank take |
 | `stratified_counts`, `bin_edges` | how many samples of each bin of lengths a rank takes; the bins |
 | `packs_of`, `Packs` | samples packed into rows: packing factor, efficiency, squares |
-| `exchange_bytes`, `SampleExchange` | the all-gather of samples that are exchanged |
 | `MicroBatch`, `micro_batch_of` | what the mean micro-batch computes: tokens, sequences of attention |
 | `fullest` | tokens of the fullest micro-batch over those of the mean one, for memory |
 | `draws_of`, `node_ranks` | the draws of plans; their data-parallel ranks in a node |
@@ -24,7 +23,6 @@ Why
 """
 
 from .drawn_work import check_balance, drawn_work, rows_of
-from .exchange import SampleExchange, exchange_bytes
 from .micro_batch import MicroBatch, draws_of, fullest, micro_batch_of, node_ranks
 from .packing import Packs, packs_of
 from .slowest import DrawnWork, SlowestRank
@@ -34,13 +32,11 @@ __all__ = [
     "DrawnWork",
     "MicroBatch",
     "Packs",
-    "SampleExchange",
     "SlowestRank",
     "bin_edges",
     "check_balance",
     "drawn_work",
     "draws_of",
-    "exchange_bytes",
     "fullest",
     "micro_batch_of",
     "node_ranks",

@@ -16,11 +16,10 @@ import numpy as np
 from itertime.errors import UserError
 from itertime.spec import Lengths, PlanOptions
 
-from .enumeration import pools_of
 from .hulls import Points, stacked, upper_hull
 from .order_statistics import Array
 from .packing import packs_of
-from .sampling import Indices, deal, draw, work_of_ranks
+from .sampling import Indices, deal, draw, pools_of, work_of_ranks
 from .slowest import DrawnWork, IndependentNodes, IndependentRanks, SampledRanks, UnitPart
 from .strata import bin_edges, stratified_counts
 

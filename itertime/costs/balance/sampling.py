@@ -1,4 +1,4 @@
-"""Draws of samples, and how they are dealt to ranks.
+"""Draws of samples, and how they are dealt to ranks; all draws of a node, where they are few.
 
 A unit is what is dealt: a sample, or a row of packed samples. Units are known by their index, in rising order
 of their work. They are drawn independently of each other: a data set has far more than an iteration takes.
@@ -6,6 +6,9 @@ of their work. They are drawn independently of each other: a data set has far mo
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+from itertools import combinations_with_replacement, product
 from typing import Any
 
 import numpy as np
@@ -14,8 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from itertime.arrays import Array
 
 from .hulls import Points
+from .slowest import UnitPart
 
-__all__ = ["Indices", "deal", "draw", "work_of_ranks"]
+__all__ = ["MOST_POOLS", "Indices", "deal", "draw", "pools_of", "work_of_ranks"]
 
 Indices = NDArray[np.integer]
 
@@ -79,3 +83,34 @@ def work_of_ranks(points: Points, dealt: Indices, micro_batch: int) -> Points:
         dealt = dealt.reshape(*dealt.shape[:2], -1, micro_batch).max(axis=3)
     sums = [column.take(dealt).sum(axis=2) for column in points.T]
     return micro_batch * np.stack(sums, axis=2)
+
+
+MOST_POOLS = 2_000
+
+
+def pools_of(parts: Sequence[UnitPart], ranks: int) -> tuple[Indices, Array] | None:
+    """The different pools that `ranks` ranks can draw from all parts, pools x units, and their probabilities.
+
+    A unit is its index in all parts, one part after the other. The order of the draws does not matter, so the
+    probabilities are those of multinomial distributions. None for more than `MOST_POOLS` pools.
+    """
+    sizes = [(len(part.shares), ranks * part.number) for part in parts]
+    if math.prod(math.comb(units + drawn - 1, drawn) for units, drawn in sizes) > MOST_POOLS:
+        return None
+    start = 0
+    choices = []
+    for part, (units, drawn) in zip(parts, sizes, strict=True):
+        choices.append(list(_draws((part.shares / part.shares.sum()).tolist(), drawn, start)))
+        start += units
+    pools = [[unit for units, _ in choice for unit in units] for choice in product(*choices)]
+    chances = [math.prod(chance for _, chance in choice) for choice in product(*choices)]
+    return np.array(pools, dtype=np.int32), np.array(chances)
+
+
+def _draws(shares: Sequence[float], drawn: int, start: int) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Every multiset of `drawn` units, as indices from `start` on, with its probability."""
+    for units in combinations_with_replacement(range(len(shares)), drawn):
+        counts = [units.count(unit) for unit in range(len(shares))]
+        orders = math.lgamma(drawn + 1) - math.fsum(math.lgamma(count + 1) for count in counts)
+        log_chance = math.fsum(count * math.log(share) for share, count in zip(shares, counts, strict=True))
+        yield tuple(start + unit for unit in units), math.exp(orders + log_chance)

@@ -18,6 +18,7 @@ Every function broadcasts; the formulas and their sources are in the modules' do
 
 from .collectives import (
     all_gather_s,
+    all_reduce_between_sites_s,
     all_reduce_s,
     all_to_all_s,
     all_to_all_share,
@@ -27,7 +28,6 @@ from .collectives import (
 )
 from .expert_dispatch import RoutedTokens, combine_s, dispatch_s, distinct_parts
 from .group import Fabric, Group, ranks_together
-from .site_link import all_reduce_between_sites_s
 
 __all__ = [
     "Fabric",

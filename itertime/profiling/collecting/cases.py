@@ -28,8 +28,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import kernels
-from .attention import attention
 from .bench import Preparation
+from .kernels import attention
 
 __all__ = ["COLUMNS", "GRIDS", "ROW_KERNELS", "CaseGrid", "KernelCase", "cases_of"]
 

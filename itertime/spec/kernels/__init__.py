@@ -13,7 +13,6 @@
 | `AttentionSlowdown`, `SlowdownCurve` | earlier attention kernels, as multiples of FlashAttention-2's time |
 | `ElementwiseModel`, `WidthRate` | memory-bound kernels, from bytes and bandwidth |
 | `ElementwiseStyle` | one kind of them as fused, compiled or eager code, forward and backward |
-| `Evidence` | whether a part of a profile is measured, fitted or assumed, and its errors |
 | `CastModel` | quantisation of a 16-bit tensor, from the bytes that its kernels move |
 
 Every `seconds` takes scalars or arrays, which broadcast, and evaluates all elements at once.
@@ -25,7 +24,6 @@ from .attention import (
     AttentionSlowdown,
     SlowdownCurve,
 )
-from .evidence import Evidence
 from .memory_bound import CastModel, ElementwiseModel, ElementwiseStyle, WidthRate
 from .queries import (
     FLASH,
@@ -52,7 +50,6 @@ __all__ = [
     "Elementwise",
     "ElementwiseModel",
     "ElementwiseStyle",
-    "Evidence",
     "Gemm",
     "GroupedGemm",
     "Query",

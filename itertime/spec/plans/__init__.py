@@ -15,7 +15,9 @@
 | `CP_EXCHANGES`, `RANK_ORDERS`, `SCHEDULES`, `SPLITS` | other choices |
 """
 
-from .choices import (
+from .option_rules import STRATA, broken_options
+from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions, parse_options
+from .plan import (
     CP_EXCHANGES,
     CUDA_GRAPHS,
     DISPATCHERS,
@@ -24,12 +26,10 @@ from .choices import (
     RECOMPUTE,
     SCHEDULES,
     SPLITS,
+    Plan,
+    RemainderChunks,
 )
-from .option_rules import STRATA, broken_options
-from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions, parse_options
-from .plan import Plan
 from .plan_batch import HABIT, PlanBatch
-from .remainder import RemainderChunks
 
 __all__ = [
     "CP_EXCHANGES",

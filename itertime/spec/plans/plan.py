@@ -4,24 +4,61 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from itertime.arrays import Whole
 from itertime.errors import UserError, quoted
 from itertime.spec.model import ModelSpec
 
-from .choices import (
-    CP_EXCHANGES,
-    CUDA_GRAPHS,
-    DISPATCHERS,
-    PRECISIONS,
-    RANK_ORDERS,
-    RECOMPUTE,
-    SCHEDULES,
-    SPLITS,
-)
 from .option_rules import broken_options
 from .options import DEFAULT_OPTIONS, PlanOptions
-from .remainder import RemainderChunks
 
-__all__ = ["Plan"]
+__all__ = [
+    "CP_EXCHANGES",
+    "CUDA_GRAPHS",
+    "DISPATCHERS",
+    "PRECISIONS",
+    "RANK_ORDERS",
+    "RECOMPUTE",
+    "SCHEDULES",
+    "SPLITS",
+    "Plan",
+    "RemainderChunks",
+]
+
+Count = int | Whole
+
+
+@dataclass(frozen=True)
+class RemainderChunks:
+    """The split "remainder" of a model's layers over chunks; numbers, or arrays of one element a plan.
+
+    The first chunk holds `first` layers, all others `most`. The last chunk that holds layers lacks `lacking`
+    of them; the `empty` chunks after it hold none.
+    """
+
+    first: Count
+    most: Count
+    lacking: Count
+    empty: Count
+
+    @classmethod
+    def of(cls, model: ModelSpec, chunks: Count) -> RemainderChunks:
+        most = -(-model.layers // chunks)
+        first: Count = np.maximum(most, model.dense_layers)
+        full_chunks = -(-(model.layers - first) // most)
+        return cls(first, most, first + full_chunks * most - model.layers, chunks - 1 - full_chunks)
+
+
+RECOMPUTE = ("none", "selective", "full", "early-stop", "elementwise")
+PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4", "tf32")
+CUDA_GRAPHS = ("none", "layers", "full")
+DISPATCHERS = ("alltoall", "deepep", "hybridep")
+SCHEDULES = ("1f1b", "gpipe")
+SPLITS = ("even", "balanced", "compute", "ends", "remainder")
+CP_EXCHANGES = ("ring", "gather")
+RANK_ORDERS = ("tp-cp-dp-pp", "tp-cp-pp-dp")
+
 
 _MAX = 10**7
 _MAX_BYTES = 10**15

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from itertime.arrays import Array, Flags, Whole
 
-from .choices import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RANK_ORDERS, RECOMPUTE
 from .options import DEFAULT_OPTIONS, PlanOptions, within_worker
-from .plan import Plan
+from .plan import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RANK_ORDERS, RECOMPUTE, Plan
 
 __all__ = ["HABIT", "PlanBatch"]
 

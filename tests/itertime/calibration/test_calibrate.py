@@ -13,8 +13,7 @@ from itertime.calibration import calibrate, report, write_site
 from itertime.calibration.calibrate import default_constants
 from itertime.calibration.measured_run import measured_run
 from itertime.calibration.run_set import RunSet
-from itertime.calibration.site_constants import MEMORY_CONSTANTS, TIME_CONSTANTS, constants_named, site_of
-from itertime.calibration.site_fit import SiteFit
+from itertime.calibration.site_fit import MEMORY_CONSTANTS, TIME_CONSTANTS, SiteFit, constants_named, site_of
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import validate
 from itertime.cli import main

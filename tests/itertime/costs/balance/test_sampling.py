@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from itertime.costs.balance import exchange_bytes
 from itertime.costs.balance.hulls import stacked, upper_hull
+from itertime.costs.balance.imbalance import exchange_bytes
 from itertime.costs.balance.sampling import deal, draw
 
 
