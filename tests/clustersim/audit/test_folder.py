@@ -300,8 +300,7 @@ def test_files_changed_by_hand(sound: Run, tmp_path: Path, capsys: pytest.Captur
 FILES = ("jobs.csv", "events.csv", "usage.csv", "plans.csv", "summary.json", "manifest.json")
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+@pytest.mark.parametrize(("name", "kind"), list(zip(FILES, ["pipe", "device", "folder"] * 2, strict=True)))
 def test_something_else_in_the_place_of_a_file(sound: Run, tmp_path: Path, name: str, kind: str) -> None:
     """The command does not wait for the end of a pipe or a device."""
     write_run(tmp_path, sound)

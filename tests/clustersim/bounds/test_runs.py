@@ -17,6 +17,7 @@ from clustersim.runs import make_policy
 from clustersim.speed import Speed, speed_for
 from clustersim.testing import CASES, simulate
 from clustersim.testing.outcome import Case
+from tests.effort import rotated
 from traces.job import Job
 
 POLICIES = ("fifo", "srtf", "hesrpt", "optimus", "elasticflow", "gandiva")
@@ -66,8 +67,7 @@ def assert_random_prices_hold(instance: Instance, jct_s: list[float], seed: int)
         assert value.sum() - relaxation.capacity_price(price) <= sum(jct_s) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@pytest.mark.parametrize(("case", "policy"), rotated(CASES, POLICIES))
 def test_no_policy_beats_the_bound(case: Case, policy: str) -> None:
     outcome = simulate(
         case.jobs, make_policy(policy, {}), case.cluster, table=case.table, overheads=case.overheads,

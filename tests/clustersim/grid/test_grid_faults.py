@@ -39,7 +39,7 @@ class Sleeps(Scheduler):
         proposal.run_by(lambda job: job.order)
         return proposal
 '''
-CELLS = 24
+CELLS = 16
 
 
 @pytest.fixture

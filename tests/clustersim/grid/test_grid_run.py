@@ -444,22 +444,10 @@ def scheduler(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes
             process.wait()
 
 
-def test_the_same_file_on_a_running_scheduler(
-    here: Path,
-    finished: Path,
-    call: Callable[..., Done],
-    scheduler: tuple[str, list[subprocess.Popen[bytes]]],
-) -> None:
-    done = call("g.yaml", "--scheduler", scheduler[0], "--out", "there")
-    assert done.code == 0, done.err
-    assert contents(here / "there") == contents(finished)
-
-
-@pytest.mark.parametrize("address", ["nonsense://x", "tls://127.0.0.1:1"])
-def test_what_is_no_scheduler_is_said_at_once(here: Path, address: str) -> None:
+def test_what_is_no_scheduler_is_said_at_once(here: Path) -> None:
     """Also at exit, where a client that was never connected would wait."""
     began = time.monotonic()
-    client = spawn(here, "g.yaml", "--scheduler", address)
+    client = spawn(here, "g.yaml", "--scheduler", "tls://127.0.0.1:1")
     _, err = client.communicate(timeout=60)
     assert client.returncode == 2, err
     assert "cannot be reached" in err
@@ -468,11 +456,17 @@ def test_what_is_no_scheduler_is_said_at_once(here: Path, address: str) -> None:
     assert time.monotonic() - began < 45
 
 
-def test_a_lost_scheduler_loses_no_finished_cell(
-    here: Path, scheduler: tuple[str, list[subprocess.Popen[bytes]]]
+def test_a_running_scheduler_gives_the_same_and_a_lost_one_loses_no_finished_cell(
+    here: Path,
+    finished: Path,
+    call: Callable[..., Done],
+    scheduler: tuple[str, list[subprocess.Popen[bytes]]],
 ) -> None:
-    slow_grid(here, seeds=30)
     address, processes = scheduler
+    done = call("g.yaml", "--scheduler", address, "--out", "there")
+    assert done.code == 0, done.err
+    assert contents(here / "there") == contents(finished)
+    slow_grid(here, seeds=30)
     client = spawn(here, "g.yaml", "--scheduler", address)
     until(lambda: made(here) >= 2)
     os.killpg(processes[0].pid, signal.SIGKILL)

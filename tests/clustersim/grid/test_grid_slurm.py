@@ -50,6 +50,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_documented_way_onto_slurm(slurm: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
     (slurm / "t.csv").write_text("job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\n")

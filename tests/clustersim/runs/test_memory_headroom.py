@@ -34,6 +34,12 @@ def run_with(headroom: float | None, folder: Path, jobs: Sequence[Job] = JOBS) -
     return run(folder / "trace.csv", "fifo", cluster="n2g8", out=folder / "run", **settings)
 
 
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The plan fills 99 % of the memory."""
+    return run_with(0.0, tmp_path_factory.mktemp("full"))
+
+
 @pytest.mark.parametrize(("headroom", "kept"), [(None, 0.1), (0.0, 0.0), (0.3, 0.3)])
 def test_plans_of_a_run_leave_the_headroom(headroom: float | None, kept: float, tmp_path: Path) -> None:
     done = run_with(headroom, tmp_path)
@@ -44,43 +50,38 @@ def test_plans_of_a_run_leave_the_headroom(headroom: float | None, kept: float, 
     assert replay(tmp_path / "run").violations == ()
 
 
-def test_the_headroom_changes_the_plan_and_slows_the_job(tmp_path: Path) -> None:
-    plans = []
-    for headroom in (0.0, 0.1):
-        (tmp_path / f"{headroom}").mkdir()
-        plans.append(run_with(headroom, tmp_path / f"{headroom}").plans[0])
-    assert plans[0].memory_gb > 0.9 * CAPACITY_GB
-    assert plans[1].plan != plans[0].plan
-    assert plans[1].iteration_s > plans[0].iteration_s
+def test_the_headroom_changes_the_plan_and_slows_the_job(full: Run, tmp_path: Path) -> None:
+    (tight,), (roomy,) = full.plans, run_with(0.1, tmp_path).plans
+    assert tight.memory_gb > 0.9 * CAPACITY_GB
+    assert roomy.plan != tight.plan
+    assert roomy.iteration_s > tight.iteration_s
 
 
-def test_check_refuses_plans_of_another_headroom(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def checked(made: Run, folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    write_run(folder, made)
+    return main(["check", str(folder)]), "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("stated", [0.1, "lots", True, None, [0.1], 1.0, -1, 10**400])
+def test_check_survives_any_headroom(
+    stated: Any, full: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A plan that fills 99 % of the memory cannot be of a run that left a tenth free."""
-    done = run_with(0.0, tmp_path)
-    write_run(tmp_path / "forged", replace(done, manifest={**done.manifest, "memory_headroom": 0.1}))
-    assert main(["check", str(tmp_path / "forged")]) == 4
-    assert "leave the memory headroom of 0.1" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("stated", ["lots", True, None, [0.1], 1.0, -1, 10**400])
-def test_check_survives_any_headroom(stated: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    done = run_with(0.0, tmp_path)
-    write_run(tmp_path / "forged", replace(done, manifest={**done.manifest, "memory_headroom": stated}))
-    code = main(["check", str(tmp_path / "forged")])
-    said = capsys.readouterr()
-    if stated == 10**400:
-        assert code == 2
-        assert "manifest.json" in said.err
+    forged = replace(full, manifest={**full.manifest, "memory_headroom": stated})
+    code, said = checked(forged, tmp_path, capsys)
+    if stated == 0.1:
+        assert (code, "leave the memory headroom of 0.1" in said) == (4, True)
+    elif stated == 10**400:
+        assert (code, "manifest.json" in said) == (2, True)
     else:
-        assert code in (0, 4)
-        assert "not recomputed: memory_headroom=" in said.out
+        assert (code in (0, 4), "not recomputed: memory_headroom=" in said) == (True, True)
 
 
-def test_a_run_of_before_there_was_a_headroom_had_none(tmp_path: Path) -> None:
-    done = run_with(0.0, tmp_path)
-    older = {name: value for name, value in done.manifest.items() if name != "memory_headroom"}
-    write_run(tmp_path / "older", replace(done, manifest=older))
-    assert main(["check", str(tmp_path / "older")]) == 0
+def test_a_run_of_before_there_was_a_headroom_had_none(
+    full: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = {name: value for name, value in full.manifest.items() if name != "memory_headroom"}
+    assert checked(replace(full, manifest=older), tmp_path, capsys)[0] == 0
 
 
 def test_work_of_a_generated_trace_is_that_of_plans_with_the_headroom() -> None:

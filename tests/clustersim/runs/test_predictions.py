@@ -15,6 +15,7 @@ from clustersim.audit import check_run_folder, replay
 from clustersim.scheduler import Proposal, State
 from policies.fifo import Fifo
 from tests.builders import rigid
+from tests.effort import rotated
 from traces.estimates import PREDICTORS
 from traces.job import Job
 from traces.native import write_trace
@@ -76,8 +77,9 @@ def test_a_prediction_depends_on_what_ended_before_alone(seed: int) -> None:
     assert before != after
 
 
-@pytest.mark.parametrize("policy", ["sjf", "srtf", "srsf", "easy", "conservative", "qssf"])
-@pytest.mark.parametrize("predictor", PREDICTORS)
+@pytest.mark.parametrize(
+    ("policy", "predictor"), rotated(["sjf", "srtf", "srsf", "easy", "conservative", "qssf"], PREDICTORS)
+)
 def test_policies_do_without_the_oracle(policy: str, predictor: str) -> None:
     run = clustersim.run(
         jobs_of_users(0), policy, cluster="n1g8", overheads=None, estimates={"predictor": predictor}

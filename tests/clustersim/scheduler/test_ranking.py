@@ -56,7 +56,7 @@ def queues(draw: st.DrawFn) -> tuple[list[Waiting], list[Waiting]]:
 
 
 @given(queues())
-@settings(deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_order_is_that_of_sorted(queue: tuple[list[Waiting], list[Waiting]]) -> None:
     joined, leave = queue
     ranking = ranking_of(joined)
@@ -69,7 +69,7 @@ def test_order_is_that_of_sorted(queue: tuple[list[Waiting], list[Waiting]]) -> 
 
 
 @given(queues(), st.integers(0, 40))
-@settings(deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_walk_passes_over_what_does_not_fit(queue: tuple[list[Waiting], list[Waiting]], room: int) -> None:
     """Room shrinks as jobs are taken, as it does when a policy places them."""
     expected, left = [], room
@@ -85,7 +85,7 @@ def test_walk_passes_over_what_does_not_fit(queue: tuple[list[Waiting], list[Wai
 
 
 @given(queues(), st.integers(0, 40))
-@settings(deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_an_elastic_walk_asks_for_the_smallest_size(
     queue: tuple[list[Waiting], list[Waiting]], room: int
 ) -> None:
@@ -100,6 +100,7 @@ def test_an_elastic_walk_asks_for_the_smallest_size(
 
 
 @given(queues(), st.lists(st.integers(0, 24), max_size=60))
+@settings(max_examples=examples(200), deadline=None)
 def test_changes_keep_a_copy_up_to_date(
     queue: tuple[list[Waiting], list[Waiting]], toggled: list[int]
 ) -> None:
@@ -312,6 +313,7 @@ def test_falling_keys_are_as_if_looked_up_anew(moves: list[tuple[str, int]]) -> 
 
 
 @given(st.lists(st.integers(0, 5), max_size=12), st.integers(-1, 6))
+@settings(max_examples=examples(200), deadline=None)
 def test_keys_of_now_are_those_of_sorted(values: list[int], limit: int) -> None:
     jobs: Any = [Running(i, number) for i, number in enumerate(values)]
     keys, turn = CurrentKeys(value, jobs), (limit, 4.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -10,7 +11,6 @@ import pytest
 from clustersim import run
 from clustersim.cluster import Cluster
 from clustersim.speed import Requests, speed_for
-from tests.theory.confidence import interval
 from traces import Job
 from traces.summary import demand, load_of
 from traces.synthetic import Recipe, generate
@@ -18,9 +18,9 @@ from traces.synthetic.arrivals import ARRIVALS
 from traces.synthetic.sizes import load_sizes
 from traces.workload import work_maker
 
-GPUS, SEEDS = 1024, 20
+GPUS, SEEDS = 1024, 3
 PROCESSES = tuple(kind for kind in ARRIVALS if kind != "at-zero")
-MIXES = (("itp", "llm-mix"), ("kalos", "llm-full"), ("exponential", "llm-mix"))
+MIXES = (("itp", "llm-mix", 0.6), ("kalos", "llm-full", 0.9), ("exponential", "llm-mix", 1.2))
 
 
 cached_work_maker, cached_load_sizes = cache(work_maker), cache(load_sizes)
@@ -48,19 +48,14 @@ def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("read_once")
-@pytest.mark.parametrize("load", [0.6, 0.9, 1.2])
-@pytest.mark.parametrize(("sizes", "rules"), MIXES)
+@pytest.mark.parametrize(("sizes", "rules", "load"), MIXES)
 @pytest.mark.parametrize("arrivals", PROCESSES)
 def test_a_trace_offers_its_load_to_the_planner_that_runs(
     arrivals: str, sizes: str, rules: str, load: float
 ) -> None:
-    """Within 5 % by the confidence interval of the mean, and in fact every single trace does."""
-    loads = [
-        offered(Recipe(jobs=60, load=load, gpus=GPUS, arrivals=arrivals, sizes=sizes, rules=rules, seed=seed))
-        for seed in range(SEEDS)
-    ]
-    mean, half = interval(loads)
-    assert abs(mean / load - 1) + half / load <= 0.05
+    """Every single one, whatever its seed."""
+    recipe = Recipe(jobs=60, load=load, gpus=GPUS, arrivals=arrivals, sizes=sizes, rules=rules)
+    loads = [offered(replace(recipe, seed=seed)) for seed in range(SEEDS)]
     assert loads == pytest.approx([load] * SEEDS, rel=1e-6)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 from collections import defaultdict
+from dataclasses import replace
 from math import pi, sqrt
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 import clustersim
 from clustersim.analysis import gpu_time
-from clustersim.audit import check_run_folder
+from clustersim.audit.folder import check_run
 from clustersim.records import Run
-from clustersim.rundir import write_run
 from clustersim.speed import StepTimes
 from clustersim.speed.step_times import expected_maximum
 from itertime.errors import UserError
@@ -94,21 +93,22 @@ def test_a_policy_sees_predicted_speeds_and_true_progress() -> None:
     ]  # fmt: skip
 
 
-def test_the_audit_notices_other_step_times(tmp_path: Path) -> None:
+def test_the_audit_notices_other_step_times() -> None:
     found = clustersim.run(MIX, "srtf", cluster="n2g8", step_time={"slowdown": 1.2})
     found.manifest["step_time"]["slowdown"] = 1.3
-    write_run(tmp_path / "run", found)
-    broken = {f.rule for f in check_run_folder(tmp_path / "run") if f.violations}
+    broken = {f.rule for f in check_run(found) if f.violations}
     assert {"progress", "plans"} <= broken
 
 
+@pytest.fixture(scope="module")
+def plain() -> Run:
+    return clustersim.run(MIX[:3], "fifo", cluster="n2g8")
+
+
 @pytest.mark.parametrize("forged", [{"slowdown": 0.5}, {"slow": 1}, "much", {"slowdown": "1"}, 3])
-def test_forged_step_times_are_named(forged: Any, tmp_path: Path) -> None:
-    found = clustersim.run(MIX[:3], "fifo", cluster="n2g8")
-    found.manifest["step_time"] = forged
-    write_run(tmp_path / "run", found)
+def test_forged_step_times_are_named(forged: Any, plain: Run) -> None:
     with pytest.raises(UserError, match="step_time"):
-        check_run_folder(tmp_path / "run")
+        check_run(replace(plain, manifest={**plain.manifest, "step_time": forged}))
 
 
 def test_time_beyond_the_plans_own_has_a_place_of_its_own() -> None:

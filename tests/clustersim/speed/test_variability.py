@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp, log, sqrt
 from pathlib import Path
 from statistics import NormalDist, fmean, stdev
@@ -11,9 +12,9 @@ import pytest
 
 import clustersim
 from clustersim.analysis import gpu_time
-from clustersim.audit import check_run_folder
+from clustersim.audit.folder import check_run
 from clustersim.cluster import Cluster
-from clustersim.rundir import write_run
+from clustersim.records import Run
 from clustersim.speed import NodeSpeeds, Variability
 from itertime.errors import UserError
 from tests.builders import rigid
@@ -69,21 +70,22 @@ def test_all_classes_share_the_quality_of_a_gpu() -> None:
     assert speeds.within(20, 10).factor("x", ((3, 8), (4, 8))) == max(one[23:25])
 
 
-def test_the_audit_notices_other_speeds(tmp_path: Path) -> None:
+def test_the_audit_notices_other_speeds() -> None:
     found = clustersim.run(MIX, "srtf", cluster="n2g8", variability={"sigma": 0.1})
     found.manifest["variability"]["sigma"] = 0.2
-    write_run(tmp_path / "run", found)
-    broken = {f.rule for f in check_run_folder(tmp_path / "run") if f.violations}
+    broken = {f.rule for f in check_run(found) if f.violations}
     assert {"progress", "plans"} <= broken
 
 
+@pytest.fixture(scope="module")
+def plain() -> Run:
+    return clustersim.run(MIX[:3], "fifo", cluster="n2g8")
+
+
 @pytest.mark.parametrize("forged", [{"sigma": -1}, {"slow": 1}, "much", {"factors": "x.csv"}, 3])
-def test_forged_variability_is_named(forged: Any, tmp_path: Path) -> None:
-    found = clustersim.run(MIX[:3], "fifo", cluster="n2g8")
-    found.manifest["variability"] = forged
-    write_run(tmp_path / "run", found)
+def test_forged_variability_is_named(forged: Any, plain: Run) -> None:
     with pytest.raises(UserError, match="variability"):
-        check_run_folder(tmp_path / "run")
+        check_run(replace(plain, manifest={**plain.manifest, "variability": forged}))
 
 
 def test_time_beyond_the_plans_own_has_a_place_of_its_own() -> None:

@@ -14,7 +14,7 @@ from clustersim.audit import Finding, check_run_folder
 from clustersim.audit.folder import check_run
 from clustersim.cli import main
 from clustersim.records import EventRecord, Run
-from clustersim.rundir import read_run, write_run
+from clustersim.rundir import csv_in, read_run, write_run
 from clustersim.runs import run
 from traces.job import Job
 from traces.native import write_trace
@@ -190,13 +190,16 @@ def test_records_in_another_order_are_matched(sound: Run) -> None:
     assert "its record is not in the order of submission" in texts(turned)
 
 
-def test_the_trace_of_a_large_run_is_read_beside_it(tmp_path: Path) -> None:
+def test_a_trace_of_many_blocks_is_read_beside_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_in, "_BLOCK", 100)
     with (tmp_path / "t.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["job_id", "submit_s", "gpus", "duration_s"])
-        writer.writerows([i, 10 * (2999 - i) + 0.123456789, 1 + i % 8, 20 + i % 7] for i in range(3000))
+        writer.writerows([i, 10 * (299 - i) + 0.123456789, 1 + i % 8, 20 + i % 7] for i in range(300))
     run(tmp_path / "t.csv", "fifo", cluster="n2g8", out=tmp_path / "run")
     assert not [f for f in check_run_folder(tmp_path / "run") if f.violations or f.unproved]
     made = read_run(tmp_path / "run")
-    write_run(tmp_path / "other", record("1234", deadline_s=1e9, deadline_met=True)(made))
+    write_run(tmp_path / "other", record("123", deadline_s=1e9, deadline_met=True)(made))
     assert [f.rule for f in check_run_folder(tmp_path / "other") if f.violations] == ["trace", "summary"]
