@@ -406,7 +406,7 @@ def test_two_clients_share_the_work(here: Path) -> None:
 
 def test_ctrl_c_ends_with_130_and_keeps_what_is_made(here: Path) -> None:
     slow_grid(here, seeds=40)
-    client = spawn(here, "g.yaml", "--workers", 2)
+    client = spawn(here, "g.yaml", "--workers", 1)
     until(lambda: made(here) >= 2)
     client.send_signal(signal.SIGINT)
     _, err = client.communicate(timeout=60)

@@ -35,7 +35,7 @@ def found(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> WhatIf:
     folder = tmp_path_factory.mktemp("results") / "sizes"
     return clustersim.what_if(
         trace, ["fifo", "srtf"], {"nodes": [2, 3], "overheads.launch_s": [0, 60]},
-        cluster="n2g8", out=folder, workers=2,
+        cluster="n2g8", out=folder, workers=1,
     )  # fmt: skip
 
 

@@ -65,10 +65,6 @@ def later(run: Run) -> Run:
 @pytest.mark.parametrize(
     ("falsify", "text"),
     [
-        (stated(seed=5), " is due next"),
-        (stated(calendar=[]), " is due next"),
-        (stated(calendar=CALENDAR[:2]), " is due next"),
-        (stated(failures=None), " is due next"),
         (without_a_failure, " is due next"),
         (later, " is due next"),
         (
@@ -99,28 +95,11 @@ def cut(run: Run) -> Run:
     return stated(end_s=end_s)(kept)
 
 
-@pytest.mark.parametrize(
-    ("falsify", "text"),
-    [
-        (cut, " never ends, but the run states no earlier end"),
-        (stated(status="interrupted"), "status is 'interrupted', and complete True"),
-        (stated(complete=False), "status is 'complete', and complete False"),
-        (stated(end_s=500.0), "end_s is 500, before the last event at t="),
-        (stated(until_s=500.0), "until_s is 500, and the last event at t="),
-        (stated(until_s=1e6), "until_s ends the run at 1e+06"),
-        (stated(versions=None), "versions is None, not what made the run"),
-        (stated(versions={"clustersim": "9.9", "code": "junk"}), "versions.code is junk, which no"),
-        (stated(versions={"clustersim": 7, "code": "0" * 64}), "versions.clustersim is 7, which no"),
-        (stated(planner="zz"), "planner is zz; there are 3d, "),
-        (stated(planner=["3d"]), "planner is ['3d']; there are 3d, "),
-        (stated(cluster={"shape": "n99g8", "nodes": 4}), "cluster.shape is 'n99g8', 'n4g8'"),
-    ],
-)  # fmt: skip
-def test_an_end_that_the_log_does_not_have(sound: Run, falsify: Callable[[Run], Run], text: str) -> None:
-    assert text in texts(falsify(sound), "manifest")
+def test_an_end_that_the_log_does_not_have(sound: Run) -> None:
+    assert " never ends, but the run states no earlier end" in texts(cut(sound), "manifest")
 
 
-# What is stated of a run as a whole
+# The order of jobs
 
 
 def reordered(run: Run) -> Run:
@@ -140,17 +119,13 @@ def reordered_log(run: Run) -> Run:
 @pytest.mark.parametrize(
     ("change", "rule", "says"),
     [
-        (stated(end_s=1e6), "manifest", "end_s is 1e+06; no job is left after the last event at t="),
-        (stated(profile={"name": "h100"}), "manifest", "profile is {'name': 'h100'}; that of the system is"),
-        (stated(profile=None), "manifest", "profile is None; that of the system is "),
-        (stated(table_sha256="0" * 64), "manifest", "and there is no table"),
         (reordered, "records", "job b: the log submits it in another order than the records"),
         (reordered, "trace", "its record is not in the order of submission, which ids decide at equal times"),
         (reordered_log, "records", "job a: the log submits it in another order than the records"),
         (lambda run: reordered_log(reordered(run)), "trace", "its record is not in the order of submission"),
     ],
 )  # fmt: skip
-def test_what_holds_for_the_run_as_a_whole_is_proved(
+def test_the_order_of_jobs_is_proved(
     change: Callable[[Run], Run], rule: str, says: str, tmp_path: Path
 ) -> None:
     jobs = [Job(name, 0.0, gpus=4, duration_s=60.0 + i) for i, name in enumerate("abc")]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from clustersim.audit import check_run_folder
 from clustersim.audit.folder import check_run
 from clustersim.cli import main
 from clustersim.records import Exact, Run
@@ -79,10 +78,6 @@ def plan(text: str, **fields: Any) -> Callable[[Run], Run]:
     return falsify
 
 
-def row(**fields: Any) -> Callable[[Run], Run]:
-    return lambda run: replace(run, plans=[run.plans[0]._replace(**fields), *run.plans[1:]])
-
-
 def speeds(factor: float, *kinds: str) -> Callable[[Run], Run]:
     def falsify(run: Run) -> Run:
         events = [
@@ -92,53 +87,6 @@ def speeds(factor: float, *kinds: str) -> Callable[[Run], Run]:
         return replace(run, events=events)
 
     return falsify
-
-
-def planner(name: str) -> Callable[[Run], Run]:
-    return lambda run: replace(run, planner=name)
-
-
-def on_other_nodes(run: Run) -> Run:
-    return replace(run, cluster=replace(run.cluster, system="dgx-h100"))
-
-
-@pytest.mark.parametrize(
-    ("falsify", "text"),
-    [
-        (plan("tp1 pp1 dp2 mb1 none"), "its plan tp1 pp1 dp2 mb1 none is not that of planner data-parallel"),
-        (plan("tp2 pp2 dp2 mb1 none"), "its plan tp2 pp2 dp2 mb1 none is not that of planner data-parallel"),
-        (plan("tp8 pp8 dp8 mb1 none"), "uses 512 GPUs of 16"),
-        (plan("tp5 pp1 dp1 mb1 none"), "tp=5: must divide heads=24"),
-        (plan("tp1 pp5 dp1 mb1 none"), "pp=5: must divide layers=24"),
-        (plan("tp1 pp1 dp6 mb1 none"), "global_batch=64: must be a multiple of dp x micro_batch = 6"),
-        (plan("tp1 pp1 dp1 mb64 none"), "does not fit: needs "),
-        (plan("swift"), "swift is no plan"),
-        (plan(""), "names no plan"),
-        (speeds(0.5, "start", "restart", "resize", "migrate"), " GPUs it takes "),
-        (speeds(0.999_999, "submit"), "submit of job j2: on 8 GPUs it takes "),
-        (lambda r: replace(r, jobs=[replace(j, model="gpt3-1.3b") for j in r.jobs]), "submit of job j0: on "),
-        (lambda r: replace(r, jobs=[replace(j, global_batch=32) for j in r.jobs]), "submit of job j0: on "),
-        (lambda r: replace(r, jobs=[replace(j, seq_len=1024) for j in r.jobs]), "submit of job j0: on "),
-        (planner("3d"), " is not that of planner 3d"),
-        (on_other_nodes, " GPUs it takes "),
-        (row(iteration_s=1.0), "plans.csv: iteration_s of "),
-        (row(mfu=0.9), "plans.csv: mfu of "),
-        (row(memory_gb=1.0), "plans.csv: memory_gb of "),
-        (row(low_s=None), "plans.csv: low_s of "),
-        (row(plan_gpus=512), "plans.csv: plan_gpus of "),
-        (row(gpus=512), "plans.csv: no job ran "),
-        (row(bubble_s=-1.0), "plans.csv: bubble_s of "),
-        (lambda run: replace(run, plans=run.plans[1:]), "plans.csv: has no row of "),
-        (lambda run: replace(run, plans=[*run.plans, run.plans[0]]), "plans.csv: has two rows of "),
-    ],
-)  # fmt: skip
-def test_what_is_not_what_itertime_gives(
-    sound: Run, falsify: Callable[[Run], Run], text: str, tmp_path: Path
-) -> None:
-    write_run(tmp_path, falsify(sound))
-    findings = {finding.rule: finding for finding in check_run_folder(tmp_path)}
-    assert not findings["files"].violations
-    assert text in "; ".join(violation.text for violation in findings["plans"].violations)
 
 
 @pytest.mark.parametrize(

@@ -60,18 +60,6 @@ def record(job: str, **fields: Any) -> Falsify:
     return lambda run: replace(run, jobs=[replace(j, **fields) if j.job_id == job else j for j in run.jobs])
 
 
-def without(job: str) -> Falsify:
-    """The run without the job, as if it had never been submitted."""
-
-    def falsify(run: Run) -> Run:
-        jobs = [record for record in run.jobs if record.job_id != job]
-        trace = {**run.manifest["trace"], "jobs": len(jobs)}
-        events = [event for event in run.events if event.job_id != job]
-        return replace(run, jobs=jobs, events=events, manifest={**run.manifest, "trace": trace})
-
-    return falsify
-
-
 def invented(run: Run) -> Run:
     last = run.jobs[-1]
     jobs = [*run.jobs, replace(last, job_id="z", submit_s=last.submit_s + 1)]
@@ -91,30 +79,9 @@ def declined(run: Run) -> Run:
 
 @pytest.mark.parametrize(
     ("falsify", "text"),
-    [
-        (record("a", submit_s=5.0), "job a: submit_s is 5.0 in its record, 0.0 in the trace"),
-        (record("b", submit_s=10.000003), "job b: submit_s is 10.000003 in its record, 10.0000004 in"),
-        (record("a", deadline_s=700.0), "job a: deadline_s is 700.0 in its record, 350.0 in the trace"),
-        (record("a", deadline_s=None), "job a: deadline_s is None in its record, 350.0 in the trace"),
-        (record("wide", gpus=9), "job wide: asks for 9 GPUs in its record, 99 in the trace"),
-        (record("a", tenant="red"), "job a: tenant is red in its record, blue in the trace"),
-        (record("llm", model=""), "job llm: model is  in its record, megatron-1.7b in the trace"),
-        (record("llm", global_batch=32), "job llm: global_batch is 32 in its record, 64 in the trace"),
-        (record("llm", seq_len=None), "job llm: seq_len is None in its record, 1024 in the trace"),
-        (record("llm", gpus=8), "job llm: isolated_s is "),
-        (record("llm", isolated_s=10.0), "job llm: isolated_s is 10.0 on 6 GPUs in its record"),
-        (record("a", isolated_s=150.0), "job a: isolated_s is 150.0 on 16 GPUs in its record, 300.0 on 16"),
-        (record("c", isolated_s=None), "job c: isolated_s is None on 8 GPUs in its record"),
-        (record("wide", reason="declined by the policy"), "job wide: it cannot run (asks for 99 GPUs"),
-        (record("big", reason=""), "job big: it cannot run (no 3d plan of gpt3-175b"),
-        (record("c", reason="luck"), "job c: it finished, and its record says luck"),
-        (without("c"), "job c of the trace has no record"),
-        (without("a"), "job a of the trace has no record"),
-        (invented, "job z is not in the trace"),
-        (declined, "job a: it can run, and is rejected: too large"),
-    ],
-)  # fmt: skip
-def test_what_the_trace_does_not_say(sound: Run, falsify: Falsify, text: str) -> None:
+    [(invented, "job z is not in the trace"), (declined, "job a: it can run, and is rejected: too large")],
+)
+def test_jobs_that_are_invented_or_declined(sound: Run, falsify: Falsify, text: str) -> None:
     assert text in texts(falsify(sound))
 
 
@@ -127,10 +94,6 @@ def test_gpus_that_a_user_ruled_out(tmp_path: Path) -> None:
     assert (texts(made), found(made).unproved) == ("", "")
     write_trace([replace(jobs[0], max_gpus=4), jobs[1]], tmp_path / "narrow.csv")
     assert "job a on 8 GPUs; its user allows 2 to 4" in texts(made, tmp_path / "narrow.csv")
-
-
-def test_one_missing_job_is_one_violation(sound: Run) -> None:
-    assert len(found(without("b")(sound)).violations) == 1
 
 
 def test_a_failed_job_that_is_said_to_have_finished(tmp_path: Path) -> None:
