@@ -47,16 +47,18 @@ class Enactment:
         self._facts.capacity = adopt(proposal, self._facts.capacity)
         if batches:
             batches = self._new_batches(batches)
-        # First all speeds, since those of the jobs that move depend on each other. Then each job, as the log
-        # has it: it is settled at its old speed before it gets the new one.
-        speeds = self.speeds.after({active_of(job): placement for job, placement in changes.items()})
+        speeds: dict[ActiveJob, float] = {}
+        if not self.speeds.independent:
+            # First all speeds, since those of the jobs that move depend on each other. Then each job, as the
+            # log has it: it is settled at its old speed before it gets the new one.
+            speeds = self.speeds.after({active_of(job): placement for job, placement in changes.items()})
         for job, placement in changes.items():
             active = active_of(job)
             active.settle(now)
             if placement is None:
                 self.preempt(active)
             else:
-                self._allocate(job, active, placement, now, speeds.pop(active))
+                self._allocate(job, active, placement, now, speeds.pop(active, None))
         # The other speeds are those of jobs that stay, but share links or GPUs with jobs that moved.
         self._change_speeds(speeds)
         for job in batches:
@@ -123,9 +125,11 @@ class Enactment:
         del self._facts.running[self._views[active]]
 
     def _allocate(
-        self, job: JobView, active: ActiveJob, placement: Placement, now: float, unit_s: float
+        self, job: JobView, active: ActiveJob, placement: Placement, now: float, unit_s: float | None
     ) -> None:
-        """Give a job GPUs, on which a unit of its work takes `unit_s` seconds."""
+        """Give a job GPUs, on which a unit of its work takes `unit_s` seconds; None where no job's speed
+        depends on other jobs.
+        """
         # The overhead depends on the state of the job before the change.
         gpus = placement[0][1] if len(placement) == 1 else sum([count for _, count in placement])
         kind = _classify(active, gpus)
@@ -138,6 +142,8 @@ class Enactment:
                 active.start_s = now
         if self._prices is not None:
             active.pay(self._prices[self._facts.cluster.type_of(placement[0][0])])
+        if unit_s is None:
+            unit_s = self.speeds.alone_s(active, gpus, placement)
         self.expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s), now)
         self._record(active, kind, now, overhead_s, unit_s)
 

@@ -76,7 +76,7 @@ class RunningSpeeds(Generic[AnyJob]):
             alone_s = {}
             for job, placement in changes.items():
                 if placement is not None:
-                    alone_s[job] = self._alone_s(job, placement)
+                    alone_s[job] = self.alone_s(job, sum([count for _, count in placement]), placement)
             return alone_s
         changed = {}
         for job, placement in changes.items():
@@ -102,9 +102,8 @@ class RunningSpeeds(Generic[AnyJob]):
         for factors in (self._predicted_s, self._sharing_factor, self._true_factors):
             factors.pop(job, None)
 
-    def _alone_s(self, job: AnyJob, placement: Placement) -> float:
-        """Seconds per unit of a job whose speed does not depend on others."""
-        gpus = placement[0][1] if len(placement) == 1 else sum([count for _, count in placement])
+    def alone_s(self, job: AnyJob, gpus: int, placement: Placement) -> float:
+        """Seconds per unit of a job that has the `gpus` GPUs of `placement`, where speeds are independent."""
         curve = job.curve_on(self._cluster, placement[0][0]) if job.offers else job.curve
         unit_s = curve.unit_s[gpus]
         if self._slowdown is None:
