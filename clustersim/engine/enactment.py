@@ -34,7 +34,7 @@ class Enactment:
         """
         self.speeds, self._prices = speeds, prices
         self._world, self._facts, self._clock = world, world.facts, world.clock
-        self._views = world.views
+        self._views, self._recorder = world.views, world.recorder
         self._on_completion_due = [on_completion]
 
     def enact(self, proposal: Proposal, now: float) -> None:
@@ -90,14 +90,14 @@ class Enactment:
     def note(self, active: ActiveJob, text: str) -> None:
         """Record what the policy, or a fleet, says about a job."""
         active.noted = text
-        self._world.recorder.event(self._clock.now, NOTE, active.job.job_id, detail=text)
+        self._recorder.event(self._clock.now, NOTE, active.job.job_id, detail=text)
 
     def preempt(self, active: ActiveJob, reason: str = "") -> None:
         """Let a running job wait again, with its progress; its GPUs are free already."""
         self._let_go(active)
         active.preemptions += 1
         self._world.policy.add_waiting(self._views[active])
-        self._world.recorder.event(self._clock.now, PREEMPT, active.job.job_id, detail=reason)
+        self._recorder.event(self._clock.now, PREEMPT, active.job.job_id, detail=reason)
 
     def withdraw(self, active: ActiveJob) -> None:
         """Free the GPUs of a running job that ends or was interrupted."""
@@ -109,7 +109,7 @@ class Enactment:
         """Let a running job continue at another speed, on the same GPUs."""
         now = self._clock.now
         self.expect_completion(active, active.change_speed(unit_s, now), now)
-        self._world.recorder.event(now, RATE, active.job.job_id, unit_s=unit_s)
+        self._recorder.event(now, RATE, active.job.job_id, unit_s=unit_s)
 
     def expect_completion(self, active: ActiveJob, done_s: float, now: float) -> None:
         """The job will be done at `done_s` unless its GPUs change. Infinite while it loads a checkpoint for
@@ -171,18 +171,17 @@ class Enactment:
 
     def _record(self, active: ActiveJob, kind: str, now: float, overhead_s: float, unit_s: float) -> None:
         """Record that a job begins to run in `placement`, or goes on there with another plan."""
-        job, gpus, placement, detail = active.job, active.gpus, active.placement, ""
+        job, gpus, placement = active.job, active.gpus, active.placement
         assert placement is not None
         curve = active.curve_on(self._facts.cluster, placement[0][0]) if active.offers else active.curve
         plan = curve.plans.get(gpus, "")
+        detail = ""
         if active.phases is not None:
             detail = active.phases.words()
             job = replace(job, phases=None, global_batch=active.phases.batch)  # what the plan trains
-        event = self._world.recorder.event(
-            now, kind, job.job_id, gpus, placement, plan, overhead_s, detail, unit_s
-        )
+        event = self._recorder.event(now, kind, job.job_id, gpus, placement, plan, overhead_s, detail, unit_s)
         if plan:
-            self._world.recorder.plan(job, event)
+            self._recorder.plan(job, event)
 
 
 def _classify(active: ActiveJob, gpus: int) -> str:

@@ -7,6 +7,7 @@ enacted. Nothing happens between two instants: progress is integrated when a job
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import NamedTuple, cast
 
 import simpy
@@ -85,6 +86,9 @@ class Simulation(Course):
         self.enactment = Enactment(world, speeds_of(setup), self._on_completion, setup.prices)
         self._wake_ups: WakeUps | None = None  # until the policy asks for the first one
         self.features = features_of(setup, world, self.enactment, shared.first_node)
+        columns = [feature.column for feature in self.features if feature.column is not None]
+        self._fields, self._no_fields = attrgetter(*columns), (None,) * len(columns)
+        self._receive_all = len(columns) < len(self.features)
         interval_s = setup.decision_interval_s
         self._rounds = DecisionRounds(world, interval_s) if interval_s else None
         # Bound once: they are called for every job or at every decision.
@@ -153,11 +157,13 @@ class Simulation(Course):
             active.offers = offers
         if note:
             self.enactment.note(active, note)
-        # What the job has beside its work, and whether a feature runs it instead of the policy.
-        for feature in self.features:
-            column = feature.column
-            if (column is None or getattr(job, column) is not None) and feature.receive(active):
-                return
+        # What the job has beside its work, and whether a feature runs it instead of the policy. Where no
+        # feature concerns every job, one comparison tells for most jobs that none concerns them.
+        if self._receive_all or self._fields(job) != self._no_fields:
+            for feature in self.features:
+                column = feature.column
+                if (column is None or getattr(job, column) is not None) and feature.receive(active):
+                    return
         world.submitted.append(active)
 
     def _on_completion(self, event: Due) -> None:

@@ -63,10 +63,8 @@ class RunningSpeeds(Generic[AnyJob]):
             self.network = network_for(cluster, speed)
         self._co_runners = None if sharing is None else CoRunners[AnyJob](sharing, _model_of)
         self.independent = self.network is None and self._co_runners is None
-        # The factors of the running jobs; none where speeds are independent, since none is needed again.
-        self._predicted_s: dict[AnyJob, float] = {}
-        self._sharing_factor: dict[AnyJob, float] = {}
-        self._true_factors: dict[AnyJob, tuple[float, float]] = {}
+        # Of the running jobs; empty where speeds are independent, since no factor is needed again.
+        self._factors: dict[AnyJob, _Factors] = {}
 
     def after(self, changes: Mapping[AnyJob, Placement | None]) -> dict[AnyJob, float]:
         """Move jobs to these placements; None: the job releases its GPUs. Returns the new speeds of the jobs
@@ -78,20 +76,22 @@ class RunningSpeeds(Generic[AnyJob]):
                 if placement is not None:
                     alone_s[job] = self.alone_s(job, sum([count for _, count in placement]), placement)
             return alone_s
-        changed = {}
+        factors, changed = self._factors, {}
         for job, placement in changes.items():
             if placement is not None:
-                self._enter(job, placement)
-                changed[job] = 0.0
+                changed[job] = factors[job] = self._factors_in(job, placement)
         if self.network is not None:
-            predicted_s = self.network.after(changes)
-            self._predicted_s.update(predicted_s)
-            changed.update(predicted_s)
+            for job, predicted_s in self.network.after(changes).items():
+                changed[job] = factors[job]
+                changed[job].predicted_s = predicted_s
         if self._co_runners is not None:
-            factors = self._co_runners.after(changes)
-            self._sharing_factor.update(factors)
-            changed.update(factors)
-        return {job: self._unit_s(job) for job in changed}
+            for job, by_sharing in self._co_runners.after(changes).items():
+                changed[job] = factors[job]
+                changed[job].by_sharing = by_sharing
+        return {
+            job: factor.predicted_s * factor.by_sharing * factor.by_steps * factor.by_nodes
+            for job, factor in changed.items()
+        }
 
     def leave(self, job: AnyJob) -> None:
         """A job holds no GPUs any more."""
@@ -99,8 +99,7 @@ class RunningSpeeds(Generic[AnyJob]):
             self.network.leave(job)
         if self._co_runners is not None:
             self._co_runners.leave(job)
-        for factors in (self._predicted_s, self._sharing_factor, self._true_factors):
-            factors.pop(job, None)
+        self._factors.pop(job, None)
 
     def alone_s(self, job: AnyJob, gpus: int, placement: Placement) -> float:
         """Seconds per unit of a job that has the `gpus` GPUs of `placement`, where speeds are independent."""
@@ -108,23 +107,28 @@ class RunningSpeeds(Generic[AnyJob]):
         unit_s = curve.unit_s[gpus]
         if self._slowdown is None:
             return unit_s
-        by_steps, by_nodes = self._factors(job, gpus, placement)
+        by_steps, by_nodes = self._slowdown.factors(job.job.job_id, job.job.model, gpus, placement)
         return unit_s * by_steps * by_nodes
 
-    def _enter(self, job: AnyJob, placement: Placement) -> None:
+    def _factors_in(self, job: AnyJob, placement: Placement) -> _Factors:
+        """The factors of a job in `placement`, as long as no other job takes links or GPUs from it."""
         gpus = sum([count for _, count in placement])
-        self._predicted_s[job] = job.curve_on(self._cluster, placement[0][0]).unit_s[gpus]
-        self._sharing_factor.pop(job, None)
-        self._true_factors[job] = self._factors(job, gpus, placement)
+        factors = _Factors(job.curve_on(self._cluster, placement[0][0]).unit_s[gpus])
+        if self._slowdown is not None:
+            factors.by_steps, factors.by_nodes = self._slowdown.factors(
+                job.job.job_id, job.job.model, gpus, placement
+            )
+        return factors
 
-    def _factors(self, job: AnyJob, gpus: int, placement: Placement) -> tuple[float, float]:
-        if self._slowdown is None:
-            return 1.0, 1.0
-        return self._slowdown.factors(job.job.job_id, job.job.model, gpus, placement)
 
-    def _unit_s(self, job: AnyJob) -> float:
-        by_steps, by_nodes = self._true_factors[job]
-        return self._predicted_s[job] * self._sharing_factor.get(job, 1.0) * by_steps * by_nodes
+class _Factors:
+    """The factors of the seconds per unit of work of one running job, see `RunningSpeeds`."""
+
+    __slots__ = ("by_nodes", "by_sharing", "by_steps", "predicted_s")
+
+    def __init__(self, predicted_s: float):
+        self.predicted_s = predicted_s
+        self.by_sharing = self.by_steps = self.by_nodes = 1.0
 
 
 def _model_of(job: PlacedJob) -> str:

@@ -77,6 +77,7 @@ class TieredNetwork(Generic[AnySender]):
             self._entered.pop(job, None)
             self._speeds.pop(job, None)
             self._per_unit.pop(job, None)
+            self._stop_sending(job)
 
     def _enter(self, job: AnySender, placement: Placement) -> None:
         gpus, gpu_type = sum(count for _, count in placement), self._cluster.type_of(placement[0][0])
@@ -98,6 +99,9 @@ class TieredNetwork(Generic[AnySender]):
 
     def _send(self, job: AnySender, times: IterationTimes, demand: Mapping[int, float]) -> None:
         """A job begins to send `demand` bytes/s by link. Without contention that concerns no other job."""
+
+    def _stop_sending(self, job: AnySender) -> None:
+        """A job sends nothing any more."""
 
     def _shares(self) -> dict[AnySender, float]:
         """The shares of their demand that the links give to the jobs that entered since the last call, and to
@@ -126,13 +130,12 @@ class ContendedNetwork(TieredNetwork[AnySender]):
         super().__init__(cluster, speed)
         self.links: MaxMinLinks[AnySender] = MaxMinLinks(self._capacity)
 
-    def leave(self, job: AnySender) -> None:
-        super().leave(job)
-        self.links.remove(job)
-
     def _send(self, job: AnySender, times: IterationTimes, demand: Mapping[int, float]) -> None:
         if demand:
             self.links.add(job, {link: times.sent_share * amount for link, amount in demand.items()})
+
+    def _stop_sending(self, job: AnySender) -> None:
+        self.links.remove(job)
 
     def _shares(self) -> dict[AnySender, float]:
         return super()._shares() | dict(self.links.settle())
