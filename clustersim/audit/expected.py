@@ -146,7 +146,7 @@ class Recomputed:
 
     def profile(self) -> dict[str, str] | None:
         """The name and the hash of the profile, as the manifest of such a run states it; None if unknown."""
-        return profile_of(self._speed) if self._speed is not None and self.same_code else None
+        return profile_of(self._cluster, self._speed) if self._speed is not None and self.same_code else None
 
     def speed(self) -> Speed:
         """The speeds of the run. Call only if `why_not` is empty."""

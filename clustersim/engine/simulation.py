@@ -149,7 +149,8 @@ class Simulation(Course):
             return
         best = offers[0]
         if not again:
-            unit_s = best.curve.work_s(best.requested)
+            curve, gpus = best.curve, best.requested
+            unit_s = curve.work_s(gpus) if curve.phases else curve.unit_s[gpus]
             world.recorder.event(job.submit_s, SUBMIT, job.job_id, unit_s=unit_s)
             world.recorder.request(job.job_id, best.requested)
         active = ActiveJob(job, order, best.curve, best.requested, best.note)

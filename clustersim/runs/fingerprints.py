@@ -8,7 +8,7 @@ import hashlib
 import platform
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +18,7 @@ from clustersim.cluster import Cluster
 from clustersim.speed import Speed
 from itertime.errors import UserError
 from itertime.io import MAX_BYTES, names_file, sha256, shown
-from itertime.spec import system_reference
+from itertime.spec import SHIPPED_PROFILES, System, profile_of, system_reference
 
 from .policies import find_policy, hash_of_files
 
@@ -119,9 +119,22 @@ def systems_hash(cluster: Cluster, speed: Speed) -> str:
     """Hash of the systems of the nodes and their profiles, as `speed` has read them, maybe from files."""
     texts = []
     for gpu_type in cluster.gpu_types:
-        planner = speed.planner_of(gpu_type)
-        texts.append("none" if planner is None else f"{planner.system!r} {planner.profile.digest}")
+        system = speed.system_of(gpu_type)
+        if system is None:
+            texts.append("none")
+        else:
+            shipped = system.profile in SHIPPED_PROFILES
+            texts.append(_text_of_shipped(system) if shipped else _text_of(system))
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
+
+
+def _text_of(system: System) -> str:
+    """Everything that a system and its profile say."""
+    return f"{system!r} {profile_of(system).digest}"
+
+
+_text_of_shipped = lru_cache(maxsize=64)(_text_of)
+"""The same for systems with shipped profiles, kept for later runs."""
 
 
 # Versions

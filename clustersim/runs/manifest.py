@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clustersim.bounds import Bound
+from clustersim.cluster import Cluster
 from clustersim.engine import RunSetup
 from clustersim.engine.fleet import Routing
 from clustersim.records import COMPLETE, Recorder
 from clustersim.scheduler import Scheduler
 from clustersim.speed import Speed
 from itertime.io import sha256
-from itertime.spec import SHIPPED_PROFILES, profile_path
+from itertime.spec import SHIPPED_PROFILES, load_profile, profile_path
 from traces.sidecars import report_of, since_1970
 
 from .config import SETTINGS, RunConfig, values_of
@@ -65,9 +66,9 @@ def manifest_of(
         "versions": versions(),
         "command": sys.argv,
         **{name: entries[name] for name in _ORDER if name in entries},
-        "models": trace.models.document(),
+        "models": {} if trace.models is None else trace.models.document(),
         **hashes,
-        "profile": profile_of(setup.speed),
+        "profile": profile_of(cluster, setup.speed),
         "systems_sha256": systems_hash(cluster, setup.speed),
         "oracle_used": recorder.oracle_used,
         **({} if recorder.predictions is None else {"predictions": recorder.predictions}),
@@ -119,7 +120,9 @@ def _settings(config: RunConfig, setup: RunSetup) -> dict[str, Any]:
         setting, default = SETTINGS[name], RunConfig.model_fields[name].get_default(call_default_factory=True)
         absent = setting.entry is Entry.IF_STATED and value == default
         if setting.entry is not Entry.NO and not absent:
-            entries[name] = setting.stated(value, setup)
+            if value is not None and setting.kind is not None:
+                value = (getattr(setup, setting.field) if setting.field else setting.kind.of(value)).stated()
+            entries[name] = value
     return entries
 
 
@@ -147,16 +150,19 @@ def bound_stated(bound: Bound) -> dict[str, Any]:
     return stated
 
 
-def profile_of(speed: Speed) -> dict[str, str] | None:
+def profile_of(cluster: Cluster, speed: Speed) -> dict[str, str] | None:
     """The profile of the nodes: of the first GPU type that has one, None if none has."""
-    if speed.planner is None:
-        return None
-    profile = speed.planner.system.profile
-    digest = _shipped_digest(profile) if profile in SHIPPED_PROFILES else sha256(profile_path(profile))
-    return {"name": speed.planner.profile.name, "sha256": digest}
+    for gpu_type in cluster.gpu_types:
+        system = speed.system_of(gpu_type)
+        if system is not None:
+            shipped = system.profile in SHIPPED_PROFILES
+            return dict(_shipped_profile(system.profile) if shipped else _stated_profile(system.profile))
+    return None
 
 
-@cache
-def _shipped_digest(profile: str) -> str:
-    """The hash of a shipped profile, which is read once as it is part of the program."""
-    return sha256(profile_path(profile))
+def _stated_profile(profile: str) -> dict[str, str]:
+    return {"name": load_profile(profile).name, "sha256": sha256(profile_path(profile))}
+
+
+_shipped_profile = cache(_stated_profile)
+"""The same for shipped profiles, which are read once: they are part of the program."""

@@ -16,7 +16,6 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from clustersim.cluster import Cluster
-from clustersim.engine import RunSetup
 
 __all__ = ["Entry", "Setting"]
 
@@ -73,21 +72,6 @@ class Setting:
     def parts(self) -> list[str]:
         """The names of its parts; empty if it has none."""
         return [f.name for f in fields(self.kind)] + [*self.parts_beside] if is_dataclass(self.kind) else []
-
-    def resolved(self, value: Any, cluster: Cluster, seed: int) -> object:
-        """The value of its field of `RunSetup`, for a value that is not None. UserError for one that does not
-        go with the cluster.
-        """
-        if self.resolve is not None:
-            return self.resolve(value, cluster, seed)
-        return value if self.kind is None else self.kind.of(value)
-
-    def stated(self, value: Any, setup: RunSetup) -> Any:
-        """The value as plain JSON data for the manifest, with all parts where it has parts."""
-        if value is None or self.kind is None:
-            return value
-        resolved = getattr(setup, self.field) if self.field else self.kind.of(value)
-        return resolved.stated()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """The check of the type, followed by that of the parts."""

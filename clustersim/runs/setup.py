@@ -55,7 +55,11 @@ def _resolved(values: Mapping[str, Any], cluster: Cluster) -> dict[str, Any]:
     for name, setting in SETTINGS.items():
         value = values[name]
         if setting.field and value is not None and value != []:
-            resolved[setting.field] = setting.resolved(value, cluster, values["seed"])
+            if setting.resolve is not None:
+                value = setting.resolve(value, cluster, values["seed"])
+            elif setting.kind is not None:
+                value = setting.kind.of(value)
+            resolved[setting.field] = value
     if "overheads" not in resolved:
         resolved["overheads"] = Overheads.none()  # the default of `RunSetup` is no free start
     return resolved

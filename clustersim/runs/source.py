@@ -48,14 +48,15 @@ class SupportsArrow(Protocol):
 class Trace:
     """Jobs in order of submission, and their source: a file, a recipe, or neither.
 
-    Jobs of a file or a recipe are stored on disk, not in memory. `models`: those that the jobs may name.
+    Jobs of a file or a recipe are stored on disk, not in memory. `models`: those that the jobs may name;
+    None if they name none.
     """
 
     jobs: tuple[Job, ...] | StoredJobs
     path: str = ""
     sha256: str = ""
     recipe: Mapping[str, Any] | None = None
-    models: Models = field(default_factory=Models, compare=False)
+    models: Models | None = field(default_factory=Models, compare=False)
 
     @classmethod
     def read(
@@ -103,12 +104,15 @@ class Trace:
         the path of any file.
         """
         seen: set[str] = set()
+        names_models = bool(model_path)
         for job in jobs:
             if job.job_id in seen:
                 raise TableError(f"job_id={shown(job.job_id)}: appears twice; ids must be unique")
             seen.add(job.job_id)
             _check(job)
-        return cls(tuple(submission_order(jobs)), models=Models(search=model_path))
+            names_models = names_models or job.model is not None
+        models = Models(search=model_path) if names_models else None
+        return cls(tuple(submission_order(jobs)), models=models)
 
     @classmethod
     def generated(cls, recipe: Recipe) -> Trace:

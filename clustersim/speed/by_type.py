@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 from clustersim.cluster import Cluster, Pool
@@ -11,7 +12,7 @@ from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
 from itertime.planning import PLANNERS, Planner, default_cache, make_planner
-from itertime.spec import Models, load_system
+from itertime.spec import SHIPPED_SYSTEMS, Models, System, load_system, profile_of
 from traces.job import Job
 
 from .curve import CannotRun, Curve, Offer
@@ -33,7 +34,6 @@ class SpeedByType:
                 if pool.gpu_type != name:
                     self._asked.setdefault(name, []).append(pool.gpu_type)
         speeds = self.by_type.values()
-        self.planner = next((speed.planner for speed in speeds if speed.planner is not None), None)
         self.tabled_models = frozenset[str]().union(*(speed.tabled_models for speed in speeds))
         self._offers: dict[object, tuple[Offer, ...]] = {}
 
@@ -73,6 +73,10 @@ class SpeedByType:
             )
         return tuple(self._asked[job.gpu_type])
 
+    def system_of(self, gpu_type: str) -> System | None:
+        """The system of the nodes of a GPU type; None for a type without a profile."""
+        return self.by_type[gpu_type].system
+
     def planner_of(self, gpu_type: str) -> Planner | None:
         """The planner on the nodes of a GPU type; None for a type without a profile."""
         return self.by_type[gpu_type].planner
@@ -104,7 +108,6 @@ def speed_for(
     tables: Mapping[str, Throughputs] = {}
     if table:
         tables = throughputs_by_type(table, tuple(dict.fromkeys(pool.chip for pool in cluster.pools)))
-    models = models or Models()
     by_type = {}
     for pool in cluster.pools:
         nodes = Cluster(pool.nodes, pool.gpus_per_node, pool.system or "none") if cluster.groups else cluster
@@ -120,24 +123,36 @@ def _speed_on(
     planner: str,
     memory_headroom: float,
     table: Throughputs | None,
-    models: Models,
+    models: Models | None,
 ) -> SpeedOnOneType:
-    """The speeds on the nodes of one GPU type, which `cluster` has alone. Nodes with fewer GPUs than those of
-    their system have the same part of its NICs.
+    """The speeds on the nodes of one GPU type, which `cluster` has alone."""
+    system = None
+    if pool.system is not None:
+        system = _shipped_nodes(pool) if pool.system in SHIPPED_SYSTEMS else _system_of_nodes(pool)
+    if planner not in PLANNERS:
+        raise UnknownName("planner", planner, PLANNERS)
+    make = None
+    if system is not None:
+        make = partial(make_planner, planner, system, cache=default_cache, memory_headroom=memory_headroom)
+    return SpeedOnOneType(cluster, make, table, pool.gpu_type, models, pool.host, system)
+
+
+def _system_of_nodes(pool: Pool) -> System:
+    """The system of the nodes of a pool that has one, whose profile can be used. Nodes with fewer GPUs than
+    those of the system have the same part of its NICs.
     """
-    if pool.system is None:
-        if planner not in PLANNERS:
-            raise UnknownName("planner", planner, PLANNERS)
-        return SpeedOnOneType(cluster, None, table, pool.gpu_type, models, pool.host)
-    system = load_system(pool.system)
+    system = load_system(pool.system or "")
     if pool.gpus_per_node > system.gpus_per_node:
         raise UserError(
-            f"cluster {cluster.shape}: nodes of system {system.name} have {system.gpus_per_node} GPUs; "
-            f"use a shape that ends in g{system.gpus_per_node}"
+            f"cluster n{pool.nodes}g{pool.gpus_per_node}: nodes of system {system.name} have "
+            f"{system.gpus_per_node} GPUs; use a shape that ends in g{system.gpus_per_node}"
         )
     share = pool.gpus_per_node / system.gpus_per_node
     nic = pool.nic_bytes_per_s or system.nic_bytes_per_s * share
-    if (pool.gpus_per_node, nic) != (system.gpus_per_node, system.nic_bytes_per_s):
-        system = replace(system, gpus_per_node=pool.gpus_per_node, nic_bytes_per_s=nic)
-    made = make_planner(planner, system, cache=default_cache, memory_headroom=memory_headroom)
-    return SpeedOnOneType(cluster, made, table, pool.gpu_type, models, pool.host)
+    system = replace(system, gpus_per_node=pool.gpus_per_node, nic_bytes_per_s=nic)
+    profile_of(system)  # raises for a profile that cannot be used
+    return system
+
+
+_shipped_nodes = lru_cache(maxsize=64)(_system_of_nodes)
+"""The same for shipped systems, kept for later runs."""

@@ -12,7 +12,7 @@ placement.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from operator import itemgetter
@@ -22,7 +22,7 @@ from clustersim.cluster import Cluster, HostDemand, HostResources
 from itertime.errors import UserError
 from itertime.io import shown
 from itertime.planning import PlannedRun, Planner
-from itertime.spec import Models, ModelSpec, PlanOptions, parse_options, refusal_of
+from itertime.spec import Models, ModelSpec, PlanOptions, System, parse_options, refusal_of
 from traces.job import Job
 from traces.phases import parse_phases, seconds_factor, seconds_factors
 
@@ -36,12 +36,11 @@ class Speed(Protocol):
     """The speeds of the jobs of one run, on one GPU type (`SpeedOnOneType`) or several (`SpeedByType`)."""
 
     @property
-    def planner(self) -> Planner | None:
-        """The planner on the first GPU type that has one; None if all speeds come from tables or logs."""
-
-    @property
     def tabled_models(self) -> Set[str]:
         """The models that the throughput table of any GPU type names."""
+
+    def system_of(self, gpu_type: str) -> System | None:
+        """The system of the nodes of a GPU type; None for a type without a profile."""
 
     def planner_of(self, gpu_type: str) -> Planner | None:
         """The planner on the nodes of a GPU type; None for a type without a profile."""
@@ -64,13 +63,16 @@ class SpeedOnOneType:
     """
 
     def __init__(
-        self, cluster: Cluster, planner: Planner | None, table: Throughputs | None = None, gpu_type: str = "",
-        models: Models | None = None, host: HostResources | None = None,
+        self, cluster: Cluster, make_planner: Callable[[], Planner] | None, table: Throughputs | None = None,
+        gpu_type: str = "", models: Models | None = None, host: HostResources | None = None,
+        system: System | None = None,
     ):  # fmt: skip
-        """`host`: the cores and the memory of each node."""
+        """`make_planner` is called when the first job is to be planned; None without a profile. `host`: the
+        cores and the memory of each node. `system`: that of the nodes.
+        """
         self._host = host or HostResources(None, None)
-        self.cluster, self.planner, self.table, self.gpu_type = cluster, planner, table or {}, gpu_type
-        self.models = models or Models()
+        self.cluster, self.table, self.gpu_type, self.system = cluster, table or {}, gpu_type, system
+        self._make_planner, self._stated_models = make_planner, models
         self.tabled_models = frozenset(map(itemgetter(0), self.table))
         self._curves: dict[object, Curve | CannotRun] = {}
         self._offers: dict[object, tuple[Offer, ...]] = {}
@@ -88,6 +90,20 @@ class SpeedOnOneType:
             curve = self.curve(job)
             offers = self._offers[key] = (Offer(self.gpu_type, curve, *self.requested(job, curve)),)
         return offers
+
+    @cached_property
+    def planner(self) -> Planner | None:
+        """The planner on these nodes; None without a profile."""
+        return None if self._make_planner is None else self._make_planner()
+
+    @cached_property
+    def models(self) -> Models:
+        """The models that jobs may name; by default shipped ones and any file."""
+        return self._stated_models or Models()
+
+    def system_of(self, gpu_type: str) -> System | None:
+        """The system; there is one GPU type."""
+        return self.system
 
     def planner_of(self, gpu_type: str) -> Planner | None:
         """The planner; there is one GPU type."""

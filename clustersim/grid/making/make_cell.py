@@ -88,7 +88,8 @@ def _make(order: Mapping[str, Any]) -> CellVerdict:
 
 def model_hashes(trace: Trace) -> dict[str, list[str]]:
     """Hashes of the files of the user's models that the jobs name, by name."""
-    return {name: [file["sha256"] for file in m["files"]] for name, m in trace.models.document().items()}
+    document = {} if trace.models is None else trace.models.document()
+    return {name: [file["sha256"] for file in m["files"]] for name, m in document.items()}
 
 
 def load_trace(inputs: Inputs) -> Trace:

@@ -39,7 +39,7 @@ class FakePlanner:
 
 
 def speed(cluster: Cluster, table: Any = None, planner: Any = None) -> SpeedOnOneType:
-    return SpeedOnOneType(cluster, cast(Any, planner or FakePlanner()), table)
+    return SpeedOnOneType(cluster, lambda: cast(Any, planner or FakePlanner()), table)
 
 
 def gpt3_13b(**more: Any) -> Job:

@@ -161,7 +161,7 @@ def test_interpolated_times_are_those_of_itertime_within_half_a_percent(
 ) -> None:
     curve, times = curve_of(*kind), LayoutTimes(speed_of(kind[2]))
     shape = Layout("a100", 8, 2, min(nodes_apart(curve.training[gpus], 8), 2), 2.0)
-    planner = speed_of(kind[2]).planner
+    planner = speed_of(kind[2]).planner_of("a100")
     assert planner is not None
     assert curve.model is not None
     system = system_at(planner.system, shape, 2.0 * more)
