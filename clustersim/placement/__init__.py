@@ -5,6 +5,7 @@
 | `Placer` | a name, a summary, and two functions: `fits` (is there room?) and `place` (on which nodes?) |
 | `unit_of` | the GPUs of a job that must share a node |
 | `placer` | the placer of a name: `pack`, `spread`, `topology`, `buddy` or `any` |
+| `PLACERS` | all of them by name |
 | `Room` | which nodes a job may use, and how: here any node, in whole GPUs |
 | `LimitedRoom` | the same where nodes are closed to the job, or where it needs cores or memory |
 | `SharedGpuRoom` | the same for a job that has a share of one GPU |
@@ -12,7 +13,7 @@
 All choices are deterministic: ties go to the lowest node number.
 """
 
-from .placers import Placer, placer, unit_of
+from .placers import PLACERS, Placer, placer, unit_of
 from .room import LimitedRoom, Room, SharedGpuRoom
 
-__all__ = ["LimitedRoom", "Placer", "Room", "SharedGpuRoom", "placer", "unit_of"]
+__all__ = ["PLACERS", "LimitedRoom", "Placer", "Room", "SharedGpuRoom", "placer", "unit_of"]

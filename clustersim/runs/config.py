@@ -21,7 +21,7 @@ from clustersim.failures import (
     reservations_of,
 )
 from clustersim.overheads import Overheads
-from clustersim.placement import placer
+from clustersim.placement import PLACERS, placer
 from clustersim.scheduler import Scheduler
 from clustersim.scheduler.cluster_state import checked_quotas
 from clustersim.speed import Interference, NodeSpeeds, StepTimes, Variability
@@ -74,6 +74,10 @@ def _refuse_unknown_method(bound: str) -> str:
     if bound not in (*METHODS, NO_BOUND):
         raise UnknownName("bound", bound, (*METHODS, NO_BOUND))
     return bound
+
+
+def _refuse_unknown_placement(name: str) -> str:
+    return placer(name).name
 
 
 def _refuse_other_quotas(quotas: Any) -> Any:
@@ -197,11 +201,12 @@ class RunConfig(BaseModel):
     ] = MEMORY_HEADROOM
     placement: Annotated[
         str,
+        AfterValidator(_refuse_unknown_placement),
         Setting(
             meaning="pack, spread, any, topology or buddy ([clusters.md](clusters.md))",
             option="--placement",
             field="placement",
-            resolve=lambda name, cluster, seed: placer(name),
+            resolve=lambda name, cluster, seed: PLACERS[name],
             entry=Entry.NEEDED,
         ),
     ] = "pack"
