@@ -103,10 +103,10 @@ class Capacity:
         self.shared: SharedGpus | None = None
         self.host: HostUse | None = None
         self._with = [0] * (self.gpus_per_node + 1)
-        first = 0
+        first_of_group = 0
         for group in cluster.groups or (cluster,):
-            self._with[group.gpus_per_node] |= node_range(first, group.nodes)
-            first += group.nodes
+            self._with[group.gpus_per_node] |= node_range(first_of_group, group.nodes)
+            first_of_group += group.nodes
         leaves = cluster.leaves
         self._leaf_of = cluster.leaf_of if len(leaves) > 1 else ()
         self._empty_by_leaf = list(map(attrgetter("nodes"), leaves))
@@ -281,20 +281,20 @@ class Capacity:
         free, nodes_with, sizes = self._free, self._with, self._sizes
         closed, leaf_of, moved = self._closed, self._leaf_of, 0
         for node, count in placement:
-            before = free[node]
-            after = before + sign * count
-            if after > sizes[node]:
+            free_before = free[node]
+            free_after = free_before + sign * count
+            if free_after > sizes[node]:
                 raise ValueError(f"node {node}: {count} GPUs were not taken there")
-            free[node] = after
+            free[node] = free_after
             if closed and closed >> node & 1:
                 continue
             bit = 1 << node
-            nodes_with[before] ^= bit
-            nodes_with[after] ^= bit
+            nodes_with[free_before] ^= bit
+            nodes_with[free_after] ^= bit
             moved += count
             if leaf_of:
                 size = sizes[node]
-                self._empty_by_leaf[leaf_of[node]] += (after == size) - (before == size)
+                self._empty_by_leaf[leaf_of[node]] += (free_after == size) - (free_before == size)
         self.free += sign * moved
 
 
@@ -362,12 +362,12 @@ class PoolCapacity:
         return self._pool.first, self._pool.nodes
 
     def empty_by_leaf(self) -> list[int]:
-        first = self._pool.first_leaf
-        return self._all.empty_by_leaf()[first : first + self._pool.leaves]
+        first_leaf = self._pool.first_leaf
+        return self._all.empty_by_leaf()[first_leaf : first_leaf + self._pool.leaves]
 
     def free_on(self, node: int) -> int:
-        first = self._pool.first
-        return self._all.free_on(node) if first <= node < first + self.nodes else 0
+        first_of_pool = self._pool.first
+        return self._all.free_on(node) if first_of_pool <= node < first_of_pool + self.nodes else 0
 
     def nodes_with(self, free: int) -> NodeSet:
         return self._all.nodes_with(free) & self._own

@@ -141,20 +141,20 @@ class Cluster:
         """The clusters of a fleet, in the order of their nodes; empty outside a fleet."""
         names = dict.fromkeys(group.cluster for group in self.groups if group.cluster is not None)
         members: list[FleetMember] = []
-        first = 0
+        first_of_member = 0
         for name in names:
-            own = [replace(group, cluster=None) for group in self.groups if group.cluster == name]
-            member = FleetMember(name, first, Cluster.of(own, self.network))
+            member_groups = [replace(group, cluster=None) for group in self.groups if group.cluster == name]
+            member = FleetMember(name, first_of_member, Cluster.of(member_groups, self.network))
             members.append(member)
-            first += member.cluster.nodes
+            first_of_member += member.cluster.nodes
         return tuple(members)
 
     def prices(self, default: float) -> dict[str, float] | None:
         """US dollars per GPU-hour by GPU type, `default` for types without a price; None if none has one."""
         if not self.states_prices:
             return None
-        stated = {pool.gpu_type: pool.usd_per_gpu_hour for pool in self.pools}
-        return {name: default if price is None else price for name, price in stated.items()}
+        price_of = {pool.gpu_type: pool.usd_per_gpu_hour for pool in self.pools}
+        return {name: default if price is None else price for name, price in price_of.items()}
 
     @cached_property
     def gpu_types(self) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ class Cluster:
         """The nodes of spot groups."""
         ends = list(accumulate(group.nodes for group in self.groups))
         spots = [(end - group.nodes, end) for group, end in zip(self.groups, ends, strict=True) if group.spot]
-        return tuple(node for first, end in spots for node in range(first, end))
+        return tuple(node for first_of_group, end in spots for node in range(first_of_group, end))
 
     def pool(self, gpu_type: str) -> Pool:
         """The nodes of a GPU type. UnknownName for a type that the cluster does not have."""
@@ -215,7 +215,7 @@ class Cluster:
         """
         match = SHAPE.fullmatch(shape.strip().lower())
         if not match:
-            what = "not a shape; write n128g8 for 128 nodes of 8 GPUs, or name a .yaml file"
-            raise UserError(f"cluster {quoted(shape)}: {what}")
+            fault = "not a shape; write n128g8 for 128 nodes of 8 GPUs, or name a .yaml file"
+            raise UserError(f"cluster {quoted(shape)}: {fault}")
         nodes, gpus = (int(x) for x in match.groups() if x is not None)
         return cls(nodes, gpus, system)

@@ -151,8 +151,8 @@ def cluster_of(document: Mapping[str, Any]) -> Cluster:
         return Cluster(nodes, gpus_per_node, system, network=network)
     if not all(isinstance(group, dict) for group in groups):
         raise UserError("groups must be a list of objects")
-    made = [construct(NodeGroup, group, f"groups[{i}]") for i, group in enumerate(groups)]
-    return Cluster.of(made, network)
+    node_groups = [construct(NodeGroup, group, f"groups[{i}]") for i, group in enumerate(groups)]
+    return Cluster.of(node_groups, network)
 
 
 def _from_file(path: Path, network: str | None) -> Cluster:

@@ -31,14 +31,14 @@ class HostResources(NamedTuple):
 
     def shortage(self, cpus: float | None, memory_gb: float | None, gpus: int) -> str:
         """Why no node can hold a job that asks for so much, with a remedy."""
-        asked = [f"cpus={cpus:g}"] if cpus is not None else []
-        asked += [f"host_memory_gb={memory_gb:g}"] if memory_gb is not None else []
+        wishes = [f"cpus={cpus:g}"] if cpus is not None else []
+        wishes += [f"host_memory_gb={memory_gb:g}"] if memory_gb is not None else []
         has = [] if self.cpus is None else [f"{self.cpus / MILLION:g} cores"]
         has += [] if self.memory is None else [f"{self.memory / MILLION:g} GB of host memory"]
         demand = HostDemand.of(cpus, memory_gb, gpus)
         enough = gpus if demand is None else demand.gpus_on(*self)
-        what = f"asks for {' and '.join(asked)} on {gpus} GPUs, and a node has {' and '.join(has)}"
-        return f"{what}, enough for {enough} of them; lower the demand, or state larger nodes"
+        comparison = f"asks for {' and '.join(wishes)} on {gpus} GPUs, and a node has {' and '.join(has)}"
+        return f"{comparison}, enough for {enough} of them; lower the demand, or state larger nodes"
 
 
 class HostDemand(NamedTuple):
@@ -59,8 +59,8 @@ class HostDemand(NamedTuple):
         """
         if cpus is None and memory_gb is None:
             return None
-        each = [0 if x is None else round(x * MILLION) // (gpus or 1) for x in (cpus, memory_gb)]
-        return cls(*each) if any(each) else None
+        amounts = [0 if x is None else round(x * MILLION) // (gpus or 1) for x in (cpus, memory_gb)]
+        return cls(*amounts) if any(amounts) else None
 
     @property
     def cpus_per_gpu(self) -> float | None:
@@ -74,12 +74,12 @@ class HostDemand(NamedTuple):
 
     def gpus_on(self, cpus: int | None, memory: int | None) -> int:
         """For how many GPUs of the job these resources are enough."""
-        most = _UNLIMITED
+        limit = _UNLIMITED
         if self.cpus and cpus is not None:
-            most = cpus // self.cpus
+            limit = cpus // self.cpus
         if self.memory and memory is not None:
-            most = min(most, memory // self.memory)
-        return most
+            limit = min(limit, memory // self.memory)
+        return limit
 
 
 class _Nodes(Protocol):
@@ -105,10 +105,10 @@ class HostUse:
         self._memory: list[int] = []
         self._sizes: list[tuple[NodeSet, int, HostResources]] = []  # nodes, their GPUs, what they have
         for group in groups:
-            stated = group.host
-            self._sizes.append((node_range(len(self._cpus), group.nodes), group.gpus_per_node, stated))
-            self._cpus += [_UNLIMITED if stated.cpus is None else stated.cpus] * group.nodes
-            self._memory += [_UNLIMITED if stated.memory is None else stated.memory] * group.nodes
+            resources = group.host
+            self._sizes.append((node_range(len(self._cpus), group.nodes), group.gpus_per_node, resources))
+            self._cpus += [_UNLIMITED if resources.cpus is None else resources.cpus] * group.nodes
+            self._memory += [_UNLIMITED if resources.memory is None else resources.memory] * group.nodes
 
     def copy(self) -> HostUse:
         twin = object.__new__(HostUse)
@@ -119,25 +119,27 @@ class HostUse:
         """For how many GPUs of a job a node has cores and memory left."""
         return demand.gpus_on(self._cpus[node], self._memory[node])
 
-    def add_by_count(self, nodes: NodeSet, most: int, demand: HostDemand, found: list[NodeSet]) -> None:
-        """Add each of `nodes` to the set in `found` at the number of GPUs, at most `most`, for which it has
+    def add_by_count(self, nodes: NodeSet, limit: int, demand: HostDemand, sets: list[NodeSet]) -> None:
+        """Add each of `nodes` to the set in `sets` at the number of GPUs, at most `limit`, for which it has
         cores and memory left.
         """
         cpus, memory = demand
         while nodes:  # one loop without calls: a start in a full cluster asks for little else
             bit = nodes & -nodes
             nodes ^= bit
-            node, count = bit.bit_length() - 1, most
+            node, count = bit.bit_length() - 1, limit
             if cpus and self._cpus[node] < count * cpus:
                 count = self._cpus[node] // cpus
             if memory and self._memory[node] < count * memory:
                 count = self._memory[node] // memory
-            found[count] |= bit
+            sets[count] |= bit
 
     def most_on_one(self, span: tuple[int, int], demand: HostDemand) -> int:
         """The most GPUs that a job could have on one idle node of these; at least 1."""
         nodes = node_range(*span)
-        sizes = [min(gpus, demand.gpus_on(*host)) for those, gpus, host in self._sizes if those & nodes]
+        sizes = [
+            min(gpus, demand.gpus_on(*host)) for group_nodes, gpus, host in self._sizes if group_nodes & nodes
+        ]
         return max(1, *sizes)
 
     def short(self, demand: HostDemand) -> NodeSet:

@@ -23,10 +23,10 @@ def node_set(nodes: Iterable[int]) -> NodeSet:
     >>> bin(node_set([0, 3]))
     '0b1001'
     """
-    found = 0
+    bits = 0
     for node in nodes:
-        found |= 1 << node
-    return found
+        bits |= 1 << node
+    return bits
 
 
 def node_range(first: int, count: int) -> NodeSet:

@@ -94,10 +94,10 @@ def in_use(in_service: int, free: int, stranded: int, idle_millionths: int) -> t
     whole GPUs that are `free` or `stranded` and from the millionths of shared ones that no job holds. A share
     of a GPU counts as that share.
     """
-    taken = in_service - free
+    held = in_service - free
     if not idle_millionths:
-        return taken, stranded
-    return (taken * MILLION - idle_millionths) / MILLION, (stranded * MILLION + idle_millionths) / MILLION
+        return held, stranded
+    return (held * MILLION - idle_millionths) / MILLION, (stranded * MILLION + idle_millionths) / MILLION
 
 
 def gpus_held(placement: Spots) -> float:
@@ -136,16 +136,16 @@ class SharedGpus:
         """Millionths that are free there; a whole GPU's where nothing is shared yet."""
         return MILLION - self._held.get(placement.key, 0)
 
-    def fullest(self, millionths: int, first: int, nodes: int, closed: int = 0) -> SharedPlacement | None:
+    def fullest(self, millionths: int, start: int, nodes: int, closed: int = 0) -> SharedPlacement | None:
         """Best fit: a share of the shared GPU with the least room that is enough, on one of `nodes` nodes
-        from `first` on that is not `closed` (a set of bits). Ties: the lowest node, then the lowest number.
+        from `start` on that is not `closed` (a set of bits). Ties: the lowest node, then the lowest number.
         """
         for room in sorted(room for room in self._rooms if room >= millionths):
             held = MILLION - room
             fitting = [
                 key
-                for key, here in self._held.items()
-                if here == held and first <= key[0][0][0] < first + nodes and not closed >> key[0][0][0] & 1
+                for key, share in self._held.items()
+                if share == held and start <= key[0][0][0] < start + nodes and not closed >> key[0][0][0] & 1
             ]
             single = [key for key in fitting if len(key[0]) == 1 and key[0][0][1] == 1]
             if single:
@@ -162,48 +162,48 @@ class SharedGpus:
     def add(self, placement: SharedPlacement) -> None:
         """A job takes its share. ValueError, and no change, if there is not so much room."""
         key = placement.key
-        before = self._held.get(key, 0)
-        after = before + placement.millionths
-        if not 0 < placement.millionths <= MILLION or after > MILLION:
+        held_before = self._held.get(key, 0)
+        held_after = held_before + placement.millionths
+        if not 0 < placement.millionths <= MILLION or held_after > MILLION:
             node = placement[0][0]
-            what = f"{placement.share:g} of shared GPU {placement.number} is not free there"
-            raise ValueError(f"node {node}: {what}; {before / MILLION:g} of it is held")
-        self._held[key] = after
-        self._count(key[0], before, after)
+            fault = f"{placement.share:g} of shared GPU {placement.number} is not free there"
+            raise ValueError(f"node {node}: {fault}; {held_before / MILLION:g} of it is held")
+        self._held[key] = held_after
+        self._count(key[0], held_before, held_after)
 
     def remove(self, placement: SharedPlacement) -> bool:
         """A job releases its share. Returns whether no job holds any other share. ValueError if so much is
         not held.
         """
         key = placement.key
-        before = self._held.get(key, 0)
-        after = before - placement.millionths
-        if after < 0:
+        held_before = self._held.get(key, 0)
+        held_after = held_before - placement.millionths
+        if held_after < 0:
             raise ValueError(
                 f"node {placement[0][0]}: {placement.share:g} of a shared GPU was not taken there"
             )
-        if after:
-            self._held[key] = after
+        if held_after:
+            self._held[key] = held_after
         else:
             del self._held[key]
-        self._count(key[0], before, after)
-        return not after
+        self._count(key[0], held_before, held_after)
+        return not held_after
 
-    def _count(self, spots: Spots, before: int, after: int) -> None:
-        """Count that `after` millionths of each GPU at `spots` are held instead of `before`. With 0 held, the
-        GPUs are not shared.
+    def _count(self, spots: Spots, held_before: int, held_after: int) -> None:
+        """Count that `held_after` millionths of each GPU at `spots` are held instead of `held_before`. With 0
+        held, the GPUs are not shared.
         """
         gpus = sum([count for _, count in spots])
-        idle = (MILLION - after if after else 0) - (MILLION - before if before else 0)
+        idle = (MILLION - held_after if held_after else 0) - (MILLION - held_before if held_before else 0)
         self.idle += gpus * idle
         if gpus > 1:
             return
         rooms = self._rooms
-        if before:
-            room = MILLION - before
+        if held_before:
+            room = MILLION - held_before
             rooms[room] -= 1
             if not rooms[room]:
                 del rooms[room]
-        if after:
-            room = MILLION - after
+        if held_after:
+            room = MILLION - held_after
             rooms[room] = rooms.get(room, 0) + 1

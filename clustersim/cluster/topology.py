@@ -95,19 +95,19 @@ class NodeGroup:
         """Nodes of an `itertime` system with its switches. The GPU type is the first word of the name of the
         system's profile. UserError for a system that cannot be loaded.
         """
-        known = load_system(system)
-        nic = known.nic_bytes_per_s * gpus_per_node / known.gpus_per_node
-        leaf, spine = known.nodes_per_leaf, known.nodes_per_spine
+        machine = load_system(system)
+        nic = machine.nic_bytes_per_s * gpus_per_node / machine.gpus_per_node
+        leaf, spine = machine.nodes_per_leaf, machine.nodes_per_spine
         return cls(
             name=name,
             nodes=nodes,
             gpus_per_node=gpus_per_node,
-            gpu_type=known.profile.partition("-")[0],
+            gpu_type=machine.profile.partition("-")[0],
             system=system,
             nodes_per_leaf=leaf,
-            leaf_uplink_bytes_per_s=leaf * nic / known.leaf_oversubscription if leaf else None,
+            leaf_uplink_bytes_per_s=leaf * nic / machine.leaf_oversubscription if leaf else None,
             nodes_per_spine=spine,
-            spine_uplink_bytes_per_s=spine * nic / known.spine_oversubscription if spine else None,
+            spine_uplink_bytes_per_s=spine * nic / machine.spine_oversubscription if spine else None,
         )
 
 

@@ -41,10 +41,10 @@ def buddy(
     if gpus < size:
         return pack(capacity, gpus, prefer)
     count = -(-gpus // size)
-    found = _block(capacity, count, node_set(prefer)) if gpus <= capacity.free else None
-    if found is None:
+    block_nodes = _block(capacity, count, node_set(prefer)) if gpus <= capacity.free else None
+    if block_nodes is None:
         return None
-    nodes = [node for _, node in zip(range(count), nodes_of(found), strict=False)]
+    nodes = [node for _, node in zip(range(count), nodes_of(block_nodes), strict=False)]
     return tuple((node, min(size, gpus - i * size)) for i, node in enumerate(nodes))
 
 
@@ -52,25 +52,25 @@ def _block(capacity: FreeNodes, count: int, preferred: NodeSet) -> NodeSet | Non
     """The empty nodes, at least `count`, of one aligned block. The block has the least power of two that can
     hold `count` nodes; of all such blocks it is the one with the fewest empty nodes left over.
     """
-    first, nodes = capacity.span
-    empty = capacity.nodes_with(capacity.gpus_per_node) >> first
+    first_index, nodes = capacity.span
+    empty = capacity.nodes_with(capacity.gpus_per_node) >> first_index
     order = (count - 1).bit_length()
     width = 1 << order
     if count == width:
-        start = _whole_block(empty, nodes, order, preferred >> first)
-        return None if start is None else node_range(first + start, width)
+        start = _whole_block(empty, nodes, order, preferred >> first_index)
+        return None if start is None else node_range(first_index + start, width)
     best: tuple[int, int, int] | None = None
     window = node_range(0, width)
     for start in range(0, nodes, width):
-        here = empty >> start & window
-        left_over = here.bit_count() - count
+        empty_here = empty >> start & window
+        left_over = empty_here.bit_count() - count
         if left_over >= 0:
-            touches_none = not preferred >> first >> start & here
-            found = (touches_none, left_over, start)
-            best = found if best is None else min(best, found)
+            touches_none = not preferred >> first_index >> start & empty_here
+            candidate = (touches_none, left_over, start)
+            best = candidate if best is None else min(best, candidate)
     if best is None:
         return None
-    return (empty >> best[2] & window) << best[2] << first
+    return (empty >> best[2] & window) << best[2] << first_index
 
 
 def _whole_block(empty: NodeSet, nodes: int, order: int, preferred: NodeSet) -> int | None:

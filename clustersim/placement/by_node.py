@@ -30,11 +30,11 @@ def pack_fits(capacity: FreeNodes, gpus: int) -> bool:
     """Whether there are enough empty nodes, and room for the rest on one node more."""
     if gpus > capacity.free:
         return False
-    whole, rest = divmod(gpus, capacity.gpus_per_node)
+    whole_nodes, remainder = divmod(gpus, capacity.gpus_per_node)
     empty = capacity.empty_nodes()
-    if whole != empty or not rest:
-        return whole <= empty
-    return any(capacity.count_with(free) for free in range(rest, capacity.gpus_per_node))
+    if whole_nodes != empty or not remainder:
+        return whole_nodes <= empty
+    return any(capacity.count_with(free) for free in range(remainder, capacity.gpus_per_node))
 
 
 def pack(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
@@ -45,15 +45,15 @@ def pack(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int =
         return None if node is None else ((node, gpus),)
     if not pack_fits(capacity, gpus):
         return None
-    whole, rest = divmod(gpus, size)
+    whole_nodes, remainder = divmod(gpus, size)
     empty = capacity.nodes_with(size)
     nodes = chain(nodes_of(empty & preferred), nodes_of(empty & ~preferred)) if preferred else nodes_of(empty)
-    spots = list(zip(islice(nodes, whole), repeat(size)))
-    if rest:
-        last = fullest(capacity, rest, preferred, candidates=~node_set(node for node, _ in spots))
-        assert last is not None, "pack_fits said that there is room"
-        spots.append((last, rest))
-    return tuple(sorted(spots)) if preferred or rest else tuple(spots)
+    spots = list(zip(islice(nodes, whole_nodes), repeat(size)))
+    if remainder:
+        last_node = fullest(capacity, remainder, preferred, candidates=~node_set(node for node, _ in spots))
+        assert last_node is not None, "pack_fits said that there is room"
+        spots.append((last_node, remainder))
+    return tuple(sorted(spots)) if preferred or remainder else tuple(spots)
 
 
 def any_fits(capacity: FreeNodes, gpus: int) -> bool:
@@ -99,15 +99,15 @@ def _spread_level(capacity: FreeNodes, gpus: int, unit: int) -> int:
 
 
 def _in_units(
-    order: Iterator[tuple[int, int]], gpus: int, unit: int, most: int | None = None
+    order: Iterator[tuple[int, int]], gpus: int, unit: int, limit: int | None = None
 ) -> Placement | None:
-    """`gpus` GPUs from (node, free GPUs) pairs in their order: whole units per node, and at most `most` GPUs
+    """`gpus` GPUs from (node, free GPUs) pairs in their order: whole units per node, and at most `limit` GPUs
     per node. A last part of less than a unit goes to any of these nodes with room.
     """
     spots: dict[int, int] = {}
     remaining, seen = gpus, []
     for node, free in order:
-        count = min(free, remaining, most or free)
+        count = min(free, remaining, limit or free)
         count -= count % unit
         if count:
             spots[node] = count

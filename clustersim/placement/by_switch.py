@@ -22,12 +22,12 @@ def topology(
         return None
     if len(capacity.leaves) == 1:
         return pack(capacity, gpus, prefer)
-    whole, rest = divmod(gpus, capacity.gpus_per_node)
+    whole_nodes, remainder = divmod(gpus, capacity.gpus_per_node)
     preferred = node_set(prefer)
-    if not whole:
-        return ((_node_for(capacity, rest, preferred), rest),)
-    on_one = _on_one_leaf(capacity, whole, rest, preferred)
-    return on_one or _on_several(capacity, whole, rest, preferred)
+    if not whole_nodes:
+        return ((_node_for(capacity, remainder, preferred), remainder),)
+    on_one = _on_one_leaf(capacity, whole_nodes, remainder, preferred)
+    return on_one or _on_several(capacity, whole_nodes, remainder, preferred)
 
 
 def _node_for(capacity: FreeNodesByLeaf, gpus: int, preferred: NodeSet) -> int:
@@ -44,45 +44,49 @@ def _node_for(capacity: FreeNodesByLeaf, gpus: int, preferred: NodeSet) -> int:
     return first_node(capacity.nodes_with(size) & _nodes_under(capacity, leaf))
 
 
-def _on_one_leaf(capacity: FreeNodesByLeaf, whole: int, rest: int, preferred: NodeSet) -> Placement | None:
+def _on_one_leaf(
+    capacity: FreeNodesByLeaf, whole_nodes: int, remainder: int, preferred: NodeSet
+) -> Placement | None:
     empty = capacity.empty_by_leaf()
-    roomy = [i for i, count in enumerate(empty) if count >= whole]
+    roomy = [i for i, count in enumerate(empty) if count >= whole_nodes]
     for leaf in sorted(roomy, key=lambda i: (-_preferred_under(capacity, i, preferred), empty[i], i)):
-        spots = _spots(capacity, [(leaf, whole)], preferred)
-        if not rest:
+        spots = _spots(capacity, [(leaf, whole_nodes)], preferred)
+        if not remainder:
             return tuple(sorted(spots))
-        used = node_set(node for node, _ in spots)
-        last = fullest(capacity, rest, preferred, candidates=_nodes_under(capacity, leaf) & ~used)
-        if last is not None:
-            return tuple(sorted((*spots, (last, rest))))
+        used_nodes = node_set(node for node, _ in spots)
+        last_node = fullest(
+            capacity, remainder, preferred, candidates=_nodes_under(capacity, leaf) & ~used_nodes
+        )
+        if last_node is not None:
+            return tuple(sorted((*spots, (last_node, remainder))))
     return None
 
 
-def _on_several(capacity: FreeNodesByLeaf, whole: int, rest: int, preferred: NodeSet) -> Placement:
+def _on_several(capacity: FreeNodesByLeaf, whole_nodes: int, remainder: int, preferred: NodeSet) -> Placement:
     empty = capacity.empty_by_leaf()
     preferred_under = [_preferred_under(capacity, i, preferred) for i in range(len(empty))]
-    candidates = _one_block(capacity, empty, whole) or range(len(empty))
+    candidates = _one_block(capacity, empty, whole_nodes) or range(len(empty))
     order = sorted(candidates, key=lambda i: (-preferred_under[i], -empty[i], i))
-    chosen: list[tuple[int, int]] = []
-    while whole:
-        enough = [i for i in order if empty[i] >= whole]
+    leaf_counts: list[tuple[int, int]] = []
+    while whole_nodes:
+        enough = [i for i in order if empty[i] >= whole_nodes]
         leaf = min(enough, key=lambda i: (-preferred_under[i], empty[i], i)) if enough else order[0]
         order.remove(leaf)
-        chosen.append((leaf, min(empty[leaf], whole)))
-        whole -= chosen[-1][1]
-    spots = _spots(capacity, chosen, preferred)
-    if rest:
-        used = node_set(node for node, _ in spots)
-        near = sum(_nodes_under(capacity, leaf) for leaf, _ in chosen) & ~used
-        last = fullest(capacity, rest, preferred, candidates=near)
-        if last is None:
-            last = fullest(capacity, rest, preferred, candidates=~used)
-        assert last is not None, "pack_fits said that there is room"
-        spots.append((last, rest))
+        leaf_counts.append((leaf, min(empty[leaf], whole_nodes)))
+        whole_nodes -= leaf_counts[-1][1]
+    spots = _spots(capacity, leaf_counts, preferred)
+    if remainder:
+        used_nodes = node_set(node for node, _ in spots)
+        nodes_under_leaves = sum(_nodes_under(capacity, leaf) for leaf, _ in leaf_counts) & ~used_nodes
+        last_node = fullest(capacity, remainder, preferred, candidates=nodes_under_leaves)
+        if last_node is None:
+            last_node = fullest(capacity, remainder, preferred, candidates=~used_nodes)
+        assert last_node is not None, "pack_fits said that there is room"
+        spots.append((last_node, remainder))
     return tuple(sorted(spots))
 
 
-def _one_block(capacity: FreeNodesByLeaf, empty: list[int], whole: int) -> list[int]:
+def _one_block(capacity: FreeNodesByLeaf, empty: list[int], whole_nodes: int) -> list[int]:
     """The leaves of the spine block with the fewest empty nodes that are enough; an empty list if no block
     has enough.
     """
@@ -92,18 +96,18 @@ def _one_block(capacity: FreeNodesByLeaf, empty: list[int], whole: int) -> list[
     enough = [
         (count, block)
         for block, leaves in blocks.items()
-        if (count := sum(empty[i] for i in leaves)) >= whole
+        if (count := sum(empty[i] for i in leaves)) >= whole_nodes
     ]
     return blocks[min(enough)[1]] if enough else []
 
 
 def _spots(
-    capacity: FreeNodesByLeaf, chosen: Iterable[tuple[int, int]], preferred: NodeSet
+    capacity: FreeNodesByLeaf, leaf_counts: Iterable[tuple[int, int]], preferred: NodeSet
 ) -> list[tuple[int, int]]:
     """Empty nodes of each chosen (leaf, number of nodes), preferred nodes first, with their GPUs."""
     size = capacity.gpus_per_node
     spots: list[tuple[int, int]] = []
-    for number, count in chosen:
+    for number, count in leaf_counts:
         empty = capacity.nodes_with(size) & _nodes_under(capacity, number)
         nodes = (
             [*nodes_of(empty & preferred), *nodes_of(empty & ~preferred)] if preferred else nodes_of(empty)

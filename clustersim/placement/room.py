@@ -63,16 +63,18 @@ class Room:
         assert isinstance(gpus, int)
         return self._fits(capacity, gpus)
 
-    def keep(self, capacity: Capacity, own: Placement) -> Placement | None:
-        """`own`, the GPUs that the job holds in reality, if they are of this room and still free; else None.
+    def keep(self, capacity: Capacity, held: Placement) -> Placement | None:
+        """`held`, the GPUs that the job holds in reality, if they are of this room and still free; else None.
         Nodes that were closed to the job since do not count as closed.
         """
-        return own if self._includes(capacity, own) and capacity.has_room(own, self.demand) else None
+        return held if self._includes(capacity, held) and capacity.has_room(held, self.demand) else None
 
-    def place(self, capacity: Capacity, gpus: int, near: Placement = ()) -> Placement | None:
-        """Where the job gets `gpus` free GPUs, on nodes of `near` if possible; None if there is no room."""
+    def place(self, capacity: Capacity, gpus: int, neighbours: Placement = ()) -> Placement | None:
+        """Where the job gets `gpus` free GPUs, if possible on nodes of `neighbours`; None if there is no
+        room.
+        """
         unit = self._unit(gpus, capacity) if self._plans else 1
-        return self._choose(capacity, gpus, [node for node, _ in near] if near else (), unit)
+        return self._choose(capacity, gpus, [node for node, _ in neighbours] if neighbours else (), unit)
 
     def shared_gpu(self, capacity: Capacity, share: int) -> SharedPlacement | None:
         """Where the job fits best with `share` millionths of a GPU that other jobs share already."""
@@ -120,19 +122,19 @@ class LimitedRoom(Room):
         assert isinstance(gpus, int)
         return self._fits(self.open(capacity), gpus)
 
-    def place(self, capacity: Capacity, gpus: int, near: Placement = ()) -> Placement | None:
+    def place(self, capacity: Capacity, gpus: int, neighbours: Placement = ()) -> Placement | None:
         if self._reserved:
             reserved = open_nodes(self._of_type(capacity), ~self._reserved, capacity, self.demand)
-            placement = self._place_among(reserved, gpus, near)
+            placement = self._place_among(reserved, gpus, neighbours)
             if placement is not None:
                 return placement
-        return self._place_among(self.open(capacity), gpus, near)
+        return self._place_among(self.open(capacity), gpus, neighbours)
 
     def shared_gpu(self, capacity: Capacity, share: int) -> SharedPlacement | None:
         return capacity.shared_with_room(share, self._of_type(capacity).span, self._closed_to_share(capacity))
 
-    def _place_among(self, nodes: FreeNodesByLeaf, gpus: int, near: Placement) -> Placement | None:
-        return self._choose(nodes, gpus, [node for node, _ in near], self._unit(gpus, nodes))
+    def _place_among(self, nodes: FreeNodesByLeaf, gpus: int, neighbours: Placement) -> Placement | None:
+        return self._choose(nodes, gpus, [node for node, _ in neighbours], self._unit(gpus, nodes))
 
     def _closed_to_share(self, capacity: Capacity) -> NodeSet:
         """The nodes on which the job may get no share of a GPU. Cores or memory may be missing there."""
@@ -142,8 +144,8 @@ class LimitedRoom(Room):
         return capacity if self._gpu_type is None else capacity.pool(self._gpu_type)
 
     def _includes(self, capacity: Capacity, placement: Placement) -> bool:
-        first, nodes = self._of_type(capacity).span
-        return first <= placement[0][0] < first + nodes
+        first_node, nodes = self._of_type(capacity).span
+        return first_node <= placement[0][0] < first_node + nodes
 
 
 class SharedGpuRoom(LimitedRoom):
@@ -164,7 +166,7 @@ class SharedGpuRoom(LimitedRoom):
         super().__init__(placer, gpu_type=gpu_type, closed=closed, demand=demand)
         self._share = share
 
-    def place(self, capacity: Capacity, gpus: int, near: Placement = ()) -> Placement | None:
+    def place(self, capacity: Capacity, gpus: int, neighbours: Placement = ()) -> Placement | None:
         shared = self.shared_gpu(capacity, self._share)
         if shared is not None or not capacity.free:
             return shared

@@ -275,8 +275,8 @@ def checked_quotas(quotas: Mapping[str, int] | None, capacity: int | None = None
             raise UserError(f"quotas.{tenant}={quoted(gpus)}: must be a whole number of GPUs, at least 0")
     promised = sum(checked.values())
     if capacity is not None and promised > capacity:
-        each = ", ".join(f"{tenant} {gpus}" for tenant, gpus in checked.items())
+        promises = ", ".join(f"{tenant} {gpus}" for tenant, gpus in checked.items())
         raise UserError(
-            f"quotas: {promised} GPUs are promised ({each:.200}), the cluster has {capacity}; lower them"
+            f"quotas: {promised} GPUs are promised ({promises:.200}), the cluster has {capacity}; lower them"
         )
     return checked

@@ -146,31 +146,31 @@ class Draft:
 
     def stop(self, job: JobView) -> None:
         """Take the GPUs from a job; it keeps its progress and waits again."""
-        own = active_of(job).placement
-        placement = self._changes.get(job, own)
+        held = active_of(job).placement
+        placement = self._changes.get(job, held)
         if placement is None:
             raise PolicyError(f"stop(job {job.id}): it does not run in this proposal")
         self._own_capacity().release(placement, active_of(job).demand)
-        self._note(job, None, own)
+        self._note(job, None, held)
 
     def resize(self, job: JobView, gpus: int, gpu_type: str | None = None) -> Placement | None:
         """Give a job that runs in the draft another number of GPUs, or GPUs of another type (of the same if
         None). Returns where, or None (and no change) if there is no room.
         """
         active = active_of(job)
-        before = self._changes.get(job, active.placement)
-        if before is None:
+        old_placement = self._changes.get(job, active.placement)
+        if old_placement is None:
             raise PolicyError(f"resize(job {job.id}): it does not run in this proposal; use start")
         current_type = self.gpu_type(job) if self._facts.cluster.mixed else gpu_type
-        wanted = gpu_type or current_type
-        count = self._count(job, active, "resize", gpus, wanted)
-        if count == self.gpus(job) and wanted == current_type:
-            return before
-        self._own_capacity().release(before, active.demand)
-        after = self._place(job, active, count, wanted, near=before)
-        if after is None:
-            self._capacity.take(before, active.demand)
-        return after
+        new_type = gpu_type or current_type
+        count = self._count(job, active, "resize", gpus, new_type)
+        if count == self.gpus(job) and new_type == current_type:
+            return old_placement
+        self._own_capacity().release(old_placement, active.demand)
+        new_placement = self._place(job, active, count, new_type, neighbours=old_placement)
+        if new_placement is None:
+            self._capacity.take(old_placement, active.demand)
+        return new_placement
 
     def copy(self) -> Self:
         """An independent draft that starts as this one, for looking ahead."""
@@ -198,8 +198,8 @@ class Draft:
         if not job.can_run_on(count, gpu_type):
             where = f", gpu_type={gpu_type}" if gpu_type else ""
             sizes = job.sizes_on(gpu_type) if gpu_type else job.sizes
-            what = f"{', '.join(map(str, sizes))} GPUs" if sizes else f"{', '.join(job.gpu_types)} alone"
-            raise PolicyError(f"{call}(job {job.id}, gpus={count!r}{where}): it can run on {what}")
+            choices = f"{', '.join(map(str, sizes))} GPUs" if sizes else f"{', '.join(job.gpu_types)} alone"
+            raise PolicyError(f"{call}(job {job.id}, gpus={count!r}{where}): it can run on {choices}")
         return count
 
     def _type_of_placement(self, job: JobView, placement: Placement, gpu_type: str | None) -> str:
@@ -210,9 +210,9 @@ class Draft:
         except ValueError as error:
             raise PolicyError(f"start(job {job.id}, on={placement}): {error}") from None
         if len(types) != 1 or gpu_type not in (None, types[0]):
-            asked = f", gpu_type={gpu_type}" if gpu_type else ""
-            what = f"the places are on {' and '.join(types) or 'no'} nodes; a job runs on GPUs of one type"
-            raise PolicyError(f"start(job {job.id}, on={placement}{asked}): {what}")
+            condition = f", gpu_type={gpu_type}" if gpu_type else ""
+            fault = f"the places are on {' and '.join(types) or 'no'} nodes; a job runs on GPUs of one type"
+            raise PolicyError(f"start(job {job.id}, on={placement}{condition}): {fault}")
         return types[0]
 
     def _own_capacity(self) -> Capacity:
@@ -223,82 +223,84 @@ class Draft:
         return self._capacity
 
     def _place(
-        self, job: JobView, active: ActiveJob, gpus: int, gpu_type: str | None, near: Placement = ()
+        self, job: JobView, active: ActiveJob, gpus: int, gpu_type: str | None, neighbours: Placement = ()
     ) -> Placement | None:
-        """Give a job `gpus` GPUs where it has room: its own if they are free, else on the nodes of `near`
-        (of its own GPUs if empty) if possible.
+        """Give a job `gpus` GPUs where it has room: its own if they are free, else if possible on the
+        nodes of `neighbours` (on its own nodes if empty).
         """
-        own, capacity = active.placement, self._capacity
+        held, capacity = active.placement, self._capacity
         if gpus > capacity.free and not active.millionths:
             return None  # most starts in a full cluster end here; a share may lie on a GPU that is not free
         room = self._room_for(job, gpu_type)
         placement = None
-        if own is not None and gpus == active.gpus:
-            placement = room.keep(capacity, own)
+        if held is not None and gpus == active.gpus:
+            placement = room.keep(capacity, held)
         if placement is None:
-            placement = room.place(capacity, gpus, near or own or ())
-        return None if placement is None else self._take(job, gpus, placement, own)
+            placement = room.place(capacity, gpus, neighbours or held or ())
+        return None if placement is None else self._take(job, gpus, placement, held)
 
     def _place_on(
-        self, job: JobView, active: ActiveJob, gpus: int, asked: Placement, gpu_type: str | None
+        self, job: JobView, active: ActiveJob, gpus: int, request: Placement, gpu_type: str | None
     ) -> Placement:
         """Give a job exactly the GPUs that its policy asks for. PolicyError if the job cannot have them."""
-        own, room = active.placement, self._room_for(job, gpu_type)
+        held, room = active.placement, self._room_for(job, gpu_type)
         placement: Placement
         if not isinstance(room, SharedGpuRoom):
-            placement = self._whole_gpus(job, gpus, asked)
-        elif isinstance(asked, SharedPlacement):
-            placement = asked
+            placement = self._whole_gpus(job, gpus, request)
+        elif isinstance(request, SharedPlacement):
+            placement = request
         else:
-            placement = self._share_of_gpu(job, room, asked, own)
-        self._check_open(job, room, placement, own or ())
-        return self._take(job, gpus, placement, own)
+            placement = self._share_of_gpu(job, room, request, held)
+        self._check_open(job, room, placement, held or ())
+        return self._take(job, gpus, placement, held)
 
-    def _whole_gpus(self, job: JobView, gpus: int, asked: Placement) -> Placement:
+    def _whole_gpus(self, job: JobView, gpus: int, request: Placement) -> Placement:
         """What a policy asks for, in the order of the nodes. The GPUs may be ones that jobs share because
         their policy packs them.
         """
-        if not isinstance(asked, SharedPlacement):
-            placement = tuple(sorted((node, count) for node, count in asked))
-        elif asked.millionths * (packs := self._facts.sharing.packs) < MILLION - packs:
-            raise PolicyError(f"start(job {job.id}, on={asked}): its policy packs no jobs so small")
+        if not isinstance(request, SharedPlacement):
+            placement = tuple(sorted((node, count) for node, count in request))
+        elif request.millionths * (packs := self._facts.sharing.packs) < MILLION - packs:
+            raise PolicyError(f"start(job {job.id}, on={request}): its policy packs no jobs so small")
         else:
-            placement = asked
+            placement = request
         if sum(count for _, count in placement) != gpus:
-            what = f"the places do not add up to {gpus} GPUs"
-            raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={placement}): {what}")
+            fault = f"the places do not add up to {gpus} GPUs"
+            raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={placement}): {fault}")
         return placement
 
     def _share_of_gpu(
-        self, job: JobView, room: SharedGpuRoom, asked: Placement, own: Placement | None
+        self, job: JobView, room: SharedGpuRoom, request: Placement, held: Placement | None
     ) -> Placement:
         """The share of one GPU of the node that a policy asks for."""
-        spot = tuple(asked)
+        spot = tuple(request)
         if len(spot) != 1 or spot[0][1] != 1:
-            raise PolicyError(f"start(job {job.id}, on={asked}): it needs part of one GPU")
-        kept = room.keep(self._capacity, own) if own is not None and spot == tuple(own) else None
-        return kept or room.place_on(self._capacity, spot)
+            raise PolicyError(f"start(job {job.id}, on={request}): it needs part of one GPU")
+        held_share = room.keep(self._capacity, held) if held is not None and spot == tuple(held) else None
+        return held_share or room.place_on(self._capacity, spot)
 
-    def _take(self, job: JobView, gpus: int, placement: Placement, own: Placement | None) -> Placement:
-        """Give a job these GPUs, which must be free. `own`: its real placement."""
+    def _take(self, job: JobView, gpus: int, placement: Placement, held: Placement | None) -> Placement:
+        """Give a job these GPUs, which must be free. `held`: its placement in reality."""
         try:
             self._own_capacity().take(placement, active_of(job).demand)
         except ValueError as error:
             raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={placement}): {error}") from None
-        self._note(job, placement, own)
+        self._note(job, placement, held)
         return placement
 
-    def _check_open(self, job: JobView, room: Room, placement: Placement, own: Placement) -> None:
-        """PolicyError for GPUs on nodes that are closed to the job, except those of `own`."""
+    def _check_open(self, job: JobView, room: Room, placement: Placement, held: Placement) -> None:
+        """PolicyError for GPUs on nodes that are closed to the job, except those of `held`."""
         closed = room.closed
         for node, count in placement if closed else ():
-            if closed >> node & 1 and (node, count) not in own:
-                what = f"node {node} is closed to it: it is reserved for other jobs, or about to be reclaimed"
-                raise PolicyError(f"start(job {job.id}, on={placement}): {what}")
+            if closed >> node & 1 and (node, count) not in held:
+                fault = (
+                    f"node {node} is closed to it: it is reserved for other jobs, or about to be reclaimed"
+                )
+                raise PolicyError(f"start(job {job.id}, on={placement}): {fault}")
 
-    def _note(self, job: JobView, placement: Placement | None, own: Placement | None) -> None:
-        """`own`: the job's real placement."""
-        if placement == own:
+    def _note(self, job: JobView, placement: Placement | None, held: Placement | None) -> None:
+        """`held`: the job's placement in reality."""
+        if placement == held:
             self._changes.pop(job, None)
         else:
             self._changes[job] = placement

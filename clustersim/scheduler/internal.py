@@ -66,10 +66,10 @@ def adopt(draft: DraftOfJobs, real: Capacity) -> Capacity:
     if not changes:
         return real
     drafted = draft._capacity
-    taken = sum([count for placement in changes.values() for _, count in placement or ()])
-    released = sum([active_of(job).gpus for job in changes])
+    gpus_taken = sum([count for placement in changes.values() for _, count in placement or ()])
+    gpus_released = sum([active_of(job).gpus for job in changes])
     exact = not drafted.closed and drafted.shared is None  # a job that shares a GPU may take none
-    if exact and drafted.free != real.free + released - taken:
-        raise ValueError(f"of {taken} GPUs in the changes of a proposal some are not free there")
+    if exact and drafted.free != real.free + gpus_released - gpus_taken:
+        raise ValueError(f"of {gpus_taken} GPUs in the changes of a proposal some are not free there")
     draft._owns_capacity = False
     return drafted

@@ -72,10 +72,10 @@ class JobCurves:
         """The curve of jobs with these speeds on `gpu_type`, or where all nodes have as many GPUs as the
         largest if None. `parameters`: those of the model, which decide the size of a checkpoint.
         """
-        known = self._known.get((id(speeds), gpu_type))
-        if known is None:
-            known = self._known[id(speeds), gpu_type] = speeds, self._made(speeds, parameters, gpu_type)
-        return known[1]
+        entry = self._known.get((id(speeds), gpu_type))
+        if entry is None:
+            entry = self._known[id(speeds), gpu_type] = speeds, self._made(speeds, parameters, gpu_type)
+        return entry[1]
 
     def _made(self, speeds: Curve, parameters: float, gpu_type: str | None) -> JobCurve:
         sizes, overheads, node = speeds.sizes, self._overheads, self._cluster.gpus_per_node
@@ -117,8 +117,8 @@ def in_all_phases_s(job: ActiveJob, gpus: int, now: float) -> float:
     """Seconds of work left on `gpus` GPUs, by what the user states and through all phases; infinite where the
     job cannot run.
     """
-    left = job.work_left_at(now)
-    seconds = job.seconds_left(gpus, left)
+    units = job.work_left_at(now)
+    seconds = job.seconds_left(gpus, units)
     if seconds is None:
         return inf
-    return seconds * (job.as_stated(left) / left) if job.misstated and left else seconds
+    return seconds * (job.as_stated(units) / units) if job.misstated and units else seconds

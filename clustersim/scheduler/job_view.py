@@ -314,8 +314,8 @@ class JobView:
             return in_all_phases_s(job, job.requested if gpus is None else gpus, self._facts.now_s)
         if gpus is None or job.offers or (unit_s := job.curve.unit_s.get(gpus)) is None:
             return self._remaining(gpus, gpu_type)
-        left = job.work_left_at(self._facts.now_s)
-        return (job.as_stated(left) if job.misstated else left) * unit_s
+        units = job.work_left_at(self._facts.now_s)
+        return (job.as_stated(units) if job.misstated else units) * unit_s
 
     def estimated_remaining(self) -> float:
         """Seconds left of `estimate_s`: the estimate less the work done so far, at the speed of the request.
@@ -376,8 +376,8 @@ class JobView:
             raise PolicyError(str(UnknownName("GPU type", gpu_type, self._facts.cluster.gpu_types)))
 
     def _work_left(self) -> float:
-        left = self._job.work_left_at(self._facts.now_s)
-        return self._job.as_stated(left) if self._job.misstated else left
+        units = self._job.work_left_at(self._facts.now_s)
+        return self._job.as_stated(units) if self._job.misstated else units
 
     def _remaining(self, gpus: int | None, gpu_type: str | None) -> float:
         job = self._job

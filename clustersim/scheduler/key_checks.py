@@ -33,19 +33,19 @@ def broken_promise(facts: ClusterState[JobView], proposal: Draft, everywhere: bo
         return ""
     turn, rankings = facts.decision // _SAMPLED, list(facts.waiting.rankings.items())
     if not everywhere and rankings:
-        turn, which = divmod(turn, len(rankings))
-        rankings = [rankings[which]]
+        turn, index = divmod(turn, len(rankings))
+        rankings = [rankings[index]]
     for (key, _, _), ranking in rankings:
-        for job, known, now in ranking.outdated(None if everywhere else turn):
-            if not proposal.placement(job) and not _same(known, now):
+        for job, old_key, now in ranking.outdated(None if everywhere else turn):
+            if not proposal.placement(job) and not _same(old_key, now):
                 if _has_nan(now):
                     return f"the key of job {job.id} is {now!r:.80}: NaN has no order ({place_of(key)})"
-                text = f"the key of job {job.id} changed while it waits, from {known!r:.80} to {now!r:.80}"
+                text = f"the key of job {job.id} changed while it waits, from {old_key!r:.80} to {now!r:.80}"
                 return f"{text}, but a key is looked up once ({place_of(key)}); {_REMEDY_WAITING}"
     for key, order in facts.orders.items() if everywhere else ():
-        for job, known, now in order.grown():
-            if not _same(known, now):
-                text = f"the key of job {job.id} grew while it runs, from {known!r:.80} to {now!r:.80}"
+        for job, old_key, now in order.grown():
+            if not _same(old_key, now):
+                text = f"the key of job {job.id} grew while it runs, from {old_key!r:.80} to {now!r:.80}"
                 return f"{text} ({place_of(key)}); leave out falling=True of run_by"
     return ""
 
@@ -60,10 +60,10 @@ def _has_nan(key: Any) -> bool:
     return any(map(_has_nan, key)) if isinstance(key, tuple) else bool(key != key)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(key: Any, second_key: Any) -> bool:
     """Whether two keys are equal but for rounding, number by number."""
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
-    return bool(one == other)
+    if isinstance(key, tuple) and isinstance(second_key, tuple):
+        return len(key) == len(second_key) and all(map(_same, key, second_key))
+    if isinstance(key, float) and isinstance(second_key, float):
+        return isclose(key, second_key, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(key == second_key)

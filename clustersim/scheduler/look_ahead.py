@@ -54,39 +54,39 @@ class Ahead:
     @property
     def free(self) -> int:
         """GPUs that no job holds."""
-        taken = sum([_counts(job, gpus) for job, (gpus, _) in self._held.items()])
-        return int(self.facts.in_service - taken + _ROUNDING)
+        held_gpus = sum([_counts(job, gpus) for job, (gpus, _) in self._held.items()])
+        return int(self.facts.in_service - held_gpus + _ROUNDING)
 
     def divide(self, shares: Shares) -> None:
         """Let each job hold its share from now on. PolicyError for a share that is impossible."""
-        given: dict[JobView, tuple[int, str]] = {}
-        left: dict[str, float] = dict(self.in_service)
+        new_shares: dict[JobView, tuple[int, str]] = {}
+        spare_gpus: dict[str, float] = dict(self.in_service)
         held = self._held
         for key, share in shares.items():
             job = self._copies.get(key, key)
-            gpus, named = share if isinstance(share, tuple) else (share, None)
+            gpus, type_asked = share if isinstance(share, tuple) else (share, None)
             now = held.get(job)
-            if now is not None and gpus == now[0] and named in (None, now[1]):
-                given[job] = now
-                left[now[1]] -= _counts(job, gpus)
+            if now is not None and gpus == now[0] and type_asked in (None, now[1]):
+                new_shares[job] = now
+                spare_gpus[now[1]] -= _counts(job, gpus)
                 continue
             if job not in self.real:
                 raise PolicyError(f"look_ahead: job {job.id} does not take part")
             if gpus == 0 or job in self._ended:
                 continue
-            gpu_type = named or (now[1] if now is not None else job.gpu_types[0])
+            gpu_type = type_asked or (now[1] if now is not None else job.gpu_types[0])
             if not job.can_run_on(gpus, gpu_type):
                 raise PolicyError(f"look_ahead(job {job.id}, gpus={gpus!r}): it cannot run on them")
-            given[job] = gpus, gpu_type
-            left[gpu_type] -= _counts(job, gpus)
-        for gpu_type, spare in left.items():
+            new_shares[job] = gpus, gpu_type
+            spare_gpus[gpu_type] -= _counts(job, gpus)
+        for gpu_type, spare in spare_gpus.items():
             if spare < -_ROUNDING:
                 had = self.in_service[gpu_type]
                 raise PolicyError(f"look_ahead: {had - spare:g} GPUs of type {gpu_type} given out of {had}")
-        for job in [job for job in held if job not in given]:
+        for job in [job for job in held if job not in new_shares]:
             self._stop(job)
             self.facts.waiting.add(job)
-        for job, share in given.items():
+        for job, share in new_shares.items():
             if held.get(job) != share:
                 self._give(job, *share)
 

@@ -78,8 +78,8 @@ class Proposal(Draft):
         if (millionths + 1) * packs < MILLION:
             raise PolicyError(f"{where}: must be below 1 and at least 1 / packs; packs={packs} here")
         if beside is None:
-            own = active_of(job).placement
-            if on is None and isinstance(own, SharedPlacement) and not self._capacity.unshared(own):
+            held = active_of(job).placement
+            if on is None and isinstance(held, SharedPlacement) and not self._capacity.unshared(held):
                 on = self._elsewhere(job, gpu_type)  # other jobs hold shares of its own GPUs
                 if on is None:
                     return None
@@ -88,10 +88,10 @@ class Proposal(Draft):
                 return free
             self.stop(job)
             return self.start(job, on=self._capacity.first_share(millionths, tuple(free)))
-        there = self.placement(beside)
-        if not isinstance(there, SharedPlacement):
+        host_placement = self.placement(beside)
+        if not isinstance(host_placement, SharedPlacement):
             raise PolicyError(f"{where}: job {beside.id} holds no part of GPUs in this proposal")
-        place = SharedPlacement(tuple(there), there.number, millionths)
+        place = SharedPlacement(tuple(host_placement), host_placement.number, millionths)
         return self.start(job, on=place) if self.has_room(job, place) else None
 
     def _elsewhere(self, job: JobView, gpu_type: str | None) -> Placement | None:
@@ -107,12 +107,12 @@ class Proposal(Draft):
 
     def groups(self) -> list[list[JobView]]:
         """The jobs that hold shares of GPUs by `start_shared`, those of the same GPUs together."""
-        found: dict[object, list[JobView]] = {}
+        groups: dict[object, list[JobView]] = {}
         for job in self.running():
-            there = self.placement(job)
-            if isinstance(there, SharedPlacement) and not active_of(job).millionths:
-                found.setdefault(there.key, []).append(job)
-        return list(found.values())
+            placement = self.placement(job)
+            if isinstance(placement, SharedPlacement) and not active_of(job).millionths:
+                groups.setdefault(placement.key, []).append(job)
+        return list(groups.values())
 
     def train_with(self, job: JobView, batch: int) -> None:
         """Let a job train with another global batch, one of its `batches`, from now on; a waiting job from
@@ -242,14 +242,14 @@ def _entries(
     """What `Proposal.run` was given, as entries. PolicyError for anything else."""
     if isinstance(wanted, Mapping):
         entries: Iterable[Any] = [
-            (job, *at) if isinstance(at, tuple) else (job, at, None) for job, at in wanted.items()
+            (job, *count) if isinstance(count, tuple) else (job, count, None) for job, count in wanted.items()
         ]
     else:
         entries = wanted if isinstance(wanted, Iterable) else (wanted,)
     checked = []
     for entry in entries:
         if not (isinstance(entry, tuple) and len(entry) == 3 and isinstance(entry[0], JobView)):
-            what = "wants {job: GPUs}, {job: (GPUs, type)} or entries (job, GPUs, type or None)"
-            raise PolicyError(f"run: {what}, not {brief(entry)}")
+            forms = "wants {job: GPUs}, {job: (GPUs, type)} or entries (job, GPUs, type or None)"
+            raise PolicyError(f"run: {forms}, not {brief(entry)}")
         checked.append(entry)
     return checked

@@ -135,10 +135,10 @@ class Ranking(Generic[J]):
 
         `number` picks one job to look at, for another number another one; None: all.
         """
-        for known, _, job in list(self._entries.values()) if number is None else self._one(number):
+        for key, _, job in list(self._entries.values()) if number is None else self._one(number):
             now = self._key(job)
-            if now is not known and now != known:
-                yield job, known, now
+            if now is not key and now != key:
+                yield job, key, now
 
     def _one(self, number: int) -> list[Entry[J]]:
         """One of the entries, if there are any."""
@@ -175,13 +175,13 @@ class ChangingRanking(Ranking[J]):
         """The queue by the present keys: a new list, since a walk may still read the old one."""
         key = self._key
         present = [(key(job), order, job) for _, order, job in queue]
-        for before, now in zip(queue, present, strict=True):
-            if now[0] != before[0]:
+        for old_key, now in zip(queue, present, strict=True):
+            if now[0] != old_key[0]:
                 job = now[2]
                 self._entries[job] = now
                 if self._added is not None:
                     if self._added.pop(job, None) is None:
-                        self._removed[job] = before
+                        self._removed[job] = old_key
                     self._added[job] = now
         present.sort()
         self._queues[gpus] = present

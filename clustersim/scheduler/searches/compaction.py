@@ -40,23 +40,23 @@ def block(gpus: int, node: int) -> int:
     return size
 
 
-def compact(draft: Draft, facts: ClusterState[JobView], wanted: Mapping[JobView, int]) -> None:
-    """See `Proposal.compact`, which has checked the counts of `wanted`."""
+def compact(draft: Draft, facts: ClusterState[JobView], counts: Mapping[JobView, int]) -> None:
+    """See `Proposal.compact`, which has checked `counts`."""
     node = facts.cluster.gpus_per_node
-    for job, gpus in wanted.items():
+    for job, gpus in counts.items():
         if 0 < draft.gpus(job) < node <= gpus:
             draft.stop(job)  # it leaves its node in any case
-    moves = _all_together(draft, facts, wanted)
-    if moves is None:  # not enough room for all: `wanted` comes first, other jobs may lose their GPUs
-        _make_room(draft, facts, wanted)
-        moves = _wanted_first(draft, facts, wanted)
+    moves = _all_together(draft, facts, counts)
+    if moves is None:  # not enough room for all: its jobs come first, others may lose their GPUs
+        _make_room(draft, facts, counts)
+        moves = _wanted_first(draft, facts, counts)
     for job in moves:
         if draft.placement(job):
             draft.stop(job)
     for job, placement in moves.items():
         if placement:
             draft.start(job, placement[0][1], on=placement)
-    for job, gpus in wanted.items():
+    for job, gpus in counts.items():
         if gpus >= node and draft.gpus(job) != gpus:
             _ = draft.resize(job, gpus) if draft.placement(job) else draft.start(job, gpus)
 
@@ -65,54 +65,54 @@ Moves = dict[JobView, Placement]
 """New placements of the jobs that move, each on one node; an empty one for a job that loses its GPUs."""
 
 
-def _all_together(draft: Draft, facts: ClusterState[JobView], wanted: Mapping[JobView, int]) -> Moves | None:
+def _all_together(draft: Draft, facts: ClusterState[JobView], targets: Mapping[JobView, int]) -> Moves | None:
     """Moves that place all jobs, each in a block of its own; None if some job has no room."""
-    counts = {job: draft.gpus(job) for job in draft.running()} | dict(wanted)
-    nodes = _Nodes(draft, facts, wanted, counts)
+    counts = {job: draft.gpus(job) for job in draft.running()} | dict(targets)
+    nodes = _Nodes(draft, facts, targets, counts)
     if nodes.short:
         return None
     moves: Moves = {}
     node = facts.cluster.gpus_per_node
-    for job in _by_block(counts, wanted, node):
+    for job in _by_block(counts, targets, node):
         if not nodes.assign(job, counts[job], block(counts[job], node), moves):
             return None
     return moves
 
 
-def _wanted_first(draft: Draft, facts: ClusterState[JobView], wanted: Mapping[JobView, int]) -> Moves:
-    """Moves that give the jobs of `wanted` their blocks, and other jobs the rest, counted in GPUs."""
-    counts = {job: draft.gpus(job) for job in draft.running()} | dict(wanted)
-    nodes, node = _Nodes(draft, facts, wanted, counts), facts.cluster.gpus_per_node
+def _wanted_first(draft: Draft, facts: ClusterState[JobView], targets: Mapping[JobView, int]) -> Moves:
+    """Moves that give the jobs of `targets` their blocks, and other jobs the rest, counted in GPUs."""
+    counts = {job: draft.gpus(job) for job in draft.running()} | dict(targets)
+    nodes, node = _Nodes(draft, facts, targets, counts), facts.cluster.gpus_per_node
     moves: Moves = {}
-    ranked = _by_block(counts, wanted, node)
-    for job in (job for job in ranked if job in wanted):
+    ranked = _by_block(counts, targets, node)
+    for job in (job for job in ranked if job in targets):
         if not nodes.assign(job, counts[job], block(counts[job], node), moves):
             moves[job] = ()
     nodes.free_rest_of_blocks()
-    for job in (job for job in ranked if job not in wanted):
+    for job in (job for job in ranked if job not in targets):
         if not nodes.assign(job, counts[job], counts[job], moves):
             moves[job] = ()
     return {job: placement for job, placement in moves.items() if placement or draft.placement(job)}
 
 
-def _make_room(draft: Draft, facts: ClusterState[JobView], wanted: Mapping[JobView, int]) -> None:
-    """Stop jobs of a node or more that are not in `wanted`, the last submitted first, until there are enough
-    nodes for the blocks of `wanted`.
+def _make_room(draft: Draft, facts: ClusterState[JobView], targets: Mapping[JobView, int]) -> None:
+    """Stop jobs of a node or more that are not in `targets`, the last submitted first, until there are enough
+    nodes for the blocks of `targets`.
     """
     node = facts.cluster.gpus_per_node
-    needed = sum(block(gpus, node) for gpus in wanted.values() if gpus < node)
-    nodes = -(-needed // node) + sum(-(-gpus // node) for gpus in wanted.values() if gpus >= node)
-    others = [job for job in draft.running() if draft.gpus(job) >= node and job not in wanted]
-    available = facts.cluster.nodes - sum(len(draft.placement(job) or ()) for job in others)
-    while others and available < nodes:
-        job = others.pop()
+    gpus_of_blocks = sum(block(gpus, node) for gpus in targets.values() if gpus < node)
+    nodes = -(-gpus_of_blocks // node) + sum(-(-gpus // node) for gpus in targets.values() if gpus >= node)
+    large_jobs = [job for job in draft.running() if draft.gpus(job) >= node and job not in targets]
+    available = facts.cluster.nodes - sum(len(draft.placement(job) or ()) for job in large_jobs)
+    while large_jobs and available < nodes:
+        job = large_jobs.pop()
         available += len(draft.placement(job) or ())
         draft.stop(job)
 
 
-def _by_block(counts: Mapping[JobView, int], wanted: Mapping[JobView, int], node: int) -> list[JobView]:
-    """The jobs smaller than a node: largest block first, then in the order of `wanted`, then as submitted."""
-    rank = {job: i for i, job in enumerate(wanted)}
+def _by_block(counts: Mapping[JobView, int], targets: Mapping[JobView, int], node: int) -> list[JobView]:
+    """The jobs smaller than a node: largest block first, then in the order of `targets`, then submission."""
+    rank = {job: i for i, job in enumerate(targets)}
     small = [job for job, gpus in counts.items() if gpus < node]
     return sorted(
         small, key=lambda job: (-block(counts[job], node), rank.get(job, len(rank)), -counts[job], job.order)
@@ -126,7 +126,7 @@ class _Nodes:
         self,
         draft: Draft,
         facts: ClusterState[JobView],
-        wanted: Mapping[JobView, int],
+        targets: Mapping[JobView, int],
         counts: Mapping[JobView, int],
     ):
         self._draft, self._node = draft, facts.cluster.gpus_per_node
@@ -138,31 +138,35 @@ class _Nodes:
         open_nodes = facts.cluster.nodes - len(self._closed) - coming
         self.short = open_nodes < 0
         small = sum(block(gpus, self._node) for gpus in counts.values() if gpus < self._node)
-        chosen = self._choose(max(0, open_nodes), -(-small // self._node), counts, wanted)
+        shared_nodes = self._choose(max(0, open_nodes), -(-small // self._node), counts, targets)
         served = facts.nodes.gpus_serving  # by services, whose GPUs no job can have
-        self._room = {node: self._node - served.get(node, 0) for node in chosen}
-        self._unused = dict.fromkeys(chosen, 0)  # GPUs of blocks that their jobs do not need
+        self._room = {node: self._node - served.get(node, 0) for node in shared_nodes}
+        self._unused = dict.fromkeys(shared_nodes, 0)  # GPUs of blocks that their jobs do not need
 
     def _choose(
-        self, most: int, least: int, counts: Mapping[JobView, int], wanted: Mapping[JobView, int]
+        self,
+        limit: int,
+        enough: int,
+        counts: Mapping[JobView, int],
+        targets: Mapping[JobView, int],
     ) -> list[int]:
-        """At most `most` nodes, and at least `least` if there are so many: those with most GPUs of small
-        jobs of `wanted`, then of other small jobs, then empty nodes.
+        """At most `limit` nodes, and at least `enough` if there are so many: those with most GPUs of small
+        jobs of `targets`, then of other small jobs, then empty nodes.
         """
         weight: dict[int, int] = {}
         for job, gpus in counts.items():
             if gpus < self._node:
                 for node, count in self._draft.placement(job) or ():
                     if node not in self._closed:
-                        more = count * (self._node + 1) if job in wanted else count
-                        weight[node] = weight.get(node, 0) + more
-        chosen = sorted(weight, key=lambda node: (-weight[node], node))[:most]
+                        gpus_weighed = count * (self._node + 1) if job in targets else count
+                        weight[node] = weight.get(node, 0) + gpus_weighed
+        shared_nodes = sorted(weight, key=lambda node: (-weight[node], node))[:limit]
         for node in nodes_of(self._draft.nodes_with(self._node)):
-            if len(chosen) >= min(most, least):
+            if len(shared_nodes) >= min(limit, enough):
                 break
             if node not in weight:
-                chosen.append(node)
-        return chosen
+                shared_nodes.append(node)
+        return shared_nodes
 
     def assign(self, job: JobView, gpus: int, size: int, moves: Moves) -> bool:
         """Give a job `size` GPUs of room on its own node if possible, else on the fullest node with room. A
@@ -172,15 +176,15 @@ class _Nodes:
         stays = placement and self._draft.gpus(job) == gpus
         if stays and all(node in self._closed for node, _ in placement):
             return True
-        own = [node for node, _ in placement if self._room.get(node, 0) >= size]
-        fitting = own or [node for node, room in self._room.items() if room >= size]
+        own_nodes = [node for node, _ in placement if self._room.get(node, 0) >= size]
+        fitting = own_nodes or [node for node, room in self._room.items() if room >= size]
         if not fitting:
             return False
-        chosen = own[0] if own else min(fitting, key=lambda node: (self._room[node], node))
-        self._room[chosen] -= size
-        self._unused[chosen] += size - gpus
-        if placement != ((chosen, gpus),):
-            moves[job] = ((chosen, gpus),)
+        target = own_nodes[0] if own_nodes else min(fitting, key=lambda node: (self._room[node], node))
+        self._room[target] -= size
+        self._unused[target] += size - gpus
+        if placement != ((target, gpus),):
+            moves[job] = ((target, gpus),)
         return True
 
     def free_rest_of_blocks(self) -> None:

@@ -18,9 +18,9 @@ Wanted = tuple[JobView, int, str | None]
 
 
 def fulfil(
-    draft: Draft, facts: ClusterState[JobView], wanted: Sequence[Wanted], settling: Collection[JobView]
+    draft: Draft, facts: ClusterState[JobView], entries: Sequence[Wanted], settling: Collection[JobView]
 ) -> None:
-    """Make `draft` run as many jobs of `wanted` as there are GPUs for, in order, on the counts given, and
+    """Make `draft` run as many jobs of `entries` as there are GPUs for, in order, on the counts given, and
     stop all other jobs. A job that is listed more than once runs on the first of its entries that fits.
 
     The choice is made by counting GPUs, then the chosen jobs are placed. A chosen job that still has no place
@@ -31,21 +31,21 @@ def fulfil(
     for them, no new job starts meanwhile.
 
     After failures or maintenance a job may have no place although there are GPUs enough. Such a job keeps no
-    other out. If no job of `wanted` has a place, the draft stays as it was, and pending jobs start where they
-    fit.
+    other out. If no job of `entries` has a place, the draft stays as it was, and pending jobs start
+    where they fit.
     """
-    before, cluster = draft.copy(), facts.cluster
-    others = [entry for entry in wanted if entry[0] not in settling] if settling else wanted
-    entries: list[Wanted] = [
+    draft_before, cluster = draft.copy(), facts.cluster
+    free_entries = [entry for entry in entries if entry[0] not in settling] if settling else entries
+    ordered: list[Wanted] = [
         (job, draft.gpus(job), draft.gpu_type(job) if cluster.mixed else None) for job in settling
     ]
-    entries += others
-    _place(draft, facts, _choose(draft, facts, entries), settling)
-    first = others[0][0] if others else None
-    if first and draft.placement(first) is None:
-        take_over(draft, _placed_in_order(before, facts, entries))
-    blocked = bool(settling) and first is not None and draft.placement(first) is None
-    for job, gpus, gpu_type in entries:
+    ordered += free_entries
+    _place(draft, facts, _choose(draft, facts, ordered), settling)
+    top_job = free_entries[0][0] if free_entries else None
+    if top_job and draft.placement(top_job) is None:
+        take_over(draft, _placed_in_order(draft_before, facts, ordered))
+    blocked = bool(settling) and top_job is not None and draft.placement(top_job) is None
+    for job, gpus, gpu_type in ordered:
         if not draft.free:
             break
         if (
@@ -54,16 +54,16 @@ def fulfil(
             and (job.running or not blocked)
         ):
             draft.start(job, gpus, gpu_type=gpu_type)
-    if wanted and not settling and not any(draft.placement(job) for job, _, _ in entries):
-        _start_pending(before, facts)
-        take_over(draft, before)
+    if entries and not settling and not any(draft.placement(job) for job, _, _ in ordered):
+        _start_pending(draft_before, facts)
+        take_over(draft, draft_before)
 
 
-def run_smaller(draft: Draft, wanted: Iterable[Wanted]) -> None:
-    """Start the jobs of `wanted` that have no GPUs on their largest size that fits, at most the count
+def run_smaller(draft: Draft, entries: Iterable[Wanted]) -> None:
+    """Start the jobs of `entries` that have no GPUs on their largest size that fits, at most the count
     wanted.
     """
-    for job, gpus, gpu_type in wanted:
+    for job, gpus, gpu_type in entries:
         if not draft.free:
             break
         if draft.placement(job) is None:
@@ -78,11 +78,11 @@ def _fits(draft: Draft, job: JobView, gpus: int, gpu_type: str | None = None) ->
     return draft.fits(gpus, gpu_type, None if active_of(job).demand is None else job)
 
 
-def unmet(draft: Draft, wanted: Iterable[Wanted]) -> dict[JobView, int]:
-    """The jobs of `wanted` of which no entry is what the job holds, with the GPUs that it holds."""
+def unmet(draft: Draft, entries: Iterable[Wanted]) -> dict[JobView, int]:
+    """The jobs of `entries` of which no entry is what the job holds, with the GPUs that it holds."""
     missed: dict[JobView, int] = {}
     met: set[JobView] = set()
-    for job, gpus, gpu_type in wanted:
+    for job, gpus, gpu_type in entries:
         held = draft.gpus(job)
         if held == gpus and (gpu_type is None or not gpus or draft.gpu_type(job) == gpu_type):
             met.add(job)
@@ -93,17 +93,17 @@ def unmet(draft: Draft, wanted: Iterable[Wanted]) -> dict[JobView, int]:
 
 def unsettled(facts: ClusterState[JobView]) -> dict[JobView, float]:
     """See `State.unsettled`."""
-    now, restart_times, found = facts.now_s, facts.restart_s, {}
+    now, restart_times, settled_s = facts.now_s, facts.restart_s, {}
     for view in facts.running:
         job = active_of(view)
         restart_s = restart_times[job.curve.parameters, job.gpus]
         productive_s = now - job.ready_s
         if productive_s > 0.0:
             if productive_s < restart_s - INSTANT_S:
-                found[view] = now + restart_s - productive_s
+                settled_s[view] = now + restart_s - productive_s
         elif restart_s > INSTANT_S:
-            found[view] = now + job.paying_s(now) + restart_s
-    return found
+            settled_s[view] = now + job.paying_s(now) + restart_s
+    return settled_s
 
 
 def in_service_by_type(draft: Draft, facts: ClusterState[JobView]) -> dict[str, int]:
@@ -125,24 +125,24 @@ def _choose(draft: Draft, facts: ClusterState[JobView], entries: Iterable[Wanted
     """Those of `entries` that get GPUs when each in order takes its count from those of its type."""
     remaining = facts.in_service
     by_type = in_service_by_type(draft, facts) if facts.cluster.mixed else {}
-    chosen: dict[JobView, Wanted] = {}
+    choice: dict[JobView, Wanted] = {}
     for entry in entries:
         job, gpus, gpu_type = entry
         enough = gpus <= remaining and (gpu_type is None or gpus <= by_type.get(gpu_type, gpus))
-        if job not in chosen and enough:
-            chosen[job] = entry
+        if job not in choice and enough:
+            choice[job] = entry
             remaining -= gpus
             if gpu_type in by_type:
                 by_type[gpu_type] -= gpus
             if not remaining:
                 break
-    return chosen
+    return choice
 
 
 def _place(
     draft: Draft,
     facts: ClusterState[JobView],
-    chosen: Mapping[JobView, Wanted],
+    choice: Mapping[JobView, Wanted],
     settling: Collection[JobView],
 ) -> None:
     """Let the chosen jobs run, as far as they have a place, and stop all others.
@@ -150,9 +150,9 @@ def _place(
     Jobs that keep their GPUs stay; the rest start, largest first. If some find no place, small jobs migrate
     together, unless that would disturb a job that is settling.
     """
-    to_start = dict(chosen)
+    to_start = dict(choice)
     for job in _running(draft, facts):
-        _, gpus, gpu_type = chosen.get(job, (job, 0, None))
+        _, gpus, gpu_type = choice.get(job, (job, 0, None))
         if gpus == draft.gpus(job) and (gpu_type is None or gpu_type == draft.gpu_type(job)):
             del to_start[job]
         else:
@@ -162,7 +162,7 @@ def _place(
     if None not in placed or facts.cluster.mixed or facts.nodes.may_refuse_jobs:
         return
     compacted = draft.copy() if settling else draft
-    counts = {job: gpus for job, gpus, _ in chosen.values() if draft.gpus(job) != gpus}
+    counts = {job: gpus for job, gpus, _ in choice.values() if draft.gpus(job) != gpus}
     compact(compacted, facts, counts)
     if settling and all(compacted.gpus(job) == job.gpus for job in settling):
         take_over(draft, compacted)
@@ -170,13 +170,13 @@ def _place(
 
 def _placed_in_order(draft: Draft, facts: ClusterState[JobView], entries: Iterable[Wanted]) -> Draft:
     """A copy of `draft` in which jobs are placed on the empty cluster, strictly in the order of `entries`."""
-    other = draft.copy()
-    for job in _running(other, facts):
-        other.stop(job)
+    copy = draft.copy()
+    for job in _running(copy, facts):
+        copy.stop(job)
     for job, gpus, gpu_type in entries:
-        if other.placement(job) is None and _fits(other, job, gpus, gpu_type):
-            other.start(job, gpus, gpu_type=gpu_type)
-    return other
+        if copy.placement(job) is None and _fits(copy, job, gpus, gpu_type):
+            copy.start(job, gpus, gpu_type=gpu_type)
+    return copy
 
 
 def _start_pending(draft: Draft, facts: ClusterState[JobView]) -> None:

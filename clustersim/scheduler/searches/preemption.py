@@ -60,9 +60,9 @@ class _Service:
     possibly others. `_held`: their GPUs.
     """
 
-    def __init__(self, draft: Draft, order: RunningOrder[JobView], first: Rank):
+    def __init__(self, draft: Draft, order: RunningOrder[JobView], first_rank: Rank):
         self._draft, self._order = draft, order
-        self._behind, self._passed, self._held = order.behind(first), 0, 0
+        self._behind, self._passed, self._held = order.behind(first_rank), 0, 0
         self._held_by: dict[JobView, Placement] = {}
         changes = draft.changes
         for _, _, job in self._behind:
@@ -94,24 +94,24 @@ class _Service:
             return
         placement = draft.start(job)
         victims: list[tuple[Entry[JobView], Placement]] = []
-        while placement is None and (last := self._order.take_last(rank)) is not None:
-            held = draft.placement(last[2])
+        while placement is None and (victim := self._order.take_last(rank)) is not None:
+            held = draft.placement(victim[2])
             if not held:
                 continue  # the policy stopped it before
-            draft.stop(last[2])
-            victims.append((last, held))
+            draft.stop(victim[2])
+            victims.append((victim, held))
             placement = draft.start(job) if draft.fits(gpus) else None
         if placement is None:
             if demand is not None:
                 self._too_much.add((gpus, demand))
-            for last, held in victims:
-                draft.start(last[2], _gpus(held), on=held)
-                self._order.put_back(last)
+            for victim, held in victims:
+                draft.start(victim[2], _gpus(held), on=held)
+                self._order.put_back(victim)
             return
-        for last, _ in victims:
-            self._held -= _gpus(self._held_by.pop(last[2]))
-            self.all_evicted[last[2]] = None
-            heappush(self.evicted, last)
+        for victim, _ in victims:
+            self._held -= _gpus(self._held_by.pop(victim[2]))
+            self.all_evicted[victim[2]] = None
+            heappush(self.evicted, victim)
 
     def _pass(self, rank: Rank) -> None:
         """Running jobs that are no longer behind `rank` keep their GPUs."""
@@ -134,9 +134,9 @@ def _move_back(draft: Draft, evicted: dict[JobView, None]) -> None:
     if not moved:
         return
     started = [(job, draft.gpus(job)) for job in draft.changes if not job.running]
-    other = draft.copy()
+    copy = draft.copy()
     for job in [*moved, *(job for job, _ in started)]:
-        other.stop(job)
-    back = all(other.start(job, job.gpus) == active_of(job).placement for job in moved)
-    if back and all(other.start(job, gpus) is not None for job, gpus in started):
-        take_over(draft, other)
+        copy.stop(job)
+    back = all(copy.start(job, job.gpus) == active_of(job).placement for job in moved)
+    if back and all(copy.start(job, gpus) is not None for job, gpus in started):
+        take_over(draft, copy)
