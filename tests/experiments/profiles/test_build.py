@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -147,6 +150,15 @@ def test_rendered_numbers_are_tidy() -> None:
     )
 
 
+def leaves(document: Any, place: str = "") -> Iterator[tuple[str, object]]:
+    """The values of a JSON document by their place in it."""
+    if not isinstance(document, dict | list):
+        yield place, document
+        return
+    for key, value in document.items() if isinstance(document, dict) else enumerate(document):
+        yield from leaves(value, f"{place}/{key}")
+
+
 QUICK = ("h100-80gb",)
 """A chip with few measurements; the fits of the others take longer, and are long tests."""
 
@@ -157,7 +169,15 @@ QUICK = ("h100-80gb",)
     [pytest.param(c.name, marks=[] if c.name in QUICK else [pytest.mark.long]) for c in CHIPS],
 )
 def test_the_shipped_profile_is_built_from_the_measurements(name: str) -> None:
-    assert render(build(OPERATORS, name)) == (FOLDER / f"{name}.json").read_text()
+    """A parameter that the measurements hardly determine, as the wave quantisation of fp8, differs by 0.3 %
+    where sums and logarithms are rounded in another way, which changes them by 1e-14.
+    """
+    shipped = dict(leaves(json.loads((FOLDER / f"{name}.json").read_text())))
+    built = dict(leaves(json.loads(render(build(OPERATORS, name)))))
+    assert built.keys() == shipped.keys()
+    for place, value in shipped.items():
+        expected = pytest.approx(value, rel=5e-3, abs=0.0) if isinstance(value, float) else value
+        assert built[place] == expected, place
 
 
 def test_an_unknown_gpu_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
