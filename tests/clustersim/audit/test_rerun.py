@@ -114,6 +114,14 @@ def stated(folder: Path, **fields: Any) -> None:
     rewritten(folder, lambda run: replace(run, manifest={**run.manifest, **fields}))
 
 
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run in which nodes fail."""
+    folder = tmp_path_factory.mktemp("failing")
+    write_trace(JOBS, folder / "trace.csv")
+    return clustersim.run(folder / "trace.csv", "fifo", cluster="n4g8", failures={"mtbf_gpu_h": 0.5})
+
+
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
@@ -128,16 +136,14 @@ def stated(folder: Path, **fields: Any) -> None:
     ],
 )
 def test_settings_that_the_run_did_not_have(
-    fields: dict[str, Any], text: str, trace: Path, tmp_path: Path
+    fields: dict[str, Any], text: str, failing: Run, tmp_path: Path
 ) -> None:
-    failures = {"mtbf_gpu_h": 0.5}
-    clustersim.run(trace, "fifo", cluster="n4g8", failures=failures, out=tmp_path / "run")
-    stated(tmp_path / "run", **fields)
+    write_run(tmp_path, replace(failing, manifest={**failing.manifest, **fields}))
     if text == "unknown parameter":
         with pytest.raises(UserError, match="parameter of policy fifo"):
-            replay(tmp_path / "run")
+            replay(tmp_path)
         return
-    assert text in texts(tmp_path / "run")
+    assert text in texts(tmp_path)
 
 
 def test_a_decision_that_the_policy_did_not_take(

@@ -57,10 +57,65 @@ def asked(
     return str(decision), policy.unmet
 
 
-def test_jobs_not_named_stop_and_those_that_keep_their_count_stay() -> None:
-    text, unmet = asked({"b": 4, "c": 8}, running=[job("a"), job("b")], pending=[job("c", submit_s=5)])
-    assert text == "t=5 s: stop a; start c on 8 GPUs (node 1)"
-    assert unmet == {}
+DECISIONS: list[tuple[Any, ...]] = [
+    (
+        "jobs that are not named stop, and those that keep their count stay",
+        [job("a"), job("b")], [job("c", submit_s=5)], {"b": 4, "c": 8}, {},
+        "t=5 s: stop a; start c on 8 GPUs (node 1)", {},
+    ),
+    (
+        "the largest start first, so that none is split",
+        [], [job("a"), job("b"), job("c")], {"a": 1, "b": 4, "c": 8}, {},
+        "t=0 s: start a on 1 GPU (node 1); start b on 4 GPUs (node 1); start c on 8 GPUs (node 0)", {},
+    ),
+    (
+        "scattered GPUs are gathered",
+        [(job("a"), 4), (job("b"), 4), (job("c"), 4)], [job("e", submit_s=1)], {"a": 4, "c": 4, "e": 8}, {},
+        "t=1 s: stop b; move c to 4 GPUs (node 0); start e on 8 GPUs (node 1)", {},
+    ),
+    (
+        "a job without a place gets the largest size that fits",
+        [], [job("a"), job("b"), job("c")], {"a": 8, "b": 4, "c": 8}, {},
+        "t=0 s: start a on 8 GPUs (node 0); start b on 4 GPUs (node 1); start c on 4 GPUs (node 1)", {"c": 4},
+    ),
+    (
+        "or none, where smaller sizes are not wanted",
+        [], [job("a"), job("b"), job("c")], {"a": 8, "b": 4, "c": 8}, {"smaller": False},
+        "t=0 s: start a on 8 GPUs (node 0); start b on 4 GPUs (node 1); c waits", {"c": 0},
+    ),
+    (
+        "the most important come first",
+        [(job("a"), 8)], [job("b"), job("c")], {"c": 8, "b": 8, "a": 8}, {},
+        "t=0 s: stop a; start b on 8 GPUs (node 1); start c on 8 GPUs (node 0)", {"a": 0},
+    ),
+    (
+        "0 GPUs stop a job",
+        [job("a")], [job("b")], {"a": 0, "b": 4}, {}, "t=0 s: stop a; start b on 4 GPUs (node 0)", {},
+    ),
+    ("no jobs stop all", [job("a")], [job("b")], {}, {}, "t=0 s: stop a; b waits", {}),
+    (
+        "None stands for the request",
+        [(job("a"), 8)], [job("b", gpus=8)], {"a": None, "b": None}, {},
+        "t=0 s: resize a from 8 to 4 GPUs (node 1); start b on 8 GPUs (node 0)", {},
+    ),
+]  # fmt: skip
+"""What is shown; jobs that run and wait; what is wanted, and how; the decision, and what it leaves unmet."""
+
+
+@pytest.mark.parametrize(
+    ("running", "pending", "wanted", "options", "text", "unmet"),
+    [case[1:] for case in DECISIONS],
+    ids=[case[0] for case in DECISIONS],
+)
+def test_counts_become_a_decision(
+    running: list[Any],
+    pending: list[Any],
+    wanted: dict[str, int | None],
+    options: dict[str, bool],
+    text: str,
+    unmet: dict[str, int],
+) -> None:
+    assert asked(wanted, running=running, pending=pending, **options) == (text, unmet)
 
 
 def test_shrinking_jobs_make_room_for_growing_ones_whatever_the_order() -> None:
@@ -71,53 +126,6 @@ def test_shrinking_jobs_make_room_for_growing_ones_whatever_the_order() -> None:
         assert unmet == {}
         assert text.count("to 4 GPUs") == 2
         assert "start c on 8 GPUs" in text
-
-
-def test_the_largest_start_first_so_that_none_is_split() -> None:
-    text, unmet = asked({"a": 1, "b": 4, "c": 8}, pending=[job("a"), job("b"), job("c")])
-    assert text == "t=0 s: start a on 1 GPU (node 1); start b on 4 GPUs (node 1); start c on 8 GPUs (node 0)"
-    assert unmet == {}
-
-
-def test_scattered_gpus_are_gathered() -> None:
-    running = [(job("a"), 4), (job("b"), 3), (job("c"), 4), (job("d"), 3)]
-    text, unmet = asked({"a": 4, "b": 3, "e": 8}, running=running, pending=[job("e", submit_s=1)])
-    assert unmet == {}
-    assert "stop c; stop d" in text
-    running = [(job("a"), 4), (job("b"), 4), (job("c"), 4)]
-    text, unmet = asked({"a": 4, "c": 4, "e": 8}, running=running, pending=[job("e", submit_s=1)])
-    assert unmet == {}
-    assert text == "t=1 s: stop b; move c to 4 GPUs (node 0); start e on 8 GPUs (node 1)"
-
-
-def test_a_job_without_a_place_gets_the_largest_size_that_fits() -> None:
-    wanted, waiting = {"a": 8, "b": 4, "c": 8}, [job("a"), job("b"), job("c")]
-    text, unmet = asked(wanted, pending=waiting)
-    assert "start c on 4 GPUs" in text
-    assert unmet == {"c": 4}
-    text, unmet = asked(wanted, pending=waiting, smaller=False)
-    assert text.endswith("c waits")
-    assert unmet == {"c": 0}
-
-
-def test_the_most_important_come_first() -> None:
-    text, unmet = asked({"c": 8, "b": 8, "a": 8}, running=[(job("a"), 8)], pending=[job("b"), job("c")])
-    assert unmet == {"a": 0}
-    assert text.startswith("t=0 s: stop a; ")
-
-
-def test_no_gpus_and_no_jobs() -> None:
-    text, unmet = asked({"a": 0, "b": 4}, running=[job("a")], pending=[job("b")])
-    assert text == "t=0 s: stop a; start b on 4 GPUs (node 0)"
-    assert unmet == {}
-    text, unmet = asked({}, running=[job("a")], pending=[job("b")])
-    assert (text, unmet) == ("t=0 s: stop a; b waits", {})
-
-
-def test_none_stands_for_the_request() -> None:
-    text, unmet = asked({"a": None, "b": None}, running=[(job("a"), 8)], pending=[job("b", gpus=8)])
-    assert text == "t=0 s: resize a from 8 to 4 GPUs (node 1); start b on 8 GPUs (node 0)"
-    assert unmet == {}
 
 
 def test_what_the_draft_has_changed_before_counts() -> None:

@@ -225,7 +225,8 @@ def test_cases_of_ones_own() -> None:
         check_scheduler(Raises, [case])
 
 
-# Broken logs. The engine does not write such logs, so the tests falsify sound ones.
+# Broken logs. The engine does not write such logs, so the tests falsify sound ones: a few of those that the
+# audit, which has the same rules, is tested with.
 
 
 @pytest.fixture
@@ -263,36 +264,19 @@ def record(job_id: str, **fields: Any) -> Tamper:
     ("tamper", "text"),
     [
         (change(9, time_s=20.0), "the log goes back in time"),
-        (lambda events, _: events.pop(1), r"t=10: preempt of job long, which is new"),
-        (lambda events, _: events.pop(0), r"t=0: start of job long, which is unknown"),
-        (lambda events, _: events.append(events[-1]), r"finish of job long, which is gone"),
-        (change(1, event="restart"), r"t=0: restart of job long, which is new"),
         (
             lambda events, _: events.pop(7),
             r"trace: t=35: jobs short, long hold 4 GPUs of node 0, on a cluster n2g2",
         ),
-        (change(1, placement=((0, 2), (2, 2))), r"jobs long hold 2 GPUs of node 2, on a cluster n2g2"),
-        (change(1, placement=((0, 3), (1, 1))), r"jobs long hold 3 GPUs of node 0"),
-        (
-            change(1, placement=((0, 2),)),
-            r"start of job long, 4 GPUs at \(\(0, 2\),\): the GPUs by node do not add up",
-        ),
-        (change(1, placement=((0, 2), (1, 2), (1, 0))), r"a node without GPUs"),
-        (change(1, placement=((0, 2), (1, 1), (1, 1))), r"names a node twice"),
         (change(1, gpus=2, placement=((0, 2),)), r"it can run on \[4\] GPUs"),
+        (change(8, overhead_s=14.0), r"job long finished after 101 of 100 units of work"),
         (lambda _, records: records.pop(), r"for the submitted jobs \['long', 'short', 'wide'\]"),
         (lambda _, records: records.append(records[-1]), r"for the submitted jobs"),
         (record("wide", state="unfinished", reason="lost"), r"job wide is unfinished: lost"),
-        (change(9, time_s=144.0), r"job long finished after 99 of 100 units of work"),
-        (change(8, overhead_s=14.0), r"job long finished after 101 of 100 units of work"),
         (
             record("long", gpu_seconds=1.0),
             r"job long: gpu_seconds is 1\.0 in its record, 480\.0 by the event log",
         ),
-        (record("long", overhead_gpu_s=1.0), r"job long: overhead_gpu_s is 1\.0 in its record, 80\.0"),
-        (record("long", start_s=None), r"job long: start_s is None in its record, 0\.0"),
-        (record("short", finish_s=36.0), r"job short: finish_s is 36\.0 in its record, 35\.0"),
-        (record("wide", gpu_seconds=4.0), r"job wide: gpu_seconds is 4\.0 in its record, 0\.0"),
     ],
 )
 def test_broken_logs_fail(sound: Outcome, tamper: Tamper, text: str) -> None:
