@@ -45,8 +45,7 @@ class Enactment:
         if not changes and not batches and self.speeds.independent:
             return
         self._facts.capacity = adopt(proposal, self._facts.capacity)
-        if batches:
-            batches = self._new_batches(batches)
+        changed_jobs = self._new_batches(batches) if batches else []
         speeds: dict[ActiveJob, float] = {}
         if not self.speeds.independent:
             # First all speeds, since those of the jobs that move depend on each other. Then each job, as the
@@ -61,23 +60,23 @@ class Enactment:
                 self._allocate(job, active, placement, now, speeds.pop(active, None))
         # The other speeds are those of jobs that stay, but share links or GPUs with jobs that moved.
         self._change_speeds(speeds)
-        for job in batches:
+        for job in changed_jobs:
             if job not in changes:
                 self._replan(active_of(job), now)
 
-    def _new_batches(self, batches: Mapping[JobView, int]) -> dict[JobView, int]:
-        """Let jobs train with these batches from now on. Returns those of running jobs that change theirs,
-        whose speed is still to be set.
+    def _new_batches(self, batches: Mapping[JobView, int]) -> list[JobView]:
+        """Let jobs train with these batches from now on. Returns the running jobs that change theirs, whose
+        speed is still to be set.
         """
-        changed = {}
+        changed_jobs = []
         for job, batch in batches.items():
             active = active_of(job)
             assert active.phases is not None
             if batch != active.phases.batch:
                 active.train_with(batch)
                 if active.placement is not None:
-                    changed[job] = batch
-        return changed
+                    changed_jobs.append(job)
+        return changed_jobs
 
     def share_links(self) -> None:
         """Let the running jobs have what those that left leave them of GPUs and of the network's links."""

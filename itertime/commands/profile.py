@@ -216,14 +216,14 @@ def _profile_document(profile: Profile) -> dict[str, Any]:
     facts = ("name", "gpu", "source", "peak_flops_per_s", "hbm_bytes_per_s", "memory_bytes", "launch_s")
     return {
         **{fact: getattr(profile, fact) for fact in facts},
-        "parts": [vars(part) for part in profile.parts()],
+        "parts": [vars(part) for part in profile.evidence],
     }
 
 
 def _print_profile(profile: Profile) -> None:
     print(f"{profile.name}: {profile.gpu} ({profile.source})")
     print(f"{'':9} {'rows':>6} {'fit %':>6} {'held out %':>10}  part")
-    for part in profile.parts():
+    for part in profile.evidence:
         error = [
             "-" if value is None else f"{value:.1f}"
             for value in (part.error_in_sample_pct, part.error_held_out_pct)

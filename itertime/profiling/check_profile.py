@@ -162,7 +162,7 @@ def collectives(profile: Profile) -> Iterator[ProfileFinding]:
 def evidence(profile: Profile) -> Iterator[ProfileFinding]:
     """Parts without evidence, fits without rows or errors, fits that miss their rows by far."""
     explained = {
-        word for item in profile.parts() for word in (item.part, item.part.split(" ")[0].rstrip(","))
+        word for item in profile.evidence for word in (item.part, item.part.split(" ")[0].rstrip(","))
     }
     groups = {
         "gemm": ("gemm",),
@@ -173,7 +173,7 @@ def evidence(profile: Profile) -> Iterator[ProfileFinding]:
     for group, part in ((group, part) for group, parts in groups.items() for part in parts):
         if part not in explained and group not in explained:
             yield ProfileFinding("error", part, "no evidence says where its times come from")
-    for item in profile.parts():
+    for item in profile.evidence:
         if item.kind == "fitted" and not item.rows:
             yield ProfileFinding("error", item.part, "fitted to no rows")
         if item.kind != "assumed" and item.error_in_sample_pct is None and item.error_held_out_pct is None:

@@ -17,29 +17,24 @@ __all__ = ["gpipe_s", "interleaved_s", "one_f_one_b_s"]
 
 
 def one_f_one_b_s(
-    forward: Array,
-    backward: Array,
-    microbatches: ArrayLike,
-    stages: ArrayLike | None = None,
-    delay: ArrayLike = 0,
+    forward: Array, backward: Array, microbatches: ArrayLike, stages: ArrayLike | None = None
 ) -> Array:
     """Seconds from the first forward to the last backward of a 1F1B (PipeDream-flush) pipeline, exactly.
 
-    `forward`, `backward`: seconds of each stage, shape (plans, max stages). One number per plan: `stages`,
-    how many of the columns it uses (default all); `microbatches`; `delay`, seconds from one stage to the
-    next, either way.
+    `forward`, `backward`: seconds of each stage, sends included, shape (plans, max stages). One number per
+    plan: `stages`, how many of the columns it uses (default all); `microbatches`.
 
     Stage i holds at most p - i micro-batches (Narayanan et al., SC'21, section 2.2.1). With e = p - 1 - i,
     step j of stage i is the forward of micro-batch j + e and then the backward of micro-batch j: the forwards
     of a step depend only on the step before; the backwards form a prefix maximum over the stages. So a step
     is a few array operations.
     """
-    forward, backward, count, p, delay = _columns(forward, backward, microbatches, stages, delay)
+    forward, backward, count, p = _columns(forward, backward, microbatches, stages)
     plans, width = forward.shape
     if plans == 1:
         stage_count = p[0, 0]
         passes = forward[0, :stage_count].tolist(), backward[0, :stage_count].tolist()
-        return np.array([one_f_one_b_single_s(*passes, int(count[0, 0]), float(delay[0, 0]))])
+        return np.array([one_f_one_b_single_s(*passes, int(count[0, 0]))])
     # Stages are counted from the last one, which every plan has; stages that a plan lacks take no time.
     depth = np.arange(width)  # e: distance from the last stage
     is_stage = depth < p
@@ -47,12 +42,8 @@ def one_f_one_b_s(
     source = np.where(is_stage, p - 1 - depth, 0)
     f = np.where(is_stage, forward[rows, source], 0.0)
     b = np.where(is_stage, backward[rows, source], 0.0)
-    hop = np.where(depth < p - 1, delay, 0.0)  # from stage e + 1 to stage e
-    # Backward from stage 0 to e: the stage's own time and everything between. The prefix maximum runs on
-    # times less this sum.
-    backward_path_s = np.cumsum(b, axis=1) + np.concatenate(
-        [np.zeros((plans, 1)), np.cumsum(hop, axis=1)[:, :-1]], axis=1
-    )
+    # The backwards from the last stage to each stage. The prefix maximum runs on times less this sum.
+    backward_path_s = np.cumsum(b, axis=1)
     earlier_path_s = backward_path_s - b
     free = np.zeros((plans, width))  # when a stage finished its last operation
     forward_end = np.zeros((plans, width))  # when the last forward of a stage ended
@@ -60,7 +51,7 @@ def one_f_one_b_s(
     for step in range(1 - width, int(count.max(initial=0))):
         # All forwards of the step: micro-batch j + e, once the next stage towards the input has sent it.
         index = step + depth
-        input_s = np.concatenate([forward_end[:, 1:] + hop[:, :-1], np.zeros((plans, 1))], axis=1)
+        input_s = np.concatenate([forward_end[:, 1:], np.zeros((plans, 1))], axis=1)
         runs = (index >= 0) & (index < count)
         forward_end = np.where(runs, np.maximum(free, input_s) + f, forward_end)
         free = np.where(runs, forward_end, free)
@@ -74,11 +65,7 @@ def one_f_one_b_s(
 
 
 def gpipe_s(
-    forward: Array,
-    backward: Array,
-    microbatches: ArrayLike,
-    stages: ArrayLike | None = None,
-    delay: ArrayLike = 0,
+    forward: Array, backward: Array, microbatches: ArrayLike, stages: ArrayLike | None = None
 ) -> Array:
     """Seconds of a GPipe schedule (Huang et al. 2019): all forwards, then all backwards. Arguments as
     `one_f_one_b_s`.
@@ -86,23 +73,22 @@ def gpipe_s(
     Two permutation flow shops with equal jobs, one after the other: each takes sum + (m - 1) max of its stage
     times.
     """
-    forward, backward, count, p, delay = _columns(forward, backward, microbatches, stages, delay)
+    forward, backward, count, p = _columns(forward, backward, microbatches, stages)
     is_stage = np.arange(forward.shape[1]) < p
     f, b = np.where(is_stage, forward, 0.0), np.where(is_stage, backward, 0.0)
     repeats = count[:, 0] - 1
-    hops = 2 * (p[:, 0] - 1) * delay[:, 0]
-    return f.sum(axis=1) + repeats * f.max(axis=1) + b.sum(axis=1) + repeats * b.max(axis=1) + hops
+    return f.sum(axis=1) + repeats * f.max(axis=1) + b.sum(axis=1) + repeats * b.max(axis=1)
 
 
 def _columns(
-    forward: Array, backward: Array, microbatches: ArrayLike, stages: ArrayLike | None, delay: ArrayLike
-) -> tuple[Array, Array, Whole, Whole, Array]:
+    forward: Array, backward: Array, microbatches: ArrayLike, stages: ArrayLike | None
+) -> tuple[Array, Array, Whole, Whole]:
     forward, backward = np.atleast_2d(np.asarray(forward, float)), np.atleast_2d(np.asarray(backward, float))
     column = (len(forward), 1)
     count = np.broadcast_to(np.reshape(np.asarray(microbatches, np.int64), (-1, 1)), column)
     stage_count = forward.shape[1] if stages is None else stages
     p = np.broadcast_to(np.reshape(np.asarray(stage_count, np.int64), (-1, 1)), column)
-    return forward, backward, count, p, np.broadcast_to(np.reshape(np.asarray(delay, float), (-1, 1)), column)
+    return forward, backward, count, p
 
 
 def interleaved_s(forward: Array, backward: Array, microbatches: int) -> Array:

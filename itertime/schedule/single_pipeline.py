@@ -16,9 +16,7 @@ __all__ = ["interleaved_single_s", "one_f_one_b_single_s"]
 _TOLERANCE = 1e-14  # of the latest time: rounding, not a difference
 
 
-def one_f_one_b_single_s(
-    forward: Sequence[float], backward: Sequence[float], microbatches: int, delay: float = 0.0
-) -> float:
+def one_f_one_b_single_s(forward: Sequence[float], backward: Sequence[float], microbatches: int) -> float:
     """Seconds of a 1F1B pipeline with these seconds per stage; `one_f_one_b_s` explains the steps."""
     f, b = forward[::-1], backward[::-1]  # by distance from the last stage
     p = len(f)
@@ -28,13 +26,13 @@ def one_f_one_b_single_s(
         previous_state = free + forward_end
         # The forwards of the step, then its backwards; before step 0 there are no backwards yet.
         for depth in range(max(0, -step), min(p, microbatches - step)):
-            input_s = forward_end[depth + 1] + delay if depth < p - 1 else 0.0
+            input_s = forward_end[depth + 1] if depth < p - 1 else 0.0
             forward_end[depth] = free[depth] = max(free[depth], input_s) + f[depth]
         if step >= 0:
             input_s = 0.0
             for depth in range(p):
                 free[depth] = max(free[depth], input_s) + b[depth]
-                input_s = free[depth] + delay
+                input_s = free[depth]
         step += 1
         steady_steps = microbatches - p - step  # steps in which every stage still has a forward
         # If the step has shifted every stage by the same seconds, all further steady steps do so too.

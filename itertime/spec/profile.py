@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import hashlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -105,11 +104,11 @@ class Profile:
     """Times of one GPU type's kernels, in seconds: `seconds` answers the queries of `kernels/queries.py`.
 
     A profile describes an undisturbed GPU, without site multipliers. `launch_s` is the time of the smallest
-    kernel. `memory_bytes` is the GPU's total as CUDA reports it. `gemm` is the model of 16-bit products,
-    `gemm_precisions` holds those of other precisions, `grouped_gemm` those of experts' products by precision.
-    `power` states the limit at which the GEMMs run, and what another limit changes. `gemm_in_training` is the
-    time of a GEMM between a layer's other kernels over its time alone: a cold L2 cache, layouts of gradients,
-    sums in 32 bit. `seconds` does not include it.
+    kernel, not `Site.launch_s`. `memory_bytes` is the GPU's total as CUDA reports it. `gemm` is the model of
+    16-bit products, `gemm_precisions` holds those of other precisions, `grouped_gemm` those of experts'
+    products by precision. `power` states the limit at which the GEMMs run, and what another limit changes.
+    `gemm_in_training` is the time of a GEMM between a layer's other kernels over its time alone: a cold L2
+    cache, layouts of gradients, sums in 32 bit. `seconds` does not include it.
     """
 
     name: str
@@ -327,10 +326,6 @@ class Profile:
             raise UnknownName("precision of a cast", query.precision, ["bf16", *self.casts])
         return self.casts[query.precision].seconds(query.elements)
 
-    def parts(self) -> Iterator[Evidence]:
-        """The evidence of each part: measured, fitted or assumed, its source and its errors."""
-        yield from self.evidence
-
 
 def _united(evidence: list[Evidence]) -> dict[str, dict[str, tuple[float, float]]]:
     """The union of the ranges of each kernel's evidence; the first word of a part is the kernel's name."""
@@ -369,5 +364,5 @@ def profile_path(name_or_path: str | Path) -> Path:
 def read_profile(path: Path) -> Profile:
     """The profile in a file; the last 16 are kept."""
     profile = construct(Profile, read_mapping(path), path)
-    assert profile.digest  # computed here, so that no later call has to
+    _ = profile.digest  # computed here, so that no later call has to
     return profile

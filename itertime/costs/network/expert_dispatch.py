@@ -81,7 +81,9 @@ def dispatch_s(
 ) -> Array:
     """Seconds to take `routed` to the experts of the group's ranks.
 
-    `dispatcher` is one of `itertime.spec.DISPATCHERS`. A single rank takes no time.
+    `dispatcher` is one of `itertime.spec.DISPATCHERS`. A single rank takes no time. Predictions use the
+    default of `multiprocessors`; `benchmarks/expert_dispatch.py` compares other counts with published
+    measurements.
     """
     return _exchange_s("dispatch", routed, group, fabric, dispatcher, multiprocessors)
 

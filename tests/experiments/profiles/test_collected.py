@@ -88,7 +88,7 @@ def test_the_fit_recovers_the_rates_behind_the_times(profile: Profile) -> None:
 
 
 def test_unfitted_rows_check_the_fit(profile: Profile) -> None:
-    parts = {part.part: part for part in profile.parts()}
+    parts = {part.part: part for part in profile.evidence}
     backward = parts["gemm, backward layouts"]
     assert backward.kind == "measured"
     assert backward.error_held_out_pct == pytest.approx(9, abs=1.5)
@@ -226,12 +226,12 @@ def test_what_a_faster_chip_lends_stays_below_the_peak(wide: Profile) -> None:
     assert found == pytest.approx(there / ratio, rel=0.05)
     # Iterations on A100 ask for no more than the products alone.
     assert (wide.gemm_in_training, base.gemm_in_training > 1) == (1.0, True)
-    note = next(part.note for part in wide.parts() if part.part == "grouped_gemm, fp8")
+    note = next(part.note for part in wide.evidence if part.part == "grouped_gemm, fp8")
     assert "at the ratio of bf16 peaks, 0.3153" in note
 
 
 def test_every_part_says_where_it_comes_from(wide: Profile) -> None:
-    parts = {part.part: part for part in wide.parts()}
+    parts = {part.part: part for part in wide.evidence}
     for name in ("gemm, fp8", "grouped_gemm", "rmsnorm, compiled (bwd)", "rmsnorm, eager (fwd)"):
         assert parts[name].kind == "fitted", name
         assert parts[name].source == "itertime profile collect (torch)"
@@ -260,7 +260,7 @@ def test_a_part_without_rows_is_the_bases(table: Path, tmp_path: Path) -> None:
     )
     found, there = (one.seconds(Elementwise(1e9, "rmsnorm", 4096)) for one in (profile, lent))
     assert found == pytest.approx(there, rel=1e-4)
-    parts = {part.part: part for part in profile.parts()}
+    parts = {part.part: part for part in profile.evidence}
     assert parts["attention"].source == parts["rmsnorm"].source == "those of the profile h100-80gb"
     assert parts["elementwise"].kind == "fitted"
 

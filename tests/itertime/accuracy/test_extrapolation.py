@@ -32,7 +32,7 @@ def test_ranges_cover_what_the_evidence_says(name: str) -> None:
     assert profile.ranges["attention"]["head_dim"] == (64, 128)
     for collective in COLLECTIVES:
         assert profile.ranges[collective]["bytes"][1] >= 2**26
-    for part in profile.parts():
+    for part in profile.evidence:
         without = part.kind == "assumed" or "launch" in part.part or "in training" in part.part
         assert bool(part.measured) != without
 

@@ -18,7 +18,7 @@ def test_show_lists_every_part_of_every_profile(capsys: pytest.CaptureFixture[st
     profiles = json.loads(capsys.readouterr().out)["profiles"]
     assert [profile["name"] for profile in profiles] == list_profiles()
     for profile in profiles:
-        parts = list(load_profile(profile["name"]).parts())
+        parts = load_profile(profile["name"]).evidence
         assert [part["part"] for part in profile["parts"]] == [part.part for part in parts]
         kinds = {part["kind"] for part in profile["parts"]}
         assert "assumed" in kinds

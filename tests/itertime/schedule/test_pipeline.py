@@ -35,10 +35,10 @@ def pipelines(draw, chunks=1):
     return draw(passes), draw(passes), m
 
 
-def graph_seconds(forward, backward, microbatches, schedule="1f1b", delay=0.0):
+def graph_seconds(forward, backward, microbatches, schedule="1f1b"):
     nothing = [[0.0] * len(forward[0])] * len(forward)
     graph = Graph()
-    add_pipeline(graph, StagePasses(forward, backward, nothing, nothing, delay), microbatches, schedule)
+    add_pipeline(graph, StagePasses(forward, backward, nothing, nothing, 0.0), microbatches, schedule)
     return max(end for _, end in graph.run().values())
 
 
@@ -46,22 +46,20 @@ def column(times):
     return np.array(times)[None, :, 0]
 
 
-@given(pipelines(), st.sampled_from([0.0, 0.3, 5.0]))
+@given(pipelines())
 @settings(max_examples=examples(150), deadline=None)
-def test_1f1b_equals_the_task_graph(pipeline, delay):
+def test_1f1b_equals_the_task_graph(pipeline):
     forward, backward, m = pipeline
-    expected = graph_seconds(forward, backward, m, delay=delay)
-    assert one_f_one_b_s(column(forward), column(backward), m, delay=delay)[0] == pytest.approx(
-        expected, rel=1e-9
-    )
+    expected = graph_seconds(forward, backward, m)
+    assert one_f_one_b_s(column(forward), column(backward), m)[0] == pytest.approx(expected, rel=1e-9)
 
 
-@given(pipelines(), st.sampled_from([0.0, 0.3]))
+@given(pipelines())
 @settings(max_examples=examples(80), deadline=None)
-def test_gpipe_equals_the_task_graph(pipeline, delay):
+def test_gpipe_equals_the_task_graph(pipeline):
     forward, backward, m = pipeline
-    expected = graph_seconds(forward, backward, m, "gpipe", delay)
-    assert gpipe_s(column(forward), column(backward), m, delay=delay)[0] == pytest.approx(expected, rel=1e-9)
+    expected = graph_seconds(forward, backward, m, "gpipe")
+    assert gpipe_s(column(forward), column(backward), m)[0] == pytest.approx(expected, rel=1e-9)
 
 
 @given(st.integers(2, 4).flatmap(lambda chunks: pipelines(chunks=chunks)))
@@ -121,15 +119,15 @@ def test_with_the_first_stage_slowest_the_closed_form_is_not():
     assert one_f_one_b_s(forward, backward, 4)[0] < 4 * 6 + 4
 
 
-@given(st.integers(1, 7), st.integers(1, 300), st.integers(0, 2**32), st.sampled_from([0.0, 0.3]))
+@given(st.integers(1, 7), st.integers(1, 300), st.integers(0, 2**32))
 @settings(max_examples=examples(60), deadline=None)
-def test_one_pipeline_alone_skips_what_repeats_and_loses_nothing(p, m, seed, delay):
+def test_one_pipeline_alone_skips_what_repeats_and_loses_nothing(p, m, seed):
     """The batch takes every step; near ties make the repetition late, equal stages at once."""
     rng = np.random.default_rng(seed)
     forward, backward = (rng.choice([0.0, 1.0, 1.0001, 2.0, 3.3], (1, p)) for _ in range(2))
     twice = [np.repeat(times, 2, axis=0) for times in (forward, backward)]
-    expected = one_f_one_b_s(*twice, m, delay=delay)[0]
-    assert one_f_one_b_s(forward, backward, m, delay=delay)[0] == pytest.approx(expected, rel=1e-12)
+    expected = one_f_one_b_s(*twice, m)[0]
+    assert one_f_one_b_s(forward, backward, m)[0] == pytest.approx(expected, rel=1e-12)
 
 
 @given(st.integers(2, 6), st.integers(2, 4), st.integers(1, 40), st.integers(0, 2**32))
@@ -279,14 +277,12 @@ def test_every_case_of_the_time_of_a_pipeline_equals_the_task_graph(seed):
 
 def test_many_pipelines_of_different_shapes_at_once_equal_each_alone():
     rng = np.random.default_rng(7)
-    p, m, delay = rng.integers(1, 7, 50), rng.integers(1, 15, 50), rng.random(50)
+    p, m = rng.integers(1, 7, 50), rng.integers(1, 15, 50)
     forward, backward = rng.random((50, 6)), rng.random((50, 6))
-    together = one_f_one_b_s(forward, backward, m, p, delay)
+    together = one_f_one_b_s(forward, backward, m, p)
     for row in range(50):
         width = p[row]
-        alone = one_f_one_b_s(
-            forward[row : row + 1, :width], backward[row : row + 1, :width], m[row], delay=delay[row]
-        )
+        alone = one_f_one_b_s(forward[row : row + 1, :width], backward[row : row + 1, :width], m[row])
         assert together[row] == pytest.approx(alone[0], rel=1e-14)
 
 

@@ -32,7 +32,7 @@ def test_the_same_profile_is_loaded_once() -> None:
 
 
 def test_every_part_states_its_source() -> None:
-    parts = list(PROFILE.parts())
+    parts = PROFILE.evidence
     named = " ".join(part.part for part in parts)
     for name in (*ELEMENTWISE_KINDS, *COLLECTIVES, "gemm", "attention", "backward"):
         if name != "elementwise":
@@ -46,7 +46,7 @@ def test_every_part_states_its_source() -> None:
 
 def test_held_out_errors_of_the_most_important_parts() -> None:
     """Errors on rows that were not fitted, as the profile states them (see `test_build`)."""
-    error = {part.part: part.error_held_out_pct for part in PROFILE.parts()}
+    error = {part.part: part.error_held_out_pct for part in PROFILE.evidence}
     assert error["gemm (layers, m >= 512)"] <= 5.2
     assert error["gemm (layers, m >= 2048)"] <= 4.5
     assert error["attention forward (head dim 128, causal, seq >= 1024)"] <= 3.5
