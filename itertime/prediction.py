@@ -128,8 +128,9 @@ class Prediction:
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """`Prediction`s of many plans: one element per plan in every array. `spread`: the two of `spread_s`, and
-    `sampling_error_s`.
+    """`Prediction`s of many plans: one element per plan in every array. `spread`: seconds of an iteration at
+    the 5th and at the 95th percentile of its slowest rank (`Prediction.spread_s`), and the standard error of
+    the mean iteration (`Prediction.sampling_error_s`); None where iterations do not vary.
     """
 
     iteration_s: Array

@@ -66,7 +66,7 @@ class RunSetup:
     price_usd_per_gpu_h: float = 5.0
     """Of GPU types for which the cluster states no price."""
     priced: bool = False
-    """Whether GPUs have that price where no type has another, as elsewhere in a fleet."""
+    """Whether jobs are charged that price even if this cluster states none, because its fleet states some."""
     seed: int = 0
     """Of everything random."""
     check_all_keys: bool = False

@@ -32,9 +32,9 @@ class World:
     | `views` | what the policy sees of the jobs in the system, by job |
     | `waiting_apart`, `running_apart` | the number of jobs in the system that features run, not the policy |
 
-    Features (`clustersim.engine.features`) enter functions here, which are called with
+    Features (`clustersim.engine.features`) append functions to these lists:
 
-    | list | arguments | when |
+    | list | arguments | when they are called |
     |---|---|---|
     | `at_begin` | none | before the first event |
     | `before_decisions` | the time | the events of an instant are applied, and the policy is to be asked |

@@ -35,7 +35,8 @@ class Checkpoints:
     | `cycle` | how the job saves on its present GPUs |
     | `offset_s` | seconds into a cycle as of the last `advance` |
     | `unsaved_s` | seconds of work done since the last complete save |
-    | `holds` | counts allocations and releases, so that an outdated load is recognised |
+    | `loads` | the loads from the storage that jobs share; None unless they share it |
+    | `hold_count` | counts allocations and releases, so that an outdated load is recognised |
     | `must_load` | whether the next allocation begins with a load from shared storage |
     | `loads_from_s` | when that load begins |
     | `interruptions` | how often the job failed |
@@ -43,7 +44,7 @@ class Checkpoints:
     """
 
     __slots__ = (
-        "_cycle_of", "cycle", "holds", "interruptions", "loads", "loads_from_s", "lost_work_gpu_s",
+        "_cycle_of", "cycle", "hold_count", "interruptions", "loads", "loads_from_s", "lost_work_gpu_s",
         "lost_work_s", "must_load", "offset_s", "unsaved_s",
     )  # fmt: skip
 
@@ -52,7 +53,7 @@ class Checkpoints:
         self._cycle_of, self.loads = cycle_of, loads
         self.cycle = _NEVER
         self.offset_s = self.unsaved_s = self.loads_from_s = 0.0
-        self.holds, self.must_load = 0, False
+        self.hold_count, self.must_load = 0, False
         self.interruptions = 0
         self.lost_work_s = self.lost_work_gpu_s = 0.0
 
@@ -63,7 +64,7 @@ class Checkpoints:
 
     def end_hold(self, job: object) -> None:
         """The job gets other GPUs, or none."""
-        self.holds += 1
+        self.hold_count += 1
         if self.loads is not None:
             self.loads.cancel(job)
 

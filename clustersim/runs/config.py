@@ -99,7 +99,7 @@ def _folders_of_one(folders: Any) -> Any:
 
 
 def _with_factors_of_file(variability: Parts | None) -> Parts | None:
-    """All parts; a table of factors is read once."""
+    """All parts of the setting, with the table of factors read from its file, so that it is read once."""
     return None if variability is None else Variability.of(variability).stated()
 
 

@@ -157,7 +157,7 @@ def _simulated(
 def _bound(
     trace: Trace, config: RunConfig, setup: RunSetup, recorder: Recorder, shared_bounds: Path | None
 ) -> tuple[Bound | None, KeyboardInterrupt | None]:
-    """The bound of a run, None if the run wants none, and the interrupt that ended its computation."""
+    """The bound of a run, None with `bound=none`, and the interrupt that ended its computation."""
     if config.bound == NO_BOUND:
         return None, None
     packing = Packing(setup.packs, setup.interference or Interference()) if setup.packs > 1 else None

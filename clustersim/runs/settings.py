@@ -38,7 +38,7 @@ class Setting:
     | `meaning` | a sentence in Markdown; its links start in `docs` |
     | `default` | the default in words, if the value does not say it |
     | `option`, `off_option` | the options of `run` and `compare` that state it, and that switch it off |
-    | `assigned` | what `--set` assigns to, if that is not the name, or `NAME.PART` |
+    | `assigned` | the left side of `--set`, where it is neither the name nor `NAME.PART` |
     | `kind` | the class of a setting with parts: `kind.of` makes it of the parts, its fields name them |
     | `parts_beside` | names of parts that `kind.of` takes and that are no fields |
     | `checked` | whether `kind.of` can check the parts before the cluster is known |

@@ -1,4 +1,4 @@
-"""What the settings of a run resolve to: files are read, and the policies are made."""
+"""The setup of a run, made of its settings."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _resolved(values: Mapping[str, Any], cluster: Cluster) -> dict[str, Any]:
                 value = setting.kind.of(value)
             resolved[setting.field] = value
     if "overheads" not in resolved:
-        resolved["overheads"] = Overheads.none()  # the default of `RunSetup` is no free start
+        resolved["overheads"] = Overheads.none()  # null charges nothing; the default of `RunSetup` charges
     return resolved
 
 

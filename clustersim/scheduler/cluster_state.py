@@ -154,7 +154,7 @@ class ClusterState(Generic[V]):
         return self._room_within(self.nodes.closed_to(job), job, gpu_type)
 
     def room_if_open(self, job: V | None, gpu_type: str | None = None) -> Room:
-        """The same if no node were closed to the job."""
+        """The room of `room_for` if no node were closed to the job."""
         return self._room_within(NO_CLOSED_NODES, job, gpu_type)
 
     def _room_within(self, nodes: ClosedNodes, job: V | None, gpu_type: str | None) -> Room:

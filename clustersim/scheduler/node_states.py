@@ -29,8 +29,8 @@ class NodeStates(Generic[V]):
     | field | |
     |---|---|
     | `gpus_down` | the number of GPUs of nodes out of service |
-    | `removed_by` | by a time, the nodes that never return after it |
-    | `leaving` | by node with a notice of its reclaim, the time of that |
+    | `removed_by` | a function of a time: the nodes that never return after it |
+    | `leaving` | the time of its reclaim, by each node that has a notice |
     | `gpus_serving` | by node, the GPUs that instances of services hold; `serving`: all of them |
     | `closed_to` | the nodes closed to a job, or to every job (no job), and those reserved for it |
     | `may_close` | whether `closed_to` may ever name any |

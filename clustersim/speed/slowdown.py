@@ -22,7 +22,8 @@ class Slowdown:
 
     def factors(self, job_id: str, model: str | None, gpus: int, placement: Placement) -> tuple[float, float]:
         """How many times as long as predicted a unit of work of a job takes, because of its steps and because
-        of its nodes. Both hold as long as the job keeps its GPUs. An empty placement has no slow nodes.
+        of its nodes. Both hold as long as the job keeps its GPUs. A placement is empty in the audit of a
+        wrong record, all of whose nodes the cluster lacks; then no node makes the job slow.
         """
         by_steps = by_nodes = 1.0
         if self.step_times is not None:

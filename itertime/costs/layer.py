@@ -7,11 +7,11 @@ Narayanan et al. (SC'21). Matrix products with weights are in `linear.py`, memor
 The CPU issues kernels one by one, so a pass takes the longer of the GPU's time and `Site.launch_s` times the
 number of kernels. The two times do not add up, because the CPU runs ahead of a GPU that has enough to do.
 The kernels are those of this model: GEMMs, attention, memory-bound kernels, collectives. A framework that
-fuses less issues more of them (`Framework.kernels`). Of a pass's CPU time eager code takes about the share
-that these counts say: forward 0.34 of a Llama layer (12 of 35 kernels), 0.36 of a BERT layer under
-DistributedDataParallel and 0.41 without it (10 of 29; `python benchmarks/eager.py`, PyTorch 2.13); the rest
-is for `backward_kernels`. A CUDA graph issues its kernels at once (NVIDIA, "Getting Started with CUDA
-Graphs", 2019).
+fuses less issues more of them (`Framework.kernels`). Eager code divides its CPU time between the passes about
+as these counts do: the forward pass takes 0.34 of a Llama layer (12 of 35 kernels), 0.36 of a BERT layer
+under DistributedDataParallel and 0.41 without it (10 of 29; `python benchmarks/eager.py`, PyTorch 2.13).
+Where a framework divides it otherwise, `backward_kernels` says so. A CUDA graph issues its kernels at once
+(NVIDIA, "Getting Started with CUDA Graphs", 2019).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _layer_costs(
     launches = _launch_waits_s(workload, forward, backward)
     if launches is not None:
         forward["launch"], backward["launch"] = launches
-    overhead = _overhead_s(workload)
+    overhead = _overhead_s(workload)  # a backward pass has twice the products
     forward["overhead"], backward["overhead"] = overhead / 3, overhead * 2 / 3
     return LayerCosts(forward, backward)
 

@@ -49,8 +49,10 @@ class Partition:
     | `experts` | (plans,) | parameters of one layer's experts on one GPU; 0 without a mixture |
     | `vocab` | (plans,) | the padded vocabulary |
     | `table` | (plans,) | parameters of one vocabulary table (embedding or projection) on one GPU |
-    | `trained` | (plans,) | parameters as `shared` that have gradients: all, or low-rank ones |
-    | `tables` | (plans,) | of all tables on the first stage: with pp = 1 the untied projection is there too |
+    | `tables` | (plans,) | parameters of all vocabulary tables on the first stage |
+    | `trained` | (plans,) | those of `shared` that have gradients, or of a layer's low-rank adapters |
+
+    With pp = 1 the first stage has the table of an untied projection too.
     """
 
     layers: Whole

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from itertime.arrays import Array, Whole
+from itertime.arrays import Array, Flags, Whole
 from itertime.schedule import FIRST, HEAVY, LAST, StageTimes, divided_s
 from itertime.spec import PlanBatch
 
@@ -73,7 +73,7 @@ def stage_costs(workload: Workload) -> StageCosts:
     # The passes are complete: what an iteration does once may overlap all of their parts.
     first_chunk = _first_chunk_s(workload, forward), _first_chunk_s(workload, backward)
     once, gradient_exchange = once_s(workload, first_chunk, first_chunk_wait)
-    # Of the first layer, which is dense if any is.
+    # The last scatter is that of the first layer, a dense one if the model has any.
     once["fsdp_last"] = sharded[-1].last_scatter if sharded else np.zeros(len(workload))
     if spread is not None:
         once["balance"] = balance_s(workload, spread)
@@ -104,7 +104,6 @@ def _layers_s(workload: Workload, micro_batch: Pass) -> Parts:
 def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Array, end: int) -> Parts:
     """Seconds of a pass by part, (4, plans); the stage `end`, where the pass ends, sends one time fewer."""
     plans, layers, framework = workload.plans, workload.partition.layers, workload.framework
-    has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
     parts = _layers_s(workload, micro_batch)
     if plans.offload_layers.any():
         work = sum(parts.values(), np.zeros(layers.shape))
@@ -114,15 +113,20 @@ def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Arr
         dispatch_contention = parts.get("contention", 0.0)  # of dispatch, in the layers
         parts["contention"] = dispatch_contention + framework.contention * shards.hidden
     if framework.pipeline_layer_s or framework.micro_batch_s:
-        share = 1 / 3 if end == LAST else 2 / 3
+        share = 1 / 3 if end == LAST else 2 / 3  # a backward pass has twice the products
         added = layers * framework.pipeline_layer_s + framework.micro_batch_s * plans.interleave
         parts["overhead"] = parts["overhead"] + np.where(plans.pp > 1, share * added, 0.0)
-    parts["embedding"] = np.where(has_embedding, micro_batch.embedding, 0.0)
+    parts["embedding"] = np.where(_has_embedding(plans), micro_batch.embedding, 0.0)
     parts["head"] = np.where(_KIND == LAST, micro_batch.head, 0.0)
     if "launch" in parts:
         _hide_ends(parts, plans)
     parts["p2p"] = hop * np.where(end == _KIND, plans.interleave - 1, plans.interleave)
     return parts
+
+
+def _has_embedding(plans: PlanBatch) -> Flags:
+    """Whether a stage of each kind has the embedding, (4, plans)."""
+    return (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
 
 
 def _hide_ends(parts: Parts, plans: PlanBatch) -> None:
@@ -138,10 +142,8 @@ def _idle(workload: Workload, micro_batch: Pass, parts: Parts) -> Array:
     """Seconds that the GPU waits for launches in a pass, (4, plans), beside those that its ends fill."""
     if "launch" not in parts:
         return np.zeros(workload.partition.layers.shape)
-    has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (workload.plans.pp == 1))
-    ends = np.where(has_embedding, micro_batch.embedding, 0.0) + np.where(
-        _KIND == LAST, micro_batch.head, 0.0
-    )
+    embedding = np.where(_has_embedding(workload.plans), micro_batch.embedding, 0.0)
+    ends = embedding + np.where(_KIND == LAST, micro_batch.head, 0.0)
     return np.maximum(parts["launch"] - (ends - parts["embedding"] - parts["head"]), 0.0)
 
 
@@ -181,15 +183,15 @@ class _Shards:
 
 
 def _shards_forward(workload: Workload, sharded: Sequence[Sharded], micro_batch: Pass) -> _Shards:
-    """Of a forward pass under ZeRO-3: nothing hides the first layer's gather."""
+    """What a forward pass communicates under ZeRO-3. Nothing hides the gather of the first layer."""
     layers = workload.partition.layers
     if not sharded:
         nothing = np.zeros(layers.shape)
         return _Shards(nothing, nothing)
-    counts, alone = layers, sharded[0].forward
+    alone = sharded[0].forward
     exposed = np.maximum(alone - _hidden_by(workload, micro_batch.layer), 0.0)
     moved = layers * alone
-    if micro_batch.dense:  # and the first layer is one of these
+    if micro_batch.dense:  # the first layer, whose gather nothing hides, is then a dense one
         counts, gathered = workload.partition.dense, sharded[1].forward
         moved = (layers - counts) * alone + counts * gathered
         sparse_exposed = (layers - counts) * exposed
@@ -201,7 +203,7 @@ def _shards_forward(workload: Workload, sharded: Sequence[Sharded], micro_batch:
 
 
 def _shards_backward(workload: Workload, sharded: Sequence[Sharded], micro_batch: Pass) -> _Shards:
-    """Of a backward pass under ZeRO-2 and -3."""
+    """What a backward pass communicates under ZeRO-2 and ZeRO-3."""
     layers = workload.partition.layers
     if not sharded:
         nothing = np.zeros(layers.shape)

@@ -32,7 +32,7 @@ class CheckpointLoading:
         clock = self._world.clock
         checkpoints = _checkpoints_of(job)
         job.ready_s, checkpoints.loads_from_s = inf, clock.now + fixed_s
-        clock.after(fixed_s, [self._on_begin], (job, checkpoints.holds))
+        clock.after(fixed_s, [self._on_begin], (job, checkpoints.hold_count))
 
     def remaining_s(self, job: ActiveJob, now: float) -> float:
         """Seconds that the job still pays if no other load begins or ends."""
@@ -46,8 +46,8 @@ class CheckpointLoading:
             self._end(job)
 
     def _on_begin(self, event: Any) -> None:
-        job, holds = event.value
-        if _checkpoints_of(job).holds != holds:
+        job, hold_count = event.value
+        if _checkpoints_of(job).hold_count != hold_count:
             return  # it has lost its GPUs since
         now, overheads = self._world.clock.now, self._world.overheads
         size_bytes = overheads.scale * overheads.checkpoint_bytes(job.curve.parameters)

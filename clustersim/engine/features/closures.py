@@ -99,7 +99,9 @@ class Closures:
 
 
 def _end_s(job: JobView, now: float) -> float:
-    """When a job ends if it starts now, by what its user states; minus infinity if that is nothing."""
+    """When a job ends if it starts now, by what its user states; minus infinity where the user states
+    nothing: `drain` lets such a job start (docs/fleets.md).
+    """
     estimated_s = job.estimated_end_s()
     if isfinite(estimated_s):
         return estimated_s
