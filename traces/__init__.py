@@ -12,8 +12,12 @@
 | `traces.logs` | traces from job logs of other systems |
 | `traces.synthetic` | generated traces |
 | `traces.workload` | models and work for jobs of which only GPUs and run time are known |
+| `traces.estimates` | the work that users state, wrong as it may be, and predictors of run times |
+| `traces.statistics` | distributions of a trace or a log, and the distance of two |
+| `traces.fitting` | presets of synthetic traces, fitted to a log |
 
-`traces.summary` describes a trace in numbers.
+`traces.summary` counts the jobs of a trace and what they ask for, `traces.editing` takes parts of traces, and
+`traces.sidecars` names the files beside a trace.
 """
 
 from traces.job import Job as Job

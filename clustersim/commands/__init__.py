@@ -8,11 +8,13 @@
 | `draw` | `report`, `timeline`, `plot`: pages and pictures of recorded runs |
 | `check` | `check` |
 | `explain` | `explain` |
-| `trace` | `trace import`, `trace import-table`, `trace generate`, `trace check` |
+| `trace` | `trace import`, `generate`, `check`, `describe`, `compare`, `fit`, `slice`, `scale`, `services` |
+| `calendar` | `trace calendar` |
 | `policies` | `policies`, `policies show`, `policies check`, `policies new` |
 | `backtest` | `backtest` |
 | `predict_start` | `predict-start` |
 | `bound` | `bound` |
+| `serve` | `serve` |
 | `help` | what commands have in common: options, examples, completion |
 | `output` | what the commands print about runs and grids; tables and progress on a terminal |
 
@@ -22,6 +24,7 @@ Commands import what they need inside their functions, so that `--help` is fast.
 __all__ = [
     "backtest",
     "bound",
+    "calendar",
     "check",
     "draw",
     "explain",
@@ -30,6 +33,7 @@ __all__ = [
     "output",
     "policies",
     "predict_start",
+    "serve",
     "simulate",
     "trace",
     "what_if",

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from clustersim.bounds import METHODS
 from clustersim.cluster import Cluster
+from clustersim.cluster.networks import NETWORKS
 from clustersim.engine.fleet import Routing
 from clustersim.failures import (
     Failures,
@@ -150,7 +151,7 @@ class RunConfig(BaseModel):
     network: Annotated[
         str | None,
         Setting(
-            meaning="ideal, tiers or contention ([clusters.md](clusters.md))",
+            meaning=f"{', '.join(NETWORKS)} ([clusters.md](clusters.md))",
             default="what the cluster file says, else ideal",
             entry=Entry.NO,
         ),

@@ -8,6 +8,7 @@
 | `commands` | the commands of a typer application |
 | `settings` | the settings of a run, the keys of files and the columns of records |
 | `policies` | the registered policies with parameters and defaults |
+| `examples` | the blocks of a page, run in order |
 | `markdown` | tables, and what Python's Markdown wants otherwise than GitHub's |
 
 `make docs`, or `python -m mkdocs build --strict`, writes the site to `site/`.

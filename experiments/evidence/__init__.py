@@ -12,7 +12,7 @@ Each runs as `python -m experiments.evidence.PROGRAM`.
 | `fit_frameworks` | the constants of frameworks, each source left out in turn |
 | `build_convergence` | steps to convergence and start-up, of BERT's result logs |
 
-`source_of` names the organisation behind a row: its runs are left out together.
+`source_of`, in `sources`, names the organisation behind a row: its runs are left out together.
 
 Why
 - The programs read published runs in place; what ships is what they compute.

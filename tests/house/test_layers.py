@@ -52,6 +52,8 @@ LAYERS = {
 }
 """Units of each package, lowest first: sub-packages and modules of the root. A unit may import units of lower
 layers, never one of its own layer. The policies themselves stand above their package's layers.
+
+docs/design.md draws them.
 """
 
 PACKAGES = tuple(LAYERS)
@@ -377,3 +379,18 @@ def test_modules_and_sub_packages_state_what_they_offer() -> None:
     assert not without
     assert not unnamed
     assert not foreign
+
+
+def test_the_design_page_draws_the_layers() -> None:
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    section = page.partition("## The layers")[2].partition("`clustersim` has two columns")[0]
+    drawn: dict[str, list[set[str]]] = {}
+    package = ""
+    for line in section.splitlines():
+        units = line.partition("#")[0].split()
+        if not line.startswith("    ") or not units:
+            continue
+        if units[0] in PACKAGES:
+            package, *units = units
+        drawn.setdefault(package, []).append(set(units))
+    assert {name: tuple(reversed(rows)) for name, rows in drawn.items()} == LAYERS

@@ -12,12 +12,14 @@
 | jobs in phases | `phases` |
 | cores and memory of nodes | `host_demands` |
 | instances of services, ahead of all other jobs | `services` |
-| failures, maintenance, reclaims, reservations, periodic checkpoints | `disruptions` and its parts |
+| failures, maintenance, reclaims, reservations, periodic checkpoints | `disruptions` |
 | predicted run times | `predictions` |
+
+`node_events`, `closures` and `checkpoint_loading` do the work of `disruptions`.
 
 Why
 - An instance of a service is a job whose time runs whether it has GPUs or not. A service whose need for GPUs
-  follows a time series is a number of such instances (`traces.services`), which come and go.
+  follows a time series is a number of such instances (`traces.synthetic.services`), which come and go.
 - The site serves instances before the policy decides, on GPUs that are then out of service for the policy. So
   every policy works beside services, as it does beside nodes under maintenance, and none has to know them.
 """

@@ -41,7 +41,7 @@ BOUNDS: Bounds = {f"fraction_{width}": (0.6, 0.05, 0.95) for width in WIDTHS}
 STREAM = {"a100": 1.70 / 2.039, "h100": 2.97 / 3.352, "h200": 4.15 / 4.8}
 STREAM_ELSEWHERE = STREAM["h200"]
 
-# Bytes that a kernel moves, forward and backward, over the bytes that `Profile.elementwise_s` is asked for.
+# Bytes that a kernel moves, forward and backward, over the bytes that an `Elementwise` query is asked for.
 # SwiGLU is asked for as two kernels, 10 and 16 bytes per element of the MLP width. In one kernel it reads two
 # operands and writes one, 6, and backward reads three and writes two, 10. Rotary positions in plain PyTorch
 # negate, join, multiply twice and add: 18 bytes per element for the 4 of one kernel.

@@ -17,7 +17,7 @@ Column `table` names the operator table that a row belongs to; a profile is fitt
 
 Sizes are those of the GEMM that runs: a backward product is a separate row with its own m, n, k, identified
 by `layout`. A backward element-wise kernel has `dir` "bwd". Bytes count every tensor once, as in
-`Profile.elementwise_s`.
+the query `Elementwise`.
 """
 
 from __future__ import annotations
