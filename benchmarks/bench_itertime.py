@@ -19,7 +19,7 @@ from itertime import evaluate, load_model, load_profile, load_system, make_plann
 from itertime.planning import WHOLE
 from itertime.planning.curve_cache import CurveCache
 from itertime.planning.space import candidates
-from itertime.schedule import interleaved_s, one_f_one_b_s
+from itertime.schedule.recurrences import interleaved_s, one_f_one_b_s
 
 from .prediction import KINDS, drawn, setting
 

@@ -22,8 +22,7 @@ import numpy as np
 from experiments.output import draw_if_possible, make_folder
 from itertime import Plan, PlanBatch, System, load_model, load_profile, load_system, predict
 from itertime.costs import Workload
-from itertime.costs.exchange import sent_per_iteration
-from itertime.costs.exchange.local_steps import entry_bytes, worker_parameters
+from itertime.costs.exchange.local_steps import entry_bytes, sent_per_iteration, worker_parameters
 from itertime.costs.network import all_reduce_between_sites_s
 from itertime.errors import UserError
 from itertime.io import write_text

@@ -27,33 +27,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-_HOMES = {
-    "Evaluation": "itertime.prediction",
-    "ModelSpec": "itertime.spec",
-    "PLANNERS": "itertime.planning",
-    "Plan": "itertime.spec",
-    "PlanBatch": "itertime.spec",
-    "PlannedRun": "itertime.planning",
-    "Planner": "itertime.planning",
-    "Prediction": "itertime.prediction",
-    "Profile": "itertime.spec",
-    "SearchResult": "itertime.planning",
-    "Site": "itertime.spec",
-    "Space": "itertime.planning",
-    "System": "itertime.spec",
-    "WHOLE": "itertime.planning",
-    "evaluate": "itertime.prediction",
-    "list_models": "itertime.spec",
-    "list_profiles": "itertime.spec",
-    "list_systems": "itertime.spec",
-    "load_model": "itertime.spec",
-    "load_profile": "itertime.spec",
-    "load_system": "itertime.spec",
-    "make_planner": "itertime.planning",
-    "predict": "itertime.prediction",
-    "search": "itertime.planning",
+_NAMES = {
+    "itertime.planning": "PLANNERS PlannedRun Planner SearchResult Space WHOLE make_planner search",
+    "itertime.prediction": "Evaluation Prediction evaluate predict",
+    "itertime.spec": "ModelSpec Plan PlanBatch Profile Site System list_models list_profiles list_systems "
+    "load_model load_profile load_system",
 }
-
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:

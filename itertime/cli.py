@@ -16,8 +16,6 @@ from itertime.commands.timeline import timeline
 from itertime.commands.train_time import train_time
 from itertime.commands.validate import validate
 
-__all__ = ["app", "main"]
-
 app = new_program(
     "Predict the time of one training iteration of a large language model, and search for the best plan."
 )

@@ -20,8 +20,6 @@ import typer
 
 from itertime.errors import UserError, printable
 
-__all__ = ["new_app", "new_program", "option_groups", "print_json", "run_app", "run_task"]
-
 OK, INTERNAL, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 

@@ -11,8 +11,6 @@ import difflib
 import reprlib
 from collections.abc import Iterable
 
-__all__ = ["TableError", "UnknownName", "UserError", "printable", "quoted", "shown"]
-
 _LONGEST = 60  # characters of a value in a message
 _LARGEST_BITS = 200  # of an integer that is written out
 

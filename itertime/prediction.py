@@ -45,18 +45,6 @@ from itertime.spec import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "GROUPS",
-    "Evaluation",
-    "Prediction",
-    "difference",
-    "evaluate",
-    "extrapolated_parts",
-    "in_words",
-    "predict",
-    "where_time_goes",
-]
-
 GROUPS = {
     "compute": ("gemm", "attention", "elementwise", "embedding", "head"),
     "recompute": ("recompute",),

@@ -12,7 +12,10 @@ import sys
 from collections.abc import Sequence
 
 from itertime.commandline import run_task
-from itertime.costs.balance import SlowestRank, drawn_work, packs_of, stratified_counts
+from itertime.costs.balance.drawn_work import drawn_work
+from itertime.costs.balance.packing import packs_of
+from itertime.costs.balance.slowest import SlowestRank
+from itertime.costs.balance.strata import stratified_counts
 from itertime.spec import Lengths, PlanOptions, load_lengths
 
 __all__ = ["imbalances", "main", "tables"]

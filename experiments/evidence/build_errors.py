@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.accuracy import ERRORS, LARGE_PCT
+from itertime.accuracy.errors_by_gpu import ERRORS, LARGE_PCT
 from itertime.calibration import RunSet, read_table
 from itertime.commandline import run_task
 from itertime.errors import UserError

@@ -36,7 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from itertime.accuracy import ANY, CLASSES, GENERATIONS, LEVEL, TABLE, kind_of, plan_class
+from itertime.accuracy import ANY, CLASSES, TABLE, kind_of
+from itertime.accuracy.intervals import GENERATIONS, LEVEL, plan_class
 from itertime.calibration import RunSet, read_table
 from itertime.commandline import run_task
 from itertime.errors import UserError

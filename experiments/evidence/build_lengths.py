@@ -18,7 +18,8 @@ import numpy as np
 
 from itertime.commandline import run_task
 from itertime.io import write_text
-from itertime.spec import LENGTHS, Lengths, load_lengths
+from itertime.spec import Lengths, load_lengths
+from itertime.spec.lengths import LENGTHS
 
 __all__ = ["CLASSES", "class_table", "main"]
 

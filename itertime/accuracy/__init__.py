@@ -3,49 +3,38 @@
 | name | what |
 |---|---|
 | `interval_s` | seconds between which nine in ten measured iterations of such plans lie |
-| `plan_class`, `CLASSES` | the class of a plan, by which intervals differ; all classes |
+| `CLASSES` | the class of a plan, by which intervals differ; all classes |
 | `kind_of` | dense or mixture, by which they differ too |
-| `GENERATIONS`, `measured_relatives` | profiles that borrow each other's intervals |
+| `measured_relatives` | profiles that borrow each other's intervals |
 | `ANY` | in the table: any framework, any class |
 | `conformal_range` | the range that holds the next ratio with a given probability |
-| `LEVEL` | that probability in the shipped intervals: 0.9 |
 | `TABLE` | the file of the shipped intervals |
-| `errors_on`, `MeasuredErrors` | how wrong predictions on a GPU were, and plans beside each other |
-| `ERRORS`, `LARGE_PCT` | the file of these errors; the mean error from which a GPU's are called large |
+| `errors_on` | how wrong predictions on a GPU were, and plans beside each other |
 | `WatchedProfile` | a profile that notes which of the sizes asked for lie outside the measured ones |
 
 What the model owes to a look at the measured runs is listed in docs/accuracy.md and docs/itertime.md.
 """
 
-from .errors_by_gpu import ERRORS, LARGE_PCT, MeasuredErrors, errors_on
+from .errors_by_gpu import errors_on
 from .extrapolation import WatchedProfile
 from .intervals import (
     ANY,
     CLASSES,
-    GENERATIONS,
-    LEVEL,
     TABLE,
     conformal_range,
     interval_s,
     kind_of,
     measured_relatives,
-    plan_class,
 )
 
 __all__ = [
     "ANY",
     "CLASSES",
-    "ERRORS",
-    "GENERATIONS",
-    "LARGE_PCT",
-    "LEVEL",
     "TABLE",
-    "MeasuredErrors",
     "WatchedProfile",
     "conformal_range",
     "errors_on",
     "interval_s",
     "kind_of",
     "measured_relatives",
-    "plan_class",
 ]

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ERRORS", "LARGE_PCT", "MeasuredErrors", "errors_on"]
-
 ERRORS = Path(__file__).parents[1] / "residuals" / "errors_by_gpu.json"
 LARGE_PCT = 20.0
 """Mean absolute error, in percent, from which predictions on a GPU are called unreliable."""

@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike
 from itertime.arrays import Array
 from itertime.spec import Profile, Query
 
-__all__ = ["WatchedProfile"]
-
 _log = logging.getLogger("itertime")
 _warned: set[tuple[str, str]] = set()
 

@@ -19,22 +19,6 @@ from typing import Any
 
 from itertime.spec import ModelSpec, Plan, System
 
-__all__ = [
-    "ANY",
-    "CLASSES",
-    "GENERATIONS",
-    "LEVEL",
-    "TABLE",
-    "Ranges",
-    "conformal_range",
-    "interval_s",
-    "kind_of",
-    "load_ranges",
-    "lookups",
-    "measured_relatives",
-    "plan_class",
-]
-
 TABLE = Path(__file__).parents[1] / "residuals" / "measured_over_predicted.json"
 LEVEL = 0.9
 SMALL_HIDDEN = 2048

@@ -35,12 +35,9 @@ from itertime.spec import (
     profile_of,
 )
 
-from .conventions import CONVENTIONS
+from .conventions import CONVENTIONS, system_of
 from .measured_run import MeasuredRun, check_precision
-from .names import system_of
 from .table import Cells
-
-__all__ = ["bert_plans", "bert_run", "stated_precision"]
 
 _STATED = (
     *("gpu", "gpus", "gpus_per_node", "layers", "hidden", "heads", "vocab", "samples_per_gpu_step"),

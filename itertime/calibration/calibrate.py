@@ -28,8 +28,6 @@ from .run_set import RunSet
 from .site_fit import MEMORY_CONSTANTS, TIME_CONSTANTS, SiteFit, constants_named, site_of
 from .table import read_table
 
-__all__ = ["Calibration", "FitErrors", "calibrate", "default_constants"]
-
 Rows = Whole
 """Indices of runs."""
 Fitted = Callable[[Rows], dict[str, float]]

@@ -16,11 +16,8 @@ from typing import Any
 from itertime.errors import UserError
 from itertime.spec import DISPATCHERS, list_frameworks
 
-from .conventions import conventions_of
-from .names import graphs_of, precision_of, software_of, trained_by_megatron_deepspeed
+from .conventions import conventions_of, graphs_of, precision_of, software_of, trained_by_megatron_deepspeed
 from .table import Cells
-
-__all__ = ["Features", "features_of", "is_mixture", "micro_batches", "recompute_alternatives"]
 
 Recomputation = tuple[str, float]
 """`recompute` and `recompute_fraction` of a plan."""

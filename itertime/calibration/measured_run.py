@@ -29,13 +29,9 @@ from itertime.spec import (
     profile_of,
 )
 
-from .conventions import CONVENTIONS, conventions_of
+from .conventions import CONVENTIONS, conventions_of, published_names, system_of, unknown_layers
 from .features import Features, features_of, is_mixture, micro_batches, recompute_alternatives
-from .names import published_names, system_of, unknown_layers
 from .table import Cells
-
-__all__ = ["MeasuredRun", "candidate_plans", "check_precision", "measured_run"]
-
 
 _FP32_GRADIENTS = "fp32 gradient accumulation"
 _SPLITS = ("balanced", "ends", "remainder")  # to choose from where the usual one cannot divide the layers

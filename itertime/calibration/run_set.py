@@ -27,8 +27,6 @@ from .bert_run import bert_plans, bert_run
 from .measured_run import MeasuredRun, candidate_plans, measured_run
 from .table import BERT, Cells
 
-__all__ = ["RunSet", "expressed"]
-
 
 def expressed(row: Cells, site: Site) -> tuple[MeasuredRun, list[Plan]]:
     """The run of a row of either kind of table, at a site, and all plans that it may have had.

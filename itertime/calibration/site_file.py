@@ -17,8 +17,6 @@ from itertime.spec import Site, System
 
 from .calibrate import Calibration, FitErrors
 
-__all__ = ["report", "write_site"]
-
 
 def report(calibration: Calibration) -> dict[str, Any]:
     """The JSON document of `itertime calibrate`: constants, and absolute errors in percent."""

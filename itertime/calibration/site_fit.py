@@ -30,8 +30,6 @@ from itertime.spec import NETWORK_EFFICIENCY, Site
 
 from .run_set import RunSet
 
-__all__ = ["MEMORY_CONSTANTS", "TIME_CONSTANTS", "Constant", "SiteFit", "constants_named", "site_of"]
-
 
 @dataclass(frozen=True)
 class Constant:

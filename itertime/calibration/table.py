@@ -20,8 +20,6 @@ from itertime.errors import TableError, printable
 from itertime.io import GPU_W, check_repeated, read_mapping, shown
 from itertime.spec import RECOMPUTE
 
-__all__ = ["BERT", "Cells", "read_table"]
-
 Cells = dict[str, Any]
 BERT = "bert"
 """The kind, in the cell "kind", of the rows of a BERT table."""

@@ -22,17 +22,6 @@ from .measured_run import MeasuredRun
 from .run_set import expressed
 from .table import BERT, Cells, read_table
 
-__all__ = [
-    "GROUPINGS",
-    "FileErrors",
-    "RowError",
-    "Skipped",
-    "statistics",
-    "summary",
-    "validate",
-    "write_rows",
-]
-
 GROUPINGS = ("framework", "precision", "gpu", "source", "batching")
 """What `summary` can group rows by."""
 

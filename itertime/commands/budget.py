@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from itertime.planning import Answer, CostPoint, Training
     from itertime.spec import System
 
-__all__ = ["budget", "cost"]
-
 MILLION = 1e6
 MOST_POINTS = 1000  # of a range of utilisations
 Modes = Annotated[str, option("--recompute", "Modes to try.")]

@@ -14,8 +14,6 @@ from itertime.errors import printable
 from .options import Json, option
 from .validate import print_skipped
 
-__all__ = ["calibrate"]
-
 
 def calibrate(
     files: Annotated[

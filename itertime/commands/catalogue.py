@@ -18,8 +18,6 @@ from .options import Json
 if TYPE_CHECKING:
     from itertime.spec import Framework, Lengths, ModelSpec, Reference, System
 
-__all__ = ["frameworks_app", "lengths", "models_app", "plan_options", "systems_app"]
-
 COLUMNS = 80
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of lengths
 GBPS = 1e9 / 8  # bytes/s

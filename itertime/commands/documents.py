@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from itertime.prediction import Prediction
     from itertime.spec import ModelSpec, Plan, System
 
-__all__ = ["error_note", "plan_document", "wrapped"]
-
 LINE = 80  # characters of a line of words in the output
 
 

@@ -11,8 +11,6 @@ from .options import words_of
 if TYPE_CHECKING:
     from itertime.spec import ModelSpec
 
-__all__ = ["print_unpredicted", "print_without_effect"]
-
 IDLE_FP16 = "--options compression=fp16 changes nothing without --fp32-gradients: gradients have 16 bit"
 
 

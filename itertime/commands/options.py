@@ -14,40 +14,6 @@ from .documents import wrapped
 if TYPE_CHECKING:
     from itertime.spec import ModelSpec, Plan, System
 
-__all__ = [
-    "MEMORY_HEADROOM",
-    "Attention",
-    "Cp",
-    "Dispatcher",
-    "Ep",
-    "Etp",
-    "Execution",
-    "Fp32Gradients",
-    "FrameworkName",
-    "GlobalBatch",
-    "Headroom",
-    "Json",
-    "MicroBatch",
-    "ModelName",
-    "Options",
-    "PlanLayout",
-    "Precision",
-    "Recompute",
-    "SeqLen",
-    "SequenceParallel",
-    "Settings",
-    "Subject",
-    "SystemName",
-    "Tp",
-    "TpOverlap",
-    "model_of",
-    "numbers_of",
-    "option",
-    "plan_of",
-    "system_of",
-    "words_of",
-]
-
 
 def option(name: str, text: str, panel: str | None = None, **bounds: Any) -> Any:
     """An option of a command: its name, its help, the panel that the help stands in, and `min` or `max`."""
@@ -74,50 +40,19 @@ Headroom = Annotated[
 ]
 Json = Annotated[bool, option("--json", "Print one JSON document.")]
 Tp = Annotated[int, option("--tp", "Tensor parallelism.", _DEGREES, min=1)]
-Pp = Annotated[int, option("--pp", "Pipeline stages.", _DEGREES, min=1)]
-Dp = Annotated[int, option("--dp", "Data parallelism.", _DEGREES, min=1)]
 MicroBatch = Annotated[int, option("--micro-batch", "Sequences per micro-batch.", _DEGREES, min=1)]
 GlobalBatch = Annotated[int, option("--global-batch", "Sequences per iteration.", min=1)]
-Interleave = Annotated[int, option("--interleave", "Model chunks per stage.", _DEGREES, min=1)]
 Recompute = Annotated[
     str, option("--recompute", "full, early-stop, selective, elementwise or none.", _MEMORY)
 ]
-Zero = Annotated[int, option("--zero", "ZeRO stage.", _MEMORY, min=0, max=3)]
-ZeroGroup = Annotated[
-    int | None, option("--zero-group", "Ranks per ZeRO group; default: all of dp.", _MEMORY, min=1)
-]
 SequenceParallel = Annotated[
     bool, option("--sequence-parallel", "Split norms and dropout over tp.", _DEGREES)
-]
-GradOverlap = Annotated[
-    bool, option("--grad-overlap", "Exchange gradients during the backward pass.", _EXECUTION)
 ]
 Fp32Gradients = Annotated[
     bool, option("--fp32-gradients", "Accumulate and exchange gradients in 32 bits.", _MEMORY)
 ]
 Cp = Annotated[int, option("--cp", "Context parallelism: ranks that share a sequence.", _DEGREES, min=1)]
-CpExchange = Annotated[
-    str, option("--cp-exchange", "How keys and values are exchanged: ring or gather.", _DEGREES)
-]
 Ep = Annotated[int, option("--ep", "Expert parallelism: ranks that share the experts.", _DEGREES, min=1)]
-RankOrder = Annotated[
-    str, option("--rank-order", "Order in which ranks are numbered: tp-cp-dp-pp or tp-cp-pp-dp.", _DEGREES)
-]
-Prefetch = Annotated[
-    bool, option("--prefetch/--no-prefetch", "ZeRO-3 gathers the next layer's weights ahead.", _EXECUTION)
-]
-BucketMb = Annotated[
-    int | None, option("--bucket-mb", "Exchange gradients in buckets of this size, in MB.", _EXECUTION, min=1)
-]
-Schedule = Annotated[str, option("--schedule", "1f1b or gpipe.", _DEGREES)]
-Split = Annotated[
-    str,
-    option(
-        "--split",
-        "Layers per stage: even; balanced, compute, ends or remainder where pp does not divide them.",
-        _DEGREES,
-    ),
-]
 
 
 Precision = Annotated[
@@ -138,23 +73,8 @@ TpOverlap = Annotated[
         _EXECUTION,
     ),
 ]
-CudaGraphs = Annotated[
-    str, option("--cuda-graphs", "Launch at once: none, the kernels of layers, or full.", _EXECUTION)
-]
 Dispatcher = Annotated[
     str, option("--dispatcher", "Of tokens to their experts: alltoall, deepep or hybridep.", _EXECUTION)
-]
-EpOverlap = Annotated[
-    bool, option("--ep-overlap", "Hide expert-parallel communication behind computation.", _EXECUTION)
-]
-RecomputeFraction = Annotated[
-    float, option("--recompute-fraction", "Share of the layers that --recompute applies to.", _MEMORY)
-]
-OffloadLayers = Annotated[
-    int, option("--offload-layers", "Layers of a stage with activations in the CPU's memory.", _MEMORY, min=0)
-]
-OffloadOptimizer = Annotated[
-    bool, option("--offload-optimizer", "Keep and run the optimizer on the CPU.", _MEMORY)
 ]
 Options = Annotated[
     str,
@@ -233,26 +153,52 @@ class PlanLayout:
     """The options that lay one plan out: degrees of parallelism, batches, and what each GPU keeps."""
 
     tp: Tp = 1
-    pp: Pp = 1
-    dp: Dp = 1
+    pp: Annotated[int, option("--pp", "Pipeline stages.", _DEGREES, min=1)] = 1
+    dp: Annotated[int, option("--dp", "Data parallelism.", _DEGREES, min=1)] = 1
     cp: Cp = 1
     ep: Ep = 1
     micro_batch: MicroBatch = 1
-    interleave: Interleave = 1
-    schedule: Schedule = "1f1b"
-    split: Split = "even"
+    interleave: Annotated[int, option("--interleave", "Model chunks per stage.", _DEGREES, min=1)] = 1
+    schedule: Annotated[str, option("--schedule", "1f1b or gpipe.", _DEGREES)] = "1f1b"
+    split: Annotated[
+        str,
+        option(
+            "--split",
+            "Layers per stage: even; balanced, compute, ends or remainder where pp does not divide them.",
+            _DEGREES,
+        ),
+    ] = "even"
     sequence_parallel: SequenceParallel = False
-    cp_exchange: CpExchange = "ring"
-    rank_order: RankOrder = "tp-cp-dp-pp"
+    cp_exchange: Annotated[
+        str, option("--cp-exchange", "How keys and values are exchanged: ring or gather.", _DEGREES)
+    ] = "ring"
+    rank_order: Annotated[
+        str,
+        option("--rank-order", "Order in which ranks are numbered: tp-cp-dp-pp or tp-cp-pp-dp.", _DEGREES),
+    ] = "tp-cp-dp-pp"
     recompute: Recompute = "full"
-    recompute_fraction: RecomputeFraction = 1.0
-    zero: Zero = 0
-    zero_group: ZeroGroup = None
-    offload_layers: OffloadLayers = 0
-    offload_optimizer: OffloadOptimizer = False
+    recompute_fraction: Annotated[
+        float, option("--recompute-fraction", "Share of the layers that --recompute applies to.", _MEMORY)
+    ] = 1.0
+    zero: Annotated[int, option("--zero", "ZeRO stage.", _MEMORY, min=0, max=3)] = 0
+    zero_group: Annotated[
+        int | None, option("--zero-group", "Ranks per ZeRO group; default: all of dp.", _MEMORY, min=1)
+    ] = None
+    offload_layers: Annotated[
+        int,
+        option("--offload-layers", "Layers of a stage with activations in the CPU's memory.", _MEMORY, min=0),
+    ] = 0
+    offload_optimizer: Annotated[
+        bool, option("--offload-optimizer", "Keep and run the optimizer on the CPU.", _MEMORY)
+    ] = False
     fp32_gradients: Fp32Gradients = False
-    prefetch: Prefetch = True
-    bucket_mb: BucketMb = None
+    prefetch: Annotated[
+        bool, option("--prefetch/--no-prefetch", "ZeRO-3 gathers the next layer's weights ahead.", _EXECUTION)
+    ] = True
+    bucket_mb: Annotated[
+        int | None,
+        option("--bucket-mb", "Exchange gradients in buckets of this size, in MB.", _EXECUTION, min=1),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,11 +207,17 @@ class Execution:
 
     etp: Etp = None
     precision: Precision = "bf16"
-    grad_overlap: GradOverlap = False
+    grad_overlap: Annotated[
+        bool, option("--grad-overlap", "Exchange gradients during the backward pass.", _EXECUTION)
+    ] = False
     tp_overlap: TpOverlap = None
-    ep_overlap: EpOverlap = False
+    ep_overlap: Annotated[
+        bool, option("--ep-overlap", "Hide expert-parallel communication behind computation.", _EXECUTION)
+    ] = False
     dispatcher: Dispatcher = "alltoall"
-    cuda_graphs: CudaGraphs = "none"
+    cuda_graphs: Annotated[
+        str, option("--cuda-graphs", "Launch at once: none, the kernels of layers, or full.", _EXECUTION)
+    ] = "none"
     options: Options = ""
 
 

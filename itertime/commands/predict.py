@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from itertime.prediction import Prediction
     from itertime.spec import ModelSpec, Plan
 
-__all__ = ["predict"]
-
 
 @option_groups
 def predict(

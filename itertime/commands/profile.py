@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from itertime.spec import Evidence, Profile
     from itertime.timeline import LayerKernel
 
-__all__ = ["profile_app"]
-
 NAME, SHAPE = 18, 36  # columns of a kernel's name and of its shape
 QUICK_SECONDS = 0.3
 MOST_SECONDS = 600.0

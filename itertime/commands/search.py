@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from itertime.planning import PlanChoice, RankedPlan, SearchResult, Space
     from itertime.spec import ModelSpec, System
 
-__all__ = ["search"]
-
 TOP, WHOLE_FRONT = 10, 1_000_000
 HOUR_S = 3600.0
 DEFAULT_USD_PER_GPU_HOUR = 5.0  # vTrain's figure

@@ -11,8 +11,6 @@ from itertime.commandline import option_groups
 
 from .options import Execution, PlanLayout, Subject, plan_of
 
-__all__ = ["timeline"]
-
 PAGES = (".html", ".htm")
 
 Output = Annotated[

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from itertime.planning import TrainTime
     from itertime.spec import Evaluations, ModelSpec, Plan, System
 
-__all__ = ["train_time"]
-
 LABEL = 13  # characters of the name of a part
 
 

@@ -14,8 +14,6 @@ from itertime.errors import printable
 
 from .options import Json, Settings, option, system_of
 
-__all__ = ["print_skipped", "validate"]
-
 
 def validate(
     files: Annotated[list[Path], typer.Argument(help="Iteration tables (CSV).", show_default=False)],

@@ -15,8 +15,6 @@ from .memory import activations_of
 from .offload import copy_s
 from .partition import Workload
 
-__all__ = ["activation_copies_s"]
-
 
 def activation_copies_s(workload: Workload) -> Array:
     """Seconds to copy what a stage's offloaded layers keep of one micro-batch, one way, (4, plans)."""

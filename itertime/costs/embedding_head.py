@@ -9,8 +9,6 @@ from itertime.spec import Elementwise
 
 from .partition import Workload
 
-__all__ = ["embedding_s", "head_s"]
-
 
 def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     """Forward: look-up in the split table, positions, dropout, one all-reduce. Backward: a dense gradient.

@@ -7,8 +7,6 @@ from typing import Protocol
 from itertime.arrays import Array
 from itertime.spec import Query
 
-__all__ = ["KernelTimes"]
-
 
 class KernelTimes(Protocol):
     """Seconds of one GPU type's kernels and in-node collectives, its peak and its memory.

@@ -29,8 +29,6 @@ from .mixture import expert_kernel_counts, expert_kernels, expert_parallel_s, ex
 from .parallel_comm import context_parallel_s, summed_blocks, tensor_parallel_s
 from .partition import Workload
 
-__all__ = ["LayerCosts", "Parts", "kernel_counts", "layer_costs"]
-
 Parts = dict[str, Array]
 # Factor of batched GEMMs whose head dim is not a multiple of 8 (16 bytes). BigScience's runs with a head dim
 # of 108 took 22 to 26 % longer than their neighbours (tr11 chronicles, bigscience-workshop), which is about

@@ -12,8 +12,6 @@ from itertime.spec import PRECISIONS, Cast, Gemm
 
 from .partition import Workload
 
-__all__ = ["Linear", "linear_gemms", "linear_s"]
-
 Shape = tuple[Array, Array, Array]
 
 

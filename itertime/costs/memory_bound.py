@@ -17,9 +17,6 @@ from itertime.spec import Elementwise
 
 from .partition import Workload
 
-__all__ = ["Kernel", "MemoryBound", "memory_bound_s", "residual_s"]
-
-
 PASSES = np.array([[False], [True]])  # forward, backward: the rows of a kernel's bytes
 
 

@@ -44,16 +44,6 @@ from .network import (
 from .parallel_comm import neighbours
 from .partition import Workload
 
-__all__ = [
-    "Experts",
-    "arriving_tokens",
-    "expert_kernel_counts",
-    "expert_kernels",
-    "expert_parallel_s",
-    "experts_s",
-    "overlapped_s",
-]
-
 # Rows of each expert's operand are a multiple of it: FP8 tensor cores need 16, a block of scales 32
 # (Transformer Engine, `Fp8Padding`).
 _ROWS = {"fp8": 16, "fp8_block": 16, "mxfp8": 32, "nvfp4": 32}

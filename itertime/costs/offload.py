@@ -19,8 +19,6 @@ from itertime.spec import System
 
 from .partition import Workload
 
-__all__ = ["OffloadedStep", "copy_s", "offloaded_step", "on_cpu_s"]
-
 # Of the link: copies of pinned memory reach about 25 of PCIe 4's 31.5 GB/s. Assumed of all links.
 _LINK_SHARE = 0.8
 # Bytes of the CPU's memory that Adam moves per parameter: reads gradient (2), master weight and moments (12),

@@ -13,15 +13,6 @@ from itertime.spec import ModelSpec
 from .network import Group, all_gather_s, all_reduce_s, p2p_s, ranks_together, reduce_scatter_s
 from .partition import Workload
 
-__all__ = [
-    "activation_all_reduce_s",
-    "context_parallel_s",
-    "neighbours",
-    "summed_blocks",
-    "tensor_group",
-    "tensor_parallel_s",
-]
-
 
 def activation_all_reduce_s(workload: Workload) -> Array:
     """Seconds to sum one micro-batch's activations, 2 s b h bytes or twice that, over the group's ranks."""

@@ -32,8 +32,6 @@ from .balance import MicroBatch, micro_batch_of
 from .kernel_times import KernelTimes
 from .network import Fabric
 
-__all__ = ["Partition", "Workload", "padded_vocab"]
-
 
 @dataclass(frozen=True)
 class Partition:

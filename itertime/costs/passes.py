@@ -18,15 +18,6 @@ from .layer import Parts, layer_costs
 from .parallel_comm import activation_all_reduce_s
 from .partition import Workload
 
-__all__ = [
-    "MICRO_BATCH_COLUMNS",
-    "Pass",
-    "Passes",
-    "distinct_passes",
-    "micro_batch_passes",
-    "stage_layers_s",
-]
-
 _KIND = np.arange(4)[:, None]
 
 MICRO_BATCH_COLUMNS = (

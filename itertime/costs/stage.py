@@ -20,8 +20,6 @@ from .parallel_comm import tensor_group
 from .partition import Workload
 from .passes import Pass, distinct_passes
 
-__all__ = ["StageCosts", "stage_costs"]
-
 _KIND = np.arange(4)[:, None]
 
 

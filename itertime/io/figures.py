@@ -15,8 +15,6 @@ from .files import write_bytes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "ENDINGS", "check_ending", "figures", "save"]
-
 ENDINGS = ("pdf", "svg", "png")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6b6f76")
 """The palette of Okabe and Ito, which colour-blind readers can tell apart, without its black and yellow."""

@@ -16,17 +16,6 @@ from typing import Any
 
 from itertime.errors import UserError
 
-__all__ = [
-    "digest",
-    "not_utf8",
-    "read_text",
-    "replacing",
-    "sha256",
-    "temporary_beside",
-    "write_bytes",
-    "write_text",
-]
-
 
 def read_text(path: str | Path, max_bytes: int) -> str:
     """The text of a regular UTF-8 file of at most `most` bytes.

@@ -19,25 +19,6 @@ from itertime.errors import UserError, quoted
 from .files import read_text
 from .yaml_text import TOO_DEEP, YamlError, parse_yaml
 
-__all__ = [
-    "CONFIG",
-    "GPU_W",
-    "MAX_BYTES",
-    "Count",
-    "Fraction",
-    "GpuPower",
-    "Latency",
-    "Name",
-    "NonNegative",
-    "Positive",
-    "Ratio",
-    "Share",
-    "Whole",
-    "construct",
-    "names_file",
-    "read_mapping",
-]
-
 ENDINGS = (".yaml", ".yml", ".json")
 
 MAX_BYTES = 4_000_000

@@ -12,8 +12,6 @@ from typing import Any, BinaryIO
 
 from itertime.errors import TableError, UserError
 
-__all__ = ["LONGEST_ROW", "open_parquet", "too_long"]
-
 LONGEST_ROW = 10_000_000  # characters; memory holds a whole row, and no real table has one this long
 _BATCH_ROWS, _BATCH_BYTES = 10_000, 64_000_000  # the most that memory holds at a time
 _GROUP_BYTES = 500_000_000  # of a row group, whose different texts memory may hold several times

@@ -13,8 +13,6 @@ from pydantic import Field
 
 from .mappings import MOST
 
-__all__ = ["Key", "described", "keys_of", "optional"]
-
 _KINDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 _BOUNDS = {"ge": "from {:g}", "gt": "above {:g}", "le": "to {:g}"}
 

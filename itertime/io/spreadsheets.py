@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["with_guard", "without_guard"]
-
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 _GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
 

@@ -26,8 +26,6 @@ from itertime.errors import TableError, UserError, shown
 
 from .parquet import LONGEST_ROW, open_parquet, too_long
 
-__all__ = ["Table", "TextLayout", "check_repeated", "open_input", "open_table", "separator_hint"]
-
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 

@@ -14,8 +14,6 @@ import yaml
 
 from itertime.errors import quoted
 
-__all__ = ["MAX_DEPTH", "MAX_SIZE", "TOO_DEEP", "YamlError", "parse_yaml", "yaml_nodes"]
-
 MAX_SIZE = 8_000_000
 """Values and their characters, with aliases expanded; a file of 4 MB without aliases has fewer."""
 

@@ -33,18 +33,6 @@ from itertime.spec import ModelSpec, Profile, System, load_model, profile_of
 from .search import RankedPlan, search
 from .space import Space
 
-__all__ = [
-    "COUNTS",
-    "TOKENS_PER_PARAMETER",
-    "Answer",
-    "Budget",
-    "CostPoint",
-    "Training",
-    "TrainingCost",
-    "generated",
-    "published",
-]
-
 TOKENS_PER_PARAMETER = 20.0
 DAY_S = 86_400.0
 # Narayanan et al. (SC'21), Table 1: widths 2,304 to 25,600, heads of 128 but for the two smallest, 96 to 200

@@ -19,8 +19,6 @@ from numpy.typing import ArrayLike
 
 from itertime.arrays import Array
 
-__all__ = ["REACH", "PlanChoice", "choice_among"]
-
 DRAWS = 400
 REACH = 7.0  # standard deviations: no error lets a plan win that is predicted to be further behind
 Z = 1.6448536269514722  # quantile 0.95 of the normal distribution, so that two sides leave 90 %

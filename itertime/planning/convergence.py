@@ -16,21 +16,6 @@ from pathlib import Path
 
 from itertime.errors import UserError
 
-__all__ = [
-    "CONVERGENCE",
-    "REMEDY",
-    "STARTUP",
-    "STEPS_SUFFIX",
-    "UPDATE_RULES",
-    "Convergence",
-    "StartUp",
-    "Steps",
-    "StepsRow",
-    "list_convergence",
-    "load_convergence",
-    "start_up",
-]
-
 CONVERGENCE = Path(__file__).parents[1] / "convergence"
 STEPS_SUFFIX = "_steps.csv"
 STARTUP = "startup.csv"

@@ -25,17 +25,6 @@ from itertime.errors import UserError
 from itertime.io import write_bytes
 from itertime.spec import Plan, parse_options
 
-__all__ = [
-    "CODE",
-    "MOST_BYTES",
-    "MOST_FILES",
-    "PACKAGE",
-    "VARIABLE",
-    "CurveCache",
-    "default_cache",
-    "source_hash",
-]
-
 VARIABLE = "ITERTIME_CACHE"  # a folder, or "off"
 MOST_FILES, MOST_BYTES = 2000, 64_000_000
 LARGEST_FILE = 4_000_000

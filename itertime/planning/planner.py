@@ -45,8 +45,6 @@ from .curve_cache import CurveCache
 from .search import best_of_counts, fitting_plans, pareto_front, rank
 from .space import LARGEST, Space, candidates, tensor_splits
 
-__all__ = ["PLANNERS", "PlannedRun", "Planner", "make_planner"]
-
 LARGEST_CURVE = 1_000_000  # GPUs
 
 

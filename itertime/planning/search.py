@@ -28,20 +28,6 @@ from .space import LARGEST, Space, candidates, options_in_the_way
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ROUNDING",
-    "RankedPlan",
-    "SearchResult",
-    "among_best",
-    "best_of_counts",
-    "fitting_plans",
-    "judge",
-    "lower_bound_s",
-    "pareto_front",
-    "rank",
-    "search",
-]
-
 Rows = Whole
 OBJECTIVES = ("time", "cost", "pareto")
 BLOCK = 4096  # plans whose arrays stay in the processor's cache

@@ -24,11 +24,6 @@ from itertime.spec import (
     broken_options,
 )
 
-__all__ = [
-    *("LARGEST", "MICRO_BATCHES", "WHOLE", "Space"),
-    *("candidates", "divisors", "options_in_the_way", "tensor_splits"),
-]
-
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 MOST_PLANS = 10_000_000  # about 4 GB of columns
 LARGEST = 10_000_000  # GPUs, sequences: far beyond anything built, and small enough to enumerate divisors

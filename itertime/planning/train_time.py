@@ -31,14 +31,6 @@ from itertime.spec import (
 
 from .convergence import REMEDY, StartUp, Steps, list_convergence, load_convergence, start_up
 
-__all__ = [
-    "TrainTime",
-    "evaluation_s",
-    "evaluations_of",
-    "steps_of",
-    "train_time",
-]
-
 
 @dataclass(frozen=True)
 class TrainTime:

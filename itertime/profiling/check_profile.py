@@ -25,8 +25,6 @@ from itertime.spec import (
     Profile,
 )
 
-__all__ = ["CHECKS", "ProfileFinding", "check_profile"]
-
 SLACK = 1.001  # of rounding
 SIZES = 2.0 ** np.arange(9, 16)  # 512 to 32,768: extents of products in training
 SEQUENCES = 2.0 ** np.arange(9, 16)

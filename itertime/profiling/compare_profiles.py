@@ -19,8 +19,6 @@ from itertime.spec import (
     Profile,
 )
 
-__all__ = ["Difference", "compare_profiles", "mean_ratios"]
-
 # (n, k) of Llama 3 8B and 70B on 8 ranks or fewer (Llama 3, 2024, table 3): QKV, projection, MLP.
 LAYERS = ((6144, 4096), (4096, 4096), (14336, 4096), (4096, 14336), (10240, 8192), (8192, 3584))
 TOKENS = (2048, 8192)

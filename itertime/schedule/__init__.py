@@ -3,16 +3,10 @@
 | name | what |
 |---|---|
 | `pipeline_s`, `PipelineTime` | the time of a pipeline under any schedule: read this first |
-| `StageTimes`, `ChunkTimes` | what it depends on: seconds of every kind of stage, of every chunk of a stage |
+| `StageTimes` | what it depends on: seconds of every kind of stage, of every chunk of a stage |
 | `FIRST`, `HEAVY`, `LIGHT`, `LAST` | the kinds of stages, rows of what has one number per kind |
 | `stage_kinds` | the kind of each stage of a plan, from the first to the last |
 | `divided_s` | seconds of a pass that the chunks of a stage share |
-| `one_f_one_b_s` | 1F1B, step by step |
-| `interleaved_s` | interleaved 1F1B, slot by slot |
-| `gpipe_s` | GPipe, in closed form |
-| `last_stage_decides` | whether the closed form of 1F1B is exact |
-| `middle_stages_decide`, `middle_stages_s` | another one, of equal stages between shorter ends |
-| `InterleavedPasses` | the closed form of interleaved 1F1B, and whether it is exact |
 
 Why
 - Closed forms are used only where a proof covers them. m max(S) + sum(S) - max(S) is not exact for 1F1B in
@@ -22,27 +16,17 @@ Why
 - Arrays are slow for a single pipeline, so it has a twin in plain Python. A test holds both together.
 """
 
-from .closed_forms import InterleavedPasses, last_stage_decides, middle_stages_decide, middle_stages_s
 from .pipeline import PipelineTime, pipeline_s
-from .recurrences import gpipe_s, interleaved_s, one_f_one_b_s
-from .stage_times import FIRST, HEAVY, LAST, LIGHT, ChunkTimes, StageTimes, divided_s, stage_kinds
+from .stage_times import FIRST, HEAVY, LAST, LIGHT, StageTimes, divided_s, stage_kinds
 
 __all__ = [
     "FIRST",
     "HEAVY",
     "LAST",
     "LIGHT",
-    "ChunkTimes",
-    "InterleavedPasses",
     "PipelineTime",
     "StageTimes",
     "divided_s",
-    "gpipe_s",
-    "interleaved_s",
-    "last_stage_decides",
-    "middle_stages_decide",
-    "middle_stages_s",
-    "one_f_one_b_s",
     "pipeline_s",
     "stage_kinds",
 ]

@@ -11,8 +11,6 @@ import numpy as np
 
 from itertime.arrays import Array, Flags, Whole
 
-__all__ = ["InterleavedPasses", "last_stage_decides", "middle_stages_decide", "middle_stages_s"]
-
 
 def last_stage_decides(forward: Array, backward: Array, present: Flags) -> Flags:
     """Where 1F1B takes exactly m max S + sum S - max S, S = forward + backward, for any number m of

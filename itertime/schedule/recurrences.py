@@ -13,8 +13,6 @@ from itertime.arrays import Array, Whole
 
 from .single_pipeline import interleaved_single_s, one_f_one_b_single_s
 
-__all__ = ["gpipe_s", "interleaved_s", "one_f_one_b_s"]
-
 
 def one_f_one_b_s(
     forward: Array, backward: Array, microbatches: ArrayLike, stages: ArrayLike | None = None

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-__all__ = ["interleaved_single_s", "one_f_one_b_single_s"]
-
 _TOLERANCE = 1e-14  # of the latest time: rounding, not a difference
 
 

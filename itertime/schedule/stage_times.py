@@ -17,8 +17,6 @@ from itertime.arrays import Array, Flags, Whole
 
 from .closed_forms import InterleavedPasses
 
-__all__ = ["FIRST", "HEAVY", "LAST", "LIGHT", "ChunkTimes", "StageTimes", "divided_s", "stage_kinds"]
-
 FIRST, HEAVY, LIGHT, LAST = range(4)
 _NOT_DIVIDED = ("embedding", "head", "p2p")
 

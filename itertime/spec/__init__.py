@@ -30,7 +30,6 @@
 | `mlperf_evaluations` | MLPerf's rule for BERT |
 | `Lengths` | how many tokens the samples of a data set have |
 | `load_lengths`, `list_lengths` | a shipped distribution or a table of the user; names of the shipped ones |
-| `LENGTHS` | the folder of the shipped ones |
 | `as_model`, `as_system` | a model, a system, as it is or by name |
 | `is_system_file` | whether a file states a system, rather than a shipped name |
 | `resolved_digest` | hash of a model or a system as resolved |
@@ -47,7 +46,7 @@ Queries, which `Profile.seconds` answers:
 | `Query` | any of them |
 | `Gemm`, `GroupedGemm` | matrix products; those of several experts in one launch |
 | `Attention` | one layer's attention, forward or backward |
-| `AttentionKernel`, `FLASH` | which attention kernel runs, its head dim of values, its window |
+| `AttentionKernel` | which attention kernel runs, its head dim of values, its window |
 | `Elementwise`, `Cast` | memory-bound kernels; quantisation of a 16-bit tensor |
 | `Collective` | a collective among GPUs of one node |
 
@@ -63,7 +62,6 @@ from .evaluations import NO_EVALUATIONS, Evaluations, mlperf_evaluations
 from .fidelity import approximations_of, check_predictable, refusal_of
 from .framework import Framework, framework_of, framework_reference, list_frameworks, load_framework
 from .kernels import (
-    FLASH,
     Attention,
     AttentionKernel,
     Cast,
@@ -73,7 +71,7 @@ from .kernels import (
     GroupedGemm,
     Query,
 )
-from .lengths import LENGTHS, Lengths, list_lengths, load_lengths
+from .lengths import Lengths, list_lengths, load_lengths
 from .model import ModelSpec
 from .plans import (
     CUDA_GRAPHS,
@@ -112,9 +110,7 @@ __all__ = [
     "CUDA_GRAPHS",
     "DEFAULT_OPTIONS",
     "DISPATCHERS",
-    "FLASH",
     "HABIT",
-    "LENGTHS",
     "NETWORK_EFFICIENCY",
     "NO_EVALUATIONS",
     "ONE_BIT",

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from itertime.errors import UserError
 
-__all__ = ["NO_EVALUATIONS", "Evaluations", "mlperf_evaluations"]
-
 
 @dataclass(frozen=True)
 class Evaluations:

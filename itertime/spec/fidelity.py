@@ -10,8 +10,6 @@ from itertime.errors import UserError
 
 from .model import ModelSpec
 
-__all__ = ["LARGEST_SHARE", "approximations_of", "check_predictable", "refusal_of"]
-
 LARGEST_SHARE = 0.1
 """Of the arithmetic; a model of which a prediction would misstate more is refused."""
 

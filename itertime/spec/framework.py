@@ -19,15 +19,6 @@ from itertime.io import CONFIG, Name, NonNegative, Positive, Share, construct, d
 
 from .references import Reference
 
-__all__ = [
-    "NEUTRAL",
-    "Framework",
-    "framework_of",
-    "framework_reference",
-    "list_frameworks",
-    "load_framework",
-]
-
 FRAMEWORKS = Path(__file__).parents[1] / "frameworks"
 NEUTRAL = "megatron"
 

@@ -26,8 +26,6 @@ from typing import NamedTuple
 from itertime.errors import TableError, UnknownName, UserError, shown
 from itertime.io import Table, TextLayout, check_repeated, open_table, separator_hint
 
-__all__ = ["LENGTHS", "Lengths", "list_lengths", "load_lengths"]
-
 LENGTHS = Path(__file__).parents[1] / "lengths"
 
 MOST_TOKENS = 10**9

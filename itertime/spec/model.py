@@ -15,8 +15,6 @@ from pydantic.dataclasses import dataclass
 from itertime.errors import UserError, quoted
 from itertime.io import CONFIG, described, optional
 
-__all__ = ["ModelSpec"]
-
 Size = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 SizeOrZero = Annotated[int, Field(strict=True, ge=0, le=10**9)]
 Portion = Annotated[float, Field(gt=0, le=1)]

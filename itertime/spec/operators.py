@@ -16,8 +16,6 @@ from pydantic.dataclasses import dataclass
 from itertime.arrays import Array
 from itertime.io import CONFIG, Count, Fraction, NonNegative, Positive
 
-__all__ = ["GemmModel", "GemmTile", "PowerTerm"]
-
 
 @dataclass(frozen=True, config=CONFIG)
 class GemmTile:

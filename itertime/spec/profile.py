@@ -37,19 +37,6 @@ from .kernels import (
 from .operators import Array, GemmModel, PowerTerm
 from .size_table import SizeTable
 
-__all__ = [
-    "COLLECTIVES",
-    "ELEMENTWISE_KINDS",
-    "ELEMENTWISE_STYLES",
-    "SHIPPED_PROFILES",
-    "Evidence",
-    "Profile",
-    "list_profiles",
-    "load_profile",
-    "profile_path",
-    "read_profile",
-]
-
 FOLDER = Path(__file__).parents[1] / "profiles"
 SHIPPED_PROFILES = frozenset(path.stem for path in FOLDER.glob("*.json"))
 """The names of the shipped profiles."""

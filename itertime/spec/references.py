@@ -20,8 +20,6 @@ from typing import Any, NamedTuple
 from itertime.errors import UnknownName, UserError, quoted, shown
 from itertime.io import keys_of, names_file, parse_yaml, read_mapping
 
-__all__ = ["Reference", "resolved_digest"]
-
 _LONGEST_CHAIN = 8
 _PACKAGE = Path(__file__).parents[1]
 _FILES = ("profile", "framework", "lengths")

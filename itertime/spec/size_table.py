@@ -14,8 +14,6 @@ from pydantic.dataclasses import dataclass
 from itertime.arrays import Array
 from itertime.io import CONFIG
 
-__all__ = ["SizeTable"]
-
 
 @dataclass(frozen=True, config=CONFIG)
 class SizeTable:

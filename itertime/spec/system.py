@@ -33,20 +33,6 @@ from .framework import NEUTRAL, load_framework
 from .profile import Profile, load_profile
 from .references import Reference
 
-__all__ = [
-    "SHIPPED_SYSTEMS",
-    "SYSTEMS",
-    "Site",
-    "System",
-    "as_system",
-    "is_system_file",
-    "list_systems",
-    "load_system",
-    "profile_of",
-    "system_of",
-    "system_reference",
-]
-
 SYSTEMS = Path(__file__).parents[1] / "systems"
 SHIPPED_SYSTEMS = frozenset(path.stem for path in SYSTEMS.glob("*.yaml"))
 """The names of the shipped systems. Their files are part of the program, so each is read once."""

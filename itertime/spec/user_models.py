@@ -21,8 +21,6 @@ from .lengths import is_path, load_lengths
 from .model import ModelSpec
 from .references import Reference
 
-__all__ = ["MODELS", "Models", "as_model", "list_models", "load_model", "model_of", "model_reference"]
-
 MODELS = Path(__file__).parents[1] / "models"
 
 

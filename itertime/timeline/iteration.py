@@ -15,8 +15,6 @@ from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_o
 
 from .task_graph import Graph, StagePasses, add_pipeline
 
-__all__ = ["chrome_trace", "iteration_graph", "write_chrome_trace"]
-
 STREAMS = ("compute", "network")
 MOST_TASKS = 1_000_000
 

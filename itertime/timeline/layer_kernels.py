@@ -33,8 +33,6 @@ from itertime.spec import (
     System,
 )
 
-__all__ = ["LayerKernel", "layer_kernels"]
-
 STEP = 2.0**-20  # relative; small enough to cross no maximum, large enough for nine exact digits
 SMALLEST_SHARE = 1e-9  # of the layer; smaller contributions are rounding
 NO_KERNELS = {

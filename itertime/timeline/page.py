@@ -18,8 +18,6 @@ from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_o
 from .iteration import iteration_graph
 from .task_graph import Graph, Task
 
-__all__ = ["timeline_page", "write_timeline_page"]
-
 TEMPLATE = Path(__file__).parents[1] / "templates" / "timeline.html"
 MOST_BARS = 200_000
 KINDS = {

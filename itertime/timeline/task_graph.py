@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Graph", "StagePasses", "Task", "add_pipeline", "stage_order"]
-
 Step = tuple[str, int, int]  # "forward" or "backward", chunk, micro-batch
 
 

@@ -23,8 +23,6 @@ from .sampling import Indices, deal, draw, pools_of, work_of_ranks
 from .slowest import DrawnWork, IndependentNodes, IndependentRanks, SampledRanks, UnitPart
 from .strata import bin_edges, stratified_counts
 
-__all__ = ["Dealt", "check_balance", "drawn_work", "rows_of", "sampled_work"]
-
 MOST_DRAWS, FEWEST_DRAWS = 512, 8
 DRAWN_UNITS = 4_000_000  # over all draws: bounds the seconds that sampling takes
 UNITS_AT_ONCE = 1_000_000  # bounds the memory

@@ -8,8 +8,6 @@ import numpy as np
 
 from itertime.arrays import Array
 
-__all__ = ["Points", "highest", "stacked", "upper_hull"]
-
 Points = Array
 """The last axis: tokens, and sum of squared lengths."""
 

@@ -23,17 +23,6 @@ from itertime.schedule import FIRST, LAST
 
 from .micro_batch import draws_of, node_ranks
 
-__all__ = [
-    "ARRAYS",
-    "Growth",
-    "SampleExchange",
-    "Spread",
-    "balance_s",
-    "exchange_bytes",
-    "spread_of",
-    "varies",
-]
-
 ARRAYS = 4  # token ids, segment ids, attention mask, masked labels
 ARRAY_BYTES = 2  # int16
 

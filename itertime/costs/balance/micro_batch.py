@@ -34,8 +34,6 @@ from .drawn_work import DrawnWork, drawn_work, rows_of
 from .packing import packs_of
 from .strata import bin_edges
 
-__all__ = ["MicroBatch", "draws_of", "fullest", "micro_batch_of", "node_ranks"]
-
 FULLEST = 0.95  # the share of iterations whose fullest micro-batch is not above `fullest`
 
 

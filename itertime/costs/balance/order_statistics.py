@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from itertime.arrays import Array
 
-__all__ = ["Maximum", "Part", "SumDistribution", "sum_distribution"]
-
 GRID_POINTS, MOST_POINTS = 2**13, 2**20  # of a sum
 PART_POINTS = 16  # between the least and the largest value of a part, at least
 ON_GRID = 1e-9  # steps from a point of the grid that count as none

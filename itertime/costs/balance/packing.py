@@ -18,8 +18,6 @@ from itertools import chain
 
 from itertime.spec import Lengths
 
-__all__ = ["MOST_SAMPLES", "Packs", "packs_of"]
-
 Weighted = tuple[float, tuple[int, ...]]  # share of the sequences, lengths in the pack
 
 MOST_SAMPLES = 16

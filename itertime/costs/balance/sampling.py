@@ -19,8 +19,6 @@ from itertime.arrays import Array
 from .hulls import Points
 from .slowest import UnitPart
 
-__all__ = ["MOST_POOLS", "Indices", "deal", "draw", "pools_of", "work_of_ranks"]
-
 Indices = NDArray[np.integer]
 
 

@@ -17,8 +17,6 @@ import numpy as np
 from .hulls import Points, highest
 from .order_statistics import Array, Maximum, Part, sum_distribution
 
-__all__ = ["DrawnWork", "IndependentNodes", "IndependentRanks", "SampledRanks", "SlowestRank", "UnitPart"]
-
 NODES = 64  # intervals of the share of the squares in a rank's work, between which the maximum is linear
 
 

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from itertime.errors import UserError
 from itertime.spec import STRATA, Lengths
 
-__all__ = ["apportioned", "bin_edges", "bin_shares", "stratified_counts"]
-
 
 def bin_edges(seq_len: int) -> list[int]:
     """The longest length of each bin.

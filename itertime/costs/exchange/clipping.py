@@ -53,8 +53,6 @@ from itertime.spec import Elementwise
 from .groups import gradient_bytes, norm_sums_s
 from .optimizer import NORM_BYTES, includes_norm, owned_parameters
 
-__all__ = ["Clipping", "clipping_s"]
-
 SCALAR_BYTES = 4.0  # a squared norm
 
 

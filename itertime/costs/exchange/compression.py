@@ -44,8 +44,6 @@ from itertime.spec import ONE_BIT, PlanOptions
 from .groups import collective_s, gradient_bytes
 from .power_sgd import power_factors
 
-__all__ = ["SENT_BITS", "combined_s", "error_bytes", "in_step", "scattered_s"]
-
 SENT_BITS = {"fp16": 16, "fp8": 8, "int8": 8, "int4": 4, **dict.fromkeys(ONE_BIT, 1)}
 """Bits of a gradient as it is sent, by compression, scales apart."""
 INDEX_BYTES = 4.0

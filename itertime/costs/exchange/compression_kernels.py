@@ -33,8 +33,6 @@ from .compression import INDEX_BYTES, SENT_BITS
 from .groups import gradient_bytes
 from .power_sgd import power_kernels_s
 
-__all__ = ["STEP_BYTES", "compression_kernels_s", "scatter_kernel_bytes", "step_bytes"]
-
 SECTOR = 32.0
 """Bytes that one access to memory moves at least (CUDA C++ Best Practices Guide, section 9.2.1)."""
 

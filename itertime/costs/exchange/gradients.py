@@ -14,8 +14,6 @@ from .compression import combined_s, in_step, scattered_s
 from .groups import Shards, collective_s, data_parallel_group, expert_spread, gradient_bytes
 from .quantised_zero import moved_s
 
-__all__ = ["Exchange", "Sharded", "exchange", "exposed_s", "sharded_s"]
-
 
 @dataclass(frozen=True)
 class Exchange:

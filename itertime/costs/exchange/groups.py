@@ -12,16 +12,6 @@ from itertime.costs.network import Fabric, Group, all_reduce_s, ranks_together
 from itertime.costs.partition import Workload
 from itertime.spec import PlanBatch
 
-__all__ = [
-    "Shards",
-    "collective_s",
-    "data_parallel_group",
-    "expert_copies",
-    "expert_spread",
-    "gradient_bytes",
-    "norm_sums_s",
-]
-
 LEAST_BYTES = 512.0  # of the collectives that profiles measure
 
 

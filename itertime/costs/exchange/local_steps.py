@@ -40,15 +40,6 @@ from itertime.spec import Elementwise, PlanOptions
 from .compression import SENT_BITS
 from .groups import Shards, collective_s, data_parallel_group, expert_spread, gradient_bytes
 
-__all__ = [
-    "entry_bytes",
-    "outer_state_bytes",
-    "outer_sync_s",
-    "sent_per_iteration",
-    "worker_parameters",
-    "workers_exchange_s",
-]
-
 AVERAGED_BYTES, MOMENT_BYTES = 10.0, 8.0
 """Bytes that a GPU's memory moves per parameter to apply a mean: it reads the mean and writes the 32-bit
 state, of a weight the 16-bit copy too."""

@@ -19,8 +19,6 @@ from .gradients import Exchange, exchange, exposed_s
 from .local_steps import outer_sync_s
 from .optimizer import optimizer_s
 
-__all__ = ["once_s"]
-
 
 def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[Parts, Exchange]:
     """Seconds by part that an iteration spends once, on the first stage, the last to finish; its exchange.

@@ -56,14 +56,6 @@ from itertime.spec import CUDA_GRAPHS, ONE_BIT, Elementwise, ModelSpec, PlanBatc
 from .compression_kernels import step_bytes
 from .groups import expert_copies, gradient_bytes, norm_sums_s
 
-__all__ = [
-    "NORM_BYTES",
-    "includes_norm",
-    "optimizer_s",
-    "owned_parameters",
-    "state_bytes",
-]
-
 Parts = dict[str, Array]
 NORM_BYTES = 4.0
 """Bytes per owned parameter that the norm of the reduced gradients reads."""

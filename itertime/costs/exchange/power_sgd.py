@@ -17,8 +17,6 @@ from itertime.costs.partition import Workload
 from itertime.schedule import FIRST, LAST
 from itertime.spec import Elementwise, Gemm
 
-__all__ = ["Factors", "power_factors", "power_kernels_s"]
-
 PASSES = 7
 """Reads and writes of the columns that are left, for every column that becomes orthogonal: the product with
 it and its sum, the products to subtract and the difference (PyTorch, `_orthogonalize_gram_schmidt`)."""

@@ -26,8 +26,6 @@ from .compression import scattered_s
 from .compression_kernels import scatter_kernel_bytes
 from .groups import Shards, collective_s, data_parallel_group
 
-__all__ = ["Moved", "moved_s", "pass_kernels_s", "secondary_bytes"]
-
 WEIGHT_BYTES = 1.0 + 4.0 / 8000
 """A quantised weight and its part of a scale (`CUDAQuantizer.target_group_size`)."""
 

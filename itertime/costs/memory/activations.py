@@ -18,8 +18,6 @@ from itertime.arrays import Array
 from itertime.costs.partition import Workload
 from itertime.spec import PRECISIONS
 
-__all__ = ["Activations", "activations_of", "element_bytes"]
-
 # An element and its share of the scales: blocks of 128 with a 32-bit scale (DeepSeek-V3, 2024, section 3.3),
 # of 32 with 8 bit (OCP microscaling, 2023), of 16 with 8 bit (NVIDIA, NVFP4).
 _BYTES = {

@@ -8,7 +8,6 @@
 | `all_to_all_s`, `p2p_s` | sends from each rank to each, and from one to one |
 | `all_reduce_between_sites_s` | an all-reduce of sites, each with one link for all of its GPUs |
 | `ranks_together` | how many of a group's ranks lie in one NVLink domain |
-| `ring_share`, `all_to_all_share` | the share of its NICs that oversubscribed switches leave a group |
 | `RoutedTokens` | the tokens that a rank sends to their experts |
 | `dispatch_s`, `combine_s` | to the ranks of the experts, and back: NCCL, DeepEP, HybridEP |
 | `distinct_parts` | how many ranks, or nodes, a token has to reach |
@@ -21,10 +20,8 @@ from .collectives import (
     all_reduce_between_sites_s,
     all_reduce_s,
     all_to_all_s,
-    all_to_all_share,
     p2p_s,
     reduce_scatter_s,
-    ring_share,
 )
 from .expert_dispatch import RoutedTokens, combine_s, dispatch_s, distinct_parts
 from .group import Fabric, Group, ranks_together
@@ -37,12 +34,10 @@ __all__ = [
     "all_reduce_between_sites_s",
     "all_reduce_s",
     "all_to_all_s",
-    "all_to_all_share",
     "combine_s",
     "dispatch_s",
     "distinct_parts",
     "p2p_s",
     "ranks_together",
     "reduce_scatter_s",
-    "ring_share",
 ]

@@ -58,17 +58,6 @@ from itertime.spec import Collective, System
 
 from .group import Fabric, Group, Ranks
 
-__all__ = [
-    "all_gather_s",
-    "all_reduce_between_sites_s",
-    "all_reduce_s",
-    "all_to_all_s",
-    "all_to_all_share",
-    "p2p_s",
-    "reduce_scatter_s",
-    "ring_share",
-]
-
 BULK_BYTES = 4e6
 """Size of the message that a hop delays by half of its bulk latency (`benchmarks/network_hops.py`)."""
 SWITCH_PORTS_DOWN = 20

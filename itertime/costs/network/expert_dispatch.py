@@ -31,8 +31,6 @@ from itertime.spec import System
 from .collectives import all_to_all_s, all_to_all_share
 from .group import Fabric, Group
 
-__all__ = ["INSIDE", "Inside", "RoutedTokens", "combine_s", "dispatch_s", "distinct_parts"]
-
 MULTIPROCESSORS = 20
 """Of a GPU, that DeepEP takes; its own default and Megatron Core's."""
 NOTIFY_S = 55e-6

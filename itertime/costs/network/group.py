@@ -10,8 +10,6 @@ from itertime.arrays import Whole
 from itertime.costs.kernel_times import KernelTimes
 from itertime.spec import System
 
-__all__ = ["Fabric", "Group", "Ranks", "ranks_together"]
-
 Ranks = Whole | int
 
 

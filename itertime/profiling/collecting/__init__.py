@@ -4,8 +4,6 @@
 |---|---|
 | `collect` | time every case of a grid under sustained load, and write the table |
 | `Pace` | how long each kernel runs |
-| `COLUMNS`, `GRIDS`, `CaseGrid`, `KernelCase`, `cases_of` | the columns; the kernels and sizes to time |
-| `LEFT_OUT` | the table of what could not be measured |
 
 Why
 - Kernels of training run for hours at the power limit. A kernel that runs once, on a GPU that had time to
@@ -15,8 +13,7 @@ Why
   its place.
 """
 
-from .cases import COLUMNS, GRIDS, CaseGrid, KernelCase, cases_of
-from .collect import LEFT_OUT, collect
+from .collect import collect
 from .timing import Pace
 
-__all__ = ["COLUMNS", "GRIDS", "LEFT_OUT", "CaseGrid", "KernelCase", "Pace", "cases_of", "collect"]
+__all__ = ["Pace", "collect"]

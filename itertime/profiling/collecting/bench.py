@@ -9,8 +9,6 @@ from typing import Any
 
 from itertime.errors import UserError
 
-__all__ = ["Bench", "Preparation", "Unsupported", "bench_on"]
-
 
 class Unsupported(Exception):
     """This device or this version of torch has no such kernel; the message says which."""

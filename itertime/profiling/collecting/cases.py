@@ -31,8 +31,6 @@ from . import kernels
 from .bench import Preparation
 from .kernels import attention
 
-__all__ = ["COLUMNS", "GRIDS", "ROW_KERNELS", "CaseGrid", "KernelCase", "cases_of"]
-
 COLUMNS = (
     *(
         "table",

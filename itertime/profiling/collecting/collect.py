@@ -20,8 +20,6 @@ from .journal import Journal
 from .power import Meter, Reading, meter_of
 from .timing import Pace, Timing, heat, timed
 
-__all__ = ["LEFT_OUT", "collect"]
-
 LEFT_OUT = "left out"
 HEAT_S = 10.0
 NO_MEMORY = "not enough memory"

@@ -17,8 +17,6 @@ from typing import Any
 
 from .bench import Bench
 
-__all__ = ["RankGroup", "collective_cases", "collective_times", "rank_counts"]
-
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
 SIZES = tuple(2**power for power in range(12, 31, 1))
 WARM_UP, REPEATS = 5, 20

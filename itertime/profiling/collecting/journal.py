@@ -14,8 +14,6 @@ from typing import IO, Any
 
 from itertime.errors import UserError, quoted
 
-__all__ = ["Journal"]
-
 
 class Journal:
     """`rows` by the columns of their case, as text. `about` says what is measured how; it must not change.

@@ -15,18 +15,6 @@ from typing import Any
 
 from .bench import Bench, Preparation, Unsupported
 
-__all__ = [
-    "BACKENDS",
-    "adam",
-    "attention",
-    "cast",
-    "fp8_gemm",
-    "gemm",
-    "grouped_gemm",
-    "needed",
-    "row_kernel",
-]
-
 FP8_MULTIPLE = 16  # cuBLAS wants every extent of an fp8 product to be a multiple
 FP8_MOST = 448.0  # the largest e4m3 number
 

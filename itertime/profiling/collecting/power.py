@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Meter", "Reading", "Watch", "meter_of", "nvml_meter", "smi_meter"]
-
 PERIOD_S = 0.05
 NVML_POWER_INSTANT = 186  # NVML_FI_DEV_POWER_INSTANT; the plain reading is a mean over a second on H100
 SMI_QUERIES = ("power.draw.instant", "power.draw")  # drivers before 530 know the second only

@@ -19,8 +19,6 @@ from typing import Any
 from .bench import Bench, Preparation
 from .power import Meter, Reading, Watch
 
-__all__ = ["FLUSH_BYTES", "Pace", "Timing", "heat", "timed"]
-
 FLUSH_BYTES = 256 * 2**20  # larger than any L2 cache
 MOST_COPIES = 16
 TRIAL_RUNS = 5  # few enough that the queue of launches never fills up

@@ -16,15 +16,6 @@ from itertime.io import CONFIG, Count, NonNegative, Positive
 
 from .queries import Attention
 
-__all__ = [
-    "BACKWARD_FLOPS",
-    "AttentionCurve",
-    "AttentionModel",
-    "AttentionSlowdown",
-    "SlowdownCurve",
-]
-
-
 # Of the forward pass: 5 matrix products against 2 (Dao, FlashAttention-2, 2023, section 4.1).
 BACKWARD_FLOPS = 2.5
 

@@ -15,9 +15,6 @@ from pydantic.dataclasses import dataclass
 from itertime.arrays import Array
 from itertime.io import CONFIG, Count, NonNegative, Positive
 
-__all__ = ["CastModel", "ElementwiseModel", "ElementwiseStyle", "WidthRate"]
-
-
 FEW = 10  # numbers: up to this many, plain Python is faster than arrays
 
 

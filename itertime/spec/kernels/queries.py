@@ -25,18 +25,6 @@ from numpy.typing import ArrayLike
 
 from itertime.arrays import Array
 
-__all__ = [
-    "FLASH",
-    "Attention",
-    "AttentionKernel",
-    "Cast",
-    "Collective",
-    "Elementwise",
-    "Gemm",
-    "GroupedGemm",
-    "Query",
-]
-
 Sizes = dict[str, ArrayLike]
 
 

@@ -12,37 +12,28 @@
 | `PlanBatch` | many plans of one model and the same options as columns of arrays |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | choices of a plan; a `PlanBatch` has indices |
-| `CP_EXCHANGES`, `RANK_ORDERS`, `SCHEDULES`, `SPLITS` | other choices |
 """
 
 from .option_rules import STRATA, broken_options
 from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions, parse_options
 from .plan import (
-    CP_EXCHANGES,
     CUDA_GRAPHS,
     DISPATCHERS,
     PRECISIONS,
-    RANK_ORDERS,
     RECOMPUTE,
-    SCHEDULES,
-    SPLITS,
     Plan,
     RemainderChunks,
 )
 from .plan_batch import HABIT, PlanBatch
 
 __all__ = [
-    "CP_EXCHANGES",
     "CUDA_GRAPHS",
     "DEFAULT_OPTIONS",
     "DISPATCHERS",
     "HABIT",
     "ONE_BIT",
     "PRECISIONS",
-    "RANK_ORDERS",
     "RECOMPUTE",
-    "SCHEDULES",
-    "SPLITS",
     "STRATA",
     "Plan",
     "PlanBatch",

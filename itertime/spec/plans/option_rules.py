@@ -11,8 +11,6 @@ from itertime.spec.model import ModelSpec
 
 from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions
 
-__all__ = ["STRATA", "broken_options"]
-
 Rules = list[tuple[bool | Flags, str]]
 """For every rule: whether it is broken, an array for a `PlanBatch`; and the rule with its remedy as text."""
 Degrees = Any

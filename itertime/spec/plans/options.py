@@ -16,8 +16,6 @@ from pydantic.dataclasses import dataclass
 from itertime.errors import UserError, quoted, shown
 from itertime.io import CONFIG, Count, Fraction, Share, construct, optional
 
-__all__ = ["DEFAULT_OPTIONS", "ONE_BIT", "PlanOptions", "parse_options", "within_worker"]
-
 ONE_BIT = ("onebit-adam", "onebit-lamb", "zeroone-adam")
 """Compressions that send the signs of the momentum in place of gradients: optimizers of their own."""
 _LONGEST = 2_000  # characters of a text of options

@@ -13,19 +13,6 @@ from itertime.spec.model import ModelSpec
 from .option_rules import broken_options
 from .options import DEFAULT_OPTIONS, PlanOptions
 
-__all__ = [
-    "CP_EXCHANGES",
-    "CUDA_GRAPHS",
-    "DISPATCHERS",
-    "PRECISIONS",
-    "RANK_ORDERS",
-    "RECOMPUTE",
-    "SCHEDULES",
-    "SPLITS",
-    "Plan",
-    "RemainderChunks",
-]
-
 Count = int | Whole
 
 

@@ -15,8 +15,6 @@ from itertime.arrays import Array, Flags, Whole
 from .options import DEFAULT_OPTIONS, PlanOptions, within_worker
 from .plan import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RANK_ORDERS, RECOMPUTE, Plan
 
-__all__ = ["HABIT", "PlanBatch"]
-
 MOST_KEYS = 2**62
 _NUMBERS = (
     *("tp", "pp", "dp", "cp", "ep", "micro_batch", "global_batch", "interleave", "recompute", "zero_stage"),

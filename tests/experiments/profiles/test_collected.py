@@ -14,7 +14,8 @@ from experiments.profiles.build import build, main
 from experiments.profiles.collected import COLLECTED
 from itertime.errors import UserError
 from itertime.profiling import check_profile
-from itertime.profiling.collecting import COLUMNS, LEFT_OUT, CaseGrid, cases_of
+from itertime.profiling.collecting.cases import COLUMNS, CaseGrid, cases_of
+from itertime.profiling.collecting.collect import LEFT_OUT
 from itertime.profiling.collecting.collectives import collective_cases
 from itertime.spec import (
     Attention,

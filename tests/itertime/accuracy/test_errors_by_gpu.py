@@ -11,7 +11,8 @@ import pytest
 
 from experiments.evidence import build_errors
 from experiments.evidence.build_errors import beside_others, measured_errors
-from itertime.accuracy import ERRORS, LARGE_PCT, errors_on
+from itertime.accuracy import errors_on
+from itertime.accuracy.errors_by_gpu import ERRORS, LARGE_PCT
 from itertime.calibration.validation import statistics, validate
 from itertime.errors import UserError
 from itertime.spec import list_profiles

@@ -10,17 +10,8 @@ import pytest
 
 from experiments.evidence.build_intervals import Evidence, Sample, measured_ranges, samples_of
 from itertime import Plan, load_model, load_system, predict, search
-from itertime.accuracy import (
-    ANY,
-    CLASSES,
-    GENERATIONS,
-    TABLE,
-    conformal_range,
-    interval_s,
-    measured_relatives,
-    plan_class,
-)
-from itertime.accuracy.intervals import Ranges, load_ranges, lookups
+from itertime.accuracy import ANY, CLASSES, TABLE, conformal_range, interval_s, measured_relatives
+from itertime.accuracy.intervals import GENERATIONS, Ranges, load_ranges, lookups, plan_class
 from itertime.calibration.validation import validate
 from itertime.errors import UserError
 from itertime.spec import PlanOptions, list_profiles, load_framework

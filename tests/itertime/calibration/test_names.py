@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from itertime import Site, load_model
 from itertime.calibration import validate
+from itertime.calibration.conventions import graphs_of, precision_of, published_names, system_of
 from itertime.calibration.measured_run import MeasuredRun, measured_run
-from itertime.calibration.names import graphs_of, precision_of, published_names, system_of
 from itertime.calibration.table import read_table
 from itertime.errors import UserError
 from tests.effort import examples

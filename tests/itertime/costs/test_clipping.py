@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from itertime import Plan, load_model, load_system, predict
 from itertime.costs import Workload
-from itertime.costs.exchange import clipping_s, exposed_s
+from itertime.costs.exchange.clipping import clipping_s
+from itertime.costs.exchange.gradients import exposed_s
 from itertime.spec import PlanBatch, PlanOptions, load_profile
 from itertime.spec.kernels import ElementwiseModel
 from tests.effort import examples

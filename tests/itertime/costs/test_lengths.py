@@ -10,8 +10,10 @@ import pytest
 
 from itertime import Plan, PlanBatch, load_model, load_profile, load_system, predict
 from itertime.costs import Workload, stage_costs
-from itertime.costs.balance import drawn_work, fullest, packs_of
+from itertime.costs.balance import fullest
+from itertime.costs.balance.drawn_work import drawn_work
 from itertime.costs.balance.imbalance import above_wait_s
+from itertime.costs.balance.packing import packs_of
 from itertime.costs.layer import kernel_counts
 from itertime.costs.passes import distinct_passes
 from itertime.errors import UserError

@@ -9,13 +9,16 @@ import pytest
 
 from itertime import Plan, PlanBatch, load_model, load_system, predict
 from itertime.costs import Workload
-from itertime.costs.exchange import exchange, outer_state_bytes, sent_per_iteration, workers_exchange_s
+from itertime.costs.exchange import outer_state_bytes
+from itertime.costs.exchange.gradients import exchange
 from itertime.costs.exchange.local_steps import (
     AVERAGED_BYTES,
     MOMENT_BYTES,
     NESTEROV_BYTES,
     entry_bytes,
+    sent_per_iteration,
     worker_parameters,
+    workers_exchange_s,
 )
 from itertime.spec import Elementwise, PlanOptions, broken_options, load_profile
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from itertime import Plan, load_model, load_system, predict
 from itertime.costs import Workload
-from itertime.costs.exchange import exchange, optimizer_s, state_bytes
+from itertime.costs.exchange import state_bytes
+from itertime.costs.exchange.gradients import exchange
+from itertime.costs.exchange.optimizer import optimizer_s
 from itertime.costs.network import Fabric, Group, all_gather_s, all_reduce_s, reduce_scatter_s
 from itertime.spec import ModelSpec, PlanBatch, PlanOptions, Site, System, load_profile
 from tests.effort import examples

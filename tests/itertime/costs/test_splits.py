@@ -17,7 +17,7 @@ from itertime.errors import UserError
 from itertime.prediction import evaluate
 from itertime.schedule import FIRST, HEAVY, LAST
 from itertime.spec import PlanBatch
-from itertime.spec.plans import SPLITS
+from itertime.spec.plans.plan import SPLITS
 from itertime.timeline import iteration_graph
 from tests.effort import examples
 

@@ -15,7 +15,7 @@ from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_
 from itertime.costs import Workload, stage_costs
 from itertime.costs import passes as costs
 from itertime.costs.balance import micro_batch_of
-from itertime.costs.exchange import exposed_s
+from itertime.costs.exchange.gradients import exposed_s
 from itertime.costs.layer import layer_costs
 from itertime.costs.parallel_comm import activation_all_reduce_s
 from itertime.costs.partition import Partition, padded_vocab

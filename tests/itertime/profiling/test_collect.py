@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from itertime.cli import main
-from itertime.profiling.collecting import COLUMNS, GRIDS, LEFT_OUT, CaseGrid, KernelCase
 from itertime.profiling.collecting.bench import Unsupported
-from itertime.profiling.collecting.cases import ROW_KERNELS
+from itertime.profiling.collecting.cases import COLUMNS, GRIDS, ROW_KERNELS, CaseGrid, KernelCase
+from itertime.profiling.collecting.collect import LEFT_OUT
 from itertime.profiling.collecting.collectives import RankGroup, collective_times
 
 COLLECT = "itertime.profiling.collecting.collect"

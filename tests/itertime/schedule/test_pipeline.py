@@ -7,20 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itertime.schedule import (
-    FIRST,
-    HEAVY,
-    LAST,
+from itertime.schedule import FIRST, HEAVY, LAST, StageTimes, pipeline_s
+from itertime.schedule.closed_forms import (
     InterleavedPasses,
-    StageTimes,
-    gpipe_s,
-    interleaved_s,
     last_stage_decides,
     middle_stages_decide,
     middle_stages_s,
-    one_f_one_b_s,
-    pipeline_s,
 )
+from itertime.schedule.recurrences import gpipe_s, interleaved_s, one_f_one_b_s
 from itertime.timeline.task_graph import Graph, StagePasses, add_pipeline, stage_order
 from tests.effort import examples
 

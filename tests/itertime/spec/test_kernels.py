@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from itertime.errors import UnknownName
-from itertime.spec import FLASH, Attention, AttentionKernel, Cast, Elementwise, load_profile
+from itertime.spec import Attention, AttentionKernel, Cast, Elementwise, load_profile
+from itertime.spec.kernels import FLASH
 
 A100, H100 = load_profile("a100-80gb"), load_profile("h100-80gb")
 CUDNN = AttentionKernel("cudnn")

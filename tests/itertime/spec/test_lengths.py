@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from experiments.evidence.build_lengths import class_table
 from experiments.evidence.build_lengths import main as build
 from itertime.errors import TableError, UnknownName, UserError
-from itertime.spec import LENGTHS, Lengths, list_lengths, load_lengths, load_model
+from itertime.spec import Lengths, list_lengths, load_lengths, load_model
+from itertime.spec.lengths import LENGTHS
 from tests.effort import examples
 
 HISTOGRAM = Path("mlperf") / "wikipedia_length_histogram_512.csv"

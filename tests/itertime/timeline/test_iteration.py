@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from itertime import ModelSpec, Plan, load_system, predict
 from itertime.errors import UserError
 from itertime.spec import RECOMPUTE, Site, System
-from itertime.spec.plans import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, RANK_ORDERS
+from itertime.spec.plans import CUDA_GRAPHS, DISPATCHERS
+from itertime.spec.plans.plan import CP_EXCHANGES, RANK_ORDERS
 from itertime.timeline import iteration_graph, write_chrome_trace
 from itertime.timeline.iteration import chrome_trace
 from tests.effort import examples

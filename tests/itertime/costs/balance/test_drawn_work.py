@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itertime.costs.balance import SlowestRank, drawn_work, stratified_counts
-from itertime.costs.balance.drawn_work import Dealt, sampled_work
+from itertime.costs.balance.drawn_work import Dealt, drawn_work, sampled_work
+from itertime.costs.balance.slowest import SlowestRank
+from itertime.costs.balance.strata import stratified_counts
 from itertime.errors import UserError
 from itertime.spec import Lengths, PlanOptions, load_lengths
 from tests.effort import examples
@@ -270,7 +271,7 @@ def test_padding_to_the_longest_of_a_micro_batch() -> None:
 
 def test_the_same_seed_draws_the_same_in_any_process() -> None:
     code = (
-        "from itertime.costs.balance import *; from itertime.spec import *;"
+        "from itertime.costs.balance.drawn_work import *; from itertime.spec import *;"
         "o = PlanOptions(batching='unpadded', balance='exchanged');"
         "print(drawn_work(load_lengths('wikipedia-512'), o, 64, 8, 8, 1, 512).slowest(1.0, 0.01))"
     )

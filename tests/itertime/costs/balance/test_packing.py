@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from itertime.costs.balance import packs_of, rows_of
+from itertime.costs.balance.drawn_work import rows_of
+from itertime.costs.balance.packing import packs_of
 from itertime.errors import UserError
 from itertime.spec import Lengths, load_lengths
 

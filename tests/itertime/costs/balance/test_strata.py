@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from itertime.costs.balance import bin_edges, stratified_counts
-from itertime.costs.balance.strata import apportioned
+from itertime.costs.balance.strata import apportioned, bin_edges, stratified_counts
 from itertime.spec import load_lengths
 
 SUBMITTED = {16: [6, 3, 2, 5], 12: [4, 2, 2, 4]}
