@@ -12,7 +12,7 @@ from itertime.planning.convergence import Convergence, StepsRow, start_up
 
 
 def row(optimizer: str, batch: int, steps: float, organisations: tuple[str, ...] = ("A", "B")) -> StepsRow:
-    return StepsRow(optimizer, batch, 5, "1.0", organisations, 0.9 * steps, steps, 1.2 * steps, True)
+    return StepsRow(optimizer, batch, 5, "1.0", organisations, 0.9 * steps, steps, 1.2 * steps)
 
 
 TABLE = Convergence("m", (row("lamb", 100, 1000.0), row("lamb", 400, 500.0, ("B", "C"))))
