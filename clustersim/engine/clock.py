@@ -35,8 +35,8 @@ class Clock(simpy.Environment):
         """Call `callbacks` in `delay_s` seconds, behind everything already due at that time; at once if the
         delay is negative. A request cannot be cancelled: pass a `value` by which to recognise a stale one.
         """
-        due = Due(callbacks, value)
-        self.schedule(due, delay=delay_s if delay_s > 0.0 else 0.0)  # type: ignore[arg-type]
+        event = Due(callbacks, value)
+        self.schedule(event, delay=delay_s if delay_s > 0.0 else 0.0)  # type: ignore[arg-type]
 
 
 class Arrivals:

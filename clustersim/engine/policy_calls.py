@@ -94,8 +94,8 @@ def locate_policy_error(error: BaseException, call: str) -> str:
     packages of the simulator, if there is one.
     """
     frames = list(traceback.walk_tb(error.__traceback__))
-    outside = [entry for entry in frames if _package_of(entry[0].f_globals) not in _OURS]
-    frame, line = (outside or frames)[-1]
+    frames_of_policies = [entry for entry in frames if _package_of(entry[0].f_globals) not in _OURS]
+    frame, line = (frames_of_policies or frames)[-1]
     where = f"{frame.f_code.co_filename}:{line}"
     if isinstance(error, PolicyError):
         return f"{error} ({where})"

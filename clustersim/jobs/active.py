@@ -114,14 +114,14 @@ class ActiveJob:
         remaining = self.work_left - ran_s / self.unit_s
         return remaining if remaining > self.left_at_phase_end else self.left_at_phase_end
 
-    def as_stated(self, left: float) -> float:
-        """Units still to do by the work that the user states, where `left` are still to do in truth."""
+    def as_stated(self, work_left: float) -> float:
+        """Units still to do by the work that the user states, where `work_left` are still to do in truth."""
         if not self.misstated:
-            return left
-        if self.predicted and left == self.work:
+            return work_left
+        if self.predicted and work_left == self.work:
             return self.predicted  # to the last bit, so that jobs of equal predictions tie
-        stated = left + self.misstated
-        return stated if stated > self.least_left else self.least_left
+        stated_left = work_left + self.misstated
+        return stated_left if stated_left > self.least_left else self.least_left
 
     def predict(self, run_s: float) -> None:
         """The job, which has not begun to work, counts as one that states to run for `run_s` seconds on its
@@ -204,10 +204,10 @@ class ActiveJob:
 
     def _stop_s(self) -> float:
         """When the job, just settled, is done, fails, or reaches the end of a phase."""
-        began_s, left = self.ready_s, self.work_left - self.left_at_stop
+        began_s, work_ahead = self.ready_s, self.work_left - self.left_at_stop
         if began_s < self.since_s:
             began_s = self.since_s
-        ran_s = left * self.unit_s if left > 0.0 else 0.0
+        ran_s = work_ahead * self.unit_s if work_ahead > 0.0 else 0.0
         if self.checkpoints is not None:
             ran_s = self.checkpoints.elapsed_s(ran_s)
         self.done_s = began_s + ran_s
@@ -239,8 +239,8 @@ class ActiveJob:
         if self.checkpoints is not None and self.placement is not None:
             unsaved_s = self.checkpoints.unsaved_after_s(now - max(self.ready_s, self.since_s))
             if unsaved_s is not None:
-                left = self.work_left_at(now)
-                return 1.0 if left < left + unsaved_s / self.unit_s else 0.0
+                work_left = self.work_left_at(now)
+                return 1.0 if work_left < work_left + unsaved_s / self.unit_s else 0.0
         if self.work_left_at(now) < self.saved_left:
             return 1.0
         if not self.save_due or self.placement is None:
@@ -272,8 +272,8 @@ class ActiveJob:
         """
         if not self.offers:
             return self.curve.unit_s.get(gpus)
-        found = (offer.curve.unit_s.get(gpus) for offer in self.offers_of(gpu_type))
-        return min((unit_s for unit_s in found if unit_s is not None), default=None)
+        unit_times_s = (offer.curve.unit_s.get(gpus) for offer in self.offers_of(gpu_type))
+        return min((unit_s for unit_s in unit_times_s if unit_s is not None), default=None)
 
     @property
     def ends_phase(self) -> bool:
@@ -287,14 +287,14 @@ class ActiveJob:
             return self.work * self.phases.in_all.work_s(self.requested)
         return self.work * self.curve.unit_s[self.requested]
 
-    def seconds_left(self, gpus: int, left: float) -> float | None:
-        """Seconds for the last `left` units of work on `gpus` GPUs of the fastest type; None if the job
+    def seconds_left(self, gpus: int, work_left: float) -> float | None:
+        """Seconds for the last `work_left` units of work on `gpus` GPUs of the fastest type; None if the job
         cannot run there. Of a job in phases, in all those that are left.
         """
         if self.phases is not None:
-            return self.phases.seconds_left(gpus, left)
+            return self.phases.seconds_left(gpus, work_left)
         unit_s = self.unit_s_on(gpus, None)
-        return None if unit_s is None else left * unit_s
+        return None if unit_s is None else work_left * unit_s
 
     def expected_end_s(self, now: float) -> float:
         """When the running job is done if its speed does not change but for its phases."""

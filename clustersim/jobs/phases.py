@@ -69,23 +69,23 @@ class Phases:
         """The present phase and batch, as the log states them."""
         return phase_words(self.present, len(self.in_all.phases), self.batch)
 
-    def reached(self, left: float) -> int:
-        """The phase in which a job with `left` units of work left is."""
+    def reached(self, work_left: float) -> int:
+        """The phase in which a job with `work_left` units of work left is."""
         rounding = _ROUNDING * self._work
         phase = 0
-        while phase + 1 < len(self.left_after) and left <= self.left_after[phase] + rounding:
+        while phase + 1 < len(self.left_after) and work_left <= self.left_after[phase] + rounding:
             phase += 1
         return phase
 
-    def seconds_left(self, gpus: int, left: float) -> float | None:
-        """Seconds for the last `left` units of work on `gpus` GPUs, through all phases; None if the job
+    def seconds_left(self, gpus: int, work_left: float) -> float | None:
+        """Seconds for the last `work_left` units of work on `gpus` GPUs, through all phases; None if the job
         cannot run there.
         """
         curves = [phase.curve for phase in self.in_all.phases]
         if gpus not in curves[0].unit_s:
             return None
         ends = self.left_after[self.present :]
-        begins = [left, *ends]
+        begins = [work_left, *ends]
         return fsum(
             max(0.0, begin - end) * curve.unit_s[gpus]
             for begin, end, curve in zip(begins, ends, curves[self.present :], strict=False)

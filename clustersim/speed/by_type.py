@@ -52,16 +52,16 @@ class SpeedByType:
         return offers
 
     def _find_offers(self, job: Job) -> tuple[Offer, ...]:
-        found: list[Offer] = []
+        offers: list[Offer] = []
         reasons = []
         for name in self._types_for(job):
             try:
-                found += self.by_type[name].offers(job)
+                offers += self.by_type[name].offers(job)
             except CannotRun as reason:
                 reasons.append(f"{name}: {reason}")
-        if not found:
+        if not offers:
             raise CannotRun("; ".join(reasons))
-        return tuple(sorted(found, key=lambda offer: (offer.requested, offer.curve.work_s(offer.requested))))
+        return tuple(sorted(offers, key=lambda offer: (offer.requested, offer.curve.work_s(offer.requested))))
 
     def _types_for(self, job: Job) -> tuple[str, ...]:
         """The GPU types that the job may run on. CannotRun if it asks for a type that is not there."""

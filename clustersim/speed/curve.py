@@ -94,22 +94,22 @@ class PhaseSpeeds(NamedTuple):
     by_batch: Mapping[int | None, tuple[Curve, float]]
 
 
-def in_phases(found: Sequence[PhaseSpeeds]) -> Curve:
+def in_phases(phase_speeds: Sequence[PhaseSpeeds]) -> Curve:
     """The curve of a job with phases.
 
     The counts are those that can run every phase, so a job never holds GPUs on which it cannot go on. A batch
     can be chosen if it runs on all of them. CannotRun if there are none.
     """
-    own = [next(iter(phase.by_batch.values()))[0] for phase in found]
-    counts = [n for n in own[0].unit_s if all(n in curve.unit_s for curve in own)]
+    curves_alone = [next(iter(phase.by_batch.values()))[0] for phase in phase_speeds]
+    counts = [n for n in curves_alone[0].unit_s if all(n in curve.unit_s for curve in curves_alone)]
     if not counts:
         raise CannotRun("no number of GPUs can run all its phases")
-    known: dict[tuple[int | None, float], Curve] = {}
+    scaled_curves: dict[tuple[int | None, float], Curve] = {}
 
     def scaled(batch: int | None, alone: Curve, per_unit: float) -> Curve:
-        if (batch, per_unit) not in known:
+        if (batch, per_unit) not in scaled_curves:
             unit_s = {n: alone.unit_s[n] * per_unit for n in counts}
-            known[batch, per_unit] = replace(
+            scaled_curves[batch, per_unit] = replace(
                 alone,
                 unit_s=unit_s,
                 sizes=worthwhile(unit_s),
@@ -118,17 +118,19 @@ def in_phases(found: Sequence[PhaseSpeeds]) -> Curve:
                 alone=alone,
                 per_unit=per_unit,
             )
-        return known[batch, per_unit]
+        return scaled_curves[batch, per_unit]
 
     phases = []
-    for share, by_batch in found:
+    for share, by_batch in phase_speeds:
         curves = {
             batch: scaled(batch, *speeds)
             for batch, speeds in by_batch.items()
             if all(n in speeds[0].unit_s for n in counts)
         }
         batch, curve = next(iter(curves.items()))
-        choices = {size: one for size, one in curves.items() if size is not None and len(curves) > 1}
+        choices = {
+            size: batch_curve for size, batch_curve in curves.items() if size is not None and len(curves) > 1
+        }
         phases.append(PhaseCurve(share, batch, curve, MappingProxyType(choices)))
     return replace(phases[0].curve, phases=tuple(phases))
 

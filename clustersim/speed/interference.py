@@ -59,8 +59,8 @@ class Interference:
     def __post_init__(self) -> None:
         _check("slowdown", self.slowdown)
         for model, row in _mapping("pairs", self.pairs):
-            for other, slowdown in _mapping(f"pairs.{model}", row):
-                _check(f"pairs.{model}.{other}", slowdown)
+            for co_runner, slowdown in _mapping(f"pairs.{model}", row):
+                _check(f"pairs.{model}.{co_runner}", slowdown)
         for model, shares in _mapping("profiles", self.profiles):
             _check_profile(f"profiles.{model}", shares)
 
@@ -74,32 +74,36 @@ class Interference:
 
     def stated(self) -> dict[str, Any]:
         """The parameters as plain JSON data; `Interference.of` reads them again."""
-        stated = {"slowdown": self.slowdown, "pairs": {model: dict(row) for model, row in self.pairs.items()}}
+        document = {
+            "slowdown": self.slowdown,
+            "pairs": {model: dict(row) for model, row in self.pairs.items()},
+        }
         if not self.profiles:
-            return stated
-        return {**stated, "profiles": {model: list(shares) for model, shares in self.profiles.items()}}
+            return document
+        return {**document, "profiles": {model: list(shares) for model, shares in self.profiles.items()}}
 
-    def factor(self, model: str, others: Iterable[str]) -> float:
+    def factor(self, model: str, co_runners: Iterable[str]) -> float:
         """How many times longer a job of `model` takes beside jobs of these models."""
         if self.profiles:
-            together = [model, *others]
-            known = [tuple(self.profiles[name]) for name in together if name in self.profiles]
-            if 1 < len(together) == len(known) <= _STAGES:
-                return _round_of(tuple(sorted(known)))
-            others = together[1:]
+            together = [model, *co_runners]
+            profiles = [tuple(self.profiles[name]) for name in together if name in self.profiles]
+            if 1 < len(together) == len(profiles) <= _STAGES:
+                return _round_of(tuple(sorted(profiles)))
+            co_runners = together[1:]
         row = self.pairs.get(model, {})
-        return prod(sorted(row.get(other, self.slowdown) for other in others))  # in any order the same digits
+        factors = [row.get(co_runner, self.slowdown) for co_runner in co_runners]
+        return prod(sorted(factors))  # in any order of the jobs the same digits
 
 
 @lru_cache(10_000)
 def _round_of(profiles: tuple[tuple[float, ...], ...]) -> float:
     """How long a round of interleaved jobs with these profiles takes, in iterations alone; at least 1."""
-    first, *rest = profiles
-    least = float("inf")
-    for offsets in permutations(range(1, _STAGES), len(rest)):
-        moved = [first, *(p[o:] + p[:o] for p, o in zip(rest, offsets, strict=True))]
-        least = min(least, sum(max(stages) for stages in zip(*moved, strict=True)))
-    return max(1.0, least)
+    fixed_profile, *shifted_profiles = profiles
+    shortest_round = float("inf")
+    for offsets in permutations(range(1, _STAGES), len(shifted_profiles)):
+        moved = [fixed_profile, *(p[o:] + p[:o] for p, o in zip(shifted_profiles, offsets, strict=True))]
+        shortest_round = min(shortest_round, sum(max(stages) for stages in zip(*moved, strict=True)))
+    return max(1.0, shortest_round)
 
 
 @dataclass(frozen=True)
@@ -135,8 +139,8 @@ def _check_profile(name: str, shares: object) -> None:
     listed = list(shares) if isinstance(shares, Sequence) and not isinstance(shares, str) else []
     sound = all(isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x <= 1 for x in listed)
     if len(listed) != _STAGES or not sound or not isclose(sum(listed), 1.0, abs_tol=1e-6):
-        what = "must be the shares of storage, CPU, GPU and network in an iteration, which add up to 1"
-        raise UserError(f"sharing.{name}={quoted(shares)}: {what}")
+        rule = "must be the shares of storage, CPU, GPU and network in an iteration, which add up to 1"
+        raise UserError(f"sharing.{name}={quoted(shares)}: {rule}")
 
 
 def _check(name: str, value: object) -> None:
@@ -185,7 +189,9 @@ class CoRunners(Generic[Sharer]):
             jobs = self._together.get(key, {})
             models = {job: self._model_of(job) for job in jobs}
             for job, model in models.items():
-                factor = self._interference.factor(model, [models[other] for other in jobs if other != job])
+                factor = self._interference.factor(
+                    model, [models[co_runner] for co_runner in jobs if co_runner != job]
+                )
                 if self._factors.get(job) != factor:
                     self._factors[job] = changed[job] = factor
         self._touched = {}

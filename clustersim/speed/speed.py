@@ -156,12 +156,12 @@ class SpeedOnOneType:
 
     def _kind(self, job: Job) -> object:
         """What the job's curve here depends on. CannotRun for a job that no node can hold."""
-        most = self.most_gpus(job)
-        if most == self.cluster.gpus:
+        gpu_limit = self.most_gpus(job)
+        if gpu_limit == self.cluster.gpus:
             return kind_of(job)
-        if job.gpus is not None and most < job.gpus:
+        if job.gpus is not None and gpu_limit < job.gpus:
             raise CannotRun(self._host.shortage(job.cpus, job.host_memory_gb, job.gpus))
-        return kind_of(job), most
+        return kind_of(job), gpu_limit
 
     def _make(self, job: Job) -> Curve:
         if job.phases is not None:
@@ -194,15 +194,15 @@ class SpeedOnOneType:
                     except CannotRun:
                         if batch == phase.value:
                             raise
-        found: list[PhaseSpeeds] = []
+        phase_speeds: list[PhaseSpeeds] = []
         for phase in phases:
             by_batch: dict[int | None, tuple[Curve, float]] = {
                 batch: (curves[batch], seconds_factor(phase.noise, batch, job.global_batch))
                 for batch in phase.batches
                 if batch in curves
             }
-            found.append(PhaseSpeeds(phase.share, by_batch))
-        return in_phases(found)
+            phase_speeds.append(PhaseSpeeds(phase.share, by_batch))
+        return in_phases(phase_speeds)
 
     def _from_log(self, job: Job) -> Curve:
         assert job.gpus is not None
@@ -264,8 +264,8 @@ class SpeedOnOneType:
             if job.plan_options is None and not model.lengths:
                 raise
             wrong = str(error).removeprefix(f"search: {model.name}: ")
-            what = f"plan_options={job.plan_options}: " if job.plan_options else ""
-            raise CannotRun(f"{what}no plan of {job.model}: {wrong}") from None
+            prefix = f"plan_options={job.plan_options}: " if job.plan_options else ""
+            raise CannotRun(f"{prefix}no plan of {job.model}: {wrong}") from None
 
     def _planner_for(self, job: Job) -> tuple[Planner, ModelSpec]:
         """The planner, and the job's model. CannotRun if there is none of them. UserError for a file that is
@@ -294,8 +294,8 @@ class SpeedOnOneType:
         profile, precision = planner.profile, job.precision or "bf16"
         able = profile.trained_precisions
         if precision not in able:
-            what = f"the profile {profile.name} has {', '.join(able)}"
-            raise CannotRun(f"its GPUs do not run precision {precision}: {what}")
+            alternatives = f"the profile {profile.name} has {', '.join(able)}"
+            raise CannotRun(f"its GPUs do not run precision {precision}: {alternatives}")
         options = _options_of(job)
         try:
             return planner.under(job.framework, job.precision, options)
@@ -306,14 +306,14 @@ class SpeedOnOneType:
         """The fewest and the most GPUs that the job may get here."""
         if job.gpu_fraction is not None:
             return 1, 1
-        most = self.most_gpus(job)
-        return job.min_gpus or 1, min(job.max_gpus or most, most)
+        gpu_limit = self.most_gpus(job)
+        return job.min_gpus or 1, min(job.max_gpus or gpu_limit, gpu_limit)
 
     def _counts_for(self, job: Job) -> list[int]:
         """The GPU counts to plan the job for, ascending."""
         low, high = self._bounds(job)
-        named = [n for n in (job.gpus, job.min_gpus, job.max_gpus) if n is not None]
-        counts = {*self._counts, *(n for n in named if n <= self.cluster.gpus)}
+        job_counts = [n for n in (job.gpus, job.min_gpus, job.max_gpus) if n is not None]
+        counts = {*self._counts, *(n for n in job_counts if n <= self.cluster.gpus)}
         return sorted(n for n in counts if low <= n <= high or n == job.gpus)
 
     def _why_no_plan(
@@ -367,5 +367,5 @@ def _options_of(job: Job) -> PlanOptions | None:
     try:
         return parse_options(job.plan_options)
     except UserError as error:
-        at = f"job {shown(job.job_id)}: plan_options={shown(job.plan_options)}"
-        raise UserError(f"{at}: {str(error).removeprefix('options: ')}") from None
+        place = f"job {shown(job.job_id)}: plan_options={shown(job.plan_options)}"
+        raise UserError(f"{place}: {str(error).removeprefix('options: ')}") from None

@@ -45,20 +45,20 @@ class StepTimes:
     worker_cv: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, (least, most) in _RANGES.items():
+        for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not least <= value <= most:
-                what = f"must be a number from {least:g} to {most:g}"
-                raise UserError(f"step_time.{name}={quoted(value)}: {what}")
+            if not number or not low <= value <= high:
+                rule = f"must be a number from {low:g} to {high:g}"
+                raise UserError(f"step_time.{name}={quoted(value)}: {rule}")
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> StepTimes:
         """From settings by name. UnknownName for a name that does not exist."""
-        known = [f.name for f in fields(cls)]
+        field_names = [f.name for f in fields(cls)]
         for name in settings:
-            if name not in known:
-                raise UnknownName("step_time", str(name), known)
+            if name not in field_names:
+                raise UnknownName("step_time", str(name), field_names)
         return cls(**settings)
 
     def stated(self) -> dict[str, float]:

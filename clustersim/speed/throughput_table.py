@@ -34,8 +34,8 @@ def read_throughput_table(path: str | Path) -> dict[tuple[str, int], dict[int, f
     merged: dict[tuple[str, int], dict[int, float]] = {}
     for rates in _read(path).values():
         for key, speeds in rates.items():
-            known = merged.setdefault(key, {})
-            known.update({gpus: rate for gpus, rate in speeds.items() if gpus not in known})
+            merged_speeds = merged.setdefault(key, {})
+            merged_speeds.update({gpus: rate for gpus, rate in speeds.items() if gpus not in merged_speeds})
     return merged
 
 
@@ -62,19 +62,19 @@ def _read(path: str | Path) -> dict[str, dict[tuple[str, int], dict[int, float]]
     with open_table(path) as table:
         _check_columns(table)
         for line, cells in table.rows:
-            at = f"{path}:{line}"
+            place = f"{path}:{line}"
             if len(cells) != len(table.columns):
-                what = f"has {len(cells)} cells where the header has {len(table.columns)}"
-                raise TableError(f"{at}: {what}; look for a stray comma")
+                fault = f"has {len(cells)} cells where the header has {len(table.columns)}"
+                raise TableError(f"{place}: {fault}; look for a stray comma")
             row = dict(zip(table.columns, cells, strict=True))
-            gpu_type = _cell(row, _TYPE, _name, at) if _TYPE in row else ""
-            model = _cell(row, "model", _name, at)
-            batch, gpus = (_cell(row, column, _count, at) for column in ("global_batch", "gpus"))
+            gpu_type = _cell(row, _TYPE, _name, place) if _TYPE in row else ""
+            model = _cell(row, "model", _name, place)
+            batch, gpus = (_cell(row, column, _count, place) for column in ("global_batch", "gpus"))
             speeds = by_type.setdefault(gpu_type, {}).setdefault((model, batch), {})
             if gpus in speeds:
-                what = f"stated twice for {shown(model)} with global batch {batch}"
-                raise TableError(f"{at}: gpus={gpus}: {what}; keep one")
-            speeds[gpus] = _cell(row, "iterations_per_s", _rate, at)
+                fault = f"stated twice for {shown(model)} with global batch {batch}"
+                raise TableError(f"{place}: gpus={gpus}: {fault}; keep one")
+            speeds[gpus] = _cell(row, "iterations_per_s", _rate, place)
     if not by_type:
         raise TableError(f"{path}: holds no rows")
     return by_type
@@ -83,16 +83,16 @@ def _read(path: str | Path) -> dict[str, dict[tuple[str, int], dict[int, float]]
 def _check_columns(table: Table) -> None:
     missing = [column for column in TABLE_COLUMNS if column not in table.columns]
     if missing:
-        what = f"missing column {', '.join(missing)}"
-        raise TableError(f"{table.path}:1: {what}; a throughput table has {','.join(TABLE_COLUMNS)}")
+        fault = f"missing column {', '.join(missing)}"
+        raise TableError(f"{table.path}:1: {fault}; a throughput table has {','.join(TABLE_COLUMNS)}")
     check_repeated(table.columns, f"{table.path}:1", (*TABLE_COLUMNS, _TYPE))
 
 
-def _cell(row: Mapping[str, str], column: str, parse: Callable[[str], Value], at: str) -> Value:
+def _cell(row: Mapping[str, str], column: str, parse: Callable[[str], Value], place: str) -> Value:
     try:
         return parse(row[column].strip())
     except ValueError as error:
-        raise TableError(f"{at}: {column}={shown(row[column])}: {error}") from None
+        raise TableError(f"{place}: {column}={shown(row[column])}: {error}") from None
 
 
 def _name(text: str) -> str:

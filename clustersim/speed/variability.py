@@ -65,15 +65,15 @@ class Variability:
                 f"variability.classes={quoted(self.classes)}: must map models to classes, as in {{bert: a}}"
             )
         if not isinstance(self.factors, Mapping):
-            what = "must map classes to lists of factors by node, or name a file FILE.csv"
-            raise UserError(f"variability.factors={quoted(self.factors)}: {what}")
+            rule = "must map classes to lists of factors by node, or name a file FILE.csv"
+            raise UserError(f"variability.factors={quoted(self.factors)}: {rule}")
         for name in (*dict(by_class), *self.classes, *self.factors):
             if not isinstance(name, str):
                 raise UserError(f"variability: the name {quoted(name)} is no text; put it in quotes")
         for name, factors in self.factors.items():
             if not isinstance(factors, Sequence) or isinstance(factors, str) or not factors:
-                what = "must be a list with a factor for every node"
-                raise UserError(f"variability.factors.{name}={quoted(factors)}: {what}")
+                rule = "must be a list with a factor for every node"
+                raise UserError(f"variability.factors.{name}={quoted(factors)}: {rule}")
             for node, factor in enumerate(factors):
                 _check(f"factors.{name}[{node}]", factor, 1.0, _MOST)
         if self.factors and self.sigma:
@@ -105,12 +105,12 @@ class Variability:
         return self.sigma.get(name, 0.0) if isinstance(self.sigma, Mapping) else self.sigma
 
 
-def _check(name: str, value: object, least: float, most: float) -> None:
-    sound = isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+def _check(name: str, value: object, low: float, high: float) -> None:
+    sound = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
     if not sound:
-        hint = "; divide the factors of a class by the least of them" if least == 1.0 else ""
-        what = f"must be a number from {least:g} to {most:g}{hint}"
-        raise UserError(f"variability.{name}={quoted(value)}: {what}")
+        hint = "; divide the factors of a class by the least of them" if low == 1.0 else ""
+        rule = f"must be a number from {low:g} to {high:g}{hint}"
+        raise UserError(f"variability.{name}={quoted(value)}: {rule}")
 
 
 class NodeSpeeds:
@@ -125,8 +125,8 @@ class NodeSpeeds:
         """UserError if `factors` are not those of the nodes of the cluster."""
         for name, factors in variability.factors.items():
             if len(factors) != cluster.nodes:
-                what = f"has {len(factors)} factors, the cluster has {cluster.nodes} nodes"
-                raise UserError(f"variability.factors.{name}: {what}; state one for each")
+                fault = f"has {len(factors)} factors, the cluster has {cluster.nodes} nodes"
+                raise UserError(f"variability.factors.{name}: {fault}; state one for each")
         self.variability = variability
         self._by_class = lru_cache(1000)(_factors_of(variability, cluster, seed))
         self._first, self._nodes = 0, cluster.nodes
@@ -135,11 +135,11 @@ class NodeSpeeds:
         """The parameters that they come from, as plain JSON data."""
         return self.variability.stated()
 
-    def within(self, first: int, nodes: int) -> NodeSpeeds:
-        """Those of `nodes` nodes from `first` on, which are then numbered from 0."""
+    def within(self, first_node: int, nodes: int) -> NodeSpeeds:
+        """Those of `nodes` nodes from `first_node` on, which are then numbered from 0."""
         part = object.__new__(NodeSpeeds)
         part.variability, part._by_class = self.variability, self._by_class
-        part._first, part._nodes = self._first + first, nodes
+        part._first, part._nodes = self._first + first_node, nodes
         return part
 
     def of(self, model: str | None) -> Sequence[float]:
@@ -191,28 +191,30 @@ def read_factors(path: str | Path) -> dict[str, list[float]]:
             raise TableError(f"{path}:1: must have the columns node, gpu if wanted, and one for each class")
         check_repeated(table.columns, f"{path}:1", table.columns)
         for line, cells in table.rows:
-            at = f"{path}:{line}"
+            place = f"{path}:{line}"
             if len(cells) != len(table.columns):
-                raise TableError(f"{at}: has {len(cells)} cells where the header has {len(table.columns)}")
+                raise TableError(f"{place}: has {len(cells)} cells where the header has {len(table.columns)}")
             row = dict(zip(table.columns, cells, strict=True))
-            node, gpu = (int(_cell(row, name, whole, at)) if name in row else 0 for name in ("node", "gpu"))
+            node, gpu = (
+                int(_cell(row, name, whole, place)) if name in row else 0 for name in ("node", "gpu")
+            )
             if (node, gpu) in seen:
-                raise TableError(f"{at}: node={node}: this GPU is stated twice; keep one")
+                raise TableError(f"{place}: node={node}: this GPU is stated twice; keep one")
             seen.add((node, gpu))
             factors = by_node.setdefault(node, dict.fromkeys(classes, 0.0))
             for name in classes:
-                factors[name] = max(factors[name], _cell(row, name, number, at))
+                factors[name] = max(factors[name], _cell(row, name, number, place))
     missing = next((node for node in range(len(by_node)) if node not in by_node), None)
     if missing is not None or not by_node:
         raise TableError(f"{path}: has no row of node {missing or 0}; state every node from 0 on")
     return {name: [by_node[node][name] for node in range(len(by_node))] for name in classes}
 
 
-def _cell(row: Mapping[str, str], column: str, parse: Callable[[str], float], at: str) -> float:
+def _cell(row: Mapping[str, str], column: str, parse: Callable[[str], float], place: str) -> float:
     try:
         value = parse(row[column].strip())
         if value < 0:
             raise ValueError("must not be negative")
         return value
     except ValueError as error:
-        raise TableError(f"{at}: {column}={shown(row[column])}: {error}") from None
+        raise TableError(f"{place}: {column}={shown(row[column])}: {error}") from None

@@ -74,8 +74,8 @@ class Closures:
                 closed |= self._sets[reservation.nodes]
         return closed
 
-    def _on_start(self, due: Due) -> None:
-        reservation = cast("Reservation", due.value)
+    def _on_start(self, event: Due) -> None:
+        reservation = cast("Reservation", event.value)
         world = self._world
         self._to_come.remove(reservation)
         self._active[reservation] = None
@@ -90,8 +90,8 @@ class Closures:
         world.events.append(Event("reserved", None))
         world.decide_at_this_instant(world.clock.now)
 
-    def _on_end(self, due: Due) -> None:
-        del self._active[cast("Reservation", due.value)]
+    def _on_end(self, event: Due) -> None:
+        del self._active[cast("Reservation", event.value)]
         world = self._world
         if not world.drained():
             world.events.append(Event("released", None))

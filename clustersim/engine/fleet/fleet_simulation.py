@@ -84,10 +84,10 @@ class FleetSimulation(Course):
         facts = [member.simulation.world.facts for member in self._members]
         limited = self.until_s is not None and not self.interrupted
         now = self.clock.now if limited else max(fact.now_s for fact in facts)
-        left = self.arrivals
+        arrivals = self.arrivals
         for member in self._members:
-            member.simulation.keep_unfinished(now, left)
-            left = Arrivals(())
+            member.simulation.keep_unfinished(now, arrivals)
+            arrivals = Arrivals(())
         self._use.report()
         self.recorder.end_s = now
         self.recorder.oracle_used = any(fact.oracle_used for fact in facts)
@@ -169,8 +169,8 @@ class FleetSimulation(Course):
             if member is at or member.part.name in left or not member.simulation.world.policy.admits_all:
                 continue
             offers = member.offers(job)
-            alike = offers and (offers[0].requested, offers[0].unit_s) == (active.requested, unit_s)
-            if alike and member.to(offers, job).has_room():
+            same_run_time = offers and (offers[0].requested, offers[0].unit_s) == (active.requested, unit_s)
+            if same_run_time and member.to(offers, job).has_room():
                 return member
         return None
 
@@ -196,8 +196,8 @@ class _Member:
 
     def own(self, job: Job) -> Job:
         """The job as the cluster sees it, which knows nothing of the fleet."""
-        asked = self._asked[job.gpu_type]
-        return job if asked == job.gpu_type else replace(job, gpu_type=asked)
+        gpu_type = self._asked[job.gpu_type]
+        return job if gpu_type == job.gpu_type else replace(job, gpu_type=gpu_type)
 
     def offers(self, job: Job) -> tuple[Offer, ...]:
         """What the cluster offers the job; nothing if it cannot run it."""

@@ -63,9 +63,9 @@ class PartRecorder(MemoryRecorder):
         self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
         plan: str = "", overhead_s: float = 0.0, detail: str = "", unit_s: float = 0.0,
     ) -> EventRecord:  # fmt: skip
-        first = self._part.first
-        if placement and first:
-            placement = moved(placement, first)
+        first_node = self._part.first
+        if placement and first_node:
+            placement = moved(placement, first_node)
         return self._whole.event(time_s, event, job_id, gpus, placement, plan, overhead_s, detail, unit_s)
 
     def snapshot(self, time_s: float, capacity: InUse, running: int, pending: int, down: int = 0) -> None:

@@ -57,16 +57,16 @@ class Routing:
             )
             if not sound:
                 example = {"policies": "{east: srtf}", "params": "{east: {quantum_s: 60}}"}
-                wanted = example.get(name, "{tenant7: east}")
-                raise UserError(f"routing.{name}={quoted(value)}: must be a mapping, as in {wanted}")
+                example_value = example.get(name, "{tenant7: east}")
+                raise UserError(f"routing.{name}={quoted(value)}: must be a mapping, as in {example_value}")
         for name, policy in self.policies.items():
             if policy.endswith(".py") or ".py:" in policy:
-                what = "must be a registered policy; name the one from a file with --policy"
-                raise UserError(f"routing.policies.{name}={quoted(policy)}: {what}")
+                remedy = "must be a registered policy; name the one from a file with --policy"
+                raise UserError(f"routing.policies.{name}={quoted(policy)}: {remedy}")
         for name in self.params:
             if name not in self.policies:
-                what = "parameters without a policy of its own; name one under routing.policies"
-                raise UserError(f"routing.params.{name}: {what}")
+                remedy = "parameters without a policy of its own; name one under routing.policies"
+                raise UserError(f"routing.params.{name}: {remedy}")
         for name in ("spill", "move"):
             if not isinstance(getattr(self, name), bool):
                 raise UserError(f"routing.{name}={quoted(getattr(self, name))}: must be true or false")
@@ -85,8 +85,8 @@ class Routing:
     def check(self, clusters: Collection[str]) -> None:
         """UserError for names that are no `clusters` of the fleet."""
         if not clusters:
-            what = "the cluster file states no clusters; list them under clusters, or leave routing out"
-            raise UserError(f"routing.by={self.by}: {what}")
+            remedy = "the cluster file states no clusters; list them under clusters, or leave routing out"
+            raise UserError(f"routing.by={self.by}: {remedy}")
         for name in (*self.policies, *self.homes.values()):
             if name not in clusters:
                 raise UserError(f"routing: {UnknownName('cluster', name, clusters)}")
@@ -114,10 +114,10 @@ class Destination:
         facts = self._facts
         if facts.waiting.jobs:
             return False
-        left, draft, mixed = facts.capacity.free, Draft(facts), facts.cluster.mixed
-        left -= sum(job.requested for job in self._submitted)
+        free_gpus, draft, mixed = facts.capacity.free, Draft(facts), facts.cluster.mixed
+        free_gpus -= sum(job.requested for job in self._submitted)
         return any(
-            offer.requested <= left
+            offer.requested <= free_gpus
             and draft.fits(offer.requested, offer.gpu_type if mixed else None)
             and (self._demand is None or self._has_host(offer, self._demand))
             for offer in self.offers
@@ -169,8 +169,8 @@ def _remaining_s(job: JobView) -> float:
     estimated_s = job.estimated_remaining()
     if isfinite(estimated_s):
         return max(0.0, estimated_s)
-    left, rate = job.work_left, job.rate(job.gpus or job.requested)
-    return left / rate if isfinite(left) and rate else inf
+    work_left, rate = job.work_left, job.rate(job.gpus or job.requested)
+    return work_left / rate if isfinite(work_left) and rate else inf
 
 
 Key = Callable[[Destination, Job], tuple[float, float]]

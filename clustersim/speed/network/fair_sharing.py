@@ -68,11 +68,13 @@ class MaxMinLinks(Generic[AnyJob]):
     def add(self, job: AnyJob, demand: Demand) -> None:
         """Let `job`, which must be new, send `demand` bytes/s by link."""
         assert job not in self._flows
-        known = {link: amount for link, amount in demand.items() if link in self._capacity and amount > 0}
-        flow = self._flows[job] = _Flow(job, self._count, known, self._level)
+        link_demand = {
+            link: amount for link, amount in demand.items() if link in self._capacity and amount > 0
+        }
+        flow = self._flows[job] = _Flow(job, self._count, link_demand, self._level)
         self._count += 1
         self._fresh[flow] = None
-        for link, amount in known.items():
+        for link, amount in link_demand.items():
             self._on_link.setdefault(link, {})[flow] = amount
             self._touched[link] = None
 
@@ -169,16 +171,16 @@ class MaxMinLinks(Generic[AnyJob]):
             (flow.second if flow.where == link else flow.lowest, amount) for flow, amount in flows.items()
         ]
         rows.sort()
-        remaining, asked, below = self._capacity[link], fsum(flows.values()), 0.0
+        remaining, demand, below = self._capacity[link], fsum(flows.values()), 0.0
         for limit, amount in rows:
-            level = remaining / asked if asked > 0.0 else 1.0
+            level = remaining / demand if demand > 0.0 else 1.0
             if level <= below:
                 level = nextafter(below, inf)
             if limit >= level:
                 self._room[link] = 0.0
                 return level if level < _FULL else 1.0
             remaining -= limit * amount
-            asked -= amount
+            demand -= amount
             below = limit
         self._room[link] = remaining - _MARGIN * self._capacity[link]
         return 1.0

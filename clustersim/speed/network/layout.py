@@ -81,10 +81,10 @@ def demand_of(cluster: Cluster, placement: Placement, plan: Plan, nic_bytes_per_
     if len(leaves) == 1:
         return {}
     fewest = min(count for _, count in placement)
-    most = nodes_apart(plan, fewest) * fewest
-    demand = {leaf: min(gpus, most) * nic_bytes_per_s for leaf, gpus in leaves.items()}
+    node_limit = nodes_apart(plan, fewest) * fewest
+    demand = {leaf: min(gpus, node_limit) * nic_bytes_per_s for leaf, gpus in leaves.items()}
     if len(blocks) > 1:
-        demand |= {-1 - block: min(gpus, most) * nic_bytes_per_s for block, gpus in blocks.items()}
+        demand |= {-1 - block: min(gpus, node_limit) * nic_bytes_per_s for block, gpus in blocks.items()}
     return demand
 
 
@@ -98,10 +98,10 @@ def nodes_apart(plan: Plan, gpus_per_node: int) -> int:
     """
     replica, dp = plan.tp * plan.cp, plan.dp // plan.options.workers
     if plan.rank_order == "tp-cp-pp-dp":
-        apart = replica * plan.pp if dp > 1 else replica
+        node_count = replica * plan.pp if dp > 1 else replica
     else:
-        apart = replica * dp if plan.pp > 1 else replica
-    return max(apart // gpus_per_node, 1)
+        node_count = replica * dp if plan.pp > 1 else replica
+    return max(node_count // gpus_per_node, 1)
 
 
 def _gpus_by_switch(cluster: Cluster, placement: Placement) -> tuple[dict[int, int], dict[int, int]]:
@@ -119,12 +119,12 @@ def _gpus_by_switch(cluster: Cluster, placement: Placement) -> tuple[dict[int, i
 
 def used_part(placement: Placement, gpus: int) -> Placement:
     """The part of a placement that holds `gpus` GPUs, with the nodes where the job has the most GPUs."""
-    remaining, used = gpus, []
+    remaining, used_spots = gpus, []
     for node, count in sorted(placement, key=lambda place: (-place[1], place[0])):
         if remaining:
-            used.append((node, min(count, remaining)))
-            remaining -= used[-1][1]
-    return tuple(sorted(used))
+            used_spots.append((node, min(count, remaining)))
+            remaining -= used_spots[-1][1]
+    return tuple(sorted(used_spots))
 
 
 def layout_of(
@@ -226,8 +226,8 @@ class IterationTimes:
         system = system_at(planner.system, self._layout, oversubscription)
         if system == planner.system:
             return (curve.alone or curve).unit_s[gpus]
-        found = evaluate(curve.model, PlanBatch.of([curve.training[gpus]]), system, planner.profile)
-        return float(found.iteration_s[0])
+        estimates = evaluate(curve.model, PlanBatch.of([curve.training[gpus]]), system, planner.profile)
+        return float(estimates.iteration_s[0])
 
 
 def system_at(system: System, layout: Layout, oversubscription: float) -> System:
