@@ -67,11 +67,10 @@ def _first_outside(sizes: Mapping[str, ArrayLike], measured: Mapping[str, tuple[
         if name in measured:
             low, high = measured[name]
             values = [size] if isinstance(size, (int, float)) else np.asarray(size).ravel().tolist()
-            if name == "ranks":
-                if max(values) <= 1:
-                    return ""  # a group of one communicates nothing
-                low = 0.0
+            if name == "ranks" and max(values) <= 1:
+                return ""  # a group of one communicates nothing
+            least = 0.0 if name == "ranks" else low
             for value in values:
-                if value > high or 0 < value < low:
+                if value > high or 0 < value < least:
                     return f"{name}={value:g}, measured {low:g} to {high:g}"
     return ""
