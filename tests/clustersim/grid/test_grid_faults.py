@@ -39,7 +39,7 @@ class Sleeps(Scheduler):
         proposal.run_by(lambda job: job.order)
         return proposal
 '''
-CELLS = 24
+CELLS = 16
 
 
 @pytest.fixture
@@ -157,7 +157,6 @@ def assault(here: Path, seed: int, wait_s: float, kills: int, every_s: float) ->
     return killed
 
 
-@pytest.mark.long
 def test_kills_corruption_and_a_full_disk_change_no_byte(here: Path) -> None:
     assert assault(here, seed=1, wait_s=0.12, kills=4, every_s=0.2) >= 2
 
