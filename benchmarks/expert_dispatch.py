@@ -3,7 +3,7 @@
     python benchmarks/expert_dispatch.py [FILE]
 
 FILE is `moe_all_to_all_deepep_aiconfigurator.csv.gz`: DeepEP's kernels on one node (or a tray of 4) of six
-GPUs, and on 2 to 8 nodes of H100. The constants `INSIDE` of `itertime.costs.network.expert_dispatch` are
+GPUs, and on 2 to 8 nodes of H100. The constants `IN_NODE` of `itertime.costs.network.expert_dispatch` are
 fitted to one node of H100 and B200 with hidden 2,048 and 7,168. Everything else is held out: the other GPUs,
 the other shapes, and all rows of several nodes, where the network is that of the system `dgx-h100`.
 
@@ -22,7 +22,7 @@ import pandas as pd
 from scipy.optimize import least_squares
 
 from itertime.costs.network import Fabric, Group, RoutedTokens, combine_s, dispatch_s
-from itertime.costs.network.expert_dispatch import INSIDE, Inside
+from itertime.costs.network.expert_dispatch import IN_NODE, DeepEpKernel
 from itertime.spec import System, load_system, profile_of
 
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[2] / "shared"))
@@ -78,22 +78,22 @@ def ratios(rows: pd.DataFrame, direction: str) -> np.ndarray:
     return found
 
 
-def fit(rows: pd.DataFrame, direction: str) -> Inside:
+def fit(rows: pd.DataFrame, direction: str) -> DeepEpKernel:
     """The constants with the least mean |log| (soft) of predicted over measured on `fitted_to`."""
     chosen = rows.loc[fitted_to(rows)].reset_index(drop=True)
-    kept = INSIDE[direction]
+    kept = IN_NODE[direction]
     start = np.log(kept)  # a token's and a byte's share of the work are alike in many fits
 
     def misses(logs: np.ndarray) -> np.ndarray:
-        INSIDE[direction] = Inside(*np.exp(logs).tolist())
+        IN_NODE[direction] = DeepEpKernel(*np.exp(logs).tolist())
         return np.log(ratios(chosen, direction))
 
     try:
-        return Inside(
+        return DeepEpKernel(
             *np.exp(least_squares(misses, start, loss="soft_l1", f_scale=0.05, diff_step=1e-3).x).tolist()
         )
     finally:
-        INSIDE[direction] = kept
+        IN_NODE[direction] = kept
 
 
 def main() -> None:

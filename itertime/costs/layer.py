@@ -289,14 +289,14 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
             kernel = kernel._replace(longest=s / _blocks_of_a_sample(plans))
         factor = site.attention_multiplier * workload.framework.attention_multiplier
         arguments = (batch, heads, kv_heads, d, s / plans.cp, s, causal)
-        limited = model.windowed_layers / model.layers
+        windowed_share = model.windowed_layers / model.layers
         passes = []
         for backward in (False, True):
             seconds = profile.seconds(Attention(*arguments, backward=backward, kernel=kernel))
-            if limited:
+            if windowed_share:
                 windowed = kernel._replace(window=model.window)
                 windowed_s = profile.seconds(Attention(*arguments, backward=backward, kernel=windowed))
-                seconds = seconds + limited * (windowed_s - seconds)
+                seconds = seconds + windowed_share * (windowed_s - seconds)
             passes.append(factor * seconds)
         return passes[0], passes[1]
     wide = np.full(len(plans), d)

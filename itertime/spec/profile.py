@@ -129,16 +129,14 @@ class Profile:
             for name in required:
                 if name not in getattr(self, field):
                     raise ValueError(f"{field} lacks {name!r}")
-        object.__setattr__(self, "_ranges", _united(self.evidence))
         return self
 
-    @property
+    @functools.cached_property
     def ranges(self) -> dict[str, dict[str, tuple[float, float]]]:
         """The range that the evidence covers, by kernel ("gemm", "attention", a kind, a collective) and
         argument. Assumed parts have no range.
         """
-        ranges: dict[str, dict[str, tuple[float, float]]] = self._ranges  # type: ignore[attr-defined]
-        return ranges
+        return _united(self.evidence)
 
     @functools.cached_property
     def digest(self) -> str:

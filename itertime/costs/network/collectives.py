@@ -85,14 +85,14 @@ def all_reduce_s(nbytes: ArrayLike, group: Group, fabric: Fabric) -> Array:
     in_node = _inside_s("all_reduce", size, local, fabric)
     if (nodes == 1).all():
         return system.site.all_reduce_multiplier * np.where(size > 0, in_node, 0.0)
-    through_nics = 2 * size / _ring_share(nodes, local, group, system)
+    through_nics = 2 * size / _ring_bytes_per_s(nodes, local, group, system)
     bulk = _bulk_latency_s(size, system)
-    hop = 2 * system.network_latency_s
+    both_ways_s = 2 * system.network_latency_s
     seconds = []
     if "ring" in system.collective_algorithms:
         moved = np.maximum(in_node, _passed_on(nodes * local) * through_nics)
         seconds.append(_ring_s(moved, 2, nodes, local, size, system))
-    depth = np.ceil(np.log2(nodes)) * (hop + 2 * bulk)
+    depth = np.ceil(np.log2(nodes)) * (both_ways_s + 2 * bulk)
     if "tree" in system.collective_algorithms:
         seconds.append(np.maximum(in_node, through_nics) + depth)
     if "nvls-tree" in system.collective_algorithms:
@@ -102,8 +102,8 @@ def all_reduce_s(nbytes: ArrayLike, group: Group, fabric: Fabric) -> Array:
         seconds.append(np.maximum(in_node, _passed_on(nodes) * through_nics) + depth)
     if "sharp" in system.collective_algorithms:
         levels = _switch_levels(nodes, group.stride, system)
-        seconds.append(np.maximum(in_node, through_nics / 2) + levels * hop + 2 * bulk)
-    return system.site.all_reduce_multiplier * _choose(in_node, np.minimum.reduce(seconds), size, nodes)
+        seconds.append(np.maximum(in_node, through_nics / 2) + levels * both_ways_s + 2 * bulk)
+    return system.site.all_reduce_multiplier * _by_reach(in_node, np.minimum.reduce(seconds), size, nodes)
 
 
 def reduce_scatter_s(nbytes: ArrayLike, group: Group, fabric: Fabric) -> Array:
@@ -133,10 +133,10 @@ def all_to_all_s(nbytes: ArrayLike, group: Group, fabric: Fabric) -> Array:
     size, nodes, local = _layout(nbytes, group)
     total = nodes * local
     in_node = _inside_s("all_to_all", size * local / total, local, fabric)
-    share = _nic_share(local, group.nic_sharers, system) * all_to_all_share(nodes, group.stride, system)
+    share = _nic_bytes_per_s(local, group.nic_sharers, system) * all_to_all_share(nodes, group.stride, system)
     through_nics = local * (total - local) / total * size / share
     across = np.maximum(in_node, through_nics) + (nodes - 1) * system.network_latency_s
-    return _choose(in_node, across, size, nodes)
+    return _by_reach(in_node, across, size, nodes)
 
 
 def p2p_s(
@@ -153,7 +153,7 @@ def p2p_s(
     at full speed.
     """
     system, size = fabric.system, np.asarray(nbytes, dtype=float)
-    share = _nic_share(1, nic_sharers, system) * ring_share(2, stride, system)
+    share = _nic_bytes_per_s(1, nic_sharers, system) * ring_share(2, stride, system)
     between_nodes = system.network_latency_s + size / share
     seconds = np.where(crosses_node, between_nodes, _inside_s("send_recv", size, 2, fabric))
     return np.where(size > 0, seconds, 0.0)
@@ -165,9 +165,9 @@ def _half_of_all_reduce(operation: str, nbytes: ArrayLike, group: Group, fabric:
     in_node = _inside_s(operation, size, local, fabric)
     if (nodes == 1).all():
         return system.site.all_reduce_multiplier * np.where(size > 0, in_node, 0.0)
-    through_nics = _passed_on(nodes * local) * size / _ring_share(nodes, local, group, system)
+    through_nics = _passed_on(nodes * local) * size / _ring_bytes_per_s(nodes, local, group, system)
     across = _ring_s(np.maximum(in_node, through_nics), 1, nodes, local, size, system)
-    return system.site.all_reduce_multiplier * _choose(in_node, across, size, nodes)
+    return system.site.all_reduce_multiplier * _by_reach(in_node, across, size, nodes)
 
 
 def _inside_s(operation: str, size: Array, ranks: ArrayLike, fabric: Fabric) -> Array:
@@ -213,15 +213,15 @@ def _passed_on(ranks: Array) -> Array:
     return (ranks - 1) / ranks
 
 
-def _nic_share(local: ArrayLike, nic_sharers: Ranks, system: System) -> Array:
+def _nic_bytes_per_s(local: ArrayLike, nic_sharers: Ranks, system: System) -> Array:
     """Bytes/s of one group between nodes."""
     share = system.domain_nic_bytes_per_s / np.asarray(nic_sharers, dtype=float)
     return system.achieved_network * np.minimum(share, np.asarray(local) * system.gpu_nic_bytes_per_s)
 
 
-def _ring_share(nodes: Array, local: Array, group: Group, system: System) -> Array:
+def _ring_bytes_per_s(nodes: Array, local: Array, group: Group, system: System) -> Array:
     """Bytes/s of one group's ring between nodes, limited by NICs, the paths to them, and switches above."""
-    share = _nic_share(local, group.nic_sharers, system)
+    share = _nic_bytes_per_s(local, group.nic_sharers, system)
     if (system.nics_per_node or system.gpus_per_node) < system.gpus_per_node:
         sharers = np.asarray(group.nic_sharers, dtype=float)
         across = system.achieved_network * 2 * system.cpu_link_bytes_per_s / sharers
@@ -229,7 +229,8 @@ def _ring_share(nodes: Array, local: Array, group: Group, system: System) -> Arr
     return share * ring_share(nodes, group.stride, system)
 
 
-def _choose(in_node: Array, across: Array, size: Array, nodes: Array) -> Array:
+def _by_reach(in_node: Array, across: Array, size: Array, nodes: Array) -> Array:
+    """Seconds `across` nodes for groups of several nodes, `in_node` for groups of one; 0 without bytes."""
     return np.where(size > 0, np.where(nodes > 1, across, in_node), 0.0)
 
 

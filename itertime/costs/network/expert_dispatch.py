@@ -7,7 +7,7 @@ sender's own number there, which passes it on over NVLink. The way back sums on 
 DeepEP's kernels, of T tokens a rank, d ranks that a token reaches, row bytes b, s multiprocessors:
 
 - in a node: a + T ((work/s)^4 + link^4)^(1/4), with work = p + q b + d (u + v b) seconds of one
-  multiprocessor and link = d b / (f x NVLink's bandwidth). `INSIDE` has a, p, q, u, v, f of each direction,
+  multiprocessor and link = d b / (f x NVLink's bandwidth). `IN_NODE` has a, p, q, u, v, f of each direction,
   fitted to H100 and B200 with hidden 2,048 and 7,168.
 - across N nodes: the square root of the sum of the squares of that time, with all ranks that tokens reach,
   and of T r b / B, where r of a token's nodes are not its own, and B is the GPU's share of the NICs; and
@@ -37,7 +37,7 @@ NOTIFY_S = 55e-6
 """Median of DeepEP's notification among 2 and 4 nodes of H100, 256 to 4,096 tokens."""
 
 
-class Inside(NamedTuple):
+class DeepEpKernel(NamedTuple):
     """DeepEP within a node: seconds, seconds a token, a byte, a copy, a byte copied; a share of NVLink."""
 
     start_s: float
@@ -48,9 +48,9 @@ class Inside(NamedTuple):
     link: float
 
 
-INSIDE = {
-    "dispatch": Inside(3.921e-5, 1.917e-7, 2.056e-13, 1.006e-7, 3.820e-11, 0.9571),
-    "combine": Inside(5.778e-5, 3.741e-8, 5.607e-11, 4.863e-8, 3.438e-11, 0.8928),
+IN_NODE = {
+    "dispatch": DeepEpKernel(3.921e-5, 1.917e-7, 2.056e-13, 1.006e-7, 3.820e-11, 0.9571),
+    "combine": DeepEpKernel(5.778e-5, 3.741e-8, 5.607e-11, 4.863e-8, 3.438e-11, 0.8928),
 }
 
 
@@ -126,15 +126,15 @@ def _exchange_s(
         return all_to_all_s(routed.copies * tokens * row, group, fabric)
     ranks = np.asarray(group.ranks)
     reached = distinct_parts(routed.experts, routed.copies, ranks)
-    in_node = _inside_s(INSIDE[direction], tokens, row, reached, system, dispatcher, multiprocessors)
+    in_node = _deep_ep_s(IN_NODE[direction], tokens, row, reached, system, dispatcher, multiprocessors)
     nodes = np.ceil(ranks / np.minimum(group.ranks_per_node, ranks))
-    across = tokens * _other_nodes(routed, nodes) * row / _gpu_share(nodes, system)
+    across = tokens * _other_nodes(routed, nodes) * row / _gpu_bytes_per_s(nodes, system)
     seconds = np.where(nodes > 1, np.hypot(in_node, across) + NOTIFY_S, in_node)
     return np.where((ranks > 1) & (tokens > 0), seconds, 0.0)
 
 
-def _inside_s(
-    kernel: Inside,
+def _deep_ep_s(
+    kernel: DeepEpKernel,
     tokens: Array,
     row: Array,
     reached: Array,
@@ -164,7 +164,7 @@ def _other_nodes(routed: RoutedTokens, nodes: Array) -> Array:
     return reached * (1 - 1 / nodes)
 
 
-def _gpu_share(nodes: Array, system: System) -> Array:
+def _gpu_bytes_per_s(nodes: Array, system: System) -> Array:
     """Bytes/s of one GPU through its part of the NICs."""
     share = np.minimum(system.domain_nic_bytes_per_s / system.domain_gpus, system.gpu_nic_bytes_per_s)
     return system.achieved_network * share * all_to_all_share(nodes, 1, system)
