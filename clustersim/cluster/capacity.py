@@ -232,10 +232,10 @@ class Capacity:
             return None
         return self.shared.fullest(millionths, *span, self._closed | closed)
 
-    def first_share(self, millionths: int, spots: Placement) -> SharedPlacement:
+    def first_share(self, millionths: int, node_counts: Placement) -> SharedPlacement:
         """The placement of the first job to share the GPUs of `spots`, which are free."""
-        number = 0 if self.shared is None else self.shared.unused_number(spots)
-        return SharedPlacement(spots, number, millionths)
+        number = 0 if self.shared is None else self.shared.unused_number(node_counts)
+        return SharedPlacement(node_counts, number, millionths)
 
     @property
     def idle_millionths(self) -> int:

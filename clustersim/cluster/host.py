@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from .node_set import NodeSet, node_range
-from .sharing import MILLION, Spots
+from .sharing import MILLION, NodeCounts
 
 __all__ = ["HostDemand", "HostResources", "HostUse"]
 
@@ -150,11 +150,11 @@ class HostUse:
                 short |= 1 << node
         return short
 
-    def room(self, placement: Spots, demand: HostDemand) -> bool:
+    def room(self, placement: NodeCounts, demand: HostDemand) -> bool:
         """Whether the job fits there with its cores and its memory."""
         return all(self.gpus_on(node, demand) >= count for node, count in placement)
 
-    def check(self, placement: Spots, demand: HostDemand) -> None:
+    def check(self, placement: NodeCounts, demand: HostDemand) -> None:
         """ValueError if a node has too little left for the job."""
         for node, count in placement:
             if not 0 <= node < len(self._cpus):
@@ -162,15 +162,15 @@ class HostUse:
             if self.gpus_on(node, demand) < count:
                 raise ValueError(f"node {node}: {self._lacks(node, count, demand)}")
 
-    def take(self, placement: Spots, demand: HostDemand) -> None:
+    def take(self, placement: NodeCounts, demand: HostDemand) -> None:
         """Occupy what a job needs there."""
         self._move(placement, demand, -1)
 
-    def release(self, placement: Spots, demand: HostDemand) -> None:
+    def release(self, placement: NodeCounts, demand: HostDemand) -> None:
         """Free what a job held there."""
         self._move(placement, demand, 1)
 
-    def _move(self, placement: Spots, demand: HostDemand, sign: int) -> None:
+    def _move(self, placement: NodeCounts, demand: HostDemand, sign: int) -> None:
         for node, count in placement:
             self._cpus[node] += sign * count * demand.cpus
             self._memory[node] += sign * count * demand.memory

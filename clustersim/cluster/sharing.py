@@ -9,9 +9,9 @@ from typing import Any
 
 __all__ = [
     "MILLION",
+    "NodeCounts",
     "SharedGpus",
     "SharedPlacement",
-    "Spots",
     "gpus_held",
     "in_use",
     "millionths_of",
@@ -21,7 +21,7 @@ __all__ = [
 MILLION = 1_000_000
 """Millionths of a whole GPU."""
 
-Spots = tuple[tuple[int, int], ...]
+NodeCounts = tuple[tuple[int, int], ...]
 """(node, GPUs there) pairs, by node."""
 
 
@@ -34,7 +34,7 @@ def millionths_of(fraction: float) -> int:
     return int(fraction * MILLION + 1e-4)  # 0.29 x 1e6 is a bit less than 290000 in floating point
 
 
-class SharedPlacement(Spots):
+class SharedPlacement(NodeCounts):
     """Where a job runs that holds a share of its GPUs: (node, GPUs there) pairs like any placement, and
 
     | attribute | |
@@ -48,8 +48,8 @@ class SharedPlacement(Spots):
     number: int
     millionths: int
 
-    def __new__(cls, spots: Spots, number: int, millionths: int) -> SharedPlacement:
-        placement = super().__new__(cls, spots)
+    def __new__(cls, node_counts: NodeCounts, number: int, millionths: int) -> SharedPlacement:
+        placement = super().__new__(cls, node_counts)
         placement.number, placement.millionths = number, millionths
         return placement
 
@@ -57,7 +57,7 @@ class SharedPlacement(Spots):
         return SharedPlacement, (tuple(self), self.number, self.millionths)
 
     @property
-    def key(self) -> tuple[Spots, int]:
+    def key(self) -> tuple[NodeCounts, int]:
         """What tells the shared GPUs apart from all others."""
         return tuple(self), self.number
 
@@ -81,12 +81,12 @@ class SharedPlacement(Spots):
         return f"{tuple(self)}#{self.number}:{self.share:g}"
 
 
-def moved(placement: Spots, by: int) -> Spots:
+def moved(placement: NodeCounts, by: int) -> NodeCounts:
     """The placement on nodes with numbers larger by `by`, with the same share of their GPUs."""
-    spots = tuple((node + by, count) for node, count in placement)
+    node_counts = tuple((node + by, count) for node, count in placement)
     if isinstance(placement, SharedPlacement):
-        return SharedPlacement(spots, placement.number, placement.millionths)
-    return spots
+        return SharedPlacement(node_counts, placement.number, placement.millionths)
+    return node_counts
 
 
 def in_use(in_service: int, free: int, stranded: int, idle_millionths: int) -> tuple[float, float]:
@@ -100,7 +100,7 @@ def in_use(in_service: int, free: int, stranded: int, idle_millionths: int) -> t
     return (held * MILLION - idle_millionths) / MILLION, (stranded * MILLION + idle_millionths) / MILLION
 
 
-def gpus_held(placement: Spots) -> float:
+def gpus_held(placement: NodeCounts) -> float:
     """The GPUs that a job holds in a placement. A share of a GPU counts as that share."""
     count = sum([gpus for _, gpus in placement])
     return count * placement.millionths / MILLION if isinstance(placement, SharedPlacement) else count
@@ -116,7 +116,7 @@ class SharedGpus:
     __slots__ = ("_held", "_rooms", "idle")
 
     def __init__(self) -> None:
-        self._held: dict[tuple[Spots, int], int] = {}
+        self._held: dict[tuple[NodeCounts, int], int] = {}
         self._rooms: dict[int, int] = {}  # how many single shared GPUs have exactly that much room
         self.idle = 0
 
@@ -128,7 +128,7 @@ class SharedGpus:
     def __contains__(self, key: object) -> bool:
         return key in self._held
 
-    def held(self) -> dict[tuple[Spots, int], int]:
+    def held(self) -> dict[tuple[NodeCounts, int], int]:
         """The millionths held, by the key of the shared GPUs."""
         return self._held.copy()
 
@@ -152,10 +152,10 @@ class SharedGpus:
                 return SharedPlacement(*min(single), millionths)
         return None
 
-    def unused_number(self, spots: Spots) -> int:
-        """The lowest number that no shared GPUs at `spots` have."""
+    def unused_number(self, node_counts: NodeCounts) -> int:
+        """The lowest number that no shared GPUs at `node_counts` have."""
         number = 0
-        while (spots, number) in self._held:
+        while (node_counts, number) in self._held:
             number += 1
         return number
 
@@ -189,11 +189,11 @@ class SharedGpus:
         self._count(key[0], held_before, held_after)
         return not held_after
 
-    def _count(self, spots: Spots, held_before: int, held_after: int) -> None:
-        """Count that `held_after` millionths of each GPU at `spots` are held instead of `held_before`. With 0
-        held, the GPUs are not shared.
+    def _count(self, node_counts: NodeCounts, held_before: int, held_after: int) -> None:
+        """Count that `held_after` millionths of each GPU at `node_counts` are held instead of `held_before`.
+        With 0 held, the GPUs are not shared.
         """
-        gpus = sum([count for _, count in spots])
+        gpus = sum([count for _, count in node_counts])
         idle = (MILLION - held_after if held_after else 0) - (MILLION - held_before if held_before else 0)
         self.idle += gpus * idle
         if gpus > 1:

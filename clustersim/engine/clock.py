@@ -88,7 +88,7 @@ class Course:
         that interrupted the engine itself.
         """
         self.begin()
-        torn = False
+        engine_interrupted = False
         try:
             with collect_less_often():
                 if self.until_s is None:
@@ -96,11 +96,11 @@ class Course:
                 elif self.until_s > self.clock.now:
                     self.clock.run(until=self.until_s)
         except KeyboardInterrupt:
-            self.interrupted, torn = True, not self.may_break_off
+            self.interrupted, engine_interrupted = True, not self.may_break_off
             raise
         finally:
             self.may_break_off = False
-            if not torn:
+            if not engine_interrupted:
                 self.close()
                 self.closed = True
         if self.interrupted:

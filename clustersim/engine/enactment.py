@@ -50,7 +50,7 @@ class Enactment:
         if not self.speeds.independent:
             # First all speeds, since those of the jobs that move depend on each other. Then each job, as the
             # log has it: it is settled at its old speed before it gets the new one.
-            speeds = self.speeds.after({active_of(job): placement for job, placement in changes.items()})
+            speeds = self.speeds.move({active_of(job): placement for job, placement in changes.items()})
         for job, placement in changes.items():
             active = active_of(job)
             active.settle(now)
@@ -80,7 +80,7 @@ class Enactment:
 
     def share_links(self) -> None:
         """Let the running jobs have what those that left leave them of GPUs and of the network's links."""
-        self._change_speeds(self.speeds.after({}))
+        self._change_speeds(self.speeds.move({}))
 
     def _change_speeds(self, speeds: Mapping[ActiveJob, float]) -> None:
         for active, unit_s in speeds.items():
@@ -88,7 +88,7 @@ class Enactment:
 
     def note(self, active: ActiveJob, text: str) -> None:
         """Record what the policy, or a fleet, says about a job."""
-        active.noted = text
+        active.policy_note = text
         self._recorder.event(self._clock.now, NOTE, active.job.job_id, detail=text)
 
     def preempt(self, active: ActiveJob, reason: str = "") -> None:
@@ -98,7 +98,7 @@ class Enactment:
         self._world.policy.add_waiting(self._views[active])
         self._recorder.event(self._clock.now, PREEMPT, active.job.job_id, detail=reason)
 
-    def withdraw(self, active: ActiveJob) -> None:
+    def free_gpus(self, active: ActiveJob) -> None:
         """Free the GPUs of a running job that ends or was interrupted."""
         assert active.placement is not None
         self._facts.capacity.release(active.placement, active.demand)
@@ -120,7 +120,7 @@ class Enactment:
     def _let_go(self, active: ActiveJob) -> None:
         active.let_go()
         if not self.speeds.independent:
-            self.speeds.leave(active)
+            self.speeds.forget(active)
         del self._facts.running[self._views[active]]
 
     def _allocate(
@@ -132,7 +132,7 @@ class Enactment:
         # The overhead depends on the state of the job before the change.
         gpus = placement[0][1] if len(placement) == 1 else sum([count for _, count in placement])
         kind = _classify(active, gpus)
-        overhead_s = active.charge_s(self._world.overheads, kind, gpus, len(placement))
+        overhead_s = active.charge(self._world.overheads, kind, gpus, len(placement))
         # From here on the job runs in `placement`.
         if active.placement is None:
             self._facts.waiting.remove(job)
@@ -140,7 +140,7 @@ class Enactment:
             if active.start_s is None:
                 active.start_s = now
         if self._prices is not None:
-            active.pay(self._prices[self._facts.cluster.type_of(placement[0][0])])
+            active.set_price(self._prices[self._facts.cluster.type_of(placement[0][0])])
         if unit_s is None:
             unit_s = self.speeds.alone_s(active, gpus, placement)
         self.expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s), now)
@@ -158,7 +158,7 @@ class Enactment:
         """
         assert active.placement is not None
         view = self._views[active]
-        speeds = self.speeds.after({active: active.placement})
+        speeds = self.speeds.move({active: active.placement})
         unit_s = speeds.pop(active)
         self.expect_completion(active, active.change_speed(unit_s, now), now)
         owed_s = active.ready_s - now if now < active.ready_s < inf else 0.0

@@ -59,7 +59,7 @@ class RunSetup:
     """Decisions are made at its multiples on the trace's clock; 0: at every event."""
     step_times: StepTimes | None = None
     """How much slower than predicted jobs run; None: as predicted."""
-    nodes: NodeSpeeds | None = None
+    node_speeds: NodeSpeeds | None = None
     """How much slower than predicted each node is; None: all are as predicted."""
     until_s: float | None = None
     """The end of the run on the trace's clock; None: when no event is left."""
@@ -119,9 +119,9 @@ class RunSetup:
     @property
     def slowdown(self) -> Slowdown | None:
         """What makes jobs slower than predicted; None where nothing does."""
-        if self.step_times is None and self.nodes is None:
+        if self.step_times is None and self.node_speeds is None:
             return None
-        return Slowdown(self.step_times, self.nodes, self.seed)
+        return Slowdown(self.step_times, self.node_speeds, self.seed)
 
     @property
     def placer(self) -> Placer:

@@ -17,7 +17,7 @@ from clustersim.records import DECLINED, REJECTED, SUBMIT, MemoryRecorder, Recor
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClusterState, GpuSharing
 from clustersim.scheduler.internal import active_of
-from clustersim.speed import CannotRun, RunningSpeeds
+from clustersim.speed import CannotRun, Interference, RunningSpeeds
 from traces.job import Job
 
 from .clock import Arrivals, Clock, Course, Due
@@ -29,10 +29,10 @@ from .setup import RunSetup
 from .wake_ups import DecisionRounds, WakeUps
 from .world import World
 
-__all__ = ["Shared", "Simulation", "arrivals_of", "clock_for"]
+__all__ = ["FleetContext", "Simulation", "arrivals_of", "clock_for"]
 
 
-class Shared(NamedTuple):
+class FleetContext(NamedTuple):
     """What the simulation of one cluster of a fleet shares with the others. `first_node`: the node of the
     fleet that is its node 0; None for a simulation that is no part of a fleet. The course submits the jobs,
     and applies what takes nodes out of service.
@@ -48,7 +48,7 @@ class Simulation(Course):
 
     `jobs` in order of submission (see `traces.submission_order`); each is read when time reaches it. Jobs
     that are not done at the end are recorded as unfinished. Records go to `recorder`, by default one in
-    memory. `on_progress` is called with the number of jobs that have left the system. `shared`: if it is a
+    memory. `on_progress` is called with the number of jobs that have left the system. `context`: if it is a
     part of a fleet, which has its own `jobs`.
 
     The order within one instant: completions release their GPUs, nodes go out of service and return,
@@ -62,16 +62,16 @@ class Simulation(Course):
         setup: RunSetup,
         recorder: Recorder | None = None,
         on_progress: Callable[[int], None] | None = None,
-        shared: Shared | None = None,
+        context: FleetContext | None = None,
     ):
-        if shared is None:
+        if context is None:
             arrivals = arrivals_of(jobs, setup)
             super().__init__(clock_for(arrivals), setup.until_s)
-            shared = Shared(self, arrivals, first_node=None)
+            context = FleetContext(self, arrivals, first_node=None)
         else:
-            super().__init__(shared.course.clock, setup.until_s)
-        self.setup, self._course, clock = setup, shared.course, self.clock
-        facts = facts_of(setup, clock.now)
+            super().__init__(context.course.clock, setup.until_s)
+        self.setup, self._course, clock = setup, context.course, self.clock
+        facts = state_before(setup, clock.now)
         self.world = world = World(
             clock=clock,
             facts=facts,
@@ -79,13 +79,13 @@ class Simulation(Course):
                 setup.scheduler, facts, lambda: f" at t={clock.now:g} s", setup.check_all_keys
             ),
             recorder=recorder if recorder is not None else MemoryRecorder(setup.cluster),
-            arrivals=shared.arrivals,
+            arrivals=context.arrivals,
             decide=self._decide,
             on_progress=on_progress,
         )
         self.enactment = Enactment(world, speeds_of(setup), self._on_completion, setup.prices)
         self._wake_ups: WakeUps | None = None  # until the policy asks for the first one
-        self.features = features_of(setup, world, self.enactment, shared.first_node)
+        self.features = features_of(setup, world, self.enactment, context.first_node)
         columns = [feature.column for feature in self.features if feature.column is not None]
         self._fields, self._no_fields = attrgetter(*columns), (None,) * len(columns)
         self._receive_all = len(columns) < len(self.features)
@@ -178,7 +178,7 @@ class Simulation(Course):
             world.decide_at_this_instant(now)
             return
         active.settle(now)
-        self.enactment.withdraw(active)
+        self.enactment.free_gpus(active)
         world.leave(active, now, active.failure)
         world.decide_at_this_instant(now)
 
@@ -280,14 +280,14 @@ def clock_for(arrivals: Arrivals) -> Clock:
     return Clock(0.0 if arrivals.next is None else arrivals.next.submit_s)
 
 
-def facts_of(setup: RunSetup, now: float) -> ClusterState[JobView]:
+def state_before(setup: RunSetup, now: float) -> ClusterState[JobView]:
     """The cluster of a run before its first job."""
     facts: ClusterState[JobView] = ClusterState(setup.cluster, setup.placer, setup.overheads, setup.quotas)
     facts.now_s = now
     facts.type_slowdown = setup.type_slowdown
-    if setup.nodes is not None:
-        facts.node_factor = setup.nodes.factor
-    facts.sharing = GpuSharing(setup.scheduler.packs, setup.interference or facts.sharing.interference)
+    if setup.node_speeds is not None:
+        facts.node_factor = setup.node_speeds.factor
+    facts.sharing = GpuSharing(setup.scheduler.packs, setup.interference or Interference())
     return facts
 
 

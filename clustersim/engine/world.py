@@ -103,7 +103,7 @@ class World:
         self.recorder.event(now, FAIL if failure else FINISH, active.job.job_id, detail=failure)
         self.depart(record_of(active, state=FAILED if failure else FINISHED, reason=failure), active.order)
 
-    def withdraw(self, view: JobView) -> None:
+    def hand_over(self, view: JobView) -> None:
         """A waiting job leaves this cluster for another one of its fleet."""
         self.facts.waiting.remove(view)
         del self.views[active_of(view)]

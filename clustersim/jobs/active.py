@@ -57,18 +57,59 @@ class ActiveJob:
     """
 
     __slots__ = (
-        "checkpoints", "cost_usd", "curve", "demand", "done_s", "failure", "finish_s", "generation",
-        "gpu_seconds", "gpus", "held", "job", "least_left", "left_at_end", "left_at_phase_end",
-        "left_at_stop", "lost_s", "migrations", "millionths", "misstated", "needs", "note", "noted",
-        "offers", "order", "overhead_gpu_s", "paid_gpu_s", "phases", "placement", "predicted",
-        "preemptions", "ready_s", "requested", "resizes", "restarts", "save_due", "save_s", "saved_left",
-        "since_s", "start_s", "states_work", "unit_s", "usd_per_gpu_h", "wait_s", "work", "work_left",
-    )  # fmt: skip
+        "checkpoints",
+        "cost_usd",
+        "curve",
+        "demand",
+        "done_s",
+        "failure",
+        "finish_s",
+        "generation",
+        "gpu_seconds",
+        "gpus",
+        "held",
+        "job",
+        "least_left",
+        "left_at_end",
+        "left_at_phase_end",
+        "left_at_stop",
+        "lost_s",
+        "migrations",
+        "millionths",
+        "misstated",
+        "needs",
+        "offers",
+        "order",
+        "overhead_gpu_s",
+        "paid_gpu_s",
+        "phases",
+        "placement",
+        "policy_note",
+        "predicted",
+        "preemptions",
+        "ready_s",
+        "request_note",
+        "requested",
+        "resizes",
+        "restarts",
+        "save_due",
+        "save_s",
+        "saved_left",
+        "since_s",
+        "start_s",
+        "states_work",
+        "unit_s",
+        "usd_per_gpu_h",
+        "wait_s",
+        "work",
+        "work_left",
+    )
 
     def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str):
         """`order`: position in the order of submission. `requested`: GPUs, a count that `curve` has."""
-        self.job, self.order, self.curve, self.requested, self.note = job, order, curve, requested, note
-        self.noted = ""  # by the policy, last
+        self.job, self.order, self.curve, self.requested = job, order, curve, requested
+        self.request_note = note  # why the job requests another number of GPUs than its trace states
+        self.policy_note = ""  # the last one
         self.offers: tuple[Offer, ...] = ()  # by GPU type, the best first; empty on a cluster of one type
         self.states_work = job.kind == "iterations"  # else the logged duration, which policies do not know
         work = job.iterations if self.states_work else job.duration_s
@@ -136,21 +177,21 @@ class ActiveJob:
 
     def settle(self, now: float) -> None:
         """Close the present allocation or wait at `now`: book its progress, GPU-seconds and overhead."""
-        spent = now - self.since_s
+        elapsed_s = now - self.since_s
         if self.placement is None:
-            self.wait_s += spent
+            self.wait_s += elapsed_s
         else:
             self.work_left = self.work_left_at(now)
-            self.gpu_seconds += spent * self.held
+            self.gpu_seconds += elapsed_s * self.held
             if self.cost_usd is not None:
-                self.cost_usd += spent * self.held * self.usd_per_gpu_h / 3600
+                self.cost_usd += elapsed_s * self.held * self.usd_per_gpu_h / 3600
             if self.ready_s > self.since_s:
-                overhead = min(self.ready_s - self.since_s, spent)
-                self.overhead_gpu_s += overhead * self.held
-                self.paid_gpu_s += overhead * self.held
-                self.lost_s += overhead
+                overhead_s = min(self.ready_s - self.since_s, elapsed_s)
+                self.overhead_gpu_s += overhead_s * self.held
+                self.paid_gpu_s += overhead_s * self.held
+                self.lost_s += overhead_s
                 if self.save_due:
-                    self.save_due = max(0.0, self.save_due - overhead / self.save_s)
+                    self.save_due = max(0.0, self.save_due - overhead_s / self.save_s)
             if self.checkpoints is not None:
                 self._book_saves(self.checkpoints, now)
         self.since_s = now
@@ -166,7 +207,7 @@ class ActiveJob:
         if saved:
             self.saved_left = self.work_left + checkpoints.unsaved_s / self.unit_s
 
-    def pay(self, usd_per_gpu_h: float) -> None:
+    def set_price(self, usd_per_gpu_h: float) -> None:
         """From now on a GPU-hour of the job, just settled, costs this."""
         self.usd_per_gpu_h, self.cost_usd = usd_per_gpu_h, self.cost_usd or 0.0
 
@@ -213,16 +254,16 @@ class ActiveJob:
         self.done_s = began_s + ran_s
         return self.done_s
 
-    def charge_s(self, overheads: Overheads, kind: str, gpus: int, nodes: int) -> float:
-        """Seconds of overhead for `gpus` GPUs on `nodes` nodes, which the job, just settled, gets by a start,
-        restart, resize or migration (`kind`). The job's present state counts as saved from then on. A load
-        from shared storage is left out, since its duration depends on other loads.
+    def charge(self, overheads: Overheads, kind: str, gpus: int, nodes: int) -> float:
+        """Charge the job, just settled, for `gpus` GPUs on `nodes` nodes, which it gets by a start, restart,
+        resize or migration (`kind`); returns the seconds. The job's present state counts as saved from then
+        on. A load from shared storage is left out, since its duration depends on other loads.
         """
         if kind == START:
             return overheads.start_s(gpus)
-        parameters, owed = self.curve.parameters, self.save_owed_at(self.since_s)
+        parameters, owed_share = self.curve.parameters, self.save_owed_at(self.since_s)
         self.saved_left, self.save_s = self.work_left, overheads.save_s(parameters, nodes)
-        self.save_due = owed if self.save_s else 0.0
+        self.save_due = owed_share if self.save_s else 0.0
         loads = self.work_left < self.work
         paid_s = overheads.restart_s(parameters, nodes, gpus, kind, saves=self.save_due, loads=loads)
         if self.checkpoints is not None:

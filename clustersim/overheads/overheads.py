@@ -150,6 +150,7 @@ class Overheads:
         that is owed, 0 to 1. `loads`: whether there is a checkpoint to load.
         """
         extra_s = {"resize": self.resize_s, "migrate": self.migrate_s}.get(kind, 0.0)
+        # A load takes as long as a save (`load_s`).
         return self.start_s(gpus) + self.scale * extra_s + (saves + loads) * self.save_s(parameters, nodes)
 
     def change_s(self, parameters: float, nodes: int, gpus: int) -> float:

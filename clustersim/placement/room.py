@@ -173,9 +173,9 @@ class SharedGpuRoom(LimitedRoom):
         free = self._place_among(self.open(capacity), gpus, ())
         return None if free is None else capacity.first_share(self._share, free)
 
-    def place_on(self, capacity: Capacity, spot: Placement) -> SharedPlacement:
-        """The share of one GPU of the node that `spot` names: of the fullest with room, else of a free one.
+    def place_on(self, capacity: Capacity, target: Placement) -> SharedPlacement:
+        """The share of one GPU of the node that `target` names: of the fullest with room, else of a free one.
         The free one may lie on a node that is closed to the job, and may not be there at all.
         """
-        shared = capacity.shared_with_room(self._share, (spot[0][0], 1), self._closed_to_share(capacity))
-        return capacity.first_share(self._share, spot) if shared is None else shared
+        shared = capacity.shared_with_room(self._share, (target[0][0], 1), self._closed_to_share(capacity))
+        return capacity.first_share(self._share, target) if shared is None else shared

@@ -81,7 +81,7 @@ def _refuse_unknown_placement(name: str) -> str:
     return placer(name).name
 
 
-def _refuse_other_quotas(quotas: Any) -> Any:
+def _refuse_wrong_quotas(quotas: Any) -> Any:
     if isinstance(quotas, dict):
         checked_quotas(quotas)  # its errors name the tenant
     return quotas
@@ -104,7 +104,7 @@ def _with_factors_of_file(variability: Parts | None) -> Parts | None:
     return None if variability is None else Variability.of(variability).stated()
 
 
-NoTruth = BeforeValidator(_refuse_truth)
+NoBoolean = BeforeValidator(_refuse_truth)
 
 
 def _reservations(entries: list[Parts], cluster: Cluster, seed: int) -> tuple[Reservation, ...]:
@@ -182,7 +182,7 @@ class RunConfig(BaseModel):
     type_slowdown: Annotated[
         float | None,
         Field(ge=1, allow_inf_nan=False),
-        NoTruth,
+        NoBoolean,
         Setting(
             meaning="on several GPU types: how many times slower than on its best type a job may start if "
             "its policy names none; null for no limit ([clusters.md](clusters.md#gpu-types))",
@@ -193,7 +193,7 @@ class RunConfig(BaseModel):
     memory_headroom: Annotated[
         float,
         Field(ge=0, lt=1, allow_inf_nan=False),
-        NoTruth,
+        NoBoolean,
         Setting(
             meaning="share of a GPU's memory that plans leave free "
             "([why](itertime.md#memory-costsmemory)); 0 fills it",
@@ -314,7 +314,7 @@ class RunConfig(BaseModel):
     ] = Field(default_factory=list)
     quotas: Annotated[
         dict[str, int],
-        BeforeValidator(_refuse_other_quotas),
+        BeforeValidator(_refuse_wrong_quotas),
         Setting(
             meaning="GPUs promised to a tenant ([failures.md](failures.md))",
             default="none",
@@ -347,7 +347,7 @@ class RunConfig(BaseModel):
     decision_interval_s: Annotated[
         float | None,
         Field(ge=0.001, le=1e9, allow_inf_nan=False),
-        NoTruth,
+        NoBoolean,
         Setting(
             meaning="the policy decides at multiples of it on the trace's clock, in seconds, instead of at "
             "every event ([overheads.md](overheads.md#decisions-in-rounds))",
@@ -375,14 +375,14 @@ class RunConfig(BaseModel):
             "([overheads.md](overheads.md#gpus-of-unequal-speed))",
             default="none",
             kind=Variability,
-            field="nodes",
+            field="node_speeds",
             resolve=lambda parts, cluster, seed: NodeSpeeds(Variability.of(parts), cluster, seed),
         ),
     ] = None
     until_s: Annotated[
         float | None,
         Field(ge=0, allow_inf_nan=False),
-        NoTruth,
+        NoBoolean,
         Setting(
             meaning="end of the run, in seconds on the trace's clock",
             default="none",
@@ -394,7 +394,7 @@ class RunConfig(BaseModel):
     warmup_s: Annotated[
         float,
         Field(ge=0, le=1e12, allow_inf_nan=False),
-        NoTruth,
+        NoBoolean,
         Setting(
             meaning="beginning of a window whose metrics are stated beside those of the whole run, in "
             "seconds after the first submission ([metrics.md](metrics.md)); a grid has `window` instead",
@@ -405,7 +405,7 @@ class RunConfig(BaseModel):
     measure_s: Annotated[
         float | None,
         Field(gt=0, le=1e12, allow_inf_nan=False),
-        NoTruth,
+        NoBoolean,
         Setting(
             meaning="length of that window, in seconds",
             default="to the last submission",
@@ -416,7 +416,7 @@ class RunConfig(BaseModel):
     price_usd_per_gpu_h: Annotated[
         float,
         Field(ge=0, le=1e9, allow_inf_nan=False),
-        NoTruth,
+        NoBoolean,
         Setting(
             meaning="price of a GPU-hour in `cost_usd`, on GPU types for which neither the cluster file nor "
             "its system states one",
@@ -437,7 +437,7 @@ class RunConfig(BaseModel):
     seed: Annotated[
         int,
         Field(ge=0),
-        NoTruth,
+        NoBoolean,
         Setting(
             meaning="seed of node and job failures, of errors in stated work and of the spread of step times "
             "and of the speeds of GPUs; a policy gets none",

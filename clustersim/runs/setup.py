@@ -76,11 +76,13 @@ def _parts(
     """
     setups = []
     for part, scheduler in zip(cluster.members, schedulers, strict=True):
-        nodes, reservations = resolved.get("nodes"), resolved.get("reservations", ())
+        node_speeds, reservations = resolved.get("node_speeds"), resolved.get("reservations", ())
         of_part = [entry.within(part.first, part.cluster.nodes) for entry in reservations]
         changes: dict[str, Any] = {
             "priced": cluster.states_prices,
-            "nodes": None if nodes is None else nodes.within(part.first, part.cluster.nodes),
+            "node_speeds": None
+            if node_speeds is None
+            else node_speeds.within(part.first, part.cluster.nodes),
             "reservations": tuple(reservation for reservation in of_part if reservation),
         }
         speed = speed_on(part.cluster)

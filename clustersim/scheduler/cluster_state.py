@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Generic
 
-from clustersim.cluster import Capacity, Cluster, Placement
+from clustersim.cluster import MILLION, Capacity, Cluster, Placement
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
 from clustersim.overheads import Overheads
@@ -17,7 +17,7 @@ from clustersim.speed import Interference, Offer
 from itertime.errors import UnknownName, UserError, quoted
 from itertime.spec import Plan
 
-from .internal import V, active_of
+from .internal import AnyView, active_of
 from .job_curve import JobCurves
 from .node_states import NO_CLOSED_NODES, ClosedNodes, NodeStates
 from .ranking import ChangingRanking, CurrentKeys, Key, NonIncreasingKeys, Ranking, RunningOrder
@@ -37,6 +37,10 @@ class GpuSharing:
     packs: int = 1
     interference: Interference = field(default_factory=Interference)
 
+    def allows(self, millionths: int) -> bool:
+        """Whether a job may have so small a share of each GPU: at least 1 / `packs`, in whole millionths."""
+        return (millionths + 1) * self.packs >= MILLION
+
 
 _NO_SHARING = GpuSharing()
 
@@ -45,7 +49,7 @@ def _as_predicted(model: str | None, placement: Placement) -> float:
     return 1.0
 
 
-class ClusterState(Generic[V]):
+class ClusterState(Generic[AnyView]):
     """The cluster and the jobs in the system, as of `now_s`. Generic over what a policy sees of a job.
 
     | field | |
@@ -102,12 +106,12 @@ class ClusterState(Generic[V]):
         self.decision = 0
         self.oracle_used = False
         self.capacity = Capacity(cluster)
-        self.nodes: NodeStates[V] = NodeStates()
-        self.running: dict[V, int] = {}
-        self.waiting: WaitingJobs[V] = WaitingJobs()
+        self.nodes: NodeStates[AnyView] = NodeStates()
+        self.running: dict[AnyView, int] = {}
+        self.waiting: WaitingJobs[AnyView] = WaitingJobs()
         self.restart_s = RestartTimes(cluster, overheads)
         self.curves = JobCurves(cluster, overheads)
-        self.orders: dict[Key[V], NonIncreasingKeys[V]] = {}
+        self.orders: dict[Key[AnyView], NonIncreasingKeys[AnyView]] = {}
         self._any_node = Room(placer)
         self._by_placement = cluster.network_model.by_placement
 
@@ -140,7 +144,7 @@ class ClusterState(Generic[V]):
         if active.demand is not None:
             self.nodes.limit_hosts = True
 
-    def room_for(self, job: V | None, gpu_type: str | None = None) -> Room:
+    def room_for(self, job: AnyView | None, gpu_type: str | None = None) -> Room:
         """Which nodes `job` may use now, of one GPU type or of any, and how. Without a job: the nodes that
         are open to every job. PolicyError for a type that the cluster does not have.
         """
@@ -153,11 +157,11 @@ class ClusterState(Generic[V]):
                 return Room(self.placer, active.curve.training) if self._by_placement else self._any_node
         return self._room_within(self.nodes.closed_to(job), job, gpu_type)
 
-    def room_if_open(self, job: V | None, gpu_type: str | None = None) -> Room:
+    def room_if_open(self, job: AnyView | None, gpu_type: str | None = None) -> Room:
         """The room of `room_for` if no node were closed to the job."""
         return self._room_within(NO_CLOSED_NODES, job, gpu_type)
 
-    def _room_within(self, nodes: ClosedNodes, job: V | None, gpu_type: str | None) -> Room:
+    def _room_within(self, nodes: ClosedNodes, job: AnyView | None, gpu_type: str | None) -> Room:
         if gpu_type is not None:
             try:
                 self.cluster.pool(gpu_type)
@@ -183,7 +187,7 @@ class ClusterState(Generic[V]):
         """
         return self.cluster.gpus - self.nodes.gpus_down - self.nodes.serving
 
-    def running_order(self, key: Key[V], non_increasing: bool) -> RunningOrder[V]:
+    def running_order(self, key: Key[AnyView], non_increasing: bool) -> RunningOrder[AnyView]:
         """The running jobs by `key`. If the key never grows while a job runs, few keys are looked up."""
         if not non_increasing:
             return CurrentKeys(key, self.running)
@@ -194,7 +198,7 @@ class ClusterState(Generic[V]):
         return order
 
 
-class WaitingJobs(Generic[V]):
+class WaitingJobs(Generic[AnyView]):
     """The jobs that wait for GPUs, in order of submission and by each key that a policy ranks them by.
 
     `jobs`: in the order in which they began to wait; `sorted` if that is the order of submission.
@@ -203,19 +207,19 @@ class WaitingJobs(Generic[V]):
     __slots__ = ("_highest", "jobs", "rankings", "sorted")
 
     def __init__(self) -> None:
-        self.jobs: OrderedDict[V, None] = OrderedDict()
+        self.jobs: OrderedDict[AnyView, None] = OrderedDict()
         self.sorted = True
         self._highest = -1  # the highest order of submission so far
-        self.rankings: dict[tuple[Key[V], bool, bool], Ranking[V]] = {}
+        self.rankings: dict[tuple[Key[AnyView], bool, bool], Ranking[AnyView]] = {}
 
-    def in_order(self) -> Collection[V]:
+    def in_order(self) -> Collection[AnyView]:
         """The jobs in order of submission."""
         if not self.sorted:
             self.jobs = OrderedDict.fromkeys(sorted(self.jobs, key=lambda job: job.order))
             self.sorted = True
         return self.jobs.keys()
 
-    def ranked_by(self, key: Key[V], elastic: bool, changing: bool) -> Ranking[V]:
+    def ranked_by(self, key: Key[AnyView], elastic: bool, changing: bool) -> Ranking[AnyView]:
         """See `State.pending_by`."""
         ranking = self.rankings.get((key, elastic, changing))
         if ranking is None:
@@ -228,7 +232,7 @@ class WaitingJobs(Generic[V]):
                 ranking.add(job)
         return ranking
 
-    def add(self, job: V) -> None:
+    def add(self, job: AnyView) -> None:
         order = job.order
         if order > self._highest:
             self._highest = order
@@ -239,7 +243,7 @@ class WaitingJobs(Generic[V]):
             for ranking in self.rankings.values():
                 ranking.add(job)
 
-    def remove(self, job: V) -> None:
+    def remove(self, job: AnyView) -> None:
         del self.jobs[job]
         if self.rankings:
             for ranking in self.rankings.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Self
 
-from clustersim.cluster import MILLION, Capacity, CapacityIfStopped, Placement, SharedPlacement
+from clustersim.cluster import Capacity, CapacityIfStopped, Placement, SharedPlacement
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
 from clustersim.placement import Room, SharedGpuRoom
@@ -260,7 +260,7 @@ class Draft:
         """
         if not isinstance(request, SharedPlacement):
             placement = tuple(sorted((node, count) for node, count in request))
-        elif request.millionths * (packs := self._facts.sharing.packs) < MILLION - packs:
+        elif not self._facts.sharing.allows(request.millionths):
             raise PolicyError(f"start(job {job.id}, on={request}): its policy packs no jobs so small")
         else:
             placement = request
@@ -273,11 +273,13 @@ class Draft:
         self, job: JobView, room: SharedGpuRoom, request: Placement, held: Placement | None
     ) -> Placement:
         """The share of one GPU of the node that a policy asks for."""
-        spot = tuple(request)
-        if len(spot) != 1 or spot[0][1] != 1:
+        node_counts = tuple(request)
+        if len(node_counts) != 1 or node_counts[0][1] != 1:
             raise PolicyError(f"start(job {job.id}, on={request}): it needs part of one GPU")
-        held_share = room.keep(self._capacity, held) if held is not None and spot == tuple(held) else None
-        return held_share or room.place_on(self._capacity, spot)
+        held_share = (
+            room.keep(self._capacity, held) if held is not None and node_counts == tuple(held) else None
+        )
+        return held_share or room.place_on(self._capacity, node_counts)
 
     def _take(self, job: JobView, gpus: int, placement: Placement, held: Placement | None) -> Placement:
         """Give a job these GPUs, which must be free. `held`: its placement in reality."""

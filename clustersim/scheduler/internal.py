@@ -16,7 +16,7 @@ from clustersim.jobs import ActiveJob
 
 from .ranking import Rankable
 
-__all__ = ["DraftOfJobs", "V", "ViewOfJob", "active_of", "adopt", "facts_of", "take_over"]
+__all__ = ["AnyView", "DraftOfJobs", "ViewOfJob", "active_of", "adopt", "facts_of", "take_over"]
 
 
 class ViewOfJob(Rankable, Protocol):
@@ -25,7 +25,7 @@ class ViewOfJob(Rankable, Protocol):
     _job: ActiveJob
 
 
-V = TypeVar("V", bound=ViewOfJob)
+AnyView = TypeVar("AnyView", bound=ViewOfJob)
 
 
 class DraftOfJobs(Protocol):

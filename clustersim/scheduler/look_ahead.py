@@ -134,7 +134,7 @@ class Ahead:
         if kind == RESIZE and gpus == active.gpus:
             kind = MIGRATE
         active.settle(now)
-        overhead_s = active.charge_s(facts.overheads, kind, gpus, -(-gpus // pool.gpus_per_node))
+        overhead_s = active.charge(facts.overheads, kind, gpus, -(-gpus // pool.gpus_per_node))
         if active.placement is None:
             facts.waiting.remove(job)
             active.start_s = now if active.start_s is None else active.start_s
@@ -173,7 +173,7 @@ def run_ahead(
 
 def _copy_of(job: JobView, active: ActiveJob, now: float) -> ActiveJob:
     """A waiting job with the past of another and, as far as the policy knows it, with its work left."""
-    copy = ActiveJob(active.job, active.order, active.curve, active.requested, active.note)
+    copy = ActiveJob(active.job, active.order, active.curve, active.requested, active.request_note)
     done, owed = active.work - active.work_left_at(now), active.save_owed_at(now)
     copy.states_work, copy.offers = active.states_work, active.offers
     copy.start_s, copy.since_s = active.start_s, now

@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple
 
 from clustersim.cluster import NodeSet, Placement
 
-from .internal import V
+from .internal import AnyView
 
 __all__ = ["NO_CLOSED_NODES", "ClosedNodes", "NodeStates"]
 
@@ -22,7 +22,7 @@ class ClosedNodes(NamedTuple):
 NO_CLOSED_NODES = ClosedNodes(0, 0)
 
 
-class NodeStates(Generic[V]):
+class NodeStates(Generic[AnyView]):
     """The nodes that are out of service, are about to leave, or are closed to some jobs. Before the first
     event of that kind each field says that there are none, so no reader has to ask whether a run has them.
 
@@ -54,7 +54,7 @@ class NodeStates(Generic[V]):
         self.leaving: dict[int, float] = {}
         self.serving = 0
         self.gpus_serving: dict[int, int] = {}
-        self.closed_to: Callable[[V | None], ClosedNodes] = _no_closed_nodes
+        self.closed_to: Callable[[AnyView | None], ClosedNodes] = _no_closed_nodes
         self.may_close = False
         self.limit_hosts = False
 
@@ -63,7 +63,7 @@ class NodeStates(Generic[V]):
         """Whether free GPUs may be such that some jobs cannot have them."""
         return self.limit_hosts or self.may_close
 
-    def close(self, closed_to: Callable[[V | None], ClosedNodes]) -> None:
+    def close(self, closed_to: Callable[[AnyView | None], ClosedNodes]) -> None:
         """From now on, nodes are closed to jobs, and reserved for jobs, as `closed_to` says."""
         self.closed_to = closed_to
         self.may_close = True

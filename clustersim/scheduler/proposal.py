@@ -7,7 +7,7 @@ from reprlib import repr as brief
 from types import MappingProxyType
 from typing import Any, Self
 
-from clustersim.cluster import MILLION, Placement, SharedPlacement, millionths_of, nodes_of
+from clustersim.cluster import Placement, SharedPlacement, millionths_of, nodes_of
 from clustersim.errors import PolicyError
 
 from .draft import Draft
@@ -71,12 +71,12 @@ class Proposal(Draft):
         PolicyError for a fraction below 1 / `Scheduler.packs`, for jobs whose trace states a part, and for
         GPUs that do not match.
         """
-        where, packs = f"start_shared(job {job.id}, {fraction!r})", self._facts.sharing.packs
+        where, sharing = f"start_shared(job {job.id}, {fraction!r})", self._facts.sharing
         millionths = millionths_of(fraction) if 0 < fraction < 1 else 0
         if active_of(job).millionths:
             raise PolicyError(f"{where}: its trace states a part of a GPU; use start")
-        if (millionths + 1) * packs < MILLION:
-            raise PolicyError(f"{where}: must be below 1 and at least 1 / packs; packs={packs} here")
+        if not sharing.allows(millionths):
+            raise PolicyError(f"{where}: must be below 1 and at least 1 / packs; packs={sharing.packs} here")
         if beside is None:
             held = active_of(job).placement
             if on is None and isinstance(held, SharedPlacement) and not self._capacity.unshared(held):
@@ -107,12 +107,12 @@ class Proposal(Draft):
 
     def groups(self) -> list[list[JobView]]:
         """The jobs that hold shares of GPUs by `start_shared`, those of the same GPUs together."""
-        groups: dict[object, list[JobView]] = {}
+        jobs_by_gpus: dict[object, list[JobView]] = {}
         for job in self.running():
             placement = self.placement(job)
             if isinstance(placement, SharedPlacement) and not active_of(job).millionths:
-                groups.setdefault(placement.key, []).append(job)
-        return list(groups.values())
+                jobs_by_gpus.setdefault(placement.key, []).append(job)
+        return list(jobs_by_gpus.values())
 
     def train_with(self, job: JobView, batch: int) -> None:
         """Let a job train with another global batch, one of its `batches`, from now on; a waiting job from

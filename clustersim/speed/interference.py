@@ -172,13 +172,13 @@ class CoRunners(Generic[Sharer]):
         self._factors: dict[Sharer, float] = {}
         self._touched: dict[_Key, None] = {}
 
-    def after(self, changes: Mapping[Sharer, Placement | None]) -> dict[Sharer, float]:
+    def move(self, changes: Mapping[Sharer, Placement | None]) -> dict[Sharer, float]:
         """Move jobs to these placements; None: the job releases its GPUs. Returns the factors by which the
         seconds of a unit of work grow, of the jobs that got part of a GPU and of those whose factor changed
         since the last call.
         """
         for job in changes:
-            self.leave(job)
+            self.forget(job)
         for job, placement in changes.items():
             if isinstance(placement, SharedPlacement):
                 self._where[job] = key = placement.key
@@ -197,7 +197,7 @@ class CoRunners(Generic[Sharer]):
         self._touched = {}
         return changed
 
-    def leave(self, job: Sharer) -> None:
+    def forget(self, job: Sharer) -> None:
         """Remove `job`, which holds no GPUs any more. Nothing happens if it shares none."""
         key = self._where.pop(job, None)
         if key is None:

@@ -66,7 +66,7 @@ class RunningSpeeds(Generic[AnyJob]):
         # Of the running jobs; empty where speeds are independent, since no factor is needed again.
         self._factors: dict[AnyJob, _Factors] = {}
 
-    def after(self, changes: Mapping[AnyJob, Placement | None]) -> dict[AnyJob, float]:
+    def move(self, changes: Mapping[AnyJob, Placement | None]) -> dict[AnyJob, float]:
         """Move jobs to these placements; None: the job releases its GPUs. Returns the new speeds of the jobs
         that got GPUs, then of those whose speed changed because of them, or of jobs that left before.
         """
@@ -81,11 +81,11 @@ class RunningSpeeds(Generic[AnyJob]):
             if placement is not None:
                 changed[job] = factors[job] = self._factors_in(job, placement)
         if self.network is not None:
-            for job, predicted_s in self.network.after(changes).items():
+            for job, predicted_s in self.network.move(changes).items():
                 changed[job] = factors[job]
                 changed[job].predicted_s = predicted_s
         if self._co_runners is not None:
-            for job, by_sharing in self._co_runners.after(changes).items():
+            for job, by_sharing in self._co_runners.move(changes).items():
                 changed[job] = factors[job]
                 changed[job].by_sharing = by_sharing
         return {
@@ -93,12 +93,12 @@ class RunningSpeeds(Generic[AnyJob]):
             for job, factor in changed.items()
         }
 
-    def leave(self, job: AnyJob) -> None:
+    def forget(self, job: AnyJob) -> None:
         """A job holds no GPUs any more."""
         if self.network is not None:
-            self.network.leave(job)
+            self.network.forget(job)
         if self._co_runners is not None:
-            self._co_runners.leave(job)
+            self._co_runners.forget(job)
         self._factors.pop(job, None)
 
     def alone_s(self, job: AnyJob, gpus: int, placement: Placement) -> float:

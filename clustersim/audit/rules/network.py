@@ -71,7 +71,7 @@ class PlansOnNetwork(PlansAsPredicted):
                 changes[new], self._senders[event.job_id] = event.placement, new
             if event.event in ALLOCATES or event.event == RATE:
                 event_of_job[event.job_id] = i
-        changed = self._network.after(changes)
+        changed = self._network.move(changes)
         self._speeds.update(changed)
         for sender, placement in changes.items():
             if placement is None:

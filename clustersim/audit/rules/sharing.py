@@ -50,7 +50,7 @@ class SharersAsSlow(Rule):
                 self._enter(event)
             if event.event in ALLOCATES or event.event == RATE:
                 last_index[event.job_id] = i
-        self._factors.update(changed := self._co_runners.after(changes))
+        self._factors.update(changed := self._co_runners.move(changes))
         for job_id in dict.fromkeys([*last_index, *changed]):
             i = last_index.get(job_id, first_index + len(batch) - 1)
             self._check(job_id, i, batch[i - first_index])

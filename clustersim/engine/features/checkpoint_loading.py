@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any
+from typing import cast
 
+from clustersim.engine.clock import Due
 from clustersim.engine.enactment import Enactment
 from clustersim.engine.world import World
 from clustersim.jobs import ActiveJob, Checkpoints
@@ -45,17 +46,17 @@ class CheckpointLoading:
         if job in self._began_s:
             self._end(job)
 
-    def _on_begin(self, event: Any) -> None:
-        job, hold_count = event.value
+    def _on_begin(self, event: Due) -> None:
+        job, hold_count = cast("tuple[ActiveJob, int]", event.value)
         if _checkpoints_of(job).hold_count != hold_count:
             return  # it has lost its GPUs since
         now, overheads = self._world.clock.now, self._world.overheads
         size_bytes = overheads.scale * overheads.checkpoint_bytes(job.curve.parameters)
-        self._storage.begin(job, size_bytes, overheads.load_limit(len(job.placement)), now)
+        self._storage.begin(job, size_bytes, overheads.load_limit(len(job.placement or ())), now)
         self._began_s[job] = now
         self._expect_end()
 
-    def _on_end(self, event: Any) -> None:
+    def _on_end(self, event: Due) -> None:
         if event.value != self._generation:
             return  # another load has begun or ended since
         next_end = self._storage.next_end()

@@ -15,7 +15,7 @@ from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.internal import active_of
 from clustersim.scheduler.node_states import ClosedNodes
 
-from .node_events import NodesInService, is_on
+from .node_events import NodesOfCluster, is_on
 
 __all__ = ["Closures"]
 
@@ -27,12 +27,12 @@ class Closures:
     """
 
     def __init__(
-        self, world: World, nodes: NodesInService, cordon: bool, reservations: Sequence[Reservation]
+        self, world: World, nodes: NodesOfCluster, cordon: bool, reservations: Sequence[Reservation]
     ):
         self._world, self._nodes, self._cordon = world, nodes, cordon
         self._sets = {reservation.nodes: node_set(sorted(reservation.nodes)) for reservation in reservations}
         self._to_come = deque(reservations)  # in order of time
-        self._active: dict[Reservation, None] = {}
+        self._in_force: dict[Reservation, None] = {}
         if cordon or reservations:
             world.facts.nodes.close(self.closed_to)
 
@@ -55,7 +55,7 @@ class Closures:
             closed = node_set(node for node, time_s in facts.nodes.leaving.items() if time_s > facts.now_s)
         if job is None:
             return ClosedNodes(closed, reserved)
-        for reservation in self._active:
+        for reservation in self._in_force:
             if reservation.admits(job.id, job.tenant):
                 reserved |= self._sets[reservation.nodes]
             else:
@@ -78,7 +78,7 @@ class Closures:
         reservation = cast("Reservation", event.value)
         world = self._world
         self._to_come.remove(reservation)
-        self._active[reservation] = None
+        self._in_force[reservation] = None
         if world.drained():
             return
         for view in list(world.facts.running):
@@ -91,7 +91,7 @@ class Closures:
         world.decide_at_this_instant(world.clock.now)
 
     def _on_end(self, event: Due) -> None:
-        del self._active[cast("Reservation", event.value)]
+        del self._in_force[cast("Reservation", event.value)]
         world = self._world
         if not world.drained():
             world.events.append(Event("released", None))

@@ -17,7 +17,7 @@ from clustersim.overheads import Cycle
 
 from .checkpoint_loading import CheckpointLoading
 from .closures import Closures
-from .node_events import NodeEvents, NodesInService
+from .node_events import NodeEvents, NodesOfCluster
 
 __all__ = ["Disruptions"]
 
@@ -33,7 +33,7 @@ class Disruptions:
         self._world, self._failures, self._seed = world, failures, setup.seed
         self._cluster = cluster = world.facts.cluster
         retries = Failures.retries if failures is None else failures.retries
-        self.nodes = NodesInService(world, enactment, retries, first or 0)
+        self.nodes = NodesOfCluster(world, enactment, retries, first or 0)
         reclaims = setup.spot is not None or (setup.maintenance is not None and setup.maintenance.reclaims)
         cordon = reclaims and (setup.spot is None or setup.spot.cordon)
         self._closures = Closures(world, self.nodes, bool(cordon), setup.reservations)

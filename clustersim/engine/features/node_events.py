@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from clustersim.cluster import Placement
-from clustersim.engine.clock import Clock
+from clustersim.engine.clock import Clock, Due
 from clustersim.engine.enactment import Enactment
 from clustersim.engine.world import World
 from clustersim.failures import NodeChange, Notice, Outages
@@ -15,7 +15,7 @@ from clustersim.records import GIVEN_UP, INTERRUPT, NODE_DOWN, NODE_UP
 from clustersim.scheduler import Event
 from clustersim.scheduler.internal import active_of
 
-__all__ = ["NodeEvents", "NodesInService", "is_on"]
+__all__ = ["NodeEvents", "NodesOfCluster", "is_on"]
 
 _MOST_IDLE_CHANGES = 10_000
 
@@ -25,7 +25,7 @@ class NodeEvents:
     in the order of their nodes.
     """
 
-    def __init__(self, clock: Clock, parts: Sequence[NodesInService], outages: Outages):
+    def __init__(self, clock: Clock, parts: Sequence[NodesOfCluster], outages: Outages):
         self._clock, self._parts, self._outages = clock, parts, outages
         self._firsts = [part.first for part in parts]
         self._next = outages.next_or_notice()
@@ -45,7 +45,7 @@ class NodeEvents:
             if time_s > clock.now:
                 clock.after(time_s - clock.now, [self._on_removal])
 
-    def _on_removal(self, _: object) -> None:
+    def _on_removal(self, _: Due) -> None:
         """Some nodes will never return; they may have been out of service before. The policy decides again,
         so that jobs do not wait for these nodes.
         """
@@ -53,9 +53,9 @@ class NodeEvents:
             if not part.world.drained():
                 part.world.decide_at_this_instant(self._clock.now)
 
-    def _apply_until(self, now: float) -> list[NodesInService]:
+    def _apply_until(self, now: float) -> list[NodesOfCluster]:
         """Apply the changes up to `now`. Returns the parts that they concern."""
-        changed: list[NodesInService] = []
+        changed: list[NodesOfCluster] = []
         while self._next is not None and self._next.time_s <= now:
             part = self._parts[bisect_right(self._firsts, self._next.node) - 1]
             if isinstance(self._next, Notice):
@@ -71,7 +71,7 @@ class NodeEvents:
         if self._next is not None:
             self._clock.after(self._next.time_s - self._clock.now, [self._on_change])
 
-    def _on_change(self, _: object) -> None:
+    def _on_change(self, _: Due) -> None:
         if all(part.world.drained() for part in self._parts) or self._ends_here():
             return
         now = self._clock.now
@@ -91,7 +91,7 @@ class NodeEvents:
         return idle and (self._idle > _MOST_IDLE_CHANGES or all(part.all_too_large() for part in self._parts))
 
 
-class NodesInService:
+class NodesOfCluster:
     """The nodes of one cluster, which go out of service and come back.
 
     Jobs on a node that fails lose the work that no checkpoint holds. Before a planned outage they save, and
@@ -158,8 +158,8 @@ class NodesInService:
             running = [active_of(view) for view in facts.running]
             for active in [active for active in running if is_on(active.placement or (), node)]:
                 self._stop(active, change, node)
-            for take_off in world.on_node_loss:
-                take_off(node, f"{change.kind} on node {change.node}")
+            for stop_on in world.on_node_loss:
+                stop_on(node, f"{change.kind} on node {change.node}")
 
     def _stop(self, active: ActiveJob, change: NodeChange, node: int) -> None:
         saves = change.planned and change.notice_s >= self._to_save_s(active)
@@ -181,15 +181,15 @@ class NodesInService:
 
     def _to_save_s(self, active: ActiveJob) -> float:
         """Seconds to save what the job would lose."""
-        owed = active.save_owed_at(self.world.clock.now)
+        owed_share = active.save_owed_at(self.world.clock.now)
         nodes = len(active.placement or ())
-        return owed * self.world.overheads.save_s(active.curve.parameters, nodes) if owed else 0.0
+        return owed_share * self.world.overheads.save_s(active.curve.parameters, nodes) if owed_share else 0.0
 
     def _crash(self, active: ActiveJob, reason: str, node: int) -> None:
         world, now, view = self.world, self.world.clock.now, self.world.views[active]
         assert active.checkpoints is not None
         lost_s = active.crash()
-        self._enactment.withdraw(active)
+        self._enactment.free_gpus(active)
         world.recorder.event(now, INTERRUPT, active.job.job_id, overhead_s=lost_s, detail=reason)
         if active.checkpoints.interruptions > self._retries:
             world.leave(active, now, f"{GIVEN_UP} after {active.checkpoints.interruptions} failures")

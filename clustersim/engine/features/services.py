@@ -147,7 +147,7 @@ class Services:
         else:
             active.restarts += 1
         if self._prices is not None:
-            active.pay(self._prices[facts.cluster.type_of(placement[0][0])])
+            active.set_price(self._prices[facts.cluster.type_of(placement[0][0])])
         overhead_s = world.overheads.start_s(gpus)
         active.hold(placement, gpus, 1.0, now, overhead_s)
         facts.nodes.serve(placement, 1)

@@ -10,7 +10,7 @@ from clustersim.engine.clock import Arrivals, Course, Due
 from clustersim.engine.features import Disruptions, NodeEvents
 from clustersim.engine.job_records import rejected_record
 from clustersim.engine.setup import RunSetup
-from clustersim.engine.simulation import Shared, Simulation, arrivals_of, clock_for
+from clustersim.engine.simulation import FleetContext, Simulation, arrivals_of, clock_for
 from clustersim.failures import Outages
 from clustersim.jobs import ActiveJob
 from clustersim.records import SUBMIT, MemoryRecorder, Recorder
@@ -187,8 +187,8 @@ class _Member:
     def __init__(self, fleet: FleetSimulation, part: FleetMember, setup: RunSetup):
         self.part = part
         recorder = PartRecorder(fleet.recorder, part, fleet._use, fleet.decided)
-        shared = Shared(fleet, fleet.arrivals, part.first)
-        self.simulation = Simulation((), setup, recorder, fleet.count_departure, shared)
+        context = FleetContext(fleet, fleet.arrivals, part.first)
+        self.simulation = Simulation((), setup, recorder, fleet.count_departure, context)
         self._asked: dict[str | None, str | None] = {None: None, part.name: None}
         for pool in part.cluster.pools:
             for name in pool.names:
@@ -227,4 +227,4 @@ class _Member:
 
     def give_up(self, view: JobView) -> None:
         """A waiting job leaves for another cluster."""
-        self.simulation.world.withdraw(view)
+        self.simulation.world.hand_over(view)

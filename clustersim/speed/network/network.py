@@ -40,13 +40,13 @@ AnySender = TypeVar("AnySender", bound=Sender)
 class Network(Protocol[AnySender]):
     """A network model at work: the running jobs, and their speeds."""
 
-    def after(self, changes: Mapping[AnySender, Placement | None]) -> dict[AnySender, float]:
+    def move(self, changes: Mapping[AnySender, Placement | None]) -> dict[AnySender, float]:
         """Move jobs to these placements; None: the job releases its GPUs. Returns the new speeds, in seconds
         per unit of work, of the jobs that got GPUs and of those whose speed changed because of other jobs.
         A job that is missing has the speed of its curve, wherever it runs.
         """
 
-    def leave(self, job: AnySender) -> None:
+    def forget(self, job: AnySender) -> None:
         """Remove `job`, which holds no GPUs any more. Nothing happens if the network does not know it."""
 
 
@@ -62,16 +62,16 @@ class TieredNetwork(Generic[AnySender]):
         self._entered: dict[AnySender, None] = {}
         self._per_unit: dict[AnySender, float] = {}  # iterations per unit of work, of jobs in phases
 
-    def after(self, changes: Mapping[AnySender, Placement | None]) -> dict[AnySender, float]:
-        """Move jobs to these placements; see `Network.after`."""
+    def move(self, changes: Mapping[AnySender, Placement | None]) -> dict[AnySender, float]:
+        """Move jobs to these placements; see `Network.move`."""
         for job in changes:
-            self.leave(job)
+            self.forget(job)
         for job, placement in changes.items():
             if placement is not None:
                 self._enter(job, placement)
         return self._changed_speeds()
 
-    def leave(self, job: AnySender) -> None:
+    def forget(self, job: AnySender) -> None:
         """Remove `job`, which holds no GPUs any more. Nothing happens if the network does not know it."""
         if self._times_of.pop(job, None) is not None:
             self._entered.pop(job, None)

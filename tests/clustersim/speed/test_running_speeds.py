@@ -30,8 +30,8 @@ def test_a_job_alone_is_as_fast_as_predicted() -> None:
     speeds = RunningSpeeds[ActiveJob](CLUSTER, SPEED)
     job, gone = active_job("a", 4), active_job("b")
     assert speeds.independent
-    assert speeds.after({job: ((0, 4),), gone: None}) == {job: 1.0}
-    assert speeds.after({}) == {}
+    assert speeds.move({job: ((0, 4),), gone: None}) == {job: 1.0}
+    assert speeds.move({}) == {}
 
 
 def test_steps_and_nodes_multiply_what_is_predicted() -> None:
@@ -40,8 +40,8 @@ def test_steps_and_nodes_multiply_what_is_predicted() -> None:
     )
     job = active_job("a", 2)
     assert speeds.independent
-    assert speeds.after({job: ((0, 2),)}) == {job: 1.5}
-    assert speeds.after({job: ((0, 1), (1, 1))}) == {job: 4.5}
+    assert speeds.move({job: ((0, 2),)}) == {job: 1.5}
+    assert speeds.move({job: ((0, 1), (1, 1))}) == {job: 4.5}
 
 
 def test_a_job_beside_others_is_slowed_down_until_they_leave() -> None:
@@ -54,8 +54,8 @@ def test_a_job_beside_others_is_slowed_down_until_they_leave() -> None:
     first, second, apart = active_job("a"), active_job("b"), active_job("c")
     half = SharedPlacement(((1, 1),), 0, 500_000)
     assert not speeds.independent
-    assert speeds.after({first: half, apart: ((0, 1),)}) == {first: 4.5, apart: 1.5}
-    assert speeds.after({second: half}) == {second: 9.0, first: 9.0}
-    speeds.leave(second)
-    assert speeds.after({}) == {first: 4.5}
-    assert speeds.after({first: ((0, 1),)}) == {first: 1.5}
+    assert speeds.move({first: half, apart: ((0, 1),)}) == {first: 4.5, apart: 1.5}
+    assert speeds.move({second: half}) == {second: 9.0, first: 9.0}
+    speeds.forget(second)
+    assert speeds.move({}) == {first: 4.5}
+    assert speeds.move({first: ((0, 1),)}) == {first: 1.5}
