@@ -124,9 +124,14 @@ def _met(job: Job, finish_s: float | None) -> bool | None:
 
 
 def unfinished(
-    state: State, submitted: Iterable[ActiveJob], arrivals: Arrivals, now: float, *,
-    interrupted: bool, ends_early: bool,
-) -> Iterator[tuple[JobRecord, int]]:  # fmt: skip
+    state: State,
+    submitted: Iterable[ActiveJob],
+    arrivals: Arrivals,
+    now: float,
+    *,
+    interrupted: bool,
+    ends_early: bool,
+) -> Iterator[tuple[JobRecord, int]]:
     """Records of all jobs that are unfinished when the run ends at `now`, each with its position in the order
     of submission: those in `state`, those `submitted` but not admitted yet, and those still to arrive.
 

@@ -29,9 +29,12 @@ class PolicyCalls:
     """
 
     def __init__(
-        self, scheduler: Scheduler, facts: ClusterState[JobView], when: Callable[[], str] = str,
+        self,
+        scheduler: Scheduler,
+        facts: ClusterState[JobView],
+        when: Callable[[], str] = str,
         check_all_keys: bool = False,
-    ):  # fmt: skip
+    ):
         self._scheduler, self._facts, self._when = scheduler, facts, when
         self._check_all_keys = check_all_keys
         self.state = State(facts)

@@ -259,9 +259,13 @@ class Simulation(Course):
         """Record the jobs in the system and those of `arrivals`, which the run never reached."""
         world = self.world
         for record, order in unfinished(
-            world.state, world.submitted, arrivals, now,
-            interrupted=self._course.interrupted, ends_early=self._course.until_s is not None,
-        ):  # fmt: skip
+            world.state,
+            world.submitted,
+            arrivals,
+            now,
+            interrupted=self._course.interrupted,
+            ends_early=self._course.until_s is not None,
+        ):
             world.recorder.keep_job(record, order)
         for close in world.at_end:
             close(now)

@@ -44,9 +44,18 @@ class Checkpoints:
     """
 
     __slots__ = (
-        "_cycle_of", "cycle", "hold_count", "interruptions", "loads", "loads_from_s", "lost_work_gpu_s",
-        "lost_work_s", "must_load", "offset_s", "unsaved_s",
-    )  # fmt: skip
+        "_cycle_of",
+        "cycle",
+        "hold_count",
+        "interruptions",
+        "loads",
+        "loads_from_s",
+        "lost_work_gpu_s",
+        "lost_work_s",
+        "must_load",
+        "offset_s",
+        "unsaved_s",
+    )
 
     def __init__(self, cycle_of: Callable[[Placement], Cycle], loads: Loads[Any] | None):
         """`cycle_of`: how the job saves in a placement. `loads`: None unless jobs share the storage."""

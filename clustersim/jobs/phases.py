@@ -28,8 +28,17 @@ class Phases:
     | `left_after` | units of work left at the end of each phase |
     """
 
-    __slots__ = ("_chosen_batch", "_in_all_offers", "_work", "batch", "curve", "in_all", "left_after",
-                 "offers", "present")  # fmt: skip
+    __slots__ = (
+        "_chosen_batch",
+        "_in_all_offers",
+        "_work",
+        "batch",
+        "curve",
+        "in_all",
+        "left_after",
+        "offers",
+        "present",
+    )
 
     def __init__(self, in_all: Curve, offers: tuple[Offer, ...], work: float):
         """`offers`: with all phases, by GPU type; empty on a cluster of one type. `work`: units of it."""

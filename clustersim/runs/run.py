@@ -164,9 +164,15 @@ def _bound(
     try:
         with interrupting(_interrupt):
             bound = best_possible(
-                trace.jobs, recorder.finished, setup.cluster, setup.speed, setup.overheads, config.bound,
-                shared_bounds, packing,
-            )  # fmt: skip
+                trace.jobs,
+                recorder.finished,
+                setup.cluster,
+                setup.speed,
+                setup.overheads,
+                config.bound,
+                shared_bounds,
+                packing,
+            )
     except KeyboardInterrupt as interrupt:
         return None, interrupt
     return bound, None

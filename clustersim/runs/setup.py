@@ -40,9 +40,12 @@ def setup_of(
         scheduler = make_policy(config.policy if policy is None else policy, config.params)
         resolved = _resolved(values_of(config, scheduler), cluster)
         speed_on = partial(
-            speed_for, planner=resolved["planner"], table=config.table,
-            memory_headroom=config.memory_headroom, models=models,
-        )  # fmt: skip
+            speed_for,
+            planner=resolved["planner"],
+            table=config.table,
+            memory_headroom=config.memory_headroom,
+            models=models,
+        )
         if config.routing is not None:
             schedulers = _schedulers_of(Routing.of(config.routing), config, policy, cluster)
             resolved["parts"] = _parts(resolved, cluster, schedulers, speed_on)

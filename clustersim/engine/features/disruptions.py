@@ -41,9 +41,13 @@ class Disruptions:
         if first is None:
             gpus = [cluster.size_of(node) for node in range(cluster.nodes)]
             outages = Outages(
-                gpus, world.clock.now,
-                failures=failures, maintenance=setup.maintenance, spot=setup.spot, seed=setup.seed,
-            )  # fmt: skip
+                gpus,
+                world.clock.now,
+                failures=failures,
+                maintenance=setup.maintenance,
+                spot=setup.spot,
+                seed=setup.seed,
+            )
             self._node_events = NodeEvents(world.clock, [self.nodes], outages)
         world.at_begin.append(self._begin)
         self._loading = CheckpointLoading(world, enactment) if world.overheads.storage_shared else None

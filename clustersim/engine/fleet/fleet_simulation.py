@@ -57,9 +57,13 @@ class FleetSimulation(Course):
         if disruptions:
             cluster = setup.cluster
             outages = Outages(
-                [cluster.size_of(node) for node in range(cluster.nodes)], self.clock.now,
-                failures=setup.failures, maintenance=setup.maintenance, spot=setup.spot, seed=setup.seed,
-            )  # fmt: skip
+                [cluster.size_of(node) for node in range(cluster.nodes)],
+                self.clock.now,
+                failures=setup.failures,
+                maintenance=setup.maintenance,
+                spot=setup.spot,
+                seed=setup.seed,
+            )
             self._nodes = NodeEvents(self.clock, [feature.nodes for feature in disruptions], outages)
 
     @property

@@ -60,9 +60,17 @@ class PartRecorder(MemoryRecorder):
         self.request = recorder.request  # type: ignore[method-assign]
 
     def event(
-        self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
-        plan: str = "", overhead_s: float = 0.0, detail: str = "", unit_s: float = 0.0,
-    ) -> EventRecord:  # fmt: skip
+        self,
+        time_s: float,
+        event: str,
+        job_id: str,
+        gpus: int = 0,
+        placement: Placement = (),
+        plan: str = "",
+        overhead_s: float = 0.0,
+        detail: str = "",
+        unit_s: float = 0.0,
+    ) -> EventRecord:
         first_node = self._part.first
         if placement and first_node:
             placement = moved(placement, first_node)

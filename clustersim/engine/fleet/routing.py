@@ -100,9 +100,13 @@ class Destination:
     """A cluster to which a job may be sent: what it offers the job, and the work that is there already."""
 
     def __init__(
-        self, name: str, facts: ClusterState[JobView], submitted: Collection[ActiveJob],
-        offers: Sequence[Offer], demand: HostDemand | None = None,
-    ):  # fmt: skip
+        self,
+        name: str,
+        facts: ClusterState[JobView],
+        submitted: Collection[ActiveJob],
+        offers: Sequence[Offer],
+        demand: HostDemand | None = None,
+    ):
         """`submitted`: jobs sent there at this instant, on which no decision was made yet. `demand`: what the
         job needs beside each GPU.
         """
