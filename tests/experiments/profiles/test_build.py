@@ -176,7 +176,7 @@ def test_the_shipped_profile_is_built_from_the_measurements(name: str) -> None:
     built = dict(leaves(json.loads(render(build(OPERATORS, name)))))
     assert built.keys() == shipped.keys()
     for place, value in shipped.items():
-        expected = pytest.approx(value, rel=5e-3, abs=0.0) if isinstance(value, float) else value
+        expected = pytest.approx(value, rel=5e-3) if isinstance(value, float) else value
         assert built[place] == expected, place
 
 
