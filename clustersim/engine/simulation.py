@@ -17,7 +17,7 @@ from clustersim.records import DECLINED, REJECTED, SUBMIT, MemoryRecorder, Recor
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClusterState, GpuSharing
 from clustersim.scheduler.internal import active_of
-from clustersim.speed import CannotRun, Interference, RunningSpeeds
+from clustersim.speed import CannotRun, RunningSpeeds
 from traces.job import Job
 
 from .clock import Arrivals, Clock, Course, Due
@@ -291,7 +291,8 @@ def state_before(setup: RunSetup, now: float) -> ClusterState[JobView]:
     facts.type_slowdown = setup.type_slowdown
     if setup.node_speeds is not None:
         facts.node_factor = setup.node_speeds.factor
-    facts.sharing = GpuSharing(setup.scheduler.packs, setup.interference or Interference())
+    if setup.interference is not None:
+        facts.sharing = GpuSharing(setup.scheduler.packs, setup.interference)
     return facts
 
 
