@@ -277,6 +277,9 @@ SCENARIOS: dict[str, Scenario] = {
         cluster=FLEET,
     ),
     # the run
+    "rounds of tiresias": Scenario(
+        rigid, "tiresias", {"decision_interval_s": 1800.0, "params": {"thresholds_gpu_s": [2000.0, 20000.0]}}
+    ),
     "rounds": Scenario(rigid, "srtf", {"decision_interval_s": 120.0}),
     "rounds, contention": Scenario(
         llm, "tiresias", {"decision_interval_s": 300.0, "network": "contention", "placement": "any"}, LEAVES
