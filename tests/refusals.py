@@ -9,19 +9,20 @@ A file of refusals is YAML, a list of these:
 | `files` | texts that are there at every call |
 | `inputs` | of each call: its `args` and `kwargs`, `files` that are there, what it `raises` and `says` |
 
-Calls are made in an empty folder. A job is written as `{job: columns}`, a path as `{path: text}`.
+Calls are made in an empty folder. A job is written as `{job: columns}`, a path as `{path: text}`, what
+another call returns as `{call: module:name, args: ..., kwargs: ...}`.
 
     python -m tests.refusals FILE...     # write what is said now into the files, and change nothing else
 """
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import chdir
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -48,21 +49,26 @@ def refused(entry: Refusal, folder: Path) -> tuple[str, str]:
     for name, text in {**entry.get("files", {}), **given.get("files", {})}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    module, _, name = entry["call"].partition(":")
-    call = import_module(module)
-    for part in name.split("."):
-        call = getattr(call, part)
     with chdir(folder):
         try:
-            call(*_made(given.get("args", [])), **_made(given.get("kwargs", {})))  # type: ignore[operator]
+            _called(entry["call"], given)
         except Exception as error:
             return type(error).__name__, str(error).replace(f"{folder}/", "").replace(str(folder), ".")
     return "", ""
 
 
+def _called(function: str, given: Refusal) -> Any:
+    """What a function, as `module:name`, returns for the stated `args` and `kwargs`."""
+    module, _, name = function.partition(":")
+    call = attrgetter(name)(import_module(module))
+    return call(*_made(given.get("args", [])), **_made(given.get("kwargs", {})))
+
+
 def _made(value: Any) -> Any:
     """The input that a text states."""
     if isinstance(value, dict):
+        if "call" in value:
+            return _called(value["call"], value)
         if set(value) == {"job"}:
             return Job(**value["job"])
         if set(value) == {"path"}:
@@ -86,8 +92,8 @@ def renew(file: Path) -> None:
 
 
 def flow(value: Any) -> str:
-    """A value as YAML on one line."""
-    return re.sub(r"\n\.\.\.$", "", yaml.safe_dump(value, default_flow_style=True, width=10**6).strip())
+    """A value as YAML on one line, within a mapping on this line."""
+    return yaml.safe_dump([value], default_flow_style=True, width=10**6).strip()[1:-1]
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from itertime.calibration.site_fit import MEMORY_CONSTANTS, TIME_CONSTANTS, Site
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import validate
 from itertime.cli import main
-from itertime.errors import TableError, UnknownName, UserError
+from itertime.errors import TableError, UserError
 from itertime.spec import Site
 from tests.effort import first
 from tests.places import TABLES
@@ -222,10 +222,6 @@ def test_mistakes(made, tmp_path, write_table):
         calibrate([write_table({})])
     with pytest.raises(UserError, match="folds=99"):
         calibrate([path], folds=99)
-    with pytest.raises(UnknownName, match="did you mean gemm_multiplier"):
-        calibrate([path], ["gemm_multiplyer"])
-    with pytest.raises(UserError, match="given twice"):
-        constants_named(["p2p_exposure", "p2p_exposure"])
     with pytest.raises(TableError):
         calibrate([tmp_path / "none.csv"])
     assert main(["calibrate", str(path), "-o", str(tmp_path / "no" / "site.yaml"), "--folds", "2"]) == 2

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from itertime import Plan, PlanBatch, load_model, load_system, predict
-from itertime.errors import UserError
 from itertime.prediction import evaluate
 from itertime.spec import Elementwise, Gemm, PlanOptions, load_profile
 
@@ -32,8 +31,6 @@ def test_no_tensor_core_of_a_v100_has_it() -> None:
     v100 = load_profile("v100-32gb")
     assert "tf32" not in v100.trained_precisions
     assert "tf32" in A100.trained_precisions
-    with pytest.raises(UserError, match="precision='tf32': no GEMM model"):
-        v100.seconds(Gemm(1024, 1024, 1024, precision="tf32"))
 
 
 def test_a_layer_takes_about_twice_as_long() -> None:
@@ -103,18 +100,3 @@ def test_plans_of_both_kinds_in_one_batch_are_as_alone() -> None:
     alone = [predict(MODEL, each, SYSTEM) for each in plans]
     assert together.iteration_s == pytest.approx([each.iteration_s for each in alone], rel=1e-12)
     assert together.memory.total == pytest.approx([each.memory_bytes for each in alone], rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("model", "options", "says"),
-    [
-        ("llama2-7b", {}, "flash kernels compute in 16 bit; set the model's attention=core"),
-        ("mixtral-8x7b", {}, "is not modelled for mixtures of experts"),
-        ("gpt3-1.3b", {"compression": "int8"}, "is not modelled for compression"),
-        ("gpt3-1.3b", {"workers": 2, "local_steps": 10}, "take workers=1"),
-    ],
-)
-def test_what_has_no_costs_in_32_bit_is_refused(model: str, options: dict[str, object], says: str) -> None:
-    plan = replace(WIDE, options=PlanOptions(**options))  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=f"precision=tf32: .*{says}"):
-        predict(load_model(model), plan, SYSTEM)

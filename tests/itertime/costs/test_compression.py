@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, PlanBatch, evaluate, load_model, load_system, predict
 from itertime.costs import Workload, stage_costs
@@ -17,7 +16,6 @@ from itertime.costs.exchange.compression_kernels import COMPRESSED, STEP_BYTES, 
 from itertime.costs.exchange.groups import Shards
 from itertime.costs.exchange.power_sgd import power_factors
 from itertime.costs.exchange.quantised_zero import WEIGHT_BYTES, moved_s
-from itertime.errors import UserError
 from itertime.spec import Collective, PlanOptions, System, load_profile, parse_options
 
 PROFILE = load_profile("a100-80gb")
@@ -36,6 +34,7 @@ ALONE = replace(
 )
 """One GPU a node: nothing but bytes through a NIC of 1 GB/s takes time."""
 BERT = replace(load_model("bert-large"), seq_len=128, attention="core")
+ALONE_BY_4 = replace(ALONE, gpus_per_node=4)
 SMALL = ModelSpec(name="small", layers=3, hidden=64, heads=4, vocab=1024, seq_len=32)
 LAMB = ("onebit-lamb",)
 COMPRESSIONS = (
@@ -263,63 +262,6 @@ def test_a_second_copy_of_the_weights_costs_memory() -> None:
     assert runs[1].iteration_s < runs[0].iteration_s
 
 
-ALONE_BY_4 = replace(ALONE, gpus_per_node=4)
-TEXTS = st.sampled_from(
-    [
-        *(f"compression={each}" for each in ("fp16", "fp8", "int8", "int4")),
-        "compression=int8,clipping=bucket",
-        "compression=fp8,clipping=before",
-        "compression=int4,optimizer=lamb",
-        "compression=fp8,workers=2,local_steps=8",
-    ]
-)
-WHOLE_TEXTS = st.sampled_from(
-    [
-        "compression=topk",
-        "compression=powersgd,compression_rank=8",
-        "compression=topk,clipping=bucket",
-        "compression=onebit-adam",
-        "compression=onebit-adam,clipping=before",
-        "compression=onebit-lamb,optimizer=lamb",
-        "compression=zeroone-adam,local_steps=4",
-    ]
-)
-ZERO_TEXTS = st.sampled_from(
-    [
-        "quantized_weights=true",
-        "secondary_shards=8",
-        "quantized_weights=true,secondary_shards=8,compression=int4",
-        "quantized_weights=true,secondary_shards=4,compression=fp8",
-    ]
-)
-WARMUPS = st.sampled_from(["", ",warmup_share=0.25", ",warmup_share=1"])
-
-
-@st.composite
-def plans(draw: st.DrawFn) -> Plan:
-    pp, micro = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([1, 2]))
-    stage = draw(st.sampled_from([0, 0, 0, 1, 2, 3]))
-    if stage == 0:
-        text = draw(st.one_of(TEXTS, WHOLE_TEXTS)) + draw(WARMUPS)
-    elif stage == 3:
-        text = draw(ZERO_TEXTS)
-    else:
-        text = draw(TEXTS.filter(lambda each: "clipping" not in each)) + (draw(WARMUPS) if stage < 2 else "")
-    return Plan(
-        tp=draw(st.sampled_from([1, 2])),
-        pp=pp if stage < 2 else 1,
-        dp=16,
-        micro_batch=micro,
-        global_batch=16 * micro * draw(st.sampled_from([4, 8])),
-        interleave=draw(st.sampled_from([1, 2])) if stage < 2 and pp > 1 else 1,
-        zero_stage=stage,
-        grad_overlap=draw(st.booleans()),
-        fp32_gradients=draw(st.booleans()),
-        recompute="none",
-        options=parse_options(text),
-    )
-
-
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_a_rank_alone_exchanges_nothing_beside_others_that_do(compression: str) -> None:
     both = [plan_of(options_of(compression), ranks) for ranks in (1, 8)]
@@ -329,38 +271,6 @@ def test_a_rank_alone_exchanges_nothing_beside_others_that_do(compression: str) 
         assert together[part][0] == 0
         assert together[part][1] == pytest.approx(alone[part][0], rel=1e-12)
     assert together["dp_comm"][1] > 0
-
-
-@pytest.mark.parametrize(
-    ("text", "more", "rule"),
-    [
-        ("compression=onebit-adam", {"zero_stage": 1}, "take zero_stage=0"),
-        ("compression=topk", {"zero_stage": 3}, "take zero_stage=0"),
-        ("compression=topk,optimizer_shards=4", {}, "compression=int8"),
-        ("compression=onebit-adam,optimizer=lamb", {}, "is made for optimizer=adam"),
-        ("compression=onebit-lamb", {}, "is made for optimizer=lamb, not adam"),
-        ("compression=onebit-adam,clipping=bucket", {}, "take clipping=before or none"),
-        ("compression=powersgd,clipping=bucket", {}, "take clipping=after"),
-        ("compression=onebit-adam", {"offload_optimizer": True}, "leave out offload_optimizer"),
-        ("warmup_share=0.1", {}, "needs a compression"),
-        ("compression=int4,warmup_share=0.1", {"zero_stage": 2}, "take zero_stage=0 or 1"),
-        ("compression_rank=8", {}, "needs compression=powersgd"),
-        ("compression=powersgd,compression_density=0.5", {}, "needs compression=topk"),
-        ("quantized_weights=true", {"zero_stage": 2}, "take zero_stage=3"),
-        ("secondary_shards=8", {}, "take zero_stage=3"),
-        ("secondary_shards=3", {"zero_stage": 3}, "must divide the ranks that share the weights"),
-        ("compression=onebit-adam,local_steps=4", {}, "or compression=zeroone-adam"),
-    ],
-)
-def test_options_that_exclude_each_other_say_so(text: str, more: dict[str, Any], rule: str) -> None:
-    with pytest.raises(UserError, match=rule):
-        plan_of(parse_options(text), **more).check(BERT)
-
-
-def test_power_sgd_is_refused_for_mixtures() -> None:
-    plan = Plan(tp=1, pp=1, dp=8, micro_batch=1, global_batch=8, options=options_of("powersgd"))
-    with pytest.raises(UserError, match="not modelled for mixtures of experts"):
-        plan.check(load_model("mixtral-8x7b"))
 
 
 def test_a_fast_network_gains_nothing_and_a_slow_one_does() -> None:

@@ -16,7 +16,6 @@ from itertime.costs.balance.imbalance import above_wait_s
 from itertime.costs.balance.packing import packs_of
 from itertime.costs.layer import kernel_counts
 from itertime.costs.passes import distinct_passes
-from itertime.errors import UserError
 from itertime.planning import Space, search
 from itertime.schedule import LAST
 from itertime.spec import Attention, AttentionKernel, Site, load_framework, load_lengths
@@ -293,29 +292,6 @@ def test_memory_holds_the_fullest_micro_batch():
     assert sizes[0] < sizes[1] == pytest.approx(sizes[2])
     balanced = [run("unpadded", balance).memory_bytes for balance in BALANCES]
     assert balanced == sorted(balanced, reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("plan", "model", "rule"),
-    [
-        (dealt("unpadded"), WHOLE, "set the model's key lengths"),
-        (dealt("unpadded"), replace(MODEL, attention="core"), "set the model's attention=flash"),
-        (dealt("packed"), replace(MODEL, attention="core"), "set the model's attention=flash"),
-        (dealt("unpadded", pp=2), MODEL, "take batching=packed or padded"),
-        (dealt("longest", pp=2), MODEL, "take batching=packed or padded"),
-        (dealt("packed", cp=2), MODEL, "take batching=padded"),
-        (dealt("packed", "sorted"), MODEL, "where ranks differ; leave it out"),
-        (
-            dealt("unpadded", "stratified", micro_batch=1, global_batch=3072),
-            MODEL,
-            "at least 4 samples",
-        ),
-        (dealt("unpadded"), replace(MODEL, seq_len=256), "longer than seq_len=256"),
-    ],
-)
-def test_ways_of_batching_that_exclude_each_other(plan, model, rule):
-    with pytest.raises(UserError, match=rule):
-        predict(model, plan, SYSTEM)
 
 
 def test_a_search_leaves_out_ranks_with_too_few_samples_for_strata():

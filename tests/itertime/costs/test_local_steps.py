@@ -238,48 +238,6 @@ def test_diloco_keeps_an_anchor_and_a_momentum(outer, nbytes):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"workers": 3}, "workers=3: must divide dp; take another number of workers"),
-        ({"workers": 128}, "workers=128: must divide dp"),
-        ({"local_steps": 10}, "local_steps=10: needs workers > 1, or compression=zeroone-adam"),
-        ({"outer": "diloco"}, "outer=diloco: needs workers > 1; give workers, or leave it out"),
-        (
-            {"workers": 2, "momentum_steps": 4},
-            "momentum_steps=4: needs outer=des-loc, which exchanges moments; leave it out",
-        ),
-        ({"workers": 2, "outer": "diloco", "variance_steps": 4}, "variance_steps=4: needs outer=des-loc"),
-        (
-            {"workers": 2, "outer": "des-loc", "optimizer": "sgd"},
-            "outer=des-loc: needs an optimizer with two moments, adam or adamw or fused-adam or",
-        ),
-        ({"workers": 2, "outer": "des-loc", "optimizer": "came"}, "not came"),
-        (
-            {"workers": 2, "compression": "powersgd"},
-            "compression=powersgd: workers exchange weights, not gradients; take workers=1, or compression=",
-        ),
-    ],
-)
-def test_options_that_exclude_each_other(options, says):
-    assert says in "; ".join(replace(PLAN, options=PlanOptions(**options)).broken_rules(LLAMA))
-
-
-def test_groups_within_a_worker():
-    stated = replace(PLAN, zero_group=32, options=DILOCO)
-    assert (
-        "workers=4: zero_group must divide dp x cp / workers, the ranks of a worker; give"
-        in stated.broken_rules(LLAMA)[0]
-    )
-    assert replace(stated, zero_group=16).broken_rules(LLAMA) == []
-    mixture = Plan(1, 1, 16, 1, 64, ep=8, options=DILOCO)
-    says = (
-        "workers=4: ep x etp must divide dp x cp x tp / workers, those of a worker's stage; take a smaller ep"
-    )
-    assert mixture.broken_rules(load_model("mixtral-8x7b")) == [says]
-    assert replace(mixture, ep=4).broken_rules(load_model("mixtral-8x7b")) == []
-
-
-@pytest.mark.parametrize(
     "options",
     [
         DILOCO,

@@ -11,7 +11,6 @@ from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_
 from itertime.costs import Workload
 from itertime.costs.layer import kernel_counts
 from itertime.costs.linear import linear_s
-from itertime.errors import UserError
 
 SYSTEM = load_system("dgx-h100,framework=te")
 WHOLE = load_model("llama2-7b")
@@ -106,14 +105,3 @@ def test_mlperfs_plan_fits_eight_gpus_in_fp8():
     model = load_model("llama2-70b-lora")
     assert predict(model, plan, SYSTEM, memory_headroom=0).fits
     assert not predict(replace(model, lora_rank=0), plan, SYSTEM, memory_headroom=0).fits
-
-
-@pytest.mark.parametrize("name", ["mixtral-8x7b", "deepseek-v3"])
-def test_mixtures_are_refused(name, tmp_path):
-    with pytest.raises(UserError, match="lora_rank=8: is modelled without experts"):
-        replace(load_model(name), lora_rank=8)
-    file = tmp_path / "mine.yaml"
-    file.write_text(f"extends: {name}\nname: mine\nlora_rank: 8\n")
-    with pytest.raises(UserError) as error:
-        load_model(str(file))
-    assert str(error.value).startswith(f"{file}: lora_rank=8: is modelled without experts")

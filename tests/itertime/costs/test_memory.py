@@ -10,7 +10,6 @@ import pytest
 from itertime import ModelSpec, Plan, PlanBatch, System, load_model, load_profile, load_system
 from itertime.costs import Memory, Workload, memory
 from itertime.costs.memory import BUFFERS_BYTES
-from itertime.errors import UserError
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)
@@ -213,10 +212,3 @@ def test_a_plan_fits_if_it_leaves_the_headroom(headroom):
         found = memory(Workload.of(GPT, plans, SYSTEM, profile), headroom)
         assert found.fits.tolist() == [fits]
         assert found.total[0] == total  # the headroom is no part of what the plan needs
-
-
-@pytest.mark.parametrize("headroom", [-0.01, 1.0, 7, float("nan"), float("inf")])
-def test_headroom_is_a_share(headroom):
-    plans = PlanBatch.of([Plan(8, 8, 8, 1, 64)])
-    with pytest.raises(UserError, match=r"memory_headroom=.*: must be a share"):
-        memory(Workload.of(GPT, plans, SYSTEM, PROFILE), headroom)

@@ -12,7 +12,6 @@ from itertime.costs import Workload
 from itertime.costs.activation_copies import activation_copies_s
 from itertime.costs.memory import activations_of
 from itertime.costs.offload import offloaded_step
-from itertime.errors import UserError
 
 SYSTEM = load_system("dgx-a100-80gb")
 MODEL = load_model("llama2-7b")
@@ -90,11 +89,6 @@ def test_offloading_everything_lets_a_model_train_on_one_gpu():
     model = load_model("gpt3-13b")
     assert not predict(model, plan, SYSTEM).fits
     assert predict(model, replace(plan, offload_optimizer=True), SYSTEM).fits
-
-
-def test_a_stage_cannot_offload_more_layers_than_it_has():
-    with pytest.raises(UserError, match="offload_layers=9: a stage has no more than 8 layers"):
-        Plan(1, 4, 2, 1, 16, offload_layers=9).check(MODEL)
 
 
 def test_cores_and_gradients_of_a_site_add_to_the_memory_of_its_cpus():

@@ -167,15 +167,6 @@ def test_came_factors_the_second_moment_and_the_confidence() -> None:
     assert state_bytes(BERT, PlanOptions(optimizer="came")) == pytest.approx(8 + factors, rel=1e-12)
 
 
-@pytest.mark.parametrize("optimizer", ["lamb", "came", "sgd"])
-def test_only_adam_runs_on_the_cpu(optimizer: str) -> None:
-    plan = Plan(1, 1, 8, 1, 8, offload_optimizer=True, options=PlanOptions(optimizer=optimizer))
-    broken = plan.broken_rules(BERT)
-    assert len(broken) == 1
-    assert f"optimizer={optimizer}" in broken[0]
-    assert "offload_optimizer=false" in broken[0]
-
-
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_the_parts_of_an_iteration_sum_to_it(optimizer: str) -> None:
     plan = Plan(2, 2, 8, 1, 64, zero_stage=1, options=PlanOptions(optimizer=optimizer))

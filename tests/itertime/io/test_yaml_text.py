@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from itertime.errors import UnknownName, UserError, quoted, shown
-from itertime.io import YamlError, parse_yaml, read_mapping, yaml_nodes
+from itertime.errors import UnknownName, quoted, shown
+from itertime.io import YamlError, parse_yaml, yaml_nodes
 
 
 def bomb(levels: int, width: int = 9) -> str:
@@ -66,39 +66,6 @@ def test_depth_has_a_limit_also_through_aliases(depth, sound):
         else:
             with pytest.raises(YamlError, match="nested too deeply"):
                 parse_yaml(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "reason"),
-    [
-        ("a: 1\nb: !!bool 1", 2, "'1' is no bool"),
-        ("a: !!float ''", 1, "'' is no float"),
-        ("a: !!int ''", 1, "'' is no int"),
-        ("a: 1\nb: !!timestamp x", 2, "'x' is no timestamp"),
-        ("a: 2020-13-45", 1, "'2020-13-45' is no timestamp"),
-        ("a: !!binary \xe9", 1, "failed to convert base64 data"),
-        (f"a: 0x{'f' * 5000}", 1, "whole number of more than 100 digits"),
-        (f"a: {'9' * 5000}", 1, "whole number of more than 100 digits"),
-        ("a: 1\nb: 2\na: 3", 3, "key 'a' is given twice"),
-        ("a: 1\n? [x]\n: 2", 2, "a key must be a name|unhashable key"),
-        ("a: 1\nb: x\0y", 2, "character 0x00 cannot be in a text file"),
-        ("a: 1\n\nb: [1, 2", 3, "expected ',' or ']'"),
-        ("a: !!python/object/apply:os.getcwd []", 1, "could not determine a constructor"),
-        ("? {a: 1}\n: 2", 1, "a key must be a name|unhashable key"),
-        ("a: *nowhere", 1, "undefined alias"),
-    ],
-)
-def test_errors_name_the_line(text, line, reason):
-    with pytest.raises(YamlError, match=reason) as caught:
-        parse_yaml(text)
-    assert caught.value.line == line
-
-
-def test_a_file_says_the_same(tmp_path):
-    path = tmp_path / "x.yaml"
-    path.write_text("a: 1\nb: !!bool 1")
-    with pytest.raises(UserError, match=r"x\.yaml:2: not valid YAML: '1' is no bool"):
-        read_mapping(path)
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]), max_size=9)

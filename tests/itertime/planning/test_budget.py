@@ -9,7 +9,6 @@ import pytest
 
 from itertime import Space, load_system
 from itertime.cli import main
-from itertime.errors import UserError
 from itertime.planning import Budget, generated, published
 from tests.places import ROOT
 
@@ -99,14 +98,6 @@ def test_generated_shapes_are_distinct_and_within_the_published_proportions() ->
     shapes = generated()
     assert len({(shape.layers, shape.hidden) for shape in shapes}) == len(shapes) > 500
     assert all(96 <= shape.hidden / shape.layers <= 200 and shape.hidden % 1024 == 0 for shape in shapes)
-
-
-@pytest.mark.parametrize(
-    "bad", [{"days": 0.0}, {"days": math.nan}, {"tokens_per_parameter": -1.0}, {"gpus": 0}]
-)
-def test_numbers_that_mean_nothing_are_refused(bad: dict[str, float]) -> None:
-    with pytest.raises(UserError, match=f"{next(iter(bad))}="):
-        budget(**bad)
 
 
 def test_command_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from itertime.errors import UserError
-from itertime.planning import StartUp, Steps, list_convergence, load_convergence
+from itertime.planning import list_convergence, load_convergence
 from itertime.planning.convergence import Convergence, StepsRow, start_up
 
 
@@ -49,23 +49,6 @@ def test_what_the_logs_do_not_say_is_refused_with_a_way_out(optimizer, batch, wo
     with pytest.raises(UserError) as error:
         TABLE.steps(optimizer, batch)
     assert all(word in str(error.value) for word in words)
-
-
-def test_a_model_without_a_table_is_refused():
-    with pytest.raises(UserError, match=r"model=llama2-7b: has no table of steps .*--steps N"):
-        load_convergence("llama2-7b")
-
-
-@pytest.mark.parametrize("count", [0, -1, math.nan, math.inf])
-def test_steps_that_are_given_are_above_zero(count):
-    with pytest.raises(UserError, match="--steps="):
-        Steps.given(count, "--steps")
-
-
-@pytest.mark.parametrize("seconds", [-1, math.nan, math.inf])
-def test_start_up_that_is_given_is_not_negative(seconds):
-    with pytest.raises(UserError, match="--startup="):
-        StartUp.given(seconds, "--startup")
 
 
 def test_the_shipped_table_has_the_optimizers_of_the_logs():

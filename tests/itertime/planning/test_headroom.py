@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from itertime import PLANNERS, Plan, load_model, load_profile, load_system, make_planner, predict, search
 from itertime.calibration import validate
-from itertime.cli import main
 from itertime.commands.options import MEMORY_HEADROOM
 from itertime.costs import MEMORY_HEADROOM as SHIPPED
-from itertime.errors import UserError
 from itertime.planning import WHOLE
 from itertime.planning.curve_cache import CurveCache
 
@@ -72,16 +68,6 @@ def test_curves_are_kept_by_headroom(tmp_path: Path) -> None:
     for headroom, curve in kept.items():
         again = make_planner("3d", SYSTEM, cache=cache, memory_headroom=headroom)
         assert again.curve(MODEL, 128, [16, 64]) == curve
-    with pytest.raises(UserError, match="memory_headroom=1"):
-        make_planner("3d", SYSTEM, memory_headroom=1)
-
-
-def predicted(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
-    options = ["--tp", "4", "--pp", "2", "--dp", "2", "--micro-batch", "2", "--recompute", "none"]
-    command = ["predict", "--model", MODEL.name, "--system", SYSTEM.name, "--global-batch", "128", *options]
-    assert main([*command, "--json", *more]) == 0
-    document: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return document
 
 
 def test_a_measured_run_needs_no_headroom(tmp_path: Path) -> None:

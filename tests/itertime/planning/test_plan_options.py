@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from itertime import PLANNERS, Space, evaluate, load_model, load_system, make_planner, predict
-from itertime.errors import UserError
 from itertime.planning import WHOLE, search
 from itertime.planning.curve_cache import CurveCache
 from itertime.planning.search import among_best
@@ -70,11 +69,6 @@ def test_a_search_without_plans_says_which_option_is_in_the_way(text, gpus, word
     assert found.in_the_way.startswith(words)
     assert bool(found.in_the_way) == bool(words)
     assert bool(found.evaluated) == (text == "optimizer=lamb" and gpus == 16)
-
-
-def test_options_that_no_plan_of_the_model_can_have_are_an_error():
-    with pytest.raises(UserError, match=r"llama2-7b: batching=unpadded: needs the lengths"):
-        search(MODEL, 32, SYSTEM, 16, space=Space(options=PlanOptions(batching="unpadded")))
 
 
 @pytest.mark.parametrize("name", PLANNERS)

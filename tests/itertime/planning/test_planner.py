@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from itertime import PLANNERS, Space, load_model, load_system, make_planner
-from itertime.errors import UnknownName, UserError
 
 SYSTEM = load_system("dgx-a100-80gb")
 COUNTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
@@ -144,11 +143,3 @@ def test_a_caller_cannot_spoil_what_the_planner_remembers():
     planner, model = make_planner("3d", SYSTEM), load_model("llama2-7b")
     planner.curve(model, 512, [64]).clear()
     assert 64 in planner.curve(model, 512, [64])
-
-
-def test_unknown_planners_and_counts_are_refused():
-    with pytest.raises(UnknownName, match="data-parallel"):
-        make_planner("data-paralel", SYSTEM)
-    for counts, batch in (([], 8), ([0], 8), ([8], 0)):
-        with pytest.raises(UserError, match="must be at least 1"):
-            make_planner("3d", SYSTEM).curve(load_model("llama2-7b"), batch, counts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from itertime import Plan, Space, load_model, load_system, predict, search
-from itertime.errors import UserError
 from itertime.planning.space import candidates, divisors
 
 SYSTEM = load_system("dgx-a100-80gb")
@@ -107,17 +106,6 @@ def test_what_holds_for_all_plans_of_a_space_is_in_each_of_them() -> None:
         assert entry.prediction.iteration_s == pytest.approx(alone, rel=1e-12)
 
 
-def test_experts_split_apart_need_experts() -> None:
-    with pytest.raises(UserError, match="etp=2: needs a model with experts"):
-        search(MODEL, 64, SYSTEM, 8, space=Space(etp=2))
-
-
-@pytest.mark.parametrize(("field", "value"), [("dispatcher", "mail"), ("cuda_graphs", "all"), ("etp", 0)])
-def test_a_space_whose_plans_would_all_be_impossible_is_refused(field: str, value: object) -> None:
-    with pytest.raises(UserError, match=field):
-        Space(**{field: value})
-
-
 def test_runners_up_follow_in_order_and_all_fit():
     found = search(MODEL, 1024, SYSTEM, max_gpus=128, top=50).plans
     times = [entry.prediction.iteration_s for entry in found]
@@ -141,26 +129,3 @@ def test_nothing_fits_is_an_answer():
     result = search(load_model("gpt3-175b"), 64, SYSTEM, 8)
     assert result.plans == ()
     assert result.feasible == 0 < result.evaluated
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ({}, "either gpus or max_gpus"),
-        ({"gpus": 8, "max_gpus": 8}, "either gpus or max_gpus"),
-        ({"gpus": 0}, "gpus=0"),
-        ({"gpus": 8, "objective": "beauty"}, "objective='beauty'"),
-    ],
-)
-def test_arguments_that_mean_nothing_are_refused(arguments, complaint):
-    with pytest.raises(UserError, match=complaint):
-        search(MODEL, 64, SYSTEM, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("recompute", "sometimes"), ("zero_stage", 4), ("interleave", 0), ("tp", -1), ("micro_batch", 1.5)],
-)
-def test_a_space_of_impossible_choices_is_refused(field, value):
-    with pytest.raises(UserError, match=field):
-        Space(**{field: (value,)})

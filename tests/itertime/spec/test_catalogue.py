@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from itertime import ModelSpec, Plan, list_models, load_model, load_system, predict, search
+from itertime import ModelSpec, Plan, list_models, load_model, load_system, predict
 from itertime.errors import UserError
 from itertime.spec import approximations_of, refusal_of
 
@@ -96,12 +96,6 @@ def test_latent_attention_by_hand() -> None:
     assert model.attention_matmul_parameters == queries + keys_values + 128 * 128 * 7168
 
 
-def test_a_search_refuses_what_a_prediction_refuses() -> None:
-    unfused = replace(load_model("deepseek-v3"), attention="core")
-    with pytest.raises(UserError, match=r"latent_kv.*flash"):
-        search(unfused, 64, SYSTEM, 64)
-
-
 def test_windows_of_unfused_attention_are_stated_and_refused_where_they_matter() -> None:
     """Gemma 3 27B: 10 of 62 layers attend to everything, 52 to 1,024 tokens."""
     assert not any("reaches back" in text for text in approximations_of(load_model("gemma3-27b")))
@@ -126,23 +120,3 @@ def test_what_fields_state_is_told() -> None:
     assert approximations_of(replace(told, load_imbalance=1.5)) == ("No sinks.",)
     latent = replace(plain, attention="flash", latent_kv=32, rope_head_dim=8)
     assert [text.split()[0] for text in approximations_of(latent)] == ["Tensor-parallel"]
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"latent_q": 8}, "latent_q=8"),
-        ({"shared_ffn_hidden": 8}, "shared_ffn_hidden=8"),
-        ({"dense_layers": 1, "dense_ffn_hidden": 8}, "dense_layers=1"),
-        ({"experts": 4, "dense_layers": 1}, "dense_ffn_hidden=0"),
-        ({"experts": 4, "dense_layers": 2, "dense_ffn_hidden": 8}, "dense_layers=2"),
-        ({"full_attention_every": 2}, "full_attention_every=2"),
-        ({"window": 4, "full_attention_every": 1}, "full_attention_every=1"),
-        ({"qkv_biases": True}, "qkv_biases=True"),
-        ({"parameters_published": "8 billion"}, "parameters_published='8 billion'"),
-        ({"norms_per_layer": 0}, "norms_per_layer=0"),
-    ],
-)
-def test_architectures_that_contradict_themselves_name_the_field(change: dict, field: str) -> None:
-    with pytest.raises(UserError, match=field):
-        replace(ModelSpec("m", 2, 64, 4, 100, 16), **change)

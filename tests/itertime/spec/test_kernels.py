@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from itertime.errors import UnknownName
 from itertime.spec import Attention, AttentionKernel, Cast, Elementwise, load_profile
 from itertime.spec.kernels import FLASH
 
@@ -66,8 +65,6 @@ def test_the_default_kernel_is_flash_attention_2() -> None:
     assert A100.seconds(Attention(*SHAPE, 4096, 4096, kernel=CUDNN)) == A100.seconds(
         Attention(*SHAPE, 4096, 4096)
     )
-    with pytest.raises(UnknownName, match="flash4"):
-        H100.seconds(Attention(*SHAPE, 4096, 4096, kernel=AttentionKernel("flash4")))
 
 
 def test_newer_attention_is_faster_and_8_bit_forward_faster_still() -> None:
@@ -96,8 +93,6 @@ def test_a_style_picks_the_rate_of_each_pass() -> None:
         assert single.tolist() == [[forward], [backward]]
         plain = profile.seconds(Elementwise(nbytes, "rmsnorm", 8192))
         assert (profile.seconds(Elementwise(nbytes, "rmsnorm", 8192, None, passes)) == plain).all()
-    with pytest.raises(UnknownName, match="jitted"):
-        H100.seconds(Elementwise(1e6, "gelu", style="jitted"))
 
 
 def test_fused_swiglu_moves_less_and_eager_positions_more() -> None:
@@ -115,7 +110,3 @@ def test_casts_cost_the_bytes_of_their_recipe() -> None:
     assert (blocks[1:] < one_scale[1:]).all()
     assert one_scale[2] > 6e9 / H100.hbm_bytes_per_s  # no faster than its 6 bytes an element
     assert (H100.seconds(Cast(elements, "bf16")) == 0).all()
-    with pytest.raises(UnknownName, match="fp6"):
-        H100.seconds(Cast(1e6, "fp6"))
-    with pytest.raises(UnknownName, match="fp8"):  # no 8-bit GEMM on the chip
-        A100.seconds(Cast(1e6, "fp8"))

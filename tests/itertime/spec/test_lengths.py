@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from experiments.evidence.build_lengths import class_table
 from experiments.evidence.build_lengths import main as build
-from itertime.errors import TableError, UnknownName, UserError
+from itertime.errors import UserError
 from itertime.spec import Lengths, list_lengths, load_lengths, load_model
 from itertime.spec.lengths import LENGTHS
 from tests.effort import examples
@@ -45,52 +45,6 @@ def test_shares_and_classes_are_read_too(tmp_path: Path) -> None:
 
 
 HEAD = "tokens,sequences\n"
-
-
-def test_a_length_above_the_sequence_length_is_told(tmp_path: Path) -> None:
-    path = write(tmp_path, "tokens,sequences\n2,1\n513,2\n")
-    rule = (
-        "tokens=513: longer than seq_len=512 of the model; cut or leave out longer samples, or raise seq_len"
-    )
-    with pytest.raises(TableError) as caught:
-        load_lengths(path, 512)
-    assert str(caught.value) == f"{path}:3: {rule}"
-    with pytest.raises(UserError) as told:
-        load_lengths(path).check(512)
-    assert str(told.value) == f"{path}: {rule}"
-    load_lengths(path, 513).check(513)
-
-
-def test_unknown_names_and_missing_files_are_told(tmp_path: Path) -> None:
-    with pytest.raises(
-        UnknownName, match="unknown length distribution 'wikipedia'; did you mean wikipedia-512"
-    ):
-        load_lengths("wikipedia")
-    with pytest.raises(UserError, match=r"none\.csv: cannot be read: No such file"):
-        load_lengths(str(tmp_path / "none.csv"))
-    with pytest.raises(UserError, match="cannot be read: Is a directory"):
-        load_lengths(f"{tmp_path}/")
-
-
-@pytest.mark.parametrize(
-    ("tokens", "shares"),
-    [
-        ((), ()),
-        ((1,), (0.5, 0.5)),
-        ((0,), (1.0,)),
-        ((2, 1), (0.5, 0.5)),
-        ((1, 2), (0.0, 1.0)),
-        ((1,), (0.9,)),
-    ],
-)
-def test_lengths_made_by_hand_keep_the_rules(tokens: tuple[int, ...], shares: tuple[float, ...]) -> None:
-    with pytest.raises(UserError, match=r"^lengths mine: "):
-        Lengths("mine", "here", tokens, shares)
-
-
-def test_not_a_number_is_no_share() -> None:
-    with pytest.raises(UserError, match="sum to 1, not nan"):
-        Lengths("mine", "here", (1,), (float("nan"),))
 
 
 @given(st.text("0123456789,-.e\n tokensquc", max_size=60) | st.text(max_size=20))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from itertime.errors import UnknownName, UserError
-from itertime.spec import Attention, Collective, Elementwise, Gemm, list_profiles, load_profile
+from itertime.spec import Attention, Collective, Elementwise, Gemm, Profile, list_profiles, load_profile
 from itertime.spec.kernels.attention import BACKWARD_FLOPS
 from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS, FOLDER
 
@@ -155,8 +155,6 @@ def test_other_attention_kernels() -> None:
     corners = [PROFILE.attention_factor("flash1", d, s) for d in (64, 128) for s in (2048, 4096)]
     assert min(corners) < between < max(corners)
     assert PROFILE.attention_factor("flash1", 256, 1e6) == PROFILE.attention_factor("flash1", 128, 16384)
-    with pytest.raises(UnknownName, match="unknown attention kernel 'flash3'; did you mean"):
-        PROFILE.attention_factor("flash3", 128, 2048)
 
 
 @pytest.mark.parametrize("kind", ["layernorm", "softmax"])
@@ -194,8 +192,8 @@ def test_batches_equal_single_calls(shapes: list[tuple[int, int, int, int]]) -> 
     )
 
 
-def edited(folder: Path, keys: tuple[str | int, ...], value: Any) -> Path:
-    """A copy of the shipped profile with one value changed, or removed (`...`)."""
+def load_edited(keys: Sequence[str | int], value: Any = ...) -> Profile:
+    """A copy of the shipped profile in the current folder, with one value changed, or removed (`...`)."""
     content = json.loads((FOLDER / "a100-80gb.json").read_text())
     place = content
     for key in keys[:-1]:
@@ -204,56 +202,11 @@ def edited(folder: Path, keys: tuple[str | int, ...], value: Any) -> Path:
         del place[keys[-1]]
     else:
         place[keys[-1]] = value
-    path = folder / "mine.json"
-    path.write_text(json.dumps(content))
-    return path
+    Path("mine.json").write_text(json.dumps(content))
+    return load_profile(Path("mine.json").resolve())
 
 
-def test_a_copy_loads(tmp_path: Path) -> None:
-    assert load_profile(edited(tmp_path, ("name",), "mine")).name == "mine"
-
-
-@pytest.mark.parametrize(
-    ("keys", "value", "message"),
-    [
-        (("hbm",), 2039, "unknown key 'hbm'"),
-        (("gemm", "launch"), 5, "unknown key 'gemm.launch' (did you mean 'launch_s'?)"),
-        (("hbm_bytes_per_s",), -1, "hbm_bytes_per_s=-1: input should be greater than 0"),
-        (("gemm", "launch_s"), -5e-6, "gemm.launch_s=-5e-06"),
-        (("gemm", "tiles", 1, "peak_fraction"), 1.5, "gemm.tiles.1.peak_fraction=1.5"),
-        (("gemm", "tiles"), [], "gemm: tiles must hold at least one tile"),
-        (("gemm", "k_offset"), float("nan"), "gemm.k_offset=nan"),
-        (("peak_flops_per_s",), True, "peak_flops_per_s=True: must be a number"),
-        (("peak_flops_per_s",), ..., "key 'peak_flops_per_s' is missing"),
-        (("attention", "curves"), [], "attention: curves: none for direction=forward, causal=False"),
-        (("elementwise", "adam"), ..., "elementwise lacks 'adam'"),
-        (("elementwise", "softmax", "by_width", 0, "width"), 9000, "widths [9000, 8192, 16384] must rise"),
-        (("attention_slowdown", "flash1"), ..., "attention_slowdown lacks 'flash1'"),
-        (("attention_slowdown", "flash1", "seq"), [512], "each needs one entry of times per entry of seq"),
-        (("evidence", 0, "measured", "m"), [5, 1], "measured.m: 5 is above 1"),
-        (("collectives", "all_reduce"), ..., "collectives lacks 'all_reduce'"),
-        (
-            ("collectives", "all_reduce", "ranks"),
-            [8, 4, 2],
-            "collectives.all_reduce: ranks=[8, 4, 2] must rise",
-        ),
-        (("evidence", 0, "kind"), "guessed", "evidence.0.kind='guessed'"),
-        (("evidence", 0, "rows"), -1, "evidence.0.rows=-1"),
-    ],
-)
-def test_a_wrong_file_names_file_and_key(
-    tmp_path: Path, keys: tuple[str | int, ...], value: Any, message: str
-) -> None:
-    path = edited(tmp_path, keys, value)
-    with pytest.raises(UserError) as caught:
-        load_profile(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"name": 1, "name": 2}', "[" * 100_000])
-def test_a_file_that_is_not_a_profile(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "mine.json"
-    path.write_text(content)
-    with pytest.raises(UserError, match=r"mine\.json"):
-        load_profile(path)
+def test_a_copy_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong ones: `refusals/profiles.yaml`."""
+    monkeypatch.chdir(tmp_path)
+    assert load_edited(["name"], "mine").name == "mine"

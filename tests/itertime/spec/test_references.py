@@ -22,8 +22,6 @@ from itertime.spec import (
     profile_of,
     profile_path,
     resolved_digest,
-    system_of,
-    system_reference,
 )
 
 NODE = "name: node\nprofile: a100-80gb\ngpus_per_node: 8\nnvlink_bytes_per_s: 3e11\nsource: here\n"
@@ -119,31 +117,6 @@ def test_changes_behind_a_name_or_a_path(tmp_path: Path) -> None:
     assert changed.nvlink_bytes_per_s == load_system("dgx-h100").nvlink_bytes_per_s
 
 
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        (["nic_gbp=4"], "--set system.nic_gbp=4: unknown key 'nic_gbp'; did you mean nic_gbps"),
-        (["nic_gbps"], "--set system.nic_gbps: write KEY=VALUE"),
-        (["nic_gbps="], "write KEY=VALUE"),
-        (["nic_gbps=[1"], "--set system.nic_gbps=[1: the value is not valid YAML"),
-        (["site=3"], "unknown key 'site'"),
-        (["extends=dgx-h100"], "unknown key 'extends'"),
-        (
-            ["gpus_per_node=8", "gpus_per_node=many"],
-            "with gpus_per_node=8, gpus_per_node=many: gpus_per_node",
-        ),
-        (
-            ["leaf_oversubscription=0.5"],
-            "leaf_oversubscription=0.5: input should be greater than or equal to 1",
-        ),
-    ],
-)
-def test_settings_that_cannot_be_applied(settings: list[str], complaint: str) -> None:
-    with pytest.raises(UserError) as error:
-        system_of(system_reference("dgx-h100").changed(settings, "--set system."))
-    assert complaint in str(error.value)
-
-
 def test_the_digest_is_of_what_is_resolved(tmp_path: Path) -> None:
     path = write(tmp_path, mine="extends: base.yaml\n", base="extends: dgx-h100\nnic_gbps: 8\n")
     before = resolved_digest(load_system(path))
@@ -178,18 +151,6 @@ def test_a_systems_files_lie_beside_it_or_in_the_current_folder(
     path = write(beside, node="extends: dgx-h100\nprofile: own.json\n", child="extends: node.yaml\n")
     for file in (path, beside / "child.yaml"):
         assert profile_of(load_system(str(file))) == load_profile("a100-80gb")
-
-
-@pytest.mark.parametrize(
-    ("framework", "problem"), [("tee", "did you mean te"), ("no.yaml", "no.yaml: cannot be read")]
-)
-def test_a_framework_that_does_not_load_names_the_systems_file(
-    tmp_path: Path, framework: str, problem: str
-) -> None:
-    path = write(tmp_path, node=f"extends: dgx-h100\nframework: {framework}\n")
-    with pytest.raises(UserError, match=problem) as error:
-        load_system(str(path))
-    assert str(error.value).startswith(f"{path}: framework={framework!r}: ")
 
 
 @pytest.mark.parametrize("watts", [50, 700, 3000.0])

@@ -176,24 +176,3 @@ def test_the_trace_holds_every_pass_and_ends_with_the_iteration(tmp_path):
     end = max(event["ts"] + event["dur"] for event in trace["traceEvents"] if event["ph"] == "X")
     assert end / 1e6 == pytest.approx(predict(model, plan, SYSTEMS["dgx-a100-80gb"]).iteration_s, rel=1e-9)
     assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
-
-
-@pytest.mark.parametrize(
-    ("plan", "remedy"),
-    [
-        (Plan(1, 1, 1, 1, 10**6), "fewer micro-batches"),
-        (Plan(1, 1, 2, 1, 2, grad_overlap=True, bucket_bytes=1), "larger buckets"),
-    ],
-)
-def test_a_trace_of_millions_of_tasks_is_refused(plan, remedy):
-    model = ModelSpec("small", 8, 1024, 16, 51200, 1024)
-    with pytest.raises(UserError, match=remedy):
-        iteration_graph(model, plan, SYSTEMS["dgx-a100-80gb"])
-
-
-def test_a_trace_that_cannot_be_written_is_a_user_error(tmp_path):
-    graph = iteration_graph(
-        ModelSpec("small", 2, 64, 4, 100, 16), Plan(1, 1, 1, 1, 1), SYSTEMS["dgx-a100-80gb"]
-    )
-    with pytest.raises(UserError, match="cannot be written"):
-        write_chrome_trace(graph, tmp_path / "no" / "folder.json")

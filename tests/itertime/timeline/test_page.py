@@ -10,7 +10,6 @@ import pytest
 
 from itertime import Plan, load_model, load_system, predict
 from itertime.cli import main
-from itertime.errors import UserError
 from itertime.timeline import iteration_graph, write_timeline_page
 from itertime.timeline.page import timeline_page
 
@@ -80,15 +79,6 @@ def test_the_page_stands_alone_and_cannot_be_broken_by_a_name(tmp_path):
     assert "{{" not in page
     assert "default-src 'none'" in page
     assert [path.name for path in tmp_path.iterdir()] == ["t.html"]
-
-
-def test_what_cannot_be_drawn_is_a_user_error(tmp_path):
-    with pytest.raises(UserError, match=r"fewer micro-batches, or a \.json trace"):
-        timeline_page(MODEL, Plan(8, 1, 1, 1, 80_000), SYSTEM)
-    with pytest.raises(UserError, match="must divide"):
-        timeline_page(MODEL, Plan(7, 1, 1, 1, 8), SYSTEM)
-    with pytest.raises(UserError, match="cannot be written"):
-        write_timeline_page(MODEL, PLANS[3], SYSTEM, tmp_path / "no" / "folder.html")
 
 
 def test_the_suffix_chooses_page_or_trace(tmp_path, capsys):

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from itertime.costs.balance.drawn_work import Dealt, drawn_work, sampled_work
 from itertime.costs.balance.slowest import SlowestRank
 from itertime.costs.balance.strata import stratified_counts
-from itertime.errors import UserError
 from itertime.spec import Lengths, PlanOptions, load_lengths
 from tests.effort import examples
 
@@ -297,19 +296,3 @@ def test_work_is_drawn_once() -> None:
     assert found is drawn_work(lengths, options, 16, 8, 4, 2, 512), (
         "sorting knows no nodes and no micro-batches"
     )
-
-
-def test_what_cannot_be_dealt_is_told() -> None:
-    lengths = load_lengths("wikipedia-512")
-    with pytest.raises(UserError, match=r"samples of a rank=2: .* at least one from each of 4 bins"):
-        slowest(lengths, "stratified", 8, 2)
-    with pytest.raises(UserError, match="bins of lengths have no meaning for batching=packed"):
-        slowest(lengths, "stratified", 8, 8, batching="packed")
-    with pytest.raises(UserError, match="tokens=512: longer than seq_len=256"):
-        slowest(lengths, "drawn", 8, 8, seq_len=256)
-    with pytest.raises(UserError, match="no sample has 1 to 128 tokens"):
-        slowest(Lengths("long", "mine.csv", (200, 300, 400), (0.5, 0.25, 0.25)), "stratified", 8, 8)
-    with pytest.raises(UserError, match="an iteration of 20,480,000 samples is too large to be sampled"):
-        slowest(lengths, "sorted", 1024, 20_000)
-    with pytest.raises(ValueError, match=r"samples=5, .*micro_batch=2"):
-        slowest(lengths, "drawn", 8, 5, micro_batch=2)

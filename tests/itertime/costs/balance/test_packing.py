@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from itertime.costs.balance.drawn_work import rows_of
 from itertime.costs.balance.packing import packs_of
-from itertime.errors import UserError
 from itertime.spec import Lengths, load_lengths
 
 PUBLISHED = {
@@ -75,11 +74,6 @@ def test_rows_are_those_of_the_submissions() -> None:
     lengths = load_lengths("wikipedia-512")
     assert [rows_of(lengths, "packed", samples, 512) for samples in (1, 4, 96, 224)] == [1, 2, 48, 112]
     assert rows_of(lengths, "unpadded", 7, 512) == 7
-
-
-def test_a_sample_longer_than_a_row_is_told() -> None:
-    with pytest.raises(UserError, match="tokens=512: longer than seq_len=256"):
-        packs_of(load_lengths("wikipedia-512"), 256)
 
 
 def test_many_lengths_and_long_rows_are_packed_at_once() -> None:
