@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 
-__all__ = ["assert_nearly_printed", "parts"]
+__all__ = ["Call", "Done", "assert_nearly_printed", "parts"]
+
+
+class Done(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Done]
 
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 CHANGE = re.compile(r"\([^)\d]*(\d[\d,]*(?:\.\d+)?) (?:%|pp)\)")  # against the first policy

@@ -8,7 +8,8 @@ A file of sessions is YAML, a list of these:
 | `files` | texts that are there before it, by name |
 | `columns` | the width of the terminal; 80 if not stated |
 | `steps` | the commands in order: `run` with the words of a shell, `code`, `out`, `err`, `writes`; |
-| | or `show`, the name of a file, with its `text`; of a page, the text that a reader sees |
+| | or `show`, the name of a file, with its `text`: of a page, the text that a reader sees, of a folder, |
+| | the names of the files below it |
 
 A step without a code ends with 0, without `out` or `err` prints nothing there, without `writes` leaves no new
 file. Commands run in an empty folder. `ROOT` stands for the repository, `<s>` for seconds that were measured,
@@ -40,7 +41,7 @@ from tests.places import ROOT
 __all__ = ["Session", "as_told", "dump", "load", "replay", "tell"]
 
 Session = dict[str, Any]
-_MEASURED = re.compile(r'("(?:wall_s|policy_wall_s|bound_s|seconds)": )[0-9.e-]+')
+_MEASURED = re.compile(r'("(?:wall_s|policy_wall_s|bound_s|seconds)": |^Method \w+, )[0-9.e-]+', re.MULTILINE)
 
 
 def load(file: Path) -> list[Session]:
@@ -61,11 +62,10 @@ def replay(session: Session, folder: Path) -> Session:
 
 def _again(step: dict[str, Any], folder: Path) -> dict[str, Any]:
     if "show" in step:
-        text = (folder / step["show"]).read_text(encoding="utf-8")
-        return {
-            **step,
-            "text": _plain(_PageText.of(text) if step["show"].endswith(".html") else text, folder),
-        }
+        place = folder / step["show"]
+        text = "\n".join(sorted(_files(place))) if place.is_dir() else place.read_text(encoding="utf-8")
+        page = place.suffix == ".html"
+        return {**step, "text": _plain(_PageText.of(text) if page else text, folder)}
     return tell(step["run"], folder)
 
 

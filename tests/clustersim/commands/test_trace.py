@@ -1,138 +1,97 @@
+"""`clustersim trace` where a session (`sessions/`) cannot show it: equal documents, hashes, fits."""
+
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from clustersim.cli import main
-from clustersim.commands.trace import app
-from itertime.commandline import run_app
+from itertime.io import sha256
 from tests.places import ROOT
+from tests.printed import Call
+from traces import read_trace
 
-pytestmark = pytest.mark.usefixtures("wide_terminal")
-
-LOG = "job_id,submission_time,duration,num_gpu\n" + "".join(
-    f"job-{i},{500 + 7 * i},{600 + 97 * i},{2 ** (i % 7)}\n" for i in range(40)
-)
+HEAD = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue"
 
 
-def trace(*arguments: object) -> int:
-    return run_app(app, "clustersim trace", [str(argument) for argument in arguments])
+def row(i: int) -> str:
+    """Eight jobs a day from 1 September 2020 on, one an hour from 8:00, each waiting for a minute."""
+    day, hour, run_s = f"2020-09-{1 + i // 8:02}", 8 + i % 8, 600 + 7 * i
+    end = f"{hour:02}:{1 + run_s // 60:02}:{run_s % 60:02}"
+    moments = f"{day} {hour:02}:00:00,{day} {hour:02}:01:00,{day} {end}"
+    return f"{i},u{i % 3},vc{i % 2},{2 ** (i % 4)},8,1,COMPLETED,{moments},{run_s},60"
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "log.csv"
-    path.write_text(LOG)
+def log(here: Path) -> Path:
+    path = here / "log.csv"
+    path.write_text("\n".join([HEAD, *map(row, range(80))]) + "\n")
     return path
 
 
-def test_import_writes_the_trace_and_its_report(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = log.parent / "out.csv.gz"
-    assert trace("import", log, "-o", output, "--limit", 30, "--rules", "llm-mix") == 0
-    said = capsys.readouterr()
-    assert "30 jobs of 40 rows" in said.out
-    assert "10 outside the selection" in said.err
-    report = json.loads((log.parent / "out.import.json").read_text())
-    assert report["input"]["sha256"] == hashlib.sha256(log.read_bytes()).hexdigest()
-    assert report["output"] == {"file": output.name, "sha256": _digest(output), "jobs": 30}
+def report_of(name: str) -> Any:
+    return json.loads(Path(name).read_text())
+
+
+def test_import_states_hashes_and_no_place(log: Path, call: Call) -> None:
+    done = call("trace", "import", log, "-o", "out.csv.gz", "--limit", 30, "--rules", "llm-mix")
+    assert "30 jobs of 80 rows" in done.out
+    assert "50 outside the selection" in " ".join(done.err.split())
+    report = report_of("out.import.json")
+    assert (report["input"]["file"], report["input"]["sha256"]) == ("log.csv", sha256(log))
+    assert report["output"] == {"file": "out.csv.gz", "sha256": sha256(log.parent / "out.csv.gz"), "jobs": 30}
     assert (report["seed"], report["planner"], report["system"]) == (0, "3d", "dgx-a100-80gb")
     assert str(log.parent) not in json.dumps(report)
     assert sorted(os.listdir(log.parent)) == ["log.csv", "out.csv.gz", "out.import.json"]
 
 
-def test_import_keeps_jobs_as_logged_and_says_what_they_ask_for(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert trace("import", log, "-o", log.parent / "out.csv") == 0
-    said = capsys.readouterr()
-    hours = sum(2 ** (i % 7) * (600 + 97 * i) for i in range(40)) / 3600
-    gpus = hours * 3600 / (7 * 39)
-    assert said.out.splitlines() == [
-        f"{log.parent / 'out.csv'}: 40 jobs of 40 rows (itp)",
-        f"{hours:,.2f} GPU-hours submitted over 273 s: {gpus:,.1f} GPUs on average, "
-        f"so {round(gpus):,} GPUs have load 1",
-    ]
-    assert "times: submission_time, duration in s (the unit of ITP's logs)" in said.err
-    report = json.loads((log.parent / "out.import.json").read_text())
-    assert report["rules"] == {"name": "none"}
-    assert (log.parent / "out.csv").read_text().splitlines()[0] == "job_id,submit_s,gpus,duration_s"
-
-
-def test_check_summarises_as_text_and_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = log.parent / "out.parquet"
-    assert trace("import", log, "-o", output, "--rules", "llm-mix", "--planner", "data-parallel") == 0
-    capsys.readouterr()
-    assert trace("check", output) == 0
-    text = capsys.readouterr().out
-    assert re.search(r"\noffered load [0-9.]+ on 1,024 GPUs under planner 3d: ", text)
-    assert "megatron-18.4b" in text
-    assert trace("check", output, "--cluster", "n4g8", "--json") == 0
-    summary = json.loads(capsys.readouterr().out)
-    assert (summary["jobs"], summary["cluster_gpus"], summary["kinds"]) == (40, 32, {"iterations": 40})
-    demand = summary["demand"]
-    assert summary["load"] == pytest.approx(demand["gpu_seconds"] / demand["span_s"] / 32)
-    assert summary["larger_than_cluster"] == sum(n for gpus, n in summary["gpus"].items() if int(gpus) > 32)
-    assert summary["refused"]["jobs"] == summary["larger_than_cluster"] == 40 - demand["jobs"]
-    assert re.fullmatch(r"job job-\d+: asks for \d+ GPUs, the cluster has 32", summary["refused"]["first"])
-    assert sum(summary["models"].values()) == summary["deadlines"]["jobs"] == 40
-
-
 def test_output_does_not_depend_on_the_hash_seed(log: Path) -> None:
     program = (
         "import sys; from clustersim.commands.trace import app; from itertime.commandline import run_app\n"
+        "for line in sys.argv[1:]: assert run_app(app, 'trace', line.split('|')) == 0"
     )
-    program += "for line in sys.argv[1:]: assert run_app(app, 'trace', line.split('|')) == 0"
-    importing = ["import", str(log), "-o", "log.csv", "--rules", "llm-mix"]
-    generating = ["generate", "-o", "made.csv", "--jobs", "60"]
-    found = []
+    importing = f"import|{log}|-o|log.csv|--rules|llm-mix"
+    hashes = []
     for hash_seed in ("1", "2"):
         folder = log.parent / hash_seed
         folder.mkdir()
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-c", program, "|".join(importing), "|".join(generating)]
+        command = [sys.executable, "-c", program, importing, "generate|-o|made.csv|--jobs|60"]
         subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
-        found.append({path.name: _digest(path) for path in sorted(folder.iterdir())})
-    assert len(found[0]) == 4
-    assert found[0] == found[1]
+        hashes.append({path.name: sha256(path) for path in folder.iterdir()})
+    assert len(hashes[0]) == 4
+    assert hashes[0] == hashes[1]
 
 
-def test_help_imports_nothing_slow() -> None:
-    program = "import sys, clustersim.commands.trace; print(*sys.modules)"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True
+@pytest.mark.usefixtures("log")
+def test_describe_prints_one_json_document_of_a_trace(call: Call) -> None:
+    assert call("trace", "import", "log.csv", "-o", "jobs.csv").code == 0
+    of_trace, of_log = (
+        json.loads(call("trace", "describe", name, "--json").out) for name in ("jobs.csv", "log.csv")
     )
-    loaded = done.stdout.split()
-    for slow in ("numpy", "pandas", "scipy", "pyarrow", "pydantic", "yaml"):
-        assert slow not in loaded
+    assert (of_trace.pop("file"), of_log.pop("file")) == ("jobs.csv", "log.csv")
+    assert of_trace == of_log
+    assert of_trace["arrivals"]["calendar"]  # by the report of the import, beside the trace
+    Path("jobs.import.json").unlink()
+    document = json.loads(call("trace", "describe", "jobs.csv", "--json").out)
+    assert not document["arrivals"]["calendar"]
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def test_rules_that_name_a_model_of_the_user_are_imported_and_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("models").mkdir()
-    Path("models/own.yaml").write_text("extends: gpt3-1.3b\nlayers: 30\n")
-    choices = "[{model: own, global_batch: 64}]"
-    Path("rules.yaml").write_text(f"source: x\nsizes:\n  - {{gpus: [1, 8], choices: {choices}}}\n")
-    Path("log.csv").write_text("job,gpus,at,took\n1,8,0,60\n")
-    log = ["trace", "import", "log.csv", "--columns", "job_id=job,gpus=gpus,submit_s=at,duration_s=took"]
-    assert main([*log, "--rules", "rules.yaml", "-o", "jobs.csv"]) == 2
-    assert "choices.0.model: unknown model 'own'" in capsys.readouterr().err
-    assert main([*log, "--rules", "rules.yaml", "-o", "jobs.csv", "--model-path", "models"]) == 0
-    assert '"models/own.yaml"' in Path("jobs.import.json").read_text()
-    capsys.readouterr()
-    run = ["run", "jobs.csv", "--policy", "fifo", "--cluster", "n1g8", "--model-path", "models", "--json"]
-    assert main([*run, "--no-overheads"]) == 0
-    assert json.loads(capsys.readouterr().out)["jct_mean_s"] == pytest.approx(60.0)
+def test_fit_writes_a_preset_that_generate_takes(log: Path, call: Call) -> None:
+    printed = call("trace", "fit", "log.csv", "-o", "own.yaml").out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "fitted to the first 48 jobs; A: the other 32, B: as many generated" in printed
+    report = report_of("own.fit.json")
+    assert report["input"] == {"file": "log.csv", "sha256": sha256(log)}
+    assert report["jobs"] == {"first": 48, "rest": 32}
+    words = ("trace", "generate", "--preset", "own.yaml", "-o", "made.csv", "--jobs", 50)
+    assert call(*words).code == 0
+    assert {job.gpus for job in read_trace("made.csv")} <= {1, 2, 4, 8}
+    made = report_of("made.generate.json")
+    assert (made["recipe"]["preset"], made["recipe"]["load"]) == ("own.yaml", None)
+    assert made["preset"]["sha256"] == sha256(Path("own.yaml"))
