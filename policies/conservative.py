@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.toolkit.backfill import RunTimeEstimates, Shadow
+from policies.toolkit.backfill import RunTimeEstimates, Shadow, start_types
 from policies.toolkit.gpu_calendar import FreeGpus
 
 __all__ = ["Conservative"]
@@ -27,8 +27,9 @@ class Conservative(Scheduler):
         self._estimates = RunTimeEstimates(estimate_factor)
         self.estimate_factor = self._estimates.factor
         self.reserved: dict[JobView, float] = {}  # the latest start of each waiting job
+        self._types: dict[JobView, str | None] = {}  # the GPU type of each reservation; None for the only one
         self._ends: dict[JobView, float] = {}  # the expected end of each running job
-        self._free, self._tried = FreeGpus(0.0, 0), _Tried()
+        self._calendars: dict[str, _Calendar] = {}  # by GPU type
         self._valid = False
 
     def schedule(self, state: State) -> Proposal:
@@ -40,11 +41,11 @@ class Conservative(Scheduler):
             if blocked is not None:
                 started = blocked.backfill(job)
             else:
-                started = proposal.start(job) is not None
+                started = proposal.start(job, gpu_type=self._types[job]) is not None
                 if not started:  # enough GPUs, but not in the right places
                     blocked = Shadow(job, proposal, self._estimates, state.now)
             if started:
-                self._note_start(job, start_s, state.now)
+                self._note_start(job, start_s, proposal, state.now)
         if not state.running and not proposal.running():
             self._start_any(proposal, state.now)
         expiry_s = self._estimates.watch(proposal, state.now)
@@ -52,10 +53,11 @@ class Conservative(Scheduler):
             proposal.wake_at = expiry_s
         return proposal
 
-    def _note_start(self, job: JobView, reserved_s: float, now: float) -> None:
+    def _note_start(self, job: JobView, reserved_s: float, proposal: Proposal, now: float) -> None:
+        gpu_type = self._types.pop(job)
+        self._valid &= gpu_type in (None, proposal.gpu_type(job)) and reserved_s > now - _INSTANT_S
+        self._ends[job] = self._estimates.end_s(job, now, gpu_type and proposal.gpu_type(job))
         del self.reserved[job]
-        self._ends[job] = self._estimates.end_s(job, now)
-        self._valid &= reserved_s > now - _INSTANT_S
 
     def _start_any(self, proposal: Proposal, now: float) -> None:
         """On an idle cluster, start every job that has a place. A reservation that cannot be followed,
@@ -63,13 +65,14 @@ class Conservative(Scheduler):
         """
         for job, start_s in sorted(self.reserved.items(), key=lambda entry: (entry[1], entry[0].order)):
             if proposal.start(job) is not None:
-                self._note_start(job, start_s, now)
+                self._note_start(job, start_s, proposal, now)
                 self._valid = False
 
     def _update(self, state: State) -> None:
         """Give new jobs a reservation. Plan anew if a job did not end when it was expected to."""
         self._estimates.update(state)
-        self._free.advance(state.now)
+        for calendar in self._calendars.values():
+            calendar.free.advance(state.now)
         self._valid &= not self._estimates.expired
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
@@ -87,22 +90,44 @@ class Conservative(Scheduler):
 
         In this order no start is postponed: at any later time, the jobs ahead need no more GPUs than before.
         """
-        old_reservations, self.reserved = self.reserved, {}
+        old_reservations, self.reserved, self._types = self.reserved, {}, {}
         self._ends = {job: self._estimates.end_s(job, state.now) for job in state.running}
-        self._free, self._tried = FreeGpus(state.now, state.in_service), _Tried()
+        in_service = {state.cluster.gpu_types[0]: state.in_service}
+        if state.cluster.mixed:
+            in_service = state.in_service_by_type()
+        self._calendars = {gpu_type: _Calendar(state.now, gpus) for gpu_type, gpus in in_service.items()}
         for job, end_s in self._ends.items():
-            self._free.take(state.now, end_s, job.gpus)
+            self._calendars[job.gpu_type or ""].free.take(state.now, end_s, job.gpus)
         for job in sorted(state.pending, key=lambda job: (old_reservations.get(job, inf), job.order)):
             self._reserve(job)
         self._valid = True
 
     def _reserve(self, job: JobView) -> None:
-        run_s, gpus = self._estimates.run_s(job), job.requested
-        start_s = self._free.earliest(gpus, run_s, self._tried.not_before(gpus, run_s))
-        self._tried.note(gpus, run_s, start_s)
-        self.reserved[job] = start_s
+        """Reserve GPUs of the type on which `job` can start first; of its first choice among equals."""
+        best: tuple[float, float, int, str | None] = inf, inf, 0, None
+        for gpu_type in start_types(job):
+            run_s = self._estimates.run_s(job, gpu_type)
+            gpus = job.requested if gpu_type is None else job.requested_on(gpu_type)
+            start_s = self._calendars[gpu_type or job.gpu_types[0]].earliest(gpus, run_s)
+            if start_s < best[0]:
+                best = start_s, run_s, gpus, gpu_type
+        start_s, run_s, gpus, gpu_type = best
+        self.reserved[job], self._types[job] = start_s, gpu_type
         if start_s < inf:
-            self._free.take(start_s, start_s + run_s, gpus)
+            self._calendars[gpu_type or job.gpu_types[0]].free.take(start_s, start_s + run_s, gpus)
+
+
+class _Calendar:
+    """The free GPUs of one type over time, with the jobs planned so far."""
+
+    def __init__(self, now: float, gpus: int):
+        self.free, self._tried = FreeGpus(now, gpus), _Tried()
+
+    def earliest(self, gpus: int, span_s: float) -> float:
+        """The first time at which `gpus` are free for `span_s` seconds; infinite if never."""
+        start_s = self.free.earliest(gpus, span_s, self._tried.not_before(gpus, span_s))
+        self._tried.note(gpus, span_s, start_s)
+        return start_s
 
 
 class _Tried:

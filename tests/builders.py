@@ -136,7 +136,7 @@ class MixedBench:
     def run(self, jobs: Sequence[Job], scheduler: Scheduler, until_s: float | None = None) -> Outcome:
         by_type = {
             pool.gpu_type: StatedSpeed(
-                Cluster(pool.nodes, pool.gpus_per_node), self.tables[pool.gpu_type], self.parameters
+                Cluster(pool.nodes, pool.gpus_per_node), self.tables.get(pool.gpu_type, {}), self.parameters
             )
             for pool in self.cluster.pools
         }

@@ -94,7 +94,8 @@ class Draft:
         None, nodes count that are open to any job, for example those of a reservation.
         """
         if gpu_type is None and (cluster := self._facts.cluster).mixed:
-            return any(self._room_for(job, name).fits(self._capacity, gpus) for name in cluster.gpu_types)
+            gpu_types = cluster.gpu_types if job is None else job.gpu_types
+            return any(self._room_for(job, name).fits(self._capacity, gpus) for name in gpu_types)
         return self._room_for(job, gpu_type).fits(self._capacity, gpus)
 
     def free_for(self, job: JobView) -> int:

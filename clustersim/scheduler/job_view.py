@@ -112,6 +112,20 @@ class JobView:
             return self._facts.cluster.gpu_types
         return tuple(offer.gpu_type for offer in self._job.offers)
 
+    @property
+    def start_types(self) -> tuple[str, ...]:
+        """Those of `gpu_types` on which `Proposal.start` starts the job if no type is named, in this order.
+        The others are slower than the run's `type_slowdown` allows.
+        """
+        if not self._job.offers:
+            return self._facts.cluster.gpu_types
+        return tuple(offer.gpu_type for offer in self._facts.default_offers(self._job))
+
+    def requested_on(self, gpu_type: str) -> int:
+        """The GPUs of the request on one type: more than `requested` where the model needs more of them."""
+        self._check_type(gpu_type)
+        return next((offer.requested for offer in self._job.offers_of(gpu_type)), self._job.requested)
+
     def can_run_on(self, gpus: int, gpu_type: str | None = None) -> bool:
         """Whether the job can run on `gpus` GPUs of that type (of some type if None)."""
         if gpu_type is not None:

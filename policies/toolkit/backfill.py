@@ -10,7 +10,7 @@ from clustersim.scheduler import JobView, PolicyError, Proposal, State
 
 from .parameters import number
 
-__all__ = ["RunTimeEstimates", "Shadow"]
+__all__ = ["RunTimeEstimates", "Shadow", "start_types"]
 
 CORRECTIONS_S = (60, 300, 900, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
 """By how much an estimate that has run out is extended, time after time; the last step is repeated."""
@@ -57,16 +57,29 @@ class RunTimeEstimates:
             elif event.kind == "finished" and event.job is not None:
                 self._excess_s.pop(event.job, None)
 
-    def run_s(self, job: JobView) -> float:
-        """Seconds for which a pending job will hold its GPUs, its start included."""
+    def run_s(self, job: JobView, gpu_type: str | None = None) -> float:
+        """Seconds for which a pending job will hold its GPUs, its start included. `gpu_type`: their type,
+        where the job can run on several; an estimate is that of the type on which the job is fastest.
+        """
+        if gpu_type is not None:
+            return self._run_on_s(job, gpu_type)
         if job.estimate_s is None:
             return job.start_cost_s(job.requested) + job.oracle_remaining() + self._excess(job)
         return job.start_cost_s(job.requested) + _extended(job.estimated_remaining(), 0.0)
 
-    def end_s(self, job: JobView, now: float) -> float:
-        """When a job ends that runs already, or starts now."""
+    def _run_on_s(self, job: JobView, gpu_type: str) -> float:
+        gpus = job.requested_on(gpu_type)
+        slowdown = job.rate(job.requested) / job.rate(gpus, gpu_type)
+        remaining_s = job.oracle_remaining() if job.estimate_s is None else job.estimated_remaining()
+        start_s = job.change_cost_s(gpus, gpu_type)
+        if job.estimate_s is None:
+            return start_s + remaining_s * slowdown + self._excess(job)
+        return start_s + _extended(remaining_s * slowdown, 0.0)
+
+    def end_s(self, job: JobView, now: float, gpu_type: str | None = None) -> float:
+        """When a job ends that runs already, or starts now on GPUs of a type (see `run_s`)."""
         if not job.running:
-            return now + self.run_s(job)
+            return now + self.run_s(job, gpu_type)
         if job.estimate_s is None:
             return now + job.paying_s + job.oracle_remaining() + self._excess(job)
         expiry_s = job.estimated_end_s()
@@ -97,6 +110,16 @@ class RunTimeEstimates:
         if job not in self._excess_s:  # it ran before the first decision, as in a scene for `decide`
             self._note_excess(job)
         return self._excess_s[job]
+
+
+def start_types(job: JobView) -> tuple[str | None, ...]:
+    """The GPU types on which a pending job may start, the first choice first; None for the only one."""
+    return (None,) if len(job.gpu_types) == 1 else job.start_types
+
+
+def _type_of(job: JobView, proposal: Proposal) -> str | None:
+    """The type of the GPUs of `job` in `proposal`, where the job can run on several."""
+    return None if len(job.gpu_types) == 1 else proposal.gpu_type(job)
 
 
 def _extended(time_s: float, now: float) -> float:
@@ -131,7 +154,9 @@ class Shadow:
         self.head, self.now = head, now
         self._proposal, self._estimates = proposal, estimates
         self._later = proposal.copy()
-        ends = [(estimates.end_s(job, now), job.order, job) for job in proposal.running()]
+        ends = [
+            (estimates.end_s(job, now, _type_of(job, proposal)), job.order, job) for job in proposal.running()
+        ]
         self.start_s = inf
         for end_s, _, job in sorted(ends, key=lambda end: end[:2]):
             if end_s > self.start_s:
@@ -141,12 +166,17 @@ class Shadow:
                 self.start_s = end_s
 
     def backfill(self, job: JobView) -> bool:
-        """Start `job` now if it fits and `head` can still start at `start_s`. Returns whether it started."""
-        if self.now + self._estimates.run_s(job) <= self.start_s:
-            return self._proposal.start(job) is not None
+        """Start `job` now if it fits and `head` can still start at `start_s`, on the first of its GPU types
+        where that is so. Returns whether it started.
+        """
+        return any(self._backfill_on(job, gpu_type) for gpu_type in start_types(job))
+
+    def _backfill_on(self, job: JobView, gpu_type: str | None) -> bool:
+        if self.now + self._estimates.run_s(job, gpu_type) <= self.start_s:
+            return self._proposal.start(job, gpu_type=gpu_type) is not None
         if job.needs >= 1 and job.requested > self._later.free - self.head.requested:
             return False
-        places = self._proposal.start(job)
+        places = self._proposal.start(job, gpu_type=gpu_type)
         if places is None:
             return False
         self._later.start(job, on=places)
