@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 from clustersim.cluster import Cluster
@@ -20,6 +21,7 @@ __all__ = [
     "MixedBench",
     "Script",
     "Step",
+    "drawn_jobs",
     "elastic",
     "finishes",
     "free_setup",
@@ -47,6 +49,25 @@ def elastic(
     """A job with iterations, of the model `m` with a global batch of 8 unless `more` says otherwise."""
     columns: dict[str, Any] = {"model": "m", "global_batch": 8, **more}
     return Job(job_id, submit_s, gpus=gpus, iterations=iterations, deadline_s=deadline_s, **columns)
+
+
+def drawn_jobs(
+    seed: int, count: int, gap_s: int, gpus: Sequence[int], run_s: tuple[int, int],
+    slack: tuple[float, float] | None = None, from_s: int = 0, **columns: Sequence[Any],
+) -> list[Job]:  # fmt: skip
+    """Rigid jobs in whole seconds from `from_s` on, full of ties. Half of them come with the job before, the
+    others up to `gap_s` later. `run_s`: the shortest and the longest run time. Four in five have a deadline,
+    a multiple of their run time after their submission, if `slack` says from which to which. `columns`: the
+    values of other columns, of which each job has one.
+    """
+    random, now, jobs = Random(seed), from_s, []
+    for i in range(count):
+        now += random.choice((0, random.randint(1, gap_s)))
+        seconds, more = random.randint(*run_s), {key: random.choice(of) for key, of in columns.items()}
+        if slack and random.random() < 0.8:
+            more["deadline_s"] = now + seconds * random.uniform(*slack)
+        jobs.append(rigid(f"j{i:02}", float(now), random.choice(gpus), float(seconds), **more))
+    return jobs
 
 
 def gpt3(job_id: str, submit_s: float, gpus: int, iterations: float) -> Job:

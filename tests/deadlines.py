@@ -16,7 +16,7 @@ from policies.reservation.reservations import Reservations
 from tests.builders import Bench, MixedBench, elastic, rigid
 from traces.job import Job
 
-__all__ = ["hostile_bench", "late", "mixed_bench", "random_bench", "watch", "watch_types"]
+__all__ = ["hostile_bench", "late", "mixed_bench", "random_bench", "watch"]
 
 
 def late(outcome: Outcome) -> list[tuple[str, float]]:
@@ -126,64 +126,42 @@ def mixed_bench(seed: int, scale: float, placement: str) -> tuple[MixedBench, li
     return MixedBench(groups, tables, parameters, Overheads(scale=scale), placement), jobs
 
 
-def watch(proposal: Proposal, reservations: Reservations, state: State) -> None:
-    """Hold a decision to what the proof of the promise says, on one GPU type."""
-    used: Counter[int] = Counter()
-    serves: dict[int, int] = {}
-    whole: list[int] = []
-    for job in reservations.reserved():
-        slots, demand = reservations.slots(job), reservations.demands[job]
-        demand.refresh()
-        if proposal.placement(job) != state.proposal().placement(job):
-            gpus = proposal.gpus(job)  # what it will pay there
-            demand.paying_s = (
-                (job.start_cost_s(gpus) if not job.gpus else demand.restarts[gpus]) if gpus else 0.0
-            )
-        assert reservations.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
-        if not slots or slots[0].start > state.now + 1e-6:
-            continue
-        slot, placement = slots[0], proposal.placement(job) or ()
-        assert proposal.gpus(job) >= slot.gpus, "a job that is due runs"
-        if slot.node == WHOLE:
-            used[WHOLE] += -(-slot.gpus // state.cluster.gpus_per_node)
-        else:
-            used[slot.node] += slot.gpus
-        if not demand.in_place:
-            continue
-        assert proposal.gpus(job) == slot.gpus
-        assert len(placement) == -(-slot.gpus // state.cluster.gpus_per_node)
-        if slot.node == WHOLE:
-            whole += [node for node, _ in placement]
-        else:
-            assert serves.setdefault(slot.node, placement[0][0]) == placement[0][0], "one node for all there"
-    assert len({*whole, *serves.values()}) == len(whole) + len(serves), "nodes serve one address each"
-    assert all(used[v] <= state.cluster.gpus_per_node for v in used if v != WHOLE)
-    assert used[WHOLE] + len([v for v in used if v != WHOLE]) <= state.cluster.nodes, "nodes enough"
-
-
-def watch_types(proposal: Proposal, reservations: Reservations, state: State) -> None:
-    """Hold a decision to what the proof of the promise says, type by type."""
+def watch(proposal: Proposal, reservations: Reservations, state: State) -> Proposal:
+    """Hold a decision to what the proof of the promise says; on one type also where jobs run."""
+    mixed = state.cluster.mixed
     used: dict[str, Counter[int]] = {name: Counter() for name in reservations.rooms}
+    serves: dict[int, int] = {}
+    whole_nodes: list[int] = []
     for job in reservations.reserved():
         slots, demand = reservations.slots(job), reservations.demands[job]
         demand.refresh()
-        if proposal.placement(job) != state.proposal().placement(job):
-            gpus = proposal.gpus(job)  # what it will pay there
-            cost_s = (job.start_cost_s(gpus) if not job.gpus else job.restart_s(gpus)) if gpus else 0.0
-            demand.paying_s = cost_s
+        gpus, room = proposal.gpus(job), reservations.rooms[demand.gpu_type]
+        if proposal.placement(job) != state.proposal().placement(job):  # what it will pay there
+            demand.paying_s = 0.0
+            if gpus and job.gpus:
+                demand.paying_s = job.restart_s(gpus) if mixed else demand.restarts[gpus]
+            elif gpus:
+                demand.paying_s = job.start_cost_s(gpus)
         assert reservations.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
         if not slots or slots[0].start > state.now + 1e-6:
             continue
-        slot, here = slots[0], proposal.gpu_type(job)
-        assert here is not None, "a job that is due runs"
-        due_rate = demand.rates[slot.gpus]
-        assert job.rate(proposal.gpus(job), here) >= due_rate, "and no slower than it has reserved"
-        node = reservations.rooms[demand.gpu_type].gpus_per_node
-        whole = slot.node == WHOLE
-        used[demand.gpu_type][slot.node] += -(-slot.gpus // node) if whole else slot.gpus
+        slot, whole = slots[0], slots[0].node == WHOLE
+        used[demand.gpu_type][slot.node] += -(-slot.gpus // room.gpus_per_node) if whole else slot.gpus
+        if mixed:
+            gpu_type = proposal.gpu_type(job)
+            assert gpu_type is not None, "a job that is due runs"
+            assert job.rate(gpus, gpu_type) >= demand.rates[slot.gpus], "and no slower than it has reserved"
+            assert not demand.in_place or (gpus, gpu_type) == (slot.gpus, demand.gpu_type)
+            continue
+        assert gpus >= slot.gpus, "a job that is due runs"
         if demand.in_place:
-            assert (proposal.gpus(job), here) == (slot.gpus, demand.gpu_type)
+            nodes = [node for node, _ in proposal.placement(job) or ()]
+            assert (gpus, len(nodes)) == (slot.gpus, -(-slot.gpus // room.gpus_per_node))
+            whole_nodes += nodes if whole else []
+            assert whole or serves.setdefault(slot.node, nodes[0]) == nodes[0], "one node for all there"
+    assert len({*whole_nodes, *serves.values()}) == len(whole_nodes) + len(serves), "one address each"
     for name, room in reservations.rooms.items():
         counts = used[name]
         assert all(n <= room.gpus_per_node for at, n in counts.items() if at != WHOLE)
         assert counts[WHOLE] + sum(at != WHOLE for at in counts) <= room.nodes, "nodes enough"
+    return proposal

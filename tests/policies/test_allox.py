@@ -11,7 +11,7 @@ import pytest
 
 from clustersim.testing import Outcome, simulate
 from policies.allox import Allox
-from tests.builders import MixedBench, rigid, starts
+from tests.builders import MixedBench, drawn_jobs, rigid, starts
 from traces.job import Job
 
 Rates = dict[str, dict[str, float]]
@@ -76,9 +76,7 @@ def test_the_least_served_tenants_come_first() -> None:
 
 def test_a_window_of_all_jobs_or_more_is_the_same() -> None:
     """And a small one is no worse here than by a fifth."""
-    random = Random(1)
-    jobs = [rigid(str(i), random.uniform(0, 500), random.choice((1, 2, 4)), random.uniform(5, 200))
-            for i in range(60)]  # fmt: skip
+    jobs = drawn_jobs(1, 60, 32, (1, 2, 4), (5, 200))
     means = {
         window: sum(record.jct_s or inf for record in simulate(jobs, Allox(window=window), "n1g8").records)
         for window in (60, 2000, 5)

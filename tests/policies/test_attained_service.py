@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.overheads import Overheads
-from clustersim.scheduler import Scheduler, State
 from clustersim.testing import simulate
-from policies.fifo import Fifo
 from policies.gittins import Gittins, gittins_index
 from policies.las import Las
 from policies.tiresias import Tiresias
-from tests.builders import mean_jct_s, rigid
+from tests.builders import rigid
 from tests.effort import examples
-from traces.job import Job
 
 # Least attained service
 
@@ -102,47 +97,3 @@ def test_index_is_the_supremum(sizes: list[int], attained: float, least: float, 
         return
     assert index == pytest.approx(max(efficiency(max(least, span)) for span in left))
     assert all(efficiency(max(least, span)) <= index * (1 + 1e-9) for span in spans)
-
-
-def two_sizes(seed: int, count: int) -> list[Job]:
-    """One GPU at load 0.8: nine jobs in ten take 10 s, the tenth takes 1000 s."""
-    random, now, jobs = Random(seed), 0.0, []
-    for i in range(count):
-        now += random.expovariate(0.8 / 109)
-        jobs.append(rigid(str(i), now, 1, 10 if random.random() < 0.9 else 1000))
-    return jobs
-
-
-def test_gittins_beats_policies_that_know_less() -> None:
-    """Short jobs show within 10 s that they are short; after that a job is best left alone, while least
-    attained service keeps all long ones half done (Aalto, Ayesta and Righter 2009: optimal in the M/G/1).
-    """
-    jobs = two_sizes(1, 1500)
-
-    def mean(policy: Scheduler) -> float:
-        return mean_jct_s(simulate(jobs, policy, "n1g1"))
-
-    informed, learned = mean(Gittins([10] * 9 + [1000], quantum_s=10)), mean(Gittins(quantum_s=10))
-    las, fifo = mean(Las(quantum_s=10)), mean(Fifo())
-    assert informed < 0.9 * las
-    assert las < fifo
-    assert informed <= learned < 1.05 * informed
-
-
-class WatchedGittins(Gittins):
-    """Checks the order of the waiting jobs whenever the distribution has been learned anew."""
-
-    most_waiting = 0
-
-    def _learn(self, state: State) -> None:
-        super()._learn(state)
-        waiting = list(state.pending_by(self._standing))
-        assert waiting == sorted(waiting, key=lambda view: (self._rank_now(view), view.order))
-        assert all(self._standing(view) == self._rank_now(view) for view in waiting)
-        self.most_waiting = max(self.most_waiting, len(waiting))
-
-
-def test_waiting_jobs_are_sorted_by_what_was_learned() -> None:
-    policy = WatchedGittins(quantum_s=10)
-    simulate(two_sizes(2, 400), policy, "n1g1")
-    assert policy.most_waiting > 2, "or nothing was shown"

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from clustersim.overheads import Overheads
-from clustersim.scheduler import JobView, Scheduler
+from clustersim.scheduler import Scheduler
 from policies.afs import Afs, apathetic_shares
 from policies.gavel_ftf import GavelFtf
 from policies.gavel_makespan import GavelMakespan
@@ -109,45 +109,6 @@ def test_afs_minimises_the_mean_of_two(work_a: float, gain_a: float, work_b: flo
     for jobs in ([a, b], [b, a]):
         shares = apathetic_shares(line(jobs), 3, {})
         assert shares == ({a: 2, b: 1} if to_a < to_b else {a: 1, b: 2})
-
-
-def test_afs_gives_a_gpu_to_the_shortest_first() -> None:
-    jobs: list[Any] = [power(w, 0.5, 4) for w in (30, 10, 20)]
-    assert apathetic_shares(line(jobs), 1, {}) == {jobs[1]: 1}
-    assert apathetic_shares(line(jobs), 2, {}) == {jobs[1]: 1, jobs[2]: 1}
-
-
-@given(st.lists(curves, min_size=1, max_size=6), st.integers(1, 20))
-@settings(deadline=None, max_examples=examples(50))
-def test_afs_scans_as_the_paper_does(jobs: list[Any], gpus: int) -> None:
-    """The same pairs compared one by one, in plain words."""
-    assert apathetic_shares(line(jobs), gpus, {}) == _pairwise(jobs, gpus)
-
-
-def _pairwise(jobs: list[Any], gpus: int) -> dict[JobView, int]:
-    held = dict.fromkeys(jobs, 0)
-    while gpus:
-        growing = [job for job in jobs if held[job] < job.sizes[-1]]
-        if not growing:
-            break
-        best = growing[0]
-        for job in growing[1:]:
-            best = _better(best, job, held)
-        held[best] += 1
-        gpus -= 1
-    return {job: n for job, n in held.items() if n}
-
-
-def _better(one: Any, other: Any, held: dict[Any, int]) -> Any:
-    def end(job: Any) -> tuple[bool, float]:
-        return (not held[job], job.oracle_remaining(held[job] or 1))
-
-    a, b = (other, one) if end(other) < end(one) else (one, other)
-    if not held[a] and not held[b]:
-        return a
-    p_a, p_b = ((job.rates[held[job]] if held[job] else 0.0) for job in (a, b))
-    more_a, more_b = a.rates[held[a] + 1], b.rates[held[b] + 1]
-    return b if (more_b - p_b) / more_b > (more_a - p_a) / p_a else a
 
 
 # heSRPT

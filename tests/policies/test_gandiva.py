@@ -12,7 +12,7 @@ import clustersim
 from clustersim.audit import check_run_folder
 from clustersim.cluster import SharedPlacement
 from clustersim.records import ALLOCATES
-from tests.builders import rigid
+from tests.builders import drawn_jobs, rigid
 from traces.job import Job
 
 PAIRS = {"good": {"good": 1.1, "bad": 1.8}, "bad": {"good": 2.4, "bad": 2.2}}
@@ -75,33 +75,12 @@ def test_only_pairs_that_gain_stay_together() -> None:
     assert run.summary["makespan_s"] < 0.85 * alone.summary["makespan_s"]
 
 
-def random_jobs(seed: int) -> list[Job]:
-    random, now, jobs = Random(seed), 0.0, []
-    for i in range(60):
-        now += random.expovariate(1 / 100)
-        model = random.choice(("good", "bad"))
-        jobs.append(
-            rigid(f"j{i}", now, random.choice((1, 1, 2, 3, 4, 8)), random.uniform(300, 4000), model=model)
-        )
-    return jobs
-
-
 @pytest.mark.parametrize("params", [{}, {"grow_shrink": True}, {"quantum_s": 200.0, "trial_s": 300.0}])
 def test_every_rule_holds_and_all_jobs_finish(params: dict[str, Any], tmp_path: Path) -> None:
+    jobs = drawn_jobs(1, 60, 400, (1, 1, 2, 3, 4, 8), (300, 4000), model=("good", "bad"))
     run = run_of(
-        random_jobs(1), {"pairs": PAIRS}, "n3g8", overheads={"launch_s": 20.0}, params=params,
+        jobs, {"pairs": PAIRS}, "n3g8", overheads={"launch_s": 20.0}, params=params,
         out=tmp_path / "run", failures={"mtbf_gpu_h": 30.0}, seed=1,
     )  # fmt: skip
     assert all(job.state == "finished" for job in run.jobs)
     assert not [v for finding in check_run_folder(tmp_path / "run") for v in finding.violations]
-
-
-def test_a_job_that_fits_nowhere_gets_room_by_migration() -> None:
-    """At 900 s two nodes of 4 GPUs have 2 free ones each, and one job of 2 moves to the other node."""
-    small = [rigid(f"s{i}", i, 2, 900.0 - i if i in (0, 2) else 5000.0) for i in range(4)]
-    jobs = [*small, rigid("wide", 100, 4, 500.0)]
-    run = run_of(jobs, {}, "n2g4", params={"quantum_s": 1e5})
-    wide = next(job for job in run.jobs if job.job_id == "wide")
-    assert (wide.start_s, wide.finish_s) == (900, 1400)
-    assert run.summary["migrations"] == 1
-    assert run.summary["preemptions"] == 0

@@ -15,7 +15,7 @@ from clustersim.errors import PolicyError
 from clustersim.records import ALLOCATES
 from clustersim.scheduler import Proposal, State
 from policies.hived import Hived
-from tests.builders import rigid
+from tests.builders import drawn_jobs, rigid
 from tests.effort import examples
 from traces.job import Job
 
@@ -25,12 +25,7 @@ Span = tuple[int, int]  # GPUs from the first to the last, which is excluded
 
 
 def jobs_of(seed: int, tenants: str = "abc", count: int = 40) -> list[Job]:
-    random, now, jobs = Random(seed), 0, []
-    for i in range(count):
-        now += random.choice((0, random.randint(1, 60)))
-        gpus, run_s = random.choice((1, 1, 2, 3, 4, 5, 8, 12)), random.randint(5, 300)
-        jobs.append(rigid(f"j{i:02}", now, gpus, run_s, tenant=random.choice(tenants)))
-    return jobs
+    return drawn_jobs(seed, count, 60, (1, 1, 2, 3, 4, 5, 8, 12), (5, 300), tenant=tenants)
 
 
 def run_of(jobs: list[Job], policy: Any = "hived", **params: Any) -> clustersim.Run:
@@ -317,15 +312,10 @@ def room(owner: str | None, gpus: int, taken: Sequence[Span]) -> bool:
 @pytest.mark.parametrize(
     ("cells", "text"),
     [
-        ({"a": [3]}, "cells: a: 3 GPUs are no cell; cells here have 1, 2, 4, 8 GPUs"),
-        ({"a": [8, 4]}, "cells: 12 GPUs are promised, the cluster has 8"),
+        ([3], "cells: a: 3 GPUs are no cell; cells here have 1, 2, 4, 8 GPUs"),
+        ([8, 4], "cells: 12 GPUs are promised, the cluster has 8"),
     ],
 )
-def test_cells_that_the_cluster_does_not_have_are_named(cells: Any, text: str) -> None:
+def test_cells_that_the_cluster_does_not_have_are_named(cells: list[int], text: str) -> None:
     with pytest.raises(PolicyError, match=text):
-        run_of_two_nodes(cells)
-
-
-def run_of_two_nodes(cells: Any) -> clustersim.Run:
-    jobs = [rigid("x", 0, 1, 10)]
-    return clustersim.run(jobs, Hived, cluster="n2g4", overheads=None, bound="none", params={"cells": cells})
+        clustersim.run([rigid("x", 0, 1, 10)], Hived, cluster="n2g4", params={"cells": {"a": cells}})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
 
 import clustersim
-from tests.builders import rigid
+from tests.builders import drawn_jobs, rigid
 from traces.job import Job
 
 PAIRS = {
@@ -32,13 +31,8 @@ def run_of(jobs: list[Job], cluster: str, **params: Any) -> clustersim.Run:
     )  # fmt: skip
 
 
-def jobs_of(seed: int, count: int = 60) -> list[Job]:
-    random, now, jobs = Random(seed), 10.0, first()
-    for i in range(count):
-        now += random.expovariate(1 / 40)
-        gpus, model = random.choice((1, 1, 2, 3, 4)), random.choice("tmj")
-        jobs.append(rigid(f"j{i}", now, gpus, round(random.uniform(20, 400), 1), model=model))
-    return jobs
+def jobs_of(seed: int) -> list[Job]:
+    return [*first(), *drawn_jobs(seed, 60, 160, (1, 1, 2, 3, 4), (20, 400), from_s=10, model="tmj")]
 
 
 def rewritten(jobs: list[Job], gpus: int, capacity: int) -> dict[str, tuple[float, float]]:

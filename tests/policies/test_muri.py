@@ -14,7 +14,6 @@ from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES
 from clustersim.speed import Interference
 from tests.builders import rigid
-from tests.effort import first
 from traces.job import Job
 
 PROFILES = {
@@ -84,23 +83,3 @@ def test_groups_stay_together_from_round_to_round() -> None:
     jobs = [rigid(f"{name}{i}", 0, 8, 5000.0, model=name) for name in ("cpu", "gpu") for i in range(4)]
     run = run_of(jobs, "n4g8", overheads=Overheads(launch_s=30.0).stated(), order="las")
     assert run.summary["preemptions"] == run.summary["migrations"] == 0
-
-
-def many(seed: int, count: int = 120) -> list[Job]:
-    random, now, jobs = Random(seed), 0.0, []
-    for i in range(count):
-        now += random.expovariate(1 / 90)
-        model = random.choice(list(PROFILES))
-        jobs.append(rigid(f"j{i}", now, random.choice((1, 2, 4, 8)), random.uniform(300, 3000), model=model))
-    return jobs
-
-
-@pytest.mark.parametrize("order", first(1, ["srsf", "las"]))
-def test_sharing_shortens_completion_times_under_load(order: str) -> None:
-    for seed in range(2):
-        alone, pairs = (
-            run_of(many(seed), "n3g8", overheads={"launch_s": 10.0}, order=order, group=group)
-            for group in (1, 2)
-        )
-        assert pairs.summary["jct_mean_s"] < 0.9 * alone.summary["jct_mean_s"]
-        assert pairs.summary["makespan_s"] < alone.summary["makespan_s"]

@@ -8,12 +8,11 @@ from math import inf
 import numpy as np
 import pytest
 
-import clustersim
 from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES
 from clustersim.testing import Outcome, check_outcome, simulate
 from policies.pollux import Pollux
-from tests.builders import elastic, finishes
+from tests.builders import elastic
 from traces.job import Job
 from traces.phases import seconds_factor
 
@@ -79,23 +78,6 @@ def test_no_division_and_no_batches_have_a_larger_mean_of_speedups(seed: int, po
         assert goodput(int(name), gpus, batch) == pytest.approx(best(int(name), gpus))
 
 
-def test_without_noise_in_samples_the_batch_is_that_of_the_largest_throughput() -> None:
-    """Infinite noise: goodput is sequences per second, whatever the batch."""
-    rates = table(1)
-    outcome = simulate(
-        [elastic("a", 0, 1, 1e5, phases="1:8..64")], Pollux(), "n1g8", table=rates, until_s=1.0
-    )
-    assert first(outcome)["a"] == (8, max(BATCHES, key=lambda batch: batch * rates["m", batch][8]))
-
-
-def test_with_noise_zero_jobs_keep_their_batch() -> None:
-    jobs = [elastic(f"{i}", 30.0 * i, 2, 500.0, phases="1:8..64:0") for i in range(5)]
-    plain = [elastic(f"{i}", 30.0 * i, 2, 500.0) for i in range(5)]
-    one, two = (simulate(trace, Pollux(), "n1g8", table=table(2)) for trace in (jobs, plain))
-    assert {e.detail for e in one.events if e.gpus} == {"phase 1 of 1: global batch 8"}
-    assert finishes(one) == finishes(two)
-
-
 def test_larger_batches_come_with_larger_noise_and_with_more_gpus() -> None:
     rates = table(1)
 
@@ -137,21 +119,3 @@ def test_jobs_that_span_nodes_are_kept_apart(apart: bool) -> None:
                 users.setdefault(node, []).append(event.job_id)
     assert (max(map(len, users.values())) == 1) == apart
     assert all(record.state == "finished" for record in outcome.records)
-
-
-def test_it_beats_its_fixed_batches_where_exchanges_are_slow() -> None:
-    rates = table(0)
-    jobs = [
-        elastic(f"{i}", 60.0 * i, 4, 400.0 + 9 * i, phases="0.5:8..64:30 0.5:8..64:500") for i in range(12)
-    ]
-    free, fixed = (simulate(jobs, Pollux(batches=b), "n2g8", table=rates) for b in (True, False))
-    jct = [sum(record.jct_s or inf for record in outcome.records) for outcome in (free, fixed)]
-    assert jct[0] < jct[1]
-
-
-def test_a_job_that_a_reservation_kept_out_starts_in_the_round_after_its_end() -> None:
-    run = clustersim.run(
-        [Job("wide", 0.0, "t", gpus=8, duration_s=60.0)], "pollux", cluster="n2g4", overheads=None,
-        reservations=[{"at_s": 0, "nodes": "0", "for_s": 600, "tenants": ["other"]}],
-    )  # fmt: skip
-    assert [job.start_s for job in run.jobs] == [600.0]

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import clustersim
 from clustersim.overheads import Overheads
 from clustersim.testing import CASES, Case, Outcome, check_case, decide
 from policies.hesrpt import HeSrpt
@@ -18,7 +17,7 @@ from policies.max_min import MaxMin
 from policies.optimus import Optimus
 from policies.priced import Priced
 from policies.srtf import Srtf
-from tests.builders import Bench, elastic, finishes, gpt3, mean_jct_s, rigid
+from tests.builders import Bench, elastic, finishes, mean_jct_s, rigid
 from tests.effort import examples
 from traces.job import Job
 
@@ -158,8 +157,3 @@ def test_without_leftovers_gpus_stay_free() -> None:
 
 
 # What it has to cope with
-
-
-def test_it_runs_by_its_name() -> None:
-    run = clustersim.run([gpt3("a", 0, 8, 10)], "priced", cluster="n2g8", params={"price": 6})
-    assert run.summary["finished"] == 1

@@ -7,6 +7,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import clustersim
 from clustersim.scheduler import Scheduler
 from clustersim.testing import simulate
 from policies.edf import Edf
@@ -16,8 +17,6 @@ from policies.sjf import Sjf
 from policies.srtf import Srtf
 from tests.builders import rigid
 from traces.job import Job
-
-# The same four jobs on 4 GPUs: `a` runs, `big` heads the queue, `small` and `short` would fit beside `a`.
 
 
 def one_server(jobs: list[Job], policy: Scheduler) -> float:
@@ -63,9 +62,13 @@ def test_on_one_gpu_edf_keeps_every_deadline_that_can_be_kept(
     assert all(record.deadline_met for record in outcome.records)
 
 
-def test_truths_from_the_log_are_noted() -> None:
-    from clustersim.runs import run
+ORACLES = {
+    "fifo": False, "fifo-skip": False, "edf": False, "arena": False, "sjf": True, "srtf": True,
+    "edf-admission": True, "chronus": True,
+}  # fmt: skip
 
-    for name, asked in (("fifo", False), ("fifo-skip", False), ("edf", False), ("sjf", True), ("srtf", True)):
-        result = run([rigid("a", 0, 1, 10)], name, cluster="n1g8")
+
+def test_truths_from_the_log_are_noted() -> None:
+    for name, asked in ORACLES.items():
+        result = clustersim.run([rigid("a", 0, 4, 10, 100)], name, cluster="n1g8")
         assert result.manifest["oracle_used"] is asked, name

@@ -14,9 +14,8 @@ from clustersim.testing import Outcome, simulate
 from policies.drf import Drf
 from policies.quota import Quota
 from policies.round_robin import RoundRobin
-from tests.builders import rigid
+from tests.builders import drawn_jobs, rigid
 from tests.effort import examples
-from traces.job import Job
 
 # Turns
 
@@ -64,10 +63,6 @@ def test_drf_is_weighted_max_min(tenants: dict[str, tuple[int, int]]) -> None:
 # Quotas
 
 
-def run_quota(jobs: list[Job], quotas: dict[str, int], policy: type[Quota] = Quota, cluster: str = "n1g8"):  # type: ignore[no-untyped-def]
-    return clustersim.run(jobs, policy, cluster=cluster, overheads=None, placement="any", quotas=quotas)
-
-
 class WatchedQuota(Quota):
     """Checks the promise at every decision."""
 
@@ -93,10 +88,6 @@ def test_the_promise_of_quotas(seed: int) -> None:
     """A tenant within its quota is served at once and never stopped; nothing idles that could be lent."""
     random = Random(seed)
     quotas = {"a": random.randint(0, 8), "b": random.randint(1, 6), "c": random.randint(0, 2)}
-    jobs, now = [], 0.0
-    for i in range(random.randint(5, 40)):
-        now += random.choice((0.0, random.expovariate(1 / 40)))
-        gpus, run_s = random.choice((1, 1, 2, 3, 4, 8)), random.uniform(1, 300)
-        jobs.append(rigid(str(i), now, gpus, run_s, tenant=random.choice("abcd")))
-    run = run_quota(jobs, quotas, WatchedQuota, "n4g4")
+    jobs = drawn_jobs(seed, random.randint(5, 40), 80, (1, 1, 2, 3, 4, 8), (1, 300), tenant="abcd")
+    run = clustersim.run(jobs, WatchedQuota, cluster="n4g4", overheads=None, placement="any", quotas=quotas)
     assert all(j.state == "finished" for j in run.jobs)

@@ -7,20 +7,17 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from itertools import product
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import clustersim
 from clustersim.overheads import Overheads
 from clustersim.testing import decide
 from policies.sia import Sia
 from policies.solvers.assignment import Choice, assign, without_lines_of_highs
 from tests.builders import elastic
 from tests.effort import examples
-from traces.job import Job
 
 configurations = st.tuples(st.integers(0, 1), st.integers(1, 6))
 costs = st.floats(-1, 0.2).map(lambda x: round(x, 6))
@@ -70,26 +67,6 @@ def test_alike_jobs_get_the_better_type_first() -> None:
 def test_nothing_to_assign() -> None:
     assert assign([], [8], gap=0.0, search_nodes=10) == []
     assert assign([((0, 4, -1.0),)], [2], gap=0.0, search_nodes=10) == [None]
-
-
-def test_the_faster_gpus_go_to_the_job_that_gains_most(tmp_path: Path) -> None:
-    """On h100 `sharp` is 4 times as fast as on a100 and `dull` no faster; either way one of them is on each
-    type: 4^-0.5 + 1 is less than 1 + 1.
-    """
-    cluster = tmp_path / "two.yaml"
-    cluster.write_text(
-        "groups:\n  - {name: a, gpu_type: a100, nodes: 1}\n  - {name: h, gpu_type: h100, nodes: 1}\n"
-    )
-    table = tmp_path / "table.csv"
-    table.write_text(
-        "model,global_batch,gpus,iterations_per_s,gpu_type\n"
-        "dull,8,8,1.0,a100\ndull,8,8,1.01,h100\nsharp,8,8,1.0,a100\nsharp,8,8,4.0,h100\n"
-    )
-    for first, second in (("dull", "sharp"), ("sharp", "dull")):
-        jobs = [Job(m, 0.0, model=m, global_batch=8, gpus=8, iterations=4000) for m in (first, second)]
-        run = clustersim.run(jobs, "sia", cluster=str(cluster), table=str(table), overheads=None)
-        finish_s = {job.job_id: job.finish_s for job in run.jobs}
-        assert finish_s == {"sharp": 1000.0, "dull": 4000.0}
 
 
 PRINTS: list[Choice] = [

@@ -13,7 +13,7 @@ from clustersim.audit import check_run_folder
 from clustersim.cluster import SharedPlacement
 from clustersim.runs import find_policy
 from clustersim.testing import check_scheduler
-from tests.builders import rigid
+from tests.builders import drawn_jobs, rigid
 from traces.job import Job
 
 POLICIES = ["gavel-max-min", "gavel-ftf", "gavel-makespan", "gavel-throughput"]
@@ -31,13 +31,8 @@ def run_of(jobs: list[Job], policy: str, sharing: Any, cluster: str = "n1g1", **
     )
 
 
-def many(seed: int, count: int = 45) -> list[Job]:
-    random, now, jobs = Random(seed), 0.0, []
-    for i in range(count):
-        now += random.expovariate(1 / 120)
-        gpus, model = random.choice((1, 1, 2, 4, 8)), random.choice("xyz")
-        jobs.append(rigid(f"j{i}", now, gpus, round(random.uniform(300, 4000), 1), model=model))
-    return jobs
+def many(seed: int) -> list[Job]:
+    return drawn_jobs(seed, 45, 480, (1, 1, 2, 4, 8), (300, 4000), model="xyz")
 
 
 @pytest.mark.long

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from policies.reservation.calendar import WHOLE, NodeCalendar, Slot
 from policies.reservation.demand import Demand, Kind
-from policies.reservation.filling import fill, search, shorten, yield_of
+from policies.reservation.filling import fill, yield_of
 from tests.effort import examples
-from tests.oracles.plain_reservations import plain_shorten
 
 GPUS = 32
 SIZES = (1, 2, 4, 8, 16, 32)
@@ -90,14 +89,6 @@ def test_fill(slots: list[Slot], demand: Demand) -> None:
     used = max(slot.gpus for slot in found)
     for level in demand.reservable:
         assert level >= used or possible[level] < demand.work + 1e-6, "the smallest level that will do"
-
-
-@given(bookings(), demands(), st.floats(0.0, 1.0))
-@settings(max_examples=examples(300), deadline=None)
-def test_what_is_known_of_full_nodes_changes_nothing(slots: list[Slot], demand: Demand, known: float) -> None:
-    calendar = calendar_with(slots)
-    full_s = sum(taken(slots, t) == GPUS for t in range(int(demand.deadline_s)))
-    assert search(calendar, demand, 0.0, None, known * full_s) == search(calendar, demand, 0.0)
 
 
 @given(bookings(), demands())
@@ -211,23 +202,6 @@ def small_demands(draw: st.DrawFn) -> Demand:
     return demand
 
 
-@given(tenancies(), st.data(), st.integers(0, 40))
-@settings(deadline=None)
-def test_the_calendar_counts(slots: list[Slot], data: st.DataObject, now: int) -> None:
-    assume(len(set(slots)) == len(slots))
-    calendar = NodeCalendar(0.0, 4, 8)
-    calendar.reserve(slots)
-    kept = [slot for slot in slots if data.draw(st.booleans())]
-    twin = calendar.copy()
-    twin.give_back(slot for slot in slots if slot not in kept)
-    twin.advance(float(now))
-    for state, there in ((calendar, slots), (twin, kept)):
-        for time in range(now, 300):
-            assert state.whole.least(time, time + 0.5) == _whole(there, time)
-            for v, calendar in enumerate(state.shared):
-                assert calendar.least(time, time + 0.5) == 8 - _used(there, time, v)
-
-
 @given(tenancies(), small_demands(), st.sampled_from([None, WHOLE, 0, 1, 2, 3]))
 @settings(max_examples=examples(400), deadline=None)
 def test_fill_at_addresses(slots: list[Slot], demand: Demand, home: int | None) -> None:
@@ -247,44 +221,6 @@ def test_fill_at_addresses(slots: list[Slot], demand: Demand, home: int | None) 
     goes_on = found[0].start == 0.0 and (found[0].gpus, found[0].node) == (demand.gpus, home)
     demand.in_place = goes_on
     assert yield_of(found, demand, 0.0) >= demand.work * (1 - 1e-9)
-
-
-@given(tenancies(), st.integers(1, 280), st.sampled_from((1, 2, 3, 5, 7, 8, 16)), st.integers(0, 200))
-@settings(max_examples=examples(200), deadline=None)
-def test_the_calendar_backwards(slots: list[Slot], end: int, gpus: int, goal: int) -> None:
-    calendar = NodeCalendar(0.0, 4, 8)
-    calendar.reserve(slots)
-
-    def fits(time: int, v: int) -> bool:
-        if gpus >= 8:
-            return _whole(slots, time) >= gpus // 8
-        used = _used(slots, time, v)
-        return used + gpus <= 8 and (used > 0 or _whole(slots, time) > 0)
-
-    def since(v: int) -> int:
-        return next((t + 1 for t in range(end - 1, -1, -1) if not fits(t, v)), 0)
-
-    some = [t + 1 for t in range(end) if any(fits(t, v) for v in range(4))]
-    assert calendar.last(gpus, float(end)) == (some[-1] if some else -float("inf"))
-    assert (calendar.largest((gpus,), gpus, float(end)) == gpus) == (some[-1:] == [end])
-    node, start = calendar.address_before(gpus, float(end), float(goal), None)
-    if some[-1:] != [end]:
-        assert (node, start) == (WHOLE, float("inf"))
-    elif gpus >= 8:
-        assert (node, start) == (WHOLE, since(0))
-    else:
-        assert max(start, goal) == max(min(since(v) for v in range(4)), goal)
-        assert start >= since(node)
-
-
-def test_a_job_stays_at_home_or_goes_to_the_fullest_node_that_will_do() -> None:
-    calendar = NodeCalendar(0.0, 4, 8)
-    calendar.reserve([Slot(0.0, 100.0, 3, 0), Slot(0.0, 100.0, 5, 1), Slot(50.0, 100.0, 7, 2)])
-    assert calendar.address_before(2, 100.0, 20.0, None)[0] == 1
-    assert calendar.address_before(2, 100.0, 20.0, 0)[0] == 0
-    assert calendar.address_before(4, 100.0, 20.0, None)[0] == 0
-    assert calendar.address_before(6, 100.0, 20.0, None)[0] == 3
-    assert calendar.address_before(1, 40.0, 20.0, None)[0] == 1
 
 
 def test_three_and_five_share_a_node_of_eight() -> None:
@@ -313,28 +249,3 @@ def test_yield_by_hand() -> None:
     assert yield_of(slots, demand_of(0.0, 60.0, gpus=4), 0.0) == pytest.approx(20 * 1.0 + 20 * 1.6)
     assert yield_of(slots, demand_of(0.0, 60.0), 25.0) == pytest.approx(20 * 1.6)
     assert yield_of(slots, demand_of(0.0, 60.0), 60.0) == 0.0
-
-
-@given(bookings(), demands(), st.integers(0, 100), st.floats(0.0, 1.0), st.data())
-@settings(max_examples=examples(200), deadline=None)
-def test_shorten_keeps_enough(
-    slots: list[Slot], demand: Demand, now: int, share: float, data: st.DataObject
-) -> None:
-    """Of what was reserved at 0 and followed until `now`, what is kept still does the rest of the work."""
-    found = fill(calendar_with(slots), demand, 0.0)
-    assume(found is not None)
-    assert found is not None
-    running = [slot for slot in found if slot.start <= now < slot.end]
-    demand.in_place = bool(running) and data.draw(st.booleans())
-    if demand.in_place:
-        gpus = demand.gpus = running[0].gpus
-        demand.paying_s = data.draw(st.floats(0.0, demand.restarts[gpus]))
-    demand.work = share * yield_of(found, demand, now)
-    kept = [slot._replace(start=max(slot.start, now)) for slot in shorten(found, demand, now)]
-    assert kept == plain_shorten(found, demand, now)
-    demand.in_place = demand.in_place and kept[:1] == [running[0]._replace(start=float(now))]
-    assert yield_of(kept, demand, now) >= demand.work * (1 - 1e-9) - 1e-9
-    for start, end, gpus, _ in kept:
-        assert any(s <= start and end == e and gpus == g for s, e, g, _ in found)
-        assert start >= now
-    assert kept or demand.work <= 1e-9

@@ -161,22 +161,6 @@ def test_shares_are_computed_when_jobs_change_or_every_round(every_round: bool, 
     assert policy.computed == computed
 
 
-@pytest.mark.parametrize("policy", ALL)
-def test_within_a_round_nothing_changes(policy: type[Scheduler]) -> None:
-    """`late` arrives at 130 and waits for the round that begins at 200, although a GPU is idle."""
-    jobs = [rigid("first", 0, 4, 1000), rigid("late", 130, 4, 1000)]
-    outcome = simulate(jobs, policy(round_s=100.0), "n1g8")  # type: ignore[call-arg]
-    assert outcome.of("first").finish_s == 1000
-    assert outcome.of("late").start_s == 200
-
-
-@pytest.mark.parametrize("policy", ALL)
-def test_an_idle_cluster_keeps_no_job_waiting(policy: type[Scheduler]) -> None:
-    jobs = [rigid("a", 0, 8, 10), rigid("b", 15, 8, 10)]
-    outcome = simulate(jobs, policy(round_s=100.0), "n1g8")  # type: ignore[call-arg]
-    assert [outcome.of(name).finish_s for name in "ab"] == [10, 25]
-
-
 # What each is for
 
 
@@ -192,23 +176,6 @@ def test_makespan_starts_the_long_job_at_once() -> None:
     best = makespan(simulate(jobs, GavelMakespan(round_s=20.0), "n1g8"))
     assert best <= 1100 + 3 * 20  # (1000 + 6 x 200) / 2, and a few rounds
     assert makespan(simulate(jobs, GavelMaxMin(round_s=20.0), "n1g8")) > best + 100
-
-
-def test_throughput_runs_small_jobs_first_in_turn() -> None:
-    jobs = [rigid("wide", 0, 8, 100), *(rigid(f"small{i}", 0, 4, 100) for i in range(4))]
-    outcome = simulate(jobs, GavelThroughput(round_s=10.0), "n1g8")
-    finishes = {record.job_id: record.finish_s for record in outcome.records}
-    assert finishes == {"small0": 100, "small1": 100, "small2": 200, "small3": 200, "wide": 300}
-    assert all(record.preemptions == 0 for record in outcome.records)
-
-
-@pytest.mark.parametrize(("rates", "first"), [("relative", "long"), ("raw", "short")])
-def test_raw_throughput_prefers_short_iterations(rates: str, first: str) -> None:
-    """Two jobs of one GPU on one: relative speeds are equal, and `long` was submitted first."""
-    table = {("long", 1): {1: 1.0}, ("short", 1): {1: 5.0}}
-    jobs = [Job(m, 0, model=m, global_batch=1, gpus=1, iterations=1000) for m in ("long", "short")]
-    outcome = simulate(jobs, GavelThroughput(rates=rates), "n1g1", table=table)
-    assert min(outcome.records, key=lambda record: record.finish_s or 0.0).job_id == first
 
 
 def worst_ratio(outcome: Outcome, jobs: list[Job], jobs_at_once: int) -> float:

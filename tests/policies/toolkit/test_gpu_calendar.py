@@ -127,3 +127,17 @@ def test_what_is_past_is_not_booked() -> None:
     free.take(0.0, 40.0, 8)
     free.take(45.0, 60.0, 4)
     assert (free.times, free.free) == ([50.0, 60.0], [4, 8])
+
+
+@given(bookings(), st.integers(1, GPUS), st.integers(0, 60), st.integers(1, 20))
+@settings(deadline=None)
+def test_gaps_and_the_earliest_room(booked: list[Booking], gpus: int, after: int, span: int) -> None:
+    """Against a plain search second by second."""
+    free = calendar(booked)
+    room = [GPUS - taken(booked, t) >= gpus for t in range(400)]
+    assert free.earliest(gpus, span, after) == next(t for t in range(after, 350) if all(room[t : t + span]))
+    assert free.earliest(GPUS + 1, 1.0) == float("inf")
+    gaps = list(free.gaps(gpus, after))
+    inside = [t for t in range(400) if any(start <= t < end for start, end in gaps)]
+    assert inside == [t for t in range(after, 400) if room[t]]
+    assert all(a[1] < b[0] for a, b in pairwise(gaps)), "as long as they last"
