@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
 from typing import Any
 
+import pytest
+
 from clustersim.cluster import Cluster
 from clustersim.cluster.topology import NodeGroup
 from clustersim.engine import RunSetup, Simulation
+from clustersim.failures import Failures, outages
+from clustersim.failures.failures import Fault
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.speed import Curve, SpeedByType, SpeedOnOneType
@@ -17,12 +22,15 @@ from clustersim.testing import Case, Outcome
 from traces.job import Job, submission_order
 
 __all__ = [
+    "Acts",
     "Bench",
     "MixedBench",
     "Script",
     "Step",
+    "acting",
     "drawn_jobs",
     "elastic",
+    "failing",
     "finishes",
     "free_setup",
     "gpt3",
@@ -106,6 +114,54 @@ def free_setup(cluster: Cluster, scheduler: Scheduler, table: Any = None, **sett
     """
     plain: dict[str, Any] = {"speed": SpeedOnOneType(cluster, None, table), "overheads": Overheads.none()}
     return RunSetup(cluster=cluster, scheduler=scheduler, **plain | settings)
+
+
+@contextmanager
+def failing(faults: Mapping[int, Sequence[Sequence[float]]]) -> Iterator[None]:
+    """Nodes fail at the times of `faults` alone, of which each has its time and the seconds of its repair."""
+
+    class Told:
+        def __init__(self, parameters: Failures, seed: int, number: int):
+            self.ahead, self.now, self.repair_s = list(faults.get(number, [])), 0.0, 0.0
+
+        def life_s(self, mean_s: float) -> float:
+            if not self.ahead:
+                return 1e12
+            at_s, self.repair_s = self.ahead.pop(0)
+            life_s, self.now = at_s - self.now, at_s + self.repair_s
+            return life_s
+
+        first_life_s = life_s
+
+        def fault(self) -> Fault:
+            return Fault("gpu", self.repair_s)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outages, "Machine", Told)
+        yield
+
+
+class Acts(Scheduler):
+    """Lets a function fill each proposal."""
+
+    def __init__(self, act: Callable[[State, Proposal], object]):
+        self.act = act
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        self.act(state, proposal)
+        return proposal
+
+
+def acting(act: Callable[[State, Proposal], object], packs: int = 1) -> type[Scheduler]:
+    """A class of such policies, for `clustersim.run`. `packs`: the jobs that may share a GPU."""
+
+    class Acting(Acts):
+        def __init__(self) -> None:
+            super().__init__(act)
+
+    Acting.packs = packs
+    return Acting
 
 
 class Script(Scheduler):

@@ -10,10 +10,14 @@ A file of schedules is YAML, a list of cases. `why` tells how the log follows fr
 | `cluster` | a shape; or `types`: [nodes, GPUs a node] by GPU type |
 | `table` | iterations a second by GPUs, for a model and a global batch; `tables`: by GPU type |
 | `parameters` | the parameters of models, which make restarts slow |
+| `fails` | by node, the seconds at which it fails and those of its repair |
 | `settings`, `files` | in place of these: the settings of `clustersim.run`, and the files that they name |
 | `jobs` | the columns of each job |
 | `log` | what happened to each job, with its GPUs as NODExGPUS; `nodes`: to nodes |
+| `paid` | if true, the log also has the seconds of overhead: `20 restart 0x1 +26` |
 | `records` | what its record states, apart from zeros |
+
+A script is asked at each of its times. Runs in which every job finishes are audited.
 
     python -m tests.schedules FILE...     # write what happens now into the files, and change nothing else
 """
@@ -24,13 +28,14 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import chdir
+from contextlib import chdir, nullcontext
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 import clustersim
+from clustersim.audit.folder import check_run
 from clustersim.cluster import SharedPlacement
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
@@ -38,8 +43,8 @@ from clustersim.records import SUBMIT, EventRecord, JobRecord
 from clustersim.rundir.csv_out import placement_text
 from clustersim.runs import make_policy
 from clustersim.scheduler import JobView, Proposal, Scheduler
-from clustersim.testing import simulate
-from tests.builders import Bench, MixedBench, Script
+from clustersim.testing import Outcome, check_outcome, simulate
+from tests.builders import Bench, MixedBench, Script, failing
 from traces.job import Job
 
 __all__ = ["Case", "cases_of", "outcome_of"]
@@ -65,15 +70,22 @@ def cases_of(folder: Path) -> dict[str, Case]:
 def outcome_of(case: Case, folder: Path) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """The log and the records of a case."""
     jobs = [job_of(str(name), columns) for name, columns in case["jobs"].items()]
-    overheads = Overheads.none().with_values(**case.get("overheads", {}))
-    placement = case.get("placement", "pack")
-    made: Any
     if "settings" in case:
         for name, text in case.get("files", {}).items():
             (folder / name).write_text(text, encoding="utf-8")
         with chdir(folder):
-            made = clustersim.run(jobs, case["policy"], params=case.get("params", {}), **case["settings"])
-        return told(made.events), stated(made.jobs)
+            run = clustersim.run(jobs, case["policy"], params=case.get("params", {}), **case["settings"])
+        assert not [finding.violations for finding in check_run(run) if finding.violations]
+        return told(run.events, "paid" in case), stated(run.jobs)
+    outcome = _simulated(case, jobs)
+    if all(record.state == "finished" for record in outcome.records):
+        check_outcome(outcome)
+    return told(outcome.events, "paid" in case), stated(outcome.records)
+
+
+def _simulated(case: Case, jobs: list[Job]) -> Outcome:
+    overheads = Overheads.none().with_values(**case.get("overheads", {}))
+    placement = case.get("placement", "pack")
     policy: Scheduler = (
         scripted(case) if case["policy"] == "script" else make_policy(case["policy"], case.get("params", {}))
     )
@@ -81,18 +93,17 @@ def outcome_of(case: Case, folder: Path) -> tuple[dict[str, str], dict[str, dict
         groups = [(name, *sizes) for name, sizes in case["types"].items()]
         tables = {name: table_of(rates) for name, rates in case.get("tables", {}).items()}
         mixed = MixedBench(groups, tables, case.get("parameters"), overheads, placement)
-        made = mixed.run(jobs, policy, case.get("until_s"))
-    elif "parameters" in case:
-        table = table_of(case.get("table", {}))
-        made = Bench(case["cluster"], table, case["parameters"], overheads, placement).run(jobs, policy)
-    else:
-        failures = Failures.of(case["failures"]) if "failures" in case else None
-        made = simulate(
-            jobs, policy, case["cluster"], table=table_of(case.get("table", {})), overheads=overheads,
-            placement=placement, until_s=case.get("until_s"), failures=failures,
-            calendar=case.get("calendar", ()), seed=case.get("seed", 0),
+        return mixed.run(jobs, policy, case.get("until_s"))
+    table = table_of(case.get("table", {}))
+    if "parameters" in case:
+        return Bench(case["cluster"], table, case["parameters"], overheads, placement).run(jobs, policy)
+    failures = Failures.of(case.get("failures", {})) if "failures" in case or "fails" in case else None
+    with failing(case["fails"]) if "fails" in case else nullcontext():
+        return simulate(
+            jobs, policy, case["cluster"], table=table, overheads=overheads, placement=placement,
+            until_s=case.get("until_s"), failures=failures, calendar=case.get("calendar", ()),
+            seed=case.get("seed", 0),
         )  # fmt: skip
-    return told(made.events), stated(made.records)
 
 
 def job_of(name: str, columns: Mapping[str, Any]) -> Job:
@@ -108,14 +119,17 @@ def table_of(rates: Mapping[str, Any]) -> dict[tuple[str, int], Any]:
 def scripted(case: Case) -> Script:
     """The policy of a script."""
 
-    def step(lines: list[str]) -> Callable[[Proposal, Mapping[str, JobView]], None]:
+    lines_at = {float(time_s): lines for time_s, lines in case.get("script", {}).items()}
+
+    def step(time_s: float) -> Callable[[Proposal, Mapping[str, JobView]], None]:
         def act(proposal: Proposal, jobs: Mapping[str, JobView]) -> None:
-            for line in lines:
+            proposal.wake_at = min((later_s for later_s in lines_at if later_s > time_s), default=None)
+            for line in lines_at[time_s]:
                 _act(proposal, jobs, line.split())
 
         return act
 
-    steps = {float(time_s): step(lines) for time_s, lines in case.get("script", {}).items()}
+    steps = {time_s: step(time_s) for time_s in lines_at}
     return Script(steps, tuple(case.get("declines", ())))
 
 
@@ -136,7 +150,7 @@ def _act(proposal: Proposal, jobs: Mapping[str, JobView], words: list[str]) -> N
     getattr(proposal, verb)(jobs[name], *([options.pop("batch")] if "batch" in options else []), **options)
 
 
-def told(events: Iterable[EventRecord]) -> dict[str, str]:
+def told(events: Iterable[EventRecord], with_overheads: bool = False) -> dict[str, str]:
     """The log by job: `0 start 0x4, 10 preempt`."""
     log: dict[str, list[str]] = {}
     for event in events:
@@ -147,7 +161,8 @@ def told(events: Iterable[EventRecord]) -> dict[str, str]:
             place = placement_text(event.placement)
         else:
             place = " ".join(f"{node}x{count}" for node, count in event.placement)
-        lines.append(f"{rounded(event.time_s)} {event.event} {place}".strip())
+        paid = f" +{rounded(event.overhead_s)}" if with_overheads and event.overhead_s else ""
+        lines.append(f"{rounded(event.time_s)} {event.event} {place}".strip() + paid)
     return {name: ", ".join(lines) for name, lines in log.items()}
 
 
@@ -182,7 +197,7 @@ def renew(file: Path) -> None:
             if key in case:
                 lines += [f"  {key}:", *(f"    {flow(k)}: {flow(v)}" for k, v in parts[key].items())]
         blocks[i] = "\n".join([*lines, ""])
-    file.write_text("\n".join(blocks), encoding="utf-8")
+    file.write_text("".join(blocks), encoding="utf-8")
 
 
 def flow(value: Any) -> str:

@@ -5,14 +5,17 @@ A file of forgeries has a `run`: its `jobs` as columns by job, the `policy`, and
 
 | key | what is changed |
 |---|---|
-| `events` | the first event of [kind, job]: `set` its fields, `multiply` them by numbers, or `drop` it |
+| `events` | the event [kind, job, number], by default the first: `set` its fields, `multiply` them by
+numbers, `move` it by seconds, or `drop` it |
 | `jobs` | the record of a job, or of `all`: `set`, `drop`, or `twice` for a second record |
 | `snapshots`, `plans` | a row by its number: `set`, `drop`, `twice` |
 | `manifest`, `summary`, `window`, `cluster`, `fields` | entries there; `fields`: of the run itself |
 | `replan` | the first start names this plan, in all files |
 | `without` | a job, as if it had never been submitted |
+| `swap` | by table, the numbers of two rows that change places |
 
-`finds` has, by broken rule, its first violation, and how many there are if there are several.
+`finds` has, by broken rule, its first violation, and how many there are if there are several; or `refused`:
+what is said of a value that no program writes.
 
     python -m tests.clustersim.audit.forged FILE...     # write what the audit finds now into the files
 """
@@ -30,14 +33,15 @@ from typing import Any
 import yaml
 
 import clustersim
-from clustersim.audit import Finding
 from clustersim.audit.folder import check_run
+from clustersim.cluster import SharedPlacement
 from clustersim.records import Exact, Run
+from itertime.errors import UserError
 from tests.refusals import flow
 from traces.job import Job
 from traces.native import write_trace
 
-__all__ = ["Forgery", "forge", "said", "sound_run"]
+__all__ = ["Forgery", "audited", "forge", "sound_run"]
 
 Forgery = dict[str, Any]
 ENTRIES = ("manifest", "summary")
@@ -68,6 +72,10 @@ def forge(run: Run, forgery: Forgery) -> Run:
         return _replanned(run, forgery["replan"])
     if "without" in forgery:
         return _without(run, forgery["without"])
+    if "swap" in forgery:
+        return replace(
+            run, **{name: _swapped(getattr(run, name), *two) for name, two in forgery["swap"].items()}
+        )
     return replace(run, **forgery["fields"])
 
 
@@ -79,6 +87,9 @@ def _changed(rows: list[Any], name: str, forgery: Forgery) -> list[Any]:
             values[key] = Exact(getattr(row, key) * factor)
         if values:
             rows[place] = replace(row, **values) if name == "jobs" else row._replace(**values)
+        if "move" in forgery:
+            rows[place] = row._replace(time_s=row.time_s + forgery["move"])
+            rows.sort(key=lambda event: event.time_s)
         if "drop" in forgery:
             del rows[place]
         if "twice" in forgery:
@@ -90,12 +101,23 @@ def _places(rows: list[Any], name: str, stated: Any) -> Iterable[int]:
     if name == "jobs":
         return [i for i, row in enumerate(rows) if stated in ("all", row.job_id)]
     if name == "events":
-        return [next(i for i, row in enumerate(rows) if [row.event, row.job_id] == stated)]
+        kind, job_id, number = *stated, *[1][len(stated) - 2 :]
+        return [[i for i, row in enumerate(rows) if (row.event, row.job_id) == (kind, job_id)][number - 1]]
     return [stated]
 
 
+def _swapped(rows: Iterable[Any], one: int, other: int) -> list[Any]:
+    rows = list(rows)
+    rows[one], rows[other] = rows[other], rows[one]
+    return rows
+
+
 def _value(key: str, value: Any) -> Any:
-    return tuple(map(tuple, value)) if key == "placement" else value
+    if key != "placement":
+        return value
+    if isinstance(value, dict):
+        return SharedPlacement(tuple(map(tuple, value["nodes"])), value["number"], value["share"])
+    return tuple(map(tuple, value))
 
 
 def _replanned(run: Run, plan: str) -> Run:
@@ -112,15 +134,19 @@ def _without(run: Run, job_id: str) -> Run:
     return replace(run, jobs=jobs, events=events, manifest=manifest)
 
 
-def said(findings: Iterable[Finding], folder: Path) -> dict[str, str]:
+def audited(run: Run, folder: Path) -> dict[str, str]:
     """The first violation of each broken rule, and how many there are."""
-    found = {}
+    violations_by_rule = {}
+    try:
+        findings = check_run(run)
+    except UserError as error:
+        return {"refused": str(error)}
     for finding in findings:
         count = len(finding.violations) + finding.more
         if count:
             text = re.sub("[0-9a-f]{24,}", "<hash>", finding.violations[0].text.replace(f"{folder}/", ""))
-            found[finding.rule] = text if count == 1 else f"{text} (of {count})"
-    return found
+            violations_by_rule[finding.rule] = text if count == 1 else f"{text} (of {count})"
+    return violations_by_rule
 
 
 def _renew(file: Path) -> None:
@@ -133,7 +159,7 @@ def _renew(file: Path) -> None:
         run = sound_run(document["run"], folder)
         for forgery in document["forgeries"]:
             change = [f"{flow({key: value})[1:-1]}" for key, value in forgery.items() if key != "finds"]
-            found = said(check_run(forge(run, forgery)), folder)
+            found = audited(forge(run, forgery), folder)
             lines += [f"- {change[0]}", *(f"  {line}" for line in change[1:]), "  finds:"]
             lines += [f"    {flow({rule: words})[1:-1]}" for rule, words in found.items()]
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")

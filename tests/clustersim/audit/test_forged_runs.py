@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from clustersim.audit.folder import check_run
 from clustersim.records import Run
-from tests.clustersim.audit.forged import Forgery, forge, said, sound_run
+from tests.clustersim.audit.forged import Forgery, audited, forge, sound_run
+
+pytestmark = pytest.mark.usefixtures("small_blocks", "equal_hashes")
 
 FILES = {
     file.stem: yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -28,7 +29,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Any:
     def made(name: str) -> tuple[Run, Path]:
         folder = tmp_path_factory.mktemp(name)
         run = sound_run(FILES[name]["run"], folder)
-        assert said(check_run(run), folder) == {}
+        assert audited(run, folder) == {}
         return run, folder
 
     return made
@@ -38,4 +39,4 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_a_forgery_is_noticed_by_these_rules(sound: Any, name: str, number: int) -> None:
     run, folder = sound(name)
     forgery: Forgery = FILES[name]["forgeries"][number]
-    assert said(check_run(forge(run, forgery)), folder) == forgery["finds"]
+    assert audited(forge(run, forgery), folder) == forgery["finds"]

@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from clustersim.audit import prove
-from clustersim.audit.rules import RULES
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.speed import Curve
 from clustersim.testing import simulate
-from clustersim.testing.outcome import evidence_of
 from tests.builders import Script, elastic
 from traces.job import Job
 
@@ -136,29 +133,3 @@ def test_a_policy_sees_what_is_left_to_pay_as_of_now() -> None:
     )
     assert [paying.seen[t] for t in (21.0, 26.0, 27.0, 30.0)] == pytest.approx([12.0, 7.0, 6.0, 3.0])
     assert [paying.seen[t] for t in (31.0, 32.0, 35.0, 36.0)] == pytest.approx([4.0, 3.0, 0.0, 0.0])
-
-
-def test_shared_loads_are_proved_and_forged_ones_caught() -> None:
-    steps = {**TOGETHER, 41.0: lambda p, jobs: p.stop(jobs["b"]), 60.0: lambda p, jobs: p.start(jobs["b"])}
-    jobs = [elastic("a", 0, 1, 100), elastic("b", 0, 1, 100)]
-    outcome = simulate([*jobs, tick(20), tick(30), tick(41), tick(60)], Script(steps), "n2g4", table=TABLE,
-                       overheads=SHARED)  # fmt: skip
-
-    def found(events: Any) -> list[str]:
-        evidence = evidence_of(replace(outcome, events=tuple(events)))
-        rules = [rule for rule in RULES if rule.name in ("loads", "overheads")]
-        return [violation.text for one in prove(evidence, rules) for violation in one.violations]
-
-    assert not found(outcome.events)
-    late, early = (
-        [
-            e._replace(time_s=e.time_s + s) if (e.event, e.job_id) == ("loaded", "a") else e
-            for e in outcome.events
-        ]
-        for s in (3.0, -3.0)
-    )
-    assert "t=48: job a had loaded at t=45, but the log has no such event" in found(late)
-    assert "t=42: job a has loaded 3 s too early for its share of the storage" in found(early)
-    twice = [e._replace(overhead_s=13.0) if e.event == "restart" else e for e in outcome.events]
-    assert any("restart of job a paid 13 s, due 7 s" in text for text in found(twice))
-    assert any("had loaded" in text for text in found([e for e in outcome.events if e.event != "loaded"]))

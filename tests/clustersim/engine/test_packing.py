@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 
 import clustersim
-from clustersim.audit import check_run_folder
 from clustersim.cluster import SharedPlacement
 from clustersim.errors import PolicyError
 from clustersim.records import ALLOCATES
-from clustersim.rundir import write_run
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.speed import Interference, Packing
 from itertime.errors import UserError
-from tests.builders import rigid
+from policies.fifo import Fifo
+from tests.builders import acting, rigid
 from traces.job import Job
 
 PROFILES = {"a": [0.1, 0.1, 0.7, 0.1], "b": [0.1, 0.6, 0.2, 0.1], "c": [0.05, 0.05, 0.8, 0.1]}
@@ -40,16 +37,6 @@ class Pairs(Scheduler):
         return proposal
 
 
-class Alone(Scheduler):
-    """Never shares."""
-
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
-        for job in state.pending:
-            proposal.start(job)
-        return proposal
-
-
 def packed(jobs: list[Job], **settings: Any) -> clustersim.Run:
     return clustersim.run(jobs, Pairs, **{"cluster": "n1g8", "overheads": None, **settings})
 
@@ -62,6 +49,7 @@ def test_two_jobs_run_on_the_same_gpus() -> None:
     assert [job.finish_s for job in run.jobs] == [pytest.approx(125.0), pytest.approx(175.0)]
     assert [job.gpu_seconds for job in run.jobs] == [pytest.approx(4 * 125.0), pytest.approx(4 * 125.0)]
     assert run.manifest["packs"] == 2
+    assert [(row.time_s, row.allocated) for row in run.snapshots] == [(0, 4), (50, 8), (125, 4), (175, 0)]
     places = [event.placement for event in run.events if event.event in ALLOCATES]
     assert places == [SharedPlacement(((0, 8),), 0, 500_000)] * 2
 
@@ -78,72 +66,42 @@ def test_a_third_job_waits_and_a_job_of_other_size_does_not_join() -> None:
     assert starts == {"a": 0, "b": 0, "c": 100, "d": 200}
 
 
-def test_gpus_in_use_are_the_parts_that_are_held() -> None:
-    run = packed([rigid("a", 0, 8, 100.0), rigid("b", 50, 8, 100.0)])
-    assert [(row.time_s, row.allocated) for row in run.snapshots] == [(0, 4), (50, 8), (100, 4), (150, 0)]
+def test_a_plain_policy_states_nothing() -> None:
+    assert "packs" not in clustersim.run([rigid("a", 0, 8, 10.0)], Fifo, cluster="n1g8").manifest
 
 
-def mixture(seed: int, count: int = 60) -> list[Job]:
-    random, now, jobs = Random(seed), 0.0, []
-    for i in range(count):
-        now += random.choice((0.0, random.expovariate(1 / 40)))
-        gpus = random.choice((1, 2, 4, 8, 16, 24))
-        jobs.append(rigid(f"j{i}", now, gpus, float(random.randint(20, 600)), model=random.choice("abc")))
-    return jobs
+SHARE = "must be below 1 and at least 1 / packs; packs="
 
 
-def test_the_audit_notices_jobs_that_may_not_share(tmp_path: Path) -> None:
-    found = clustersim.run(mixture(1), "muri", cluster="n4g8", sharing={"slowdown": 1.2})
-    for rule, changed in (
-        ("gang", {"packs": 1}),
-        ("sharing", {"sharing": {"slowdown": 1.3, "pairs": {}}}),
-    ):
-        before = dict(found.manifest)
-        found.manifest.update(changed)
-        folder = tmp_path / next(iter(changed))
-        write_run(folder, found)
-        assert {f.rule for f in check_run_folder(folder) if f.violations} >= {rule}
-        found.manifest.clear()
-        found.manifest.update(before)
-
-
-def test_a_plain_policy_states_nothing_and_may_not_share() -> None:
-    class Sharing(Alone):
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
-            for job in state.pending:
-                proposal.start_shared(job, 0.5)
-            return proposal
-
-    assert "packs" not in clustersim.run([rigid("a", 0, 8, 10.0)], Alone, cluster="n1g8").manifest
-    with pytest.raises(PolicyError, match=r"must be below 1 and at least 1 / packs; packs=1 here"):
-        clustersim.run([rigid("a", 0, 8, 10.0)], Sharing, cluster="n1g8")
-
-
-@pytest.mark.parametrize("fraction", [0.3, 0.0, 1.0, -1])
-def test_impossible_fractions_are_named(fraction: float) -> None:
-    class Small(Pairs):
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
-            for job in state.pending:
-                proposal.start_shared(job, fraction)
-            return proposal
-
-    with pytest.raises(PolicyError, match="at least 1 / packs; packs=2 here"):
-        clustersim.run([rigid("a", 0, 8, 10.0)], Small, cluster="n1g8")
+@pytest.mark.parametrize(
+    ("packs", "share", "text"),
+    [(1, 0.5, f"{SHARE}1 here"), *((2, share, f"{SHARE}2 here") for share in (0.3, 0.0, 1.0, -1))],
+)
+def test_shares_that_are_refused(packs: int, share: float, text: str) -> None:
+    policy = acting(lambda state, proposal: proposal.start_shared(next(iter(state.pending)), share), packs)
+    with pytest.raises(PolicyError, match=text):
+        clustersim.run([rigid("a", 0, 8, 10.0)], policy, cluster="n1g8")
 
 
 def test_no_job_joins_one_that_holds_its_gpus_alone() -> None:
-    class Joins(Pairs):
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
-            first, other = list(state.pending)
-            proposal.start(first)
-            proposal.start_shared(other, 0.5, beside=first)
-            return proposal
+    def join(state: State, proposal: Proposal) -> None:
+        alone, joining = state.pending
+        proposal.start(alone)
+        proposal.start_shared(joining, 0.5, beside=alone)
 
     with pytest.raises(PolicyError, match="job a holds no part of GPUs in this proposal"):
-        clustersim.run([rigid("a", 0, 4, 10.0), rigid("b", 0, 4, 10.0)], Joins, cluster="n1g8")
+        clustersim.run(
+            [rigid("a", 0, 4, 10.0), rigid("b", 0, 4, 10.0)], acting(join, packs=2), cluster="n1g8"
+        )
+
+
+def test_gpu_hours_and_use_count_shares() -> None:
+    jobs = [rigid("a", 0, 1, 100.0, gpu_fraction=0.25), rigid("b", 0, 1, 100.0, gpu_fraction=0.5)]
+    run = clustersim.run(jobs, "fifo", cluster="n1g2", overheads=None)
+    assert [job.gpu_seconds for job in run.jobs] == [25.0, 50.0]
+    assert [tuple(row)[1:3] for row in run.snapshots] == [(0.75, 1.25), (0, 0)]
+    assert run.summary["gpu_allocated_ratio"] == 0.375
+    assert run.summary["cost_usd"] == pytest.approx(75 / 3600 * 5)
 
 
 def test_networks_are_refused() -> None:
@@ -191,5 +149,5 @@ def test_two_equal_jobs_reach_the_bound_of_packing() -> None:
     shared = packed(jobs, sharing={"slowdown": 1.25})
     assert shared.summary["makespan_s"] == pytest.approx(125.0)
     assert shared.manifest["bound"]["makespan_s"] == pytest.approx(125.0)
-    alone = clustersim.run(jobs, Alone, cluster="n1g8", overheads=None)
+    alone = clustersim.run(jobs, Fifo, cluster="n1g8", overheads=None)
     assert alone.manifest["bound"]["makespan_s"] == pytest.approx(200.0)

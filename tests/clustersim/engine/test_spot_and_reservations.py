@@ -14,8 +14,8 @@ from clustersim.audit.rerun import replay
 from clustersim.errors import PolicyError
 from clustersim.records import Run
 from clustersim.runs import RunConfig, setup_of
-from clustersim.scheduler import Proposal, Scheduler, State
-from policies.fifo import Fifo
+from clustersim.scheduler import Proposal, State
+from tests.builders import acting
 from traces.job import Job
 
 FREE = {"launch_s": 0, "launch_gpu_s": 0, "plain_restart_s": 20}  # 10 s to save, 10 s to load
@@ -39,50 +39,33 @@ def simulate(jobs: list[Job], policy: Any = "fifo", cluster: str = "n2g8", **mor
 # Reclaims
 
 
-def reclaim(notice_s: float, **more: Any) -> list[dict[str, Any]]:
-    return [{"at_s": 100, "reclaim": 0, "for_s": 50, "notice_s": notice_s, **more}]
-
-
-class Watcher(Fifo):
-    """First in, first out; keeps what it sees of reclaims."""
-
-    seen: list[Any]
-
-    def schedule(self, state: State) -> Proposal:
-        for event in state.events:
-            if event.kind == "reclaim_notice":
-                running = [(one.id, one.leaves_at_s) for one in state.running]
-                Watcher.seen.append((state.now, event.node, dict(state.leaving), running))
-        return super().schedule(state)
+RECLAIM = [{"at_s": 100, "reclaim": 0, "for_s": 50, "notice_s": 30}]
 
 
 def test_a_policy_sees_notices() -> None:
-    Watcher.seen = []
-    simulate([job("a", 0, 8, 200), job("b", 0, 8, 300)], Watcher, calendar=reclaim(30))
-    assert Watcher.seen == [(70.0, 0, {0: 100.0}, [("a", 100.0), ("b", float("inf"))])]
+    seen = []
 
+    def watch(state: State, proposal: Proposal) -> None:
+        for event in state.events:
+            if event.kind == "reclaim_notice":
+                running = [(view.id, view.leaves_at_s) for view in state.running]
+                seen.append((state.now, event.node, dict(state.leaving), running))
+        for view in state.pending:
+            proposal.start(view)
 
-class Onto(Scheduler):
-    """Starts every job on node 0."""
-
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
-        for one in state.pending:
-            proposal.start(one, on=((0, one.requested),))
-        return proposal
+    simulate([job("a", 0, 8, 200), job("b", 0, 8, 300)], acting(watch), calendar=RECLAIM)
+    assert seen == [(70.0, 0, {0: 100.0}, [("a", 100.0), ("b", float("inf"))])]
 
 
 def test_no_policy_can_start_a_job_on_a_closed_node() -> None:
-    with pytest.raises(PolicyError, match="node 0 is closed to it"):
-        simulate(
-            [job("a", 80, 8, 10)],
-            Onto,
-            calendar=[
-                {"at_s": 100, "reclaim": 0, "for_s": 5, "notice_s": 50},
-            ],
-        )
-    with pytest.raises(PolicyError, match="node 0 is closed to it"):
-        simulate([job("z", 0, 1, 1), job("a", 80, 8, 10)], Onto, reservations=[{**RESERVED, "at_s": 70}])
+    def start_on_node_0(state: State, proposal: Proposal) -> None:
+        for view in state.pending:
+            proposal.start(view, on=((0, view.requested),))
+
+    jobs = [job("z", 0, 1, 1), job("a", 80, 8, 10)]
+    for closed in ({"calendar": RECLAIM}, {"reservations": [{**RESERVED, "at_s": 70}]}):
+        with pytest.raises(PolicyError, match="node 0 is closed to it"):
+            simulate(jobs, acting(start_on_node_0), **closed)
 
 
 def test_drawn_reclaims_are_those_of_the_seed_under_every_policy(tmp_path: Path) -> None:
@@ -149,12 +132,4 @@ def test_gpus_are_the_last_whole_nodes() -> None:
     assert [(one.start_s, one.end_s, sorted(one.nodes)) for one in found] == [
         (5, 6, [2, 3]),
         (15, 16, [2, 3]),
-    ]
-
-
-def test_the_audit_finds_a_job_on_reserved_nodes() -> None:
-    run = simulate([job("a", 0, 8, 300), job("b", 0, 8, 300, "blue")], overheads=None)
-    run.manifest["reservations"] = [RESERVED]
-    assert broken_rules(run) == [
-        "t=0: job a holds node 0, which reservation 1 keeps for others for 100 s from t=100 on"
     ]

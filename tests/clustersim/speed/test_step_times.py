@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 from collections import defaultdict
-from dataclasses import replace
 from math import pi, sqrt
 from statistics import fmean, stdev
 from typing import Any
@@ -16,11 +15,9 @@ from hypothesis import strategies as st
 
 import clustersim
 from clustersim.analysis import gpu_time
-from clustersim.audit.folder import check_run
 from clustersim.records import Run
 from clustersim.speed import StepTimes
 from clustersim.speed.step_times import expected_maximum
-from itertime.errors import UserError
 from tests.builders import rigid
 from tests.places import SHARED
 from traces.job import Job
@@ -91,24 +88,6 @@ def test_a_policy_sees_predicted_speeds_and_true_progress() -> None:
         (0, "start", "a"), (50, "preempt", "a"), (50, "start", "b"), (126.5, "finish", "b"),
         (226.5, "finish", "a"),
     ]  # fmt: skip
-
-
-def test_the_audit_notices_other_step_times() -> None:
-    found = clustersim.run(MIX, "srtf", cluster="n2g8", step_time={"slowdown": 1.2})
-    found.manifest["step_time"]["slowdown"] = 1.3
-    broken = {f.rule for f in check_run(found) if f.violations}
-    assert {"progress", "plans"} <= broken
-
-
-@pytest.fixture(scope="module")
-def plain() -> Run:
-    return clustersim.run(MIX[:3], "fifo", cluster="n2g8")
-
-
-@pytest.mark.parametrize("forged", [{"slowdown": 0.5}, {"slow": 1}, "much", {"slowdown": "1"}, 3])
-def test_forged_step_times_are_named(forged: Any, plain: Run) -> None:
-    with pytest.raises(UserError, match="step_time"):
-        check_run(replace(plain, manifest={**plain.manifest, "step_time": forged}))
 
 
 def test_time_beyond_the_plans_own_has_a_place_of_its_own() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import exp, log, sqrt
 from pathlib import Path
 from statistics import NormalDist, fmean, stdev
@@ -12,11 +11,8 @@ import pytest
 
 import clustersim
 from clustersim.analysis import gpu_time
-from clustersim.audit.folder import check_run
 from clustersim.cluster import Cluster
-from clustersim.records import Run
 from clustersim.speed import NodeSpeeds, Variability
-from itertime.errors import UserError
 from tests.builders import rigid
 from traces.job import Job
 
@@ -68,24 +64,6 @@ def test_all_classes_share_the_quality_of_a_gpu() -> None:
     assert set(equal) == {1.0}
     assert list(speeds.within(20, 10).of("x")) == list(one[20:30])
     assert speeds.within(20, 10).factor("x", ((3, 8), (4, 8))) == max(one[23:25])
-
-
-def test_the_audit_notices_other_speeds() -> None:
-    found = clustersim.run(MIX, "srtf", cluster="n2g8", variability={"sigma": 0.1})
-    found.manifest["variability"]["sigma"] = 0.2
-    broken = {f.rule for f in check_run(found) if f.violations}
-    assert {"progress", "plans"} <= broken
-
-
-@pytest.fixture(scope="module")
-def plain() -> Run:
-    return clustersim.run(MIX[:3], "fifo", cluster="n2g8")
-
-
-@pytest.mark.parametrize("forged", [{"sigma": -1}, {"slow": 1}, "much", {"factors": "x.csv"}, 3])
-def test_forged_variability_is_named(forged: Any, plain: Run) -> None:
-    with pytest.raises(UserError, match="variability"):
-        check_run(replace(plain, manifest={**plain.manifest, "variability": forged}))
 
 
 def test_time_beyond_the_plans_own_has_a_place_of_its_own() -> None:
