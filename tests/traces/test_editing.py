@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from itertime.errors import UserError
 from traces.editing import Scaling, TraceSelection, scaled, sliced
 from traces.job import Job
 from traces.summary import demand
@@ -113,26 +112,3 @@ def test_a_logged_time_is_never_before_its_submission() -> None:
     for factor in (0.1, 1 / 3, 3.0):
         found, _ = scaled([Job("0", 0.0, gpus=1, duration_s=1.0), job], Scaling(time=factor))
         assert found[1].logged_start_s == found[1].deadline_s == found[1].submit_s
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: TraceSelection(from_s=5, until_s=5), "must be 0 <= from < to"),
-        (lambda: TraceSelection(least_gpus=4, most_gpus=2), "must be 1 <= MIN <= MAX"),
-        (lambda: TraceSelection(sample=0), "must be above 0 and at most 1"),
-        (lambda: TraceSelection(sample=float("nan")), "must be above 0 and at most 1"),
-        (lambda: TraceSelection(first=0), "--first 0: must be at least 1"),
-        (lambda: Scaling(time=0), "--time 0: must be from 1e-6 to 1e6"),
-        (lambda: Scaling(gpus=float("nan")), "--gpus nan: must be from 1e-6 to 1e6"),
-        (lambda: Scaling(load=1), "--load X and --on GPUS: state both"),
-        (lambda: Scaling(load=1, on_gpus=8, time=2), "without --time, which it determines"),
-        (lambda: Scaling(jobs=0), "--jobs 0: must be from 1"),
-        (lambda: sliced(JOBS, TraceSelection(users=["x"])), "none of the 20 jobs is left"),
-        (lambda: scaled(JOBS[:1], Scaling(load=1, on_gpus=8)), "the trace has no load"),
-        (lambda: scaled([replace(JOBS[3], gpus=10_000_000)], Scaling(gpus=2)), "no trace can hold it"),
-    ],
-)
-def test_what_cannot_be_is_refused(make: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        make()

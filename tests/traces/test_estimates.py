@@ -9,7 +9,6 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from itertime.errors import UserError
 from traces.estimates import MAX_SIGMA, Estimates
 from traces.job import Job
 from traces.native import MAX_COUNT, MIN_ITERATIONS, unreadable
@@ -67,14 +66,3 @@ def test_the_largest_errors_stay_within_what_a_trace_can_hold(iterations: float)
     ]
     assert not [job for job in drawn if unreadable(job)]
     assert {job.stated_iterations for job in drawn} > {iterations}
-
-
-@pytest.mark.parametrize("value", [-0.1, 10.5, float("nan"), float("inf"), True, "1", None, [1]])
-def test_a_sigma_that_is_none(value: object) -> None:
-    with pytest.raises(UserError, match=r"sigma=.*must be a number from 0 to 10"):
-        Estimates.of({"sigma": value})
-
-
-def test_an_unknown_parameter() -> None:
-    with pytest.raises(UserError, match=r"parameter of estimates 'sigmas?'; did you mean sigma"):
-        Estimates.of({"sigmas": 1.0})

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itertime.errors import UserError
 from tests.effort import examples
 from traces.job import Job
 from traces.native.schema import contradictions
@@ -41,26 +40,6 @@ def test_the_text_reads_back_exactly(rows: list[tuple[int, int, int | None, floa
         for share, batch, k, noise in rows
     )
     assert parse_phases(phases_text(phases)) == phases
-
-
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [
-        ("1:512..", "write share:value"),
-        ("1:512:", "write share:value"),
-        ("1:512..1024:8:9", "write share:value"),
-        ("1:512..256", "has the largest batch 256; it is from 512 to 1e[+]07"),
-        ("1:512..1e9", "has the largest batch 1e9"),
-        ("1:512:-1", "has the noise -1; a noise is from 0 to 1e[+]12 sequences"),
-        ("1:512:nan", "has the noise nan"),
-        ("1:512:inf", "has the noise inf"),
-        ("1:512..nan", "has the largest batch nan"),
-        ("1:0.25..8", "has the batch 0.25"),
-    ],
-)
-def test_wrong_texts_are_explained(text: str, wrong: str) -> None:
-    with pytest.raises(ValueError, match=wrong):
-        parse_phases(text)
 
 
 def test_choices_are_doubled_up_to_the_largest() -> None:
@@ -103,14 +82,3 @@ def test_generated_noise_grows_and_changes_nothing_else() -> None:
         phases = parse_phases(job.phases)
         assert [phase.noise / job.global_batch for phase in phases] == pytest.approx([1, 2, 4, 8], rel=1e-5)
         assert {phase.batches[-1] for phase in phases} == {4 * job.global_batch}
-
-
-@pytest.mark.parametrize("text", ["", "1", "8:1", "0:1", "1:2:0.5", "1:2:3:4", "a:b"])
-def test_wrong_noise_of_a_recipe(text: str) -> None:
-    with pytest.raises(UserError, match="gradient_noise"):
-        Recipe(jobs=1, gradient_noise=text)
-
-
-def test_noise_needs_models() -> None:
-    with pytest.raises(UserError, match="needs jobs with models"):
-        Recipe(jobs=1, rules="none", gradient_noise="1:2")

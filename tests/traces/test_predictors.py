@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from itertime.errors import UserError
 from tests.builders import rigid
 from traces.estimates import PREDICTORS, Blend, Estimates, History, LastTwo, Rolling
 from traces.job import Job
@@ -90,20 +89,3 @@ def test_errors_are_of_the_jobs_that_have_ended() -> None:
 
 def test_errors_of_no_jobs_are_not_numbers() -> None:
     assert History(1).errors()["median_abs_log_error"] is None
-
-
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [
-        ({"predictor": "histroy"}, "histroy"),
-        ({"predictor": "history", "sigma": 1}, "leave one of them out"),
-        ({"cold_s": 0}, "cold_s=0"),
-        ({"cold_s": float("nan")}, "cold_s=nan"),
-        ({"weight": 2}, "weight=2"),
-        ({"weight": "1"}, "weight=1: the rolling estimate"),
-        ({"predictor": ["history"]}, "predictor"),
-    ],
-)
-def test_bad_settings_are_named(settings: dict[str, Any], match: str) -> None:
-    with pytest.raises(UserError, match=match):
-        Estimates.of(settings)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from clustersim.cli import main
-from itertime.errors import TableError, UserError
 from tests.traces.importing import import_log
 from traces import Job
 from traces.logs import FORMATS
@@ -31,9 +30,6 @@ def as_logged(path: Path, **options: Any) -> Log:
 
 
 # Acme
-
-
-# openb
 
 
 # DLRM
@@ -88,36 +84,6 @@ def test_the_digest_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
     assert import_log(log)[1]["input"]["sha256"] != first["sha256"]
 
 
-def test_folders_that_hold_no_log_and_tables_without_their_folder(tmp_path: Path) -> None:
-    log = pai(tmp_path, ["job", "task"])
-    with pytest.raises(
-        TableError, match=r"pai_task_table.csv:1: is one table of Alibaba PAI.*; give the fold"
-    ):
-        import_log(log / "pai_task_table.csv")
-    with pytest.raises(UserError, match="pai: is a folder; give the file of the log"):
-        import_log(log, log_format="itp")
-    with pytest.raises(UserError, match="is a folder"):
-        import_log(log, columns="submit_s=1,gpus=2,duration_s=3")
-    (log / "pai_job_table.csv").unlink()
-    with pytest.raises(TableError, match="pai: is a folder of no known log; give a file of it"):
-        import_log(log)
-    with pytest.raises(TableError, match="holds no job table of Alibaba PAI"):
-        import_log(log, log_format="pai")
-    (log / "pai_job_table.csv").write_text(JOBS)
-    (log / "pai_job_table_2.csv").write_text(JOBS)
-    with pytest.raises(
-        TableError, match=r"pai_job_table.csv and pai_job_table_2.csv both hold the job table"
-    ):
-        import_log(log)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(TableError, match="empty: is a folder of no known log"):
-        import_log(tmp_path / "empty")
-    for i in range(70):
-        (tmp_path / "empty" / str(i)).write_text("")
-    with pytest.raises(UserError, match="holds 70 files"):
-        import_log(tmp_path / "empty")
-
-
 # Time zones, and what a log states twice
 
 
@@ -126,12 +92,6 @@ NIGHT = (
     "a,u,v,1,1,1,x,2020-10-25 01:00:00,2020-10-25 01:30:00,2020-10-25 04:30:00,14400,1800\n"
     "b,u,v,1,1,1,x,2020-10-25 05:00:00,2020-10-25 05:00:00,2020-10-25 05:10:00,600,0\n"
 )
-
-
-@pytest.mark.parametrize("zone", ["Europe/Berln", "", "../../etc/passwd", "/etc/passwd", "a\0b", "x" * 5000])
-def test_an_unknown_zone_is_a_mistake_of_the_user(tmp_path: Path, zone: str) -> None:
-    with pytest.raises(UserError, match="unknown name in --time-zone"):
-        imported(tmp_path, HELIOS + NIGHT, time_zone=zone)
 
 
 def test_the_command_takes_a_zone_and_a_folder(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import gzip
 import random
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, reject, settings
@@ -122,16 +121,6 @@ def test_dropped_rows_carry_line_and_reason(tmp_path: Path, maker: WorkMaker) ->
     assert report["counts"] == {"rows": 9, "jobs": 1, "dropped": 8, "left_out": {"window": 0, "limit": 0}}
 
 
-def test_a_log_without_a_usable_row_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match=r"log.csv:1: holds no usable job \(1 rows\); line 2: num_gpu=0"):
-        read_log(write(tmp_path, ITP + "a,0,60,0\n"), "itp")
-    with pytest.raises(TableError, match="missing column num_gpu"):
-        read_log(write(tmp_path, "job_id,submission_time,duration\na,0,60\n"), "itp")
-    log = read_log(write(tmp_path, ITP + "a,0,60,1\n"), "itp")
-    with pytest.raises(TableError, match=r"no job can be imported; line 2: .* has no plan on 8 GPUs"):
-        convert(log, WorkMaker(load_rules("llm-mix"), FakePlanner(limit=4)), 0, EVERYTHING)
-
-
 def test_the_clock_starts_with_the_first_job_that_is_imported(tmp_path: Path, maker: WorkMaker) -> None:
     log = read_log(write(tmp_path, ITP + "too-large,100,60,128\na,150,60,1\nb,170,60,1\n"), "itp")
     jobs, report = convert(log, maker, 0, EVERYTHING)
@@ -198,29 +187,6 @@ def test_a_share_of_jobs_without_deadline() -> None:
     assert "no deadlines: the log and the rules state none" in report["assumptions"]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"from_s": 5, "until_s": 5}, r"--from-s .*, --until-s .*: must be 0 <= from-s < until-s"),
-        ({"from_s": -1}, r"--from-s .*, --until-s .*: must be 0 <= from-s < until-s"),
-        ({"from_s": float("nan")}, r"--from-s .*, --until-s .*: must be 0 <= from-s < until-s"),
-        ({"limit": 0}, "--limit 0: must be at least 1"),
-        ({"time_scale": 0}, "--time-scale 0: must be above 0"),
-        ({"time_scale": float("inf")}, "--time-scale inf: must be above 0"),
-    ],
-)
-def test_impossible_selections(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        Selection(**options)
-
-
-def test_an_empty_window_says_where_the_log_ends(maker: WorkMaker) -> None:
-    with pytest.raises(
-        UserError, match=r"no job is submitted between 5000 and inf s .* the last one is at 450 s"
-    ):
-        convert(a_log(some_jobs(10)), maker, 0, Selection(from_s=5000))
-
-
 ELASTICFLOW_ROWS = {
     SIMULATOR: "x,100,500,vgg16,160,64,8,50\ny,130,9,bert,,128,1,60\nz,140,9,bert,90,128,1,60\n",
     TESTBED: "x,100,500,vgg16,160,64,8,50,0\ny,130,9,bert,999,128,1,60,1\nz,140,9,bert,90,128,1,60,0\n",
@@ -273,24 +239,6 @@ def test_the_planner_reproduces_the_logged_run_time(tmp_path: Path) -> None:
         for job in jobs:
             run = planner.curve(load_model(str(job.model)), int(job.global_batch or 0), [int(job.gpus or 0)])
             assert run[int(job.gpus or 0)].iteration_s * job.iterations == pytest.approx(7200.0, rel=1e-12)
-
-
-def test_unknown_names_are_reported(tmp_path: Path) -> None:
-    path = write(tmp_path, ITP + "a,0,60,1\n")
-    for options, message in (
-        ({"log_format": "itb"}, "unknown log format 'itb'; did you mean itp"),
-        ({"rules": "llm-max"}, "unknown rules 'llm-max'; did you mean llm-mix"),
-        (
-            {"rules": "llm-mix", "planner": "dataparallel"},
-            "unknown planner 'dataparallel'; did you mean data-parallel",
-        ),
-        (
-            {"rules": "llm-mix", "system": "dgx-a100"},
-            "unknown system 'dgx-a100'; did you mean .*dgx-a100-80gb",
-        ),
-    ):
-        with pytest.raises(UserError, match=message):
-            import_log(path, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.long

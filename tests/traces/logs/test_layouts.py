@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from itertime.errors import TableError, UserError
+from itertime.errors import TableError
 from tests.places import ROOT
 from tests.traces.importing import import_log
 from traces import Job, read_trace, write_trace
@@ -69,11 +69,6 @@ def test_the_command_reads_standard_input(tmp_path: Path) -> None:
     assert [job.duration_s for job in read_trace(tmp_path / "out.csv")] == [600.0]
 
 
-def test_a_device_is_refused() -> None:
-    with pytest.raises(UserError, match="/dev/zero: is a device; give a file or a pipe"):
-        import_log("/dev/zero", columns=NAMED)
-
-
 HUGE = "9" * 5000
 
 
@@ -112,34 +107,3 @@ def test_a_hundred_thousand_columns_are_no_trouble(tmp_path: Path) -> None:
 
 
 # What is written can be read
-
-
-def test_a_deadline_that_no_trace_holds_drops_the_job(tmp_path: Path) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text("job_id,submission_time,duration,num_gpu\na,0,4000000000,8\nb,5,600,8\n")
-    jobs, report = import_log(path, rules="llm-mix", planner="data-parallel", seed=1)
-    write_trace(jobs, tmp_path / "out.csv")
-    assert read_trace(tmp_path / "out.csv") == jobs
-    dropped = report["dropped_by_reason"]
-    assert len(jobs) + sum(dropped.values()) == 2
-    for seed in range(8):
-        jobs, report = import_log(path, rules="llm-mix", planner="data-parallel", seed=seed)
-        if len(jobs) == 1:
-            reason = report["dropped"][0]["reason"]
-            assert reason.startswith("deadline_s=")
-            assert "is above 4e+09 seconds" in reason
-            break
-    else:
-        pytest.fail("no seed draws a deadline above the limit")
-
-
-def test_gpus_that_no_trace_holds_drop_the_job(tmp_path: Path) -> None:
-    rules = tmp_path / "rules.yaml"
-    rules.write_text(
-        "source: x\nsizes:\n- gpus: [1, 16]\n  choices:\n"
-        "  - {model: gpt3-1.3b, global_batch: 512, gpu_multiplier: 8000000}\n"
-    )
-    path = tmp_path / "log.csv"
-    path.write_text("job_id,submission_time,duration,num_gpu\na,0,600,8\nb,5,600,4\n")
-    with pytest.raises(TableError, match="no job can be imported; line 2: "):
-        import_log(path, rules=str(rules), planner="data-parallel")

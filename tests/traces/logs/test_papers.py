@@ -7,19 +7,12 @@ from pathlib import Path
 import pytest
 
 from clustersim.cli import main
-from itertime.errors import TableError
-from tests.traces.importing import imported
 from tests.traces.logs.paper_samples import (
     gavel,
     shockwave,
 )
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
-
-
-def test_rules_need_run_times(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match="states no run time, which rules turn into work; --speeds SOURCE"):
-        imported(tmp_path, gavel("A3C", 9, 0, 1), rules="llm-mix")
 
 
 def test_a_log_gives_a_throughput_table_with_which_jobs_of_iterations_run(tmp_path: Path) -> None:

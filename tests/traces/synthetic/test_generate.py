@@ -12,7 +12,6 @@ import pytest
 import yaml
 from scipy import stats
 
-from itertime.errors import UserError
 from traces import Job, read_trace, submission_order, write_trace
 from traces.summary import summarise
 from traces.synthetic import Recipe, generate, generate_stored
@@ -343,84 +342,6 @@ def test_the_trace_of_a_seed_does_not_change() -> None:
     assert np.allclose(found, kept, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"jobs": 0}, "jobs=0: must be between 1"),
-        ({"gpus": 0}, "gpus=0: must be between 1"),
-        ({"load": 0}, "load=0: must be above 0 and finite"),
-        ({"load": float("nan")}, "load=nan: must be above 0 and finite"),
-        ({"load": 1e-9}, r"load=1e-09: puts 200 jobs beyond 4e\+09 s; raise it"),
-        ({"load": 1e-9, "load_of": "process"}, r"load=1e-09: puts 200 jobs beyond 4e\+09 s; raise it"),
-        ({"load": 1e12}, r"load=1e\+12: puts 200 jobs within 0.001 s; lower it"),
-        ({"load_of": "job"}, "unknown load_of 'job'; known: process, trace"),
-        ({"jobs": 2, "arrivals": "batches", "cv": 50}, "puts all 2 jobs into one batch, which has no load"),
-        ({"seed": -1}, "seed=-1: must not be negative"),
-        ({"stated_sigma": -1}, "sigma=-1: of the errors of stated work, must be a number from 0 to 10"),
-        ({"arrivals": "poison"}, "unknown arrivals 'poison'; did you mean poisson"),
-        ({"cv": 2}, "cv=2: arrivals 'poisson' take no cv"),
-        ({"arrivals": "regular", "cv": 2}, "cv=2: arrivals 'regular' take no cv"),
-        ({"arrivals": "batches", "cv": 51}, "cv=51: must be between 1"),
-        ({"arrivals": "bursty", "cv": 0.5}, "cv=0.5: must be between 1"),
-        ({"sizes": "it"}, "unknown sizes 'it'"),
-        ({"rules": "llm"}, "unknown rules 'llm'"),
-        ({"deadlines": 2}, "deadlines=2: must be rules, none, LOW:HIGH"),
-        ({"deadlines": "soon"}, "deadlines=soon: must be rules, none, LOW:HIGH"),
-        ({"deadlines": "2:1"}, "deadlines=2:1: must be"),
-        ({"deadlines": "1:2:3"}, "deadlines=1:2:3: must be"),
-        ({"deadlines": "1:2:0.5:1"}, "deadlines=1:2:0.5:1: must be"),
-        ({"deadlines": "1:2:-1"}, "deadlines=1:2:-1: must be"),
-        ({"deadlines": "1e300:1e301"}, r"deadlines=1e300:1e301: LOW and HIGH are multiples of the run time"),
-        ({"deadlines": "1:1e9"}, r"job \d+: deadline_s=\S+: is above 4e\+09; lower the run times of"),
-    ],
-)
-def test_impossible_recipes(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        generate(dataclasses.replace(RIGID, **change))
-
-
-def test_rules_must_cover_the_sizes(tmp_path: Path) -> None:
-    sizes = tmp_path / "large.yaml"
-    classes = [{"gpus": 100, "share": 1, "exponential": {"mean_s": 100}}]
-    sizes.write_text(yaml.safe_dump({"source": "test", "sizes": classes}))
-    with pytest.raises(UserError, match="the rules cover no jobs of 100 GPUs"):
-        generate(Recipe(jobs=3, sizes=str(sizes)))
-
-
-@pytest.mark.parametrize(
-    ("size", "message"),
-    [
-        ({"gpus": 1, "share": 1}, "needs exactly one of log_normal, exponential and quantiles"),
-        ({"gpus": 1, "share": 0, "exponential": {"mean_s": 1}}, "sizes.0.share=0"),
-        ({"gpus": 1, "share": 1, "exponential": {"mean_s": -1}}, "sizes.0.exponential.mean_s=-1"),
-        (
-            {"gpus": 1, "share": 1, "log_normal": {"median_s": 1, "sigma": 1, "min_s": 9, "max_s": 9}},
-            "practically no run time lies between min_s and max_s",
-        ),
-        ({"gpus": 1, "share": 1, "log_normal": {"median_s": 1, "sigma": 1}}, "log_normal.max_s' is missing"),
-        (
-            {"gpus": 1, "share": 1, "log_normal": {"median_s": 1.089, "sigma": 7669, "max_s": 1573360}},
-            r"sizes.0.log_normal=.*: sigma=7669: is above 10; .*check that median_s is not swapped with it",
-        ),
-        (
-            {"gpus": 10**24, "share": 1, "exponential": {"mean_s": 1}},
-            "sizes.0.gpus=1000000000000000000000000",
-        ),
-        (
-            {"gpus": 1, "share": 1, "exponential": {"mean_s": 3.6e12}},
-            "sizes.0.exponential.mean_s=3600000000000",
-        ),
-        ({"gpus": 1, "share": 1, "exponential": {"mean_s": 1e-27}}, "sizes.0.exponential.mean_s=1e-27"),
-    ],
-)
-def test_bad_sizes_name_file_and_key(tmp_path: Path, size: dict[str, Any], message: str) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump({"source": "test", "sizes": [size]}))
-    with pytest.raises(UserError, match=message) as caught:
-        load_sizes(path)
-    assert str(caught.value).startswith(str(path))
-
-
 def test_bundled_sizes_are_listed() -> None:
     assert list_sizes() == ["exponential", "itp", "itp-8h", "kalos"]
 
@@ -481,12 +402,6 @@ def test_precisions_are_drawn_by_weight_and_leave_the_rest_alone() -> None:
     share = sum(job.precision == "fp8" for job in drawn) / 2000
     assert share == pytest.approx(0.25, abs=4 * (0.25 * 0.75 / 2000) ** 0.5)
     assert all(job.precision is None for job in generate(dataclasses.replace(RIGID, precisions="fp8"))[0])
-
-
-@pytest.mark.parametrize("text", ["int8", "fp8:0", "fp8:x", "fp8,fp8:2", ""])
-def test_precisions_that_are_none(text: str) -> None:
-    with pytest.raises(UserError, match=r"^precisions="):
-        Recipe(jobs=1, precisions=text)
 
 
 def test_users_misstate_work_and_the_rest_stays_as_it_is(tmp_path: Path) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from itertime.errors import UserError
 from traces.job import Job
 from traces.synthetic import (
     Owners,
@@ -113,31 +111,3 @@ def test_owners_are_zipf() -> None:
 def test_rules_give_the_jobs_of_a_preset_models() -> None:
     jobs, _ = made(50, preset="itp", rules="llm-mix")
     assert all(job.model for job in jobs)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("gaps: {points: [[0, 1], [0.5, 2]]}", "the shares go from 0 to 1"),
-        ("gaps: {points: [[0, 2], [1, 1]]}", "values do not fall"),
-        ("gaps: {points: [[0, 0], [1, 1]]}", "greater than"),
-        ("gaps: {points: [[0, 1], [1, 2]]}\n  hours: [1, 2]", "hours: needs 24 numbers"),
-        ("gaps: {points: [[0, 1], [1, 2]]}\n  zero_share: 1", "zero_share"),
-        ("gaps: {points: [[0, 1], [1, 2]]}\n  day_sigma: 50", "day_sigma"),
-    ],
-)
-def test_bad_presets_name_file_and_key(text: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "bad.yaml"
-    sizes = "sizes:\n  - {gpus: 1, share: 1, exponential: {mean_s: 60}}\n"
-    path.write_text(f"source: x\n{sizes}arrivals:\n  jobs_per_day: 5\n  {text}\n")
-    with pytest.raises(UserError) as error:
-        load_preset(path)
-    assert str(path) in str(error.value)
-    assert message in str(error.value)
-
-
-def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(UserError, match="unknown preset 'hellios'; did you mean helios"):
-        made(preset="hellios")
-    with pytest.raises(UserError, match="load: is not stated; state it, or a preset"):
-        Recipe(jobs=5, load=None)

@@ -16,7 +16,6 @@ from traces import read_trace, write_trace
 from traces.summary import demand, load_of
 from traces.synthetic import Recipe, generate
 from traces.synthetic.arrivals import ARRIVALS
-from traces.workload.rules import load_rules
 
 magnitudes = st.floats(-32, 32).map(lambda exponent: 10.0**exponent)
 laws = st.one_of(
@@ -111,22 +110,3 @@ def test_what_is_generated_can_be_read(
     assert found == report["load"]
     if found is not None:
         assert found == pytest.approx(load, rel=1e-3)
-
-
-def test_a_multiplier_beyond_any_cluster_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "rules.yaml"
-    choice = {"model": "gpt3-1.3b", "global_batch": 512, "gpu_multiplier": 8_000_000}
-    path.write_text(json.dumps({"source": "x", "sizes": [{"gpus": [1, 64], "choices": [choice]}]}))
-    with pytest.raises(UserError, match="2 GPUs x 8000000 are 16,000,000; a job has at most 10,000,000"):
-        generate(Recipe(jobs=500, rules=str(path), seed=1, sizes=str(_of_two_gpus(tmp_path))))
-    choice["gpu_multiplier"] = 10**21
-    path.write_text(json.dumps({"source": "x", "sizes": [{"gpus": [1, 64], "choices": [choice]}]}))
-    with pytest.raises(UserError, match=r"sizes\.0\.choices\.0\.gpu_multiplier=10{21}: input should be less"):
-        load_rules(path)
-
-
-def _of_two_gpus(folder: Path) -> Path:
-    path = folder / "sizes.yaml"
-    law = {"exponential": {"mean_s": 100}}
-    path.write_text(json.dumps({"source": "x", "sizes": [{"gpus": 2, "share": 1, **law}]}))
-    return path

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from itertime.errors import TableError, UserError
-from traces.synthetic import Diurnal, Need, instances_of, read_needs
+from traces.synthetic import Diurnal, Need, instances_of
 
 
 def test_the_last_to_begin_is_the_first_to_end() -> None:
@@ -39,28 +36,3 @@ def test_the_day_moves_the_need_around_its_mean() -> None:
 def test_a_seed_gives_the_same_need_and_another_seed_another() -> None:
     first, again, other = (Diurnal(mean_gpus=50.0).needs(seed) for seed in (1, 1, 2))
     assert first == again != other
-
-
-@pytest.mark.parametrize(
-    ("row", "wrong"),
-    [
-        ("s,x,1", "time_s=x"),
-        ("s,0,1.5", "gpus=1.5"),
-        ("s,-1,1", "time_s=-1"),
-        (",0,1", "service is empty"),
-        ("s,0", "2 cells"),
-    ],
-)
-def test_a_wrong_row_is_named(tmp_path: Path, row: str, wrong: str) -> None:
-    path = tmp_path / "needs.csv"
-    path.write_text(f"service,time_s,gpus\n{row}\n")
-    with pytest.raises(TableError, match=f"needs.csv:2: .*{wrong}"):
-        read_needs(path)
-
-
-@pytest.mark.parametrize(
-    "needs", [[Need("s", 0.0, 1)], [Need("s", 0.0, 1), Need("s", 0.0, 2), Need("s", 5.0, 0)]]
-)
-def test_a_series_must_end_and_state_one_need_at_a_time(needs: list[Need]) -> None:
-    with pytest.raises(UserError, match="service s: "):
-        instances_of(needs)
