@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Generic
@@ -73,6 +73,7 @@ class ClusterState(Generic[AnyView]):
     __slots__ = (
         "_any_node",
         "_by_placement",
+        "_lasting",
         "capacity",
         "cluster",
         "curves",
@@ -113,29 +114,52 @@ class ClusterState(Generic[AnyView]):
         self.curves = JobCurves(cluster, overheads)
         self.orders: dict[Key[AnyView], NonIncreasingKeys[AnyView]] = {}
         self._any_node = Room(placer)
+        self._lasting: tuple[frozenset[int], Capacity] | None = None  # removed nodes; the others, all free
         self._by_placement = cluster.network_model.by_placement
 
     def default_offers(self, job: ActiveJob) -> tuple[Offer, ...]:
         """The GPU types on which a job starts if its policy names none, the first choice first: those where
         the run time of its request is at most `type_slowdown` times the shortest. A type that has lost so
-        many nodes for good that the request no longer fits does not count.
+        many nodes for good that the request has no place there any more does not count.
         """
         offers = job.offers
         if self.type_slowdown == inf or len(offers) == 1:
             return offers
-        removed = self.nodes.removed_by(self.now_s)
-        if removed:
+        if self.nodes.removed_by(self.now_s):
             offers = tuple(
-                offer for offer in offers if offer.requested <= self._lasting(offer.gpu_type, removed)
+                offer for offer in offers if self.ever_fits(job, [(offer.gpu_type, offer.requested)])
             )
         limit = self.type_slowdown * min((offer.unit_s for offer in offers), default=0.0)
         return tuple(offer for offer in offers if offer.unit_s <= limit)
 
-    def _lasting(self, gpu_type: str, removed: frozenset[int]) -> int:
-        """The GPUs of a type that are not on nodes removed for good."""
-        pool = next(pool for pool in self.cluster.pools if pool.gpu_type == gpu_type)
-        nodes = range(pool.first, pool.first + pool.nodes)
-        return pool.gpus - pool.gpus_per_node * sum(node in removed for node in nodes)
+    def ever_fits(
+        self,
+        job: ActiveJob,
+        sizes: Iterable[tuple[str | None, int]] | None = None,
+        now: float | None = None,
+    ) -> bool:
+        """Whether what a job asks for has a place on the nodes that are not removed for good, were all of
+        them free. Nodes that failed, are maintained, reserved or yet to be added count as present.
+
+        Only what the job asks for counts: its GPUs, whole or a part of one, and the cores and the memory
+        beside them. It may run, wait, or be a job that is still to be submitted. `sizes`: (GPU type, GPUs),
+        of which one with a place is enough; by default those that it requests. `now`: the time, if it is
+        not that of the last decision.
+        """
+        removed = self.nodes.removed_by(self.now_s if now is None else now)
+        if not removed:
+            return True
+        if self._lasting is None or self._lasting[0] != removed:
+            capacity = Capacity(self.cluster)
+            for node in removed:
+                capacity.close(node)
+            self._lasting = removed, capacity
+        capacity = self._lasting[1]
+        for gpu_type, gpus in _requests(job) if sizes is None else sizes:
+            room = self._room_within(NO_CLOSED_NODES, job, gpu_type)
+            if gpus <= capacity.free and room.place(capacity, gpus) is not None:
+                return True
+        return False
 
     def note_demand(self, active: ActiveJob) -> None:
         """Work out what a job that was submitted needs beside its GPUs, where the nodes limit that."""
@@ -155,21 +179,17 @@ class ClusterState(Generic[AnyView]):
             if active.demand is None and not active.millionths:
                 # Nothing limits the job. Where no placement is faster than another, one room serves all jobs.
                 return Room(self.placer, active.curve.training) if self._by_placement else self._any_node
-        return self._room_within(self.nodes.closed_to(job), job, gpu_type)
+        closed = self.nodes.closed_to(job)
+        return self._room_within(closed, None if job is None else active_of(job), gpu_type)
 
-    def room_if_open(self, job: AnyView | None, gpu_type: str | None = None) -> Room:
-        """The room of `room_for` if no node were closed to the job."""
-        return self._room_within(NO_CLOSED_NODES, job, gpu_type)
-
-    def _room_within(self, nodes: ClosedNodes, job: AnyView | None, gpu_type: str | None) -> Room:
+    def _room_within(self, nodes: ClosedNodes, active: ActiveJob | None, gpu_type: str | None) -> Room:
         if gpu_type is not None:
             try:
                 self.cluster.pool(gpu_type)
             except UnknownName as error:
                 raise PolicyError(str(error)) from None
-        if job is None:
+        if active is None:
             return LimitedRoom(self.placer, gpu_type=gpu_type, closed=nodes.closed)
-        active = active_of(job)
         if active.millionths:
             return SharedGpuRoom(self.placer, active.millionths, gpu_type, nodes.closed, active.demand)
         plans: Mapping[int, Plan] = {}
@@ -267,6 +287,14 @@ class RestartTimes(dict[tuple[float, int], float]):
         nodes = -(-gpus // self._cluster.gpus_per_node)
         restart_s = self[kind] = self._overheads.change_s(parameters, nodes, gpus)
         return restart_s
+
+
+def _requests(job: ActiveJob) -> Iterator[tuple[str | None, int]]:
+    """What a job requests on each GPU type that can run it."""
+    if not job.offers:
+        yield None, job.requested
+    for offer in job.offers:
+        yield offer.gpu_type, offer.requested
 
 
 def checked_quotas(quotas: Mapping[str, int] | None, capacity: int | None = None) -> Mapping[str, int]:

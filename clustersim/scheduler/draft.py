@@ -27,13 +27,12 @@ class Draft:
 
     __slots__ = ("_capacity", "_changes", "_facts", "_owns_capacity", "_room_for", "decision")
 
-    def __init__(self, facts: ClusterState[JobView], capacity: Capacity | None = None):
-        """`capacity`: the free GPUs to begin with, if not the real ones; then no node is closed to a job."""
+    def __init__(self, facts: ClusterState[JobView]):
         self._facts = facts
         self.decision = facts.decision
         """The number of the policy's call in which the draft was made."""
-        self._capacity = facts.capacity if capacity is None else capacity
-        self._room_for = facts.room_for if capacity is None else facts.room_if_open
+        self._capacity = facts.capacity
+        self._room_for = facts.room_for
         self._owns_capacity = False
         self._changes: dict[JobView, Placement | None] = {}
 
@@ -177,7 +176,6 @@ class Draft:
         """An independent draft that starts as this one, for looking ahead."""
         twin = type(self)(self._facts)
         twin.decision = self.decision
-        twin._room_for = self._room_for
         # Free GPUs that neither draft owns are copied by the first of them that changes them.
         twin._owns_capacity = self._owns_capacity
         twin._capacity = self._capacity.copy() if self._owns_capacity else self._capacity

@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf, isnan
 from typing import Any, NamedTuple
 
-from clustersim.cluster import Capacity
 from clustersim.errors import PolicyError
 
 from .cluster_state import ClusterState
 from .draft import Draft
+from .internal import active_of
 from .job_view import JobView
 from .look_ahead import Ahead, Shares, run_ahead
 from .proposal import Proposal
@@ -93,7 +93,6 @@ class State:
         self.events: list[Event] = []
         self._used: dict[str, int] = {}  # GPUs by tenant, counted once per decision
         self._counted = -1
-        self._remaining: tuple[frozenset[int], Capacity] | None = None  # removed nodes; the others, all free
 
     @property
     def now(self) -> float:
@@ -175,20 +174,13 @@ class State:
         return unsettled(self._facts)
 
     def ever_fits(self, job: JobView) -> bool:
-        """Whether a pending job fits on the nodes that remain in the cluster. False only where nodes were
-        removed for good: nodes that failed, are maintained or are yet to be added count as present.
+        """Whether the request of a job has a place on the nodes that remain in the cluster; also of one that
+        is to be admitted. False only where nodes were removed for good: nodes that failed, are maintained,
+        reserved or yet to be added count as present.
 
         A policy whose queue blocks on a job that never fits would starve the jobs behind it.
         """
-        removed = self._facts.nodes.removed_by(self._facts.now_s)
-        if not removed or job.running:
-            return True
-        if self._remaining is None or self._remaining[0] != removed:
-            remaining = Capacity(self.cluster)
-            for node in removed:
-                remaining.close(node)
-            self._remaining = removed, remaining
-        return Draft(self._facts, self._remaining[1]).start(job) is not None
+        return job.running or self._facts.ever_fits(active_of(job))
 
     def proposal(self) -> Proposal:
         """A fresh draft in which everything stays as it is."""

@@ -41,7 +41,7 @@ from traces.native import write_trace
 
 from .features import FEATURES, TABLE, Scene, new_scene
 
-__all__ = ["BY_DEFAULT", "KNOWN", "POLICIES", "Draw", "check", "drawn", "pairs", "recorded"]
+__all__ = ["BY_DEFAULT", "KNOWN", "POLICIES", "Draw", "check", "drawn", "pairs", "recorded", "routed"]
 
 RESULTS = Path(__file__).with_name("scenes.csv")
 
@@ -53,7 +53,6 @@ INSTEAD_OF_EACH_OTHER = [
 ]  # fmt: skip
 """Features that state the same thing."""
 KNOWN: dict[frozenset[str], str] = {
-    frozenset({"routing", "removal"}): "a cluster asks a job that is not in the system whether it ever fits",
     frozenset({"sia", "reservations"}): "the last answer is used again after a reservation has ended",
     frozenset({"spot", "removal"}): "the audit draws reclaims of a node that is gone without end",
 }
@@ -63,6 +62,12 @@ REFUSED: dict[frozenset[str], str] = {
     frozenset({"routing", "shared storage"}): "storage_shared: holds for one cluster",
 }
 """Features that the simulator refuses together, and what it says."""
+
+
+DISTURBANCES = (
+    "failures", "calendar", "removal", "spot", "reservations", "services", "host demands", "parts of gpus",
+)  # fmt: skip
+"""The features that keep a job off some nodes of its cluster, or off all of them."""
 
 
 def refusal(policy: str, features: Iterable[str]) -> str | None:
@@ -127,6 +132,14 @@ def pairs() -> Iterator[Draw]:
         if policies:
             able = [name for name in policies if refusal(name, pair) is None]
             yield Draw(100_000 + number, (able or policies)[0], pair)
+
+
+def routed() -> Iterator[Draw]:
+    """What disturbs the nodes of a fleet with routing, each with three policies, other ones each."""
+    able = [name for name in POLICIES if refusal(name, ["routing"]) is None]
+    for number, disturbance in enumerate(DISTURBANCES):
+        for policy in able[number :: len(able) // 3][:3]:
+            yield Draw(200_000 + 100 * number + POLICIES.index(policy), policy, ("routing", disturbance))
 
 
 def check(draw: Draw, folder: Path) -> str:
@@ -239,7 +252,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a folder for the files of the scenes")
     parser.add_argument("--renew", action="store_true", help="record the results of the default run")
     options = parser.parse_args()
-    of_pairs = {draw.number: draw for draw in pairs()}
+    of_pairs = {draw.number: draw for draw in (*pairs(), *routed())}
     scenes = [of_pairs.get(number) or drawn(number) for number in options.numbers]
     rows = []
     for draw in BY_DEFAULT if options.renew else scenes:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from .features import FEATURES
-from .scenes import BY_DEFAULT, POLICIES, Draw, check, drawn, pairs, recorded
+from .scenes import BY_DEFAULT, POLICIES, Draw, check, drawn, pairs, recorded, routed
 
 RESULTS = recorded()
 
@@ -15,6 +15,11 @@ RESULTS = recorded()
 @pytest.mark.parametrize("draw", BY_DEFAULT, ids=str)
 def test_a_scene_keeps_every_rule_and_its_result(draw: Draw, tmp_path: Path) -> None:
     assert check(draw, tmp_path) == RESULTS[draw.number], f"python -m tests.fuzz.scenes {draw.number}"
+
+
+@pytest.mark.parametrize("draw", list(routed()), ids=str)
+def test_routing_goes_with_all_that_keeps_jobs_off_nodes(draw: Draw, tmp_path: Path) -> None:
+    check(draw, tmp_path)
 
 
 @pytest.mark.long

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from clustersim.cluster import Placement
 from clustersim.engine.clock import Clock, Due
@@ -12,7 +12,7 @@ from clustersim.engine.world import World
 from clustersim.failures import NodeChange, Notice, Outages
 from clustersim.jobs import ActiveJob
 from clustersim.records import GIVEN_UP, INTERRUPT, NODE_DOWN, NODE_UP
-from clustersim.scheduler import Event
+from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.internal import active_of
 
 __all__ = ["NodeEvents", "NodesOfCluster", "is_on"]
@@ -120,18 +120,9 @@ class NodesOfCluster:
         return world.arrivals.next is None and not jobs_inside
 
     def all_too_large(self) -> bool:
-        """Whether every waiting job needs more GPUs than the nodes that remain have."""
-        facts = self.world.facts
-        cluster, gone = facts.cluster, facts.nodes.removed_by(self.world.clock.now)
-        remaining = dict.fromkeys(cluster.gpu_types, 0)
-        for node in range(cluster.nodes):
-            if node not in gone:
-                remaining[cluster.type_of(node)] += cluster.size_of(node)
-        return not any(
-            min(job.sizes_on(gpu_type)) <= remaining[gpu_type]
-            for job in facts.waiting.jobs
-            for gpu_type in job.gpu_types
-        )
+        """Whether no waiting job has a place on the nodes that remain, on any number of GPUs."""
+        facts, now = self.world.facts, self.world.clock.now
+        return not any(facts.ever_fits(active_of(job), _sizes_of(job), now) for job in facts.waiting.jobs)
 
     def announce(self, notice: Notice) -> None:
         """A node is to be reclaimed; the policy may move its jobs before."""
@@ -196,6 +187,13 @@ class NodesOfCluster:
             return
         world.policy.add_waiting(view)
         world.events.append(Event("interrupted", view, node))
+
+
+def _sizes_of(job: JobView) -> Iterator[tuple[str, int]]:
+    """What a job can run on, by GPU type."""
+    for gpu_type in job.gpu_types:
+        for gpus in job.sizes_on(gpu_type):
+            yield gpu_type, gpus
 
 
 def is_on(placement: Placement, node: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from clustersim.cluster import FleetMember, HostDemand
+from clustersim.cluster import FleetMember
 from clustersim.engine.clock import Arrivals, Course, Due
 from clustersim.engine.features import Disruptions, NodeEvents
 from clustersim.engine.job_records import rejected_record
@@ -16,7 +16,7 @@ from clustersim.jobs import ActiveJob
 from clustersim.records import SUBMIT, MemoryRecorder, Recorder
 from clustersim.scheduler import JobView
 from clustersim.scheduler.internal import active_of
-from clustersim.speed import CannotRun, Offer
+from clustersim.speed import CannotRun
 from traces.job import Job
 
 from .recording import PartRecorder, UseOfParts
@@ -77,10 +77,10 @@ class FleetSimulation(Course):
         return self.recorder
 
     def begin(self) -> None:
-        self._expect_submissions(self.clock.now)
         for member in self._members:
             for begin in member.simulation.world.at_begin:
                 begin()
+        self._expect_submissions(self.clock.now)  # behind reservations that are in force already
         if self._nodes is not None:
             self._nodes.begin()
 
@@ -117,7 +117,7 @@ class FleetSimulation(Course):
 
     def _send(self, job: Job, order: int) -> _Member | None:
         """Send an arriving job to a cluster; reject it, and return None, if no cluster can run it."""
-        able = {member: offers for member in self._members if (offers := member.offers(job))}
+        able = {member: to for member in self._members if (to := member.destination(job, order)) is not None}
         if not able:
             world = self._members[0].simulation.world
             world.recorder.event(job.submit_s, SUBMIT, job.job_id)
@@ -128,10 +128,10 @@ class FleetSimulation(Course):
                 reason = str(why)
             world.reject(rejected_record(job, reason), order)
             return None
-        lasting = {m: offers for m, offers in able.items() if m.ever_fits(job, order, offers[0])}
+        lasting = {member: to for member, to in able.items() if to.ever_fits()}
         able = lasting or able
-        to = choose(self._routing, job, [member.to(offers, job) for member, offers in able.items()])
-        member = next(member for member in able if member.part.name == to.name)
+        to = choose(self._routing, job, list(able.values()))
+        member = next(member for member in able if able[member] is to)
         member.simulation.submit(member.own(job), order, f"sent to {to.name}: {self._routing.by}")
         return member
 
@@ -172,9 +172,10 @@ class FleetSimulation(Course):
         for member in self._members:
             if member is at or member.part.name in left or not member.simulation.world.policy.admits_all:
                 continue
-            offers = member.offers(job)
-            same_run_time = offers and (offers[0].requested, offers[0].unit_s) == (active.requested, unit_s)
-            if same_run_time and member.to(offers, job).has_room():
+            to = member.destination(job, active.order)
+            if to is None or (to.offers[0].requested, to.offers[0].unit_s) != (active.requested, unit_s):
+                continue
+            if to.has_room():
                 return member
         return None
 
@@ -203,31 +204,20 @@ class _Member:
         gpu_type = self._asked[job.gpu_type]
         return job if gpu_type == job.gpu_type else replace(job, gpu_type=gpu_type)
 
-    def offers(self, job: Job) -> tuple[Offer, ...]:
-        """What the cluster offers the job; nothing if it cannot run it."""
+    def destination(self, job: Job, order: int) -> Destination | None:
+        """The cluster as a destination of a job; None if it cannot run the job. `order`: of submission."""
         if job.gpu_type not in self._asked:
-            return ()
+            return None
+        job, world, cluster = self.own(job), self.simulation.world, self.part.cluster
         try:
-            return self.simulation.setup.speed.offers(self.own(job))
+            offers = self.simulation.setup.speed.offers(job)
         except CannotRun:
-            return ()
-
-    def ever_fits(self, job: Job, order: int, offer: Offer) -> bool:
-        """Whether the job has a place on the nodes that are not removed for good."""
-        world = self.simulation.world
-        if not world.facts.nodes.removed_by(world.clock.now):
-            return True
-        active = ActiveJob(self.own(job), order, offer.curve, offer.requested, offer.note)
-        active.demand = self._demand_of(job)
-        return world.state.ever_fits(JobView(active, world.facts))
-
-    def to(self, offers: tuple[Offer, ...], job: Job) -> Destination:
-        world = self.simulation.world
-        return Destination(self.part.name, world.facts, world.submitted, offers, self._demand_of(job))
-
-    def _demand_of(self, job: Job) -> HostDemand | None:
-        """What the job needs beside each GPU; None where the cluster does not limit that."""
-        return self.part.cluster.demand_of(job.cpus, job.host_memory_gb, job.gpus)
+            return None
+        candidate = ActiveJob(job, order, offers[0].curve, offers[0].requested, offers[0].note)
+        candidate.demand = cluster.demand_of(job.cpus, job.host_memory_gb, job.gpus)
+        if cluster.mixed:
+            candidate.offers = offers
+        return Destination(self.part.name, world.facts, world.submitted, candidate, offers)
 
     def give_up(self, view: JobView) -> None:
         """A waiting job leaves for another cluster."""

@@ -11,11 +11,9 @@ from dataclasses import asdict, dataclass, field, fields
 from math import inf, isfinite
 from typing import Any
 
-from clustersim.cluster import HostDemand, open_nodes
 from clustersim.jobs import ActiveJob
 from clustersim.scheduler import JobView
 from clustersim.scheduler.cluster_state import ClusterState
-from clustersim.scheduler.draft import Draft
 from clustersim.speed import Offer
 from itertime.errors import UnknownName, UserError, quoted
 from traces.job import Job
@@ -104,34 +102,34 @@ class Destination:
         name: str,
         facts: ClusterState[JobView],
         submitted: Collection[ActiveJob],
+        candidate: ActiveJob,
         offers: Sequence[Offer],
-        demand: HostDemand | None = None,
     ):
-        """`submitted`: jobs sent there at this instant, on which no decision was made yet. `demand`: what the
-        job needs beside each GPU.
+        """`submitted`: jobs sent there at this instant, on which no decision was made yet. `candidate`: the
+        job as it would enter the cluster.
         """
-        self.name, self.offers, self._demand = name, offers, demand
-        self._facts, self._submitted = facts, submitted
+        self.name, self.offers = name, offers
+        self._facts, self._submitted, self._candidate = facts, submitted, candidate
+
+    def ever_fits(self) -> bool:
+        """Whether the job has a place on the nodes that are not removed for good."""
+        return self._facts.ever_fits(self._candidate)
 
     def has_room(self) -> bool:
-        """Whether the job finds no other waiting, and GPUs enough for its request on one GPU type."""
-        facts = self._facts
+        """Whether the job finds no other waiting, and has a place for its request now, on GPUs of one type
+        and on nodes that are open to it.
+        """
+        facts, candidate = self._facts, self._candidate
         if facts.waiting.jobs:
             return False
-        free_gpus, draft, mixed = facts.capacity.free, Draft(facts), facts.cluster.mixed
-        free_gpus -= sum(job.requested for job in self._submitted)
-        return any(
-            offer.requested <= free_gpus
-            and draft.fits(offer.requested, offer.gpu_type if mixed else None)
-            and (self._demand is None or self._has_host(offer, self._demand))
-            for offer in self.offers
-        )
-
-    def _has_host(self, offer: Offer, demand: HostDemand) -> bool:
-        """Whether enough of the free GPUs have the cores and the memory that the job needs beside them."""
-        capacity = self._facts.capacity
-        nodes = capacity.pool(offer.gpu_type) if self._facts.cluster.mixed else capacity
-        return self._facts.placer.fits(open_nodes(nodes, 0, capacity, demand), offer.requested)
+        free_gpus = facts.capacity.free - sum(job.requested for job in self._submitted)
+        view = JobView(candidate, facts)
+        for offer in self.offers:
+            room = facts.room_for(view, offer.gpu_type if facts.cluster.mixed else None)
+            has_gpus = offer.requested <= free_gpus or candidate.millionths
+            if has_gpus and room.place(facts.capacity, offer.requested) is not None:
+                return True
+        return False
 
     def load(self) -> float:
         """GPUs that jobs there hold and wait for, over the GPUs in service."""

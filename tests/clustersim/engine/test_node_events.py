@@ -12,7 +12,7 @@ from clustersim.audit import check_run_folder
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.runs import RunConfig
-from clustersim.scheduler import Proposal, State
+from clustersim.scheduler import JobView, Proposal, State
 from clustersim.testing import Outcome, simulate
 from policies.fifo import Fifo
 from policies.srtf import Srtf
@@ -21,6 +21,17 @@ from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0, 8: 4.0, 16: 5.0}}
 CHARGED = Overheads(launch_s=10.0, plain_restart_s=20.0, checkpoint_interval_s=100.0)  # saves, loads of 10 s
+
+
+class AdmitsWhatFits(Fifo):
+    def admit(self, job: JobView, state: State) -> bool:
+        return state.ever_fits(job)
+
+
+def test_a_policy_may_ask_whether_a_job_ever_fits_before_it_admits_the_job() -> None:
+    jobs = [rigid("small", 10.0, 8, 5.0), rigid("large", 10.0, 16, 5.0)]
+    outcome = simulate(jobs, AdmitsWhatFits(), "n2g8", calendar=[{"at_s": 5, "remove": 0}])
+    assert (outcome.of("small").state, outcome.of("large").state) == ("finished", "rejected")
 
 
 def test_a_run_ends_when_no_waiting_job_can_ever_run_again() -> None:
