@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+
+def table_of(row: Mapping[str, Any], folder: Path) -> Path:
+    """A table `runs.csv` of one row in a folder, which has no other columns."""
+    path = folder / "runs.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(row))
+        writer.writeheader()
+        writer.writerow(row)
+    return path
 
 
 @pytest.fixture

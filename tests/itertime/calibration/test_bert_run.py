@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from itertime import predict
 from itertime.calibration import MeasuredRun, RunSet, calibrate, read_table, summary, validate
 from itertime.calibration.run_set import expressed
+from itertime.calibration.validation import RowError
 from itertime.costs.network import Fabric, Group, all_gather_s, all_reduce_s
 from itertime.errors import TableError
 from itertime.spec import (
@@ -32,47 +34,8 @@ from tests.effort import examples
 from tests.places import SHARED
 
 BERT = SHARED / "data" / "mlperf" / "bert_iterations.csv"
-SORTED = "unpadded, all samples sorted and dealt over all ranks"
-NVIDIA = {
-    "id": "mlperf-9.9-one",
-    "duplicate_of": "",
-    "gpu": "NVIDIA A100-SXM4-80GB (400W)",
-    "gpus": "64",
-    "gpus_per_node": "8",
-    "node_nic_gbps": "400",
-    "layers": "24",
-    "hidden": "1024",
-    "heads": "16",
-    "vocab": "30522",
-    "samples_per_gpu_step": "48.0",
-    "grad_accumulation": "1",
-    "global_batch": "3072",
-    "work": SORTED,
-    "precision": "fp16",
-    "optimizer": "LAMB (distributed)",
-    "cuda_graph": "",
-    "step_s": "0.17",
-    "network": "Storage: 2x ConnectX-6 IB HDR 200Gb/sec, Compute: 8x ConnectX-6 IB HDR 200Gb/sec",
-    "source": "mlcommons/training_results NVIDIA/results/a/bert/result_0.txt",
-}
-SAMSUNG = {
-    "gpus": "1024",
-    "samples_per_gpu_step": "16",
-    "global_batch": "16384",
-    "work": "unpadded, stratified 4 bins, exchanged in the node",
-    "optimizer": "Adam",
-    "network": "Compute: 4x ConnectX-6 IB HDR 200Gb/Sec",
-}
-LARGEST = {
-    "gpu": "NVIDIA H100-SXM5-80GB",
-    "gpus": "512",
-    "samples_per_gpu_step": "6",
-    "global_batch": "3072",
-    "work": "packed: pairs in 512 tokens",
-    "precision": "fp16 or fp8, log does not say",
-    "cuda_graph": "yes",
-    "network": "8x ConnectX-7 IB NDR 400Gb/s",
-}
+NVIDIA, SAMSUNG, LARGEST = yaml.safe_load(Path(__file__).with_name("bert_rows.yaml").read_text()).values()
+"""A row; what Samsung's and the largest runs have in place of its cells."""
 Write = Callable[..., Path]
 
 
@@ -101,17 +64,6 @@ def complaint(path: Path) -> str:
     with pytest.raises(TableError) as error:
         read_table(path)
     return str(error.value)
-
-
-def test_a_row_becomes_typed_cells_and_its_step_an_iteration(write: Write) -> None:
-    (row,) = read_table(write({"work": ""}))
-    assert (row["kind"], row["gpus"], row["samples_per_gpu_step"], row["iteration_s"]) == (
-        "bert",
-        64,
-        48,
-        0.17,
-    )
-    assert row["work"] is row["duplicate_of"] is None
 
 
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -156,16 +108,13 @@ def test_a_step_holds_its_share_of_evaluations(write: Write) -> None:
 
 
 def test_a_set_of_runs_predicts_what_validate_does(write: Write) -> None:
-    changes = [
-        {},
-        {**SAMSUNG, "id": "two"},
-        {**LARGEST, "id": "three"},
-        {"id": "four", "work": "padded to 512"},
-    ]
-    path = write(*changes)
+    padded = {"id": "four", "work": "padded to 512"}
+    path = write({}, {**SAMSUNG, "id": "two"}, {**LARGEST, "id": "three"}, padded)
     seconds, _ = RunSet.of(read_table(path)).evaluate()
     one_by_one = [row.prediction.iteration_s for row in validate(path).predicted]
     assert seconds.tolist() == pytest.approx(one_by_one, rel=1e-12)
+    by_batching = summary([validate(path)], by="batching")["by"]
+    assert by_batching["padded"]["rows"] == by_batching["unpadded, sorted"]["rows"] == 1
 
 
 @pytest.mark.parametrize("change", [{}, {"grad_accumulation": "2"}, SAMSUNG, LARGEST])
@@ -187,15 +136,6 @@ def test_weights_are_gathered_after_the_step_where_no_framework_hides_it(write: 
     fabric = Fabric(run.system, profile_of(run.system))
     bucket = float(all_gather_s(nbytes, Group(8, 8), fabric))
     assert seconds[1] - seconds[0] == pytest.approx(4 * bucket, rel=0.01)  # of five one is never hidden
-
-
-def test_errors_are_grouped_by_batching(write: Write) -> None:
-    path = write({}, {"id": "two", "work": "padded to 512"})
-    document = summary([validate(path)], by="batching")
-    assert {name: entry["rows"] for name, entry in document["by"].items()} == {
-        "padded": 1,
-        "unpadded, sorted": 1,
-    }
 
 
 def test_a_site_is_calibrated_to_such_rows(write: Write) -> None:
@@ -259,44 +199,37 @@ def test_cards_without_nvlink_among_all_reduce_as_measured() -> None:
 
 
 @pytest.fixture(scope="module")
-def measured() -> list[tuple[str, str, float]]:
-    """GPU, precision as stated, and error in percent of every row that is predicted."""
+def measured() -> list[RowError]:
+    """Every measured row that is predicted."""
     if not BERT.exists():
         pytest.skip(f"{BERT} is not here")
-    return [(row.groups["gpu"], row.groups["precision"], row.error_pct) for row in validate(BERT).predicted]
+    return list(validate(BERT).predicted)
 
 
 @pytest.mark.parametrize(
     ("gpus", "precision", "most_pct"),
-    [
-        ("A100", "bf16", 8.0),
-        ("H100 H200", "fp16 or fp8", 12.0),
-        ("H100 H200", "fp8", 15.0),
-    ],
+    [("A100", "bf16", 8.0), ("H100 H200", "fp16 or fp8", 12.0), ("H100 H200", "fp8", 15.0)],
 )
 def test_mean_errors_of_measured_rows(
-    measured: list[tuple[str, str, float]], gpus: str, precision: str, most_pct: float
+    measured: list[RowError], gpus: str, precision: str, most_pct: float
 ) -> None:
     errors = [
-        abs(error)
-        for gpu, stated, error in measured
-        if stated == precision and any(name in gpu for name in gpus.split())
+        abs(row.error_pct)
+        for row in measured
+        if row.groups["precision"] == precision and any(name in row.groups["gpu"] for name in gpus.split())
     ]
     assert len(errors) >= 13
     assert np.mean(errors) <= most_pct
 
 
-def test_samsungs_measured_steps() -> None:
-    if not BERT.exists():
-        pytest.skip(f"{BERT} is not here")
-    errors = [row.error_pct for row in validate(BERT).predicted if "Samsung" in row.id]
+def test_samsungs_measured_steps(measured: list[RowError]) -> None:
+    errors = [row.error_pct for row in measured if "Samsung" in row.id]
     assert len(errors) == 2
     assert max(map(abs, errors)) <= 15
 
 
+@pytest.mark.skipif(not BERT.exists(), reason=f"{BERT} is not here")
 def test_one_nodes_of_h100_held_out(tmp_path: Path) -> None:
-    if not BERT.exists():
-        pytest.skip(f"{BERT} is not here")
     with BERT.open(newline="") as file, (tmp_path / "site.csv").open("w", newline="") as part:
         reader = csv.DictReader(file)
         writer = csv.DictWriter(part, list(reader.fieldnames or ()))

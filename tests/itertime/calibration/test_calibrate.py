@@ -17,7 +17,6 @@ from itertime.calibration.site_fit import MEMORY_CONSTANTS, TIME_CONSTANTS, Site
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import validate
 from itertime.cli import main
-from itertime.errors import TableError, UserError
 from itertime.spec import Site
 from tests.effort import first
 from tests.places import TABLES
@@ -52,6 +51,11 @@ def made(write_table):
     return make
 
 
+def rows_in(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
 def test_recovers_the_constants_behind_the_times(made):
     result = calibrate([made()], folds=4)
     for name, value in TRUTH.items():
@@ -64,8 +68,7 @@ def test_recovers_the_constants_behind_the_times(made):
 
 def test_constants_that_predict_worse_than_neutral_are_refused(made, write_table, tmp_path, capsys):
     """Two runs in three are 20 times slower for a reason that no constant represents."""
-    with made({}).open() as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_in(made({}))
     for index, row in enumerate(rows):
         row["iteration_s"] = repr(float(row["iteration_s"]) * (1 if index % 3 == 0 else 20))
     path = write_table(*rows, name="slow.csv")
@@ -98,8 +101,7 @@ def test_recovers_the_launch_time_although_it_has_no_effect_near_neutral(made):
 
 
 def test_runs_that_contradict_all_others_do_not_decide(made, write_table):
-    with made().open() as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_in(made())
     rows[3]["iteration_s"] = repr(float(rows[3]["iteration_s"]) * 1.5)
     result = calibrate([write_table(*rows, name="odd.csv")], folds=4)
     assert result.constants["gemm_multiplier"] == pytest.approx(1.1, rel=0.03)
@@ -142,8 +144,7 @@ def test_memory_constants_are_fitted_to_measured_memory(made):
 
 def test_a_held_out_error_never_saw_its_run(made, write_table):
     """An absurd measurement does not change the held-out prediction of its own run."""
-    with made(noise=0.02).open() as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_in(made(noise=0.02))
     before = calibrate([write_table(*rows, name="a.csv")], folds=len(rows))
     rows[0]["iteration_s"] = repr(10 * float(rows[0]["iteration_s"]))
     after = calibrate([write_table(*rows, name="b.csv")], folds=len(rows))
@@ -172,19 +173,16 @@ def test_the_file_is_a_system_and_validates_better(made, tmp_path):
     assert "made.csv (sha256" in text
 
 
-def test_report_has_an_error_for_every_run(made):
-    document = report(calibrate([made()], folds=4))
-    assert len(document["rows"]) == document["runs"] == len(PLANS)
-    assert document["left_out"] == {}  # one model, one GPU count
-    json.dumps(document, allow_nan=False)
-
-
 def test_whole_models_are_left_out_where_there_are_several(made, write_table):
-    with made().open() as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_in(made())
     other = [row | {"id": f"{row['id']}-x", "layers": "24"} for row in rows]
-    result = calibrate([write_table(*rows, *other, name="two.csv")], folds=3)
-    assert list(result.left_out) == ["model"]
+    documents = [
+        report(calibrate([write_table(*several, name="two.csv")], folds=3))
+        for several in (rows, rows + other)
+    ]
+    assert [list(document["left_out"]) for document in documents] == [[], ["model"]]
+    assert len(documents[0]["rows"]) == documents[0]["runs"] == len(PLANS)
+    json.dumps(documents, allow_nan=False)
 
 
 @pytest.mark.parametrize(
@@ -216,18 +214,7 @@ def test_constants_are_neutral_at_zero_and_keep_their_bounds(constant):
     assert constant.low <= constant.value(high + 1) <= constant.high
 
 
-def test_mistakes(made, tmp_path, write_table):
-    path = made()
-    with pytest.raises(UserError, match="at least 8"):
-        calibrate([write_table({})])
-    with pytest.raises(UserError, match="folds=99"):
-        calibrate([path], folds=99)
-    with pytest.raises(TableError):
-        calibrate([tmp_path / "none.csv"])
-    assert main(["calibrate", str(path), "-o", str(tmp_path / "no" / "site.yaml"), "--folds", "2"]) == 2
-
-
-def test_the_command(made, tmp_path, capsys):
+def test_the_command(made, write_table, tmp_path, capsys):
     path = made()
     output = tmp_path / "site.yaml"
     arguments = ["calibrate", str(path), "-o", str(output), "--folds", "3"]
@@ -238,6 +225,14 @@ def test_the_command(made, tmp_path, capsys):
     assert main([*arguments, "--constants", "auto", "--max-constants", "2"]) == 0
     assert "held out, 3 folds" in capsys.readouterr().out
     assert main(["validate", str(path), "--system", str(output)]) == 0
+    for wrong, text in (
+        (["-o", str(tmp_path / "no" / "site.yaml")], "cannot be written"),
+        (["--folds", "99"], "folds=99"),
+    ):
+        assert main([*arguments, *wrong]) == 2
+        assert text in capsys.readouterr().err
+    assert main(["calibrate", str(write_table({})), "-o", str(output)]) == 2
+    assert "at least 8" in capsys.readouterr().err
 
 
 def test_evaluating_together_equals_validating_one_by_one():

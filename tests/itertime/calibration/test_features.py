@@ -20,6 +20,7 @@ from itertime.calibration.validation import FileErrors
 from itertime.cli import main
 from itertime.errors import UserError
 from itertime.spec import Gemm
+from tests.iteration_table import table_of
 
 ROW: Mapping[str, Any] = {
     "id": "run", "gpu": "H100-SXM-80GB", "gpus": 8, "gpus_per_node": 8, "node_nic_gbps": 3200, "layers": 8,
@@ -31,13 +32,7 @@ MIXTURE = {"experts": 8, "experts_per_token": 2, "moe_ffn_hidden": 14336}
 
 
 def written(folder: Path, **changes: Any) -> Path:
-    path = folder / "runs.csv"
-    row = {**ROW, **changes}
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, row)
-        writer.writeheader()
-        writer.writerow(row)
-    return path
+    return table_of({**ROW, **changes}, folder)
 
 
 def found(folder: Path, **changes: Any) -> FileErrors:

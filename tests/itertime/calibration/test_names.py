@@ -5,13 +5,13 @@ The runs are invented; their times are rough and not compared.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,27 +21,10 @@ from itertime.calibration.conventions import graphs_of, precision_of, published_
 from itertime.calibration.measured_run import MeasuredRun, measured_run
 from itertime.calibration.table import read_table
 from tests.effort import examples
+from tests.iteration_table import table_of
 
-NODE = {"gpu": "H100-SXM-80GB", "gpus_per_node": 8, "node_nic_gbps": 3200}
-TRAY = {"gpu": "GB200-NVL72", "gpus_per_node": 4, "node_nic_gbps": 1600}
-RUN = {
-    "id": "run", "attention": "flash", "recompute": "none", "grad_overlap": True, "zero_stage": 1,
-    "global_batch": 1024, "micro_batch": 1, "seq_len": 4096, "iteration_s": 10.0,
-}  # fmt: skip
-DENSE = {
-    "layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn_hidden": 28672, "gated_mlp": True,
-    "vocab": 128256, "model": "llama3-70b",
-}  # fmt: skip
-QWEN3 = {
-    "layers": 94, "hidden": 4096, "heads": 64, "kv_heads": 4, "head_dim": 128, "gated_mlp": True,
-    "vocab": 151936, "experts": 128, "experts_per_token": 8, "moe_ffn_hidden": 1536, "model": "qwen3-235b",
-}  # fmt: skip
-DEEPSEEK = {
-    "layers": 61, "hidden": 7168, "heads": 128, "head_dim": 192, "head_dim_v": 128, "gated_mlp": True,
-    "vocab": 129280, "experts": 256, "experts_per_token": 8, "moe_ffn_hidden": 2048,
-    "shared_ffn_hidden": 2048, "ffn_hidden": 18432, "model": "deepseek-v3-671b",
-}  # fmt: skip
-GPT = {"layers": 105, "hidden": 20480, "heads": 128, "vocab": 51200, "seq_len": 2048, "attention": "core"}
+PUBLISHED = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"))
+NODE, TRAY, RUN, DENSE, QWEN3, DEEPSEEK, GPT = PUBLISHED["rows"].values()
 BRIDGE = {"framework": "Megatron-Bridge (Megatron Core, Transformer Engine)"}
 
 
@@ -50,72 +33,22 @@ def plan(tp: int, pp: int, dp: int, cp: int = 1, **others: Any) -> dict[str, Any
     return {**degrees, "sequence_parallel": tp > 1, **others}
 
 
-def written(folder: Path, row: Mapping[str, Any]) -> Path:
-    path = folder / "runs.csv"
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(row))
-        writer.writeheader()
-        writer.writerow(row)
-    return path
-
-
 def run_of(folder: Path, *parts: Mapping[str, Any]) -> MeasuredRun:
     row = {name: value for part in (RUN, *parts) for name, value in part.items()}
-    (cells,) = read_table(written(folder, row))
+    (cells,) = read_table(table_of(row, folder))
     run = measured_run(cells, Site())
     run.plan.check(run.model)
     return run
 
 
 @pytest.mark.parametrize(
-    ("names", "system"),
-    [
-        ("H100 H100-SXM H100-SXM5-80GB h100-sxm-80gb H100-80GB", "dgx-h100"),
-        ("H100-PCIe H100-PCIe-80GB", "h100-pcie"),
-        ("H100-SXM-64GB", "marenostrum5"),
-        ("H200 H200-SXM-141GB", "dgx-h200"),
-        ("B200 B200-180GB B200-SXM-192GB", "dgx-b200"),
-        ("B300-SXM-270GB B300-SXM-288GB", "dgx-b300"),
-        ("GB200 GB200-186GB GB200-NVL72-186GB", "gb200-nvl72"),
-        ("GB300-NVL72 GB300-SXM-288GB", "gb300-nvl72"),
-        ("A100-SXM4-40GB", "dgx-a100-40gb"),
-        ("A100-PCIe A100-PCIe-80GB NVIDIA-A100-PCIE-80GB", "a100-pcie"),
-        ("A100-PCIE-40GB", "a100-pcie-40gb"),
-        ("A30 A30-24GB", "a30"),
-        ("V100-SXM2-32GB", "dgx-v100"),
-    ],
+    ("function", "meaning", "names"),
+    [(function, *row) for function, table in PUBLISHED["aliases"].items() for row in table.items()],
 )
-def test_names_of_gpus(names: str, system: str) -> None:
-    assert {system_of(name) for name in names.split()} == {system}
-
-
-@pytest.mark.parametrize(
-    ("names", "precision"),
-    [
-        ("bf16 BF16 fp16 bf16-mixed bfloat16 amp_bf16", "bf16"),
-        ("fp8 FP8 fp8_cs fp8-ds fp8_hybrid fp8_per_tensor fp8_tensorwise", "fp8"),
-        ("fp8_block fp8_sc fp8-sc fp8_blockwise", "fp8_block"),
-        ("mxfp8 MXFP8 fp8_mx fp8-mx", "mxfp8"),
-        ("nvfp4 NVFP4", "nvfp4"),
-        ("tf32 TF32", "tf32"),
-    ],
-)
-def test_names_of_precisions(names: str, precision: str) -> None:
-    assert {precision_of(name) for name in names.split()} == {precision}
-
-
-@pytest.mark.parametrize(
-    ("names", "graphs"),
-    [
-        ("none None False", "none"),
-        ("full_iteration local:full_iteration", "full"),
-        ("local transformer_engine True full transformer_engine:attn", "layers"),
-        ("transformer_engine:attn,moe_router,moe_preprocess transformer_engine:mlp", "layers"),
-        ("transformer_engine:moe_router,moe_preprocess", "none"),
-    ],
-)
-def test_names_of_cuda_graphs(names: str, graphs: str) -> None:
-    assert {graphs_of(name, []) for name in names.split()} == {graphs}
+def test_names_of_sources(function: str, meaning: str, names: str) -> None:
+    """Of GPUs, precisions and CUDA graphs: all that is published for the same thing."""
+    known = {"gpus": system_of, "precisions": precision_of, "cuda_graphs": lambda name: graphs_of(name, [])}
+    assert {known[function](name) for name in names.split()} == {meaning}
 
 
 def test_names_of_models() -> None:
@@ -143,52 +76,9 @@ def test_modules_with_matrices_are_a_share_of_the_layers(tmp_path: Path) -> None
 
 
 CELLS: dict[str, st.SearchStrategy[Any]] = {
-    "gpu": st.sampled_from(
-        ["H100-SXM-80GB", "H200", "B200", "B300", "GB200-NVL72", "GB300", "A100-SXM-80GB"]
-    ),
-    "gpus_per_node": st.sampled_from([4, 8, 72]),
-    "node_nic_gbps": st.sampled_from([200, 1600, 3200, 28800]),
-    "layers": st.integers(1, 130),
-    "hidden": st.sampled_from([512, 2048, 4096, 5120]),
-    "heads": st.sampled_from([8, 16, 32, 40]),
-    "kv_heads": st.sampled_from(["", 1, 2, 8]),
-    "ffn_hidden": st.sampled_from(["", 2048, 14336]),
-    "head_dim": st.sampled_from(["", 64, 128, 192]),
-    "head_dim_v": st.sampled_from(["", "", 128]),
-    "gated_mlp": st.sampled_from(["", True, False]),
-    "vocab": st.sampled_from([32000, 50257, 128256]),
-    "seq_len": st.sampled_from([512, 4096, 131072]),
-    "attention": st.sampled_from(["flash", "flash", "core"]),
-    "degrees": st.tuples(
-        *(st.sampled_from(each) for each in ([1, 2, 3, 8], [1, 2, 5, 8], [1, 4, 32], [1, 2, 8]))
-    ),
-    "interleave": st.sampled_from(["", 1, 2, 5]),
-    "micro_batch": st.sampled_from(["", 1, 4]),
-    "global_batch": st.sampled_from([1, 64, 512, 1023]),
-    "zero_stage": st.sampled_from(["", 0, 1, 2, 3]),
-    "zero_group": st.sampled_from(["", "", 4]),
-    "recompute": st.sampled_from(["none", "selective", "full", "elementwise"]),
-    "recompute_modules": st.sampled_from(["", "core_attn", "moe;layernorm", "mla_up_proj;mlp", "unheard-of"]),
-    "recompute_fraction": st.sampled_from(["", "", 0, 0.5, 1]),
-    "sequence_parallel": st.sampled_from(["", True, False]),
-    "precision": st.sampled_from(["", "bf16", "fp8", "fp8_cs", "fp8_sc", "mxfp8", "nvfp4", "fp3"]),
-    "ep": st.sampled_from(["", 1, 2, 8, 64]),
-    "etp": st.sampled_from(["", "", 1, 2]),
-    "experts": st.sampled_from(["", "", 8, 60, 128]),
-    "experts_per_token": st.sampled_from(["", 1, 2, 8]),
-    "moe_ffn_hidden": st.sampled_from(["", 2048]),
-    "shared_ffn_hidden": st.sampled_from(["", "", 2048]),
-    "framework": st.sampled_from(["", "NeMo", "torchtitan", "NeMo AutoModel", "Megatron-DeepSpeed", "new"]),
-    "model": st.sampled_from(["", "llama3-8b", "deepseek-v3", "kimi-k2-1t", "unpublished"]),
-    "cuda_graphs": st.sampled_from(["", "local", "transformer_engine:attn", "full_iteration"]),
-    "moe_dispatcher": st.sampled_from(["", "alltoall", "hybridep", "flex"]),
-    "tp_comm_overlap": st.sampled_from(["", True, False]),
-    "cpu_offload_layers": st.sampled_from(["", 0, 2]),
-    "power_w": st.sampled_from(["", 500, 1000]),
-    "missing": st.sampled_from(["", "recompute", "micro-batch"]),
+    column: st.sampled_from(values) for column, values in PUBLISHED["cells"].items()
 }
-
-
+DEGREES = st.tuples(*map(st.sampled_from, ([1, 2, 3, 8], [1, 2, 5, 8], [1, 4, 32], [1, 2, 8])))
 SOUND = st.tuples(
     st.sampled_from([NODE, TRAY, {**NODE, "gpu": "B200"}]),
     st.sampled_from(
@@ -202,13 +92,13 @@ SOUND = st.tuples(
         ]
     ),
 )
-CHANGES = st.lists(st.sampled_from(sorted(set(CELLS) - {"degrees"})), max_size=4).flatmap(
+CHANGES = st.lists(st.sampled_from(sorted(CELLS)), max_size=4).flatmap(
     lambda names: st.fixed_dictionaries({name: CELLS[name] for name in names})
 )
 
 
 def check_answer(folder: Path, row: Mapping[str, Any]) -> None:
-    result = validate(written(folder, row))
+    result = validate(table_of(row, folder))
     if result.skipped:
         assert len(result.skipped[0].why) > 10
         return
@@ -224,10 +114,11 @@ def check_answer(folder: Path, row: Mapping[str, Any]) -> None:
 @settings(
     max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(cells=st.fixed_dictionaries(CELLS))
-def test_any_row_is_predicted_or_skipped_with_a_reason(tmp_path: Path, cells: dict[str, Any]) -> None:
-    tp, pp, dp, cp = cells.pop("degrees")
-    check_answer(tmp_path, {**RUN, **cells, **plan(tp, pp, dp, cp), **cells})
+@given(cells=st.fixed_dictionaries(CELLS), degrees=DEGREES)
+def test_any_row_is_predicted_or_skipped_with_a_reason(
+    tmp_path: Path, cells: dict[str, Any], degrees: tuple[int, ...]
+) -> None:
+    check_answer(tmp_path, {**RUN, **plan(*degrees), **cells})
 
 
 @settings(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from itertime import Site, load_system
+from itertime import Site
 from itertime.calibration.measured_run import measured_run
 from itertime.calibration.run_set import RunSet
 from itertime.calibration.table import read_table
@@ -46,10 +46,6 @@ def test_an_empty_micro_batch_becomes_the_fastest_power_of_two_that_fits(write_t
     assert open_row.prediction.iteration_s == min(fitting)
 
 
-def test_layers_that_pp_does_not_divide_are_split_as_evenly_as_possible(write_table):
-    assert validate(write_table({"pp": "4", "dp": "2", "layers": "30"})).skipped == ()
-
-
 @pytest.mark.parametrize(("layers", "hidden", "billions"), [
     (16, 2048, 1.34), (28, 3072, 3.57), (32, 4096, 8.86), (80, 8192, 80.0),
 ])  # fmt: skip
@@ -65,13 +61,6 @@ def test_nanotrons_models_have_the_sizes_of_its_benchmarks(write_table, layers, 
     stated = measured_run(other, Site())
     assert stated.model.ffn_hidden == 8192
     assert not stated.plan.grad_overlap
-
-
-def test_a_gpu_with_less_bandwidth_is_slower_and_smaller(write_table):
-    rows = [{}, {"id": "small", "gpu": "A100-SXM-40GB"}]
-    large, small = validate(write_table(*rows)).predicted
-    assert small.prediction.breakdown["elementwise"] > 1.2 * large.prediction.breakdown["elementwise"]
-    assert small.prediction.breakdown["tp_comm"] == large.prediction.breakdown["tp_comm"]
 
 
 def test_the_rows_are_written_whole_or_not_at_all(tmp_path, write_table):
@@ -105,13 +94,6 @@ def test_a_set_of_runs_is_evaluated_with_frameworks_of_the_callers(write_table):
     )
     assert list(runs.evaluate(Site())[0]) == list(shipped)
     assert runs.evaluate(Site(iteration_overhead_s=2.0))[0] == pytest.approx(shipped + 2)
-
-
-def test_site_constants_are_added(write_table):
-    path = write_table({})
-    site = replace(load_system("dgx-a100-80gb").site, iteration_overhead_s=1.0)
-    plain, with_site = validate(path).predicted[0], validate(path, site).predicted[0]
-    assert with_site.prediction.iteration_s == pytest.approx(plain.prediction.iteration_s + 1)
 
 
 def test_coverage_counts_the_rows_in_their_interval(write_table):

@@ -105,16 +105,6 @@ def test_volumes_are_the_published_ones() -> None:
     assert whole / mixed == pytest.approx(4.92, abs=0.005)
 
 
-def test_the_volume_of_top_k_grows_with_the_ranks() -> None:
-    found = [
-        stage_costs(workload_of(BERT, plan_of(options_of("topk"), ranks), ALONE)).exchange.reduce_s[0]
-        for ranks in (2, 3, 65)
-    ]
-    assert np.array(found) / found[0] == pytest.approx([1, 2, 64], rel=1e-9)
-    double = plan_of(options_of("topk", compression_density=0.02), 2)
-    assert stage_costs(workload_of(BERT, double, ALONE)).exchange.reduce_s[0] == pytest.approx(2 * found[0])
-
-
 def test_power_sgd_sends_the_factors_of_every_matrix_and_the_vectors() -> None:
     """Three layers of 64: matrices of 192, 64 and 256 rows by 64, and 64 by 256; a table of 1,024 rows."""
     workload = workload_of(SMALL, plan_of(options_of("powersgd", compression_rank=2)), ALONE)
@@ -127,12 +117,8 @@ def test_power_sgd_sends_the_factors_of_every_matrix_and_the_vectors() -> None:
     assert vectors == pytest.approx(whole - elements)
     found = stage_costs(workload).exchange.reduce_s[0]
     assert found == pytest.approx(2 * 15 / 16 * 2 * (left + right + vectors) / NIC, rel=1e-9)
-
-
-def test_the_rank_of_a_factor_is_at_most_that_of_its_matrix() -> None:
-    workload = workload_of(SMALL, plan_of(options_of("powersgd", compression_rank=10_000)), ALONE)
-    left = float(power_factors(workload).shares[0][0]) * parameters_of(workload)
-    assert left == pytest.approx(64 * (3 * (192 + 64 + 256 + 64) + 1024))
+    highest = workload_of(SMALL, plan_of(options_of("powersgd", compression_rank=10_000)), ALONE)
+    assert power_factors(highest).shares[0][0] * whole == pytest.approx(64 * rows)  # a matrix's own rank
 
 
 def test_integers_cross_nodes_after_the_sum_in_the_node() -> None:
@@ -208,13 +194,9 @@ def test_a_warm_up_is_the_mean_of_both_stages(compression: str, overlap: bool) -
         for share in (0.0, 0.3, 1.0)
     ]
     assert runs[1] == pytest.approx(0.7 * runs[0] + 0.3 * runs[2], rel=1e-12)
-
-
-def test_the_warm_up_of_a_hook_is_the_plain_plan() -> None:
-    system = load_system("v100-pcie-qdr")
-    warm = predict(BERT, plan_of(options_of("fp8", warmup_share=1.0), grad_overlap=True), system)
-    plain = predict(BERT, plan_of(PlanOptions(), grad_overlap=True), system)
-    assert warm.iteration_s == pytest.approx(plain.iteration_s, rel=1e-12)
+    if compression == "fp8" and overlap:  # a hook, whose warm-up is the plain plan
+        plain = predict(BERT, plan_of(PlanOptions(), grad_overlap=True), system)
+        assert runs[2] == pytest.approx(plain.iteration_s, rel=1e-12)
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
@@ -273,24 +255,6 @@ def test_a_rank_alone_exchanges_nothing_beside_others_that_do(compression: str) 
     assert together["dp_comm"][1] > 0
 
 
-def test_a_fast_network_gains_nothing_and_a_slow_one_does() -> None:
-    """The kernels of 1-bit Adam take longer than 800 Gb/s need for all gradients of BERT."""
-    fast = replace(load_system("v100-pcie-qdr"), nic_bytes_per_s=100e9, nvlink_slowdown=2.0)
-    fast = replace(fast, gpu_nic_bytes_per_s=100e9)
-    for gpus in (8, 32, 256):
-        plain, compressed = (
-            predict(BERT, plan_of(options, gpus), fast)
-            for options in (PlanOptions(), options_of("onebit-adam"))
-        )
-        assert compressed.iteration_s > plain.iteration_s
-        slow = load_system("v100-pcie-40gbe")
-        plain, compressed = (
-            predict(BERT, plan_of(options, gpus), slow)
-            for options in (PlanOptions(), options_of("onebit-adam"))
-        )
-        assert compressed.iteration_s < plain.iteration_s / 2
-
-
 def test_zero_plus_plus_pays_on_slow_networks_alone() -> None:
     """Up to 2.16 times the throughput on 384 V100s (Wang et al. 2023, abstract), of models near 18B."""
     model = load_model("megatron-18.4b")
@@ -305,12 +269,6 @@ def test_zero_plus_plus_pays_on_slow_networks_alone() -> None:
     assert gains[100] == pytest.approx(2.16, abs=0.15)
     assert 1 < gains[200] < gains[100]
     assert gains[400] < 1
-
-
-@pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_one_rank_alone_sends_nothing(compression: str) -> None:
-    plan = Plan(1, 1, 1, 4, 8, recompute="none", options=options_of(compression))
-    assert predict(BERT, plan, A100).breakdown["dp_comm"] == 0.0
 
 
 def test_a_stage_without_experts_agrees_on_no_scale_for_them() -> None:

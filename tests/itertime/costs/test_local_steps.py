@@ -9,7 +9,6 @@ import pytest
 
 from itertime import Plan, PlanBatch, load_model, load_system, predict
 from itertime.costs import Workload
-from itertime.costs.exchange import outer_state_bytes
 from itertime.costs.exchange.gradients import exchange
 from itertime.costs.exchange.local_steps import (
     AVERAGED_BYTES,
@@ -78,20 +77,7 @@ def test_a_stated_group_of_zero_stays_and_all_ranks_become_those_of_a_worker():
     assert plans.worker.worker is plans.worker
 
 
-def test_one_worker_changes_nothing():
-    plain = PlanBatch.of([PLAN])
-    assert plain.worker is plain
-    assert "outer_sync" not in predict(LLAMA, PLAN, SITES).breakdown
-
-
 # Volume
-
-
-def test_seldom_exchanges_cost_nothing_in_the_end():
-    seconds = [synced(replace(DILOCO, local_steps=steps)) for steps in (1, 10, 100, 1000, 10**7)]
-    assert seconds == sorted(seconds, reverse=True)
-    assert [each * 10**n for n, each in enumerate(seconds[:4])] == pytest.approx([seconds[0]] * 4)
-    assert seconds[-1] < 1e-5
 
 
 def test_without_steps_between_a_mean_of_weights_moves_what_an_all_reduce_of_gradients_moves():
@@ -155,13 +141,14 @@ def test_what_is_sent_has_the_bytes_of_a_gradient_or_of_its_compression(options,
         ("gpt3-1.3b", replace(PLAN, tp=2, pp=4, dp=8, global_batch=64)),
         ("mixtral-8x7b", Plan(2, 4, 8, 1, 64, ep=4, etp=1, sequence_parallel=True)),
         ("deepseek-v2-lite", Plan(1, 1, 8, 1, 64, ep=2)),
+        ("llama2-70b-lora", Plan(8, 1, 8, 1, 32)),
     ],
 )
-def test_a_site_sends_every_parameter_once(name, plan):
+def test_a_site_sends_every_trained_parameter_once(name, plan):
     """Padding of the vocabulary and copies of norms aside."""
     model = load_model(name)
     found = worker_parameters(workload(replace(plan, options=replace(DILOCO, workers=2)), model))[0]
-    assert found == pytest.approx(model.parameters, rel=0.01)
+    assert found == pytest.approx(model.trained_parameters, rel=0.01)
 
 
 def test_over_a_link_between_sites():
@@ -172,18 +159,6 @@ def test_over_a_link_between_sites():
     step = PROFILE.seconds(Elementwise(NESTEROV_BYTES * size / 2 / 16, "adam"))
     assert 500 * synced(DILOCO) == pytest.approx(1.5 * size / 1.25e9 + 6 * 0.03 + step, rel=1e-9)
     assert size == pytest.approx(13.5e9, rel=0.01)
-
-
-def test_tensor_parallel_ranks_share_the_link_of_their_site():
-    usual, sliced = (replace(PLAN, tp=tp, dp=64 // tp, global_batch=256) for tp in (1, 8))
-    assert synced(DILOCO, usual) == pytest.approx(synced(DILOCO, sliced), rel=0.01)
-
-
-def test_lora_exchanges_what_it_trains():
-    model, plan = load_model("llama2-70b-lora"), Plan(8, 1, 8, 1, 32, options=DILOCO)
-    found = worker_parameters(workload(plan, model))[0]
-    assert found == pytest.approx(model.layers * model.lora_parameters)
-    assert found < 0.01 * model.parameters
 
 
 def test_moments_are_exchanged_in_their_own_time():
@@ -212,14 +187,6 @@ def gather_s(nbytes, ranks):
     return exchange(one, np.array([1]), np.array([nbytes / 2]), np.zeros(1)).gather_s
 
 
-def test_experts_go_with_the_rest():
-    model = load_model("mixtral-8x7b")
-    plan = Plan(2, 1, 16, 1, 64, ep=4, sequence_parallel=True, options=DILOCO)
-    one = workload(plan, model)
-    nothing, some, sent = np.zeros(1), np.array([1e9]), np.array([2.0])
-    assert workers_exchange_s(one, nothing, some, sent) > workers_exchange_s(one, nothing, nothing, sent)
-
-
 def test_a_cpu_that_keeps_the_states_takes_them_over_from_a_slower_memory():
     on_gpu, on_cpu = (
         predict(LLAMA, replace(PLAN, offload_optimizer=offload, options=DILOCO), SITES)
@@ -227,11 +194,6 @@ def test_a_cpu_that_keeps_the_states_takes_them_over_from_a_slower_memory():
     )
     assert on_cpu.breakdown["outer_sync"] > on_gpu.breakdown["outer_sync"]
     assert (on_cpu.memory_parts["outer_optimizer"], on_cpu.memory_parts["optimizer"]) == (0, 0)
-
-
-@pytest.mark.parametrize(("outer", "nbytes"), [("average", 0.0), ("diloco", 8.0), ("des-loc", 0.0)])
-def test_diloco_keeps_an_anchor_and_a_momentum(outer, nbytes):
-    assert outer_state_bytes(PlanOptions(workers=2, outer=outer)) == nbytes
 
 
 # Rules

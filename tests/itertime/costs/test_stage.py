@@ -12,10 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_system, predict
-from itertime.costs import Workload, stage_costs
+from itertime.costs import Workload
 from itertime.costs import passes as costs
 from itertime.costs.balance import micro_batch_of
-from itertime.costs.exchange.gradients import exposed_s
 from itertime.costs.layer import layer_costs
 from itertime.costs.parallel_comm import activation_all_reduce_s
 from itertime.costs.partition import Partition, padded_vocab
@@ -40,23 +39,11 @@ def breakdown(plan, model=MODEL, system=SYSTEM):
     return predict(model, plan, system).breakdown
 
 
-def test_backward_gemms_take_about_twice_the_forward_ones():
-    forward, backward = layer()
-    assert backward["gemm"] == pytest.approx(2 * forward["gemm"], rel=0.1)
-    assert backward["attention"] == pytest.approx(2 * forward["attention"], rel=0.1)
-
-
-def test_no_layer_computes_faster_than_the_peak():
-    for tp in (1, 2, 8):
-        forward, _ = layer(tp=tp)
-        flops = 2 * 2 * MODEL.seq_len * MODEL.layer_matmul_parameters / tp
-        assert forward["gemm"] > flops / PROFILE.peak_flops
-
-
 def test_recompute_repeats_the_forward_with_its_all_reduces():
     forward, backward = layer(recompute="full")
     assert backward["recompute"] == pytest.approx(sum(forward.values()), rel=1e-12)
     assert layer(recompute="none")[1]["recompute"] == 0
+    assert layer(replace(MODEL, attention="flash"), recompute="selective")[1]["recompute"] == 0
     selective = layer(recompute="selective")[1]["recompute"]
     assert 0 < selective < backward["recompute"]
 
@@ -126,51 +113,11 @@ def test_pytorch_does_not_repeat_the_last_gemm_and_addition_either(gated, dropou
     assert [a - b for a, b in zip(whole, early, strict=True)] == spared
 
 
-def test_selective_recompute_has_nothing_to_repeat_with_flash_attention():
-    assert layer(replace(MODEL, attention="flash"), recompute="selective")[1]["recompute"] == 0
-
-
-def test_tensor_parallel_communication_is_two_all_reduces_each_way():
-    forward, backward = layer()
-    assert forward["tp_comm"] == backward["tp_comm"] > 0
-    assert layer(tp=1)[0]["tp_comm"] == 0
-
-
 def test_sequence_parallelism_divides_norms_and_adds_gathers_in_the_backward_pass():
     plain, split = layer(), layer(sequence_parallel=True)
     assert split[0]["elementwise"] < plain[0]["elementwise"]
-    assert split[0]["tp_comm"] == plain[0]["tp_comm"]
+    assert split[0]["tp_comm"] == plain[0]["tp_comm"] == plain[1]["tp_comm"] > layer(tp=1)[0]["tp_comm"] == 0
     assert split[1]["tp_comm"] > plain[1]["tp_comm"]
-
-
-def test_tensor_parallelism_across_nodes_is_slower_than_within_one():
-    plans = [Plan(8, 1, 1, 1, 1), Plan(16, 1, 1, 1, 1)]
-    within, across = (breakdown(plan, system=SYSTEM.with_nic(400))["tp_comm"] for plan in plans)
-    assert across > 2 * within
-
-
-def test_head_dims_that_are_not_a_multiple_of_eight_cost():
-    odd = ModelSpec("odd", 2, 13824, 128, 51200, 2048)  # head dim 108
-    even = ModelSpec("even", 2, 13824, 96, 51200, 2048)  # head dim 144
-    assert layer(odd)[0]["attention"] > 3 * layer(even)[0]["attention"]
-
-
-def test_grouped_queries_need_smaller_gemms_only_up_to_one_key_head_per_rank():
-    grouped = load_model("llama2-70b")
-    full = replace(grouped, kv_heads=64)
-    assert layer(grouped)[0]["gemm"] < layer(full)[0]["gemm"]
-
-
-def test_32_bit_gradients_cost_memory_traffic_and_exchange():
-    half, full = breakdown(PLAN), breakdown(replace(PLAN, fp32_gradients=True))
-    assert full["elementwise"] > half["elementwise"]
-    assert full["dp_comm"] == pytest.approx(2 * half["dp_comm"], rel=0.05)
-
-
-def test_an_exchange_that_nothing_hides_is_as_long_with_interleaved_stages():
-    """Two calls in place of one: the bytes are the same, and each call has its latency."""
-    once, chunks = (breakdown(replace(PLAN, interleave=v))["dp_comm"] for v in (1, 2))
-    assert once < chunks < 1.05 * once
 
 
 def test_the_vocabulary_is_padded_as_megatron_does():
@@ -227,23 +174,13 @@ def test_a_split_by_compute_makes_room_for_a_large_projection():
     assert better.iteration_s < 0.9 * even.iteration_s
 
 
-@pytest.mark.parametrize(
-    ("layers", "pp"), [(48, 4), (48, 1), (106, 12), (78, 12), (70, 12), (5, 4), (7, 7), (100, 6), (80, 32)]
-)
-def test_every_layer_is_on_one_stage(layers, pp):
-    model = replace(MODEL, layers=layers)
-    layout = Partition.of(model, PlanBatch.of([Plan(1, pp, 1, 1, 1, split="balanced")]))
-    assert (layout.layers * layout.stages).sum() == layers
-    assert layout.stages.sum() == pp
-    assert (layout.layers[layout.stages > 0] >= 0).all()
-
-
-def test_bloom_is_split_as_its_authors_say():
+@pytest.mark.parametrize(("layers", "of_stages"), [(70, [5, 6, 5]), (78, [6, 7, 2])])
+def test_bloom_is_split_as_its_authors_say(layers, of_stages):
     """70 layers on 12 stages with embedding and projection as layers: 6 each (BigScience, tr11)."""
     layout = Partition.of(
-        replace(MODEL, layers=70), PlanBatch.of([Plan(4, 12, 8, 2, 2048, split="balanced")])
+        replace(MODEL, layers=layers), PlanBatch.of([Plan(4, 12, 8, 2, 2048, split="balanced")])
     )
-    assert layout.layers[[FIRST, HEAVY, LAST], 0].tolist() == [5, 6, 5]
+    assert layout.layers[[FIRST, HEAVY, LAST], 0].tolist() == of_stages
     assert layout.stages[:, 0].tolist() == [1, 10, 0, 1]
 
 
@@ -270,62 +207,12 @@ def test_stages_are_filled_to_the_smallest_size_that_will_do(layers, pp):
         assert ours.min() >= size - 1
 
 
-def test_bigscience_78_layers_on_12_stages():
-    layout = Partition.of(
-        replace(MODEL, layers=78), PlanBatch.of([Plan(4, 12, 8, 2, 2048, split="balanced")])
-    )
-    assert layout.layers[[FIRST, HEAVY, LAST], 0].tolist() == [6, 7, 2]
-    assert layout.stages[:, 0].tolist() == [1, 10, 0, 1]
-
-
-def test_exposed_communication_is_at_least_the_last_bucket_and_at_most_all():
-    comm, cover, buckets, yes = (
-        np.array([1.0, 1.0, 1.0]),
-        np.array([0.0, 0.5, 100.0]),
-        np.array([4, 4, 4]),
-        np.array([True]),
-    )
-    assert exposed_s(comm, cover, buckets, yes).tolist() == [1.0, 0.625, 0.25]
-    assert exposed_s(comm, cover, buckets, ~yes).tolist() == [1.0, 1.0, 1.0]
-
-
-def test_groups_that_share_the_nics_slow_each_other_down():
-    """Eight data-parallel groups of one node against one: tp 8 leaves each GPU an eighth of the node's
-    NICs.
-    """
-    alone = breakdown(Plan(1, 1, 16, 1, 16, recompute="none"), replace(MODEL, layers=6))["dp_comm"]
-    shared = breakdown(Plan(8, 1, 16, 1, 16, recompute="none"), replace(MODEL, layers=6))["dp_comm"]
-    assert shared > 0.4 * alone  # an eighth of the bytes at about an eighth of the bandwidth
-
-
-def test_zero_1_in_groups_sums_over_all_and_gathers_in_the_group():
-    whole = breakdown(Plan(1, 1, 64, 1, 64, zero_stage=1), load_model("llama2-7b"))["dp_comm"]
-    groups = breakdown(Plan(1, 1, 64, 1, 64, zero_stage=1, zero_group=8), load_model("llama2-7b"))["dp_comm"]
-    plain = breakdown(Plan(1, 1, 64, 1, 64), load_model("llama2-7b"))["dp_comm"]
-    assert whole == pytest.approx(plain, rel=0.2)
-    assert groups > plain
-
-
 def test_fsdp_exposes_nothing_when_layers_are_long_and_much_when_they_are_short():
     model = load_model("llama2-7b")
     long = breakdown(Plan(1, 1, 16, 8, 128, zero_stage=3), model)
     short = breakdown(Plan(1, 1, 16, 1, 128, zero_stage=3), model.with_seq_len(128))
     assert long["fsdp_comm"] < 0.02 * long["gemm"]  # the gathers that nothing precedes
     assert short["fsdp_comm"] > short["gemm"]
-
-
-def test_without_prefetch_every_gather_is_waited_for():
-    model, plan = load_model("llama2-7b"), Plan(1, 1, 16, 8, 128, zero_stage=3)
-    waits = breakdown(replace(plan, prefetch=False), model)["fsdp_comm"]
-    weights = 2 * model.layers * model.layer_parameters
-    through_nics = 3 * 15 / 16 * weights / (0.8 * SYSTEM.nic_bytes_per_s)
-    assert waits > through_nics > breakdown(plan, model)["fsdp_comm"]
-
-
-def test_the_last_scatter_of_fsdp_hides_behind_nothing():
-    parts = breakdown(Plan(1, 1, 16, 8, 128, zero_stage=2), load_model("llama2-7b"))
-    assert parts["fsdp_last"] > 0
-    assert breakdown(Plan(1, 1, 16, 8, 128, zero_stage=1), load_model("llama2-7b"))["fsdp_last"] == 0
 
 
 def test_a_site_multiplies_what_its_name_says():
@@ -338,15 +225,6 @@ def test_a_site_multiplies_what_its_name_says():
     assert other["iteration_overhead"] == 0.5
     layers_and_micro_batches = MODEL.layers / PLAN.pp * PLAN.microbatches
     assert other["overhead"] == pytest.approx(1e-3 * layers_and_micro_batches)
-
-
-def test_every_kind_of_cost_is_finite_and_not_negative():
-    plans = PlanBatch.of([PLAN, Plan(1, 1, 1, 1, 1), Plan(16, 48, 2, 1, 96)])
-    costs = stage_costs(Workload.of(MODEL, plans, SYSTEM, PROFILE))
-    for parts in (costs.forward, costs.backward, costs.once):
-        for name, seconds in parts.items():
-            assert np.isfinite(seconds).all(), name
-            assert (seconds >= 0).all(), name
 
 
 COLUMNS = {field.name for field in fields(PlanBatch)}

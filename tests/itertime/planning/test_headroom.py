@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from itertime.commands.options import MEMORY_HEADROOM
 from itertime.costs import MEMORY_HEADROOM as SHIPPED
 from itertime.planning import WHOLE
 from itertime.planning.curve_cache import CurveCache
+from tests.iteration_table import table_of
 
 SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("megatron-18.4b")
 CAPACITY = load_profile(SYSTEM.profile).memory_bytes
@@ -78,12 +78,7 @@ def test_a_measured_run_needs_no_headroom(tmp_path: Path) -> None:
         "seq_len": MODEL.seq_len, "attention": MODEL.attention, "tp": 4, "pp": 2, "dp": 2,
         "micro_batch": 2, "global_batch": 128, "recompute": "none", "iteration_s": 20,
     }  # fmt: skip
-    path = tmp_path / "runs.csv"
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, row)
-        writer.writeheader()
-        writer.writerow(row)
-    (found,) = validate(path).predicted
+    (found,) = validate(table_of(row, tmp_path)).predicted
     assert found.prediction.fits
     assert found.prediction.memory_bytes > 0.9 * CAPACITY
     assert not predict(MODEL, TIGHT, SYSTEM).fits
