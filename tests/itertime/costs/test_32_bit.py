@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from itertime import Plan, PlanBatch, load_model, load_system, predict
-from itertime.prediction import evaluate
+from itertime import Plan, load_model, load_system, predict
 from itertime.spec import Elementwise, Gemm, PlanOptions, load_profile
 
 MODEL = replace(load_model("gpt3-1.3b"), attention="core")
@@ -92,11 +91,3 @@ def test_an_offloaded_step_moves_32_bit_both_ways() -> None:
     owned = predict(MODEL, WIDE, slow).memory_parts["optimizer"] / 8
     assert found.breakdown["optimizer_copies"] == pytest.approx(4 * owned / 0.8e9, rel=1e-9)
     assert found.breakdown["optimizer"] == pytest.approx(4 * owned / 0.8e9, rel=1e-9)
-
-
-def test_plans_of_both_kinds_in_one_batch_are_as_alone() -> None:
-    plans = [PLAN, WIDE, replace(WIDE, recompute="full"), replace(PLAN, zero_stage=1)]
-    together = evaluate(MODEL, PlanBatch.of(plans), SYSTEM)
-    alone = [predict(MODEL, each, SYSTEM) for each in plans]
-    assert together.iteration_s == pytest.approx([each.iteration_s for each in alone], rel=1e-12)
-    assert together.memory.total == pytest.approx([each.memory_bytes for each in alone], rel=1e-12)

@@ -81,31 +81,6 @@ def test_a_gpu_with_little_to_do_takes_the_time_of_the_launches(tp):
     assert sum(run.breakdown.values()) == pytest.approx(run.iteration_s, rel=1e-12)
 
 
-def test_the_floor_never_makes_an_iteration_faster_nor_adds_more_than_all_launches():
-    for plan in (
-        Plan(2, 4, 2, 1, 64, recompute="none"),
-        Plan(1, 1, 8, 1, 64, zero_stage=3),
-        Plan(1, 4, 1, 2, 32, interleave=2),
-    ):
-        before = 0.0
-        for launch_s in (0.0, 1e-5, 3e-5, 1e-4, 3e-4):
-            seconds = at(launch_s, SMALL, plan).iteration_s
-            assert seconds >= before
-            before = seconds
-        passes = plan.microbatches + plan.pp - 1
-        kernels_of_all = 2 * passes * SMALL.layers / plan.pp * 200
-        assert before <= at(0.0, SMALL, plan).iteration_s + kernels_of_all * 3e-4
-
-
-def test_many_plans_at_once_are_issued_like_one():
-    plans = [Plan(tp, 1, 2, size, 64, recompute="none", sequence_parallel=tp == 4, zero_stage=zero)
-             for tp in (1, 2, 4) for size in (1, 2) for zero in (0, 1, 3)]  # fmt: skip
-    both = kernel_counts(SMALL, PlanBatch.of(plans))
-    for row, plan in enumerate(plans):
-        alone = kernel_counts(SMALL, PlanBatch.of([plan]))
-        assert [int(each[row]) for each in both] == [int(each[0]) for each in alone]
-
-
 @pytest.mark.parametrize("model", ["bert-large", "gpt2-medium"])
 def test_a_graph_of_everything_leaves_no_launch_in_an_iteration(model):
     """Neither in the layers nor at the model's ends nor in the optimizer: as if launches took no time."""

@@ -87,12 +87,6 @@ def test_tensor_parallel_ranks_share_the_low_rank_matrices(tp):
     assert found.memory_parts["optimizer"] == pytest.approx(12 * LOW.trained_parameters / tp)
 
 
-def test_training_beside_frozen_weights_is_faster_and_not_by_more_than_the_arithmetic():
-    plan = replace(PLAN, global_batch=256)
-    whole, low = predict(WHOLE, plan, SYSTEM), predict(LOW, plan, SYSTEM)
-    assert 0.6 * whole.iteration_s < low.iteration_s < whole.iteration_s
-
-
 def test_kernels_are_counted():
     plans = PlanBatch.of([PLAN])
     more, back = np.subtract(kernel_counts(LOW, plans), kernel_counts(WHOLE, plans)).ravel()

@@ -1,4 +1,4 @@
-"""Experts, compressed keys and windows: what is conserved, limits that are known, and sums by hand."""
+"""Experts, compressed keys, windows, widths of heads: what is conserved, known limits, and sums by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_system, predict
 from itertime.costs import Workload, memory
-from itertime.costs.layer import LayerCosts, layer_costs
+from itertime.costs.layer import LayerCosts, kernel_counts, layer_costs
 from itertime.costs.linear import linear_s
 from itertime.costs.mixture import (
     arriving_tokens,
@@ -224,3 +224,84 @@ def test_a_parallel_block_sums_attention_and_mlp_at_once() -> None:
     both, one = (layer(replace(dense, parallel_block=each), plan) for each in (False, True))
     assert one.forward["tp_comm"][0] == pytest.approx(both.forward["tp_comm"][0] / 2)
     assert one.backward["tp_comm"][0] == pytest.approx(both.backward["tp_comm"][0] / 2)
+
+
+A100, A100_PROFILE = load_system("dgx-a100-80gb"), load_profile("a100-80gb")
+TENSOR_PLANS = PlanBatch.of([Plan(4, 1, 1, 2, 8, recompute="none", sequence_parallel=True)])
+DENSE = replace(MIXTURE, name="dense", seq_len=2048, experts=1, experts_per_token=1)
+FEW_EXPERTS = replace(DENSE, experts=8, experts_per_token=2)
+TOKENS = 2 * 2048
+
+
+def costs(model: ModelSpec) -> LayerCosts:
+    return layer_costs(Workload.of(model, TENSOR_PLANS, A100, A100_PROFILE), np.zeros(1))[0]
+
+
+def test_a_head_dim_that_follows_from_the_width_changes_nothing() -> None:
+    stated = replace(DENSE, head_dim=128)
+    assert stated.parameters == DENSE.parameters
+    assert stated.flops_per_iteration(8) == DENSE.flops_per_iteration(8)
+    assert costs(stated) == costs(DENSE)
+
+
+def test_wider_heads_widen_the_matrices_of_the_attention() -> None:
+    wide, narrow = replace(DENSE, head_dim=256), DENSE
+    assert wide.parameters - narrow.parameters == 8 * 2 * 4096 * (32 + 8) * 128
+    qkv = {
+        model: A100_PROFILE.seconds(Gemm(TOKENS, (32 + 16) * model.head_width / 4, 4096))
+        for model in (wide, narrow)
+    }
+    out = {
+        model: A100_PROFILE.seconds(Gemm(TOKENS, 4096, 32 * model.head_width / 4)) for model in (wide, narrow)
+    }
+    more = qkv[wide] + out[wide] - qkv[narrow] - out[narrow]
+    assert costs(wide).forward["gemm"] - costs(narrow).forward["gemm"] == pytest.approx(more, rel=1e-9)
+    assert costs(wide).forward["attention"] > 1.5 * costs(narrow).forward["attention"]
+    kept = 8 * TOKENS * 2 * (2 * 32 + 2 * 8) * 128 / 4  # Q, K, V and the output, eight layers
+    parts = [memory(Workload.of(model, TENSOR_PLANS, A100, A100_PROFILE)).parts for model in (wide, narrow)]
+    assert parts[0]["activations"] - parts[1]["activations"] == pytest.approx(kept)
+
+
+def test_norms_of_outputs_are_charged_and_keep_their_input() -> None:
+    four = replace(DENSE, norms_per_layer=4)
+    elements = TOKENS * 4096 / 4
+    norm = A100_PROFILE.seconds(Elementwise(np.array([4 * elements, 6 * elements]), "rmsnorm", 4096))
+    for number, part in enumerate(("forward", "backward")):
+        more = getattr(costs(four), part)["elementwise"] - getattr(costs(DENSE), part)["elementwise"]
+        # Backward, the gradients of two more norms' weights are added to their sums.
+        assert more == pytest.approx(2 * norm[number], rel=1e-3)
+    kept = [
+        memory(Workload.of(model, TENSOR_PLANS, A100, A100_PROFILE)).parts["activations"]
+        for model in (four, DENSE)
+    ]
+    assert kept[0] - kept[1] == pytest.approx(8 * 2 * 2 * elements)
+    counts = [kernel_counts(model, TENSOR_PLANS) for model in (four, DENSE)]
+    assert [int((four - two)[0]) for four, two in zip(*counts, strict=True)] == [2, 2]
+
+
+def test_early_stop_repeats_the_last_gemm_before_a_norm() -> None:
+    early = PlanBatch.of([Plan(1, 1, 1, 2, 8, recompute="early-stop")])
+    repeated = [
+        layer_costs(Workload.of(model, early, A100, A100_PROFILE), np.zeros(1))[0].backward["recompute"]
+        for model in (replace(DENSE, norms_per_layer=4), DENSE)
+    ]
+    assert repeated[0] - repeated[1] > A100_PROFILE.seconds(Gemm(TOKENS, 4096, 8192))
+
+
+def test_a_shared_expert_is_an_mlp_that_every_token_passes() -> None:
+    shared = replace(FEW_EXPERTS, shared_ffn_hidden=2048)
+    weights = 3 * 4096 * 2048
+    assert shared.layer_parameters - FEW_EXPERTS.layer_parameters == weights
+    assert shared.layer_matmul_parameters - FEW_EXPERTS.layer_matmul_parameters == weights
+    assert shared.active_parameters - FEW_EXPERTS.active_parameters == 8 * weights
+    up, down = A100_PROFILE.seconds(Gemm(TOKENS, 512, 4096)), A100_PROFILE.seconds(Gemm(TOKENS, 4096, 512))
+    more = costs(shared).forward["gemm"] - costs(FEW_EXPERTS).forward["gemm"]
+    assert more == pytest.approx(2 * up + down, rel=1e-9)
+    counts = [kernel_counts(model, TENSOR_PLANS) for model in (shared, FEW_EXPERTS)]
+    # Its input is gathered and its output scattered; backward the same, and the input gathered again.
+    assert [int((more - less)[0]) for more, less in zip(*counts, strict=True)] == [5 + 2, 11 + 3]
+    parts = [
+        Workload.of(model, TENSOR_PLANS, A100, A100_PROFILE).partition for model in (shared, FEW_EXPERTS)
+    ]
+    assert parts[0].shared - parts[1].shared == pytest.approx(weights / 4)
+    assert parts[0].experts == parts[1].experts

@@ -131,13 +131,6 @@ def test_what_crosses_the_network_in_copies_of_the_model(name: str, copies: floa
     assert sent / (2 * model.parameters) == pytest.approx(copies, rel=0.02)
 
 
-def test_on_a_slow_network_groups_of_a_node_beat_groups_of_all() -> None:
-    """The point of PaRO and of MiCS: ZeRO-3 gathers all weights over the network twice a micro-batch."""
-    slow = H100.with_nic(100)
-    seconds = {name: predict(LLAMA, of(name), slow).iteration_s for name in ("III", "IIG", "GGG")}
-    assert max(seconds["III"], seconds["IIG"]) < seconds["GGG"]
-
-
 def test_groups_that_nest_are_taken() -> None:
     for name in PARO:
         assert of(name).broken_rules(LLAMA) == []

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from itertime import PLANNERS, Space, evaluate, load_model, load_system, make_planner, predict
+from itertime import PLANNERS, Space, load_model, load_system, make_planner
 from itertime.planning import WHOLE, search
 from itertime.planning.curve_cache import CurveCache
-from itertime.planning.search import among_best
 from itertime.planning.space import candidates
-from itertime.spec import DEFAULT_OPTIONS, PlanOptions, parse_options, profile_of
+from itertime.spec import DEFAULT_OPTIONS, PlanOptions, parse_options
 
 SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("llama2-7b")
 BUCKET = PlanOptions(clipping="bucket")
@@ -95,22 +93,6 @@ def test_curves_of_options_are_kept_apart(tmp_path):
     again = make_planner("3d", SYSTEM, space=space, cache=cache).under(options=BUCKET)
     assert again.curve(MODEL, 32, [8]) == first
     assert len(list(tmp_path.glob("*.json"))) == 2
-
-
-def test_pruning_keeps_the_best_plans():
-    """The rows that survive the bound hold the best plans of an evaluation of all."""
-    space = replace(WHOLE, options=PlanOptions(clipping="before", optimizer="lamb"), grad_overlap=True)
-    profile = profile_of(SYSTEM)
-    plans = candidates(MODEL, 64, SYSTEM, space, range(1, 65))
-    survivors = among_best(MODEL, plans, SYSTEM, profile, 10)
-    assert len(survivors) < len(plans)
-    seconds = evaluate(MODEL, plans, SYSTEM, profile).iteration_s
-    assert set(np.argsort(seconds, kind="stable")[:10]) <= set(survivors)
-
-
-def test_a_plan_of_a_search_predicts_as_it_does_alone():
-    (best,) = search(MODEL, 32, SYSTEM, 16, space=replace(WHOLE, options=BUCKET), top=1).plans
-    assert predict(MODEL, best.plan, SYSTEM).iteration_s == best.prediction.iteration_s
 
 
 def test_curves_follow_the_lengths_of_a_file(tmp_path):

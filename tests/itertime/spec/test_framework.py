@@ -87,17 +87,6 @@ def test_a_framework_with_a_fused_loss_saves_time_and_memory_as_a_model_does() -
     assert by_framework.memory_bytes == by_model.memory_bytes < plain.memory_bytes
 
 
-def test_a_graph_of_everything_leaves_no_launch() -> None:
-    tiny = replace(MODEL, layers=2, hidden=256, heads=4, kv_heads=4, ffn_hidden=512, seq_len=128)
-    plan = Plan(tp=1, pp=1, dp=1, micro_batch=1, global_batch=1, recompute="none")
-    one_by_one, layers, full = (
-        predict(tiny, replace(plan, cuda_graphs=graphs), SYSTEM) for graphs in ("none", "layers", "full")
-    )
-    assert one_by_one.breakdown["launch"] > layers.breakdown["launch"] >= 0
-    assert full.breakdown.get("launch", 0.0) == 0
-    assert full.iteration_s <= layers.iteration_s < one_by_one.iteration_s
-
-
 @pytest.mark.parametrize("precision", ["fp8", "fp8_block"])
 def test_fewer_bits_save_time_in_matrices_and_cost_casts(precision: str) -> None:
     wide = predict(MODEL, SHARDED, SYSTEM, framework=NEUTRAL)

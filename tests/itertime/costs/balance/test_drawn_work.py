@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,13 +34,6 @@ IMBALANCE = {
 SIGMAS = 5  # one false alarm in a million
 
 
-def histogram(shared_dir: Path) -> Lengths:
-    path = shared_dir / "data" / "mlperf" / "wikipedia_length_histogram_512.csv"
-    if not path.is_file():
-        pytest.skip(f"no histogram of lengths at {path}")
-    return load_lengths(str(path), 512)
-
-
 def slowest(
     lengths: Lengths, balance: str, ranks: int, samples: int, node_ranks: int = 8, batching: str = "unpadded",
     micro_batch: int = 1, seq_len: int = 512, work: tuple[float, float] = (LINEAR, QUADRATIC),
@@ -58,15 +50,14 @@ def test_published_imbalance_from_the_shipped_table(balance: str) -> None:
 
 
 @pytest.mark.parametrize("balance", BALANCES)
-def test_published_imbalance_from_the_histogram(balance: str, shared_dir: Path) -> None:
-    found = slowest(histogram(shared_dir), balance, 1024, 16)
+def test_published_imbalance_from_the_histogram(balance: str, histogram: Lengths) -> None:
+    found = slowest(histogram, balance, 1024, 16)
     assert found.imbalance == pytest.approx(IMBALANCE[balance], abs=0.01)
 
 
-def test_padding_to_512_doubles_the_work(shared_dir: Path) -> None:
-    lengths = histogram(shared_dir)
-    padded = slowest(lengths, "drawn", 1024, 16, batching="padded")
-    assert padded.mean / slowest(lengths, "drawn", 1024, 16).average == pytest.approx(2.04, abs=0.01)
+def test_padding_to_512_doubles_the_work(histogram: Lengths) -> None:
+    padded = slowest(histogram, "drawn", 1024, 16, batching="padded")
+    assert padded.mean / slowest(histogram, "drawn", 1024, 16).average == pytest.approx(2.04, abs=0.01)
     assert padded == (padded.average, padded.average, padded.average, 0.0, padded.average)
 
 
@@ -242,30 +233,6 @@ def test_the_unit_of_work_does_not_matter(
     double = Lengths("d", "d", tuple(2 * t for t in lengths.tokens), lengths.shares)
     doubled = slowest(double, balance, 16, 4, seq_len=1024, work=((1 - part) / 2, part / 4))
     assert np.array(doubled) == pytest.approx(np.array(one), rel=1e-9)
-
-
-def test_strategies_of_strata_in_order() -> None:
-    """Each step of MLPerf's ideas balances better; packed rows differ by their attention alone."""
-    lengths = load_lengths("wikipedia-512")
-    found = [slowest(lengths, balance, 256, 16).imbalance for balance in ("drawn", "exchanged", "stratified")]
-    found += [slowest(lengths, balance, 256, 16).imbalance for balance in ("stratified-exchanged", "sorted")]
-    assert found == sorted(found, reverse=True)
-    packed = slowest(lengths, "drawn", 256, 16, batching="packed")
-    assert packed.average == pytest.approx(8 * (LINEAR * 512 + QUADRATIC * 146_000), rel=0.02)
-    assert 1 < packed.imbalance < 1.04
-
-
-def test_padding_to_the_longest_of_a_micro_batch() -> None:
-    lengths = load_lengths("wikipedia-512")
-    means = [
-        slowest(lengths, "drawn", 8, 16, batching="longest", micro_batch=size).average for size in (1, 4, 16)
-    ]
-    padded = slowest(lengths, "drawn", 8, 16, batching="padded").average
-    assert [*means, padded] == sorted([*means, padded])
-    assert means[0] == slowest(lengths, "drawn", 8, 16).average
-    assert means[-1] == pytest.approx(padded, rel=0.01)
-    alike = slowest(lengths, "sorted", 8, 16, batching="longest", micro_batch=4).average
-    assert means[0] < alike < means[1]  # sorted samples of a micro-batch are alike
 
 
 def test_the_same_seed_draws_the_same_in_any_process() -> None:
