@@ -20,7 +20,7 @@ from clustersim.records import ALLOCATES
 from clustersim.rundir import write_run
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.testing import Outcome, check_outcome, simulate
-from tests.builders import Acts, elastic, failing, rigid
+from tests.builders import Acts, Bench, elastic, failing, rigid
 from tests.effort import examples
 
 LAUNCH_S, SAVE_S, LOAD_S, RESIZE_S = 10, 8, 8, 1
@@ -87,6 +87,32 @@ def test_a_policy_sees_what_a_start_would_cost_now() -> None:
         0: (10, 10, most), 5: (10, 10, most), 20: (10, 10, most), 29: (10, 10, most), 35: (26, 18, most),
         40: (26, 18, most), 50: (26, 18, most), 53: (23, 18, most), 54: (22, 18, most), 60: (22, 18, most),
     }  # fmt: skip
+
+
+def test_a_policy_sees_what_is_left_to_pay_of_shared_loads() -> None:
+    """1 s of launch and 6 s to save; a load of 60 GB alone takes 6 s. `a` loads alone from t=27 and is to
+    be ready at t=33; `b` joins at t=31 and halves what is left.
+    """
+    overheads = Overheads(
+        launch_s=1.0, checkpoint_bytes_per_parameter=1.0, storage_node_bytes_per_s=1e10,
+        storage_bytes_per_s=1e10, storage_shared=True,
+    )  # fmt: skip
+    seen: dict[float, float] = {}
+
+    def act(state: State, proposal: Proposal) -> None:
+        for job in state.pending:
+            proposal.start(job)
+        for job in state.running:
+            if job.id == "a":
+                seen[state.now] = job.paying_s
+            if (job.id, state.now) in (("a", 20.0), ("b", 24.0)):
+                proposal.resize(job, 4)
+        proposal.wake_at = state.now + 1 if state.now < 45 else None
+
+    bench = Bench("n2g4", TABLE, {"m": 60e9}, overheads)
+    bench.run([elastic(name, 0, 1, 100) for name in "ab"], Acts(act))
+    times = (21.0, 26.0, 27.0, 30.0, 31.0, 32.0, 35.0, 36.0)
+    assert [seen[time_s] for time_s in times] == pytest.approx([12, 7, 6, 3, 4, 3, 0, 0])
 
 
 # Against a job that is looked at in every second

@@ -22,10 +22,11 @@ from clustersim.cluster.topology import NodeGroup
 from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES, RELEASES, EventRecord, Run
 from clustersim.runs import make_policy
-from clustersim.scheduler import Proposal, Scheduler, State
+from clustersim.scheduler import Proposal, State
 from clustersim.speed import CannotRun, SpeedOnOneType
 from clustersim.testing import check_outcome, decide, simulate
 from itertime.errors import UserError
+from tests.builders import Acts, starts
 from tests.effort import examples
 from tests.folders import rehashed
 from traces.job import Job
@@ -51,10 +52,6 @@ def cluster_file(folder: Path, nodes: int, gpus: int, **limits: float) -> str:
     keys = "".join(f", {name}: {value}" for name, value in limits.items())
     path.write_text(f"groups: [{{name: all, gpu_type: v100, nodes: {nodes}, gpus_per_node: {gpus}{keys}}}]\n")
     return str(path)
-
-
-def simulated(jobs: Iterable[Job], policy: str, cluster: str, **settings: object) -> Run:
-    return clustersim.run(list(jobs), policy, cluster=cluster, overheads=None, **settings)
 
 
 def over(
@@ -110,50 +107,24 @@ def demanding(seed: int, count: int, elastic: bool = True) -> list[Job]:
     return jobs
 
 
-def test_a_node_gives_no_more_cores_than_it_has() -> None:
-    """Three jobs of 2 GPUs and 8 cores on two nodes of 8 GPUs and 16 cores; then one that any node holds."""
-    jobs = [Job(f"{i}", 0.0, gpus=2, duration_s=100.0, cpus=8) for i in range(5)]
-    jobs.append(Job("free", 0.0, gpus=2, duration_s=100.0))
-    outcome = simulate(jobs, make_policy("fifo-skip", {}), cluster_of(2, 8, 16))
-    begun = {record.job_id: record.start_s for record in outcome.records}
-    assert begun == {"0": 0.0, "1": 0.0, "2": 0.0, "3": 0.0, "4": 100.0, "free": 0.0}
-
-
 def test_a_resize_takes_more_cores_and_memory() -> None:
     """The demand follows the GPUs: 4 GPUs of 4 cores each leave no cores for a job that wants one."""
 
-    class Grow(Scheduler):
-        elastic = True
-
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
-            for job in state.pending:
-                proposal.start(job)
-            for job in state.running:
-                if job.id == "a" and state.now >= 10:
-                    proposal.resize(job, 4)
-            return proposal
+    def grow(state: State, proposal: Proposal) -> None:
+        for job in state.pending:
+            proposal.start(job)
+        for job in state.running:
+            if job.id == "a" and state.now >= 10:
+                proposal.resize(job, 4)
 
     jobs = [
         Job("a", 0.0, model="small", gpus=2, global_batch=64, iterations=20.0, cpus=8),
         Job("b", 10.0, gpus=1, duration_s=5.0, cpus=1),
         Job("c", 20.0, gpus=1, duration_s=5.0, cpus=1),
     ]
-    outcome = simulate(jobs, Grow(), cluster_of(1, 8, 17), table=TABLE)
-    begun = {record.job_id: record.start_s for record in outcome.records}
-    assert begun["b"] == 10.0
-    assert begun["c"] == 20.0
-    tight = simulate(jobs, Grow(), cluster_of(1, 8, 16), table=TABLE)
-    begun = {record.job_id: record.start_s for record in tight.records}
-    grown_s = next(record.finish_s for record in tight.records if record.job_id == "a")
-    assert begun == {"a": 0.0, "b": 10.0, "c": grown_s}, "a grows when b ends"
-
-
-def test_a_demand_that_fills_a_node_exactly_fits() -> None:
-    """Three jobs of 3 GPUs share 32 cores each: 10 2/3 cores for each GPU, 96 in all."""
-    jobs = [Job(f"{i}", 0.0, gpus=3, duration_s=9.0, cpus=32, host_memory_gb=100 / 3) for i in range(3)]
-    outcome = simulate(jobs, make_policy("fifo", {}), cluster_of(1, 9, 96, 100))
-    assert [record.start_s for record in outcome.records] == [0.0, 0.0, 0.0]
+    assert starts(simulate(jobs, Acts(grow), cluster_of(1, 8, 17), table=TABLE)) == {"a": 0, "b": 10, "c": 20}
+    tight = simulate(jobs, Acts(grow), cluster_of(1, 8, 16), table=TABLE)
+    assert starts(tight) == {"a": 0, "b": 10, "c": tight.of("a").finish_s}, "a grows when b ends"
 
 
 def test_an_elastic_job_is_not_offered_counts_that_no_node_can_hold() -> None:
@@ -170,21 +141,18 @@ def test_an_elastic_job_is_not_offered_counts_that_no_node_can_hold() -> None:
 
 
 def test_a_placement_of_a_policy_that_finds_too_few_cores_is_refused() -> None:
-    class Names(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
-            for job in state.pending:
-                assert proposal.has_room(job, ((0, 2),)) == (job.id == "a")
-                assert proposal.free_nodes(job) == ({0: 3} if job.id == "a" else {0: 1})
-                assert proposal.free_for(job) == (3 if job.id == "a" else 1)
-                assert proposal.fits(2, job=job) == (job.id == "a")
-                assert proposal.fits(2), "for some job"
-                proposal.start(job, on=((0, 2),))
-            return proposal
+    def name_places(state: State, proposal: Proposal) -> None:
+        for job in state.pending:
+            assert proposal.has_room(job, ((0, 2),)) == (job.id == "a")
+            assert proposal.free_nodes(job) == ({0: 3} if job.id == "a" else {0: 1})
+            assert proposal.free_for(job) == (3 if job.id == "a" else 1)
+            assert proposal.fits(2, job=job) == (job.id == "a")
+            assert proposal.fits(2), "for some job"
+            proposal.start(job, on=((0, 2),))
 
-    jobs = [Job("a", 0.0, gpus=2, duration_s=9.0, cpus=8), Job("b", 0.0, gpus=2, duration_s=9.0, cpus=8)]
+    jobs = [Job(name, 0.0, gpus=2, duration_s=9.0, cpus=8) for name in "ab"]
     with pytest.raises(UserError, match=r"start\(job b, gpus=2, on=.*node 0: 8 cores are needed, 4 are"):
-        simulate(jobs, Names(), cluster_of(1, 8, 12))
+        simulate(jobs, Acts(name_places), cluster_of(1, 8, 12))
 
 
 @settings(max_examples=examples(8), deadline=None)
@@ -238,7 +206,7 @@ def test_without_demands_or_without_limits_nothing_changes(policy: str) -> None:
 def test_the_audit_finds_a_log_that_gives_too_many_cores(tmp_path: Path) -> None:
     jobs = [Job(f"{i}", 0.0, gpus=2, duration_s=100.0, cpus=8, host_memory_gb=30) for i in range(3)]
     roomy = cluster_file(tmp_path, 1, 8, cpus_per_node=24, host_memory_gb_per_node=90)
-    run = simulated(jobs, "fifo", roomy)
+    run = clustersim.run(jobs, "fifo", cluster=roomy, overheads=None)
     assert run.summary["host"] == pytest.approx(
         {"cpu_h": 24 / 36, "cpu_ratio": 1.0, "memory_gb_h": 2.5, "memory_ratio": 1.0}
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.testing import simulate
 from policies.fifo import Fifo
-from tests.builders import Script, Step
+from tests.builders import Acts, Script, Step
 from traces.job import Job
 
 A = Job("a", 0.0, gpus=2, duration_s=100.0)
@@ -48,16 +49,10 @@ def start(job_id: str, *args: Any, **more: Any) -> Step:
         (start("a", on=((-1, 2),)), "node -1: 2 GPUs are not free"),
         (start("a", on=((0, 1), (0, 1))), "names a node twice"),
         (start("b", on=((0, 5), (1, -1))), "node 0: 5 GPUs are not free"),
-        (
-            lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["a"])),
-            "already runs in this proposal; use resize",
-        ),
+        (lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["a"])), "runs in this proposal; use resize"),
         (lambda p, jobs: p.stop(jobs["a"]), r"stop\(job a\): it does not run"),
         (lambda p, jobs: (p.start(jobs["a"]), p.stop(jobs["a"]), p.stop(jobs["a"])), r"stop\(job a\)"),
-        (
-            lambda p, jobs: p.resize(jobs["e"], 2),
-            r"resize\(job e\): it does not run in this proposal; use start",
-        ),
+        (lambda p, jobs: p.resize(jobs["e"], 2), r"resize\(job e\): it does not run .*; use start"),
         (lambda p, jobs: (p.start(jobs["e"]), p.resize(jobs["e"], 3)), "it can run on 1, 2, 4 GPUs"),
         (
             lambda p, jobs: (p.start(jobs["b"], on=((0, 4),)), p.start(jobs["a"], on=((0, 2),))),
@@ -127,13 +122,8 @@ def test_copies_are_independent() -> None:
         twin.stop(jobs["a"])
         twin.start(jobs["b"])
         twin.wake_at = 9.0
-        assert (proposal.gpus(jobs["a"]), proposal.gpus(jobs["b"]), proposal.free, proposal.wake_at) == (
-            2,
-            0,
-            6,
-            7.0,
-        )
-        assert (twin.gpus(jobs["a"]), twin.gpus(jobs["b"]), twin.free, twin.wake_at) == (0, 4, 4, 9.0)
+        for draft, expected in ((proposal, (2, 0, 6, 7.0)), (twin, (0, 4, 4, 9.0))):
+            assert (*map(draft.gpus, (jobs["a"], jobs["b"])), draft.free, draft.wake_at) == expected
         proposal.stop(jobs["a"])
         assert twin.free == 4
         assert proposal.free == 8
@@ -155,73 +145,49 @@ class Answers(Scheduler):
         return self.answer(state)
 
 
-class Tampering(Fifo):
-    """Keeps its last proposal and changes it after it was enacted."""
-
-    def __init__(self) -> None:
-        self.last: Proposal | None = None
-        self.changed = 0
-
-    def schedule(self, state: State) -> Proposal:
-        if self.last is not None:
-            for job in state.running:
-                self.last.stop(job)
-                self.changed += 1
-            for job in state.pending:
-                self.changed += self.last.start(job) is not None
-        self.last = super().schedule(state)
-        return self.last
-
-
 def test_an_enacted_draft_is_not_reality() -> None:
     jobs = [Job(str(i), 7.0 * i, gpus=1 + i % 4, duration_s=20.0 + i) for i in range(30)]
-    policy = Tampering()
-    assert simulate(jobs, policy, "n2g4").log() == simulate(jobs, Fifo(), "n2g4").log()
-    assert policy.changed > 30
+    proposals: list[Proposal] = []
+    changed = 0
+
+    def tamper(state: State) -> Proposal:
+        """Change the last proposal after it was enacted."""
+        nonlocal changed
+        for proposal in proposals[-1:]:
+            for job in state.running:
+                proposal.stop(job)
+                changed += 1
+            changed += sum(proposal.start(job) is not None for job in state.pending)
+        proposals.append(Fifo().schedule(state))
+        return proposals[-1]
+
+    assert simulate(jobs, Answers(tamper), "n2g4").log() == simulate(jobs, Fifo(), "n2g4").log()
+    assert changed > 30
 
 
-@pytest.mark.parametrize("answer", [lambda s: None, lambda s: [], lambda s: Proposal, lambda s: True])
-def test_anything_but_a_proposal(answer: Callable[[State], Any]) -> None:
-    with pytest.raises(PolicyError, match=r"not a proposal made by state.proposal"):
-        simulate([A], Answers(answer))
-
-
-def test_a_proposal_of_another_run() -> None:
-    kept: list[Proposal] = []
+def test_anything_but_a_proposal_of_this_decision() -> None:
+    """That of an earlier decision would allocate the GPUs of a finished job twice."""
+    proposals: list[Proposal] = []
 
     def keep(state: State) -> Proposal:
-        kept.append(state.proposal())
-        return kept[0]
-
-    simulate([A], Answers(keep))
-    with pytest.raises(PolicyError, match=r"not a proposal made by state.proposal"):
-        simulate([A], Answers(lambda state: kept[0]))
-
-
-def test_a_proposal_of_an_earlier_decision() -> None:
-    """It describes an earlier state: here it would allocate the GPUs of a finished job twice."""
-    kept: list[Proposal] = []
-
-    def stale(state: State) -> Proposal:
-        if not kept:
-            kept.append(state.proposal())
+        if not proposals:
+            proposals.append(state.proposal())
             for job in state.pending:
-                kept[0].start(job)
-        return kept[0]
+                proposals[0].start(job)
+        return proposals[0]
 
-    with pytest.raises(PolicyError, match=r"earlier"):
-        simulate([A, LATE], Answers(stale))
+    with pytest.raises(PolicyError, match="earlier"):
+        simulate([A, LATE], Answers(keep))
+    for answer in (None, [], Proposal, True, proposals[0]):
+        with pytest.raises(PolicyError, match=r"not a proposal made by state.proposal"):
+            simulate([A], Answers(lambda state, answer=answer: answer))
 
 
 @pytest.mark.parametrize("wake_at", [0.0, -1.0, float("nan"), float("inf"), "soon", object()])
 def test_impossible_wake_ups(wake_at: Any) -> None:
-    def answer(state: State) -> Proposal:
-        proposal = state.proposal()
-        proposal.wake_at = wake_at
-        return proposal
-
+    policy = Acts(lambda state, proposal: setattr(proposal, "wake_at", wake_at))
     with pytest.raises(PolicyError, match=r"wake_at=.*must be a time after now"):
-        simulate([A], Answers(answer))
+        simulate([A], policy)
 
 
 @pytest.mark.parametrize(
@@ -237,35 +203,19 @@ def test_what_a_policy_raises_is_its_own_error(error: BaseException) -> None:
         simulate([A], Answers(fail))
 
 
-def test_keys_that_raise_are_the_policys_error() -> None:
-    """Keys are called when a job begins to wait, outside of `schedule`."""
-
-    def key(job: JobView) -> float:
-        if job.id == "late":
-            raise ValueError("no key")
-        return 0.0
-
-    class Keyed(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            state.pending_by(key)
-            return state.proposal()
-
-    with pytest.raises(PolicyError, match=r"Keyed at t=50 s: .*ValueError at .*no key"):
-        simulate([A, LATE], Keyed())
-
-
-def test_keys_that_cannot_be_compared_are_the_policys_error() -> None:
-    class Keyed(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            state.pending_by(deadline)
-            return state.proposal()
-
-    def deadline(job: JobView) -> float | None:
-        return job.deadline_s
-
-    jobs = [Job("x", 0.0, gpus=1, duration_s=1.0, deadline_s=5.0), Job("y", 1.0, gpus=1, duration_s=1.0)]
-    with pytest.raises(PolicyError, match=r"Keyed at t=1 s: .*TypeError"):
-        simulate(jobs, Keyed())
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (lambda job: {"a": 0.0}[job.id], r"Acts at t=50 s: .*KeyError at .*late"),
+        (lambda job: job.deadline_s, r"Acts at t=50 s: .*TypeError"),
+    ],
+    ids=["keys that raise when a job begins to wait", "keys that cannot be compared"],
+)
+def test_wrong_keys_are_the_error_of_the_policy(key: Callable[[JobView], Any], text: str) -> None:
+    """Keys are called outside of `schedule`."""
+    policy = Acts(lambda state, proposal: list(state.pending_by(key)))
+    with pytest.raises(PolicyError, match=text):
+        simulate([replace(A, deadline_s=5.0), LATE], policy)
 
 
 # What a policy sees
@@ -312,13 +262,8 @@ def test_views_show_what_a_scheduler_can_know() -> None:
         assert job.productive_s == 30.0
         assert job.restart_s(4) == job.start_cost_s(4) == pytest.approx(50.0)
         other = jobs["late"]
-        assert (other.gpus, other.running, other.started, other.attained, other.paying_s) == (
-            0,
-            False,
-            False,
-            0.0,
-            0.0,
-        )
+        assert (other.gpus, other.running, other.started) == (0, False, False)
+        assert (other.attained, other.paying_s) == (0.0, 0.0)
         assert proposal._facts.now_s == 50.0
         assert (other.productive_s, other.start_cost_s(1)) == (0.0, 20.0)
         assert proposal.running() == [job]
@@ -335,31 +280,24 @@ def test_views_show_what_a_scheduler_can_know() -> None:
     assert seen == ["e"]
 
 
-def test_a_finished_job_has_nothing_left() -> None:
-    """A view kept by the policy shows it, even where the progress is a sum of thirds."""
-    seen: list[tuple[float, int, bool]] = []
+@pytest.mark.parametrize(
+    ("gpus", "iterations", "launch_s", "view"),
+    [(4, 100.0, 0.0, (0.0, 0.0, 0, False)), (2, 320.0, 80.0, (200.0, 30.0, 2, True))],
+    ids=["of a finished job, though its progress is a sum of thirds", "while it pays"],
+)
+def test_work_left_overhead_left_gpus_and_whether_it_runs(
+    gpus: int, iterations: float, launch_s: float, view: tuple[float, float, int, bool]
+) -> None:
+    seen: list[tuple[float, float, int, bool]] = []
 
     def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
-        seen.append((jobs["e"].remaining(), jobs["e"].gpus, jobs["e"].running))
+        job = jobs["e"]
+        seen.append((job.remaining(), job.paying_s, job.gpus, job.running))
 
-    jobs = (Job("e", 0.0, model="m", global_batch=8, gpus=4, iterations=100.0), LATE)
-    simulate(jobs, Script({0.0: start("e"), 50.0: step}), "n2g4", table=TABLE)
-    assert seen == [(0.0, 0, False)]
-
-
-def test_paying_is_what_is_left_of_the_overhead() -> None:
-    seen: list[tuple[float, float]] = []
-
-    def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
-        seen.append((jobs["e"].paying_s, jobs["e"].remaining()))
-
-    simulate(
-        (ELASTIC, LATE),
-        Script({0.0: start("e"), 50.0: step}),
-        table=TABLE,
-        overheads=Overheads(launch_s=80.0),
-    )
-    assert seen == [(30.0, pytest.approx(200.0))]
+    jobs = (replace(ELASTIC, gpus=gpus, iterations=iterations), LATE)
+    policy, overheads = Script({0.0: start("e"), 50.0: step}), Overheads(launch_s=launch_s)
+    simulate(jobs, policy, "n2g4", table=TABLE, overheads=overheads)
+    assert seen == [pytest.approx(view)]
 
 
 def test_logged_durations_are_behind_the_oracle() -> None:
@@ -379,23 +317,18 @@ def test_a_job_settles_when_it_has_worked_for_as_long_as_a_restart_takes() -> No
     """
     seen: dict[float, dict[str, float]] = {}
 
-    class Watching(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            seen[state.now] = {job.id: time for job, time in state.unsettled().items()}
-            proposal = state.proposal()
-            for job in state.pending:
-                proposal.start(job, 2)
-            for job in state.running:
-                if state.now == 40.0:
-                    proposal.resize(job, 1)
-            proposal.wake_at = next(
-                (t for t in (1.0, 10.0, 29.0, 30.0, 40.0, 50.0, 90.0) if t > state.now), None
-            )
-            return proposal
+    def watch(state: State, proposal: Proposal) -> None:
+        seen[state.now] = {job.id: time for job, time in state.unsettled().items()}
+        for job in state.pending:
+            proposal.start(job, 2)
+        for job in state.running:
+            if state.now == 40.0:
+                proposal.resize(job, 1)
+        proposal.wake_at = next((t for t in (1.0, 10.0, 29.0, 30.0, 40.0, 50.0, 90.0) if t > state.now), None)
 
     overheads = Overheads(launch_s=5.0, plain_restart_s=20.0, checkpoint_bytes_per_parameter=0.0)
-    simulate([ELASTIC], Watching(), "n1g4", table=TABLE, overheads=overheads)
-    assert {t: seen[t] for t in (0.0, 1.0, 10.0, 29.0, 30.0, 40.0, 50.0, 90.0)} == {
-        0.0: {}, 1.0: {"e": 30.0}, 10.0: {"e": 30.0}, 29.0: {"e": 30.0}, 30.0: {}, 40.0: {},
-        50.0: {"e": 90.0}, 90.0: {},
-    }  # fmt: skip
+    simulate([ELASTIC], Acts(watch), "n1g4", table=TABLE, overheads=overheads)
+    assert list(seen.items())[:8] == [
+        (0.0, {}), (1.0, {"e": 30.0}), (10.0, {"e": 30.0}), (29.0, {"e": 30.0}), (30.0, {}), (40.0, {}),
+        (50.0, {"e": 90.0}), (90.0, {}),
+    ]  # fmt: skip
