@@ -17,7 +17,7 @@ from clustersim.failures import Failures, outages
 from clustersim.failures.failures import Fault
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from clustersim.speed import Curve, SpeedByType, SpeedOnOneType
+from clustersim.speed import Curve, Speed, SpeedByType, SpeedOnOneType
 from clustersim.testing import Case, Outcome
 from traces.job import Job, submission_order
 
@@ -37,6 +37,7 @@ __all__ = [
     "mean_jct_s",
     "rigid",
     "starts",
+    "stated_speed",
     "states",
     "times",
 ]
@@ -195,38 +196,17 @@ class StatedSpeed(SpeedOnOneType):
         return replace(super().curve(job), parameters=self.parameters.get(job.model or "", 0.0))
 
 
-class MixedBench:
-    """Nodes of several GPU types, (type, nodes, GPUs per node) each, and the throughput table of each."""
-
-    def __init__(
-        self,
-        groups: Sequence[tuple[str, int, int]],
-        tables: Mapping[str, Any],
-        parameters: Mapping[str, float] | None = None,
-        overheads: Overheads | None = None,
-        placement: str = "pack",
-    ):
-        made = [NodeGroup(name=name, nodes=n, gpus_per_node=g, gpu_type=name) for name, n, g in groups]
-        self.cluster, self.tables, self.parameters = Cluster.of(made), tables, parameters or {}
-        self.overheads, self.placement = overheads or Overheads.none(), placement
-
-    def run(self, jobs: Sequence[Job], scheduler: Scheduler, until_s: float | None = None) -> Outcome:
-        by_type = {
-            pool.gpu_type: StatedSpeed(
-                Cluster(pool.nodes, pool.gpus_per_node), self.tables.get(pool.gpu_type, {}), self.parameters
-            )
-            for pool in self.cluster.pools
-        }
-        for name, speed in by_type.items():
-            speed.gpu_type = name
-        by_all = SpeedByType(by_type)
-        setup = free_setup(
-            self.cluster, scheduler, speed=by_all, overheads=self.overheads, placement=self.placement,
-            until_s=until_s,
-        )  # fmt: skip
-        recorder = Simulation(submission_order(jobs), setup).run()
-        case = Case("bench", tuple(jobs), self.cluster, self.tables, self.overheads, self.placement)
-        return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), by_all)
+def stated_speed(cluster: Cluster, table: Any, parameters: Mapping[str, float]) -> Speed:
+    """The speeds of a throughput table; on a cluster of several types of a table by GPU type."""
+    if not cluster.mixed:
+        return StatedSpeed(cluster, table.get(cluster.gpu_types[0], table), parameters)
+    by_type = {
+        pool.gpu_type: StatedSpeed(Cluster(pool.nodes, pool.gpus_per_node), table[pool.gpu_type], parameters)
+        for pool in cluster.pools
+    }
+    for name, speed in by_type.items():
+        speed.gpu_type = name
+    return SpeedByType(by_type)
 
 
 class Bench:
@@ -234,20 +214,30 @@ class Bench:
 
     def __init__(
         self,
-        shape: str,
+        cluster: str | Cluster,
         table: Any,
         parameters: Mapping[str, float] | None = None,
         overheads: Overheads | None = None,
         placement: str = "pack",
     ):
-        self.cluster, self.table, self.parameters = Cluster.parse(shape), table, parameters or {}
+        self.cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
+        self.table, self.parameters = table, parameters or {}
         self.overheads, self.placement = overheads or Overheads.none(), placement
 
-    def run(self, jobs: Sequence[Job], scheduler: Scheduler) -> Outcome:
-        speed = StatedSpeed(self.cluster, self.table, self.parameters)
-        setup = free_setup(
-            self.cluster, scheduler, speed=speed, overheads=self.overheads, placement=self.placement
-        )
+    def run(self, jobs: Sequence[Job], scheduler: Scheduler, until_s: float | None = None) -> Outcome:
+        speed = stated_speed(self.cluster, self.table, self.parameters)
+        settings = {"overheads": self.overheads, "placement": self.placement, "until_s": until_s}
+        setup = free_setup(self.cluster, scheduler, speed=speed, **settings)
         recorder = Simulation(submission_order(jobs), setup).run()
         case = Case("bench", tuple(jobs), self.cluster, self.table, self.overheads, self.placement)
         return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), speed)
+
+
+class MixedBench(Bench):
+    """Nodes of several GPU types, (type, nodes, GPUs per node) each, and the throughput table of each."""
+
+    def __init__(
+        self, groups: Sequence[tuple[str, int, int]], tables: Mapping[str, Any], *more: Any, **named: Any
+    ):
+        pools = [NodeGroup(name=name, nodes=n, gpus_per_node=g, gpu_type=name) for name, n, g in groups]
+        super().__init__(Cluster.of(pools), tables, *more, **named)

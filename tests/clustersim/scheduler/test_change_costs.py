@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import inf, isclose
 from random import Random
 from typing import Any
@@ -19,8 +20,7 @@ from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from clustersim.speed import SpeedByType
-from tests.builders import StatedSpeed, elastic, free_setup, rigid
+from tests.builders import Acts, Bench, elastic, free_setup, rigid, stated_speed
 from tests.effort import examples
 from traces.job import Job, submission_order
 
@@ -102,16 +102,7 @@ def test_a_change_costs_what_the_view_says(seed: int, charged: Overheads, mixed:
     changes of type; with periodic checkpoints, failures and shared storage.
     """
     cluster = MIXED if mixed else PLAIN
-    if mixed:
-        by_type = {
-            pool.gpu_type: StatedSpeed(Cluster(pool.nodes, pool.gpus_per_node), table, PARAMETERS)
-            for pool, table in zip(cluster.pools, (SLOW, FAST), strict=True)
-        }
-        for name, one in by_type.items():
-            one.gpu_type = name
-        speed: Any = SpeedByType(by_type)
-    else:
-        speed = StatedSpeed(cluster, SLOW, PARAMETERS)
+    speed = stated_speed(cluster, {"a": SLOW, "b": FAST} if mixed else SLOW, PARAMETERS)
     policy = Changer(seed)
     failures = Failures(mtbf_gpu_h=0.5, kinds={"short": (1.0, 0.01)}) if fails else None
     setup = free_setup(
@@ -135,22 +126,19 @@ def test_a_change_costs_what_the_view_says(seed: int, charged: Overheads, mixed:
 
 def looked_at(job: Job, at_s: float, look: Any, *, charged: Overheads, **more: Any) -> Any:
     """What `look(view)` returns at a time of a run in which the job starts at once on 4 GPUs."""
-    found: list[Any] = []
+    seen: list[Any] = []
 
-    class Look(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
-            for view in state.pending:
-                proposal.start(view, 4)
-            if state.now == at_s:
-                found.append(look(next(iter(state.running))))
-            elif state.now < at_s:
-                proposal.wake_at = at_s
-            return proposal
+    def act(state: State, proposal: Proposal) -> None:
+        for view in state.pending:
+            proposal.start(view, 4)
+        if state.now == at_s:
+            seen.append(look(next(iter(state.running))))
+        elif state.now < at_s:
+            proposal.wake_at = at_s
 
-    speed = StatedSpeed(PLAIN, SLOW, PARAMETERS)
-    Simulation([job], free_setup(PLAIN, Look(), speed=speed, overheads=charged, **more)).run()
-    return found[0]
+    speed = stated_speed(PLAIN, SLOW, PARAMETERS)
+    Simulation([job], free_setup(PLAIN, Acts(act), speed=speed, overheads=charged, **more)).run()
+    return seen[0]
 
 
 CHARGED = Overheads(launch_s=10.0, plain_restart_s=20.0, resize_s=4.0, checkpoint_bytes_per_parameter=0.0)
@@ -158,11 +146,8 @@ CHARGED = Overheads(launch_s=10.0, plain_restart_s=20.0, resize_s=4.0, checkpoin
 
 @pytest.mark.parametrize(
     ("at_s", "stay", "resize"),
-    [
-        (4.0, 6.0, 14.0),  # pays its launch; nothing to save or load yet
-        (10.0, 0.0, 14.0),
-        (25.0, 0.0, 34.0),  # has worked
-    ],
+    [(4.0, 6.0, 14.0), (10.0, 0.0, 14.0), (25.0, 0.0, 34.0)],
+    ids=["it pays its launch and has nothing to save or load", "its launch is paid", "it has worked"],
 )
 def test_staying_costs_what_is_still_to_pay(at_s: float, stay: float, resize: float) -> None:
     def look(view: JobView) -> tuple[float, ...]:
@@ -194,57 +179,41 @@ def test_only_the_oracle_knows_the_work_of_a_job_that_does_not_state_it() -> Non
 
 
 def test_jobs_of_a_kind_share_one_curve() -> None:
-    seen: dict[str, Any] = {}
+    curves: dict[str, Any] = {}
 
-    class Look(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
-            for view in [*state.pending]:
-                seen[view.id] = view.curve
-                assert view.curve is view.curve
-                assert view.curve.sizes == view.sizes
-                assert view.curve.rates == tuple(view.rate(n) for n in view.sizes)
-                assert view.curve.restarts == tuple(view.restart_s(n) for n in view.sizes)
-                assert view.curve.launches == tuple(view.start_cost_s(n) for n in view.sizes)
-                proposal.start(view)
-            return proposal
+    def look(state: State, proposal: Proposal) -> None:
+        for view in [*state.pending]:
+            curve = curves[view.id] = view.curve
+            assert view.curve is curve
+            assert curve.sizes == view.sizes
+            assert curve.rates == tuple(view.rate(n) for n in view.sizes)
+            assert curve.restarts == tuple(view.restart_s(n) for n in view.sizes)
+            assert curve.launches == tuple(view.start_cost_s(n) for n in view.sizes)
+            proposal.start(view)
 
     made = [elastic(name, 0.0, 4, 30.0, model=model) for name, model in (("a", "m"), ("b", "w"), ("c", "m"))]
-    speed = StatedSpeed(PLAIN, SLOW, PARAMETERS)
-    Simulation(
-        made, free_setup(PLAIN, Look(), speed=speed, overheads=replace(CHARGED, launch_gpu_s=1.0))
-    ).run()
-    assert seen["a"] is seen["c"]
-    assert seen["a"] is not seen["b"]
-    assert {seen["a"]: 1}[seen["c"]] == 1
+    Bench(PLAIN, SLOW, PARAMETERS, replace(CHARGED, launch_gpu_s=1.0)).run(made, Acts(look))
+    assert curves["a"] is curves["c"]
+    assert curves["a"] is not curves["b"]
+    assert {curves["a"]: 1}[curves["c"]] == 1
 
 
 def test_a_type_that_cannot_run_the_job_has_no_counts() -> None:
-    found: list[Any] = []
+    seen: list[Any] = []
 
-    class Look(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            for view in state.pending:
-                found.append((view.curve_on("a").sizes, view.curve_on("b").sizes, view.curve.sizes))
-                found.append((view.curve_on("b").rates, view.curve_on("b").restarts))
+    def look(state: State, proposal: Proposal) -> None:
+        for view in state.pending:
+            seen.append((view.curve_on("a").sizes, view.curve_on("b").sizes, view.curve.sizes))
+            seen.append((view.curve_on("b").rates, view.curve_on("b").restarts))
+            for ask in (view.curve_on, partial(view.change_cost_s, 4)):
                 with pytest.raises(PolicyError, match="GPU type"):
-                    view.curve_on("c")
-                with pytest.raises(PolicyError, match="GPU type"):
-                    view.change_cost_s(4, "c")
-            return state.proposal()
+                    ask("c")
 
-    by_type = {
-        name: StatedSpeed(Cluster(pool.nodes, pool.gpus_per_node), table, PARAMETERS)
-        for (name, table), pool in zip({"a": {}, "b": FAST}.items(), MIXED.pools, strict=True)
-    }
-    for name, one in by_type.items():
-        one.gpu_type = name
-    made = [elastic("x", 0.0, 4, 30.0, model="w")]
-    speed = SpeedByType(by_type)
-    Simulation(made, free_setup(MIXED, Look(), speed=speed, overheads=Overheads(), until_s=1.0)).run()
+    bench = Bench(MIXED, {"a": {}, "b": FAST}, PARAMETERS, Overheads())
+    bench.run([elastic("x", 0.0, 4, 30.0, model="w")], Acts(look), until_s=1.0)
     save_s = 6e9 * 14 / 2e9
-    assert found[0] == ((), (4, 8), (4, 8))
-    assert found[1] == ((2.0, 3.0), (30 + 2 * save_s, 30 + 2 * save_s))
+    assert seen[0] == ((), (4, 8), (4, 8))
+    assert seen[1] == ((2.0, 3.0), (30 + 2 * save_s, 30 + 2 * save_s))
 
 
 @pytest.mark.parametrize(("at_s", "owed_s"), [(29.0, 10.0), (30.0, 0.0), (31.0, 10.0)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,10 @@ from clustersim.cluster import Cluster
 from clustersim.cluster.topology import NodeGroup
 from clustersim.engine import Simulation
 from clustersim.errors import PolicyError
-from clustersim.records import MemoryRecorder
-from clustersim.scheduler import Proposal, Scheduler, State
+from clustersim.scheduler import Proposal, State
 from clustersim.speed import CannotRun, SpeedByType, read_throughput_table, speed_for
 from clustersim.speed.throughput_table import throughputs_by_type
-from tests.builders import free_setup, gpt3
+from tests.builders import Acts, free_setup, gpt3
 from traces.job import Job
 
 GROUPS = (
@@ -31,10 +31,6 @@ def speed(table: Path | None = None) -> SpeedByType:
     made = speed_for(CLUSTER, "3d", table)
     assert isinstance(made, SpeedByType)
     return made
-
-
-def simulated(jobs: list[Job], scheduler: Scheduler) -> MemoryRecorder:
-    return Simulation(jobs, free_setup(CLUSTER, scheduler, speed=speed())).run()
 
 
 def test_each_type_has_its_own_curve_and_the_fastest_comes_first() -> None:
@@ -56,20 +52,19 @@ def test_a_rejection_names_the_reason_of_each_type() -> None:
     assert "v100: GPU type v100 has no profile" in str(caught.value)
 
 
-class Asks(Scheduler):
-    """Asks questions once, and keeps the answers for a test."""
+def answered(ask: Any, cluster: Cluster = CLUSTER) -> Any:
+    """What `ask(job, proposal, state)` returns for a job of 16 GPUs that has just been submitted."""
+    answers: list[Any] = []
 
-    def __init__(self, ask):  # type: ignore[no-untyped-def]
-        self.ask, self.answers = ask, None
-
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
-        if self.answers is None:
-            self.answers = self.ask(next(iter(state.pending)), proposal, state)
+    def act(state: State, proposal: Proposal) -> None:
         for job in list(state.pending):
+            answers.append(ask(job, proposal, state))
             if proposal.placement(job) is None:
                 proposal.start(job)
-        return proposal
+
+    setup = free_setup(cluster, Acts(act), speed=speed_for(cluster, "3d"))
+    assert Simulation([gpt3("a", 0, 16, 100)], setup).run().jobs[0].state == "finished"
+    return answers[0]
 
 
 def test_types_in_a_view() -> None:
@@ -81,11 +76,7 @@ def test_types_in_a_view() -> None:
             job.remaining(16, "a100") / job.remaining(16), state.cluster.gpu_types, job.requested,
         )  # fmt: skip
 
-    scheduler = Asks(ask)
-    simulated([gpt3("a", 0, 16, 100)], scheduler)
-    types, now, best, h100, a100, more, none, can, cannot, sizes, ratio, all_types, requested = (
-        scheduler.answers
-    )
+    types, now, best, h100, a100, more, none, can, cannot, sizes, ratio, all_types, requested = answered(ask)
     assert (types, now, all_types, requested) == (("h100", "a100"), None, ("a100", "h100", "v100"), 16)
     assert best == h100 > a100 > 0
     assert more > a100
@@ -103,12 +94,9 @@ def test_moving_between_types() -> None:
         proposal.stop(job)
         return first, second, types, third, tight, proposal.start(job, on=((4, 8), (5, 8)))
 
-    scheduler = Asks(ask)
-    simulated([gpt3("a", 0, 16, 100)], scheduler)
     a100, h100 = ((0, 8), (1, 8)), ((4, 8), (5, 8))
-    assert scheduler.answers[:4] == (a100, h100, "h100", ((4, 8),))
-    assert scheduler.answers[4] == (tuple((n, 8) for n in range(4)), False, False)
-    assert scheduler.answers[5] == h100
+    tight = tuple((n, 8) for n in range(4)), False, False
+    assert answered(ask) == (a100, h100, "h100", ((4, 8),), tight, h100)
 
 
 @pytest.mark.parametrize(
@@ -127,14 +115,11 @@ def test_moving_between_types() -> None:
 )  # fmt: skip
 def test_requests_that_a_policy_may_not_make(ask, words: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(PolicyError, match=words):
-        simulated([gpt3("a", 0, 16, 100)], Asks(ask))
+        answered(ask)
 
 
 def test_one_type_may_be_named_too() -> None:
-    cluster, policy = Cluster.parse("n2g8"), Asks(lambda job, p, s: p.start(job, gpu_type="a100"))
-    setup = free_setup(cluster, policy, speed=speed_for(cluster, "3d"))
-    recorder = Simulation([gpt3("a", 0, 16, 100)], setup).run()
-    assert recorder.jobs[0].state == "finished"
+    assert answered(lambda job, p, s: p.start(job, gpu_type="a100"), Cluster.parse("n2g8"))
 
 
 def test_tables_by_type(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ class Waiting:
     order: int
     requested: int
     value: int
+    waits: int = 0
     calls: list[int] = field(default_factory=list)
 
     @property
@@ -46,87 +47,54 @@ def ranking_of(jobs: list[Waiting]) -> Ranking:
 shapes = st.lists(st.tuples(st.sampled_from((1, 2, 4, 8)), st.integers(0, 4)), max_size=25)
 
 
-@st.composite
-def queues(draw: st.DrawFn) -> tuple[list[Waiting], list[Waiting]]:
-    """Jobs in the order in which they join, and those that leave again."""
-    jobs = [Waiting(i, *shape) for i, shape in enumerate(draw(shapes))]
-    joined = draw(st.permutations(jobs))
-    leave = draw(st.lists(st.sampled_from(joined), unique=True)) if joined else []
-    return list(joined), leave
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("toggle"), st.integers(0, 24)),
+        st.tuples(st.just("age"), st.lists(st.integers(0, 24), max_size=25)),
+        st.tuples(st.just("walk"), st.integers(0, 20)),
+        st.tuples(st.just("changes"), st.just(0)),
+    ),
+    max_size=40,
+)
 
 
-@given(queues())
-@settings(max_examples=examples(200), deadline=None)
-def test_order_is_that_of_sorted(queue: tuple[list[Waiting], list[Waiting]]) -> None:
-    joined, leave = queue
-    ranking = ranking_of(joined)
-    for job in leave:
-        ranking.remove(cast(Any, job))
-    left = [job for job in joined if job not in leave]
-    assert list(ranking) == sorted(left, key=lambda job: (job.value, job.order))
-    assert len(ranking) == len(left)
-    assert all(len(job.calls) == 1 for job in joined), "the key is asked once per wait"
-
-
-@given(queues(), st.integers(0, 40))
-@settings(max_examples=examples(200), deadline=None)
-def test_walk_passes_over_what_does_not_fit(queue: tuple[list[Waiting], list[Waiting]], room: int) -> None:
-    """Room shrinks as jobs are taken, as it does when a policy places them."""
-    expected, left = [], room
-    for job in sorted(queue[0], key=lambda job: (job.value, job.order)):
-        if job.requested <= left:
-            expected.append(job)
-            left -= job.requested
-    taken, rooms = [], [room]
-    for view in ranking_of(queue[0]).walk(lambda gpus: gpus <= rooms[-1]):
-        taken.append(view)
-        rooms.append(rooms[-1] - view.requested)
-    assert taken == expected
-
-
-@given(queues(), st.integers(0, 40))
-@settings(max_examples=examples(200), deadline=None)
-def test_an_elastic_walk_asks_for_the_smallest_size(
-    queue: tuple[list[Waiting], list[Waiting]], room: int
+@pytest.mark.parametrize("kind", [Ranking, ChangingRanking])
+@given(shapes, steps, st.booleans())
+@settings(max_examples=examples(300), deadline=None)
+def test_a_ranking_is_as_sorted_has_it(
+    kind: type[Ranking], rows: list[tuple[int, int]], moves: list[tuple[str, Any]], elastic: bool
 ) -> None:
-    ranking = Ranking(value, elastic=True)
-    for job in queue[0]:
-        ranking.add(cast(Any, job))
-    for job in queue[1]:
-        ranking.remove(cast(Any, job))
-    left = [job for job in queue[0] if job not in queue[1] and job.sizes[0] <= room]
-    walked = list(ranking.walk(lambda gpus: gpus <= room))
-    assert walked == sorted(left, key=lambda job: (job.value, job.order))
-
-
-@given(queues(), st.lists(st.integers(0, 24), max_size=60))
-@settings(max_examples=examples(200), deadline=None)
-def test_changes_keep_a_copy_up_to_date(
-    queue: tuple[list[Waiting], list[Waiting]], toggled: list[int]
-) -> None:
-    """Jobs are added, removed and added again with other keys; sometimes the changes are read."""
-    jobs, copy = queue[0], set()
-    ranking, inside = ranking_of(jobs), dict.fromkeys(jobs)
-    for i in toggled:
-        if i % 3 == 0:
-            copy = _changed(copy, ranking)
+    """Jobs are added, removed and added again with other keys. The order, walks with shrinking room, and
+    copies kept by `changes` are as `sorted` has them, whatever keys do where they may change.
+    """
+    jobs, copy = [Waiting(i, *row) for i, row in enumerate(rows)], set[Any]()
+    inside, ranking = dict[Waiting, None](), kind(value, elastic)
+    for move, what in [*[("toggle", i) for i in range(len(jobs))], *moves, ("walk", 20), ("changes", 0)]:
+        if move == "age" and kind is ChangingRanking:
+            for i, change in zip(what, reversed(what), strict=True):
+                if i < len(jobs):
+                    jobs[i].value += change - 12
+        elif move == "changes":
+            dropped, came = ranking.changes()
+            assert copy >= set(dropped)
+            copy = copy - set(dropped) | set(came)
             assert copy == {(job.value, job.order, job) for job in inside}
-        if i < len(jobs):
-            job = jobs[i]
+        elif move == "walk":
+            assert _taken_by(ranking, what) == _expected(inside, what, elastic)
+            assert list(ranking) == sorted(inside, key=lambda job: (job.value, job.order))
+        elif move == "toggle" and what < len(jobs):
+            job = jobs[what]
             if job in inside:
                 del inside[job]
                 ranking.remove(cast(Any, job))
             else:
-                job.value += 1
+                job.value += len(job.calls) % 3
                 inside[job] = None
                 ranking.add(cast(Any, job))
-    assert _changed(copy, ranking) == {(job.value, job.order, job) for job in inside}
-
-
-def _changed(copy: set[Any], ranking: Ranking) -> set[Any]:
-    left, came = ranking.changes()
-    assert copy >= set(left)
-    return copy - set(left) | set(came)
+                job.waits += 1
+    assert len(ranking) == len(inside)
+    if kind is Ranking:
+        assert all(len(job.calls) == job.waits for job in jobs), "the key is asked once per wait"
 
 
 def test_a_stranger_cannot_be_removed() -> None:
@@ -157,45 +125,6 @@ def test_every_job_has_its_turn_to_be_looked_at() -> None:
 
 
 # Keys that change
-
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("toggle"), st.integers(0, 24)),
-        st.tuples(st.just("age"), st.lists(st.integers(0, 24), max_size=25)),
-        st.tuples(st.just("walk"), st.integers(0, 20)),
-        st.tuples(st.just("changes"), st.just(0)),
-    ),
-    max_size=40,
-)
-
-
-@given(queues(), steps, st.booleans())
-@settings(max_examples=examples(200), deadline=None)
-def test_changing_keys_are_those_of_now(
-    queue: tuple[list[Waiting], list[Waiting]], moves: list[tuple[str, Any]], elastic: bool
-) -> None:
-    """Walks with shrinking room and copies kept by `changes` are as `sorted` has them, whatever keys do."""
-    jobs, inside, copy = queue[0], dict[Waiting, None](), set[Any]()
-    ranking = ChangingRanking(value, elastic)
-    for move, what in [*moves, ("walk", 20), ("changes", 0)]:
-        if move == "age":
-            for i, change in zip(what, reversed(what), strict=True):
-                if i < len(jobs):
-                    jobs[i].value += change - 12
-        elif move == "changes":
-            copy = _changed(copy, ranking)
-            assert copy == {(job.value, job.order, job) for job in inside}
-        elif move == "walk":
-            assert _taken_by(ranking, what) == _expected(inside, what, elastic)
-        elif what < len(jobs):
-            job = jobs[what]
-            if job in inside:
-                del inside[job]
-                ranking.remove(cast(Any, job))
-            else:
-                inside[job] = None
-                ranking.add(cast(Any, job))
-    assert len(ranking) == len(inside)
 
 
 def _need(job: Any, elastic: bool) -> int:

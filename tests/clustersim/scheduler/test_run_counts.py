@@ -16,45 +16,41 @@ from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.scheduler.internal import active_of
 from clustersim.testing import decide, simulate
-from tests.builders import MixedBench, elastic, rigid
+from tests.builders import Acts, MixedBench, elastic, rigid
 from tests.effort import examples
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 1.9, 3: 2.5, 4: 3.4, 8: 5.5, 16: 8.0}}
-Wanted = Callable[[Mapping[str, JobView]], Any]
-
-
-class Asks(Scheduler):
-    """Calls `run` once with what `wanted` makes of the jobs by id."""
-
-    def __init__(
-        self, wanted: Wanted, before: Callable[[Proposal, Any], object] | None = None, **options: bool
-    ):
-        self.wanted, self.before, self.options = wanted, before, options
-        self.unmet: dict[str, int] = {}
-
-    def schedule(self, state: State) -> Proposal:
-        jobs = {job.id: job for job in (*state.running, *state.pending)}
-        proposal = state.proposal()
-        if self.before is not None:
-            self.before(proposal, jobs)
-        unmet = proposal.run(self.wanted(jobs), **self.options)
-        self.unmet = {job.id: gpus for job, gpus in unmet.items()}
-        return proposal
 
 
 def job(name: str, gpus: int = 4, submit_s: float = 0.0) -> Job:
     return elastic(name, submit_s, gpus, 10_000.0)
 
 
+FREE = Overheads.none()
+
+
 def asked(
-    wanted: Mapping[str, Any], *, running: Any = (), pending: Any = (), **options: Any
+    wanted: Mapping[str, Any],
+    before: Callable[[Proposal, Any], object] = lambda proposal, jobs: None,
+    running: Any = (),
+    pending: Any = (),
+    overheads: Overheads = FREE,
+    **options: bool,
 ) -> tuple[str, Any]:
-    """The decision in words, and what `run` returned."""
-    policy = Asks(lambda jobs: {jobs[name]: gpus for name, gpus in wanted.items()}, **options)
-    scene = {"cluster": "2x8", "table": TABLE, "overheads": Overheads.none()}
-    decision = decide(policy, running=running, pending=pending, **scene)  # type: ignore[arg-type]
-    return str(decision), policy.unmet
+    """The decision of a policy that calls `run` once, in words, and what `run` returned."""
+    returned: dict[str, int] = {}
+
+    def act(state: State, proposal: Proposal) -> None:
+        jobs = {job.id: job for job in (*state.running, *state.pending)}
+        before(proposal, jobs)
+        unmet = proposal.run({jobs[name]: gpus for name, gpus in wanted.items()}, **options)
+        returned.update({job.id: gpus for job, gpus in unmet.items()})
+
+    decision = decide(
+        Acts(act), running=running, pending=pending, cluster="2x8", table=TABLE, overheads=overheads
+    )
+    return str(decision), returned
 
 
 DECISIONS: list[tuple[Any, ...]] = [
@@ -102,20 +98,10 @@ DECISIONS: list[tuple[Any, ...]] = [
 """What is shown; jobs that run and wait; what is wanted, and how; the decision, and what it leaves unmet."""
 
 
-@pytest.mark.parametrize(
-    ("running", "pending", "wanted", "options", "text", "unmet"),
-    [case[1:] for case in DECISIONS],
-    ids=[case[0] for case in DECISIONS],
-)
-def test_counts_become_a_decision(
-    running: list[Any],
-    pending: list[Any],
-    wanted: dict[str, int | None],
-    options: dict[str, bool],
-    text: str,
-    unmet: dict[str, int],
-) -> None:
-    assert asked(wanted, running=running, pending=pending, **options) == (text, unmet)
+@pytest.mark.parametrize("case", DECISIONS, ids=[case[0] for case in DECISIONS])
+def test_counts_become_a_decision(case: tuple[Any, ...]) -> None:
+    _, running, pending, wanted, options, *decision = case
+    assert asked(wanted, running=running, pending=pending, **options) == tuple(decision)
 
 
 def test_shrinking_jobs_make_room_for_growing_ones_whatever_the_order() -> None:
@@ -144,103 +130,81 @@ def test_a_count_that_a_job_cannot_run_on_is_refused(gpus: Any) -> None:
         asked({"a": gpus}, pending=[job("a")])
 
 
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        None,
-        5,
-        "ab",
-        lambda a: [a],
-        lambda a: [(a, 4)],
-        lambda a: [(a, 4, None, 1)],
-        lambda a: {a: (4,)},
-        lambda a: {"a": 4},
-    ],
-)
-def test_what_is_no_list_of_jobs_is_refused(wanted: Any) -> None:
-    class Odd(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
-            proposal.run(wanted(next(iter(state.pending))) if callable(wanted) else wanted)
-            return proposal
-
-    with pytest.raises(PolicyError, match=r"run: wants \{job: GPUs\}, .*, not .*test_run_counts\.py:\d+\)$"):
-        simulate([rigid("a", 0, 1, 10)], Odd())
+NO_JOBS = r"run: wants \{job: GPUs\}, .*, not .*"
+IMPOSSIBLE: list[tuple[Callable[[JobView], Any], str]] = [
+    (lambda a: None, NO_JOBS),
+    (lambda a: 5, NO_JOBS),
+    (lambda a: "ab", NO_JOBS),
+    (lambda a: [a], NO_JOBS),
+    (lambda a: [(a, 4)], NO_JOBS),
+    (lambda a: [(a, 4, None, 1)], NO_JOBS),
+    (lambda a: {a: (4,)}, NO_JOBS),
+    (lambda a: {"a": 4}, NO_JOBS),
+    (lambda a: [(a, 1, 7)], "unknown GPU type .*7.*"),
+    (lambda a: [(a, 1, "b")], "unknown GPU type .*b.*"),
+]
 
 
-@pytest.mark.parametrize("gpu_type", [7, "b"])
-def test_a_wrong_type_is_reported_at_the_line_of_the_policy(gpu_type: Any) -> None:
-    class Odd(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
-            proposal.run([(next(iter(state.pending)), 1, gpu_type)])
-            return proposal
+@pytest.mark.parametrize(("wanted", "text"), IMPOSSIBLE)
+def test_what_is_no_list_of_jobs_is_reported_at_the_line_of_the_policy(
+    wanted: Callable[[JobView], Any], text: str
+) -> None:
+    def act(state: State, proposal: Proposal) -> None:
+        for job in state.pending:
+            proposal.run(wanted(job))
 
-    with pytest.raises(PolicyError, match=rf"unknown GPU type .*{gpu_type}.*test_run_counts\.py:\d+\)$"):
-        simulate([rigid("a", 0, 1, 10)], Odd())
+    with pytest.raises(PolicyError, match=rf"{text}test_run_counts\.py:\d+\)$"):
+        simulate([rigid("a", 0, 1, 10)], Acts(act))
 
 
 def test_a_job_that_has_left_is_refused() -> None:
-    kept: list[JobView] = []
+    jobs: list[JobView] = []
 
-    class Late(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            kept.extend(state.pending)
-            proposal = state.proposal()
-            proposal.run(dict.fromkeys(kept, 1))
-            return proposal
+    def act(state: State, proposal: Proposal) -> None:
+        jobs.extend(state.pending)
+        proposal.run(dict.fromkeys(jobs, 1))
 
     with pytest.raises(PolicyError, match="no longer in the system"):
-        simulate([rigid("a", 0, 1, 10)], Late())
+        simulate([rigid("a", 0, 1, 10)], Acts(act))
 
 
 def test_a_list_names_a_job_once_for_every_type_that_would_do() -> None:
-    class Types(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
-            jobs = sorted((*state.running, *state.pending), key=lambda job: job.order)
-            entries = [(job, 4, name) for job in jobs for name in ("fast", "slow")]
-            unmet = proposal.run(entries, smaller=False)
-            seen.append(
-                ({job.id: proposal.gpu_type(job) for job in jobs}, {job.id: n for job, n in unmet.items()})
-            )
-            return proposal
-
     seen: list[Any] = []
-    bench = MixedBench(
-        [("slow", 1, 4), ("fast", 1, 8)], {"slow": TABLE, "fast": {("m", 8): {4: 9.0, 8: 20.0}}}
-    )
-    bench.run([elastic(name, 0, 4, 900) for name in "abcd"], Types())
+
+    def act(state: State, proposal: Proposal) -> None:
+        jobs = sorted((*state.running, *state.pending), key=lambda job: job.order)
+        unmet = proposal.run([(job, 4, name) for job in jobs for name in ("fast", "slow")], smaller=False)
+        types = {job.id: proposal.gpu_type(job) for job in jobs}
+        seen.append((types, {job.id: gpus for job, gpus in unmet.items()}))
+
+    fast = {("m", 8): {4: 9.0, 8: 20.0}}
+    bench = MixedBench([("slow", 1, 4), ("fast", 1, 8)], {"slow": TABLE, "fast": fast})
+    bench.run([elastic(name, 0, 4, 900) for name in "abcd"], Acts(act))
     assert seen[0] == ({"a": "fast", "b": "fast", "c": "slow", "d": None}, {"d": 0})
 
 
 def test_a_mapping_may_name_types() -> None:
-    class Types(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
+    seen: list[Any] = []
+
+    def act(state: State, proposal: Proposal) -> None:
+        if state.now == 0:
             a, b, c = state.pending
             unmet = proposal.run({a: (3, "slow"), b: (8, None), c: (2, "slow")})
             seen.append({job.id: (proposal.gpus(job), proposal.gpu_type(job)) for job in (a, b, c)})
             seen.append({job.id: gpus for job, gpus in unmet.items()})
-            return proposal
 
-    seen: list[Any] = []
     bench = MixedBench([("slow", 1, 4), ("fast", 1, 8)], {"slow": TABLE, "fast": TABLE})
-    with pytest.raises(PolicyError, match="not enough values"):  # at the end of the first job
-        bench.run([elastic(name, 0, 4, 900) for name in "abc"], Types())
+    bench.run([elastic(name, 0, 4, 900) for name in "abc"], Acts(act))
     assert seen == [{"a": (3, "slow"), "b": (8, "fast"), "c": (1, "slow")}, {"c": 1}]
 
 
 def test_settling_jobs_stay_where_that_is_asked_for() -> None:
     """They have worked for less than a restart takes: `decide` charges no launch, and restarts take 100 s."""
-    running = [(elastic("a", 0.0, 4, 10_000.0), 8), (elastic("b", 0.0, 4, 10_000.0), 8)]
-    waiting = [elastic("c", 60.0, 4, 10_000.0)]
 
     def decided(**options: bool) -> tuple[str, Any]:
-        policy = Asks(lambda jobs: {jobs["c"]: 8, jobs["a"]: 8}, **options)
         costly = Overheads(launch_s=100.0, plain_restart_s=0.0)
-        scene: Any = {"cluster": "2x8", "table": TABLE, "overheads": costly}
-        return str(decide(policy, running=running, pending=waiting, **scene)), policy.unmet
+        running, pending = [(job("a"), 8), (job("b"), 8)], [job("c", submit_s=60.0)]
+        return asked({"c": 8, "a": 8}, running=running, pending=pending, overheads=costly, **options)
 
     assert decided() == ("t=60 s: stop b; start c on 8 GPUs (node 1)", {})
     assert decided(let_settle=True) == ("t=60 s: nothing changes; c waits; wake up at t=100 s", {"c": 0})

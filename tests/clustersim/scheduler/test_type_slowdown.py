@@ -16,7 +16,7 @@ from clustersim.speed import SpeedByType, SpeedOnOneType
 from experiments.type_slowdown import table
 from policies.fifo import Fifo
 from policies.srtf import Srtf
-from tests.builders import free_setup
+from tests.builders import Acts, free_setup
 from tests.places import ROOT
 from traces.job import Job
 
@@ -36,13 +36,8 @@ def started(
     policy: Scheduler, type_slowdown: float, *jobs: Job, calendar: tuple[dict[str, object], ...] = ()
 ) -> dict[str, tuple[float, str]]:
     """When and on which type every job first starts."""
-    setup = free_setup(
-        CLUSTER,
-        policy,
-        speed=SPEED,
-        type_slowdown=type_slowdown,
-        maintenance=Maintenance.of(calendar, CLUSTER.nodes),
-    )
+    maintenance = Maintenance.of(calendar, CLUSTER.nodes)
+    setup = free_setup(CLUSTER, policy, speed=SPEED, type_slowdown=type_slowdown, maintenance=maintenance)
     events = Simulation(jobs, setup).run().events
     return {
         event.job_id: (event.time_s, CLUSTER.type_of(event.placement[0][0]))
@@ -65,14 +60,11 @@ def test_a_job_waits_for_a_type_that_is_fast_enough(
 
 
 def test_a_policy_that_names_the_type_gets_it() -> None:
-    class OnTheOld(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
-            for waiting in state.pending:
-                proposal.start(waiting, gpu_type="old")
-            return proposal
+    def start_on_the_old(state: State, proposal: Proposal) -> None:
+        for waiting in state.pending:
+            proposal.start(waiting, gpu_type="old")
 
-    assert started(OnTheOld(), 1.0, job("a", 0.0, 40.0)) == {"a": (0.0, "old")}
+    assert started(Acts(start_on_the_old), 1.0, job("a", 0.0, 40.0)) == {"a": (0.0, "old")}
 
 
 def test_a_type_that_is_gone_for_good_is_not_waited_for() -> None:

@@ -1,46 +1,39 @@
-"""What policies see of jobs that misstate their work: the statement, and never the truth."""
+"""What policies see: of jobs that misstate their work the statement, and never the truth; past and quotas."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+import clustersim
 from clustersim.failures import Failures
 from clustersim.jobs.active import LEAST_LEFT
 from clustersim.overheads import Overheads
-from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.scheduler import JobView, Proposal, State
 from clustersim.testing import Outcome, simulate
-from tests.builders import elastic, rigid
+from tests.builders import Acts, acting, elastic, rigid
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0}}
 Look = Callable[[JobView], float]
 
 
-class Watcher(Scheduler):
-    """Starts every job and notes `look` of the first one each `every_s` seconds."""
+def seen(job: Job, look: Look, **settings: Any) -> tuple[dict[float, float], Outcome]:
+    """What `look` says of a job, by the second, and the run."""
+    looks: dict[float, float] = {}
 
-    def __init__(self, look: Look, every_s: float = 1.0):
-        self.look, self.every_s = look, every_s
-        self.seen: dict[float, float] = {}
+    def act(state: State, proposal: Proposal) -> None:
+        for view in state.pending:
+            proposal.start(view)
+        for view in (*state.running, *state.pending):
+            looks[state.now] = look(view)
+            proposal.wake_at = state.now + 1
 
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
-        for job in state.pending:
-            proposal.start(job)
-        for job in (*state.running, *state.pending):
-            if job.order == 0:
-                self.seen[state.now] = self.look(job)
-                proposal.wake_at = state.now + self.every_s
-        return proposal
-
-
-def seen(job: Job, look: Look, **settings: object) -> tuple[dict[float, float], Outcome]:
-    policy = Watcher(look)
-    outcome = simulate([job], policy, "n1g4", table=TABLE, **settings)  # type: ignore[arg-type]
-    return policy.seen, outcome
+    outcome = simulate([job], Acts(act), "n1g4", table=TABLE, **settings)
+    return looks, outcome
 
 
 def left(job: JobView) -> float:
@@ -53,19 +46,14 @@ LOOKS = [
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_a_job_that_does_less_than_it_states(look: Look) -> None:
-    """10 iterations at one a second, 25 stated: 15 are left when it ends."""
-    found, outcome = seen(elastic("a", 0, 1, 10, stated_iterations=25.0), look)
-    assert found == pytest.approx({float(t): 25.0 - t for t in range(11) if t < 10})
-    assert outcome.of("a").finish_s == 10.0
-
-
-@pytest.mark.parametrize("look", LOOKS)
-def test_a_job_that_does_more_than_it_states(look: Look) -> None:
-    """From nine tenths of the 10 stated iterations on, a tenth of them is left until the 20th is done."""
-    found, outcome = seen(elastic("a", 0, 1, 20, stated_iterations=10.0), look)
-    assert found == pytest.approx({float(t): max(10.0 - t, LEAST_LEFT * 10) for t in range(20)})
-    assert outcome.of("a").finish_s == 20.0
+@pytest.mark.parametrize(("iterations", "stated"), [(10, 25.0), (20, 10.0)])
+def test_a_job_that_does_less_or_more_than_it_states(look: Look, iterations: int, stated: float) -> None:
+    """One iteration a second: 15 are left when the first ends. From nine tenths of the 10 stated on, a tenth
+    of them is left until the 20th is done.
+    """
+    looks, outcome = seen(elastic("a", 0, 1, iterations, stated_iterations=stated), look)
+    assert looks == pytest.approx({float(t): max(stated - t, LEAST_LEFT * stated) for t in range(iterations)})
+    assert outcome.of("a").finish_s == iterations
 
 
 def test_a_job_outlives_its_statement_once_it_has_done_all_of_it() -> None:
@@ -132,3 +120,62 @@ def test_work_lost_in_a_failure_is_stated_to_be_left_again() -> None:
 def test_jobs_of_a_duration_are_known_by_the_oracle_alone() -> None:
     found, _ = seen(rigid("a", 0, 1, 5), lambda job: job.oracle_remaining())
     assert found == pytest.approx({float(t): 5.0 - t for t in range(5)})
+
+
+# Past, quotas
+
+
+@pytest.mark.parametrize(
+    ("time_s", "attained", "productive", "waited"),
+    [
+        (0, 0, 0, 0),
+        (10, 0, 0, 10),
+        (20, 40, 0, 10),  # 20 s of launch, on 4 GPUs
+        (30, 80, 0, 10),
+        (45, 140, 60, 10),
+        (50, 160, 80, 10),
+        (65, 160, 80, 25),
+        (80, 160, 80, 40),
+        (95, 220, 80, 40),  # 30 s of restart
+        (110, 280, 80, 40),
+        (130, 360, 160, 40),
+    ],
+)
+def test_the_past_of_a_job(time_s: float, attained: float, productive: float, waited: float) -> None:
+    """It runs from 10 s on, is stopped at 50 s and runs again from 80 s."""
+    past: dict[float, tuple[float, float, float]] = {}
+
+    def act(state: State, proposal: Proposal) -> None:
+        for job in [*state.running, *state.pending]:
+            past[state.now] = job.attained, job.productive_gpu_s, job.waited_s
+            runs = 10 <= state.now < 50 or state.now >= 80
+            if runs and not job.running:
+                proposal.start(job)
+            elif not runs and job.running:
+                proposal.stop(job)
+            proposal.wake_at = state.now + 5
+
+    charged = Overheads(launch_s=20.0, plain_restart_s=10.0)
+    simulate([rigid("a", 0, 4, 100)], Acts(act), "n1g4", overheads=charged)
+    assert past[time_s] == pytest.approx((attained, productive, waited))
+
+
+def test_a_policy_sees_quotas_and_what_every_tenant_holds() -> None:
+    used: list[tuple[float, int, int, int]] = []
+
+    def act(state: State, proposal: Proposal) -> None:
+        used.append((state.now, state.used("red"), state.used("blue"), state.used("green")))
+        for job in state.pending:
+            proposal.start(job)
+        assert state.used("red") == used[-1][1], "a draft is not yet reality"
+        assert (state.quota("red"), state.quota("green"), dict(state.quotas)) == (4, 0, {"red": 4})
+
+    jobs = [
+        rigid("a", 0, 4, 10.0, tenant="red"),
+        rigid("b", 1, 2, 4.0, tenant="red"),
+        rigid("c", 2, 1, 20.0, tenant="blue", priority=3),
+    ]
+    clustersim.run(jobs, acting(act), cluster="n1g8", overheads=None, quotas={"red": 4})
+    assert used == [
+        (0, 0, 0, 0), (1, 4, 0, 0), (2, 6, 0, 0), (5, 4, 1, 0), (10, 0, 1, 0), (22, 0, 0, 0)
+    ]  # fmt: skip
