@@ -89,26 +89,3 @@ def pod(
     if ended:
         status["containerStatuses"] = [{"state": {"terminated": {"finishedAt": at(ended), "exitCode": 0}}}]
     return kube("v1", "Pod", name, pod_spec(gpus), status, **metadata)
-
-
-def owned(kind: str, name: str) -> dict[str, Any]:
-    return {"ownerReferences": [{"apiVersion": "x/v1", "controller": True, "kind": kind, "name": name}]}
-
-
-def volcano_job(name: str, phase: str, changed: str, *seen: tuple[str, str], **spec: Any) -> dict[str, Any]:
-    """A job of Volcano, in a phase since a time, after other phases."""
-    tasks = [{"name": "worker", "replicas": 1, "template": {"spec": pod_spec(1)}}]
-    asked = {"minAvailable": 1, "queue": "q", "tasks": tasks} | spec
-    phases = [{"status": one, "lastTransitionTime": at(time)} for one, time in seen]
-    status = {"state": {"phase": phase, "lastTransitionTime": at(changed)}, "conditions": phases}
-    return kube("batch.volcano.sh/v1alpha1", "Job", name, asked, status)
-
-
-LIVE_SAMPLES: dict[str, str | dict[str, str]] = {
-    "squeue": SQUEUE + f"17|vision|ann|gpu|high|RUNNING|{AT}0|{AT}5|N/A|10:00|1|gres:gpu:1|500|None\n",
-    "scontrol": scontrol(),
-    "slurm-json": slurm_json(slurm_job()),
-    "kueue": kube_list(workload("a", when("Admitted", "12:01:00"), when("Finished", "12:11:00"))),
-    "kubernetes-pods": kube_list(pod("a", "Succeeded", ("12:01:00", "12:11:00"))),
-    "volcano": kube_list(volcano_job("a", "Completed", "12:11:00", ("Running", "12:01:00"))),
-}

@@ -7,57 +7,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from clustersim.cli import main
 from itertime.errors import TableError
-from tests.traces.importing import imported, write
-from tests.traces.logs.cluster_samples import CLUSTER_SAMPLES
-from tests.traces.logs.live_samples import LIVE_SAMPLES
-from tests.traces.logs.paper_samples import PAPER_SAMPLES, WITHOUT_RUN_TIMES
+from tests.traces.importing import import_log, imported, write
+from tests.traces.logs.golden_logs import FILES, cases, result
 from traces import read_trace, write_trace
 from traces.logs import FORMATS
+from traces.logs.importer import read
+from traces.logs.log import ReadOptions
 from traces.logs.source import open_log
 
-HELIOS = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
-FLEETSIM = (
-    "# a slice\n# of a log\n"
-    "job_id,user,tenant,class,submit_time,num_chips,chip_type,num_nodes,duration_s,walltime_limit_s,final_status\n"
+SAMPLES: dict[str, str | dict[str, str]] = yaml.safe_load(
+    Path(__file__).with_name("samples.yaml").read_text(encoding="utf-8")
 )
-SACCT = (
-    "JobIDRaw|User|Account|Partition|QOS|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|"
-    "ReqTRES|AllocTRES|State|Priority\n"
+WITHOUT_RUN_TIMES = {"gavel", "pollux"}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case["name"]) for file in FILES for case in cases(file)]
 )
-SWF = "; Version: 2.2\n; MaxProcs: 128\n;\n"
-SAMPLES: dict[str, str | dict[str, str]] = {
-    **CLUSTER_SAMPLES,
-    **PAPER_SAMPLES,
-    **WITHOUT_RUN_TIMES,
-    **LIVE_SAMPLES,
-    "itp": "job_id,submission_time,duration,num_gpu\na,0,600,1\n",
-    "philly": json.dumps(
-        [
-            {
-                "status": "Pass",
-                "vc": "v",
-                "jobid": "a",
-                "user": "u",
-                "submitted_time": "2017-10-07 01:00:00",
-                "attempts": [
-                    {
-                        "start_time": "2017-10-07 01:00:00",
-                        "end_time": "2017-10-07 01:10:00",
-                        "detail": [{"ip": "m", "gpus": ["gpu0"]}],
-                    }
-                ],
-            }
-        ]
-    ),
-    "philly-table": "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-07 01:00:00,600,1,600,v\n",
-    "helios": HELIOS
-    + "a,u,v,1,1,1,COMPLETED,2020-06-09 18:00:00,2020-06-09 18:00:00,2020-06-09 18:10:00,600,0\n",
-    "fleetsim": FLEETSIM + "a,u,v,train,5000000,1,,1,600,900,COMPLETED\n",
-    "slurm": SACCT + "1|u|v|p|q|2024-05-01T12:00:00|Unknown|Unknown|600|60|1||gres/gpu=1|COMPLETED|5\n",
-    "swf": SWF + "1 0 -1 600 1 -1 -1 -1 -1 -1 1 7 3 -1 -1 -1 -1 -1\n",
-}
+def test_a_log_becomes_these_jobs(case: dict[str, Any], tmp_path: Path) -> None:
+    assert result(case, tmp_path) == case["becomes"]
 
 
 @pytest.mark.parametrize("name", list(FORMATS))
@@ -66,7 +38,7 @@ def test_a_log_is_recognised_as_its_format_only(tmp_path: Path, name: str) -> No
         assert [known for known, form in FORMATS.items() if form.matches(source.head)] == [name]
 
 
-@pytest.mark.parametrize("name", sorted(set(FORMATS) - set(WITHOUT_RUN_TIMES)))
+@pytest.mark.parametrize("name", sorted(set(FORMATS) - WITHOUT_RUN_TIMES))
 def test_ten_minutes_on_a_gpu_are_a_sixth_of_a_gpu_hour_in_every_format(tmp_path: Path, name: str) -> None:
     """What is imported is a trace that reads back, too."""
     jobs, report = imported(tmp_path, SAMPLES[name])
@@ -87,11 +59,6 @@ def test_a_log_of_a_format_may_have_any_line_ends_and_a_byte_order_mark(tmp_path
     assert imported(tmp_path, marked, "other")[0] == plain
 
 
-def philly(**changes: Any) -> dict[str, Any]:
-    entry = json.loads(SAMPLES["philly"])[0]
-    return entry | changes
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -104,3 +71,45 @@ def test_huge_json_is_no_philly_log(tmp_path: Path, text: str, says: str) -> Non
     with pytest.raises(TableError) as caught:
         imported(tmp_path, text)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["acme", "dlrm", "helios", "openb", "pai", "philly"])
+def test_logs_that_state_start_and_end_keep_both(tmp_path: Path, name: str) -> None:
+    with open_log(write(tmp_path / "log", SAMPLES[name])) as source:
+        (job,) = read(source, ReadOptions()).jobs
+    assert job.logged_start_s is not None
+    assert job.logged_end_s == job.logged_start_s + 600
+
+
+def test_the_digest_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
+    first, again = (imported(tmp_path, SAMPLES["pai"], "pai")[1]["input"] for _ in range(2))
+    assert first == again
+    assert first["file"] == "pai"
+    (tmp_path / "pai" / "README").write_text("tables of PAI\n")
+    assert import_log(tmp_path / "pai")[1]["input"]["sha256"] != first["sha256"]
+
+
+def test_the_command_takes_a_zone_and_a_folder(tmp_path: Path) -> None:
+    out = str(tmp_path / "out.csv")
+    helios, pai = (str(write(tmp_path / name, SAMPLES[name])) for name in ("helios", "pai"))
+    assert main(["trace", "import", helios, "-o", out, "--time-zone", "Asia/Shanghai"]) == 0
+    assert main(["trace", "import", pai, "-o", out]) == 0
+    assert json.loads((tmp_path / "out.import.json").read_text())["format"] == "pai"
+
+
+def test_a_log_gives_a_throughput_table_with_which_jobs_of_iterations_run(tmp_path: Path) -> None:
+    """Of three speeds of a kind the median."""
+    shockwave, gavel = "python3 a.py\tfolder\t--steps\t1", "cd %s && python3 a.py \t-n\t1"
+    log, table, trace = tmp_path / "log", tmp_path / "table.csv", tmp_path / "gavel.csv"
+    log.write_text("".join(
+        f"{kind}\t{shockwave}\t{steps}\t{gpus}\tstatic\t1\t-1.0\t{seconds}\t0\n"
+        for kind, steps, gpus, seconds in (
+            *(("LM (batch size 5)", steps, 1, 100) for steps in (1000, 500, 900)), ("A3C", 30, 4, 10),
+        )
+    ))  # fmt: skip
+    (tmp_path / "jobs").write_text(f"LM (batch size 5)\t{gavel}\t90\t0\t1\nA3C\t{gavel}\t30\t1\t4\n")
+    assert main(["trace", "import-table", str(log), "-o", str(table)]) == 0
+    rows = ["model,global_batch,gpus,iterations_per_s", "A3C,1,4,3.0", "LM,5,1,9.0"]
+    assert table.read_text().splitlines() == rows
+    assert main(["trace", "import", str(tmp_path / "jobs"), "-o", str(trace)]) == 0
+    assert main(["trace", "check", str(trace), "--table", str(table)]) == 0

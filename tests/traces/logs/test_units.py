@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from traces.logs.cells import span
 from traces.logs.units import UNITS, seconds, unit_of_name
 
 
@@ -36,3 +37,12 @@ def test_every_unit_is_a_fraction_of_seconds() -> None:
         "min": 60,
         "h": 3600,
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("3-04:05:06", 273906.0), ("3 days, 4:05:06", 273906.0), ("1 day 00:00:00.5", 86400.5),
+     ("100:00:01", 360001.0), (" 7 ", 7.0), ("1e3", 1000.0)],
+)  # fmt: skip
+def test_run_times_in_days_hours_and_minutes(text: str, seconds: float) -> None:
+    assert span(text) == seconds
