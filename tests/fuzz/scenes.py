@@ -15,31 +15,23 @@ from __future__ import annotations
 
 import argparse
 import csv
-import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from math import fsum
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
-import yaml
 
 import clustersim
-from clustersim.audit import check_run_folder, replay
-from clustersim.engine import Simulation
-from clustersim.engine.fleet import FleetSimulation, Routing
-from clustersim.records import MemoryRecorder, Run
-from clustersim.rundir.csv_out import EVENTS, csv_text
-from clustersim.runs import RunConfig, Trace, find_policy, list_policies, setup_of
+from clustersim.runs import find_policy, list_policies
 from itertime.errors import UserError
-from traces.job import Job
-from traces.native import write_trace
 
-from .features import FEATURES, TABLE, Scene, new_scene
+from .cases import Case, Fault, keep
+from .cases import check as check_case
+from .features import FEATURES, Scene, new_scene
+from .relations import RELATIONS
 
 __all__ = ["BY_DEFAULT", "KNOWN", "POLICIES", "Draw", "check", "drawn", "pairs", "recorded", "routed"]
 
@@ -142,105 +134,29 @@ def routed() -> Iterator[Draw]:
             yield Draw(200_000 + 100 * number + POLICIES.index(policy), policy, ("routing", disturbance))
 
 
-def check(draw: Draw, folder: Path) -> str:
-    """Run a scene and hold it to the audit and to what every run keeps. Files go to `folder`. Returns a hash
-    of its log and its job records, or "refused".
+def check(draw: Draw, folder: Path, relations: Sequence[str] = tuple(RELATIONS)) -> str:
+    """Run a scene and hold it to what every run keeps, and to these relations (`cases.check`). Files go to
+    `folder`. Returns a hash of its log and its job records, or "refused".
 
-    AssertionError ends with the command that runs the scene again.
+    A scene that fails becomes a small case in a folder of its own; Fault ends with the command that runs it.
     """
-    again = f"\n{draw}\npython -m tests.fuzz.scenes {draw.number}"
-    scene = draw.scene()
-    jobs = [Job(**columns) for columns in scene.jobs]
-    settings = {**scene.settings, **_files(scene, folder)}
-    write_trace(jobs, folder / "jobs.csv")
-    refused = refusal(draw.policy, draw.features)
-    if refused is not None:
-        with pytest.raises(UserError, match=refused):
-            clustersim.run(jobs, draw.policy, **settings)
+    case = Case.of(draw.scene())
+    text = refusal(draw.policy, draw.features)
+    if text is not None:
+        settings = case.write(folder)
+        with pytest.raises(UserError, match=text):
+            clustersim.run(folder / "jobs.csv", draw.policy, **settings)
         return "refused"
     try:
-        run = clustersim.run(folder / "jobs.csv", draw.policy, out=folder / "run", **settings)
-        violations = [f"{f.rule}: {v.text}" for f in check_run_folder(folder / "run") for v in f.violations]
-        assert not violations, "\n".join(violations[:5])
-        _check_ends(run, draw)
-        _check_gpu_seconds(run)
-        _check_order_of_rows(folder, jobs, draw, settings)
-        if draw.number % 6 == 0:
-            assert not replay(folder / "run").violations, "a replay gives another run"
-    except Exception as error:
-        raise AssertionError(f"{type(error).__name__}: {error}{again}") from error
-    digest = hashlib.sha256()
-    for name in ("events.csv", "jobs.csv"):
-        digest.update((folder / "run" / name).read_bytes())
-    return digest.hexdigest()[:12]
+        return check_case(case, folder, relations, replays=draw.number % 6 == 0)
+    except Fault as fault:
+        raise keep(case, fault, str(draw.number), relations) from fault
 
 
 def recorded() -> dict[int, str]:
     """The results of scenes by their number."""
     with RESULTS.open(encoding="utf-8", newline="") as file:
         return {int(row["scene"]): row["result"] for row in csv.DictReader(file)}
-
-
-def _files(scene: Scene, folder: Path) -> dict[str, Any]:
-    """Write the cluster file and the throughput table of a scene. Returns the settings that name them."""
-    clusters = [{"name": name, "groups": groups} for name, groups in scene.groups.items()]
-    document = {"clusters": clusters} if len(clusters) > 1 else {"groups": clusters[0]["groups"]}
-    (folder / "cluster.yaml").write_text(yaml.safe_dump({"network": scene.network, **document}))
-    if scene.planned:
-        return {"cluster": str(folder / "cluster.yaml")}
-    rows = [
-        f"{model},{batch},{gpus},{rate * factor!r},{gpu_type}"
-        for (model, batch), rates in TABLE.items()
-        for gpus, rate in rates.items()
-        for gpu_type, factor in (("a100", 1.0), ("h100", 1.7))
-    ]
-    head = "model,global_batch,gpus,iterations_per_s,gpu_type"
-    (folder / "table.csv").write_text("\n".join([head, *rows, ""]))
-    return {"cluster": str(folder / "cluster.yaml"), "table": str(folder / "table.csv")}
-
-
-def _check_ends(run: Run, draw: Draw) -> None:
-    """No job waits for ever, unless the run is cut short or nodes are gone for good."""
-    allowed = {"finished", "rejected", "served"}
-    if {"logged ends", "failures"} & set(draw.features):
-        allowed.add("failed")
-    if {"until", "removal"} & set(draw.features):
-        allowed.add("unfinished")
-    odd = [(record.job_id, record.state, record.reason) for record in run.jobs if record.state not in allowed]
-    assert not odd, f"jobs that should have ended: {odd}"
-    if "until" not in draw.features:
-        assert any(record.state in allowed - {"rejected"} for record in run.jobs), "no job has run"
-
-
-def _check_gpu_seconds(run: Run) -> None:
-    """The GPUs in use over time are those that jobs held: the integral of one is the sum of the other."""
-    snapshots = list(run.snapshots)
-    if not snapshots:
-        return
-    ends = [*(row.time_s for row in snapshots[1:]), run.manifest["end_s"]]
-    in_use = fsum(row.allocated * (end_s - row.time_s) for row, end_s in zip(snapshots, ends, strict=True))
-    held = fsum(record.gpu_seconds or 0.0 for record in run.jobs)
-    assert in_use == pytest.approx(held, rel=1e-6, abs=0.1), "GPU-seconds in use and held"
-
-
-def _check_order_of_rows(folder: Path, jobs: list[Job], draw: Draw, settings: dict[str, Any]) -> None:
-    """The rows of a trace in another order give the same log; the keys of policies are those at hand."""
-    config = RunConfig.make(policy=draw.policy, **settings)
-    shuffled = Random(1).sample(jobs, len(jobs))
-    trace = Trace.of(shuffled)
-    setup = setup_of(config, models=trace.models)
-    setup = replace(
-        setup, check_all_keys=True, parts=tuple(replace(part, check_all_keys=True) for part in setup.parts)
-    )
-    recorder = MemoryRecorder(setup.cluster)
-    if config.routing is None:
-        Simulation(trace.jobs, setup, recorder).run()
-    else:
-        FleetSimulation(trace.jobs, setup, Routing.of(config.routing), recorder).run()
-    before, after = (folder / "run" / "events.csv").read_text(), csv_text(EVENTS, recorder.events)
-    for one, other in zip(before.splitlines(), after.splitlines(), strict=False):
-        assert one == other, "another order of rows changes an event"
-    assert len(before) == len(after), "another order of rows changes how many events there are"
 
 
 BY_DEFAULT = [drawn(number) for number in range(6 * len(POLICIES))]

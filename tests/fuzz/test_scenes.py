@@ -1,20 +1,32 @@
-"""Whatever features meet under whatever policy: the audit finds nothing, and every job ends."""
+"""Whatever features meet under whatever policy: audit and laws find nothing, every job ends, and relations
+between runs hold.
+
+A long run simulates a scene four to six times: as it is, with its rows shuffled, once for each relation that
+it has, and some in a replay.
+"""
 
 from __future__ import annotations
 
+import csv
+import shutil
 from pathlib import Path
 
 import pytest
 
+from .cases import Case, shrunk
 from .features import FEATURES
+from .laws import broken_laws
+from .relations import RELATIONS
 from .scenes import BY_DEFAULT, POLICIES, Draw, check, drawn, pairs, recorded, routed
 
 RESULTS = recorded()
+TURNS = [(draw, list(RELATIONS)[place % len(RELATIONS)]) for place, draw in enumerate(BY_DEFAULT)]
 
 
-@pytest.mark.parametrize("draw", BY_DEFAULT, ids=str)
-def test_a_scene_keeps_every_rule_and_its_result(draw: Draw, tmp_path: Path) -> None:
-    assert check(draw, tmp_path) == RESULTS[draw.number], f"python -m tests.fuzz.scenes {draw.number}"
+@pytest.mark.parametrize(("draw", "relation"), TURNS, ids=str)
+def test_a_scene_keeps_every_law_and_its_result(draw: Draw, relation: str, tmp_path: Path) -> None:
+    command = f"python -m tests.fuzz.scenes {draw.number}"
+    assert check(draw, tmp_path, [relation]) == RESULTS[draw.number], command
 
 
 @pytest.mark.parametrize("draw", list(routed()), ids=str)
@@ -24,16 +36,85 @@ def test_routing_goes_with_all_that_keeps_jobs_off_nodes(draw: Draw, tmp_path: P
 
 @pytest.mark.long
 @pytest.mark.parametrize("draw", list(pairs()), ids=str)
-def test_every_pair_of_features_keeps_every_rule(draw: Draw, tmp_path: Path) -> None:
+def test_every_pair_of_features_keeps_every_law(draw: Draw, tmp_path: Path) -> None:
     check(draw, tmp_path)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("draw", [drawn(number) for number in range(1000, 2000)], ids=str)
-def test_many_scenes_keep_every_rule(draw: Draw, tmp_path: Path) -> None:
+@pytest.mark.parametrize("draw", [drawn(number) for number in range(1000, 2500)], ids=str)
+def test_many_scenes_keep_every_law(draw: Draw, tmp_path: Path) -> None:
     check(draw, tmp_path)
 
 
 def test_every_policy_and_every_feature_occurs_by_default() -> None:
     assert {draw.policy for draw in BY_DEFAULT} == set(POLICIES)
     assert {name for draw in BY_DEFAULT for name in draw.features} == set(FEATURES)
+
+
+# What holds the scenes to their laws
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run with preemptions, deadlines and services."""
+    folder = tmp_path_factory.mktemp("sound")
+    check(Draw(35, "srtf", ("gpu types", "deadlines", "services", "overheads")), folder, [])
+    return folder / "run"
+
+
+@pytest.mark.parametrize(
+    ("law", "table", "row", "changes"),
+    [
+        ("one record each", "jobs.csv", {"state": "finished"}, {"submit_s": "0.5"}),
+        ("order of events", "jobs.csv", {"state": "finished"}, {"state": "failed"}),
+        ("order of events", "events.csv", {"event": "finish"}, {"time_s": "0"}),
+        ("counts of events", "jobs.csv", {"state": "finished"}, {"preemptions": "7"}),
+        ("no gpu held twice", "events.csv", {"event": "start", "gpus": "1"}, {"placement": "0x9"}),
+        ("no gpu held twice", "events.csv", {"event": "start", "gpus": "1"}, {"gpus": "2"}),
+        ("use over time", "usage.csv", {"running": "3"}, {"running": "4"}),
+        ("use over time", "usage.csv", {"running": "3"}, {"stranded": "4.25"}),
+        ("gpu seconds", "jobs.csv", {"state": "finished"}, {"gpu_seconds": "3.25"}),
+        ("times of jobs", "jobs.csv", {"state": "finished"}, {"wait_s": "1000.25"}),
+        ("times of jobs", "jobs.csv", {"state": "finished"}, {"queue_s": "1000.25"}),
+        ("times of jobs", "jobs.csv", {"state": "finished"}, {"jct_s": "0.25"}),
+        ("work done", "events.csv", {"event": "restart"}, {"unit_s": "1.00001"}),
+        ("work done", "jobs.csv", {"state": "finished"}, {"lost_s": "0.00125"}),
+        ("services end", "jobs.csv", {"state": "served"}, {"finish_s": "3"}),
+        ("costs", "jobs.csv", {"state": "finished"}, {"cost_usd": "3"}),
+        ("deadlines", "jobs.csv", {"deadline_met": "true"}, {"deadline_met": "false"}),
+        ("sums", "jobs.csv", {"state": "finished"}, {"overhead_gpu_s": "1000.25"}),
+    ],
+)  # fmt: skip
+def test_a_law_notices_a_cell_that_breaks_it(
+    law: str, table: str, row: dict[str, str], changes: dict[str, str], sound: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(sound, folder)
+    with (folder / table).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    changed_row = next(cells for cells in rows if cells.items() >= row.items())
+    changed_row.update(changes)
+    with (folder / table).open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(changed_row))
+        writer.writeheader()
+        writer.writerows(rows)
+    assert not list(broken_laws(sound))
+    assert law in dict(broken_laws(folder))
+
+
+def test_a_case_that_fails_becomes_small(tmp_path: Path) -> None:
+    case = Case.of(drawn(53).scene())
+    needed = next(job.job_id for job in case.jobs if job.duration_s)
+
+    def fails(candidate: Case) -> bool:
+        jobs = {job.job_id: job for job in candidate.jobs}
+        works = needed in jobs and (jobs[needed].gpus and jobs[needed].duration_s)
+        return bool(works) and "failures" in candidate.settings and candidate.table == case.table
+
+    small_case = shrunk(case, fails)
+    assert [job.job_id for job in small_case.jobs] == [needed]
+    assert list(small_case.settings) == ["failures"]
+    assert len(case.jobs) > 1
+    assert len(case.settings) > 1
+    small_case.write(tmp_path)
+    assert Case.read(tmp_path).jobs == small_case.jobs
