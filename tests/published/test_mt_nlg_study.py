@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import csv
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments import output
-from experiments.mt_nlg_cost import (
-    PUBLISHED,
-    VTRAIN,
-    VTRAIN_SYSTEM,
-    Study,
-    main,
-    networks,
-    plans_csv,
-    study,
-    summary,
-)
+from experiments import mt_nlg_cost as cost
+from experiments.mt_nlg_cost import Study
 from itertime import load_model, load_system, predict
 from tests.places import ROOT
 
@@ -30,7 +19,7 @@ RENEW = "python -m experiments.mt_nlg_cost --out experiments/mt_nlg, and copy it
 
 @pytest.fixture(scope="module")
 def done() -> Study:
-    return study()
+    return cost.study()
 
 
 def test_space_is_every_allowed_shape_once(done: Study) -> None:
@@ -60,14 +49,14 @@ def test_days_and_dollars_from_their_definition(done: Study) -> None:
     seconds = done.evaluation.iteration_s[row] * 270e9 / 1920 / 2048
     assert done.training_s[row] == pytest.approx(seconds)
     assert done.cost_usd[row] == pytest.approx(seconds / 3600 * 2240 * 5)
-    half = study(tokens=135e9, price_usd=10.0)
+    half = cost.study(tokens=135e9, price_usd=10.0)
     assert half.cost_usd == pytest.approx(done.cost_usd)
     assert half.training_s * 2 == pytest.approx(done.training_s)
 
 
 def test_a_cheaper_plan_needs_a_tenth_fewer_gpus(done: Study) -> None:
     """Published: Bang et al., MICRO 2024: (8, 12, 21) costs less than (8, 8, 35), with 10 % fewer GPUs."""
-    before, after = done.row(PUBLISHED[0]), done.row(VTRAIN)
+    before, after = done.row(cost.PUBLISHED[0]), done.row(cost.VTRAIN)
     assert done.fits[before]
     assert done.fits[after]
     assert done.plans.gpus[after] <= 0.9 * done.plans.gpus[before]
@@ -94,48 +83,24 @@ def test_front_is_what_no_fitting_plan_dominates(done: Study) -> None:
 
 def test_page_and_table_are_up_to_date(done: Study) -> None:
     """Regression: experiments/MT_NLG.md and experiments/mt_nlg/."""
-    assert summary(done) == (FOLDER / "mt_nlg" / "summary.md").read_text(encoding="utf-8"), RENEW
-    assert summary(done) in (FOLDER / "MT_NLG.md").read_text(encoding="utf-8"), RENEW
-    both = networks(done, study(system=VTRAIN_SYSTEM))
+    assert cost.summary(done) == (FOLDER / "mt_nlg" / "summary.md").read_text(encoding="utf-8"), RENEW
+    assert cost.summary(done) in (FOLDER / "MT_NLG.md").read_text(encoding="utf-8"), RENEW
+    both = cost.networks(done, cost.study(system=cost.VTRAIN_SYSTEM))
     assert both == (FOLDER / "mt_nlg" / "networks.md").read_text(encoding="utf-8"), RENEW
     assert both in (FOLDER / "MT_NLG.md").read_text(encoding="utf-8"), RENEW
     kept = (FOLDER / "mt_nlg" / "plans.csv").read_text(encoding="utf-8")
     head, *rows = csv.reader(kept.splitlines())
-    now_head, *now = csv.reader(plans_csv(done).splitlines())
+    now_head, *now = csv.reader(cost.plans_csv(done).splitlines())
     assert head == now_head
     assert np.array(rows, float) == pytest.approx(np.array(now, float), rel=1e-5, abs=1e-6), RENEW
 
 
-def test_writes_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
-    assert main(["--out", str(tmp_path), "--price", "2.5"]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "heatmap.png", "networks.md", "plans.csv", "summary.md",
-    ]  # fmt: skip
-    printed = capsys.readouterr()
-    written = [(tmp_path / f"{name}.md").read_text(encoding="utf-8") for name in ("summary", "networks")]
-    assert printed.out == "\n".join(written)
-    assert "360 plans" in printed.err
-
-
-def test_without_matplotlib_all_but_the_picture_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(output, "find_spec", lambda name: None)
-    assert main(["--out", str(tmp_path), "--system", VTRAIN_SYSTEM]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["plans.csv", "summary.md"]
-    printed = capsys.readouterr()
-    assert "heatmap.png is not drawn: matplotlib is not installed" in printed.err
-    assert printed.out == (tmp_path / "summary.md").read_text(encoding="utf-8")
-
-
 def test_half_the_network_changes_the_cost_and_not_the_answer(done: Study) -> None:
     """vTrain's configuration has 800 Gb/s a node, a DGX A100 1,600."""
-    assert load_system(VTRAIN_SYSTEM).nic_bytes_per_s * 2 == load_system("dgx-a100-80gb").nic_bytes_per_s
-    slower = study(system=VTRAIN_SYSTEM)
+    assert load_system(cost.VTRAIN_SYSTEM).nic_bytes_per_s * 2 == load_system("dgx-a100-80gb").nic_bytes_per_s
+    slower = cost.study(system=cost.VTRAIN_SYSTEM)
     assert (slower.evaluation.iteration_s > done.evaluation.iteration_s).mean() > 0.9
-    assert slower.cost_usd[slower.row(VTRAIN)] < slower.cost_usd[slower.row(PUBLISHED[0])]
+    assert slower.cost_usd[slower.row(cost.VTRAIN)] < slower.cost_usd[slower.row(cost.PUBLISHED[0])]
 
 
 def test_a_site_slows_it_down(done: Study, tmp_path: Path) -> None:
@@ -145,20 +110,8 @@ def test_a_site_slows_it_down(done: Study, tmp_path: Path) -> None:
         "gpus_per_node: 8\nnic_bytes_per_s: 50.0e+9\nnvlink_bytes_per_s: 300.0e+9\n"
         "site:\n  layer_overhead_s: 0.01\n"
     )
-    slower = study(site=str(site))
+    slower = cost.study(site=str(site))
     row = done.row((8, 8, 35))
     added = slower.evaluation.iteration_s[row] - done.evaluation.iteration_s[row]
     # every stage of three layers is slower by 30 ms a micro-batch: 240 of them and 34 that fill the pipeline
     assert added == pytest.approx((240 + 34) * 3 * 0.01, rel=1e-6)
-
-
-@pytest.mark.parametrize("bad", [["--price", "0"], ["--tokens", "nan"], ["--recompute", "some"]])
-def test_options_that_mean_nothing_are_refused(bad: list[str], tmp_path: Path) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(["--out", str(tmp_path), *bad])
-    assert stop.value.code == 2
-
-
-def test_unknown_system_is_a_users_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--out", str(tmp_path / "x"), "--system", "dgx-a100"]) == 2
-    assert capsys.readouterr().err.startswith("error: unknown system")

@@ -8,7 +8,8 @@ import pytest
 
 import clustersim
 from clustersim.records import EventRecord
-from experiments.resize_costs import HEAD, LOADS, POLICIES, Paid, paid, row, runs_of
+from experiments import resize_costs as costs
+from experiments.resize_costs import Paid
 from tests.places import ROOT
 from traces.synthetic import Recipe, generate
 
@@ -33,7 +34,7 @@ def test_an_overhead_counts_as_far_as_it_was_paid() -> None:
         event(150, "restart", "a", 8, 50),
         event(170, "finish", "a"),
     ]
-    assert paid(events) == {
+    assert costs.paid(events) == {
         "launch": Paid(2, 60.0, 30.0 * 8 + 30.0 * 4),
         "growing": Paid(1, 20.0, 20.0 * 32),
         "shrinking": Paid(1, 35.0, 35.0 * 16),
@@ -41,14 +42,14 @@ def test_an_overhead_counts_as_far_as_it_was_paid() -> None:
     }
 
 
-@pytest.mark.parametrize("policy", list(POLICIES))
+@pytest.mark.parametrize("policy", list(costs.POLICIES))
 def test_kinds_add_up_to_what_jobs_lost(policy: str) -> None:
     recipe = Recipe(
         60, 4.0, 128, arrivals="bursty", rules="llm-mix", planner="data-parallel", load_of="process", seed=3
     )
     jobs = generate(recipe)[0]
     run = clustersim.run(jobs, policy, cluster="n16g8")
-    found = paid(run.events)
+    found = costs.paid(run.events)
     assert fsum(p.seconds for p in found.values()) == pytest.approx(fsum(job.lost_s for job in run.jobs))
     gpu_seconds = fsum(job.overhead_gpu_s for job in run.jobs)
     assert fsum(p.gpu_seconds for p in found.values()) == pytest.approx(gpu_seconds)
@@ -60,8 +61,8 @@ def test_kinds_add_up_to_what_jobs_lost(policy: str) -> None:
 @pytest.mark.long
 def test_the_table_comes_out_again() -> None:
     lines = PAGE.read_text(encoding="utf-8").splitlines()
-    first = lines.index(HEAD) + 2
-    rows = lines[first : first + len(POLICIES) * len(LOADS)]
+    first = lines.index(costs.HEAD) + 2
+    rows = lines[first : first + len(costs.POLICIES) * len(costs.LOADS)]
     cells = [tuple(line.split(" | ")[:2]) for line in rows]
-    assert cells == [(f"| {policy}", f"{load:g}") for policy in POLICIES for load in LOADS], RENEW
-    assert row("vtrain-aware", 1.0, runs_of("vtrain-aware", 1.0, seeds=5)) in rows, RENEW
+    assert cells == [(f"| {policy}", f"{load:g}") for policy in costs.POLICIES for load in costs.LOADS], RENEW
+    assert costs.row("vtrain-aware", 1.0, costs.runs_of("vtrain-aware", 1.0, seeds=5)) in rows, RENEW

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import islice, permutations
 from unittest.mock import patch
 
 import numpy as np
@@ -21,7 +21,6 @@ from policies.solvers.time_shares import (
     most_throughput,
     water_filling,
 )
-from tests.effort import examples
 
 Array = NDArray[np.float64]
 
@@ -139,95 +138,18 @@ def test_isolated_shares_are_one_nth() -> None:
     assert isolated_shares(problem, 8).tolist() == [[0.25, 0.25], [0.5, 0.5]]
 
 
-# Brute force: all shares on a grid. A point of the grid is feasible, so none beats the program; and rounding
-# the best shares down to the grid costs a row at most types x step of its relative throughput.
-
-STEP = 0.05
-GRID = np.array(list(product(np.arange(0, 1 + STEP / 2, STEP), repeat=4))).reshape(-1, 2, 2)
-GRID = GRID[(GRID.sum(axis=2) <= 1 + 1e-9).all(axis=1)]
-LOSS = 2 * STEP
-
-two_jobs_two_types = st.builds(
-    lambda rates, gpus, capacity: each(np.array(rates).reshape(2, 2), gpus, capacity),
-    st.lists(st.floats(0.05, 1), min_size=4, max_size=4),
-    st.lists(st.integers(1, 4), min_size=2, max_size=2),
-    st.lists(st.integers(4, 6), min_size=2, max_size=2),
-)
-two = st.lists(st.floats(0.2, 5), min_size=2, max_size=2).map(np.array)
-
-
-def on_grid(problem: Problem) -> Array:
-    load = np.einsum("m,gmj->gj", problem.gpus * problem.copies, GRID)
-    return GRID[(load <= problem.capacity + 1e-9).all(axis=1)]
-
-
-@given(two_jobs_two_types, two)
-@settings(deadline=None, max_examples=examples(40))
-def test_level_against_all_shares_of_a_grid(problem: Problem, required: Array) -> None:
-    best = largest_level(problem, required)
-    check_feasible(problem, best.shares)
-    found = (throughput(problem, on_grid(problem)) / required).min(axis=1).max()
-    assert found <= best.level * (1 + 1e-6)
-    assert best.level <= found + LOSS / required.min()
-
-
-@given(two_jobs_two_types, two)
-@settings(deadline=None, max_examples=examples(40))
-def test_throughput_against_all_shares_of_a_grid(problem: Problem, weights: Array) -> None:
-    shares = most_throughput(problem, weights)
-    check_feasible(problem, shares)
-    total = float(throughput(problem, shares) @ weights)
-    found = (throughput(problem, on_grid(problem)) @ weights).max()
-    assert found <= total * (1 + 1e-6)
-    assert total <= found + LOSS * weights.sum()
-
-
-@given(two_jobs_two_types, two, two, two)
-@settings(deadline=None, max_examples=examples(40))
-def test_ratio_against_all_shares_of_a_grid(
-    problem: Problem, work: Array, elapsed: Array, isolated: Array
-) -> None:
-    isolated = isolated + work
-    ratio, need = least_ratio(problem, elapsed, work, isolated)
-    speeds = throughput(problem, on_grid(problem))
-    ratios = (elapsed + work / np.maximum(speeds, 1e-12)) / isolated
-    assert ratio <= ratios.max(axis=1).min() * (1 + 1e-5)
-    assert (speeds + LOSS >= need - 1e-6).all(axis=1).any()
-
-
-@given(two_jobs_two_types, two)
-@settings(deadline=None, max_examples=examples(40))
-def test_water_filling_against_all_shares_of_a_grid(problem: Problem, required: Array) -> None:
-    """Nothing on the grid has a larger minimum, nor with that minimum a larger maximum."""
-    shares = water_filling(problem, required)
-    check_feasible(problem, shares)
-    mine = np.sort(throughput(problem, shares) / required)
-    others = np.sort(throughput(problem, on_grid(problem)) / required, axis=1)
-    assert others[:, 0].max() <= mine[0] * (1 + 1e-5)
-    assert others[others[:, 0] >= mine[0] * (1 - 1e-6), 1].max(initial=0) <= mine[1] * (1 + 1e-5)
-
-
 # Rows
 
 
-@given(st.permutations([(1, 1.0), (1, 1.0), (2, 0.5), (2, 0.5), (4, 0.2), (4, 0.3)]))
-@settings(deadline=None, max_examples=examples(20))
-def test_shares_do_not_depend_on_the_order_of_jobs(jobs: list[tuple[int, float]]) -> None:
-    rates = np.array([[1.0, slow] for _, slow in jobs])
-    problem, row_of = grouped(rates, [n for n, _ in jobs], [4, 4])
-    shares = water_filling(problem, problem.rates.mean(axis=1))[row_of]
-    by_kind = {kind: tuple(share) for kind, share in zip(jobs, shares.tolist(), strict=True)}
-    assert by_kind == REFERENCE
-
-
-def _reference() -> dict[tuple[int, float], tuple[float, ...]]:
-    jobs = [(1, 1.0), (2, 0.5), (4, 0.2), (4, 0.3), (1, 1.0), (2, 0.5)]
-    problem, row_of = grouped(np.array([[1.0, slow] for _, slow in jobs]), [n for n, _ in jobs], [4, 4])
-    shares = water_filling(problem, problem.rates.mean(axis=1))[row_of]
-    return dict(zip(jobs, map(tuple, shares.tolist()), strict=True))
-
-
-REFERENCE = _reference()
+def test_shares_do_not_depend_on_the_order_of_jobs() -> None:
+    kinds = [(1, 1.0), (1, 1.0), (2, 0.5), (2, 0.5), (4, 0.2), (4, 0.3)]
+    found = set()
+    for order in islice(permutations(kinds), 0, None, 71):
+        rates = np.array([[1.0, slow] for _, slow in order])
+        problem, row_of = grouped(rates, [n for n, _ in order], [4, 4])
+        shares = water_filling(problem, problem.rates.mean(axis=1))[row_of]
+        found.add(tuple(sorted({(kind, *share) for kind, share in zip(order, shares.tolist(), strict=True)})))
+    assert len(found) == 1
 
 
 def test_jobs_alike_share_a_row() -> None:

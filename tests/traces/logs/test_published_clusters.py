@@ -16,8 +16,6 @@ from traces.logs.source import open_log
 
 OPENB = ["traces/alibaba/openb_pod_list_default.csv.gz", "clusters/alibaba/openb_pod_list_gpushare100.csv.gz"]
 DLRM = "clusters/alibaba/disaggregated_DLRM_trace_2025.csv.gz"
-FLEETSIM = "clusters/helios/venus_vcvGl_sept.csv"
-PHILLY = "traces/philly/philly_jobs_12vc.csv.gz"
 
 
 def as_logged(path: Path) -> Log:
@@ -100,35 +98,6 @@ def test_jobs_of_acme_run_from_start_to_end(shared_dir: Path, name: str) -> None
     wrong = (rows.duration - took).abs() > 1 + 0.05 * took
     said = [text for text in report["assumptions"] if "stated run time is not the time" in text]
     assert bool(said) == bool(wrong.any()) == ("kalos" in name)
-
-
-def test_the_slice_of_helios_in_microseconds(shared_dir: Path) -> None:
-    rows = pd.read_csv(shared_dir / "data" / FLEETSIM, comment="#")
-    frame = pd.DataFrame(
-        {"submit": rows.submit_time / 10**6, "gpus": rows.num_chips, "took": rows.duration_s}
-    )
-    check(shared_dir / "data" / FLEETSIM, frame)
-    assert {job.tenant for job in as_logged(shared_dir / "data" / FLEETSIM).jobs} == {"vcvGl"}
-
-
-@pytest.mark.long
-def test_phillys_table_by_virtual_cluster(shared_dir: Path) -> None:
-    rows = pd.read_csv(shared_dir / "data" / PHILLY)
-    rows = rows[(rows.num_gpus > 0) & (rows.duration > 0)]
-    jobs, _ = import_log(shared_dir / "data" / PHILLY)
-    hours = pd.DataFrame(
-        [(job.tenant, job.gpus, job.duration_s) for job in jobs], columns=["vc", "gpus", "took"]
-    )
-    ours = (hours.gpus * hours.took).groupby(hours.vc).sum()
-    theirs = (rows.num_gpus * rows.duration).groupby(rows.cluster).sum()
-    pd.testing.assert_series_equal(ours, theirs.astype(float), check_names=False)
-
-
-@pytest.mark.parametrize("number", ["01", "02", "04", "05", "06", "08", "09"])
-def test_clusters_of_itp(shared_dir: Path, number: str) -> None:
-    path = shared_dir / "data" / "traces" / "itp_raw" / f"cluster{number}.csv.gz"
-    rows = pd.read_csv(path)
-    check(path, pd.DataFrame({"submit": rows.submission_time, "gpus": rows.num_gpu, "took": rows.duration}))
 
 
 NO_LOGS = (

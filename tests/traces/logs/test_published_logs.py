@@ -80,7 +80,10 @@ LOGS = {
     "traces/formats/helios_cluster_log_sample.csv": (dates, "submit_time", "gpu_num", "duration"),
     "traces/philly/philly_jobs_12vc.csv.gz": (dates, "timestamp", "num_gpus", "duration"),
     "traces/formats/philly_cluster_job_log_sample.json": (philly,),
-    "traces/itp_raw/cluster01.csv.gz": (columns, "submission_time", "num_gpu", "duration", 1.0, 1.0),
+    **{
+        f"traces/itp_raw/cluster0{n}.csv.gz": (columns, "submission_time", "num_gpu", "duration", 1.0, 1.0)
+        for n in (1, 2, 4, 5, 6, 8, 9)
+    },
     "traces/swf/NASA-iPSC-1993-3.1-cln.swf.gz": (swf,),
     "traces/swf/accasim_test_sample.swf": (swf,),
     "traces/swf/cqsim_KTH_header_test.swf": (swf,),
