@@ -2,61 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
 
-from itertime.cli import main
-
 SEARCH = ["search", "--model", "megatron-18.4b", "--system", "dgx-a100-80gb", "--global-batch", "256"]
-
-
-def document(capsys, arguments):
-    assert main([*arguments, "--json"]) == 0
-    captured = capsys.readouterr()
-    return json.loads(captured.out)
-
-
-def test_search(capsys):
-    result = document(capsys, [*SEARCH, "--gpus", "64", "--top", "5"])
-    assert set(result) == {
-        "plans",
-        "evaluated",
-        "feasible",
-        "seconds",
-        "choice",
-        "warning",
-        "usd_per_gpu_hour",
-        "price_from",
-    }
-    assert len(result["plans"]) == 5
-    keys = {
-        "tp",
-        "pp",
-        "dp",
-        "micro_batch",
-        "interleave",
-        "recompute",
-        "zero_stage",
-        "gpus",
-        "iteration_s",
-        "memory_gb",
-        "mfu",
-    }
-    assert all(keys <= set(plan) and plan["gpus"] == 64 for plan in result["plans"])
-    times = [plan["iteration_s"] for plan in result["plans"]]
-    assert times == sorted(times)
-    assert result["evaluated"] >= result["feasible"] >= 5
-
-
-def test_search_up_to_a_number_of_gpus_and_by_cost(capsys):
-    result = document(
-        capsys, [*SEARCH, "--max-gpus", "64", "--objective", "cost", "--interleave", "1,2", "--zero", "0,1"]
-    )
-    assert all(plan["gpus"] <= 64 for plan in result["plans"])
-    costs = [plan["gpus"] * plan["iteration_s"] for plan in result["plans"]]
-    assert costs == sorted(costs)
 
 
 def test_help_is_quick():

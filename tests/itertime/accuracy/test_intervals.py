@@ -74,15 +74,6 @@ def test_a_calibrated_site_has_its_own_and_an_unknown_gpu_none():
     assert interval_s(load_model("mixtral-8x7b"), plan, SYSTEM, 10.0) is None, "no mixture ran on A100"
 
 
-def test_a_framework_has_its_own_interval():
-    plan, te = Plan(8, 2, 4, 1, 64), load_framework("te")
-    h100 = load_system("dgx-h100,framework=te")
-    run = predict(MODEL, plan, h100)
-    known = load_ranges().of("h100-80gb", "dense", "te", "pipeline")
-    assert run.interval_s == pytest.approx([end * run.iteration_s for end in known])
-    assert predict(MODEL, plan, load_system("dgx-h100,framework=eager"), framework=te) == run
-
-
 def test_lookups_go_from_the_class_to_the_generation():
     ranges = {
         key: (0.9, 1.0 + place) for place, key in enumerate(lookups("h200-141gb", "dense", "te", "small"))

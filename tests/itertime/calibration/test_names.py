@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,26 @@ from hypothesis import strategies as st
 
 from itertime import Site, load_model
 from itertime.calibration import validate
-from itertime.calibration.conventions import graphs_of, precision_of, published_names, system_of
+from itertime.calibration.conventions import (
+    CONVENTIONS,
+    SiteConventions,
+    conventions_of,
+    graphs_of,
+    precision_of,
+    published_names,
+    system_of,
+)
 from itertime.calibration.measured_run import MeasuredRun, measured_run
 from itertime.calibration.table import read_table
+from itertime.spec import (
+    PRECISIONS,
+    ModelSpec,
+    Plan,
+    list_frameworks,
+    list_lengths,
+    list_models,
+    list_systems,
+)
 from tests.effort import examples
 from tests.iteration_table import table_of
 
@@ -136,3 +154,35 @@ def test_a_published_shape_without_its_name_is_said(tmp_path: Path) -> None:
     run = run_of(tmp_path, NODE, DEEPSEEK, {"model": ""}, plan(2, 8, 64, interleave=4, ep=64))
     assert run.model.dense_ffn_hidden == load_model("deepseek-v3").dense_ffn_hidden
     assert run.assumed == ("model: taken as deepseek-v3, whose shape it has",)
+
+
+def names_of(kind: type) -> set[str]:
+    return {field.name for field in fields(kind)}
+
+
+def test_every_site_says_where_its_conventions_are_from() -> None:
+    assert all(site.source for site in CONVENTIONS.sites.values())
+
+
+def test_conventions_name_what_ships() -> None:
+    sites = CONVENTIONS.sites.values()
+    systems = {name for chip in CONVENTIONS.chips.values() for name in chip.systems.values()}
+    systems |= {site.system for site in sites if site.system} | set(CONVENTIONS.bert.servers.values())
+    assert systems <= set(list_systems())
+    frameworks = {site.framework for site in sites if site.framework} | set(CONVENTIONS.software.values())
+    assert frameworks <= set(list_frameworks())
+    assert set(CONVENTIONS.precisions) <= set(PRECISIONS)
+    assert {site.memory for site in sites if site.memory} <= set(CONVENTIONS.memories)
+    assert CONVENTIONS.bert.model in list_models()
+    assert CONVENTIONS.bert.lengths in list_lengths()
+
+
+def test_conventions_set_fields_that_exist() -> None:
+    for site in CONVENTIONS.sites.values():
+        assert set(site.model) <= names_of(ModelSpec)
+        assert set(site.plan) <= names_of(Plan)
+        assert all(set(shape) <= names_of(ModelSpec) for shape in site.shapes.values())
+
+
+def test_a_site_without_conventions_has_neutral_ones() -> None:
+    assert conventions_of({"site": None}) == conventions_of({"site": "another"}) == SiteConventions()

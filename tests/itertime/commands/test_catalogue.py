@@ -11,17 +11,7 @@ import pytest
 from itertime import list_models, load_model
 from itertime.cli import main
 
-PREDICT = [
-    "predict",
-    "--model",
-    "llama3-8b",
-    "--system",
-    "dgx-a100-80gb",
-    "--dp",
-    "16",
-    "--global-batch",
-    "64",
-]
+NODE = ["--model", "llama3-8b", "--system", "dgx-a100-80gb", "--global-batch", "64"]
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
@@ -54,11 +44,14 @@ def test_models_are_listed_with_what_a_prediction_can_do(capsys: pytest.CaptureF
 def test_set_in_search_timeline_and_validate(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, write_table: Any
 ) -> None:
-    search = ["search", *PREDICT[1:5], "--gpus", "16", "--global-batch", "64", "--top", "1"]
+    search = ["search", *NODE, "--gpus", "16", "--top", "1"]
     plain = document(capsys, *search)["plans"][0]
     slow = document(capsys, *search, "--set", "system.site.iteration_overhead_s=1")["plans"][0]
     assert slow["iteration_s"] == pytest.approx(plain["iteration_s"] + 1)
-    assert main(["timeline", *PREDICT[1:], "--set", "model.layers=2", "-o", str(tmp_path / "t.json")]) == 0
+    assert (
+        main(["timeline", *NODE, "--dp", "16", "--set", "model.layers=2", "-o", str(tmp_path / "t.json")])
+        == 0
+    )
     capsys.readouterr()
     table = str(write_table({}))
     system = ["--system", "dgx-a100-80gb"]

@@ -50,19 +50,6 @@ def test_check_of_a_sound_and_of_a_broken_profile(tmp_path: Path, capsys: pytest
     assert f"{wrong}: launch_s" in capsys.readouterr().err
 
 
-def test_diff_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["profile", "diff", "a100-80gb", "h100-80gb"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 100
-    assert main(["profile", "diff", "a100-80gb", "h100-80gb", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["first"], found["second"]) == ("a100-80gb", "h100-80gb")
-    assert found["kernels"][0]["ratio"] == pytest.approx(
-        found["kernels"][0]["second_s"] / found["kernels"][0]["first_s"]
-    )
-    assert 0.2 < found["mean_ratio"]["gemm bf16"] < 0.6
-
-
 def test_layer_fits_a_terminal_and_sums_up(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["profile", "layer", "a100-80gb", "--model", "gpt3-175b", "--tp", "8", "--recompute", "full"]
     assert main(arguments) == 0

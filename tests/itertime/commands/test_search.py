@@ -87,67 +87,6 @@ def test_the_front_is_every_plan_that_none_with_as_few_gpus_beats(capsys):
     assert len(front) > 5
 
 
-def test_every_plan_has_its_interval_and_its_memory(capsys):
-    plans = plans_of(capsys, "--gpus", "64", "--top", "4")
-    assert main([*SEARCH, "--gpus", "64", "--top", "4"]) == 0
-    out = capsys.readouterr().out
-    lines = [line for line in out.splitlines() if "GPUs " in line]
-    assert len(lines) == len(plans) == 4
-    for line, plan in zip(lines, plans, strict=True):
-        low, high = plan["interval_s"]
-        assert low < plan["iteration_s"] < high
-        assert f"{plan['iteration_s']:.4f} s ({low:.4g} to {high:.4g})" in line
-        assert sum(plan["memory_parts_gb"].values()) == pytest.approx(plan["memory_gb"])
-        assert plan["memory_gb"] <= 0.9 * plan["gpu_memory_gb"]
-    assert out.count("memory, GB: weights ") == 3
-    free = plans[0]["gpu_memory_gb"] - plans[0]["memory_gb"]
-    assert f"{free:.1f} of {plans[0]['gpu_memory_gb']:.1f} free" in out
-    assert out.count("in brackets: ") == 1
-
-
-def test_the_optimism_of_the_best_is_said(capsys):
-    assert main([*SEARCH, "--gpus", "64", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    choice = document["choice"]
-    assert 0.01 < choice["optimism"] < 0.5
-    assert choice["tied"] < choice["rivals"] <= document["feasible"]
-    assert document["warning"] == ""
-    assert main([*SEARCH, "--gpus", "64"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert f"best of many: as the best of {choice['rivals']:,} by prediction" in out
-    assert f"should take {choice['optimism']:.0%} more than predicted" in out
-    assert f"{choice['tied']:,} other plans are within {choice['margin']:.0%} of it" in out
-
-
-def test_a_gpu_without_intervals_says_so(capsys):
-    where = ["--model", MODEL.name, "--system", "dgx-h100,profile=v100-32gb", "--global-batch", "64"]
-    assert main(["search", *where, "--gpus", "32"]) == 0
-    out = capsys.readouterr().out
-    assert out.count("no interval known for dgx-h100\n") == 1
-    assert out.count("warning: no measured run on profile v100-32gb is known") == 1
-    assert "best of many" not in out
-    assert main(["search", *where, "--gpus", "32", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["choice"] is None
-    assert "how wrong predictions are is unknown" in document["warning"]
-    assert {plan["interval_s"] for plan in document["plans"]} == {None}
-    assert main(["predict", *where, "--tp", "8"]) == 0
-    captured = capsys.readouterr()
-    assert "no interval is known" in captured.out
-    assert "is unknown" in captured.err
-
-
-def test_h100_has_intervals_and_no_warning(capsys):
-    where = ["--model", MODEL.name, "--system", "dgx-h100,framework=te", "--global-batch", "64"]
-    assert main(["search", *where, "--gpus", "64", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["warning"] == ""
-    assert document["choice"]["optimism"] < 0.2
-    for plan in document["plans"]:
-        low, high = plan["interval_s"]
-        assert low < plan["iteration_s"] < high
-
-
 def test_large_errors_of_a_framework_are_said(capsys, monkeypatch):
     from itertime.accuracy import errors_by_gpu
 

@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from itertime.errors import UserError
-from itertime.io import read_text, replacing, write_text
+from itertime.io import check_repeated, read_text, replacing, write_text
 
 
 def test_only_a_file_is_replaced(tmp_path):
@@ -81,3 +81,12 @@ def test_the_line_of_a_byte_that_is_no_text_is_named(tmp_path, mark):
     (tmp_path / "x").write_bytes(mark + b"a\nb\n\xff")
     with pytest.raises(UserError, match=r"x:3: byte 0xff is not UTF-8 text"):
         read_text(tmp_path / "x", 100)
+
+
+def test_names_that_are_not_read_may_repeat() -> None:
+    check_repeated(["a", "", ""], "t.csv:1", {"a"})
+
+
+def test_a_table_may_have_many_columns() -> None:
+    """Comparing each name with each other would take hours."""
+    check_repeated([str(number) for number in range(1_000_000)], "t.csv:1")

@@ -73,21 +73,6 @@ def test_the_answer_is_the_largest_in_time() -> None:
     assert answer.naive == max(ideal, key=lambda training: training.model.parameters)
 
 
-def test_longer_means_no_smaller() -> None:
-    sizes = [
-        answer.model.parameters
-        for days in (5.0, 20.0, 80.0)
-        if (answer := budget(gpus=128, days=days, global_batch=256).largest(published()).simulated)
-    ]
-    assert len(sizes) == 3
-    assert sizes == sorted(sizes)
-
-
-def test_nothing_is_done_in_a_second() -> None:
-    answer = budget(gpus=1, days=1e-5).largest(published())
-    assert (answer.naive, answer.simulated, answer.tried) == (None, None, ())
-
-
 def test_a_model_without_a_plan_takes_forever() -> None:
     training = budget(gpus=8).train(published()[-1])
     assert training.fastest is None

@@ -36,21 +36,6 @@ def test_between_two_batches_logarithms_are_linear():
     assert "logarithms linear" in found.origin
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "batch", "words"),
-    [
-        ("lamb", 99, ["global_batch=99", "from 100 to 400", "--steps N"]),
-        ("lamb", 401, ["global_batch=401", "from 100 to 400", "--steps N"]),
-        ("adam", 100, ["optimizer=adam", "steps of lamb only", "--steps N"]),
-        ("came", 100, ["optimizer=came", "steps of lamb only", "--steps N"]),
-    ],
-)
-def test_what_the_logs_do_not_say_is_refused_with_a_way_out(optimizer, batch, words):
-    with pytest.raises(UserError) as error:
-        TABLE.steps(optimizer, batch)
-    assert all(word in str(error.value) for word in words)
-
-
 def test_the_shipped_table_has_the_optimizers_of_the_logs():
     """Adam at 16,384 comes from Samsung alone: what is predicted of its systems from it is not held out."""
     assert list_convergence() == ("bert-large-wikipedia",)

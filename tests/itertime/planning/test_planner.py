@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -78,22 +77,13 @@ def test_data_parallel_keeps_tp_and_pp_and_micro_batch():
     assert {(plan.tp, plan.micro_batch) for plan in plans} == {(8, 1)}
     assert len({plan.pp for plan in plans}) == 1
     assert [plan.dp for plan in plans] == sorted(plan.dp for plan in plans)
-
-
-def test_data_parallel_takes_the_smallest_pipeline_that_fits():
-    run = curve("data-parallel", "megatron-76.1b", 1792, [1024])[1024]
-    assert run.plan.pp == 3  # 24 GPUs a replica
+    assert plans[-1].pp == 3  # the smallest pipeline that fits: 24 GPUs a replica
     assert curve("data-parallel", "megatron-76.1b", 1792, [16, 23]) == {}
 
 
 def test_data_parallel_below_a_node_splits_the_model_over_all_gpus():
     plans = {count: run.plan for count, run in curve("data-parallel", "gpt3-1.3b", 512, [1, 2, 4, 8]).items()}
-    assert {count: (plan.tp, plan.dp) for count, plan in plans.items()} == {
-        1: (1, 1),
-        2: (2, 1),
-        4: (4, 1),
-        8: (8, 1),
-    }
+    assert {count: (plan.tp, plan.dp) for count, plan in plans.items()} == {n: (n, 1) for n in (1, 2, 4, 8)}
 
 
 def test_a_frozen_plan_keeps_the_tp_and_pp_of_the_smallest_count():
@@ -109,34 +99,10 @@ def test_megatron_uses_no_pipeline_where_a_node_is_enough():
     assert {run.plan.tp for run in large.values()} == {8}
 
 
-def test_counts_on_which_nothing_fits_are_absent():
-    assert min(curve("3d", "gpt3-175b", 1536)) >= 64
-
-
 def test_odd_counts_use_the_best_plan_below():
     found = curve("3d", "megatron-18.4b", 1024, [100, 64])
     assert found[100].iteration_s <= found[64].iteration_s
     assert found[100].gpus <= 100
-
-
-def test_a_longer_sequence_takes_longer():
-    planner, model = make_planner("3d", SYSTEM), load_model("llama2-7b")
-    assert (
-        planner.curve(model, 512, [64], seq_len=8192)[64].iteration_s
-        > planner.curve(model, 512, [64])[64].iteration_s
-    )
-
-
-def test_a_curve_is_quick_and_remembered():
-    """39B, all counts up to 1,024: 0.3 s at most, cold; the bound is loose."""
-    planner, model = make_planner("3d", SYSTEM), load_model("megatron-39.1b")
-    start = time.perf_counter()
-    first = planner.curve(model, 1536, COUNTS)
-    cold = time.perf_counter() - start
-    start = time.perf_counter()
-    assert planner.curve(model, 1536, COUNTS) == first
-    assert time.perf_counter() - start < max(0.1 * cold, 1e-3)
-    assert cold < 1.0
 
 
 def test_a_caller_cannot_spoil_what_the_planner_remembers():

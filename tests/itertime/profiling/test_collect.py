@@ -191,20 +191,3 @@ def test_without_torch_the_error_is_one_line(
         "error: torch is not installed, and measuring needs it; python -m pip install torch\n"
     )
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--device", "tpu"], "--device tpu: must be cuda or cpu"),
-        (["--grid", "tin"], "unknown grid 'tin'; did you mean tiny?"),
-        (["-o", "mine.txt"], "must end in .csv or .csv.gz"),
-        (["--seconds", "0"], "--seconds=0: must be from 0.001 to 600 seconds"),
-        (["--warm-up", "nan"], "--warm-up=nan: must be from 0 to 600 seconds"),
-    ],
-)
-def test_wrong_options(
-    tmp_path: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*arguments(tmp_path / "mine.csv"), *more]) == 2
-    assert message in capsys.readouterr().err

@@ -120,3 +120,22 @@ def test_what_fields_state_is_told() -> None:
     assert approximations_of(replace(told, load_imbalance=1.5)) == ("No sinks.",)
     latent = replace(plain, attention="flash", latent_kv=32, rope_head_dim=8)
     assert [text.split()[0] for text in approximations_of(latent)] == ["Tensor-parallel"]
+
+
+def test_flops_are_those_of_sc21_equation_3_without_recomputation():
+    model, batch = load_model("megatron-145.6b"), 2304
+    s, layers, h, vocab = model.seq_len, model.layers, model.hidden, model.vocab
+    expected = 72 * batch * s * layers * h**2 * (1 + s / (6 * h) + vocab / (12 * layers * h))
+    assert model.flops_per_iteration(batch) == pytest.approx(expected, rel=1e-12)
+
+
+def test_grouped_heads_and_gated_mlp_count_their_weights():
+    model = load_model("llama2-70b")
+    assert model.kv_hidden == 1024
+    assert model.layer_matmul_parameters == 2 * 8192 * (8192 + 1024) + 3 * 8192 * 28672
+
+
+def test_a_model_file_is_named_after_itself(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text("layers: 2\nhidden: 64\nheads: 4\nvocab: 100\nseq_len: 16\n")
+    assert load_model(str(path)) == ModelSpec("tiny", 2, 64, 4, 100, 16)

@@ -105,10 +105,6 @@ def test_other_units_are_converted_once(gbps: float, us: float) -> None:
     assert changed.network_latency_s == us / 1e6
 
 
-def test_a_child_may_state_a_quantity_in_another_unit_than_its_base(tmp_path: Path) -> None:
-    assert load_system(write(tmp_path, mine="extends: dgx-h100\nnic_gbps: 8\n")).nic_bytes_per_s == 1e9
-
-
 def test_changes_behind_a_name_or_a_path(tmp_path: Path) -> None:
     path = write(tmp_path, mine="extends: dgx-h100\nnic_gbps: 8\n")
     changed = load_system(f"{path},site.launch_us=30,collective_algorithms=[tree],nic_gbps=16")
@@ -124,12 +120,6 @@ def test_the_digest_is_of_what_is_resolved(tmp_path: Path) -> None:
     assert resolved_digest(load_system(path)) == before
     write(tmp_path, base="extends: dgx-h100\nnic_gbps: 9\n")
     assert resolved_digest(load_system(path)) != before
-
-
-def test_a_model_may_be_json(tmp_path: Path) -> None:
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps({"extends": "llama3-8b", "layers": 2}))
-    assert load_model(str(path)).layers == 2
 
 
 def test_a_systems_files_lie_beside_it_or_in_the_current_folder(
@@ -151,8 +141,3 @@ def test_a_systems_files_lie_beside_it_or_in_the_current_folder(
     path = write(beside, node="extends: dgx-h100\nprofile: own.json\n", child="extends: node.yaml\n")
     for file in (path, beside / "child.yaml"):
         assert profile_of(load_system(str(file))) == load_profile("a100-80gb")
-
-
-@pytest.mark.parametrize("watts", [50, 700, 3000.0])
-def test_limits_of_gpus_are_accepted(watts: float) -> None:
-    assert load_system(f"dgx-h100,power_w={watts}").power_w == watts

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itertime import ModelSpec, Plan, load_system, predict
+from itertime import ModelSpec, Plan, load_model, load_system, predict
 from itertime.errors import UserError
-from itertime.spec import RECOMPUTE, Site, System
+from itertime.spec import RECOMPUTE, PlanOptions, Site, System
 from itertime.spec.plans import CUDA_GRAPHS, DISPATCHERS
 from itertime.spec.plans.plan import CP_EXCHANGES, RANK_ORDERS
 from itertime.timeline import iteration_graph, write_chrome_trace
@@ -30,58 +32,27 @@ SYSTEMS["oversubscribed"] = replace(
     network_bulk_latency_s=3e-4,
     site=Site(launch_s=1e-4),  # binds in some passes of some plans
 )
-SLOW = """
-extends: te
-name: slow
-source: a test
-gemm_multiplier: 1.1
-fp8_multiplier: 1.2
-attention_multiplier: 1.1
-elementwise_multiplier: 1.2
-cast_multiplier: 1.1
-expert_multiplier: 1.3
-tp_exposed: 0.3
-contention: 0.4
-kernels: 2
-layer_s: 1.0e-3
-pipeline_layer_s: 1.0e-3
-expert_layer_s: 1.0e-3
-micro_batch_s: 1.0e-3
-iteration_s: 0.1
-"""
-SHAPES = st.builds(
-    ModelSpec,
-    name=st.just("random"),
-    layers=st.sampled_from([6, 8, 12, 14, 22, 24]),
-    hidden=st.sampled_from([512, 2048, 8192]),
-    heads=st.just(16),
-    vocab=st.sampled_from([1000, 51200, 250880]),
-    seq_len=st.sampled_from([512, 2048]),
-    gated_mlp=st.booleans(),
-    attention=st.sampled_from(["core", "flash"]),
-    positions=st.sampled_from(["learned", "rotary"]),
-    tied_embeddings=st.booleans(),
-    dropout=st.booleans(),
-    kv_heads=st.sampled_from([1, 4, 16]),
-    encoder=st.booleans(),
-    predicted_share=st.sampled_from([1.0, 0.15]),
-    vocab_multiple=st.sampled_from([1, 128]),
-    experts=st.sampled_from([1, 1, 4, 8]),
+VALUES = yaml.safe_load(Path(__file__).with_name("drawn_values.yaml").read_text(encoding="utf-8"))
+VALUES["plan"] |= {"recompute": RECOMPUTE, "dispatcher": DISPATCHERS, "cuda_graphs": CUDA_GRAPHS}
+VALUES["plan"] |= {"cp_exchange": CP_EXCHANGES, "rank_order": RANK_ORDERS}
+MODELS, PLANS = (
+    st.fixed_dictionaries({field: st.sampled_from(values) for field, values in VALUES[kind].items()})
+    for kind in ("model", "plan")
 )
 
 
 @st.composite
 def runs(draw):
-    model = draw(SHAPES)
+    model = ModelSpec(name="random", **draw(MODELS))
     model = replace(model, experts_per_token=min(model.experts, draw(st.integers(1, 2))))
-    if model.experts > 1 and draw(st.booleans()):
-        model = replace(model, dense_layers=draw(st.integers(1, 3)), dense_ffn_hidden=2 * model.hidden)
     if model.experts > 1:
         model = replace(
             model,
             load_imbalance=draw(st.sampled_from([1.0, 1.7])),
             shared_ffn_hidden=draw(st.sampled_from([0, 1024])),
         )
+        if draw(st.booleans()):
+            model = replace(model, dense_layers=draw(st.integers(1, 3)), dense_ffn_hidden=2 * model.hidden)
     if model.attention == "flash":
         model = replace(model, window=draw(st.sampled_from([0, 128])), qk_norm=draw(st.booleans()))
         if model.experts == 1 and draw(st.booleans()):
@@ -89,52 +60,32 @@ def runs(draw):
         elif draw(st.booleans()):
             latent = {"kv_heads": 16, "latent_kv": 64, "latent_q": draw(st.sampled_from([0, 128]))}
             model = replace(model, **latent, rope_head_dim=16)
-    pp = draw(st.sampled_from([1, 2, 3, 4, 5, 8]))
-    dp = draw(st.sampled_from([1, 2, 16]))
-    interleave = draw(st.sampled_from([1, 1, 2, 3]))
-    plan = Plan(
-        tp=draw(st.sampled_from([1, 2, 8, 16])),
-        pp=pp,
-        dp=dp,
-        micro_batch=draw(st.sampled_from([1, 4])),
-        global_batch=dp * 4 * pp * draw(st.integers(1, 3)),
-        interleave=interleave,
-        recompute=draw(st.sampled_from(RECOMPUTE)),
-        zero_stage=draw(st.sampled_from([0, 1] if pp > 1 else [0, 1, 2, 3])),
-        zero_group=draw(st.sampled_from([None, 1])),
-        sequence_parallel=model.experts > 1 or draw(st.booleans()),
-        grad_overlap=draw(st.booleans()),
-        schedule=draw(st.sampled_from(["1f1b", "gpipe"])) if interleave == 1 else "1f1b",
-        split=draw(
-            st.sampled_from(
-                ["even" if model.layers % (pp * interleave) == 0 else "balanced", "ends", "remainder"]
-                + ["compute"] * (interleave == 1)
-            )
-        ),
-        fp32_gradients=draw(st.booleans()),
-        cp=draw(st.sampled_from([1, 2, 4])) if model.attention == "flash" else 1,
-        cp_exchange=draw(st.sampled_from(CP_EXCHANGES)),
-        ep=draw(st.sampled_from([1, 2, 4])) if model.experts > 1 and dp > 2 else 1,
-        etp=draw(st.sampled_from([None, 1, 2])) if model.experts > 1 else None,
-        dispatcher=draw(st.sampled_from(DISPATCHERS)),
-        ep_overlap=draw(st.booleans()),
-        cuda_graphs=draw(st.sampled_from(CUDA_GRAPHS)),
-        rank_order=draw(st.sampled_from(RANK_ORDERS)),
-        prefetch=draw(st.booleans()),
-        bucket_bytes=draw(st.sampled_from([None, 10_000_000, 25_000_000])),
-        offload_layers=draw(st.sampled_from([0, 0, 1, 2])),
-        offload_optimizer=draw(st.booleans()),
-        tp_overlap=draw(st.sampled_from([None, False, True])),
-        recompute_fraction=draw(st.sampled_from([1.0, 0.5, 0.0])),
-    )
-    return model, plan, SYSTEMS[draw(st.sampled_from(sorted(SYSTEMS)))]
+    values = draw(PLANS)
+    pp, dp, interleave = values["pp"], values["dp"], values["interleave"]
+    even = "even" if model.layers % (pp * interleave) == 0 else "balanced"
+    values |= {
+        "global_batch": dp * 4 * pp * draw(st.integers(1, 3)),
+        "zero_stage": draw(st.sampled_from([0, 1] if pp > 1 else [0, 1, 2, 3])),
+        "split": draw(st.sampled_from([even, "ends", "remainder"] + ["compute"] * (interleave == 1))),
+    }
+    if interleave > 1:
+        values["schedule"] = "1f1b"
+    if model.attention == "core":
+        values["cp"] = 1
+    if model.experts == 1 or dp <= 2:
+        values["ep"] = 1
+    if model.experts == 1:
+        values["etp"] = None
+    else:
+        values["sequence_parallel"] = True
+    return model, Plan(**values), SYSTEMS[draw(st.sampled_from(sorted(SYSTEMS)))]
 
 
 @pytest.fixture(scope="module")
 def hopper(tmp_path_factory: pytest.TempPathFactory) -> System:
     """H100 at 500 W under a framework of which no constant is neutral."""
     path = tmp_path_factory.mktemp("frameworks") / "slow.yaml"
-    path.write_text(SLOW)
+    path.write_text(yaml.safe_dump(VALUES["framework"]))
     return replace(load_system("dgx-h100"), gpus_per_node=4, power_w=500.0, framework=str(path))
 
 
@@ -176,3 +127,13 @@ def test_the_trace_holds_every_pass_and_ends_with_the_iteration(tmp_path):
     end = max(event["ts"] + event["dur"] for event in trace["traceEvents"] if event["ph"] == "X")
     assert end / 1e6 == pytest.approx(predict(model, plan, SYSTEMS["dgx-a100-80gb"]).iteration_s, rel=1e-9)
     assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
+
+
+def test_the_exchange_is_the_last_but_the_overheads_and_lasts_its_share_of_an_iteration():
+    options = PlanOptions(workers=4, local_steps=500, outer="diloco")
+    plan = Plan(1, 2, 32, 1, 64, options=options)
+    system = load_system("dgx-h100,site_link_gbps=40")
+    task = iteration_graph(load_model("llama2-7b"), plan, system).tasks["exchange between workers (1/500)"]
+    found = predict(load_model("llama2-7b"), plan, system)
+    assert (task.stream, task.predecessors) == ("network", ("optimizer",))
+    assert task.seconds == found.breakdown["outer_sync"] > 0
