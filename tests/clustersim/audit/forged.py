@@ -1,21 +1,25 @@
 """Falsified runs, kept as text: what is changed in a sound run, and what the audit says of it.
 
-A file of forgeries has a `run`: its `jobs` as columns by job, the `policy`, and the `settings` of
-`clustersim.run`. Each of its `forgeries` is one change, with what the audit `finds`:
+A file of forgeries has a `run`: its `jobs` as columns by job, the `policy`, the `settings` of
+`clustersim.run`, and the `files` that they name. Each of its `forgeries` is one change, or a list of
+`changes`, with what the audit `finds`:
 
 | key | what is changed |
 |---|---|
 | `events` | the event [kind, job, number], by default the first: `set` its fields, `multiply` them by
 numbers, `move` it by seconds, or `drop` it |
 | `jobs` | the record of a job, or of `all`: `set`, `drop`, or `twice` for a second record |
-| `snapshots`, `plans` | a row by its number: `set`, `drop`, `twice` |
-| `manifest`, `summary`, `window`, `cluster`, `fields` | entries there; `fields`: of the run itself |
+| `snapshots`, `plans` | a row by its number, or `all`: `set`, `drop`, `twice` |
+| `manifest`, `summary`, `cluster`, `fields` | entries there; `fields`: of the run itself |
+| `window`, `bound`, `trace` | entries of `summary` and of `manifest` that have entries |
+| `lacks` | entries of `summary` or `manifest` that are left out |
+| `version` | `other`: another version of the program made the run |
 | `replan` | the first start names this plan, in all files |
 | `without` | a job, as if it had never been submitted |
 | `swap` | by table, the numbers of two rows that change places |
 
-`finds` has, by broken rule, its first violation, and how many there are if there are several; or `refused`:
-what is said of a value that no program writes.
+`finds` has, by broken rule, its first violation, and how many there are if there are several; what a rule
+does not prove; or `refused`: what is said of a value that no program writes.
 
     python -m tests.clustersim.audit.forged FILE...     # write what the audit finds now into the files
 """
@@ -26,6 +30,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterable
+from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +50,7 @@ __all__ = ["Forgery", "audited", "forge", "sound_run"]
 
 Forgery = dict[str, Any]
 ENTRIES = ("manifest", "summary")
+NESTED = {"window": "summary", "bound": "manifest", "trace": "manifest"}
 ROWS = ("events", "jobs", "snapshots", "plans")
 
 
@@ -52,31 +58,45 @@ def sound_run(stated: dict[str, Any], folder: Path) -> Run:
     """The run of a file, from a trace in the folder."""
     jobs = [Job(**{"job_id": name, **columns}) for name, columns in stated["jobs"].items()]
     write_trace(jobs, folder / "trace.csv")
-    return clustersim.run(folder / "trace.csv", stated["policy"], **stated.get("settings", {}))
+    for name, text in stated.get("files", {}).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    with chdir(folder):
+        return clustersim.run(folder / "trace.csv", stated["policy"], **stated.get("settings", {}))
 
 
 def forge(run: Run, forgery: Forgery) -> Run:
+    """The run with the changes of a forgery."""
+    for change in forgery.get("changes", [forgery]):
+        run = _with(run, change)
+    return run
+
+
+def _with(run: Run, change: Forgery) -> Run:
     """The run with one change."""
+    if change.get("version") == "other":
+        versions = {**run.manifest["versions"], "code": "0" * 64}
+        run = replace(run, manifest={**run.manifest, "versions": versions})
+    for name, lacking in change.get("lacks", {}).items():
+        entries = {key: value for key, value in getattr(run, name).items() if key not in lacking}
+        run = replace(run, **{name: entries})
     for name in ENTRIES:
-        if name in forgery:
-            return replace(run, **{name: {**getattr(run, name), **forgery[name]}})
+        run = replace(run, **{name: {**getattr(run, name), **change.get(name, {})}})
+    for name, owner in NESTED.items():
+        if name in change:
+            entries = {**getattr(run, owner)[name], **change[name]}
+            run = replace(run, **{owner: {**getattr(run, owner), name: entries}})
     for name in ROWS:
-        if name in forgery:
-            return replace(run, **{name: _changed(list(getattr(run, name)), name, forgery)})
-    if "window" in forgery:
-        window = {**run.summary["window"], **forgery["window"]}
-        return replace(run, summary={**run.summary, "window": window})
-    if "cluster" in forgery:
-        return replace(run, cluster=replace(run.cluster, **forgery["cluster"]))
-    if "replan" in forgery:
-        return _replanned(run, forgery["replan"])
-    if "without" in forgery:
-        return _without(run, forgery["without"])
-    if "swap" in forgery:
-        return replace(
-            run, **{name: _swapped(getattr(run, name), *two) for name, two in forgery["swap"].items()}
-        )
-    return replace(run, **forgery["fields"])
+        if name in change:
+            run = replace(run, **{name: _changed(list(getattr(run, name)), name, change)})
+    for name, two in change.get("swap", {}).items():
+        run = replace(run, **{name: _swapped(getattr(run, name), *two)})
+    if "cluster" in change:
+        run = replace(run, cluster=replace(run.cluster, **change["cluster"]))
+    if "replan" in change:
+        run = _replanned(run, change["replan"])
+    if "without" in change:
+        run = _without(run, change["without"])
+    return replace(run, **change.get("fields", {}))
 
 
 def _changed(rows: list[Any], name: str, forgery: Forgery) -> list[Any]:
@@ -103,7 +123,7 @@ def _places(rows: list[Any], name: str, stated: Any) -> Iterable[int]:
     if name == "events":
         kind, job_id, number = *stated, *[1][len(stated) - 2 :]
         return [[i for i, row in enumerate(rows) if (row.event, row.job_id) == (kind, job_id)][number - 1]]
-    return [stated]
+    return range(len(rows)) if stated == "all" else [stated]
 
 
 def _swapped(rows: Iterable[Any], one: int, other: int) -> list[Any]:
@@ -135,18 +155,23 @@ def _without(run: Run, job_id: str) -> Run:
 
 
 def audited(run: Run, folder: Path) -> dict[str, str]:
-    """The first violation of each broken rule, and how many there are."""
-    violations_by_rule = {}
+    """What the audit finds."""
+    found = {}
     try:
         findings = check_run(run)
     except UserError as error:
-        return {"refused": str(error)}
+        return {"refused": str(error).replace(f"{folder}/", "")}
     for finding in findings:
         count = len(finding.violations) + finding.more
         if count:
-            text = re.sub("[0-9a-f]{24,}", "<hash>", finding.violations[0].text.replace(f"{folder}/", ""))
-            violations_by_rule[finding.rule] = text if count == 1 else f"{text} (of {count})"
-    return violations_by_rule
+            text = finding.violations[0].text
+            found[finding.rule] = text if count == 1 else f"{text} (of {count})"
+        elif finding.unproved:
+            found[f"{finding.rule}, not proved"] = finding.unproved
+    return {
+        rule: re.sub("[0-9a-f]{24,}", "<hash>", text.replace(f"{folder}/", ""))
+        for rule, text in found.items()
+    }
 
 
 def _renew(file: Path) -> None:
