@@ -41,11 +41,8 @@ def rotated(*axes: Iterable[Any]) -> list[Any]:
 def first(count: int, values: Iterable[Any]) -> list[Any]:
     """The values, as the arguments of a parametrised test; all after the first `count` are `long`."""
     return [
-        value if place < count else pytest.param(*_together(value), marks=pytest.mark.long)
+        value
+        if place < count
+        else pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.long)
         for place, value in enumerate(values)
     ]
-
-
-def _together(value: Any) -> tuple[Any, ...]:
-    """Values of several arguments are a tuple."""
-    return value if isinstance(value, tuple) else (value,)

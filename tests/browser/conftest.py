@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,32 +96,50 @@ def low_contrasts(page: Page) -> dict[str, str]:
     return found
 
 
-@pytest.fixture
-def opened(browser: Browser, report_file: Path) -> Iterator[Any]:
-    """opened(width=, height=, dark=, touch=) gives the page, drawn; in the end nothing may be wrong."""
+@contextmanager
+def visits(browser: Browser, home: str, forgiven: str = "\0") -> Iterator[Callable[..., Page]]:
+    """visit(address, **context) gives a page in a browser of its own. In the end no page may have made an
+    error but the `forgiven`, opened a dialog, or asked for what does not lie at `home`.
+    """
     complaints: list[str] = []
     contexts = []
 
-    def open_page(width: int = 1280, height: int = 900, dark: bool = False, touch: bool = False) -> Page:
-        scheme = "dark" if dark else "light"
+    def said(message: Any) -> None:
+        if message.type == "error" and forgiven not in message.text:
+            complaints.append(message.text)
+
+    def asked(request: Any) -> None:
+        if not request.url.startswith((home, "data:", "blob:")):
+            complaints.append(request.url)
+
+    def visit(address: str, width: int = 1280, height: int = 900, dark: bool = False, **more: Any) -> Page:
         size: Any = {"width": width, "height": height}
-        context = browser.new_context(viewport=size, color_scheme=scheme, has_touch=touch, offline=True)
+        scheme: Any = "dark" if dark else "light"
+        context = browser.new_context(viewport=size, color_scheme=scheme, **more)
         context.set_default_timeout(90_000)  # a busy machine is not a broken page
         contexts.append(context)
+        context.on("console", said)
+        context.on("request", asked)
+        context.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
         page = context.new_page()
-        page.on(
-            "console", lambda message: complaints.append(message.text) if message.type == "error" else None
-        )
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append(f"dialog {dialog.message}"), dialog.dismiss()))
-        page.on(
-            "request", lambda request: complaints.append(request.url) if request.url[:5] == "http:" else None
-        )
-        page.goto(report_file.as_uri())
-        page.wait_for_selector("html[data-ready=all]", state="attached")
+        page.goto(address)
         return page
 
-    yield open_page
+    yield visit
     for context in contexts:
         context.close()
     assert not complaints
+
+
+@pytest.fixture
+def opened(browser: Browser, report_file: Path) -> Iterator[Any]:
+    """opened(width=, height=, dark=, touch=) gives the page, drawn; in the end nothing may be wrong."""
+    with visits(browser, report_file.parent.as_uri()) as visit:
+
+        def open_page(touch: bool = False, **size: Any) -> Page:
+            page = visit(report_file.as_uri(), has_touch=touch, offline=True, **size)
+            page.wait_for_selector("html[data-ready=all]", state="attached")
+            return page
+
+        yield open_page

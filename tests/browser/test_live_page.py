@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,7 +16,7 @@ import clustersim
 from clustersim.runs import compare
 from traces import Job
 
-from .conftest import EVIL, low_contrasts
+from .conftest import EVIL, low_contrasts, visits
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed (extra: serve)")
 
@@ -46,45 +46,27 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def entered(browser: Browser, served: str) -> Iterator[Callable[..., Page]]:
-    """entered(width) opens the page in a new browser; in the end nothing may be wrong, or from elsewhere."""
-    complaints: list[str] = []
-    contexts = []
-    home = served.partition("/enter")[0]
+    """entered(width) opens the page in a new browser; a refused setting is no error."""
+    with visits(browser, served.partition("/enter")[0], "status of 400") as visit:
 
-    def said(message: Any) -> None:
-        if message.type == "error" and "status of 400" not in message.text:  # a refused setting
-            complaints.append(message.text)
+        def open_page(width: int = 1280, dark: bool = False) -> Page:
+            page = visit(served, width, dark=dark)
+            page.wait_for_selector("html[data-ready=all]", state="attached")
+            return page
 
-    def asked(request: Any) -> None:
-        if not request.url.startswith((home, "data:", "blob:")):
-            complaints.append(request.url)
+        yield open_page
 
-    def open_page(width: int = 1280, dark: bool = False) -> Page:
-        scheme: Any = "dark" if dark else "light"
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        context.set_default_timeout(90_000)
-        contexts.append(context)
-        context.on("console", said)
-        context.on("request", asked)
-        context.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
-        page = context.new_page()
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(served)
-        page.wait_for_selector("html[data-ready=all]", state="attached")
-        return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert not complaints
+def wait(page: Page, holds: Callable[[], bool], what: object) -> None:
+    """Wait until it holds. The page's policy forbids the evaluation of text, with which Playwright waits."""
+    end = monotonic() + 90
+    while not holds():
+        assert monotonic() < end, what
+        page.wait_for_timeout(20)
 
 
 def until(page: Page, condition: str) -> None:
-    """Wait for it. The page's policy forbids the evaluation of text, by which Playwright would wait."""
-    end = monotonic() + 90
-    while not page.evaluate(condition):
-        assert monotonic() < end, condition
-        page.wait_for_timeout(20)
+    wait(page, lambda: bool(page.evaluate(condition)), condition)
 
 
 def number(page: Page, name: str) -> str:
@@ -93,20 +75,14 @@ def number(page: Page, name: str) -> str:
 
 def becomes(page: Page, name: str, value: str) -> None:
     """Wait until a number of the page has this value."""
-    end = monotonic() + 90
-    while number(page, name) != value:
-        assert monotonic() < end, (name, value, number(page, name))
-        page.wait_for_timeout(20)
+    wait(page, lambda: number(page, name) == value, (name, value))
 
 
 def shows(page: Page, run: str) -> None:
     """Wait until the page shows this run, with events."""
     until(page, f"document.getElementById('title').textContent === '{run}'")
     until(page, "document.documentElement.dataset.frames > 0")
-    end = monotonic() + 90
-    while number(page, "Events") == "0":
-        assert monotonic() < end, "no event"
-        page.wait_for_timeout(20)
+    wait(page, lambda: number(page, "Events") != "0", "no event")
 
 
 def test_a_comparison_is_started_and_watched_through_a_reload(entered: Callable[..., Page]) -> None:
@@ -127,10 +103,8 @@ def test_a_comparison_is_started_and_watched_through_a_reload(entered: Callable[
     page.locator("#commands li", has_text="fresh: done").wait_for()
     page.locator("#runs").get_by_role("button", name="fresh/fifo").click()
     shows(page, "fresh/fifo")
-    end = monotonic() + 90
-    while not 3900 < int(number(page, "Finished")) <= 4000:  # some jobs are too large for the cluster
-        assert monotonic() < end, number(page, "Finished")
-        page.wait_for_timeout(20)
+    # some jobs are too large for the cluster
+    wait(page, lambda: 3900 < int(number(page, "Finished")) <= 4000, "finished")
     becomes(page, "State", "complete")
     assert (number(page, "Running"), number(page, "Waiting")) == ("0", "0")
 

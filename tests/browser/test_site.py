@@ -11,11 +11,12 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from clustersim.runs import RunConfig, list_policies
+from tests.browser.conftest import visits
 from tests.clustersim.report.test_readable import contrast
 from tests.places import ROOT
 
@@ -86,33 +87,14 @@ class Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture
 def opened(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
     """opened(place, width) gives a page of the site; in the end nothing may be wrong, or from elsewhere."""
-    complaints: list[str] = []
-    contexts = []
+    with visits(browser, address) as visit:
 
-    def asked(request: Any) -> None:
-        if not request.url.startswith((address, "data:", "blob:")):
-            complaints.append(request.url)
+        def open_page(place: str, width: int) -> Page:
+            page = visit(f"{address}/{place}", width, 800)
+            page.wait_for_selector("h1")
+            return page
 
-    def said(message: Any) -> None:
-        if message.type == "error":
-            complaints.append(message.text)
-
-    def open_page(place: str, width: int) -> Page:
-        context = browser.new_context(viewport={"width": width, "height": 800})
-        context.set_default_timeout(90_000)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", said)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", asked)
-        page.goto(f"{address}/{place}")
-        page.wait_for_selector("h1")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert not complaints
+        yield open_page
 
 
 @pytest.mark.parametrize("place", PLACES)

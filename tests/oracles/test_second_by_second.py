@@ -6,7 +6,7 @@ Every job must run from the same second to the same second under both, on random
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from random import Random
 from typing import Any
@@ -29,8 +29,9 @@ from policies.round_robin import RoundRobin
 from policies.srsf import Srsf
 from policies.srtf import Srtf
 from policies.tiresias import Tiresias
+from tests.effort import first
 from tests.oracles import plain_rules as plain
-from tests.oracles.plain_world import Now, Plain, Rule, Runs, schedule, served
+from tests.oracles.plain_world import Now, Plain, Rule, schedule, served
 from tests.oracles.whole_schedules import random_trace, simulated
 
 
@@ -187,23 +188,22 @@ PAIRS: dict[str, Callable[[Random], Pair]] = {
 }
 
 
-def compared(name: str, seed: int) -> tuple[list[Runs | None], list[Runs | None], str]:
-    """When every job runs under the policy and by the plain rule; and the scene, in words."""
-    random = Random(seed)
-    gpus, jobs = random_trace(random)
-    rule, policy = PAIRS[name](random)
-    scene = f"{name}, seed {seed}, {gpus} GPUs: {jobs}"
-    return simulated(jobs, gpus, policy, QUOTAS), schedule(jobs, gpus, rule), scene
-
-
+@pytest.mark.parametrize("seeds", first(1, [(*range(40), 155, 2142), range(1000, 4000)]), ids=len)
 @pytest.mark.parametrize("name", PAIRS)
-def test_every_job_runs_when_the_plain_rule_says(name: str) -> None:
-    for seed in (*range(40), 155, 2142):  # the last two were once wrong under easy and gittins
-        policy, plain, scene = compared(name, seed)
-        assert policy == plain, scene
+def test_every_job_runs_when_the_plain_rule_says(name: str, seeds: Sequence[int]) -> None:
+    for seed in seeds:  # the last two of the first ones were once wrong under easy and gittins
+        random = Random(seed)
+        gpus, jobs = random_trace(random)
+        rule, policy = PAIRS[name](random)
+        scene = f"seed {seed}, {gpus} GPUs: {jobs}"
+        assert simulated(jobs, gpus, policy, QUOTAS) == schedule(jobs, gpus, rule), scene
 
 
-def check_with_estimates(name: str, seeds: Iterable[int], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seeds", first(1, [range(100), range(1000, 4000)]), ids=str)
+@pytest.mark.parametrize("name", ["easy", "conservative"])
+def test_backfilling_by_the_estimates_of_users(
+    name: str, seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of some jobs the user's estimate is unknown; others have one that is right, too long or too short."""
     steps = (1, 2, 5, 9)  # as short as the jobs, so that an estimate runs out several times
     monkeypatch.setattr("policies.toolkit.backfill.CORRECTIONS_S", steps)
@@ -216,24 +216,3 @@ def check_with_estimates(name: str, seeds: Iterable[int], monkeypatch: pytest.Mo
         factor = random.choice(FACTORS)
         expected = schedule(jobs, gpus, rule(factor, (*steps, *[steps[-1]] * 60)))
         assert simulated(jobs, gpus, policy(factor)) == expected, f"seed {seed}, {gpus} GPUs: {jobs}"
-
-
-@pytest.mark.parametrize("name", ["easy", "conservative"])
-def test_backfilling_by_the_estimates_of_users(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_with_estimates(name, range(100), monkeypatch)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["easy", "conservative"])
-def test_backfilling_by_the_estimates_of_users_on_many_traces(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check_with_estimates(name, range(1000, 4000), monkeypatch)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", PAIRS)
-def test_every_job_runs_when_the_plain_rule_says_on_many_traces(name: str) -> None:
-    for seed in range(1000, 4000):
-        policy, plain, scene = compared(name, seed)
-        assert policy == plain, scene

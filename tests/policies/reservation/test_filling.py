@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.reservation.calendar import WHOLE, NodeCalendar, Slot
@@ -89,39 +89,6 @@ def test_fill(slots: list[Slot], demand: Demand) -> None:
     used = max(slot.gpus for slot in found)
     for level in demand.reservable:
         assert level >= used or possible[level] < demand.work + 1e-6, "the smallest level that will do"
-
-
-@given(bookings(), demands())
-@settings(deadline=None)
-def test_fill_is_late(slots: list[Slot], demand: Demand) -> None:
-    """As late as possible: after its first slot the job holds its level wherever that is free."""
-    found = fill(calendar_with(slots), demand, 0.0)
-    assume(found is not None)
-    assert found is not None
-    level = max(slot.gpus for slot in found)
-    for second in range(int(found[0][0]) + 1, int(demand.deadline_s)):
-        able = [n for n in demand.reservable if n <= min(level, GPUS - taken(slots, second))]
-        held = [gpus for start, end, gpus, _ in found if start <= second < end]
-        if not held and able:
-            # only a stretch too short to restart in is left out
-            assert _stretch(slots, demand, level, second) <= demand.restarts[able[-1]]
-        else:
-            assert held == able[-1:]
-
-
-def _stretch(slots: list[Slot], demand: Demand, level: int, second: int) -> int:
-    """How long the same size is free around `second`."""
-
-    def size(t: int) -> int:
-        able = [n for n in demand.reservable if n <= min(level, GPUS - taken(slots, t))]
-        return able[-1] if able and 0 <= t < demand.deadline_s else 0
-
-    first = last = second
-    while size(first - 1) == size(second):
-        first -= 1
-    while size(last + 1) == size(second):
-        last += 1
-    return last - first + 1
 
 
 def demand_of(work: float, deadline_s: float, **more: Any) -> Demand:
