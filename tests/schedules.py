@@ -73,8 +73,9 @@ def outcome_of(case: Case, folder: Path) -> tuple[dict[str, str], dict[str, dict
     if "settings" in case:
         for name, text in case.get("files", {}).items():
             (folder / name).write_text(text, encoding="utf-8")
+        policy_name: Any = script_class(case) if case["policy"] == "script" else case["policy"]
         with chdir(folder):
-            run = clustersim.run(jobs, case["policy"], params=case.get("params", {}), **case["settings"])
+            run = clustersim.run(jobs, policy_name, params=case.get("params", {}), **case["settings"])
         assert not [finding.violations for finding in check_run(run) if finding.violations]
         return told(run.events, "paid" in case), stated(run.jobs)
     outcome = _simulated(case, jobs)
@@ -118,7 +119,6 @@ def table_of(rates: Mapping[str, Any]) -> dict[tuple[str, int], Any]:
 
 def scripted(case: Case) -> Script:
     """The policy of a script."""
-
     lines_at = {float(time_s): lines for time_s, lines in case.get("script", {}).items()}
 
     def step(time_s: float) -> Callable[[Proposal, Mapping[str, JobView]], None]:
@@ -131,6 +131,17 @@ def scripted(case: Case) -> Script:
 
     steps = {time_s: step(time_s) for time_s in lines_at}
     return Script(steps, tuple(case.get("declines", ())))
+
+
+def script_class(case: Case) -> type[Scheduler]:
+    """The policy of a script, for `clustersim.run`."""
+
+    class Scripted(Script):
+        def __init__(self) -> None:
+            policy = scripted(case)
+            super().__init__(policy.steps, policy.declines)
+
+    return Scripted
 
 
 def _act(proposal: Proposal, jobs: Mapping[str, JobView], words: list[str]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import clustersim
 from clustersim.cluster import Cluster
 from clustersim.cluster.topology import NodeGroup
 from clustersim.engine import Simulation
@@ -15,7 +15,9 @@ from clustersim.errors import PolicyError
 from clustersim.scheduler import Proposal, State
 from clustersim.speed import CannotRun, SpeedByType, read_throughput_table, speed_for
 from clustersim.speed.throughput_table import throughputs_by_type
+from experiments.type_slowdown import table
 from tests.builders import Acts, free_setup, gpt3
+from tests.places import ROOT
 from traces.job import Job
 
 GROUPS = (
@@ -142,27 +144,21 @@ def test_one_type_needs_no_column_and_reads_its_rows_of_a_table_with_one(tmp_pat
     assert throughputs_by_type(typed, ("h100",)) == {"h100": {("m", 8): {8: 3.0}}}
 
 
-def test_a_cluster_without_any_profile(tmp_path: Path) -> None:
-    (tmp_path / "cluster.yaml").write_text("groups: [{name: a, gpu_type: v100, nodes: 2}]")
-    jobs = [gpt3("llm", 0, 8, 100), Job("logged", 0.0, gpus=8, duration_s=50.0)]
-    run = clustersim.run(jobs, "fifo", cluster=str(tmp_path / "cluster.yaml"), overheads=None)
-    by_id = {job.job_id: job for job in run.jobs}
-    assert by_id["logged"].state == "finished"
-    assert by_id["llm"].state == "rejected"
-    assert "GPU type v100 has no profile, and no throughput table states gpt3-6.7b" in by_id["llm"].reason
+def test_offers_of_equal_jobs_that_ask_for_different_types_are_not_confused() -> None:
+    known = speed()
+    job = gpt3("a", 0, 8, 100)
+    old, new = replace(job, gpu_type="a100"), replace(job, gpu_type="h100")
+    for _ in range(2):
+        assert [offer.gpu_type for offer in known.offers(job)] == ["h100", "a100"]
+        assert [offer.gpu_type for offer in known.offers(old)] == ["a100"]
+        assert [offer.gpu_type for offer in known.offers(new)] == ["h100"]
+    assert known.curve_on(old, "a100") == known.curve_on(job, "a100")
+    with pytest.raises(CannotRun, match="asks for GPU type a100, not h100"):
+        known.curve_on(old, "h100")
+    with pytest.raises(CannotRun, match="h100: asks for 32 GPUs, the cluster has 16"):
+        known.offers(replace(new, gpus=32))
 
 
-def test_a_model_that_only_a_table_of_another_type_knows_runs_there(tmp_path: Path) -> None:
-    groups = "groups:\n  - {name: new, gpu_type: a100, nodes: 2}\n  - {name: old, gpu_type: v100, nodes: 1}\n"
-    (tmp_path / "c.yaml").write_text(groups)
-    rows = "gpu_type,model,global_batch,gpus,iterations_per_s\nv100,mine,8,1,2\n"
-    (tmp_path / "table.csv").write_text(rows)
-    (tmp_path / "t.csv").write_text(
-        "job_id,submit_s,model,global_batch,iterations\na,0,mine,8,6\nb,0,mine,9,6\n"
-    )
-    settings = {"cluster": f"{tmp_path}/c.yaml", "table": f"{tmp_path}/table.csv", "overheads": None}
-    made = clustersim.run(tmp_path / "t.csv", "fifo", **settings)
-    assert [(job.state, job.jct_s) for job in made.jobs] == [("finished", 3.0), ("rejected", None)]
-    assert (
-        "no model mine is shipped, and no throughput table states it on GPU type a100" in made.jobs[1].reason
-    )
+def test_the_page_shows_what_the_study_of_type_slowdowns_prints(shared_reference: Path) -> None:
+    text = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+    assert table(shared_reference / "peers" / "gavel_runs").strip() in text

@@ -11,7 +11,7 @@ from clustersim.engine import Simulation
 from clustersim.errors import PolicyError
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.scheduler.key_checks import _same
-from tests.builders import free_setup, rigid
+from tests.builders import Acts, free_setup, rigid
 
 CLUSTER = Cluster(1, 4)
 
@@ -62,16 +62,11 @@ def test_a_key_without_an_order_is_called_that() -> None:
 
 
 def test_a_new_key_at_every_decision_is_refused_with_the_remedy() -> None:
-    class Lambdas(ByKey):
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
-            proposal.run_by(lambda job: job.requested)
-            return proposal
-
+    policy = Acts(lambda state, proposal: proposal.run_by(lambda job: job.requested))
     with pytest.raises(
         PolicyError, match=r"more than 16 different keys; .*a method of the policy, not a lambda"
     ):
-        Simulation(JOBS, free_setup(CLUSTER, Lambdas(0.0))).run()
+        Simulation(JOBS, free_setup(CLUSTER, policy)).run()
 
 
 def test_keys_that_may_change_are_not_checked() -> None:

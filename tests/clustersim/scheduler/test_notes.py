@@ -8,31 +8,26 @@ from typing import Any
 
 import pytest
 
-from clustersim.audit import Finding
 from clustersim.audit.folder import check_run
 from clustersim.cli import main
 from clustersim.errors import PolicyError
 from clustersim.records import NOTE, Run
 from clustersim.runs import Trace, run
-from clustersim.scheduler import Proposal, Scheduler, State
-from tests.builders import rigid
+from clustersim.scheduler import Proposal, State
+from tests.builders import acting, rigid
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
 FIRST, LAST = "put off: a shorter job came", "put off: two shorter jobs came"
 
 
-class Notes(Scheduler):
+def note_b(state: State, proposal: Proposal) -> None:
     """First come, first served; notes `FIRST` and `LAST` for the second job when others arrive."""
-
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
-        for job in state.pending:
-            proposal.start(job)
-        for job in state.pending:
-            if job.id == "b" and state.now in (10.0, 20.0):
-                proposal.note(job, FIRST if state.now == 10.0 else LAST)
-        return proposal
+    for job in state.pending:
+        proposal.start(job)
+    for job in state.pending:
+        if job.id == "b" and state.now in (10.0, 20.0):
+            proposal.note(job, FIRST if state.now == 10.0 else LAST)
 
 
 @pytest.fixture
@@ -42,12 +37,14 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def noted(trace: Path, out: Path | None = None) -> Run:
-    return run(trace, Notes, cluster="n1g8", out=out)
+def noted(trace: Path, **settings: Any) -> Run:
+    return run(trace, acting(note_b), cluster="n1g8", **settings)
 
 
-def broken(findings: list[Finding]) -> list[str]:
-    return [finding.rule for finding in findings if finding.violations]
+def broken(made: Run, trace: Path, **reasons: str) -> list[str]:
+    """The rules that a run with other reasons breaks."""
+    jobs = [replace(job, reason=reasons.get(job.job_id, job.reason)) for job in made.jobs]
+    return [found.rule for found in check_run(replace(made, jobs=jobs), trace) if found.violations]
 
 
 def test_each_note_is_an_event_and_the_last_one_the_reason(trace: Path) -> None:
@@ -57,32 +54,26 @@ def test_each_note_is_an_event_and_the_last_one_the_reason(trace: Path) -> None:
         (20, "b", LAST),
     ]
     assert [job.reason for job in made.jobs] == ["", LAST, "", ""]
-    assert broken(check_run(made, trace)) == []
+    assert broken(made, trace) == []
 
 
 def test_the_reason_of_an_unfinished_job_comes_first(trace: Path) -> None:
-    made = run(trace, Notes, cluster="n1g8", until_s=15.0)
+    made = noted(trace, until_s=15.0)
     assert made.jobs[1].reason == f"still waiting when the run ended; {FIRST}"
-    assert broken(check_run(made, trace)) == []
+    assert broken(made, trace) == []
 
 
-@pytest.mark.parametrize("reason", ["", FIRST, "forged"])
-def test_another_reason_than_the_last_note_is_found(trace: Path, reason: str) -> None:
+def test_another_reason_than_the_last_note_is_found(trace: Path) -> None:
     made = noted(trace)
-    jobs = [replace(job, reason=reason) if job.job_id == "b" else job for job in made.jobs]
-    assert "records" in broken(check_run(replace(made, jobs=jobs), trace))
-
-
-def test_a_reason_that_no_policy_noted_is_found(trace: Path) -> None:
-    made = noted(trace)
-    jobs = [replace(job, reason=LAST) if job.job_id == "c" else job for job in made.jobs]
-    assert broken(check_run(replace(made, jobs=jobs), trace)) == ["trace"]
+    for reason in ("", FIRST, "forged"):
+        assert "records" in broken(made, trace, b=reason)
+    assert broken(made, trace, c=LAST) == ["trace"], "a reason that the policy did not note"
 
 
 def test_explain_tells_when_the_policy_noted_what(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    noted(trace, tmp_path / "out")
+    noted(trace, out=tmp_path / "out")
     assert main(["explain", str(tmp_path / "out"), "--job", "b"]) == 0
     told = capsys.readouterr().out
     assert f"t=10 s: noted by the policy: {FIRST}" in told
@@ -92,38 +83,29 @@ def test_explain_tells_when_the_policy_noted_what(
 
 @pytest.mark.parametrize("text", ["", "  ", "two\nlines", "x" * 201, 7, None])
 def test_a_note_is_a_line_of_text(text: Any) -> None:
-    class Says(Notes):
-        def schedule(self, state: State) -> Proposal:
-            proposal = super().schedule(state)
-            for job in state.pending:
-                proposal.note(job, text)
-            return proposal
+    def act(state: State, proposal: Proposal) -> None:
+        for job in state.pending:
+            proposal.note(job, text)
 
     with pytest.raises(PolicyError, match=r"note\(job a"):
-        run(Trace.of([rigid("a", 0, 8, 10)]), Says, cluster="n1g8")
+        run(Trace.of([rigid("a", 0, 8, 10)]), acting(act), cluster="n1g8")
 
 
 def test_a_job_that_has_left_gets_no_note() -> None:
-    class Late(Notes):
-        def schedule(self, state: State) -> Proposal:
-            proposal = super().schedule(state)
-            for event in state.events:
-                if event.kind == "finished" and event.job is not None:
-                    proposal.note(event.job, "late")
-            return proposal
+    def act(state: State, proposal: Proposal) -> None:
+        note_b(state, proposal)
+        for event in state.events:
+            if event.kind == "finished" and event.job is not None:
+                proposal.note(event.job, "late")
 
     with pytest.raises(PolicyError, match=r"note\(job a\): it is no longer in the system"):
-        run(Trace.of([rigid("a", 0, 8, 10)]), Late, cluster="n1g8")
+        run(Trace.of([rigid("a", 0, 8, 10)]), acting(act), cluster="n1g8")
 
 
 def test_a_copy_keeps_its_notes() -> None:
-    class Copies(Notes):
+    class Copies(acting(note_b)):  # type: ignore[misc]
         def schedule(self, state: State) -> Proposal:
             return super().schedule(state).copy()
 
-    made = run(
-        Trace.of([rigid("a", 0, 8, 100), rigid("b", 10, 8, 50)]),
-        Copies,
-        cluster="n1g8",
-    )
+    made = run(Trace.of([rigid("a", 0, 8, 100), rigid("b", 10, 8, 50)]), Copies, cluster="n1g8")
     assert made.jobs[1].reason == FIRST

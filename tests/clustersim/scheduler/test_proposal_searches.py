@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.errors import PolicyError
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.scheduler.internal import active_of
 from clustersim.testing import simulate
-from tests.builders import Script
+from tests.builders import Acts, Script, elastic, rigid
 from tests.effort import examples
 from traces.job import Job
 
@@ -85,32 +84,27 @@ class Wanderer(Scheduler):
 
     def wander(self, state: State) -> Proposal:
         proposal = state.proposal()
-        for job in list(state.running):
-            if self.random.random() < 0.3:
-                proposal.stop(job)
-        for job in list(state.pending):
-            if self.random.random() < 0.6:
-                proposal.start(job)
+        for job in [job for job in state.running if self.random.random() < 0.3]:
+            proposal.stop(job)
+        for job in [job for job in state.pending if self.random.random() < 0.6]:
+            proposal.start(job)
         if state.pending or state.running:
             proposal.wake_at = state.now + 10.0
         return proposal
 
 
-@st.composite
-def rigid_traces(draw: st.DrawFn) -> list[Job]:
-    shapes = draw(
-        st.lists(st.tuples(st.integers(0, 3), st.integers(1, 8), st.integers(1, 60)), min_size=1, max_size=14)
-    )
-    now, jobs = 0.0, []
-    for i, (gap, gpus, run_s) in enumerate(shapes):
-        now += 7.0 * gap
-        jobs.append(Job(str(i), now, gpus=gpus, duration_s=float(run_s)))
-    return jobs
+rows = st.tuples(st.integers(0, 3), st.integers(1, 8), st.integers(1, 60))
+rigid_traces = st.lists(rows, min_size=1, max_size=14).map(
+    lambda shapes: [
+        rigid(str(i), 7.0 * sum(gap for gap, _, _ in shapes[: i + 1]), gpus, float(run_s))
+        for i, (_, gpus, run_s) in enumerate(shapes)
+    ]
+)
 
 
 @pytest.mark.parametrize("placement", ["any", "pack", "spread", "buddy"])
 @given(
-    jobs=rigid_traces(),
+    jobs=rigid_traces,
     seed=st.integers(0, 10**6),
     values=st.lists(st.integers(0, 4), min_size=14, max_size=14),
 )
@@ -122,22 +116,19 @@ def test_run_by_is_the_naive_greedy(placement: str, jobs: list[Job], seed: int, 
     assert all(record.state in ("finished", "rejected") for record in outcome.records)
 
 
-@given(jobs=rigid_traces(), values=st.lists(st.integers(0, 4), min_size=14, max_size=14))
+@given(jobs=rigid_traces, values=st.lists(st.integers(0, 4), min_size=14, max_size=14))
 @settings(max_examples=examples(60), deadline=None)
 def test_under_pack_run_by_serves_the_first_and_wastes_nothing(jobs: list[Job], values: list[int]) -> None:
     """Packing may keep a job out, but never the first in line, and nothing that would still fit waits."""
     key = partial(by_value, values)
 
-    class Packed(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
-            proposal.run_by(key)
-            active = sorted([*state.pending, *state.running], key=lambda job: (key(job), job.order))
-            assert not active or proposal.gpus(active[0])
-            assert not any(proposal.fits(job.requested) for job in active if not proposal.gpus(job))
-            return proposal
+    def act(state: State, proposal: Proposal) -> None:
+        proposal.run_by(key)
+        active = sorted([*state.pending, *state.running], key=lambda job: (key(job), job.order))
+        assert not active or proposal.gpus(active[0])
+        assert not any(proposal.fits(job.requested) for job in active if not proposal.gpus(job))
 
-    simulate(jobs, Packed(), "n3g4")
+    simulate(jobs, Acts(act), "n3g4")
 
 
 # compact
@@ -200,21 +191,10 @@ class Compacting(Scheduler):
 )
 @settings(max_examples=examples(80), deadline=None)
 def test_compact_makes_room(seed: int, work: list[tuple[float, int]]) -> None:
-    jobs = [
-        Job(str(i), at, model="m", global_batch=8, gpus=1, iterations=float(n))
-        for i, (at, n) in enumerate(work)
-    ]
+    jobs = [elastic(str(i), at, 1, float(n)) for i, (at, n) in enumerate(work)]
     policy = Compacting(seed)
     simulate(jobs, policy, "n4g8", table=POWERS, until_s=2000)
     assert policy.compared >= len({job.submit_s for job in jobs})
-
-
-def test_compact_checks_what_is_wanted() -> None:
-    def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
-        proposal.compact({jobs["e"]: 3})
-
-    with pytest.raises(PolicyError, match=r"compact\(job e, gpus=3\): it can run on 1, 2, 4 GPUs"):
-        simulate([ELASTIC], Script({0.0: step}), "n2g4", table=TABLE)
 
 
 def test_compact_of_more_than_there_is_room_for() -> None:

@@ -58,6 +58,7 @@ def start(job_id: str, *args: Any, **more: Any) -> Step:
             lambda p, jobs: (p.start(jobs["b"], on=((0, 4),)), p.start(jobs["a"], on=((0, 2),))),
             "are not free",
         ),
+        (lambda p, jobs: p.compact({jobs["e"]: 3}), r"compact\(job e, gpus=3\): it can run on 1, 2, 4 GPUs"),
     ],
 )
 def test_illegal_calls(step: Step, text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -19,9 +19,8 @@ from clustersim.records import MemoryRecorder
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.speed import RunningSpeeds, Speed, speed_for
 from clustersim.speed.network.layout import LayoutTimes, demand_of, layout_of, uplinks
-from policies.fifo import Fifo
 from policies.fifo_skip import FifoSkip
-from tests.builders import free_setup, gpt3
+from tests.builders import Acts, free_setup, gpt3
 from tests.effort import examples
 from traces.job import Job
 
@@ -46,18 +45,15 @@ def simulated(
     return Simulation(sorted(jobs, key=lambda job: job.submit_s), setup).run()
 
 
-class Where(Scheduler):
-    """Starts each job at once on the nodes of its entry in a table."""
+def starting(places: Mapping[str, Placement]) -> Acts:
+    """Each job is started at once on the nodes of its entry."""
 
-    def __init__(self, places: dict[str, Placement]):
-        self.places = places
-
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
+    def act(state: State, proposal: Proposal) -> None:
         for job in list(state.pending):
-            places = self.places[job.id]
-            proposal.start(job, sum(count for _, count in places), on=places)
-        return proposal
+            placement = places[job.id]
+            proposal.start(job, sum(count for _, count in placement), on=placement)
+
+    return Acts(act)
 
 
 def spans(first: int, nodes: int) -> Placement:
@@ -95,7 +91,7 @@ def test_contention_with_one_job_is_tiers(nodes: int, first: int, oversubscripti
     first = min(first, 12 - nodes)
     job, places = gpt3("a", 0.0, 8 * nodes, 1000), {"a": spans(first, nodes)}
     tiers, contention = (
-        simulated([job], fabric(name, oversubscription), Where(places)) for name in ("tiers", "contention")
+        simulated([job], fabric(name, oversubscription), starting(places)) for name in ("tiers", "contention")
     )
     assert tiers.events == contention.events
 
@@ -107,7 +103,7 @@ def test_two_jobs_share_an_uplink_while_both_run() -> None:
     cluster = fabric("contention", 8.0, nodes=24, leaf=8)
     places = {"a": spans(4, 8), "b": (*spans(0, 4), *spans(16, 4))}
     jobs = [gpt3("a", 0.0, 64, 2000), gpt3("b", 600.0, 64, 500)]
-    recorder = simulated(jobs, cluster, Where(places))
+    recorder = simulated(jobs, cluster, starting(places))
     speed = speed_of(cluster)
     curve = speed.curve(jobs[0])
     plan = curve.training[64]
@@ -134,13 +130,6 @@ def test_two_jobs_share_an_uplink_while_both_run() -> None:
             assert found[3] == pytest.approx(wanted[3], rel=1e-9)
 
 
-def test_jobs_without_a_known_traffic_are_as_fast_anywhere() -> None:
-    jobs = [Job(str(i), 0.0, gpus=48, duration_s=100.0) for i in range(2)]
-    recorder = simulated(jobs, fabric("contention", 100.0))
-    assert {record.finish_s for record in recorder.jobs} == {100.0}
-    assert not [event for event in recorder.events if event.event == "rate"]
-
-
 def test_a_tensor_parallel_group_is_not_parted() -> None:
     """Under an ideal network `any` takes any free GPUs; in a network it keeps tp groups together."""
     jobs = [
@@ -151,20 +140,15 @@ def test_a_tensor_parallel_group_is_not_parted() -> None:
     speed = speed_of(cluster)
     tp = speed.curve(jobs[-1]).training[32].tp
     assert tp > 1
-    setup = free_setup(cluster, _OneEach(), speed=speed, placement="any")
-    recorder = Simulation(jobs, setup).run()
-    events = {e.job_id: e for e in recorder.events if e.event == "start"}
-    assert all(count % tp == 0 for _, count in events["x"].placement)
 
-
-class _OneEach(Fifo):
-    """As fifo, but the single GPUs go to one node each."""
-
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
+    def one_each(state: State, proposal: Proposal) -> None:
+        """As fifo, but the single GPUs go to one node each."""
         for i, job in enumerate(list(state.pending)):
             proposal.start(job, on=((i, 1),) if job.requested == 1 else None)
-        return proposal
+
+    recorder = Simulation(jobs, free_setup(cluster, Acts(one_each), speed=speed, placement="any")).run()
+    events = {e.job_id: e for e in recorder.events if e.event == "start"}
+    assert all(count % tp == 0 for _, count in events["x"].placement)
 
 
 def test_times_in_a_layout_are_told_apart_by_framework() -> None:
