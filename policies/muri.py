@@ -22,10 +22,10 @@ class Muri(Scheduler):
     `group` jobs on the same GPUs, chosen for the most work per GPU, in rounds of `round_s`; preemptive.
 
     Zhao et al., "Multi-Resource Interleaving for Deep Learning Training", SIGCOMM 2022: Muri-S and Muri-L.
-    Jobs of as many GPUs are grouped by repeated matchings of the greatest weight, as in the paper. The weight
-    is the work per time that a group does beyond what its parts do in turns. How fast jobs run in a group is
-    the `sharing` of the run, where `profiles` state the stages of their iterations. If all jobs fit alone,
-    none share.
+    Jobs of as many GPUs are grouped by repeated matchings of the greatest weight, as in the paper, if they
+    may run on the same GPU types. The weight is the work per time that a group does beyond what its parts do
+    in turns. How fast jobs run in a group is the `sharing` of the run, where `profiles` state the stages of
+    their iterations. If all jobs fit alone, none share.
     """
 
     def __init__(self, order: str = "srsf", group: int = 2, round_s: float = 360.0):
@@ -81,11 +81,13 @@ class Muri(Scheduler):
     def _merged(
         self, groups: list[Group], old_groups: list[Group], rank: Mapping[JobView, int]
     ) -> list[Group]:
-        """Pairs of groups of as many GPUs, so that they do the most work in all; and the groups left over."""
-        buckets: dict[float, dict[tuple[str, ...], list[Group]]] = defaultdict(lambda: defaultdict(list))
+        """Pairs of groups of as many GPUs of the same types, so that they do the most work in all; and the
+        groups left over.
+        """
+        buckets: dict[object, dict[tuple[str, ...], list[Group]]] = defaultdict(lambda: defaultdict(list))
         for group in sorted(groups, key=lambda group: min(rank[job] for job in group)):
             alone = group[0].needs < 1  # by its trace it holds part of a GPU: it is no part of a group
-            bucket = -group[0].order - 1 if alone else group[0].requested
+            bucket = group[0] if alone else (group[0].requested, frozenset(group[0].start_types))
             buckets[bucket][tuple(sorted(job.model or "" for job in group))].append(group)
         merged: list[Group] = []
         for kinds in buckets.values():

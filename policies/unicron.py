@@ -42,7 +42,8 @@ class Unicron(Scheduler):
         if not state.pending and not state.running:
             return proposal
         settling = state.unsettled()
-        room = state.in_service - sum(job.gpus for job in settling)
+        # Jobs on parts of a GPU may share it, so that settling jobs hold more GPUs in sum than there are.
+        room = max(0, state.in_service - sum(job.gpus for job in settling))
         line = state.pending_by(_rank, elastic=True)
         jobs = [job for job in state.running if job not in settling]
         jobs += islice(line.walk(lambda gpus: gpus <= room), self.waiting)
