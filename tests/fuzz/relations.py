@@ -97,8 +97,15 @@ def last_arrivals(run: Scheduled) -> Logs | None:
         return None
     first_s = times[Random(len(run.jobs)).randrange((len(times) + 1) // 2, len(times))]
     jobs = [job for job in run.jobs if job.submit_s < first_s]
-    again = scheduled(jobs, run.policy, run.settings, _as_it_is)
-    return [[event for event in events if event.time_s < first_s] for events in (run.events, again.events)]
+    events = [
+        event
+        for event in scheduled(jobs, run.policy, run.settings, _as_it_is).events
+        if event.time_s < first_s
+    ]
+    end_s = events[-1].time_s  # without jobs, the run ends, and nodes have no further events
+    return [
+        event for event in run.events if event.time_s < first_s and (event.job_id or event.time_s <= end_s)
+    ], events
 
 
 def other_names(run: Scheduled) -> Logs | None:
@@ -165,6 +172,8 @@ def _has_fixed_seconds(run: Scheduled) -> bool:
     """Whether something of the run does not double with its times."""
     if any((job.stated_iterations or 0) > 5e11 for job in run.jobs):
         return True  # a trace states no more than twice as much
+    if run.policy == "edf-admission" and any(job.deadline_s for job in run.jobs):
+        return True  # it reserves a second more than a job needs
     predicts = "predictor" in (run.settings.get("estimates") or {}) or run.policy in PREDICT
     return predicts or run.policy in EXTEND or run.settings.get("routing", {}).get("by") in GUESS
 
