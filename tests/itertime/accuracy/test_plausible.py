@@ -79,17 +79,6 @@ def test_mixtures_take_a_likely_share_of_the_peak(model: str, system: str) -> No
     assert 0.05 < share_of_peak(model, MIXTURES[model], f"{system},framework=te") < 0.45
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("model", DENSE)
-def test_newer_gpus_are_faster(model: str, framework: str) -> None:
-    named = [load_system(f"{name},framework={framework}") for name in PEAK_TFLOPS]
-    h100, h200, b200, b300, gb200, gb300 = (seconds(model, DENSE[model], system) for system in named)
-    assert 1.0 < h100 / h200 < 1.2
-    assert 1.6 < h100 / b200 < 2.6
-    assert b300 < b200
-    assert gb300 < gb200 < b200
-
-
 RUNS = (
     *DENSE.items(),
     *MIXTURES.items(),

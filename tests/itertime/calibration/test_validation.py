@@ -187,13 +187,6 @@ def test_the_plan_predicted_best_is_close_to_the_best_measured():
         assert chosen.measured_s <= 1.10 * min(row.measured_s for row in rows)
 
 
-def test_memory_of_bigsciences_runs_within_fifteen_percent_before_any_fit():
-    path = TABLES / "a100_bigscience.csv"
-    if not path.exists():
-        pytest.skip(f"{path} is not here")
-    assert statistics(validate(path).predicted)["memory_mape"] <= 15
-
-
 def test_sites_that_state_what_pytorch_allocated_are_compared_with_that(write_table):
     """nanotron's logs lack the CUDA context, NCCL's buffers and the gaps between blocks."""
     path = write_table({"site": "here"}, {"id": "nano", "site": "hf-h100", "gpu": "H100-SXM-80GB"})

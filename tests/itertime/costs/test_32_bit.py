@@ -26,12 +26,6 @@ def test_a_product_takes_twice_the_time_beside_its_launch() -> None:
     assert A100.peak_flops_of("tf32") == 156e12
 
 
-def test_no_tensor_core_of_a_v100_has_it() -> None:
-    v100 = load_profile("v100-32gb")
-    assert "tf32" not in v100.trained_precisions
-    assert "tf32" in A100.trained_precisions
-
-
 def test_a_layer_takes_about_twice_as_long() -> None:
     """Every kernel doubles but for its launch; adding a gradient to its sum moves 12 bytes instead of 6."""
     half, whole = (predict(MODEL, each, SYSTEM).breakdown for each in (PLAN, WIDE))

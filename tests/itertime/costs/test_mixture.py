@@ -101,13 +101,6 @@ def test_experts_all_of_which_are_chosen_do_the_work_of_one_mlp() -> None:
     )
 
 
-@pytest.mark.parametrize("dispatcher", ["alltoall", "deepep", "hybridep"])
-def test_experts_on_one_rank_are_not_dispatched(dispatcher: str) -> None:
-    alone = replace(PLAN, dispatcher=dispatcher)
-    assert expert_parallel_s(work(MIXTURE, alone))[0] == 0
-    assert expert_parallel_s(work(MIXTURE, replace(alone, ep=2)))[0] > 0
-
-
 def test_parts_of_experts_gather_what_arrives_and_scatter_their_sums() -> None:
     split = replace(PLAN, tp=4, sequence_parallel=True, ep=2, etp=4)
     arrived = 2 * 4096 / 4 * 2 * 4 * 4096  # bytes a value, tokens, experts, ranks, width
@@ -117,13 +110,6 @@ def test_parts_of_experts_gather_what_arrives_and_scatter_their_sums() -> None:
     assert expert_parallel_s(work(MIXTURE, split))[0] == pytest.approx(both + 2 * sent)
     whole = replace(split, etp=1)
     assert expert_parallel_s(work(MIXTURE, whole))[0] == pytest.approx(2 * sent)
-
-
-@pytest.mark.parametrize("ep", [2, 4, 8, 16])
-def test_a_token_sent_once_to_a_rank_or_node_moves_no_more_than_all_its_copies(ep: int) -> None:
-    model = replace(MIXTURE, experts=64, experts_per_token=8)
-    every, once = (replace(PLAN, ep=ep, dispatcher=each) for each in ("alltoall", "deepep"))
-    assert expert_parallel_s(work(model, once))[0] < expert_parallel_s(work(model, every))[0]
 
 
 def test_the_busiest_rank_decides() -> None:

@@ -128,17 +128,6 @@ def test_buckets_pay_a_latency_each_and_hide_behind_the_backward_pass():
     assert hidden[2] == pytest.approx(whole)  # a single bucket is ready when the pass ends
 
 
-def test_an_encoder_attends_both_ways_and_predicts_some_tokens():
-    bert = load_model("bert-large")
-    flash = replace(bert, attention="flash", seq_len=4096)
-    causal = replace(flash, encoder=False)
-    assert layer(flash, PLAN)[0]["attention"] > 1.6 * layer(causal, PLAN)[0]["attention"]
-    everything = replace(bert, predicted_share=1.0)
-    plan = Plan(1, 1, 8, 32, 256, recompute="none")
-    assert 0.1 < parts(bert, plan)["head"] / parts(everything, plan)["head"] < 0.25
-    assert memory_parts(bert, plan)["logits"] < 0.2 * memory_parts(everything, plan)["logits"]
-
-
 def test_one_key_head_is_copied_to_every_tensor_parallel_rank():
     multi_query = replace(LLAMA, kv_heads=1)
     partition = Partition.of(multi_query, PlanBatch.of([Plan(8, 1, 1, 1, 1)]))

@@ -1,15 +1,17 @@
-"""The largest model of a budget of GPU-days."""
+"""The largest model of a budget of GPU-days; days and dollars of a training."""
 
 from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from itertime import Space, load_system
+from itertime import Space, load_model, load_system
 from itertime.cli import main
-from itertime.planning import Budget, generated, published
+from itertime.planning import COUNTS, Budget, TrainingCost, generated, published
 from tests.places import ROOT
 
 SYSTEM = load_system("dgx-a100-80gb")
@@ -101,3 +103,94 @@ def test_page_shows_what_the_command_prints(options: list[str], capsys: pytest.C
     page = (ROOT / "experiments" / "COMPUTE_OPTIMAL.md").read_text(encoding="utf-8")
     assert f"itertime {' '.join([*COMMAND, *options])}\n" in page
     assert f"```text\n{capsys.readouterr().out}```" in page
+
+
+PEAK = 312e12
+FULL = Space(recompute=("full",))
+
+
+def cost(**changes: Any) -> TrainingCost:
+    given = {"model": load_model("gpt3-175b"), "system": SYSTEM, "tokens": 300e9, "gpus": 1024}
+    return TrainingCost(**{**given, "usd_per_gpu_hour": 5.0, **changes})
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "gpus", "flops_per_gpu", "days"),
+    [("gpt3-175b", 300e9, 1024, 140e12, 34), ("megatron-1008b", 450e9, 3072, 163e12, 84)],
+)
+def test_published_days_of_training(
+    model: str, tokens: float, gpus: int, flops_per_gpu: float, days: int
+) -> None:
+    """Published: Narayanan et al. (SC'21), section 5.1: 34 days for GPT-3 at 140 TFLOP/s a GPU, and 84 days
+    for a trillion parameters at 163, by 8 T P / (n X).
+    """
+    training = cost(model=load_model(model), tokens=tokens, gpus=gpus, count="8nt")
+    assert round(training.at(flops_per_gpu / PEAK).days) == days
+
+
+def test_published_dollars() -> None:
+    """Published: Bang et al. (MICRO 2024): MT-NLG on 2,240 GPUs costs $9.01M at $5 a GPU-hour. That is 33.5
+    days, and so the utilisation that gives them gives the dollars.
+    """
+    training = cost(model=load_model("mt-nlg-530b"), tokens=270e9, gpus=2240)
+    utilisation = training.flops / (2240 * PEAK * 33.52 * 86_400)
+    assert training.at(utilisation).cost_usd / 1e6 == pytest.approx(9.01, abs=0.01)
+
+
+def test_the_counts_by_hand() -> None:
+    parameters = load_model("gpt3-175b").parameters
+    by_count = {count: cost(count=count).flops / (parameters * 300e9) for count in COUNTS}
+    assert by_count["6nt"] == pytest.approx(6)
+    assert by_count["8nt"] == pytest.approx(8)
+    assert 6 < by_count["model"] < 6.2, "attention adds s / 6h"
+
+
+def test_half_the_utilisation_is_twice_the_days_and_dollars() -> None:
+    low, high = cost().at(0.35), cost().at(0.7)
+    assert low.days == pytest.approx(2 * high.days)
+    assert low.cost_usd == pytest.approx(2 * high.cost_usd)
+    assert high.cost_usd == pytest.approx(high.days * 24 * 1024 * 5)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_the_prediction_lies_on_the_curve(count: str) -> None:
+    """And by the FLOPs of the model its utilisation is the MFU of the plan."""
+    training = cost(count=count)
+    found = training.predicted(1536, FULL)
+    assert found is not None
+    point, plan = found
+    assert training.at(point.utilisation).days == pytest.approx(point.days)
+    assert plan.plan.gpus == 1024
+    assert (point.utilisation == pytest.approx(plan.prediction.mfu)) == (count == "model")
+
+
+# The command
+
+COST = ["cost", "--model", "megatron-18.4b", "--gpus", "64", "--tokens", "1e10", "--recompute", "full"]
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    points = tmp_path / "points.csv"
+    assert main([*COST, "--utilisation", "0.4:0.5:0.04", "--csv", str(points)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "megatron-18.4b, 10B tokens on 64 GPUs at $5 a GPU-hour"
+    assert [line.split()[0] for line in lines[3:-1] if "predicted" not in line] == [
+        "40.0%", "44.0%", "48.0%", "50.0%"
+    ]  # fmt: skip
+    assert sum(line.endswith("predicted") for line in lines) == 1
+    assert main([*COST, "--utilisation", "0.4:0.5:0.04", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    rows = [row.split(",") for row in points.read_text().splitlines()]
+    assert rows[0] == ["utilisation", "days", "cost_usd", "predicted"]
+    wanted = [list(map(repr, point.values())) for point in (*found["points"], found["predicted"])]
+    assert [row[:3] for row in rows[1:]] == wanted
+    assert [row[3] for row in rows[1:]] == ["false"] * 4 + ["true"]
+    assert found["predicted"]["utilisation"] == pytest.approx(found["plan"]["mfu"])
+
+
+def test_the_figure_is_the_same_twice(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for name in ("a.png", "b.png"):
+        assert main([*COST, "--plot", str(tmp_path / name)]) == 0
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    assert main([*COST, "--plot", str(tmp_path / "a.gif")]) == 2

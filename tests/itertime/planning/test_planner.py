@@ -99,12 +99,6 @@ def test_megatron_uses_no_pipeline_where_a_node_is_enough():
     assert {run.plan.tp for run in large.values()} == {8}
 
 
-def test_odd_counts_use_the_best_plan_below():
-    found = curve("3d", "megatron-18.4b", 1024, [100, 64])
-    assert found[100].iteration_s <= found[64].iteration_s
-    assert found[100].gpus <= 100
-
-
 def test_a_caller_cannot_spoil_what_the_planner_remembers():
     planner, model = make_planner("3d", SYSTEM), load_model("llama2-7b")
     planner.curve(model, 512, [64]).clear()
