@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 import clustersim
-from clustersim.testing import simulate
-from policies.chronus import Chronus
 from tests.builders import drawn_jobs
 from tests.effort import rotated
 from traces.job import Job
@@ -38,13 +36,3 @@ def test_no_promised_job_is_late(seed: int, scale: float) -> None:
 def test_no_promised_job_of_whole_nodes_is_late_where_jobs_are_packed(seed: int) -> None:
     run = clustersim.run(mixed(seed, gpus=(8, 16)), "chronus", cluster="n4g8", bound="none")
     assert not [r for r in run.jobs if r.deadline_met is False and r.state != "rejected"]
-
-
-def test_more_promises_with_leases_that_move() -> None:
-    """What the program adds to the first free terms, in all and never fewer by much."""
-    met = {0: 0, 8: 0}
-    for movable in met:
-        for seed in range(3):
-            outcome = simulate(mixed(seed), Chronus(lease_s=600, movable=movable), "n2g8", placement="any")
-            met[movable] += sum(record.deadline_met is True for record in outcome.records)
-    assert met[8] >= met[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import clustersim
 from clustersim.errors import PolicyError
 from clustersim.records import ALLOCATES
-from clustersim.scheduler import Proposal, State
 from policies.hived import Hived
 from tests.builders import drawn_jobs, rigid
 from tests.effort import examples
@@ -265,45 +264,13 @@ def test_a_job_within_its_cells_starts_at_once_whatever_others_do(seed: int, pla
         own.append(rigid(f"a{i}", now, random.choice((1, 2, 3, 4, 6, 8)), random.randint(5, 100), tenant="a"))
         now += (own[-1].duration_s or 0) + random.choice((0, random.randint(1, 100)))
     run = clustersim.run(
-        [*own, *others], Watched, cluster=f"n{NODES}g{SIZE}", overheads=None, bound="none",
+        [*own, *others], "hived", cluster=f"n{NODES}g{SIZE}", overheads=None, bound="none",
         placement=placement, params={"cells": CELLS},
     )  # fmt: skip
     assert all(job.state == "finished" for job in run.jobs)
     for job in run.jobs:
         if job.job_id.startswith("a"):
             assert (job.start_s, job.preemptions) == (job.submit_s, 0)
-
-
-class Watched(Hived):
-    """Checks at every decision what the virtual clusters promise, by the cells that are in use alone."""
-
-    def schedule(self, state: State) -> Proposal:
-        running = state.proposal()
-        before = {job: running.placement(job) for job in self._held if job.running}
-        proposal = super().schedule(state)
-        assert all(proposal.placement(job) == places for job, places in before.items()), "never moved"
-        gpus: list[int] = []
-        for owner, cluster in self._clusters.items():
-            cells = {job: cell for job, cell in self._held.items() if self._owner(job) == owner}
-            for job, cell in cells.items():
-                level, at = cluster.bound(cell)
-                gpus += range(at, at + SIZES[level])
-                nodes = {node for node, _ in proposal.placement(job) or ()}
-                assert nodes
-                assert nodes <= set(range(at // SIZE, -(-(at + SIZES[level]) // SIZE))), "its affinity"
-            taken = [(at, at + SIZES[level]) for level, at in cells.values()]
-            for job in state.pending:
-                if self._owner(job) == owner and not proposal.placement(job):
-                    assert not room(owner, job.requested, taken), "its tenant has no free cell for it"
-                    assert not proposal.fits(job.requested), "idle GPUs are lent"
-        assert len(gpus) == len(set(gpus)), "cells do not overlap"
-        return proposal
-
-
-def room(owner: str | None, gpus: int, taken: Sequence[Span]) -> bool:
-    """Whether a tenant with these virtual cells in use has a free one."""
-    size = next((size for size in SIZES if size >= gpus), 99)
-    return any(largest_free(cell, taken, root) for root in roots(owner or "") for cell in spans(size))
 
 
 # By hand

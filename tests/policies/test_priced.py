@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.overheads import Overheads
-from clustersim.testing import CASES, Case, Outcome, check_case, decide
+from clustersim.testing import Outcome, decide
 from policies.hesrpt import HeSrpt
 from policies.max_min import MaxMin
 from policies.optimus import Optimus
@@ -32,15 +31,6 @@ def stream(count: int, seed: int = 0, mean_gap_s: float = 40.0) -> list[Job]:
         now += random.expovariate(1 / mean_gap_s)
         jobs.append(elastic(str(i), now, 4, 10 ** random.uniform(1, 3)))
     return jobs
-
-
-# The rules of the kit
-
-
-@pytest.mark.parametrize("scale", [0.0, 10.0])
-@pytest.mark.parametrize("case", [case for case in CASES if "elastic" in case.name], ids=lambda c: c.name)
-def test_it_keeps_every_rule_whatever_restarts_cost(case: Case, scale: float) -> None:
-    check_case(Priced, replace(case, overheads=Overheads(scale=scale)))
 
 
 # Theory
@@ -127,26 +117,6 @@ def test_the_bound_on_completion_times_holds(
 
 
 # Its parts
-
-
-def test_a_job_is_moved_less_often_than_by_rules_that_know_no_restarts() -> None:
-    bench = Bench("n2g8", {("m", 8): {n: n**0.7 for n in (1, 2, 4, 8, 16)}}, {"m": 1e9}, Overheads())
-
-    def moves(policy: type) -> int:
-        outcomes = [bench.run(stream(60, seed), policy()) for seed in range(4)]
-        return sum(record.resizes + record.preemptions for outcome in outcomes for record in outcome.records)
-
-    assert moves(Priced) < moves(MaxMin)
-
-
-def test_without_harm_jobs_lose_their_gpus_more_often() -> None:
-    bench = Bench("n1g8", LINEAR, {"m": 1e9}, Overheads())
-
-    def preemptions(harm: float) -> int:
-        outcomes = [bench.run(stream(60, seed), Priced(harm=harm)) for seed in range(4)]
-        return sum(record.preemptions for outcome in outcomes for record in outcome.records)
-
-    assert preemptions(1.0) < preemptions(0.0)
 
 
 def test_without_leftovers_gpus_stay_free() -> None:

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from clustersim.failures import Failures
 from clustersim.overheads import Overheads
-from clustersim.records import ALLOCATES
-from clustersim.scheduler import JobCurve, JobView, Proposal, Scheduler, State
-from clustersim.testing import Outcome, simulate
+from clustersim.scheduler import JobCurve, JobView
+from clustersim.testing import simulate
 from policies.unicron import Unicron
 from tests.builders import elastic
 
@@ -102,55 +100,3 @@ def test_every_division_is_an_optimum(restart_s: float) -> None:
         simulate(jobs, policy, "n1g8", table=TABLE, placement="any", overheads=charged)
         compared += policy.compared
     assert compared > 30
-
-
-class AllRestart(Scheduler):
-    """At every change all jobs restart on equal shares of the GPUs that are left."""
-
-    def schedule(self, state: State) -> Proposal:
-        jobs = sorted((*state.running, *state.pending), key=lambda job: job.order)
-        proposal = state.proposal()
-        share = state.in_service // max(1, len(jobs))
-        proposal.run({job: max(n for n in job.sizes if n <= share) for job in jobs})
-        return proposal
-
-
-def weighted_work(outcome: Outcome, until_s: float) -> float:
-    """The weighted work of all jobs until then, from the log: GPUs by time, less what a change costs and what
-    a failure loses.
-    """
-    weights = {job.job_id: job.weight for job in outcome.case.jobs}
-    held: dict[str, tuple[float, float]] = {}  # (rate, when it begins to work)
-    done = dict.fromkeys(weights, 0.0)
-    for event in outcome.events:
-        if event.time_s > until_s:
-            break
-        job = event.job_id
-        if job in held:
-            rate, since_s = held.pop(job)
-            done[job] += rate * max(0.0, event.time_s - since_s)
-            if event.event == "interrupt":
-                done[job] -= rate * event.overhead_s  # what was not saved
-        if event.event in ALLOCATES:
-            held[job] = 1 / event.unit_s, event.time_s + event.overhead_s
-    for job, (rate, since_s) in held.items():
-        done[job] += rate * max(0.0, until_s - since_s)
-    return sum(weights[job] * work for job, work in done.items())
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_it_keeps_more_weighted_throughput_than_equal_shares_under_failures(seed: int) -> None:
-    """Three long jobs of weights 8, 1 and 1 on 4 nodes of 4 GPUs. A node fails every 30 minutes, for half an
-    hour.
-    """
-    jobs = [elastic(name, 0, 4, 1e5, weight=w) for name, w in (("a", 8.0), ("b", 1.0), ("c", 1.0))]
-    failures = Failures(mtbf_gpu_h=8.0, kinds={"gpu": (1, 0.5)}, repair_sigma=0.0)
-    charged = Overheads(launch_s=120.0, plain_restart_s=120.0, checkpoint_interval_s=600.0)
-    kept: dict[type, float] = {}
-    interrupted: dict[type, int] = {}
-    for policy in (Unicron(), AllRestart()):
-        outcome = simulate(jobs, policy, "n4g4", table=TABLE, overheads=charged, failures=failures, seed=seed)
-        kept[type(policy)] = weighted_work(outcome, 15_000)
-        interrupted[type(policy)] = sum(record.interruptions for record in outcome.records)
-    assert sum(interrupted.values()) > 6
-    assert kept[Unicron] > 1.25 * kept[AllRestart]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -110,27 +109,3 @@ def test_a_wide_job_gets_its_turns_beside_small_ones_that_share() -> None:
     run = run_of([rigid("wide", 0, 16, 5000.0, model="y"), *small], "gavel-max-min", {}, "n2g8")
     wide = next(job for job in run.jobs if job.job_id == "wide")
     assert wide.finish_s < 50_000
-
-
-def test_packing_on_two_gpu_types(tmp_path: Path) -> None:
-    cluster = tmp_path / "two.yaml"
-    cluster.write_text(
-        "groups:\n  - {name: a, gpu_type: a100, nodes: 1}\n  - {name: h, gpu_type: h100, nodes: 1}\n"
-    )
-    random = Random(5)
-    jobs = [
-        Job(
-            str(i), 20.0 * i, "t", model="gpt3-1.3b", global_batch=64, gpus=random.choice((1, 2, 4, 8)),
-            iterations=random.randint(50, 300),
-        )
-        for i in range(20)
-    ]  # fmt: skip
-    found = [
-        clustersim.run(
-            jobs, "gavel-max-min", cluster=str(cluster), params={"packing": on}, sharing={"slowdown": 1.1},
-            out=tmp_path / str(on),
-        )
-        for on in (False, True)
-    ]  # fmt: skip
-    assert found[1].summary["makespan_s"] < found[0].summary["makespan_s"]
-    assert not [v for finding in check_run_folder(tmp_path / "True") for v in finding.violations]

@@ -14,81 +14,10 @@ from policies.reservation.demand import Demand, Kind
 from policies.reservation.filling import fill, yield_of
 from tests.effort import examples
 
-GPUS = 32
-SIZES = (1, 2, 4, 8, 16, 32)
 times = st.integers(0, 200).map(float)
 
 
-@st.composite
-def bookings(draw: st.DrawFn) -> list[Slot]:
-    """Stretches that overlap as they like, but never take more than there is."""
-    slots: list[Slot] = []
-    for _ in range(draw(st.integers(0, 8))):
-        start = draw(times)
-        end = start + draw(st.integers(1, 80))
-        gpus = draw(st.sampled_from(SIZES))
-        if all(taken(slots, t) + gpus <= GPUS for t in range(int(start), int(end))):
-            slots.append(Slot(start, end, gpus))
-    return slots
-
-
-def taken(slots: list[Slot], time: float) -> int:
-    return sum(gpus for start, end, gpus, _ in slots if start <= time < end)
-
-
-def calendar_with(slots: list[Slot]) -> NodeCalendar:
-    """Nodes of a GPU each: every slot is of whole nodes."""
-    calendar = NodeCalendar(0.0, GPUS, 1)
-    calendar.reserve(slots)
-    return calendar
-
-
-@st.composite
-def demands(draw: st.DrawFn) -> Demand:
-    sizes = SIZES[draw(st.integers(0, 3)) :][: draw(st.integers(1, 6))]
-    power, restart_s = draw(st.floats(0.3, 1.0)), draw(st.sampled_from((0.0, 1.0, 7.5)))
-    return Demand(
-        job=cast(Any, None),
-        deadline_s=float(draw(st.integers(60, 260))),
-        kind=Kind(sizes, sizes, {n: n**power for n in sizes}, dict.fromkeys(sizes, restart_s)),
-        guard_s=0.0,
-        work=draw(st.floats(1.0, 1500.0)),
-    )
-
-
 # Filling
-
-
-def best_yield(slots: list[Slot], demand: Demand, level: int) -> float:
-    """The work of a job that takes what it may of what is free, second by second, up to its deadline."""
-    total, run, size_before = 0.0, 0.0, 0
-    for second in range(int(demand.deadline_s) + 1):
-        able = [n for n in demand.reservable if n <= min(level, GPUS - taken(slots, second))]
-        size = able[-1] if able and second < demand.deadline_s else 0
-        if size != size_before:
-            if size_before:
-                total += max(0.0, run - demand.restarts[size_before]) * demand.rates[size_before]
-            run, size_before = 0.0, size
-        run += 1.0
-    return total
-
-
-@given(bookings(), demands())
-@settings(max_examples=examples(300), deadline=None)
-def test_fill(slots: list[Slot], demand: Demand) -> None:
-    free = calendar_with(slots).whole
-    found = fill(calendar_with(slots), demand, 0.0)
-    possible = {level: best_yield(slots, demand, level) for level in demand.reservable}
-    if found is None:
-        assert all(done < demand.work + 1e-6 for done in possible.values())
-        return
-    assert all(0.0 <= start < end <= demand.deadline_s for start, end, _, _ in found)
-    assert all(a[1] <= b[0] for a, b in pairwise(found))
-    assert all(gpus in demand.reservable and free.least(start, end) >= gpus for start, end, gpus, _ in found)
-    assert yield_of(found, demand, 0.0) >= demand.work * (1 - 1e-9), "done by the deadline"
-    used = max(slot.gpus for slot in found)
-    for level in demand.reservable:
-        assert level >= used or possible[level] < demand.work + 1e-6, "the smallest level that will do"
 
 
 def demand_of(work: float, deadline_s: float, **more: Any) -> Demand:

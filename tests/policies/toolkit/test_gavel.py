@@ -9,36 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clustersim.cluster import Cluster
-from clustersim.cluster.topology import NodeGroup
-from clustersim.engine import Simulation
-from clustersim.records import MemoryRecorder
 from clustersim.scheduler import Scheduler
-from clustersim.speed import SpeedByType, SpeedOnOneType
 from clustersim.testing import Outcome, simulate
 from policies.gavel_ftf import GavelFtf
 from policies.gavel_makespan import GavelMakespan
 from policies.gavel_max_min import GavelMaxMin
 from policies.gavel_throughput import GavelThroughput
 from policies.toolkit.gavel import Ledger, priorities
-from tests.builders import free_setup, rigid
+from tests.builders import MixedBench, finishes, rigid
 from traces.job import Job
 
 ALL = [GavelMaxMin, GavelFtf, GavelMakespan, GavelThroughput]
-
-
-def held(outcome: Outcome, until_s: float) -> dict[str, float]:
-    """GPU-seconds by job up to `until_s`, from the event log."""
-    since: dict[str, tuple[float, int]] = {}
-    total: dict[str, float] = {}
-    for event in outcome.events:
-        start_s, gpus = since.pop(event.job_id, (0.0, 0))
-        total[event.job_id] = total.get(event.job_id, 0.0) + gpus * (min(event.time_s, until_s) - start_s)
-        if event.event in ("start", "restart") and event.time_s < until_s:
-            since[event.job_id] = (event.time_s, event.gpus)
-    for name, (start_s, gpus) in since.items():
-        total[name] += gpus * (until_s - start_s)
-    return total
 
 
 # The mechanism
@@ -98,28 +79,23 @@ def test_the_past_is_kept_when_shares_change() -> None:
     assert ledger.ranked(ahead_s=1.0)[0][0] is second  # type: ignore[comparison-overlap]
 
 
-def test_three_jobs_take_turns() -> None:
-    """Each needs the whole node: after 30 rounds each has had 10 of them."""
-    jobs = [rigid(name, 0, 8, 1e5) for name in "abc"]
-    outcome = simulate(jobs, GavelMaxMin(round_s=100.0), "n1g8", until_s=3000)
-    assert held(outcome, 3000) == {name: pytest.approx(8 * 1000) for name in "abc"}
-
-
-def test_equal_gpu_time_whatever_the_size() -> None:
-    """A job of 8 GPUs and two of 4 on one node: 8/3 GPUs each on average, so two thirds of the time the small
-    ones run.
-    """
-    jobs = [rigid("wide", 0, 8, 1e5), rigid("a", 0, 4, 1e5), rigid("b", 0, 4, 1e5)]
-    outcome = simulate(jobs, GavelMaxMin(round_s=10.0), "n1g8", until_s=6000)
-    assert held(outcome, 6000) == {name: pytest.approx(16000, rel=0.01) for name in ("wide", "a", "b")}
-
-
-def test_weights_are_parts_of_the_gpu_time() -> None:
-    """Jobs of the whole node with weights 3, 1 and 1: three fifths of the time and one fifth each."""
-    jobs = [rigid("heavy", 0, 8, 1e5, weight=3.0), rigid("a", 0, 8, 1e5), rigid("b", 0, 8, 1e5)]
-    outcome = simulate(jobs, GavelMaxMin(round_s=10.0), "n1g8", until_s=5000)
-    shares = {name: gpu_s / (8 * 5000) for name, gpu_s in held(outcome, 5000).items()}
-    assert shares == pytest.approx({"heavy": 0.6, "a": 0.2, "b": 0.2}, abs=0.01)
+@pytest.mark.parametrize(
+    ("jobs", "until_s", "parts"),
+    [
+        (dict.fromkeys("abc", (8, 1.0)), 3000, dict.fromkeys("abc", 1 / 3)),
+        ({"wide": (8, 1.0), "a": (4, 1.0), "b": (4, 1.0)}, 6000, dict.fromkeys(("wide", "a", "b"), 1 / 3)),
+        ({"heavy": (8, 3.0), "a": (8, 1.0), "b": (8, 1.0)}, 5000, {"heavy": 0.6, "a": 0.2, "b": 0.2}),
+    ],
+    ids=["three in turn", "GPU time is equal, whatever the size", "parts follow weights"],
+)
+def test_gpu_time_is_divided_by_weight(
+    jobs: dict[str, tuple[int, float]], until_s: int, parts: dict[str, float]
+) -> None:
+    """(GPUs, weight) of each job on 8 GPUs."""
+    trace = [rigid(name, 0, gpus, 1e5, weight=weight) for name, (gpus, weight) in jobs.items()]
+    outcome = simulate(trace, GavelMaxMin(round_s=10.0), "n1g8", until_s=until_s)
+    found = {record.job_id: record.gpu_seconds / (8 * until_s) for record in outcome.records}
+    assert found == pytest.approx(parts, abs=0.01)
 
 
 def test_equal_weights_change_nothing() -> None:
@@ -164,23 +140,17 @@ def test_shares_are_computed_when_jobs_change_or_every_round(every_round: bool, 
 # What each is for
 
 
-def makespan(outcome: Outcome) -> float:
-    return max(record.finish_s or 0.0 for record in outcome.records)
-
-
 def test_makespan_starts_the_long_job_at_once() -> None:
     """A job of 4 GPUs and 1000 s beside six of 4 GPUs and 200 s: 1200 s are needed on 8 GPUs if the long one
     always runs; taking turns leaves it behind.
     """
     jobs = [*(rigid(f"short{i}", 0, 4, 200) for i in range(6)), rigid("long", 0, 4, 1000)]
-    best = makespan(simulate(jobs, GavelMakespan(round_s=20.0), "n1g8"))
+    best, other = (
+        max(finishes(simulate(jobs, policy(round_s=20.0), "n1g8")).values())  # type: ignore[type-var]
+        for policy in (GavelMakespan, GavelMaxMin)
+    )
     assert best <= 1100 + 3 * 20  # (1000 + 6 x 200) / 2, and a few rounds
-    assert makespan(simulate(jobs, GavelMaxMin(round_s=20.0), "n1g8")) > best + 100
-
-
-def worst_ratio(outcome: Outcome, jobs: list[Job], jobs_at_once: int) -> float:
-    """The largest JCT over the time on 1/N of the cluster, all jobs there from the start, all of 8 GPUs."""
-    return max((outcome.of(j.job_id).finish_s or 0.0) / ((j.duration_s or 1.0) * jobs_at_once) for j in jobs)
+    assert other > best + 100
 
 
 def test_finish_times_are_fairest_under_ftf() -> None:
@@ -188,9 +158,17 @@ def test_finish_times_are_fairest_under_ftf() -> None:
     no worse off than that is possible (taking turns does it), and ftf keeps it to within rounds.
     """
     jobs = [rigid(str(i), 0, 8, run_s) for i, run_s in enumerate((100, 400, 800))]
-    ratio = worst_ratio(simulate(jobs, GavelFtf(round_s=10.0), "n1g8"), jobs, 3)
+    ratio, other = (
+        max(
+            (end_s or 0.0) / (3 * (job.duration_s or 1.0))
+            for job, end_s in zip(
+                jobs, finishes(simulate(jobs, policy(round_s=10.0), "n1g8")).values(), strict=True
+            )
+        )
+        for policy in (GavelFtf, GavelMakespan)
+    )
     assert ratio <= 1.05
-    assert worst_ratio(simulate(jobs, GavelMakespan(round_s=10.0), "n1g8"), jobs, 3) > 1.3
+    assert other > 1.3
 
 
 # Several GPU types
@@ -199,16 +177,14 @@ def test_finish_times_are_fairest_under_ftf() -> None:
 def run_mixed(
     groups: dict[str, int], rates: dict[str, dict[str, float]], iterations: dict[str, float],
     policy: Scheduler, until_s: float | None = None,
-) -> MemoryRecorder:  # fmt: skip
+) -> Outcome:  # fmt: skip
     """One job per model of `rates` (iterations/s by GPU type, on one GPU), on nodes of one GPU."""
-    cluster = Cluster.of(NodeGroup(name, nodes, 1, name) for name, nodes in groups.items())
-    speeds = {}
-    for name, nodes in groups.items():
-        table = {(model, 1): {1: by_type[name]} for model, by_type in rates.items() if by_type.get(name)}
-        speeds[name] = SpeedOnOneType(Cluster(nodes, 1, "none"), None, table, name)
+    tables = {
+        name: {(model, 1): {1: by_type[name]} for model, by_type in rates.items() if name in by_type}
+        for name in groups
+    }
     jobs = [Job(m, 0, model=m, global_batch=1, gpus=1, iterations=iterations[m]) for m in rates]
-    setup = free_setup(cluster, policy, speed=SpeedByType(speeds), until_s=until_s)
-    return Simulation(jobs, setup).run()
+    return MixedBench([(name, nodes, 1) for name, nodes in groups.items()], tables).run(jobs, policy, until_s)
 
 
 GAVELS_RATES = {
@@ -224,11 +200,11 @@ def test_gavels_example_in_rounds() -> None:
     """
     many = dict.fromkeys(GAVELS_RATES, 1e9)
     policy = GavelMaxMin(round_s=10.0)
-    recorder = run_mixed({"v100": 1, "k80": 1}, GAVELS_RATES, many, policy, until_s=1100.0)
+    outcome = run_mixed({"v100": 1, "k80": 1}, GAVELS_RATES, many, policy, until_s=1100.0)
     types = ("v100", "k80")
     done = dict.fromkeys(GAVELS_RATES, 0.0)
     since: dict[str, tuple[float, float]] = {}
-    for event in recorder.events:
+    for event in outcome.events:
         start_s, rate = since.pop(event.job_id, (0.0, 0.0))
         done[event.job_id] += rate * (event.time_s - start_s)
         if event.placement:
@@ -246,8 +222,8 @@ def test_every_policy_drains_a_mixed_cluster(policy: type[Scheduler]) -> None:
     """Among others a job that runs on one of the types alone."""
     rates = {**GAVELS_RATES, "picky": {"k80": 3.0}}
     work = dict.fromkeys(rates, 3000.0)
-    recorder = run_mixed({"v100": 1, "k80": 2}, rates, work, policy(round_s=5.0))  # type: ignore[call-arg]
-    assert [record.state for record in recorder.jobs] == ["finished"] * 4
+    outcome = run_mixed({"v100": 1, "k80": 2}, rates, work, policy(round_s=5.0))  # type: ignore[call-arg]
+    assert [record.state for record in outcome.records] == ["finished"] * 4
 
 
 def test_makespan_knows_which_job_gains_most_from_a_fast_gpu() -> None:
@@ -256,5 +232,5 @@ def test_makespan_knows_which_job_gains_most_from_a_fast_gpu() -> None:
     """
     rates = {"slight": {"fast": 2.0, "slow": 1.0}, "great": {"fast": 10.0, "slow": 1.0}}
     work = {"slight": 100.0, "great": 1000.0}
-    recorder = run_mixed({"fast": 1, "slow": 1}, rates, work, GavelMakespan(round_s=1.0))
-    assert max(record.finish_s or 0.0 for record in recorder.jobs) <= 110.0
+    outcome = run_mixed({"fast": 1, "slow": 1}, rates, work, GavelMakespan(round_s=1.0))
+    assert max(record.finish_s or 0.0 for record in outcome.records) <= 110.0
