@@ -86,3 +86,15 @@ def test_a_manifest_gives_the_same_cluster_again(tmp_path: Path, text: str) -> N
     assert cluster_of(json.loads(json.dumps(cluster.document()))) == cluster
     shape = Cluster.parse("n3g2")
     assert cluster_of(json.loads(json.dumps(shape.document()))) == shape
+
+
+def test_cores_and_memory(tmp_path: Path) -> None:
+    limits = ", cpus_per_node: 96, host_memory_gb_per_node: 1024.5"
+    text = f"groups: [{{name: n, gpu_type: a100, nodes: 2{limits}}}]"
+    cluster = _load(tmp_path, text)
+    assert cluster.host == (96_000_000, 1_024_500_000)
+    assert cluster_of(cluster.document()) == cluster
+    assert cluster.states_host
+    assert not load_cluster("n2g8").states_host
+    group = _load(tmp_path, text.replace(limits, "")).document()["groups"][0]
+    assert not {"cpus_per_node", "host_memory_gb_per_node"} & set(group)

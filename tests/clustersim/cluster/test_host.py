@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustersim.cluster import Capacity, Cluster, HostDemand, cluster_of, load_cluster, open_nodes
+from clustersim.cluster import Capacity, Cluster, HostDemand, open_nodes
 from clustersim.cluster.topology import NodeGroup
 from clustersim.placement import placer
 from itertime.errors import UserError
@@ -85,25 +83,8 @@ def test_what_is_released_can_be_taken_again() -> None:
     assert capacity.free == 24
 
 
-def test_a_cluster_file_states_them(tmp_path: Path) -> None:
-    path = tmp_path / "c.yaml"
-    text = (
-        "groups: [{name: n, gpu_type: a100, nodes: 2, cpus_per_node: 96, host_memory_gb_per_node: 1024.5}]\n"
-    )
-    path.write_text(text)
-    cluster = load_cluster(str(path))
-    assert cluster.host == (96_000_000, 1_024_500_000)
-    assert cluster_of(cluster.document()) == cluster
-    assert cluster.states_host
-    assert not load_cluster("n2g8").states_host
-    path.write_text(text.replace(", cpus_per_node: 96, host_memory_gb_per_node: 1024.5", ""))
-    group = load_cluster(str(path)).document()["groups"][0]
-    assert not {"cpus_per_node", "host_memory_gb_per_node"} & set(group)
-
-
-def test_groups_of_one_type_have_the_same(tmp_path: Path) -> None:
+def test_groups_of_one_type_have_the_same() -> None:
     small = NodeGroup("small", 2, 8, "a100", cpus_per_node=16, host_memory_gb_per_node=64)
-    with pytest.raises(
-        UserError, match="group small: cpus_per_node=16: another group of gpu_type a100 has 32"
-    ):
+    text = "group small: cpus_per_node=16: another group of gpu_type a100 has 32"
+    with pytest.raises(UserError, match=text):
         Cluster.of([GROUPS[0], small])

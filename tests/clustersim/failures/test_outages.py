@@ -1,9 +1,10 @@
-"""Outages of nodes: their distributions against theory, and that they depend on the seed alone."""
+"""Outages of nodes: their distributions against theory, that they depend on the seed alone, and calendars."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from math import gamma
+from pathlib import Path
 from time import process_time
 from typing import Any
 
@@ -13,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from clustersim.failures import Failures, Maintenance, NodeChange, Outages
+from clustersim.failures import Failures, Maintenance, NodeChange, Outages, read_calendar
 from clustersim.failures.failures import KINDS, Machine, lemons
+from clustersim.failures.maintenance import PlannedChange
 from itertime.errors import UserError
 from tests.effort import examples
 
@@ -184,50 +186,44 @@ def test_machines_fail_alike_in_any_cluster() -> None:
     assert first[3, 0] == first[30, 0] == first[3, 5]
 
 
-def test_planned_changes_alone() -> None:
-    calendar = Maintenance.of(
+PLANNED: dict[str, tuple[float, int, list[dict[str, Any]], list[tuple[float, int, bool, str]]]] = {
+    "planned changes alone": (
+        5.0, 4,
         [
-            {"at_s": 50, "maintenance": "0-1", "for_s": 10},
-            {"at_s": 55, "remove": 1},
+            {"at_s": 50, "maintenance": "0-1", "for_s": 10}, {"at_s": 55, "remove": 1},
             {"at_s": 80, "add": "1,2"},
         ],
-        4,
-    )
-    outages = Outages([8] * 4, 5.0, maintenance=calendar)
-    assert changes(outages, 1e9) == [
-        NodeChange(5.0, 2, False, "capacity", True),
-        NodeChange(50, 0, False, "maintenance", True),
-        NodeChange(50, 1, False, "maintenance", True),
-        NodeChange(60, 0, True, "maintenance", True),
-        NodeChange(80, 1, True, "capacity", True),
-        NodeChange(80, 2, True, "capacity", True),
-    ]
+        [
+            (5, 2, False, "capacity"), (50, 0, False, "maintenance"), (50, 1, False, "maintenance"),
+            (60, 0, True, "maintenance"), (80, 1, True, "capacity"), (80, 2, True, "capacity"),
+        ],
+    ),
+    "changes planned before the start hold at the start": (
+        60.0, 3,
+        [{"at_s": 10, "remove": 0}, {"at_s": 20, "maintenance": "1-2", "for_s": 100}],
+        [
+            (60, 0, False, "capacity"), (60, 1, False, "maintenance"), (60, 2, False, "maintenance"),
+            (120, 1, True, "maintenance"), (120, 2, True, "maintenance"),
+        ],
+    ),
+    "a cluster whose nodes were all removed before the start is empty from the start": (
+        60.0, 2, [{"at_s": 10, "remove": "0-1"}], [(60, 0, False, "capacity"), (60, 1, False, "capacity")],
+    ),
+    "a node that came before the start may be maintained at it": (
+        60.0, 1, [{"at_s": 10, "add": 0}, {"at_s": 50, "maintenance": "0", "for_s": 100}],
+        [(60, 0, False, "maintenance"), (150, 0, True, "maintenance")],
+    ),
+}  # fmt: skip
+"""The start and the nodes, the calendar, and what changes."""
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_planned_changes(name: str) -> None:
+    start_s, nodes, calendar, expected = PLANNED[name]
+    outages = Outages([8] * nodes, start_s, maintenance=Maintenance.of(calendar, nodes))
+    assert changes(outages, 1e9) == [NodeChange(*change, True) for change in expected]
     assert outages.next() is None
-
-
-def test_changes_planned_before_the_start_hold_at_the_start() -> None:
-    calendar = Maintenance.of(
-        [{"at_s": 10, "remove": 0}, {"at_s": 20, "maintenance": "1-2", "for_s": 100}], 3
-    )
-    found = changes(Outages([8] * 3, 60.0, maintenance=calendar), 1e9)
-    assert [(c.time_s, c.node, c.up) for c in found] == [
-        (60.0, 0, False), (60.0, 1, False), (60.0, 2, False), (120.0, 1, True), (120.0, 2, True)
-    ]  # fmt: skip
-    assert [c.kind for c in found] == ["capacity", *["maintenance"] * 4]
-
-
-def test_a_cluster_whose_nodes_were_all_removed_before_the_start_is_empty_from_the_start() -> None:
-    calendar = Maintenance.of([{"at_s": 10, "remove": "0-1"}], 2)
-    outages = Outages([8] * 2, 60.0, maintenance=calendar)
-    assert [(c.time_s, c.node, c.up) for c in changes(outages, 1e9)] == [(60.0, 0, False), (60.0, 1, False)]
-    assert outages.gone(60.0) == {0, 1}
-
-
-def test_a_node_that_came_before_the_start_may_be_maintained_at_it() -> None:
-    calendar = Maintenance.of([{"at_s": 10, "add": 0}, {"at_s": 50, "maintenance": "0", "for_s": 100}], 1)
-    assert changes(Outages([8], 60.0, maintenance=calendar), 1e9) == [
-        NodeChange(60.0, 0, False, "maintenance", True), NodeChange(150, 0, True, "maintenance", True)
-    ]  # fmt: skip
+    assert outages.gone(60.0) == ({0, 1} if nodes == 2 else {0} if nodes == 3 else set())
 
 
 def test_shares_are_scaled_to_one() -> None:
@@ -248,3 +244,42 @@ def test_failures_of_too_many_nodes_are_refused() -> None:
     with pytest.raises(UserError, match="has 100,001 nodes; failures are drawn for at most 100,000"):
         Outages([8] * 100_001, 0.0, failures=Failures())
     assert Outages([8] * 100_001, 0.0, failures=Failures(mtbf_gpu_h=None)).next() is None
+
+
+# Calendars
+
+
+def test_maintenance_repeats_and_capacity_changes() -> None:
+    calendar = Maintenance.of(
+        [
+            {"at_s": 10, "maintenance": "0-1", "for_s": 5, "every_s": 20, "times": 2},
+            {"at_s": 12, "remove": 2},
+            {"at_s": 30, "add": [2, "3"]},
+        ],
+        4,
+    )
+    assert calendar.absent == {3}
+    assert calendar.changes == (
+        PlannedChange(10, 0, 1, "maintenance"), PlannedChange(10, 1, 1, "maintenance"),
+        PlannedChange(12, 2, 1, "capacity"),
+        PlannedChange(15, 0, -1, "maintenance"), PlannedChange(15, 1, -1, "maintenance"),
+        PlannedChange(30, 2, -1, "capacity"), PlannedChange(30, 3, -1, "capacity"),
+        PlannedChange(30, 0, 1, "maintenance"), PlannedChange(30, 1, 1, "maintenance"),
+        PlannedChange(35, 0, -1, "maintenance"), PlannedChange(35, 1, -1, "maintenance"),
+    )  # fmt: skip
+
+
+def test_a_calendar_may_be_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("calendar:\n  - {at_s: 5, remove: 0}\n")
+    assert Maintenance.of(read_calendar(str(path)), 1).changes == (PlannedChange(5, 0, 1, "capacity"),)
+    path.write_text("calender:\n  - {at_s: 5, remove: 0}\n")
+    with pytest.raises(UserError, match=r"plan\.yaml: must hold one key, calendar"):
+        read_calendar(str(path))
+    with pytest.raises(UserError, match=r"must be a list of entries, or a file FILE\.yaml"):
+        read_calendar("plan.txt")
+
+
+def test_more_entries_than_a_manifest_should_hold_are_refused() -> None:
+    with pytest.raises(UserError, match=r"has 100,001 entries, more than 100,000"):
+        Maintenance.of([{"at_s": 1, "add": 1}] * 100_001, 4)
