@@ -1,12 +1,28 @@
-"""What makes a single pass over a folder hard: blocks of few rows, and hashes that tell few jobs apart."""
+"""The command, and what makes a single pass hard: blocks of few rows, and hashes that tell few jobs apart."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from clustersim.audit import history, log_pass
 from clustersim.audit.rules import records
+from clustersim.cli import main
 from clustersim.rundir import csv_in
+
+
+@pytest.fixture
+def check(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """The code and the output of `clustersim check`."""
+
+    def checked(folder: Path, *options: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["check", str(folder), *options])
+        return code, *capsys.readouterr()
+
+    return checked
 
 
 @pytest.fixture

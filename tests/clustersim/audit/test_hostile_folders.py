@@ -47,69 +47,67 @@ def huge(path: Path) -> None:
         file.truncate(HUGE)
 
 
-THINGS: dict[str, Callable[[Path], Any]] = {
-    "pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "folder": Path.mkdir,
-    "huge": huge,
-}  # fmt: skip
-WHY = {
-    "pipe": "is not a regular file",
-    "device": "is not a regular file",
-    "folder": "Is a directory",
-    "huge": "10000000000000",
+THINGS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "pipe": (os.mkfifo, "is not a regular file"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
+    "folder": (Path.mkdir, "Is a directory"),
+    "huge": (huge, "10000000000000"),
 }
+"""What may stand in the place of a file, and what is said of it."""
 
 
-def checked(made: Run, folder: Path, capsys: pytest.CaptureFixture[str], **stated: Any) -> tuple[int, str]:
-    """Exit code and output of a check of this manifest, with new hashes; numbers without commas."""
-    write_run(folder / "run", replace(made, manifest={**made.manifest, **stated}))
-    code = main(["check", str(folder / "run")])
-    return code, "".join(capsys.readouterr()).replace(",", "")
+@pytest.fixture
+def checked(check: Any, tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    """Exit code and output of a check of a run with this manifest and new hashes; numbers without commas."""
+
+    def answer(made: Run, **stated: Any) -> tuple[int, str]:
+        write_run(tmp_path / "run", replace(made, manifest={**made.manifest, **stated}))
+        code, out, err = check(tmp_path / "run")
+        return code, (out + err).replace(",", "")
+
+    return answer
 
 
 @pytest.mark.parametrize("kind", THINGS)
-def test_a_trace_and_a_table_are_files(
-    sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
-) -> None:
-    THINGS[kind](tmp_path / "thing.csv")
-    code, out = checked(sound, tmp_path, capsys, trace={"path": str(tmp_path / "thing.csv"), "jobs": 2})
+def test_a_trace_and_a_table_are_files(sound: Run, tmp_path: Path, checked: Any, kind: str) -> None:
+    THINGS[kind][0](tmp_path / "thing.csv")
+    code, out = checked(sound, trace={"path": str(tmp_path / "thing.csv"), "jobs": 2})
     assert code == 0
-    assert f"thing.csv: cannot be read: {'has ' if kind == 'huge' else ''}{WHY[kind]}" in out
-    code, out = checked(sound, tmp_path, capsys, table=str(tmp_path / "thing.csv"), table_sha256="0")
+    assert f"thing.csv: cannot be read: {'has ' if kind == 'huge' else ''}{THINGS[kind][1]}" in out
+    code, out = checked(sound, table=str(tmp_path / "thing.csv"), table_sha256="0")
     assert f"not recomputed: {tmp_path}/thing.csv: cannot be read" in out
-    assert WHY[kind] in out
+    assert THINGS[kind][1] in out
 
 
 @pytest.mark.parametrize("kind", THINGS)
 @pytest.mark.parametrize("part", ["sizes", "rules", "system"])
 def test_what_a_recipe_names_are_files(
-    sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str, kind: str
+    sound: Run, tmp_path: Path, checked: Any, part: str, kind: str
 ) -> None:
     thing = tmp_path / "thing.yaml"
-    THINGS[kind](thing)
+    THINGS[kind][0](thing)
     recipe = {"jobs": 2, part: str(thing)}
     with pytest.raises((OSError, ValueError), match=r"file|directory|bytes"):
         recipe_hash(recipe)
-    code, out = checked(sound, tmp_path, capsys, trace={"recipe": recipe, "recipe_sha256": "0", "jobs": 2})
+    code, out = checked(sound, trace={"recipe": recipe, "recipe_sha256": "0", "jobs": 2})
     assert code == 0
     assert f"not proved: recipe={{'jobs': 2 '{part}'" in out
-    assert WHY[kind] in out
+    assert THINGS[kind][1] in out
 
 
 @pytest.mark.parametrize("kind", THINGS)
-def test_a_system_and_its_profile_are_files(
-    sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
-) -> None:
+def test_a_system_and_its_profile_are_files(sound: Run, tmp_path: Path, checked: Any, kind: str) -> None:
     thing, system = tmp_path / "thing.json", tmp_path / "mine.yaml"
-    THINGS[kind](thing)
+    THINGS[kind][0](thing)
     of_thing = replace(sound, cluster=replace(sound.cluster, system=str(thing)))
-    assert WHY[kind] in checked(of_thing, tmp_path, capsys)[1]
+    assert THINGS[kind][1] in checked(of_thing)[1]
     text = (SYSTEMS / "dgx-a100-80gb.yaml").read_text()
     system.write_text(text.replace("profile: a100-80gb", f"profile: {thing}"))
     of_mine = replace(sound, cluster=replace(sound.cluster, system=str(system)))
-    code, out = checked(of_mine, tmp_path, capsys)
+    code, out = checked(of_mine)
     assert code == 0
     assert "not recomputed" in out
-    assert WHY[kind] in out
+    assert THINGS[kind][1] in out
 
 
 @pytest.mark.parametrize("name", ["summary.json", "manifest.json"])
@@ -170,27 +168,19 @@ def test_a_small_parquet_file_of_many_rows_is_not_read(
     assert "jobs.parquet: has 1,000,000 rows in few bytes" in capsys.readouterr().err
 
 
-def test_no_more_jobs_are_generated_than_the_folder_can_hold(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_more_jobs_are_generated_than_the_folder_can_hold(tmp_path: Path, check: Any) -> None:
     trace = Trace.generated(Recipe(jobs=3, gpus=8, load=0.5, rules="none"))
     run(trace, "fifo", cluster="n1g8", out=tmp_path / "run")
-    assert main(["check", str(tmp_path / "run")]) == 0
-    assert "recipe" not in capsys.readouterr().out
+    code, out, _ = check(tmp_path / "run")
+    assert (code, "recipe" in out) == (0, False)
     stated = json.loads((tmp_path / "run" / "manifest.json").read_text())["trace"]
     stated["recipe"]["jobs"] = 10_000_000
     rehashed(tmp_path / "run", trace=stated)
     began = time.process_time()
-    assert main(["check", str(tmp_path / "run"), "--replay"]) == 2
+    code, *printed = check(tmp_path / "run", "--replay")
     assert time.process_time() - began < 5
-    done = capsys.readouterr()
-    assert "its recipe gives 10,000,000 jobs, the records are of at most" in done.out
-    assert "its recipe gives 10,000,000 jobs, the records are of at most" in done.err
-
-
-def without(job: str, table: Path) -> None:
-    lines = table.read_text().splitlines(keepends=True)
-    table.write_text("".join(line for line in lines if not line.startswith(f"{job},")))
+    assert code == 2
+    assert all("its recipe gives 10,000,000 jobs, the records are of at most" in text for text in printed)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -203,7 +193,9 @@ def test_records_that_contradict_each_other_are_said_to(
 ) -> None:
     """jobs.csv lacks a job of events.csv, and every hash is right."""
     write_run(tmp_path / "run", sound)
-    without("plain", tmp_path / "run" / "jobs.csv")
+    table = tmp_path / "run" / "jobs.csv"
+    lines = table.read_text().splitlines(keepends=True)
+    table.write_text("".join(line for line in lines if not line.startswith("plain,")))
     rehashed(tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     name, *options = command.split()
@@ -234,9 +226,9 @@ def test_a_failure_on_sound_records_stays_a_failure(sound: Run, tmp_path: Path) 
     ],
 )
 def test_errors_of_a_manifest_name_its_folder(
-    sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], fields: dict[str, Any]
+    sound: Run, tmp_path: Path, checked: Any, fields: dict[str, Any]
 ) -> None:
     """A check may be of many runs."""
-    code, out = checked(sound, tmp_path, capsys, **fields)
+    code, out = checked(sound, **fields)
     assert code == 2
     assert f"error: {tmp_path / 'run'}" in out

@@ -63,55 +63,58 @@ def trace(tmp_path: Path) -> Path:
     return tmp_path / "trace.csv"
 
 
+@pytest.fixture
+def made(trace: Path, tmp_path: Path) -> Path:
+    """A sound run."""
+    clustersim.run(trace, "fifo", cluster="n2g8", out=tmp_path / "run")
+    return tmp_path / "run"
+
+
 def texts(folder: Path, **options: Any) -> str:
     return "; ".join(violation.text for violation in replay(folder, **options).violations)
 
 
-def test_the_command(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(trace: Path, tmp_path: Path, check: Any) -> None:
     out = tmp_path / "out"
     options = ["--cluster", "n2g8", "--policies", "fifo,srtf", "--out", str(out)]
     assert main(["compare", str(trace), *options, "--workers", "1"]) == 0
-    capsys.readouterr()
-    assert main(["check", str(out), "--replay"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    code, printed, _ = check(out, "--replay")
+    lines = printed.splitlines()
+    assert code == 0
     assert [line.split()[:2] for line in lines if "replay" in line] == [["ok", "replay"]] * 2
     assert sum(line.startswith("  Proved: the whole folder;") for line in lines) == 2
-    assert main(["check", str(out), "--policy", "fifo"]) == 2
-    assert main(["check", str(out / "fifo"), "--replay", "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)["runs"][0]
-    assert (made["rules"][-1]["rule"], made["rules"][-1]["ok"]) == ("replay", True)
-    assert made["decisions_proved"]
-    assert main(["check", str(out / "fifo"), "--json"]) == 0
-    assert not json.loads(capsys.readouterr().out)["runs"][0]["decisions_proved"]
+    assert check(out, "--policy", "fifo")[0] == 2
+    for option, proved in (("--replay", True), ("--json", False)):
+        code, printed, _ = check(out / "fifo", option, "--json")
+        (document,) = json.loads(printed)["runs"]
+        assert (code, document["decisions_proved"]) == (0, proved)
+        assert document["rules"][-1]["ok"]
+        assert (document["rules"][-1]["rule"] == "replay") == proved
 
 
-def test_a_recipe_whose_rules_were_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_whose_rules_were_changed(tmp_path: Path, check: Any) -> None:
     rules, out = tmp_path / "rules.yaml", tmp_path / "run"
     text = rules_path("llm-mix").read_text()
     rules.write_text(text)
-    made = Trace.generated(Recipe(jobs=12, gpus=64, rules=str(rules)))
-    clustersim.run(made, "fifo", cluster="n8g8", out=out)
-    assert main(["check", str(out), "--replay"]) == 0
+    clustersim.run(
+        Trace.generated(Recipe(jobs=12, gpus=64, rules=str(rules))), "fifo", cluster="n8g8", out=out
+    )
+    assert check(out, "--replay")[0] == 0
     rules.write_text(text.replace("gpt3-1.3b", "llama2-7b"))
-    capsys.readouterr()
-    assert main(["check", str(out), "--replay"]) == 2
-    printed = capsys.readouterr()
-    assert "BROKEN" not in printed.out
-    assert "the files that its recipe names were changed since the run" in printed.err
+    code, printed, error = check(out, "--replay")
+    assert (code, "BROKEN" in printed) == (2, False)
+    assert "the files that its recipe names were changed since the run" in error
     rules.unlink()
-    assert main(["check", str(out)]) == 0
+    assert check(out)[0] == 0
 
 
 # What is not the same
 
 
-def rewritten(folder: Path, change: Callable[[Run], Run]) -> None:
-    """A falsified run with correct hashes."""
-    write_run(folder, change(read_run(folder)))
-
-
 def stated(folder: Path, **fields: Any) -> None:
-    rewritten(folder, lambda run: replace(run, manifest={**run.manifest, **fields}))
+    """Write a falsified manifest, with correct hashes."""
+    run = read_run(folder)
+    write_run(folder, replace(run, manifest={**run.manifest, **fields}))
 
 
 @pytest.fixture(scope="module")
@@ -146,55 +149,51 @@ def test_settings_that_the_run_did_not_have(
     assert text in texts(tmp_path)
 
 
-def test_a_decision_that_the_policy_did_not_take(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Job b was admitted; the log says that the policy declined it. No other rule can know."""
-    clustersim.run(trace, "elasticflow", cluster="n2g8", out=tmp_path / "run")
-    run = read_run(tmp_path / "run")
-    jobs = [
-        replace(j, state="rejected", start_s=None, finish_s=None, jct_s=None, queue_s=None, wait_s=0.0,
-                gpu_seconds=0.0, overhead_gpu_s=0.0, lost_s=0.0, reason="declined by the policy")
-        if j.job_id == "c" else j for j in run.jobs
-    ]  # fmt: skip
+def test_a_decision_that_the_policy_did_not_take(trace: Path, tmp_path: Path, check: Any) -> None:
+    """Job c was admitted; the log says that the policy declined it. No other rule can know."""
+    run = clustersim.run(trace, "elasticflow", cluster="n2g8", out=tmp_path / "run")
+    times = dict.fromkeys(("start_s", "finish_s", "jct_s", "queue_s"))
+    amounts = dict.fromkeys(("wait_s", "gpu_seconds", "overhead_gpu_s", "lost_s"), 0.0)
+    declined = {"state": "rejected", "reason": "declined by the policy", **times, **amounts}
+    jobs = [replace(job, **declined) if job.job_id == "c" else job for job in run.jobs]
     write_run(tmp_path / "run", replace(run, jobs=jobs))
     assert "jobs.csv:5: c,default,,rejected" in texts(tmp_path / "run")
-    assert main(["check", str(tmp_path / "run"), "--replay"]) == 4
-    assert "Proved: the other rules." in capsys.readouterr().out
+    code, printed, _ = check(tmp_path / "run", "--replay")
+    assert code == 4
+    assert "Proved: the other rules." in printed
 
 
 # Where a run cannot be made again
 
 
-def test_a_policy_from_a_file_is_not_run_unasked(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(MINE)
-    out = str(tmp_path / "run")
-    assert main(["run", str(trace), "--policy", f"{file}:Mine", "--cluster", "n2g8", "--out", out]) == 0
+def test_a_policy_from_a_file_is_not_run_unasked(trace: Path, tmp_path: Path, check: Any) -> None:
+    file, moved, out = tmp_path / "mine.py", tmp_path / "other.py", tmp_path / "run"
+    for path in (file, moved):
+        path.write_text(MINE)
+    clustersim.run(trace, f"{file}:Mine", cluster="n2g8", out=out)
     file.write_text(f"raise SystemExit('run unasked')\n{MINE}")
-    assert main(["check", out, "--replay"]) == 2
-    assert f"name it: --policy {file}:Mine" in capsys.readouterr().err
-    assert main(["check", out, "--replay", "--policy", f"{file}:Mine"]) == 2
-    assert "was changed since" in capsys.readouterr().err
-    moved = tmp_path / "other.py"
-    moved.write_text(MINE)
-    assert main(["check", out, "--replay", "--policy", f"{moved}:Scheduler"]) == 2
-    assert "name its class Mine" in capsys.readouterr().err
-    assert main(["check", out, "--replay", "--policy", f"{moved}:Mine"]) == 0
+    for options, text in (
+        ((), f"name it: --policy {file}:Mine"),
+        (("--policy", f"{file}:Mine"), "was changed since"),
+        (("--policy", f"{moved}:Scheduler"), "name its class Mine"),
+    ):
+        code, _, error = check(out, "--replay", *options)
+        assert code == 2
+        assert text in error
+    assert check(out, "--replay", "--policy", f"{moved}:Mine")[0] == 0
 
 
 def test_a_policy_that_broke_a_rule_breaks_it_again(trace: Path, tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
+    file, out = tmp_path / "mine.py", tmp_path / "run"
     file.write_text(MINE)
+    policy = f"{file}:Mine"
     with pytest.raises(PolicyError):
-        clustersim.run(trace, f"{file}:Mine", cluster="n2g8", params={"until_s": 30.0}, out=tmp_path / "run")
-    assert texts(tmp_path / "run", policy=f"{file}:Mine") == ""
-    stated(tmp_path / "run", params={"until_s": 1e9})
-    assert "events.csv:" in texts(tmp_path / "run", policy=f"{file}:Mine")
-    stated(tmp_path / "run", params={"until_s": 30.0}, status="complete", complete=True)
-    assert "the policy breaks a rule: policy Mine at t=50 s" in texts(tmp_path / "run", policy=f"{file}:Mine")
+        clustersim.run(trace, policy, cluster="n2g8", params={"until_s": 30.0}, out=out)
+    assert texts(out, policy=policy) == ""
+    stated(out, params={"until_s": 1e9})
+    assert "events.csv:" in texts(out, policy=policy)
+    stated(out, params={"until_s": 30.0}, status="complete", complete=True)
+    assert "the policy breaks a rule: policy Mine at t=50 s" in texts(out, policy=policy)
 
 
 @pytest.mark.parametrize(
@@ -210,72 +209,64 @@ def test_a_policy_that_broke_a_rule_breaks_it_again(trace: Path, tmp_path: Path)
     ],
 )
 def test_what_is_missing_or_was_changed(
-    break_it: Callable[[Path, Path], None], text: str, trace: Path, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    clustersim.run(trace, "fifo", cluster="n2g8", out=tmp_path / "run")
-    break_it(tmp_path / "run", trace)
-    assert main(["check", str(tmp_path / "run"), "--replay"]) == 2
-    assert text in capsys.readouterr().err
+    break_it: Callable[[Path, Path], None], text: str, trace: Path, made: Path, check: Any
+) -> None:
+    break_it(made, trace)
+    code, _, error = check(made, "--replay")
+    assert code == 2
+    assert text in error
 
 
-def test_another_version_that_gives_something_else(trace: Path, tmp_path: Path) -> None:
+def test_another_version_that_gives_something_else(made: Path) -> None:
     """Equal files are a proof under another version, too."""
-    clustersim.run(trace, "fifo", cluster="n2g8", out=tmp_path / "run")
-    versions = {"clustersim": "0.0.1", "code": "0" * 64}
-    stated(tmp_path / "run", versions=versions)
-    assert texts(tmp_path / "run") == ""
-    stated(tmp_path / "run", oracle_used=True)
+    stated(made, versions={"clustersim": "0.0.1", "code": "0" * 64})
+    assert texts(made) == ""
+    stated(made, oracle_used=True)
     with pytest.raises(UserError, match=r"another version .* 0\.0\.1.*oracle_used is True.*with that"):
-        replay(tmp_path / "run")
+        replay(made)
 
 
-def with_digits(run: Run, share: float, numpy: str = "1.26.4") -> Run:
-    """The run with the speeds of its planned job changed by a share."""
+def with_digits(folder: Path, share: float, numpy: str) -> Path:
+    """The run with the speeds of its planned job changed by a share, as if made under another numpy."""
+    run = read_run(folder)
     events = [
         event._replace(unit_s=event.unit_s * (1 + share)) if event.job_id == "llm" else event
         for event in run.events
     ]
     versions = {**run.manifest["versions"], "numpy": numpy}
-    return replace(run, events=events, manifest={**run.manifest, "versions": versions})
-
-
-def made_elsewhere(trace: Path, folder: Path, share: float, numpy: str) -> Path:
-    clustersim.run(trace, "fifo", cluster="n2g8", out=folder)
-    rewritten(folder, lambda run: with_digits(run, share, numpy))
+    write_run(folder, replace(run, events=events, manifest={**run.manifest, "versions": versions}))
     return folder
 
 
-def test_last_digits_may_depend_on_the_versions_of_libraries(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_last_digits_may_depend_on_the_versions_of_libraries(made: Path, check: Any) -> None:
     """A sound run that was made under another numpy is not accused."""
-    folder = made_elsewhere(trace, tmp_path / "run", 1e-15, "1.26.4")
+    folder = with_digits(made, 1e-15, "1.26.4")
     finding = replay(folder)
     assert not finding.violations
     assert finding.unproved.startswith("the last digits of some numbers, which may depend on versions: made")
     assert f"numpy 1.26.4 (here {version('numpy')})" in finding.unproved
-    assert main(["check", str(folder), "--replay"]) == 0
-    assert "give this run, with numbers that agree to 1e-9" in capsys.readouterr().out
+    code, printed, _ = check(folder, "--replay")
+    assert code == 0
+    assert "give this run, with numbers that agree to 1e-9" in printed
 
 
-def test_another_run_under_other_libraries_is_neither_proved_nor_accused(trace: Path, tmp_path: Path) -> None:
-    folder = made_elsewhere(trace, tmp_path / "run", 1e-6, "1.26.4")
+def test_another_run_under_other_libraries_is_neither_proved_nor_accused(made: Path) -> None:
+    folder = with_digits(made, 1e-6, "1.26.4")
     with pytest.raises(UserError, match=r"made under numpy 1\.26\.4 .*events, row \d+: unit_s is ") as caught:
         replay(folder)
     assert caught.value.exit_code == 2
 
 
 @pytest.mark.parametrize("share", [1e-15, 1e-6])
-def test_under_the_same_libraries_every_digit_counts(trace: Path, tmp_path: Path, share: float) -> None:
-    assert "events.csv:" in texts(made_elsewhere(trace, tmp_path / "run", share, version("numpy")))
+def test_under_the_same_libraries_every_digit_counts(made: Path, share: float) -> None:
+    assert "events.csv:" in texts(with_digits(made, share, version("numpy")))
 
 
-def test_the_versions_of_what_computes_numbers_are_stated(trace: Path) -> None:
-    made = clustersim.run(trace, "fifo", cluster="n2g8")
-    assert set(made.manifest["versions"]) == {"clustersim", "code", "python", "numpy", "scipy", "simpy"}
-    assert other_libraries(made.manifest) == ""
-    older = {**made.manifest["versions"], "scipy": "1.11.1"}
+def test_the_versions_of_what_computes_numbers_are_stated(made: Path) -> None:
+    versions = read_run(made).manifest["versions"]
+    assert set(versions) == {"clustersim", "code", "python", "numpy", "scipy", "simpy"}
+    assert other_libraries({"versions": versions}) == ""
+    older = {**versions, "scipy": "1.11.1"}
     assert other_libraries({"versions": older}) == f"scipy 1.11.1 (here {version('scipy')})"
     del older["scipy"]
     assert "scipy None (here" in other_libraries({"versions": older})
@@ -283,38 +274,36 @@ def test_the_versions_of_what_computes_numbers_are_stated(trace: Path) -> None:
 
 
 def test_what_the_rules_say_is_told_where_nothing_can_be_replayed(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    trace: Path, tmp_path: Path, check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    runs = tmp_path / "runs"
     for name in ("fine", "gone", "falsified"):
-        clustersim.run(trace, "fifo", cluster="n2g8", out=tmp_path / "runs" / name)
-    stated(tmp_path / "runs" / "gone", status="interrupted", complete=False)
-    assert main(["check", str(tmp_path / "runs"), "--replay", "--json"]) == 2
-    out, err = capsys.readouterr()
+        clustersim.run(trace, "fifo", cluster="n2g8", out=runs / name)
+    stated(runs / "gone", status="interrupted", complete=False)
+    code, out, err = check(runs, "--replay", "--json")
     assert [run["rules"][-1]["rule"] for run in json.loads(out)["runs"]] == ["replay", "replay", "summary"]
-    assert err.count("error: ") == 1
-    stated(tmp_path / "runs" / "falsified", overheads=None)
+    assert (code, err.count("error: ")) == (2, 1)
+    stated(runs / "falsified", overheads=None)
     trace.unlink()
-    assert main(["check", str(tmp_path / "runs"), "--replay"]) == 4
-    out, err = capsys.readouterr()
+    code, out, err = check(runs, "--replay")
     assert "BROKEN  overheads" in out
-    assert err.count("give --trace FILE") == 2
-    monkeypatch.setattr(
-        tempfile, "mkdtemp", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
-    )
+    assert (code, err.count("give --trace FILE")) == (4, 2)
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda *_: (_ for _ in ()).throw(full))
     write_trace(JOBS, trace)
-    assert main(["check", str(tmp_path / "runs" / "fine"), "--replay"]) == 2
-    assert "No space left on device; set TMPDIR" in capsys.readouterr().err
+    code, _, err = check(runs / "fine", "--replay")
+    assert code == 2
+    assert "No space left on device; set TMPDIR" in err
 
 
-def test_a_manifest_changed_by_hand(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    clustersim.run(trace, "fifo", cluster="n2g8", params={}, out=tmp_path / "run")
-    path = tmp_path / "run" / "manifest.json"
-    manifest = json.loads(path.read_text())
+def test_a_manifest_changed_by_hand(made: Path, check: Any) -> None:
+    manifest = json.loads((made / "manifest.json").read_text())
     assert manifest["manifest_sha256"] == manifest_hash(manifest)
-    path.write_text(json.dumps({**manifest, "seed": 1}))
-    assert main(["check", str(tmp_path / "run")]) == 4
-    assert "manifest.json: is not what its manifest_sha256 was made of" in capsys.readouterr().out
-    assert main(["report", str(tmp_path / "run")]) == 2
+    (made / "manifest.json").write_text(json.dumps({**manifest, "seed": 1}))
+    code, out, _ = check(made)
+    assert code == 4
+    assert "manifest.json: is not what its manifest_sha256 was made of" in out
+    assert main(["report", str(made)]) == 2
 
 
 # Whatever a manifest says
