@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from math import ceil
 from random import Random
 
 import pytest
@@ -73,42 +72,6 @@ class PlainResponseRatio(Rule):
         return now.running + served(now.waiting, rank, now.free)
 
 
-RATES = {"a": 1, "b": 2, "c": 3}
-SIZE = 8
-
-
-class ByTenant(Scheduler):
-    """The smallest job first, preemptive; waiting jobs shrink at the rate of their tenant. Keys pass each
-    other while both jobs wait, or one does.
-    """
-
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
-        proposal.run_by(self.rank, changing=True)
-        active = [*state.running, *state.pending]
-        rates = {job: 0 if proposal.gpus(job) else RATES[job.tenant] for job in active}
-        gaps = [
-            (self.rank(one) - self.rank(other)) / (rates[one] - rates[other])
-            for one in active
-            for other in active
-            if rates[one] > rates[other] and self.rank(one) >= self.rank(other)
-        ]
-        if gaps:
-            proposal.wake_at = state.now + max(1, ceil(min(gaps)))
-        return proposal
-
-    def rank(self, job: JobView) -> float:
-        return SIZE * job.requested - RATES[job.tenant] * job.waited_s
-
-
-class PlainByTenant(Rule):
-    def chosen(self, now: Now) -> list[Plain]:
-        def rank(job: Plain) -> int:
-            return SIZE * job.gpus - RATES[job.tenant] * waited(job, now)
-
-        return served(now.jobs, rank, now.gpus)
-
-
 Pair = tuple[Rule, Scheduler]
 
 
@@ -120,7 +83,6 @@ def ageing(random: Random) -> Pair:
 PAIRS: Mapping[str, Callable[[Random], Pair]] = {
     "tutorial": ageing,
     "response ratio": lambda random: (PlainResponseRatio(), ResponseRatio()),
-    "by tenant": lambda random: (PlainByTenant(), ByTenant()),
 }
 
 

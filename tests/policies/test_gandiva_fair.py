@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clustersim.testing import Outcome, simulate
+from clustersim.testing import simulate
 from policies.gandiva_fair import GandivaFair, divided
 from tests.builders import MixedBench, rigid
 from traces.job import Job
@@ -49,33 +49,47 @@ def endless(tenant: str, gpus: list[int], submit_s: float = 0.0) -> list[Job]:
     ]
 
 
-def held_s(outcome: Outcome) -> Counter[str]:
-    """GPU-seconds by tenant."""
-    held: Counter[str] = Counter()
-    for record in outcome.records:
-        held[record.tenant] += record.gpu_seconds
-    return held
-
-
-def test_two_tenants_trade() -> None:
+@pytest.mark.parametrize(("margin", "sharp"), [(0.1, 7.2), (10.0, 5.0)])
+def test_two_tenants_trade(margin: float, sharp: float) -> None:
     """Speed-ups of 4 and 1.25, half of 8 fast and 8 slow GPUs each: worth 4 + 1 and 4 + 3.2. At 1.25, the
-    first buys 3.2 fast GPUs for its 4 slow ones: 7.2 and 0.8 + 8 x 0.8.
+    first buys 3.2 fast GPUs for its 4 slow ones: 7.2 and 0.8 + 8 x 0.8. Without trades each has its part.
     """
     rates: Rates = {"sharp": (4.0, 1.0), "dull": (1.25, 1.0)}
     jobs = [*endless("sharp", [1] * 20), *endless("dull", [1] * 20)]
-    received = on_two_types(rates, jobs, GandivaFair(round_s=10.0), 6000.0)
-    assert {name: gpu_s / 6000.0 for name, gpu_s in received.items()} == pytest.approx(
-        {"sharp": 7.2, "dull": 7.2}, rel=0.02
-    )
+    received = on_two_types(rates, jobs, GandivaFair(round_s=10.0, margin=margin), 6000.0)
+    found = {name: gpu_s / 6000.0 for name, gpu_s in received.items()}
+    assert found == pytest.approx({"sharp": sharp, "dull": 7.2}, rel=0.02)
 
 
-def test_without_trades_each_has_its_part() -> None:
-    rates: Rates = {"sharp": (4.0, 1.0), "dull": (1.25, 1.0)}
-    jobs = [*endless("sharp", [1] * 20), *endless("dull", [1] * 20)]
-    received = on_two_types(rates, jobs, GandivaFair(round_s=10.0, margin=10.0), 6000.0)
-    assert {name: gpu_s / 6000.0 for name, gpu_s in received.items()} == pytest.approx(
-        {"sharp": 5.0, "dull": 7.2}, rel=0.02
-    )
+@pytest.mark.parametrize(
+    ("groups", "tickets", "until_s", "gpus"),
+    [
+        ([("a", 8, 0.0, 1, 1.0), ("b", 8, 0.0, 1, 1.0)], {"a": 3.0}, 4000, [6.0, 2.0]),
+        (
+            [("a", 1, 0.0, 4, 2.0), ("a", 1, 0.0, 4, 1.0), ("b", 2, 0.0, 4, 1.0)], None, 6000,
+            [8 / 3, 4 / 3, 4.0],
+        ),
+        ([("a", 1, 0.0, 8, 1.0), ("b", 8, 0.0, 1, 1.0)], None, 4000, [4.0, 4.0]),
+        ([("a", 1, 0.0, 1, 1.0), ("b", 9, 0.0, 1, 1.0)], None, 1000, [1.0, 7.0]),
+        ([("a", 8, 0.0, 1, 1.0), ("b", 8, 1000.0, 1, 1.0)], None, 3000, [16 / 3, 8 / 3]),
+    ],
+    ids=["tickets", "weights within a tenant", "a gang of all GPUs", "what a tenant cannot use", "late"],
+)  # fmt: skip
+def test_gpu_time_follows_tickets_and_weights(
+    groups: list[tuple[str, int, float, int, float]], tickets: dict[str, float] | None, until_s: int,
+    gpus: list[float],
+) -> None:  # fmt: skip
+    """Of groups of alike jobs (tenant, jobs, submission, GPUs, weight) on 8 GPUs: the mean GPUs of each."""
+    jobs = [
+        rigid(f"{k}-{i}", submit_s, n, 1e6, tenant=tenant, weight=weight)
+        for k, (tenant, count, submit_s, n, weight) in enumerate(groups)
+        for i in range(count)
+    ]
+    outcome = simulate(jobs, GandivaFair(10.0, tickets), "n1g8", until_s=until_s)
+    held = [0.0] * len(groups)
+    for record in outcome.records:
+        held[int(record.job_id[0])] += record.gpu_seconds / until_s
+    assert held == pytest.approx(gpus, abs=0.1)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -95,43 +109,6 @@ def test_no_tenant_gets_less_than_its_part_of_the_cluster(seed: int) -> None:
     for name, (fast, slow) in rates.items():
         part = 8 * (1 + slow / fast) * tickets[name] / sum(tickets.values())
         assert received[name] / 4000.0 >= part - 0.25
-
-
-def test_gpu_time_follows_tickets() -> None:
-    jobs = [rigid(f"{name}{i}", 0, 1, 1e6, tenant=name) for name in "ab" for i in range(8)]
-    held = held_s(simulate(jobs, GandivaFair(10.0, {"a": 3.0}), "n1g8", until_s=4000))
-    assert held["a"] / held["b"] == pytest.approx(3.0, rel=0.01)
-
-
-def test_the_jobs_of_a_tenant_share_its_tickets_by_weight() -> None:
-    jobs = [rigid("x", 0, 4, 1e6, tenant="a", weight=2.0), rigid("y", 0, 4, 1e6, tenant="a"),
-            rigid("z", 0, 4, 1e6, tenant="b"), rigid("w", 0, 4, 1e6, tenant="b")]  # fmt: skip
-    outcome = simulate(jobs, GandivaFair(round_s=10.0), "n1g8", until_s=6000)
-    parts = {record.job_id: record.gpu_seconds / 24_000 for record in outcome.records}
-    assert parts == pytest.approx({"x": 2 / 3, "y": 1 / 3, "z": 1 / 2, "w": 1 / 2}, abs=0.01)
-
-
-def test_a_gang_of_all_gpus_gets_its_turns() -> None:
-    """Tenant a has one job of 8 GPUs, b eight of one: half of the time each."""
-    jobs = [rigid("gang", 0, 8, 1e6, tenant="a")]
-    jobs += [rigid(f"b{i}", 0, 1, 1e6, tenant="b") for i in range(8)]
-    held = held_s(simulate(jobs, GandivaFair(round_s=10.0), "n1g8", until_s=4000))
-    assert held["a"] == pytest.approx(held["b"], rel=0.01)
-
-
-def test_gpus_that_a_tenant_cannot_use_go_to_the_others() -> None:
-    jobs = [rigid("a", 0, 1, 1e6, tenant="a")]
-    jobs += [rigid(f"b{i}", 0, 1, 1e6, tenant="b") for i in range(9)]
-    held = held_s(simulate(jobs, GandivaFair(round_s=10.0), "n1g8", until_s=1000))
-    assert held["a"] + held["b"] == 8000
-    assert held["a"] == pytest.approx(1000, abs=20)
-
-
-def test_a_tenant_that_comes_has_its_part_from_the_next_round_on() -> None:
-    jobs = [rigid(f"a{i}", 0, 1, 1e6, tenant="a") for i in range(8)]
-    jobs += [rigid(f"b{i}", 1000, 1, 1e6, tenant="b") for i in range(8)]
-    held = held_s(simulate(jobs, GandivaFair(round_s=10.0), "n1g8", until_s=3000))
-    assert held["b"] == pytest.approx(4 * 2000, abs=8 * 20)
 
 
 def stride(tickets: list[float], gpus: int, rounds: int) -> list[int]:

@@ -11,9 +11,6 @@ from hypothesis import strategies as st
 
 from clustersim.overheads import Overheads
 from clustersim.testing import Outcome, decide
-from policies.hesrpt import HeSrpt
-from policies.max_min import MaxMin
-from policies.optimus import Optimus
 from policies.priced import Priced
 from policies.srtf import Srtf
 from tests.builders import Bench, elastic, finishes, mean_jct_s, rigid
@@ -59,18 +56,6 @@ def test_two_jobs_share_as_the_price_says() -> None:
     assert first_shares(rows, price=4.0, leftover=False) == {"a": 2, "b": 4}
     assert first_shares(rows, price=8.0, leftover=False) == {"a": 1, "b": 4}
     assert first_shares(rows, price=4.0, leftover=False, rank=False) == {"a": 1, "b": 1}
-
-
-@pytest.mark.parametrize("other", [HeSrpt, Optimus, MaxMin])
-@pytest.mark.parametrize("overheads", [Overheads.none(), Overheads(launch_s=5.0)], ids=["free", "restarts"])
-def test_jobs_are_done_earlier_than_under_other_divisions(other: type, overheads: Overheads) -> None:
-    """In the mean over streams at a load at which jobs wait."""
-    bench = Bench("n2g8", {("m", 8): {n: n**0.7 for n in (1, 2, 4, 8, 16)}}, {"m": 1e8}, overheads)
-    ours, theirs = (
-        sum(mean_jct_s(bench.run(stream(60, seed), policy())) for seed in range(4))
-        for policy in (Priced, other)
-    )
-    assert ours < theirs
 
 
 # No job waits for ever

@@ -54,17 +54,11 @@ def _fits(pick: Iterable[tuple[int, int, float]], capacity: tuple[int, int]) -> 
     return all(n <= most for n, most in zip(taken, capacity, strict=True))
 
 
-def test_alike_jobs_get_the_larger_counts_first() -> None:
+def test_alike_jobs_get_the_larger_counts_and_the_better_type_first() -> None:
     job: Choice = ((0, 1, -0.5), (0, 2, -0.9))
     assert assign([job, job, job], [4], gap=0.0, search_nodes=100) == [(0, 2), (0, 1), (0, 1)]
-
-
-def test_alike_jobs_get_the_better_type_first() -> None:
-    job: Choice = ((0, 1, -0.5), (1, 1, -0.6))
+    job = ((0, 1, -0.5), (1, 1, -0.6))
     assert assign([job, job, job], [4, 1], gap=0.0, search_nodes=100) == [(1, 1), (0, 1), (0, 1)]
-
-
-def test_nothing_to_assign() -> None:
     assert assign([], [8], gap=0.0, search_nodes=10) == []
     assert assign([((0, 4, -1.0),)], [2], gap=0.0, search_nodes=10) == [None]
 

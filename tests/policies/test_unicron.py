@@ -2,61 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from random import Random
-from typing import Any
 
 import pytest
 
 from clustersim.overheads import Overheads
-from clustersim.scheduler import JobCurve, JobView
+from clustersim.scheduler import JobView
 from clustersim.testing import simulate
 from policies.unicron import Unicron
 from tests.builders import elastic
 
 TABLE = {("m", 8): {1: 1.0, 2: 1.9, 4: 3.4, 8: 5.5}}
-
-
-@dataclass(eq=False)
-class Stub:
-    """A job of weight 1 that asks for 1 GPU and holds 1; a change takes a minute."""
-
-    work_left: float
-    gpus: int = 1
-    requested: int = 1
-    weight: float = 1.0
-    order: int = 0
-    sizes: tuple[int, ...] = (1, 2, 4)
-
-    def rate(self, gpus: int) -> float:
-        return TABLE["m", 8][gpus]
-
-    def restart_s(self, gpus: int) -> float:
-        return 60.0
-
-    @property
-    def running(self) -> bool:
-        return self.gpus > 0
-
-    @property
-    def curve(self) -> JobCurve:
-        rates = tuple(TABLE["m", 8][n] for n in self.sizes)
-        return JobCurve(self.sizes, rates, (60.0,) * 3, (60.0,) * 3)
-
-
-@pytest.mark.parametrize(
-    ("horizon_s", "work_left", "gpus"),
-    [(60.0, 1e6, 1), (80.0, 1e6, 2), (80.0, 60.0, 1), (1e6, 80.0, 2), (1e6, math.inf, 2)],
-)
-def test_a_change_must_gain_more_than_it_loses(horizon_s: float, work_left: float, gpus: int) -> None:
-    """2 GPUs add 0.9 a second, and a minute's change loses 60. It pays from 67 s on: of the horizon, and of
-    what the job has left.
-    """
-    job: Any = Stub(work_left)
-    assert Unicron(horizon_s=horizon_s).division([job], 2) == {job: gpus}
 
 
 class WatchedUnicron(Unicron):

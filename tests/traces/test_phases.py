@@ -9,8 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.effort import examples
-from traces.job import Job
-from traces.native.schema import contradictions
 from traces.phases import Phase, parse_phases, phases_text, seconds_factor, seconds_factors
 from traces.synthetic import Recipe, generate
 
@@ -46,19 +44,6 @@ def test_choices_are_doubled_up_to_the_largest() -> None:
     assert parse_phases("1:100..799")[0].batches == (100, 200, 400)
     assert parse_phases("1:100")[0].batches == (100,)
     assert parse_phases("1:0.25")[0].batches == (0,)  # a speed, of which no more is asked
-
-
-@pytest.mark.parametrize(
-    ("columns", "wrong"),
-    [
-        ({"duration_s": 9.0, "phases": "1:1..2"}, "state a choice of batches or a noise"),
-        ({"duration_s": 9.0, "phases": "1:1:5"}, "state a choice of batches or a noise"),
-        ({"model": "m", "global_batch": 8, "iterations": 5.0, "phases": "1:8..9.5"}, "the global batch 9.5"),
-    ],
-)
-def test_choices_need_whole_batches(columns: dict[str, object], wrong: str) -> None:
-    found = [text for _, _, text in contradictions(Job("a", 0.0, gpus=1, **columns))]  # type: ignore[arg-type]
-    assert [wrong in text for text in found] == [True]
 
 
 def test_a_ramp_with_noise_is_slower_than_one_without() -> None:

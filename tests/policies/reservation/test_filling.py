@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from policies.reservation.calendar import WHOLE, NodeCalendar, Slot
 from policies.reservation.demand import Demand, Kind
 from policies.reservation.filling import fill, yield_of
-from tests.effort import examples
-
-times = st.integers(0, 200).map(float)
-
 
 # Filling
 
@@ -55,68 +48,6 @@ def test_a_running_job_goes_on_without_a_restart_where_it_may(node: int) -> None
 
 
 # Nodes that jobs share
-
-
-@st.composite
-def tenancies(draw: st.DrawFn) -> list[Slot]:
-    """Pieces at addresses on 4 nodes of 8 GPUs that never take more than there is."""
-    calendar, slots = NodeCalendar(0.0, 4, 8), []
-    for _ in range(draw(st.integers(0, 14))):
-        start = draw(times)
-        gpus = draw(st.sampled_from((1, 2, 3, 5, 7, 8, 16)))
-        node = WHOLE if gpus >= 8 else draw(st.integers(0, 3))
-        slot = Slot(start, start + draw(st.integers(1, 80)), gpus, node)
-        if all(_has_room([*slots, slot], t) for t in range(int(slot.start), int(slot.end))):
-            slots.append(slot)
-    calendar.reserve(slots)
-    return slots
-
-
-def _used(slots: list[Slot], time: float, node: int) -> int:
-    return sum(p.gpus for p in slots if p.node == node and p.start <= time < p.end)
-
-
-def _whole(slots: list[Slot], time: float) -> int:
-    """Nodes of the four that are neither reserved whole nor shared."""
-    return 4 - _used(slots, time, WHOLE) // 8 - sum(_used(slots, time, v) > 0 for v in range(4))
-
-
-def _has_room(slots: list[Slot], time: float) -> bool:
-    return _whole(slots, time) >= 0 and all(_used(slots, time, v) <= 8 for v in range(4))
-
-
-@st.composite
-def small_demands(draw: st.DrawFn) -> Demand:
-    first = draw(st.sampled_from((1, 2, 3, 5)))
-    sizes = tuple(n for n in (1, 2, 3, 5, 7, 8, 16, 32) if n >= first)[: draw(st.integers(1, 6))]
-    restarts = dict.fromkeys(sizes, draw(st.sampled_from((0.0, 1.0, 7.5))))
-    kind = Kind(sizes, tuple(-(-n // 8) for n in sizes), {n: n**0.7 for n in sizes}, restarts)
-    deadline_s, work = float(draw(st.integers(60, 260))), draw(st.floats(1.0, 800.0))
-    demand = Demand(cast(Any, None), deadline_s, kind, 0.0, work=work)
-    demand.gpus = draw(st.sampled_from((0, *sizes)))
-    demand.paying_s = draw(st.floats(0.0, restarts[first]))
-    return demand
-
-
-@given(tenancies(), small_demands(), st.sampled_from([None, WHOLE, 0, 1, 2, 3]))
-@settings(max_examples=examples(400), deadline=None)
-def test_fill_at_addresses(slots: list[Slot], demand: Demand, home: int | None) -> None:
-    """What is found can be reserved, and does the work with a restart a slot, except where a job goes on."""
-    calendar = NodeCalendar(0.0, 4, 8)
-    calendar.reserve(slots)
-    found = fill(calendar, demand, 0.0, home)
-    if found is None:
-        alone = fill(NodeCalendar(0.0, 4, 8), demand, 0.0, home)
-        assert slots or alone is None
-        return
-    assert all(0.0 <= p.start < p.end <= demand.deadline_s and p.gpus in demand.reservable for p in found)
-    assert all(a.end <= b.start for a, b in pairwise(found))
-    assert all((p.node == WHOLE) == (p.gpus >= 8) for p in found)
-    bounds = {t for p in (*slots, *found) for t in (p.start, p.end)}
-    assert all(_has_room([*slots, *found], t) for t in sorted(bounds))
-    goes_on = found[0].start == 0.0 and (found[0].gpus, found[0].node) == (demand.gpus, home)
-    demand.in_place = goes_on
-    assert yield_of(found, demand, 0.0) >= demand.work * (1 - 1e-9)
 
 
 def test_three_and_five_share_a_node_of_eight() -> None:

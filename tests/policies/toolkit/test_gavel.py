@@ -194,29 +194,6 @@ GAVELS_RATES = {
 }
 
 
-def test_gavels_example_in_rounds() -> None:
-    """The rates of its three jobs on a V100 and a K80 (section 4.1): after 110 rounds each has done 12/11 of
-    what a third of both would have done, the optimum of the program with those rates, to within a few rounds.
-    """
-    many = dict.fromkeys(GAVELS_RATES, 1e9)
-    policy = GavelMaxMin(round_s=10.0)
-    outcome = run_mixed({"v100": 1, "k80": 1}, GAVELS_RATES, many, policy, until_s=1100.0)
-    types = ("v100", "k80")
-    done = dict.fromkeys(GAVELS_RATES, 0.0)
-    since: dict[str, tuple[float, float]] = {}
-    for event in outcome.events:
-        start_s, rate = since.pop(event.job_id, (0.0, 0.0))
-        done[event.job_id] += rate * (event.time_s - start_s)
-        if event.placement:
-            since[event.job_id] = (event.time_s, GAVELS_RATES[event.job_id][types[event.placement[0][0]]])
-    for name, (start_s, rate) in since.items():
-        done[name] += rate * (1100.0 - start_s)
-    thirds = {name: sum(rates.values()) / 3 * 1100 for name, rates in GAVELS_RATES.items()}
-    assert {name: done[name] / thirds[name] for name in done} == pytest.approx(
-        dict.fromkeys(done, 12 / 11), rel=0.05
-    )
-
-
 @pytest.mark.parametrize("policy", ALL)
 def test_every_policy_drains_a_mixed_cluster(policy: type[Scheduler]) -> None:
     """Among others a job that runs on one of the types alone."""

@@ -9,30 +9,21 @@ import numpy as np
 import pytest
 
 from itertime.errors import UserError
+from traces import synthetic
 from traces.fitting import fit_preset, held_out, preset_text, write_preset
 from traces.fitting.run_times import table_of
 from traces.job import Job
 from traces.statistics import JobColumns, distances
-from traces.synthetic import (
-    Owners,
-    Preset,
-    Quantiles,
-    QuantileTable,
-    Recipe,
-    Rhythm,
-    SizeClass,
-    generate,
-    load_preset,
-)
+from traces.synthetic import Owners, QuantileTable, Recipe, generate, load_preset
 
 HOURS = tuple(1.5 if 8 <= hour < 20 else 0.5 for hour in range(24))
-KNOWN = Preset(
+KNOWN = synthetic.Preset(
     source="a test",
     sizes=(
-        SizeClass(1, 3, quantiles=Quantiles(((0, 60), (0.5, 600), (1, 6000)))),
-        SizeClass(8, 1, quantiles=Quantiles(((0, 600), (0.5, 6000), (1, 60_000)))),
+        synthetic.SizeClass(1, 3, quantiles=synthetic.Quantiles(((0, 60), (0.5, 600), (1, 6000)))),
+        synthetic.SizeClass(8, 1, quantiles=synthetic.Quantiles(((0, 600), (0.5, 6000), (1, 60_000)))),
     ),
-    arrivals=Rhythm(
+    arrivals=synthetic.Rhythm(
         jobs_per_day=200,
         gaps=QuantileTable(((0, 0.01), (0.5, 0.3), (1, 5))),
         zero_share=0.2,

@@ -91,19 +91,6 @@ def failures(name: str, seeds: range, folder: Path) -> list[tuple[int, str]]:
     return found
 
 
-def test_the_check_sees_what_is_wrong(tmp_path: Path) -> None:
-    jobs, report = import_log(_sample("itp", tmp_path))
-    assert wrong_with(jobs, report, tmp_path) == ""
-    assert "do not add up" in wrong_with([], report, tmp_path)
-    late = [Job("a", 0.0, gpus=1, duration_s=600.0, logged_start_s=-1.0)]
-    assert "negative" in wrong_with(late, report, tmp_path)
-
-
-def _sample(name: str, folder: Path) -> Path:
-    (folder / "sound").write_text(str(SAMPLES[name]))
-    return folder / "sound"
-
-
 @pytest.mark.parametrize("name", list(FORMATS))
 def test_a_damaged_log_is_read_in_full_or_refused(name: str, tmp_path: Path) -> None:
     assert not failures(name, range(FEW), tmp_path)

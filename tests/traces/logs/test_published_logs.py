@@ -108,19 +108,6 @@ def test_span_and_gpu_hours_without_an_option(shared_dir: Path, name: str, tmp_p
         assert read_trace(tmp_path / "trace.csv") == jobs
 
 
-def test_a_log_in_hours_like_gaias(shared_dir: Path, tmp_path: Path) -> None:
-    """The jobs of a file in seconds, written in hours, are the same jobs."""
-    path = shared_dir / "data" / "clusters" / "pai_gaia" / "pai_1k.csv.gz"
-    rows = [(float(a) / 3600, float(t) / 3600, n) for a, t, n in list(csv.reader(lines(path)))[1:]]
-    text = "".join(f"{a!r},{t!r},{n}\n" for a, t, n in rows)
-    (tmp_path / "pai_100k.csv").write_text("arrival_time,length,cpus\n" + text)
-    hours, report = import_log(tmp_path / "pai_100k.csv")
-    assert "in h (GAIA's jobs last 5 minutes or more" in report["times"][0]
-    for ours, theirs in zip(hours, import_log(path)[0], strict=True):
-        assert ours.submit_s == pytest.approx(theirs.submit_s, abs=1e-6)
-        assert ours.duration_s == pytest.approx(theirs.duration_s)
-
-
 @pytest.mark.parametrize(
     ("policy", "mean_jct_s", "makespan_s"), [("SRTF", 249_140, 4.157e6), ("SRSF", 238_612, 4.223e6)]
 )

@@ -4,7 +4,11 @@ import gzip
 import os
 import string
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -128,8 +132,6 @@ def test_a_bad_cell_of_parquet_is_named_by_its_row(
     tmp_path: Path, column: str, value: str, complaint: str
 ) -> None:
     """`tests/files/refused/trace.yaml` has the errors of every column."""
-    import pandas as pd
-
     good = {"job_id": "b", "submit_s": "100", "gpus": "4", "duration_s": "60", "plan_options": ""}
     path = tmp_path / "trace.parquet"
     pd.DataFrame([good, good | {"job_id": "c", column: value}]).to_parquet(path)
@@ -192,32 +194,35 @@ def test_a_file_that_cannot_be_opened_is_a_usage_error(tmp_path: Path, name: str
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize("unit", ["s", "us", "ns"])
-def test_a_parquet_column_of_spans_is_refused(tmp_path: Path, unit: str) -> None:
-    """As text, 60 s in microseconds is 60000000, which would be read as seconds."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    spans = pa.array([60], pa.duration(unit))
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        *(
+            (
+                {"duration_s": pa.array([60], pa.duration(unit))},
+                r"column duration_s: type duration.* has a unit",
+            )
+            for unit in ("s", "us", "ns")
+        ),
+        ({"submit_s": [[1.0]]}, "column submit_s: type list"),
+        ({"job_id": ["x" * 200_000]}, r"trace.parquet:1: job_id=x+\.\.\.: is longer than 100,000 char"),
+    ],
+    ids=["s", "us", "ns", "list", "long"],
+)
+def test_what_parquet_holds_and_csv_does_not_is_refused(
+    tmp_path: Path, columns: dict[str, Any], says: str
+) -> None:
+    """As text, 60 s in microseconds is 60000000, which would be read as seconds. The CSV files of a run could
+    not hold long text.
+    """
     path = tmp_path / "trace.parquet"
-    pq.write_table(pa.table({"job_id": ["a"], "submit_s": [0], "gpus": [1], "duration_s": spans}), path)
-    with pytest.raises(TableError, match=r"column duration_s: type duration.* has a unit of its own; write"):
-        read_trace(path)
-
-
-def test_a_parquet_column_of_lists_is_refused(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = tmp_path / "trace.parquet"
-    pq.write_table(pa.table({"job_id": ["a"], "submit_s": [[1.0]], "gpus": [1], "duration_s": [5.0]}), path)
-    with pytest.raises(TableError, match="column submit_s: type list"):
+    good = {"job_id": ["a"], "submit_s": [0.0], "gpus": [1], "duration_s": [5.0]}
+    pq.write_table(pa.table(good | columns), path)
+    with pytest.raises(TableError, match=says):
         read_trace(path)
 
 
 def test_a_frame_with_gaps_written_by_pandas_is_read(tmp_path: Path) -> None:
-    import pandas as pd
-
     frame = pd.DataFrame({"job_id": [1, 2], "submit_s": [0, 1], "gpus": [8, None], "duration_s": [5.0, None]})
     frame = frame.assign(model=[None, "gpt3-13b"], global_batch=[None, 64], iterations=[None, 10])
     expected = [
@@ -247,22 +252,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
 
     with pytest.raises(RuntimeError):
         fail_half_way()
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["trace.csv"]
-
-
-def test_text_too_long_for_csv_is_refused(tmp_path: Path) -> None:
-    """A Parquet file can hold such text, but the CSV files of its run could not be read back."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    columns = {"job_id": ["x" * 200_000], "submit_s": [0.0], "gpus": [1], "duration_s": [5.0]}
-    pq.write_table(pa.table(columns), tmp_path / "long.parquet")
-    with pytest.raises(TableError, match=r"long.parquet:1: job_id=x+\.\.\.: is longer than 100,000 char"):
-        read_trace(tmp_path / "long.parquet")
-
-
-# What the model of a job cannot have
+    assert (path.read_text(), os.listdir(tmp_path)) == ("old", ["trace.csv"])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -293,25 +292,6 @@ def test_jobs_on_disk_are_written_like_jobs_in_memory(
     files = {(tmp_path / f"{name}.{ending}").read_bytes() for name in ("stored", "list", "once")}
     assert len(files) == 1
     assert read_trace(tmp_path / f"stored.{ending}") == jobs
-
-
-@pytest.mark.long
-def test_memory_holds_a_few_numbers_of_each_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For comparison, a `Job` takes some 500 bytes."""
-    monkeypatch.setattr("traces.native.sorted_jobs.RUN_JOBS", 1000)
-    monkeypatch.setattr("traces.native.sorted_jobs.IN_MEMORY_BYTES", 100_000)
-    generate(Recipe(jobs=10))  # what is read once
-
-    def peak(jobs: int) -> int:
-        tracemalloc.start()
-        try:
-            stored, _ = generate_stored(Recipe(jobs=jobs))
-            write_trace(stored, tmp_path / "trace.csv")
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    assert peak(20_000) - peak(10_000) < 120 * 10_000
 
 
 def test_the_trace_of_a_seed_does_not_change() -> None:

@@ -7,17 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from traces import synthetic
 from traces.job import Job
-from traces.synthetic import (
-    Owners,
-    QuantileTable,
-    Recipe,
-    Rhythm,
-    generate,
-    list_presets,
-    load_preset,
-    normal_scores,
-)
+from traces.synthetic import QuantileTable, Recipe, Rhythm, generate, load_preset
 
 ORDINARY = QuantileTable(((0, 0.01), (0.5, 0.5), (1, 5)))
 
@@ -33,8 +25,8 @@ def times(rhythm: Rhythm, count: int, seed: int = 0) -> np.ndarray:
 
 
 def test_the_bundled_presets_are_these_and_each_generates_its_sizes_and_rate() -> None:
-    assert list_presets() == ["acme-kalos", "acme-seren", "helios", "itp", "philly"]
-    for name in list_presets():
+    assert synthetic.list_presets() == ["acme-kalos", "acme-seren", "helios", "itp", "philly"]
+    for name in synthetic.list_presets():
         preset, (jobs, report) = load_preset(name), made(preset=name)
         assert {job.gpus for job in jobs} <= {size.gpus for size in preset.sizes}
         assert report["preset"]["source"] == preset.source  # type: ignore[index]
@@ -57,7 +49,7 @@ def test_gaps_have_the_table_the_share_of_zeros_and_the_correlation() -> None:
     assert gaps.mean() == pytest.approx(864, rel=0.03)
     positive = np.sort(gaps[gaps > 0])
     assert np.median(positive) / positive[-1] == pytest.approx(0.1, rel=0.1)
-    scores = normal_scores(np.diff(times(Rhythm(100, ORDINARY, gap_correlation=0.6), 50_000)))
+    scores = synthetic.normal_scores(np.diff(times(Rhythm(100, ORDINARY, gap_correlation=0.6), 50_000)))
     assert np.corrcoef(scores[:-1], scores[1:])[0, 1] == pytest.approx(0.6, abs=0.02)
 
 
@@ -104,8 +96,8 @@ def test_tenants_have_their_shares_and_jobs_repeat() -> None:
 
 
 def test_owners_are_zipf() -> None:
-    assert np.allclose(np.diff([0.0, *Owners(3, 1.0).ends]), np.array([6, 3, 2]) / 11)
-    assert Owners(4).ends == [0.25, 0.5, 0.75, 1.0]
+    assert np.allclose(np.diff([0.0, *synthetic.Owners(3, 1.0).ends]), np.array([6, 3, 2]) / 11)
+    assert synthetic.Owners(4).ends == [0.25, 0.5, 0.75, 1.0]
 
 
 def test_rules_give_the_jobs_of_a_preset_models() -> None:
