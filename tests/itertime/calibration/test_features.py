@@ -136,18 +136,7 @@ def test_a_mixture_with_context_parallelism_is_predicted_as_one(tmp_path: Path) 
     model = replace(
         load_model("mixtral-8x7b"), layers=8, vocab=32000, seq_len=4096, attention="flash", name="run"
     )
-    plan = Plan(
-        tp=2,
-        cp=2,
-        pp=1,
-        dp=2,
-        ep=4,
-        micro_batch=1,
-        global_batch=16,
-        recompute="none",
-        sequence_parallel=True,
-        fp32_gradients=True,
-    )
+    plan = Plan(2, 1, 2, 1, 16, cp=2, ep=4, recompute="none", sequence_parallel=True, fp32_gradients=True)
     expected = predict(model, plan, replace(load_system("dgx-h100,framework=megatron"), name="run"))
     mine = seconds(tmp_path, **MIXTURE, cp=2, dp=2, ep=4, etp=2, moe_dispatcher="alltoall", grad_dtype="fp32")
     assert mine == pytest.approx(expected.iteration_s, rel=1e-12)

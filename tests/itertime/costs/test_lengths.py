@@ -73,14 +73,6 @@ def test_tokens_of_a_micro_batch_by_its_batching():
     assert packed.squares[0] == pytest.approx(16 * LENGTHS.mean_square, rel=0.01)
 
 
-@pytest.mark.parametrize("balance", BALANCES[1:])
-def test_micro_batches_dealt_in_order_are_padded_less(balance):
-    """Sorted samples share their micro-batches with samples of their length."""
-    drawn = work("longest", micro_batch=4)
-    ordered = Workload.of(MODEL, PlanBatch.of([dealt("longest", balance, micro_batch=4)]), SYSTEM, PROFILE)
-    assert LENGTHS.mean * 4 < ordered.tokens[0] < 0.85 * drawn.tokens[0]
-
-
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("kernel", ["flash", "flash1"])
 def test_one_pair_of_numbers_stands_for_all_lengths_of_a_kernel(kernel, backward):

@@ -148,14 +148,6 @@ def test_hidden_dispatch_shortens_an_iteration_and_contends_with_the_work() -> N
     assert slowed.iteration_s - hidden.iteration_s == pytest.approx(0.5 * spared, rel=0.05)
 
 
-def test_fewer_bits_speed_up_experts_but_not_the_router() -> None:
-    plan = replace(PLAN, ep=8)
-    wide, narrow = (experts_s(work(MIXTURE, replace(plan, precision=each))) for each in ("bf16", "fp8"))
-    router = PROFILE.seconds(Gemm(4096, 16, 4096))
-    assert 0.4 < (narrow.forward[0] - router) / (wide.forward[0] - router) < 0.8
-    assert wide.casts_forward[0] == 0 < narrow.casts_forward[0]
-
-
 def test_latent_attention_by_hand() -> None:
     """The matrices of DeepSeek-V3 on one rank (DeepSeek-V2, 2024, section 2.1), and its kernel."""
     model, tokens = replace(load_model("deepseek-v3"), dense_layers=0, dense_ffn_hidden=0), 4096

@@ -20,7 +20,7 @@ from itertime.costs.exchange.local_steps import (
     worker_parameters,
     workers_exchange_s,
 )
-from itertime.costs.network import Fabric, Group, all_gather_s, all_reduce_s, reduce_scatter_s
+from itertime.costs.network import Fabric, Group, reduce_scatter_s
 from itertime.spec import Elementwise, PlanOptions, broken_options, load_profile
 
 H100 = load_system("dgx-h100")
@@ -79,25 +79,6 @@ def collective(operation, nbytes: float, ranks: int, local: int, sharers: int, s
     """Seconds of a group of `ranks`, `local` of them in a node, `sharers` such groups beside each other."""
     group = Group(np.array([ranks]), np.array([local]), sharers, stride)
     return float(operation(np.array([nbytes]), group, Fabric(H100, PROFILE))[0])
-
-
-def test_states_over_all_ranks_are_reached_between_the_nodes() -> None:
-    """PaRO-IIG on 8 nodes of 8: gradients summed in the node are scattered between the nodes, and updated
-    weights come back; the eight groups of a node share its NICs.
-    """
-    parts = predict(LLAMA, of("IIG"), H100).breakdown
-    layer = LLAMA.layers * LLAMA.layer_parameters
-    tables = 2 * 32_000 * LLAMA.hidden
-    own = 2.0 * (layer + tables) / 8
-    expected = sum(collective(each, own, 8, 1, 8, 1) for each in (reduce_scatter_s, all_gather_s))
-    assert parts["dp_comm"] == pytest.approx(expected, rel=1e-6)
-
-
-def test_groups_that_each_need_the_whole_sum_all_reduce_between_the_nodes() -> None:
-    """PaRO-III, which is MiCS: what is left after the scatter in the node is one all-reduce of its parts."""
-    parts = predict(LLAMA, of("III"), H100).breakdown
-    own = 2.0 * (LLAMA.layers * LLAMA.layer_parameters + 2 * 32_000 * LLAMA.hidden) / 8
-    assert parts["dp_comm"] == pytest.approx(collective(all_reduce_s, own, 8, 1, 8, 1), rel=1e-6)
 
 
 def test_every_micro_batch_scatters_in_the_group_of_the_gradients() -> None:

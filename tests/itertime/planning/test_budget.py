@@ -11,7 +11,7 @@ import pytest
 
 from itertime import Space, load_model, load_system
 from itertime.cli import main
-from itertime.planning import COUNTS, Budget, TrainingCost, generated, published
+from itertime.planning import COUNTS, Budget, TrainingCost, published
 from tests.places import ROOT
 
 SYSTEM = load_system("dgx-a100-80gb")
@@ -79,12 +79,6 @@ def test_a_model_without_a_plan_takes_forever() -> None:
     training = budget(gpus=8).train(published()[-1])
     assert training.fastest is None
     assert math.isinf(training.days)
-
-
-def test_generated_shapes_are_distinct_and_within_the_published_proportions() -> None:
-    shapes = generated()
-    assert len({(shape.layers, shape.hidden) for shape in shapes}) == len(shapes) > 500
-    assert all(96 <= shape.hidden / shape.layers <= 200 and shape.hidden % 1024 == 0 for shape in shapes)
 
 
 def test_command_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,12 +85,3 @@ def test_a_framework_with_a_fused_loss_saves_time_and_memory_as_a_model_does() -
     plain = predict(MODEL, SHARDED, SYSTEM, framework=NEUTRAL)
     assert by_framework.iteration_s == by_model.iteration_s < plain.iteration_s
     assert by_framework.memory_bytes == by_model.memory_bytes < plain.memory_bytes
-
-
-@pytest.mark.parametrize("precision", ["fp8", "fp8_block"])
-def test_fewer_bits_save_time_in_matrices_and_cost_casts(precision: str) -> None:
-    wide = predict(MODEL, SHARDED, SYSTEM, framework=NEUTRAL)
-    narrow = predict(MODEL, replace(SHARDED, precision=precision), SYSTEM, framework=NEUTRAL)
-    assert 0.4 < narrow.breakdown["gemm"] / wide.breakdown["gemm"] < 0.75
-    assert narrow.breakdown["elementwise"] > wide.breakdown["elementwise"]
-    assert narrow.breakdown["head"] == wide.breakdown["head"]

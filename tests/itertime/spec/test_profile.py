@@ -362,14 +362,6 @@ def test_the_default_kernel_is_flash_attention_2() -> None:
     )
 
 
-def test_newer_attention_is_faster_and_8_bit_forward_faster_still() -> None:
-    def seconds(name: str) -> float:
-        return float(H100.seconds(Attention(*SHAPE, 8192, 8192, kernel=AttentionKernel(name))))
-
-    assert seconds("cudnn_fp8") < seconds("cudnn") < seconds("flash")
-    assert seconds("flash3") == pytest.approx(seconds("cudnn"), rel=0.05)
-
-
 def test_a_style_picks_the_rate_of_each_pass() -> None:
     nbytes = np.array([[4e9, 4e9], [6e9, 6e9]])
     passes = np.array([[False], [True]])

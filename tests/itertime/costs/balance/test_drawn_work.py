@@ -136,17 +136,10 @@ def test_small_cases_against_enumeration(case: tuple[Lengths, str, int, int, int
     gridded = balance == "drawn" or (balance == "stratified" and micro_batch == 1)
     assert found.mean == pytest.approx(worst, rel=1e-4 if gridded else 1e-9, abs=SIGMAS * found.error)
     assert found.average == pytest.approx(average, rel=1e-9)
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}-{case[2]}x{case[3]}-{case[5]}")
-def test_draws_of_small_cases_against_enumeration(case: tuple[Lengths, str, int, int, int, int, int]) -> None:
-    """What is sampled is within its stated error."""
-    lengths, micro_batch = case[0], case[5]
-    worst, average = enumerated(*case)
-    found = sampled_work(Dealt(lengths, "longest", *case[1:])).slowest(3.0, 0.5)
-    assert found.error > 0
-    assert found.mean == pytest.approx(worst, abs=SIGMAS * found.error)
-    assert found.average == pytest.approx(average, rel=1e-9, abs=SIGMAS * found.error * (micro_batch > 1))
+    drawn = sampled_work(Dealt(lengths, "longest", *case[1:])).slowest(3.0, 0.5)
+    assert drawn.error > 0
+    assert drawn.mean == pytest.approx(worst, abs=SIGMAS * drawn.error)
+    assert drawn.average == pytest.approx(average, rel=1e-9, abs=SIGMAS * drawn.error * (micro_batch > 1))
 
 
 def test_few_outcomes_of_large_nodes_are_exact_too() -> None:
