@@ -1,18 +1,37 @@
-"""Systems: the shipped files, and errors in a user's file."""
+"""Systems and frameworks, shipped and of users, and what their values do; files that extend others."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from itertime import Plan, load_model, predict
+from itertime import ModelSpec, Plan, Site, load_model, load_system, predict
 from itertime.errors import UserError
 from itertime.io.mappings import LARGEST, SMALLEST
-from itertime.spec import Elementwise, Site, System, list_profiles, list_systems, load_system, profile_of
+from itertime.spec import (
+    Elementwise,
+    Framework,
+    System,
+    list_frameworks,
+    list_profiles,
+    list_systems,
+    load_framework,
+    load_profile,
+    model_of,
+    model_reference,
+    profile_of,
+    profile_path,
+    resolved_digest,
+)
 
 GOOD = {
     "name": "mine",
@@ -132,3 +151,201 @@ def test_rails_of_800_gb_per_s_serve_every_gpu() -> None:
         slow, fast = load_system(name), load_system(f"{name}-800g")
         assert fast.nic_bytes_per_s == 2 * slow.nic_bytes_per_s
         assert fast.gpu_nic_bytes_per_s * fast.gpus_per_node == fast.nic_bytes_per_s
+
+
+H100 = load_system("dgx-h100")
+LLAMA = load_model("llama3-8b")
+SHARDED = Plan(tp=1, pp=1, dp=16, micro_batch=1, global_batch=64, zero_stage=3, recompute="none")
+TENSOR = Plan(tp=8, pp=1, dp=1, micro_batch=1, global_batch=8, sequence_parallel=True, recompute="none")
+PIPELINE = Plan(tp=2, pp=4, dp=1, micro_batch=1, global_batch=8, recompute="none")
+NEUTRAL = Framework(name="neutral", source="a test")
+
+
+def seconds(plan: Plan, **changes: object) -> float:
+    framework = replace(NEUTRAL, **changes)  # type: ignore[arg-type]
+    return predict(LLAMA, plan, H100, framework=framework).iteration_s
+
+
+def test_every_shipped_framework_loads_and_names_its_source() -> None:
+    assert {"te", "compile", "eager", "megatron", "megatron-deepspeed"} <= set(list_frameworks())
+    for name in list_frameworks():
+        framework = load_framework(name)
+        assert framework.name == name
+        assert len(framework.source) > 20
+
+
+def test_the_neutral_framework_changes_nothing() -> None:
+    shipped = load_framework("megatron")
+    assert replace(shipped, name="neutral", source="a test") == NEUTRAL
+
+
+def test_a_file_extends_a_shipped_framework(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("extends: te\nname: mine\ncontention: 0.5\n")
+    mine = load_framework(str(file))
+    assert mine == replace(load_framework("te"), name="mine", contention=0.5)
+    system = replace(H100, framework=str(file))
+    assert predict(LLAMA, SHARDED, system) == predict(LLAMA, SHARDED, H100, framework=mine)
+
+
+def test_hidden_communication_slows_computation_by_the_stated_share() -> None:
+    none, half, whole = (seconds(SHARDED, contention=share) for share in (0.0, 0.5, 1.0))
+    assert none < half < whole
+    assert whole - half == pytest.approx(half - none)
+    parts = predict(LLAMA, SHARDED, H100, framework=replace(NEUTRAL, contention=1.0)).breakdown
+    assert parts["contention"] == pytest.approx(whole - none)
+
+
+def test_only_the_stated_share_of_overlapped_tensor_parallel_communication_is_exposed() -> None:
+    def exposed(plan: Plan, **changes: object) -> float:
+        framework = replace(NEUTRAL, **changes)  # type: ignore[arg-type]
+        return predict(LLAMA, plan, H100, framework=framework).breakdown["tp_comm"]
+
+    full = exposed(TENSOR)
+    assert exposed(TENSOR, tp_exposed=0.25) == full  # a framework that hides nothing by default
+    assert exposed(TENSOR, tp_exposed=0.25, tp_overlap=True) == pytest.approx(full / 4)
+    assert exposed(replace(TENSOR, tp_overlap=True), tp_exposed=0.25) == pytest.approx(full / 4)
+    assert exposed(replace(TENSOR, tp_overlap=False), tp_exposed=0.25, tp_overlap=True) == full
+    whole = replace(TENSOR, sequence_parallel=False)
+    assert exposed(whole, tp_exposed=0.25, tp_overlap=True) == exposed(whole) > 0
+
+
+def test_overheads_add_up_by_layer_micro_batch_and_stage() -> None:
+    layers, batches = LLAMA.layers, PIPELINE.microbatches
+    assert seconds(TENSOR, layer_s=1e-3) - seconds(TENSOR) == pytest.approx(layers * 8 * 1e-3)
+    assert seconds(TENSOR, iteration_s=0.5) - seconds(TENSOR) == pytest.approx(0.5)
+    assert seconds(TENSOR, pipeline_layer_s=1.0, micro_batch_s=1.0) == seconds(TENSOR)
+    # A pipeline of equal stages is as long as its micro-batches and the bubble of the others.
+    more = seconds(PIPELINE, pipeline_layer_s=1e-3) - seconds(PIPELINE)
+    assert more == pytest.approx((batches + 3) * layers / 4 * 1e-3, rel=1e-6)
+    more = seconds(PIPELINE, micro_batch_s=1e-3) - seconds(PIPELINE)
+    assert more == pytest.approx((batches + 3) * 1e-3, rel=1e-6)
+
+
+def test_a_framework_with_a_fused_loss_saves_time_and_memory_as_a_model_does() -> None:
+    by_model = predict(replace(LLAMA, fused_loss=True), SHARDED, H100, framework=NEUTRAL)
+    by_framework = predict(LLAMA, SHARDED, H100, framework=replace(NEUTRAL, fused_loss=True))
+    plain = predict(LLAMA, SHARDED, H100, framework=NEUTRAL)
+    assert by_framework.iteration_s == by_model.iteration_s < plain.iteration_s
+    assert by_framework.memory_bytes == by_model.memory_bytes < plain.memory_bytes
+
+
+NODE = "name: node\nprofile: a100-80gb\ngpus_per_node: 8\nnvlink_bytes_per_s: 3e11\nsource: here\n"
+
+
+def written(folder: Path, **files: str) -> Path:
+    """Files `NAME.yaml` with these texts; the path of the first."""
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return folder / f"{next(iter(files))}.yaml"
+
+
+def test_a_model_has_the_keys_of_the_one_that_it_extends(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, mine="extends: base.yaml\nlayers: 4\n", base="extends: llama3-8b\nseq_len: 4096\n"
+    )
+    model, whole = load_model(str(path)), load_model("llama3-8b")
+    changed = {"name": "mine", "layers": 4, "seq_len": 4096, "parameters_published": ""}
+    assert asdict(model) == asdict(whole) | changed
+    assert [file.stem for file in model_reference(str(path)).files] == ["mine", "base", "llama3-8b"]
+    assert [file.stem for file in model_reference(str(path)).user_files] == ["mine", "base"]
+
+
+def test_names_and_published_counts_are_not_inherited(tmp_path: Path) -> None:
+    path = written(tmp_path, mine="extends: base.yaml\n", base="extends: mixtral-8x7b\nname: given\n")
+    model = load_model(str(path))
+    assert (model.name, model.parameters_published, model.active_parameters_published) == ("mine", "", "")
+    assert load_system(written(tmp_path, own="extends: dgx-h100\n")).name == "own"
+
+
+def test_a_base_is_relative_to_the_file_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "inner").mkdir()
+    written(tmp_path / "inner", base="extends: dgx-h100\nnics_per_node: 4\n")
+    path = written(tmp_path, mine="extends: inner/base.yaml\n")
+    monkeypatch.chdir("/")
+    assert load_system(path).nics_per_node == 4
+
+
+def test_the_keys_of_a_site_are_merged_one_by_one(tmp_path: Path) -> None:
+    base = f"{NODE}nic_gbps: 100\nsite: {{launch_us: 30, p2p_exposure: 0.5}}\n"
+    path = written(tmp_path, mine="extends: base.yaml\nsite: {p2p_exposure: 1}\n", base=base)
+    assert load_system(path).site == Site(launch_s=30e-6, p2p_exposure=1.0)
+
+
+def test_a_chain_of_eight_files_is_the_longest(tmp_path: Path) -> None:
+    files = {f"f{i}": f"extends: f{i + 1}.yaml\n" for i in range(7)}
+    path = written(tmp_path, **files, f7="layers: 2\nhidden: 64\nheads: 4\nvocab: 100\nseq_len: 16\n")
+    assert load_model(str(path)).layers == 2
+    with pytest.raises(UserError, match="more than 8 files"):
+        load_model(str(written(tmp_path, longer="extends: f0.yaml\n")))
+
+
+@given(st.data())
+def test_keys_may_be_spread_over_a_chain(data: st.DataObject) -> None:
+    """However a model's keys are spread, and whatever bases state of keys that are stated again above."""
+    keys: dict[str, Any] = {
+        "layers": 4,
+        "hidden": 64,
+        "heads": 4,
+        "vocab": 100,
+        "seq_len": 16,
+        "ffn_hidden": 96,
+    }
+    length = data.draw(st.integers(1, 5))
+    home = {key: data.draw(st.integers(0, length - 1), label=key) for key in keys}
+    with TemporaryDirectory() as folder:
+        for i in range(length):
+            own = {key: value for key, value in keys.items() if home[key] == i}
+            hidden = {key: 8 for key in keys if home[key] < i and data.draw(st.booleans())}
+            base = {"extends": f"{i + 1}.json"} if i + 1 < length else {}
+            (Path(folder) / f"{i}.json").write_text(json.dumps({**own, **hidden, **base}))
+        reference = model_reference(f"{folder}/0.json")
+    assert model_of(reference) == ModelSpec(name="0", **keys)
+    assert len(reference.files) == length
+
+
+@given(st.floats(1e-3, 1e6), st.floats(0, 1e6))
+def test_other_units_are_converted_once(gbps: float, us: float) -> None:
+    changed = load_system(f"dgx-h100,nic_gbps={gbps!r},network_latency_us={us!r}")
+    assert changed.nic_bytes_per_s == gbps * 1e9 / 8
+    assert changed.network_latency_s == us / 1e6
+
+
+def test_changes_behind_a_name_or_a_path(tmp_path: Path) -> None:
+    path = written(tmp_path, mine="extends: dgx-h100\nnic_gbps: 8\n")
+    changed = load_system(f"{path},site.launch_us=30,collective_algorithms=[tree],nic_gbps=16")
+    assert (changed.nic_bytes_per_s, changed.site.launch_s) == (2e9, 30e-6)
+    assert changed.collective_algorithms == ("tree",)
+    assert changed.nvlink_bytes_per_s == load_system("dgx-h100").nvlink_bytes_per_s
+
+
+def test_the_digest_is_of_what_is_resolved(tmp_path: Path) -> None:
+    path = written(tmp_path, mine="extends: base.yaml\n", base="extends: dgx-h100\nnic_gbps: 8\n")
+    before = resolved_digest(load_system(path))
+    written(tmp_path, base="# a comment\nnic_gbps: 8.0\nextends: dgx-h100\n")
+    assert resolved_digest(load_system(path)) == before
+    written(tmp_path, base="extends: dgx-h100\nnic_gbps: 9\n")
+    assert resolved_digest(load_system(path)) != before
+
+
+def test_a_systems_files_lie_beside_it_or_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside, current = tmp_path / "beside", tmp_path / "current"
+    beside.mkdir()
+    current.mkdir()
+    monkeypatch.chdir(current)
+    mine = "extends: te\nname: {}\n"
+    path = written(
+        beside, node="extends: dgx-h100\nframework: mine.yaml\n", mine=mine.format("beside the system")
+    )
+    assert load_framework(load_system(str(path)).framework).name == "beside the system"
+    (beside / "mine.yaml").unlink()
+    written(current, mine=mine.format("in the current folder"))
+    assert load_framework(load_system(str(path)).framework).name == "in the current folder"
+    (beside / "own.json").write_text(profile_path("a100-80gb").read_text())
+    path = written(beside, node="extends: dgx-h100\nprofile: own.json\n", child="extends: node.yaml\n")
+    for file in (path, beside / "child.yaml"):
+        assert profile_of(load_system(str(file))) == load_profile("a100-80gb")
