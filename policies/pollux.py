@@ -58,7 +58,7 @@ class Pollux(Scheduler):
         self._goodputs: dict[JobView, _Goodput] = {}
         self._known: dict[tuple[object, ...], _Goodput] = {}
         self._changes: dict[JobView, int] = {}  # of its GPUs, by job
-        self._settled: tuple[int, dict[JobView, int]] | None = None  # GPUs in service and held, after a round
+        self._settled = -1  # the stamp after a round in which all jobs could move
 
     def schedule(self, state: State) -> Proposal:
         entered = self._follow(state)
@@ -66,20 +66,18 @@ class Pollux(Scheduler):
         if not self._rounds.begins(state):
             self._tune(entered, proposal)
             return self._rounds.until_end(proposal, state)
-        jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
-        counts_before = {job: job.gpus for job in jobs}
-        if (state.in_service, counts_before) != self._settled:
+        if state.stamp != self._settled:
+            jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
             unsettled = state.unsettled()
             movable = [job for job in jobs if job not in unsettled]
             proposal.run(self._divided(state, movable, len(jobs)), let_settle=True)
             if self.apart:
                 _keep_apart(proposal)
-            counts_after = {job: proposal.gpus(job) for job in jobs}
-            for job in state.running:
-                if counts_before[job] != counts_after[job]:
+            for job in proposal.changes:
+                if job.running and job.gpus != proposal.gpus(job):
                     self._changes[job] = self._changes.get(job, 0) + 1
-            self._settled = (state.in_service, counts_after) if len(movable) == len(jobs) else None
-        self._tune(proposal.running(), proposal)
+            self._tune(proposal.running(), proposal)
+            self._settled = -1 if unsettled else proposal.stamp
         return self._rounds.until_end(proposal, state)
 
     def _follow(self, state: State) -> list[JobView]:
@@ -87,17 +85,13 @@ class Pollux(Scheduler):
         entered = []
         for event in state.events:
             job = event.job
-            if event.kind in ("reserved", "released", "node_up", "services"):
-                self._settled = None
             if job is None or event.kind not in ("finished", "phase", "interrupted"):
                 continue
             self._goodputs.pop(job, None)
             if event.kind == "finished":
                 self._changes.pop(job, None)
-            elif event.kind == "phase":
-                self._settled = None
-                if job.running:
-                    entered.append(job)
+            elif event.kind == "phase" and job.running:
+                entered.append(job)
         return entered
 
     # GPUs

@@ -12,8 +12,6 @@ from policies.toolkit.rounds import Rounds
 
 __all__ = ["Sia"]
 
-_Held = dict[JobView, tuple[str | None, int]]
-
 
 class _Offer(NamedTuple):
     """A job's configurations: normalised speeds by (number of the GPU type, GPUs), and its choice while it
@@ -53,7 +51,7 @@ class Sia(Scheduler):
         self._rounds = Rounds(self.round_s)
         self._offers: dict[JobView, _Offer] = {}
         self._changes: dict[JobView, int] = {}  # of configurations, by job
-        self._settled: tuple[dict[str, int], _Held] | None = None  # GPUs in service and held, after a round
+        self._settled = -1  # the stamp after a round in which all jobs could move
 
     def schedule(self, state: State) -> Proposal:
         for event in state.events:
@@ -62,23 +60,21 @@ class Sia(Scheduler):
                 self._changes.pop(event.job, None)
         if not self._rounds.begins(state):
             return self._rounds.until_end(state.proposal(), state)
-        capacity = state.in_service_by_type()
-        jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
-        allocations_before: _Held = {job: (job.gpu_type, job.gpus) for job in jobs}
-        if (capacity, allocations_before) == self._settled:
+        if state.stamp == self._settled:
             return self._rounds.until_end(state.proposal(), state)
+        jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
         unsettled = state.unsettled()
         movable = [job for job in jobs if job not in unsettled]
-        requests = self._assigned(state, movable, capacity)
+        requests = self._assigned(state, movable, state.in_service_by_type())
         if requests is None:
             return self._rounds.until_end(state.proposal(), state)
         proposal = state.proposal()
         proposal.run(requests, let_settle=True)
-        allocations_after: _Held = {job: (proposal.gpu_type(job), proposal.gpus(job)) for job in jobs}
-        for job in state.running:
-            if proposal.gpus(job) and allocations_before[job] != allocations_after[job]:
+        for job in proposal.changes:
+            held_before, held_after = (job.gpu_type, job.gpus), (proposal.gpu_type(job), proposal.gpus(job))
+            if job.running and proposal.gpus(job) and held_before != held_after:
                 self._changes[job] = self._changes.get(job, 0) + 1
-        self._settled = (capacity, allocations_after) if len(movable) == len(jobs) else None
+        self._settled = -1 if unsettled else proposal.stamp
         return self._rounds.until_end(proposal, state)
 
     def _assigned(

@@ -45,6 +45,8 @@ class Enactment:
         if not changes and not batches and self.speeds.independent:
             return
         self._facts.capacity = adopt(proposal, self._facts.capacity)
+        if changes or batches:
+            self._facts.stamp += 1
         changed_jobs = self._new_batches(batches) if batches else []
         speeds: dict[ActiveJob, float] = {}
         if not self.speeds.independent:
@@ -107,6 +109,7 @@ class Enactment:
     def change_speed(self, active: ActiveJob, unit_s: float) -> None:
         """Let a running job continue at another speed, on the same GPUs."""
         now = self._clock.now
+        self._facts.stamp += 1
         self.expect_completion(active, active.change_speed(unit_s, now), now)
         self._recorder.event(now, RATE, active.job.job_id, unit_s=unit_s)
 

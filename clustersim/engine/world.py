@@ -86,6 +86,12 @@ class World:
         self._decision_due = False
         self._decide()
 
+    def stamp_changes(self) -> None:
+        """Move the stamp if anything but a wake-up has happened since the last decision."""
+        events = self.events
+        if events and (len(events) > 1 or events[0].kind != "woken"):
+            self.facts.stamp += 1
+
     def drained(self) -> bool:
         """Whether no job is in the system or still to arrive: calling the policy has no further effect."""
         facts = self.facts

@@ -61,6 +61,7 @@ class ClusterState(Generic[AnyView]):
     | `sharing` | how many jobs may run on the same GPUs, and how much they slow each other down |
     | `now_s` | seconds on the trace's clock |
     | `decision` | counts the calls of the policy, so that a proposal of an earlier one is recognised |
+    | `stamp` | moves with every change but the passage of time, see `State.stamp` |
     | `oracle_used` | whether the policy looked at a run time that no user stated |
     | `capacity` | the free GPUs |
     | `nodes` | why jobs cannot have GPUs of some nodes (`NodeStates`) |
@@ -89,6 +90,7 @@ class ClusterState(Generic[AnyView]):
         "restart_s",
         "running",
         "sharing",
+        "stamp",
         "type_slowdown",
         "waiting",
     )
@@ -104,7 +106,7 @@ class ClusterState(Generic[AnyView]):
         self.node_factor: Callable[[str | None, Placement], float] = _as_predicted
         self.sharing = _NO_SHARING
         self.now_s = 0.0
-        self.decision = 0
+        self.decision = self.stamp = 0
         self.oracle_used = False
         self.capacity = Capacity(cluster)
         self.nodes: NodeStates[AnyView] = NodeStates()

@@ -229,6 +229,11 @@ class Proposal(Draft):
             return
         compact(self, self._facts, counts)
 
+    @property
+    def stamp(self) -> int:
+        """What `State.stamp` will be if the proposal stays as it is now, and nothing else happens."""
+        return self._facts.stamp + bool(self.changes or self.batches)
+
     def copy(self) -> Self:
         """An independent draft that starts as this one, for looking ahead."""
         twin = super().copy()

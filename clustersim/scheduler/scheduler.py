@@ -100,6 +100,19 @@ class State:
         return self._facts.now_s
 
     @property
+    def stamp(self) -> int:
+        """A number that every change moves on which an answer may depend, apart from the passage of time:
+        jobs that come, go, start, stop, are resized, or change their phase, batch or speed; nodes that go,
+        come back or are removed for good; notices, reservations and services; loads of checkpoints that begin
+        or end.
+
+        A policy whose answer depends on nothing else may leave all as it is while the stamp is that of its
+        last proposal (`Proposal.stamp`). Numbers of free GPUs, or of GPUs in service, do not tell: a
+        reservation that ends moves neither.
+        """
+        return self._facts.stamp
+
+    @property
     def pending(self) -> Collection[JobView]:
         """The jobs that wait for GPUs, in order of submission."""
         waiting = self._facts.waiting
@@ -241,5 +254,6 @@ class _StateAhead(State):
     def after(self, ended: Iterable[JobView]) -> State:
         """This state, after the ends of these jobs."""
         self._facts.decision += 1
+        self._facts.stamp += 1
         self.events[:] = [Event("finished", job) for job in ended]
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from clustersim.cluster import Cluster, Placement
 from clustersim.engine import PolicyCalls
@@ -20,6 +21,8 @@ from traces.job import Job, submission_order
 from .outcome import Table, TableSpeed
 
 __all__ = ["Decision", "Running", "decide"]
+
+_STAMPS = count(1)  # one for each scene: a policy may be asked in several, which have nothing in common
 
 Running = Job | tuple[Job, int]
 """A running job on the GPUs that it requests, or a pair of a job and the number of its GPUs."""
@@ -100,6 +103,7 @@ def decide(
     jobs = [*pending, *(job for job, _ in sizes)]
     if len({job.job_id for job in jobs}) < len(jobs):
         raise UserError("decide: two jobs have the same id; give each its own")
+    facts.stamp = next(_STAMPS)
     facts.now_s = max((job.submit_s for job in jobs), default=0.0) if now_s is None else now_s
     order = {job.job_id: i for i, job in enumerate(submission_order(jobs))}
     for job, gpus in sorted(sizes, key=lambda entry: order[entry[0].job_id]):

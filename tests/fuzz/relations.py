@@ -30,6 +30,8 @@ from clustersim.records import EventRecord, MemoryRecorder
 from clustersim.runs import RunConfig, Trace, find_policy, setup_of
 from traces.job import Job
 
+from .stamps import watch_stamps
+
 __all__ = ["RELATIONS", "Scheduled", "first_difference", "shuffled"]
 
 
@@ -61,10 +63,15 @@ def scheduled(jobs: Sequence[Job], policy: str, settings: dict[str, Any], change
 
 def shuffled(jobs: Sequence[Job], policy: str, settings: dict[str, Any]) -> Scheduled:
     """The run of the jobs in another order of rows, in which keys of policies are looked up after every
-    decision, too.
+    decision, too, and the stamp of the state is held to move with it.
     """
+
+    def watched(setup: RunSetup) -> RunSetup:
+        watch_stamps(setup.scheduler)
+        return replace(setup, check_all_keys=True)
+
     rows = Random(1).sample(jobs, len(jobs))
-    return scheduled(rows, policy, settings, lambda setup: replace(setup, check_all_keys=True))
+    return scheduled(rows, policy, settings, watched)
 
 
 def _as_it_is(setup: RunSetup) -> RunSetup:

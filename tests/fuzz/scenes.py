@@ -45,7 +45,6 @@ INSTEAD_OF_EACH_OTHER = [
 ]  # fmt: skip
 """Features that state the same thing."""
 KNOWN: dict[frozenset[str], str] = {
-    frozenset({"sia", "reservations"}): "the last answer is used again after a reservation has ended",
     frozenset({"spot", "removal"}): "the audit draws reclaims of a node that is gone without end",
 }
 """Faults of the simulator that are known: features, or a policy and a feature, that no scene has together."""

@@ -74,6 +74,7 @@ class CheckpointLoading:
 
     def _expect_end(self) -> None:
         self._generation += 1
+        self._world.facts.stamp += 1  # what the other loads still pay has changed
         next_end = self._storage.next_end()
         if next_end is not None:
             clock = self._world.clock

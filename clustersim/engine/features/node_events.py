@@ -50,6 +50,7 @@ class NodeEvents:
         so that jobs do not wait for these nodes.
         """
         for part in self._parts:
+            part.world.facts.stamp += 1
             if not part.world.drained():
                 part.world.decide_at_this_instant(self._clock.now)
 
