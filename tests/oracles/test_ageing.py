@@ -15,8 +15,7 @@ import pytest
 from clustersim.errors import PolicyError
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from tests.effort import first
-from tests.oracles.plain_world import Now, Plain, Rule, schedule, served
-from tests.oracles.whole_schedules import random_trace, simulated
+from tests.oracles.plain_world import Now, Plain, Rule, random_trace, schedule, served, simulated
 from tests.places import ROOT
 
 

@@ -31,8 +31,7 @@ from policies.srtf import Srtf
 from policies.tiresias import Tiresias
 from tests.effort import first
 from tests.oracles import plain_rules as plain
-from tests.oracles.plain_world import Now, Plain, Rule, schedule, served
-from tests.oracles.whole_schedules import random_trace, simulated
+from tests.oracles.plain_world import Now, Plain, Rule, random_trace, schedule, served, simulated
 
 
 class PlainQuota(Rule):

@@ -9,25 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import morphling, morphling_jobs, morphling_rubick
-from experiments.morphling_rows import (
-    SYSTEM,
-    TUNED,
-    WORKLOADS,
-    Row,
-    fitted,
-    plan_of,
-    predicted,
-    read_rows,
-    system_of,
-)
+from experiments import morphling, morphling_jobs, morphling_rows, morphling_rubick
+from experiments.morphling_rows import Row
 from itertime import load_system
 from itertime.errors import UserError
 from tests.places import ROOT, SHARED
 
 FOLDER = SHARED / "data" / "clusters" / "morphling"
 PAGE = ROOT / "experiments" / "MORPHLING.md"
-A800 = load_system(SYSTEM)
+A800 = load_system(morphling_rows.SYSTEM)
 NAMES = ("bert", "gpt2", "llama7", "roberta", "t5", "vit")
 measured = pytest.mark.skipif(not FOLDER.is_dir(), reason="Morphling's measurements are not at hand")
 
@@ -60,40 +50,46 @@ def test_rank_correlation_counts_ties_as_their_mean() -> None:
 
 
 def test_digits_are_pipeline_tensor_and_data_degree() -> None:
-    plan = plan_of("248", 64, WORKLOADS["llama7"])
+    plan = morphling_rows.plan_of("248", 64, morphling_rows.WORKLOADS["llama7"])
     assert (plan.pp, plan.tp, plan.dp, plan.microbatches, plan.precision) == (2, 4, 8, 1, "tf32")
-    assert plan_of("524", 40, WORKLOADS["llama30"]).split == "even"
-    assert plan_of("gc", 8, WORKLOADS["bert"]).recompute == "full"
+    assert morphling_rows.plan_of("524", 40, morphling_rows.WORKLOADS["llama30"]).split == "even"
+    assert morphling_rows.plan_of("gc", 8, morphling_rows.WORKLOADS["bert"]).recompute == "full"
     with pytest.raises(UserError, match="plan zero-3: must be three digits or one of ga"):
-        plan_of("zero-3", 8, WORKLOADS["bert"])
+        morphling_rows.plan_of("zero-3", 8, morphling_rows.WORKLOADS["bert"])
 
 
 def test_two_gpus_share_a_nic_and_the_emptiest_node_decides() -> None:
     """One or two GPUs on a node have one NIC of four, three have two."""
-    nics = [system_of(A800, placement).nics_per_node for placement in ("17", "26", "35", "44", "8")]
+    nics = [
+        morphling_rows.system_of(A800, placement).nics_per_node for placement in ("17", "26", "35", "44", "8")
+    ]
     assert nics == [1, 1, 2, 2, 4]
-    assert system_of(A800, "26").nic_bytes_per_s == 25e9
-    assert system_of(A800, "26").cpu_memory_bytes_per_s == pytest.approx(A800.cpu_memory_bytes_per_s / 3)
+    assert morphling_rows.system_of(A800, "26").nic_bytes_per_s == 25e9
+    assert morphling_rows.system_of(A800, "26").cpu_memory_bytes_per_s == pytest.approx(
+        A800.cpu_memory_bytes_per_s / 3
+    )
 
 
 def test_the_fit_finds_the_times_that_made_the_rows() -> None:
     """ZeRO-Offload rows that take exactly the fitted times longer give them back."""
-    held = WORKLOADS["bert"].spec("ga").parameters
+    held = morphling_rows.WORKLOADS["bert"].spec("ga").parameters
     rows = []
     for placement, gpus in (("1", 1), ("2", 2), ("8", 8)):
         rows.append(row("zero-dp", placement, 1.0, 1.0))
         rows.append(row("zero-offload", placement, 1.0 + 3e-10 * held / gpus + 1e-10 * held, 1.0))
-    assert fitted(rows, A800) == pytest.approx((3e-10, 1e-10))
+    assert morphling_rows.fitted(rows, A800) == pytest.approx((3e-10, 1e-10))
 
 
 @pytest.fixture(scope="module")
 def models() -> dict[str, list[Row]]:
-    return {name: read_rows(FOLDER, name, A800)[0] for name in NAMES}
+    return {name: morphling_rows.read_rows(FOLDER, name, A800)[0] for name in NAMES}
 
 
 @measured
 def test_the_page_states_what_the_program_prints(models: dict[str, list[Row]]) -> None:
-    apart = {name: read_rows(FOLDER, name, A800, overlap=False)[0] for name in ("roberta", "vit")}
+    apart = {
+        name: morphling_rows.read_rows(FOLDER, name, A800, overlap=False)[0] for name in ("roberta", "vit")
+    }
     page = PAGE.read_text(encoding="utf-8")
     for line in morphling.summary(models, apart).splitlines():
         assert line in page
@@ -114,8 +110,10 @@ def test_plans_are_ranked_and_their_ratios_met(models: dict[str, list[Row]]) -> 
 @measured
 def test_the_two_fitted_times_are_those_of_the_tuning_models() -> None:
     bare = replace(A800, site=replace(A800.site, cpu_adam_s=0.0, cpu_gradient_s=0.0))
-    rows = [each for name in TUNED for each in read_rows(FOLDER, name, bare)[0]]
-    assert fitted(rows, bare) == pytest.approx((A800.site.cpu_adam_s, A800.site.cpu_gradient_s), rel=0.01)
+    rows = [each for name in morphling_rows.TUNED for each in morphling_rows.read_rows(FOLDER, name, bare)[0]]
+    assert morphling_rows.fitted(rows, bare) == pytest.approx(
+        (A800.site.cpu_adam_s, A800.site.cpu_gradient_s), rel=0.01
+    )
 
 
 @measured
@@ -123,7 +121,9 @@ def test_a_model_that_was_never_seen_is_met_within_a_tenth() -> None:
     """llama30's iterations as its jobs imply them: none of its measurements was at hand."""
     found = morphling_jobs.implied(_jobs())
     errors = [
-        predicted(WORKLOADS[name], plan, "8" * (gpus // 8), A800).predicted_s / seconds - 1
+        morphling_rows.predicted(morphling_rows.WORKLOADS[name], plan, "8" * (gpus // 8), A800).predicted_s
+        / seconds
+        - 1
         for (name, gpus, plan), seconds in found.items()
         if name == "llama30"
     ]

@@ -12,22 +12,13 @@ import pytest
 
 from experiments.profiles.build import build, main
 from experiments.profiles.collected import COLLECTED
+from itertime import spec
 from itertime.errors import UserError
 from itertime.profiling import check_profile
 from itertime.profiling.collecting.cases import COLUMNS, CaseGrid, cases_of
 from itertime.profiling.collecting.collect import LEFT_OUT
 from itertime.profiling.collecting.collectives import collective_cases
-from itertime.spec import (
-    Attention,
-    AttentionKernel,
-    Cast,
-    Collective,
-    Elementwise,
-    Gemm,
-    GroupedGemm,
-    Profile,
-    load_profile,
-)
+from itertime.spec import Attention, Elementwise, Gemm, Profile, load_profile
 from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS
 
 TRUE = load_profile("a100-80gb")
@@ -180,20 +171,22 @@ def test_newer_kernels_are_fitted(wide: Profile) -> None:
     m, n, k = (one.ravel() for one in np.meshgrid([1024, 4096], [1024, 8192], [1024, 8192]))
     np.testing.assert_allclose(wide.seconds(Gemm(m, n, k, precision="fp8")), FP8.seconds(m, n, k), rtol=0.06)
     np.testing.assert_allclose(
-        wide.seconds(GroupedGemm(512, n, k, 8)), TRUE.gemm.seconds(512, n, k, 8), rtol=0.06
+        wide.seconds(spec.GroupedGemm(512, n, k, 8)), TRUE.gemm.seconds(512, n, k, 8), rtol=0.06
     )
     shape = (2, 16, 16, 128, 4096, 4096, True)
     for backward in (False, True):
-        found = wide.seconds(Attention(*shape, backward, AttentionKernel("cudnn")))
+        found = wide.seconds(Attention(*shape, backward, spec.AttentionKernel("cudnn")))
         assert found == pytest.approx(0.7 * TRUE.seconds(Attention(*shape, backward)), rel=0.1)
     for backward in (False, True):
         found = wide.seconds(Elementwise(1e9, "rmsnorm", 4096, "compiled", backward))
         assert found == pytest.approx(1e9 / (0.9 * TRUE.hbm_bytes_per_s), rel=0.02)
     elements = 2.0**28
-    assert wide.seconds(Cast(elements, "fp8")) == pytest.approx(
+    assert wide.seconds(spec.Cast(elements, "fp8")) == pytest.approx(
         4 * elements / (0.6 * TRUE.hbm_bytes_per_s), rel=0.02
     )
-    assert wide.seconds(Collective("all_reduce", 2.0**28, 4)) == pytest.approx(1.5 * 2**28 / BUS, rel=0.01)
+    assert wide.seconds(spec.Collective("all_reduce", 2.0**28, 4)) == pytest.approx(
+        1.5 * 2**28 / BUS, rel=0.01
+    )
 
 
 def test_the_power_limit_is_that_of_the_rows(wide: Profile) -> None:
@@ -223,7 +216,7 @@ def test_what_a_faster_chip_lends_stays_below_the_peak(wide: Profile) -> None:
     assert wide.peak_flops_of("fp8_block") == pytest.approx(ratio * base.peak_flops_of("fp8_block"), rel=1e-4)
     found, there = (one.seconds(Gemm(16384, 16384, 16384, precision="fp8_block")) for one in (wide, base))
     assert found == pytest.approx(there / ratio, rel=0.05)
-    found, there = (one.seconds(GroupedGemm(4096, 4096, 4096, 8, "fp8")) for one in (wide, base))
+    found, there = (one.seconds(spec.GroupedGemm(4096, 4096, 4096, 8, "fp8")) for one in (wide, base))
     assert found == pytest.approx(there / ratio, rel=0.05)
     # Iterations on A100 ask for no more than the products alone.
     assert (wide.gemm_in_training, base.gemm_in_training > 1) == (1.0, True)

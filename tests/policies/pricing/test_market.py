@@ -1,4 +1,6 @@
-"""Division at a price: each step against its definition, and what holds of every division."""
+"""Division at a price: each step against its definition, and what holds of every division; and the work left
+of jobs that do more than they state.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.pricing import Claim, ClaimCurve, Market, PricedShare, Prices
+from policies.pricing import Claim, ClaimCurve, Market, PricedShare, Prices, StatedWork
 from tests.effort import examples
 
 SIZES = (1, 2, 4, 8, 16)
@@ -62,14 +64,10 @@ def contest(restart_s: float, **running: float) -> dict[str, PricedShare]:
 
 def test_a_short_job_takes_gpus_if_it_gains_more_than_the_others_lose() -> None:
     """`new` costs (1 + 0.8) x 100 = 180 s on 8 GPUs. Waiting for `old` costs 1,000 s more than harm of less
-    than 1,000 s.
+    than 1,000 s. While `old` is still paying its start, it would have to pay the same again.
     """
     assert contest(990.0)["new"] == PricedShare(8)
     assert "new" not in contest(1010.0)
-
-
-def test_a_job_that_is_still_paying_its_start_loses_little() -> None:
-    """It would have to pay the same again."""
     assert contest(1010.0, paying_s=900.0)["new"] == PricedShare(8)
 
 
@@ -94,28 +92,24 @@ def test_harm_is_counted_once() -> None:
 # Waiting
 
 
-def test_a_job_waits_for_gpus_that_are_free_soon() -> None:
-    """Taking the GPUs costs 60 s of harm. `soon` is done after 50 s, or after 70 s."""
-    four = ClaimCurve((4,), (4.0,), (60.0,), (0.0,))
-    for left_s, gets in [(50.0, 0), (70.0, 4)]:
-        soon = claim("soon", four, 4 * left_s, held=4)
-        market = Market({"": 4}, [soon])
-        assert market.serve(claim("new", four, 40.0, fresh=True)).gpus == gets
+FOUR = ClaimCurve((4,), (4.0,), (60.0,), (0.0,))
+
+
+@pytest.mark.parametrize(
+    ("left_s", "wait_s", "gets"),
+    [(1.0, inf, 0), (50.0, inf, 0), (70.0, inf, 4), (50.0, 51.0, 0), (50.0, 49.0, 4)],
+)
+def test_a_job_waits_for_gpus_that_are_free_soon(left_s: float, wait_s: float, gets: int) -> None:
+    """Taking the GPUs costs 60 s of harm. They are free in `left_s`; the job waits for up to `wait_s`."""
+    market = Market({"": 4}, [claim("soon", FOUR, 4 * left_s, held=4)])
+    assert market.serve(claim("new", FOUR, 40.0, fresh=True), wait_s).gpus == gets
 
 
 def test_two_jobs_do_not_wait_for_the_same_gpus() -> None:
     """Jobs of 4 GPUs end after 10 and after 100 s; taking them costs 60 s."""
-    four = ClaimCurve((4,), (4.0,), (60.0,), (0.0,))
-    running = [claim("soon", four, 40.0, held=4), claim("later", four, 400.0, held=4)]
+    running = [claim("soon", FOUR, 40.0, held=4), claim("later", FOUR, 400.0, held=4)]
     market = Market({"": 8}, running)
-    assert [market.serve(claim(name, four, 4.0, fresh=True)).gpus for name in ("a", "b")] == [0, 4]
-
-
-def test_the_time_that_a_job_waits_can_be_limited() -> None:
-    four = ClaimCurve((4,), (4.0,), (60.0,), (0.0,))
-    soon = claim("soon", four, 200.0, held=4)
-    for wait_s, gets in [(51.0, 0), (49.0, 4)]:
-        assert Market({"": 4}, [soon]).serve(claim("new", four, 40.0, fresh=True), wait_s).gpus == gets
+    assert [market.serve(claim(name, FOUR, 4.0, fresh=True)).gpus for name in ("a", "b")] == [0, 4]
 
 
 def test_a_job_waits_for_as_many_gpus_as_it_needs() -> None:
@@ -229,7 +223,22 @@ def test_prices_fall_with_rank() -> None:
     assert {Prices(2.0, 1.0, ranked=False).of(rank, 3, 10) for rank in range(3)} == {0.7}
 
 
-def test_an_infinite_wait_is_no_limit() -> None:
-    four = ClaimCurve((4,), (4.0,), (60.0,), (0.0,))
-    soon = claim("soon", four, 4.0, held=4)
-    assert Market({"": 4}, [soon]).serve(claim("new", four, 40.0, fresh=True), inf).gpus == 0
+# Stated work
+
+
+def test_a_job_that_tells_the_truth_has_what_it_states() -> None:
+    work = StatedWork(100.0)
+    assert [work.left(left, 100.0 - left, 1.0) for left in (100.0, 11.0, 9.0, 0.5)] == [100.0, 11.0, 9.0, 0.5]
+
+
+def test_the_last_tenth_is_counted_down_while_the_job_works_and_then_half_is_left() -> None:
+    """It does 2 units a GPU-second."""
+    work = StatedWork(100.0, again=0.5)
+    looks = [(20.0, 40.0), (10.0, 47.0), (10.0, 47.0), (10.0, 50.0), (10.0, 70.0)]
+    assert [work.left(left, gpu_s, 2.0) for left, gpu_s in looks] == [20.0, 6.0, 6.0, 50.0, 50.0]
+
+
+def test_a_job_that_loses_work_states_more_again() -> None:
+    work = StatedWork(100.0)
+    looks = [(10.0, 90.0), (40.0, 90.0), (10.0, 120.0)]
+    assert [work.left(left, gpu_s, 1.0) for left, gpu_s in looks] == [10.0, 40.0, 10.0]
