@@ -8,7 +8,7 @@ from itertools import chain
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.solvers import LeaseDemand, lease_terms
-from policies.toolkit import LeaseCalendar, increasing, number, whole
+from policies.toolkit import LeaseCalendar, calendars_as_planned, increasing, number, whole
 
 __all__ = ["Chronus"]
 
@@ -130,7 +130,8 @@ class Chronus(Scheduler):
         """
         if job.requested > state.in_service:
             return False
-        runs = self._leases.runs(job.requested, state.in_service, state.now, due_s)
+        (capacity,) = calendars_as_planned(state).values()
+        runs = self._leases.runs(job.requested, capacity, state.now, due_s)
         terms = next(
             (leased_terms for run in runs if (leased_terms := self._enough(job, run, due_s, state))), None
         )
@@ -170,7 +171,8 @@ class Chronus(Scheduler):
         movable = sorted(neighbours, key=lambda neighbour: (-self._due_s[neighbour], neighbour.order))[
             : self.movable
         ]
-        free = [state.in_service - leases.used(t) for t in window]
+        (capacity,) = calendars_as_planned(state).values()
+        free = [leases.in_term(capacity, t) - leases.used(t) for t in window]
         for neighbour in movable:
             for t in leases.terms(neighbour):
                 if t >= term:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.backfill import RunTimeEstimates, Shadow, start_types
-from policies.toolkit.gpu_calendar import FreeGpus
+from policies.toolkit.gpu_calendar import FreeGpus, calendars_as_planned
 
 __all__ = ["Conservative"]
 
@@ -41,12 +42,12 @@ class Conservative(Scheduler):
             if blocked is not None:
                 started = blocked.backfill(job)
             else:
-                started = proposal.start(job, gpu_type=self._types[job]) is not None
+                started = self._estimates.start(job, proposal, state.now, self._types[job])
                 if not started:  # enough GPUs, but not in the right places
                     blocked = Shadow(job, proposal, self._estimates, state.now)
             if started:
                 self._note_start(job, start_s, proposal, state.now)
-        if not state.running and not proposal.running():
+        if not state.running and not proposal.running() and not self._await_nodes(proposal, state.now):
             self._start_any(proposal, state.now)
         expiry_s = self._estimates.watch(proposal, state.now)
         if self.reserved and expiry_s < inf:
@@ -59,12 +60,16 @@ class Conservative(Scheduler):
         self._ends[job] = self._estimates.end_s(job, now, gpu_type and proposal.gpu_type(job))
         del self.reserved[job]
 
+    def _await_nodes(self, proposal: Proposal, now: float) -> bool:
+        """Whether a job is to start on nodes that are planned to be back by then."""
+        return bool(proposal.openings_s()) and any(now < start_s < inf for start_s in self.reserved.values())
+
     def _start_any(self, proposal: Proposal, now: float) -> None:
         """On an idle cluster, start every job that has a place. A reservation that cannot be followed,
         because nodes were removed, then keeps no other job waiting.
         """
         for job, start_s in sorted(self.reserved.items(), key=lambda entry: (entry[1], entry[0].order)):
-            if proposal.start(job) is not None:
+            if self._estimates.start(job, proposal, now):
                 self._note_start(job, start_s, proposal, now)
                 self._valid = False
 
@@ -78,8 +83,8 @@ class Conservative(Scheduler):
             if event.kind == "finished" and event.job is not None:
                 self._valid &= self._ends.pop(event.job, inf) <= state.now + _INSTANT_S
             elif event.kind == "submitted" and event.job is not None and self._valid:
-                self._reserve(event.job)
-            elif event.kind in ("node_down", "node_up", "services"):
+                self._reserve(event.job, state)
+            elif event.kind in ("node_down", "node_up", "services", "reserved", "released"):
                 self._valid = False
         overdue = any(end_s < state.now - _INSTANT_S for end_s in self._ends.values())
         if not self._valid or overdue or len(self.reserved) != len(state.pending):
@@ -92,23 +97,24 @@ class Conservative(Scheduler):
         """
         old_reservations, self.reserved, self._types = self.reserved, {}, {}
         self._ends = {job: self._estimates.end_s(job, state.now) for job in state.running}
-        in_service = {state.cluster.gpu_types[0]: state.in_service}
-        if state.cluster.mixed:
-            in_service = state.in_service_by_type()
-        self._calendars = {gpu_type: _Calendar(state.now, gpus) for gpu_type, gpus in in_service.items()}
+        calendars = calendars_as_planned(state)
+        self._calendars = {gpu_type: _Calendar(free) for gpu_type, free in calendars.items()}
         for job, end_s in self._ends.items():
             self._calendars[job.gpu_type or ""].free.take(state.now, end_s, job.gpus)
         for job in sorted(state.pending, key=lambda job: (old_reservations.get(job, inf), job.order)):
-            self._reserve(job)
+            self._reserve(job, state)
         self._valid = True
 
-    def _reserve(self, job: JobView) -> None:
+    def _reserve(self, job: JobView, state: State) -> None:
         """Reserve GPUs of the type on which `job` can start first; of its first choice among equals."""
+        closures = state.planned_changes(job)
         best: tuple[float, float, int, str | None] = inf, inf, 0, None
         for gpu_type in start_types(job):
             run_s = self._estimates.run_s(job, gpu_type)
             gpus = job.requested if gpu_type is None else job.requested_on(gpu_type)
-            start_s = self._calendars[gpu_type or job.gpu_types[0]].earliest(gpus, run_s)
+            name = gpu_type or job.gpu_types[0]
+            changes = [(time_s, change) for time_s, changed_type, change in closures if changed_type == name]
+            start_s = self._calendars[name].earliest(gpus, run_s, changes)
             if start_s < best[0]:
                 best = start_s, run_s, gpus, gpu_type
         start_s, run_s, gpus, gpu_type = best
@@ -120,11 +126,18 @@ class Conservative(Scheduler):
 class _Calendar:
     """The free GPUs of one type over time, with the jobs planned so far."""
 
-    def __init__(self, now: float, gpus: int):
-        self.free, self._tried = FreeGpus(now, gpus), _Tried()
+    def __init__(self, free: FreeGpus):
+        self.free, self._tried = free, _Tried()
 
-    def earliest(self, gpus: int, span_s: float) -> float:
-        """The first time at which `gpus` are free for `span_s` seconds; infinite if never."""
+    def earliest(self, gpus: int, span_s: float, changes: Sequence[tuple[float, int]] = ()) -> float:
+        """The first time at which `gpus` are free for `span_s` seconds; infinite if never. `changes`: (time,
+        GPUs more or less) for this job alone.
+        """
+        if changes:
+            free = self.free.copy()
+            for time_s, change in changes:
+                free.give_back(time_s, inf, change)
+            return free.earliest(gpus, span_s)
         start_s = self.free.earliest(gpus, span_s, self._tried.not_before(gpus, span_s))
         self._tried.note(gpus, span_s, start_s)
         return start_s

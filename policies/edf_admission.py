@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.toolkit.gpu_calendar import FreeGpus
+from policies.toolkit.gpu_calendar import FreeGpus, calendars_as_planned
 from policies.toolkit.stepwise import jobs_by
 
 __all__ = ["EdfAdmission"]
@@ -102,7 +102,7 @@ def _together(state: State, gpus_by_job: Mapping[JobView, int]) -> Proposal | No
 
 def _late(state: State, jobs: Iterable[JobView]) -> Iterator[JobView]:
     """The jobs that will miss their deadline, the most urgent first."""
-    free = FreeGpus(state.now, state.in_service)
+    (free,) = calendars_as_planned(state).values()
     for job in sorted(jobs, key=_urgency):
         stretches = _stretches(free, job, state.now)
         if not _in_time(stretches, job):

@@ -72,7 +72,7 @@ class Multifactor(Scheduler):
             if shadow is not None:
                 started = proposal.fits(job.needs) and shadow.backfill(job)
             else:
-                started = proposal.start(job) is not None
+                started = self._estimates.start(job, proposal, state.now)
                 if not started and state.ever_fits(job):
                     shadow = Shadow(job, proposal, self._estimates, state.now)
             if started:

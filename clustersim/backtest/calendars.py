@@ -102,11 +102,12 @@ def calendar_of(
 def _entry(outage: Outage) -> dict[str, Any]:
     nodes = _ranges(outage.nodes)
     if outage.why == "appears":
-        return {"at_s": round(outage.until_s, _ROUND_S), "add": nodes}
+        return {"at_s": round(outage.until_s, _ROUND_S), "add": nodes, "announced": False}
     from_s = round(outage.from_s, _ROUND_S)
     if outage.why == "vanishes":
-        return {"at_s": from_s, "remove": nodes}
-    return {"at_s": from_s, "maintenance": nodes, "for_s": round(outage.until_s - from_s, _ROUND_S)}
+        return {"at_s": from_s, "remove": nodes, "announced": False}
+    for_s = round(outage.until_s - from_s, _ROUND_S)
+    return {"at_s": from_s, "maintenance": nodes, "for_s": for_s, "announced": False}
 
 
 def _ranges(nodes: Sequence[int]) -> str:

@@ -58,13 +58,16 @@ class SitePool:
         return Cluster(max(ceil(self.cluster.nodes * factor), ceil(self.largest / size)), size)
 
     def calendar(self, cluster: Cluster) -> list[dict[str, Any]]:
-        """The reduced capacity as planned changes of nodes: the last ones are taken out."""
+        """The reduced capacity as changes of nodes, of which policies learn nothing in advance: the last ones
+        are taken out.
+        """
         entries = []
         for part in self.reduced:
             nodes = (cluster.gpus - part.gpus) // cluster.gpus_per_node
             if nodes > 0:
                 out = f"{cluster.nodes - nodes}-{cluster.nodes - 1}"
-                entries.append({"at_s": part.from_s, "maintenance": out, "for_s": part.until_s - part.from_s})
+                entry = {"at_s": part.from_s, "maintenance": out, "for_s": part.until_s - part.from_s}
+                entries.append({**entry, "announced": False})
         return entries
 
 

@@ -5,6 +5,7 @@
 | `Failures` | the parameters: failure rates, repair times, spare nodes, retries, shares of jobs that fail |
 | `Outages` | the changes of service of all nodes, in order of time: drawn failures and planned changes |
 | `NodeChange` | one of these changes: a node goes out of service or comes back |
+| `Closure` | nodes that are out of service as announced, and when |
 | `Maintenance` | the planned changes: maintenance, nodes that are reclaimed, added or removed |
 | `Notice` | it becomes known that a node is to be reclaimed |
 | `Spot` | the parameters of spot nodes: how often they are reclaimed, for how long, with how much notice |
@@ -20,12 +21,13 @@ Why
 """
 
 from .failures import Failures, JobFailure, failure_of_job
-from .maintenance import Maintenance, read_calendar
+from .maintenance import Closure, Maintenance, read_calendar
 from .outages import NodeChange, Notice, Outages
 from .reservations import Reservation, read_reservations, reservations_of
 from .spot import Spot
 
 __all__ = [
+    "Closure",
     "Failures",
     "JobFailure",
     "Maintenance",

@@ -7,12 +7,15 @@
     - {at_s: 259200, remove: "0-3,9"}
 
 Nodes are given by their numbers in the cluster; ranges include their last node. The shape of a cluster counts
-all the nodes that it ever has: nodes whose first entry is `add` are absent before.
+all the nodes that it ever has: nodes whose first entry is `add` are absent before. Maintenance and changes of
+capacity are announced: policies may plan by them. `announced: false` states those that nothing tells in
+advance.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,18 +25,27 @@ from typing import Any, NamedTuple
 from itertime.errors import UnknownName, UserError
 from itertime.io import names_file, quoted, read_mapping
 
-__all__ = ["Maintenance", "PlannedChange", "nodes_named", "read_calendar", "seconds_of", "starts_of"]
+__all__ = [
+    "Closure",
+    "Maintenance",
+    "PlannedChange",
+    "nodes_named",
+    "read_calendar",
+    "seconds_of",
+    "starts_of",
+]
 
 _WHAT = ("maintenance", "add", "remove", "reclaim")
 _FOR_A_WHILE = ("maintenance", "reclaim")
-_KEYS = (*_WHAT, "at_s", "for_s", "notice_s", "every_s", "times")
+_KEYS = (*_WHAT, "at_s", "for_s", "notice_s", "every_s", "times", "announced")
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 _MOST_S, _MOST_CHANGES, _MOST_ENTRIES = 1e12, 1_000_000, 100_000
 
 
 class PlannedChange(NamedTuple):
     """At `time_s` a reason to keep `node` out of service begins (`delta` +1) or ends (-1). `notice_s`: how
-    long before jobs learn of it; infinite for a change that is known all along.
+    long before jobs learn of it; infinite for a change that is known all along. `announced`: whether policies
+    learn of it in advance; those of a reclaim come with their notice.
     """
 
     time_s: float
@@ -41,6 +53,15 @@ class PlannedChange(NamedTuple):
     delta: int
     kind: str
     notice_s: float = inf
+    announced: bool = True
+
+
+class Closure(NamedTuple):
+    """From `start_s` to `end_s` (infinite: for good) the `nodes` are out of service, as announced."""
+
+    start_s: float
+    end_s: float
+    nodes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -57,27 +78,48 @@ class Maintenance:
         """Whether nodes are reclaimed with notice."""
         return any(change.notice_s < inf for change in self.changes)
 
+    def closures(self, first_node: int, nodes: int) -> list[Closure]:
+        """What is announced of the `nodes` nodes from `first_node` on, in order of time. The closures count
+        the nodes from that one on, and those of one node do not overlap.
+        """
+        span = range(first_node, first_node + nodes)
+        reasons = Counter(node for node in self.absent if node in span)
+        opened_s = dict.fromkeys(reasons, -inf)
+        nodes_by_span: dict[tuple[float, float], list[int]] = {}
+        for time_s, node, delta, kind, _, announced in self.changes:
+            if node not in span or not announced or kind == "reclaim":
+                continue
+            if delta > 0 and not reasons[node]:
+                opened_s[node] = time_s
+            reasons[node] = max(0, reasons[node] + delta)
+            if not reasons[node] and node in opened_s:
+                nodes_by_span.setdefault((opened_s.pop(node), time_s), []).append(node - first_node)
+        for node, start_s in opened_s.items():
+            nodes_by_span.setdefault((start_s, inf), []).append(node - first_node)
+        return [Closure(*times_s, tuple(nodes_by_span[times_s])) for times_s in sorted(nodes_by_span)]
+
     @classmethod
     def of(cls, entries: object, nodes: int) -> Maintenance:
         """From entries as in the module's docstring. UserError names the entry, the field and the value:
         unknown nodes, impossible times, and nodes that are added while present or removed while absent.
         """
         changes: list[PlannedChange] = []
-        present: dict[int, list[tuple[float, str, str]]] = {}
+        present: dict[int, list[tuple[float, str, str, bool]]] = {}
         for where, entry in _listed(entries):
             action, at_s, step_nodes = _entry(where, entry, nodes)
             for_s = seconds_of(where, entry, "for_s") if action in _FOR_A_WHILE else 0.0
             notice_s = seconds_of(where, entry, "notice_s") if action == "reclaim" else inf
+            announced = entry.get("announced", True)
             starts = starts_of(where, entry, at_s, for_s)
             if len(changes) + len(starts) * len(step_nodes) > _MOST_CHANGES:
                 raise UserError(f"{where}: more than {_MOST_CHANGES:,} changes of single nodes; plan fewer")
             for start_s in starts:
                 for node in step_nodes:
                     if action in _FOR_A_WHILE:
-                        changes.append(PlannedChange(start_s, node, 1, action, notice_s))
-                        changes.append(PlannedChange(start_s + for_s, node, -1, action))
+                        changes.append(PlannedChange(start_s, node, 1, action, notice_s, announced))
+                        changes.append(PlannedChange(start_s + for_s, node, -1, action, inf, announced))
                     else:
-                        present.setdefault(node, []).append((start_s, action, where))
+                        present.setdefault(node, []).append((start_s, action, where, announced))
         absent = set()
         for node, steps in present.items():
             steps.sort(key=lambda step: step[0])
@@ -85,8 +127,8 @@ class Maintenance:
                 absent.add(node)
             _check_steps(node, steps)
             changes += [
-                PlannedChange(at_s, node, -1 if action == "add" else 1, "capacity")
-                for at_s, action, _ in steps
+                PlannedChange(at_s, node, -1 if action == "add" else 1, "capacity", inf, announced)
+                for at_s, action, _, announced in steps
             ]
         changes.sort(key=lambda change: (change.time_s, change.delta, change.node))
         return cls(tuple(changes), frozenset(absent))
@@ -131,6 +173,10 @@ def _entry(where: str, entry: Mapping[str, Any], nodes: int) -> tuple[str, float
         raise UserError(f"{where}: {needless[0]}={quoted(entry[needless[0]])}: belongs to maintenance")
     if "notice_s" in entry and action != "reclaim":
         raise UserError(f"{where}: notice_s={quoted(entry['notice_s'])}: belongs to reclaim")
+    announced = entry.get("announced", True)
+    if not isinstance(announced, bool) or ("announced" in entry and action == "reclaim"):
+        remedy = "a reclaim states notice_s" if action == "reclaim" else "must be true or false"
+        raise UserError(f"{where}: announced={quoted(announced)}: {remedy}")
     return action, seconds_of(where, entry, "at_s"), nodes_named(f"{where}: {action}", entry[action], nodes)
 
 
@@ -179,9 +225,9 @@ def nodes_named(where: str, value: object, count: int) -> list[int]:
     return list(nodes)
 
 
-def _check_steps(node: int, steps: list[tuple[float, str, str]]) -> None:
+def _check_steps(node: int, steps: list[tuple[float, str, str, bool]]) -> None:
     """A node must be added and removed alternately, at most once at the same time."""
-    for (before_s, action_before, _), (at_s, action, where) in pairwise(steps):
+    for (before_s, action_before, *_), (at_s, action, where, _) in pairwise(steps):
         if before_s == at_s:
             raise UserError(f"{where}: {action}: node {node} is changed twice at t={at_s:g} s; keep one")
         if action == action_before:

@@ -153,7 +153,7 @@ class Outages:
         """Queue the planned changes. The net effect of those before the start is queued at the start."""
         at_start = dict.fromkeys(sorted(maintenance.absent), 1)
         kinds = dict.fromkeys(at_start, "capacity")
-        for time_s, node, delta, kind, notice_s in maintenance.changes:
+        for time_s, node, delta, kind, notice_s, _ in maintenance.changes:
             if kind == "capacity":
                 self._gone_from_s[node] = max(time_s, start_s) if delta > 0 else inf
             if time_s <= start_s:

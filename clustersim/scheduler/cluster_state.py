@@ -170,10 +170,16 @@ class ClusterState(Generic[AnyView]):
         if active.demand is not None:
             self.nodes.limit_hosts = True
 
-    def room_for(self, job: AnyView | None, gpu_type: str | None = None) -> Room:
+    def room_for(
+        self, job: AnyView | None, gpu_type: str | None = None, until_s: float | None = None
+    ) -> Room:
         """Which nodes `job` may use now, of one GPU type or of any, and how. Without a job: the nodes that
-        are open to every job. PolicyError for a type that the cluster does not have.
+        are open to every job. `until_s`: when the job is expected to end; nodes that are planned to be closed
+        to it before are none of its room. PolicyError for a type that the cluster does not have.
         """
+        if until_s is not None and self.nodes.plans is not None:
+            closed = self.nodes.plans.closed_during(job, self.now_s, until_s)
+            return self._room_within(closed, None if job is None else active_of(job), gpu_type)
         if gpu_type is None and not self.nodes.may_close:
             if job is None:
                 return self._any_node
@@ -182,6 +188,15 @@ class ClusterState(Generic[AnyView]):
                 # Nothing limits the job. Where no placement is faster than another, one room serves all jobs.
                 return Room(self.placer, active.curve.training) if self._by_placement else self._any_node
         closed = self.nodes.closed_to(job)
+        return self._room_within(closed, None if job is None else active_of(job), gpu_type)
+
+    def room_later(
+        self, time_s: float, job: AnyView | None, gpu_type: str | None = None, until_s: float | None = None
+    ) -> Room:
+        """The room of `room_for` at a later time, as planned."""
+        closed = NO_CLOSED_NODES
+        if self.nodes.plans is not None:
+            closed = self.nodes.plans.closed_during(job, time_s, time_s if until_s is None else until_s)
         return self._room_within(closed, None if job is None else active_of(job), gpu_type)
 
     def _room_within(self, nodes: ClosedNodes, active: ActiveJob | None, gpu_type: str | None) -> Room:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Self
 
-from clustersim.cluster import Capacity, CapacityIfStopped, Placement, SharedPlacement
+from clustersim.cluster import Capacity, CapacityIfStopped, Placement, SharedPlacement, nodes_of
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
 from clustersim.placement import Room, SharedGpuRoom
@@ -32,7 +33,7 @@ class Draft:
         self.decision = facts.decision
         """The number of the policy's call in which the draft was made."""
         self._capacity = facts.capacity
-        self._room_for = facts.room_for
+        self._room_for: Callable[..., Room] = facts.room_for
         self._owns_capacity = False
         self._changes: dict[JobView, Placement | None] = {}
 
@@ -101,6 +102,28 @@ class Draft:
         """Free GPUs in this draft on nodes that are open to `job`."""
         return self._room_for(job, None).open(self._capacity).free
 
+    @property
+    def plans_closures(self) -> bool:
+        """Whether nodes are planned to be closed to some jobs: by reservations, or by a calendar."""
+        return self._facts.nodes.plans is not None
+
+    def openings_s(self) -> list[float]:
+        """The times after now at which nodes are planned to open to some jobs, ascending."""
+        plans = self._facts.nodes.plans
+        return [] if plans is None else list(plans.openings_s())
+
+    def later(self, time_s: float) -> Self:
+        """A copy of the draft as of a later time. Its nodes are closed to jobs, or back in service, as
+        planned. Its jobs are those of this draft: the caller stops those that have ended by then.
+        """
+        twin = self.copy()
+        plans = self._facts.nodes.plans
+        if plans is not None:
+            twin._room_for = partial(self._facts.room_later, time_s)
+            for node in nodes_of(plans.back_by(time_s) & self._capacity.closed):
+                twin._own_capacity().open(node)
+        return twin
+
     def may_fit_without(self, placements: Iterable[Placement], gpus: float) -> bool:
         """Whether a job of `gpus` GPUs may fit once the jobs in `placements` have stopped. On a cluster of
         several pools, and for a part of a GPU, the answer is always True.
@@ -116,6 +139,7 @@ class Draft:
         gpus: int | None = None,
         on: Placement | None = None,
         gpu_type: str | None = None,
+        until_s: float | None = None,
     ) -> Placement | None:
         """Give a job without GPUs `gpus` GPUs (its request if None). Returns where, or None if there is no
         room.
@@ -124,6 +148,8 @@ class Draft:
         and waits where all of those are slower than the run's `type_slowdown` allows.
         `on` asks for exactly this placement. A job that was stopped in this draft gets its own GPUs back if
         they are still free; in reality nothing happens to it then.
+        `until_s`: when the policy expects the job to end. It then gets no GPUs of nodes that are planned to
+        be closed to it before that, by reservations or by a calendar.
         """
         active = active_of(job)
         if self._changes.get(job, active.placement) is not None:
@@ -134,12 +160,12 @@ class Draft:
         if on is not None:
             return self._place_on(job, active, count, on, gpu_type)
         if not active.offers:
-            return self._place(job, active, count, gpu_type)
+            return self._place(job, active, count, gpu_type, until_s=until_s)
         offers = self._facts.default_offers(active) if gpu_type is None else active.offers_of(gpu_type)
         for offer in offers:
             count = offer.requested if gpus is None else gpus
             if count in offer.curve.unit_s:
-                placement = self._place(job, active, count, offer.gpu_type)
+                placement = self._place(job, active, count, offer.gpu_type, until_s=until_s)
                 if placement is not None:
                     return placement
         return None
@@ -222,7 +248,13 @@ class Draft:
         return self._capacity
 
     def _place(
-        self, job: JobView, active: ActiveJob, gpus: int, gpu_type: str | None, neighbours: Placement = ()
+        self,
+        job: JobView,
+        active: ActiveJob,
+        gpus: int,
+        gpu_type: str | None,
+        neighbours: Placement = (),
+        until_s: float | None = None,
     ) -> Placement | None:
         """Give a job `gpus` GPUs where it has room: its own if they are free, else if possible on the
         nodes of `neighbours` (on its own nodes if empty).
@@ -230,7 +262,7 @@ class Draft:
         held, capacity = active.placement, self._capacity
         if gpus > capacity.free and not active.millionths:
             return None  # most starts in a full cluster end here; a share may lie on a GPU that is not free
-        room = self._room_for(job, gpu_type)
+        room = self._room_for(job, gpu_type, until_s)
         placement = None
         if held is not None and gpus == active.gpus:
             placement = room.keep(capacity, held)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from clustersim.cluster import NodeSet, Placement
 
 from .internal import AnyView
 
-__all__ = ["NO_CLOSED_NODES", "ClosedNodes", "NodeStates"]
+__all__ = ["NO_CLOSED_NODES", "ClosedNodes", "NodeStates", "Plans"]
+
+View = TypeVar("View", contravariant=True)
 
 
 class ClosedNodes(NamedTuple):
@@ -20,6 +22,26 @@ class ClosedNodes(NamedTuple):
 
 
 NO_CLOSED_NODES = ClosedNodes(0, 0)
+
+
+class Plans(Protocol[View]):
+    """What is planned of the nodes: reservations, and what a calendar announces. The one place to ask."""
+
+    def closed_during(self, job: View | None, from_s: float, until_s: float) -> ClosedNodes:
+        """The nodes that are closed at `from_s`, or at any time from then to `until_s`, to a job which may
+        run until then. Without a job: those that are closed to every job.
+        """
+
+    def back_by(self, time_s: float) -> NodeSet:
+        """The nodes that are out of service now as announced, and no longer at `time_s`."""
+
+    def openings_s(self) -> Iterable[float]:
+        """The times after now at which nodes open, ascending."""
+
+    def changes(self, job: View | None) -> Iterable[tuple[float, int, int]]:
+        """(time, node, sign) of the nodes that jobs can use from then on (1), or not any more (-1), from now
+        on: as the calendar announces. With a job: by the reservations that are not for it.
+        """
 
 
 class NodeStates(Generic[AnyView]):
@@ -34,6 +56,7 @@ class NodeStates(Generic[AnyView]):
     | `gpus_serving` | by node, the GPUs that instances of services hold; `serving`: all of them |
     | `closed_to` | the nodes closed to a job, or to every job (no job), and those reserved for it |
     | `may_close` | whether `closed_to` may ever name any |
+    | `plans` | what is planned of the nodes; None if nothing |
     | `limit_hosts` | whether a job has stated cores or memory, which nodes limit |
     """
 
@@ -44,6 +67,7 @@ class NodeStates(Generic[AnyView]):
         "leaving",
         "limit_hosts",
         "may_close",
+        "plans",
         "removed_by",
         "serving",
     )
@@ -56,6 +80,7 @@ class NodeStates(Generic[AnyView]):
         self.gpus_serving: dict[int, int] = {}
         self.closed_to: Callable[[AnyView | None], ClosedNodes] = _no_closed_nodes
         self.may_close = False
+        self.plans: Plans[AnyView] | None = None
         self.limit_hosts = False
 
     @property

@@ -143,6 +143,20 @@ class State:
         """The same by GPU type, in the order of the cluster's."""
         return in_service_by_type(Draft(self._facts), self._facts)
 
+    def planned_changes(self, job: JobView | None = None) -> list[tuple[float, str, int]]:
+        """How the GPUs in service of each type change from now on, as the run's calendar announces: (time,
+        type, GPUs more or less), in order of time. With a job: how those change that it may use, by the
+        reservations that are not for it, on top of that.
+        """
+        plans = self._facts.nodes.plans
+        if plans is None:
+            return []
+        gpus: dict[tuple[float, str], int] = {}
+        for time_s, node, sign in plans.changes(job):
+            key = time_s, self.cluster.type_of(node)
+            gpus[key] = gpus.get(key, 0) + sign * self.cluster.size_of(node)
+        return [(*key, gpus[key]) for key in sorted(gpus)]
+
     @property
     def quotas(self) -> Mapping[str, int]:
         """Guaranteed GPUs by tenant; together no more than the cluster has."""

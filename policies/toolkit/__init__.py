@@ -6,7 +6,7 @@
 |                 | `by_tenant`, `switch`, `whole`                  |                                        |
 | `rounds`        | `Rounds`, `TimeSlices`                          | deciding once a round; time slicing    |
 | `stepwise`      | `jobs_by`, `allocate_stepwise`, `Walk`, `Price` | GPUs handed out step by step           |
-| `gpu_calendar`  | `FreeGpus`                                      | free GPUs at each future time          |
+| `gpu_calendar`  | `FreeGpus`, `calendars_as_planned`              | free GPUs at each future time          |
 | `leases`        | `LeaseCalendar`                                 | GPUs leased for terms of equal length  |
 | `backfill`      | `RunTimeEstimates`, `Shadow`                    | run-time estimates, EASY's reservation |
 | `gavel`         | `Gavel`, `Ledger`, `priorities`                 | rounds that follow shares of time      |
@@ -36,7 +36,7 @@ from __future__ import annotations
 from .backfill import RunTimeEstimates, Shadow
 from .cells import Cell, FreeCells, VirtualCluster, cell_sizes, split_into_cells
 from .gavel import Gavel, Ledger, priorities
-from .gpu_calendar import FreeGpus
+from .gpu_calendar import FreeGpus, calendars_as_planned
 from .leases import LeaseCalendar
 from .parameters import by_tenant, increasing, number, positive, switch, whole
 from .places import Places, on_fewest_nodes
@@ -64,6 +64,7 @@ __all__ = [
     "WorkCourse",
     "allocate_stepwise",
     "by_tenant",
+    "calendars_as_planned",
     "cell_sizes",
     "course_of",
     "increasing",

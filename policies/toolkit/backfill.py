@@ -87,6 +87,17 @@ class RunTimeEstimates:
             return _extended(expiry_s, now)
         return now + job.paying_s + job.estimated_remaining()
 
+    def start(self, job: JobView, proposal: Proposal, now: float, gpu_type: str | None = None) -> bool:
+        """Start a pending job where it fits and where its estimated end comes before nodes are planned to be
+        closed to it. Returns whether it started. `gpu_type`: of its GPUs; if None, the first with room.
+        """
+        if not proposal.plans_closures:
+            return proposal.start(job, gpu_type=gpu_type) is not None
+        return any(
+            proposal.start(job, gpu_type=name, until_s=now + self.run_s(job, name)) is not None
+            for name in (start_types(job) if gpu_type is None else (gpu_type,))
+        )
+
     def watch(self, proposal: Proposal, now: float) -> float:
         """When the first estimate of a job in `proposal` runs out, extensions included: from then on the
         policy should plan with an extended one. Infinite if no running job has an estimate of its user.
@@ -147,22 +158,26 @@ class Shadow:
 
     `start_s`, the shadow time, is when enough of the running jobs have ended by their estimates; infinite if
     `head` does not fit even after all of them. The search stops jobs in a draft, so it accounts for the
-    location of GPUs and not only for their number.
+    location of GPUs and not only for their number. It knows when nodes are planned to be closed, and to open.
     """
 
     def __init__(self, head: JobView, proposal: Proposal, estimates: RunTimeEstimates, now: float):
         self.head, self.now = head, now
         self._proposal, self._estimates = proposal, estimates
         self._later = proposal.copy()
-        ends = [
+        ends: list[tuple[float, int, JobView | None]] = [
             (estimates.end_s(job, now, _type_of(job, proposal)), job.order, job) for job in proposal.running()
         ]
+        events = [*ends, *((time_s, -1, None) for time_s in proposal.openings_s())]
         self.start_s = inf
-        for end_s, _, job in sorted(ends, key=lambda end: end[:2]):
+        for end_s, _, job in sorted(events, key=lambda event: event[:2]):
             if end_s > self.start_s:
                 break
-            self._later.stop(job)
-            if self.start_s == inf and self._has_room():
+            if proposal.plans_closures:
+                self._later = self._later.later(end_s)
+            if job is not None:
+                self._later.stop(job)
+            if self.start_s == inf and self._has_room(end_s):
                 self.start_s = end_s
 
     def backfill(self, job: JobView) -> bool:
@@ -173,24 +188,27 @@ class Shadow:
 
     def _backfill_on(self, job: JobView, gpu_type: str | None) -> bool:
         if self.now + self._estimates.run_s(job, gpu_type) <= self.start_s:
-            return self._proposal.start(job, gpu_type=gpu_type) is not None
+            return self._estimates.start(job, self._proposal, self.now, gpu_type)
         if job.needs >= 1 and job.requested > self._later.free - self.head.requested:
             return False
-        places = self._proposal.start(job, gpu_type=gpu_type)
-        if places is None:
+        if not self._estimates.start(job, self._proposal, self.now, gpu_type):
             return False
+        places = self._proposal.placement(job)
+        assert places is not None
+        if self._proposal.plans_closures and not self._later.has_room(job, places):
+            return True  # a reservation that preempts it begins before the head starts
         self._later.start(job, on=places)
-        if self._has_room():
+        if self._has_room(self.start_s):
             return True
         self._later.stop(job)
         self._proposal.stop(job)
         return False
 
-    def _has_room(self) -> bool:
-        """Whether `head` fits at the shadow time. A start tells, as only it considers the types of GPUs that
-        can run the job.
+    def _has_room(self, time_s: float) -> bool:
+        """Whether `head` fits at `time_s`. A start tells, as only it considers the types of GPUs that can run
+        the job.
         """
-        if not self._later.fits(self.head.needs) or self._later.start(self.head) is None:
+        if not self._later.fits(self.head.needs) or not self._estimates.start(self.head, self._later, time_s):
             return False
         self._later.stop(self.head)
         return True

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from math import inf
 
-__all__ = ["FreeGpus"]
+from clustersim.scheduler import State
+
+__all__ = ["FreeGpus", "calendars_as_planned"]
 
 _FEW = 3  # boundaries: to step over them is faster than to copy the others
 
@@ -182,3 +184,14 @@ class FreeGpus:
             i -= 1
             end = self.times[i]
         return -inf
+
+
+def calendars_as_planned(state: State) -> dict[str, FreeGpus]:
+    """The GPUs in service of each type over time, as the run's calendar announces them."""
+    in_service = {state.cluster.gpu_types[0]: state.in_service}
+    if state.cluster.mixed:
+        in_service = state.in_service_by_type()
+    calendars = {gpu_type: FreeGpus(state.now, gpus) for gpu_type, gpus in in_service.items()}
+    for time_s, gpu_type, gpus in state.planned_changes():
+        calendars[gpu_type].give_back(time_s, inf, gpus)
+    return calendars

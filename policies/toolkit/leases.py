@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from clustersim.scheduler import JobView
 
+from .gpu_calendar import FreeGpus
+
 __all__ = ["LeaseCalendar"]
 
 _INSTANT_S = 1e-3  # a wake-up may come this much early
@@ -54,19 +56,27 @@ class LeaseCalendar:
         begin_s, end_s = term * self.lease_s, (term + 1) * self.lease_s
         return max(0.0, min(end_s, due_s) - max(begin_s, now))
 
-    def runs(self, gpus: int, capacity: int, now: float, due_s: float) -> list[list[int]]:
-        """The terms until `due_s` in which `gpus` of `capacity` GPUs are free, consecutive ones together."""
+    def runs(self, gpus: int, capacity: FreeGpus, now: float, due_s: float) -> list[list[int]]:
+        """The terms until `due_s` in which `gpus` of the GPUs of `capacity` have no lease, consecutive ones
+        together.
+        """
         runs: list[list[int]] = []
         first_term = self.at(now)
         last_term = min(self.at(min(due_s, now + _MOST_TERMS * self.lease_s)), first_term + _MOST_TERMS)
         for term in range(first_term, last_term + 1):
-            if self.used(term) + gpus > capacity or self.seconds(term, now, due_s) <= 0.0:
+            if self.used(term) + gpus > self.in_term(capacity, term) or self.seconds(term, now, due_s) <= 0.0:
                 continue
             if runs and runs[-1][-1] == term - 1:
                 runs[-1].append(term)
             else:
                 runs.append([term])
         return runs
+
+    def in_term(self, capacity: FreeGpus, term: int) -> int:
+        """The GPUs of `capacity` that are there during a whole term, or the rest of the present one."""
+        if len(capacity.times) == 1:
+            return capacity.free[0]
+        return capacity.least(max(term * self.lease_s, capacity.times[0]), (term + 1) * self.lease_s)
 
     def enough(
         self, terms: Sequence[int], need_s: float, again_s: float, holds: bool, now: float, due_s: float

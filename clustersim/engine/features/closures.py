@@ -1,16 +1,19 @@
-"""Nodes that are closed to some jobs: those about to be reclaimed, and those of reservations."""
+"""Nodes that are closed to some jobs: those about to be reclaimed, those of reservations, and those that a
+calendar takes out of service.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from math import inf, isfinite
 from typing import cast
 
-from clustersim.cluster import NodeSet, node_set
+from clustersim.cluster import NodeSet, node_set, nodes_of
 from clustersim.engine.clock import Due
 from clustersim.engine.world import World
-from clustersim.failures import Reservation
+from clustersim.failures import Closure, Reservation
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.internal import active_of
 from clustersim.scheduler.node_states import ClosedNodes
@@ -21,20 +24,30 @@ __all__ = ["Closures"]
 
 
 class Closures:
-    """Begins and ends reservations, and tells drafts which nodes are closed to a job.
+    """Begins and ends reservations, and tells drafts which nodes are closed to a job, now (`closed_to`) and
+    as planned (`Plans`).
 
-    `cordon`: whether a node with a notice of its reclaim gets no further jobs.
+    `cordon`: whether a node with a notice of its reclaim gets no further jobs. `announced`: the nodes that
+    the calendar takes out of service, in order of time.
     """
 
     def __init__(
-        self, world: World, nodes: NodesOfCluster, cordon: bool, reservations: Sequence[Reservation]
+        self,
+        world: World,
+        nodes: NodesOfCluster,
+        cordon: bool,
+        reservations: Sequence[Reservation],
+        announced: Sequence[Closure] = (),
     ):
         self._world, self._nodes, self._cordon = world, nodes, cordon
         self._sets = {reservation.nodes: node_set(sorted(reservation.nodes)) for reservation in reservations}
         self._to_come = deque(reservations)  # in order of time
         self._in_force: dict[Reservation, None] = {}
+        self._announced = [(*closure[:2], node_set(closure.nodes)) for closure in announced]
         if cordon or reservations:
             world.facts.nodes.close(self.closed_to)
+        if announced or reservations:
+            world.facts.nodes.plans = self
 
     def begin(self) -> None:
         """Expect the beginnings and ends of reservations; those that hold already begin at once."""
@@ -63,6 +76,70 @@ class Closures:
         if self._to_come:
             closed |= self._to_be_drained(job)
         return ClosedNodes(closed, reserved)
+
+    def closed_during(self, job: JobView | None, from_s: float, until_s: float) -> ClosedNodes:
+        facts, closed, reserved = self._world.facts, 0, 0
+        for node, leaves_s in facts.nodes.leaving.items():
+            if leaves_s > facts.now_s and (self._cordon or leaves_s < until_s or leaves_s <= from_s):
+                closed |= 1 << node
+        for start_s, end_s, nodes in self._coming():
+            if start_s > from_s and start_s >= until_s:
+                break
+            closed |= nodes if end_s > from_s else 0
+        for reservation in chain(self._in_force, self._to_come) if job is not None else ():
+            holds = reservation.start_s <= from_s < reservation.end_s
+            if not holds and not from_s < reservation.start_s < until_s:
+                continue
+            if job is None or not reservation.admits(job.id, job.tenant):
+                closed |= self._sets[reservation.nodes] if holds or reservation.others == "drain" else 0
+            elif holds:
+                reserved |= self._sets[reservation.nodes]
+        return ClosedNodes(closed, reserved)
+
+    def back_by(self, time_s: float) -> NodeSet:
+        now, back, out = self._world.facts.now_s, 0, 0
+        for start_s, end_s, nodes in self._coming():
+            if start_s <= now and end_s <= time_s:
+                back |= nodes
+            elif start_s <= time_s < end_s:
+                out |= nodes
+        return back & ~out
+
+    def openings_s(self) -> list[float]:
+        now = self._world.facts.now_s
+        ends_s = {end_s for _, end_s, _ in self._coming()}
+        ends_s |= {reservation.end_s for reservation in chain(self._in_force, self._to_come)}
+        return sorted(end_s for end_s in ends_s if now < end_s < inf)
+
+    def changes(self, job: JobView | None) -> Iterator[tuple[float, int, int]]:
+        facts = self._world.facts
+        now, out_of_service = facts.now_s, facts.capacity.closed
+        if job is not None:
+            for reservation in chain(self._in_force, self._to_come):
+                if not reservation.admits(job.id, job.tenant) and reservation.end_s > now:
+                    for node in sorted(reservation.nodes):
+                        yield max(now, reservation.start_s), node, -1
+                        yield reservation.end_s, node, 1
+            return
+        coming = [closure for closure in self._coming() if closure[1] > now]
+        out_as_announced = node_set(
+            node for start_s, _, n in coming if start_s <= now for node in nodes_of(n)
+        )
+        failed = out_of_service & ~out_as_announced  # of these nothing is known
+        for start_s, end_s, nodes in coming:
+            for node in nodes_of(nodes & ~failed):
+                if start_s > now or not out_of_service >> node & 1:
+                    yield max(now, start_s), node, -1
+                if end_s < inf:
+                    yield end_s, node, 1
+
+    def _coming(self) -> list[tuple[float, float, NodeSet]]:
+        """What is announced from now on, in order of time."""
+        now, past = self._world.facts.now_s, 0
+        while past < len(self._announced) and self._announced[past][1] <= now:
+            past += 1
+        del self._announced[:past]
+        return self._announced
 
     def _to_be_drained(self, job: JobView) -> NodeSet:
         """The nodes of coming reservations for which the job would end too late."""

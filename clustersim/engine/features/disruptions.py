@@ -36,7 +36,8 @@ class Disruptions:
         self.nodes = NodesOfCluster(world, enactment, retries, first or 0)
         reclaims = setup.spot is not None or (setup.maintenance is not None and setup.maintenance.reclaims)
         cordon = reclaims and (setup.spot is None or setup.spot.cordon)
-        self._closures = Closures(world, self.nodes, bool(cordon), setup.reservations)
+        announced = [] if setup.maintenance is None else setup.maintenance.closures(first or 0, cluster.nodes)
+        self._closures = Closures(world, self.nodes, bool(cordon), setup.reservations, announced)
         self._node_events: NodeEvents | None = None
         if first is None:
             gpus = [cluster.size_of(node) for node in range(cluster.nodes)]

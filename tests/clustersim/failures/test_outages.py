@@ -16,7 +16,7 @@ from scipy import stats
 
 from clustersim.failures import Failures, Maintenance, NodeChange, Outages, read_calendar
 from clustersim.failures.failures import KINDS, Machine, lemons
-from clustersim.failures.maintenance import PlannedChange
+from clustersim.failures.maintenance import Closure, PlannedChange
 from itertime.errors import UserError
 from tests.effort import examples
 
@@ -283,3 +283,22 @@ def test_a_calendar_may_be_a_file(tmp_path: Path) -> None:
 def test_more_entries_than_a_manifest_should_hold_are_refused() -> None:
     with pytest.raises(UserError, match=r"has 100,001 entries, more than 100,000"):
         Maintenance.of([{"at_s": 1, "add": 1}] * 100_001, 4)
+
+
+def test_what_is_announced_of_nodes_is_when_they_are_out() -> None:
+    """Entries that overlap are one closure; the nodes of a part of the cluster count from its first one."""
+    calendar = Maintenance.of(
+        [
+            {"at_s": 10, "maintenance": "0-2", "for_s": 10},
+            {"at_s": 15, "maintenance": 1, "for_s": 10},
+            {"at_s": 40, "remove": 2},
+            {"at_s": 5, "add": 3},
+            {"at_s": 50, "maintenance": 0, "for_s": 10, "announced": False},
+            {"at_s": 60, "reclaim": 0, "for_s": 10, "notice_s": 5},
+        ],
+        4,
+    )
+    assert calendar.closures(1, 3) == [
+        Closure(-inf, 5, (2,)), Closure(10, 20, (1,)), Closure(10, 25, (0,)), Closure(40, inf, (1,)),
+    ]  # fmt: skip
+    assert calendar.closures(0, 1) == [Closure(10, 20, (0,))]
