@@ -201,7 +201,9 @@ def stated_speed(cluster: Cluster, table: Any, parameters: Mapping[str, float]) 
     if not cluster.mixed:
         return StatedSpeed(cluster, table.get(cluster.gpu_types[0], table), parameters)
     by_type = {
-        pool.gpu_type: StatedSpeed(Cluster(pool.nodes, pool.gpus_per_node), table[pool.gpu_type], parameters)
+        pool.gpu_type: StatedSpeed(
+            Cluster(pool.nodes, pool.gpus_per_node), table.get(pool.gpu_type, {}), parameters
+        )
         for pool in cluster.pools
     }
     for name, speed in by_type.items():
