@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import gamma
+from math import gamma, inf
 from pathlib import Path
 from time import process_time
 from typing import Any
