@@ -30,6 +30,7 @@ from itertime.accuracy import WatchedProfile
 from itertime.planning import WHOLE
 from itertime.planning.space import candidates
 from itertime.spec import Attention, Collective, Elementwise, Gemm, PlanBatch, Query
+from tests.itertime.tables import table_rows
 
 SYSTEM = load_system("dgx-a100-80gb")
 MODEL = load_model("megatron-39.1b")
@@ -42,16 +43,9 @@ def test_a_plan_that_does_not_fit_says_why():
     assert predict(MODEL, Plan(8, 8, 1, 1, 8), SYSTEM).reason == ""
 
 
-PUBLISHED = [  # Narayanan et al. (SC'21), table 1, iteration time by their equation 3; micro-batch 1
-    ("megatron-76.1b", 8, 4, 32, 1792, 16.058),
-    ("megatron-145.6b", 8, 8, 24, 2304, 24.817),
-    ("megatron-310.1b", 8, 16, 15, 2160, 37.614),
-    ("megatron-529.6b", 8, 35, 9, 2520, 54.085),
-    ("megatron-1008b", 8, 64, 6, 3072, 102.63),
-]
-
-
-@pytest.mark.parametrize(("name", "tp", "pp", "dp", "batch", "seconds"), PUBLISHED)
+@pytest.mark.parametrize(
+    ("name", "tp", "pp", "dp", "batch", "seconds"), table_rows("iteration times of SC'21")
+)
 def test_published_iteration_times_within_ten_percent(name, tp, pp, dp, batch, seconds):
     assert predict(load_model(name), Plan(tp, pp, dp, 1, batch), SYSTEM).iteration_s == pytest.approx(
         seconds, rel=0.10

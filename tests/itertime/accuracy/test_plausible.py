@@ -15,30 +15,14 @@ import pytest
 from itertime import Plan, load_model, load_system, predict
 from itertime.spec import System, profile_of
 from tests.effort import rotated
+from tests.itertime.tables import TABLES
 
-PEAK_TFLOPS = {
-    "dgx-h100": 989, "dgx-h200": 989, "dgx-b200": 2250, "dgx-b300": 2250, "gb200-nvl72": 2500,
-    "gb300-nvl72": 2500,
-}  # fmt: skip
+PEAK_TFLOPS = TABLES["peaks"]
 BASE = Plan(1, 1, 8, 1, 128, recompute="none", zero_stage=1, grad_overlap=True)
-SHARDED = replace(BASE, sequence_parallel=True)
-DENSE = {
-    "llama3-8b": BASE,
-    "llama3-70b": replace(SHARDED, tp=4, pp=4, dp=4, interleave=5),
-    "llama3.1-405b": replace(
-        SHARDED, tp=8, pp=8, cp=2, dp=4, interleave=8, split="ends", global_batch=256
-    ),
-}  # fmt: skip
-MIXTURES = {
-    "qwen3-30b-a3b": replace(BASE, dp=16, micro_batch=2, ep=8, global_batch=512),
-    "qwen3-235b-a22b": replace(
-        SHARDED, tp=2, pp=8, dp=16, ep=32, etp=1, interleave=4, split="ends", global_batch=2048
-    ),
-    "deepseek-v3": replace(
-        SHARDED, tp=2, pp=8, dp=64, ep=64, etp=1, interleave=4, split="remainder", global_batch=8192
-    ),
-    "gpt-oss-120b": replace(BASE, pp=4, dp=16, ep=8, micro_batch=2, global_batch=1280),
-}  # fmt: skip
+DENSE, MIXTURES = (
+    {model: replace(BASE, **changes) for model, changes in TABLES[f"plans of {kind}"].items()}
+    for kind in ("dense models", "mixtures")
+)
 FRAMEWORKS = ("te", "compile", "eager")
 
 
@@ -83,7 +67,7 @@ RUNS = (
     *DENSE.items(),
     *MIXTURES.items(),
     ("llama3-8b", replace(BASE, dp=64, zero_stage=3)),
-    ("llama3-70b", replace(SHARDED, tp=16, dp=8)),  # across nodes
+    ("llama3-70b", replace(BASE, tp=16, dp=8, sequence_parallel=True)),  # across nodes
     ("llama3-8b", replace(BASE, cp=8, dp=2, global_batch=8)),
     ("gpt2-small", BASE),
 )

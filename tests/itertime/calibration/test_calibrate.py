@@ -19,6 +19,7 @@ from itertime.calibration.validation import validate
 from itertime.cli import main
 from itertime.spec import Site
 from tests.effort import first
+from tests.itertime.tables import table_rows
 from tests.places import TABLES
 
 PLANS = [(tp, pp, mb) for tp in (2, 4, 8) for pp in (1, 2) for mb in (1, 4)]
@@ -246,14 +247,7 @@ def test_evaluating_together_equals_validating_one_by_one():
         pytest.skip(f"{TABLES} is not here")
 
 
-HELD_OUT = [  # file, largest mean absolute error in percent over ten folds, with three constants
-    ("a100_megatron_deepspeed", 6.5),
-    ("a100_bigscience", 5.0),
-    ("a100_internevo_zero1", 4.5),
-]
-
-
-@pytest.mark.parametrize(("name", "largest"), first(1, HELD_OUT))
+@pytest.mark.parametrize(("name", "largest"), first(1, table_rows("accuracy held out")))
 def test_three_constants_describe_a_site(name, largest):
     path = TABLES / f"{name}.csv"
     if not path.exists():

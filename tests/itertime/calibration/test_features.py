@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,9 @@ from itertime.cli import main
 from itertime.errors import UserError
 from itertime.spec import Gemm
 from tests.iteration_table import table_of
+from tests.itertime.tables import TABLES
 
-ROW: Mapping[str, Any] = {
-    "id": "run", "gpu": "H100-SXM-80GB", "gpus": 8, "gpus_per_node": 8, "node_nic_gbps": 3200, "layers": 8,
-    "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn_hidden": 14336, "gated_mlp": True, "vocab": 32000,
-    "seq_len": 4096, "attention": "flash", "tp": 2, "pp": 1, "dp": 4, "micro_batch": 1, "global_batch": 16,
-    "recompute": "none", "sequence_parallel": True, "iteration_s": 2.0,
-}  # fmt: skip
+ROW = TABLES["measured row"]
 MIXTURE = {"experts": 8, "experts_per_token": 2, "moe_ffn_hidden": 14336}
 
 
@@ -49,24 +44,7 @@ def run_of(folder: Path, **changes: Any) -> MeasuredRun:
     return measured_run(row, Site())
 
 
-@pytest.mark.parametrize(
-    "same",
-    [
-        {"precision": "bf16"},
-        {"precision": "fp16"},
-        {"cp": 1, "ep": 1, "etp": 2},
-        {"experts": 1, "moe_ffn_hidden": "", "shared_ffn_hidden": ""},
-        {"experts": "", "experts_per_token": 1},
-        {"head_dim": 128, "head_dim_v": 128},
-        {"power_w": 700},
-        {"tp_comm_overlap": False, "cuda_graphs": "none", "cpu_offload_layers": 0},
-        {"recompute_modules": "", "recompute_fraction": 0},
-        {"recompute_modules": "core_attn"},  # nothing is repeated
-        {"moe_dispatcher": "hybridep", "moe_a2a_overlap": True},  # nothing without experts
-        {"grad_dtype": "bf16"},
-        {"model": "an unpublished model"},
-    ],
-)
+@pytest.mark.parametrize("same", TABLES["cells without effect"])
 def test_what_a_run_has_anyway_changes_nothing(tmp_path: Path, same: dict[str, Any]) -> None:
     assert seconds(tmp_path, **same) == seconds(tmp_path)
 
@@ -82,11 +60,7 @@ def test_a_lower_power_limit_and_other_memory_make_another_gpu(tmp_path: Path) -
 
 def test_a_published_model_fills_what_no_column_states(tmp_path: Path) -> None:
     published = load_model("gpt-oss-20b")
-    shape = {
-        "model": "GPT-OSS-20B", "layers": 24, "hidden": 2880, "heads": 64, "kv_heads": 8, "head_dim": 64,
-        "ffn_hidden": 2880, "moe_ffn_hidden": 2880, "experts": 32, "experts_per_token": 4, "vocab": 201088,
-        "tp": 1, "dp": 8, "sequence_parallel": False,
-    }  # fmt: skip
+    shape = TABLES["shape of GPT-OSS-20B"]
     assert run_of(tmp_path, **shape).model == replace(published, name="run")
     shallow = run_of(tmp_path, **shape | {"layers": 4, "seq_len": 256}).model
     assert (shallow.layers, shallow.seq_len, shallow.window) == (4, 256, published.window)

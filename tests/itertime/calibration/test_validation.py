@@ -17,6 +17,7 @@ from itertime.costs import BUFFERS_BYTES, Workload
 from itertime.costs.layer import layer_costs
 from itertime.errors import UserError
 from itertime.spec import PlanBatch, load_framework
+from tests.itertime.tables import table_rows
 from tests.places import TABLES
 
 
@@ -104,16 +105,7 @@ def test_coverage_counts_the_rows_in_their_interval(write_table):
     assert statistics(validate(write_table(*rows), site).predicted)["coverage"] == 100
 
 
-ACCURACY = [  # file, the largest mean absolute error in percent, no constant fitted to the file
-    ("a100_megatron_deepspeed", 10.0),
-    ("a100_bigscience", 17.0),
-    ("a100_internevo_zero1", 17.0),
-    ("a100_llmfoundry_fsdp", 10.0),
-    ("published", 3.5),
-]
-
-
-@pytest.mark.parametrize(("name", "largest"), ACCURACY)
+@pytest.mark.parametrize(("name", "largest"), table_rows("accuracy"))
 def test_every_measured_a100_run_is_predicted_and_fits(name, largest):
     path = TABLES / f"{name}.csv"
     if not path.exists():

@@ -12,6 +12,7 @@ from itertime.costs import Memory, Workload, memory
 from itertime.costs.activation_copies import activation_copies_s
 from itertime.costs.memory import BUFFERS_BYTES, activations_of
 from itertime.costs.offload import offloaded_step
+from tests.itertime.tables import table_rows
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)
@@ -154,21 +155,7 @@ def test_the_optimizer_step_counts_only_beyond_the_activations_it_replaces():
     assert large["optimizer_step"] == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "tp", "pp", "dp", "batch"),
-    [  # Narayanan et al. (SC'21), table 1: these ran on 80 GB GPUs
-        ("megatron-1.7b", 1, 1, 32, 512),
-        ("megatron-3.6b", 2, 1, 32, 512),
-        ("megatron-7.5b", 4, 1, 32, 512),
-        ("megatron-18.4b", 8, 1, 32, 1024),
-        ("megatron-39.1b", 8, 2, 32, 1536),
-        ("megatron-76.1b", 8, 4, 32, 1792),
-        ("megatron-145.6b", 8, 8, 24, 2304),
-        ("megatron-310.1b", 8, 16, 15, 2160),
-        ("megatron-529.6b", 8, 35, 9, 2520),
-        ("megatron-1008b", 8, 64, 6, 3072),
-    ],
-)
+@pytest.mark.parametrize(("name", "tp", "pp", "dp", "batch"), table_rows("runs of SC'21"))
 def test_published_runs_fit(name, tp, pp, dp, batch):
     assert needed(load_model(name), PlanBatch.of([Plan(tp, pp, dp, 1, batch)])).fits[0]
 

@@ -10,21 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from itertime.io import with_guard, without_guard
+from tests.itertime.tables import TABLES
 from traces import Job, read_trace, write_trace
 
-HOSTILE = [
-    "=cmd()",
-    "+1",
-    "-2+3",
-    "@SUM(A1)",
-    "\tx",
-    "\rx",
-    "'=x",
-    "''=x",
-    "=HYPERLINK(\"a\",'b')",
-    "'tis",
-    "a=b",
-]
 FORMULA = tuple("=+-@\t\r\n")
 
 
@@ -43,7 +31,8 @@ def test_hostile_text_survives_a_round_trip(text: str) -> None:
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_trace_of_hostile_names(tmp_path: Path, ending: str) -> None:
     jobs = [
-        Job(text, float(i), tenant=text, state=text, gpus=1, duration_s=1.0) for i, text in enumerate(HOSTILE)
+        Job(text, float(i), tenant=text, state=text, gpus=1, duration_s=1.0)
+        for i, text in enumerate(TABLES["hostile texts"])
     ]
     path = tmp_path / f"trace.{ending}"
     write_trace(jobs, path)

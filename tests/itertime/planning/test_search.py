@@ -31,6 +31,7 @@ from itertime.planning.search import among_best, best_of_counts, fitting_plans, 
 from itertime.planning.space import candidates, divisors
 from itertime.spec import DEFAULT_OPTIONS, PlanBatch, PlanOptions, parse_options
 from tests.iteration_table import table_of
+from tests.itertime.tables import TABLES
 
 SYSTEM = load_system("dgx-a100-80gb")
 MODEL = load_model("megatron-18.4b")
@@ -244,12 +245,8 @@ def test_curves_are_kept_by_headroom(tmp_path: Path) -> None:
 
 def test_a_measured_run_needs_no_headroom(tmp_path: Path) -> None:
     """It ran, so the micro-batch that `validate` infers may fill the memory."""
-    row = {
-        "id": "full", "gpu": "A100-SXM-80GB", "gpus": 16, "gpus_per_node": 8, "node_nic_gbps": 1600,
-        "layers": MODEL.layers, "hidden": MODEL.hidden, "heads": MODEL.heads, "vocab": MODEL.vocab,
-        "seq_len": MODEL.seq_len, "attention": MODEL.attention, "tp": 4, "pp": 2, "dp": 2,
-        "micro_batch": 2, "global_batch": 128, "recompute": "none", "iteration_s": 20,
-    }  # fmt: skip
+    shape = ("layers", "hidden", "heads", "vocab", "seq_len", "attention")
+    row = TABLES["full row"] | {column: getattr(MODEL, column) for column in shape}
     (found,) = validate(table_of(row, tmp_path)).predicted
     assert found.prediction.fits
     assert found.prediction.memory_bytes > 0.9 * CAPACITY

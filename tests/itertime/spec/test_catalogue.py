@@ -9,27 +9,14 @@ import pytest
 from itertime import ModelSpec, Plan, list_models, load_model, load_system, predict
 from itertime.errors import UserError
 from itertime.spec import approximations_of, refusal_of
+from tests.itertime.tables import TABLES
 
 NAMES = list_models()
 SYSTEM = load_system("dgx-h100")
 CLOSE = 0.005
 EMBEDDING = "the published count leaves out the token embedding"
-OTHERWISE = {  # model -> largest relative difference, why
-    "bert-large": (0.02, "the pooler and the next-sentence head are left out"),
-    "bert-large-wikipedia": (0.02, "the pooler and the next-sentence head are left out"),
-    "falcon-180b": (0.009, "the checkpoint stores the tied embedding twice"),
-    "gpt3-13b": (0.012, "the paper's width of 5140 cannot be split into 40 heads"),
-    "kimi-k2": (0.0135, "the shape in the same table gives 1.026 trillion"),
-    "llama4-scout": (0.012, "the published count has the vision encoder"),
-}
-OTHERWISE_ACTIVE: dict[str, tuple[float | None, str]] = {
-    "deepseek-v2-lite": (0.025, EMBEDDING),
-    "deepseek-v3": (None, EMBEDDING),
-    "gpt-oss-120b": (None, EMBEDDING),
-    "gpt-oss-20b": (None, EMBEDDING),
-    "kimi-k2": (0.0085, "the shape in the same table gives 32.9 billion"),
-    "qwen3-30b-a3b": (0.017, "3.35 billion is stated as 3.3"),
-}
+OTHERWISE, ACTIVE = (TABLES[f"{kind}parameters counted otherwise"] for kind in ("", "active "))
+"""Largest relative difference, and why."""
 
 
 def published(text: str) -> tuple[float, float]:
@@ -65,7 +52,7 @@ def test_parameters_are_those_published(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if load_model(name).experts > 1])
 def test_active_parameters_are_those_published(name: str) -> None:
     model = load_model(name)
-    largest, why = OTHERWISE_ACTIVE.get(name, (None, ""))
+    largest, why = ACTIVE.get(name, (None, ""))
     count = model.active_parameters - (model.vocab * model.hidden if why == EMBEDDING else 0)
     assert_as_published(count, model.active_parameters_published, largest)
 

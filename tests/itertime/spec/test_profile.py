@@ -28,6 +28,7 @@ from itertime.spec.kernels import FLASH
 from itertime.spec.kernels.attention import BACKWARD_FLOPS
 from itertime.spec.operators import PowerTerm
 from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS, FOLDER
+from tests.itertime.tables import table_rows
 
 PROFILE = load_profile("a100-80gb")
 
@@ -76,19 +77,7 @@ def test_published_large_gemms_reach_70_to_82_percent_of_peak(mnk: tuple[int, in
     assert 0.70 <= 2 * m * n * k / PROFILE.seconds(Gemm(m, n, k)) / PROFILE.peak_flops <= 0.82
 
 
-@pytest.mark.parametrize(
-    ("head_dim", "causal", "seq", "tera_flops_per_s"),
-    [
-        (64, False, 2048, 162),
-        (64, False, 16384, 176),
-        (64, True, 2048, 140),
-        (64, True, 16384, 171),
-        (128, False, 2048, 187),
-        (128, False, 16384, 203),
-        (128, True, 2048, 155),
-        (128, True, 16384, 189),
-    ],
-)
+@pytest.mark.parametrize(("head_dim", "causal", "seq", "tera_flops_per_s"), table_rows("flash-attention-2"))
 def test_published_flash_attention_2(head_dim: int, causal: bool, seq: int, tera_flops_per_s: float) -> None:
     """Forward + backward on A100 in the chart of Dao-AILab/flash-attention: 16k tokens, 2048 hidden."""
     batch, heads = 16384 // seq, 2048 // head_dim
@@ -147,18 +136,14 @@ def test_attention_depends_on_mask_and_heads_as_it_should() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("head_dim", "seq", "causal", "factor"),
-    [
-        (128, 2048, True, 155 / 69),
-        (128, 16384, False, 203 / 83),
-        (64, 2048, True, 140 / 77),
-        (64, 16384, False, 176 / 110),
-    ],
-)
-def test_published_flash_attention_1(head_dim: int, seq: int, causal: bool, factor: float) -> None:
+@pytest.mark.parametrize(("head_dim", "seq", "causal", "second", "first"), table_rows("flash-attention-1"))
+def test_published_flash_attention_1(
+    head_dim: int, seq: int, causal: bool, second: float, first: float
+) -> None:
     """FlashAttention-2's TFLOP/s over FlashAttention's in the chart of Dao-AILab/flash-attention (A100)."""
-    assert PROFILE.attention_factor("flash1", head_dim, seq, causal) == pytest.approx(factor, rel=0.015)
+    assert PROFILE.attention_factor("flash1", head_dim, seq, causal) == pytest.approx(
+        second / first, rel=0.015
+    )
 
 
 def test_other_attention_kernels() -> None:

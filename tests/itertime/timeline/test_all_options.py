@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from itertime import ModelSpec, Plan, PlanBatch, evaluate, load_model, load_system, predict
 from itertime.spec import PlanOptions, System, parse_options
 from tests.effort import examples
+from tests.itertime.tables import table_rows
 from tests.oracles.task_graph import predicted_as_the_graph
 
 SYSTEMS = [
@@ -109,17 +110,7 @@ def test_no_option_is_missing_here() -> None:
     assert {field.name for field in fields(PlanOptions)} == drawn | numbers
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "workers=4,local_steps=30,outer=diloco,compression=int8",
-        "workers=2,local_steps=8,outer=des-loc,momentum_steps=24,optimizer=lamb,clipping=bucket",
-        "gradient_shards=2,optimizer_shards=8,batching=unpadded,balance=stratified-exchanged",
-        "weight_shards=2,gradient_shards=2,optimizer_shards=4,quantized_weights=true,compression=fp8",
-        "compression=onebit-adam,clipping=none,batching=unpadded,balance=sorted,warmup_share=0.2",
-        "compression=topk,clipping=before,batching=packed",
-    ],
-)
+@pytest.mark.parametrize("text", [text for (text,) in table_rows("options at once")])
 def test_many_plans_at_once_equal_each_alone(text: str) -> None:
     model = replace(load_model("bert-large"), seq_len=512, lengths="wikipedia-512", attention="flash")
     plans = [

@@ -14,6 +14,7 @@ from itertime.cli import main
 from itertime.spec import profile_of
 from itertime.timeline import LayerKernel, iteration_graph, layer_kernels, write_timeline_page
 from itertime.timeline.page import timeline_page
+from tests.itertime.tables import table_rows
 
 SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("megatron-18.4b")
 PLANS = [
@@ -104,18 +105,7 @@ def listed(
     return plan, *layer_kernels(load_model(model), plan, system, profile_of(system))
 
 
-@pytest.mark.parametrize(
-    ("model", "changes"),
-    [
-        ("llama2-7b", {}),
-        ("llama2-7b", {"tp": 4, "sequence_parallel": True, "recompute": "full", "micro_batch": 2}),
-        ("llama2-7b", {"cp": 4, "recompute": "selective"}),
-        ("llama2-7b", {"tp": 16, "recompute": "early-stop"}),
-        ("gpt3-175b", {"tp": 8, "recompute": "selective"}),
-        ("mixtral-8x7b", {"dp": 4, "ep": 4, "tp": 2, "sequence_parallel": True}),
-        ("gpt2-small", {}),
-    ],
-)
+@pytest.mark.parametrize(("model", "changes"), table_rows("plans of a layer"))
 def test_the_rows_sum_to_what_predict_charges(model: str, changes: dict[str, Any]) -> None:
     plan, rows, parts = listed(model, **changes)
     assert sum(row.seconds for row in rows) == pytest.approx(sum(parts.values()), rel=1e-8)

@@ -17,24 +17,12 @@ from itertime.costs.balance.packing import packs_of
 from itertime.costs.balance.sampling import deal, draw
 from itertime.costs.balance.strata import apportioned, bin_edges, stratified_counts
 from itertime.spec import Lengths, load_lengths
-
-PUBLISHED = {
-    1: (50.0, 1.00),
-    2: (80.5, 1.61),
-    3: (89.4, 1.79),
-    4: (93.9, 1.88),
-    8: (98.9, 1.98),
-    16: (99.6, 1.99),
-}
-"""Krell et al. 2021 (arXiv 2107.02027), table 1: efficiency in percent and packing factor of Wikipedia at 512
-tokens, by most samples of a pack; the last row is theirs without a limit.
-"""
+from tests.itertime.tables import table_rows
 
 
-@pytest.mark.parametrize("most", PUBLISHED)
-def test_published_efficiency(most: int, histogram: Lengths) -> None:
+@pytest.mark.parametrize(("most", "efficiency", "factor"), table_rows("efficiency of packs"))
+def test_published_efficiency(most: int, efficiency: float, factor: float, histogram: Lengths) -> None:
     packs = packs_of(histogram, 512, most)
-    efficiency, factor = PUBLISHED[most]
     assert 100 * packs.efficiency == pytest.approx(efficiency, abs=0.06)
     assert packs.samples == pytest.approx(factor, abs=0.006)
     shipped = packs_of(load_lengths("wikipedia-512"), 512, most)

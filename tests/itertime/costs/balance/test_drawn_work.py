@@ -19,18 +19,11 @@ from itertime.costs.balance.slowest import SlowestRank
 from itertime.costs.balance.strata import stratified_counts
 from itertime.spec import Lengths, PlanOptions, load_lengths
 from tests.effort import examples
+from tests.itertime.tables import table_rows
 
 BALANCES = ("drawn", "sorted", "exchanged", "stratified", "stratified-exchanged")
 HIDDEN = 1024
 LINEAR, QUADRATIC = 24 * HIDDEN**2, 4 * HIDDEN  # multiply-adds of a layer of BERT-Large
-IMBALANCE = {
-    "drawn": 1.60,
-    "exchanged": 1.18,
-    "stratified": 1.10,
-    "stratified-exchanged": 1.04,
-    "sorted": 1.004,
-}
-"""Slowest over mean rank of 1,024 ranks with 16 samples of MLPerf's Wikipedia data, in nodes of 8."""
 SIGMAS = 5  # one false alarm in a million
 
 
@@ -42,17 +35,16 @@ def slowest(
     return drawn_work(lengths, options, ranks, samples, node_ranks, micro_batch, seq_len).slowest(*work)
 
 
-@pytest.mark.parametrize("balance", BALANCES)
-def test_published_imbalance_from_the_shipped_table(balance: str) -> None:
+@pytest.mark.parametrize(("balance", "imbalance"), table_rows("imbalance by balance"))
+def test_published_imbalance_from_the_shipped_table(balance: str, imbalance: float) -> None:
     found = slowest(load_lengths("wikipedia-512"), balance, 1024, 16)
-    assert found.imbalance == pytest.approx(IMBALANCE[balance], abs=0.01)
+    assert found.imbalance == pytest.approx(imbalance, abs=0.01)
     assert found.error < 0.003 * found.average
 
 
-@pytest.mark.parametrize("balance", BALANCES)
-def test_published_imbalance_from_the_histogram(balance: str, histogram: Lengths) -> None:
-    found = slowest(histogram, balance, 1024, 16)
-    assert found.imbalance == pytest.approx(IMBALANCE[balance], abs=0.01)
+@pytest.mark.parametrize(("balance", "imbalance"), table_rows("imbalance by balance"))
+def test_published_imbalance_from_the_histogram(balance: str, imbalance: float, histogram: Lengths) -> None:
+    assert slowest(histogram, balance, 1024, 16).imbalance == pytest.approx(imbalance, abs=0.01)
 
 
 def test_padding_to_512_doubles_the_work(histogram: Lengths) -> None:
