@@ -34,12 +34,15 @@ def count(page: Page) -> str:
     return page.locator("#jobs-count").inner_text()
 
 
-def test_charts_are_drawn(opened: Any) -> None:
+def test_charts_are_drawn_and_heads_of_tables_explain_themselves(opened: Any) -> None:
     page = opened()
     for chart in ("chart-jct", "chart-pairs", "chart-time", "chart-gpus", "chart-queue", "chart-slowdown"):
         page.locator(f"#{chart}").scroll_into_view_if_needed()
         page.locator(f"#{chart} svg.main-svg").first.wait_for()
     assert page.locator("#chart-jct .scatterlayer .trace").count() == 2
+    terms = page.locator("#results abbr").evaluate_all("all => all.map(one => [one.textContent, one.title])")
+    assert ["Makespan", "Time from the first submission to the last finish"] in terms
+    assert len(terms) >= 8
 
 
 def test_labels_stand_out_on_every_colour(opened: Any) -> None:
@@ -93,7 +96,7 @@ def test_a_column_of_times_has_one_unit_under_every_policy(opened: Any) -> None:
     assert float(cell.inner_text()) == pytest.approx(630 / {"min": 60, "h": 3600}[unit], abs=0.05)
 
 
-def test_a_job_tells_its_story_under_every_policy(opened: Any) -> None:
+def test_a_job_tells_its_story_under_every_policy_and_by_its_address(opened: Any) -> None:
     page = opened()
     page.get_by_label("Find").fill("job-17")
     page.locator("#jobs-table tbody button").first.click()
@@ -108,10 +111,6 @@ def test_a_job_tells_its_story_under_every_policy(opened: Any) -> None:
     page.keyboard.press("Escape")
     assert not dialog.is_visible()
     assert page.evaluate("location.hash") == ""
-
-
-def test_the_address_of_a_job_opens_its_story(opened: Any) -> None:
-    page = opened()
     for name in ("job-3", EVIL):
         page.evaluate("name => { location.hash = '#job=' + encodeURIComponent(name); }", name)
         dialog = page.get_by_role("dialog")
@@ -127,13 +126,6 @@ def test_the_address_of_a_job_opens_its_story(opened: Any) -> None:
 def test_text_stands_out_from_its_ground(opened: Any, dark: bool) -> None:
     """At least 4.5:1 (WCAG 2.2, level AA) for the text of pages and tables."""
     assert not low_contrasts(opened(dark=dark))
-
-
-def test_heads_of_tables_explain_themselves(opened: Any) -> None:
-    page = opened()
-    terms = page.locator("#results abbr").evaluate_all("all => all.map(one => [one.textContent, one.title])")
-    assert ["Makespan", "Time from the first submission to the last finish"] in terms
-    assert len(terms) >= 8
 
 
 def test_the_timeline_zooms_moves_and_points(opened: Any) -> None:

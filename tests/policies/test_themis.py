@@ -111,7 +111,4 @@ def test_payment_of_equal_bidders(bidders: int) -> None:
 
 def test_a_winner_that_delays_no_job_pays_nothing() -> None:
     assert [award.kept for award in auction([{0: 0.0, 4: 1.0}, {0: 0.0, 2: 1.0}], 6)] == [1.0, 1.0]
-
-
-def test_no_bids() -> None:
     assert auction([], 8) == []

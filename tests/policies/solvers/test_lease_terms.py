@@ -65,24 +65,16 @@ def test_it_finds_leases_exactly_where_there_are_some(seed: int) -> None:
     assert 0 < possible < 15
 
 
-def test_a_job_moves_to_later_terms_for_an_urgent_one() -> None:
+def test_leases_by_hand() -> None:
+    """A job moves to later terms for an urgent one, unless its lease is kept. Two terms together do 195 s of
+    work; with a gap they do 190, and 195 are needed.
+    """
     patient = LeaseDemand(4, 90.0, 5.0, (100.0, 100.0, 100.0))
     urgent = LeaseDemand(4, 90.0, 5.0, (100.0, 0.0, 0.0))
     assert lease_terms([patient, urgent], [4, 4, 4], search_nodes=10) == [(1,), (0,)]
-
-
-def test_a_lease_that_is_kept_cannot_move() -> None:
-    patient = LeaseDemand(4, 90.0, 5.0, (100.0, 100.0, 100.0), holds=True, keeps=True)
-    urgent = LeaseDemand(4, 90.0, 5.0, (100.0, 0.0, 0.0))
-    assert lease_terms([patient, urgent], [4, 4, 4], search_nodes=10) is None
-
-
-def test_a_start_costs_what_it_costs() -> None:
-    """Two terms together do 195 s of work; with a gap they do 190, and 195 are needed."""
+    kept = patient._replace(holds=True, keeps=True)
+    assert lease_terms([kept, urgent], [4, 4, 4], search_nodes=10) is None
     demand = LeaseDemand(1, 195.0, 5.0, (100.0, 100.0, 100.0))
     assert lease_terms([demand], [1, 1, 0], search_nodes=10) == [(0, 1)]
     assert lease_terms([demand], [1, 0, 1], search_nodes=10) is None
-
-
-def test_no_jobs_need_no_leases() -> None:
     assert lease_terms([], [1], search_nodes=1) == []

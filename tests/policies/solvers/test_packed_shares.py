@@ -142,22 +142,13 @@ def test_without_a_pair_that_gains_the_problem_is_that_without_sharing(seed: int
     assert np.array_equal(packed.rates, expected.rates)
 
 
-def test_two_equal_jobs_on_one_gpu() -> None:
-    """By hand: at 80 % of their speed beside each other they do 0.8 each, and half without sharing."""
-    partners = Partners([0, 0], np.array([[0.8]]))
-    problem = packed_each(np.ones((2, 1)), [1, 1], [1], partners)
-    best = largest_level(problem, np.ones(2))
-    assert best.level == pytest.approx(0.8)
-    assert best.shares == pytest.approx(np.array([[0.0, 1.0], [0.0, 1.0]]))
-
-
-def test_three_equal_jobs_on_one_gpu_share_in_turn() -> None:
-    """Each runs two thirds of its time, beside either of the others."""
-    problem = packed_each(np.ones((3, 1)), [1] * 3, [1], Partners([0] * 3, np.array([[0.9]])))
-    assert largest_level(problem, np.ones(3)).level == pytest.approx(2 / 3 * 0.9)
-
-
-def test_no_job_shares_with_itself() -> None:
-    """Of one job of a kind there is no pair, however well the kind would share."""
-    problem = packed_each(np.ones((1, 1)), [1], [1], Partners([0], np.array([[1.0]])))
-    assert largest_level(problem, np.ones(1)).shares == pytest.approx(np.array([[1.0, 0.0]]))
+@pytest.mark.parametrize(("jobs", "speed", "level"), [(1, 1.0, 1.0), (2, 0.8, 0.8), (3, 0.9, 2 / 3 * 0.9)])
+def test_equal_jobs_on_one_gpu(jobs: int, speed: float, level: float) -> None:
+    """By hand: two do 0.8 each at 80 % of their speed beside each other. Each of three runs two thirds of its
+    time, beside either of the others. One of a kind has no pair, however well the kind would share.
+    """
+    problem = packed_each(np.ones((jobs, 1)), [1] * jobs, [1], Partners([0] * jobs, np.array([[speed]])))
+    best = largest_level(problem, np.ones(jobs))
+    assert best.level == pytest.approx(level)
+    if jobs < 3:
+        assert best.shares == pytest.approx(np.array([[2.0 - jobs, jobs - 1.0]] * jobs))

@@ -48,9 +48,6 @@ def test_odd_circles_need_more_than_a_bipartite_program() -> None:
     weights = [[0.0 if a == b else 1.0 for b in range(3)] for a in range(3)]
     assert sum(best_pairs([1, 1, 1], weights).values()) == 1
     assert sum(best_pairs([1000, 1000, 1000], weights).values()) == 1500
-
-
-def test_nothing_to_pair() -> None:
     assert best_pairs([], []) == {}
     assert best_pairs([1, 0], [[5.0, 5.0], [5.0, 5.0]]) == {}
     assert best_pairs([4], [[-1.0]]) == {}

@@ -57,51 +57,46 @@ def test_the_calendar_counts(booked: list[Booking], now: int, data: st.DataObjec
     assert all(a != b for a, b in pairwise(free.free)), "equal neighbours are joined"
 
 
-@given(bookings(), times, st.integers(1, 100))
+@given(bookings(), st.integers(0, 60), st.integers(1, 60), st.integers(1, GPUS))
 @settings(deadline=None)
-def test_least(booked: list[Booking], start: float, length: int) -> None:
-    expected = min(GPUS - taken(booked, t) for t in range(int(start), int(start) + length))
-    assert calendar(booked).least(start, start + length) == expected
-
-
-@given(bookings(), times, st.integers(1, 100), st.integers(0, GPUS))
-@settings(deadline=None)
-def test_stretches(booked: list[Booking], start: float, length: int, gpus: int) -> None:
-    found = calendar(booked).stretches(gpus, start, start + length)
-    inside = {t for first, last in found for t in range(int(first), int(last))}
-    assert inside == {t for t in range(int(start), int(start) + length) if GPUS - taken(booked, t) == gpus}
-    assert sum(last - first for first, last in found) == len(inside)
-
-
-@given(bookings(), st.integers(1, 300), st.integers(1, GPUS))
-@settings(deadline=None)
-def test_looking_backwards(booked: list[Booking], end: int, gpus: int) -> None:
+def test_looking_forwards(booked: list[Booking], start: int, length: int, gpus: int) -> None:
     """Second t stands for the time from t to t + 1; all bookings begin and end at whole seconds."""
     free = calendar(booked)
-    room = [GPUS - taken(booked, t) >= gpus for t in range(end)]
-    assert free.before(end) == GPUS - taken(booked, end - 1)
-    since = next((t + 1 for t in range(end - 1, -1, -1) if not room[t]), 0)
-    assert free.since(gpus, float(end)) == since
-    assert free.last(gpus, float(end)) == next(
-        (t + 1 for t in range(end - 1, -1, -1) if room[t]), -float("inf")
+    counts = [GPUS - taken(booked, t) for t in range(450)]
+    room = [count >= gpus for count in counts]
+    assert free.least(start, start + length) == min(counts[start : start + length])
+    assert free.earliest(gpus, length, start) == next(
+        t for t in range(start, 400) if all(room[t : t + length])
     )
+    assert free.earliest(GPUS + 1, 1.0) == float("inf")
+    gaps = list(free.gaps(gpus, start))
+    assert seconds_of(gaps) == [t for t in range(start, 450) if room[t]]
+    assert all(a[1] < b[0] for a, b in pairwise(gaps)), "as long as they last"
+    found = free.stretches(gpus, start, start + length)
+    assert seconds_of(found) == [t for t in range(start, start + length) if counts[t] == gpus]
+    assert free.full_s() == counts[:300].count(0)
 
 
-@given(bookings(), st.integers(0, 150))
+def seconds_of(spans: list[tuple[float, float]]) -> list[int]:
+    return [t for t in range(450) for start, end in spans if start <= t < end]
+
+
+@given(bookings(), st.integers(0, 300), st.integers(0, 300), st.integers(1, GPUS), st.booleans())
 @settings(deadline=None)
-def test_a_calendar_of_all_bookings_at_once(booked: list[Booking], now: int) -> None:
-    free, at_once = calendar(booked), FreeGpus.beside(float(now), GPUS, booked)
-    free.advance(float(now))
-    at_once.advance(float(now))
-    assert (at_once.times, at_once.free) == (free.times, free.free)
-
-
-@given(bookings(), st.integers(0, 300), st.integers(0, 300), st.booleans())
-@settings(deadline=None)
-def test_parts_backwards(booked: list[Booking], now: int, end: int, begins_now: bool) -> None:
+def test_looking_backwards(booked: list[Booking], now: int, end: int, gpus: int, begins_now: bool) -> None:
     free = calendar(booked)
+    room = [GPUS - taken(booked, t) >= gpus for t in range(end)]
+    if end:
+        assert free.before(end) == GPUS - taken(booked, end - 1)
+        since = next((t + 1 for t in range(end - 1, -1, -1) if not room[t]), 0)
+        assert free.since(gpus, float(end)) == since
+        last = next((t + 1 for t in range(end - 1, -1, -1) if room[t]), -float("inf"))
+        assert free.last(gpus, float(end)) == last
+    at_once = FreeGpus.beside(float(now), GPUS, booked)
     if begins_now:
         free.advance(float(now))
+        at_once.advance(float(now))
+        assert (at_once.times, at_once.free) == (free.times, free.free)
     counts, upper = [], end
     for lower, count in free.backwards(float(end), float(now)):
         assert now <= lower < upper
@@ -110,34 +105,11 @@ def test_parts_backwards(booked: list[Booking], now: int, end: int, begins_now: 
     assert counts == [GPUS - taken(booked, t) for t in range(end - 1, now - 1, -1)]
 
 
-@given(bookings())
-@settings(deadline=None)
-def test_the_time_when_nothing_is_free(booked: list[Booking]) -> None:
-    assert calendar(booked).full_s() == sum(taken(booked, t) == GPUS for t in range(300))
-
-
-def test_a_copy_is_independent() -> None:
+def test_a_copy_is_independent_and_what_is_past_is_not_booked() -> None:
     free = calendar([(10.0, 20.0, 8)])
     free.copy().take(0.0, 30.0, 8)
     assert (free.times, free.free) == ([0.0, 10.0, 20.0], [32, 24, 32])
-
-
-def test_what_is_past_is_not_booked() -> None:
     free = FreeGpus(50.0, 8)
     free.take(0.0, 40.0, 8)
     free.take(45.0, 60.0, 4)
     assert (free.times, free.free) == ([50.0, 60.0], [4, 8])
-
-
-@given(bookings(), st.integers(1, GPUS), st.integers(0, 60), st.integers(1, 20))
-@settings(deadline=None)
-def test_gaps_and_the_earliest_room(booked: list[Booking], gpus: int, after: int, span: int) -> None:
-    """Against a plain search second by second."""
-    free = calendar(booked)
-    room = [GPUS - taken(booked, t) >= gpus for t in range(400)]
-    assert free.earliest(gpus, span, after) == next(t for t in range(after, 350) if all(room[t : t + span]))
-    assert free.earliest(GPUS + 1, 1.0) == float("inf")
-    gaps = list(free.gaps(gpus, after))
-    inside = [t for t in range(400) if any(start <= t < end for start, end in gaps)]
-    assert inside == [t for t in range(after, 400) if room[t]]
-    assert all(a[1] < b[0] for a, b in pairwise(gaps)), "as long as they last"
