@@ -5,7 +5,9 @@ A file of schedules is YAML, a list of cases. `why` tells how the log follows fr
 | key | what |
 |---|---|
 | `policy`, `params` | a registered policy and its parameters; or `script` |
-| `script` | by time, what it does: `start a 4`, `start a on 0x2,1x2`, `stop a`, `resize a 2`, `wake 9` |
+| `script` | by time, what it does: `start a 4`, `start a on 0x2,1x2`, `stop a`, `resize a 2`, `wake 9`, |
+| | `share a 0.5`, `share b 0.5 beside a` |
+| `packs` | the jobs that a script may run on one GPU |
 | `declines` | the jobs that a script declines |
 | `cluster` | a shape; or `types`: [nodes, GPUs a node] by GPU type |
 | `table` | iterations a second by GPUs, for a model and a global batch; `tables`: by GPU type |
@@ -141,6 +143,7 @@ def script_class(case: Case) -> type[Scheduler]:
             policy = scripted(case)
             super().__init__(policy.steps, policy.declines)
 
+    Scripted.packs = case.get("packs", 1)
     return Scripted
 
 
@@ -148,6 +151,10 @@ def _act(proposal: Proposal, jobs: Mapping[str, JobView], words: list[str]) -> N
     verb, name, *rest = words
     if verb == "wake":
         proposal.wake_at = float(name)
+        return
+    if verb == "share":
+        fraction, *beside = rest
+        proposal.start_shared(jobs[name], float(fraction), beside=jobs[beside[1]] if beside else None)
         return
     options: dict[str, Any] = {}
     if rest and rest[0].lstrip("-").isdigit():

@@ -26,7 +26,7 @@ from clustersim.scheduler import Proposal, State
 from clustersim.speed import CannotRun, SpeedOnOneType
 from clustersim.testing import check_outcome, decide, simulate
 from itertime.errors import UserError
-from tests.builders import Acts, starts
+from tests.builders import Acts
 from tests.effort import examples
 from tests.folders import rehashed
 from traces.job import Job
@@ -105,26 +105,6 @@ def demanding(seed: int, count: int, elastic: bool = True) -> list[Job]:
             work = {"model": model, "global_batch": 64, "iterations": run_s * TABLE[model, 64][gpus]}
         jobs.append(Job(f"j{i}", now, f"t{i % 3}", gpus=gpus, **work, **more))  # type: ignore[arg-type]
     return jobs
-
-
-def test_a_resize_takes_more_cores_and_memory() -> None:
-    """The demand follows the GPUs: 4 GPUs of 4 cores each leave no cores for a job that wants one."""
-
-    def grow(state: State, proposal: Proposal) -> None:
-        for job in state.pending:
-            proposal.start(job)
-        for job in state.running:
-            if job.id == "a" and state.now >= 10:
-                proposal.resize(job, 4)
-
-    jobs = [
-        Job("a", 0.0, model="small", gpus=2, global_batch=64, iterations=20.0, cpus=8),
-        Job("b", 10.0, gpus=1, duration_s=5.0, cpus=1),
-        Job("c", 20.0, gpus=1, duration_s=5.0, cpus=1),
-    ]
-    assert starts(simulate(jobs, Acts(grow), cluster_of(1, 8, 17), table=TABLE)) == {"a": 0, "b": 10, "c": 20}
-    tight = simulate(jobs, Acts(grow), cluster_of(1, 8, 16), table=TABLE)
-    assert starts(tight) == {"a": 0, "b": 10, "c": tight.of("a").finish_s}, "a grows when b ends"
 
 
 def test_an_elastic_job_is_not_offered_counts_that_no_node_can_hold() -> None:
