@@ -143,22 +143,18 @@ def test_like_tenants_do_not_trade() -> None:
     assert trade(np.full((2, 2), 4.0), demand, 0.1)[1] == []
 
 
-def test_a_tenant_of_few_jobs_takes_fast_gpus_first() -> None:
-    """Parts are 4 + 4; two GPUs are enough for the first tenant, and the other gets the rest."""
-    demand = TenantDemand(
-        np.array([[1.0, 0.5], [1.0, 0.5]]), np.array([[2.0, 2.0], [99.0, 99.0]]), np.array([2.0, 99.0])
-    )
-    held = ticket_shares(np.array([8.0, 8.0]), np.ones(2), demand)
-    assert held == pytest.approx(np.array([[2.0, 0.0], [6.0, 8.0]]))
-
-
-def test_idle_fast_gpus_replace_slow_ones() -> None:
-    """One tenant of 6 GPUs beside one that can use the slow type alone."""
-    demand = TenantDemand(
-        np.array([[1.0, 0.5], [0.0, 1.0]]), np.array([[6.0, 6.0], [0.0, 9.0]]), np.array([6.0, 9.0])
-    )
-    held = ticket_shares(np.array([8.0, 8.0]), np.ones(2), demand)
-    assert held == pytest.approx(np.array([[6.0, 0.0], [0.0, 8.0]]))
+@pytest.mark.parametrize(
+    ("speeds", "most", "total", "held"),
+    [
+        ([[1.0, 0.5], [1.0, 0.5]], [[2.0, 2.0], [99.0, 99.0]], [2.0, 99.0], [[2.0, 0.0], [6.0, 8.0]]),
+        ([[1.0, 0.5], [0.0, 1.0]], [[6.0, 6.0], [0.0, 9.0]], [6.0, 9.0], [[6.0, 0.0], [0.0, 8.0]]),
+    ],
+    ids=["a tenant of few jobs takes fast GPUs first", "idle fast GPUs replace slow ones"],
+)
+def test_shares_of_two_tenants_by_hand(speeds: object, most: object, total: object, held: object) -> None:
+    """Parts are 4 + 4 of 8 fast and 8 slow GPUs."""
+    demand = TenantDemand(np.array(speeds), np.array(most), np.array(total))
+    assert ticket_shares(np.array([8.0, 8.0]), np.ones(2), demand) == pytest.approx(np.array(held))
 
 
 def test_division_by_weights_up_to_limits() -> None:

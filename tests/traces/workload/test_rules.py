@@ -28,10 +28,6 @@ def load(folder: Path, values: Any) -> Rules:
     return load_rules(path)
 
 
-def test_bundled_rules_are_listed() -> None:
-    assert list_rules() == ["llm-full", "llm-mix"]
-
-
 @pytest.mark.parametrize("planner", ["3d", "data-parallel"])
 def test_every_bundled_choice_has_a_plan_wherever_the_rules_use_it(planner: str) -> None:
     rules, plans = load_rules("llm-mix"), make_planner(planner, load_system("dgx-a100-80gb"))
@@ -43,11 +39,14 @@ def test_every_bundled_choice_has_a_plan_wherever_the_rules_use_it(planner: str)
 
 
 def test_bundled_rules_make_8_to_512_gpus_of_1_to_64() -> None:
+    assert list_rules() == ["llm-full", "llm-mix"]
     rules = load_rules("llm-mix")
     counts = [rules.requested_gpus(n, c) for n in range(1, 65) for c in rules.choices(n)]
     assert (min(counts), max(counts)) == (8, 512)
     assert all(n % 8 == 0 for n in counts)
     assert rules.choices(65) == ()
+    last = rules.choose(1, np.nextafter(1.0, 0.0))
+    assert last == rules.choices(1)[-1], "the last choice covers rounding errors"
 
 
 def test_choices_are_drawn_in_proportion_to_their_weights(tmp_path: Path) -> None:
@@ -61,11 +60,6 @@ def test_choices_are_drawn_in_proportion_to_their_weights(tmp_path: Path) -> Non
     drawn = Counter(choice.model for u in uniform if (choice := rules.choose(2, float(u))))
     assert drawn == {"gpt3-1.3b": 1000, "gpt3-6.7b": 2500, "gpt3-13b": 500}
     assert rules.choose(5, 0.5) is None
-
-
-def test_the_last_choice_covers_rounding_errors() -> None:
-    rules = load_rules("llm-mix")
-    assert rules.choose(1, np.nextafter(1.0, 0.0)) == rules.choices(1)[-1]
 
 
 def test_rules_may_choose_a_model_of_the_user(tmp_path: Path) -> None:
