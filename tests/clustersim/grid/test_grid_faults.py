@@ -6,96 +6,34 @@ take a few minutes:  python -m pytest -m long tests/clustersim/grid/test_grid_fa
 
 from __future__ import annotations
 
-import os
 import random
-import resource
 import shutil
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.places import ROOT
+from tests.clustersim.grid.processes import contents, dask_cluster, descendants, made, spawn, until
 
-TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\nc,10,4,5\n"
-POLICY = '''
-import time
-from clustersim import Scheduler
-
-class Sleeps(Scheduler):
-    """In order, after a while."""
-    def __init__(self, wait_s=0.1):
-        self.wait_s = wait_s
-    def schedule(self, state):
-        time.sleep(self.wait_s)
-        self.wait_s = 0.0
-        proposal = state.proposal()
-        proposal.run_by(lambda job: job.order)
-        return proposal
-'''
 CELLS = 16
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Path:
-    (tmp_path / "t.csv").write_text(TRACE)
-    (tmp_path / "slow.py").write_text(POLICY)
-    return tmp_path
 
 
 def write_grid(here: Path, wait_s: float) -> None:
     (here / "g.yaml").write_text(
-        f"set: {{trace: t.csv, cluster: n1g8, policy: 'slow.py:Sleeps', policy.wait_s: {wait_s}}}\n"
+        f"set: {{trace: t.csv, cluster: n1g8, policy: 'harm.py:Sleeps', policy.wait_s: {wait_s}}}\n"
         f"matrix: {{placement: [pack, spread], overheads.launch_s: [0, 10]}}\nseeds: {CELLS // 4}\n"
         "baseline: {placement: pack}\n"
     )
 
 
-def start(here: Path, *arguments: str, limit_bytes: int | None = None) -> subprocess.Popen[str]:
-    def limit() -> None:
-        if limit_bytes is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
-
-    return subprocess.Popen(
-        [sys.executable, "-m", "clustersim", "grid", "g.yaml", *arguments], cwd=here, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        preexec_fn=limit, start_new_session=True,
-    )  # fmt: skip
-
-
 def finish(here: Path, *arguments: str) -> None:
-    client = start(here, *arguments)
+    client = spawn(here, *arguments)
     _, err = client.communicate(timeout=300)
     assert client.returncode == 0, err
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "timings.csv"]
-    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
-
-
-def made(folder: Path) -> int:
-    return len(list(folder.glob("cells/[0-9a-f]*")))
-
-
-def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.01)
-
-
-def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """What the client started: the processes that start cells, and the cells."""
-    with suppress(psutil.Error):
-        return psutil.Process(process.pid).children(recursive=True)
-    return []
 
 
 def kill_workers(client: subprocess.Popen[str], times: int, every_s: float, rng: random.Random) -> int:
@@ -135,18 +73,18 @@ def assault(here: Path, seed: int, wait_s: float, kills: int, every_s: float) ->
     write_grid(here, wait_s)
     finish(here, "--out", "undisturbed", "--workers", "1")
     folder = here / "g"
-    client = start(here, "--workers", "2")
+    client = spawn(here, "--workers", "2")
     until(lambda: made(folder) >= 1)
     killed = kill_workers(client, kills // 2, every_s, rng)
     until(lambda: made(folder) >= 3 or client.poll() is not None)
     assert client.poll() is None, client.communicate()
     kill_client(client)
     corrupt(folder)
-    full = start(here, "--workers", "2", limit_bytes=600)
+    full = spawn(here, "--workers", "2", limit_bytes=600)
     _, err = full.communicate(timeout=120)
     assert full.returncode in (2, 5), err  # 2: where not even grid.json can be written
     assert "Traceback" not in err
-    client = start(here, "--workers", "2")
+    client = spawn(here, "--workers", "2")
     killed += kill_workers(client, kills - killed, every_s, rng)
     _, err = client.communicate(timeout=300)
     assert client.returncode == 0, err
@@ -184,7 +122,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_stops_the_grid_and_room_completes_it(here: Path, small_disk: Path) -> None:
     write_grid(here, 0.0)
     finish(here, "--out", "undisturbed")
-    client = start(here, "--out", str(small_disk))
+    client = spawn(here, "--out", str(small_disk))
     _, err = client.communicate(timeout=120)
     assert client.returncode == 5, err
     assert "No space left on device" in err
@@ -201,23 +139,9 @@ def test_workers_of_a_dask_scheduler_are_killed(here: Path) -> None:
     """As above on `dask worker` processes, whose nannies start new ones."""
     write_grid(here, 1.0)
     finish(here, "--out", "undisturbed", "--workers", "2")
-    file = here / "scheduler.json"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    commands = [
-        ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)],
-        *[["worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-dashboard"]] * 2,
-    ]
-    processes = [
-        subprocess.Popen([sys.executable, "-m", "dask", *command], env=environment, cwd=here,
-                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
-        for command in commands
-    ]  # fmt: skip
     rng = random.Random(0)
-    try:
-        until(lambda: file.exists() and file.read_text().rstrip().endswith("}"))
-        client = start(
-            here, "--scheduler", "tcp://" + file.read_text().partition("tcp://")[2].partition('"')[0]
-        )
+    with dask_cluster(here) as (address, processes):
+        client = spawn(here, "--scheduler", address)
         until(lambda: made(here / "g") >= 1)
         for _ in range(10):
             time.sleep(1.0)
@@ -228,10 +152,3 @@ def test_workers_of_a_dask_scheduler_are_killed(here: Path) -> None:
         _, err = client.communicate(timeout=300)
         assert client.returncode == 0, err
         assert contents(here / "g") == contents(here / "undisturbed")
-    finally:
-        for process in processes:
-            for child in descendants(process):
-                with suppress(psutil.Error):
-                    child.send_signal(signal.SIGKILL)
-            process.kill()
-            process.wait()

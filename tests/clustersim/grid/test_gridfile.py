@@ -146,56 +146,50 @@ def test_a_million_cells_are_refused_before_they_are_made(tmp_path: Path) -> Non
 # Keys
 
 
-def plan_keys(folder: Path, text: str) -> list[str]:
-    path = folder / "grid.yaml"
-    path.write_text(text)
-    return [planned.key for planned in read_plan(path).cells]
+FIFO = "set: {trace: t.csv}\nmatrix: {policy: [fifo]}\n"
+MINE = "set: {trace: t.csv}\nmatrix: {policy: ['mine.py:Mine']}\n"
+IN_CLUSTER = "set: {trace: t.csv, cluster: made/cluster.yaml}\nmatrix: {policy: [fifo]}\n"
+GENERATED = "set: {trace: {jobs: 3, rules: none, sizes: my.sizes.yaml}}\nmatrix: {policy: [fifo]}\n"
+SYSTEM = (FOLDER / "dgx-a100-80gb.yaml").read_text()
+SOUND = {
+    "t.csv": TRACE,
+    "other.csv": TRACE,
+    "made/site.yaml": SYSTEM,
+    "made/cluster.yaml": "groups:\n  - {name: ours, system: site.yaml, nodes: 2}\n"
+    "  - {name: old, gpu_type: v100, nodes: 2}\n",
+    "mine.py": "from clustersim import Scheduler\nimport ranks\nclass Mine(Scheduler):\n    pass\n",
+    "ranks.py": "rank = len\n",
+    "my.sizes.yaml": "source: me\nsizes:\n  - {gpus: 8, share: 1, exponential: {mean_s: 60}}\n",
+}
 
 
-def test_the_key_is_the_hash_of_what_the_result_depends_on(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(TRACE)
-    (tmp_path / "other.csv").write_text(TRACE)
-    text = "set: {trace: t.csv}\nmatrix: {policy: [fifo]}\n"
-    key = plan_keys(tmp_path, text)
-    assert plan_keys(tmp_path, "# moved\n" + text) == key
-    assert plan_keys(tmp_path, text + "limits: {time_s: 5}\nwindow: {warmup_s: 5}\n") == key
-    assert plan_keys(tmp_path, text.replace("t.csv", "other.csv")) == key  # equal content
-    assert plan_keys(tmp_path, text + "seeds: [1]\n") != key
-    assert plan_keys(tmp_path, text.replace("t.csv", "t.csv, placement: spread")) != key
-    (tmp_path / "t.csv").write_text(TRACE.replace("60", "61"))
-    assert plan_keys(tmp_path, text) != key
-
-
-def test_the_key_follows_the_systems_that_a_cluster_file_names(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(TRACE)
-    (tmp_path / "made").mkdir()
-    site = tmp_path / "made" / "site.yaml"
-    site.write_text((FOLDER / "dgx-a100-80gb.yaml").read_text())
-    (tmp_path / "made" / "cluster.yaml").write_text(
-        "groups:\n  - {name: ours, system: site.yaml, nodes: 2}\n  - {name: old, gpu_type: v100, nodes: 2}\n"
-    )
-    text = "set: {trace: t.csv, cluster: made/cluster.yaml}\nmatrix: {policy: [fifo]}\n"
-    key = plan_keys(tmp_path, text)
-    site.write_text(site.read_text() + "# a comment changes nothing\n")
-    assert plan_keys(tmp_path, text) == key
-    site.write_text(site.read_text().replace("gpus_per_node: 8", "gpus_per_node: 4"))
-    assert plan_keys(tmp_path, text) != key
-
-
-def test_the_key_follows_the_content_of_policy_files_and_rules(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(TRACE)
-    policy = tmp_path / "mine.py"
-    policy.write_text("from clustersim import Scheduler\n\n\nclass Mine(Scheduler):\n    pass\n")
-    text = "set: {trace: t.csv}\nmatrix: {policy: ['mine.py:Mine']}\n"
-    key = plan_keys(tmp_path, text)
-    policy.write_text(policy.read_text() + "# another version\n")
-    assert plan_keys(tmp_path, text) != key
-    sizes = tmp_path / "my.sizes.yaml"
-    sizes.write_text("source: me\nsizes:\n  - {gpus: 8, share: 1, exponential: {mean_s: 60}}\n")
-    text = "set: {trace: {jobs: 3, rules: none, sizes: my.sizes.yaml}}\nmatrix: {policy: [fifo]}\n"
-    key = plan_keys(tmp_path, text)
-    sizes.write_text(sizes.read_text().replace("60", "61"))
-    assert plan_keys(tmp_path, text) != key
+@pytest.mark.parametrize(
+    ("grid", "changed_file", "content", "same"),
+    [
+        (FIFO, "grid.yaml", "# moved\n" + FIFO, True),
+        (FIFO, "grid.yaml", FIFO + "limits: {time_s: 5}\nwindow: {warmup_s: 5}\n", True),
+        (FIFO, "grid.yaml", FIFO.replace("t.csv", "other.csv"), True),  # equal content
+        (FIFO, "grid.yaml", FIFO + "seeds: [1]\n", False),
+        (FIFO, "grid.yaml", FIFO.replace("t.csv", "t.csv, placement: spread"), False),
+        (FIFO, "t.csv", TRACE.replace("60", "61"), False),
+        (IN_CLUSTER, "made/site.yaml", SYSTEM + "# a comment changes nothing\n", True),
+        (IN_CLUSTER, "made/site.yaml", SYSTEM.replace("gpus_per_node: 8", "gpus_per_node: 4"), False),
+        (MINE, "mine.py", SOUND["mine.py"] + "# another version\n", False),
+        (MINE, "ranks.py", "rank = hash\n", False),
+        (GENERATED, "my.sizes.yaml", SOUND["my.sizes.yaml"].replace("60", "61"), False),
+    ],
+)
+def test_the_key_is_the_hash_of_what_the_result_depends_on(
+    here: Path, grid: str, changed_file: str, content: str, same: bool
+) -> None:
+    """Of the grid itself, and of the content of every file that it names, or that one of these names."""
+    (here / "made").mkdir()
+    keys = []
+    for files in ({**SOUND, "grid.yaml": grid}, {changed_file: content}):
+        for name, text in files.items():
+            (here / name).write_text(text)
+        keys.append([planned.key for planned in read_plan("grid.yaml").cells])
+    assert (keys[0] == keys[1]) == same
 
 
 def test_the_example_of_the_page_is_a_grid(tmp_path: Path) -> None:

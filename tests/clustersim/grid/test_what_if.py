@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 import clustersim
 from clustersim.cli import main
-from clustersim.grid import Variation, WhatIf, plan_variation, read_results
+from clustersim.grid import Variation, WhatIf, plan_variation
 from clustersim.grid.page import axis_number, difference_rows
 from clustersim.grid.page.document import Mean, Scale, better
 from clustersim.grid.page.tables import best_rows, effect_rows, heat_maps
@@ -95,57 +94,10 @@ def test_values_of_the_system_are_varied(trace: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_the_command(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "out"
-    words = [
-        "what-if",
-        str(trace),
-        "--policy",
-        "srtf",
-        "--cluster",
-        "n2g8",
-        "--vary",
-        "nodes=2,3",
-        "--no-bound",
-    ]
-    assert main([*words, "--out", str(out), "--metrics", "jct_mean_s,makespan_s"]) == 0
-    text = capsys.readouterr().out
-    assert max(map(len, text.partition("Results of")[0].splitlines())) <= 80
-    assert re.search(r"^ nodes +metric +baseline +mean +difference +relative$", text, re.MULTILINE)
-    assert (out / "report.html").is_file()
-    assert [dict(result.axes) for result in read_results(out)] == [{"nodes": 2}, {"nodes": 3}]
-    assert main([*words, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["baseline"] == {"nodes": 2}
-    assert {row["metric"] for row in document["comparisons"]} >= {"jct_mean_s", "wait_mean_s"}
-
-
 def test_a_refused_data_frame_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nodes"):
         clustersim.what_if(JOBS[:2], "fifo", {"nodes": [1, "x"]}, out=tmp_path / "bad", workers=1)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_files_keep_the_names_they_were_given_by(
-    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("own.py").write_text("from policies.fifo import Fifo\nclass Own(Fifo):\n    pass\n")
-    words = ["compare", str(trace), "--policies", "fifo,own.py:Own", "--cluster", "n2g8", "--no-bound"]
-    assert main([*words, "--vary", "nodes=2,3", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["comparisons"]
-    assert {row["axes"]["policy"] for row in rows} == {"own.py:Own"}
-
-
-def test_compare_varies_a_setting(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["compare", str(trace), "--policies", "fifo,srtf", "--cluster", "n2g8", "--no-bound", "--json"]
-    assert main([*words, "--vary", "overheads.launch_s=0,60"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["baseline"] == {"policy": "fifo"}
-    assert [row["axes"] for row in document["comparisons"] if row["metric"] == "jct_mean_s"] == [
-        {"policy": "srtf", "overheads.launch_s": 0},
-        {"policy": "srtf", "overheads.launch_s": 60},
-    ]
 
 
 def test_pages_of_runs_and_their_links(found: WhatIf, capsys: pytest.CaptureFixture[str]) -> None:
