@@ -10,7 +10,7 @@ A file of refusals is YAML, a list of these:
 | `inputs` | of each call: its `args` and `kwargs`, `files` that are there, what it `raises` and `says` |
 
 Calls are made in an empty folder. A job is written as `{job: columns}`, a path as `{path: text}`, what
-another call returns as `{call: module:name, args: ..., kwargs: ...}`.
+another call returns as `{call: module:name, args: ..., kwargs: ...}`, a class as `{object: module:name}`.
 
     python -m tests.refusals FILE...     # write what is said now into the files, and change nothing else
 """
@@ -59,9 +59,13 @@ def refused(entry: Refusal, folder: Path) -> tuple[str, str]:
 
 def _called(function: str, given: Refusal) -> Any:
     """What a function, as `module:name`, returns for the stated `args` and `kwargs`."""
-    module, _, name = function.partition(":")
-    call = attrgetter(name)(import_module(module))
-    return call(*_made(given.get("args", [])), **_made(given.get("kwargs", {})))
+    return _named(function)(*_made(given.get("args", [])), **_made(given.get("kwargs", {})))
+
+
+def _named(place: str) -> Any:
+    """What stands in a module, as `module:name`."""
+    module, _, name = place.partition(":")
+    return attrgetter(name)(import_module(module))
 
 
 def _made(value: Any) -> Any:
@@ -71,6 +75,8 @@ def _made(value: Any) -> Any:
             return _called(value["call"], value)
         if set(value) == {"job"}:
             return Job(**value["job"])
+        if set(value) == {"object"}:
+            return _named(value["object"])
         if set(value) == {"path"}:
             return Path(value["path"])
         return {key: _made(inner) for key, inner in value.items()}

@@ -18,6 +18,7 @@ A file of schedules is YAML, a list of cases. `why` tells how the log follows fr
 | `log` | what happened to each job, with its GPUs as NODExGPUS; `nodes`: to nodes |
 | `paid` | if true, the log also has the seconds of overhead: `20 restart 0x1 +26` |
 | `records` | what its record states, apart from zeros |
+| `summary` | metrics of the run, beside `settings`; `window.jobs`: one of its window |
 
 A script is asked at each of its times. Runs in which every job finishes are audited.
 
@@ -34,6 +35,7 @@ from contextlib import chdir, nullcontext
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 import clustersim
@@ -79,11 +81,18 @@ def outcome_of(case: Case, folder: Path) -> tuple[dict[str, str], dict[str, dict
         with chdir(folder):
             run = clustersim.run(jobs, policy_name, params=case.get("params", {}), **case["settings"])
         assert not [finding.violations for finding in check_run(run) if finding.violations]
+        metrics = case.get("summary", {})
+        assert {name: _metric(run.summary, name) for name in metrics} == pytest.approx(metrics, rel=1e-7)
         return told(run.events, "paid" in case), stated(run.jobs)
     outcome = _simulated(case, jobs)
     if all(record.state == "finished" for record in outcome.records):
         check_outcome(outcome)
     return told(outcome.events, "paid" in case), stated(outcome.records)
+
+
+def _metric(summary: Mapping[str, Any], name: str) -> Any:
+    group, _, member = name.partition(".")
+    return summary[group][member] if member else summary[group]
 
 
 def _simulated(case: Case, jobs: list[Job]) -> Outcome:

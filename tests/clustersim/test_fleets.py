@@ -46,17 +46,6 @@ def types_of(run: Run) -> dict[str, set[str]]:
     return held
 
 
-def test_a_precision_that_no_type_runs_is_refused_with_each_reason(tmp_path: Path) -> None:
-    text = "groups:\n  - {name: a, gpu_type: a100, nodes: 1}\n  - {name: h, gpu_type: h100, nodes: 1}\n"
-    run = clustersim.run([job("a", precision="nvfp4")], "fifo", cluster=small(tmp_path, text))
-    (record,) = run.jobs
-    assert record.state == "rejected"
-    assert record.reason.startswith(
-        "a100: its GPUs do not run precision nvfp4: the profile a100-80gb has bf16, tf32; "
-        "h100: its GPUs do not run"
-    )
-
-
 def test_plans_and_folders_state_precision_and_framework(tmp_path: Path) -> None:
     jobs = [job("a", precision="fp8", framework="te", gpu_type="h100"), job("b", gpu_type="h100")]
     run = clustersim.run(jobs, "fifo", cluster=small(tmp_path))
@@ -78,12 +67,6 @@ def test_each_type_has_its_price(tmp_path: Path) -> None:
     due = {one.job_id: one.gpu_seconds / 3600 * prices[type_of[one.job_id]] for one in run.jobs}
     assert {one.job_id: one.cost_usd for one in run.jobs} == pytest.approx(due)
     assert run.summary["cost_usd"] == pytest.approx(sum(due.values()))
-
-
-def test_a_cluster_by_its_shape_has_the_price_of_the_run() -> None:
-    run = clustersim.run([job("a")], "fifo", cluster="n1g8", price_usd_per_gpu_h=3.0)
-    assert run.jobs[0].cost_usd is None
-    assert run.summary["cost_usd"] == pytest.approx(run.jobs[0].gpu_seconds / 3600 * 3.0)
 
 
 def test_the_fleet_of_the_docs() -> None:

@@ -110,30 +110,6 @@ def test_spelling_and_order_of_options_make_no_difference(tmp_path: Path) -> Non
 # What cannot be
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ("workers=64,local_steps=8", "workers=64: must divide dp"),
-        ("quantized_weights=true", "quantized_weights"),
-    ],
-)
-def test_a_job_that_no_plan_here_can_train_is_rejected_with_the_rule(options: str, reason: str) -> None:
-    (record,) = clustersim.run([job("a", options, max_gpus=16)], "fifo", cluster="n2g8").jobs
-    assert record.state == "rejected"
-    assert reason in record.reason
-
-
-def test_options_do_not_concern_a_table_or_a_duration(tmp_path: Path) -> None:
-    table = tmp_path / "table.csv"
-    table.write_text("model,global_batch,gpus,iterations_per_s\nmine,8,2,2.0\n")
-    jobs = [
-        Job("t", 0.0, model="mine", global_batch=8, gpus=2, iterations=60.0, plan_options="optimizer=lamb"),
-        Job("d", 0.0, gpus=2, duration_s=30.0, plan_options="optimizer=lamb"),
-    ]
-    run = clustersim.run(jobs, "fifo", cluster="n2g8", table=str(table), overheads=None)
-    assert {record.isolated_s for record in run.jobs} == {30.0}
-
-
 # Files
 
 

@@ -156,8 +156,3 @@ def test_what_the_network_adds_is_apart() -> None:
     ideal = gpu_time(run)
     assert ideal is not None
     assert ideal.seconds["network"] == 0
-
-
-def test_no_finish_no_split() -> None:
-    run = clustersim.run([Job("a", 0.0, gpus=99, duration_s=1.0)], "fifo", cluster="n1g1")
-    assert gpu_time(run) is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import fsum
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,45 +59,6 @@ def test_the_load_is_that_of_the_trace_whatever_the_policy_does(jobs: list[Job])
         assert summary["offered_load"] == expected
 
 
-def test_jobs_after_the_end_of_the_run_are_neither_in_the_load_nor_in_its_window() -> None:
-    jobs = [Job(str(k), 100.0 * k, gpus=4, duration_s=50.0) for k in range(5)]
-    summary = run_of(jobs, until_s=250.0).summary  # reaches those submitted at 0, 100 and 200
-    assert (summary["arrival_window_s"], summary["load_jobs"]) == (200.0, 3)
-    assert summary["offered_load"] == pytest.approx(3 * 4 * 50 / (GPUS * 200))
-    assert summary["gpu_allocated_arrival_ratio"] == pytest.approx(2 * 4 * 50 / (GPUS * 200))
-
-
-def test_a_job_that_is_cut_off_offers_all_of_its_work() -> None:
-    jobs = [Job("long", 0.0, gpus=8, duration_s=1e6), Job("next", 100.0, gpus=8, duration_s=1.0)]
-    summary = run_of(jobs, until_s=150.0).summary
-    assert summary["offered_load"] == pytest.approx((8e6 + 8) / (GPUS * 100))
-    assert summary["gpu_allocated_arrival_ratio"] == 1.0
-    assert summary["makespan_s"] is None
-
-
-def test_on_several_gpu_types_the_load_is_that_of_the_best_type(tmp_path: Path) -> None:
-    """`old` needs 4 GPUs, 100 iterations at 1/s; `new` is twice as fast. A request of 2 GPUs that only `new`
-    can run counts there, and a missing request with the fewest GPUs that can run the job.
-    """
-    (tmp_path / "cluster.yaml").write_text(
-        "groups:\n  - {name: old, gpu_type: a100, nodes: 1, gpus_per_node: 4}\n"
-        "  - {name: new, gpu_type: h100, nodes: 1, gpus_per_node: 4}\n"
-    )
-    (tmp_path / "table.csv").write_text(
-        "model,global_batch,gpus,iterations_per_s,gpu_type\nm,8,4,1.0,a100\nm,8,4,2.0,h100\nm,8,2,1.25,h100\n"
-    )
-    jobs = [
-        Job(name, at, model="m", global_batch=8, iterations=100.0, gpus=gpus)
-        for name, at, gpus in (("four", 0.0, 4), ("two", 10.0, 2), ("any", 20.0, None), ("many", 40.0, 9))
-    ]
-    summary = clustersim.run(
-        jobs, "fifo-skip", cluster=str(tmp_path / "cluster.yaml"), table=str(tmp_path / "table.csv")
-    ).summary
-    asked = 4 * 100 / 2 + 2 * 100 / 1.25 + 2 * 100 / 1.25
-    assert summary["load_jobs"] == 3, "9 GPUs are more than the cluster has"
-    assert summary["offered_load"] == pytest.approx(asked / (GPUS * 40), rel=1e-12)
-
-
 @settings(max_examples=examples(50), deadline=None)
 @given(jobs=TRACES, scale=st.sampled_from([0.0, 0.1, 1.0]))
 def test_waiting_is_jct_less_all_time_with_gpus(jobs: list[Job], scale: float) -> None:
@@ -113,22 +73,6 @@ def test_waiting_is_jct_less_all_time_with_gpus(jobs: list[Job], scale: float) -
     assert run.summary["wait_mean_s"] == pytest.approx(np.mean(waits), abs=1e-6)
     assert run.summary["wait_p99_s"] == pytest.approx(np.percentile(waits, 99), abs=1e-6)
     assert run.summary["wait_mean_s"] >= run.summary["queue_mean_s"] - 1e-9
-
-
-def test_a_preempted_job_waits_though_it_started_at_once() -> None:
-    jobs = [Job("long", 0.0, gpus=8, duration_s=100.0), Job("short", 10.0, gpus=8, duration_s=30.0)]
-    summary = run_of(jobs, Srtf).summary
-    assert (summary["queue_mean_s"], summary["wait_mean_s"]) == (0.0, 15.0)
-    assert summary["wait_p99_s"] == pytest.approx(29.7)
-    assert summary["waited_ratio"] == 0.5
-
-
-def test_waits_of_a_hundredth_of_the_run_time_do_not_count() -> None:
-    first = Job("first", 0.0, gpus=8, duration_s=100.0)
-    waits = {0.5: 0.0, 1.5: 0.5}  # seconds of waiting before a run of 100 s
-    for wait_s, share in waits.items():
-        summary = run_of([first, Job("second", 100.0 - wait_s, gpus=8, duration_s=100.0)]).summary
-        assert summary["waited_ratio"] == share
 
 
 def test_declined_jobs_did_not_wait_and_unfinished_ones_did() -> None:

@@ -23,25 +23,6 @@ def window(run: Run, warmup_s: float, measure_s: float | None) -> dict[str, obje
     return window_metrics(run.jobs, run.snapshots, run.cluster, warmup_s=warmup_s, measure_s=measure_s)
 
 
-def test_jobs_submitted_in_the_window_count_however_late_they_finish() -> None:
-    run = run_of(*(Job(str(k), 10.0 * k, gpus=8, duration_s=20.0) for k in range(5)))
-    values = window(run, 10.0, 20.0)  # jobs 1 and 2, submitted at 10 and 20, done at 40 and 60
-    assert values["jobs"] == values["finished"] == 2
-    assert values["jct_mean_s"] == pytest.approx((30.0 + 40.0) / 2)
-    assert values["queue_mean_s"] == pytest.approx((10.0 + 20.0) / 2)
-    assert [values[name] for name in UNDEFINED_IN_A_WINDOW] == [None] * len(UNDEFINED_IN_A_WINDOW)
-
-
-def test_the_cluster_is_measured_within_the_window() -> None:
-    run = run_of(Job("a", 0.0, gpus=8, duration_s=10.0), Job("b", 15.0, gpus=4, duration_s=10.0),
-                 Job("c", 30.0, gpus=8, duration_s=5.0))  # fmt: skip
-    values = window(run, 5.0, 15.0)  # 5 to 10 full, 10 to 15 empty, 15 to 20 half
-    assert values["gpu_allocated_ratio"] == pytest.approx((5 * 8 + 5 * 4) / (8 * 15))
-    assert values["fragmentation_ratio"] == pytest.approx(5 * 4 / (8 * 15))
-    open_ended = window(run, 5.0, None)  # up to the last submission, 30
-    assert open_ended["gpu_allocated_ratio"] == pytest.approx((5 * 8 + 10 * 4) / (8 * 25))
-
-
 def test_a_window_over_everything_gives_the_summary() -> None:
     run = run_of(*(Job(str(k), 7.0 * k, gpus=4, duration_s=20.0, deadline_s=7.0 * k + 30) for k in range(9)))
     values = window(run, 0.0, None)
@@ -73,21 +54,6 @@ def test_a_summary_has_the_window_beside_the_whole_run(tmp_path: Path) -> None:
     assert {name: value for name, value in run.summary.items() if name != "window"} == whole.summary
     assert with_window(whole, 10.0, 20.0).summary == run.summary
     assert run.manifest["window"] == {"warmup_s": 10.0, "measure_s": 20.0}
-
-
-def test_the_cluster_of_a_window_is_offered_what_its_jobs_ask_for() -> None:
-    run = run_of(*(Job(str(k), 10.0 * k, gpus=4, duration_s=15.0) for k in range(9)))
-    values = window(run, 20.0, 40.0)  # jobs 2 to 5
-    assert values["offered_load"] == pytest.approx(4 * 4 * 15 / (8 * 40))
-    assert (values["arrival_window_s"], values["load_jobs"]) == (40.0, 4)
-    assert values["gpu_allocated_arrival_ratio"] == values["gpu_allocated_ratio"]
-
-
-def test_a_limit_includes_the_job_that_rounding_puts_beside_it() -> None:
-    run = run_of(Job("a", 0.1, gpus=8, duration_s=1.0), Job("b", 0.3, gpus=8, duration_s=1.0))
-    assert 0.1 + 0.2 > 0.3
-    assert window(run, 0.2, None)["jobs"] == 1
-    assert window(run, 0.0, 0.2)["jobs"] == 1
 
 
 def test_warm_up_removes_the_bias_of_an_empty_start() -> None:

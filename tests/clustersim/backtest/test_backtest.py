@@ -6,14 +6,13 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from clustersim.backtest import JOB_COLUMNS, SiteFacts, backtest, read_logged, write_backtest
 from clustersim.cluster import Cluster
-from itertime.errors import TableError, UnknownName, UserError
+from itertime.errors import UserError
 from itertime.io import without_guard
 from tests.clustersim.backtest.logs import GPUS, jobs_of, logged, start_up_of, written
 from traces import Job
@@ -171,12 +170,6 @@ def test_what_is_written(tmp_path: Path) -> None:
 HEAD = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
 
 
-def test_a_log_without_starts_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    path = written(tmp_path, jobs_of(5))
-    with pytest.raises(TableError, match=r"states no start of any job .*start_s=COLUMN.*clustersim run"):
-        read_logged(path, None)
-
-
 def test_impossible_times_are_counted_by_reason(tmp_path: Path) -> None:
     rows = [
         "a,u,v,4,0,1,COMPLETED,1600000000,1600000010,1600000110,100,10",
@@ -210,25 +203,3 @@ def test_a_damaged_log_is_refused_or_backtested(seed: int, tmp_path: Path) -> No
         return
     assert summary["parts"]["all"]["jobs"] + sum(summary["not_compared"].values()) == summary["log"]["jobs"]
     json.dumps(summary, allow_nan=False)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "options", "error"),
-    [
-        ({"division": "colour"}, {}, "unknown division into pools"),
-        ({"gpus_per_node": 0}, {}, "must be between 1 and 8"),
-        ({"gpus_per_node": 9}, {}, "must be between 1 and 8"),
-        ({"division": "tenant", "clusters": {"": Cluster(4, 1)}}, {}, "one cluster for 2 pools"),
-        ({"clusters": {"t9": Cluster(4, 1)}}, {}, "unknown pool"),
-        ({}, {"policies": ["fifo", "easy"]}, "several policies need --fit"),
-        ({}, {"policies": ["fifi"]}, "fifi"),
-        ({}, {"fitted": True, "fit_share": 1.0}, "--fit-share"),
-        ({}, {"warmup_s": 1e9}, "no job with a logged start after the warm-up"),
-    ],
-)
-def test_mistakes_are_named(
-    wanted: dict[str, Any], options: dict[str, Any], error: str, tmp_path: Path
-) -> None:
-    log = read_logged(written(tmp_path, logged(jobs_of(20, tenants=2))))
-    with pytest.raises((UserError, UnknownName), match=error):
-        backtest(log, SiteFacts(**wanted), **options)

@@ -11,7 +11,6 @@ import pytest
 
 from clustersim.backtest import read_logged
 from clustersim.cli import main
-from itertime.errors import UnknownName, UserError
 from tests.clustersim.backtest.logs import jobs_of, logged
 
 FIRST = datetime(2020, 8, 28, tzinfo=UTC).timestamp()
@@ -86,19 +85,3 @@ def test_the_jobs_of_some_days(cluster_log: Path, capsys: pytest.CaptureFixture[
     assert summary_of([str(cluster_log), "--before", "2020-08-28 12:00"], capsys)["log"]["jobs"] < len(
         log.jobs
     )
-
-
-@pytest.mark.parametrize(
-    ("part", "kind", "error"),
-    [
-        (("vc=vcvGl", "", ""), UserError, "write FIELD=VALUE"),
-        (("tenant=vcvGI", "", ""), UnknownName, "did you mean vcvGl"),
-        (("", "1st September", ""), UserError, "is no date"),
-        (("", "2021-01-01", ""), UserError, "leave no job"),
-    ],
-)
-def test_parts_that_do_not_exist(
-    cluster_log: Path, part: tuple[str, str, str], kind: type[UserError], error: str
-) -> None:
-    with pytest.raises(kind, match=error):
-        read_logged(cluster_log).part(*part)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from clustersim.forecast import read_state
-from itertime.errors import UserError
 from tests.traces.logs.live_samples import SQUEUE, kube_list, scontrol, slurm_job, slurm_json, when, workload
 from traces import Job, write_trace
 from traces.logs import ReadOptions
@@ -84,21 +81,3 @@ def test_dates_are_of_the_stated_zone(tmp_path: Path) -> None:
     path.write_text(squeue(("1", "RUNNING", "2024-05-01T12:00:30", "None")))
     state = read_state(path, ReadOptions(time_zone="Asia/Shanghai"), "2024-05-01T13:00:00")
     assert state.moment(state.now_s) == "2024-05-01 13:00:00"
-
-
-@pytest.mark.parametrize(
-    ("now", "error", "message"),
-    [
-        ("yesterday", UserError, "--now yesterday: is neither a number of seconds nor a date"),
-        ("2024-04-01", UserError, "lies before the first submission"),
-        ("2024-06-01", None, ""),
-    ],
-)
-def test_moments(tmp_path: Path, now: str, error: type[Exception] | None, message: str) -> None:
-    path = tmp_path / "state.txt"
-    path.write_text(squeue(("1", "RUNNING", "2024-05-01T12:00:30", "None")))
-    if error is None:
-        assert len(read_state(path, now=now).running) == 1
-        return
-    with pytest.raises(error, match=message):
-        read_state(path, now=now)

@@ -105,30 +105,6 @@ def test_a_run_without_the_setting_says_nothing_of_it() -> None:
     assert "predictions" not in run.manifest
 
 
-def test_easy_backfills_by_predictions() -> None:
-    """By hand, 2 GPUs. `a` and `b` teach that a user `x` runs for 10 s and `y` for 100. `c` holds one GPU
-    until 300 and `wide`, of `y`, waits for both. `d` of `x`, though it states 500 s, backfills, `e` of `y`
-    would delay `wide` and waits, though it takes 1 s.
-    """
-    jobs = [
-        rigid("a", 0, 1, 10, user="x"),
-        rigid("a2", 0, 1, 10, user="x"),
-        rigid("b", 20, 1, 100, user="y"),
-        rigid("b2", 20, 1, 100, user="y"),
-        rigid("c", 200, 1, 100, user="y"),
-        rigid("wide", 201, 2, 100, user="y"),
-        rigid("e", 202, 1, 1, user="y"),
-        rigid("d", 203, 1, 10, user="x", estimate_s=500),
-    ]
-    run = clustersim.run(jobs, "easy", cluster="n1g2", overheads=None, estimates={"predictor": "last-two"})
-    starts = {record.job_id: record.start_s for record in run.jobs}
-    assert starts["d"] == 203
-    assert starts["wide"] == 300
-    assert starts["e"] == 400
-    truth = clustersim.run(jobs, "easy", cluster="n1g2", overheads=None)
-    assert {record.job_id: record.start_s for record in truth.jobs}["e"] == 202
-
-
 def test_a_folder_with_predictions_is_proved_and_replayed(tmp_path: Path) -> None:
     write_trace(jobs_of_users(2), tmp_path / "jobs.csv")
     clustersim.run(
@@ -140,9 +116,3 @@ def test_a_folder_with_predictions_is_proved_and_replayed(tmp_path: Path) -> Non
     summary.write_text(summary.read_text().replace('"within_factor_2": 0.', '"within_factor_2": 1.'))
     broken = [finding.rule for finding in check_run_folder(tmp_path / "run") if finding.violations]
     assert "summary" in broken
-
-
-def test_services_are_not_predicted() -> None:
-    jobs = [rigid("s", 0, 1, 50, service="chat"), rigid("a", 0, 1, 50)]
-    run = clustersim.run(jobs, "fifo", cluster="n1g8", estimates=HISTORY)
-    assert run.summary["predictions"]["jobs"] == 1

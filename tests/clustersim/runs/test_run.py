@@ -16,7 +16,7 @@ import clustersim
 from clustersim.errors import PolicyError
 from clustersim.records import Run
 from clustersim.runs import RunConfig, Trace, compare, run
-from itertime.errors import TableError, UnknownName, UserError
+from itertime.errors import TableError, UnknownName
 from itertime.io import sha256
 from traces import Job, write_trace
 
@@ -102,13 +102,6 @@ def test_a_table_serves_models_of_its_own(tmp_path: Path) -> None:
 # Mistakes
 
 
-def test_settings_are_not_ignored_in_silence() -> None:
-    with pytest.raises(UserError, match="not both"):
-        run(JOBS, "srtf", config=RunConfig(policy="fifo"))
-    with pytest.raises(UserError, match="not both"):
-        run(JOBS, config=RunConfig(policy="fifo"), cluster="n1g8")
-
-
 def test_a_failing_policy_leaves_the_records_so_far(tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text(FAILS)
     with pytest.raises(
@@ -177,13 +170,6 @@ def test_a_comparison_by_names_and_a_data_frame(tmp_path: Path) -> None:
     assert [run.jobs for run in by_path] == [run.jobs for run in by_frame]
     assert [run.summary["jct_mean_s"] for run in by_path] == [75.0, 60.0]
     assert clustersim.run(iter(JOBS[:2]), "fifo", **FREE).jobs == by_path[0].jobs
-
-
-def test_policies_of_a_comparison_are_a_list() -> None:
-    with pytest.raises(UserError, match=r"must be a list, as in \['fifo'\]"):
-        clustersim.compare(JOBS, "fifo")
-    with pytest.raises(UserError, match="cluster: settings go with policies given by name"):
-        clustersim.compare(JOBS, [RunConfig.make(policy="fifo")], cluster="n1g8")
 
 
 def test_a_run_is_one_short_line() -> None:

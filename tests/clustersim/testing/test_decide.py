@@ -7,8 +7,6 @@ import pytest
 from clustersim.errors import PolicyError
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.testing import decide
-from itertime.errors import UserError
-from policies.edf import Edf
 from policies.elasticflow import ElasticFlow
 from policies.fifo import Fifo
 from policies.srtf import Srtf
@@ -67,28 +65,6 @@ def test_moves_and_wake_ups() -> None:
     decision = decide(Moves(), running=[rigid("a", 0, 2, 100)], cluster="2x8")
     assert decision.moves == {"a": ((1, 2),)}
     assert str(decision) == "t=0 s: move a to 2 GPUs (node 1); wake up at t=5 s"
-
-
-@pytest.mark.parametrize(
-    ("scene", "text"),
-    [
-        ({"pending": [rigid("a", 0, 1, 100), rigid("a", 0, 1, 100)]}, "two jobs have the same id"),
-        ({"pending": [rigid("a", 0, 9, 100)]}, "job a cannot run here: asks for 9 GPUs"),
-        (
-            {"running": [rigid("a", 0, 8, 100), rigid("b", 0, 1, 100)]},
-            "running job b has no room for its 1 GPUs",
-        ),
-        ({"running": [(rigid("a", 0, 8, 100), 4)]}, "job a on 4 GPUs: it can run on 8"),
-        (
-            {"running": [rigid("a", 0, 8, 100)], "now_s": 100.0},
-            r"running job a would have finished at t=100 s",
-        ),
-        ({"pending": [rigid("a", 5.0, 8, 100)], "now_s": 1.0}, "job a is submitted after now, t=1 s"),
-    ],
-)
-def test_impossible_situations(scene: dict, text: str) -> None:
-    with pytest.raises(UserError, match=text):
-        decide(Edf(), cluster="1x8", **scene)
 
 
 class Nonsense(Scheduler):
