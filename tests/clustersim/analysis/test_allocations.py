@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import gc
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 import clustersim
 from clustersim import Run
 from clustersim.analysis import CATEGORIES, Allocation, allocations, gpu_blocks, gpu_time
-from clustersim.records import EventRecord, Exact
+from clustersim.analysis.tables import RecordTable, jobs_of, numbered, per_run, rows_by_number
+from clustersim.records import ALLOCATES, RELEASES, EventRecord, Exact
 from tests.effort import examples
 from traces import Job
 
@@ -44,25 +46,6 @@ def mixed() -> Run:
     ]
     jobs += [Job(f"d{i}", 45.0 * i, gpus=1 + i % 5, duration_s=300.0 + i) for i in range(20)]
     return clustersim.run(sorted(jobs, key=lambda job: job.submit_s), "srtf", cluster="n6g8")
-
-
-def test_allocations_add_up_to_the_records(mixed: Run) -> None:
-    held: dict[str, float] = defaultdict(float)
-    paid: dict[str, float] = defaultdict(float)
-    for allocation in allocations(mixed):
-        held[allocation.given.job_id] += allocation.held_s * allocation.given.gpus
-        paid[allocation.given.job_id] += allocation.paid_s * allocation.given.gpus
-    assert any(job.preemptions for job in mixed.jobs)
-    for job in mixed.jobs:
-        assert held[job.job_id] == pytest.approx(job.gpu_seconds)
-        assert paid[job.job_id] == pytest.approx(job.overhead_gpu_s)
-
-
-def test_kinds_that_give_and_take_nothing_change_nothing(mixed: Run) -> None:
-    extra = [e._replace(event="rate", placement=(), gpus=0) for e in mixed.events if e.event == "start"]
-    noisy = sorted([*mixed.events, *extra], key=lambda e: e.time_s)
-    run = Run(**{**{n: getattr(mixed, n) for n in mixed.__dataclass_fields__}, "events": noisy})
-    assert allocations(run) == allocations(mixed)
 
 
 def test_gpus_are_kept_where_a_job_stays() -> None:
@@ -156,3 +139,78 @@ def test_what_the_network_adds_is_apart() -> None:
     ideal = gpu_time(run)
     assert ideal is not None
     assert ideal.seconds["network"] == 0
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    jobs = [Job(f"j{i}", 10.0 * i, gpus=1 + i % 4, duration_s=40.0 + i) for i in range(12)]
+    return clustersim.run(jobs, "srtf", cluster="n2g4")
+
+
+def test_a_column_has_the_values_of_the_records(run: Run) -> None:
+    table = RecordTable([replace(run.jobs[0], finish_s=None), *run.jobs])
+    assert table.values("job_id") == ["j0", *(job.job_id for job in run.jobs)]
+    assert np.isnan(table["finish_s"][0])
+    assert table["finish_s"][1:].tolist() == [job.finish_s for job in run.jobs]
+    assert table.equal("state", "finished").tolist() == [True, *(j.state == "finished" for j in run.jobs)]
+
+
+def test_results_are_kept_by_run_and_forgotten_with_it(run: Run) -> None:
+    computed = []
+
+    @per_run
+    def count(given: Run) -> int:
+        computed.append(given.policy)
+        return len(given.jobs)
+
+    other = replace(run, policy="other", jobs=run.jobs[:3])
+    assert (count(run), count(other), count(run), count(other)) == (12, 3, 12, 3)
+    assert computed == ["srtf", "other"]
+    assert jobs_of(other) is jobs_of(other)
+    assert jobs_of(other) is not jobs_of(run)
+    del other
+    gc.collect()
+    again = replace(run, jobs=run.jobs[:5])  # may have the address of the run that is gone
+    assert count(again) == 5
+
+
+@given(st.lists(st.integers(0, 4), max_size=20))
+def test_rows_by_number(values: list[int]) -> None:
+    numbers, distinct = numbered(values)
+    assert [distinct[number] for number in numbers] == values
+    rows = rows_by_number(numbers, len(distinct))
+    assert [values[row] for group in rows for row in group] == [
+        v for v in distinct for _ in range(values.count(v))
+    ]
+    assert all(np.all(np.diff(group) > 0) for group in rows)
+
+
+KINDS = ("submit", "start", "restart", "resize", "preempt", "interrupt", "finish", "rate", "node_down")
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from(["j0", "j1", "lost"])), max_size=14))
+def test_allocations_are_those_of_a_loop_over_the_log(run: Run, log: list[tuple[str, str]]) -> None:
+    """Of any log, even one that no engine writes."""
+    events = [
+        EventRecord(1.0 + i // 2, kind, job_id, 2, ((0, 2),), "", 0.5, "")
+        for i, (kind, job_id) in enumerate(log)
+    ]
+    held: dict[str, EventRecord] = {}
+    expected = []
+    for event in events:
+        if event.event in ALLOCATES or event.event in RELEASES:
+            if event.job_id in held:
+                expected.append((held.pop(event.job_id), event.time_s, event.event))
+            if event.event in ALLOCATES:
+                held[event.job_id] = event
+    end_s = max(events[-1].time_s if events else 0.0, run.manifest["end_s"])
+    expected += [(event, end_s, "") for event in held.values()]
+    place = {id(event): i for i, event in enumerate(events)}
+    found = [tuple(one) for one in allocations(replace(run, events=events))]
+    assert found == sorted(expected, key=lambda one: place[id(one[0])])
+
+
+def test_a_job_of_the_log_without_a_record_is_refused(run: Run) -> None:
+    with pytest.raises(KeyError, match="without a record"):
+        gpu_time(replace(run, jobs=run.jobs[1:]))

@@ -1,21 +1,38 @@
-"""Metrics: a hand-computed example, laws that hold for every run, and the page that documents them."""
+"""Metrics: by hand, laws that hold for every run, and the page that documents them."""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import replace
+from math import fsum
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.analysis import METRICS, Usage, summarise
+import clustersim
+from clustersim.analysis import (
+    METRICS,
+    Usage,
+    allocations,
+    measured_jobs,
+    summarise,
+    window_metrics,
+    with_window,
+)
+from clustersim.analysis.windows import UNDEFINED_IN_A_WINDOW
 from clustersim.cluster import Cluster
-from clustersim.records import JobRecord, Snapshot
+from clustersim.grid.gridfile import NUMERIC_METRICS
+from clustersim.records import FINISHED, JobRecord, Run, Snapshot
+from clustersim.scheduler import JobView, Scheduler, State
+from policies.fifo import Fifo
+from policies.srtf import Srtf
 from tests.effort import examples
 from tests.places import ROOT
+from traces import Job
 
 CLUSTER = Cluster(nodes=2, gpus_per_node=4)
 NOTHING = JobRecord(
@@ -86,11 +103,6 @@ def test_without_a_bound_there_is_no_distance_from_it(bound: dict[str, float | N
     assert [summary[name] for name in METRICS if "bound" in name] == [None] * 3
 
 
-def test_price() -> None:
-    summary = summarise([A, B], SNAPSHOTS, CLUSTER, end_s=160.0, events=0, price_usd_per_gpu_h=2.0)
-    assert summary["cost_usd"] == pytest.approx(880 / 3600 * 2)
-
-
 def test_a_run_stopped_early_is_measured_until_its_last_finish() -> None:
     still_running = replace(B, state="unfinished", finish_s=None, jct_s=None, deadline_met=False)
     summary = summarise([A, still_running, C], SNAPSHOTS[:3], CLUSTER, end_s=130.0, events=0)
@@ -158,3 +170,167 @@ def test_the_page_gives_every_metric_one_formula() -> None:
     documented = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
     assert sorted(documented) == sorted(METRICS)
     assert all(re.split(r"(?<!\\)\|", row)[3].strip() for row in rows), "a metric without a formula"
+
+
+GPUS = 8
+
+
+class Picky(Fifo):
+    """Declines every job of tenant "unwelcome"."""
+
+    def admit(self, job: JobView, state: State) -> bool:
+        return job.tenant != "unwelcome"
+
+
+def run_of(jobs: list[Job], policy: str | type[Scheduler] = "fifo", **settings: object) -> Run:
+    return clustersim.run(jobs, policy, cluster="n2g4", **{"overheads": None, **settings})
+
+
+TRACES = st.lists(
+    st.tuples(st.integers(0, 400), st.integers(1, 10), st.integers(1, 200), st.booleans()),
+    min_size=1,
+    max_size=14,
+).map(
+    lambda rows: [
+        Job(str(i), float(s), gpus=g, duration_s=float(d), tenant="unwelcome" if declined else "t")
+        for i, (s, g, d, declined) in enumerate(rows)
+    ]
+)
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(jobs=TRACES)
+def test_the_load_is_that_of_the_trace_whatever_the_policy_does(jobs: list[Job]) -> None:
+    """Declined jobs offer load; jobs of more GPUs than there are do not."""
+    can_run = [job for job in jobs if (job.gpus or 0) <= GPUS]
+    length_s = max(job.submit_s for job in jobs) - min(job.submit_s for job in jobs)
+    asked = fsum((job.gpus or 0) * (job.duration_s or 0.0) for job in can_run)
+    for policy in (Fifo, Srtf, Picky):
+        summary = run_of(jobs, policy).summary
+        assert summary["load_jobs"] == len(can_run)
+        assert summary["arrival_window_s"] == length_s
+        expected = None if not length_s else pytest.approx(asked / (GPUS * length_s), rel=1e-12)
+        assert summary["offered_load"] == expected
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(jobs=TRACES, scale=st.sampled_from([0.0, 0.1, 1.0]))
+def test_waiting_is_jct_less_all_time_with_gpus(jobs: list[Job], scale: float) -> None:
+    """Also where overheads are paid: they hold GPUs."""
+    run = run_of(jobs, Srtf, overheads={"scale": scale})
+    held: dict[str, float] = {}
+    for one in allocations(run):
+        held[one.given.job_id] = held.get(one.given.job_id, 0.0) + one.held_s
+    waits = [job.jct_s - held[job.job_id] for job in run.jobs if job.state == FINISHED and job.jct_s]
+    if not waits:
+        return
+    assert run.summary["wait_mean_s"] == pytest.approx(np.mean(waits), abs=1e-6)
+    assert run.summary["wait_p99_s"] == pytest.approx(np.percentile(waits, 99), abs=1e-6)
+    assert run.summary["wait_mean_s"] >= run.summary["queue_mean_s"] - 1e-9
+
+
+def test_declined_jobs_did_not_wait_and_unfinished_ones_did() -> None:
+    jobs = [
+        Job("a", 0.0, gpus=8, duration_s=500.0),
+        Job("b", 1.0, gpus=8, duration_s=500.0),
+        Job("c", 2.0, gpus=8, duration_s=500.0, tenant="unwelcome"),
+    ]
+    summary = run_of(jobs, Picky, until_s=100.0).summary
+    assert (summary["rejected"], summary["unfinished"], summary["waited_ratio"]) == (1, 2, 0.5)
+
+
+def tail_by_seconds(run: Run, jobs: list[Job]) -> tuple[int, float]:
+    """For runs with whole seconds: count the jobs in the system in every second."""
+    first_s = min(job.submit_s for job in jobs)
+    last_s = max(job.finish_s for job in run.jobs if job.finish_s is not None)
+    arrivals_s = max(job.submit_s for job in jobs)
+    lives = [(job.submit_s, job.finish_s) for job in run.jobs if job.finish_s is not None]
+    count = [sum(a <= at < b for a, b in lives) for at in np.arange(first_s, last_s)]
+    from_s = last_s
+    while from_s > arrivals_s and count[int(from_s - first_s) - 1] <= max(1, len(jobs) / 100):
+        from_s -= 1
+    there = count[int(from_s - first_s)] if from_s < last_s else 0
+    return there, (last_s - from_s) / (last_s - first_s)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(jobs=TRACES)
+def test_the_tail_is_what_counting_finds(jobs: list[Job]) -> None:
+    run = run_of(jobs)
+    if not run.summary["finished"]:
+        assert run.summary["tail_ratio"] is None
+        return
+    there, share = tail_by_seconds(run, jobs)
+    assert run.summary["tail_ratio"] == pytest.approx(share)
+    assert run.summary["tail_jobs"] == there
+
+
+def test_three_of_four_hundred_jobs_may_be_a_tail() -> None:
+    short = [Job(f"s{i}", float(i), gpus=1, duration_s=1.0) for i in range(397)]
+    long = [Job(f"l{i}", 100.0, gpus=1, duration_s=900.0) for i in range(3)]
+    summary = run_of([*short, *long]).summary
+    assert summary["tail_jobs"] == 4, "the three, and the one that is submitted last"
+    assert summary["tail_ratio"] == pytest.approx((1000 - 396) / 1000)
+
+
+def run_alone(*jobs: Job, nodes: int = 1) -> Run:
+    return clustersim.run(jobs, "fifo", cluster=f"n{nodes}g8", overheads=None)
+
+
+def window(run: Run, warmup_s: float, measure_s: float | None) -> dict[str, object]:
+    return window_metrics(run.jobs, run.snapshots, run.cluster, warmup_s=warmup_s, measure_s=measure_s)
+
+
+def test_a_window_over_everything_gives_the_summary() -> None:
+    run = run_alone(
+        *(Job(str(k), 7.0 * k, gpus=4, duration_s=20.0, deadline_s=7.0 * k + 30) for k in range(9))
+    )
+    values = window(run, 0.0, None)
+    same = set(NUMERIC_METRICS) - {*UNDEFINED_IN_A_WINDOW, "gpu_allocated_ratio", "fragmentation_ratio"}
+    assert {name: values[name] for name in same} == {name: run.summary[name] for name in same}
+
+
+def test_an_empty_window_has_no_values() -> None:
+    run = run_alone(Job("a", 0.0, gpus=8, duration_s=10.0))
+    values = window(run, 5.0, 1.0)
+    assert values["jobs"] == 0
+    assert values["jct_mean_s"] is None
+    assert values["gpu_allocated_ratio"] is None
+
+
+def test_a_summary_has_the_window_beside_the_whole_run(tmp_path: Path) -> None:
+    jobs = [Job(str(k), 10.0 * k, gpus=8, duration_s=20.0) for k in range(5)]
+    whole = clustersim.run(jobs, "fifo", cluster="n1g8", overheads=None)
+    run = clustersim.run(
+        jobs, "fifo", cluster="n1g8", overheads=None, warmup_s=10.0, measure_s=20.0, out=tmp_path
+    )
+    measured = window(whole, 10.0, 20.0)
+    stated = dict(run.summary["window"])
+    limits = [stated.pop(name) for name in ("warmup_s", "measure_s", "from_s", "until_s")]
+    assert limits == [10.0, 20.0, 10.0, 30.0]
+    assert measured_jobs(run).tolist() == [job.job_id in ("1", "2") for job in run.jobs]
+    assert {name: measured[name] for name in stated} == stated
+    assert not {*UNDEFINED_IN_A_WINDOW, "wall_s"} & set(stated)
+    assert {name: value for name, value in run.summary.items() if name != "window"} == whole.summary
+    assert with_window(whole, 10.0, 20.0).summary == run.summary
+    assert run.manifest["window"] == {"warmup_s": 10.0, "measure_s": 20.0}
+
+
+def test_warm_up_removes_the_bias_of_an_empty_start() -> None:
+    """M/M/1 at load 0.8: the mean wait is rho / (mu - lambda) = 4 s (Kleinrock 1975, section 3.2). Jobs at
+    the start find the queue empty and wait less; a window after the warm-up must hold it.
+    """
+    early, late = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        submits = np.cumsum(rng.exponential(1.25, 1200))
+        jobs = [
+            Job(str(i), float(s), gpus=8, duration_s=float(d))
+            for i, (s, d) in enumerate(zip(submits, rng.exponential(1.0, 1200), strict=True))
+        ]
+        run = run_alone(*jobs)
+        early.append(window(run, 0.0, 20.0)["queue_mean_s"])
+        late.append(window(run, 300.0, 1400.0)["queue_mean_s"])
+    error = float(np.std(late, ddof=1) / np.sqrt(len(late)))  # type: ignore[arg-type]
+    assert np.mean(late) == pytest.approx(4.0, abs=3.5 * error)  # type: ignore[arg-type]
+    assert np.mean(early) < 2.5  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`clustersim trace` where a session (`sessions/`) cannot show it: equal documents, hashes, fits."""
+"""Traces and grids where a session cannot show it: equal documents, hashes, shared files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from itertime.io import sha256
@@ -95,3 +96,25 @@ def test_fit_writes_a_preset_that_generate_takes(log: Path, call: Call) -> None:
     made = report_of("made.generate.json")
     assert (made["recipe"]["preset"], made["recipe"]["load"]) == ("own.yaml", None)
     assert made["preset"]["sha256"] == sha256(Path("own.yaml"))
+
+
+GRID = """
+set: {cluster: n2g8, trace: {jobs: 6, gpus: 16, load: 1.5, rules: none, sizes: itp-8h}}
+matrix: {policy: [fifo, srtf]}
+seeds: 2
+"""
+
+
+@pytest.mark.usefixtures("here")
+def test_grids_have_the_distances_and_share_bounds(call: Call) -> None:
+    Path("g.yaml").write_text(GRID)
+    printed = " ".join(call("grid", "g.yaml", "--workers", "1").out.split())
+    assert "Mean JCT is within these factors of the best possible (means over cells): fifo x" in printed
+    ratios = pd.read_csv("g/results.csv")["jct_over_bound"]
+    assert (len(ratios), ratios.min() >= 1) == (4, True)
+    assert len(list(Path("g/bounds").glob("*.json"))) == 2  # one a seed, for both policies
+    for cell in Path("g/cells").iterdir():
+        assert json.loads((cell / "manifest.json").read_text())["timings"]["bound_s"] is None
+    printed = call("grid", "g.yaml", "--workers", "1", "--no-bound", "-o", "without").out
+    assert "best possible" not in printed
+    assert pd.read_csv("without/results.csv")["jct_over_bound"].isna().tolist() == [True] * 4

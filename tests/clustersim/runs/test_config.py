@@ -1,16 +1,28 @@
-"""Settings: what `--set` understands, and how mistakes are named."""
+"""Settings: what `--set` understands, what they resolve to, and that declarations fit."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.runs import RunConfig
+from clustersim import RunSetup, Simulation
+from clustersim.cli import app
+from clustersim.cluster import Cluster, load_cluster
+from clustersim.commands.help.options import RunOptions
+from clustersim.overheads import Overheads
+from clustersim.records import MemoryRecorder
+from clustersim.runs import SETTINGS, Entry, RunConfig, run, setup_of
+from clustersim.scheduler import Scheduler
+from clustersim.speed import SpeedOnOneType
 from itertime.errors import UserError
+from policies.fifo import Fifo
+from traces.job import Job
 
 
 def make(*assignments: str, **values: Any) -> RunConfig:
@@ -19,46 +31,36 @@ def make(*assignments: str, **values: Any) -> RunConfig:
 
 def test_defaults() -> None:
     config = make()
-    assert (config.cluster, config.system, config.placement, config.seed) == (
-        "n128g8",
-        "dgx-a100-80gb",
-        "pack",
-        0,
-    )
-    assert (config.planner, config.overheads, config.params, config.until_s) == (None, {}, {}, None)
+    assert (config.cluster, config.system) == ("n128g8", "dgx-a100-80gb")
+    assert (config.placement, config.seed, config.planner) == ("pack", 0, None)
+    assert (config.overheads, config.params, config.until_s) == ({}, {}, None)
+
+
+ADDED = "overheads.launch_s=1", "overheads.scale=2", "overheads.launch_s=3", "seed=1", "seed=2"
 
 
 @pytest.mark.parametrize(
-    ("assignment", "field", "value"),
+    ("assignments", "field", "value"),
     [
-        ("cluster=n4g8", "cluster", "n4g8"),
-        ("until_s=1e5", "until_s", 1e5),
-        ("until_s=3600", "until_s", 3600.0),
-        ("overheads.launch_s=10", "overheads", {"launch_s": 10.0}),
-        ("overheads=null", "overheads", None),
-        ("overheads={launch_s: 1, scale: 2}", "overheads", {"launch_s": 1.0, "scale": 2.0}),
-        ("policy.guard_s=2", "params", {"guard_s": 2}),
-        ("params.guard_s=2.5", "params", {"guard_s": 2.5}),
-        ("policy.names=[a, b]", "params", {"names": ["a", "b"]}),
-        ("price_usd_per_gpu_h=0", "price_usd_per_gpu_h", 0.0),
-        (" seed = 7 ", "seed", 7),
-        ("estimates.sigma=0.5", "estimates", {"sigma": 0.5}),
-        ("policy.text=a=b", "params", {"text": "a=b"}),
+        (("cluster=n4g8",), "cluster", "n4g8"),
+        (("until_s=1e5",), "until_s", 1e5),
+        (("until_s=3600",), "until_s", 3600.0),
+        (("overheads.launch_s=10",), "overheads", {"launch_s": 10.0}),
+        (("overheads=null",), "overheads", None),
+        (("overheads={launch_s: 1, scale: 2}",), "overheads", {"launch_s": 1.0, "scale": 2.0}),
+        (("policy.guard_s=2",), "params", {"guard_s": 2}),
+        (("params.guard_s=2.5",), "params", {"guard_s": 2.5}),
+        (("policy.names=[a, b]",), "params", {"names": ["a", "b"]}),
+        (("price_usd_per_gpu_h=0",), "price_usd_per_gpu_h", 0.0),
+        ((" seed = 7 ",), "seed", 7),
+        (("estimates.sigma=0.5",), "estimates", {"sigma": 0.5}),
+        (("policy.text=a=b",), "params", {"text": "a=b"}),
+        (ADDED, "overheads", {"launch_s": 3.0, "scale": 2.0}),
+        (ADDED, "seed", 2),
     ],
 )
-def test_assignments(assignment: str, field: str, value: Any) -> None:
-    assert getattr(make(assignment), field) == value
-
-
-def test_assignments_add_up_and_the_last_one_counts() -> None:
-    config = make("overheads.launch_s=1", "overheads.scale=2", "overheads.launch_s=3", "seed=1", "seed=2")
-    assert config.overheads == {"launch_s": 3.0, "scale": 2.0}
-    assert config.seed == 2
-
-
-def test_configs_are_frozen() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        make().seed = 3  # type: ignore[misc]
+def test_assignments_add_up_and_the_last_counts(assignments: tuple[str], field: str, value: Any) -> None:
+    assert getattr(make(*assignments), field) == value
 
 
 @given(st.text(max_size=40))
@@ -78,3 +80,87 @@ def test_numbers_as_people_write_them(tmp_path: Path) -> None:
     assert within == {"x": [100, 1e9, -1.5e-3, {"a": 5.0}, "1e", "e9", "1e9"]}
     (tmp_path / "plan.yaml").write_text("calendar: [{at_s: 1e3, remove: 1}]\n")
     assert RunConfig.make([f"calendar={tmp_path}/plan.yaml"], policy="fifo").calendar[0]["at_s"] == 1000.0
+
+
+def test_every_setting_resolves_to_a_field_of_its_own() -> None:
+    resolved = [setting.field for setting in SETTINGS.values() if setting.field]
+    assert len(resolved) == len(set(resolved))
+    assert set(resolved) < {field.name for field in fields(RunSetup)}
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_every_option_is_one_of_the_command(command: str) -> None:
+    group = typer.main.get_command(app)
+    options = {option for parameter in group.commands[command].params for option in parameter.opts}  # type: ignore[attr-defined]
+    declared = {option for setting in SETTINGS.values() for option in (setting.option, setting.off_option)}
+    assert declared - options <= {"", "--policy"}
+
+
+def test_options_have_the_defaults_of_their_settings() -> None:
+    options = vars(RunOptions())
+    for name, setting in SETTINGS.items():
+        if options.get(setting.parameter) is not None:
+            assert options[setting.parameter] == RunConfig.model_fields[name].default, name
+
+
+def test_policies_have_what_settings_leave_to_them() -> None:
+    assert all(hasattr(Scheduler, name) for name, setting in SETTINGS.items() if setting.of_policy)
+
+
+def test_a_manifest_has_the_entries_that_are_declared() -> None:
+    stated = {
+        "sharing": {"slowdown": 1.5},
+        "variability": {"sigma": 0.1},
+        "reservations": [{"at_s": 0, "for_s": 9, "nodes": "0", "tenants": ["a"]}],
+    }
+    manifests = [
+        run([Job("a", 0.0, gpus=8, duration_s=60.0)], "fifo", cluster="n2g8", bound="none", **more).manifest
+        for more in ({}, stated)
+    ]
+    for name, setting in SETTINGS.items():
+        shown = [name in manifest for manifest in manifests]
+        expected = {
+            Entry.NEEDED: [True, True],
+            Entry.ALWAYS: [True, True],
+            Entry.IF_STATED: [False, name in stated],
+            Entry.NO: [name in ("policy", "cluster", "bound")] * 2,
+        }
+        assert shown == expected[setting.entry], name
+    assert manifests[1]["variability"] == {"sigma": 0.1, "classes": {}, "factors": {}}
+
+
+CLUSTER = Cluster.parse("n1g8")
+
+
+def test_three_parts_are_enough() -> None:
+    setup = RunSetup(cluster=CLUSTER, scheduler=Fifo(), speed=SpeedOnOneType(CLUSTER, None))
+    assert setup.overheads == Overheads()
+    assert setup.placer.name == "pack"
+    recorder = MemoryRecorder(CLUSTER)
+    ran = Simulation([Job("a", 5.0, gpus=8, duration_s=60.0)], setup, recorder).run()
+    assert ran is recorder
+    assert recorder.jobs[0].finish_s == recorder.end_s
+
+
+def test_settings_are_resolved_once() -> None:
+    config = RunConfig.make(
+        policy="srtf", cluster="n2g8", overheads=None, quotas={"a": 16}, failures={}, until_s=9.0, seed=3
+    )
+    setup = setup_of(config)
+    assert (setup.cluster.gpus, setup.planner, setup.placer.name) == (16, "3d", "pack")
+    assert setup.overheads == Overheads.none()
+    assert setup.failures is not None
+    assert (setup.quotas, setup.until_s, setup.seed) == ({"a": 16}, 9.0, 3)
+    other = setup_of(config, Fifo, CLUSTER.parse("n4g8"))
+    assert (type(other.scheduler), other.cluster.gpus) == (Fifo, 32)
+
+
+def test_a_policy_for_one_gpu_type_refuses_a_mixed_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.yaml"
+    path.write_text(
+        "groups:\n  - {name: old, gpu_type: v100, nodes: 2}\n  - {name: new, gpu_type: a100, nodes: 4}\n"
+    )
+    cluster = load_cluster(str(path), "dgx-a100-80gb", None)
+    scheduler = setup_of(RunConfig(policy="edf-admission", cluster="n2g8")).scheduler
+    with pytest.raises(UserError, match="plans with one GPU type, the cluster has"):
+        RunSetup(cluster=cluster, scheduler=scheduler, speed=SpeedOnOneType(CLUSTER, None))

@@ -1,13 +1,27 @@
-"""The files that a policy in a file of its own depends on."""
+"""Policies by name, policies in files, and the files that these depend on."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import pickle
+import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import clustersim
+from clustersim.cli import main
+from clustersim.errors import PolicyError
+from clustersim.runs import find_policy, list_policies, make_policy
+from clustersim.runs.policies import registry
 from clustersim.runs.policies.files import files_of, hash_of_files
+from clustersim.scheduler import Scheduler
+from itertime.errors import UnknownName, UserError
+from itertime.planning import PLANNERS
+from traces.job import Job
 
 POLICY = """
 import numpy, os.path
@@ -50,18 +64,11 @@ def test_imports_and_files_that_the_source_names(policy: Path) -> None:
     assert names[1:] == sorted(names[1:])
 
 
-@pytest.mark.parametrize("name", sorted(NAMED))
-def test_a_change_of_a_named_file_changes_the_hash(policy: Path, name: str) -> None:
-    before = hash_of_files(policy)
+@pytest.mark.parametrize("name", [*sorted(NAMED | OTHERS), "../outside.py"])
+def test_named_files_count_and_others_do_not(policy: Path, name: str) -> None:
+    hash_of_policy = hash_of_files(policy)
     (policy.parent / name).write_text("x = 2\n")
-    assert hash_of_files(policy) != before
-
-
-@pytest.mark.parametrize("name", [*sorted(OTHERS), "../outside.py"])
-def test_other_files_do_not_count(policy: Path, name: str) -> None:
-    before = hash_of_files(policy)
-    (policy.parent / name).write_text("x = 2\n")
-    assert hash_of_files(policy) == before
+    assert (hash_of_files(policy) != hash_of_policy) == (name in NAMED)
 
 
 def test_the_hash_does_not_depend_on_the_place(
@@ -79,3 +86,217 @@ def test_a_policy_of_one_file_has_the_hash_of_that_file(tmp_path: Path, content:
     file = tmp_path / "policy.py"
     file.write_bytes(content)
     assert hash_of_files(file) == hashlib.sha256(content).hexdigest()
+
+
+IMPORTING = """
+from __future__ import annotations
+import random
+from dataclasses import dataclass
+from clustersim.scheduler import Proposal, Scheduler, State
+{imports}
+
+@dataclass
+class Note:
+    order: int
+
+class Mine(Scheduler):
+    def __init__(self, sign: int = 0):
+        self.sign = sign
+        self.notes: list[Note] = []
+
+    def schedule(self, state: State) -> Proposal:
+        {late}
+        proposal = state.proposal()
+        proposal.run_by(rank)
+        self.notes.append(Note(len(state.pending)))
+        return proposal
+"""
+FIRST, LAST = "def rank(job):\n    return 0\n", "def rank(job):\n    return -job.order\n"
+JOBS = [Job(name, 0.0, gpus=8, duration_s=10.0) for name in "ab"]
+
+
+def folder_of(path: Path, imports: str, late: str = "pass", **files: str) -> str:
+    """A folder with a policy and `files`; `__` stands for `/`. Returns the policy's name."""
+    for name, text in {"pol": IMPORTING.format(imports=imports, late=late), **files}.items():
+        file = path.joinpath(*name.split("__")).with_suffix(".py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return f"{path / 'pol.py'}:Mine"
+
+
+def order_of(policy: str | type) -> str:
+    """The jobs in the order in which they end."""
+    run = clustersim.run(JOBS, policy, cluster="n1g8", overheads=None)
+    return "".join(job.job_id for job in sorted(run.jobs, key=lambda job: job.finish_s or 0))
+
+
+@pytest.mark.parametrize(
+    ("imports", "late", "files"),
+    [
+        ("from helper import rank", "pass", {"helper": LAST}),
+        ("import helper; rank = helper.rank", "pass", {"helper": LAST}),
+        ("import helper as other; rank = other.rank", "pass", {"helper": LAST}),
+        ("from helper import *", "pass", {"helper": LAST}),
+        ("", "from helper import rank", {"helper": LAST}),
+        ("from .helper import rank", "pass", {"helper": LAST}),
+        ("import inner.deep; rank = inner.deep.rank", "pass", {"inner__deep": LAST}),
+        ("from inner import deep; rank = deep.rank", "pass", {"inner____init__": "", "inner__deep": LAST}),
+        ("from inner.deep import rank", "pass", {"inner__deep": "from other import rank", "other": LAST}),
+        (
+            "from inner.deep import rank",
+            "pass",
+            {"inner__deep": "from .other import rank", "inner__other": LAST},
+        ),
+        ("from inner.deep import rank", "pass", {"inner__deep": "from ..other import rank", "other": LAST}),
+        ("rank = __import__('helper').rank", "pass", {"helper": LAST}),
+        ("from random import Random; rank = lambda job: -job.order", "pass", {"random": "1 / 0"}),
+        (
+            "from clustersim import run; rank = lambda job: -job.order",
+            "pass",
+            {"clustersim____init__": "1 / 0"},
+        ),
+    ],
+)
+def test_a_policy_imports_what_lies_beside_it(
+    tmp_path: Path, imports: str, late: str, files: dict[str, str]
+) -> None:
+    path, modules = [*sys.path], {*sys.modules}
+    assert order_of(folder_of(tmp_path, imports, late, **files)) == "ba"
+    assert sys.path == path
+    added = {name for name in {*sys.modules} - modules if not name.startswith("clustersim_policy_")}
+    assert not added & {"helper", "inner", "other", "pol"}
+    assert not list(tmp_path.rglob("__pycache__"))
+
+
+def test_helpers_of_one_name_in_two_folders_do_not_mix(tmp_path: Path) -> None:
+    for imports, late in (("from helper import rank", "pass"), ("", "from helper import rank")):
+        names = [
+            folder_of(tmp_path / folder, imports, late, helper=text)
+            for folder, text in (("one", FIRST), ("two", LAST))
+        ]
+        one, two = map(find_policy, names)
+        assert [order_of(one), order_of(two), order_of(one), order_of(two)] == ["ab", "ba", "ab", "ba"]
+
+
+def test_an_edit_counts_at_once(tmp_path: Path) -> None:
+    """Also one that keeps the size of the file, within a second."""
+    policy = folder_of(tmp_path, "from helper import rank", helper=LAST)
+    assert order_of(policy) == "ba"
+    (tmp_path / "helper.py").write_text(LAST.replace("-", "+"))
+    assert order_of(policy) == "ab"
+
+
+def test_an_error_of_a_helper_at_work_is_located_there(tmp_path: Path) -> None:
+    policy = folder_of(tmp_path, "from helper import rank", helper="def rank(job):\n    return 1 / 0\n")
+    with pytest.raises(PolicyError, match=r"ZeroDivisionError at .*helper\.py:2"):
+        order_of(policy)
+
+
+def test_every_command_finds_helpers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Named by a path relative to the current folder, in processes of their own too."""
+    for folder, text in (("one", FIRST), ("two", LAST)):
+        folder_of(tmp_path / folder, "from helper import rank", helper=text)
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("job_id,submit_s,gpus,duration_s\na,0,8,10\nb,0,8,20\n")
+    policies = ["one/pol.py:Mine", "two/pol.py:Mine"]
+    settings = ["t.csv", "--cluster", "n1g8", "--overheads", "none"]
+    found = []
+    for i, policy in enumerate(policies):
+        capsys.readouterr()
+        assert main(["run", *settings, "--policy", policy, "-o", f"r{i}", "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out)["jct_mean_s"])
+        assert main(["check", f"r{i}", "--replay", "--policy", policy]) == 0
+    assert main(["policies", "check", policies[0]]) == 0
+    assert found == [20.0, 25.0]
+    capsys.readouterr()
+    assert main(["compare", *settings, "--policies", ",".join(policies), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [run["jct_mean_s"] for run in said["runs"]] == [20.0, 25.0]
+
+
+CONTRACT = ("edf", "elasticflow", "fifo", "fifo-skip", "sjf", "srtf", "vtrain-aware")
+SEVERAL = """
+from dataclasses import dataclass
+from clustersim.scheduler import Scheduler
+
+@dataclass
+class Helper:
+    value: int = 3
+
+class Mine(Scheduler):
+    \"\"\"Nothing special.\"\"\"
+    planner = "megatron"
+    def __init__(self, quantum_s=600.0, *, names=("a",)):
+        if quantum_s <= 0:
+            raise ValueError(f"quantum_s={quantum_s}: must be positive")
+        if quantum_s == 13:
+            raise KeyError("unlucky")
+        self.quantum_s, self.names = quantum_s, names
+
+class Plain(Scheduler):
+    pass
+
+class Anything(Scheduler):
+    def __init__(self, *rest, **options):
+        pass
+
+NotOne = 3
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(SEVERAL)
+    return path
+
+
+def test_registered_policies() -> None:
+    infos = list_policies()
+    assert [info.name for info in infos] == sorted(info.name for info in infos)
+    assert set(CONTRACT) <= {info.name for info in infos}
+    assert all(info.summary and info.planner in PLANNERS for info in infos)
+    planners = {info.name: info.planner for info in infos}
+    assert (planners["elasticflow"], planners["vtrain-aware"]) == ("data-parallel", "3d")
+
+
+def test_policies_in_files(mine: Path) -> None:
+    policy = make_policy(f"{mine}:Mine", {"quantum_s": 5, "names": ["x"]})
+    assert (policy.planner, vars(policy)) == ("megatron", {"quantum_s": 5, "names": ["x"]})
+    assert isinstance(make_policy(f"{mine}:Plain", {}), Scheduler)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "text"),
+    [
+        ("las", {"quantum_s": "x" * 100_000}, "policy las: quantum_s='xxx.*: must be a finite number"),
+        ("tiresias", {"order": ["x" * 999] * 999}, "order=.*: must be start or submission"),
+        ("tiresias", {"thresholds_gpu_s": "x" * 999}, "thresholds_gpu_s=.*: must be a list of positive"),
+        ("drf", {"weights": {"a" * 999: "x" * 999}}, "weights: a{60}='.*: must be a finite number"),
+        ("elasticflow", {"admission": "x" * 999}, "admission='.*: must be true or false"),
+    ],
+)
+def test_of_long_values_the_beginning_is_shown(name: str, params: dict[str, Any], text: str) -> None:
+    with pytest.raises(UserError, match=text) as caught:
+        make_policy(name, params)
+    assert len(str(caught.value)) < 1000
+
+
+def test_third_parties_that_do_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("theirs", "no_such_package_here:Theirs", registry.GROUP)
+    monkeypatch.setattr(registry, "_registered", lambda: {"theirs": entry})
+    with pytest.raises(
+        PolicyError,
+        match=r"policy theirs \(no_such_package_here:Theirs\) does not load: .*ModuleNotFoundError",
+    ):
+        find_policy("theirs")
+
+
+def test_errors_survive_the_way_out_of_a_worker() -> None:
+    with pytest.raises(UnknownName) as caught:
+        find_policy("fif")
+    error, twin = caught.value, pickle.loads(pickle.dumps(caught.value))
+    assert str(twin) == str(error)
+    assert (twin.kind, twin.name, twin.known) == (error.kind, error.name, error.known)

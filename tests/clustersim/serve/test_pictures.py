@@ -79,6 +79,7 @@ def test_the_picture_of_a_time_is_that_of_a_plain_replay(
 ) -> None:
     events = list(finished().events)
     line = timeline(events, length, most)
+    assert len(line._kept) <= most
     for at in (time_s, data.draw(st.sampled_from(events)).time_s):
         picture, next_s = line.at(at)
         assert numbers(picture) == plain(events, at)
@@ -92,11 +93,6 @@ def test_gpus_in_use_are_those_of_the_snapshots() -> None:
         document = line.at(snapshot.time_s)[0].document()
         assert (len(document["running"]), document["queue"]) == (snapshot.running, snapshot.pending)
     assert {event.event for event in run.events} >= {"preempt", "interrupt", "reject", "node_down"}
-
-
-def test_few_pictures_are_kept() -> None:
-    line = timeline(list(finished().events), 1, 16)
-    assert len(line._kept) <= 16
 
 
 def test_a_run_is_watched_to_its_end(tmp_path: Path) -> None:

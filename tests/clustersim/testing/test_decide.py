@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from clustersim.errors import PolicyError
@@ -14,41 +16,11 @@ from tests.builders import rigid
 from traces.job import Job
 
 TABLE = {("gpt", 64): {1: 1.0, 2: 1.9, 4: 3.6, 8: 6.5}}
+OLD = {"running": [rigid("old", 0, 8, 100)], "cluster": "n1g8"}
 
 
-def test_starts_in_order_of_submission() -> None:
-    decision = decide(
-        Fifo(),
-        pending=[rigid("b", 2.0, 4, 100), rigid("a", 1.0, 8, 100), rigid("c", 3.0, 8, 100)],
-        cluster="2x8",
-    )
-    assert list(decision.starts) == ["a", "b"]
-    assert (decision.waits, decision.now_s) == (("c",), 3.0)
-    assert str(decision) == "t=3 s: start a on 8 GPUs (node 0); start b on 4 GPUs (node 1); c waits"
-    assert [decision.gpus(name) for name in "abc"] == [8, 4, 0]
-
-
-def test_preempts_and_knows_progress() -> None:
-    """At t=70 s `old` has 30 s left, less than `new`; at t=60 s it has 40 s left, more."""
-    scene = {"running": [rigid("old", 0, 8, 100)], "cluster": "n1g8"}
-    assert decide(Srtf(), pending=[rigid("new", 70.0, 8, 35.0)], **scene).stops == ()  # type: ignore[arg-type]
-    before = decide(Srtf(), pending=[rigid("new", 60.0, 8, 35.0)], **scene)  # type: ignore[arg-type]
-    assert (before.stops, list(before.starts)) == (("old",), ["new"])
-    assert before.gpus("old") == 0
-
-
-def test_elastic_jobs_grow_from_the_size_they_have() -> None:
-    gpt = Job("gpt", 0.0, model="gpt", global_batch=64, iterations=50_000.0, gpus=2)
-    decision = decide(ElasticFlow(), running=[(gpt, 2)], cluster="n1g8", table=TABLE, now_s=10.0)
-    assert decision.gpus("gpt") == 8
-    assert str(decision) == "t=10 s: resize gpt from 2 to 8 GPUs (node 0)"
-
-
-def test_declined_jobs() -> None:
-    gpt = Job("gpt", 0.0, model="gpt", global_batch=64, iterations=50_000.0, gpus=2, deadline_s=60.0)
-    decision = decide(ElasticFlow(), pending=[gpt], cluster="n1g8", table=TABLE)
-    assert decision.declined == ("gpt",)
-    assert str(decision) == "t=0 s: decline gpt"
+def gpt(**more: Any) -> Job:
+    return Job("gpt", 0.0, model="gpt", global_batch=64, iterations=50_000.0, gpus=2, **more)
 
 
 class Moves(Scheduler):
@@ -61,10 +33,36 @@ class Moves(Scheduler):
         return proposal
 
 
-def test_moves_and_wake_ups() -> None:
-    decision = decide(Moves(), running=[rigid("a", 0, 2, 100)], cluster="2x8")
-    assert decision.moves == {"a": ((1, 2),)}
-    assert str(decision) == "t=0 s: move a to 2 GPUs (node 1); wake up at t=5 s"
+@pytest.mark.parametrize(
+    ("policy", "scene", "text"),
+    [
+        (
+            Fifo(),
+            {"pending": [rigid("b", 2, 4, 100), rigid("a", 1, 8, 100), rigid("c", 3, 8, 100)],
+             "cluster": "2x8"},
+            "t=3 s: start a on 8 GPUs (node 0); start b on 4 GPUs (node 1); c waits",
+        ),
+        # At t=70 s `old` has 30 s left, less than `new`; at t=60 s it has 40 s left, more.
+        (Srtf(), {"pending": [rigid("new", 70, 8, 35)], **OLD}, "t=70 s: nothing changes; new waits"),
+        (Srtf(), {"pending": [rigid("new", 60, 8, 35)], **OLD},
+         "t=60 s: stop old; start new on 8 GPUs (node 0)"),
+        (ElasticFlow(), {"running": [(gpt(), 2)], "now_s": 10.0, "table": TABLE},
+         "t=10 s: resize gpt from 2 to 8 GPUs (node 0)"),
+        (ElasticFlow(), {"pending": [gpt(deadline_s=60.0)], "table": TABLE}, "t=0 s: decline gpt"),
+        (Moves(), {"running": [rigid("a", 0, 2, 100)], "cluster": "2x8"},
+         "t=0 s: move a to 2 GPUs (node 1); wake up at t=5 s"),
+    ],
+)  # fmt: skip
+def test_a_decision_in_words(policy: Scheduler, scene: dict[str, Any], text: str) -> None:
+    assert str(decide(policy, **scene)) == text
+
+
+def test_a_decision_states_the_gpus_of_each_job() -> None:
+    decision = decide(Srtf(), pending=[rigid("new", 60.0, 8, 35.0)], **OLD)  # type: ignore[arg-type]
+    assert (decision.stops, list(decision.starts), decision.now_s) == (("old",), ["new"], 60.0)
+    assert [decision.gpus(name) for name in ("old", "new", "none")] == [0, 8, 0]
+    moved = decide(Moves(), running=[rigid("a", 0, 2, 100)], cluster="2x8")
+    assert (moved.moves, moved.gpus("a")) == ({"a": ((1, 2),)}, 2)
 
 
 class Nonsense(Scheduler):

@@ -1,8 +1,11 @@
-"""`clustersim policies check --keep`: a failed case as files and a command."""
+"""`clustersim policies check --keep`, a failed case as files and a command, and `policies new`."""
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
+import sys
 from itertools import count
 from pathlib import Path
 
@@ -13,8 +16,10 @@ from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.testing import CASES, BrokenCase, Case, check_case
 from clustersim.testing.checks import _run
 from clustersim.testing.kept import keep_case
+from clustersim.testing.scaffold import write_template
 from itertime.errors import UserError
 from policies.max_min import MaxMin
+from tests.places import ROOT
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -58,3 +63,14 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"file/rigid-jobs: cannot be made: .*; name another folder"):
         keep_case(BrokenCase("broken", CASES[0], ()), tmp_path / "file", "fifo", {})
+
+
+def test_its_own_test_passes(tmp_path: Path) -> None:
+    write_template("fair-queue", tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*command, str(tmp_path)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 passed" in done.stdout
