@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import clustersim
-from clustersim.audit.folder import check_run
-from clustersim.cli import main
 from clustersim.cluster import cluster_of, load_cluster
-from clustersim.records import ALLOCATES, Run
-from clustersim.report import group_runs
-from clustersim.report.page_data import page_data
 from itertime.spec import load_system
 from tests.places import ROOT
 from traces.job import Job
@@ -38,14 +32,6 @@ def small(folder: Path, text: str = SMALL) -> str:
 def job(name: str, **more: object) -> Job:
     facts = {"model": "gpt3-6.7b", "global_batch": 64, "gpus": 8, "iterations": 50.0, **more}
     return Job(name, 0.0, **facts)  # type: ignore[arg-type]
-
-
-def types_of(run: Run) -> dict[str, set[str]]:
-    held: dict[str, set[str]] = {}
-    for event in run.events:
-        if event.event in ALLOCATES:
-            held.setdefault(event.job_id, set()).add(run.cluster.type_of(event.placement[0][0]))
-    return held
 
 
 def test_plans_and_folders_state_precision_and_framework(tmp_path: Path) -> None:
@@ -77,22 +63,6 @@ def test_the_fleet_of_the_docs() -> None:
     assert FLEET.read_text() in (ROOT / "docs" / "clusters.md").read_text()
 
 
-def test_reports_and_explanations_name_types_and_software(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    jobs = [job("a", precision="fp8", framework="te"), job("b", gpu_type="a100")]
-    run = clustersim.run(jobs, "fifo", cluster=small(tmp_path), out=tmp_path / "out")
-    data = page_data(group_runs([run]))
-    (shown,) = data["runs"]
-    types = [shown["types"][i] for i in shown["type"]]
-    assert types == [", ".join(types_of(run)[name]) for name in ("a", "b")]
-    assert [data["jobs"]["softwares"][i] for i in data["jobs"]["software"]] == ["te fp8", ""]
-    assert main(["explain", str(tmp_path / "out"), "--job", "a"]) == 0
-    text = capsys.readouterr().out
-    assert "job a (gpt3-6.7b, te fp8, 8 GPUs, default)" in text
-    assert f"8 {types[0]} GPUs" in text
-
-
 CLUSTERS = """
 clusters:
   - name: east
@@ -103,43 +73,14 @@ clusters:
       - {name: new, gpu_type: h100, nodes: 1}
       - {name: old, gpu_type: a100, nodes: 2}
 """
-Written = Callable[[str], str]
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> Written:
-    def write(text: str) -> str:
-        path = tmp_path / "fleet.yaml"
-        path.write_text(text)
-        return str(path)
-
-    return write
-
-
-def broken_rules(run: Run) -> list[str]:
-    return [v.text for finding in check_run(run) for v in finding.violations]
-
-
-def test_a_file_states_clusters(written: Written) -> None:
-    fleet = load_cluster(written(CLUSTERS))
+def test_a_file_states_clusters(tmp_path: Path) -> None:
+    fleet = load_cluster(small(tmp_path, CLUSTERS))
     assert fleet.gpu_types == ("east/h100", "west/h100", "west/a100")
-    assert [(part.name, part.first, part.cluster.shape) for part in fleet.members] == [
+    assert [(member.name, member.first, member.cluster.shape) for member in fleet.members] == [
         ("east", 0, "n2g8"), ("west", 2, "n1g8+n2g8"),
     ]  # fmt: skip
     assert fleet.members[1].cluster.gpu_types == ("h100", "a100")
     assert cluster_of(fleet.document()) == fleet
-    assert load_cluster(written("groups: [{name: a, gpu_type: h100, nodes: 1}]")).members == ()
-
-
-def test_nodes_down_from_the_start_count_where_no_job_has_arrived(written: Written) -> None:
-    """The node of a is down when the first job goes to b; usage.csv says so."""
-    fleet = "clusters:\n" + "".join(
-        f"  - name: {name}\n    groups:\n      - {{name: g, gpu_type: h100, nodes: 1}}\n" for name in "ab"
-    )
-    run = clustersim.run(
-        [Job("x", 800.0, gpus=2, duration_s=1000.0, gpu_type="b")], "fifo", cluster=written(fleet),
-        overheads=None, routing={"by": "first-fit"},
-        calendar=[{"at_s": 500, "maintenance": "0", "for_s": 400}],
-    )  # fmt: skip
-    assert broken_rules(run) == []
-    assert [(row.time_s, row.down) for row in run.snapshots] == [(800, 8), (900, 0), (1800, 0)]
+    assert load_cluster(small(tmp_path)).members == ()

@@ -131,21 +131,16 @@ def crashes(
     return found
 
 
+MANY = pytest.param(range(1000, 1300), marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize("seeds", [range(4), MANY], ids=["few", "many"])
 @pytest.mark.parametrize("name", FILES)
 def test_a_damaged_file_is_a_mistake_of_the_user(
-    name: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    name: str, seeds: range, sound: Path, here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert not crashes(name, sound, tmp_path, range(2 if name.startswith("run/") else 4), capfd)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", FILES)
-def test_many_damaged_files(
-    name: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert not crashes(name, sound, tmp_path, range(1000, 1300), capfd)
+    folder = name.startswith("run/")
+    assert not crashes(name, sound, here, seeds[:2] if folder and len(seeds) < 9 else seeds, capfd)
 
 
 OPTIONS = ("batching=unpadded,balance=stratified-exchanged", "clipping=bucket,optimizer=lamb",
@@ -189,16 +184,8 @@ def odd_option_crashes(seeds: range, home: Path, capfd: pytest.CaptureFixture[st
     return found
 
 
+@pytest.mark.parametrize("seeds", [range(20), MANY], ids=["few", "many"])
 def test_odd_options_are_mistakes_of_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    seeds: range, here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert not odd_option_crashes(range(20), tmp_path, capfd)
-
-
-@pytest.mark.long
-def test_many_odd_options(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert not odd_option_crashes(range(1000, 1400), tmp_path, capfd)
+    assert not odd_option_crashes(seeds, here, capfd)

@@ -11,10 +11,9 @@ import pytest
 import clustersim
 from clustersim.analysis import gpu_time
 from clustersim.audit import check_run_folder
-from clustersim.cli import main
 from clustersim.cluster import Cluster
 from clustersim.cluster.topology import NodeGroup
-from clustersim.records import PARTS, Run, plan_of_label, spread_words
+from clustersim.records import PARTS, plan_of_label, spread_words
 from clustersim.report import group_runs, render_report
 from clustersim.report.page_data import page_data
 from clustersim.rundir import csv_hash, read_run, write_run
@@ -79,58 +78,7 @@ def test_every_planner_plans_under_the_options(planner: str) -> None:
         assert (record.spread_low_s, record.spread_high_s) == (expected.spread_s or (None, None))
 
 
-def test_balance_makes_a_job_faster_and_steadier() -> None:
-    run = clustersim.run([job("a", "batching=unpadded"), job("b", BALANCED)], "fifo")
-    drawn, balanced = (next(plan for plan in run.plans if plan.plan_options == each) for each in (
-        "batching=unpadded", BALANCED,
-    ))  # fmt: skip
-    assert balanced.iteration_s < drawn.iteration_s
-    assert balanced.imbalance_s < drawn.imbalance_s
-    assert drawn.spread_low_s is not None
-    assert drawn.spread_high_s is not None
-    assert drawn.spread_low_s < drawn.iteration_s < drawn.spread_high_s
-    assert balanced.spread_low_s is not None
-    assert balanced.spread_high_s is not None
-    assert balanced.spread_high_s - balanced.spread_low_s < drawn.spread_high_s - drawn.spread_low_s
-    slow, fast = run.jobs
-    assert slow.isolated_s == pytest.approx(200 * drawn.iteration_s), "the engine takes the mean"
-    assert fast.isolated_s == pytest.approx(200 * balanced.iteration_s)
-
-
-def test_spelling_and_order_of_options_make_no_difference(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    rows = ('"optimizer=lamb, clipping=bucket"', '"clipping=bucket,optimizer=lamb,compression=none"')
-    lines = [f"{i},0,{BERT},512,100,16,{cell}" for i, cell in enumerate(rows)]
-    path.write_text("\n".join(["job_id,submit_s,model,global_batch,iterations,gpus,plan_options", *lines]))
-    run = clustersim.run(path, "fifo")
-    assert {record.plan_options for record in run.jobs} == {"clipping=bucket,optimizer=lamb"}
-    assert len(run.plans) == 1
-
-
-# What cannot be
-
-
 # Files
-
-
-def columns(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()[0].split(",")
-
-
-def test_columns_that_no_job_needs_are_not_written(tmp_path: Path) -> None:
-    for name, options in (("plain", None), ("options", BALANCED)):
-        write_run(tmp_path / name, clustersim.run([job("a", options)], "fifo"))
-    new = [
-        [
-            name
-            for name in columns(tmp_path / "options" / file)
-            if name not in columns(tmp_path / "plain" / file)
-        ]
-        for file in ("jobs.csv", "plans.csv")
-    ]
-    assert new == [
-        ["plan_options"], ["plan_options", "spread_low_s", "spread_high_s", "imbalance_s"],
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("parquet", [False, True])
@@ -139,6 +87,10 @@ def test_folders_keep_options(jobs: list[Job], parquet: bool, tmp_path: Path) ->
     run = clustersim.run(jobs, "fifo")
     written = write_run(tmp_path / "run", run, parquet=parquet)
     back = read_run(tmp_path / "run")
+    if not parquet:
+        headers = [(tmp_path / "run" / name).read_text().split("\n")[0] for name in ("jobs.csv", "plans.csv")]
+        assert ["plan_options" in header for header in headers] == [len(run.plans) > 1] * 2
+        assert ["imbalance_s" in header for header in headers] == [False, len(run.plans) > 1]
     assert [one.plan_options for one in back.jobs] == [one.plan_options for one in run.jobs]
     assert [plan.key for plan in back.plans] == [plan.key for plan in run.plans]
     for ours, theirs in zip(back.plans, run.plans, strict=True):
@@ -165,44 +117,18 @@ def test_a_forged_option_is_found(tmp_path: Path) -> None:
 # Reports
 
 
-@pytest.fixture(scope="module")
-def varied() -> Run:
-    return clustersim.run([job("a", BALANCED), job("b")], "fifo", cluster="n4g8")
-
-
-def test_reports_say_how_iterations_vary(varied: Run) -> None:
+def test_reports_say_how_iterations_vary() -> None:
+    varied = clustersim.run([job("a", BALANCED), job("b")], "fifo", cluster="n4g8")
     spread = next(filter(None, map(spread_words, varied.plans)))
     data = page_data(group_runs([varied]))
     assert [data["jobs"]["softwares"][i] for i in data["jobs"]["software"]] == [BALANCED, ""]
     (shown,) = data["runs"]
     plans = {shown["held"]["plans"][i] for i in shown["held"]["plan"]}
-    assert sum(f"({spread} an iteration)" in plan for plan in plans) == 1
-    assert len(plans) == 2
-    pages = [render_report([each]) for each in (varied, clustersim.run([job("b")], "fifo"))]
-    assert [f"<td>{spread}</td>" in page for page in pages] == [True, False]
-    assert [">Spread</th>" in page for page in pages] == [True, False]
-    assert ["to convergence is not predicted" in page for page in pages] == [True, False]
-
-
-def test_explanations_say_how_iterations_vary(
-    varied: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_run(tmp_path, varied)
-    plan = next(plan for plan in varied.plans if plan.plan_options)
-    told = []
-    for name in ("a", "b"):
-        assert main(["explain", str(tmp_path), "--job", name]) == 0
-        told.append(capsys.readouterr().out)
-    assert f"job a ({BERT}, {BALANCED}, 16 GPUs, default)" in told[0]
-    mean = f"{1000 * plan.iteration_s:.4g} ms on average"
-    assert f"nine in ten iterations take {spread_words(plan)} by the samples drawn, {mean}" in told[0]
-    assert "iterations take" not in told[1]
-
-
-def test_gpu_time_has_the_wait_for_the_slowest_rank(varied: Run) -> None:
-    time = gpu_time(varied)
+    assert [f"({spread} an iteration)" in plan for plan in sorted(plans)].count(True) == 1
+    page = render_report([clustersim.run([job("b")], "fifo")])
+    assert not [words for words in (f"<td>{spread}</td>", ">Spread</th>", "to convergence") if words in page]
+    time, (plan,) = gpu_time(varied), (plan for plan in varied.plans if plan.plan_options)
     assert time is not None
-    (plan,) = (plan for plan in varied.plans if plan.plan_options)
     due = time.by_plan[plan.key] * plan.imbalance_s / plan.iteration_s
     assert time.seconds["imbalance"] == pytest.approx(due) != 0.0
 
@@ -220,9 +146,8 @@ def test_what_a_plan_sends_follows_its_options() -> None:
     def bytes_of(text: str) -> float:
         """Of an iteration: what it sends a second times how long it takes."""
         plan = replace(plain, options=parse_options(text))
-        return (
-            share(text) * predict(model, plan, system).iteration_s / predict(model, plain, system).iteration_s
-        )
+        times_s = [predict(model, each, system).iteration_s for each in (plan, plain)]
+        return share(text) * times_s[0] / times_s[1]
 
     assert share("") == 1.0
     assert share("optimizer=sgd") == 1.0, (

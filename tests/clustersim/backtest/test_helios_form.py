@@ -62,16 +62,6 @@ def test_a_virtual_cluster_is_fitted_and_judged(
     assert sum(dropped.values()) == 1, "the job without GPUs"
 
 
-def test_virtual_clusters_do_not_compete(cluster_log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    summary = summary_of(
-        [str(cluster_log), "--policy", "sjf", *[f"--cluster={vc}=n2g8" for vc in SITES]], capsys
-    )
-    assert summary["site"]["pools"] == {"vcvGl": 16, "vcJkd": 16}
-    by_pool = {group["group"]: group for group in summary["groups"]["pool"]}
-    assert by_pool["vcvGl"]["absolute_s"] == 0
-    assert by_pool["vcJkd"]["absolute_s"] > 60
-
-
 def test_the_jobs_of_some_days(cluster_log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = read_logged(cluster_log)
     some = log.part("tenant=vcvGl", "2020-08-28 06:00", "2020-08-28 12:00")

@@ -150,6 +150,7 @@ FIFO = "set: {trace: t.csv}\nmatrix: {policy: [fifo]}\n"
 MINE = "set: {trace: t.csv}\nmatrix: {policy: ['mine.py:Mine']}\n"
 IN_CLUSTER = "set: {trace: t.csv, cluster: made/cluster.yaml}\nmatrix: {policy: [fifo]}\n"
 GENERATED = "set: {trace: {jobs: 3, rules: none, sizes: my.sizes.yaml}}\nmatrix: {policy: [fifo]}\n"
+MODELS = "set: {trace: m.csv, model_path: [made]}\nmatrix: {policy: [fifo]}\n"
 SYSTEM = (FOLDER / "dgx-a100-80gb.yaml").read_text()
 SOUND = {
     "t.csv": TRACE,
@@ -159,6 +160,8 @@ SOUND = {
     "  - {name: old, gpu_type: v100, nodes: 2}\n",
     "mine.py": "from clustersim import Scheduler\nimport ranks\nclass Mine(Scheduler):\n    pass\n",
     "ranks.py": "rank = len\n",
+    "m.csv": "job_id,submit_s,model,global_batch,iterations,gpus\na,0,small,64,20,8\n",
+    "made/small.yaml": "extends: gpt3-1.3b\nlayers: 12\n",
     "my.sizes.yaml": "source: me\nsizes:\n  - {gpus: 8, share: 1, exponential: {mean_s: 60}}\n",
 }
 
@@ -176,6 +179,7 @@ SOUND = {
         (IN_CLUSTER, "made/site.yaml", SYSTEM.replace("gpus_per_node: 8", "gpus_per_node: 4"), False),
         (MINE, "mine.py", SOUND["mine.py"] + "# another version\n", False),
         (MINE, "ranks.py", "rank = hash\n", False),
+        (MODELS, "made/small.yaml", "extends: gpt3-1.3b\nlayers: 36\n", False),
         (GENERATED, "my.sizes.yaml", SOUND["my.sizes.yaml"].replace("60", "61"), False),
     ],
 )

@@ -13,12 +13,10 @@ import pytest
 
 import clustersim
 from clustersim.audit import check_run_folder, replay
-from clustersim.grid import read_plan
 from clustersim.records import Run
 from clustersim.rundir import read_run, write_run
 from clustersim.runs import Trace
 from clustersim.scheduler import Proposal, State
-from itertime.errors import UserError
 from policies.fifo import Fifo
 from tests.builders import rigid
 from tests.effort import rotated
@@ -81,17 +79,6 @@ def test_a_generated_trace_with_the_column_is_the_run_with_the_setting() -> None
     ran = clustersim.run(column, "srtf", cluster="n8g8", seed=3)
     drawn = clustersim.run(Trace.generated(recipe), "srtf", cluster="n8g8", seed=3, estimates={"sigma": 0.5})
     assert ran.events == drawn.events
-
-
-def test_a_grid_has_the_sigma_as_an_axis(tmp_path: Path) -> None:
-    write_trace([Job("a", 0.0, gpus=8, duration_s=60.0)], tmp_path / "t.csv")
-    text = "set: {trace: t.csv, cluster: n2g8, policy: srtf}\nmatrix: {estimates.sigma: [0, 2]}"
-    (tmp_path / "g.yaml").write_text(text)
-    cells = read_plan(tmp_path / "g.yaml").cells
-    assert [cell.inputs.config.estimates for cell in cells] == [{"sigma": 0}, {"sigma": 2}]
-    (tmp_path / "g.yaml").write_text(text.replace("2]", "-2]"))
-    with pytest.raises(UserError, match=r"g\.yaml:2: .*sigma=-2: of the errors of stated work"):
-        read_plan(tmp_path / "g.yaml")
 
 
 def test_folders_of_versions_without_the_setting_are_replayed(table: str, tmp_path: Path) -> None:
@@ -180,12 +167,6 @@ def test_the_errors_stated_are_those_of_what_policies_saw() -> None:
     assert stated["predictions"]["median_abs_log_error"] == pytest.approx(median(errors))
     assert stated["predictions"]["within_factor_2"] == sum(e <= log(2) for e in errors) / len(errors)
     assert stated["predictions"]["within_factor_2"] > 0.5, "users differ by 10, and within one by 2"
-
-
-def test_a_run_without_the_setting_says_nothing_of_it() -> None:
-    run = clustersim.run(jobs_of_users(0, 5), "fifo", cluster="n1g8")
-    assert "predictions" not in run.summary
-    assert "predictions" not in run.manifest
 
 
 def test_a_folder_with_predictions_is_proved_and_replayed(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,20 +40,19 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.mark.parametrize(("headroom", "kept"), [(None, 0.1), (0.0, 0.0), (0.3, 0.3)])
-def test_plans_of_a_run_leave_the_headroom(headroom: float | None, kept: float, tmp_path: Path) -> None:
+def test_plans_of_a_run_leave_the_headroom(
+    headroom: float | None, kept: float, full: Run, tmp_path: Path
+) -> None:
+    """It changes the plan and slows the job."""
     done = run_with(headroom, tmp_path)
     (plan,) = done.plans
     assert plan.memory_gb <= (1 - kept) * CAPACITY_GB
+    (tight,) = full.plans
+    assert tight.memory_gb > 0.9 * CAPACITY_GB
+    assert (plan.plan == tight.plan, plan.iteration_s > tight.iteration_s) == (kept == 0, kept > 0)
     assert done.manifest["memory_headroom"] == kept
     assert main(["check", str(tmp_path / "run")]) == 0
     assert replay(tmp_path / "run").violations == ()
-
-
-def test_the_headroom_changes_the_plan_and_slows_the_job(full: Run, tmp_path: Path) -> None:
-    (tight,), (roomy,) = full.plans, run_with(0.1, tmp_path).plans
-    assert tight.memory_gb > 0.9 * CAPACITY_GB
-    assert roomy.plan != tight.plan
-    assert roomy.iteration_s > tight.iteration_s
 
 
 def checked(made: Run, folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -96,11 +94,3 @@ def test_work_of_a_generated_trace_is_that_of_plans_with_the_headroom() -> None:
     assert [job.duration_s for job in made[0][0]] == [job.duration_s for job in made[2][0]]
     with pytest.raises(UserError, match="memory_headroom=1"):
         replace(recipe, memory_headroom=1)
-
-
-def test_the_commands_of_traces_state_the_headroom(tmp_path: Path) -> None:
-    path = tmp_path / "made.csv"
-    assert main(["trace", "generate", "-o", str(path), "--jobs", "5", "--memory-headroom", "0.2"]) == 0
-    report = json.loads((tmp_path / "made.generate.json").read_text())
-    assert report["memory_headroom"] == 0.2
-    assert report["recipe"]["memory_headroom"] == 0.2

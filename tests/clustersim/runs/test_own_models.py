@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,15 +53,20 @@ def test_a_run_of_own_models_is_proved_without_their_files(here: Path, call: Cal
     assert call("report", "out").code == 0
 
 
-def test_an_edit_of_a_model_counts_in_the_same_process(here: Path) -> None:
+def test_an_edit_of_a_model_or_of_its_lengths_counts_in_the_same_process(bert: Path) -> None:
     """Jobs that a program makes may name any file. Twice the layers take nearly twice the time."""
-    jobs = [Job("a", 0.0, model=str(here / "own.yaml"), global_batch=64, iterations=20, gpus=8)]
-    first = clustersim.run(jobs, "fifo", cluster="n1g8", overheads=None)
-    (here / "own.yaml").write_text(SHAPE.replace("24", "48"))
-    second = clustersim.run(jobs, "fifo", cluster="n1g8", overheads=None)
-    assert 1.7 < second.summary["makespan_s"] / first.summary["makespan_s"] < 2.1
-    assert list(first.manifest["models"]) == [str(here / "own.yaml")]
-    shipped = [Job("a", 0.0, model="gpt3-1.3b", global_batch=64, iterations=20, gpus=8)]
+    own = Job("a", 0.0, model=str(bert / "own.yaml"), global_batch=64, iterations=20, gpus=8)
+    padded = replace(own, model=str(bert / "bert.yaml"), global_batch=256, plan_options=OPTIONS)
+    for job, name, edit, least, most in (
+        (own, "own.yaml", ("24", "48"), 1.7, 2.1),
+        (padded, "mine.csv", ("300", "10"), 1 / 0.6, 9.0),
+    ):
+        first = clustersim.run([job], "fifo", cluster="n1g8", overheads=None)
+        (bert / name).write_text((bert / name).read_text().replace(*edit))
+        second = clustersim.run([job], "fifo", cluster="n1g8", overheads=None)
+        assert least < second.summary["makespan_s"] / first.summary["makespan_s"] < most
+        assert list(first.manifest["models"]) == [job.model]
+    shipped = [replace(own, model="gpt3-1.3b")]
     assert clustersim.run(shipped, "fifo").manifest["models"] == {}
 
 
@@ -102,18 +108,6 @@ def test_recorded_models_are_what_was_read(here: Path) -> None:
     assert again.find("nowhere") is None
 
 
-def test_a_cell_of_a_grid_depends_on_the_files_of_its_models(here: Path, call: Call) -> None:
-    (here / "g.yaml").write_text(
-        "set: {trace: t.csv, cluster: n1g8, model_path: [mine]}\nmatrix: {policy: [fifo]}\n"
-    )
-    assert "1 of 1 cells done (0 cached)" in call("grid", "g.yaml").err
-    assert "1 of 1 cells exist" in call("grid", "g.yaml").err
-    (here / "mine" / "small.yaml").write_text(SHAPE.replace("24", "36"))
-    assert "1 of 1 cells done (0 cached)" in call("grid", "g.yaml").err
-    code, _, said = call("check", "g/cells", "--replay")
-    assert code == 0, said
-
-
 # Lengths of samples
 
 LENGTHS = "tokens,sequences\n64,300\n512,100\n"
@@ -144,12 +138,3 @@ def test_a_table_of_lengths_is_a_file_of_its_model(bert: Path, call: Call) -> No
     code, _, said = call("check", "out", "--replay")
     assert code == 2
     assert "the lengths of model bert.yaml, mine.csv, are not those that the run read" in said
-
-
-def test_an_edit_of_lengths_counts_in_the_same_process(bert: Path) -> None:
-    job = Job("a", 0.0, model="bert.yaml", global_batch=256, iterations=20, gpus=8, plan_options=OPTIONS)
-    times = []
-    for count in ("300", "10"):
-        (bert / "mine.csv").write_text(LENGTHS.replace("300", count))
-        times.append(clustersim.run([job], "fifo", cluster="n1g8", overheads=None).summary["makespan_s"])
-    assert times[0] < 0.6 * times[1]

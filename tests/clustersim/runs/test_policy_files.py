@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import pickle
 import sys
 from importlib.metadata import EntryPoint
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 import clustersim
-from clustersim.cli import main
 from clustersim.errors import PolicyError
 from clustersim.runs import find_policy, list_policies, make_policy
 from clustersim.runs.policies import registry
@@ -190,30 +188,6 @@ def test_an_error_of_a_helper_at_work_is_located_there(tmp_path: Path) -> None:
     policy = folder_of(tmp_path, "from helper import rank", helper="def rank(job):\n    return 1 / 0\n")
     with pytest.raises(PolicyError, match=r"ZeroDivisionError at .*helper\.py:2"):
         order_of(policy)
-
-
-def test_every_command_finds_helpers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Named by a path relative to the current folder, in processes of their own too."""
-    for folder, text in (("one", FIRST), ("two", LAST)):
-        folder_of(tmp_path / folder, "from helper import rank", helper=text)
-    monkeypatch.chdir(tmp_path)
-    Path("t.csv").write_text("job_id,submit_s,gpus,duration_s\na,0,8,10\nb,0,8,20\n")
-    policies = ["one/pol.py:Mine", "two/pol.py:Mine"]
-    settings = ["t.csv", "--cluster", "n1g8", "--overheads", "none"]
-    found = []
-    for i, policy in enumerate(policies):
-        capsys.readouterr()
-        assert main(["run", *settings, "--policy", policy, "-o", f"r{i}", "--json"]) == 0
-        found.append(json.loads(capsys.readouterr().out)["jct_mean_s"])
-        assert main(["check", f"r{i}", "--replay", "--policy", policy]) == 0
-    assert main(["policies", "check", policies[0]]) == 0
-    assert found == [20.0, 25.0]
-    capsys.readouterr()
-    assert main(["compare", *settings, "--policies", ",".join(policies), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert [run["jct_mean_s"] for run in said["runs"]] == [20.0, 25.0]
 
 
 CONTRACT = ("edf", "elasticflow", "fifo", "fifo-skip", "sjf", "srtf", "vtrain-aware")

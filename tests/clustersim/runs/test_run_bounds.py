@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from clustersim.cluster import Cluster
 from clustersim.overheads import Overheads
 from clustersim.records import Run
 from clustersim.rundir import read_run
-from clustersim.runs import best_possible
+from clustersim.runs import best_possible, run_bounds
 from clustersim.scheduler import JobView, State
 from clustersim.speed import SpeedOnOneType
 from policies.fifo import Fifo
@@ -53,58 +53,48 @@ def test_times_are_bounded_over_the_jobs_that_finished_and_deadlines_over_all() 
     assert part.jct_mean_s == near(20.0)
     assert part.makespan_s == near(120.0)  # from the first submission of all
     assert part.deadline_met_ratio == near(2 / 4)
+    jobs = [replace(job, deadline_s=None) for job in JOBS]
+    undue = best_possible(jobs, [True] * 4, CLUSTER, SPEED, Overheads.none())
+    assert undue.deadline_met_ratio is None
     none = bound(False, False, False, False)
     assert (none.jct_mean_s, none.makespan_s) == (None, None)
     assert none.deadline_met_ratio == near(2 / 4)
 
 
-def test_without_deadlines_there_is_no_bound_of_those_met() -> None:
-    jobs = [Job("a", 0.0, gpus=8, duration_s=50.0), Job("b", 0.0, gpus=99, duration_s=50.0)]
-    for finished in [True, True], [False, False]:
-        found = best_possible(jobs, finished, CLUSTER, SPEED, Overheads.none())
-        assert found.deadline_met_ratio is None
-
-
-def test_processes_share_bounds_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_share_bounds_in_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "bounds"
-    monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
+    forget()
     found = bound(True, True, True, True, folder=folder)
     (file,) = folder.glob("*.json")
     stated = {name: value for name, value in asdict(found).items() if name != "seconds"}
     assert json.loads(file.read_text()) == stated
     file.write_text(json.dumps(stated | {"jct_mean_s": 1.0}))  # as another process would have it
-    monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
+    forget()
     assert bound(True, True, True, True, folder=folder).jct_mean_s == 1.0
     for damaged in "", "[]", "{}", json.dumps(stated | {"jct_mean_s": "1"}):
         file.write_text(damaged)
-        monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
+        forget()
         again = bound(True, True, True, True, folder=folder)
         assert again.jct_mean_s == found.jct_mean_s
         assert json.loads(file.read_text()) == stated
 
 
-def test_a_folder_that_cannot_be_used_is_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
-    (tmp_path / "file").write_text("")
-    found = bound(True, True, True, True, folder=tmp_path / "file" / "bounds")
-    assert found.jct_mean_s == bound(True, True, True, True).jct_mean_s
-
-
-def test_a_folder_that_cannot_be_written_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_read(tmp_path: Path) -> None:
     """Neither its lock nor a file of it can be opened for writing; the bound in it counts."""
-    monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
+    forget()
     found = bound(True, True, True, True, folder=tmp_path)
     (file,), (lock,) = tmp_path.glob("*.json"), tmp_path.glob("*.lock")
-    stated = {name: value for name, value in asdict(found).items() if name != "seconds"}
-    file.write_text(json.dumps(stated | {"jct_mean_s": 1.0}))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"jct_mean_s": 1.0}))
     lock.unlink()
     lock.mkdir()
-    monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
+    forget()
     assert bound(True, True, True, True, folder=tmp_path).jct_mean_s == 1.0
     file.unlink()
     file.mkdir()
-    monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
-    assert bound(True, True, True, True, folder=tmp_path).jct_mean_s == found.jct_mean_s
+    for folder in (tmp_path, lock / "file" / "bounds"):
+        (lock / "file").write_text("")
+        forget()
+        assert bound(True, True, True, True, folder=folder).jct_mean_s == found.jct_mean_s
 
 
 def test_a_process_computes_the_bound_of_the_same_jobs_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,13 +104,18 @@ def test_a_process_computes_the_bound_of_the_same_jobs_once(monkeypatch: pytest.
         calls.append(method)
         return bound_of(instance, method, times=times)
 
-    monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
+    forget()
     monkeypatch.setattr("clustersim.runs.run_bounds.bound_of", counted)
     for policy in Fifo, Srtf:
         clustersim.run(stream(5, 10.0), policy, cluster="n2g4")
     assert len(calls) == 1
     clustersim.run(stream(5, 11.0), Fifo, cluster="n2g4")
     assert len(calls) == 2
+
+
+def forget() -> None:
+    """The bounds that this process has computed."""
+    run_bounds._recent.clear()
 
 
 def run_of(jobs: list[Job], **settings: Any) -> Run:
@@ -164,7 +159,7 @@ def test_whoever_stops_the_computation_of_a_bound_keeps_the_run(monkeypatch: pyt
     def impatient(*_: Any, times: bool) -> Bound:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("clustersim.runs.run_bounds._recent", {})
+    forget()
     monkeypatch.setattr("clustersim.runs.run_bounds.bound_of", impatient)
     with pytest.raises(KeyboardInterrupt) as caught:
         run_of(list(JOBS))
