@@ -103,16 +103,6 @@ def test_without_a_bound_there_is_no_distance_from_it(bound: dict[str, float | N
     assert [summary[name] for name in METRICS if "bound" in name] == [None] * 3
 
 
-def test_a_run_stopped_early_is_measured_until_its_last_finish() -> None:
-    still_running = replace(B, state="unfinished", finish_s=None, jct_s=None, deadline_met=False)
-    summary = summarise([A, still_running, C], SNAPSHOTS[:3], CLUSTER, end_s=130.0, events=0)
-    assert summary["makespan_s"] == 100.0
-    assert summary["gpu_allocated_ratio"] == pytest.approx(400 / 800)
-    assert summary["unfinished"] == 1
-    assert summary["jct_mean_s"] == 100.0
-    assert summary["deadline_met_ratio"] == pytest.approx(1 / 3)
-
-
 @pytest.mark.parametrize("jobs", [[], [C], [replace(B, state="unfinished", finish_s=None, jct_s=None)]])
 def test_undefined_is_none_and_never_nan(jobs: list[JobRecord]) -> None:
     summary = summarise(jobs, [], CLUSTER, end_s=5.0, events=0)
@@ -132,12 +122,6 @@ def test_jobs_that_took_no_time_have_no_slowdown_and_covers_says_so() -> None:
     assert "the 2 of them that took time" in str(summary["covers"])
     only = summarise([instant], SNAPSHOTS[-1:], CLUSTER, end_s=160.0, events=0)
     assert only["gpu_allocated_ratio"] is None  # a makespan of 0 has no utilisation
-
-
-def test_all_jobs_alone_are_perfectly_fair() -> None:
-    alone = replace(A, start_s=0.0, finish_s=90.0, jct_s=90.0, overhead_gpu_s=0.0, gpu_seconds=360.0)
-    summary = summarise([alone], [Snapshot(0.0, 4, 0, 1, 0)], CLUSTER, end_s=90.0, events=0)
-    assert summary["finish_time_fairness_max"] == summary["jain_index"] == summary["slowdown_mean"] == 1.0
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -130,24 +130,15 @@ def test_what_the_page_of_a_grid_says(found: WhatIf) -> None:
 
 def test_one_unit_for_each_metric() -> None:
     hours = Scale.of("jct_mean_s", [7200.0 * 5, 60.0])
-    assert (hours.head, hours.text(7200.0), hours.text(-7200.0, signed=True)) == (
-        "JCT mean, h",
-        "2.00",
-        "−2.00",
-    )
+    assert hours.head == "JCT mean, h"
+    assert (hours.text(7200.0), hours.text(-7200.0, signed=True)) == ("2.00", "−2.00")
     assert hours.text(-360.0, signed=True) == "−0.100"
     share = Scale.of("deadline_met_ratio", [0.5])
     assert (share.head, share.text(0.25), share.text(None)) == ("Deadlines met, %", "25.0", "–")
     assert Scale.of("rejected", [3.0]).text(4.0) == "4"
     assert (better("deadline_met_ratio"), better("wait_mean_s"), better("events")) == ("higher", "lower", "")
-    assert [axis_number(value) for value in (1, "0.5", "small", True, None, "nan")] == [
-        1,
-        0.5,
-        None,
-        None,
-        None,
-        None,
-    ]
+    numbers = [axis_number(value) for value in (1, "0.5", "small", True, None, "nan")]
+    assert numbers == [1, 0.5, *[None] * 4]
     mean = Mean.of([1.0, 2.0, 3.0])
     assert mean is not None
     assert (mean.mean, mean.half) == (2.0, pytest.approx(4.30265 / 3**0.5, rel=1e-4))

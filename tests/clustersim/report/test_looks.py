@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -15,6 +16,7 @@ from clustersim.report.headline import headline_rows
 from clustersim.report.runs import named, pairs
 from clustersim.report.verdict import notes, verdict
 from clustersim.runs import list_policies
+from tests.places import ROOT
 
 from .test_page import job, run
 
@@ -57,14 +59,31 @@ def test_colours_stand_out_and_differ_for_every_reader(palette: tuple[str, ...],
         assert min(np.linalg.norm(a - b) for a, b in combinations(lab, 2)) > 0.1  # 0.02 is just noticeable
 
 
+CSS = (ROOT / "clustersim" / "report" / "templates" / "report.css").read_text()
+THEMES = {"dark": CSS.partition("{% endmacro %}")[0], "light": CSS.partition(":root {")[2].partition("}")[0]}
+
+
+def test_contrast_by_hand() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("ink", ["ink", "muted", "better", "worse", "link"])
+@pytest.mark.parametrize("ground", ["paper", "card", "band"])
+def test_text_stands_out(theme: str, ink: str, ground: str) -> None:
+    """WCAG 2.2, success criterion 1.4.3: at least 4.5 to 1."""
+    colours = dict(re.findall(r"--([a-z0-9_-]+): (#[0-9a-f]{6})", THEMES[theme]))
+    assert contrast(colours[ink], colours[ground]) >= 4.5
+
+
 def test_every_registered_policy_has_a_look_of_its_own() -> None:
     names = [info.name for info in list_policies()]
     looks = [look_of(name) for name in names]
     assert len(set(looks)) == len(names)
     assert set(POLICIES) <= set(names)
-    assert len({(look % 8, DASHES[look // 8], MARKERS[(look % 8 + look // 8) % 8]) for look in looks}) == len(
-        names
-    )
+    drawn = {(look % 8, DASHES[look // 8], MARKERS[(look % 8 + look // 8) % 8]) for look in looks}
+    assert len(drawn) == len(names)
 
 
 def test_a_look_does_not_depend_on_the_others() -> None:
@@ -75,13 +94,8 @@ def test_a_look_does_not_depend_on_the_others() -> None:
 
 
 def test_looks_of_one_page_differ() -> None:
-    several = [
-        ("fifo", "fifo (3d)"),
-        ("fifo", "fifo (single)"),
-        ("a.py:A", "a"),
-        ("b.py:B", "b"),
-        ("srtf", "srtf"),
-    ]
+    both = [("fifo", "fifo (3d)"), ("fifo", "fifo (single)")]
+    several = [*both, ("a.py:A", "a"), ("b.py:B", "b"), ("srtf", "srtf")]
     looks = looks_of(several)
     assert len(set(looks)) == 5
     assert (looks[0], looks[4]) == (look_of("fifo"), look_of("srtf"))

@@ -19,7 +19,6 @@ from clustersim.rundir import read_run, write_run
 from clustersim.scheduler import JobView, Scheduler, State
 from policies.fifo import Fifo
 from policies.max_min import MaxMin
-from tests.places import ROOT
 from traces import Job
 
 
@@ -128,10 +127,6 @@ def test_the_bound_in_a_forged_manifest_harms_no_page() -> None:
         assert "<b>" not in page.partition("<script")[0]
 
 
-CSS = (ROOT / "clustersim" / "report" / "templates" / "report.css").read_text()
-THEMES = {"dark": CSS.partition("{% endmacro %}")[0], "light": CSS.partition(":root {")[2].partition("}")[0]}
-
-
 @pytest.fixture(scope="module")
 def run() -> Run:
     """One GPU after the other: run times of minutes, waiting of hours."""
@@ -174,29 +169,3 @@ def test_coverage_is_in_words(run: Run) -> None:
     assert "_" not in text
     assert "*" not in text
     assert text.startswith("JCT, time to the first GPUs, all waiting: the 12 finished of 12 submitted jobs")
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance (WCAG 2.2) of `#rrggbb`."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def test_contrast_by_hand() -> None:
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
-
-
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("ink", ["ink", "muted", "better", "worse", "link"])
-@pytest.mark.parametrize("ground", ["paper", "card", "band"])
-def test_text_stands_out(theme: str, ink: str, ground: str) -> None:
-    """WCAG 2.2, success criterion 1.4.3: at least 4.5 to 1."""
-    colours = dict(re.findall(r"--([a-z0-9_-]+): (#[0-9a-f]{6})", THEMES[theme]))
-    assert contrast(colours[ink], colours[ground]) >= 4.5
