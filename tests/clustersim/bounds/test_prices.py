@@ -226,11 +226,6 @@ def test_one_machine_is_srpt() -> None:
     assert bound.makespan_s == pytest.approx(8, rel=1e-8)
 
 
-def test_no_jobs() -> None:
-    bound = bound_of(Instance((4,), ()))
-    assert (bound.jct_mean_s, bound.jct_p99_s, bound.makespan_s, bound.deadline_met_ratio) == (None,) * 4
-
-
 def test_deadlines_that_no_job_meets_alone() -> None:
     jobs = (fixed("a", 0, 1, 5, deadline_s=4), fixed("b", 3, 1, 5, deadline_s=8), fixed("c", 3, 1, 5))
     assert bound_of(Instance((4,), jobs, deadline_jobs=4)).deadline_met_ratio == 0.25

@@ -92,14 +92,6 @@ def test_scattered_placements_that_are_faster_count() -> None:
     assert all(rates[1][n] >= rate for n, rate in rates[0].items())
 
 
-def test_jobs_that_cannot_run_miss_their_deadlines() -> None:
-    case = next(case for case in CASES if case.name == "jobs that can never run")
-    jobs = [Job("wide", 0.0, gpus=17, duration_s=10.0, deadline_s=1e6), Job("a", 0.0, gpus=1, duration_s=5.0)]
-    instance = instance_of(jobs, case.cluster, speed_for(case.cluster, "3d"), Overheads.none())
-    assert [job.job_id for job in instance.jobs] == ["a"]
-    assert bound_of(instance).deadline_met_ratio == 0.0
-
-
 def test_the_order_of_kinds_and_clock_do_not_matter() -> None:
     """A trace that begins in 2026 has the bound of one that begins at 0, up to the precision of its clock."""
     case = CASES[3]

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import clustersim
-from clustersim import Run, write_run
-from clustersim.cli import main
+from clustersim import Run
 from clustersim.export import write_timeline
 from clustersim.export.perfetto import timeline_events
 from clustersim.records import EventRecord
@@ -80,17 +79,3 @@ def test_the_file_is_json_and_the_same_every_time(run: Run, tmp_path: Path, name
     document = json.loads(gzip.decompress(content) if name.endswith("gz") else content)
     assert len(document["traceEvents"]) == count
     assert EVIL in {event["name"] for event in document["traceEvents"]}
-
-
-def test_the_command(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run(tmp_path / "a" / "one", run)
-    write_run(tmp_path / "a" / "two", run)
-    assert main(["timeline", str(tmp_path / "a" / "one")]) == 0
-    assert (tmp_path / "a" / "one" / "timeline.json.gz").exists()
-    assert main(["report", str(tmp_path / "a" / "one")]) == 0  # the folder is still that of a run
-    capsys.readouterr()
-    assert main(["timeline", str(tmp_path / "a")]) == 2
-    assert "holds 2 runs; name one of them" in capsys.readouterr().err
-    assert main(["timeline", str(tmp_path / "a" / "one"), "-o", str(tmp_path / "x.svg")]) == 2
-    assert "let the name end in .json or .json.gz" in capsys.readouterr().err
-    assert not (tmp_path / "x.svg").exists()

@@ -14,7 +14,6 @@ from clustersim.grid import Variation, WhatIf, plan_variation
 from clustersim.grid.page import axis_number, difference_rows
 from clustersim.grid.page.document import Mean, Scale, better
 from clustersim.grid.page.tables import best_rows, effect_rows, heat_maps
-from clustersim.runs import RunConfig, Trace, run
 from itertime.errors import UserError
 from traces import Job, write_trace
 
@@ -36,19 +35,6 @@ def found(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> WhatIf:
         trace, ["fifo", "srtf"], {"nodes": [2, 3], "overheads.launch_s": [0, 60]},
         cluster="n2g8", out=folder, workers=1,
     )  # fmt: skip
-
-
-def test_every_cell_is_the_run_of_its_settings(found: WhatIf, trace: Path) -> None:
-    assert found.axes == ("policy", "nodes", "overheads.launch_s")
-    assert len(found) == 8
-    for result in found:
-        nodes, launch = result.axes["nodes"], result.axes["overheads.launch_s"]
-        config = RunConfig.make(
-            policy=result.axes["policy"], cluster=f"n{nodes}g8", overheads={"launch_s": launch}
-        )
-        alone = run(Trace.read(trace), config=config).summary
-        assert result.metrics["jct_mean_s"] == alone["jct_mean_s"]
-        assert result.metrics["makespan_s"] == alone["makespan_s"]
 
 
 def test_differences_are_to_the_first_values(found: WhatIf) -> None:
