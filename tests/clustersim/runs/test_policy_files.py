@@ -192,39 +192,16 @@ def test_an_error_of_a_helper_at_work_is_located_there(tmp_path: Path) -> None:
 
 CONTRACT = ("edf", "elasticflow", "fifo", "fifo-skip", "sjf", "srtf", "vtrain-aware")
 SEVERAL = """
-from dataclasses import dataclass
 from clustersim.scheduler import Scheduler
 
-@dataclass
-class Helper:
-    value: int = 3
-
 class Mine(Scheduler):
-    \"\"\"Nothing special.\"\"\"
     planner = "megatron"
     def __init__(self, quantum_s=600.0, *, names=("a",)):
-        if quantum_s <= 0:
-            raise ValueError(f"quantum_s={quantum_s}: must be positive")
-        if quantum_s == 13:
-            raise KeyError("unlucky")
         self.quantum_s, self.names = quantum_s, names
 
 class Plain(Scheduler):
     pass
-
-class Anything(Scheduler):
-    def __init__(self, *rest, **options):
-        pass
-
-NotOne = 3
 """
-
-
-@pytest.fixture
-def mine(tmp_path: Path) -> Path:
-    path = tmp_path / "mine.py"
-    path.write_text(SEVERAL)
-    return path
 
 
 def test_registered_policies() -> None:
@@ -236,7 +213,9 @@ def test_registered_policies() -> None:
     assert (planners["elasticflow"], planners["vtrain-aware"]) == ("data-parallel", "3d")
 
 
-def test_policies_in_files(mine: Path) -> None:
+def test_policies_in_files(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(SEVERAL)
     policy = make_policy(f"{mine}:Mine", {"quantum_s": 5, "names": ["x"]})
     assert (policy.planner, vars(policy)) == ("megatron", {"quantum_s": 5, "names": ["x"]})
     assert isinstance(make_policy(f"{mine}:Plain", {}), Scheduler)

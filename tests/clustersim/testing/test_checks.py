@@ -1,22 +1,43 @@
-"""The checks for authors of policies, each on a policy or log that is deliberately broken."""
+"""Checks for authors of policies, on policies and logs that are broken; `policies new`, `--keep`."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clustersim.bounds import Bound
+from clustersim.cli import main
 from clustersim.cluster import Cluster
 from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from clustersim.testing import CASES, Case, Outcome, check_outcome, check_scheduler, simulate
+from clustersim.testing import (
+    CASES,
+    BrokenCase,
+    Case,
+    Outcome,
+    check_case,
+    check_outcome,
+    check_scheduler,
+    simulate,
+)
+from clustersim.testing.checks import _run
+from clustersim.testing.kept import keep_case
+from clustersim.testing.scaffold import write_template
+from itertime.errors import UserError
 from policies.fifo import Fifo
+from policies.max_min import MaxMin
 from policies.srtf import Srtf
+from tests.places import ROOT
 from traces.job import Job
 
 JOBS = (
@@ -29,107 +50,98 @@ JOBS = (
 # Broken policies
 
 
-class Greedy(Scheduler):
-    """Starts every job that fits."""
+class Acts(Scheduler):
+    """Decides by `act`, which changes a fresh proposal."""
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
-        for job in state.pending:
-            proposal.start(job)
+        self.act(proposal, state)
         return proposal
 
+    def act(self, proposal: Proposal, state: State) -> None:
+        """Start every job that fits."""
+        for job in state.pending:
+            proposal.start(job)
 
-class Lazy(Greedy):
+
+class Lazy(Acts):
     """Forgets one job in ten."""
 
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
+    def act(self, proposal: Proposal, state: State) -> None:
         for job in state.pending:
             if job.order % 10 != 9:
                 proposal.start(job)
-        return proposal
 
 
-class Restless(Greedy):
+class Restless(Acts):
     """Asks for wake-ups at ever shorter intervals."""
 
-    def schedule(self, state: State) -> Proposal:
-        proposal = super().schedule(state)
+    def act(self, proposal: Proposal, state: State) -> None:
+        super().act(proposal, state)
         proposal.wake_at = state.now + 1e-6
-        return proposal
 
 
-class Shuttling(Scheduler):
+class Shuttling(Acts):
     """Moves every job every second, so that with overheads no job makes progress."""
 
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
+    def act(self, proposal: Proposal, state: State) -> None:
         for job in list(state.running):
             proposal.stop(job)
         if not state.running:
-            for job in state.pending:
-                proposal.start(job)
+            super().act(proposal, state)
         proposal.wake_at = state.now + 1.0
-        return proposal
 
 
-class Forgetful(Greedy):
+class Forgetful(Acts):
     """Keeps state in the class, so that the second run differs from the first."""
 
     seen: Iterator[int] = count()
 
-    def schedule(self, state: State) -> Proposal:
+    def act(self, proposal: Proposal, state: State) -> None:
         if next(Forgetful.seen) % 7 == 3:
-            proposal = state.proposal()
             proposal.wake_at = state.now + 1.0
-            return proposal
-        return super().schedule(state)
+        else:
+            super().act(proposal, state)
 
 
-class Unfair(Greedy):
+class Unfair(Acts):
     """Favours the jobs whose views come first in memory."""
-
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
-        Unfair.views.extend(state.pending)  # so that addresses are not used again
-        for job in sorted(state.pending, key=lambda job: hash((id(job), len(Unfair.views)))):
-            proposal.start(job)
-        return proposal
 
     views: list[JobView] = []  # noqa: RUF012
 
+    def act(self, proposal: Proposal, state: State) -> None:
+        Unfair.views.extend(state.pending)  # so that addresses are not used again
+        for job in sorted(state.pending, key=lambda job: hash((id(job), len(Unfair.views)))):
+            proposal.start(job)
 
-class Oversubscribed(Greedy):
+
+class Oversubscribed(Acts):
     """Bypasses the proposal and takes GPUs that do not exist."""
 
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
+    def act(self, proposal: Proposal, state: State) -> None:
         for job in state.pending:
             proposal._changes[job] = ((0, job.requested),)
-        return proposal
 
 
-class Raises(Greedy):
-    def schedule(self, state: State) -> Proposal:
+class Raises(Acts):
+    def act(self, proposal: Proposal, state: State) -> None:
         raise LookupError("where am I?")
 
 
-class Nameless(Greedy):
+class Nameless(Acts):
     """Does not store its parameter under its name."""
 
     def __init__(self, quantum_s: float = 1.0):
         self.quantum = quantum_s
 
 
-class Frozen(Scheduler):
+class Frozen(Acts):
     """Ages jobs by a key that is looked up once."""
 
     changing = False
 
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
+    def act(self, proposal: Proposal, state: State) -> None:
         proposal.run_by(self.rank, changing=self.changing)
-        return proposal
 
     def rank(self, job: JobView) -> tuple[float, int]:
         return job.requested - job.waited_s / 600, job.order
@@ -139,42 +151,34 @@ class Ages(Frozen):
     changing = True
 
 
-class FrozenQueue(Ages):
+class FrozenQueue(Frozen):
     """The same with a queue of waiting jobs."""
 
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
+    def act(self, proposal: Proposal, state: State) -> None:
         for job in state.pending_by(self.rank, changing=self.changing).walk(proposal.fits):
             proposal.start(job)
-        return proposal
-
-    changing = False
 
 
 class AgesInAQueue(FrozenQueue):
     changing = True
 
 
-class Grows(Scheduler):
+class Grows(Acts):
     """Promises that a key never grows which does."""
 
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
+    def act(self, proposal: Proposal, state: State) -> None:
         proposal.run_by(attained, falling=True)
-        return proposal
 
 
 def attained(job: JobView) -> float:
     return job.attained
 
 
-class Wobbles(Scheduler):
+class Wobbles(Acts):
     """Its key is the same but for rounding."""
 
-    def schedule(self, state: State) -> Proposal:
-        proposal = state.proposal()
+    def act(self, proposal: Proposal, state: State) -> None:
         proposal.run_by(self.rank)
-        return proposal
 
     def rank(self, job: JobView) -> tuple[str, float]:
         return "", (job.submit_s + job.waited_s / 3) - job.waited_s / 3
@@ -212,7 +216,7 @@ def test_broken_policies_fail(broken: type[Scheduler], text: str) -> None:
         check_scheduler(broken)
 
 
-@pytest.mark.parametrize("sound", [Fifo, Srtf, Greedy, Declines, Ages, AgesInAQueue, Wobbles])
+@pytest.mark.parametrize("sound", [Fifo, Srtf, Acts, Declines, Ages, AgesInAQueue, Wobbles])
 def test_sound_policies_pass(sound: type[Scheduler]) -> None:
     check_scheduler(sound)
 
@@ -299,3 +303,43 @@ def test_simulate_keeps_to_the_table() -> None:
     assert outcome.of("x").reason == "the throughput table does not know the model gpt3-175b"
     with pytest.raises(PolicyError):
         simulate(JOBS, Raises())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_command_runs_the_case_again(case: Case, tmp_path: Path) -> None:
+    """Event by event, apart from the reasons for which impossible jobs are rejected."""
+    events = _run(case, MaxMin()).events
+    command = keep_case(BrokenCase("broken", case, events), tmp_path, "max-min", {})
+    program, *words = shlex.split(command)
+    assert program == "clustersim"
+    assert main([*words, "--no-report"]) == 0
+    home = tmp_path / case.name.replace(" ", "-")
+    logs = [(home / "run" / "events.csv").read_text(), (home / "events.csv").read_text()]
+    again, kept = ([line for line in log.splitlines() if ",reject," not in line] for log in logs)
+    assert again == kept
+    assert len(kept) > len(case.jobs)
+
+
+def test_of_runs_that_differ_both_logs_are_kept(tmp_path: Path) -> None:
+    with pytest.raises(BrokenCase, match="a second run differs") as caught:
+        check_case(Forgetful, CASES[0])
+    keep_case(caught.value, tmp_path, "mine.py:Forgetful", {})
+    home = tmp_path / "rigid-jobs"
+    assert (home / "events.csv").read_text() != (home / "events_2.csv").read_text()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"file/rigid-jobs: cannot be made: .*; name another folder"):
+        keep_case(BrokenCase("broken", CASES[0], ()), tmp_path / "file", "fifo", {})
+
+
+def test_its_own_test_passes(tmp_path: Path) -> None:
+    write_template("fair-queue", tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*command, str(tmp_path)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 passed" in done.stdout
