@@ -30,53 +30,15 @@ def grid_of(tmp_path: Path, text: str) -> Grid:
 # What it means
 
 
-def test_the_matrix_is_multiplied_out_with_seeds_innermost(tmp_path: Path) -> None:
-    grid = grid_of(tmp_path, "matrix:\n  policy: [fifo, srtf]\n  trace.load: [0.5, 1]\nseeds: 2\n")
-    labels = [cell.label for cell in grid.cells]
-    assert labels[:3] == [
-        "policy=fifo, trace.load=0.5, seed=0",
-        "policy=fifo, trace.load=0.5, seed=1",
-        "policy=fifo, trace.load=1, seed=0",
-    ]
-    assert len(labels) == 8
-
-
 def test_an_axis_of_labels_stands_for_settings(tmp_path: Path) -> None:
     text = """
 set: {trace: t.csv, placement: spread}
 matrix:
-  scheduler:
-    theirs: {policy: elasticflow}
-    ours: {policy: elasticflow, planner: 3d}
+  scheduler: {theirs: {policy: elasticflow}, ours: {policy: elasticflow, planner: 3d}}
   trace: {small: s.csv, large: l.csv}
 """
-    cells = grid_of(tmp_path, text).cells
-    assert [dict(cell.axes) for cell in cells] == [
-        {"scheduler": s, "trace": t} for s in ("theirs", "ours") for t in ("small", "large")
-    ]
-    wanted = {"policy": "elasticflow", "planner": "3d", "placement": "spread", "trace": "l.csv"}
-    assert dict(cells[3].settings) == wanted
-
-
-def test_exclude_takes_away_and_include_adds(tmp_path: Path) -> None:
-    text = """
-matrix:
-  policy: [fifo, srtf, edf]
-  trace.load: [0.5, 0.9]
-exclude:
-  - {policy: [srtf, edf], trace.load: 0.9}
-include:
-  - {policy: srtf, trace.load: 2.0, placement: spread}
-seeds: [3]
-"""
-    grid = grid_of(tmp_path, text)
-    assert grid.axes == ("policy", "trace.load", "placement")
-    assert [tuple(cell.axes.values()) for cell in grid.cells] == [
-        ("fifo", 0.5, None), ("fifo", 0.9, None), ("srtf", 0.5, None), ("edf", 0.5, None),
-        ("srtf", 2.0, "spread"),
-    ]  # fmt: skip
-    assert grid.excluded == 2
-    assert all(cell.seed == 3 for cell in grid.cells)
+    settings = dict(grid_of(tmp_path, text).cells[3].settings)
+    assert settings == {"policy": "elasticflow", "planner": "3d", "placement": "spread", "trace": "l.csv"}
 
 
 def test_scalars_are_those_of_yaml_1_2(tmp_path: Path) -> None:
