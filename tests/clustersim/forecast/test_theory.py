@@ -1,7 +1,8 @@
-"""Forecasts that are known without a simulation."""
+"""Forecasts that are known without a simulation; the page shows what its command prints."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
@@ -11,10 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from clustersim.backtest import SiteFacts
+from clustersim.cli import main
 from clustersim.errors import PolicyError
 from clustersim.forecast import Request, predict_start
+from experiments import predict_start as start_study
 from tests.clustersim.forecast.states import NOW_S, ended, options_of, running, state_of, waiting
 from tests.effort import examples
+from tests.places import ROOT
 
 CASE = some.tuples(some.integers(1, 4), some.integers(1, 60), some.integers(1, 60))
 """GPUs, minutes so far, minutes left or of the limit."""
@@ -199,3 +203,27 @@ def test_equal_results_whatever_the_order_of_rows() -> None:
     one = predict_start(state_of(*jobs), Request("d"), history, options_of(draws=10))
     two = predict_start(state_of(*jobs[::-1]), Request("d"), history[::-1], options_of(draws=10))
     assert one.summary == two.summary
+
+
+PAGE = (ROOT / "docs" / "predict-start.md").read_text(encoding="utf-8")
+
+
+def test_the_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(ROOT)
+    begin = "    clustersim predict-start traces/"
+    command = next(line for line in PAGE.splitlines() if line.startswith(begin))
+    text = PAGE.partition(command)[2].split("```text\n")[1].split("```")[0].splitlines()
+    assert main(shlex.split(command)[1:]) == 0
+    shown = [line.rstrip() for line in capsys.readouterr().out.rstrip().splitlines()]
+    assert shown[shown.index(text[0]) :] == text
+
+
+@pytest.mark.parametrize("arm", start_study.ARMS[1:3])
+def test_coverage_of_a_small_log(arm: tuple[str, bool, bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """That few draws of few jobs are right is shown elsewhere; here, that shares are shares and ascend."""
+    for name, value in {"JOBS": 60, "CUTS": 1, "DRAWS": 3}.items():
+        monkeypatch.setattr(start_study, name, value)
+    found = start_study.coverage(*arm, seed=1)
+    assert 1 <= found.jobs <= 3
+    assert 0 <= found.shares[0] <= found.shares[1] <= found.shares[2] <= 1
+    assert start_study.interval([1.0, 2.0, 3.0]) == pytest.approx((2.0, 4.303 / 3**0.5), abs=1e-3)

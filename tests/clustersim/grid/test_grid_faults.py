@@ -1,4 +1,4 @@
-"""Grids whose workers and clients are killed, whose files are corrupted and whose disk is full.
+"""Grids whose workers and clients are killed, whose files are damaged and whose disk is full; Slurm.
 
 In the end there must be every cell exactly once, equal to an undisturbed run byte for byte. The heavy tests
 take a few minutes:  python -m pytest -m long tests/clustersim/grid/test_grid_faults.py
@@ -6,8 +6,12 @@ take a few minutes:  python -m pytest -m long tests/clustersim/grid/test_grid_fa
 
 from __future__ import annotations
 
+import os
 import random
+import re
 import shutil
+import signal
+import stat
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,7 +21,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+import clustersim
+from clustersim.cli import main
 from tests.clustersim.grid.processes import contents, dask_cluster, descendants, made, spawn, until
+from tests.places import ROOT
 
 CELLS = 16
 
@@ -152,3 +159,59 @@ def test_workers_of_a_dask_scheduler_are_killed(here: Path) -> None:
         _, err = client.communicate(timeout=300)
         assert client.returncode == 0, err
         assert contents(here / "g") == contents(here / "undisturbed")
+
+
+SBATCH = """#!/bin/sh
+echo "$0 $@" >> "$STUB/calls"
+cp "$1" "$STUB/script"
+setsid sh "$STUB/script" > "$STUB/output" 2>&1 &
+echo $! >> "$STUB/pids"
+echo "Submitted batch job 42"
+"""
+SCANCEL = '#!/bin/sh\necho "$0 $@" >> "$STUB/calls"\n'
+
+
+def documented() -> str:
+    """The Python of the page, on one processor instead of sixteen."""
+    page = (ROOT / "docs" / "grids.md").read_text()
+    (example,) = re.findall(r"^```python\n(from dask_jobqueue.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    for large, small in (("cores=16", "cores=1"), ("processes=16", "processes=1"), ("jobs=4", "jobs=1")):
+        assert large in example
+        example = example.replace(large, small)
+    return example.replace("64GB", "2GB")
+
+
+@pytest.fixture
+def slurm(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = here / "bin"
+    folder.mkdir()
+    for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(stat.S_IRWXU)
+    monkeypatch.setenv("STUB", str(here))
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return here
+
+
+@pytest.mark.long
+def test_the_documented_way_onto_slurm(slurm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
+    names: dict[str, object] = {}
+    try:
+        exec(compile(documented(), "docs/grids.md", "exec"), names)
+        address = capsys.readouterr().out.split()[-1]
+        assert main(["grid", "g.yaml", "--scheduler", address]) == 0, capsys.readouterr().err
+        assert main(["grid", "g.yaml", "--out", "here"]) == 0
+    finally:
+        if "cluster" in names:
+            names["cluster"].close()  # type: ignore[attr-defined]
+        for pid in (slurm / "pids").read_text().split():
+            with suppress(ProcessLookupError):  # it has ended with its scheduler
+                os.killpg(int(pid), signal.SIGKILL)
+    assert (slurm / "calls").read_text().count("sbatch") == 1
+    script = (slurm / "script").read_text()
+    assert "#SBATCH -p normal" in script
+    assert "#SBATCH -t 04:00:00" in script
+    assert [r.status for r in clustersim.read_results("g")] == ["done"] * 4
+    assert (slurm / "g" / "results.csv").read_bytes() == (slurm / "here" / "results.csv").read_bytes()

@@ -55,6 +55,9 @@ def test_a_comparison_shows_itself(both: Comparison) -> None:
     assert both.plot()._repr_png_().startswith(PNG)
     assert "srtf" in both.report().text
     assert both._repr_html_().count("<tr>") >= 3
+    assert both["srtf"] is both[1]
+    assert isinstance(both[:1], Comparison)
+    assert [run.policy for run in both[:1]] == ["fifo"]
 
 
 def test_a_name_in_markup_stays_text() -> None:
@@ -77,8 +80,7 @@ def test_wrong_names_are_said(both: Comparison) -> None:
             refused()
 
 
-def test_a_grid_from_a_mapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_grid_from_a_mapping(here: Path) -> None:
     mapping = {
         "set": {"cluster": "n3g8", "bound": "none"},
         "matrix": {
@@ -93,7 +95,7 @@ def test_a_grid_from_a_mapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     again = clustersim.run_grid("study.yaml", out="study", workers=1)
     assert list(again.to_pandas()["jct_mean_s"]) == list(results.to_pandas()["jct_mean_s"])
     assert main(["grid", "study.yaml", "--dry-run"]) == 0
-    (tmp_path / "other.yaml").write_text("mine: 1\n")
+    (here / "other.yaml").write_text("mine: 1\n")
     with pytest.raises(UserError, match="was not written by clustersim"):
         clustersim.run_grid(mapping, out="other")
     with pytest.raises(UserError, match="name it with out="):
@@ -102,28 +104,17 @@ def test_a_grid_from_a_mapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         clustersim.run_grid({"set": {"cluster": {1, 2}}}, out="third")
 
 
-def test_a_sweep_is_drawn(tmp_path: Path) -> None:
-    matrix = {"policy": ["fifo", "srtf"], "trace.load": [0.5, 1.0]}
-    settings = {"trace": {"jobs": 20, "gpus": 32}, "cluster": "n4g8", "bound": "none"}
-    results = clustersim.run_grid({"set": settings, "matrix": matrix}, out=tmp_path / "sweep", workers=1)
-    assert results.plot()._repr_png_().startswith(PNG)
-    with pytest.raises(UserError):
-        results.plot("fame")
-
-
-def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_page_runs(here: Path) -> None:
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     names: dict[str, object] = {}
     for block in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
         exec(block.replace('out="study"', 'out="study", workers=1'), names)
-    assert {path.name for path in tmp_path.iterdir()} == {"gantt.pdf", "report.html", "study", "study.yaml"}
+    assert {path.name for path in here.iterdir()} == {"gantt.pdf", "report.html", "study", "study.yaml"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
-def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_runs(path: Path, here: Path) -> None:
     """The cells run in order, and the last line of each can be shown; the file holds no outputs."""
-    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     assert len(cells) >= 8
@@ -169,9 +160,8 @@ def test_predictions_show_themselves() -> None:
     assert one.to_pandas()["seconds"].sum() == pytest.approx(one.iteration_s)
     found = itertime.search("megatron-18.4b", 32, "dgx-a100-80gb", 16, top=3)
     assert list(found.to_pandas()["iteration_s"]) == [each.prediction.iteration_s for each in found.plans]
-    assert itertime.Plan(**dict(found.to_pandas().iloc[0][list(itertime.Plan.__dataclass_fields__)])) == (
-        found.plans[0].plan
-    )
+    first_row = found.to_pandas().iloc[0][list(itertime.Plan.__dataclass_fields__)]
+    assert itertime.Plan(**dict(first_row)) == found.plans[0].plan
     many = itertime.evaluate("megatron-18.4b", itertime.PlanBatch.of([plan, plan]), "dgx-a100-80gb")
     assert list(many.to_pandas()["iteration_s"]) == [one.iteration_s] * 2
     for shown in (one, found, many):
@@ -179,19 +169,18 @@ def test_predictions_show_themselves() -> None:
         assert "<table" in shown._repr_html_()
 
 
-def test_a_comparison_is_asked_by_policy_and_by_slice(both: Comparison) -> None:
-    assert both["srtf"] is both[1]
-    assert isinstance(both[:1], Comparison)
-    assert [run.policy for run in both[:1]] == ["fifo"]
-
-
 def test_a_table_without_rows_has_its_columns() -> None:
     run = clustersim.run(FRAME[:0], "fifo", cluster="n1g8")
-    for table, column in {
-        "jobs": "jct_s",
-        "events": "job_id",
-        "snapshots": "time_s",
-        "plans": "iteration_s",
-    }.items():
+    columns = {"jobs": "jct_s", "events": "job_id", "snapshots": "time_s", "plans": "iteration_s"}
+    for table, column in columns.items():
         found = run.to_pandas(table)
         assert (len(found), column in found) == (0, True)
+
+
+def test_a_sweep_is_drawn(tmp_path: Path) -> None:
+    settings = {"trace": {"jobs": 20, "gpus": 32}, "cluster": "n4g8", "bound": "none", "policy": "fifo"}
+    grid = {"set": settings, "matrix": {"trace.load": [0.5, 1.0]}}
+    results = clustersim.run_grid(grid, out=tmp_path / "sweep", workers=1)
+    assert results.plot()._repr_png_().startswith(PNG)
+    with pytest.raises(UserError):
+        results.plot("fame")
