@@ -214,11 +214,8 @@ def test_waiting_is_jct_less_all_time_with_gpus(jobs: list[Job], scale: float) -
 
 
 def test_declined_jobs_did_not_wait_and_unfinished_ones_did() -> None:
-    jobs = [
-        Job("a", 0.0, gpus=8, duration_s=500.0),
-        Job("b", 1.0, gpus=8, duration_s=500.0),
-        Job("c", 2.0, gpus=8, duration_s=500.0, tenant="unwelcome"),
-    ]
+    tenants = enumerate(("t", "t", "unwelcome"))
+    jobs = [Job(str(i), float(i), gpus=8, duration_s=500.0, tenant=tenant) for i, tenant in tenants]
     summary = run_of(jobs, Picky, until_s=100.0).summary
     assert (summary["rejected"], summary["unfinished"], summary["waited_ratio"]) == (1, 2, 0.5)
 
@@ -257,37 +254,22 @@ def test_three_of_four_hundred_jobs_may_be_a_tail() -> None:
     assert summary["tail_ratio"] == pytest.approx((1000 - 396) / 1000)
 
 
-def run_alone(*jobs: Job, nodes: int = 1) -> Run:
-    return clustersim.run(jobs, "fifo", cluster=f"n{nodes}g8", overheads=None)
-
-
 def window(run: Run, warmup_s: float, measure_s: float | None) -> dict[str, object]:
     return window_metrics(run.jobs, run.snapshots, run.cluster, warmup_s=warmup_s, measure_s=measure_s)
 
 
-def test_a_window_over_everything_gives_the_summary() -> None:
-    run = run_alone(
-        *(Job(str(k), 7.0 * k, gpus=4, duration_s=20.0, deadline_s=7.0 * k + 30) for k in range(9))
-    )
+def test_a_window_over_everything_gives_the_summary_and_one_over_nothing_no_values() -> None:
+    run = run_of([Job(str(k), 7.0 * k, gpus=4, duration_s=20.0, deadline_s=7.0 * k + 30) for k in range(9)])
     values = window(run, 0.0, None)
     same = set(NUMERIC_METRICS) - {*UNDEFINED_IN_A_WINDOW, "gpu_allocated_ratio", "fragmentation_ratio"}
     assert {name: values[name] for name in same} == {name: run.summary[name] for name in same}
-
-
-def test_an_empty_window_has_no_values() -> None:
-    run = run_alone(Job("a", 0.0, gpus=8, duration_s=10.0))
-    values = window(run, 5.0, 1.0)
-    assert values["jobs"] == 0
-    assert values["jct_mean_s"] is None
-    assert values["gpu_allocated_ratio"] is None
+    empty = window(run, 1.0, 1.0)
+    assert (empty["jobs"], empty["jct_mean_s"]) == (0, None)
 
 
 def test_a_summary_has_the_window_beside_the_whole_run(tmp_path: Path) -> None:
     jobs = [Job(str(k), 10.0 * k, gpus=8, duration_s=20.0) for k in range(5)]
-    whole = clustersim.run(jobs, "fifo", cluster="n1g8", overheads=None)
-    run = clustersim.run(
-        jobs, "fifo", cluster="n1g8", overheads=None, warmup_s=10.0, measure_s=20.0, out=tmp_path
-    )
+    whole, run = run_of(jobs), run_of(jobs, warmup_s=10.0, measure_s=20.0, out=tmp_path)
     measured = window(whole, 10.0, 20.0)
     stated = dict(run.summary["window"])
     limits = [stated.pop(name) for name in ("warmup_s", "measure_s", "from_s", "until_s")]
@@ -312,7 +294,7 @@ def test_warm_up_removes_the_bias_of_an_empty_start() -> None:
             Job(str(i), float(s), gpus=8, duration_s=float(d))
             for i, (s, d) in enumerate(zip(submits, rng.exponential(1.0, 1200), strict=True))
         ]
-        run = run_alone(*jobs)
+        run = run_of(jobs)
         early.append(window(run, 0.0, 20.0)["queue_mean_s"])
         late.append(window(run, 300.0, 1400.0)["queue_mean_s"])
     error = float(np.std(late, ddof=1) / np.sqrt(len(late)))  # type: ignore[arg-type]
