@@ -109,13 +109,6 @@ def test_runs_that_contradict_all_others_do_not_decide(made, write_table):
     assert np.sort(np.abs(result.time.in_sample))[-2] < 1.5
 
 
-def test_without_a_difference_the_constants_stay_neutral(made):
-    result = calibrate([made({})], folds=4)
-    for name in TRUTH:
-        scale = TIME_CONSTANTS[name].scale
-        assert result.constants[name] == pytest.approx(getattr(Site(), name), abs=0.02 * scale)
-
-
 def test_chooses_the_constants_behind_the_times(made):
     result = calibrate([made({"layer_overhead_s": 0.01}, noise=0.005)], choose=True, folds=3)
     assert "layer_overhead_s" in result.constants

@@ -1,7 +1,8 @@
-"""Parquet tables: cells as text, and memory that stays bounded whatever a small file stands for."""
+"""Tables: Parquet with bounded memory, and text that no spreadsheet evaluates."""
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from itertime.errors import TableError
-from itertime.io import open_table
+from itertime.io import open_table, with_guard, without_guard
 from tests.effort import examples
+from tests.itertime.tables import TABLES
+from traces import Job, read_trace, write_trace
 
 LIMITED = """
 import resource, sys
@@ -118,3 +121,38 @@ def test_every_cell_is_its_text(
         found = list(table.rows)
     expected = [[text or "", "" if text is None else str(len(text))] for text in texts]
     assert found == [(i, row) for i, row in enumerate(expected, 1)]
+
+
+FORMULA = tuple("=+-@\t\r\n")
+
+
+@given(st.text())
+def test_text_survives_a_round_trip(text: str) -> None:
+    assert without_guard(with_guard(text)) == text
+    assert not with_guard(text).startswith(FORMULA)
+
+
+@given(st.text(alphabet="'=+-@\t\r\na"))
+def test_hostile_text_survives_a_round_trip(text: str) -> None:
+    assert without_guard(with_guard(text)) == text
+    assert not with_guard(text).startswith(FORMULA)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_trace_of_hostile_names(tmp_path: Path, ending: str) -> None:
+    jobs = [
+        Job(text, float(i), tenant=text, state=text, gpus=1, duration_s=1.0)
+        for i, text in enumerate(TABLES["hostile texts"])
+    ]
+    path = tmp_path / f"trace.{ending}"
+    write_trace(jobs, path)
+    assert read_trace(path) == jobs
+    if ending == "csv":
+        with path.open(newline="") as file:
+            for row in list(csv.reader(file))[1:]:
+                assert not row[0].startswith(FORMULA)
+
+
+def test_foreign_text_without_a_guard_is_read_unchanged(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("job_id,submit_s,gpus,duration_s\n=cmd(),0,1,1\n'tis,0,1,1\n")
+    assert [job.job_id for job in read_trace(tmp_path / "t.csv")] == ["=cmd()", "'tis"]
