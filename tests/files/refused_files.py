@@ -7,19 +7,17 @@ A case names what `reads` the file, the `path`, the `files` that lie there, and 
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from itertime import load_model, load_profile, load_system
 from itertime.calibration.table import read_table
 from itertime.errors import UserError
 from itertime.spec import load_lengths
-from tests.traces.logs.golden_logs import dumped
+from tests.traces.logs.golden_logs import cases, renew
 from traces import read_trace
 from traces.workload.rules import load_rules
 
@@ -37,11 +35,6 @@ READERS: Mapping[str, Callable[[str], object]] = {
 }
 
 
-def cases(file: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return found
-
-
 def error_of(case: dict[str, Any], folder: Path) -> str:
     """The text of the error, behind its exit code, with paths relative to the folder."""
     for name, text in case["files"].items():
@@ -54,14 +47,5 @@ def error_of(case: dict[str, Any], folder: Path) -> str:
     return f"{text}\n" if "\n" in text else text
 
 
-def main() -> None:
-    for file in FILES:
-        found = cases(file)
-        for case in found:
-            with tempfile.TemporaryDirectory() as folder:
-                case["error"] = error_of(case, Path(folder))
-        file.write_text(dumped(found), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    renew(FILES, "error", error_of)

@@ -15,17 +15,15 @@ import json
 import os
 import re
 import shlex
-import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from itertime.cli import main as itertime
 from tests.places import ROOT
-from tests.traces.logs.golden_logs import dumped
+from tests.traces.logs.golden_logs import cases, renew
 
 __all__ = ["FILES", "assert_prints", "cases", "printed"]
 
@@ -33,11 +31,6 @@ FILES = sorted((Path(__file__).parent / "golden").glob("*.yaml"))
 _NUMBER = re.compile(r"\d+\.\d+(?:e[-+]\d+)?|\d+")
 _TAKEN = re.compile(r"\b[\d.,]+ ms$", re.MULTILINE)
 """What the machine took, which is no result."""
-
-
-def cases(file: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return found
 
 
 def printed(case: dict[str, Any], folder: Path) -> str:
@@ -73,15 +66,6 @@ def assert_prints(shown: str, expected: str) -> None:
     assert numbers[0] == pytest.approx(numbers[1], rel=1e-3)
 
 
-def main() -> None:
-    os.environ["COLUMNS"] = "80"
-    for file in FILES:
-        found = cases(file)
-        for case in found:
-            with tempfile.TemporaryDirectory() as folder:
-                case["prints"] = printed(case, Path(folder))
-        file.write_text(dumped(found), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    os.environ["COLUMNS"] = "80"
+    renew(FILES, "prints", printed)

@@ -8,30 +8,22 @@ the difference, line by line.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from itertime import Site
 from itertime.calibration import RunSet, read_table
 from itertime.calibration.run_set import expressed
 from itertime.errors import UserError
-from tests.traces.logs.golden_logs import dumped
+from tests.traces.logs.golden_logs import cases, renew
 
 __all__ = ["FILES", "becomes", "cases"]
 
 FILES = sorted((Path(__file__).parent / "golden").glob("*.yaml"))
 LEFT_OUT = ("source", "approximations")
 """Texts for readers."""
-
-
-def cases(file: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return found
 
 
 def becomes(case: dict[str, Any], folder: Path) -> str:
@@ -70,14 +62,5 @@ def _told(spec: Any) -> str:
     return " ".join(told)
 
 
-def main() -> None:
-    for file in FILES:
-        found = cases(file)
-        for case in found:
-            with tempfile.TemporaryDirectory() as folder:
-                case["becomes"] = becomes(case, Path(folder))
-        file.write_text(dumped(found), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    renew(FILES, "becomes", becomes)

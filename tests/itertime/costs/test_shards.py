@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +22,7 @@ from itertime.costs.exchange.local_steps import (
     workers_exchange_s,
 )
 from itertime.costs.network import Fabric, Group, reduce_scatter_s
-from itertime.spec import Elementwise, PlanOptions, broken_options, load_profile
+from itertime.spec import Elementwise, PlanOptions, broken_options, load_profile, parse_options
 
 H100 = load_system("dgx-h100")
 PROFILE = load_profile(H100.profile)
@@ -333,25 +334,21 @@ def test_a_cpu_that_keeps_the_states_takes_them_over_from_a_slower_memory():
 
 
 @pytest.mark.parametrize(
-    "options",
+    "text",
     [
-        DILOCO,
-        PlanOptions(workers=3, local_steps=2),
-        PlanOptions(workers=2, weight_shards=2, gradient_shards=2, optimizer_shards=4),
-        PlanOptions(optimizer_shards=6),
+        "workers=4,local_steps=500,outer=diloco",
+        "workers=3,local_steps=2",
+        "workers=2,weight_shards=2,gradient_shards=2,optimizer_shards=4",
+        "optimizer_shards=6",
     ],
 )
 @pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b"])
-def test_rules_of_many_plans_are_those_of_each(options, model):
+def test_rules_of_many_plans_are_those_of_each(text, model):
+    degrees = [(1, 8, 1, 1, None), (2, 6, 2, 4, 1), (1, 12, 2, 8, 2), (4, 32, 1, 2, None)]
+    zero, options = [(0, None), (1, None), (3, 2), (1, 12), (3, 6)], parse_options(text)
     plans = [
         Plan(2, pp, dp, 1, 96, cp=cp, ep=ep, etp=etp, zero_stage=stage, zero_group=group, options=options)
-        for pp, dp, cp, ep, etp in (
-            (1, 8, 1, 1, None),
-            (2, 6, 2, 4, 1),
-            (1, 12, 2, 8, 2),
-            (4, 32, 1, 2, None),
-        )
-        for stage, group in ((0, None), (1, None), (3, 2), (1, 12), (3, 6))
+        for (pp, dp, cp, ep, etp), (stage, group) in itertools.product(degrees, zero)
     ]
     shape, batch = load_model(model), PlanBatch.of(plans)
     together = np.zeros(len(plans), dtype=int)

@@ -38,6 +38,7 @@ from itertime.planning.curve_cache import CODE, CurveCache
 from itertime.planning.search import fitting_plans
 from itertime.planning.space import candidates
 from itertime.spec import PlanOptions
+from tests.itertime.tables import table_rows
 
 SYSTEM = load_system("dgx-a100-80gb")
 COUNTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
@@ -449,16 +450,7 @@ def test_the_least_recently_used_go_first_and_leftovers_with_them(cache, monkeyp
     assert kept == {f"{number:040d}.json" for number in (0, 4, 5, 6, 7, 8)} | set(foreign)
 
 
-@pytest.mark.parametrize(
-    ("environment", "folder"),
-    [
-        ({"ITERTIME_CACHE": "off", "HOME": "/h"}, None),
-        ({"ITERTIME_CACHE": "/c"}, "/c"),
-        ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/itertime/curves"),
-        ({"XDG_CACHE_HOME": "relative", "HOME": "/h"}, "/h/.cache/itertime/curves"),
-        ({}, None),
-    ],
-)
+@pytest.mark.parametrize(("environment", "folder"), table_rows("folders of curves"))
 def test_where_the_cache_is(monkeypatch, environment, folder):
     for name in ("ITERTIME_CACHE", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)

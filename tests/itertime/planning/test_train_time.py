@@ -85,6 +85,8 @@ def test_start_up_is_that_of_logs_unless_stated():
     eager = train_time(BERT, PLAN, SYSTEM, steps=Steps.given(100))
     graph = train_time(BERT, replace(PLAN, cuda_graphs="full"), SYSTEM, steps=Steps.given(100))
     assert graph.start_up.seconds < 1 < eager.start_up.seconds < 4
+    layers = train_time(BERT, replace(PLAN, cuda_graphs="layers"), SYSTEM, steps=Steps.given(100))
+    assert layers.start_up == eager.start_up  # kernels are loaded one by one
 
 
 def test_an_evaluation_is_a_forward_pass_on_a_share_of_the_samples():
@@ -134,6 +136,8 @@ def test_between_two_batches_logarithms_are_linear():
     assert found.organisations == ("A", "B", "C")
     assert "at 100 and" in found.origin
     assert "logarithms linear" in found.origin
+    nearer = TABLE.steps("lamb", 150)
+    assert nearer.count == pytest.approx(1000 * 0.5 ** (math.log(1.5) / math.log(4)))
 
 
 def test_the_shipped_table_has_the_optimizers_of_the_logs():

@@ -10,6 +10,7 @@ from itertime.profiling import ProfileFinding, check_profile, compare_profiles, 
 from itertime.spec import Profile, list_profiles, load_profile
 from itertime.spec.kernels import ElementwiseModel
 from itertime.spec.size_table import SizeTable
+from tests.itertime.tables import table_rows
 
 SOUND = load_profile("a100-80gb")
 ALL_REDUCE = SOUND.collectives["all_reduce"]
@@ -60,22 +61,7 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("damage", "level", "part", "text"),
-    [
-        ("faster gemm", "error", "gemm bf16", "FLOP/s is above the peak, 3.12e+14"),
-        ("slower gemm", "warning", "gemm bf16", "of its peak at most"),
-        ("slower fp8", "warning", "gemm fp8", "times bf16's time at 16,384 cubed"),
-        ("faster experts", "error", "grouped gemm bf16", "is above the peak"),
-        ("faster attention", "error", "attention flash", "is above the peak"),
-        ("slow backward", "warning", "attention flash", "times the forward pass"),
-        ("faster norm", "error", "rmsnorm", "is above the HBM bandwidth, 2.039e+12"),
-        ("falling all-reduce", "error", "all_reduce among 8", "with twice the bytes"),
-        ("without evidence", "error", "gelu", "no evidence says where its times come from"),
-        ("fitted to nothing", "error", SOUND.evidence[0].part, "fitted to no rows"),
-        ("another unit", "error", "launch_s", "check the unit"),
-    ],
-)
+@pytest.mark.parametrize(("damage", "level", "part", "text"), table_rows("damaged profiles"))
 def test_damage_is_found(damage: str, level: str, part: str, text: str) -> None:
     before, after = set(check_profile(SOUND)), check_profile(DAMAGED[damage])
     found = [one for one in after if one not in before and (one.level, one.part) == (level, part)]

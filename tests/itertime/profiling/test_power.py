@@ -14,45 +14,31 @@ from itertime.profiling.collecting import power
 from itertime.profiling.collecting.power import Meter, Reading, Watch, meter_of
 
 
-class FakeNvml:
+def unsupported(*_: object) -> None:
+    raise RuntimeError("Not Supported")
+
+
+def recorded_nvml(instant: bool, asked: list[bytes]) -> SimpleNamespace:
     """Answers of an H200 under load. `instant`: whether the driver knows the momentary power."""
-
-    def __init__(self, instant: bool):
-        self.instant = instant
-        self.asked: list[Any] = []
-
-    def nvmlInit(self) -> None:
-        pass
-
-    def nvmlDeviceGetHandleByUUID(self, uuid: bytes) -> str:
-        self.asked.append(uuid)
-        return "handle"
-
-    def nvmlDeviceGetFieldValues(self, handle: str, fields: list[int]) -> list[Any]:
-        if not self.instant:
-            raise RuntimeError("Not Supported")
-        return [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=698_500))]
-
-    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
-        return 512_000
-
-    def nvmlDeviceGetEnforcedPowerLimit(self, handle: str) -> int:
-        return 700_000
-
-    def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:
-        return {1: 1410, 2: 3201}[kind]
-
-    def nvmlDeviceGetTemperature(self, handle: str, kind: int) -> int:
-        raise RuntimeError("Not Supported")
+    momentary = [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=698_500))]
+    return SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID=asked.append,
+        nvmlDeviceGetFieldValues=(lambda handle, fields: momentary) if instant else unsupported,
+        nvmlDeviceGetPowerUsage=lambda handle: 512_000,
+        nvmlDeviceGetEnforcedPowerLimit=lambda handle: 700_000,
+        nvmlDeviceGetClockInfo=lambda handle, kind: {1: 1410, 2: 3201}[kind],
+        nvmlDeviceGetTemperature=unsupported,
+    )
 
 
 @pytest.mark.parametrize(("instant", "watts"), [(True, 698.5), (False, 512.0)])
 def test_nvml(monkeypatch: pytest.MonkeyPatch, instant: bool, watts: float) -> None:
-    nvml = FakeNvml(instant)
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    asked: list[bytes] = []
+    monkeypatch.setitem(sys.modules, "pynvml", recorded_nvml(instant, asked))
     meter, why = meter_of("GPU-abc")
     assert meter is not None
-    assert (meter.name, why, nvml.asked) == ("nvml", "", [b"GPU-abc"])
+    assert (meter.name, why, asked) == ("nvml", "", [b"GPU-abc"])
     assert meter.read() == Reading(watts, 700.0, 1410.0, 3201.0, None)
 
 

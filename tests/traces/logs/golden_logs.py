@@ -9,7 +9,7 @@ the difference, line by line.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -116,14 +116,15 @@ def dumped(found: list[dict[str, Any]]) -> str:
     )
 
 
-def main() -> None:
-    for file in FILES:
+def renew(files: list[Path], key: str, text_of: Callable[[dict[str, Any], Path], str]) -> None:
+    """Writes into the cases of files, under a key, what each is now in an empty folder."""
+    for file in files:
         found = cases(file)
         for case in found:
             with tempfile.TemporaryDirectory() as folder:
-                case["becomes"] = result(case, Path(folder))
+                case[key] = text_of(case, Path(folder))
         file.write_text(dumped(found), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    renew(FILES, "becomes", result)
