@@ -1,14 +1,18 @@
-"""`clustersim check` reads a folder once, with few jobs in memory, and still finds every contradiction."""
+"""`clustersim check` reads a folder once, with few jobs in memory, and finds every contradiction. Falsified
+runs are in `forgeries/`, with the first violation of every rule that notices.
+"""
 
 from __future__ import annotations
 
 import json
 import tracemalloc
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from clustersim.audit import Finding, check_run_folder, history, prove
 from clustersim.audit.folder import check_run
@@ -23,6 +27,7 @@ from clustersim.testing import simulate
 from clustersim.testing.outcome import evidence_of
 from itertime.errors import TableError
 from policies.srtf import Srtf
+from tests.clustersim.audit.forged import Forgery, audited, forge, sound_run
 from traces.job import Job
 
 JOBS = [Job(str(i), 30.0 * (i // 2), gpus=1 + i % 8, duration_s=20.0 + 7 * (i % 11)) for i in range(60)]
@@ -125,3 +130,35 @@ def test_of_many_violations_the_first_are_kept_and_the_rest_counted(
     assert main(["check", str(tmp_path), "--json"]) == 4
     rules = {rule["rule"]: rule for rule in json.loads(capsys.readouterr().out)["runs"][0]["rules"]}
     assert (len(rules["overheads"]["violations"]), rules["overheads"]["more"]) == (10, 50)
+
+
+# Falsified runs
+
+
+FILES = {
+    file.stem: yaml.safe_load(file.read_text(encoding="utf-8"))
+    for file in sorted(Path(__file__).parent.glob("forgeries/*.yaml"))
+}
+CASES = [(name, number) for name, document in FILES.items() for number in range(len(document["forgeries"]))]
+
+
+@pytest.fixture(scope="module")
+def sound_runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Each file's run and its folder, by the name of the file."""
+
+    @cache
+    def made(name: str) -> tuple[Run, Path]:
+        folder = tmp_path_factory.mktemp(name)
+        run = sound_run(FILES[name]["run"], folder)
+        assert all("not proved" in rule for rule in audited(run, folder))
+        return run, folder
+
+    return made
+
+
+@pytest.mark.usefixtures("small_blocks", "equal_hashes")
+@pytest.mark.parametrize(("name", "number"), CASES)
+def test_a_forgery_is_noticed_by_these_rules(sound_runs: Any, name: str, number: int) -> None:
+    run, folder = sound_runs(name)
+    forgery: Forgery = FILES[name]["forgeries"][number]
+    assert audited(forge(run, forgery), folder) == (forgery["finds"] or {})

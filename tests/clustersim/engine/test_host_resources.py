@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustersim
-from clustersim.audit import check_run_folder
 from clustersim.audit.folder import check_run
 from clustersim.cli import main
 from clustersim.cluster import Cluster
@@ -28,9 +27,7 @@ from clustersim.testing import check_outcome, decide, simulate
 from itertime.errors import UserError
 from tests.builders import Acts
 from tests.effort import examples
-from tests.folders import rehashed
 from traces.job import Job
-from traces.native import write_trace
 
 BY_KEY = ("fifo", "fifo-skip", "sjf", "srtf", "srsf", "smallest", "las", "edf")
 TABLE = {
@@ -45,13 +42,6 @@ def cluster_of(
     limits = {"cpus_per_node": cpus, "host_memory_gb_per_node": memory_gb}
     group = NodeGroup("all", nodes, gpus, "v100", **limits, **more)  # type: ignore[arg-type]
     return Cluster.of([group])
-
-
-def cluster_file(folder: Path, nodes: int, gpus: int, **limits: float) -> str:
-    path = folder / "cluster.yaml"
-    keys = "".join(f", {name}: {value}" for name, value in limits.items())
-    path.write_text(f"groups: [{{name: all, gpu_type: v100, nodes: {nodes}, gpus_per_node: {gpus}{keys}}}]\n")
-    return str(path)
 
 
 def over(
@@ -183,31 +173,6 @@ def test_without_demands_or_without_limits_nothing_changes(policy: str) -> None:
     assert limited.records == plain.records
 
 
-def test_the_audit_finds_a_log_that_gives_too_many_cores(tmp_path: Path) -> None:
-    jobs = [Job(f"{i}", 0.0, gpus=2, duration_s=100.0, cpus=8, host_memory_gb=30) for i in range(3)]
-    roomy = cluster_file(tmp_path, 1, 8, cpus_per_node=24, host_memory_gb_per_node=90)
-    run = clustersim.run(jobs, "fifo", cluster=roomy, overheads=None)
-    assert run.summary["host"] == pytest.approx(
-        {"cpu_h": 24 / 36, "cpu_ratio": 1.0, "memory_gb_h": 2.5, "memory_ratio": 1.0}
-    )
-    assert broken(run) == []
-    for limits, text in (
-        ((23, 90), "hold 24 cores of 23"),
-        ((24, 89.5), "hold 90 GB of host memory of 89.5"),
-    ):
-        small = replace(run, cluster=cluster_of(1, 8, *limits))
-        finding = next(finding for finding in check_run(small) if finding.rule == "host")
-        assert text in finding.violations[0].text
-    trace = tmp_path / "trace.csv"
-    write_trace(jobs, trace)
-    logged = clustersim.run(trace, "fifo", cluster=roomy, out=tmp_path / "out")
-    assert broken(logged) == []
-    less = (tmp_path / "out" / "jobs.csv").read_text().replace(",4,15", ",3,15")
-    (tmp_path / "out" / "jobs.csv").write_text(less)
-    found = check_run_folder(rehashed(tmp_path / "out"), trace)
-    assert [finding.rule for finding in found if finding.violations] == ["trace", "summary"]
-
-
 def test_a_scene_for_one_decision_knows_cores() -> None:
     """Two cores are left on the node of the running job, too few for another, and six on the other node."""
     running = [Job("r", 0.0, gpus=2, duration_s=99.0, cpus=4)]
@@ -223,8 +188,13 @@ def test_the_story_of_a_job_says_what_it_needs_beside_free_gpus(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jobs = [Job(name, 0.0, gpus=2, duration_s=9.0, cpus=8, host_memory_gb=3) for name in "ab"]
-    file = cluster_file(tmp_path, 1, 8, cpus_per_node=12)
-    clustersim.run(jobs, "fifo", cluster=file, overheads=None, out=tmp_path / "out")
+    limits = "nodes: 1, gpus_per_node: 8, cpus_per_node: 12"
+    (tmp_path / "cluster.yaml").write_text(f"groups: [{{name: all, gpu_type: v100, {limits}}}]")
+    run = clustersim.run(
+        jobs, "fifo", cluster=str(tmp_path / "cluster.yaml"), overheads=None, out=tmp_path / "out"
+    )
+    use = {"cpu_h": 16 * 9 / 3600, "cpu_ratio": 8 / 12, "memory_gb_h": 6 * 9 / 3600, "memory_ratio": None}
+    assert run.summary["host"] == pytest.approx(use)
     assert main(["explain", str(tmp_path / "out"), "--job", "b"]) == 0
     shown = capsys.readouterr().out
     assert "for 9 s enough were free (6 free), but not given to it" in shown

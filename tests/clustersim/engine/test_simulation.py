@@ -1,21 +1,30 @@
-"""What policies see of an instant, wake-ups, errors of policies, and changes of speed. Whole logs are in
-`schedules/simulation.yaml`.
+"""What policies see of an instant, wake-ups, errors of policies, changes of speed, and what must hold in runs
+with nodes that fail. Whole logs are in `schedules/simulation.yaml` and `node_events.yaml`.
 """
 
 from __future__ import annotations
 
+from math import fsum
+from typing import Any
+
 import pytest
 
+import clustersim
+from clustersim.audit import check_run_folder
 from clustersim.cluster import Cluster
 from clustersim.engine import Simulation
 from clustersim.errors import PolicyError
+from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.records import MemoryRecorder
+from clustersim.runs import RunConfig
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.scheduler.internal import active_of
-from clustersim.testing import simulate
+from clustersim.testing import Outcome, simulate
 from policies.fifo import Fifo
-from tests.builders import Acts, free_setup, rigid
+from policies.srtf import Srtf
+from tests.builders import Acts, failing, free_setup, rigid
+from traces.job import Job
 
 CHARGED = Overheads(launch_s=10.0, plain_restart_s=20.0)  # 10 s to start, 30 s to restart, resize or migrate
 
@@ -189,3 +198,125 @@ def test_admit_must_answer(answer: object) -> None:
 
     with pytest.raises(PolicyError, match="return True or False"):
         simulate([rigid("a", 0, 1, 90)], Vague(), "n1g1")
+
+
+# Nodes that fail
+
+
+TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0, 8: 4.0, 16: 5.0}}
+CHARGED = Overheads(launch_s=10.0, plain_restart_s=20.0, checkpoint_interval_s=100.0)  # saves, loads of 10 s
+
+
+class AdmitsWhatFits(Fifo):
+    def admit(self, job: JobView, state: State) -> bool:
+        return state.ever_fits(job)
+
+
+def test_a_policy_may_ask_whether_a_job_ever_fits_before_it_admits_the_job() -> None:
+    jobs = [rigid("small", 10.0, 8, 5.0), rigid("large", 10.0, 16, 5.0)]
+    outcome = simulate(jobs, AdmitsWhatFits(), "n2g8", calendar=[{"at_s": 5, "remove": 0}])
+    assert (outcome.of("small").state, outcome.of("large").state) == ("finished", "rejected")
+
+
+def test_a_run_ends_when_no_waiting_job_can_ever_run_again() -> None:
+    """Nodes keep failing and returning, but once the second is removed job b never fits."""
+    jobs = [rigid("a", 0, 4, 50), rigid("b", 200, 8, 30)]
+    failures = Failures(mtbf_gpu_h=1.0)
+
+    def run(*calendar: dict[str, Any]) -> Outcome:
+        return simulate(jobs, Fifo(), "n2g4", calendar=calendar, failures=failures)
+
+    stays, gone = run(), run({"at_s": 100, "remove": 1})
+    assert stays.of("b").state == "finished"
+    assert (gone.of("b").state, gone.of("b").start_s) == ("unfinished", None)
+    assert gone.of("b").reason == "no place for 8 GPUs on the nodes that were left for good"
+    assert sum(event.time_s > 200 for event in gone.events) <= 1, "not on and on"
+    back_s = 1e7
+    back = run({"at_s": 100, "remove": 1}, {"at_s": back_s, "add": 1})
+    assert back.of("b").start_s is not None, "it waits for what is planned"
+    assert back.of("b").start_s >= back_s
+    assert sum(event.event == "node_down" for event in back.events) > 100, "and nodes fail meanwhile"
+
+
+def test_a_policy_of_rounds_outlasts_capacity_that_is_away() -> None:
+    """More rounds than the engine allows an idle policy; job b waits for the node, job c never fits."""
+    away_s = 60 * 30_000
+    calendar = [{"at_s": 61, "maintenance": 0, "for_s": away_s}, {"at_s": 90, "remove": 1}]
+    jobs = [rigid("a", 0, 4, 50), rigid("b", 120, 4, 30), rigid("c", 120, 8, 30)]
+
+    def each_minute(state: State, proposal: Proposal) -> None:
+        for job in state.pending if state.now % 60 == 0 else ():
+            proposal.start(job)
+        proposal.wake_at = (state.now // 60 + 1) * 60
+
+    outcome = simulate(jobs, Acts(each_minute), "n2g4", calendar=calendar)
+    assert (outcome.of("a").state, outcome.of("a").finish_s) == ("finished", 50)
+    assert (outcome.of("b").start_s, outcome.of("b").finish_s) == (away_s + 120, away_s + 150)
+    c = outcome.of("c")
+    assert (c.state, c.reason) == ("unfinished", "no place for 8 GPUs on the nodes that were left for good")
+
+
+@pytest.mark.parametrize("until_s", [None, 0.0, 50.0])
+@pytest.mark.parametrize("jobs", [[], [rigid("late", 700.0, 1, 5)]])
+def test_nodes_that_came_and_went_between_two_decisions(
+    jobs: list[Job], until_s: float | None, tmp_path: Any
+) -> None:
+    config = RunConfig.make(
+        policy="fifo", cluster="n2g4", calendar=[{"at_s": 900.0, "add": 1}], until_s=until_s
+    )
+    run = clustersim.run(jobs, config=config, out=tmp_path)
+    assert run.snapshots[0].down == 4
+    assert [finding.violations for finding in check_run_folder(tmp_path) if finding.violations] == []
+
+
+def test_a_policy_is_told_of_nodes_and_what_they_took() -> None:
+    seen: list[tuple[float, list[tuple[str, str | None, int | None]], int]] = []
+
+    def act(state: State, proposal: Proposal) -> None:
+        events = [(event.kind, event.job.id if event.job else None, event.node) for event in state.events]
+        seen.append((state.now, events, state.in_service))
+        for job in state.pending:
+            proposal.start(job)
+
+    calendar = [{"at_s": 30, "maintenance": 1, "for_s": 5}]
+    jobs = [rigid("a", 0, 4, 40), rigid("b", 0, 4, 40)]
+    with failing({0: [(20, 5)]}):
+        simulate(jobs, Acts(act), "n2g4", failures=Failures(), calendar=calendar)
+    assert seen == [
+        (0, [("submitted", "a", None), ("submitted", "b", None)], 8),
+        (20, [("node_down", None, 0), ("interrupted", "a", 0)], 4),
+        (25, [("node_up", None, 0)], 8),
+        (30, [("node_down", None, 1), ("stopped", "b", 1)], 4),
+        (35, [("node_up", None, 1)], 8),
+        (45, [("finished", "a", None), ("finished", "b", None)], 8),
+    ]
+
+
+# Jobs that end by themselves
+
+
+def test_drawn_fates_have_their_shares_and_do_not_depend_on_the_others() -> None:
+    failures = Failures(mtbf_gpu_h=None, job_failed_share=0.4, job_cancelled_share=0.1)
+    jobs = [rigid(str(i), 0, 1, 100) for i in range(1500)]
+    outcome = simulate(jobs, Fifo(), "n1g64", failures=failures)
+    reasons = [outcome.of(job.job_id).reason for job in jobs]
+    assert abs(reasons.count("failed, as drawn") / 1500 - 0.4) < 0.04
+    assert abs(reasons.count("cancelled, as drawn") / 1500 - 0.1) < 0.025
+    alone = simulate(jobs[7:8], Fifo(), "n1g64", failures=failures)
+    assert alone.of("7").reason == reasons[7]
+    failed = [outcome.of(job.job_id) for job in jobs if outcome.of(job.job_id).state == "failed"]
+    assert 0.45 < fsum(record.gpu_seconds for record in failed) / (100 * len(failed)) < 0.55
+
+
+# Laws
+
+
+def test_two_policies_meet_the_same_failures() -> None:
+    jobs = [rigid(str(i), 100.0 * i, 1 << i % 3, 2000.0 - 90 * i) for i in range(12)]
+    seen = []
+    for policy in (Fifo(), Srtf()):
+        outcome = simulate(jobs, policy, "n3g4", failures=Failures(mtbf_gpu_h=2.0, repair_scale=0.02), seed=4)
+        seen.append([(e.time_s, e.event, e.placement) for e in outcome.events if e.event.startswith("node_")])
+    shortest = min(map(len, seen))
+    assert shortest > 5
+    assert seen[0][:shortest] == seen[1][:shortest]

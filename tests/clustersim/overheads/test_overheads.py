@@ -10,12 +10,8 @@ import pytest
 
 from clustersim.overheads import Cycle, Overheads
 from clustersim.overheads.overheads import PRESETS
-from clustersim.scheduler import Proposal, State
-from clustersim.testing import simulate
 from itertime.errors import UnknownName, UserError
-from tests.builders import Acts
 from tests.places import SHARED
-from traces.job import Job
 
 
 @pytest.mark.parametrize(("nodes", "bytes_per_s"), [(1, 2e9), (10, 20e9), (50, 100e9), (128, 100e9)])
@@ -159,18 +155,3 @@ def test_storage_is_shared_or_not() -> None:
     assert Overheads(storage_shared=True).shares_load(7e9)
     assert not Overheads(storage_shared=True).shares_load(0.0)
     assert not Overheads().shares_load(7e9)
-
-
-def test_a_view_states_the_cost_of_a_start_by_number_of_gpus() -> None:
-    seen: dict[int, float] = {}
-
-    def look(state: State, proposal: Proposal) -> None:
-        seen.update((gpus, job.start_cost_s(gpus)) for job in state.pending for gpus in job.sizes)
-        for job in state.pending:
-            proposal.start(job)
-
-    table = {("m", 8): {1: 1.0, 2: 1.5, 16: 3.0}}
-    job = Job("a", 0.0, model="m", global_batch=8, gpus=2, iterations=5.0)
-    outcome = simulate([job], Acts(look), "n2g8", table=table, overheads=PRESETS["helios"])
-    assert seen == {1: 7.0, 2: 30.0, 16: 60.0}
-    assert outcome.of("a").lost_s == 30.0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,55 +55,20 @@ def asked(
     return str(decision), returned
 
 
-DECISIONS: list[tuple[Any, ...]] = [
-    (
-        "jobs that are not named stop, and those that keep their count stay",
-        [job("a"), job("b")], [job("c", submit_s=5)], {"b": 4, "c": 8}, {},
-        "t=5 s: stop a; start c on 8 GPUs (node 1)", {},
-    ),
-    (
-        "the largest start first, so that none is split",
-        [], [job("a"), job("b"), job("c")], {"a": 1, "b": 4, "c": 8}, {},
-        "t=0 s: start a on 1 GPU (node 1); start b on 4 GPUs (node 1); start c on 8 GPUs (node 0)", {},
-    ),
-    (
-        "scattered GPUs are gathered",
-        [(job("a"), 4), (job("b"), 4), (job("c"), 4)], [job("e", submit_s=1)], {"a": 4, "c": 4, "e": 8}, {},
-        "t=1 s: stop b; move c to 4 GPUs (node 0); start e on 8 GPUs (node 1)", {},
-    ),
-    (
-        "a job without a place gets the largest size that fits",
-        [], [job("a"), job("b"), job("c")], {"a": 8, "b": 4, "c": 8}, {},
-        "t=0 s: start a on 8 GPUs (node 0); start b on 4 GPUs (node 1); start c on 4 GPUs (node 1)", {"c": 4},
-    ),
-    (
-        "or none, where smaller sizes are not wanted",
-        [], [job("a"), job("b"), job("c")], {"a": 8, "b": 4, "c": 8}, {"smaller": False},
-        "t=0 s: start a on 8 GPUs (node 0); start b on 4 GPUs (node 1); c waits", {"c": 0},
-    ),
-    (
-        "the most important come first",
-        [(job("a"), 8)], [job("b"), job("c")], {"c": 8, "b": 8, "a": 8}, {},
-        "t=0 s: stop a; start b on 8 GPUs (node 1); start c on 8 GPUs (node 0)", {"a": 0},
-    ),
-    (
-        "0 GPUs stop a job",
-        [job("a")], [job("b")], {"a": 0, "b": 4}, {}, "t=0 s: stop a; start b on 4 GPUs (node 0)", {},
-    ),
-    ("no jobs stop all", [job("a")], [job("b")], {}, {}, "t=0 s: stop a; b waits", {}),
-    (
-        "None stands for the request",
-        [(job("a"), 8)], [job("b", gpus=8)], {"a": None, "b": None}, {},
-        "t=0 s: resize a from 8 to 4 GPUs (node 1); start b on 8 GPUs (node 0)", {},
-    ),
-]  # fmt: skip
-"""What is shown; jobs that run and wait; what is wanted, and how; the decision, and what it leaves unmet."""
+DECISIONS = {
+    case["case"]: case
+    for case in yaml.safe_load(Path(__file__).with_name("run_decisions.yaml").read_text(encoding="utf-8"))
+}
+"""GPUs of running jobs, columns of pending ones, what is wanted, the decision, and what it leaves unmet."""
 
 
-@pytest.mark.parametrize("case", DECISIONS, ids=[case[0] for case in DECISIONS])
-def test_counts_become_a_decision(case: tuple[Any, ...]) -> None:
-    _, running, pending, wanted, options, *decision = case
-    assert asked(wanted, running=running, pending=pending, **options) == tuple(decision)
+@pytest.mark.parametrize("name", DECISIONS)
+def test_counts_become_a_decision(name: str) -> None:
+    case = DECISIONS[name]
+    running = [(job(name), gpus) for name, gpus in case.get("running", {}).items()]
+    pending = [job(name, **columns) for name, columns in case["pending"].items()]
+    answer = asked(case["wanted"], running=running, pending=pending, **case.get("options", {}))
+    assert answer == (case["decision"], case.get("unmet", {}))
 
 
 def test_shrinking_jobs_make_room_for_growing_ones_whatever_the_order() -> None:
