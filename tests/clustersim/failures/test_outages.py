@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -186,44 +187,20 @@ def test_machines_fail_alike_in_any_cluster() -> None:
     assert first[3, 0] == first[30, 0] == first[3, 5]
 
 
-PLANNED: dict[str, tuple[float, int, list[dict[str, Any]], list[tuple[float, int, bool, str]]]] = {
-    "planned changes alone": (
-        5.0, 4,
-        [
-            {"at_s": 50, "maintenance": "0-1", "for_s": 10}, {"at_s": 55, "remove": 1},
-            {"at_s": 80, "add": "1,2"},
-        ],
-        [
-            (5, 2, False, "capacity"), (50, 0, False, "maintenance"), (50, 1, False, "maintenance"),
-            (60, 0, True, "maintenance"), (80, 1, True, "capacity"), (80, 2, True, "capacity"),
-        ],
-    ),
-    "changes planned before the start hold at the start": (
-        60.0, 3,
-        [{"at_s": 10, "remove": 0}, {"at_s": 20, "maintenance": "1-2", "for_s": 100}],
-        [
-            (60, 0, False, "capacity"), (60, 1, False, "maintenance"), (60, 2, False, "maintenance"),
-            (120, 1, True, "maintenance"), (120, 2, True, "maintenance"),
-        ],
-    ),
-    "a cluster whose nodes were all removed before the start is empty from the start": (
-        60.0, 2, [{"at_s": 10, "remove": "0-1"}], [(60, 0, False, "capacity"), (60, 1, False, "capacity")],
-    ),
-    "a node that came before the start may be maintained at it": (
-        60.0, 1, [{"at_s": 10, "add": 0}, {"at_s": 50, "maintenance": "0", "for_s": 100}],
-        [(60, 0, False, "maintenance"), (150, 0, True, "maintenance")],
-    ),
-}  # fmt: skip
-"""The start and the nodes, the calendar, and what changes."""
+PLANNED = {
+    case["case"]: case
+    for case in yaml.safe_load(Path(__file__).with_name("planned.yaml").read_text(encoding="utf-8"))
+}
 
 
 @pytest.mark.parametrize("name", PLANNED)
 def test_planned_changes(name: str) -> None:
-    start_s, nodes, calendar, expected = PLANNED[name]
-    outages = Outages([8] * nodes, start_s, maintenance=Maintenance.of(calendar, nodes))
-    assert changes(outages, 1e9) == [NodeChange(*change, True) for change in expected]
+    case = PLANNED[name]
+    maintenance = Maintenance.of(case["calendar"], case["nodes"])
+    outages = Outages([8] * case["nodes"], case["start_s"], maintenance=maintenance)
+    assert changes(outages, 1e9) == [NodeChange(*change, True) for change in case["changes"]]
     assert outages.next() is None
-    assert outages.gone(60.0) == ({0, 1} if nodes == 2 else {0} if nodes == 3 else set())
+    assert outages.gone(60.0) == set(case["gone"])
 
 
 def test_shares_are_scaled_to_one() -> None:
