@@ -203,10 +203,6 @@ def test_admit_must_answer(answer: object) -> None:
 # Nodes that fail
 
 
-TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0, 8: 4.0, 16: 5.0}}
-CHARGED = Overheads(launch_s=10.0, plain_restart_s=20.0, checkpoint_interval_s=100.0)  # saves, loads of 10 s
-
-
 class AdmitsWhatFits(Fifo):
     def admit(self, job: JobView, state: State) -> bool:
         return state.ever_fits(job)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from math import nextafter
 from random import Random
 
@@ -18,7 +15,6 @@ from clustersim.testing import Outcome, check_outcome, simulate
 from policies.fifo import Fifo
 from tests.builders import elastic, rigid
 from tests.effort import examples
-from tests.places import ROOT
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0}}
@@ -101,39 +97,3 @@ def test_times_that_are_not_whole_survive_the_clock(submit_s: float, gap_s: floa
     assert a.finish_s == pytest.approx(submit_s + run_s, rel=1e-15)
     assert b.start_s == pytest.approx(max(submit_s + gap_s, submit_s + run_s), rel=1e-15)
     assert b.start_s >= nextafter(b.submit_s, 0)
-
-
-# Outside the process
-
-
-_SCRIPT = """
-import hashlib
-from clustersim.testing import CASES, simulate
-from policies.elasticflow import ElasticFlow
-from policies.srtf import Srtf
-digest = hashlib.sha256()
-for case in CASES:
-    for policy in (ElasticFlow(), Srtf()):
-        settings = dict(table=case.table, overheads=case.overheads, placement=case.placement)
-        settings |= dict(failures=case.failures, calendar=case.calendar, seed=case.seed)
-        outcome = simulate(case.jobs, policy, case.cluster, **settings)
-        digest.update(repr((outcome.events, outcome.records)).encode())
-print(digest.hexdigest())
-"""
-
-
-def test_hash_seeds_do_not_matter() -> None:
-    digests = []
-    for seed in ("0", "4711"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed}
-        done = subprocess.run(
-            [sys.executable, "-c", _SCRIPT],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        digests.append(done.stdout)
-    assert len(digests[0]) == 65
-    assert len(set(digests)) == 1
