@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import random
+import shlex
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from clustersim.cli import main
 from clustersim.runs import run
@@ -28,29 +30,9 @@ JOBS = [
     Job("bits", 7.0, model="bert-large", global_batch=64, iterations=9.0, gpus=8,
         plan_options="compression=onebit-adam,warmup_share=0.25"),
 ]  # fmt: skip
-CLUSTER = """network: contention
-groups:
-  - {name: a, gpu_type: a100, nodes: 4, nodes_per_leaf: 2, leaf_oversubscription: 4}
-"""
-GRID = """set: {cluster: n2g8, trace: {jobs: 2, gpus: 16, rules: none}, overheads.launch_s: 3}
-matrix: {policy: [fifo, srtf], trace.load: [0.5]}
-seeds: 2
-"""
-SIZES = "source: x\nsizes:\n  - {gpus: 8, share: 1, log_normal: {median_s: 60, sigma: 1.1, max_s: 999}}\n"
-RULES = """source: x
-sizes:
-  - gpus: [1, 16]
-    choices: [{model: gpt3-1.3b, global_batch: 64, gpu_multiplier: 1, weight: 1}]
-"""
-LOG = "job_id,num_gpus,submit,run_s\n1,8,0,60\n2,4,10,30\n"
-TABLE = "model,global_batch,gpus,iterations_per_s\nmegatron-1.7b,64,2,0.7\nmegatron-1.7b,64,4,1.3\n"
-CALENDAR = "- {at_s: 5, remove: 0-1, reason: repair}\n- {at_s: 50, add: '0-1'}\n"
-MEASURED = (
-    "id,gpu,gpus,gpus_per_node,node_nic_gbps,layers,hidden,heads,vocab,seq_len,attention,tp,pp,dp,"
-    "global_batch,recompute,iteration_s,precision,experts\n"
-    "a,A100-SXM-80GB,8,8,800,30,3072,32,51200,2048,core,1,1,8,64,full,3.6,bf16,\n"
-    "b,A100-SXM-80GB,8,8,800,24,2048,32,51200,2048,flash,2,1,4,64,none,1.2,fp8,8\n"
-)
+FILES: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("damaged.yaml").read_text())
+PROGRAMS = {"clustersim": main, "itertime": itertime}
+RUN = ["--policy", "fifo", "--cluster", "n2g8", "--json"]
 
 
 @pytest.fixture(scope="module")
@@ -59,58 +41,21 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("sound")
     for name in ("trace.csv", "trace.parquet"):
         write_trace(JOBS, home / name)
-    texts = {
-        "cluster.yaml": CLUSTER,
-        "grid.yaml": GRID,
-        "sizes.yaml": SIZES,
-        "rules.yaml": RULES,
-        "log.csv": LOG,
-        "table.csv": TABLE,
-        "calendar.yaml": CALENDAR,
-        "runs.csv": MEASURED,
-    }
-    for name, text in texts.items():
-        (home / name).write_text(text)
+    for name, file in FILES.items():
+        if "text" in file:
+            (home / name).write_text(file["text"])
     shutil.copy(SYSTEMS / "dgx-a100-80gb.yaml", home / "system.yaml")
     shutil.copy(SYSTEMS.parent / "models" / "gpt3-1.3b.yaml", home / "model.yaml")
     run(home / "trace.csv", "srtf", cluster="n2g8", out=home / "run", failures={"mtbf_gpu_h": 50.0})
     return home
 
 
-PLAN = ["--tp", "1", "--pp", "1", "--dp", "8", "--micro-batch", "1", "--global-batch", "64"]
-RUN = ["--policy", "fifo", "--cluster", "n2g8", "--json"]
-COLUMNS = "job_id=job_id,gpus=num_gpus,submit_s=submit,duration_s=run_s"
-FILES: dict[str, tuple[Callable[..., int], list[list[str]]]] = {
-    "trace.csv": (main, [["trace", "check", "trace.csv"], ["run", "trace.csv", *RUN]]),
-    "cluster.yaml": (main, [["run", "trace.csv", "--policy", "fifo", "--cluster", "cluster.yaml", "--json"]]),
-    "grid.yaml": (main, [["grid", "grid.yaml", "--dry-run"]]),
-    "sizes.yaml": (main, [["trace", "generate", "-o", "o.csv", "--jobs", "3", "--sizes", "sizes.yaml",
-                           "--gpus", "16", "--load", "0.5"]]),
-    "rules.yaml": (main, [["trace", "import", "log.csv", "--columns", COLUMNS, "--rules", "rules.yaml",
-                           "-o", "o.csv"]]),
-    "log.csv": (main, [["trace", "import", "log.csv", "--columns", COLUMNS, "-o", "o.csv"]]),
-    "table.csv": (main, [["run", "trace.csv", *RUN, "--table", "table.csv"]]),
-    "calendar.yaml": (main, [["run", "trace.csv", *RUN, "--set", "calendar=calendar.yaml"]]),
-    "runs.csv": (itertime, [["validate", "runs.csv", "--rows", "o.csv"],
-                            ["calibrate", "runs.csv", "-o", "o.yaml"]]),
-    "trace.parquet": (main, [["trace", "check", "trace.parquet"], ["run", "trace.parquet", *RUN]]),
-    "system.yaml": (itertime, [["predict", "--model", "gpt3-1.3b", "--system", "system.yaml", *PLAN]]),
-    "model.yaml": (itertime, [["predict", "--model", "model.yaml", "--system", "dgx-a100-80gb", *PLAN]]),
-    **{
-        f"run/{name}": (main, [["check", "run"], ["timeline", "run"], ["explain", "run", "--job", "bert"],
-                            ["report", "run"], ["check", "run", "--replay"]])
-        for name in ("manifest.json", "summary.json", "events.csv", "jobs.csv", "usage.csv", "plans.csv")
-    },
-}  # fmt: skip
-
-
 def crashes(
     name: str, sound: Path, home: Path, seeds: range, capfd: pytest.CaptureFixture[str]
-) -> list[tuple[int, list[str], str]]:
+) -> list[tuple[int, str, str]]:
     """Damage a file once per seed, with hashes made anew for every other one, and run its commands. Returns
     seed, command and end of stderr where a command did not end with an exit code for mistakes of users.
     """
-    program, commands = FILES[name]
     found = []
     content = (sound / name).read_bytes()
     shutil.copytree(sound, home, dirs_exist_ok=True)
@@ -123,8 +68,9 @@ def crashes(
                 ValueError, LookupError, TypeError, AttributeError, OSError
             ):  # no manifest any more
                 rehashed(home / "run")
-        for command in commands:
-            code = program(command)
+        for command in FILES[name]["commands"]:
+            program, *words = shlex.split(command)
+            code = PROGRAMS[program](words)
             said = capfd.readouterr().err
             if code not in (0, 2, 3, 4, 5) or "Traceback" in said:
                 found.append((seed, command, said[-2000:]))

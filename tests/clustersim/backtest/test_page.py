@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from clustersim.backtest import backtest, read_logged, write_backtest, write_backtest_report
-from clustersim.cli import main
 from itertime.errors import UserError
 from tests.clustersim.backtest.logs import jobs_of, logged, written
 from traces.logs import ReadOptions
@@ -60,33 +59,11 @@ def test_the_page_compares_both_sides(folder: Path) -> None:
     assert len(charts["chart-jobs"]["series"][0]["x"]) == 60, "the judged part alone"
 
 
-def test_the_page_states_results_trials_and_assumptions(folder: Path) -> None:
-    page = text_of(folder)
-    assert "The score is 0.00: 0 is exact" in page
-    assert "Judged part: 60 jobs, score 0.000" in page
-    assert "Fitted part: 60 jobs, score 0.000" in page
-    chosen = re.search(r'<tr class="baseline"><th scope="row">([^<]*) <span class="note">chosen', page)
-    assert chosen is not None
-    assert chosen[1] == "easy, start-up 0 s"
-    assert "jobs are submitted as logged, whatever they waited before" in page
-    assert '<th scope="row">longest</th>' in page
-
-
 def test_texts_of_a_log_are_no_markup(folder: Path) -> None:
     page = text_of(folder)
     assert EVIL not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "http://" not in re.sub(r'<script type="text/plain".*?</script>|<script>.*', "", page, flags=re.S)
-
-
-def test_the_page_can_be_written_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = text_of(folder)
-    (folder / "report.html").unlink()
-    assert main(["report", str(folder)]) == 0
-    assert capsys.readouterr().out.strip() == str(folder / "report.html")
-    assert text_of(folder) == before
-    assert main(["report", str(folder), "--baseline", "fifo"]) == 2
-    assert "are for runs" in capsys.readouterr().err
 
 
 def test_dates_of_a_log_are_of_its_zone(tmp_path: Path) -> None:

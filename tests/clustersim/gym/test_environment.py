@@ -57,20 +57,19 @@ def test_gymnasium_finds_no_fault(reward: str) -> None:
     check_env(env.unwrapped)
 
 
-def test_rewards_add_up_to_metrics() -> None:
-    def total(reward: str) -> tuple[float, dict[str, Any]]:
-        earned, info, _ = play(ClusterEnv(reward=reward, **SMALL), first, seed=3)
-        return earned, info["summary"]
+@pytest.mark.parametrize(
+    ("reward", "metric", "jobs"),
+    [("jct", "jct_mean_s", 30), ("wait", "wait_mean_s", 30), ("makespan", "makespan_s", 1)],
+)
+def test_rewards_add_up_to_metrics(reward: str, metric: str, jobs: int) -> None:
+    earned, info, _ = play(ClusterEnv(reward=reward, **SMALL), first, seed=3)
+    assert earned == pytest.approx(-jobs * info["summary"][metric] / 3600)
 
-    earned, summary = total("jct")
-    assert earned == pytest.approx(-30 * summary["jct_mean_s"] / 3600)
-    earned, summary = total("wait")
-    assert earned == pytest.approx(-30 * summary["wait_mean_s"] / 3600)
-    earned, summary = total("makespan")
-    assert earned == pytest.approx(-summary["makespan_s"] / 3600)
-    earned, summary = total("deadlines")
-    assert earned == round(summary["deadline_met_ratio"] * summary["deadline_jobs"]) > 0
-    earned, summary = total("slowdown")
+
+def test_rewards_count_deadlines_met_and_slowdowns() -> None:
+    earned, info, _ = play(ClusterEnv(reward="deadlines", **SMALL), first, seed=3)
+    assert earned == round(info["summary"]["deadline_met_ratio"] * info["summary"]["deadline_jobs"]) > 0
+    earned, _, _ = play(ClusterEnv(reward="slowdown", **SMALL), first, seed=3)
     assert earned < -30  # every job takes at least its run time
 
 
@@ -110,10 +109,9 @@ def test_sizes_are_choices() -> None:
     assert info["summary"]["finished"] == 30
 
 
-def test_what_is_not_possible_lets_time_pass_and_every_episode_ends() -> None:
-    _, info, _ = play(ClusterEnv(**SMALL), lambda observation: 0, seed=2)
-    assert info["summary"]["finished"] == 30
-    _, info, _ = play(ClusterEnv(**SMALL), lambda observation: 16, seed=2)
+@pytest.mark.parametrize("action", [0, 16], ids=["wait", "not possible"])
+def test_what_is_not_possible_lets_time_pass_and_every_episode_ends(action: int) -> None:
+    _, info, _ = play(ClusterEnv(**SMALL), lambda observation: action, seed=2)
     assert info["summary"]["finished"] == 30
 
 

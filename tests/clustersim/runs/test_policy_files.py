@@ -69,9 +69,7 @@ def test_named_files_count_and_others_do_not(policy: Path, name: str) -> None:
     assert (hash_of_files(policy) != hash_of_policy) == (name in NAMED)
 
 
-def test_the_hash_does_not_depend_on_the_place(
-    policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hash_does_not_depend_on_the_place(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(policy.parent)
     assert hash_of_files("policy.py") == hash_of_files(policy)
 
@@ -140,21 +138,15 @@ def order_of(policy: str | type) -> str:
         ("import inner.deep; rank = inner.deep.rank", "pass", {"inner__deep": LAST}),
         ("from inner import deep; rank = deep.rank", "pass", {"inner____init__": "", "inner__deep": LAST}),
         ("from inner.deep import rank", "pass", {"inner__deep": "from other import rank", "other": LAST}),
-        (
-            "from inner.deep import rank",
-            "pass",
-            {"inner__deep": "from .other import rank", "inner__other": LAST},
-        ),
+        ("from inner.deep import rank", "pass",
+         {"inner__deep": "from .other import rank", "inner__other": LAST}),
         ("from inner.deep import rank", "pass", {"inner__deep": "from ..other import rank", "other": LAST}),
         ("rank = __import__('helper').rank", "pass", {"helper": LAST}),
         ("from random import Random; rank = lambda job: -job.order", "pass", {"random": "1 / 0"}),
-        (
-            "from clustersim import run; rank = lambda job: -job.order",
-            "pass",
-            {"clustersim____init__": "1 / 0"},
-        ),
+        ("from clustersim import run; rank = lambda job: -job.order", "pass",
+         {"clustersim____init__": "1 / 0"}),
     ],
-)
+)  # fmt: skip
 def test_a_policy_imports_what_lies_beside_it(
     tmp_path: Path, imports: str, late: str, files: dict[str, str]
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
 from clustersim.report import render_report
 from clustersim.runs import compare
@@ -31,6 +32,9 @@ from clustersim.serve import ServedFolder, Starter, Watched, command_of, make_ap
 
 TOKEN, PORT = "a-token-of-a-test", 8123
 HOST = f"http://127.0.0.1:{PORT}"
+REQUESTS = yaml.safe_load(Path(__file__).with_name("requests.yaml").read_text())
+PATHS, GOOD = REQUESTS["closed"], REQUESTS["good"]
+WHAT_IF = {**GOOD, "kind": "what-if", "policies": ["fifo"]}
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +68,6 @@ def client(home: Path) -> Iterator[TestClient]:
         assert entered.status_code == 303
         assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(entered.headers["set-cookie"].split("; "))
         yield made
-
-
-PATHS = (
-    "/", "/page/serve.js", "/state", "/policies", "/runs/both/fifo/stream", "/runs/both/fifo/at?t=5",
-    "/runs/both/fifo/job?id=job-1", "/reports/both", "/nothing", "/enter", "/enter?token=wrong",
-    "/enter?token=%ff",
-)  # fmt: skip
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -109,17 +106,10 @@ def test_every_answer_forbids_foreign_content(client: TestClient) -> None:
     assert "<html" in report.text
 
 
-OUTSIDE = (
-    "/reports/%2e%2e", "/reports/out", "/reports/both/..%2f..", "/reports//etc", "/reports/leaking",
-    "/runs/leaking/at?t=0", "/runs/leaking/stream", "/runs/leaking/job?id=secret",
-    "/runs/out/results/both/fifo/at?t=0%00",
-    "/runs/../results/both/fifo/at?t=0", "/runs//etc/at?t=0", "/runs/%2fetc/at?t=0", "/runs/.serve/at?t=0",
-    f"/runs/{'a/' * 3000}at?t=0", f"/reports/{'a' * 3000}", f"/runs/x/cells/{'a' * 3000}/at?t=0",
-    "/page/..%2fapp.py", "/page/%2e%2e/app.py", "/page/index.html", "/jobs.csv", "/both/fifo/manifest.json",
-)  # fmt: skip
+LONG = [f"/runs/{'a/' * 3000}at?t=0", f"/reports/{'a' * 3000}", f"/runs/x/cells/{'a' * 3000}/at?t=0"]
 
 
-@pytest.mark.parametrize("path", OUTSIDE)
+@pytest.mark.parametrize("path", [*REQUESTS["outside"], *LONG])
 def test_no_other_file_is_read(client: TestClient, path: str) -> None:
     answer = client.get(path)
     assert answer.status_code == 404
@@ -183,33 +173,9 @@ def test_a_job_has_a_story(client: TestClient) -> None:
     assert client.get("/runs/both/fifo/job?id=nothing").status_code == 404
 
 
-GOOD: dict[str, Any] = {
-    "kind": "compare", "name": "mine", "trace": "jobs.csv", "policies": ["fifo", "srtf"], "cluster": "n2g8"
-}  # fmt: skip
-WHAT_IF = {**GOOD, "kind": "what-if", "policies": ["fifo"]}
-BAD = [
-    {**GOOD, "kind": "run"}, {**GOOD, "name": "../x"}, {**GOOD, "name": "-x"}, {**GOOD, "name": "both"},
-    {**GOOD, "name": ""}, {**GOOD, "name": None}, {**GOOD, "trace": "link.csv"},
-    {**GOOD, "trace": "../secret.csv"},
-    {**GOOD, "trace": "/etc/passwd"}, {**GOOD, "trace": None}, {**GOOD, "policies": []},
-    {**GOOD, "policies": "fifo"},
-    {**GOOD, "policies": ["fifo", "fifo"]}, {**GOOD, "policies": ["x.py:X"]},
-    {**GOOD, "policies": ["--help"]},
-    {**GOOD, "cluster": "file.yaml"}, {**GOOD, "cluster": "n0g8"}, {**GOOD, "cluster": "n2g99"},
-    {**GOOD, "seed": -1}, {**GOOD, "seed": "1"}, {**GOOD, "seed": True}, {**GOOD, "out": "/tmp"},
-    {**GOOD, "set": ["policy=x.py:X"]}, {**GOOD, "set": ["table=/etc/passwd"]}, {**GOOD, "set": ["--out=x"]},
-    {**GOOD, "set": ["overheads.launch_s"]}, {**GOOD, "set": ["nothing.x=1"]}, {**GOOD, "set": "seed=1"},
-    {**GOOD, "set": ["table=../x"]}, {**GOOD, "set": ["seed=1,2"]}, {**GOOD, "vary": ["nodes=1,2"]},
-    WHAT_IF, {**WHAT_IF, "policies": ["fifo", "srtf"], "vary": ["nodes=1,2"]},
-    {**WHAT_IF, "vary": ["nodes=$(id)"]},
-    {**WHAT_IF, "vary": ["nodes=-x"]}, {**GOOD, "kind": "demo", "jobs": 0},
-    {**GOOD, "kind": "demo", "load": "x"},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("settings", BAD, ids=repr)
-def test_settings_that_could_do_harm_are_refused(client: TestClient, settings: dict[str, Any]) -> None:
-    answer = client.post("/start", json=settings, headers={"origin": HOST})
+@pytest.mark.parametrize("changes", REQUESTS["bad"], ids=repr)
+def test_settings_that_could_do_harm_are_refused(client: TestClient, changes: dict[str, Any]) -> None:
+    answer = client.post("/start", json={**GOOD, **changes}, headers={"origin": HOST})
     assert answer.status_code == 400
     assert answer.json()["error"]
     assert client.get("/state").json()["commands"] == []
