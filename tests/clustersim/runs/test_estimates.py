@@ -106,8 +106,7 @@ def jobs_of_users(seed: int, count: int = 60) -> list[Job]:
 class Watched(Fifo):
     """fifo that notes what it sees of each job on submission: {job: seconds}."""
 
-    def __init__(self) -> None:
-        self.seen: dict[str, float] = {}
+    seen: dict[str, float] = {}  # noqa: RUF012
 
     def schedule(self, state: State) -> Proposal:
         for event in state.events:
@@ -118,15 +117,9 @@ class Watched(Fifo):
 
 
 def seen(jobs: list[Job]) -> dict[str, float]:
-    watched: list[Watched] = []
-
-    class Own(Watched):
-        def __init__(self) -> None:
-            super().__init__()
-            watched.append(self)
-
-    clustersim.run(jobs, Own, cluster="n1g8", overheads=None, estimates=HISTORY)
-    return watched[-1].seen
+    Watched.seen.clear()
+    clustersim.run(jobs, Watched, cluster="n1g8", overheads=None, estimates=HISTORY)
+    return dict(Watched.seen)
 
 
 @pytest.mark.parametrize("seed", range(3))
