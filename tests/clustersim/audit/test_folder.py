@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 from dataclasses import replace
 from math import prod
@@ -180,21 +179,6 @@ def test_files_changed_by_hand(sound: Run, tmp_path: Path, check: Any) -> None:
         "finished is 4 in summary.json, 3 by the records",
     ):
         assert text in out
-
-
-FILES = ("jobs.csv", "events.csv", "usage.csv", "plans.csv", "summary.json", "manifest.json")
-
-
-@pytest.mark.parametrize(("name", "kind"), list(zip(FILES, ["pipe", "device", "folder"] * 2, strict=True)))
-def test_something_else_in_the_place_of_a_file(sound: Run, tmp_path: Path, name: str, kind: str) -> None:
-    """The command does not wait for the end of a pipe or a device."""
-    write_run(tmp_path, sound)
-    path = tmp_path / name
-    path.unlink()
-    make = {"pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "folder": Path.mkdir}
-    make[kind](path)
-    for command in (["check"], ["report"]):
-        assert main([*command, str(tmp_path)]) == 2
 
 
 def test_hostile_text_does_not_reach_the_terminal(sound: Run, tmp_path: Path, check: Any) -> None:

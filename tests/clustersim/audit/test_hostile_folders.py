@@ -68,6 +68,19 @@ def checked(check: Any, tmp_path: Path) -> Callable[..., tuple[int, str]]:
     return answer
 
 
+FILES = ("jobs.csv", "events.csv", "usage.csv", "plans.csv", "summary.json", "manifest.json")
+
+
+@pytest.mark.parametrize(("name", "kind"), list(zip(FILES, ["pipe", "device", "folder"] * 2, strict=True)))
+def test_something_else_in_the_place_of_a_file(sound: Run, tmp_path: Path, name: str, kind: str) -> None:
+    """The command does not wait for the end of a pipe or a device."""
+    write_run(tmp_path / "run", sound)
+    (tmp_path / "run" / name).unlink()
+    THINGS[kind][0](tmp_path / "run" / name)
+    for command in ("check", "report"):
+        assert main([command, str(tmp_path / "run")]) == 2
+
+
 @pytest.mark.parametrize("kind", THINGS)
 def test_a_trace_and_a_table_are_files(sound: Run, tmp_path: Path, checked: Any, kind: str) -> None:
     THINGS[kind][0](tmp_path / "thing.csv")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import clustersim
 from clustersim.cluster import Cluster
-from clustersim.records import EventRecord
+from clustersim.records import EventRecord, Run
 from clustersim.rundir import EVENTS_FILE, Following, RunWriter, log_of, read_run, write_run
 from itertime.errors import UserError
 from traces import Job
@@ -78,9 +78,13 @@ def test_a_row_longer_than_a_block_is_read(tmp_path: Path) -> None:
     assert [e for events, _ in all_of(Following(tmp_path)) for e in events] == list(run.events)
 
 
-def test_a_run_in_progress_is_followed_to_its_end(tmp_path: Path) -> None:
+@pytest.fixture
+def run() -> Run:
+    return clustersim.run([Job("a", 0.0, gpus=8, duration_s=60.0)], "fifo", cluster="n2g8")
+
+
+def test_a_run_in_progress_is_followed_to_its_end(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    run = clustersim.run([Job("a", 0.0, gpus=8, duration_s=60.0)], "fifo", cluster="n2g8")
     with RunWriter(folder, run.cluster) as writer:
         log = Following(folder, run.cluster)
         assert log.status == "running"
@@ -95,8 +99,7 @@ def test_a_run_in_progress_is_followed_to_its_end(tmp_path: Path) -> None:
     assert not log.is_current()  # another run took its place
 
 
-def test_the_folder_of_a_complete_run_may_be_renamed(tmp_path: Path) -> None:
-    run = clustersim.run([Job("a", 0.0, gpus=8, duration_s=60.0)], "fifo", cluster="n2g8")
+def test_the_folder_of_a_complete_run_may_be_renamed(run: Run, tmp_path: Path) -> None:
     with RunWriter(tmp_path / "temporary", run.cluster) as writer:
         log = Following(tmp_path / "temporary", run.cluster)
         writer.copy(run)
@@ -107,9 +110,8 @@ def test_the_folder_of_a_complete_run_may_be_renamed(tmp_path: Path) -> None:
     assert not log.is_current()
 
 
-def test_events_are_seen_as_soon_as_jobs_leave(tmp_path: Path) -> None:
+def test_events_are_seen_as_soon_as_jobs_leave(run: Run, tmp_path: Path) -> None:
     """Before a block of records is full."""
-    run = clustersim.run([Job("a", 0.0, gpus=8, duration_s=60.0)], "fifo", cluster="n2g8")
     with RunWriter(tmp_path / "run", run.cluster) as writer:
         log = Following(tmp_path / "run", run.cluster)
         for event in run.events:
@@ -118,13 +120,10 @@ def test_events_are_seen_as_soon_as_jobs_leave(tmp_path: Path) -> None:
         assert log.block()[0] == list(run.events)
 
 
-def test_an_abandoned_run_has_stopped(tmp_path: Path) -> None:
+def test_an_abandoned_run_has_stopped_and_what_is_no_log_is_refused(tmp_path: Path) -> None:
     with RunWriter(tmp_path / "run", CLUSTER):
         log = Following(tmp_path / "run", CLUSTER)
     assert log.status == "stopped"
-
-
-def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
     assert log_of(tmp_path) is None
     with pytest.raises(UserError, match="holds no events"):
         Following(tmp_path)

@@ -56,16 +56,8 @@ def speed(cluster: Cluster, table: Any = None, planner: Any = None) -> SpeedOnOn
 
 
 def gpt3_13b(**more: Any) -> Job:
-    return Job(
-        **{
-            "job_id": "j",
-            "submit_s": 0.0,
-            "model": "gpt3-13b",
-            "global_batch": 64,
-            "iterations": 10.0,
-            **more,
-        }
-    )
+    columns = {"model": "gpt3-13b", "global_batch": 64, "iterations": 10.0, **more}
+    return Job(**{"job_id": "j", "submit_s": 0.0, **columns})
 
 
 # Reading tables
@@ -227,19 +219,14 @@ def test_a_job_runs_as_on_a_system_with_its_framework() -> None:
     assert (stated.framework, ours.curve(gpt3_13b(gpus=8)).framework) == ("te", None)
 
 
-def test_bf16_is_what_jobs_inherit() -> None:
-    ours = speed_for(Cluster(2, 8), "3d")
-    assert ours.curve(gpt3_13b(gpus=8, precision="bf16")).unit_s == ours.curve(gpt3_13b(gpus=8)).unit_s
-
-
-def test_gpus_that_do_not_run_a_precision_say_so() -> None:
+def test_precisions_and_frameworks() -> None:
+    speeds = speed_for(Cluster(2, 8), "3d")
+    inherited = speeds.curve(gpt3_13b(gpus=8))
+    assert speeds.curve(gpt3_13b(gpus=8, precision="bf16")).unit_s == inherited.unit_s
     with pytest.raises(CannotRun, match="its GPUs do not run precision fp8: the profile a100-80gb has bf16"):
-        speed_for(Cluster(2, 8), "3d").curve(gpt3_13b(gpus=8, precision="fp8"))
-
-
-def test_a_framework_that_does_not_exist() -> None:
+        speeds.curve(gpt3_13b(gpus=8, precision="fp8"))
     with pytest.raises(UserError, match="job j: framework=tea: unknown framework 'tea'"):
-        speed_for(Cluster(2, 8), "3d").curve(gpt3_13b(gpus=8, framework="tea"))
+        speeds.curve(gpt3_13b(gpus=8, framework="tea"))
 
 
 # Running jobs
@@ -256,31 +243,22 @@ def active_job(name: str, gpus: int = 1) -> ActiveJob:
     return ActiveJob(job, 0, offer.curve, offer.requested, offer.note)
 
 
-def test_a_job_alone_is_as_fast_as_predicted() -> None:
-    speeds = RunningSpeeds[ActiveJob](SMALL, PLANNED)
-    job, gone = active_job("a", 4), active_job("b")
-    assert speeds.independent
-    assert speeds.move({job: ((0, 4),), gone: None}) == {job: 1.0}
-    assert speeds.move({}) == {}
-
-
 def test_steps_and_nodes_multiply_what_is_predicted() -> None:
-    speeds = RunningSpeeds[ActiveJob](
-        SMALL, PLANNED, slowdown=Slowdown(StepTimes(slowdown=1.5), SLOW_NODE, seed=0)
-    )
-    job = active_job("a", 2)
+    alone, gone = active_job("a", 4), active_job("b")
+    plain = RunningSpeeds[ActiveJob](SMALL, PLANNED)
+    assert plain.independent
+    assert plain.move({alone: ((0, 4),), gone: None}) == {alone: 1.0}
+    assert plain.move({}) == {}
+    slowdown = Slowdown(StepTimes(slowdown=1.5), SLOW_NODE, seed=0)
+    speeds, job = RunningSpeeds[ActiveJob](SMALL, PLANNED, slowdown=slowdown), active_job("a", 2)
     assert speeds.independent
     assert speeds.move({job: ((0, 2),)}) == {job: 1.5}
     assert speeds.move({job: ((0, 1), (1, 1))}) == {job: 4.5}
 
 
 def test_a_job_beside_others_is_slowed_down_until_they_leave() -> None:
-    speeds = RunningSpeeds[ActiveJob](
-        SMALL,
-        PLANNED,
-        sharing=Interference(slowdown=2.0),
-        slowdown=Slowdown(StepTimes(slowdown=1.5), SLOW_NODE, seed=0),
-    )
+    slowdown = Slowdown(StepTimes(slowdown=1.5), SLOW_NODE, seed=0)
+    speeds = RunningSpeeds[ActiveJob](SMALL, PLANNED, sharing=Interference(slowdown=2.0), slowdown=slowdown)
     first, second, apart = active_job("a"), active_job("b"), active_job("c")
     half = SharedPlacement(((1, 1),), 0, 500_000)
     assert not speeds.independent
