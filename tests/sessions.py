@@ -105,7 +105,7 @@ def _plain(text: str, folder: Path) -> str:
     text = re.sub("[0-9a-f]{64}", "<sha256>", _MEASURED.sub(r"\1<s>", text))
     text = re.sub(r"(failed, in )\d[^\n]*", r"\1<s>", text)
     text = re.sub(r"(?m)^(\| (?:policy_)?wall_s|\| Versions) \|.*$", r"\1 | ...", text)
-    text = re.sub(r"\b[0-9a-f]{24}\b", "<key>", text)
+    text = re.sub(r"\b[0-9a-f]{24}\b|(?<=^\| )[0-9a-f]{8}(?= \|)", "<key>", text, flags=re.MULTILINE)
     lines = "\n".join(line.rstrip() for line in text.splitlines()).rstrip("\n")
     return f"{lines}\n" if lines else ""
 
