@@ -69,13 +69,16 @@ def drawn_jobs(
     a multiple of their run time after their submission, if `slack` says from which to which. `columns`: the
     values of other columns, of which each job has one.
     """
-    random, now, jobs = Random(seed), from_s, []
+    random, submit_s, jobs = Random(seed), from_s, []
     for i in range(count):
-        now += random.choice((0, random.randint(1, gap_s)))
-        seconds, more = random.randint(*run_s), {key: random.choice(of) for key, of in columns.items()}
+        submit_s += random.choice((0, random.randint(1, gap_s)))
+        seconds, job_columns = (
+            random.randint(*run_s),
+            {key: random.choice(values) for key, values in columns.items()},
+        )
         if slack and random.random() < 0.8:
-            more["deadline_s"] = now + seconds * random.uniform(*slack)
-        jobs.append(rigid(f"j{i:02}", float(now), random.choice(gpus), float(seconds), **more))
+            job_columns["deadline_s"] = submit_s + seconds * random.uniform(*slack)
+        jobs.append(rigid(f"j{i:02}", float(submit_s), random.choice(gpus), float(seconds), **job_columns))
     return jobs
 
 

@@ -78,13 +78,13 @@ def test_jobs_without_a_place_on_the_nodes_that_are_left_keep_no_job_out(
 ) -> None:
     """Of nodes 0 to 3 of 4 GPUs some go for good, and with them blocks: what needs those never runs."""
     calendar = [{"at_s": 100.0 + 400 * i, "remove": node} for i, node in enumerate(removed)]
-    charged, sizes = Overheads(launch_s=4.0, plain_restart_s=6.0), (12, 1, 8, 4, 16, 2, 3) * 3
+    overheads, sizes = Overheads(launch_s=4.0, plain_restart_s=6.0), (12, 1, 8, 4, 16, 2, 3) * 3
     jobs = [rigid(str(i), 30.0 * i, gpus, 100.0 + i, tenant=f"tenant{i % 3}") for i, gpus in enumerate(sizes)]
     policy = make_policy(name, {})
-    outcome = simulate(jobs, policy, "n4g4", placement="buddy", calendar=calendar, overheads=charged)
-    left = [int(record.job_id) for record in outcome.records if record.state == "unfinished"]
-    assert left, "some jobs have no place any more"
-    assert name in COUNTS_ALONE or not [job for job in left if sizes[job] <= 4]
+    outcome = simulate(jobs, policy, "n4g4", placement="buddy", calendar=calendar, overheads=overheads)
+    unfinished_jobs = [int(record.job_id) for record in outcome.records if record.state == "unfinished"]
+    assert unfinished_jobs, "some jobs have no place any more"
+    assert name in COUNTS_ALONE or not [job for job in unfinished_jobs if sizes[job] <= 4]
 
 
 def test_the_docs_name_the_policies_that_plan_with_one_gpu_type() -> None:

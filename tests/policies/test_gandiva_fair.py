@@ -57,8 +57,8 @@ def test_two_tenants_trade(margin: float, sharp: float) -> None:
     rates: Rates = {"sharp": (4.0, 1.0), "dull": (1.25, 1.0)}
     jobs = [*endless("sharp", [1] * 20), *endless("dull", [1] * 20)]
     received = on_two_types(rates, jobs, GandivaFair(round_s=10.0, margin=margin), 6000.0)
-    found = {name: gpu_s / 6000.0 for name, gpu_s in received.items()}
-    assert found == pytest.approx({"sharp": sharp, "dull": 7.2}, rel=0.02)
+    mean_gpus = {name: gpu_s / 6000.0 for name, gpu_s in received.items()}
+    assert mean_gpus == pytest.approx({"sharp": sharp, "dull": 7.2}, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_gpu_time_follows_tickets_and_weights(
         for i in range(count)
     ]
     outcome = simulate(jobs, GandivaFair(10.0, tickets), "n1g8", until_s=until_s)
-    held = [0.0] * len(groups)
+    mean_gpus = [0.0] * len(groups)
     for record in outcome.records:
-        held[int(record.job_id[0])] += record.gpu_seconds / until_s
-    assert held == pytest.approx(gpus, abs=0.1)
+        mean_gpus[int(record.job_id[0])] += record.gpu_seconds / until_s
+    assert mean_gpus == pytest.approx(gpus, abs=0.1)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -78,8 +78,8 @@ def test_a_mistake_of_the_user_is_named(
     Path("data").mkdir()
     Path("data", "communication_methods.csv").write_text(WRONG_TABLE)
     try:
-        found = main(["--out", "out", *options])
+        exit_code = main(["--out", "out", *options])
     except SystemExit as stop:  # of an option that means nothing
-        found = stop.code  # type: ignore[assignment]
-    assert found == code
+        exit_code = stop.code  # type: ignore[assignment]
+    assert exit_code == code
     assert says in capsys.readouterr().err

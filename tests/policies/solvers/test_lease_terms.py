@@ -72,8 +72,8 @@ def test_leases_by_hand() -> None:
     patient = LeaseDemand(4, 90.0, 5.0, (100.0, 100.0, 100.0))
     urgent = LeaseDemand(4, 90.0, 5.0, (100.0, 0.0, 0.0))
     assert lease_terms([patient, urgent], [4, 4, 4], search_nodes=10) == [(1,), (0,)]
-    kept = patient._replace(holds=True, keeps=True)
-    assert lease_terms([kept, urgent], [4, 4, 4], search_nodes=10) is None
+    kept_lease = patient._replace(holds=True, keeps=True)
+    assert lease_terms([kept_lease, urgent], [4, 4, 4], search_nodes=10) is None
     demand = LeaseDemand(1, 195.0, 5.0, (100.0, 100.0, 100.0))
     assert lease_terms([demand], [1, 1, 0], search_nodes=10) == [(0, 1)]
     assert lease_terms([demand], [1, 0, 1], search_nodes=10) is None

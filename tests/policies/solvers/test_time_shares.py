@@ -143,13 +143,15 @@ def test_isolated_shares_are_one_nth() -> None:
 
 def test_shares_do_not_depend_on_the_order_of_jobs() -> None:
     kinds = [(1, 1.0), (1, 1.0), (2, 0.5), (2, 0.5), (4, 0.2), (4, 0.3)]
-    found = set()
+    share_sets = set()
     for order in islice(permutations(kinds), 0, None, 71):
         rates = np.array([[1.0, slow] for _, slow in order])
         problem, row_of = grouped(rates, [n for n, _ in order], [4, 4])
         shares = water_filling(problem, problem.rates.mean(axis=1))[row_of]
-        found.add(tuple(sorted({(kind, *share) for kind, share in zip(order, shares.tolist(), strict=True)})))
-    assert len(found) == 1
+        share_sets.add(
+            tuple(sorted({(kind, *share) for kind, share in zip(order, shares.tolist(), strict=True)}))
+        )
+    assert len(share_sets) == 1
 
 
 def test_jobs_alike_share_a_row() -> None:

@@ -94,8 +94,8 @@ def test_gpu_time_is_divided_by_weight(
     """(GPUs, weight) of each job on 8 GPUs."""
     trace = [rigid(name, 0, gpus, 1e5, weight=weight) for name, (gpus, weight) in jobs.items()]
     outcome = simulate(trace, GavelMaxMin(round_s=10.0), "n1g8", until_s=until_s)
-    found = {record.job_id: record.gpu_seconds / (8 * until_s) for record in outcome.records}
-    assert found == pytest.approx(parts, abs=0.01)
+    shares = {record.job_id: record.gpu_seconds / (8 * until_s) for record in outcome.records}
+    assert shares == pytest.approx(parts, abs=0.01)
 
 
 def test_equal_weights_change_nothing() -> None:
@@ -145,12 +145,12 @@ def test_makespan_starts_the_long_job_at_once() -> None:
     always runs; taking turns leaves it behind.
     """
     jobs = [*(rigid(f"short{i}", 0, 4, 200) for i in range(6)), rigid("long", 0, 4, 1000)]
-    best, other = (
+    makespan_s, max_min_s = (
         max(finishes(simulate(jobs, policy(round_s=20.0), "n1g8")).values())  # type: ignore[type-var]
         for policy in (GavelMakespan, GavelMaxMin)
     )
-    assert best <= 1100 + 3 * 20  # (1000 + 6 x 200) / 2, and a few rounds
-    assert other > best + 100
+    assert makespan_s <= 1100 + 3 * 20  # (1000 + 6 x 200) / 2, and a few rounds
+    assert max_min_s > makespan_s + 100
 
 
 def test_finish_times_are_fairest_under_ftf() -> None:
@@ -158,7 +158,7 @@ def test_finish_times_are_fairest_under_ftf() -> None:
     no worse off than that is possible (taking turns does it), and ftf keeps it to within rounds.
     """
     jobs = [rigid(str(i), 0, 8, run_s) for i, run_s in enumerate((100, 400, 800))]
-    ratio, other = (
+    ftf_ratio, makespan_ratio = (
         max(
             (end_s or 0.0) / (3 * (job.duration_s or 1.0))
             for job, end_s in zip(
@@ -167,8 +167,8 @@ def test_finish_times_are_fairest_under_ftf() -> None:
         )
         for policy in (GavelFtf, GavelMakespan)
     )
-    assert ratio <= 1.05
-    assert other > 1.3
+    assert ftf_ratio <= 1.05
+    assert makespan_ratio > 1.3
 
 
 # Several GPU types

@@ -72,8 +72,8 @@ def test_looking_forwards(booked: list[Booking], start: int, length: int, gpus: 
     gaps = list(free.gaps(gpus, start))
     assert seconds_of(gaps) == [t for t in range(start, 450) if room[t]]
     assert all(a[1] < b[0] for a, b in pairwise(gaps)), "as long as they last"
-    found = free.stretches(gpus, start, start + length)
-    assert seconds_of(found) == [t for t in range(start, start + length) if counts[t] == gpus]
+    stretches = free.stretches(gpus, start, start + length)
+    assert seconds_of(stretches) == [t for t in range(start, start + length) if counts[t] == gpus]
     assert free.full_s() == counts[:300].count(0)
 
 
@@ -88,10 +88,10 @@ def test_looking_backwards(booked: list[Booking], now: int, end: int, gpus: int,
     room = [GPUS - taken(booked, t) >= gpus for t in range(end)]
     if end:
         assert free.before(end) == GPUS - taken(booked, end - 1)
-        since = next((t + 1 for t in range(end - 1, -1, -1) if not room[t]), 0)
-        assert free.since(gpus, float(end)) == since
-        last = next((t + 1 for t in range(end - 1, -1, -1) if room[t]), -float("inf"))
-        assert free.last(gpus, float(end)) == last
+        since_s = next((t + 1 for t in range(end - 1, -1, -1) if not room[t]), 0)
+        assert free.since(gpus, float(end)) == since_s
+        last_s = next((t + 1 for t in range(end - 1, -1, -1) if room[t]), -float("inf"))
+        assert free.last(gpus, float(end)) == last_s
     at_once = FreeGpus.beside(float(now), GPUS, booked)
     if begins_now:
         free.advance(float(now))

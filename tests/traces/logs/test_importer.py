@@ -64,34 +64,39 @@ def test_counts_add_up_and_the_selection_changes_no_job(
     """Nor does the order of rows; a stretched clock moves submissions alone. The window is of some 50 s."""
     log = a_log(50)
     jobs, _ = convert(log, WorkMaker(RULES, FakePlanner()), seed, Selection())
-    everything = {job.job_id: job for job in jobs}
+    full_jobs = {job.job_id: job for job in jobs}
     rows = list(log.jobs)
     random.Random(order).shuffle(rows)
-    first, last = window[0], window[0] + window[1]
-    selection = Selection(50.0 * first, 50.0 * last, limit, scale)
-    inside = [i for i in range(50) if first <= i < last]
-    selected = {f"job-{i}" for i in inside[:limit]}
+    first_row, last_row = window[0], window[0] + window[1]
+    selection = Selection(50.0 * first_row, 50.0 * last_row, limit, scale)
+    window_rows = [i for i in range(50) if first_row <= i < last_row]
+    selected_ids = {f"job-{i}" for i in window_rows[:limit]}
     maker = WorkMaker(RULES, FakePlanner(limit=256))
     try:
         jobs, report = convert(replace(log, jobs=tuple(rows)), maker, seed, selection)
     except UserError:
         reject()  # only jobs for 512 GPUs are submitted in the window
     counts = report["counts"]
-    assert counts["left_out"] == {"window": 50 - len(inside), "limit": len(inside) - len(selected)}
+    assert counts["left_out"] == {
+        "window": 50 - len(window_rows),
+        "limit": len(window_rows) - len(selected_ids),
+    }
     assert counts["rows"] == 50 == counts["jobs"] + counts["dropped"] + sum(counts["left_out"].values())
     assert counts["jobs"] == len(jobs) == sum(choice["jobs"] for choice in report["choices"])
     assert counts["dropped"] == len(report["dropped"])
     assert jobs[0].submit_s == 0.0
-    zero_s = everything[jobs[0].job_id].submit_s
+    zero_s = full_jobs[jobs[0].job_id].submit_s
     assert report["clock"] == {"shift_s": 1000.0 + zero_s, "time_scale": scale}
     for job in jobs:
-        whole = everything[job.job_id]
-        assert job.job_id in selected
-        assert job.submit_s == pytest.approx(scale * (whole.submit_s - zero_s))
-        assert (job.model, job.gpus, job.iterations) == (whole.model, whole.gpus, whole.iterations)
-        assert job.duration_s == whole.duration_s
-        assert 0.5 * job.duration_s <= whole.deadline_s - whole.submit_s <= 1.5 * job.duration_s
-        assert job.deadline_s - job.submit_s == pytest.approx(whole.deadline_s - whole.submit_s, abs=1e-6)
+        full_job = full_jobs[job.job_id]
+        assert job.job_id in selected_ids
+        assert job.submit_s == pytest.approx(scale * (full_job.submit_s - zero_s))
+        assert (job.model, job.gpus, job.iterations) == (full_job.model, full_job.gpus, full_job.iterations)
+        assert job.duration_s == full_job.duration_s
+        assert 0.5 * job.duration_s <= full_job.deadline_s - full_job.submit_s <= 1.5 * job.duration_s
+        assert job.deadline_s - job.submit_s == pytest.approx(
+            full_job.deadline_s - full_job.submit_s, abs=1e-6
+        )
         assert job.iterations * job.global_batch / job.gpus == pytest.approx(job.duration_s, rel=1e-12)
 
 
@@ -105,12 +110,12 @@ def test_rules_keep_the_deadlines_of_the_log() -> None:
 
 
 def test_a_share_of_jobs_without_deadline() -> None:
-    half = replace(RULES, deadlines=replace(RULES.deadlines, share=0.5))
-    jobs, _ = convert(a_log(1000), WorkMaker(half, FakePlanner()), 0, Selection())
-    without = sum(job.deadline_s is None for job in jobs)
-    assert abs(without - 500) < 4 * (1000 * 0.25) ** 0.5  # binomial, 4 standard deviations
-    bare = replace(RULES, deadlines=None)
-    jobs, report = convert(a_log(9), WorkMaker(bare, FakePlanner()), 0, Selection())
+    half_rules = replace(RULES, deadlines=replace(RULES.deadlines, share=0.5))
+    jobs, _ = convert(a_log(1000), WorkMaker(half_rules, FakePlanner()), 0, Selection())
+    missing_deadlines = sum(job.deadline_s is None for job in jobs)
+    assert abs(missing_deadlines - 500) < 4 * (1000 * 0.25) ** 0.5  # binomial, 4 standard deviations
+    rules_without_deadlines = replace(RULES, deadlines=None)
+    jobs, report = convert(a_log(9), WorkMaker(rules_without_deadlines, FakePlanner()), 0, Selection())
     assert all(job.deadline_s is None for job in jobs)
     assert "no deadlines: the log and the rules state none" in report["assumptions"]
 

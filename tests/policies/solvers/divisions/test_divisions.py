@@ -39,11 +39,11 @@ def taken(jobs: list[Options], way: Sequence[int]) -> int:
 def test_no_division_is_worth_more(
     division: Callable[[list[Options], int], list[int]], jobs: list[Options], gpus: int
 ) -> None:
-    found = division(jobs, gpus)
+    indices = division(jobs, gpus)
     ways = product(*(range(len(counts)) for counts, _ in jobs))
-    assert taken(jobs, found) <= gpus
+    assert taken(jobs, indices) <= gpus
     best = max(worth(jobs, way) for way in ways if taken(jobs, way) <= gpus)
-    assert worth(jobs, found) == pytest.approx(best, abs=1e-7)
+    assert worth(jobs, indices) == pytest.approx(best, abs=1e-7)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -55,9 +55,9 @@ def test_prices_are_as_good_as_the_program_on_many_jobs(seed: int) -> None:
         counts = np.array([1 << k for k in range(rng.integers(1, 8))]) * int(rng.choice([1, 8]))
         speedup = rng.choice([0.3, 1.0, rng.random()]) * counts ** rng.choice([0.5, 0.9])
         jobs.append(((0, *counts.tolist()), [-100.0, *(-1 / speedup).tolist()]))
-    found = priced_division(jobs, 256)
-    assert taken(jobs, found) <= 256
-    assert worth(jobs, found) == pytest.approx(worth(jobs, best_division(jobs, 256)), rel=1e-9)
+    indices = priced_division(jobs, 256)
+    assert taken(jobs, indices) <= 256
+    assert worth(jobs, indices) == pytest.approx(worth(jobs, best_division(jobs, 256)), rel=1e-9)
 
 
 def test_ties_go_to_the_first_job_and_to_the_first_option() -> None:
@@ -67,9 +67,11 @@ def test_ties_go_to_the_first_job_and_to_the_first_option() -> None:
 
 def test_room_takes_free_gpus_of_another_type_once() -> None:
     """Two jobs would move to the one free GPU of type b; one does, and the other shrinks."""
-    big, small, moved = GpuCell("a", 2, 2.0), GpuCell("a", 1, 1.0), GpuCell("b", 1, 1.9)
-    search = Changes([(name, i, big, [small, big, moved]) for i, name in enumerate("xy")], steps=2)
-    found = search.room("a", 3, {"a": 0, "b": 1})
-    assert found is not None
-    assert [(change.job, change.cell) for change in found] == [("x", moved), ("y", small)]
+    big_cell, small_cell, moved_cell = GpuCell("a", 2, 2.0), GpuCell("a", 1, 1.0), GpuCell("b", 1, 1.9)
+    search = Changes(
+        [(name, i, big_cell, [small_cell, big_cell, moved_cell]) for i, name in enumerate("xy")], steps=2
+    )
+    changes = search.room("a", 3, {"a": 0, "b": 1})
+    assert changes is not None
+    assert [(change.job, change.cell) for change in changes] == [("x", moved_cell), ("y", small_cell)]
     assert search.room("a", 4, {"a": 0, "b": 1}) is None
