@@ -36,13 +36,6 @@ SYSTEM = load_system("dgx-a100-80gb")
 MODEL = load_model("megatron-39.1b")
 
 
-def test_a_plan_that_does_not_fit_says_why():
-    run = predict(load_model("gpt3-175b"), Plan(8, 1, 1, 1, 8), SYSTEM)
-    assert not run.fits
-    assert "optimizer" in run.reason
-    assert predict(MODEL, Plan(8, 8, 1, 1, 8), SYSTEM).reason == ""
-
-
 @pytest.mark.parametrize(
     ("name", "tp", "pp", "dp", "batch", "seconds"), table_rows("iteration times of SC'21")
 )

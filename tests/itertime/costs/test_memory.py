@@ -10,13 +10,14 @@ import pytest
 from itertime import ModelSpec, Plan, PlanBatch, System, load_model, load_profile, load_system, predict
 from itertime.costs import Memory, Workload, memory
 from itertime.costs.activation_copies import activation_copies_s
-from itertime.costs.memory import BUFFERS_BYTES, activations_of
+from itertime.costs.memory import activations_of
 from itertime.costs.offload import offloaded_step
 from tests.itertime.tables import table_rows
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)
 GPT = load_model("gpt3-175b")
+FOUR_LAYERS = replace(load_model("llama2-7b"), layers=4)
 
 
 def needed(model: ModelSpec, plans: PlanBatch, system: System = SYSTEM) -> Memory:
@@ -113,39 +114,37 @@ def test_fused_activations_keep_a_quarter_less_of_a_gated_mlp():
     assert eager - fused == 2 * model.seq_len * model.ffn_hidden
 
 
-class TestBelow16Bit:
-    MODEL = replace(load_model("llama2-7b"), layers=4)
-
-    def test_inputs_of_products_are_kept_as_cast(self):
-        """Inputs of QKV, MLP up and MLP down lose a byte each; the projection's is a second copy."""
-        plan = Plan(1, 1, 1, 1, 1, recompute="none")
-        bf16, fp8 = (
-            of_framework("te", self.MODEL, replace(plan, precision=precision))["activations"]
-            for precision in ("bf16", "fp8")
-        )
-        model = self.MODEL
-        saved = 2 * model.hidden + model.ffn_hidden - model.v_hidden
-        assert bf16 - fp8 == pytest.approx(model.layers * model.seq_len * saved)
-
-    def test_a_framework_that_casts_again_keeps_16_bit(self):
-        plan = Plan(1, 1, 1, 1, 1, recompute="none")
-        assert of_framework("compile", self.MODEL, plan) == of_framework(
-            "compile", self.MODEL, replace(plan, precision="fp8")
-        )
-
-    @pytest.mark.parametrize(
-        ("precision", "zero_stage", "per_weight"),
-        [("fp8", 0, 2.0), ("fp8", 1, 0.0), ("mxfp8", 1, 1 / 16), ("nvfp4", 1, 1.125), ("fp8", 3, 0.0)],
+def test_below_16_bit_inputs_of_products_are_kept_as_cast():
+    """Inputs of QKV, MLP up and MLP down lose a byte each; the projection's is a second copy."""
+    plan = Plan(1, 1, 1, 1, 1, recompute="none")
+    bf16, fp8 = (
+        of_framework("te", FOUR_LAYERS, replace(plan, precision=precision))["activations"]
+        for precision in ("bf16", "fp8")
     )
-    def test_casts_of_weights(self, precision, zero_stage, per_weight):
-        """Row-wise and transposed copies; with the distributed optimizer they replace 16 bit."""
-        plan = Plan(1, 1, 8, 1, 8, zero_stage=zero_stage)
-        found, usual = (
-            of_framework("te", self.MODEL, replace(plan, precision=each))["weights"]
-            for each in (precision, "bf16")
-        )
-        weights = self.MODEL.layers * self.MODEL.layer_parameters
-        assert found - usual == pytest.approx(per_weight * weights, abs=1)
+    saved = 2 * FOUR_LAYERS.hidden + FOUR_LAYERS.ffn_hidden - FOUR_LAYERS.v_hidden
+    assert bf16 - fp8 == pytest.approx(FOUR_LAYERS.layers * FOUR_LAYERS.seq_len * saved)
+
+
+def test_a_framework_that_casts_again_keeps_16_bit():
+    plan = Plan(1, 1, 1, 1, 1, recompute="none")
+    assert of_framework("compile", FOUR_LAYERS, plan) == of_framework(
+        "compile", FOUR_LAYERS, replace(plan, precision="fp8")
+    )
+
+
+@pytest.mark.parametrize(
+    ("precision", "zero_stage", "per_weight"),
+    [("fp8", 0, 2.0), ("fp8", 1, 0.0), ("mxfp8", 1, 1 / 16), ("nvfp4", 1, 1.125), ("fp8", 3, 0.0)],
+)
+def test_casts_of_weights(precision, zero_stage, per_weight):
+    """Row-wise and transposed copies; with the distributed optimizer they replace 16 bit."""
+    plan = Plan(1, 1, 8, 1, 8, zero_stage=zero_stage)
+    found, usual = (
+        of_framework("te", FOUR_LAYERS, replace(plan, precision=each))["weights"]
+        for each in (precision, "bf16")
+    )
+    weights = FOUR_LAYERS.layers * FOUR_LAYERS.layer_parameters
+    assert found - usual == pytest.approx(per_weight * weights, abs=1)
 
 
 def test_the_optimizer_step_counts_only_beyond_the_activations_it_replaces():
@@ -170,7 +169,6 @@ def test_what_the_allocator_loses_multiplies_the_whole():
     plans = PlanBatch.of([Plan(8, 8, 1, 1, 8)])
     lossy = needed(GPT, plans, site).total
     assert lossy == pytest.approx(1.1 * needed(GPT, plans).total + 1e9)
-    assert PROFILE.memory_bytes > 10 * BUFFERS_BYTES
 
 
 @pytest.mark.parametrize("headroom", [0.0, 0.1, 0.5])
@@ -186,6 +184,7 @@ def test_a_plan_fits_if_it_leaves_the_headroom(headroom):
 
 
 MODEL = load_model("llama2-7b")
+PIPELINE = Plan(1, 4, 2, 1, 16, recompute="none")
 PLAN = Plan(1, 1, 8, 1, 8, recompute="none", zero_stage=1)
 
 
@@ -214,9 +213,6 @@ def test_a_link_that_is_fast_enough_costs_nothing_and_a_slow_one_its_excess():
     copied = 2 * activation_copies_s(workload(plan, system=link(SYSTEM, 1)))[-1, 0]
     layers = sum(usual.breakdown[part] for part in ("gemm", "attention", "elementwise"))
     assert slow.breakdown["offload_comm"] == pytest.approx(copied - layers, rel=1e-6)
-
-
-PIPELINE = Plan(1, 4, 2, 1, 16, recompute="none")
 
 
 @pytest.mark.parametrize(("plan", "count", "in_flight"), [(PLAN, 1, 1), (PLAN, 32, 1), (PIPELINE, 8, 4)])

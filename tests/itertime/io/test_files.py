@@ -87,13 +87,10 @@ def test_the_line_of_a_byte_that_is_no_text_is_named(tmp_path, mark):
         read_text(tmp_path / "x", 100)
 
 
-def test_names_that_are_not_read_may_repeat() -> None:
-    check_repeated(["a", "", ""], "t.csv:1", {"a"})
-
-
 def test_a_table_may_have_many_columns() -> None:
     """Comparing each name with each other would take hours."""
     check_repeated([str(number) for number in range(1_000_000)], "t.csv:1")
+    check_repeated(["a", "", ""], "t.csv:1", {"a"})  # names that are not read may repeat
 
 
 def bomb(levels: int, width: int = 9) -> str:

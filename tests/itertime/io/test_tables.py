@@ -126,14 +126,8 @@ def test_every_cell_is_its_text(
 FORMULA = tuple("=+-@\t\r\n")
 
 
-@given(st.text())
+@given(st.text() | st.text(alphabet="'=+-@\t\r\na"))
 def test_text_survives_a_round_trip(text: str) -> None:
-    assert without_guard(with_guard(text)) == text
-    assert not with_guard(text).startswith(FORMULA)
-
-
-@given(st.text(alphabet="'=+-@\t\r\na"))
-def test_hostile_text_survives_a_round_trip(text: str) -> None:
     assert without_guard(with_guard(text)) == text
     assert not with_guard(text).startswith(FORMULA)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -41,18 +42,16 @@ def test_the_search_finds_the_best_of_every_plan_tried_by_hand():
     space = Space(micro_batch=(1, 2, 4), recompute=("none", "full"))
     best = None
     count = fits = 0
-    for tp in (1, 2, 4, 8):
-        for pp in divisors(MODEL.layers):
-            for size in (1, 2, 4):
-                for recompute in ("none", "full"):
-                    dp = 64 // (tp * pp)
-                    plan = Plan(tp, pp, dp, size, 96, recompute=recompute)
-                    if tp * pp * dp != 64 or plan.broken_rules(MODEL):
-                        continue
-                    run = predict(MODEL, plan, SYSTEM)
-                    count, fits = count + 1, fits + run.fits
-                    if run.fits and (best is None or run.iteration_s < best[0]):
-                        best = (run.iteration_s, plan)
+    choices = (1, 2, 4, 8), divisors(MODEL.layers), (1, 2, 4), ("none", "full")
+    for tp, pp, size, recompute in itertools.product(*choices):
+        dp = 64 // (tp * pp)
+        plan = Plan(tp, pp, dp, size, 96, recompute=recompute)
+        if tp * pp * dp != 64 or plan.broken_rules(MODEL):
+            continue
+        run = predict(MODEL, plan, SYSTEM)
+        count, fits = count + 1, fits + run.fits
+        if run.fits and (best is None or run.iteration_s < best[0]):
+            best = (run.iteration_s, plan)
     result = search(MODEL, 96, SYSTEM, 64, space=space)
     assert best is not None
     assert (result.evaluated, result.feasible) == (count, fits)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from experiments.evidence.build_lengths import class_table
 from experiments.evidence.build_lengths import main as build
 from itertime.errors import UserError
-from itertime.spec import Lengths, list_lengths, load_lengths, load_model
+from itertime.spec import Lengths, list_lengths, load_lengths
 from itertime.spec.lengths import LENGTHS
 from tests.effort import examples
 
@@ -109,8 +109,3 @@ def test_classes_keep_mean_and_share(
 def test_equal_tables_are_one_key() -> None:
     one, same = (Lengths("a", "b", (1, 2), (0.5, 0.5)) for _ in range(2))
     assert len({one, same, Lengths("a", "b", (1, 2), (0.4, 0.6))}) == 2
-
-
-def test_a_shipped_model_has_these_lengths() -> None:
-    model = load_model("bert-large-wikipedia")
-    assert load_lengths(model.lengths).longest == model.seq_len == 512
