@@ -111,7 +111,7 @@ def test_runs_that_contradict_all_others_do_not_decide(made, write_table):
 
 def test_chooses_the_constants_behind_the_times(made):
     result = calibrate([made({"layer_overhead_s": 0.01}, noise=0.005)], choose=True, folds=3)
-    assert "layer_overhead_s" in result.constants
+    assert "all_reduce_multiplier" not in result.constants  # which would fit the noise
     assert result.constants["layer_overhead_s"] == pytest.approx(0.01, rel=0.1)
 
 
