@@ -143,6 +143,7 @@ def unfinished(
         reason = _reason(state, view, interrupted=interrupted, ends_early=ends_early)
         yield record_of(active, state=UNFINISHED, reason=reason), active.order
     for active in submitted:
+        active.settle(max(now, active.since_s))
         yield record_of(active, state=UNFINISHED, reason="the run ended"), active.order
     for job, order in arrivals.until(inf):
         yield _untouched(job, state=UNFINISHED, reason="the run ended before its submission"), order

@@ -90,15 +90,20 @@ class Outages:
         for node in self._spot_nodes:
             self._expect_reclaim(start_s, node)
 
-    def next(self) -> NodeChange | None:
-        """The next change of service, without notices; None after the last."""
-        while isinstance(change := self.next_or_notice(), Notice):
+    def next_until(self, time_s: float) -> NodeChange | None:
+        """The next change of service, without notices; None if there is none at or before that time. Draws
+        only what is due by then: a node may be out for other reasons as long as its machines fail.
+        """
+        while isinstance(change := self._next(time_s), Notice):
             pass
         return change
 
     def next_or_notice(self) -> NodeChange | Notice | None:
         """The next change of service or notice of one; None after the last."""
-        while self._due:
+        return self._next(inf)
+
+    def _next(self, latest_s: float) -> NodeChange | Notice | None:
+        while self._due and self._due[0][0] <= latest_s:
             time_s, rank, node, machine, kind, details = heappop(self._due)
             if time_s > self._all_gone_s:
                 return None  # machines still fail, but no node is left in the cluster
@@ -129,9 +134,13 @@ class Outages:
         return None
 
     def _expect_reclaim(self, now: float, node: int) -> None:
-        """Draw the next reclaim of a spot node that is there from `now` on, and its notice."""
+        """Draw the next reclaim of a spot node that is there from `now` on, and its notice. A node that is
+        removed for good before has none.
+        """
         assert self._spot is not None
         leaves_s = now + self._spot_nodes[node].up_s()
+        if leaves_s >= self._gone_from_s.get(node, inf):
+            return
         self._push_notice(now, node, leaves_s, self._spot.notice_s)
         heappush(
             self._due, (leaves_s, _RECLAIMED, node, -1, RECLAIM, min(self._spot.notice_s, leaves_s - now))

@@ -44,9 +44,7 @@ INSTEAD_OF_EACH_OTHER = [
     {"calendar", "removal"}, {"phases", "batches"}, {"parts of gpus", "sharing"}, {"estimates", "predictor"},
 ]  # fmt: skip
 """Features that state the same thing."""
-KNOWN: dict[frozenset[str], str] = {
-    frozenset({"spot", "removal"}): "the audit draws reclaims of a node that is gone without end",
-}
+KNOWN: dict[frozenset[str], str] = {}
 """Faults of the simulator that are known: features, or a policy and a feature, that no scene has together."""
 REFUSED: dict[frozenset[str], str] = {
     frozenset({"routing", "quotas"}): "quotas: holds for one cluster",

@@ -32,7 +32,7 @@ def summary_of(state: State) -> Hashable:
               for job in jobs),
         tuple(job.phases.batch for job in jobs if job.phases is not None and job.phases.batch is not None),
         tuple(nodes.closed_to(view).reserved for view in (*state.running, *state.pending)),
-        tuple(node for node in state.leaving if not capacity.closed >> node & 1),
+        tuple(sorted(nodes.leaving.items())),
         (state.in_service, state.free, capacity.closed, capacity.idle_millionths, nodes.serving),
         (tuple(sorted(nodes.gpus_serving.items())), tuple(sorted(nodes.removed_by(state.now)))),
     )  # fmt: skip

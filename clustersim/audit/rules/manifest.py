@@ -32,22 +32,23 @@ class OutagesAsDrawn(Rule):
         self._manifest = manifest
         self._ours = is_of_this_code(manifest) and not other_libraries(manifest)
         self._outages: Outages | None = None
-        self._next: NodeChange | None = None
+        self._next: NodeChange | None = None  # drawn, and not met in the log yet
         self._out_of_step = False  # since the first difference
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
         if self._out_of_step:
             return
-        outages = self._draw()
-        expected = self._next
+        expected = self._due_by(event.time_s + self._slack_s(event.time_s))
         if expected is not None and self._matches(event, expected):
-            self._next = outages.next()
+            self._next = None
             return
         self._out_of_step = True
         if self._ours:
+            expected = self._due_by(max(event.time_s, self.evidence.end_s or 0.0))
             self.report_at(i, event, f"{event.event} of node {_node(event)}; {_words(expected)} is due next")
 
-    def _draw(self) -> Outages:
+    def _due_by(self, time_s: float) -> NodeChange | None:
+        """The first change that the log has yet to state, if it is due by then."""
         if self._outages is None:
             cluster, seed = self.evidence.cluster, self._manifest.get("seed")
             self._outages = Outages(
@@ -57,8 +58,9 @@ class OutagesAsDrawn(Rule):
                 spot=Spot.of(self._manifest["spot"], cluster.nodes) if self._manifest.get("spot") else None,
                 seed=seed if isinstance(seed, int) and seed >= 0 else 0,
             )  # fmt: skip
-            self._next = self._outages.next()
-        return self._outages
+        if self._next is None:
+            self._next = self._outages.next_until(time_s)
+        return self._next
 
     def _matches(self, event: EventRecord, expected: NodeChange) -> bool:
         kind = NODE_UP if expected.up else NODE_DOWN
@@ -69,12 +71,11 @@ class OutagesAsDrawn(Rule):
         return slack_s(now, 3 * self.evidence.resolution_s)
 
     def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
-        if self.kinds and self.history.event_count:
-            self._draw()
-        expected = self._next
-        if expected is None or self._out_of_step:
+        if self._out_of_step or not self.kinds or not self.history.event_count:
             return
-        if expected.time_s < self.history.last_s - self._slack_s(expected.time_s):
+        last_s = self.history.last_s
+        expected = self._due_by(last_s)
+        if expected is not None and expected.time_s < last_s - self._slack_s(last_s):
             self._out_of_step = True
             if self._ours:
                 self.report(f"{_words(expected)} is due; the log has no such event")

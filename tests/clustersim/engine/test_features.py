@@ -348,7 +348,7 @@ def test_the_time_between_reclaims_has_the_stated_mean() -> None:
     outages, up, last = Outages([8] * 200, 0.0, spot=spot, seed=1), [], dict.fromkeys(range(200), 0.0)
     down: list[float] = []
     for _ in range(20_000):
-        change = outages.next()
+        change = outages.next_until(inf)
         assert change is not None
         (down if change.up else up).append(change.time_s - last[change.node])
         last[change.node] = change.time_s

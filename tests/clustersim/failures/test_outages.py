@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from math import gamma, inf
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from clustersim.failures import Failures, Maintenance, NodeChange, Outages, read_calendar
+from clustersim.failures import Failures, Maintenance, NodeChange, Outages, Spot, read_calendar
 from clustersim.failures.failures import KINDS, Machine, lemons
 from clustersim.failures.maintenance import Closure, PlannedChange
 from itertime.errors import UserError
@@ -27,7 +28,7 @@ CONFIDENCE = 0.99
 
 def changes(outages: Outages, until_s: float) -> list[NodeChange]:
     found: list[NodeChange] = []
-    while (change := outages.next()) is not None and change.time_s < until_s:
+    while (change := outages.next_until(inf)) is not None and change.time_s < until_s:
         found.append(change)
     return found
 
@@ -199,8 +200,29 @@ def test_planned_changes(name: str) -> None:
     maintenance = Maintenance.of(case["calendar"], case["nodes"])
     outages = Outages([8] * case["nodes"], case["start_s"], maintenance=maintenance)
     assert changes(outages, 1e9) == [NodeChange(*change, True) for change in case["changes"]]
-    assert outages.next() is None
+    assert outages.next_until(inf) is None
     assert outages.gone(60.0) == set(case["gone"])
+
+
+def test_a_node_that_is_removed_for_good_is_not_reclaimed_any_more() -> None:
+    """Else reclaims that change nothing would be drawn without end. The other spot node draws as before."""
+    spot = Spot(nodes=(0, 1), mean_up_h=0.1, mean_down_h=0.1)
+    calendar = Maintenance.of([{"at_s": 900, "remove": 0}], 3)
+    alone = Outages([8] * 3, 0.0, maintenance=calendar, spot=replace(spot, nodes=(0,)))
+    assert all(change.time_s < 2e4 for change in changes(alone, inf))
+    both, without = (
+        [change for change in changes(Outages([8] * 3, 0.0, maintenance=plan, spot=spot), 1e5) if change.node]
+        for plan in (calendar, None)
+    )
+    assert both == without
+
+
+def test_changes_are_drawn_as_far_as_they_are_asked_for() -> None:
+    """The only node is out for 30 years while its machines fail and are repaired."""
+    calendar = Maintenance.of([{"at_s": 0, "maintenance": 0, "for_s": 1e9}], 1)
+    outages = Outages([8], 0.0, failures=Failures(mtbf_gpu_h=1e-3), maintenance=calendar)
+    assert outages.next_until(100.0) == NodeChange(0.0, 0, False, "maintenance", True)
+    assert outages.next_until(100.0) is None
 
 
 def test_shares_are_scaled_to_one() -> None:
@@ -220,7 +242,7 @@ def test_machines_that_never_serve_cost_nothing() -> None:
 def test_failures_of_too_many_nodes_are_refused() -> None:
     with pytest.raises(UserError, match="has 100,001 nodes; failures are drawn for at most 100,000"):
         Outages([8] * 100_001, 0.0, failures=Failures())
-    assert Outages([8] * 100_001, 0.0, failures=Failures(mtbf_gpu_h=None)).next() is None
+    assert Outages([8] * 100_001, 0.0, failures=Failures(mtbf_gpu_h=None)).next_until(inf) is None
 
 
 # Calendars
