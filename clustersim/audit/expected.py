@@ -148,6 +148,14 @@ class Recomputed:
         """The name and the hash of the profile, as the manifest of such a run states it; None if unknown."""
         return profile_of(self._cluster, self._speed) if self._speed is not None and self.same_code else None
 
+    def systems(self) -> str | None:
+        """The hash of the systems and their profiles, as the manifest of such a run states it; None if
+        unknown.
+        """
+        if self._speed is None or not self.same_code:
+            return None
+        return systems_hash(self._cluster, self._speed)
+
     def speed(self) -> Speed:
         """The speeds of the run. Call only if `why_not` is empty."""
         assert self._speed is not None

@@ -76,7 +76,8 @@ def _naming(folder: Path) -> Iterator[None]:
     except UserError as error:
         if str(folder) in str(error):
             raise
-        raise type(error)(f"{folder}: {error}") from None
+        error.args = (f"{folder}: {error}",)
+        raise
 
 
 def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[Finding]:

@@ -139,7 +139,8 @@ _text_of_shipped = lru_cache(maxsize=64)(_text_of)
 
 # Versions
 
-_VERSIONS = {"clustersim": re.compile(r"\d[\w.+!-]*", re.ASCII), "code": re.compile("[0-9a-f]{64}")}
+_VERSION = re.compile(r"\d[\w.+!-]*", re.ASCII)
+_VERSIONS = {"clustersim": _VERSION, "code": re.compile("[0-9a-f]{64}")}
 """The form of the versions by which a run identifies the program that made it."""
 
 
@@ -187,4 +188,10 @@ def malformed_versions(manifest: Mapping[str, Any]) -> str:
     for name, form in _VERSIONS.items():
         if not isinstance(entry.get(name), str) or not form.fullmatch(entry[name]):
             return f"versions.{name} is {shown(entry.get(name))}, which no program writes"
+    installed = versions()
+    if is_of_this_code(manifest) and entry["clustersim"] != installed["clustersim"]:
+        return f"versions.clustersim is {shown(entry['clustersim'])}; this code has {installed['clustersim']}"
+    for name in ("python", *LIBRARIES):
+        if name in entry and not (isinstance(entry[name], str) and _VERSION.fullmatch(entry[name])):
+            return f"versions.{name} is {shown(entry[name])}, which no program writes"
     return ""

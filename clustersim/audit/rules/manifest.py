@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -164,6 +165,13 @@ class ManifestConsistent(Rule):
         profile = self._speeds.profile()
         if "profile" in manifest and profile is not None and manifest["profile"] != profile:
             self.report(f"profile is {quoted(manifest['profile'])}; that of the system is {quoted(profile)}")
+        systems = self._speeds.systems()
+        if "systems_sha256" in manifest and systems is not None and manifest["systems_sha256"] != systems:
+            recorded = quoted(manifest["systems_sha256"])
+            self.report(f"systems_sha256 is {recorded}; that of the nodes' systems is {systems}")
+        policy = manifest.get("policy_sha256")
+        if policy is not None and not (isinstance(policy, str) and re.fullmatch("[0-9a-f]{64}", policy)):
+            self.report(f"policy_sha256 is {quoted(policy)}, which no program writes")
 
     def _check_status(self) -> None:
         status = self._manifest.get("status", COMPLETE)
