@@ -37,6 +37,7 @@ class ElasticFlow(Scheduler):
     """
 
     planner = "data-parallel"
+    equal_nodes = True
     elastic = True
 
     def __init__(self, guard_s: float = 1.0, admission: bool = True):

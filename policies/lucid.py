@@ -50,7 +50,7 @@ class Lucid(Scheduler):
     def schedule(self, state: State) -> Proposal:
         count = min(self.profile_nodes, state.cluster.nodes // 4)
         first_profile_node = state.cluster.nodes - count  # of the nodes for profiles
-        self._follow(state, count * state.cluster.gpus_per_node)
+        self._follow(state, sum(state.cluster.sizes[first_profile_node:]))
         proposal = state.proposal()
         profiled = [job for job in self._profiling if job.productive_s >= self.profile_s - _INSTANT_S]
         for job in profiled:
@@ -82,10 +82,9 @@ class Lucid(Scheduler):
 
     def _profile(self, proposal: Proposal, state: State, first_profile_node: int) -> None:
         """Start new jobs on the nodes for profiles, the smallest first."""
-        size = state.cluster.gpus_per_node
         for job in sorted(self._new, key=lambda job: (job.requested, job.order)):
             free = [spot for spot in _fullest_first(proposal, job) if spot[0] >= first_profile_node]
-            places = on_fewest_nodes(free, job.requested, size)
+            places = on_fewest_nodes(free, job.requested, state.cluster.sizes)
             if places is None:
                 return
             del self._new[job]
@@ -96,7 +95,7 @@ class Lucid(Scheduler):
         self, proposal: Proposal, state: State, profiled: list[JobView], first_profile_node: int
     ) -> None:
         """Start the other jobs in order, on free GPUs or beside others."""
-        size, hopeless = state.cluster.gpus_per_node, set[int]()
+        hopeless = set[int]()
         node_end = (
             first_profile_node if self._new else state.cluster.nodes
         )  # idle nodes for profiles serve all
@@ -116,7 +115,7 @@ class Lucid(Scheduler):
                 continue
             if job.requested not in hopeless:
                 free = [spot for spot in _fullest_first(proposal, job) if spot[0] < node_end]
-                places = on_fewest_nodes(free, job.requested, size)
+                places = on_fewest_nodes(free, job.requested, state.cluster.sizes)
                 if places is not None:
                     proposal.start_shared(job, 1 / self.packs, on=places)
                     alone.setdefault(job.requested, []).append(job)

@@ -74,10 +74,10 @@ class Pal(Scheduler):
 
     def _best(self, proposal: Proposal, state: State, job: JobView, gpus: int) -> tuple[float, Places] | None:
         """The places with the least slowdown x penalty, and that product; None without room."""
-        factors, size = self._of(job, state), state.cluster.gpus_per_node
+        factors = self._of(job, state)
         nodes = proposal.free_nodes(job).items()
         free = sorted(nodes, key=lambda spot: (factors[spot[0]], spot[1], spot[0]))
-        placements = [on_fewest_nodes(free, gpus, size), _anywhere(free, gpus)]
+        placements = [on_fewest_nodes(free, gpus, state.cluster.sizes), _anywhere(free, gpus)]
         return min(
             ((self._cost(state, job, placement), placement) for placement in placements if placement),
             default=None,

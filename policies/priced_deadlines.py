@@ -27,6 +27,7 @@ class PricedDeadlines(Scheduler):
     `patience` and `overdue` are those of `priced`, for the GPUs that are not reserved.
     """
 
+    equal_nodes = True
     elastic = True
 
     def __init__(

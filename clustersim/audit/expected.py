@@ -47,9 +47,7 @@ class Recomputed:
         self.same_code = is_of_this_code(manifest)
         if self._speed is not None and self.same_code:
             self._compare_systems(self._speed, manifest.get("systems_sha256"))
-        self._regular = {
-            pool.gpu_type: regular_counts(Cluster(pool.nodes, pool.gpus_per_node)) for pool in cluster.pools
-        }
+        self._regular = {pool.gpu_type: regular_counts(cluster.of_pool(pool)) for pool in cluster.pools}
         self.curve = lru_cache(_MOST_KINDS)(self._curve)
         self.fault = lru_cache(_MOST_KINDS)(self._fault)
 

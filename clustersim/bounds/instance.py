@@ -84,7 +84,7 @@ def instance_of(
     any such schedule. Launches are left out there: a job that pays one does no work for its charge.
     """
     offers_and_options: dict[tuple[int, float | None], tuple[tuple[Offer, ...], tuple[Option, ...]]] = {}
-    layouts = LayoutTimes(speed) if cluster.network_model.by_placement else None
+    layouts = LayoutTimes(speed) if cluster.network_model.by_placement or cluster.unequal else None
     bound_jobs, deadlines = [], 0
     for job in jobs:
         deadlines += job.deadline_s is not None

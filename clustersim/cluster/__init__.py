@@ -4,6 +4,7 @@
 |---|---|
 | `Cluster` | nodes, GPUs per node, GPU types, switches; `Cluster.parse("n128g8")` is 128 nodes of 8 GPUs |
 | `Pool` | all nodes of one GPU type (in a fleet: of one cluster); a job runs within one pool |
+| `Stretch` | equal nodes of a pool that follow one another |
 | `FleetMember` | a cluster of a fleet, by itself |
 | `load_cluster` | the cluster of a shape or of a cluster file |
 | `cluster_of` | the cluster that a manifest states |
@@ -19,6 +20,7 @@
 | `Capacity` | free GPUs by node: `take`, `release`, `close` and `open` a node, `copy` for a draft |
 | `open_nodes` | the free GPUs that a job can have, of all or some nodes |
 | `OpenNodes` | the free GPUs without those of nodes that are closed to a job |
+| `NodesOfSize` | the free GPUs of nodes of one size, where a pool has several |
 | `HostResources` | the cores and the host memory of a node |
 | `HostDemand` | the cores and the host memory that a job needs for each of its GPUs |
 | `CapacityIfStopped` | the free GPUs that there would be if some jobs stopped |
@@ -48,8 +50,8 @@ from .clusterfile import cluster_of, load_cluster
 from .host import HostDemand, HostResources
 from .node_set import NodeSet, first_node, node_range, node_set, nodes_of
 from .sharing import MILLION, SharedGpus, SharedPlacement, gpus_held, in_use, millionths_of, moved
-from .topology import Pool
-from .views import OpenNodes, open_nodes
+from .topology import Pool, Stretch
+from .views import NodesOfSize, OpenNodes, open_nodes
 
 __all__ = [
     "MILLION",
@@ -62,11 +64,13 @@ __all__ = [
     "HostDemand",
     "HostResources",
     "NodeSet",
+    "NodesOfSize",
     "OpenNodes",
     "Placement",
     "Pool",
     "SharedGpus",
     "SharedPlacement",
+    "Stretch",
     "cluster_of",
     "first_node",
     "gpus_held",

@@ -38,6 +38,10 @@ class FreeNodes(Protocol):
         """GPUs of the largest node."""
 
     @property
+    def by_size(self) -> Sequence[tuple[int, NodeSet]]:
+        """The sizes of the nodes, the largest first, and the nodes of each."""
+
+    @property
     def span(self) -> tuple[int, int]:
         """First node and number of nodes."""
 
@@ -87,6 +91,7 @@ class Capacity:
         "_leaf_of",
         "_sizes",
         "_with",
+        "by_size",
         "free",
         "gpus_per_node",
         "host",
@@ -97,6 +102,7 @@ class Capacity:
     def __init__(self, cluster: Cluster):
         self._cluster, self._sizes = cluster, cluster.sizes
         self.nodes, self.gpus_per_node = cluster.nodes, cluster.gpus_per_node
+        self.by_size = cluster.by_size
         self.free = cluster.gpus
         self._free = bytearray(self._sizes)
         self._closed = 0
@@ -115,6 +121,7 @@ class Capacity:
         twin = object.__new__(Capacity)
         twin._cluster, twin._sizes, twin._leaf_of = self._cluster, self._sizes, self._leaf_of
         twin.nodes, twin.gpus_per_node, twin.free = self.nodes, self.gpus_per_node, self.free
+        twin.by_size = self.by_size
         twin._free, twin._with, twin._closed = self._free[:], self._with[:], self._closed
         twin._empty_by_leaf = self._empty_by_leaf[:]
         twin.shared = self.shared and self.shared.copy()
@@ -159,8 +166,8 @@ class Capacity:
         """Free GPUs on nodes that also run something."""
         if self._cluster.node_sizes == 1:
             return self.free - self._with[-1].bit_count() * self.gpus_per_node
-        pools = (PoolCapacity(self, pool) for pool in self._cluster.pools)
-        return sum(pool.free - pool.empty_nodes() * pool.gpus_per_node for pool in pools)
+        by_size = (size for pool in self._cluster.pools for size in pool.by_size)
+        return self.free - sum((self._with[size] & nodes).bit_count() * size for size, nodes in by_size)
 
     def host_use(self) -> HostUse:
         """The cores and the memory that no job holds."""
@@ -301,10 +308,11 @@ class Capacity:
 class CapacityIfStopped:
     """The GPUs that would be free if the jobs at some placements stopped. Nodes are counted on demand."""
 
-    __slots__ = ("_free", "free", "gpus_per_node", "span")
+    __slots__ = ("_free", "by_size", "free", "gpus_per_node", "span")
 
     def __init__(self, capacity: Capacity, placements: Iterable[Placement]):
         self.gpus_per_node, self.span = capacity.gpus_per_node, capacity.span
+        self.by_size = capacity.by_size
         self._free = free = capacity._free[:]
         self.free = capacity.free
         for placement in placements if capacity.shared is None else _whole(capacity.shared, placements):
@@ -345,12 +353,12 @@ def _whole(shared: SharedGpus, placements: Iterable[Placement]) -> Iterator[Plac
 class PoolCapacity:
     """The free GPUs of one type, a view of a `Capacity`. The members mean the same as there."""
 
-    __slots__ = ("_all", "_own", "_pool", "gpus_per_node", "leaves", "nodes")
+    __slots__ = ("_all", "_own", "_pool", "by_size", "gpus_per_node", "leaves", "nodes")
 
     def __init__(self, capacity: Capacity, pool: Pool):
         self._all, self._pool = capacity, pool
         self._own = node_range(pool.first, pool.nodes)
-        self.nodes, self.gpus_per_node = pool.nodes, pool.gpus_per_node
+        self.nodes, self.gpus_per_node, self.by_size = pool.nodes, pool.gpus_per_node, pool.by_size
         self.leaves: Sequence[Leaf] = capacity.leaves[pool.first_leaf : pool.first_leaf + pool.leaves]
 
     @property

@@ -17,6 +17,7 @@ from itertime.errors import UnknownName, UserError, quoted
 
 from .host import HostDemand, HostResources
 from .networks import IDEAL, NETWORKS, NetworkModel
+from .node_set import NodeSet, node_range
 from .topology import Leaf, NodeGroup, Pool, leaves_of, pools_of
 
 __all__ = ["SHAPE", "Cluster", "FleetMember", "Placement"]
@@ -130,6 +131,19 @@ class Cluster:
         return pools_of(groups)
 
     @cached_property
+    def unequal(self) -> bool:
+        """Whether nodes of one pool differ in the number of their GPUs."""
+        return self.node_sizes > 1 and any(len(pool.by_size) > 1 for pool in self.pools)
+
+    def of_pool(self, pool: Pool) -> Cluster:
+        """The nodes of a pool as a cluster of their own."""
+        if len(pool.by_size) == 1:
+            return Cluster(pool.nodes, pool.gpus_per_node, pool.system or "none")
+        return Cluster.of(
+            replace(group, cluster=None) for group in self.groups if group.pool == pool.gpu_type
+        )
+
+    @cached_property
     def mixed(self) -> bool:
         """Whether the GPUs form several pools: they are of several types, or in several clusters of a
         fleet.
@@ -195,6 +209,15 @@ class Cluster:
     def node_sizes(self) -> int:
         """How many different sizes the nodes have."""
         return len({group.gpus_per_node for group in self.groups}) if self.groups else 1
+
+    @cached_property
+    def by_size(self) -> tuple[tuple[int, NodeSet], ...]:
+        """The sizes of the nodes of the only pool, the largest first, and the nodes of each; of several pools
+        the largest size alone.
+        """
+        if self.mixed or self.node_sizes == 1:
+            return ((self.gpus_per_node, node_range(0, self.nodes)),)
+        return self.pools[0].by_size
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:

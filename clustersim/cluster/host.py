@@ -142,6 +142,17 @@ class HostUse:
         ]
         return max(1, *sizes)
 
+    def by_size(self, span: tuple[int, int], demand: HostDemand) -> tuple[tuple[int, NodeSet], ...]:
+        """The most GPUs that a job could have on an idle node of these, the largest number first, and the
+        nodes of each.
+        """
+        nodes, nodes_by_size = node_range(*span), dict[int, NodeSet]()
+        for group_nodes, gpus, host in self._sizes:
+            size = min(gpus, demand.gpus_on(*host))
+            if size and group_nodes & nodes:
+                nodes_by_size[size] = nodes_by_size.get(size, 0) | group_nodes & nodes
+        return tuple(sorted(nodes_by_size.items(), reverse=True)) or ((1, nodes),)
+
     def short(self, demand: HostDemand) -> NodeSet:
         """The nodes without cores or memory for one GPU of the job."""
         short = 0

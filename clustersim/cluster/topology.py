@@ -4,7 +4,8 @@ A group is a stretch of equal nodes. Its nodes are numbered through its leaf swi
 its spine blocks (a folded Clos network or fat tree, Al-Fares et al., SIGCOMM 2008). The uplinks of a leaf,
 and those of a spine block towards the core, have a bandwidth in bytes/s each way. None means that they carry
 all that the nodes below can send. Groups share no leaf. Groups of the same GPU type form a pool; a job runs
-within one pool. In a fleet, groups of different clusters are in different pools.
+within one pool. The groups of a pool may differ in the size of their nodes. In a fleet, groups of different
+clusters are in different pools.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -22,6 +23,7 @@ from itertime.io import CONFIG, Count, Name, Positive
 from itertime.spec import load_system
 
 from .host import HostResources
+from .node_set import NodeSet, node_range
 
 __all__ = [
     "Cpus",
@@ -31,6 +33,7 @@ __all__ = [
     "NodeGroup",
     "Nodes",
     "Pool",
+    "Stretch",
     "leaves_of",
     "pools_of",
 ]
@@ -124,11 +127,21 @@ class Leaf:
     spine_uplink_bytes_per_s: float | None = None
 
 
+class Stretch(NamedTuple):
+    """The equal nodes `first` to `first + nodes - 1` of a pool. `host`: what each has beside its GPUs."""
+
+    first: int
+    nodes: int
+    gpus_per_node: int
+    host: HostResources
+
+
 @dataclass(frozen=True)
 class Pool:
     """All nodes of one GPU type, in a fleet those of one cluster: `first` to `first + nodes - 1`, on the
     leaves from `first_leaf` on. `gpu_type`: the name of the pool, as in `NodeGroup.pool`. `chip`: the GPU
-    type that the groups state.
+    type that the groups state. `gpus_per_node`: of the largest nodes, whose NICs, cores and memory the other
+    fields state; `stretches` has all nodes.
     """
 
     gpu_type: str
@@ -144,15 +157,25 @@ class Pool:
     cluster: str | None = None
     cpus_per_node: int | None = None
     host_memory_gb_per_node: float | None = None
+    stretches: tuple[Stretch, ...] = ()
 
     @cached_property
     def host(self) -> HostResources:
-        """What each node has beside its GPUs."""
+        """What each of the largest nodes has beside its GPUs."""
         return HostResources.of(self.cpus_per_node, self.host_memory_gb_per_node)
 
     @cached_property
     def gpus(self) -> int:
-        return self.nodes * self.gpus_per_node
+        return sum(stretch.nodes * stretch.gpus_per_node for stretch in self.stretches)
+
+    @cached_property
+    def by_size(self) -> tuple[tuple[int, NodeSet], ...]:
+        """The sizes of the nodes, the largest first, and the nodes of each."""
+        nodes_by_size: dict[int, NodeSet] = {}
+        for stretch in self.stretches:
+            nodes = node_range(stretch.first, stretch.nodes)
+            nodes_by_size[stretch.gpus_per_node] = nodes_by_size.get(stretch.gpus_per_node, 0) | nodes
+        return tuple(sorted(nodes_by_size.items(), reverse=True))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -183,13 +206,14 @@ def leaves_of(groups: Sequence[NodeGroup]) -> tuple[Leaf, ...]:
 def pools_of(groups: Sequence[NodeGroup]) -> tuple[Pool, ...]:
     """The groups of each GPU type as one pool.
 
-    UserError if groups of one type do not follow one another, or if they differ in the system, the GPUs per
-    node or the NICs, on which the speed of a job depends, in cores, host memory or the price.
+    UserError if groups of one type do not follow one another, or if they differ in the system or the price.
+    Those with as many GPUs per node must also be alike in NICs, cores and host memory.
     """
     pools: list[Pool] = []
     node = leaf = 0
     for group in groups:
         leaves = -(-group.nodes // (group.nodes_per_leaf or group.nodes))
+        stretch = Stretch(node, group.nodes, group.gpus_per_node, group.host)
         same = next((pool for pool in pools if pool.gpu_type == group.pool), None)
         if same is None:
             pool = Pool(
@@ -206,30 +230,46 @@ def pools_of(groups: Sequence[NodeGroup]) -> tuple[Pool, ...]:
                 cluster=group.cluster,
                 cpus_per_node=group.cpus_per_node,
                 host_memory_gb_per_node=group.host_memory_gb_per_node,
+                stretches=(stretch,),
             )
             pools.append(pool)
         else:
-            _check_alike(group, same, pools[-1])
-            pools[-1] = replace(same, nodes=same.nodes + group.nodes, leaves=same.leaves + leaves)
+            _check_alike(group, same, pools[-1], groups)
+            pools[-1] = _larger(same, group, stretch, leaves)
         node += group.nodes
         leaf += leaves
     return tuple(pools)
 
 
-_ALIKE = (
-    "gpus_per_node", "system", "nic_bytes_per_s", "cpus_per_node", "host_memory_gb_per_node",
-    "usd_per_gpu_hour",
-)  # fmt: skip
+def _larger(pool: Pool, group: NodeGroup, stretch: Stretch, leaves: int) -> Pool:
+    """The pool with the nodes of one more group."""
+    pool = replace(
+        pool,
+        nodes=pool.nodes + group.nodes,
+        leaves=pool.leaves + leaves,
+        stretches=(*pool.stretches, stretch),
+    )
+    if group.gpus_per_node <= pool.gpus_per_node:
+        return pool
+    return replace(pool, **{field: getattr(group, field) for field in _OF_LARGEST})
 
 
-def _check_alike(group: NodeGroup, pool: Pool, last: Pool) -> None:
+_ALIKE = ("system", "usd_per_gpu_hour")
+_OF_LARGEST = ("gpus_per_node", "nic_bytes_per_s", "cpus_per_node", "host_memory_gb_per_node")
+
+
+def _check_alike(group: NodeGroup, pool: Pool, last: Pool, groups: Sequence[NodeGroup]) -> None:
     if pool is not last:
         raise UserError(
             f"group {group.name}: gpu_type={group.gpu_type}: groups of one GPU type must follow one another; "
             "reorder the groups"
         )
-    for field in _ALIKE:
-        ours, theirs = getattr(group, field), getattr(pool, field)
+    same_size = (
+        other for other in groups if (other.pool, other.gpus_per_node) == (group.pool, group.gpus_per_node)
+    )
+    first_of_size = next(same_size)
+    for field in (*_ALIKE, *_OF_LARGEST):
+        ours, theirs = getattr(group, field), getattr(pool if field in _ALIKE else first_of_size, field)
         if ours != theirs:
             raise UserError(
                 f"group {group.name}: {field}={ours}: another group of gpu_type {group.gpu_type} has "

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from .capacity import Capacity, FreeNodesByLeaf
-from .host import HostDemand, HostUse
-from .node_set import NodeSet, node_range
+from collections.abc import Sequence
+from typing import cast
 
-__all__ = ["NodesForDemand", "OpenNodes", "open_nodes"]
+from .capacity import Capacity, FreeNodes, FreeNodesByLeaf
+from .host import HostDemand, HostUse
+from .node_set import NodeSet, first_node, node_range
+from .topology import Leaf
+
+__all__ = ["NodesForDemand", "NodesOfSize", "OpenNodes", "open_nodes"]
 
 
 def open_nodes(
@@ -25,12 +29,12 @@ class OpenNodes:
     of one type. The members mean the same as there.
     """
 
-    __slots__ = ("_all", "_closed", "gpus_per_node", "leaves", "nodes", "span")
+    __slots__ = ("_all", "_closed", "by_size", "gpus_per_node", "leaves", "nodes", "span")
 
     def __init__(self, capacity: FreeNodesByLeaf, closed: NodeSet):
         self._all, self._closed = capacity, closed
         self.nodes, self.gpus_per_node, self.span = capacity.nodes, capacity.gpus_per_node, capacity.span
-        self.leaves = capacity.leaves
+        self.leaves, self.by_size = capacity.leaves, capacity.by_size
 
     @property
     def free(self) -> int:
@@ -53,18 +57,71 @@ class OpenNodes:
         return self.count_with(self.gpus_per_node)
 
 
+class NodesOfSize:
+    """The free GPUs of the nodes of one size: a view of nodes of several sizes. The members mean the same as
+    there.
+    """
+
+    __slots__ = ("_all", "_own", "by_size", "gpus_per_node", "nodes", "span")
+
+    def __init__(self, capacity: FreeNodes, size: int, nodes: NodeSet):
+        self._all, self._own, self.gpus_per_node = capacity, nodes, size
+        self.by_size = ((size, nodes),)
+        self.nodes = nodes.bit_count()
+        first = first_node(nodes)
+        self.span = first, nodes.bit_length() - first
+
+    @property
+    def leaves(self) -> Sequence[Leaf]:
+        return cast("FreeNodesByLeaf", self._all).leaves
+
+    @property
+    def free(self) -> int:
+        return sum(n * self.count_with(n) for n in range(1, self.gpus_per_node + 1))
+
+    def empty_by_leaf(self) -> list[int]:
+        empty = self.nodes_with(self.gpus_per_node)
+        return [(empty & node_range(leaf.first, leaf.nodes)).bit_count() for leaf in self.leaves]
+
+    def free_on(self, node: int) -> int:
+        return cast("FreeNodesByLeaf", self._all).free_on(node) if self._own >> node & 1 else 0
+
+    def nodes_with(self, free: int) -> NodeSet:
+        return self._all.nodes_with(free) & self._own
+
+    def count_with(self, free: int) -> int:
+        return self.nodes_with(free).bit_count()
+
+    def empty_nodes(self) -> int:
+        return self.count_with(self.gpus_per_node)
+
+
 class NodesForDemand:
     """The free GPUs beside which a job has the cores and the memory that it needs: a view of a cluster or of
     its nodes of one type. The members mean the same as there, of nodes with as many GPUs as the job could
     have on an idle one. So a node of 8 GPUs with cores for 6 is as one of 6.
     """
 
-    __slots__ = ("_all", "_demand", "_use", "_with", "free", "gpus_per_node", "leaves", "nodes", "span")
+    __slots__ = (
+        "_all",
+        "_demand",
+        "_use",
+        "_with",
+        "by_size",
+        "free",
+        "gpus_per_node",
+        "leaves",
+        "nodes",
+        "span",
+    )
 
     def __init__(self, capacity: FreeNodesByLeaf, use: HostUse, demand: HostDemand):
         self._all, self._use, self._demand = capacity, use, demand
         self.nodes, self.span, self.leaves = capacity.nodes, capacity.span, capacity.leaves
         self.gpus_per_node = use.most_on_one(capacity.span, demand)
+        self.by_size = capacity.by_size
+        if len(self.by_size) > 1:
+            self.by_size = use.by_size(capacity.span, demand)
         self._with = [0] * (self.gpus_per_node + 1)
         for free in range(1, capacity.gpus_per_node + 1):
             if nodes := capacity.nodes_with(free):

@@ -83,6 +83,15 @@ class RunSetup:
                 "cluster of one type"
             )
 
+        if self.cluster.unequal and not self.parts and self.scheduler.equal_nodes:
+            pool = next(pool for pool in self.cluster.pools if len(pool.by_size) > 1)
+            sizes = " and ".join(str(size) for size, _ in pool.by_size)
+            policy = f"policy {type(self.scheduler).__name__}"
+            raise UserError(
+                f"{policy} plans with nodes of one size, those of {pool.gpu_type} have {sizes} GPUs; choose "
+                "another policy, or give each size a gpu_type of its own"
+            )
+
         if self.packs > 1 and self.cluster.network_model.by_placement:
             policy, network = f"policy {type(self.scheduler).__name__}", self.cluster.network
             raise UserError(

@@ -15,6 +15,7 @@ from clustersim.cluster import (
     FreeNodes,
     FreeNodesByLeaf,
     NodeSet,
+    NodesOfSize,
     Placement,
     first_node,
     node_range,
@@ -22,38 +23,66 @@ from clustersim.cluster import (
     nodes_of,
 )
 
-from .by_node import pack, pack_fits
+from .by_node import pack, pack_fits, views_by_size
 
 __all__ = ["buddy", "buddy_fits"]
 
 
 def buddy_fits(capacity: FreeNodes, gpus: int) -> bool:
+    if len(capacity.by_size) > 1:
+        if _has_no_block(capacity, gpus):
+            return pack_fits(capacity, gpus)
+        return any(buddy_fits(nodes, gpus) for nodes in views_by_size(capacity, gpus))
     if gpus < capacity.gpus_per_node:
         return pack_fits(capacity, gpus)
-    return gpus <= capacity.free and _block(capacity, -(-gpus // capacity.gpus_per_node), 0) is not None
+    if gpus > capacity.free:
+        return False
+    empty = capacity.nodes_with(capacity.gpus_per_node)
+    return _block(empty, capacity.span, -(-gpus // capacity.gpus_per_node), 0) is not None
 
 
 def buddy(
     capacity: FreeNodesByLeaf, gpus: int, prefer: Iterable[int] = (), unit: int = 1
 ) -> Placement | None:
-    """Nodes within one aligned block. None if no block is free, even if enough nodes are free in all."""
+    """Nodes within one aligned block. None if no block is free, even if enough nodes are free in all.
+
+    Where nodes differ in size, the block has nodes of one size, tried in the order of `topology`, and is
+    aligned to the first of these. A job for which there is no such block is packed.
+    """
+    if len(capacity.by_size) > 1:
+        if _has_no_block(capacity, gpus):
+            return pack(capacity, gpus, prefer)
+        placements = (buddy(nodes, gpus, prefer, unit) for nodes in views_by_size(capacity, gpus))
+        return next((placement for placement in placements if placement is not None), None)
     size = capacity.gpus_per_node
     if gpus < size:
         return pack(capacity, gpus, prefer)
     count = -(-gpus // size)
-    block_nodes = _block(capacity, count, node_set(prefer)) if gpus <= capacity.free else None
+    block_nodes = None
+    if gpus <= capacity.free:
+        block_nodes = _block(capacity.nodes_with(size), capacity.span, count, node_set(prefer))
     if block_nodes is None:
         return None
     nodes = [node for _, node in zip(range(count), nodes_of(block_nodes), strict=False)]
     return tuple((node, min(size, gpus - i * size)) for i, node in enumerate(nodes))
 
 
-def _block(capacity: FreeNodes, count: int, preferred: NodeSet) -> NodeSet | None:
-    """The empty nodes, at least `count`, of one aligned block. The block has the least power of two that can
-    hold `count` nodes; of all such blocks it is the one with the fewest empty nodes left over.
+def _has_no_block(capacity: FreeNodes, gpus: int) -> bool:
+    """Whether no block could hold the job even if all nodes were empty, where nodes differ in size."""
+    for size, nodes in capacity.by_size:
+        span = NodesOfSize(capacity, size, nodes).span
+        if gpus <= size or _block(nodes, span, -(-gpus // size), 0) is not None:
+            return False
+    return True
+
+
+def _block(empty: NodeSet, span: tuple[int, int], count: int, preferred: NodeSet) -> NodeSet | None:
+    """The nodes of `empty`, at least `count`, of one aligned block of those of `span`. The block has the
+    least power of two that can hold `count` nodes; of all such blocks it is the one with the fewest empty
+    nodes left over.
     """
-    first_index, nodes = capacity.span
-    empty = capacity.nodes_with(capacity.gpus_per_node) >> first_index
+    first_index, nodes = span
+    empty >>= first_index
     order = (count - 1).bit_length()
     width = 1 << order
     if count == width:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice, repeat
 
-from clustersim.cluster import FreeNodes, NodeSet, Placement, first_node, node_set, nodes_of
+from clustersim.cluster import (
+    FreeNodes,
+    NodeSet,
+    NodesOfSize,
+    Placement,
+    first_node,
+    node_set,
+    nodes_of,
+)
 
-__all__ = ["any_fits", "any_free", "fullest", "pack", "pack_fits", "spread"]
+__all__ = ["any_fits", "any_free", "fullest", "pack", "pack_fits", "spread", "views_by_size"]
 
 
 def fullest(capacity: FreeNodes, gpus: int, preferred: NodeSet, candidates: NodeSet = -1) -> int | None:
@@ -30,6 +38,8 @@ def pack_fits(capacity: FreeNodes, gpus: int) -> bool:
     """Whether there are enough empty nodes, and room for the rest on one node more."""
     if gpus > capacity.free:
         return False
+    if len(capacity.by_size) > 1:
+        return _over_sizes(capacity, gpus, 0) is not None
     whole_nodes, remainder = divmod(gpus, capacity.gpus_per_node)
     empty = capacity.empty_nodes()
     if whole_nodes != empty or not remainder:
@@ -38,7 +48,13 @@ def pack_fits(capacity: FreeNodes, gpus: int) -> bool:
 
 
 def pack(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
-    """Empty nodes, and the fullest node with room for the rest; a job smaller than a node is never split."""
+    """Empty nodes, and the fullest node with room for the rest; a job smaller than a node is never split.
+
+    Where nodes differ in size, empty nodes of the largest size are taken first. A job smaller than the
+    largest node is split over smaller ones only where no node has room for it.
+    """
+    if len(capacity.by_size) > 1:
+        return _over_sizes(capacity, gpus, node_set(prefer))
     preferred, size = node_set(prefer) if prefer else 0, capacity.gpus_per_node
     if gpus < size:
         node = fullest(capacity, gpus, preferred)
@@ -54,6 +70,34 @@ def pack(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int =
         assert last_node is not None, "pack_fits said that there is room"
         spots.append((last_node, remainder))
     return tuple(sorted(spots)) if preferred or remainder else tuple(spots)
+
+
+def _over_sizes(capacity: FreeNodes, gpus: int, preferred: NodeSet) -> Placement | None:
+    """The placement of `pack` on nodes of several sizes."""
+    spots: list[tuple[int, int]] = []
+    remaining, used_nodes = gpus, 0
+    for size, nodes in capacity.by_size:
+        empty = capacity.nodes_with(size) & nodes
+        whole_nodes = [
+            *islice(chain(nodes_of(empty & preferred), nodes_of(empty & ~preferred)), remaining // size)
+        ]
+        spots += zip(whole_nodes, repeat(size))
+        remaining -= size * len(whole_nodes)
+        used_nodes |= node_set(whole_nodes)
+        if not remaining:
+            return tuple(sorted(spots))
+        last_node = fullest(capacity, remaining, preferred, candidates=~used_nodes)
+        if last_node is not None:
+            return tuple(sorted((*spots, (last_node, remaining))))
+    return None
+
+
+def views_by_size(capacity: FreeNodes, gpus: int) -> list[NodesOfSize]:
+    """The nodes of each size: first of those that hold `gpus` on one node, the smallest first, then of the
+    others, the largest first.
+    """
+    sizes = sorted(capacity.by_size, key=lambda entry: (entry[0] < gpus, abs(entry[0] - gpus)))
+    return [NodesOfSize(capacity, size, nodes) for size, nodes in sizes]
 
 
 def any_fits(capacity: FreeNodes, gpus: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from clustersim.cluster import FreeNodesByLeaf, NodeSet, Placement, first_node, node_range, node_set, nodes_of
 
-from .by_node import fullest, pack, pack_fits
+from .by_node import fullest, pack, pack_fits, views_by_size
 
 __all__ = ["topology"]
 
@@ -17,7 +17,14 @@ def topology(
     """Whole nodes, and one more for the rest, under the fewest leaves. Of the leaves with room, the one with
     the fewest empty nodes is taken (best fit). A job that needs several leaves stays within one spine block
     if that is possible, the one with the fewest empty nodes.
+
+    Where nodes differ in size, nodes of one size are tried after the other: the smallest that hold the job,
+    and larger ones; then smaller ones from the largest on. A job that fits on no nodes of one size is packed.
     """
+    if len(capacity.by_size) > 1:
+        placements = (topology(nodes, gpus, prefer, unit) for nodes in views_by_size(capacity, gpus))
+        placement = next((placement for placement in placements if placement is not None), None)
+        return placement or pack(capacity, gpus, prefer)
     if not pack_fits(capacity, gpus):
         return None
     if len(capacity.leaves) == 1:

@@ -79,5 +79,5 @@ def placer(name: str) -> Placer:
 def unit_of(tensor_parallel: int, gpus: int, room: FreeNodesByLeaf) -> int:
     """The GPUs of a job that must share a node: a tensor-parallel group, as far as the nodes can hold it."""
     unit = min(tensor_parallel, room.gpus_per_node)
-    fits = gpus // unit <= room.nodes * (room.gpus_per_node // unit)
+    fits = gpus // unit <= sum(nodes.bit_count() * (size // unit) for size, nodes in room.by_size)
     return unit if fits else 1  # groups of 2 on nodes of 3: some must be split, or the job would never run

@@ -110,6 +110,7 @@ class ClusterState(Generic[AnyView]):
         self.oracle_used = False
         self.capacity = Capacity(cluster)
         self.nodes: NodeStates[AnyView] = NodeStates()
+        self.nodes.unequal = cluster.unequal
         self.running: dict[AnyView, int] = {}
         self.waiting: WaitingJobs[AnyView] = WaitingJobs()
         self.restart_s = RestartTimes(cluster, overheads)

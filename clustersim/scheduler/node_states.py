@@ -57,6 +57,7 @@ class NodeStates(Generic[AnyView]):
     | `closed_to` | the nodes closed to a job, or to every job (no job), and those reserved for it |
     | `may_close` | whether `closed_to` may ever name any |
     | `plans` | what is planned of the nodes; None if nothing |
+    | `unequal` | whether nodes of one GPU type differ in the number of their GPUs |
     | `limit_hosts` | whether a job has stated cores or memory, which nodes limit |
     """
 
@@ -70,6 +71,7 @@ class NodeStates(Generic[AnyView]):
         "plans",
         "removed_by",
         "serving",
+        "unequal",
     )
 
     def __init__(self) -> None:
@@ -82,11 +84,12 @@ class NodeStates(Generic[AnyView]):
         self.may_close = False
         self.plans: Plans[AnyView] | None = None
         self.limit_hosts = False
+        self.unequal = False
 
     @property
     def may_refuse_jobs(self) -> bool:
         """Whether free GPUs may be such that some jobs cannot have them."""
-        return self.limit_hosts or self.may_close
+        return self.limit_hosts or self.may_close or self.unequal
 
     def close(self, closed_to: Callable[[AnyView | None], ClosedNodes]) -> None:
         """From now on, nodes are closed to jobs, and reserved for jobs, as `closed_to` says."""

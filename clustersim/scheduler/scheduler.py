@@ -35,6 +35,8 @@ class Scheduler:
     planner: str = "3d"
     one_gpu_type: bool = False
     """Whether the policy assumes that all GPUs are alike; a cluster of several types is then refused."""
+    equal_nodes: bool = False
+    """Whether the policy assumes that all nodes of a GPU type have as many GPUs; others are then refused."""
     elastic: bool = False
     """Whether the policy chooses how many GPUs a job gets. Notes then say where no job leaves a choice."""
     packs: int = 1

@@ -18,6 +18,7 @@
 | `Slowdown` | what makes jobs slower than predicted: their steps and their nodes |
 | `Network` | protocol: the speeds of placed jobs, where these depend on their nodes |
 | `network_for` | the network of a run, by the model that its cluster names |
+| `NodeSizes` | the speeds on an ideal network, where nodes of one GPU type differ in size |
 | `Interference` | how much jobs on one GPU slow each other down |
 | `Packing` | how many jobs a policy runs on the same GPUs, and the most work that those then do |
 | `CoRunners` | the jobs that share GPUs, and how much each is slowed down |
@@ -43,7 +44,7 @@ Why
 from .by_type import SpeedByType, speed_for
 from .curve import CannotRun, Curve, Offer, PhaseCurve, regular_counts
 from .interference import CoRunners, Interference, Packing
-from .network import Network, network_for
+from .network import Network, NodeSizes, network_for
 from .requests import Requests
 from .running_speeds import RunningSpeeds
 from .slowdown import Slowdown
@@ -58,6 +59,7 @@ __all__ = [
     "Curve",
     "Interference",
     "Network",
+    "NodeSizes",
     "NodeSpeeds",
     "Offer",
     "Packing",

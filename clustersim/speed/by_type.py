@@ -110,7 +110,7 @@ def speed_for(
         tables = throughputs_by_type(table, tuple(dict.fromkeys(pool.chip for pool in cluster.pools)))
     by_type = {}
     for pool in cluster.pools:
-        nodes = Cluster(pool.nodes, pool.gpus_per_node, pool.system or "none") if cluster.groups else cluster
+        nodes = cluster.of_pool(pool) if cluster.groups else cluster
         by_type[pool.gpu_type] = _speed_on(
             pool, nodes, planner, memory_headroom, tables.get(pool.chip), models
         )
@@ -134,7 +134,7 @@ def _speed_on(
     make = None
     if system is not None:
         make = partial(make_planner, planner, system, cache=default_cache, memory_headroom=memory_headroom)
-    return SpeedOnOneType(cluster, make, table, pool.gpu_type, models, pool.host, system)
+    return SpeedOnOneType(cluster, make, table, pool.gpu_type, models, pool.stretches, system)
 
 
 def _system_of_nodes(pool: Pool) -> System:

@@ -156,4 +156,5 @@ def regular_counts(cluster: Cluster) -> tuple[int, ...]:
     """1, 2, 4, ... GPUs within a node, then 1, 2, 4, ... whole nodes, up to the size of the cluster."""
     node = cluster.gpus_per_node
     small = [1 << k for k in range(node.bit_length()) if 1 << k < node]
-    return (*small, *(node << k for k in range(cluster.nodes.bit_length())))
+    whole_nodes = (node << k for k in range(cluster.nodes.bit_length()))
+    return (*small, *(gpus for gpus in whole_nodes if gpus <= cluster.gpus))

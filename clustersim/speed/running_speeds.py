@@ -10,7 +10,7 @@ from traces.job import Job
 
 from .curve import Curve, Offer
 from .interference import CoRunners, Interference
-from .network import Network, network_for
+from .network import Network, NodeSizes, network_for
 from .slowdown import Slowdown
 from .speed import Speed
 
@@ -40,6 +40,7 @@ class RunningSpeeds(Generic[AnyJob]):
     | factor | depends on | changes while the job holds its GPUs |
     |---|---|---|
     | the curve, or the network | the number of GPUs, or their nodes and the traffic of other jobs | yes |
+    | the sizes of its nodes, without a network | the nodes, where those of a type differ | no |
     | `sharing` | the jobs on the same GPUs | yes |
     | `slowdown` | the job and its GPUs | no |
 
@@ -61,6 +62,9 @@ class RunningSpeeds(Generic[AnyJob]):
         self.network: Network[AnyJob] | None = None
         if cluster.network_model.by_placement:
             self.network = network_for(cluster, speed)
+        self._node_sizes: NodeSizes | None = None
+        if cluster.unequal and self.network is None:
+            self._node_sizes = NodeSizes(cluster, speed)
         self._co_runners = None if sharing is None else CoRunners[AnyJob](sharing, _model_of)
         self.independent = self.network is None and self._co_runners is None
         # Of the running jobs; empty where speeds are independent, since no factor is needed again.
@@ -105,6 +109,8 @@ class RunningSpeeds(Generic[AnyJob]):
         """Seconds per unit of a job that has the `gpus` GPUs of `placement`, where speeds are independent."""
         curve = job.curve_on(self._cluster, placement[0][0]) if job.offers else job.curve
         unit_s = curve.unit_s[gpus]
+        if self._node_sizes is not None:
+            unit_s = self._node_sizes.unit_s(curve, gpus, placement)
         if self._slowdown is None:
             return unit_s
         by_steps, by_nodes = self._slowdown.factors(job.job.job_id, job.job.model, gpus, placement)
@@ -113,7 +119,10 @@ class RunningSpeeds(Generic[AnyJob]):
     def _factors_in(self, job: AnyJob, placement: Placement) -> _Factors:
         """The factors of a job in `placement`, as long as no other job takes links or GPUs from it."""
         gpus = sum([count for _, count in placement])
-        factors = _Factors(job.curve_on(self._cluster, placement[0][0]).unit_s[gpus])
+        curve = job.curve_on(self._cluster, placement[0][0])
+        factors = _Factors(curve.unit_s[gpus])
+        if self._node_sizes is not None:
+            factors.predicted_s = self._node_sizes.unit_s(curve, gpus, placement)
         if self._slowdown is not None:
             factors.by_steps, factors.by_nodes = self._slowdown.factors(
                 job.job.job_id, job.job.model, gpus, placement

@@ -18,7 +18,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Protocol
 
-from clustersim.cluster import Cluster, HostDemand, HostResources
+from clustersim.cluster import Cluster, HostDemand, Stretch
 from itertime.errors import UserError
 from itertime.io import shown
 from itertime.planning import PlannedRun, Planner
@@ -64,13 +64,13 @@ class SpeedOnOneType:
 
     def __init__(
         self, cluster: Cluster, make_planner: Callable[[], Planner] | None, table: Throughputs | None = None,
-        gpu_type: str = "", models: Models | None = None, host: HostResources | None = None,
+        gpu_type: str = "", models: Models | None = None, stretches: Sequence[Stretch] = (),
         system: System | None = None,
     ):  # fmt: skip
-        """`make_planner` is called when the first job is to be planned; None without a profile. `host`: the
-        cores and the memory of each node. `system`: that of the nodes.
+        """`make_planner` is called when the first job is to be planned; None without a profile. `stretches`:
+        the cores and the memory of the nodes; empty where they set no limit. `system`: that of the nodes.
         """
-        self._host = host or HostResources(None, None)
+        self._stretches = [] if all(part.host == (None, None) for part in stretches) else stretches
         self.cluster, self.table, self.gpu_type, self.system = cluster, table or {}, gpu_type, system
         self._make_planner, self._stated_models = make_planner, models
         self.tabled_models = frozenset(map(itemgetter(0), self.table))
@@ -148,11 +148,16 @@ class SpeedOnOneType:
         """The most GPUs that the job can have. A node on which it holds GPUs, all of them if it holds more
         than a node has, must have the cores and the memory that it needs beside them.
         """
-        if self._host == (None, None) or (job.cpus is None and job.host_memory_gb is None):
-            return self.cluster.gpus
         demand = HostDemand.of(job.cpus, job.host_memory_gb, job.gpus)
-        on_one = self.cluster.gpus_per_node if demand is None else demand.gpus_on(*self._host)
-        return on_one if on_one < self.cluster.gpus_per_node else self.cluster.gpus
+        if demand is None or not self._stretches:
+            return self.cluster.gpus
+        most_on_one = most_on_full_nodes = 0
+        for nodes in self._stretches:
+            size = nodes.gpus_per_node
+            on_one = min(demand.gpus_on(*nodes.host), size)
+            most_on_one = max(most_on_one, on_one)
+            most_on_full_nodes += nodes.nodes * size if on_one == size else 0
+        return max(most_on_one, most_on_full_nodes)
 
     def _kind(self, job: Job) -> object:
         """What the job's curve here depends on. CannotRun for a job that no node can hold."""
@@ -160,7 +165,8 @@ class SpeedOnOneType:
         if gpu_limit == self.cluster.gpus:
             return kind_of(job)
         if job.gpus is not None and gpu_limit < job.gpus:
-            raise CannotRun(self._host.shortage(job.cpus, job.host_memory_gb, job.gpus))
+            largest = max(self._stretches, key=lambda part: part.gpus_per_node)
+            raise CannotRun(largest.host.shortage(job.cpus, job.host_memory_gb, job.gpus))
         return kind_of(job), gpu_limit
 
     def _make(self, job: Job) -> Curve:

@@ -27,7 +27,7 @@ class TableSpeed(SpeedOnOneType):
     """Speeds from a throughput table alone, so a check needs no prediction and takes milliseconds."""
 
     def __init__(self, cluster: Cluster, table: Table):
-        super().__init__(cluster, None, table, host=cluster.host)
+        super().__init__(cluster, None, table, stretches=cluster.pools[0].stretches if cluster.groups else ())
 
     def curve(self, job: Job) -> Curve:
         """The curve of `job`. CannotRun, with the reason, if the table has none."""

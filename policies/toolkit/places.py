@@ -11,21 +11,23 @@ Places = tuple[tuple[int, int], ...]
 """(node, GPUs there) pairs, by node."""
 
 
-def on_fewest_nodes(free: Sequence[tuple[int, int]], gpus: int, size: int) -> Places | None:
-    """GPUs on the fewest nodes of `size` GPUs that can hold so many: of (node, free GPUs) pairs the first
-    with room. None without room.
+def on_fewest_nodes(free: Sequence[tuple[int, int]], gpus: int, sizes: Sequence[int]) -> Places | None:
+    """GPUs on the fewest nodes that can hold so many: of (node, free GPUs) pairs the first with room. None
+    without room. `sizes`: the GPUs of each node; empty nodes of the largest size are taken first.
 
-    >>> on_fewest_nodes([(3, 2), (0, 4), (1, 4)], 6, 4)
+    >>> on_fewest_nodes([(3, 2), (0, 4), (1, 4)], 6, [4, 4, 4, 4])
     ((0, 4), (3, 2))
     """
-    full_nodes, remainder = divmod(gpus, size)
-    nodes = [node for node, _ in islice((spot for spot in free if spot[1] == size), full_nodes)]
-    if len(nodes) < full_nodes:
-        return None
-    spots = [(node, size) for node in nodes]
-    if remainder:
-        last_node = next((node for node, n in free if n >= remainder and node not in nodes), None)
-        if last_node is None:
-            return None
-        spots.append((last_node, remainder))
-    return tuple(sorted(spots))
+    spots: dict[int, int] = {}
+    remaining = gpus
+    for size in sorted({sizes[node] for node, _ in free}, reverse=True):
+        empty = (node for node, n in free if n == size == sizes[node])
+        spots |= dict.fromkeys(islice(empty, remaining // size), size)
+        remaining = gpus - sum(spots.values())
+        last_node = next((node for node, n in free if n >= remaining and node not in spots), None)
+        if remaining and last_node is not None:
+            spots[last_node] = remaining
+            remaining = 0
+        if not remaining:
+            return tuple(sorted(spots.items()))
+    return None

@@ -183,6 +183,15 @@ def gpu_types(scene: Scene) -> None:
     scene.settings["type_slowdown"] = scene.random.choice((None, 1.0, 2.0))
 
 
+def node_sizes(scene: Scene) -> None:
+    """Smaller nodes of the same type in each cluster, before or behind the others."""
+    for own in scene.groups.values():
+        group = own[0]
+        size = scene.random.choice([n for n in (1, 2, 3) if n < group["gpus_per_node"]])
+        small = {**group, "name": "small", "gpus_per_node": size, "nodes": scene.random.choice((1, 2, 3))}
+        own.insert(scene.random.choice((0, 1)), small)
+
+
 def fleet(scene: Scene) -> None:
     """Two clusters under one policy."""
     own = scene.groups.pop("")
@@ -324,7 +333,7 @@ def planners(scene: Scene) -> None:
 FEATURES: dict[str, Callable[[Scene], None]] = {
     feature.__name__.replace("_", " "): feature
     for feature in (
-        gpu_types, fleet, routing, tiers, contention,  # clusters come first: others look at their nodes
+        gpu_types, node_sizes, fleet, routing, tiers, contention,  # first: others look at their nodes
         deadlines, wrong_statements, tenants, user_estimates, parts_of_gpus, phases, batches,
         host_demands, logged_ends, kinds_of_jobs, sharing, services, overheads, shared_storage,
         failures, calendar, removal, spot, reservations, step_times, variability, rounds, estimates,

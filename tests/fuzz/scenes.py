@@ -65,6 +65,8 @@ def refusal(policy: str, features: Iterable[str]) -> str | None:
     scheduler = find_policy(policy)
     if scheduler.one_gpu_type and present & {"gpu types", "fleet"}:
         return "plans with one GPU type, the cluster has"
+    if scheduler.equal_nodes and "node sizes" in present:
+        return "plans with nodes of one size"
     if scheduler().packs > 1 and present & {"tiers", "contention"}:
         return "runs jobs on the same GPUs, and no model says"
     return next((text for features, text in REFUSED.items() if features <= present), None)

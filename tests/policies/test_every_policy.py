@@ -87,9 +87,10 @@ def test_jobs_without_a_place_on_the_nodes_that_are_left_keep_no_job_out(
     assert name in COUNTS_ALONE or not [job for job in unfinished_jobs if sizes[job] <= 4]
 
 
-def test_the_docs_name_the_policies_that_plan_with_one_gpu_type() -> None:
+@pytest.mark.parametrize("assumption", ["one_gpu_type", "equal_nodes"])
+def test_the_docs_name_the_policies_that_plan_with_one_gpu_type_or_size_of_nodes(assumption: str) -> None:
     text = (ROOT / "docs" / "clusters.md").read_text()
-    paragraph = next(part for part in text.split("\n\n") if "`one_gpu_type = True`" in part)
+    paragraph = next(part for part in text.split("\n\n") if f"`{assumption} = True`" in part)
     names = " ".join(paragraph.split()).split(" plan with ")[0]
-    refusing = {name for name in NAMES if find_policy(name).one_gpu_type}
+    refusing = {name for name in NAMES if getattr(find_policy(name), assumption)}
     assert {name.strip(" `") for name in names.replace(" and ", ",").split(",")} == refusing

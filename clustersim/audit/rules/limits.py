@@ -75,9 +75,10 @@ class HostNotExceeded(Rule):
         super().__init__(history)
         self.kinds = (*ALLOCATES, *RELEASES)
         self._has = {
-            node: pool.host
+            node: stretch.host
             for pool in history.cluster.pools
-            for node in range(pool.first, pool.first + pool.nodes)
+            for stretch in pool.stretches
+            for node in range(stretch.first, stretch.first + stretch.nodes)
         }
         self._used: dict[int, tuple[int, int]] = {}  # by node, in millionths
         self._held: dict[str, tuple[Placement, HostDemand]] = {}

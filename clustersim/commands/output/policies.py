@@ -49,6 +49,8 @@ def print_details(details: PolicyDetails, page: str, *, json: bool, wide: bool) 
     say(f"GPUs of a job: {'chosen by the policy' if details.elastic else 'as many as it asks for'}", width)
     if details.one_gpu_type:
         say("Clusters: of one GPU type", width)
+    if details.equal_nodes:
+        say("Nodes: of one size for each GPU type", width)
     say(f"Page: {page}", width)
     if details.parameters:
         print("\nParameters, set by --set policy.NAME=VALUE:")

@@ -44,6 +44,7 @@ class PolicyDetails:
     planner: str
     elastic: bool
     one_gpu_type: bool
+    equal_nodes: bool
     text: str
     papers: tuple[str, ...]
     parameters: tuple[PolicyParameter, ...]
@@ -58,6 +59,7 @@ def policy_details(name: str) -> PolicyDetails:
         planner=cls.planner,
         elastic=cls.elastic,
         one_gpu_type=cls.one_gpu_type,
+        equal_nodes=cls.equal_nodes,
         text=inspect.getdoc(cls) or "",
         papers=tuple(dict.fromkeys(_CITATION.findall(" ".join(sentences)))),
         parameters=tuple(

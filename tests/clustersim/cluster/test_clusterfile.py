@@ -80,7 +80,22 @@ def test_a_type_without_a_profile_is_known_but_has_no_system(tmp_path: Path) -> 
     assert (cluster.pools[0].system, cluster.gpus) == (None, 16)
 
 
-@pytest.mark.parametrize("text", [TWO, "groups: [{name: a, gpu_type: v100, nodes: 2}]"])
+SIZES = """
+groups:
+  - {name: small, gpu_type: v100, nodes: 3, gpus_per_node: 2, cpus_per_node: 12}
+  - {name: large, gpu_type: v100, nodes: 2, cpus_per_node: 40}
+"""
+
+
+def test_nodes_of_one_type_may_differ_in_size(tmp_path: Path) -> None:
+    cluster = _load(tmp_path, SIZES)
+    (pool,) = cluster.pools
+    assert (cluster.mixed, cluster.unequal, cluster.gpu_types) == (False, True, ("v100",))
+    assert (pool.nodes, pool.gpus, pool.gpus_per_node, pool.cpus_per_node) == (5, 22, 8, 40)
+    assert pool.by_size == ((8, 0b11000), (2, 0b00111))
+
+
+@pytest.mark.parametrize("text", [TWO, SIZES, "groups: [{name: a, gpu_type: v100, nodes: 2}]"])
 def test_a_manifest_gives_the_same_cluster_again(tmp_path: Path, text: str) -> None:
     cluster = _load(tmp_path, text)
     assert cluster_of(json.loads(json.dumps(cluster.document()))) == cluster

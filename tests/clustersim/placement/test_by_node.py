@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.cluster import Capacity, Cluster
+from clustersim.cluster.topology import NodeGroup
 from clustersim.placement import Placer
 from clustersim.placement.placers import PLACERS
 from tests.effort import examples
@@ -24,6 +25,18 @@ class Scene(NamedTuple):
 
     def free(self) -> list[int]:
         return [self.capacity.free_on(n) for n in range(self.cluster.nodes)]
+
+
+@st.composite
+def uneven_scenes(draw: st.DrawFn) -> Scene:
+    """Stretches of nodes of several sizes, of one GPU type."""
+    sizes = draw(st.lists(st.sampled_from((1, 2, 3, 4, 8)), min_size=2, max_size=4))
+    cluster = Cluster.of(
+        NodeGroup(f"g{i}", draw(st.integers(1, 4)), size, "a100") for i, size in enumerate(sizes)
+    )
+    filled = _filled(cluster, [draw(st.integers(0, size)) for size in cluster.sizes])
+    prefer = draw(st.lists(st.integers(0, cluster.nodes - 1), unique=True, max_size=3))
+    return Scene(filled, cluster, tuple(prefer), draw(st.integers(1, cluster.gpus + 2)))
 
 
 @st.composite
@@ -45,7 +58,7 @@ def _filled(cluster: Cluster, used: list[int]) -> Capacity:
     return capacity
 
 
-@given(names, scenes())
+@given(names, st.one_of(scenes(), uneven_scenes()))
 @settings(max_examples=examples(300), deadline=None)
 def test_laws_of_every_placer(name: str, scene: Scene) -> None:
     free, one = scene.free(), PLACERS[name]
@@ -59,6 +72,9 @@ def test_laws_of_every_placer(name: str, scene: Scene) -> None:
         assert [node for node, _ in places] == sorted({node for node, _ in places})
     elif name in ("any", "spread"):
         assert scene.gpus > sum(free), "any free GPUs will do"
+    if scene.cluster.unequal:
+        fits = one.fits(Capacity(scene.cluster), scene.gpus)
+        assert fits == (scene.gpus <= scene.cluster.gpus), "no job waits for nodes that there never are"
 
 
 @given(scenes())
@@ -128,6 +144,21 @@ def test_a_small_job_stays_on_a_preferred_node_with_room(scene: Scene) -> None:
     if gpus < scene.cluster.gpus_per_node and any(scene.capacity.free_on(n) >= gpus for n in scene.prefer):
         assert places is not None
         assert places[0][0] in scene.prefer
+
+
+def test_nodes_of_two_sizes_by_hand() -> None:
+    """Nodes 0 to 3 have 2 GPUs, nodes 4 and 5 have 8: a job is split over small nodes if no node has room."""
+    cluster = Cluster.of([NodeGroup("small", 4, 2, "a100"), NodeGroup("large", 2, 8, "a100")])
+    empty, busy = Capacity(cluster), _filled(cluster, [0, 0, 0, 0, 6, 6])
+    large, small = ((4, 8), (5, 8)), ((0, 2), (1, 2), (2, 2), (3, 2))
+    for name in ("pack", "topology", "buddy"):
+        place = PLACERS[name].place
+        assert [place(empty, gpus) for gpus in (2, 4, 8, 16, 24)] == [
+            small[:1], ((4, 4),), large[:1], large, small + large,
+        ]  # fmt: skip
+        assert [place(busy, gpus) for gpus in (2, 4, 8)] == [small[:1], small[:2], small]
+    assert PLACERS["pack"].place(empty, 17) == ((0, 1), *large)
+    assert PLACERS["pack"].place(busy, 9) == (*small, (4, 1))
 
 
 def test_placers_by_hand() -> None:

@@ -164,3 +164,9 @@ def test_a_policy_for_one_gpu_type_refuses_a_mixed_cluster(tmp_path: Path) -> No
     scheduler = setup_of(RunConfig(policy="edf-admission", cluster="n2g8")).scheduler
     with pytest.raises(UserError, match="plans with one GPU type, the cluster has"):
         RunSetup(cluster=cluster, scheduler=scheduler, speed=SpeedOnOneType(CLUSTER, None))
+    small = "{name: small, gpu_type: v100, nodes: 4, gpus_per_node: 2}"
+    path.write_text(f"groups:\n  - {{name: large, gpu_type: v100, nodes: 2}}\n  - {small}\n")
+    with pytest.raises(
+        UserError, match="Hived plans with nodes of one size, those of v100 have 8 and 2 GPUs"
+    ):
+        setup_of(RunConfig(policy="hived", cluster=str(path)))

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.cluster import Cluster, SharedPlacement, load_cluster
+from clustersim.cluster.topology import NodeGroup
 from clustersim.jobs import ActiveJob
 from clustersim.speed import (
     CannotRun,
@@ -241,6 +242,31 @@ def active_job(name: str, gpus: int = 1) -> ActiveJob:
     job = Job(name, 0.0, gpus=gpus, duration_s=100.0)
     offer = PLANNED.offers(job)[0]
     return ActiveJob(job, 0, offer.curve, offer.requested, offer.note)
+
+
+def test_the_smaller_nodes_decide_where_nodes_differ_in_size() -> None:
+    """A job that is split over nodes of 2 GPUs runs as its plan does there, on an ideal network as under
+    tiers, and a node of 4 beside them does not make it faster. On full nodes of 4 the curve holds.
+    """
+    large = NodeGroup.of_system("large", 2, 4, "dgx-a100-80gb")
+    groups = [replace(large, name="small", nodes=4, gpus_per_node=2), large]
+    cluster, tiers = Cluster.of(groups), Cluster.of(groups, "tiers")
+    job, speed = (
+        Job("a", 0.0, gpus=8, model="gpt3-1.3b", global_batch=64, iterations=10.0),
+        speed_for(cluster, "3d"),
+    )
+    (offer,) = speed.offers(job)
+    active = ActiveJob(job, 0, offer.curve, offer.requested, offer.note)
+    ideal, tiered = RunningSpeeds[ActiveJob](cluster, speed), RunningSpeeds[ActiveJob](tiers, speed)
+    full, small, mixed = ((4, 4), (5, 4)), ((0, 2), (1, 2), (2, 2), (3, 2)), ((0, 2), (1, 2), (4, 4))
+    assert ideal.alone_s(active, 8, full) == offer.curve.unit_s[8]
+    split_s = ideal.alone_s(active, 8, small)
+    assert split_s > offer.curve.unit_s[8]
+    assert ideal.move({active: mixed}) == {active: split_s} == tiered.move({active: mixed})
+    assert ideal.alone_s(active, 4, ((0, 2), (4, 2))) > ideal.alone_s(active, 4, ((4, 4),))
+    assert ideal.alone_s(active, 2, ((0, 1), (1, 1))) == offer.curve.unit_s[2], (
+        "no more than a small node has"
+    )
 
 
 def test_steps_and_nodes_multiply_what_is_predicted() -> None:
