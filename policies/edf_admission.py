@@ -31,6 +31,7 @@ class EdfAdmission(Scheduler):
     """
 
     one_gpu_type = True
+    leaves_idle = False
 
     def admit(self, job: JobView, state: State) -> bool:
         if job.deadline_s is None:

@@ -39,6 +39,7 @@ class ElasticFlow(Scheduler):
     planner = "data-parallel"
     equal_nodes = True
     elastic = True
+    leaves_idle = False
 
     def __init__(self, guard_s: float = 1.0, admission: bool = True):
         self.guard_s = number("guard_s", guard_s, _LEAST_GUARD_S)

@@ -25,6 +25,8 @@ class Gandiva(RoundRobin):
     seconds; a slice should be long against a restart.
     """
 
+    leaves_idle = False
+
     def __init__(
         self, quantum_s: float = 600.0, packing: bool = False, trial_s: float = 120.0,
         grow_shrink: bool = False,

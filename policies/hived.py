@@ -28,6 +28,7 @@ class Hived(Scheduler):
 
     one_gpu_type = True
     equal_nodes = True
+    leaves_idle = False
 
     def __init__(self, cells: Mapping[str, Sequence[int]] | None = None, opportunistic: bool = True):
         self.cells = _checked(cells)

@@ -24,13 +24,14 @@ class Lucid(Scheduler):
     Learning Training Jobs", ASPLOS 2023. The score of a job is 0 (tiny) if it keeps more than `tiny` of its
     speed beside others, 1 (medium) above `medium`, else 2 (jumbo), on average over the models seen so far and
     by the `sharing` of the run. New jobs first run alone for `profile_s` seconds on the last `profile_nodes`
-    nodes, at most a quarter of all; wider ones, and those that wait long for it, count as profiled. Run times
-    are predicted by `blend`, the paper's by trees. Its updates of models and its scaling of the profiler by
-    time are left out.
+    nodes, at most a quarter of all, which they then leave even if no job takes their GPUs. Wider ones, and
+    those that wait long for it, count as profiled. Run times are predicted by `blend`, the paper's by trees.
+    Its updates of models and its scaling of the profiler by time are left out.
     """
 
     one_gpu_type = True
     packs = 2
+    leaves_idle = True
 
     def __init__(
         self, capacity: int = 2, tiny: float = 0.95, medium: float = 0.85, profile_nodes: int = 1,

@@ -28,6 +28,8 @@ class Muri(Scheduler):
     their iterations. If all jobs fit alone, none share.
     """
 
+    leaves_idle = False
+
     def __init__(self, order: str = "srsf", group: int = 2, round_s: float = 360.0):
         if order not in _ORDERS:
             raise ValueError(f"order={brief(order)}: must be one of {', '.join(_ORDERS)}")

@@ -33,6 +33,7 @@ class Pal(Scheduler):
     """
 
     one_gpu_type = True
+    leaves_idle = False
 
     def __init__(self, order: str = "fifo", locality: float = 1.5, round_s: float = 0.0):
         if not isinstance(order, str) or order not in _ORDERS:

@@ -39,12 +39,13 @@ class Pollux(Scheduler):
     Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021.
     `power`, from -10 to 1, is the paper's p: the smaller, the fairer. Other GPUs than now count less, by the
     share of the job's life that changes would have taken. A job without GPUs counts as one with the speedup
-    `waiting_speedup`. With `apart` no node has two jobs that span nodes. With `batches` off all jobs keep the
-    batch of their trace.
+    `waiting_speedup`. With `apart` no node has two jobs that span nodes, even where a job loses GPUs for it
+    that stay free. With `batches` off all jobs keep the batch of their trace.
     """
 
     one_gpu_type = True
     elastic = True
+    leaves_idle = True
 
     def __init__(
         self, round_s: float = 60.0, power: float = -1.0, waiting_speedup: float = 0.01, apart: bool = True,
@@ -196,6 +197,8 @@ def _keep_apart(proposal: Proposal) -> None:
         while conflicts(job):
             if not smaller:
                 proposal.stop(job)
+                if proposal.keep(job) and conflicts(job):
+                    proposal.stop(job)
             else:
                 proposal.resize(job, smaller.pop())
         placement = proposal.placement(job) or ()

@@ -29,6 +29,7 @@ class PricedDeadlines(Scheduler):
 
     equal_nodes = True
     elastic = True
+    leaves_idle = False
 
     def __init__(
         self, price: float = 3.0, floor: float = 0.0, harm: float = 1.0, patience: float = 100.0,

@@ -21,6 +21,8 @@ class Quota(Scheduler):
     (`--set quotas.TENANT=GPUS`); without any, GPUs go to the tenant that holds fewest.
     """
 
+    leaves_idle = False
+
     def __init__(self) -> None:
         self._queues = TenantQueues()
 

@@ -112,7 +112,8 @@ class Evidence:
     whether nodes are reclaimed with notice.
     `price_usd_per_gpu_h`: of GPU types without a price, where the cluster states one for others.
     `slowdown`: what made jobs slower than predicted; None: nothing did.
-    `packs`: the most jobs that the policy ran on the same GPUs.
+    `packs`: the most jobs that the policy ran on the same GPUs. `idle_stops`: how many jobs at most lost GPUs
+    to the policy that no job got; None if that is unknown.
     """
 
     cluster: Cluster
@@ -128,6 +129,7 @@ class Evidence:
     price_usd_per_gpu_h: float = 5.0
     slowdown: Slowdown | None = None
     packs: int = 1
+    idle_stops: int | None = None
 
     @property
     def as_predicted(self) -> bool:

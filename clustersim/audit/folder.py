@@ -29,6 +29,7 @@ from .rules import (
     RULES,
     HostNotExceeded,
     ManifestConsistent,
+    NoIdleStops,
     NotBelowBound,
     OutagesAsDrawn,
     PlansAsPredicted,
@@ -46,6 +47,7 @@ from .rules import (
 from .settings import (
     has_reclaims,
     stated_failures,
+    stated_idle_stops,
     stated_overheads,
     stated_packs,
     stated_reservations,
@@ -100,6 +102,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         price_usd_per_gpu_h=stated_price(manifest),
         slowdown=stated_slowdown(manifest, run.cluster),
         packs=stated_packs(manifest),
+        idle_stops=stated_idle_stops(manifest),
     )
     complete = manifest.get("complete") is True
     speeds = Recomputed(run.cluster, manifest)
@@ -110,6 +113,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         *RULES,
         *([ReservationsKept] if evidence.reservations else []),
         *([HostNotExceeded] if run.cluster.states_host else []),
+        *([] if evidence.idle_stops is None or run.cluster.states_host else [NoIdleStops]),
         partial(OutagesAsDrawn, manifest=manifest),
         partial(plans, expected=speeds, rows=run.plans, complete=complete),
         ServicesLeave,

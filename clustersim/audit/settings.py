@@ -18,6 +18,7 @@ from itertime.errors import UserError, quoted
 __all__ = [
     "has_reclaims",
     "stated_failures",
+    "stated_idle_stops",
     "stated_interference",
     "stated_overheads",
     "stated_packs",
@@ -93,6 +94,14 @@ def has_reclaims(manifest: Mapping[str, Any]) -> bool:
     return bool(manifest.get("spot")) or any(
         isinstance(entry, dict) and "reclaim" in entry for entry in entries
     )
+
+
+def stated_idle_stops(manifest: Mapping[str, Any]) -> int | None:
+    """How many jobs lost GPUs to the policy that no job got; None in folders of earlier versions."""
+    stops = manifest.get("idle_stops")
+    if stops is not None and (type(stops) is not int or stops < 0):
+        raise UserError(f"manifest.json: idle_stops={quoted(stops)}: must be a whole number; run again")
+    return stops
 
 
 def stated_packs(manifest: Mapping[str, Any]) -> int:

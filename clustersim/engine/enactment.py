@@ -11,6 +11,7 @@ from clustersim.jobs import ActiveJob
 from clustersim.records import MIGRATE, NOTE, PREEMPT, RATE, REPLAN, RESIZE, RESTART, START
 from clustersim.scheduler import Event, JobView, Proposal
 from clustersim.scheduler.internal import active_of, adopt
+from clustersim.scheduler.searches import is_packed
 from clustersim.speed import RunningSpeeds
 
 from .clock import Due
@@ -57,6 +58,7 @@ class Enactment:
             active = active_of(job)
             active.settle(now)
             if placement is None:
+                self._count_idle(active)
                 self.preempt(active)
             else:
                 self._allocate(job, active, placement, now, speeds.pop(active, None))
@@ -99,6 +101,12 @@ class Enactment:
         active.preemptions += 1
         self._world.policy.add_waiting(self._views[active])
         self._recorder.event(self._clock.now, PREEMPT, active.job.job_id, detail=reason)
+
+    def _count_idle(self, active: ActiveJob) -> None:
+        """Count a job that the policy stops while no other job gets any of its GPUs."""
+        assert active.placement is not None
+        if not is_packed(active) and self._facts.capacity.has_room(active.placement, active.demand):
+            self._facts.idle_stops += 1
 
     def free_gpus(self, active: ActiveJob) -> None:
         """Free the GPUs of a running job that ends or was interrupted."""

@@ -11,7 +11,8 @@ from clustersim.errors import PolicyError
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.scheduler.cluster_state import ClusterState
 from clustersim.scheduler.internal import facts_of
-from clustersim.scheduler.key_checks import broken_promise, place_of
+from clustersim.scheduler.key_checks import broken_order, broken_promise, place_of
+from clustersim.scheduler.searches import hand_back
 
 __all__ = ["PolicyCalls", "locate_policy_error"]
 
@@ -24,8 +25,8 @@ class PolicyCalls:
 
     `state`: what the policy sees of `facts`. `admits_all`: whether it declines no job. `wall_s`: wall-clock
     seconds spent in the policy. `when` gives the simulated time for error messages, for example " at t=60 s".
-    `check_all_keys`: look up the keys of all waiting jobs after each decision; otherwise samples them (see
-    `key_checks`).
+    `check_all_keys`: look up the keys of all waiting jobs after each decision, and the order of `run`;
+    otherwise samples of keys (see `key_checks`).
     """
 
     def __init__(
@@ -42,12 +43,18 @@ class PolicyCalls:
         self.wall_s = 0.0
 
     def schedule(self) -> Proposal:
-        """What should run from now on."""
+        """What should run from now on. Where the policy leaves no GPUs idle, a job that it stops keeps those
+        of which no other job gets any.
+        """
         schedule = self._scheduler.schedule
         answer = self._call("schedule", schedule, self.state)
         if isinstance(answer, Proposal) and facts_of(answer) is self._facts:
             if answer.decision == self._facts.decision:
                 self._check_keys(answer)
+                if self._check_all_keys and answer.order and (fault := broken_order(answer)):
+                    raise self.error(fault)
+                if self._scheduler.leaves_idle is False and answer.changes:
+                    hand_back(answer, list(self._facts.running))
                 return answer
             fault = "a proposal of an earlier decision; begin each with state.proposal()"
         else:

@@ -256,6 +256,7 @@ class Simulation(Course):
         self.keep_unfinished(now, world.arrivals)
         world.recorder.end_s = now
         world.recorder.oracle_used = facts.oracle_used
+        world.recorder.idle_stops = facts.idle_stops
 
     def keep_unfinished(self, now: float, arrivals: Arrivals) -> None:
         """Record the jobs in the system and those of `arrivals`, which the run never reached."""

@@ -27,6 +27,7 @@ class Resumed(Scheduler):
     def __init__(self, site: Scheduler, now_s: float, places: Mapping[str, Placement], target: str):
         self.planner, self.one_gpu_type, self.elastic = site.planner, site.one_gpu_type, site.elastic
         self.equal_nodes = site.equal_nodes
+        self.leaves_idle = site.leaves_idle
         self.started_s = inf
         self.earlier: dict[str, None] = {}
         self.unplaced: list[str] = []

@@ -46,6 +46,7 @@ class Recorder(ABC):
         self.plans: dict[PlanKey, Job] = {}
         self.end_s = 0.0
         self.oracle_used = False
+        self.idle_stops = 0
         self.predictions: dict[str, Any] | None = None
         self._keep_event, self._keep_snapshot = keep_event, keep_snapshot
         self._last_use: tuple[float, ...] = ()

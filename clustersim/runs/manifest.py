@@ -71,6 +71,7 @@ def manifest_of(
         "profile": profile_of(cluster, setup.speed),
         "systems_sha256": systems_hash(cluster, setup.speed),
         "oracle_used": recorder.oracle_used,
+        "idle_stops": recorder.idle_stops,
         **({} if recorder.predictions is None else {"predictions": recorder.predictions}),
         "complete": ending.status == COMPLETE,
         "status": ending.status,

@@ -62,6 +62,7 @@ class ClusterState(Generic[AnyView]):
     | `now_s` | seconds on the trace's clock |
     | `decision` | counts the calls of the policy, so that a proposal of an earlier one is recognised |
     | `stamp` | moves with every change but the passage of time, see `State.stamp` |
+    | `idle_stops` | how many jobs lost GPUs to the policy, none of which it gave to another job |
     | `oracle_used` | whether the policy looked at a run time that no user stated |
     | `capacity` | the free GPUs |
     | `nodes` | why jobs cannot have GPUs of some nodes (`NodeStates`) |
@@ -79,6 +80,7 @@ class ClusterState(Generic[AnyView]):
         "cluster",
         "curves",
         "decision",
+        "idle_stops",
         "node_factor",
         "nodes",
         "now_s",
@@ -107,6 +109,7 @@ class ClusterState(Generic[AnyView]):
         self.sharing = _NO_SHARING
         self.now_s = 0.0
         self.decision = self.stamp = 0
+        self.idle_stops = 0
         self.oracle_used = False
         self.capacity = Capacity(cluster)
         self.nodes: NodeStates[AnyView] = NodeStates()

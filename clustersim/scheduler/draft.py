@@ -179,6 +179,20 @@ class Draft:
         self._own_capacity().release(placement, active_of(job).demand)
         self._note(job, None, held)
 
+    def keep(self, job: JobView) -> bool:
+        """Let a job that was stopped in this draft keep the GPUs that it holds in reality, if all of them are
+        still free in it. Returns whether they are.
+        """
+        active = active_of(job)
+        held = active.placement
+        if held is None or self._changes.get(job, held) is not None:
+            return False
+        if not self._capacity.has_room(held, active.demand):
+            return False
+        self._own_capacity().take(held, active.demand)
+        self._note(job, held, held)
+        return True
+
     def resize(self, job: JobView, gpus: int, gpu_type: str | None = None) -> Placement | None:
         """Give a job that runs in the draft another number of GPUs, or GPUs of another type (of the same if
         None). Returns where, or None (and no change) if there is no room.

@@ -1,5 +1,6 @@
-"""Whether the keys of a policy keep their promises: to stay the same while a job waits, or never to grow
-while it runs. A broken promise is a wrong order, which no record shows.
+"""Whether a policy keeps its own order. Its keys promise to stay the same while a job waits, or never to grow
+while it runs; and no job loses its GPUs to one that `Proposal.run` was told is less important. A broken
+promise is a wrong order, which no record shows.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from typing import Any
 from .cluster_state import ClusterState
 from .draft import Draft
 from .job_view import JobView
+from .proposal import Proposal
 from .ranking import Key
 
-__all__ = ["broken_promise", "place_of"]
+__all__ = ["broken_order", "broken_promise", "place_of"]
 
 _SAMPLED = 4  # one decision in so many
 _REMEDY_WAITING = (
@@ -47,6 +49,32 @@ def broken_promise(facts: ClusterState[JobView], proposal: Draft, everywhere: bo
             if not _same(old_key, now):
                 text = f"the key of job {job.id} grew while it runs, from {old_key!r:.80} to {now!r:.80}"
                 return f"{text} ({place_of(key)}); leave out falling=True of run_by"
+    return ""
+
+
+def broken_order(proposal: Proposal) -> str:
+    """Which job loses its GPUs to a less important one; empty if none does.
+
+    A job does if it runs, has no GPUs in the proposal, and would find those that it holds free if less
+    important jobs did not get other GPUs than they hold: jobs that come behind all its entries in the last
+    call of `run`, or are in none.
+    """
+    first_places: dict[JobView, int] = {}
+    last_places: dict[JobView, int] = {}
+    for place, job in enumerate(proposal.order):
+        first_places.setdefault(job, place)
+        last_places[job] = place
+    for loser, last_place in last_places.items():
+        if not loser.running or proposal.placement(loser):
+            continue
+        draft, robbers = proposal.copy(), []
+        for job, placement in proposal.changes.items():
+            if placement and first_places.get(job, len(proposal.order)) > last_place:
+                draft.stop(job)
+                robbers.append(job.id)
+        if robbers and draft.keep(loser):
+            text = f"job {loser.id} loses its GPUs to jobs less important in run(), of"
+            return f"{text} {', '.join(robbers)}"
     return ""
 
 

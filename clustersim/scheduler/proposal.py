@@ -14,7 +14,7 @@ from .draft import Draft
 from .internal import active_of
 from .job_view import JobView
 from .ranking import Key
-from .searches import Wanted, compact, fulfil, run_by, run_smaller, unmet, unsettled
+from .searches import Wanted, compact, fulfil, hand_back, run_by, unmet, unsettled
 
 __all__ = ["Proposal"]
 
@@ -37,6 +37,9 @@ class Proposal(Draft):
 
     batches: Mapping[JobView, int] = MappingProxyType({})
     """The global batches that `train_with` was given."""
+
+    order: tuple[JobView, ...] = ()
+    """The jobs of the last call of `run`, most important first; one for each of its entries."""
 
     def free_nodes(self, job: JobView) -> dict[int, int]:
         """The free GPUs of each node that has any in this draft and is open to `job`, by node."""
@@ -152,23 +155,33 @@ class Proposal(Draft):
         smaller: bool = True,
         let_settle: bool = False,
     ) -> dict[JobView, int]:
-        """Run the jobs of `wanted`, most important first, on these numbers of GPUs, and stop all others.
-        Returns the jobs that did not get theirs, with what they hold now (0 if nothing).
+        """Run the jobs of `wanted`, most important first, on these numbers of GPUs, and stop others as far as
+        that needs. Returns the jobs that did not get theirs, with what they hold now (0 if nothing).
 
         `wanted`: {job: GPUs} or {job: (GPUs, type)}; or entries (job, GPUs, type or None), of which a job
         listed more than once gets the first that fits. None stands for the GPUs that the job requests; a job
         with 0 GPUs stops.
 
-        A job that keeps its count keeps its placement. The others give up their GPUs first; then they start
-        near them, the largest first. Where free GPUs are too scattered, small jobs move together (on clusters
-        of one GPU type). A job without a place runs on its largest size that fits, unless `smaller` is off.
-        GPUs that then remain stay free, but if no job of `wanted` has a place the draft stays as it was, and
-        waiting jobs start where they fit.
+        | job | what becomes of it |
+        |---|---|
+        | wants the GPUs that it holds | keeps its placement, unless small jobs move together |
+        | wants others, and has a place beside all more important jobs | starts there, near its old GPUs |
+        | runs, and has no such place | keeps what it holds, as a wish of the same importance |
+        | has to leave its GPUs to more important jobs | gets them back if none of them is taken in the end |
+        | waits, and has no such place | starts on what remains: its count, or else a smaller size |
+        | runs, and is not listed | as if it came last: it loses its GPUs to jobs of `wanted` alone |
+
+        So no job is stopped or moved for one without a place, none loses GPUs to a less important one, and
+        none loses GPUs that then stay free. Places are found for all jobs together, the largest first. Small
+        jobs move together where that gives every job its place (on clusters of one GPU type whose nodes are
+        open to all jobs). Jobs are never placed on nodes that are closed to them, but keep GPUs there. With
+        `smaller` off a job without a place on its count waits. Several GPU types are counted apart. If no job
+        of `wanted` has a place, waiting jobs start where they fit.
 
         `let_settle`: jobs that are settling (`State.unsettled`) stay as they are, ahead of all others: where
         restarts take longer than the time between two decisions, jobs would otherwise resize each other
         endlessly without progress. If the first of the other jobs has to wait for them, no new job starts on
-        its count meanwhile, and `wake_at` is set to the time when the first of them has settled.
+        what remains, and `wake_at` is set to the time when the first of them has settled.
 
         PolicyError for a count that a job cannot run on.
         """
@@ -179,11 +192,14 @@ class Proposal(Draft):
         to_run = [entry for entry in entries if entry[1]]
         settling = unsettled(self._facts) if let_settle else {}
         settling = {job: at_s for job, at_s in settling.items() if job not in self.changes}
-        fulfil(self, self._facts, to_run, settling)
+        self.order = tuple(job for job, _, _ in to_run)
+        named_jobs = {job for job, _, _ in to_run} if len(to_run) < len(entries) else set()
+        for job, gpus, _ in entries:
+            if not gpus and job not in named_jobs and job not in settling and self.placement(job):
+                self.stop(job)
+        fulfil(self, self._facts, to_run, settling, smaller)
         if settling and any(self.gpus(job) != gpus for job, gpus, _ in to_run):
             self.wake_at = min(settling.values())
-        if smaller:
-            run_smaller(self, to_run)
         return unmet(self, entries)
 
     def run_by(self, key: Key[JobView], falling: bool = False, changing: bool = False) -> None:
@@ -227,7 +243,9 @@ class Proposal(Draft):
                 if not self.placement(job):
                     self.start(job, gpus)
             return
+        held_jobs = self.running()
         compact(self, self._facts, counts)
+        hand_back(self, held_jobs)
 
     @property
     def stamp(self) -> int:
@@ -238,6 +256,7 @@ class Proposal(Draft):
         """An independent draft that starts as this one, for looking ahead."""
         twin = super().copy()
         twin.wake_at, twin.notes, twin.batches = self.wake_at, self.notes, self.batches
+        twin.order = self.order
         return twin
 
 

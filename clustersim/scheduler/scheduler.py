@@ -41,6 +41,10 @@ class Scheduler:
     """Whether the policy chooses how many GPUs a job gets. Notes then say where no job leaves a choice."""
     packs: int = 1
     """The most jobs that the policy runs on the same GPUs (`Proposal.start_shared`)."""
+    leaves_idle: bool | None = None
+    """Whether a job may lose GPUs none of which another job gets. True: the policy means it. False: the job
+    keeps them, whatever the proposal says. None: the proposal holds, and `policies check` reports such jobs.
+    """
     estimates: Mapping[str, Any] | None = None
     """The setting `estimates` of runs that state none: how the policy wants run times to be predicted."""
 

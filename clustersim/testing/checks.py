@@ -18,7 +18,7 @@ from itertime.errors import UserError
 from traces.estimates import Estimates
 from traces.job import Job, submission_order
 
-from .outcome import BrokenCase, Case, Outcome, Table, TableSpeed, check_outcome
+from .outcome import BrokenCase, Case, Outcome, Table, TableSpeed, check_idle_stops, check_outcome
 
 __all__ = ["CASES", "check_case", "check_parameters", "check_scheduler", "simulate"]
 
@@ -68,15 +68,23 @@ def check_scheduler(factory: Callable[[], Scheduler], cases: Sequence[Case] | No
 
     Apart from the rules of the audit: a second run has the same result, and so has a run with the rows of the
     trace in another order; every run ends; parameters are stored under their own names; at every decision the
-    keys of `run_by` and `pending_by` are what the jobs are sorted by.
+    keys of `run_by` and `pending_by` are what the jobs are sorted by, and no job loses its GPUs to one that
+    `run` was told is less important; at last, no job loses GPUs that then stay free, unless the policy states
+    `leaves_idle`.
     """
     check_parameters(factory())
-    for case in CASES if cases is None else cases:
-        check_case(factory, case)
+    outcomes = [_checked(factory, case) for case in (CASES if cases is None else cases)]
+    for outcome in outcomes:
+        check_idle_stops(outcome)
 
 
 def check_case(factory: Callable[[], Scheduler], case: Case) -> None:
     """One case of `check_scheduler`."""
+    check_idle_stops(_checked(factory, case))
+
+
+def _checked(factory: Callable[[], Scheduler], case: Case) -> Outcome:
+    """The outcome of a case, with every check but that of idle stops."""
     outcome = _guarded(case, factory)
     check_outcome(outcome)
     again = _guarded(case, factory)
@@ -85,6 +93,7 @@ def check_case(factory: Callable[[], Scheduler], case: Case) -> None:
     Random(1).shuffle(rows)
     shuffled = _guarded(replace(case, jobs=tuple(rows)), factory)
     _check_same(outcome, shuffled, "the result depends on the order of the trace's rows")
+    return outcome
 
 
 def _run(
@@ -105,7 +114,8 @@ def _run(
         check_all_keys=True,
     )
     Simulation(submission_order(case.jobs), setup, recorder).run()
-    return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), speed, scheduler.packs)
+    events, records = tuple(recorder.events), tuple(recorder.jobs)
+    return Outcome(case, events, records, speed, scheduler.packs, scheduler.leaves_idle is True)
 
 
 class _Counted(Scheduler):
@@ -113,7 +123,7 @@ class _Counted(Scheduler):
 
     def __init__(self, inner: Scheduler):
         self.inner, self.planner, self.remaining = inner, inner.planner, _MOST_DECISIONS
-        self.packs = inner.packs
+        self.packs, self.leaves_idle = inner.packs, inner.leaves_idle
 
     def admit(self, job: JobView, state: State) -> bool:
         return self.inner.admit(job, state)

@@ -8,7 +8,7 @@ from math import ulp
 from typing import Any
 
 from clustersim.audit import Evidence, JobFacts, Violation, prove
-from clustersim.audit.rules import RULES, HostNotExceeded, better_than
+from clustersim.audit.rules import RULES, HostNotExceeded, NoIdleStops, better_than
 from clustersim.cluster import Cluster
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
@@ -17,7 +17,16 @@ from clustersim.runs import best_possible
 from clustersim.speed import CannotRun, Curve, Interference, Packing, Speed, SpeedOnOneType
 from traces.job import Job, submission_order
 
-__all__ = ["BrokenCase", "Case", "Outcome", "Table", "TableSpeed", "check_outcome", "evidence_of"]
+__all__ = [
+    "BrokenCase",
+    "Case",
+    "Outcome",
+    "Table",
+    "TableSpeed",
+    "check_idle_stops",
+    "check_outcome",
+    "evidence_of",
+]
 
 Table = Mapping[tuple[str, int], Mapping[int, float]]
 """(model, global batch) -> GPUs -> iterations per second."""
@@ -71,6 +80,7 @@ class Outcome:
     records: tuple[JobRecord, ...]
     speed: Speed
     packs: int = 1
+    leaves_idle: bool = False
 
     def of(self, job_id: str) -> JobRecord:
         """The record of a job."""
@@ -98,6 +108,18 @@ def check_outcome(outcome: Outcome) -> None:
             _raise_first(outcome, _check_drained(outcome))
         _raise_first(outcome, finding.violations)
     _raise_first(outcome, map(Violation, _better_than_possible(outcome)))
+
+
+def check_idle_stops(outcome: Outcome) -> None:
+    """AssertionError names the first job that loses GPUs to a policy which no job gets, unless the policy
+    means it.
+    """
+    evidence = evidence_of(outcome)
+    for finding in () if evidence.idle_stops is None else prove(evidence, [NoIdleStops]):
+        remedy = (
+            "; let it keep them, with leaves_idle = False, or say with leaves_idle = True that it is meant"
+        )
+        _raise_first(outcome, [Violation(broken.text + remedy) for broken in finding.violations])
 
 
 def _raise_first(outcome: Outcome, broken: Iterable[Violation]) -> None:
@@ -130,6 +152,7 @@ def evidence_of(outcome: Outcome) -> Evidence:
         resolution_s=2 * ulp(last_s),
         failures=case.failures,
         packs=outcome.packs,
+        idle_stops=None if outcome.leaves_idle or case.cluster.states_host else 0,
     )
 
 

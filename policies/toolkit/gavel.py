@@ -111,6 +111,8 @@ class Gavel(Scheduler):
     next one.
     """
 
+    leaves_idle = False
+
     def __init__(self, round_s: float = 360.0, recompute_every_round: bool = False):
         self.round_s = number("round_s", round_s, 1.0, 1e7)
         self.recompute_every_round = switch("recompute_every_round", recompute_every_round)

@@ -4,6 +4,7 @@
 |---|---|
 | `RULES` | all rules that an event log alone can prove or refute, about jobs, nodes and shared storage |
 | `HostNotExceeded` | the jobs on a node need no more cores and host memory than it has |
+| `NoIdleStops` | jobs keep their GPUs where no other job gets any of them |
 | `OutagesAsDrawn` | nodes go out of service and come back when seed and calendar say so |
 | `PlansAsPredicted` | jobs run at the speeds of their plans, on an ideal network |
 | `PlansOnNetwork` | jobs run at the speeds that their placement and shared links leave them |
@@ -22,7 +23,7 @@
 """
 
 from .bounds import NotBelowBound, better_than
-from .limits import HostNotExceeded, ReservationsKept
+from .limits import HostNotExceeded, NoIdleStops, ReservationsKept
 from .manifest import ManifestConsistent, OutagesAsDrawn
 from .network import PlansOnNetwork
 from .nodes import RULES
@@ -37,6 +38,7 @@ __all__ = [
     "RULES",
     "HostNotExceeded",
     "ManifestConsistent",
+    "NoIdleStops",
     "NotBelowBound",
     "OutagesAsDrawn",
     "PlansAsPredicted",

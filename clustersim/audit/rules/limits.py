@@ -1,5 +1,5 @@
-"""The rules about what jobs may hold of nodes: no GPUs that are reserved for others, and no more cores and
-memory than a node has.
+"""The rules about what jobs hold of nodes: no GPUs that are reserved for others, no more cores and memory
+than a node has, and their own GPUs as long as no other job gets them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,69 @@ from math import inf
 
 from clustersim.audit.evidence import slack_s
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
-from clustersim.cluster import MILLION, HostDemand, HostResources, Placement
+from clustersim.cluster import MILLION, HostDemand, HostResources, Placement, SharedPlacement
 from clustersim.failures import Reservation
-from clustersim.records import ALLOCATES, RELEASES, EventRecord, JobRecord
+from clustersim.records import ALLOCATES, NODE_DOWN, NODE_UP, PREEMPT, RELEASES, EventRecord, JobRecord
 
-__all__ = ["HostNotExceeded", "ReservationsKept"]
+__all__ = ["HostNotExceeded", "NoIdleStops", "ReservationsKept"]
+
+
+class NoIdleStops(Rule):
+    """A job that the policy stops has an idle stop if it waits after that instant, and its nodes then have as
+    many free GPUs as it held there. Times are rounded, so what looks like an instant may be several. GPUs
+    that another job got and left again within it are therefore not free.
+    """
+
+    name = "idle"
+    text = "no more jobs lose GPUs to the policy that then stay free than the manifest states"
+
+    def __init__(self, history: ClusterHistory):
+        super().__init__(history)
+        self.kinds = (*ALLOCATES, *RELEASES, NODE_DOWN, NODE_UP)
+        self._stops: dict[str, tuple[int, EventRecord, Placement]] = {}  # of this instant, by job
+        self._nodes_down: set[int] = set()
+        self._idle: list[tuple[int, EventRecord]] = []
+
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
+        if job is None:
+            change = self._nodes_down.add if event.event == NODE_DOWN else self._nodes_down.discard
+            for node, _ in event.placement:
+                change(node)
+            return
+        allocation = job.allocation
+        if allocation is not None and allocation.time_s == event.time_s:
+            nodes = {node for node, _ in allocation.placement}
+            for job_id, (_, _, placement) in list(self._stops.items()):
+                if any(node in nodes for node, _ in placement):
+                    del self._stops[job_id]
+        elif event.event == PREEMPT and allocation is not None and not event.detail:
+            if not isinstance(allocation.placement, SharedPlacement):
+                self._stops[event.job_id] = i, event, allocation.placement
+            return
+        self._stops.pop(event.job_id, None)
+
+    def on_instant(self, first_index: int, batch: Sequence[EventRecord]) -> None:
+        if not self._stops:
+            return
+        in_use, size_of, nodes = self.history.in_use, self.history.cluster.size_of, self.history.cluster.nodes
+        for i, event, placement in self._stops.values():
+            if all(
+                0 <= node < nodes
+                and node not in self._nodes_down
+                and size_of(node) - in_use.get(node, 0) >= count
+                for node, count in placement
+            ):
+                self._idle.append((i, event))
+        self._stops.clear()
+
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
+        stated = self.evidence.idle_stops or 0
+        if len(self._idle) > stated:
+            for i, event in self._idle:
+                text = f"job {event.job_id} loses GPUs that no job gets"
+                self.report_at(
+                    i, event, f"{text}; the manifest states {stated} such jobs" if stated else text
+                )
 
 
 class ReservationsKept(Rule):

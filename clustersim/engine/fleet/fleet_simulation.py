@@ -95,6 +95,7 @@ class FleetSimulation(Course):
         self._use.report()
         self.recorder.end_s = now
         self.recorder.oracle_used = any(fact.oracle_used for fact in facts)
+        self.recorder.idle_stops = sum(fact.idle_stops for fact in facts)
         if self.arrivals.predictor is not None:
             self.recorder.predictions = self.arrivals.predictor.errors()
 

@@ -3,7 +3,8 @@
 | name | what |
 |---|---|
 | `fulfil` | run jobs on given numbers of GPUs, the most important first (`Proposal.run`) |
-| `run_smaller`, `unmet` | run the jobs without a place on fewer GPUs; the jobs that did not get theirs |
+| `unmet` | the jobs that did not get theirs |
+| `hand_back`, `is_packed` | let stopped jobs keep GPUs that no job got; those to which this does not apply |
 | `Wanted` | a job with the number of GPUs that it is to have, and their type |
 | `run_by` | serve jobs strictly by a key, with preemption (`Proposal.run_by`) |
 | `compact` | move small jobs together, so that whole nodes become free (`Proposal.compact`) |
@@ -15,16 +16,17 @@ over that it likes best.
 """
 
 from .compaction import compact
-from .fulfilment import Wanted, fulfil, in_service_by_type, run_smaller, unmet, unsettled
+from .fulfilment import Wanted, fulfil, hand_back, in_service_by_type, is_packed, unmet, unsettled
 from .preemption import run_by
 
 __all__ = [
     "Wanted",
     "compact",
     "fulfil",
+    "hand_back",
     "in_service_by_type",
+    "is_packed",
     "run_by",
-    "run_smaller",
     "unmet",
     "unsettled",
 ]

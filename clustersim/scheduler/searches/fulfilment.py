@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
+from clustersim.cluster import SharedPlacement
+from clustersim.jobs import ActiveJob
 from clustersim.scheduler.cluster_state import INSTANT_S, ClusterState
 from clustersim.scheduler.draft import Draft
 from clustersim.scheduler.internal import active_of, take_over
@@ -11,55 +13,142 @@ from clustersim.scheduler.job_view import JobView
 
 from .compaction import compact
 
-__all__ = ["Wanted", "fulfil", "in_service_by_type", "run_smaller", "unmet", "unsettled"]
+__all__ = ["Wanted", "fulfil", "hand_back", "in_service_by_type", "is_packed", "unmet", "unsettled"]
 
 Wanted = tuple[JobView, int, str | None]
 """A job, the GPUs that it is to have, and their type, None for any."""
 
 
 def fulfil(
-    draft: Draft, facts: ClusterState[JobView], entries: Sequence[Wanted], settling: Collection[JobView]
+    draft: Draft,
+    facts: ClusterState[JobView],
+    entries: Sequence[Wanted],
+    settling: Collection[JobView] = (),
+    smaller: bool = True,
 ) -> None:
-    """Make `draft` run as many jobs of `entries` as there are GPUs for, in order, on the counts given, and
-    stop all other jobs. A job that is listed more than once runs on the first of its entries that fits.
+    """Make `draft` run the jobs of `entries`, most important first: places are found before jobs are stopped.
 
-    The choice is made by counting GPUs, then the chosen jobs are placed. A chosen job that still has no place
-    is skipped, except the first of the list, which always runs. GPUs that remain go to jobs that were not
-    chosen.
+    `Proposal.run` says what becomes of each job. A *wish* is an entry, or what a running job holds, which is
+    its last wish. Wishes are met in order of importance, each if it has a place beside all wishes met before
+    it (`_wishes_met`). What then remains free goes, in that order, to jobs whose wishes are not met: back to
+    a job that held it, or else to a job that it suffices. Then come `smaller` sizes, and the jobs that are
+    not listed.
 
     `settling`: jobs that stay as they are, ahead of all others. If the first of the other jobs has to wait
-    for them, no new job starts meanwhile.
+    for them, no new job starts on what remains.
 
-    After failures or maintenance a job may have no place although there are GPUs enough. Such a job keeps no
-    other out. If no job of `entries` has a place, the draft stays as it was, and pending jobs start
-    where they fit.
+    If no job of `entries` has a place, which failures can cause, waiting jobs start where they fit.
     """
-    draft_before, cluster = draft.copy(), facts.cluster
-    free_entries = [entry for entry in entries if entry[0] not in settling] if settling else entries
-    ordered: list[Wanted] = [
-        (job, draft.gpus(job), draft.gpu_type(job) if cluster.mixed else None) for job in settling
-    ]
-    ordered += free_entries
-    _place(draft, facts, _choose(draft, facts, ordered), settling)
-    top_job = free_entries[0][0] if free_entries else None
-    if top_job and draft.placement(top_job) is None:
-        take_over(draft, _placed_in_order(draft_before, facts, ordered))
+    held_jobs = _running(draft, facts)
+    wishes = _wishes(draft, held_jobs, facts.cluster.mixed, entries, settling)
+    trial = _wishes_met(draft, facts, wishes, settling)
+    top_job = next((job for job, _, _ in entries if job not in settling), None)
+    take_over(draft, trial)
     blocked = bool(settling) and top_job is not None and draft.placement(top_job) is None
-    for job, gpus, gpu_type in ordered:
+    for job, gpus, gpu_type in wishes:
         if not draft.free:
             break
-        if (
-            draft.placement(job) is None
-            and _fits(draft, job, gpus, gpu_type)
-            and (job.running or not blocked)
-        ):
+        if draft.placement(job) or draft.keep(job):
+            continue
+        if (job.running or not blocked) and _fits(draft, job, gpus, gpu_type):
             draft.start(job, gpus, gpu_type=gpu_type)
-    if entries and not settling and not any(draft.placement(job) for job, _, _ in ordered):
-        _start_pending(draft_before, facts)
-        take_over(draft, draft_before)
+    if smaller:
+        _run_smaller(draft, entries)
+    hand_back(draft, held_jobs)
+    if entries and not settling and not any(draft.placement(job) for job, _, _ in entries):
+        _start_pending(draft, facts)
 
 
-def run_smaller(draft: Draft, entries: Iterable[Wanted]) -> None:
+def _wishes(
+    draft: Draft,
+    held_jobs: Iterable[JobView],
+    mixed: bool,
+    entries: Iterable[Wanted],
+    settling: Collection[JobView],
+) -> list[Wanted]:
+    """All wishes in order of importance, of which a job gets at most one. `held_jobs`: those with GPUs in the
+    draft. `mixed`: whether there are several GPU types.
+    """
+    held = {job: (job, draft.gpus(job), draft.gpu_type(job) if mixed else None) for job in held_jobs}
+    wishes = [held[job] for job in settling]
+    last_places: dict[JobView, int] = {}  # of the wishes of running jobs that want other GPUs
+    content_jobs: set[JobView] = set()
+    for entry in entries:
+        job, gpus, gpu_type = entry
+        if job in settling:
+            continue
+        if job in held:
+            last_places[job] = len(wishes)
+            if gpus == held[job][1] and gpu_type in (None, held[job][2]):
+                content_jobs.add(job)
+        wishes.append(entry)
+    for job, place in sorted(last_places.items(), key=lambda item: -item[1]):
+        if job not in content_jobs:
+            wishes.insert(place + 1, held[job])
+    return wishes
+
+
+def _wishes_met(
+    draft: Draft, facts: ClusterState[JobView], wishes: Sequence[Wanted], settling: Collection[JobView]
+) -> Draft:
+    """A copy of `draft` in which wishes are met, and all other jobs stopped.
+
+    As long as those for which there are GPUs enough do not all have a place, the first without a place beside
+    those before it is given up.
+    """
+    given_up: set[int] = set()
+    placeable = 0  # so many of the wishes are known to have a place together
+    while True:
+        indices = _choose(draft, facts, wishes, given_up)
+        candidates = [wishes[i] for i in indices]
+        trial = _placed(draft, facts, candidates, settling)
+        if trial is not None:
+            robbers = _robbers(draft, trial, wishes, indices, given_up)
+            if not robbers:
+                return trial
+            given_up.update(robbers)
+            placeable = 0
+            continue
+        too_many = len(candidates)
+        while too_many - placeable > 1:
+            middle = (placeable + too_many) // 2
+            if _placed(draft, facts, candidates[:middle], settling) is None:
+                too_many = middle
+            else:
+                placeable = middle
+        given_up.add(indices[placeable])
+
+
+def _robbers(
+    draft: Draft,
+    trial: Draft,
+    wishes: Sequence[Wanted],
+    indices: Sequence[int],
+    given_up: Collection[int],
+) -> list[int]:
+    """Those of `indices`, of wishes met in `trial`, that take GPUs which a more important job would keep
+    without them. A wish given up found no place in one order of placing, so there may be such jobs.
+    """
+    for i in sorted(given_up):
+        loser = wishes[i][0]
+        placement = draft.placement(loser)
+        if not placement or trial.placement(loser):
+            continue
+        nodes, copy, robbers = {node for node, _ in placement}, trial.copy(), []
+        for j in indices:
+            job = wishes[j][0]
+            new_placement = trial.placement(job)
+            if j < i or not new_placement or new_placement == draft.placement(job):
+                continue
+            if nodes & {node for node, _ in new_placement}:
+                copy.stop(job)
+                robbers.append(j)
+        if robbers and copy.keep(loser):
+            return robbers
+    return []
+
+
+def _run_smaller(draft: Draft, entries: Iterable[Wanted]) -> None:
     """Start the jobs of `entries` that have no GPUs on their largest size that fits, at most the count
     wanted.
     """
@@ -71,6 +160,20 @@ def run_smaller(draft: Draft, entries: Iterable[Wanted]) -> None:
             fitting = [size for size in sizes if size <= gpus and _fits(draft, job, size, gpu_type)]
             if fitting:
                 draft.start(job, fitting[-1], gpu_type=gpu_type)
+
+
+def hand_back(draft: Draft, stopped_jobs: Iterable[JobView]) -> None:
+    """Let those of `stopped_jobs` that have no GPUs in the draft keep what they hold in reality, where no job
+    got any of it. A job that its policy packed on GPUs with others stays stopped.
+    """
+    for job in stopped_jobs:
+        if draft.placement(job) is None and not is_packed(active_of(job)):
+            draft.keep(job)
+
+
+def is_packed(job: ActiveJob) -> bool:
+    """Whether a running job holds a share of GPUs because its policy packs jobs."""
+    return isinstance(job.placement, SharedPlacement) and not job.millionths
 
 
 def _fits(draft: Draft, job: JobView, gpus: int, gpu_type: str | None = None) -> bool:
@@ -121,61 +224,58 @@ def _running(draft: Draft, facts: ClusterState[JobView]) -> list[JobView]:
     return [job for job in {**facts.running, **draft.changes} if draft.placement(job)]
 
 
-def _choose(draft: Draft, facts: ClusterState[JobView], entries: Iterable[Wanted]) -> dict[JobView, Wanted]:
-    """Those of `entries` that get GPUs when each in order takes its count from those of its type."""
+def _choose(
+    draft: Draft, facts: ClusterState[JobView], wishes: Sequence[Wanted], given_up: Collection[int]
+) -> list[int]:
+    """The wishes, as indices, that are met when each in order takes its count from the GPUs of its type; at
+    most one of each job.
+    """
     remaining = facts.in_service
     by_type = in_service_by_type(draft, facts) if facts.cluster.mixed else {}
-    choice: dict[JobView, Wanted] = {}
-    for entry in entries:
-        job, gpus, gpu_type = entry
+    jobs: set[JobView] = set()
+    indices = []
+    for i, (job, gpus, gpu_type) in enumerate(wishes):
         enough = gpus <= remaining and (gpu_type is None or gpus <= by_type.get(gpu_type, gpus))
-        if job not in choice and enough:
-            choice[job] = entry
+        if enough and job not in jobs and i not in given_up:
+            jobs.add(job)
+            indices.append(i)
             remaining -= gpus
             if gpu_type in by_type:
                 by_type[gpu_type] -= gpus
             if not remaining:
                 break
-    return choice
+    return indices
 
 
-def _place(
-    draft: Draft,
-    facts: ClusterState[JobView],
-    choice: Mapping[JobView, Wanted],
-    settling: Collection[JobView],
-) -> None:
-    """Let the chosen jobs run, as far as they have a place, and stop all others.
+def _placed(
+    draft: Draft, facts: ClusterState[JobView], wishes: Sequence[Wanted], settling: Collection[JobView]
+) -> Draft | None:
+    """A copy of `draft` in which these wishes are met and all other jobs stopped; None if not all have a
+    place.
 
-    Jobs that keep their GPUs stay; the rest start, largest first. If some find no place, small jobs migrate
-    together, unless that would disturb a job that is settling.
+    Jobs that keep their count stay; the others start, largest first, which packs best. If some find no place,
+    small jobs migrate together, unless that would disturb a job that is settling.
     """
-    to_start = dict(choice)
-    for job in _running(draft, facts):
-        _, gpus, gpu_type = choice.get(job, (job, 0, None))
-        if gpus == draft.gpus(job) and (gpu_type is None or gpu_type == draft.gpu_type(job)):
+    copy = draft.copy()
+    to_start = {wish[0]: wish for wish in wishes}
+    for job in _running(copy, facts):
+        _, gpus, gpu_type = to_start.get(job, (job, 0, None))
+        if gpus == copy.gpus(job) and (gpu_type is None or gpu_type == copy.gpu_type(job)):
             del to_start[job]
         else:
-            draft.stop(job)
-    largest_first = sorted(to_start.values(), key=lambda entry: -entry[1])
-    placed = [draft.start(job, gpus, gpu_type=gpu_type) for job, gpus, gpu_type in largest_first]
-    if None not in placed or facts.cluster.mixed or facts.nodes.may_refuse_jobs:
-        return
-    compacted = draft.copy() if settling else draft
-    counts = {job: gpus for job, gpus, _ in choice.values() if draft.gpus(job) != gpus}
-    compact(compacted, facts, counts)
-    if settling and all(compacted.gpus(job) == job.gpus for job in settling):
-        take_over(draft, compacted)
-
-
-def _placed_in_order(draft: Draft, facts: ClusterState[JobView], entries: Iterable[Wanted]) -> Draft:
-    """A copy of `draft` in which jobs are placed on the empty cluster, strictly in the order of `entries`."""
-    copy = draft.copy()
-    for job in _running(copy, facts):
-        copy.stop(job)
-    for job, gpus, gpu_type in entries:
-        if copy.placement(job) is None and _fits(copy, job, gpus, gpu_type):
-            copy.start(job, gpus, gpu_type=gpu_type)
+            copy.stop(job)
+    compactable = not (facts.cluster.mixed or facts.nodes.may_refuse_jobs)
+    homeless: dict[JobView, int] = {}
+    for job, gpus, gpu_type in sorted(to_start.values(), key=lambda wish: -wish[1]):
+        if copy.start(job, gpus, gpu_type=gpu_type) is None:
+            homeless[job] = gpus
+            if not compactable:
+                return None
+    if not homeless:
+        return copy
+    compact(copy, facts, {job: homeless[job] for job, _, _ in wishes if job in homeless})
+    if any(copy.gpus(job) != gpus for job, gpus, _ in wishes) or any(job in copy.changes for job in settling):
+        return None
     return copy
 
 

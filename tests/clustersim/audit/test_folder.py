@@ -35,8 +35,8 @@ pytestmark = pytest.mark.usefixtures("wide_terminal")
 
 RULES = (
     "files", "causality", "capacity", "gang", "progress", "phases", "conservation", "overheads", "service",
-    "loads", "outages", "plans", "services", "sharing", "trace", "manifest", "records", "usage", "bound",
-    "summary",
+    "loads", "idle", "outages", "plans", "services", "sharing", "trace", "manifest", "records", "usage",
+    "bound", "summary",
 )  # fmt: skip
 RIGID = (
     Job("long", 0.0, gpus=16, duration_s=300.0, deadline_s=350.0),
@@ -173,7 +173,7 @@ def test_files_changed_by_hand(sound: Run, tmp_path: Path, check: Any) -> None:
     code, out, _ = check(tmp_path)
     assert code == 4
     for text in (
-        "2 of 20 rules broken",
+        "2 of 21 rules broken",
         "Proved: the other rules, trace, bound in part (see there). Not proved: what the policy decided",
         "summary.json: is not what manifest.json was written for",
         "finished is 4 in summary.json, 3 by the records",

@@ -18,7 +18,9 @@ from clustersim.audit import check_run_folder, replay
 from clustersim.failures import Failures, JobFailure, failure_of_job
 from clustersim.overheads import Overheads
 from clustersim.rundir import read_run, write_run
+from clustersim.scheduler import Proposal, State
 from clustersim.speed import Curve, SpeedOnOneType
+from policies.edf import Edf
 from traces.job import Job
 from traces.native import write_trace
 
@@ -54,6 +56,20 @@ def forged(home: Path, out: Path, jobs: list[Job] = JOBS, **settings: Any) -> Pa
     names = {name: getattr(honest, name) for name in ("policy", "planner", "cluster")}
     write_run(out, replace(made, manifest=manifest, **names))
     return out
+
+
+class Idle(Edf):
+    """Takes GPUs from a job once, and gives them to no other."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = super().schedule(state)
+        if state.now > 300 and state.running and not proposal.changes and not self.stopped:
+            self.stopped = True
+            proposal.stop(next(iter(state.running)))
+        return proposal
 
 
 def fast(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -107,6 +123,7 @@ def settings(**changed: Any) -> Callable[[pytest.MonkeyPatch], dict[str, Any]]:
         (jobs_with(deadline_s=lambda job: job.deadline_s + 600), "trace"),
         (jobs_with(iterations=lambda job: job.iterations and job.iterations * 0.99), "trace"),
         (settings(until_s=1800.0), "manifest"),
+        (settings(policy=Idle), "idle"),
         (settings(policy="srtf"), "replay"),
         (settings(placement="spread"), "replay"),
         (jobs_with(priority=lambda job: 1), ""),

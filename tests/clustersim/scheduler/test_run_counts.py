@@ -204,22 +204,26 @@ class Wanders(Scheduler):
         self, state: State, proposal: Proposal, wanted: dict[JobView, int], unmet: dict[JobView, int],
         smaller: bool,
     ) -> None:  # fmt: skip
-        running = proposal.running()
         assert unmet == {job: proposal.gpus(job) for job, n in wanted.items() if proposal.gpus(job) != n}
         named = [job for job, gpus in wanted.items() if gpus]
-        if named and not any(proposal.gpus(job) for job in named):
-            return
-        assert set(running) <= set(named)
-        for job in running:
-            assert proposal.gpus(job) <= wanted[job] or not smaller
+        for job in proposal.running():
+            if proposal.placement(job) != active_of(job).placement:
+                assert proposal.gpus(job) == wanted[job] or (smaller and proposal.gpus(job) < wanted[job])
+                if job.running and job.gpus == wanted[job] == proposal.gpus(job):
+                    assert state._facts.placer.name != "any", "what keeps its count keeps its place"
         if sum(wanted.values()) <= state.in_service and state._facts.placer.name == "any":
-            assert not unmet
-            for job in running:
-                if job.gpus == wanted[job]:
-                    assert proposal.placement(job) == active_of(job).placement, "it keeps its GPUs"
+            assert not any(wanted[job] for job in unmet)
         first = named[0] if named else None
         if first is not None and wanted[first] <= state.in_service:
             assert proposal.gpus(first) == wanted[first], "the most important job runs"
+        order = named + [job for job in state.running if job not in wanted]
+        for place, job in enumerate(order):
+            if job.running and not proposal.gpus(job):
+                without = proposal.copy()
+                for less in order[place + 1 :]:
+                    if without.placement(less) and without.placement(less) != active_of(less).placement:
+                        without.stop(less)
+                assert not without.keep(job), "it loses its GPUs to more important jobs"
         if smaller:
             waiting = [job for job in named if not proposal.gpus(job)]
             assert not any(proposal.fits(job.sizes[0]) for job in waiting), "what fits runs"

@@ -184,6 +184,36 @@ class Wobbles(Acts):
         return "", (job.submit_s + job.waited_s / 3) - job.waited_s / 3
 
 
+class Idles(Acts):
+    """Takes the GPUs of a job at times, and gives them to no other."""
+
+    def act(self, proposal: Proposal, state: State) -> None:
+        super().act(proposal, state)
+        if not state.pending and state.running and int(state.now) % 3 == 0:
+            proposal.stop(next(iter(state.running)))
+            proposal.wake_at = state.now + 1
+
+
+class MeansIt(Idles):
+    leaves_idle = True
+
+
+class KeepsThem(Idles):
+    leaves_idle = False
+
+
+class Robs(Acts):
+    """Names the jobs in order of submission, then lets the last one have the GPUs of the first."""
+
+    def act(self, proposal: Proposal, state: State) -> None:
+        jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
+        proposal.run(dict.fromkeys(jobs))
+        first, last = jobs[0], jobs[-1]
+        if first.running and first.gpus >= last.requested and not proposal.gpus(last):
+            proposal.stop(first)
+            proposal.start(last)
+
+
 class Declines(Fifo):
     """Keeps every rule: declining is allowed."""
 
@@ -208,6 +238,11 @@ class Declines(Fifo):
         ),
         (FrozenQueue, r"policy FrozenQueue at t=\d+ s: the key of job .*; pass changing=True to run_by or"),
         (Grows, r"policy Grows at t=\d+ s: the key of job \d+ grew while it runs, from .*leave out falling"),
+        (
+            Idles,
+            r"elastic jobs: t=.*: job j\d+ loses GPUs that no job gets; let it keep them, with leaves_idle =",
+        ),
+        (Robs, r"policy Robs at t=.*: job \d+ loses its GPUs to jobs less important in run\(\), of \d+"),
         (Nameless, r"Nameless: parameter quantum_s is not stored as self\.quantum_s"),
     ],
 )
@@ -216,7 +251,9 @@ def test_broken_policies_fail(broken: type[Scheduler], text: str) -> None:
         check_scheduler(broken)
 
 
-@pytest.mark.parametrize("sound", [Fifo, Srtf, Acts, Declines, Ages, AgesInAQueue, Wobbles])
+@pytest.mark.parametrize(
+    "sound", [Fifo, Srtf, Acts, Declines, Ages, AgesInAQueue, Wobbles, MeansIt, KeepsThem]
+)
 def test_sound_policies_pass(sound: type[Scheduler]) -> None:
     check_scheduler(sound)
 
