@@ -27,8 +27,9 @@ class Triage:
                 and the other one reserves again if it still can; if not, put it back;
         failing that, j is best effort
 
-    When a job has finished, the best-effort jobs that can still make their deadline try again, the least GPU
-    time left first. So a promise is only taken back for another one, of a job that needs less.
+    When a job has finished or lost its promise, the best-effort jobs that can still make their deadline try
+    again, the least GPU time left first: a large promise that is taken back may leave room for two small
+    ones. So a promise is only taken back for another one, of a job that needs less.
 
     `give_up` off: no promise is ever taken back. `share`: a job with more GPU time left than this share of
     what is free before its deadline gets no promise. GPU time is the least that the work left takes, by worth
@@ -41,6 +42,7 @@ class Triage:
         self.admission, self.give_up, self.share, self.most = admission, give_up, share, most
         self._hopeful: dict[JobView, None] = {}  # best-effort jobs that may still make their deadline
         self._notes: dict[JobView, str] = {}
+        self._has_taken_back = False  # a promise since the best-effort jobs last tried again
 
     def enter(self, job: JobView, state: State) -> None:
         """Take in a job that was just submitted."""
@@ -54,14 +56,15 @@ class Triage:
             self._hopeful[job] = None
 
     def try_again(self, state: State) -> None:
-        """Reserve for best-effort jobs, if a job has finished since the last call."""
+        """Reserve for best-effort jobs, if a job has finished or lost its promise since the last call."""
         finished = [event.job for event in state.events if event.kind == "finished"]
         for job in finished:
             if job is not None:
                 self._hopeful.pop(job, None)
                 self._notes.pop(job, None)
-        if not finished:
+        if not finished and not self._has_taken_back:
             return
+        self._has_taken_back = False
         for job in list(self._hopeful):
             self._refresh(job)
             if self._is_hopeless(job, state.now):
@@ -100,6 +103,7 @@ class Triage:
             if admission.try_replace(rival, job, state):
                 if not admission.try_admit(rival, state):
                     self._hopeful[rival] = None
+                    self._has_taken_back = True
                     self._notes[rival] = f"{TAKEN_BACK}: at t={now:.0f} s, for job {job.id}"
                 return True
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clustersim.records import NOTE
@@ -60,6 +60,11 @@ def most_met(jobs: list[Any]) -> int:
     return max(n for n in range(len(jobs) + 1) if any(map(feasible, combinations(jobs, n))))
 
 
+ROOM_FOR_TWO = [elastic(str(i), 0, 1, *job) for i, job in enumerate([(2, 7.5), (3, 4.5), (3, 5.5), (2, 3.5)])]
+"""The promise of the second is taken back for the last, and then the third has room, too."""
+
+
+@example(ROOM_FOR_TWO)
 @given(bursts())
 @settings(max_examples=examples(60), deadline=None)
 def test_of_a_burst_on_one_gpu_as_many_as_possible_are_in_time(jobs: list[Any]) -> None:

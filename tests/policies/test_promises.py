@@ -67,7 +67,7 @@ def check(on: Any, jobs: list[Job], policy: Scheduler) -> Outcome:
             assert {on.cluster.type_of(node) for node, _ in event.placement} == {name}
             assert job.gpu_type in (None, name)
             if job.kind == "iterations":
-                assert event.unit_s == 1 / on.tables[name][job.model, 8][event.gpus]
+                assert event.unit_s == 1 / on.table[name][job.model, 8][event.gpus]
     return outcome
 
 
