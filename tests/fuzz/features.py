@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -55,13 +55,14 @@ class Scene:
         return [job for job in jobs if self.random.random() < share]
 
 
-def new_scene(policy: str, random: Random, *, planned: bool) -> Scene:
-    """Jobs in bursts on a few nodes, of odd and even counts of GPUs: rigid ones and elastic ones. `planned`:
-    whether the speeds of elastic jobs come from plans, or from the throughput table.
+def new_scene(policy: str, random: Random, counts: Sequence[int], *, planned: bool) -> Scene:
+    """Jobs in bursts on a few nodes, of odd and even counts of GPUs: rigid ones and elastic ones. `counts`:
+    how many jobs there may be. `planned`: whether the speeds of elastic jobs come from plans, or from the
+    throughput table.
     """
     nodes, size = random.choice(((2, 4), (3, 4), (4, 4), (2, 8)))
     now, jobs = 0.0, []
-    for i in range(random.choice((6, 10, 14, 24))):
+    for i in range(random.choice(counts)):
         now += random.choice((0.0, 1.0, random.uniform(5, 120)))
         job: JobColumns = {"job_id": f"j{i}", "submit_s": round(now, 3)}
         gpus = random.choice((1, 1, 2, 3, 4, 8))

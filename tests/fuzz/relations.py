@@ -109,7 +109,9 @@ def last_arrivals(run: Scheduled) -> Logs | None:
         for event in scheduled(jobs, run.policy, run.settings, _as_it_is).events
         if event.time_s < first_s
     ]
-    end_s = events[-1].time_s  # without jobs, the run ends, and nodes have no further events
+    end_s = (
+        events[-1].time_s if events else 0.0
+    )  # without jobs, the run ends, and nodes have no further events
     return [
         event for event in run.events if event.time_s < first_s and (event.job_id or event.time_s <= end_s)
     ], events
@@ -154,12 +156,12 @@ def times_doubled(run: Scheduled) -> Logs | None:
     jobs = [replace(job, **{name: twice(getattr(job, name)) for name in TIMES_OF_JOBS}) for job in run.jobs]
     settings = {name: twice(value) if name in TIMES else value for name, value in run.settings.items()}
     parameters = signature(find_policy(run.policy)).parameters
-    settings["params"] = {
-        name: twice(parameter.default)
-        if isinstance(parameter.default, float)
-        else [*map(twice, parameter.default)]
-        for name, parameter in parameters.items()
-        if name.endswith("_s") and parameter.default
+    stated = run.settings.get("params", {})
+    values = {**{name: parameter.default for name, parameter in parameters.items()}, **stated}
+    settings["params"] = stated | {
+        name: [*map(twice, value)] if isinstance(value, tuple | list) else twice(value)
+        for name, value in values.items()
+        if name.endswith("_s") and value
     }
     again = scheduled(jobs, run.policy, settings, _doubled_setup)
     return [

@@ -8,7 +8,8 @@ The scenes of the default run are also held to their results of before (`scenes.
 code alone should leave as it is. A change that is meant to move results renews them, as in `tests/golden`.
 
 Scene n has policy n modulo their number. Its first feature goes round too, one step further with every round
-of the policies, so that all policies meet all features; further features are drawn.
+of the policies, so that all policies meet all features; further features are drawn. From scene 1000 on there
+are twice as many, more jobs, and half of the scenes give their policy another value of a parameter.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import argparse
 import csv
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -34,6 +36,8 @@ from .features import FEATURES, Scene, new_scene
 from .relations import RELATIONS
 
 __all__ = ["BY_DEFAULT", "KNOWN", "POLICIES", "Draw", "check", "drawn", "pairs", "recorded", "routed"]
+
+Parameters = dict[str, Any]
 
 RESULTS = Path(__file__).with_name("scenes.csv")
 
@@ -53,21 +57,57 @@ REFUSED: dict[frozenset[str], str] = {
 """Features that the simulator refuses together, and what it says."""
 
 
+GAVEL: tuple[Parameters, ...] = ({"packing": True}, {"recompute_every_round": True})
+PARAMETERS: dict[str, tuple[Parameters, ...]] = {
+    "allox": ({"alpha": 0.4}, {"window": 3}),
+    "arena": ({"waiting": 2}, {"spread": 0}, {"depth": 1}),
+    "chronus": ({"window": 2}, {"movable": 1}, {"lease_s": 40.0}, {"soft_factors": [1.5, 3.0]}),
+    "conservative": ({"estimate_factor": 3.0},),
+    "drf": ({"weights": {"a": 3.0}},),
+    "easy": ({"estimate_factor": 3.0},),
+    "elasticflow": ({"admission": False}, {"guard_s": 20.0}),
+    "gandiva": ({"packing": True}, {"grow_shrink": True}, {"quantum_s": 20.0}),
+    "gandiva-fair": ({"tickets": {"a": 5.0}}, {"round_s": 20.0}),
+    "gavel-ftf": GAVEL, "gavel-makespan": GAVEL, "gavel-max-min": GAVEL,
+    "gavel-throughput": (*GAVEL, {"rates": "raw"}),
+    "gittins": ({"sizes_gpu_s": [10.0, 100.0, 1000.0]}, {"quantum_s": 20.0}),
+    "hesrpt": ({"exponent": 0.2}, {"round_s": 7.0}),
+    "hived": ({"opportunistic": False},),
+    "las": ({"quantum_s": 20.0},),
+    "lucid": ({"capacity": 4}, {"profile_nodes": 0}, {"profile_s": 10.0}),
+    "multifactor": ({"size_weight": 1000.0}, {"tenant_limit": 4}, {"tenant_limits": {"a": 2}}),
+    "muri": ({"order": "las"}, {"group": 4}, {"round_s": 20.0}),
+    "optimus": ({"round_s": 20.0},),
+    "pal": ({"order": "las"}, {"order": "srtf"}, {"round_s": 20.0}),
+    "pollux": ({"apart": False}, {"batches": False}, {"round_s": 7.0}),
+    "priced": ({"leftover": False}, {"rank": False}, {"patience": 1.0}, {"floor": 0.5}),
+    "priced-deadlines": ({"give_up": False}, {"share": 0.5}, {"guard_s": 20.0}),
+    "qssf": ({"weight": 1.0},),
+    "round-robin": ({"quantum_s": 20.0},),
+    "rubick": ({"user_plans": True}, {"gate": 0.5}, {"patience_s": 30.0}),
+    "shockwave": ({"foresight": "present"}, {"window": 4}, {"round_s": 20.0}),
+    "sia": ({"round_s": 7.0}, {"power": -2.0}),
+    "themis": ({"fairness": 0.1}, {"lease_s": 40.0}),
+    "tiresias": ({"thresholds_gpu_s": [50.0, 500.0]}, {"order": "submission"}),
+    "unicron": ({"waiting": 2}, {"horizon_s": 60.0}),
+    "vtrain-aware": ({"admission": False},),
+}  # fmt: skip
+"""Values of parameters of policies with which they take other ways than by default."""
 DISTURBANCES = (
     "failures", "calendar", "removal", "spot", "reservations", "services", "host demands", "parts of gpus",
 )  # fmt: skip
 """The features that keep a job off some nodes of its cluster, or off all of them."""
 
 
-def refusal(policy: str, features: Iterable[str]) -> str | None:
+def refusal(policy: str, features: Iterable[str], parameters: Parameters | None = None) -> str | None:
     """What the simulator says to a policy with these features; None if it runs them."""
     present = {policy, *features}
-    scheduler = find_policy(policy)
+    scheduler = find_policy(policy)(**(parameters or {}))
     if scheduler.one_gpu_type and present & {"gpu types", "fleet"}:
         return "plans with one GPU type, the cluster has"
     if scheduler.equal_nodes and "node sizes" in present:
         return "plans with nodes of one size"
-    if scheduler().packs > 1 and present & {"tiers", "contention"}:
+    if scheduler.packs > 1 and present & {"tiers", "contention"}:
         return "runs jobs on the same GPUs, and no model says"
     return next((text for features, text in REFUSED.items() if features <= present), None)
 
@@ -80,6 +120,10 @@ def go_together(policy: str, features: Iterable[str]) -> bool:
     )
 
 
+FIRST_LARGE = 1000
+"""The first scene with more features and jobs."""
+
+
 @dataclass(frozen=True)
 class Draw:
     """A scene before it is made. `number`: of everything random in it."""
@@ -87,15 +131,20 @@ class Draw:
     number: int
     policy: str
     features: tuple[str, ...]
+    parameters: Parameters = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.number} {self.policy}: {', '.join(self.features)}"
+        values = f" {self.parameters}" if self.parameters else ""
+        return f"{self.number} {self.policy}{values}: {', '.join(self.features)}"
 
     def scene(self) -> Scene:
         random = Random(f"scene {self.number}")
         planned = bool(NEED_PLANS & set(self.features)) or random.random() < 0.15
-        scene = new_scene(self.policy, random, planned=planned)
+        counts = (6, 10, 14, 24) if self.number < FIRST_LARGE else (10, 24, 40)
+        scene = new_scene(self.policy, random, counts, planned=planned)
         scene.settings |= {"bound": "none", "seed": self.number}
+        if self.parameters:
+            scene.settings["params"] = self.parameters
         for name, feature in FEATURES.items():
             if name in self.features:
                 feature(scene)
@@ -108,11 +157,16 @@ def drawn(number: int) -> Draw:
     policy = POLICIES[number % len(POLICIES)]
     first = (number + number // len(POLICIES)) % len(names)
     features = next([name] for name in names[first:] + names if go_together(policy, [name]))
-    for name in random.sample(names, 3) if refusal(policy, features) is None else ():
+    is_large, parameters = number >= FIRST_LARGE, Parameters()
+    if is_large and random.random() < 0.5:
+        parameters = random.choice(PARAMETERS.get(policy, ({},)))
+    names = random.sample(names, 6 if is_large else 3)
+    for name in names if refusal(policy, features, parameters) is None else ():
         more = [*features, name]
-        if name not in features and go_together(policy, more) and refusal(policy, more) is None:
+        together = name not in features and go_together(policy, more)
+        if together and refusal(policy, more, parameters) is None:
             features = more
-    return Draw(number, policy, tuple(features))
+    return Draw(number, policy, tuple(features), parameters)
 
 
 def pairs() -> Iterator[Draw]:
@@ -140,7 +194,7 @@ def check(draw: Draw, folder: Path, relations: Sequence[str] = tuple(RELATIONS))
     A scene that fails becomes a small case in a folder of its own; Fault ends with the command that runs it.
     """
     case = Case.of(draw.scene())
-    text = refusal(draw.policy, draw.features)
+    text = refusal(draw.policy, draw.features, draw.parameters)
     if text is not None:
         settings = case.write(folder)
         with pytest.raises(UserError, match=text):
