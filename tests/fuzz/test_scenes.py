@@ -103,7 +103,7 @@ def test_a_law_notices_a_cell_that_breaks_it(
 
 
 def test_a_case_that_fails_becomes_small(tmp_path: Path) -> None:
-    case = Case.of(drawn(53).scene())
+    case = Case.of(Draw(53, "srtf", ("failures", "deadlines")).scene())
     needed = next(job.job_id for job in case.jobs if job.duration_s)
 
     def fails(candidate: Case) -> bool:
