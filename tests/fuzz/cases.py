@@ -96,8 +96,9 @@ class Case:
     def read(cls, folder: Path) -> Case:
         document = yaml.safe_load((folder / "settings.yaml").read_text())
         clusters = yaml.safe_load((folder / "cluster.yaml").read_text())
-        jobs = tuple(Trace.read(folder / "jobs.csv").jobs)
-        has_table = (folder / "table.csv").exists()
+        table = folder / "table.csv"
+        has_table = table.exists()
+        jobs = tuple(Trace.read(folder / "jobs.csv", str(table) if has_table else None).jobs)
         return cls(document["policy"], jobs, clusters, document["settings"], has_table)
 
 

@@ -183,6 +183,8 @@ def _has_fixed_seconds(run: Scheduled) -> bool:
         return True  # a trace states no more than twice as much
     if run.policy == "edf-admission" and any(job.deadline_s for job in run.jobs):
         return True  # it reserves a second more than a job needs
+    if run.policy == "shockwave":
+        return True  # its program has seconds, and is solved to within a gap
     predicts = "predictor" in (run.settings.get("estimates") or {}) or run.policy in PREDICT
     return predicts or run.policy in EXTEND or run.settings.get("routing", {}).get("by") in GUESS
 
