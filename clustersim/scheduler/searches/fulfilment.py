@@ -103,7 +103,9 @@ def _wishes_met(
         candidates = [wishes[i] for i in indices]
         trial = _placed(draft, facts, candidates, settling)
         if trial is not None:
-            robbers = _robbers(draft, trial, wishes, indices, given_up)
+            # Parts of GPUs count as whole ones, so any wish may have been passed over that has a place.
+            suspects = range(len(wishes)) if facts.capacity.shared is not None else sorted(given_up)
+            robbers = _robbers(draft, trial, wishes, indices, suspects)
             if not robbers:
                 return trial
             given_up.update(robbers)
@@ -124,12 +126,13 @@ def _robbers(
     trial: Draft,
     wishes: Sequence[Wanted],
     indices: Sequence[int],
-    given_up: Collection[int],
+    suspects: Iterable[int],
 ) -> list[int]:
     """Those of `indices`, of wishes met in `trial`, that take GPUs which a more important job would keep
-    without them. A wish given up found no place in one order of placing, so there may be such jobs.
+    without them. `suspects`: the wishes, as indices, whose jobs may be such: a wish given up found no place
+    in one order of placing.
     """
-    for i in sorted(given_up):
+    for i in suspects:
         loser = wishes[i][0]
         placement = draft.placement(loser)
         if not placement or trial.placement(loser):
