@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf
 from typing import Any
 
-import numpy as np
-
-from clustersim.analysis import has_waited, host_summary, service_summary, summarise, window_summary
-from clustersim.audit.evidence import RESOLUTION_S, agrees, stated_bound, stated_number, stated_price
+from clustersim.analysis import host_summary, service_summary, summarise, window_summary
+from clustersim.audit.evidence import agrees, stated_bound, stated_number, stated_price
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
-from clustersim.records import FINISHED, Columns, Recorded
+from clustersim.audit.margins import RELATIVE_OF_SUMS, Margins, margin_of_part
+from clustersim.records import Columns, Recorded
 from clustersim.runs import is_of_this_code
 from itertime.errors import UserError
 
 __all__ = ["SummaryMatchesRecords"]
 
-_RATIOS = (
-    "slowdown_mean", "finish_time_fairness_max", "jain_index", "jct_over_bound", "makespan_over_bound",
-)  # fmt: skip
-"""Metrics that divide two times."""
-_OF_ARRIVALS = ("offered_load", "gpu_allocated_arrival_ratio")  # metrics that divide by the arrival window
-_BY_THE_WINDOW = (*_OF_ARRIVALS, "gpu_allocated_ratio", "fragmentation_ratio")  # the same within a window
 _WINDOW, _SERVICES, _HOST, _PREDICTIONS = "window", "services", "host", "predictions"
-_TOO_SHORT_S = 1e3 * RESOLUTION_S  # the tables state fewer than three digits of such a time
 
 
 class SummaryMatchesRecords(Rule):
@@ -71,16 +62,17 @@ class SummaryMatchesRecords(Rule):
             self.report(f"{_PREDICTIONS} of summary.json are not those of manifest.json")
         for part in (_SERVICES, _HOST):
             self._compare_part(part, summary.pop(part, None), again.pop(part, None))
-        self._compare(summary, again, _OF_ARRIVALS, "")
+        self._compare(summary, again, "")
         if isinstance(window, Mapping) and window_again is not None:
-            self._compare(window, window_again, _BY_THE_WINDOW, f"{_WINDOW}.")
+            self._compare(window, window_again, f"{_WINDOW}.")
         elif window is not None or window_again is not None:
             self.report("window is in one of summary.json and manifest.json alone")
 
-    def _compare(
-        self, summary: Mapping[str, Any], again: Mapping[str, Any], of_window: Sequence[str], prefix: str
-    ) -> None:
-        margins = _Margins(self._jobs, self._run.cluster.gpus, self._price, again, of_window)
+    def _compare(self, summary: Mapping[str, Any], again: Mapping[str, Any], prefix: str) -> None:
+        margins = Margins(
+            self._jobs, self._usage, self._run.cluster.gpus, self._price, again, self.evidence.resolution_s,
+            in_window=bool(prefix),
+        )  # fmt: skip
         self._skipped |= dict.fromkeys(prefix + name for name in margins.skipped)
         for name, value in again.items():
             recorded = summary.get(name, "missing")
@@ -97,11 +89,15 @@ class SummaryMatchesRecords(Rule):
             if recorded is not None or again is not None:
                 self.report(f"{part} is {recorded!r:.80} in summary.json, {again} by the records")
             return
-        rounding = RESOLUTION_S * len(self._jobs)
+        submits_s = self._jobs["submit_s"]
+        end_s = max(self.evidence.end_s or 0.0, self.history.last_s)
+        run_s = end_s - float(submits_s.min()) if len(submits_s) else 0.0
+        error_s = self.evidence.resolution_s
         for name in {**again, **recorded}:
             value, expected = recorded.get(name), again.get(name)
             if isinstance(value, int | float) and expected is not None:
-                is_equal = agrees(value, expected, rounding, relative=1e-6)
+                margin = margin_of_part(name, again, len(self._jobs), run_s, error_s)
+                is_equal = agrees(value, expected, margin, relative=RELATIVE_OF_SUMS)
             else:
                 is_equal = value is None and expected is None and name in again
             if not is_equal:
@@ -115,59 +111,6 @@ class SummaryMatchesRecords(Rule):
             names = ", ".join(self._other_version)
             whys.append(f"another version made the run; its summary lacks or words otherwise {names}")
         return "; ".join(whys)
-
-
-class _Margins:
-    """How far a stated metric may be from the one computed again, because tables round times to a
-    microsecond. `skipped`: the metrics that rounding hides altogether.
-
-    `of_window`: the metrics that divide by the arrival window.
-    """
-
-    def __init__(
-        self, jobs: Columns, gpus: int, price: float, again: Mapping[str, Any], of_window: Sequence[str]
-    ):
-        shortest_s = _shortest_s(jobs)
-        coarse, window_s = shortest_s < _TOO_SHORT_S, again["arrival_window_s"] or 0.0
-        brief = window_s < _TOO_SHORT_S
-        self.skipped = (
-            *((*_RATIOS, "covers", "tail_jobs") if coarse else ()),
-            *((*of_window, "tail_jobs") if brief else ()),
-        )
-        rounding = RESOLUTION_S * (1 + len(jobs) * price / 3600)  # of all times and costs
-        borderline = has_waited(jobs, -2 * RESOLUTION_S) & ~has_waited(jobs, 2 * RESOLUTION_S)
-        requested = float(np.nansum(jobs["gpus"]))
-        self._of_ratios = 1e-6 if coarse else 1e-6 + 2 * RESOLUTION_S / shortest_s
-        self._of_window = 1e-6 if brief else 1e-6 + RESOLUTION_S * (2 + len(jobs)) / window_s
-        self._window_names = of_window
-        self._absolute = {
-            "waited_ratio": rounding + int(borderline.sum()) / max(1, again["jobs"]),
-            "cost_usd": rounding + RESOLUTION_S * len(jobs),  # a sum of rounded costs, or a product
-        }
-        if not brief:
-            self._absolute["offered_load"] = rounding + RESOLUTION_S * requested / (gpus * window_s)
-        self._rounding = rounding
-
-    def allow(self, name: str, recorded: Any, value: Any) -> bool:
-        """Whether `recorded` is `value`: types are equal, and floats agree within rounding."""
-        if type(recorded) in (int, float) and isinstance(value, float):
-            relative = 1e-6
-            if name in _RATIOS:
-                relative = self._of_ratios
-            elif name in self._window_names:
-                relative = self._of_window
-            sane = abs(recorded) <= 1e300  # larger integers are no floats
-            return sane and agrees(
-                recorded, value, self._absolute.get(name, self._rounding), relative=relative
-            )
-        return type(recorded) is type(value) and bool(recorded == value)
-
-
-def _shortest_s(jobs: Columns) -> float:
-    """The shortest of the times that are divided in ratios."""
-    finished = jobs.equal("state", FINISHED)
-    times = np.concatenate([jobs[name][finished] for name in ("isolated_s", "jct_s")])
-    return float(np.min(times, where=~np.isnan(times), initial=inf)) if len(times) else 1.0
 
 
 def _stated_window(manifest: Mapping[str, Any]) -> tuple[float, float | None] | None:
