@@ -57,7 +57,7 @@ class Conservative(Scheduler):
     def _note_start(self, job: JobView, reserved_s: float, proposal: Proposal, now: float) -> None:
         gpu_type = self._types.pop(job)
         self._valid &= gpu_type in (None, proposal.gpu_type(job)) and reserved_s > now - _INSTANT_S
-        self._ends[job] = self._estimates.end_s(job, now, gpu_type and proposal.gpu_type(job))
+        self._ends[job] = self._estimates.end_s(job, now, proposal)
         del self.reserved[job]
 
     def _await_nodes(self, proposal: Proposal, now: float) -> bool:

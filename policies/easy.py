@@ -26,8 +26,11 @@ class Easy(Scheduler):
     def schedule(self, state: State) -> Proposal:
         self._estimates.update(state)
         proposal = state.proposal()
-        start, now = self._estimates.start, state.now
-        head = next((job for job in state.pending if not start(job, proposal, now)), None)
+        if proposal.plans_closures:
+            start, now = self._estimates.start, state.now
+            head = next((job for job in state.pending if not start(job, proposal, now)), None)
+        else:
+            head = next((job for job in state.pending if not proposal.start(job)), None)
         if head is not None and not proposal.full:
             shadow = self.shadow(head, proposal, state)
             for job in state.pending_by(_submission).walk(proposal.fits):

@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from clustersim.cluster import Cluster
-from clustersim.records import PlanKey, PlanRecord, plan_of_label
+from clustersim.records import EventRecord, PlanKey, PlanRecord, plan_of_label
 from clustersim.runs import LARGEST_FILE, is_of_this_code, plan_record, profile_of, systems_hash
-from clustersim.speed import CannotRun, Curve, Offer, Speed, regular_counts, speed_for
+from clustersim.speed import CannotRun, Curve, NodeSizes, Offer, Speed, regular_counts, speed_for
 from itertime.costs import checked_headroom
 from itertime.errors import UserError
 from itertime.io import sha256, shown
@@ -48,6 +48,9 @@ class Recomputed:
         if self._speed is not None and self.same_code:
             self._compare_systems(self._speed, manifest.get("systems_sha256"))
         self._regular = {pool.gpu_type: regular_counts(cluster.of_pool(pool)) for pool in cluster.pools}
+        self._node_sizes: NodeSizes | None = None
+        if cluster.unequal and self._speed is not None:
+            self._node_sizes = NodeSizes(cluster, self._speed)
         self.curve = lru_cache(_MOST_KINDS)(self._curve)
         self.fault = lru_cache(_MOST_KINDS)(self._fault)
 
@@ -87,6 +90,12 @@ class Recomputed:
             return reason
         except _FAILURES:
             return None
+
+    def unit_s(self, curve: Curve, event: EventRecord) -> float:
+        """The predicted seconds per unit of a job alone on the GPUs that it gets, on an ideal network."""
+        if self._node_sizes is None:
+            return curve.unit_s[event.gpus]
+        return self._node_sizes.unit_s(curve, event.gpus, event.placement)
 
     def is_exact(self, gpu_type: str, gpus: int) -> bool:
         """Whether the folder determines the plan on `gpus` GPUs. Under data-parallel-best, the plan on an

@@ -53,12 +53,14 @@ def pack(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int =
     Where nodes differ in size, empty nodes of the largest size are taken first. A job smaller than the
     largest node is split over smaller ones only where no node has room for it.
     """
-    if len(capacity.by_size) > 1:
-        return _over_sizes(capacity, gpus, node_set(prefer))
     preferred, size = node_set(prefer) if prefer else 0, capacity.gpus_per_node
     if gpus < size:
         node = fullest(capacity, gpus, preferred)
-        return None if node is None else ((node, gpus),)
+        if node is not None:
+            return ((node, gpus),)
+        return _over_sizes(capacity, gpus, preferred) if len(capacity.by_size) > 1 else None
+    if len(capacity.by_size) > 1:
+        return _over_sizes(capacity, gpus, preferred)
     if not pack_fits(capacity, gpus):
         return None
     whole_nodes, remainder = divmod(gpus, size)

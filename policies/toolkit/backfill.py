@@ -76,10 +76,11 @@ class RunTimeEstimates:
             return start_s + remaining_s * slowdown + self._excess(job)
         return start_s + _extended(remaining_s * slowdown, 0.0)
 
-    def end_s(self, job: JobView, now: float, gpu_type: str | None = None) -> float:
-        """When a job ends that runs already, or starts now on GPUs of a type (see `run_s`)."""
+    def end_s(self, job: JobView, now: float, proposal: Proposal | None = None) -> float:
+        """When a job ends that runs already, or starts now, as in `proposal`."""
         if not job.running:
-            return now + self.run_s(job, gpu_type)
+            several = proposal is not None and len(job.gpu_types) > 1
+            return now + self.run_s(job, proposal.gpu_type(job) if proposal and several else None)
         if job.estimate_s is None:
             return now + job.paying_s + job.oracle_remaining() + self._excess(job)
         expiry_s = job.estimated_end_s()
@@ -128,11 +129,6 @@ def start_types(job: JobView) -> tuple[str | None, ...]:
     return (None,) if len(job.gpu_types) == 1 else job.start_types
 
 
-def _type_of(job: JobView, proposal: Proposal) -> str | None:
-    """The type of the GPUs of `job` in `proposal`, where the job can run on several."""
-    return None if len(job.gpu_types) == 1 else proposal.gpu_type(job)
-
-
 def _extended(time_s: float, now: float) -> float:
     """`time_s`, or the first time after `now` that extensions of an estimate which ends at `time_s` reach."""
     if time_s > now:
@@ -164,16 +160,17 @@ class Shadow:
     def __init__(self, head: JobView, proposal: Proposal, estimates: RunTimeEstimates, now: float):
         self.head, self.now = head, now
         self._proposal, self._estimates = proposal, estimates
+        self._planned = proposal.plans_closures
         self._later = proposal.copy()
         ends: list[tuple[float, int, JobView | None]] = [
-            (estimates.end_s(job, now, _type_of(job, proposal)), job.order, job) for job in proposal.running()
+            (estimates.end_s(job, now, proposal), job.order, job) for job in proposal.running()
         ]
         events = [*ends, *((time_s, -1, None) for time_s in proposal.openings_s())]
         self.start_s = inf
         for end_s, _, job in sorted(events, key=lambda event: event[:2]):
             if end_s > self.start_s:
                 break
-            if proposal.plans_closures:
+            if self._planned:
                 self._later = self._later.later(end_s)
             if job is not None:
                 self._later.stop(job)
@@ -184,18 +181,20 @@ class Shadow:
         """Start `job` now if it fits and `head` can still start at `start_s`, on the first of its GPU types
         where that is so. Returns whether it started.
         """
-        return any(self._backfill_on(job, gpu_type) for gpu_type in start_types(job))
+        if len(job.gpu_types) == 1:
+            return self._backfill_on(job, None)
+        return any(self._backfill_on(job, gpu_type) for gpu_type in job.start_types)
 
     def _backfill_on(self, job: JobView, gpu_type: str | None) -> bool:
         if self.now + self._estimates.run_s(job, gpu_type) <= self.start_s:
-            return self._estimates.start(job, self._proposal, self.now, gpu_type)
+            return self._start(self._proposal, job, self.now, gpu_type)
         if job.needs >= 1 and job.requested > self._later.free - self.head.requested:
             return False
-        if not self._estimates.start(job, self._proposal, self.now, gpu_type):
+        if not self._start(self._proposal, job, self.now, gpu_type):
             return False
         places = self._proposal.placement(job)
         assert places is not None
-        if self._proposal.plans_closures and not self._later.has_room(job, places):
+        if self._planned and not self._later.has_room(job, places):
             return True  # a reservation that preempts it begins before the head starts
         self._later.start(job, on=places)
         if self._has_room(self.start_s):
@@ -204,11 +203,16 @@ class Shadow:
         self._proposal.stop(job)
         return False
 
+    def _start(self, draft: Proposal, job: JobView, time_s: float, gpu_type: str | None) -> bool:
+        if self._planned:
+            return self._estimates.start(job, draft, time_s, gpu_type)
+        return draft.start(job, gpu_type=gpu_type) is not None
+
     def _has_room(self, time_s: float) -> bool:
         """Whether `head` fits at `time_s`. A start tells, as only it considers the types of GPUs that can run
         the job.
         """
-        if not self._later.fits(self.head.needs) or not self._estimates.start(self.head, self._later, time_s):
+        if not self._later.fits(self.head.needs) or not self._start(self._later, self.head, time_s, None):
             return False
         self._later.stop(self.head)
         return True

@@ -28,7 +28,7 @@ from clustersim.records import (
     plan_key,
     plan_of_label,
 )
-from clustersim.speed import Curve, NodeSizes
+from clustersim.speed import Curve
 from traces.phases import seconds_factors
 
 __all__ = ["PlansAsPredicted"]
@@ -61,9 +61,6 @@ class PlansAsPredicted(Rule):
         self._other_version = 0  # differences that another version of the program explains
         self._not_recomputed: dict[str, int] = {}  # by reason
         self._wrong_plan = lru_cache(10_000)(self._find_wrong_plan)
-        self._node_sizes: NodeSizes | None = None
-        if history.cluster.unequal and not expected.why_not:
-            self._node_sizes = NodeSizes(history.cluster, expected.speed())
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
         if event.event == RATE:
@@ -89,9 +86,7 @@ class PlansAsPredicted(Rule):
 
     def speed_of(self, event: EventRecord, curve: Curve) -> float | None:
         """The predicted seconds per unit of the job; None if they are known only after the instant."""
-        if self._node_sizes is None:
-            return curve.unit_s[event.gpus]
-        return self._node_sizes.unit_s(curve, event.gpus, event.placement)
+        return self.due.unit_s(curve, event)
 
     # The events of the log
 

@@ -74,7 +74,9 @@ class SharersAsSlow(Rule):
         )
         if record is not None and record.model and not has_duration:
             curve = self._due.curve(*plan_key(record, event, self.history.cluster)[:8])
-            self._alone_s[event.job_id] = None if isinstance(curve, str) else curve.unit_s.get(event.gpus)
+            self._alone_s[event.job_id] = None
+            if not isinstance(curve, str) and event.gpus in curve.unit_s:
+                self._alone_s[event.job_id] = self._due.unit_s(curve, event)
         alone_s, factor = self._alone_s[event.job_id], factor_of(record, event)
         if alone_s is not None and factor != 1.0:
             self._alone_s[event.job_id] = alone_s * factor
