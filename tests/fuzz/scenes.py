@@ -212,7 +212,7 @@ def recorded() -> dict[int, str]:
         return {int(row["scene"]): row["result"] for row in csv.DictReader(file)}
 
 
-BY_DEFAULT = [drawn(number) for number in range(6 * len(POLICIES))]
+BY_DEFAULT = [drawn(number) for number in range(10 * len(POLICIES))]
 
 
 def main() -> None:
