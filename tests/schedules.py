@@ -19,6 +19,7 @@ A file of schedules is YAML, a list of cases. `why` tells how the log follows fr
 | `paid` | if true, the log also has the seconds of overhead: `20 restart 0x1 +26` |
 | `records` | what its record states, apart from zeros |
 | `summary` | metrics of the run, beside `settings`; `window.jobs`: one of its window |
+| `refused` | in place of the log: scripts, settings or parameters that are refused, and what each `says` |
 
 A script is asked at each of its times. Runs in which every job finishes are audited.
 
@@ -41,6 +42,7 @@ import yaml
 import clustersim
 from clustersim.audit.folder import check_run
 from clustersim.cluster import SharedPlacement
+from clustersim.errors import PolicyError
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.records import SUBMIT, EventRecord, JobRecord
@@ -51,7 +53,7 @@ from clustersim.testing import Outcome, check_outcome, simulate
 from tests.builders import Bench, MixedBench, Script, failing
 from traces.job import Job
 
-__all__ = ["Case", "cases_of", "outcome_of"]
+__all__ = ["Case", "cases_of", "check_case", "outcome_of"]
 
 Case = dict[str, Any]
 TOLD = (
@@ -63,12 +65,26 @@ TOLD = (
 
 
 def cases_of(folder: Path) -> dict[str, Case]:
-    """Every case of the files of a folder by its name."""
+    """Every case of the files of a folder by its name; what is refused as a case of its own."""
     return {
-        f"{file.stem}: {case['case']}": case
+        f"{file.stem}: {case['case']}{number or ''}": {**case, **refusal}
         for file in sorted(folder.glob("*.yaml"))
         for case in yaml.safe_load(file.read_text(encoding="utf-8"))
+        for number, refusal in enumerate(case.get("refused", [{}]), "refused" in case)
     }
+
+
+def check_case(case: Case, folder: Path) -> None:
+    """The log and the records of a case are the stated ones, or it is refused with the stated words."""
+    if "refused" in case:
+        with pytest.raises(PolicyError) as caught:
+            outcome_of(case, folder)
+        assert case["says"] in str(caught.value)
+        return
+    log, records = outcome_of(case, folder)
+    assert log == {str(job): text for job, text in (case["log"] or {}).items()}, case.get("why")
+    if "records" in case:
+        assert records == {str(job): values for job, values in case["records"].items()}, case.get("why")
 
 
 def outcome_of(case: Case, folder: Path) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
@@ -217,6 +233,8 @@ def renew(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     blocks = re.split(r"(?m)^(?=- case: )", text)[1:]
     for i, case in enumerate(yaml.safe_load(text)):
+        if "refused" in case:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             parts = dict(zip(("log", "records"), outcome_of(case, Path(folder)), strict=True))
         lines = [blocks[i].partition("  log:\n")[0].rstrip("\n")]

@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.schedules import cases_of, outcome_of
+from tests.schedules import cases_of, check_case
 
 CASES = cases_of(Path(__file__).with_name("schedules"))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_schedule_is_the_one_worked_out_by_hand(name: str, tmp_path: Path) -> None:
-    case = CASES[name]
-    log, records = outcome_of(case, tmp_path)
-    assert log == {str(job): text for job, text in (case["log"] or {}).items()}, case.get("why")
-    if "records" in case:
-        assert records == {str(job): values for job, values in case["records"].items()}, case.get("why")
+    check_case(CASES[name], tmp_path)

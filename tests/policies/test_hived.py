@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustersim
-from clustersim.errors import PolicyError
 from clustersim.records import ALLOCATES
-from policies.hived import Hived
 from tests.builders import drawn_jobs, rigid
 from tests.effort import examples
 from traces.job import Job
@@ -274,15 +272,3 @@ def test_a_job_within_its_cells_starts_at_once_whatever_others_do(seed: int, pla
 
 
 # By hand
-
-
-@pytest.mark.parametrize(
-    ("cells", "text"),
-    [
-        ([3], "cells: a: 3 GPUs are no cell; cells here have 1, 2, 4, 8 GPUs"),
-        ([8, 4], "cells: 12 GPUs are promised, the cluster has 8"),
-    ],
-)
-def test_cells_that_the_cluster_does_not_have_are_named(cells: list[int], text: str) -> None:
-    with pytest.raises(PolicyError, match=text):
-        clustersim.run([rigid("x", 0, 1, 10)], Hived, cluster="n2g4", params={"cells": {"a": cells}})

@@ -185,31 +185,6 @@ def test_statistical_efficiency() -> None:
 PROFILES = {"a": [0.1, 0.1, 0.7, 0.1], "b": [0.1, 0.6, 0.2, 0.1], "c": [0.05, 0.05, 0.8, 0.1]}
 
 
-SHARE = "must be below 1 and at least 1 / packs; packs="
-
-
-@pytest.mark.parametrize(
-    ("packs", "share", "text"),
-    [(1, 0.5, f"{SHARE}1 here"), *((2, share, f"{SHARE}2 here") for share in (0.3, 0.0, 1.0, -1))],
-)
-def test_shares_that_are_refused(packs: int, share: float, text: str) -> None:
-    policy = acting(lambda state, proposal: proposal.start_shared(next(iter(state.pending)), share), packs)
-    with pytest.raises(PolicyError, match=text):
-        clustersim.run([rigid("a", 0, 8, 10.0)], policy, cluster="n1g8")
-
-
-def test_no_job_joins_one_that_holds_its_gpus_alone() -> None:
-    def join(state: State, proposal: Proposal) -> None:
-        alone, joining = state.pending
-        proposal.start(alone)
-        proposal.start_shared(joining, 0.5, beside=alone)
-
-    with pytest.raises(PolicyError, match="job a holds no part of GPUs in this proposal"):
-        clustersim.run(
-            [rigid("a", 0, 4, 10.0), rigid("b", 0, 4, 10.0)], acting(join, packs=2), cluster="n1g8"
-        )
-
-
 def test_gpu_hours_and_use_count_shares() -> None:
     jobs = [rigid("a", 0, 1, 100.0, gpu_fraction=0.25), rigid("b", 0, 1, 100.0, gpu_fraction=0.5)]
     run = clustersim.run(jobs, "fifo", cluster="n1g2", overheads=None)
@@ -309,17 +284,6 @@ def test_a_policy_sees_notices() -> None:
 
     audited([tenants_job("a", 0, 8, 200), tenants_job("b", 0, 8, 300)], acting(watch), calendar=RECLAIM)
     assert seen == [(70.0, 0, {0: 100.0}, [("a", 100.0), ("b", float("inf"))])]
-
-
-def test_no_policy_can_start_a_job_on_a_closed_node() -> None:
-    def start_on_node_0(state: State, proposal: Proposal) -> None:
-        for view in state.pending:
-            proposal.start(view, on=((0, view.requested),))
-
-    jobs = [tenants_job("z", 0, 1, 1), tenants_job("a", 80, 8, 10)]
-    for closed in ({"calendar": RECLAIM}, {"reservations": [{**RESERVED, "at_s": 70}]}):
-        with pytest.raises(PolicyError, match="node 0 is closed to it"):
-            audited(jobs, acting(start_on_node_0), **closed)
 
 
 def test_drawn_reclaims_are_those_of_the_seed_under_every_policy(tmp_path: Path) -> None:

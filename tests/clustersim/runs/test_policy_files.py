@@ -13,12 +13,14 @@ import pytest
 
 import clustersim
 from clustersim.errors import PolicyError
-from clustersim.runs import find_policy, list_policies, make_policy
+from clustersim.runs import code_hash, find_policy, list_policies, make_policy
+from clustersim.runs.fingerprints import PARTS, SIMULATOR, hash_of_parts
 from clustersim.runs.policies import registry
 from clustersim.runs.policies.files import files_of, hash_of_files
 from clustersim.scheduler import Scheduler
 from itertime.errors import UnknownName, UserError
 from itertime.planning import PLANNERS
+from tests.house.test_layers import arrows, modules
 from traces.job import Job
 
 POLICY = """
@@ -245,3 +247,57 @@ def test_errors_survive_the_way_out_of_a_worker() -> None:
     error, twin = caught.value, pickle.loads(pickle.dumps(caught.value))
     assert str(twin) == str(error)
     assert (twin.kind, twin.name, twin.known) == (error.kind, error.name, error.known)
+
+
+# Fingerprints
+
+
+def test_the_parts_that_count() -> None:
+    """Changes to these parts outdate earlier results. All other packages only look at results."""
+    assert list(PARTS) == ["itertime", "traces", "clustersim"]
+    assert PARTS["itertime"] == PARTS["traces"] == (".",)
+    assert set(SIMULATOR) == {
+        "cluster", "overheads", "failures", "placement", "records", "speed", "bounds", "jobs", "rundir",
+        "analysis", "scheduler", "engine", "runs", "errors.py", "gctuning.py",
+    }  # fmt: skip
+    assert len(code_hash()) == 64
+
+
+def test_the_parts_are_all_that_a_run_imports() -> None:
+    seen: set[str] = set()
+    waiting = ["clustersim.runs.run"]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += arrows()[name]
+    units = {modules()[name].unit for name in seen if name.startswith("clustersim.")}
+    assert units == {part.removesuffix(".py") for part in SIMULATOR}
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    for name in ("engine/clock.py", "engine/deep/table.json", "report/page.py", "errors.py", "cli.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("engine/clock.py", True), ("engine/deep/table.json", True), ("errors.py", True),
+        ("engine/new.py", True), ("report/page.py", False), ("cli.py", False),
+        ("engine/__pycache__/clock.pyc", False),
+    ],
+)  # fmt: skip
+def test_files_of_the_parts_count_and_others_do_not(package: Path, name: str, counts: bool) -> None:
+    hash_of_package = hash_of_parts(package, ("engine", "errors.py"))
+    (package / name).parent.mkdir(exist_ok=True)
+    (package / name).write_text("2")
+    assert (hash_of_parts(package, ("engine", "errors.py")) != hash_of_package) == counts
+
+
+def test_a_part_that_is_missing_is_a_mistake(package: Path) -> None:
+    with pytest.raises(AssertionError, match="placement"):
+        hash_of_parts(package, ("placement",))

@@ -104,12 +104,6 @@ def test_moving_between_types() -> None:
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda job, p, s: p.start(job, gpu_type="h10"), "did you mean h100"),
-        (lambda job, p, s: p.start(job, gpu_type="v100"), "it can run on h100, a100 alone"),
-        (lambda job, p, s: p.start(job, 32, gpu_type="h100"), "gpu_type=h100.*can run on 2, 4, 8, 16 GPUs"),
-        (lambda job, p, s: p.start(job, on=((3, 8), (4, 8))), "a100 and h100 nodes; a job runs on"),
-        (lambda job, p, s: p.start(job, on=((4, 8), (5, 8)), gpu_type="a100"), "gpu_type=a100.*h100 nodes"),
-        (lambda job, p, s: p.start(job, on=((7, 8), (8, 8))), "node 7"),
         (lambda job, p, s: p.compact({job: 16}), "one GPU type"),
         (lambda job, p, s: job.rate(8, "b200"), "unknown GPU type"),
         (lambda job, p, s: p.free_of("b200"), "unknown GPU type"),

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from random import Random
+from typing import Any, cast
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from clustersim.cluster.topology import NodeGroup
+from clustersim.scheduler import Cluster
+from policies.reservation.calendar import WHOLE, NodeCalendar, Slot
+from policies.reservation.demand import Demand, Kind
+from policies.reservation.filling import fill, yield_of
+from policies.toolkit.cells import FreeCells, VirtualCluster, cell_sizes, split_into_cells
 from policies.toolkit.gpu_calendar import FreeGpus
 
 GPUS = 32
@@ -113,3 +122,162 @@ def test_a_copy_is_independent_and_what_is_past_is_not_booked() -> None:
     free.take(0.0, 40.0, 8)
     free.take(45.0, 60.0, 4)
     assert (free.times, free.free) == ([50.0, 60.0], [4, 8])
+
+
+# Reservations filled into a calendar
+
+
+# Filling
+
+
+def demand_of(work: float, deadline_s: float, **more: Any) -> Demand:
+    kind = Kind((4, 8), (4, 8), {4: 1.0, 8: 1.6}, {4: 10.0, 8: 10.0})
+    return Demand(cast(Any, None), deadline_s, kind, 0.0, work=work, **more)
+
+
+def booked(slots: list[Slot] | None) -> list[tuple[float, float, int]] | None:
+    return None if slots is None else [slot[:3] for slot in slots]
+
+
+def test_fill_by_hand() -> None:
+    free = NodeCalendar(0.0, 8, 1)
+    assert booked(fill(free, demand_of(50.0, 100.0), 0.0)) == [(40.0, 100.0, 4)]
+    assert booked(fill(free, demand_of(90.0, 100.0), 0.0)) == [(0.0, 100.0, 4)]
+    assert booked(fill(free, demand_of(91.0, 100.0), 0.0)) == [(100 - 10 - 91 / 1.6, 100.0, 8)]
+    assert fill(free, demand_of(145.0, 100.0), 0.0) is None
+    free.reserve([Slot(60.0, 80.0, 4)])
+    # at level 4 the booking leaves 4; at level 8 three slots, each with a restart
+    assert booked(fill(free, demand_of(90.0, 100.0), 0.0)) == [(0.0, 100.0, 4)]
+    assert booked(fill(free, demand_of(100.0, 100.0), 0.0)) == [
+        (60 - 10 - 74 / 1.6, 60.0, 8),
+        (60.0, 80.0, 4),
+        (80.0, 100.0, 8),
+    ]
+
+
+@pytest.mark.parametrize("node", [1, 16])
+def test_a_running_job_goes_on_without_a_restart_where_it_may(node: int) -> None:
+    free, home = NodeCalendar(0.0, 8 // node or 1, node), WHOLE if node == 1 else 0
+    runs = {"gpus": 4, "paying_s": 1.0}
+    assert booked(fill(free, demand_of(99.0, 100.0, **runs), 0.0, home)) == [(0.0, 100.0, 4)]
+    assert booked(fill(free, demand_of(99.5, 100.0, **runs), 0.0, home)) != [(0.0, 100.0, 4)]
+    assert booked(fill(free, demand_of(99.0, 100.0, **runs), 0.0)) != [(0.0, 100.0, 4)]
+
+
+# Nodes that jobs share
+
+
+def test_three_and_five_share_a_node_of_eight() -> None:
+    """5 + 3 fill one node, 5 another; 4 GPUs are then only free where no address has them together."""
+    calendar = NodeCalendar(0.0, 2, 8)
+    for gpus in (5, 5, 3):
+        kind = Kind((gpus,), (1,), {gpus: 1.0}, {gpus: 10.0})
+        demand = Demand(cast(Any, None), 100.0, kind, 0.0, work=90.0)
+        found = fill(calendar, demand, 0.0)
+        assert found is not None
+        calendar.reserve(found)
+    assert sorted(calendar.before(50.0) for calendar in calendar.shared) == [0, 3]
+    four = Demand(cast(Any, None), 100.0, Kind((4,), (1,), {4: 1.0}, {4: 10.0}), 0.0, work=1.0)
+    assert fill(calendar, four, 0.0) is None
+
+
+# Following
+
+
+def test_yield_by_hand() -> None:
+    slots = [Slot(0.0, 30.0, 4), Slot(30.0, 60.0, 8)]
+    assert yield_of(slots, demand_of(0.0, 60.0), 0.0) == pytest.approx(20 * 1.0 + 20 * 1.6)
+    assert yield_of(slots, demand_of(0.0, 60.0, gpus=4, paying_s=3.0, in_place=True), 0.0) == pytest.approx(
+        27 * 1.0 + 20 * 1.6
+    )
+    assert yield_of(slots, demand_of(0.0, 60.0, gpus=4), 0.0) == pytest.approx(20 * 1.0 + 20 * 1.6)
+    assert yield_of(slots, demand_of(0.0, 60.0), 25.0) == pytest.approx(20 * 1.6)
+    assert yield_of(slots, demand_of(0.0, 60.0), 60.0) == 0.0
+
+
+# Cells in one another
+
+
+def of_leaves(nodes: int, nodes_per_leaf: int) -> Cluster:
+    return Cluster.of([NodeGroup("n", nodes, 4, "x", nodes_per_leaf=nodes_per_leaf)])
+
+
+@pytest.mark.parametrize(
+    ("cluster", "sizes"),
+    [
+        (Cluster(7, 4), (1, 2, 4, 8, 16)),
+        (Cluster(3, 3), (1, 3, 6)),
+        (of_leaves(9, 4), (1, 2, 4, 8, 16, 32)),
+        (of_leaves(13, 6), (1, 2, 4, 8, 24, 48)),  # 1, 2 and 6 nodes, then 2 leaves
+        (Cluster.of([NodeGroup("a", 5, 4, "x", nodes_per_leaf=5), NodeGroup("b", 2, 4, "x")]), None),
+    ],
+)
+def test_sizes_follow_nodes_and_leaves(cluster: Cluster, sizes: tuple[int, ...] | None) -> None:
+    assert cell_sizes(cluster) == (sizes or (1, 2, 4, 20))
+
+
+@given(st.data())
+def test_cells_that_are_promised_are_always_found(data: st.DataObject) -> None:
+    """The safety theorem: in any order of takes and releases, the smallest free cell with room exists."""
+    sizes = data.draw(st.sampled_from([(1, 2, 4, 8, 16), (1, 2, 6, 12), (1, 3, 9), (1, 2, 4, 12, 24)]))
+    total = data.draw(st.integers(1, 60))
+    random = Random(data.draw(st.integers(0, 10**6)))
+    left, promised = total, []
+    while left:
+        part = random.randint(1, left)
+        promised += split_into_cells(part, sizes)
+        left -= part
+    cells, used = FreeCells(sizes, split_into_cells(total, sizes)), []
+    for _ in range(200):
+        if promised and (not used or random.random() < 0.6):
+            level = promised.pop(random.randrange(len(promised)))
+            above = cells.lowest(level)
+            assert above is not None
+            start = random.choice(cells.free[above])
+            at = random.randrange(start, start + sizes[above], sizes[level])
+            cells.take((level, at))
+            used.append((level, at))
+        elif used:
+            cell = used.pop(random.randrange(len(used)))
+            cells.release(cell)
+            promised.append(cell[0])
+        spans = [(at, at + sizes[k]) for k, at in used]
+        spans += [(at, at + sizes[k]) for k, free in enumerate(cells.free) for at in free]
+        covered = [gpu for first, end in spans for gpu in range(first, end)]
+        assert sorted(covered) == list(range(total)), "every GPU is in one cell"
+
+
+def test_another_choice_than_the_smallest_breaks_the_promise() -> None:
+    """Two cells of 2, one promised whole and one as halves: halves from both leave no whole."""
+    cells = FreeCells((1, 2), [1, 1])
+    cells.take((0, 0))
+    assert cells.lowest(0) == 0
+    cells.take((0, 2))
+    assert cells.lowest(1) is None
+
+
+def test_what_is_given_back_is_whole_again() -> None:
+    cells = FreeCells((1, 2, 4), [2, 1, 0])
+    before = [list(free) for free in cells.free]
+    for at in range(7):
+        cells.take((0, at))
+    with pytest.raises(ValueError, match="the cell of 2 GPUs from GPU 2 on is not free"):
+        cells.take((1, 2))
+    for at in (3, 0, 6, 5, 1, 4, 2):
+        cells.release((0, at))
+    assert cells.free == before
+
+
+def test_a_cell_is_bound_as_a_whole_and_as_long_as_it_is_used() -> None:
+    cluster = FreeCells((1, 2, 4), [2, 2])
+    own = VirtualCluster([2], cluster)
+    assert list(own.choices(0)) == [((2, 0), [(2, 0), (2, 4)])]
+    one = own.take((0, 5), (2, 0))
+    assert (one, own.bound(one), cluster.free) == ((0, 0), (0, 5), [[], [], [0]])
+    two = own.take_where([(0, 0), (0, 4)])
+    assert two is not None, "beside the first, in the same pair"
+    assert own.bound(two) == (0, 4)
+    assert list(own.choices(0)) == [((1, 2), [(1, 6)])]
+    for cell in (one, two):
+        own.release(cell)
+    assert cluster.free == [[], [], [0, 4]]

@@ -1,15 +1,90 @@
-"""Presets: what they generate, and what is refused."""
+"""Whatever is generated can be read; presets, and services as instances that come and go."""
 
 from __future__ import annotations
 
+import json
+import tempfile
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from traces import synthetic
+from itertime.errors import UserError
+from traces import read_trace, synthetic, write_trace
 from traces.job import Job
-from traces.synthetic import QuantileTable, Recipe, Rhythm, generate, load_preset
+from traces.summary import demand, load_of
+from traces.synthetic import Diurnal, Need, QuantileTable, Recipe, Rhythm, generate, instances_of, load_preset
+from traces.synthetic.arrivals import ARRIVALS
+
+magnitudes = st.floats(-32, 32).map(lambda exponent: 10.0**exponent)
+laws = st.one_of(
+    magnitudes.map(lambda mean_s: {"exponential": {"mean_s": mean_s}}),
+    st.fixed_dictionaries(dict.fromkeys(("median_s", "sigma", "min_s", "max_s"), magnitudes)).map(
+        lambda law: {"log_normal": law}
+    ),
+)
+sizes = st.builds(
+    lambda law, gpus: {"gpus": gpus, "share": 1, **law}, laws, st.integers(1, 64) | st.integers(1, 10**20)
+)
+rules = st.none() | st.builds(
+    lambda multiplier, multiple, batch: {
+        "source": "test",
+        "gpus_multiple_of": multiple,
+        "sizes": [
+            {
+                "gpus": [1, 10**7],
+                "choices": [{"model": "gpt3-1.3b", "global_batch": batch, "gpu_multiplier": multiplier}],
+            }
+        ],
+    },
+    st.just(8) | st.integers(1, 10**21),
+    st.just(1) | st.integers(1, 10**21),
+    st.just(512) | st.integers(1, 10**12),
+)
+factors = st.tuples(magnitudes, magnitudes).map(lambda pair: f"{min(pair):g}:{max(pair):g}")
+recipes = st.fixed_dictionaries(
+    {
+        "load": magnitudes,
+        "arrivals": st.sampled_from(ARRIVALS),
+        "deadlines": st.just("none") | factors,
+        "jobs": st.integers(1, 12),
+    }
+)
+LONG = {"gpus": 1, "share": 1, "exponential": {"mean_s": 3.6e12}}
+SHORT = {"gpus": 1, "share": 1, "exponential": {"mean_s": 1e-3}}
+
+
+@given(size=sizes, rule=rules, recipe=recipes)
+@example(LONG, None, {"load": 1.0, "arrivals": "poisson", "deadlines": "none", "jobs": 3})
+@example(SHORT, None, {"load": 1e-3, "arrivals": "bursty", "deadlines": "1:1e9", "jobs": 12})
+def test_what_is_generated_can_be_read(
+    size: dict[str, Any], rule: dict[str, Any] | None, recipe: dict[str, Any]
+) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        folder, named = Path(home), "none"
+        (folder / "sizes.json").write_text(json.dumps({"source": "test", "sizes": [size]}))
+        if rule is not None:
+            named = str(folder / "rules.json")
+            Path(named).write_text(json.dumps(rule))
+        try:
+            made, report = generate(Recipe(**recipe, gpus=64, sizes=str(folder / "sizes.json"), rules=named))
+        except UserError:
+            return
+        write_trace(made, folder / "trace.csv")
+        back = read_trace(folder / "trace.csv")
+    assert back == made
+    found = load_of(demand(back), 64)
+    assert found == report["load"]
+    if found is not None:
+        assert found == pytest.approx(recipe["load"], rel=1e-3)
+
+
+# Presets
+
 
 ORDINARY = QuantileTable(((0, 0.01), (0.5, 0.5), (1, 5)))
 
@@ -103,3 +178,35 @@ def test_owners_are_zipf() -> None:
 def test_rules_give_the_jobs_of_a_preset_models() -> None:
     jobs, _ = made(50, preset="itp", rules="llm-mix")
     assert all(job.model for job in jobs)
+
+
+# Services that come and go
+
+
+def test_the_last_to_begin_is_the_first_to_end() -> None:
+    needs = [Need("s", 0.0, 2), Need("s", 10.0, 4), Need("s", 25.0, 1), Need("s", 40.0, 0)]
+    spans = sorted((job.submit_s, job.submit_s + (job.duration_s or 0.0)) for job in instances_of(needs))
+    assert spans == [(0.0, 25.0), (0.0, 40.0), (10.0, 25.0), (10.0, 25.0)]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 3))
+def test_there_are_always_as_many_as_are_needed(levels: list[int], each: int) -> None:
+    needs = [Need("s", 5.0 * i, gpus) for i, gpus in enumerate([*levels, 0])]
+    jobs = instances_of(needs, each)
+    for need in needs:
+        now = need.time_s + 1.0
+        there = [job for job in jobs if job.submit_s <= now < job.submit_s + (job.duration_s or 0.0)]
+        assert sum(job.gpus or 0 for job in there) == each * -(-need.gpus // each)
+
+
+def test_the_day_moves_the_need_around_its_mean() -> None:
+    needs = Diurnal(mean_gpus=100.0, swing=0.5, sigma=0.0).needs(seed=1)
+    levels = [need.gpus for need in needs[:-1]]
+    assert (min(levels), max(levels), sum(levels) / len(levels)) == (50, 150, pytest.approx(100, abs=0.1))
+    assert next(need.gpus for need in needs if need.time_s == 14 * 3600) == 150
+    assert needs[-1].gpus == 0
+
+
+def test_a_seed_gives_the_same_need_and_another_seed_another() -> None:
+    first, again, other = (Diurnal(mean_gpus=50.0).needs(seed) for seed in (1, 1, 2))
+    assert first == again != other

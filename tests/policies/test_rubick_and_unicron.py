@@ -1,21 +1,76 @@
-"""Rubick: a slow simulation of its rule, guarantees and quotas, the gate, and jobs that waited long."""
+"""Unicron: divisions by hand, in whole runs. Rubick: a slow simulation of its rule, guarantees, the gate."""
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from random import Random
 
 import pytest
 
 import clustersim
+from clustersim.overheads import Overheads
+from clustersim.scheduler import JobView
+from clustersim.testing import simulate
 from policies.rubick import Rubick
+from policies.unicron import Unicron
 from tests.builders import Bench, elastic, finishes, starts
 from traces.job import Job
 
+TABLE = {("m", 8): {1: 1.0, 2: 1.9, 4: 3.4, 8: 5.5}}
+
+
+class WatchedUnicron(Unicron):
+    """Compares every division with all others, by the values that `docs/policies/unicron.md` states."""
+
+    compared = 0
+
+    def division(self, jobs: Sequence[JobView], gpus: int) -> dict[JobView, int]:
+        mine = super().division(jobs, gpus)
+        if len(jobs) <= 4:
+            best = max(
+                sum(self.value(job, n) for job, n in zip(jobs, counts, strict=True))
+                for counts in product(*((0, *job.sizes) for job in jobs))
+                if sum(counts) <= gpus
+            )
+            assert sum(self.value(job, mine.get(job, 0)) for job in jobs) == pytest.approx(best)
+            self.compared += 1
+        return mine
+
+    def value(self, job: JobView, gpus: int) -> float:
+        def work(n: int) -> float:
+            return job.weight * job.requested * job.rate(n) / job.rate(job.requested) if n else 0.0
+
+        if gpus == job.gpus or not job.gpus:
+            return work(gpus)
+        cost_s = job.restart_s(gpus or job.gpus)
+        return work(gpus) - work(job.gpus) * cost_s / min(self.horizon_s, job.remaining(job.gpus))
+
+
+@pytest.mark.parametrize("restart_s", [0.0, 5.0, 60.0])
+def test_every_division_is_an_optimum(restart_s: float) -> None:
+    compared = 0
+    for seed in range(6):
+        random, now, jobs = Random(seed), 0.0, []
+        for i in range(8):
+            now += random.uniform(0, 200)
+            work, asked = random.uniform(50, 1500), random.choice((1, 2, 4))
+            jobs.append(elastic(str(i), now, asked, work, weight=random.choice((0.5, 1.0, 3.0))))
+        policy = WatchedUnicron(horizon_s=random.choice((50.0, 1000.0)))
+        charged = Overheads(launch_s=restart_s, plain_restart_s=restart_s)
+        simulate(jobs, policy, "n1g8", table=TABLE, placement="any", overheads=charged)
+        compared += policy.compared
+    assert compared > 30
+
+
+# Rubick
+
+
 SPEEDS = {1: 1.0, 2: 1.83, 4: 3.07, 8: 4.19}  # iterations a second, batch 8; no two slopes are equal
 FLAT = {1: 1.0, 2: 1.13, 4: 1.21, 8: 1.27}  # batch 16
-TABLE = {("m", 8): SPEEDS, ("m", 16): FLAT}
+RATES = {("m", 8): SPEEDS, ("m", 16): FLAT}
 GPUS = 8
 
 
@@ -33,7 +88,7 @@ def table_file(path: Path) -> str:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["model", "global_batch", "gpus", "iterations_per_s"])
-        for (model, batch), speeds in TABLE.items():
+        for (model, batch), speeds in RATES.items():
             writer.writerows((model, batch, gpus, rate) for gpus, rate in speeds.items())
     return str(path)
 
@@ -54,7 +109,7 @@ class Plain:
     def rates(self, name: str) -> dict[int, float]:
         job = self.jobs[name]
         assert job.global_batch is not None
-        return {0: 0.0, **TABLE["m", job.global_batch]}
+        return {0: 0.0, **RATES["m", job.global_batch]}
 
     def least(self, name: str) -> int:
         """GPUs that the job keeps: its request if it is promised, since every count is faster than before."""
