@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pandas as pd
 import pytest
 
 from itertime.io import sha256
-from tests.places import ROOT
 from tests.printed import Call
 from traces import read_trace
 
@@ -49,24 +46,6 @@ def test_import_states_hashes_and_no_place(log: Path, call: Call) -> None:
     assert (report["seed"], report["planner"], report["system"]) == (0, "3d", "dgx-a100-80gb")
     assert str(log.parent) not in json.dumps(report)
     assert sorted(os.listdir(log.parent)) == ["log.csv", "out.csv.gz", "out.import.json"]
-
-
-def test_output_does_not_depend_on_the_hash_seed(log: Path) -> None:
-    program = (
-        "import sys; from clustersim.commands.trace import app; from itertime.commandline import run_app\n"
-        "for line in sys.argv[1:]: assert run_app(app, 'trace', line.split('|')) == 0"
-    )
-    importing = f"import|{log}|-o|log.csv|--rules|llm-mix"
-    hashes = []
-    for hash_seed in ("1", "2"):
-        folder = log.parent / hash_seed
-        folder.mkdir()
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-c", program, importing, "generate|-o|made.csv|--jobs|60"]
-        subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
-        hashes.append({path.name: sha256(path) for path in folder.iterdir()})
-    assert len(hashes[0]) == 4
-    assert hashes[0] == hashes[1]
 
 
 @pytest.mark.usefixtures("log")

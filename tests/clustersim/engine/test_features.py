@@ -14,7 +14,6 @@ import clustersim
 from clustersim.analysis import service_levels
 from clustersim.audit import check_run_folder
 from clustersim.audit.folder import check_run
-from clustersim.audit.rerun import replay
 from clustersim.errors import PolicyError
 from clustersim.records import ALLOCATES, Run
 from clustersim.runs import RunConfig, setup_of
@@ -284,25 +283,6 @@ def test_a_policy_sees_notices() -> None:
 
     audited([tenants_job("a", 0, 8, 200), tenants_job("b", 0, 8, 300)], acting(watch), calendar=RECLAIM)
     assert seen == [(70.0, 0, {0: 100.0}, [("a", 100.0), ("b", float("inf"))])]
-
-
-def test_drawn_reclaims_are_those_of_the_seed_under_every_policy(tmp_path: Path) -> None:
-    trace = tmp_path / "t.csv"
-    rows = "\n".join(f"j{i},{30 * i},{4 + 4 * (i % 3)},{300 + 50 * (i % 5)}" for i in range(40))
-    trace.write_text(f"job_id,submit_s,gpus,duration_s\n{rows}\n")
-    spot = {"nodes": "1-3", "mean_up_h": 0.1, "mean_down_h": 0.02, "notice_s": 5}
-    nodes = {}
-    for policy in ("fifo", "srtf"):
-        run = clustersim.run(
-            trace, policy, cluster="n4g8", spot=spot, out=tmp_path / policy, bound="none", overheads=FREE,
-            until_s=1500.0,
-        )  # fmt: skip
-        assert [v.text for f in check_run_folder(tmp_path / policy) for v in f.violations] == []
-        assert replay(tmp_path / policy).violations == ()
-        nodes[policy] = [(e.time_s, e.event, e.placement) for e in run.events if e.event.startswith("node_")]
-        assert {placement[0][0] for _, _, placement in nodes[policy]} == {1, 2, 3}
-        assert run.summary["interruptions"] > 0  # 5 s are too short for a save of 10 s
-    assert nodes["fifo"] == nodes["srtf"]
 
 
 def test_the_time_between_reclaims_has_the_stated_mean() -> None:

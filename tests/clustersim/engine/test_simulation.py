@@ -329,9 +329,6 @@ TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0}}
 PAID_OVERHEADS = Overheads(launch_s=10.0, plain_restart_s=20.0)
 
 
-# Laws
-
-
 class Restless(Scheduler):
     """Starts, stops, resizes and moves jobs at random."""
 

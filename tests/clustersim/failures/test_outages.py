@@ -248,26 +248,6 @@ def test_failures_of_too_many_nodes_are_refused() -> None:
 # Calendars
 
 
-def test_maintenance_repeats_and_capacity_changes() -> None:
-    calendar = Maintenance.of(
-        [
-            {"at_s": 10, "maintenance": "0-1", "for_s": 5, "every_s": 20, "times": 2},
-            {"at_s": 12, "remove": 2},
-            {"at_s": 30, "add": [2, "3"]},
-        ],
-        4,
-    )
-    assert calendar.absent == {3}
-    assert calendar.changes == (
-        PlannedChange(10, 0, 1, "maintenance"), PlannedChange(10, 1, 1, "maintenance"),
-        PlannedChange(12, 2, 1, "capacity"),
-        PlannedChange(15, 0, -1, "maintenance"), PlannedChange(15, 1, -1, "maintenance"),
-        PlannedChange(30, 2, -1, "capacity"), PlannedChange(30, 3, -1, "capacity"),
-        PlannedChange(30, 0, 1, "maintenance"), PlannedChange(30, 1, 1, "maintenance"),
-        PlannedChange(35, 0, -1, "maintenance"), PlannedChange(35, 1, -1, "maintenance"),
-    )  # fmt: skip
-
-
 def test_a_calendar_may_be_a_file(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("calendar:\n  - {at_s: 5, remove: 0}\n")

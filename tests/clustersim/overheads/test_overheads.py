@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 from datetime import datetime
 from math import exp, inf, sqrt
+from pathlib import Path
 from statistics import median
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,21 +33,10 @@ def test_replaced_values() -> None:
         Overheads().with_values(launch=3.0)
 
 
-@pytest.mark.parametrize(
-    ("preset", "gpus", "start_s", "restart_s"),
-    [
-        ("none", 64, 0.0, 0.0),
-        ("default", 8, 30.6, 60.6),
-        ("default", 4320, 354.0, 384.0),
-        ("elasticflow", 1, 2.0 + 2, 2.0 + 2),
-        ("elasticflow", 64, 2.0 + 14, 2.0 + 14),
-        ("pollux", 64, 30.0, 30.0),
-        ("helios", 1, 7.0, 7.0),
-        ("helios", 2, 30.0, 30.0),
-        ("helios", 8, 30.0, 30.0),
-        ("helios", 9, 60.0, 60.0),
-    ],
-)
+PUBLISHED = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("preset", "gpus", "start_s", "restart_s"), PUBLISHED)
 def test_presets_charge_what_was_published(preset: str, gpus: int, start_s: float, restart_s: float) -> None:
     overheads = Overheads.of({"preset": preset})
     assert overheads.start_s(gpus) == start_s

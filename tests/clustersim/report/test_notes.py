@@ -13,7 +13,7 @@ import clustersim
 from clustersim.records import Run
 from clustersim.report import comparison_table, notes, render_report
 from clustersim.report.fairness import by_size
-from clustersim.report.sections import covered, deadline_rows
+from clustersim.report.sections import deadline_rows
 from clustersim.report.verdict import sizes_given, verdict
 from clustersim.rundir import read_run, write_run
 from clustersim.scheduler import JobView, Scheduler, State
@@ -87,21 +87,6 @@ def test_other_sizes_than_requested_are_stated_with_their_shares(durations: list
     assert text.endswith(says)
 
 
-def test_the_terminal_and_the_page_have_the_same_notes(capsys: pytest.CaptureFixture[str]) -> None:
-    from clustersim.commands.output.runs import print_comparison
-
-    jobs = stream(12, 100.0)
-    runs = [run_of(jobs), run_of(jobs, "srtf")]
-    print_comparison(runs, "fifo", json=False)
-    printed, page = " ".join(capsys.readouterr().out.split()), render_report(runs)
-    said = notes(runs)
-    assert len(said) >= 3
-    for sentence in said:
-        assert sentence in printed
-        shown = re.sub("`(.*?)`", r"<code>\1</code>", sentence)
-        assert shown.replace("'", "&#39;") in page
-
-
 def test_a_run_of_an_older_version_has_a_headline_and_no_false_notes() -> None:
     new = ("offered_load", "arrival_window_s", "load_jobs", "wait_mean_s", "wait_p99_s", "waited_ratio",
            "tail_jobs", "tail_ratio", "gpu_allocated_arrival_ratio",
@@ -157,11 +142,3 @@ def test_a_column_of_lateness_has_one_unit(run: Run) -> None:
     cells = [row[4] for _, row in deadline_rows([run, kinder])]
     assert len(cells) == 2
     assert len({unit for cell in cells for unit in units(cell)}) == 1
-
-
-def test_coverage_is_in_words(run: Run) -> None:
-    (text, _), *others = covered([run])
-    assert not others
-    assert "_" not in text
-    assert "*" not in text
-    assert text.startswith("JCT, time to the first GPUs, all waiting: the 12 finished of 12 submitted jobs")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,31 +37,13 @@ def test_defaults() -> None:
     assert (config.overheads, config.params, config.until_s) == ({}, {}, None)
 
 
-ADDED = "overheads.launch_s=1", "overheads.scale=2", "overheads.launch_s=3", "seed=1", "seed=2"
+ASSIGNMENTS = yaml.safe_load(Path(__file__).with_name("assignments.yaml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("assignments", "field", "value"),
-    [
-        (("cluster=n4g8",), "cluster", "n4g8"),
-        (("until_s=1e5",), "until_s", 1e5),
-        (("until_s=3600",), "until_s", 3600.0),
-        (("overheads.launch_s=10",), "overheads", {"launch_s": 10.0}),
-        (("overheads=null",), "overheads", None),
-        (("overheads={launch_s: 1, scale: 2}",), "overheads", {"launch_s": 1.0, "scale": 2.0}),
-        (("policy.guard_s=2",), "params", {"guard_s": 2}),
-        (("params.guard_s=2.5",), "params", {"guard_s": 2.5}),
-        (("policy.names=[a, b]",), "params", {"names": ["a", "b"]}),
-        (("price_usd_per_gpu_h=0",), "price_usd_per_gpu_h", 0.0),
-        ((" seed = 7 ",), "seed", 7),
-        (("estimates.sigma=0.5",), "estimates", {"sigma": 0.5}),
-        (("policy.text=a=b",), "params", {"text": "a=b"}),
-        (ADDED, "overheads", {"launch_s": 3.0, "scale": 2.0}),
-        (ADDED, "seed", 2),
-    ],
-)
-def test_assignments_add_up_and_the_last_counts(assignments: tuple[str], field: str, value: Any) -> None:
-    assert getattr(make(*assignments), field) == value
+@pytest.mark.parametrize(("assignments", "field", "value"), ASSIGNMENTS)
+def test_assignments_add_up_and_the_last_counts(assignments: list[str], field: str, value: Any) -> None:
+    stated = getattr(make(*assignments), field)
+    assert (stated, type(stated)) == (value, type(value))
 
 
 @given(st.text(max_size=40))

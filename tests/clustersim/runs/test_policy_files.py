@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import clustersim
 from clustersim.errors import PolicyError
@@ -128,27 +129,10 @@ def order_of(policy: str | type) -> str:
     return "".join(job.job_id for job in sorted(run.jobs, key=lambda job: job.finish_s or 0))
 
 
-@pytest.mark.parametrize(
-    ("imports", "late", "files"),
-    [
-        ("from helper import rank", "pass", {"helper": LAST}),
-        ("import helper; rank = helper.rank", "pass", {"helper": LAST}),
-        ("import helper as other; rank = other.rank", "pass", {"helper": LAST}),
-        ("from helper import *", "pass", {"helper": LAST}),
-        ("", "from helper import rank", {"helper": LAST}),
-        ("from .helper import rank", "pass", {"helper": LAST}),
-        ("import inner.deep; rank = inner.deep.rank", "pass", {"inner__deep": LAST}),
-        ("from inner import deep; rank = deep.rank", "pass", {"inner____init__": "", "inner__deep": LAST}),
-        ("from inner.deep import rank", "pass", {"inner__deep": "from other import rank", "other": LAST}),
-        ("from inner.deep import rank", "pass",
-         {"inner__deep": "from .other import rank", "inner__other": LAST}),
-        ("from inner.deep import rank", "pass", {"inner__deep": "from ..other import rank", "other": LAST}),
-        ("rank = __import__('helper').rank", "pass", {"helper": LAST}),
-        ("from random import Random; rank = lambda job: -job.order", "pass", {"random": "1 / 0"}),
-        ("from clustersim import run; rank = lambda job: -job.order", "pass",
-         {"clustersim____init__": "1 / 0"}),
-    ],
-)  # fmt: skip
+IMPORTS = yaml.safe_load(Path(__file__).with_name("imports.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("imports", "late", "files"), IMPORTS)
 def test_a_policy_imports_what_lies_beside_it(
     tmp_path: Path, imports: str, late: str, files: dict[str, str]
 ) -> None:

@@ -54,6 +54,7 @@ class Drafting(RuleBasedStateMachine):
                 facts.waiting.add(view)
         self.before = (self.state.free, {job: active_of(job).placement for job in self.jobs})
         self.expected: dict[int, dict[JobView, int]] = {}
+        self.wake_ups: dict[int, float | None] = {}
         self.all: list[Proposal] = []
         return self.known(self.state.proposal(), {job: job.gpus for job in self.jobs})
 
@@ -81,9 +82,15 @@ class Drafting(RuleBasedStateMachine):
             draft.stop(job)
             held[job] = 0
 
+    @rule(draft=drafts, time_s=st.sampled_from((1.0, 2.0)))
+    def wake(self, draft: Proposal, time_s: float) -> None:
+        draft.wake_at = self.wake_ups[id(draft)] = time_s
+
     @rule(target=drafts, draft=drafts)
     def copy(self, draft: Proposal) -> Proposal:
-        return self.known(draft.copy(), dict(self.expected[id(draft)]))
+        twin = self.known(draft.copy(), dict(self.expected[id(draft)]))
+        self.wake_ups[id(twin)] = self.wake_ups.get(id(draft))
+        return twin
 
     @invariant()
     def drafts_are_possible(self) -> None:
@@ -97,7 +104,7 @@ class Drafting(RuleBasedStateMachine):
                 for node, count in places:
                     used[node] += count
             assert max(used) <= 4
-            assert draft.free == 12 - sum(used)
+            assert (draft.free, draft.wake_at) == (12 - sum(used), self.wake_ups.get(id(draft)))
             assert [draft.free_on(node) for node in range(3)] == [4 - count for count in used]
 
     @invariant()

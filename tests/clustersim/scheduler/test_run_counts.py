@@ -71,16 +71,6 @@ def test_counts_become_a_decision(name: str) -> None:
     assert answer == (case["decision"], case.get("unmet", {}))
 
 
-def test_shrinking_jobs_make_room_for_growing_ones_whatever_the_order() -> None:
-    running = [(job("a"), 8), (job("b"), 8)]
-    for names in ("abc", "cba", "bca"):
-        wanted = {name: {"a": 4, "b": 4, "c": 8}[name] for name in names}
-        text, unmet = asked(wanted, running=running, pending=[job("c")])
-        assert unmet == {}
-        assert text.count("to 4 GPUs") == 2
-        assert "start c on 8 GPUs" in text
-
-
 def test_what_the_draft_has_changed_before_counts() -> None:
     def before(proposal: Proposal, jobs: Mapping[str, JobView]) -> None:
         proposal.stop(jobs["a"])

@@ -59,24 +59,6 @@ def test_a_job_cannot_be_started_while_it_is_judged() -> None:
 # What a draft does
 
 
-def test_copies_are_independent() -> None:
-    def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
-        proposal.start(jobs["a"])
-        proposal.wake_at = 7.0
-        twin = proposal.copy()
-        twin.stop(jobs["a"])
-        twin.start(jobs["b"])
-        twin.wake_at = 9.0
-        for draft, expected in ((proposal, (2, 0, 6, 7.0)), (twin, (0, 4, 4, 9.0))):
-            assert (*map(draft.gpus, (jobs["a"], jobs["b"])), draft.free, draft.wake_at) == expected
-        proposal.stop(jobs["a"])
-        assert twin.free == 4
-        assert proposal.free == 8
-
-    outcome = at_start(step)
-    assert not outcome.of("a").gpu_seconds
-
-
 # What the engine takes from `schedule`
 
 

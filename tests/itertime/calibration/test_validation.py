@@ -122,22 +122,6 @@ def test_every_measured_a100_run_is_predicted_and_fits(name, largest):
     assert mape <= largest
 
 
-@pytest.mark.parametrize(
-    ("change", "recompute"),
-    [
-        ({}, "early-stop"),
-        ({"gpu": "H100-SXM-80GB"}, "early-stop"),
-        ({"site": "elsewhere"}, "full"),
-        ({"note": "precision=bf16"}, "full"),
-        ({"recompute": "none"}, "none"),
-    ],
-)
-def test_llm_foundrys_newer_runs_stop_recomputing_early(write_table, change, recompute):
-    row = {"site": "mosaicml", "note": "precision=amp_bf16 mp=DEFAULT", "recompute": "full"} | change
-    (cells,) = read_table(write_table(row))
-    assert measured_run(cells, Site()).plan.recompute == recompute
-
-
 def gemm_and_attention_shares(path):
     """By recomputation, the share of the measured time that the layers' GEMMs and attention alone would take
     if all were repeated.

@@ -32,7 +32,7 @@ from itertime.planning.search import among_best, best_of_counts, fitting_plans, 
 from itertime.planning.space import candidates, divisors
 from itertime.spec import DEFAULT_OPTIONS, PlanBatch, PlanOptions, parse_options
 from tests.iteration_table import table_of
-from tests.itertime.tables import TABLES
+from tests.itertime.tables import TABLES, table_rows
 
 SYSTEM = load_system("dgx-a100-80gb")
 MODEL = load_model("megatron-18.4b")
@@ -293,15 +293,7 @@ def test_a_search_tries_one_zero_stage_where_the_options_say_what_is_shared():
     assert len({one.plan for one in found.plans}) == len(found.plans)
 
 
-@pytest.mark.parametrize(
-    ("text", "gpus", "words"),
-    [
-        ("workers=7", 16, "workers=7: must divide dp"),
-        ("optimizer_shards=7", 16, "optimizer_shards=7: must divide dp x cp / workers"),
-        ("optimizer=lamb", 11, ""),  # no plan of 11 GPUs keeps the other rules
-        ("optimizer=lamb", 16, ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "gpus", "words"), table_rows("options in the way"))
 def test_a_search_without_plans_says_which_option_is_in_the_way(text, gpus, words):
     found = search(LLAMA, 32, SYSTEM, gpus, space=Space(options=parse_options(text)))
     assert found.in_the_way.startswith(words)

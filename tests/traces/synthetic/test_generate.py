@@ -230,17 +230,6 @@ def test_the_load_by_hand(tmp_path: Path) -> None:
     assert report["cautions"] == []
 
 
-def test_what_makes_a_load_misleading_is_said() -> None:
-    heavy = generate(Recipe(jobs=30, load=2, gpus=512, seed=1))[1]["cautions"]
-    assert any("longest job runs" in text for text in heavy)
-    assert any("% of the work" in text for text in heavy)
-    assert generate(Recipe(jobs=2000, gpus=8, rules="none", sizes="exponential"))[1]["cautions"] == []
-    for recipe in (Recipe(jobs=9, arrivals="at-zero"), Recipe(jobs=1)):
-        report = generate(recipe)[1]
-        assert report["load"] is None
-        assert report["cautions"] == ["all jobs are submitted at one time, so there is no load"]
-
-
 def test_jobs_that_the_cluster_of_the_load_cannot_hold_are_counted() -> None:
     jobs, report = generate(Recipe(jobs=40, load=1, gpus=8, sizes="itp-8h", seed=4))
     large = [job for job in jobs if (job.gpus or 0) > 8]
