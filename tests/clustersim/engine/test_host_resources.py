@@ -99,8 +99,7 @@ def demanding(seed: int, count: int, elastic: bool = True) -> list[Job]:
 
 def test_an_elastic_job_is_not_offered_counts_that_no_node_can_hold() -> None:
     cluster = Cluster(4, 8)
-    host = cluster_of(4, 8, 32).pools[0].host
-    speed = SpeedOnOneType(cluster, None, TABLE, host=host)
+    speed = SpeedOnOneType(cluster, None, TABLE, stretches=cluster_of(4, 8, 32).pools[0].stretches)
     job = Job("a", 0.0, model="small", gpus=1, global_batch=64, iterations=9.0)
     assert speed.curve(job).sizes == (1, 2, 4, 8, 16, 32)
     assert speed.curve(replace(job, cpus=4)).sizes == (1, 2, 4, 8, 16, 32), "a share of the node"
