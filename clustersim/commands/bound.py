@@ -51,7 +51,7 @@ def bound(
     job completion time and its makespan are no shorter than these, and it meets no more deadlines.
     """
     from clustersim.bounds import METHODS, bound_of, instance_of
-    from clustersim.runs import Trace, setup_of
+    from clustersim.runs import Trace, bound_stated, setup_of
     from itertime.commandline import print_json
     from itertime.errors import UnknownName, UserError
 
@@ -70,7 +70,7 @@ def bound(
         best = bound_of(instance, method)
         advance(1)
     if json:
-        print_json(vars(best))
+        print_json(bound_stated(best))
         return
     _print(best, len(instance.jobs), len(jobs.jobs), instance.deadline_jobs)
 

@@ -33,6 +33,8 @@
 | `other_libraries` | how Python and the libraries that made a run differ from those here |
 | `profile_of` | the name and the hash of the profile of the nodes |
 | `malformed_versions` | what is wrong with the versions in a manifest; empty if nothing is |
+| `missing_entries` | the entries of every manifest that one lacks |
+| `bound_stated` | a bound as manifests state it |
 
 | rows of plans.csv | |
 |---|---|
@@ -58,7 +60,7 @@ from .fingerprints import (
     policy_hash,
     systems_hash,
 )
-from .manifest import profile_of
+from .manifest import bound_stated, missing_entries, profile_of
 from .plan_records import plan_record
 from .policies import find_policy, list_policies, make_policy, policy_details
 from .run import run, run_config
@@ -76,6 +78,7 @@ __all__ = [
     "Setting",
     "Trace",
     "best_possible",
+    "bound_stated",
     "code_hash",
     "compare",
     "find_policy",
@@ -83,6 +86,7 @@ __all__ = [
     "list_policies",
     "make_policy",
     "malformed_versions",
+    "missing_entries",
     "other_libraries",
     "plan_record",
     "policy_details",

@@ -25,7 +25,15 @@ from .fingerprints import policy_hash, recipe_hash, systems_hash, versions
 from .settings import Entry
 from .source import Trace
 
-__all__ = ["Ending", "bound_stated", "manifest_of", "profile_of", "source_hashes", "source_of"]
+__all__ = [
+    "Ending",
+    "bound_stated",
+    "manifest_of",
+    "missing_entries",
+    "profile_of",
+    "source_hashes",
+    "source_of",
+]
 
 
 class Ending(NamedTuple):
@@ -61,11 +69,8 @@ def manifest_of(
         **({} if config.routing is None else _routing_hashes(config.routing)),
         "window": config.window,
         "trace": source_of(trace),
-    }
-    return {
         "versions": versions(),
         "command": sys.argv,
-        **{name: entries[name] for name in _ORDER if name in entries},
         "models": {} if trace.models is None else trace.models.document(),
         **hashes,
         "profile": profile_of(cluster, setup.speed),
@@ -83,6 +88,17 @@ def manifest_of(
             "bound_s": None if bound is None else bound.seconds,
         },
     }
+    return {name: entries[name] for name in _ORDER if name in entries}
+
+
+def missing_entries(manifest: Mapping[str, Any]) -> list[str]:
+    """The entries that this program writes into every manifest and that `manifest` lacks, by name."""
+    missing = [name for name in _ORDER if name not in manifest and _is_of_every_run(name)]
+    for name, parts in (("versions", versions()), ("trace", ("path", "sha256", "jobs"))):
+        entry = manifest.get(name)
+        if isinstance(entry, Mapping):
+            missing += [f"{name}.{part}" for part in parts if part not in entry]
+    return missing
 
 
 _FOLLOWERS = {
@@ -101,17 +117,28 @@ _FOLLOWERS = {
 
 
 def _in_order() -> list[str]:
-    """The names of the entries about settings, in the order that manifests have had from the beginning."""
-    names = list(SETTINGS)
+    """The names of all entries, in the order that manifests have had from the beginning."""
+    names = [name for name in SETTINGS if name not in ("table", "bound")]
     for name, follower in _FOLLOWERS.items():
         if name in names:
             names.remove(name)
         names.insert(names.index(follower), name)
-    names.remove("table")
-    return [*names, "trace", "table"]
+    of_files = ("models", "policy_sha256", "table_sha256", "profile", "systems_sha256")
+    ending = ("oracle_used", "idle_stops", "predictions", "complete", "status", "end_s", "bound", "timings")
+    return ["versions", "command", *names, "trace", "table", *of_files, *ending]
 
 
 _ORDER = _in_order()
+_OF_SOME_RUNS = ("packs", "routing_sha256", "predictions")
+
+
+def _is_of_every_run(name: str) -> bool:
+    """Whether every manifest has an entry of this name. Settings without an entry of their own may be part
+    of another one.
+    """
+    if name in SETTINGS and name not in ("policy", "cluster", "bound"):
+        return SETTINGS[name].entry in (Entry.NEEDED, Entry.ALWAYS)
+    return name not in _OF_SOME_RUNS
 
 
 def _settings(config: RunConfig, setup: RunSetup) -> dict[str, Any]:

@@ -77,6 +77,18 @@ def crashes(
     return found
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_not_damaged_is_none(
+    name: str, sound: Path, here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Else a damage would hide behind a mistake that every copy of the file has."""
+    shutil.copytree(sound, here, dirs_exist_ok=True)
+    codes = {
+        command: PROGRAMS[command.split()[0]](shlex.split(command)[1:]) for command in FILES[name]["commands"]
+    }
+    assert set(codes.values()) == {0}, (codes, capfd.readouterr().err)
+
+
 MANY = pytest.param(range(1000, 1300), marks=pytest.mark.long)
 
 

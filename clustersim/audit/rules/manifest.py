@@ -11,7 +11,7 @@ from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.failures import Maintenance, NodeChange, Outages, Spot
 from clustersim.records import ALLOCATES, COMPLETE, NODE_DOWN, NODE_EVENTS, NODE_UP, REPLAN, EventRecord
-from clustersim.runs import is_of_this_code, malformed_versions, other_libraries
+from clustersim.runs import is_of_this_code, malformed_versions, missing_entries, other_libraries
 from itertime.errors import UserError
 from itertime.io import quoted, shown
 from itertime.planning import PLANNERS
@@ -153,6 +153,8 @@ class ManifestConsistent(Rule):
                 self.report(f"cluster.{name} is {quoted(recorded)}, {quoted(value)} by its other entries")
         if wrong := malformed_versions(self._manifest):
             self.report(wrong)
+        elif is_of_this_code(self._manifest) and (names := missing_entries(self._manifest)):
+            self.report(f"the manifest states no {', '.join(names)}, which every run of this program does")
         self._check_files()
         planner = self._manifest.get("planner", PLANNERS[0])
         if planner not in PLANNERS and is_of_this_code(self._manifest):

@@ -187,6 +187,8 @@ def test_a_run_of_before_there_was_a_headroom_had_none(
     full: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     older = {name: value for name, value in full.manifest.items() if name != "memory_headroom"}
+    assert checked(replace(full, manifest=older), tmp_path / "new", capsys)[0] == 4
+    older["versions"] = {**older["versions"], "code": "0" * 64}
     assert checked(replace(full, manifest=older), tmp_path, capsys)[0] == 0
 
 
