@@ -129,6 +129,12 @@ def other_names(run: Scheduled) -> Logs | None:
         for job in run.jobs
     ]
     settings = dict(run.settings)
+    settings["params"] = {
+        name: {named(tenant): number for tenant, number in value.items()}
+        if isinstance(value, dict)
+        else value
+        for name, value in settings.get("params", {}).items()
+    }
     if "quotas" in settings:
         settings["quotas"] = {named(tenant): gpus for tenant, gpus in settings["quotas"].items()}
     if "reservations" in settings:
@@ -179,10 +185,13 @@ def times_doubled(run: Scheduled) -> Logs | None:
 
 def _has_fixed_seconds(run: Scheduled) -> bool:
     """Whether something of the run does not double with its times."""
-    if any((job.stated_iterations or 0) > 5e11 for job in run.jobs):
-        return True  # a trace states no more than twice as much
+    stated = [job.stated_iterations for job in run.jobs if job.stated_iterations is not None]
+    if stated and (max(stated) > 5e11 or min(stated) < 1e-9):
+        return True  # a trace states no more than twice as much, and policies round work to an instant
     if run.policy == "edf-admission" and any(job.deadline_s for job in run.jobs):
         return True  # it reserves a second more than a job needs
+    if run.policy == "pal" and run.settings.get("params", {}).get("order") == "las":
+        return True  # its queue has a quantum that no parameter states
     if run.policy == "shockwave":
         return True  # its program has seconds, and is solved to within a gap
     predicts = "predictor" in (run.settings.get("estimates") or {}) or run.policy in PREDICT
