@@ -297,23 +297,6 @@ def summary_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict
     return found
 
 
-def test_a_virtual_cluster_is_fitted_and_judged(
-    cluster_log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = ["--pools", "tenant", "--cluster", "vcvGl=n2g8", "--only", "tenant=vcvGl", "--fit"]
-    summary = summary_of([str(cluster_log), *given], capsys)
-    assert summary["site"]["policy"] == "sjf"
-    assert summary["site"]["pools"] == {"vcvGl": 16}
-    assert summary["log"]["jobs"] == 160
-    judged = summary["parts"]["judged"]
-    assert judged["jobs"] == 80
-    for figure in ("mean_s", "p90_s"):
-        assert judged["wait"]["logged"][figure] > 60
-        assert judged["wait"]["simulated"][figure] == pytest.approx(judged["wait"]["logged"][figure], rel=0.2)
-    dropped = summary["log"]["dropped_by_reason"]
-    assert sum(dropped.values()) == 1, "the job without GPUs"
-
-
 def test_the_jobs_of_some_days(cluster_log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = read_logged(cluster_log)
     some = log.part("tenant=vcvGl", "2020-08-28 06:00", "2020-08-28 12:00")

@@ -11,17 +11,14 @@ from typing import Any
 
 import pytest
 
-import clustersim
 from clustersim.analysis import paired_difference
 from clustersim.cli import main
 from clustersim.commands.output import terminal
 from clustersim.commands.output.grids import print_differences
-from clustersim.commands.output.runs import print_comparison
 from clustersim.grid import Comparison
 from itertime.errors import printable
 from tests.places import ROOT
 from tests.printed import Call
-from traces import Job
 
 HEADS = ["policy", "load", "JCT mean, h", "95 % interval"]
 ROWS = [
@@ -94,28 +91,6 @@ def test_the_width_of_a_pipe_is_80_unless_columns_says_otherwise(
         else:
             monkeypatch.setenv("COLUMNS", stated)
         assert terminal.width_of_stdout() == width
-
-
-@pytest.mark.parametrize("width", [80, 100])
-def test_a_comparison_stays_a_table_and_wide_shows_every_column(width: int, printed: Printed) -> None:
-    jobs = [Job(str(i), 60.0 * i, gpus=4, duration_s=4e4, deadline_s=5e4 + 60.0 * i) for i in range(40)]
-    runs = [clustersim.run(jobs, name, cluster="n2g8") for name in ("fifo", "edf-admission", "srtf")]
-    table = one_line(printed(width, print_comparison, runs, "fifo", json=False))
-    assert all(word in table for word in ("JCT mean", "Waiting", "Deadlines", "(−81.7 %)", "Left out at"))
-    table = one_line(printed(terminal.WIDE, print_comparison, runs, "fifo", json=False, wide=True))
-    assert "Left out" not in table
-    assert all(head in table for head in ("JCT p99", "Makespan", "GPUs useful"))
-
-
-@pytest.mark.parametrize("width", [80, 100, 120, 160])
-def test_differences_of_a_grid_stay_a_table_with_the_names_of_axes(width: int, printed: Printed) -> None:
-    difference = paired_difference([0.81, 0.72, 0.9, 0.75, 0.5], [0.9, 0.77, 0.99, 0.74, 0.61])
-    axes = {"policy": "vtrain-aware", "trace.load": 0.9}
-    comparison = Comparison(axes, "deadline_met_ratio", difference)
-    text = one_line(printed(width, print_differences, [comparison], {"policy": "fifo"}))
-    head = text.partition("───")[0]
-    assert all(word in head for word in ("policy", "trace.load", "metric", "difference"))
-    assert ("Left out" in text.partition("Against policy=fifo")[0]) == (width < 160)
 
 
 ALIKE = "No interval (–) where too many of the pairs are alike"

@@ -175,12 +175,3 @@ def test_a_table_without_rows_has_its_columns() -> None:
     for table, column in columns.items():
         found = run.to_pandas(table)
         assert (len(found), column in found) == (0, True)
-
-
-def test_a_sweep_is_drawn(tmp_path: Path) -> None:
-    settings = {"trace": {"jobs": 20, "gpus": 32}, "cluster": "n4g8", "bound": "none", "policy": "fifo"}
-    grid = {"set": settings, "matrix": {"trace.load": [0.5, 1.0]}}
-    results = clustersim.run_grid(grid, out=tmp_path / "sweep", workers=1)
-    assert results.plot()._repr_png_().startswith(PNG)
-    with pytest.raises(UserError):
-        results.plot("fame")

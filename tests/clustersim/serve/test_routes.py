@@ -125,14 +125,6 @@ def test_paths_of_the_folder_stay_inside(home: Path) -> None:
             folder.inside(path)
 
 
-def test_the_state_lists_runs_traces_and_reports(client: TestClient) -> None:
-    state = client.get("/state").json()
-    assert [run["path"] for run in state["runs"]] == ["both/fifo", "both/srtf"]
-    assert [run["policy"] for run in state["runs"]] == ["fifo", "srtf"]
-    assert state["traces"] == ["jobs.csv"]
-    assert state["reports"] == ["both"]
-
-
 def events_in(text: str) -> list[tuple[str, Any]]:
     found = re.findall(r"event: (\w+)\ndata: (.*)\n\n", text)
     return [(name, json.loads(data)) for name, data in found]
