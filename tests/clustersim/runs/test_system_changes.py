@@ -189,7 +189,7 @@ def test_a_run_of_before_there_was_a_headroom_had_none(
     older = {name: value for name, value in full.manifest.items() if name != "memory_headroom"}
     assert checked(replace(full, manifest=older), tmp_path / "new", capsys)[0] == 4
     older["versions"] = {**older["versions"], "code": "0" * 64}
-    assert checked(replace(full, manifest=older), tmp_path, capsys)[0] == 0
+    assert checked(replace(full, manifest=older), tmp_path / "old", capsys)[0] == 0
 
 
 def test_work_of_a_generated_trace_is_that_of_plans_with_the_headroom() -> None:
