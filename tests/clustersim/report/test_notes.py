@@ -63,6 +63,20 @@ def test_where_jobs_are_declined_or_get_fewer_gpus_there_is_contention() -> None
     assert not note([shrunk], "No queueing")
 
 
+@pytest.mark.parametrize(
+    ("policy", "jobs", "slowdown", "says"),
+    [("lucid", 3, 0, True), ("muri", 3, 0, True), ("lucid", 1, 0, False), ("fifo", 3, 0, False),
+     ("lucid", 3, 1.2, False)],
+)  # fmt: skip
+def test_a_policy_that_packs_where_nothing_slows_down_is_named(
+    policy: str, jobs: int, slowdown: float, says: bool
+) -> None:
+    trace = [Job(f"j{i}", i, gpus=8, duration_s=2000.0 + 500 * i) for i in range(jobs)]
+    sharing = {"slowdown": slowdown} if slowdown else None
+    packed = note([run_of(trace, policy, sharing=sharing)], f"{policy} ran jobs on the same GPUs")
+    assert ("sharing.slowdown" in packed) == says
+
+
 def test_identical_schedules_are_named_also_if_one_was_read_back(tmp_path: Path) -> None:
     jobs = [*stream(8, 10.0), Job("short", 30.0, gpus=8, duration_s=5.0)]
     fifo, skip, srtf = (run_of(jobs, name) for name in ("fifo", "fifo-skip", "srtf"))
