@@ -128,6 +128,7 @@ class FleetSimulation(Course):
             except CannotRun as why:
                 reason = str(why)
             world.reject(rejected_record(job, reason), order)
+            self._use.keep(job.submit_s)  # as a cluster does that decides after it has rejected a job
             return None
         lasting = {member: to for member, to in able.items() if to.ever_fits()}
         able = lasting or able

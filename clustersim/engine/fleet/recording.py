@@ -36,9 +36,14 @@ class UseOfParts:
         self._changed_s: float | None = None
 
     def change(self, name: str, time_s: float, use: _Use) -> None:
+        self.keep(time_s)
+        self._uses[name] = use
+
+    def keep(self, time_s: float) -> None:
+        """Record the use at this time, too, even if no cluster reports any."""
         if self._changed_s is not None and self._changed_s != time_s:
             self.report()
-        self._uses[name], self._changed_s = use, time_s
+        self._changed_s = time_s
 
     def report(self) -> None:
         """Record the use since the last change."""
