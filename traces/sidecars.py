@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from itertime.io import sha256
+from itertime.io import read_bytes, sha256
 
 __all__ = ["KINDS", "report_of", "sidecar", "since_1970"]
 
@@ -33,9 +33,7 @@ def report_of(trace: Path) -> tuple[str, dict[str, Any]] | None:
     for kind in KINDS:
         path = sidecar(trace, kind)
         try:
-            if not path.is_file() or path.stat().st_size > _MOST_BYTES:
-                continue
-            report = json.loads(path.read_text(encoding="utf-8"))
+            report = json.loads(read_bytes(path, _MOST_BYTES))
             digest = digest or sha256(trace)
             if report["output"]["sha256"] == digest:
                 return kind, report

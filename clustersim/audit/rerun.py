@@ -38,7 +38,7 @@ from clustersim.runs import (
     trace_of_manifest,
 )
 from itertime.errors import UserError
-from itertime.io import sha256, shown
+from itertime.io import open_regular, sha256, shown
 
 from .closeness import NOT_COMPARED, first_difference
 from .evidence import RELATIVE, Finding, Violation
@@ -206,7 +206,7 @@ def _differences(home: Path, again: Path, run: StreamedRun) -> Iterator[str]:
 
 def _first_difference(ours: Path, theirs: Path) -> str:
     line = 1
-    with ours.open("rb") as recorded, theirs.open("rb") as again:
+    with open_regular(ours) as recorded, open_regular(theirs) as again:
         while True:
             a, b = recorded.readline(_PIECE), again.readline(_PIECE)
             if a != b or not a:

@@ -10,7 +10,7 @@ import yaml
 
 from clustersim.runs import Trace
 from itertime.errors import UserError
-from itertime.io import write_text
+from itertime.io import open_regular, write_text
 from traces import Job, write_trace
 from traces.native import is_data_frame
 
@@ -74,7 +74,7 @@ def plan_grid(grid: Mapping[str, Any], out: str | Path | None, naming: Naming = 
         raise UserError("grid: a grid that is no file needs a folder; name it with out=")
     folder = Path(out)
     path = folder.with_name(f"{folder.name}.yaml")
-    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(_HEAD):
+    if path.exists() and not _is_ours(path):
         raise UserError(f"{path}: exists, and was not written by clustersim.grid; choose another out=")
     traces = _Traces(folder)
     try:
@@ -86,6 +86,15 @@ def plan_grid(grid: Mapping[str, Any], out: str | Path | None, naming: Naming = 
         raise
     write_text(path, text)
     return plan
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether `plan_grid` wrote the file of a grid."""
+    try:
+        with open_regular(path) as file:
+            return file.read(len(_HEAD.encode())) == _HEAD.encode()
+    except OSError:
+        return False
 
 
 class _Traces:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, fields
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clustersim.runs import code_hash
+from itertime.io import open_own
 
 from .inputs import Inputs
 from .making import CellOutcome, Progress, commands, run_orders
@@ -126,11 +128,10 @@ class Campaign:
             return
         path = self.store.folder / TIMINGS
         header = ",".join(field.name for field in fields(Cost))
-        with suppress(OSError):  # a full disk has been reported already
-            new = not path.exists()
-            with path.open("a", encoding="utf-8") as file:
-                lines = [",".join(str(value) for value in astuple(cost)) for cost in self.costs]
-                file.write("\n".join([*([header] if new else []), *lines]) + "\n")
+        with suppress(OSError), open_own(path) as file:  # a full disk has been reported already
+            is_new = file.seek(0, os.SEEK_END) == 0
+            lines = [",".join(str(value) for value in astuple(cost)) for cost in self.costs]
+            file.write(("\n".join([*([header] if is_new else []), *lines]) + "\n").encode())
         self.costs = []
 
     def _failure(self, outcome: CellOutcome, reason: str) -> Mapping[str, Any]:

@@ -23,11 +23,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from clustersim.rundir import MANIFEST, MANIFEST_HASH, read_json
 from itertime.errors import UserError
-from itertime.io import digest, replacing
+from itertime.io import digest, open_own, read_bytes, replacing, sha256
 
 __all__ = ["FORMAT", "Store", "read_object", "write_json"]
 
@@ -54,6 +54,9 @@ class Store:
             if names and not self.is_grid():
                 problem = f"holds {names[0]}, which no grid wrote"
                 raise UserError(f"{self.folder}: {problem}; choose an empty folder with --out")
+            for folder in (self.cells, self.failures, self.locks, self.bounds):
+                if folder.is_symlink():
+                    raise UserError(f"{folder}: is a link; remove it, or let all of {self.folder} be one")
             for folder in (self.cells, self.failures, self.locks):
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -83,11 +86,11 @@ class Store:
             cell = read_object(folder / _CELL)
             if digest(cell["inputs"])[:24] != key:
                 return f"{folder / _CELL}: is not the one of this cell"
-            manifest = (folder / MANIFEST).read_bytes()
+            manifest = read_bytes(folder / MANIFEST)
             if hashlib.sha256(manifest).hexdigest() != cell[MANIFEST_HASH]:
                 return f"{folder / MANIFEST}: was changed"
             for name, expected in json.loads(manifest)["files"].items():
-                if hashlib.sha256((folder / name).read_bytes()).hexdigest() != expected:
+                if sha256(folder / name) != expected:
                     return f"{folder / name}: was changed"
         except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             return f"{folder}: is not complete: {error}"
@@ -98,25 +101,25 @@ class Store:
         """Whether this process may make the cell: not while another one does. Ends with the process."""
         path = self.locks / key
         while True:
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            file = open_own(path)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                os.close(file)
+                file.close()
                 yield False
                 return
             except OSError as error:
-                os.close(file)
+                file.close()
                 problem = f"{error.strerror}; use a file system with flock"
                 raise OSError(error.errno, problem, str(path)) from None
             if _same_file(file, path):
                 break
-            os.close(file)  # the last holder has just removed the file
+            file.close()  # the last holder has just removed the file
         try:
             yield True
         finally:
             path.unlink(missing_ok=True)
-            os.close(file)
+            file.close()
 
     def drop_claim(self, key: str) -> None:
         """Remove what a killed process has left of its claim. That of a living one stays."""
@@ -133,7 +136,7 @@ class Store:
         temporary.mkdir()  # fails if another user has put anything in its place
         try:
             yield temporary
-            manifest = hashlib.sha256((temporary / MANIFEST).read_bytes()).hexdigest()
+            manifest = sha256(temporary / MANIFEST)
             write_json(temporary / _CELL, {"format": FORMAT, MANIFEST_HASH: manifest, "inputs": inputs})
             if place.exists():  # a damaged cell
                 shutil.rmtree(place)
@@ -168,13 +171,11 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-def _same_file(file: int, path: Path) -> bool:
+def _same_file(file: BinaryIO, path: Path) -> bool:
     try:
-        status = path.stat()
+        return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
-    ours = os.fstat(file)
-    return (ours.st_dev, ours.st_ino) == (status.st_dev, status.st_ino)
 
 
 def _sync(folder: Path) -> None:

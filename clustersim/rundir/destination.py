@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from itertime.errors import UserError
-from itertime.io import shown
+from itertime.io import open_regular, shown
 
 from .format import (
     EVENTS_FILE,
@@ -114,8 +114,9 @@ def _is_ours(path: Path) -> bool:
         if path.name == JOBS_PARQUET:
             import pyarrow.parquet as pq
 
-            return _COLUMNS[JOBS_CSV] <= set(pq.read_schema(path).names)
-        with path.open("rb") as file:
+            with open_regular(path) as file:
+                return _COLUMNS[JOBS_CSV] <= set(pq.read_schema(file).names)
+        with open_regular(path) as file:
             header = file.readline(_LONGEST_HEADER).decode(errors="replace")
         return path.name in _COLUMNS and _COLUMNS[path.name] <= set(header.rstrip().split(","))
     except (UserError, OSError, ValueError):  # pyarrow's errors are ValueErrors

@@ -5,16 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import os
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from clustersim.cluster import Cluster
 from clustersim.records import EventRecord
 from itertime.errors import UserError
-from itertime.io import Table, without_guard
+from itertime.io import Table, open_regular, without_guard
 
 from .csv_in import parse_rows
 from .csv_out import EVENTS, header_of
@@ -25,7 +24,6 @@ __all__ = ["Following", "log_of", "stated_of"]
 
 _BLOCK = 1 << 16  # bytes that are read at once; more for a longer row
 _HEADER = f"{header_of(EVENTS)}\n".encode()
-_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not block
 _COLUMNS = [column.name for column in EVENTS]
 _UNKNOWN = "n99999g64"
 """A cluster that holds every placement, for the log of a run that does not state its own."""
@@ -51,24 +49,22 @@ class Following:
             raise UserError(f"{self.folder}: holds no events of a run")
         self._process = self.path.name.split(".")[3] if self.path.name != EVENTS_FILE else ""
         try:
-            self._file = os.open(self.path, _READING)
+            self._file = open_regular(self.path, links=False)
         except OSError as error:
             raise UserError(f"{self.path}: cannot be read: {error.strerror or error}") from None
-        if not stat.S_ISREG(os.fstat(self._file).st_mode):
-            raise UserError(f"{self.path}: cannot be read: is not a regular file")
         self._requests_file = self._open_requests()
 
-    def _open_requests(self) -> int:
-        """The file of requests that the process of the log writes; -1 without one."""
+    def _open_requests(self) -> BinaryIO | None:
+        """The file of requests that the process of the log writes; None without one."""
         paths = self.folder.glob(f".{REQUESTS}.{self._process}.*.tmp") if self._process else ()
         for path in sorted(paths):
             with suppress(OSError):
-                return os.open(path, _READING)
-        return -1
+                return open_regular(path, links=False)
+        return None
 
     def requests(self) -> Mapping[str, int]:
         """The GPUs that the jobs of a run in progress ask for, by job, as far as it has written them."""
-        if self._requests_file >= 0:
+        if self._requests_file is not None:
             rows = _whole_rows(self._requests_file, self._requests_at)
             self._requests_at += len(rows)
             for row in csv.reader(io.StringIO(rows.decode(errors="replace"), newline="")):
@@ -84,7 +80,7 @@ class Following:
         """
         start = offset
         if not offset:
-            header = os.pread(self._file, len(_HEADER), 0)
+            header = os.pread(self._file.fileno(), len(_HEADER), 0)
             if header != _HEADER[: len(header)]:
                 raise UserError(f"{self.path}: is not an event log of this version; run the simulation again")
             if len(header) < len(_HEADER):
@@ -101,12 +97,12 @@ class Following:
     @property
     def size(self) -> int:
         """Bytes of the log so far."""
-        return os.fstat(self._file).st_size
+        return os.fstat(self._file.fileno()).st_size
 
     @property
     def status(self) -> str:
         """`running`, `complete`, or `stopped`: its process ended, or its folder was replaced, before."""
-        file_status = os.fstat(self._file)
+        file_status = os.fstat(self._file.fileno())
         with suppress(OSError):
             if os.path.samestat(os.stat(self.folder / EVENTS_FILE), file_status):
                 done = (self.folder / MANIFEST).exists() or not self._process
@@ -119,23 +115,20 @@ class Following:
         """Whether the folder still holds this log, under its first name or its last."""
         path = log_of(self.folder)
         with suppress(OSError):
-            return path is not None and os.path.samestat(os.stat(path), os.fstat(self._file))
+            return path is not None and os.path.samestat(os.stat(path), os.fstat(self._file.fileno()))
         return False
 
     def close(self) -> None:
-        for name in ("_file", "_requests_file"):
-            if getattr(self, name, -1) >= 0:
-                os.close(getattr(self, name))
-                setattr(self, name, -1)
-
-    def __del__(self) -> None:
-        self.close()
+        """Close its files, which also happens when the object goes."""
+        for file in (self._file, self._requests_file):
+            if file is not None:
+                file.close()
 
 
-def _whole_rows(file: int, start: int, size: int = _BLOCK) -> bytes:
+def _whole_rows(file: BinaryIO, start: int, size: int = _BLOCK) -> bytes:
     """Complete rows from a byte on: up to a line feed with an even number of quotes before it."""
     while True:
-        content = os.pread(file, size, start)
+        content = os.pread(file.fileno(), size, start)
         end = content.rfind(b"\n") + 1
         while end and content.count(b'"', 0, end) % 2:
             end = content.rfind(b"\n", 0, end - 1) + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from math import isfinite
@@ -13,7 +14,7 @@ from typing import Any
 from clustersim.cluster import Cluster, cluster_of
 from clustersim.records import JOB_COLUMNS, JobRecord, Recorded, by_field
 from itertime.errors import UserError
-from itertime.io import digest, quoted, sha256, shown
+from itertime.io import digest, open_regular, quoted, sha256, shown
 
 from .csv_out import JOBS, columns_stated, header_of, lines_of, required
 
@@ -66,12 +67,11 @@ def read_json(
     path: Path, *, largest: float = _LARGEST_JSON, remedy: str = "run the simulation again"
 ) -> dict[str, Any]:
     """The JSON object in a file of at most `largest` bytes. UserError, with `remedy`, if there is none."""
-    if path.exists() and not path.is_file():  # devices and pipes have no end
-        raise UserError(f"{path}: cannot be read: is not a regular file")
-    if path.exists() and (size := path.stat().st_size) > largest:
-        raise UserError(f"{path}: has {size:,} bytes; no run writes more than {largest:,}")
     try:
-        text = path.read_bytes()
+        with open_regular(path) as file:
+            if (size := os.fstat(file.fileno()).st_size) > largest:
+                raise UserError(f"{path}: has {size:,} bytes; no run writes more than {largest:,}")
+            text = file.read() or b""
         document = json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_integer)
         _refuse_unwritable(document)
     except OSError as error:

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from clustersim.records import Columns, JobRecord, by_field
 from itertime.errors import UserError
+from itertime.io import open_regular
 
 from .csv_out import JOBS, Column, columns_stated, header_of, lines_of, required
 
@@ -156,7 +157,10 @@ class Spool:
             return
         absent = b"," * (len(JOBS) - self._columns) + b"\n"
         places = array("Q", sorted(range(len(self._orders)), key=self._orders.__getitem__))
-        with self._temporary.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as rows:
+        with (
+            open_regular(self._temporary, links=False) as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as rows,
+        ):
             for i in places:
                 row = rows[self._starts[i] : self._starts[i + 1]]
                 yield row.removesuffix(absent) + b"\n" if len(absent) > 1 else row

@@ -30,7 +30,7 @@ from clustersim.records import (
     Snapshot,
 )
 from itertime.errors import UserError
-from itertime.io import Table, replacing, temporary_beside, without_guard
+from itertime.io import Table, open_regular, replacing, sha256, temporary_beside, without_guard
 
 from .csv_in import parse_rows
 from .csv_out import EVENTS, JOBS, PLANS, USAGE, csv_text, header_of
@@ -252,9 +252,9 @@ class RunWriter(Recorder):
                 cells = enumerate(csv.reader(io.StringIO(block.decode(), newline="")))
                 table = Table(path, [column.name for column in columns], cells)
                 file.add(list(parse_rows(table, JOBS, JobRecord, self.cluster, without_guard)))
-        with path.open("rb") as written:
+        with open_regular(path, links=False) as written:
             os.fsync(written.fileno())
-            return text.hexdigest(), hashlib.file_digest(written, "sha256").hexdigest()
+            return text.hexdigest(), sha256(path)
 
 
 class _Abandoned(Exception):

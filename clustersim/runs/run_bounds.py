@@ -23,7 +23,7 @@ from clustersim.cluster import Cluster
 from clustersim.overheads import Overheads
 from clustersim.speed import Packing, Speed
 from itertime.errors import UserError
-from itertime.io import write_bytes
+from itertime.io import MAX_BYTES, open_own, read_bytes, write_bytes
 from traces.job import Job
 
 from .fingerprints import code_hash
@@ -112,7 +112,7 @@ def _shared(instance: Instance, method: str, path: Path | None, times: bool) -> 
 def _read(path: Path) -> Bound | None:
     """The bound in a file; None if it holds none."""
     with suppress(OSError, ValueError, TypeError):
-        bound = Bound(**json.loads(path.read_bytes()), seconds=0.0)
+        bound = Bound(**json.loads(read_bytes(path, MAX_BYTES, links=False)), seconds=0.0)
         numbers = [value for name, value in asdict(bound).items() if name != "method"]
         if all(value is None or isinstance(value, float) for value in numbers) and bound.method in METHODS:
             return bound
@@ -123,7 +123,7 @@ def _read(path: Path) -> Bound | None:
 def _alone(path: Path) -> Iterator[None]:
     """Hold the lock of a file, across processes; OSError if its folder cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".lock").open("w") as file:
+    with open_own(path.with_suffix(".lock")) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from importlib.resources import files
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from starlette.routing import Route
 from clustersim.report.frame.looks import palette_css
 from clustersim.runs import list_policies
 from itertime.errors import UserError
+from itertime.io import MAX_BYTES, read_text
 
 from .folder import ServedFolder
 from .guard import Guard
@@ -28,6 +28,7 @@ from .watched import TICK_S, Watched
 
 __all__ = ["make_app"]
 
+_PAGE_FOLDER = Path(__file__).parent / "page"
 _PAGE = {"serve.js": "text/javascript", "serve.css": "text/css", "icon.svg": "image/svg+xml"}
 _MOST_WATCHED = 16  # runs; the one that was asked for least recently goes
 _MOST_STREAMS = 32  # pages that watch a run at once
@@ -197,7 +198,7 @@ def _number(text: str) -> float:
 
 
 def _packaged(name: str) -> str:
-    return files("clustersim.serve").joinpath("page", name).read_text(encoding="utf-8")
+    return read_text(_PAGE_FOLDER / name, MAX_BYTES)
 
 
 def _refused(request: Request, error: Exception) -> Response:

@@ -103,12 +103,15 @@ class ServedFolder:
                 policy = _policy_of(path, log.stat().st_mtime_ns) if done else _policy_in(path)
                 making = _MAKING.fullmatch(path.name)
                 run_path = path.with_name(making[1]) if making else path
-                cell = (
-                    _cells_of(path.parents[1]).get(run_path.name, "") if path.parent.name == "cells" else ""
-                )
+                cell = self._cell_of(run_path) if path.parent.name == "cells" else ""
                 document = {"path": self._relative(run_path), "status": "complete" if done else "in progress"}
                 documents.append({**document, "policy": policy, "look": look_of(policy), "cell": cell})
         return documents
+
+    def _cell_of(self, run: Path) -> str:
+        """A cell of a grid in words; empty if its grid does not state it in a file of its own."""
+        grid = run.parents[1]
+        return "" if self._leads_out(grid) else _cells_of(grid).get(run.name, "")
 
     def reports(self) -> list[str]:
         """The folders with a report."""

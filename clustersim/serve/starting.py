@@ -17,6 +17,7 @@ import psutil
 from clustersim.cluster import Cluster
 from clustersim.runs import RunConfig, list_policies
 from itertime.errors import UserError, quoted
+from itertime.io import open_regular, read_bytes, replacing, write_text
 
 from .folder import HOME, ServedFolder
 
@@ -31,6 +32,7 @@ _KINDS = ("compare", "what-if", "demo")
 _MOST_POLICIES, _MOST_VALUES, _MOST_AT_ONCE, _MOST_JOBS = 12, 12, 4, 100_000
 _MOST_KNOWN = 1000  # commands of earlier servers that are looked for
 _TAIL = 2000  # bytes of what a command printed
+_LARGEST_ENTRY = 1000  # bytes of what is noted of a process
 
 
 def command_of(settings: Mapping[str, Any], folder: ServedFolder) -> list[str]:
@@ -56,7 +58,7 @@ def command_of(settings: Mapping[str, Any], folder: ServedFolder) -> list[str]:
     if kind not in _KINDS:
         raise UserError(f"kind={quoted(kind)}: must be one of {', '.join(_KINDS)}")
     name = _matching(settings, "name", _NAME, "letters, digits, _ and -")
-    if (folder.root / name).exists():
+    if os.path.lexists(folder.root / name):
         raise UserError(f"name={quoted(name)}: exists already; choose another name")
     shape = _matching(settings, "cluster", _SHAPE, "a shape as n16g8")
     Cluster.parse(shape)
@@ -142,7 +144,8 @@ class Starter:
     """Starts commands in the served folder, and knows those that it and earlier servers started.
 
     They are processes of their own session: they go on when the server ends. What they print is kept in
-    `.serve/NAME.log`, their settings in `.serve/NAME.json`, their process in `.serve/NAME.process`.
+    `.serve/NAME.log`, their settings in `.serve/NAME.json`, their process in `.serve/NAME.process`. These are
+    new files: no link or pipe in their places is followed.
     """
 
     def __init__(self, folder: ServedFolder):
@@ -156,11 +159,10 @@ class Starter:
         if running >= _MOST_AT_ONCE:
             raise UserError(f"{running} comparisons run already; wait for the end of one, or stop one")
         name = str(settings["name"])
-        if self._home.is_symlink():
-            raise UserError(f"{HOME}: is a link; remove it")
-        self._home.mkdir(exist_ok=True)
-        (self._home / f"{name}.json").write_text(json.dumps(dict(settings)), encoding="utf-8")
-        with (self._home / f"{name}.log").open("wb") as log:
+        self._make_home()
+        write_text(self._home / f"{name}.json", json.dumps(dict(settings)))
+        write_text(self._home / f"{name}.process", "")  # what cannot be written is refused before the start
+        with replacing(self._home / f"{name}.log") as new_log, new_log.open("wb") as log:
             self._started[name] = subprocess.Popen(
                 [sys.executable, "-P", "-m", "clustersim", *arguments],
                 cwd=self._folder.root,
@@ -171,6 +173,15 @@ class Starter:
             )
         self._remember(name)
         return name
+
+    def _make_home(self) -> None:
+        """The folder of what commands print. UserError if something else has its name."""
+        if self._home.is_symlink():
+            raise UserError(f"{HOME}: is a link; remove it")
+        try:
+            self._home.mkdir(exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{HOME}: cannot be used as a folder: {error.strerror or error}") from None
 
     def stop(self, name: str) -> None:
         """Interrupt a command; it keeps the records up to now. UserError if it was not started here."""
@@ -201,7 +212,7 @@ class Starter:
         process = self._started[name]
         with suppress(psutil.Error):
             entry = {"pid": process.pid, "began_s": psutil.Process(process.pid).create_time()}
-            (self._home / f"{name}.process").write_text(json.dumps(entry), encoding="utf-8")
+            write_text(self._home / f"{name}.process", json.dumps(entry))
 
     def _earlier(self) -> dict[str, psutil.Process]:
         """The commands of earlier servers of this folder that still run. Number and time of start identify a
@@ -212,10 +223,10 @@ class Starter:
             return processes
         for path in sorted(self._home.glob("*.process"))[:_MOST_KNOWN]:
             name = path.name.removesuffix(".process")
-            if name in self._started or path.is_symlink() or not _NAME.fullmatch(name):
+            if name in self._started or not _NAME.fullmatch(name):
                 continue
             with suppress(OSError, ValueError, KeyError, TypeError, OverflowError, psutil.Error):
-                entry = json.loads(path.read_text(encoding="utf-8"))
+                entry = json.loads(read_bytes(path, _LARGEST_ENTRY, links=False))
                 process = psutil.Process(entry["pid"])
                 ours = str(self._folder.root / name) in process.cmdline()
                 if ours and process.create_time() == entry["began_s"]:
@@ -223,6 +234,8 @@ class Starter:
         return processes
 
     def _printed(self, name: str) -> str:
-        with (self._home / f"{name}.log").open("rb") as log:
+        """The end of what a command printed; empty if its file was removed."""
+        with suppress(OSError), open_regular(self._home / f"{name}.log", links=False) as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - _TAIL))
             return log.read(_TAIL).decode(errors="replace").strip()
+        return ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 
 from itertime.errors import UserError
-from itertime.io import write_text
+from itertime.io import MAX_BYTES, read_text, write_text
 
 __all__ = ["write_template"]
 
@@ -35,7 +35,7 @@ def write_template(name: str, folder: Path) -> tuple[Path, Path, str]:
         if path.exists():
             raise UserError(f"{path}: already exists; choose another name or folder")
     for path, source in files.items():
-        text = Template((_FOLDER / source).read_text(encoding="utf-8")).substitute(names)
+        text = Template(read_text(_FOLDER / source, MAX_BYTES)).substitute(names)
         write_text(path, text)
     policy, test = files
     return policy, test, class_name

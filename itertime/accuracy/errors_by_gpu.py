@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from itertime.io import MAX_BYTES, read_text
+
 ERRORS = Path(__file__).parents[1] / "residuals" / "errors_by_gpu.json"
 LARGE_PCT = 20.0
 """Mean absolute error, in percent, from which predictions on a GPU are called unreliable."""
@@ -70,5 +72,5 @@ def _elsewhere(framework: str) -> float | None:
 
 @functools.cache
 def _document() -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(ERRORS.read_text(encoding="utf-8"))
+    document: dict[str, Any] = json.loads(read_text(ERRORS, MAX_BYTES))
     return document

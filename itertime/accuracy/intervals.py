@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from itertime.io import MAX_BYTES, read_text
 from itertime.spec import ModelSpec, Plan, System
 
 TABLE = Path(__file__).parents[1] / "residuals" / "measured_over_predicted.json"
@@ -153,7 +154,7 @@ def load_ranges(without: str = "") -> Ranges:
 
 @functools.cache
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))
+    table: dict[str, Any] = json.loads(read_text(TABLE, MAX_BYTES))
     return table
 
 

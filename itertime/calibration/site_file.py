@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from itertime.arrays import Array
-from itertime.io import write_text
+from itertime.io import sha256, write_text
 from itertime.spec import Site, System
 
 from .calibrate import Calibration, FitErrors
@@ -49,10 +48,7 @@ def write_site(calibration: Calibration, files: Sequence[str | Path], path: str 
     """
     counted = Counter(dataclasses.replace(run.system, name="site") for run in calibration.runs.runs)
     common = counted.most_common(1)[0][0]
-    digests = [hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] for file in files]
-    tables = ", ".join(
-        f"{Path(file).name} (sha256 {digest})" for file, digest in zip(files, digests, strict=True)
-    )
+    tables = ", ".join(_described(Path(file)) for file in files)
     system = dataclasses.replace(
         common,
         name=Path(path).stem,
@@ -62,6 +58,11 @@ def write_site(calibration: Calibration, files: Sequence[str | Path], path: str 
     )
     write_text(path, _yaml(system, _comments(calibration, len(counted))))
     return system
+
+
+def _described(file: Path) -> str:
+    """The name of a table, and the beginning of its hash if it is no pipe, which was read already."""
+    return f"{file.name} (sha256 {sha256(file)[:16]})" if file.is_file() else file.name
 
 
 def _comments(calibration: Calibration, systems: int) -> list[str]:

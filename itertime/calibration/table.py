@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from itertime.errors import TableError, printable
-from itertime.io import GPU_W, check_repeated, read_mapping, shown
+from itertime.errors import TableError, UserError, printable
+from itertime.io import GPU_W, check_repeated, open_input, read_mapping, shown, text_lines
 from itertime.spec import RECOMPUTE
 
 Cells = dict[str, Any]
@@ -197,17 +197,17 @@ def read_table(path: str | Path) -> list[Cells]:
 def _lines(path: Path) -> Iterator[tuple[int, list[str], list[str]]]:
     """(line number, header, cells) of every row that is not blank."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
+        with open_input(path) as file:
+            reader = csv.reader(text_lines(path, file), strict=True)
             header = next(reader, [])
             _check_header(path, header)
             for cells in reader:
                 if cells:
                     yield reader.line_num, header, cells
-    except OSError as error:
-        raise TableError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise TableError(f"{path}: is not UTF-8 text; save the table as CSV") from error
+    except TableError:
+        raise
+    except UserError as error:  # it cannot be opened
+        raise TableError(str(error)) from error
     except csv.Error as error:
         raise TableError(
             f"{path}:{reader.line_num}: is not CSV ({error}); quote cells with commas or quotes"

@@ -1,10 +1,16 @@
 """Files: those of others are checked, those of ours are written whole or not at all.
 
+`itertime.io.door` opens every file that is read, and says which links and pipes are followed.
+
 | name | what |
 |---|---|
 | `open_table`, `Table` | a CSV or Parquet file, read row by row as untrusted text |
 | `TextLayout` | separator, comments and header of a table |
 | `open_input` | a file or pipe, opened for reading it several times |
+| `open_regular`, `read_bytes` | a regular file, opened at once or not at all; its content |
+| `open_own` | a file that only the program writes, as a lock or a journal |
+| `unpacked`, `text_lines` | the content of a file that may be gzip; lines of text, both within limits |
+| `DAMAGED_GZIP`, `damaged_gzip` | what reading a damaged gzip file raises, and the error for it |
 | `read_mapping` | the mapping in a YAML or JSON file |
 | `names_file` | whether a text is the path of such a file, rather than a shipped name |
 | `parse_yaml`, `yaml_nodes` | the data in YAML text, its nodes; what aliases stand for has a limit |
@@ -37,6 +43,7 @@ The package lies in `itertime` because `itertime` is the lowest package, and all
 
 from itertime.errors import quoted, shown
 
+from .door import DAMAGED_GZIP, damaged_gzip, open_own, open_regular, read_bytes, text_lines, unpacked
 from .files import digest, not_utf8, read_text, replacing, sha256, temporary_beside, write_bytes, write_text
 from .mappings import (
     CONFIG,
@@ -63,6 +70,7 @@ from .yaml_text import YamlError, parse_yaml, yaml_nodes
 
 __all__ = [
     "CONFIG",
+    "DAMAGED_GZIP",
     "GPU_W",
     "MAX_BYTES",
     "Count",
@@ -81,16 +89,20 @@ __all__ = [
     "YamlError",
     "check_repeated",
     "construct",
+    "damaged_gzip",
     "described",
     "digest",
     "keys_of",
     "names_file",
     "not_utf8",
     "open_input",
+    "open_own",
+    "open_regular",
     "open_table",
     "optional",
     "parse_yaml",
     "quoted",
+    "read_bytes",
     "read_mapping",
     "read_text",
     "replacing",
@@ -98,6 +110,8 @@ __all__ = [
     "sha256",
     "shown",
     "temporary_beside",
+    "text_lines",
+    "unpacked",
     "with_guard",
     "without_guard",
     "write_bytes",

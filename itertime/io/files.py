@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
-import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from itertime.errors import UserError
+
+from .door import not_utf8_byte, open_regular, read_bytes
 
 
 def read_text(path: str | Path, max_bytes: int) -> str:
@@ -32,25 +34,18 @@ def read_text(path: str | Path, max_bytes: int) -> str:
 
 def not_utf8(path: object, error: UnicodeDecodeError) -> str:
     """What to say of a file whose whole content could not be decoded: the line, and the byte on it."""
-    line, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
-    return f"{path}:{line}: byte {byte:#04x} is not UTF-8 text; save the file in UTF-8"
+    return not_utf8_byte(path, error.object.count(b"\n", 0, error.start) + 1, error)
 
 
 def _read(path: Path, max_bytes: int) -> bytes:
     try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-            raise UserError(f"{path}: cannot be read: is not a regular file; save its content to one")
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size  # /proc reports 0
-            content = file.read(min(size or max_bytes, max_bytes) + 1)
+        return read_bytes(path, max_bytes)
     except (OSError, ValueError) as error:  # a ValueError for a name with a null character
-        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if len(content) > max_bytes:
-        raise UserError(
-            f"{path}: has {max(size, len(content)):,} bytes; such a file has at most {max_bytes:,}"
-        )
-    return content
+        problem = getattr(error, "strerror", None) or error
+        if isinstance(error, OSError) and error.errno == errno.EFBIG:
+            raise UserError(f"{path}: {problem}") from error
+        remedy = "; save its content to one" if str(problem).endswith("regular file") else ""
+        raise UserError(f"{path}: cannot be read: {problem}{remedy}") from error
 
 
 @contextmanager
@@ -93,8 +88,8 @@ def temporary_beside(path: Path) -> Path:
 def _umask() -> int:
     """The mask of this process, which can only be read by setting it."""
     try:
-        with open("/proc/self/status", encoding="ascii") as status:
-            return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
+        status = read_bytes("/proc/self/status").decode("ascii").splitlines()
+        return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
     except (OSError, StopIteration):
         mask = os.umask(0o077)
         os.umask(mask)
@@ -116,13 +111,11 @@ def sha256(path: str | Path, max_bytes: float = inf) -> str:
     """Hex digest of a file's bytes. Raises OSError if the file cannot be read, is not a regular file, or has
     more than `most` bytes.
     """
-    status = os.stat(path)
-    if stat.S_IFMT(status.st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
-        raise OSError(errno.EINVAL, "is not a regular file")
-    if status.st_size > max_bytes:
-        raise OSError(errno.EFBIG, f"has {status.st_size:,} bytes, more than {max_bytes:,}")
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > max_bytes:
+            raise OSError(errno.EFBIG, f"has {size:,} bytes, more than {max_bytes:,}")
+        return hashlib.file_digest(cast(io.BufferedReader, file), "sha256").hexdigest()
 
 
 def digest(document: Mapping[str, Any]) -> str:

@@ -7,12 +7,15 @@ follows from the uncompressed size that the file states for its row groups.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from os import SEEK_END
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from itertime.errors import TableError, UserError
 
-LONGEST_ROW = 10_000_000  # characters; memory holds a whole row, and no real table has one this long
+from .door import LONGEST_ROW, too_long
+
+_FEW_ROWS, _ROWS_OF_A_BYTE = 1_000_000, 50  # a table may have; encodings of equal cells have no such limit
 _BATCH_ROWS, _BATCH_BYTES = 10_000, 64_000_000  # the most that memory holds at a time
 _GROUP_BYTES = 500_000_000  # of a row group, whose different texts memory may hold several times
 
@@ -20,8 +23,9 @@ _GROUP_BYTES = 500_000_000  # of a row group, whose different texts memory may h
 def open_parquet(path: Path, raw: BinaryIO) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     """The names of the columns, and the rows as (number from 1, cells); every cell is text, "" if missing.
 
-    Raises TableError for a file that is no Parquet, for columns that are neither text nor numbers, and, while
-    iterating, for a row of more than `LONGEST_ROW` characters. UserError if there is too little memory.
+    Raises TableError for a file that is no Parquet, for columns that are neither text nor numbers, for many
+    rows in few bytes, and, while iterating, for a row of more than `LONGEST_ROW` characters. UserError if
+    there is too little memory.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -32,14 +36,12 @@ def open_parquet(path: Path, raw: BinaryIO) -> tuple[list[str], Iterator[tuple[i
         raw.seek(0)
         file = pq.ParquetFile(raw, read_dictionary=[field.name for field in schema if _is_text(field.type)])
         rows = _batch_rows(path, file.metadata, schema)
+        size = raw.seek(0, SEEK_END)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(path, error) from None
+    if (count := file.metadata.num_rows) > max(_FEW_ROWS, _ROWS_OF_A_BYTE * size):
+        raise TableError(f"{path}: has {count:,} rows in {size:,} bytes; look at what wrote it")
     return schema.names, _rows(path, file, rows)
-
-
-def too_long(where: str) -> TableError:
-    """The error of a row of too many characters."""
-    return TableError(f"{where}: a row of more than {LONGEST_ROW:,} characters; look for missing line breaks")
 
 
 def _is_text(kind: Any) -> bool:

@@ -6,27 +6,34 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
 import io
-import os
-import shutil
-import stat
-import tempfile
-import zlib
+from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Literal, cast
+from typing import IO, BinaryIO, Literal, cast
 
 from itertime.errors import TableError, UserError, shown
 
-from .parquet import LONGEST_ROW, open_parquet, too_long
+from .door import (
+    DAMAGED_GZIP,
+    LONGEST_ROW,
+    MOST_BLANK_LINES,
+    damaged_gzip,
+    open_seekable,
+    reopened,
+    text_of,
+    too_blank,
+    too_long,
+    unpacked,
+)
+from .parquet import open_parquet
 
-_GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
+_PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -81,7 +88,7 @@ def open_input(path: str | Path) -> Iterator[BinaryIO]:
     """
     path = Path(path)
     try:
-        with path.open("rb") as source, _seekable(path, source, pipes=True) as raw:
+        with open_seekable(path, pipes=True) as raw:
             yield raw
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -99,10 +106,8 @@ def open_table(
     such a table. Rows of the wrong length are left to the caller.
     """
     path = Path(path)
-    if file is None and path.is_fifo() and not pipes:  # opening it would block until another process writes
-        raise UserError(f"{path}: is a pipe, and is needed more than once; save it to a file first")
     try:
-        with _opened(path, file) as source, _seekable(path, source, pipes) as raw:
+        with reopened(file) if file else open_seekable(path, pipes=pipes) as raw:
             # The first bytes say what the file is; one that is named .parquet must be Parquet.
             start = raw.read(4)
             raw.seek(0)
@@ -114,48 +119,16 @@ def open_table(
                 if start == _ZIP or start.startswith(_UTF16):
                     kind = "a ZIP archive or workbook" if start == _ZIP else "UTF-16 text"
                     raise TableError(f"{path}:1: is {kind}; save it as CSV in UTF-8")
-                binary: Any = gzip.GzipFile(fileobj=raw) if start.startswith(_GZIP) else raw
-                text = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")  # owns and closes `raw`
+                text = text_of(unpacked(path, raw))  # closes `raw` when nothing holds it any more
                 rows = _text_rows(path, text, layout)
                 columns, rows = _header(rows, layout)
                 yield Table(path, columns, rows, file=raw)
             except UnicodeDecodeError:
                 raise TableError(_where_not_utf8(path, raw)) from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise TableError(f"{path}: damaged gzip file ({error}); copy or compress it again") from None
+    except DAMAGED_GZIP as error:
+        raise damaged_gzip(path, error) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def _opened(path: Path, file: BinaryIO | None) -> BinaryIO:
-    if file is None:
-        return path.open("rb")
-    again = os.fdopen(os.dup(file.fileno()), "rb")  # closing it leaves `file` open
-    again.seek(0)
-    return again
-
-
-@contextmanager
-def _seekable(path: Path, source: BinaryIO, pipes: bool) -> Iterator[BinaryIO]:
-    """The file itself, or a temporary copy of a pipe's content. Devices are refused: they may never end."""
-    if stat.S_ISCHR(os.fstat(source.fileno()).st_mode) and not source.isatty():
-        raise UserError(f"{path}: is a device; give a file or a pipe")
-    if source.seekable():
-        yield source
-        return
-    if not pipes:
-        raise UserError(f"{path}: is a pipe, and is needed more than once; save it to a file first")
-    copy = tempfile.TemporaryFile()  # noqa: SIM115 (on a full disk closing it fails too)
-    try:
-        shutil.copyfileobj(source, copy)
-        copy.seek(0)
-    except OSError as error:
-        with suppress(OSError):
-            copy.close()
-        problem = f"cannot be copied to {tempfile.gettempdir()}: {error.strerror or error}"
-        raise UserError(f"{path}: {problem}; set TMPDIR to another folder") from None
-    with copy:
-        yield copy
 
 
 Rows = Iterator[tuple[int, list[str]]]
@@ -171,10 +144,11 @@ def _header(rows: Rows, layout: TextLayout) -> tuple[list[str], Rows]:
 
 
 def _text_rows(path: Path, text: IO[str], layout: TextLayout) -> Rows:
-    line, count, size, at_start = 0, 0, 0, True
+    line = count = size = blank_lines = 0
+    at_start = True
 
     def lines() -> Iterator[str]:
-        nonlocal line, count, size, at_start
+        nonlocal line, count, size, at_start, blank_lines
         while text_line := text.readline(LONGEST_ROW + 1):
             count += 1
             if at_start:
@@ -183,7 +157,9 @@ def _text_rows(path: Path, text: IO[str], layout: TextLayout) -> Rows:
             if size > LONGEST_ROW:
                 raise too_long(f"{path}:{line}")
             if at_start and layout.comments and text_line.startswith(layout.comments):
-                size = 0
+                size, blank_lines = 0, blank_lines + 1
+                if blank_lines > MOST_BLANK_LINES:
+                    raise too_blank(f"{path}:{line}")
                 continue
             at_start = False
             yield text_line
@@ -199,8 +175,11 @@ def _text_rows(path: Path, text: IO[str], layout: TextLayout) -> Rows:
         reader = csv.reader(lines(), strict=True, delimiter=layout.delimiter, quoting=quoting)
     try:
         for row in reader:
-            if row:  # a blank line is no row
+            if row:
                 yield line, row
+                blank_lines = 0
+            elif (blank_lines := blank_lines + 1) > MOST_BLANK_LINES:
+                raise too_blank(f"{path}:{line}")
             size, at_start = 0, True
     except csv.Error as error:
         raise TableError(f"{path}:{line}: is not CSV: {error}; look for a quote that is not closed") from None
@@ -208,17 +187,16 @@ def _text_rows(path: Path, text: IO[str], layout: TextLayout) -> Rows:
 
 def _where_not_utf8(path: Path, raw: BinaryIO) -> str:
     """Name the first line that is not UTF-8. The failed decoder works in blocks and does not know lines."""
-    raw.seek(0)
-    is_gzip = raw.read(2) == _GZIP
-    raw.seek(0)
-    lines: Any = gzip.GzipFile(fileobj=raw) if is_gzip else raw
-    for number, line in enumerate(lines, start=1):
+    number, file = 1, unpacked(path, raw)
+    decoder = getincrementaldecoder("utf-8")()
+    while piece := file.readline(LONGEST_ROW):
         try:
-            line.decode("utf-8")
+            decoder.decode(piece)
         except UnicodeDecodeError as error:
-            byte = line[error.start]
+            byte = error.object[error.start]
             return f"{path}:{number}: byte 0x{byte:02x} is not UTF-8 text; save the file as CSV in UTF-8"
-    raise AssertionError("every line of the file decodes")
+        number += piece.endswith(b"\n")
+    return f"{path}:{number}: ends within a character of UTF-8 text; copy the file again"
 
 
 def check_repeated(columns: Sequence[str], where: str, among: Collection[str] | None = None) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from itertime.errors import UserError
+from itertime.io import MAX_BYTES, read_text
 
 CONVERGENCE = Path(__file__).parents[1] / "convergence"
 STEPS_SUFFIX = "_steps.csv"
@@ -205,5 +206,5 @@ def start_up(gpus: int, one_graph: bool) -> StartUp:
 @functools.cache
 def _read(path: Path) -> Sequence[dict[str, str]]:
     """The rows of a shipped table, without the lines that say where it comes from."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = read_text(path, MAX_BYTES).splitlines()
     return list(csv.DictReader(line for line in lines if not line.startswith("#")))

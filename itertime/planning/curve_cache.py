@@ -13,7 +13,6 @@ import json
 import logging
 import math
 import os
-import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from itertime.errors import UserError
-from itertime.io import write_bytes
+from itertime.io import read_bytes, write_bytes
 from itertime.spec import Plan, parse_options
 
 VARIABLE = "ITERTIME_CACHE"  # a folder, or "off"
@@ -58,7 +57,7 @@ class CurveCache:
         """The rows kept under `key`, by the first count that each serves; None without a valid file."""
         path = self._path(key)
         try:
-            rows = _parse(_read(path), key)
+            rows = _parse(read_bytes(path, LARGEST_FILE, links=False), key)
         except (OSError, ValueError, TypeError, RecursionError, UserError) as error:
             if not isinstance(error, FileNotFoundError):
                 _log.debug("%s is not used: %s", path, error)
@@ -138,7 +137,7 @@ def source_hash(root: Path, names: Iterable[str]) -> str:
     for name in names:
         path = root / name
         for module in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            source = module.read_bytes()
+            source = read_bytes(module)
             digest.update(f"{module.relative_to(root).as_posix()} {len(source)}\n".encode())
             digest.update(source)
     return digest.hexdigest()
@@ -152,16 +151,6 @@ def _plain(plan: Plan) -> list[object]:
 
 def _digest(body: bytes) -> str:
     return hashlib.blake2b(body, digest_size=20).hexdigest()
-
-
-def _read(path: Path) -> bytes:
-    """The bytes of a regular file that is not too large; never blocks, even if the path is a pipe."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_FILE:
-            raise ValueError("not a regular file, or too large")
-        return file.read()
 
 
 def _parse(content: bytes, key: str) -> dict[int, Row]:

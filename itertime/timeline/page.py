@@ -10,7 +10,7 @@ from typing import Any
 
 from itertime.costs import StageCosts, Workload, stage_costs
 from itertime.errors import UserError
-from itertime.io import write_text
+from itertime.io import MAX_BYTES, read_text, write_text
 from itertime.prediction import Prediction, predict, where_time_goes
 from itertime.schedule import stage_kinds
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_of
@@ -61,7 +61,7 @@ def timeline_page(model: ModelSpec, plan: Plan, system: System, profile: Profile
         "tables": _time_table(prediction) + _stage_table(stages, prediction.iteration_s),
         "data": json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
     }
-    text = TEMPLATE.read_text(encoding="utf-8")
+    text = read_text(TEMPLATE, MAX_BYTES)
     for name, value in words.items():
         text = text.replace("{{" + name + "}}", value)
     return text

@@ -83,6 +83,31 @@ INTERNAL, INTERNAL_USERS = "clustersim.scheduler.internal", {"scheduler", "engin
 """The module that reaches behind views and drafts, and the units of `clustersim` that may import it."""
 
 
+DOOR = "itertime.io.door"
+OPENED_ELSEWHERE = {
+    "itertime.commandline": "the null device",
+    "itertime.io.files": "writes a temporary file that it has made",
+    "itertime.io.parquet": "hands an open file to pyarrow",
+    "traces.logs.throughputs": "writes the file of `replacing`",
+    "traces.native.trace_file": "writes the file of `replacing`",
+    "clustersim.export.perfetto": "writes the file of `replacing`",
+    "clustersim.grid.making.fork_server": "the null device, and a pipe of its own",
+    "clustersim.grid.store": "writes the file of `replacing`, and flushes a folder",
+    "clustersim.rundir.csv_in": "hands an open file to pyarrow",
+    "clustersim.rundir.destination": "locks a folder, and hands an open file to pyarrow",
+    "clustersim.rundir.spool": "writes temporary files",
+    "clustersim.rundir.writing": "writes the file of `replacing`",
+    "clustersim.serve.starting": "writes the file of `replacing`",
+}
+"""The modules that open files without the door, and why that is safe."""
+PATHS = {"read_bytes", "read_text", "write_bytes", "write_text"}  # of pathlib
+OPENING = {
+    "os": {"open", "fdopen"},
+    "gzip": {"open", "GzipFile"},
+    "pq": {"read_schema", "read_metadata", "read_table", "ParquetFile"},
+}
+
+
 class Module:
     """A parsed module. `name`: dotted, that of the package for an `__init__`. `nodes`: of the whole tree."""
 
@@ -395,3 +420,25 @@ def test_the_design_page_draws_the_layers() -> None:
             package, *units = units
         drawn.setdefault(package, []).append(set(units))
     assert {name: tuple(reversed(rows)) for name, rows in drawn.items()} == LAYERS
+
+
+def _opens_file(node: ast.AST) -> bool:
+    """Whether a call opens a file: by a mode, by pathlib, or by a library that takes a path."""
+    if not isinstance(node, ast.Call):
+        return False
+    name, receiver = _called(node), getattr(node.func, "value", None)
+    if receiver is None:
+        return name == "open"
+    library = receiver.id if isinstance(receiver, ast.Name) else ""
+    if name == "open" and library not in OPENING:
+        modes = [*node.args[:1], *(word.value for word in node.keywords if word.arg in ("mode", "encoding"))]
+        return any(isinstance(mode, ast.Constant) and isinstance(mode.value, str) for mode in modes)
+    if library in ("pd", "np"):
+        return name.startswith("read_") or name in ("load", "fromfile", "memmap")
+    return name in PATHS or name in OPENING.get(library, ())
+
+
+def test_every_file_is_opened_at_the_door() -> None:
+    """It does not block, follow a link by surprise or read without end. New files are written elsewhere."""
+    opening = {name for name, module in modules().items() if any(map(_opens_file, module.nodes))}
+    assert opening == {DOOR, *OPENED_ELSEWHERE}

@@ -8,14 +8,13 @@ any length is read a few times at most.
 from __future__ import annotations
 
 import codecs
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
 from itertime.errors import TableError
+from itertime.io import DAMAGED_GZIP, damaged_gzip
 
 from .source import LogSource
 
@@ -66,9 +65,8 @@ class _Window:
         while not self.ended:
             try:
                 content = self._file.read(size)
-            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-                problem = f"damaged gzip file ({error}); copy or compress it again"
-                raise TableError(f"{self._path}: {problem}") from None
+            except DAMAGED_GZIP as error:
+                raise damaged_gzip(self._path, error) from None
             self.ended = not content
             parts.append(self._decoded(content, sum(part.count("\n") for part in parts)))
             if parts[-1]:

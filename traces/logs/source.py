@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import os
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
-from itertime.errors import TableError, UserError
-from itertime.io import Table, TextLayout, not_utf8, open_input, open_table
+from itertime.errors import UserError
+from itertime.io import DAMAGED_GZIP, Table, TextLayout, open_input, open_table, text_lines, unpacked
 
 __all__ = ["Head", "LogFolder", "LogSource", "open_log"]
 
-_GZIP = b"\x1f\x8b"
 _HEAD_BYTES = 65_536
-_MOST_BYTES = 2_000_000_000  # of a log that memory holds whole
 _SEPARATORS = (",", "|", "\t", ";")
 _COMMENTS = "#"
 _MOST_FILES = 64  # of a folder that holds a log
@@ -70,36 +66,24 @@ class LogSource:
         """The default layout of this log."""
         return TextLayout(delimiter=self.separator, comments=_COMMENTS, header=header)
 
-    def text(self) -> str:
-        """The whole text. Raises TableError if it is damaged, not UTF-8 or too large for memory."""
-        try:
-            content = self.unpacked().read(_MOST_BYTES + 1)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            problem = f"damaged gzip file ({error}); copy or compress it again"
-            raise TableError(f"{self.path}: {problem}") from None
-        if len(content) > _MOST_BYTES:
-            raise TableError(f"{self.path}: holds more than {_MOST_BYTES:,} bytes of text; split it")
-        try:
-            return content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise TableError(not_utf8(self.path, error)) from None
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """The lines of the text, without their ends, by their numbers from 1. TableError if it is damaged."""
+        lines = text_lines(self.path, self.unpacked())
+        return ((number, line.rstrip("\r\n")) for number, line in enumerate(lines, 1))
 
     def sha256(self) -> str:
         """Hex digest of the file as given, compressed or not."""
         self._file.seek(0)
         return hashlib.file_digest(cast(io.BufferedReader, self._file), "sha256").hexdigest()
 
-    def unpacked(self) -> Any:
+    def unpacked(self) -> BinaryIO:
         """The file from its beginning, uncompressed: `read(size)` gives bytes. One is read at a time."""
-        self._file.seek(0)
-        packed = self._file.read(2) == _GZIP
-        self._file.seek(0)
-        return gzip.GzipFile(fileobj=self._file) if packed else self._file
+        return unpacked(self.path, self._file)
 
     def _beginning(self) -> str:
         try:
             start: bytes = self.unpacked().read(_HEAD_BYTES)
-        except (gzip.BadGzipFile, EOFError, zlib.error):
+        except DAMAGED_GZIP:
             return ""  # what is wrong is said by the reader of the whole
         return start.decode("utf-8-sig", errors="replace")
 
@@ -128,7 +112,7 @@ class LogFolder(LogSource):
         """Raises UserError: a folder is no table."""
         raise self._no_file()
 
-    def text(self) -> str:
+    def lines(self) -> Iterator[tuple[int, str]]:
         """Raises UserError: a folder is no text."""
         raise self._no_file()
 
@@ -137,7 +121,7 @@ class LogFolder(LogSource):
         listed = "".join(f"{member.sha256()}  {name}\n" for name, member in self._members.items())
         return hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()
 
-    def unpacked(self) -> Any:
+    def unpacked(self) -> BinaryIO:
         """Raises UserError: a folder is no file."""
         raise self._no_file()
 

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from itertime.io import MAX_BYTES, read_text
+
 from .chart import Chart
 from .looks import DASHES, MARKERS, palette_css
 
@@ -38,7 +40,7 @@ def render(
     own scripts, by their hashes. So a text from a file cannot become markup or code.
     """
     names = (*_SCRIPTS, *scripts)
-    script = _inline_script("\n".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in names))
+    script = _inline_script("\n".join(read_text(_TEMPLATES / name, MAX_BYTES) for name in names))
     plotly, plotly_packed = _plotly()
     return _template(template).render(
         charts=charts,

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from itertime.io import sha256
+from itertime.io import read_bytes, sha256
 
 __all__ = ["files_of", "hash_of_files"]
 
@@ -52,7 +52,7 @@ def files_of(file: Path) -> list[Path]:
 def _named_in(source: Path, folder: Path) -> Iterator[Path]:
     """Paths in `folder` that the source of a module names; there need not be files."""
     try:
-        tree = ast.parse(source.read_bytes())
+        tree = ast.parse(read_bytes(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return  # importing it fails too
     for node in ast.walk(tree):

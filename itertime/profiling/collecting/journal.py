@@ -10,9 +10,10 @@ import json
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 from itertime.errors import UserError, quoted
+from itertime.io import open_own, read_bytes
 
 
 class Journal:
@@ -26,7 +27,7 @@ class Journal:
         self.rows: dict[str, dict[str, Any]] = {}
         length = self._read(about)
         try:
-            self._file: IO[bytes] = self.path.open("r+b" if self.path.exists() else "w+b")
+            self._file = open_own(self.path)
             self._file.truncate(length)
             self._file.seek(length)
         except OSError as error:
@@ -67,7 +68,7 @@ class Journal:
     def _read(self, about: dict[str, Any]) -> int:
         """Read the whole lines. Returns their bytes, after which a torn line may follow."""
         try:
-            content = self.path.read_bytes()
+            content = read_bytes(self.path, links=False)
         except FileNotFoundError:
             return 0
         except OSError as error:

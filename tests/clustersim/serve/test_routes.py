@@ -307,6 +307,36 @@ def test_what_an_earlier_server_started_is_listed_and_stopped(home: Path) -> Non
     assert starter.commands() == []
 
 
+def test_what_others_put_in_the_folder_of_commands_is_not_followed(client: TestClient, home: Path) -> None:
+    """Links are replaced, pipes refused before anything starts."""
+    (victim := home.parent / "victim").write_text("precious")
+    (notes := home / ".serve").mkdir(exist_ok=True)
+    for ending in ("json", "log", "process"):
+        (notes / f"linked.{ending}").symlink_to(victim)
+    (notes / "secret.process").symlink_to(victim)
+    os.mkfifo(notes / "piped.log")
+    os.mkfifo(notes / "blocking.process")
+    (home / "gone").symlink_to(home.parent / "made later")
+    assert client.get("/state").status_code == 200
+    answers = {
+        name: client.post("/start", json={**GOOD, "name": name}, headers={"origin": HOST})
+        for name in ("linked", "piped", "blocking", "gone")
+    }
+    assert {name: answer.status_code for name, answer in answers.items()} == {
+        "linked": 200, "piped": 400, "blocking": 400, "gone": 400,
+    }  # fmt: skip
+    assert "not a regular file" in answers["piped"].json()["error"]
+    client.post("/stop", json={"name": "linked"}, headers={"origin": HOST})
+    assert victim.read_text() == "precious"
+    assert not any((notes / f"linked.{ending}").is_symlink() for ending in ("json", "log", "process"))
+    (home / "gone").unlink()
+    shutil.rmtree(notes)
+    notes.write_text("no folder")
+    answer = client.post("/start", json={**GOOD, "name": "more"}, headers={"origin": HOST})
+    assert answer.json()["error"] == ".serve: cannot be used as a folder: File exists"
+    notes.unlink()
+
+
 def test_servers_side_by_side_do_not_share_a_cookie(home: Path) -> None:
     names = set()
     for port in (PORT, PORT + 1):

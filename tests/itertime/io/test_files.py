@@ -68,16 +68,13 @@ def test_two_writers_of_one_file_have_temporary_files_of_their_own(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["x"]
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "pipe", "folder", "large", "missing", "nul\0"])
-def test_only_regular_files_of_limited_size_are_read(tmp_path, path):
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "large").write_bytes(b"x" * 101)
-    (tmp_path / "small").write_bytes(b"x" * 100)
-    assert read_text(tmp_path / "small", 100) == "x" * 100
-    wrong = "regular file|has 101 bytes|directory|null"
-    with pytest.raises(UserError, match=f"{wrong}|No such file"):
-        read_text(tmp_path / path, 100)
+def test_only_files_of_limited_size_are_read(tmp_path):
+    (tmp_path / "x").write_bytes(b"x" * 100)
+    assert read_text(tmp_path / "x", 100) == "x" * 100
+    with pytest.raises(UserError, match="x: has 100 bytes; such a file has at most 99"):
+        read_text(tmp_path / "x", 99)
+    with pytest.raises(UserError, match="null"):
+        read_text(tmp_path / "nul\0", 100)
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["without a mark", "with a byte order mark"])

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from itertime.errors import TableError, UserError
-from itertime.io import open_table, sha256
+from itertime.io import sha256
 from tests.effort import examples
 from traces import Job, read_trace, submission_order, write_trace
 from traces.native import StoredJobs, store_trace
@@ -212,23 +212,6 @@ def test_a_pipe_with_nonsense(tmp_path: Path, packed: bool) -> None:
         pytest.raises(TableError, match=":3: byte 0xff is not UTF-8"),
     ):
         store_trace(source)
-
-
-def test_functions_that_read_twice_refuse_pipes(tmp_path: Path) -> None:
-    with (
-        piped(tmp_path / "pipe", RIGID.encode()) as source,
-        pytest.raises(UserError, match="is a pipe, and is needed more than once; save it to a file first"),
-        open_table(source),
-    ):
-        raise AssertionError
-
-
-@pytest.mark.parametrize("device", ["/dev/null", "/dev/zero", "/dev/urandom"])
-def test_devices_are_refused(device: str) -> None:
-    if not os.path.exists(device):
-        pytest.skip(f"no {device}")
-    with pytest.raises(UserError, match="is a device; give a file or a pipe"):
-        store_trace(device)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")

@@ -38,7 +38,7 @@ def _matches(head: Head) -> bool:
 def _records(source: LogSource) -> Iterator[tuple[int, Mapping[str, str]]]:
     """The pairs of each job, with the line on which it begins. The first pair of a key counts."""
     start, pairs = 0, dict[str, str]()
-    for line, text in enumerate(source.text().splitlines(), 1):
+    for line, text in source.lines():
         if text.startswith("JobId="):
             if pairs:
                 yield start, pairs

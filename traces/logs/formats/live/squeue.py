@@ -13,6 +13,7 @@ Dates have no offset. `[1-3]` in the id of a pending array are its tasks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from itertime.errors import TableError
@@ -57,7 +58,7 @@ def _matches(head: Head) -> bool:
 
 def _header(text: str) -> tuple[int, list[str]]:
     """The place of the first line that is not empty, and the headings in it."""
-    for place, line in enumerate(text[:65_536].splitlines()):
+    for place, line in enumerate(text.split("\n")):
         if line.strip():
             return place, _cells(line, 0)
     return 0, []
@@ -72,9 +73,8 @@ def _cells(line: str, count: int) -> list[str]:
 
 
 def _rows(source: LogSource) -> Iterator[tuple[int, list[str]]]:
-    content = source.text()
-    place, names = _header(content)
-    for line, row in enumerate(content.splitlines()[place + 1 :], place + 2):
+    place, names = _header(source.head.text)
+    for line, row in islice(source.lines(), place + 1, None):
         if row.strip():
             yield line, _cells(row, len(names))
 
