@@ -187,7 +187,8 @@ class Draft:
         held = active.placement
         if held is None or self._changes.get(job, held) is not None:
             return False
-        if not self._capacity.has_room(held, active.demand):
+        too_large = active.gpus > self._capacity.free and not isinstance(held, SharedPlacement)
+        if too_large or not self._capacity.has_room(held, active.demand):
             return False
         self._own_capacity().take(held, active.demand)
         self._note(job, held, held)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from clustersim.cluster import SharedPlacement
 from clustersim.jobs import ActiveJob
@@ -39,9 +39,9 @@ def fulfil(
 
     If no job of `entries` has a place, which failures can cause, waiting jobs start where they fit.
     """
-    held_jobs = _running(draft, facts)
-    wishes = _wishes(draft, held_jobs, facts.cluster.mixed, entries, settling)
-    trial = _wishes_met(draft, facts, wishes, settling)
+    held = _held(draft, facts)
+    wishes = _wishes(held, entries, settling)
+    trial = _wishes_met(draft, facts, wishes, held, settling)
     top_job = next((job for job, _, _ in entries if job not in settling), None)
     take_over(draft, trial)
     blocked = bool(settling) and top_job is not None and draft.placement(top_job) is None
@@ -54,54 +54,59 @@ def fulfil(
             draft.start(job, gpus, gpu_type=gpu_type)
     if smaller:
         _run_smaller(draft, entries)
-    hand_back(draft, held_jobs)
+    hand_back(draft, held)
     if entries and not settling and not any(draft.placement(job) for job, _, _ in entries):
         _start_pending(draft, facts)
 
 
+def _held(draft: Draft, facts: ClusterState[JobView]) -> dict[JobView, Wanted]:
+    """What each job with GPUs in the draft holds, as a wish; the type on clusters of several types alone."""
+    mixed = facts.cluster.mixed
+    return {
+        job: (job, draft.gpus(job), draft.gpu_type(job) if mixed else None) for job in _running(draft, facts)
+    }
+
+
 def _wishes(
-    draft: Draft,
-    held_jobs: Iterable[JobView],
-    mixed: bool,
-    entries: Iterable[Wanted],
-    settling: Collection[JobView],
+    held: Mapping[JobView, Wanted], entries: Sequence[Wanted], settling: Collection[JobView]
 ) -> list[Wanted]:
-    """All wishes in order of importance, of which a job gets at most one. `held_jobs`: those with GPUs in the
-    draft. `mixed`: whether there are several GPU types.
-    """
-    held = {job: (job, draft.gpus(job), draft.gpu_type(job) if mixed else None) for job in held_jobs}
+    """All wishes in order of importance, of which a job gets at most one. `held`: by job, what it holds."""
     wishes = [held[job] for job in settling]
-    last_places: dict[JobView, int] = {}  # of the wishes of running jobs that want other GPUs
+    last_entries = {entry[0]: i for i, entry in enumerate(entries)}
     content_jobs: set[JobView] = set()
-    for entry in entries:
+    for i, entry in enumerate(entries):
         job, gpus, gpu_type = entry
         if job in settling:
             continue
-        if job in held:
-            last_places[job] = len(wishes)
-            if gpus == held[job][1] and gpu_type in (None, held[job][2]):
-                content_jobs.add(job)
         wishes.append(entry)
-    for job, place in sorted(last_places.items(), key=lambda item: -item[1]):
-        if job not in content_jobs:
-            wishes.insert(place + 1, held[job])
+        held_wish = held.get(job)
+        if held_wish is None:
+            continue
+        if gpus == held_wish[1] and (gpu_type is None or held_wish[2] in (None, gpu_type)):
+            content_jobs.add(job)
+        elif last_entries[job] == i and job not in content_jobs:
+            wishes.append(held_wish)
     return wishes
 
 
 def _wishes_met(
-    draft: Draft, facts: ClusterState[JobView], wishes: Sequence[Wanted], settling: Collection[JobView]
+    draft: Draft,
+    facts: ClusterState[JobView],
+    wishes: Sequence[Wanted],
+    held: Mapping[JobView, Wanted],
+    settling: Collection[JobView],
 ) -> Draft:
     """A copy of `draft` in which wishes are met, and all other jobs stopped.
 
     As long as those for which there are GPUs enough do not all have a place, the first without a place beside
-    those before it is given up.
+    those before it is given up. Most often that is the first that found none beside all others.
     """
     given_up: set[int] = set()
     placeable = 0  # so many of the wishes are known to have a place together
     while True:
         indices = _choose(draft, facts, wishes, given_up)
         candidates = [wishes[i] for i in indices]
-        trial = _placed(draft, facts, candidates, settling)
+        trial, homeless_jobs = _placed(draft, facts, candidates, held, settling)
         if trial is not None:
             # Parts of GPUs count as whole ones, so any wish may have been passed over that has a place.
             suspects = range(len(wishes)) if facts.capacity.shared is not None else sorted(given_up)
@@ -112,12 +117,14 @@ def _wishes_met(
             placeable = 0
             continue
         too_many = len(candidates)
+        suspect = next((i for i, wish in enumerate(candidates) if wish[0] in homeless_jobs), too_many)
         while too_many - placeable > 1:
             middle = (placeable + too_many) // 2
-            if _placed(draft, facts, candidates[:middle], settling) is None:
-                too_many = middle
+            count = next((n for n in (suspect, suspect + 1) if placeable < n < too_many), middle)
+            if _placed(draft, facts, candidates[:count], held, settling)[0] is None:
+                too_many = count
             else:
-                placeable = middle
+                placeable = count
         given_up.add(indices[placeable])
 
 
@@ -224,6 +231,8 @@ def in_service_by_type(draft: Draft, facts: ClusterState[JobView]) -> dict[str, 
 
 def _running(draft: Draft, facts: ClusterState[JobView]) -> list[JobView]:
     """The jobs that hold GPUs in the draft: first those that do in reality, in the order of their start."""
+    if not draft.changes:
+        return list(facts.running)
     return [job for job in {**facts.running, **draft.changes} if draft.placement(job)]
 
 
@@ -238,48 +247,53 @@ def _choose(
     jobs: set[JobView] = set()
     indices = []
     for i, (job, gpus, gpu_type) in enumerate(wishes):
-        enough = gpus <= remaining and (gpu_type is None or gpus <= by_type.get(gpu_type, gpus))
-        if enough and job not in jobs and i not in given_up:
-            jobs.add(job)
-            indices.append(i)
-            remaining -= gpus
-            if gpu_type in by_type:
-                by_type[gpu_type] -= gpus
-            if not remaining:
-                break
+        if gpus > remaining or job in jobs or i in given_up:
+            continue
+        if gpu_type in by_type:
+            if gpus > by_type[gpu_type]:
+                continue
+            by_type[gpu_type] -= gpus
+        jobs.add(job)
+        indices.append(i)
+        remaining -= gpus
+        if not remaining:
+            break
     return indices
 
 
 def _placed(
-    draft: Draft, facts: ClusterState[JobView], wishes: Sequence[Wanted], settling: Collection[JobView]
-) -> Draft | None:
+    draft: Draft,
+    facts: ClusterState[JobView],
+    wishes: Sequence[Wanted],
+    held: Mapping[JobView, Wanted],
+    settling: Collection[JobView],
+) -> tuple[Draft | None, Collection[JobView]]:
     """A copy of `draft` in which these wishes are met and all other jobs stopped; None if not all have a
-    place.
+    place. Also the jobs that find no place on free GPUs.
 
     Jobs that keep their count stay; the others start, largest first, which packs best. If some find no place,
     small jobs migrate together, unless that would disturb a job that is settling.
     """
     copy = draft.copy()
     to_start = {wish[0]: wish for wish in wishes}
-    for job in _running(copy, facts):
-        _, gpus, gpu_type = to_start.get(job, (job, 0, None))
-        if gpus == copy.gpus(job) and (gpu_type is None or gpu_type == copy.gpu_type(job)):
+    for job, (_, held_gpus, held_type) in held.items():
+        wish = to_start.get(job)
+        if wish is not None and wish[1] == held_gpus and (wish[2] is None or held_type in (None, wish[2])):
             del to_start[job]
         else:
             copy.stop(job)
-    compactable = not (facts.cluster.mixed or facts.nodes.may_refuse_jobs)
     homeless: dict[JobView, int] = {}
     for job, gpus, gpu_type in sorted(to_start.values(), key=lambda wish: -wish[1]):
         if copy.start(job, gpus, gpu_type=gpu_type) is None:
             homeless[job] = gpus
-            if not compactable:
-                return None
     if not homeless:
-        return copy
+        return copy, homeless
+    if facts.cluster.mixed or facts.nodes.may_refuse_jobs:
+        return None, homeless
     compact(copy, facts, {job: homeless[job] for job, _, _ in wishes if job in homeless})
     if any(copy.gpus(job) != gpus for job, gpus, _ in wishes) or any(job in copy.changes for job in settling):
-        return None
-    return copy
+        return None, homeless
+    return copy, homeless
 
 
 def _start_pending(draft: Draft, facts: ClusterState[JobView]) -> None:
