@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from itertime.errors import shown
+
 from .options import words_of
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def _without_effect(model: ModelSpec, options: Mapping[str, Any]) -> list[str]:
     idle = [
         (
             dispatcher != "alltoall" and one_rank,
-            f"--dispatcher {dispatcher} changes nothing without expert parallelism",
+            f"--dispatcher {shown(dispatcher)} changes nothing without expert parallelism",
         ),
         (
             options["ep_overlap"] and one_rank and whole_experts,

@@ -90,6 +90,31 @@ def test_policies(call: Call) -> None:
     assert all(f"{name} {row['planner']} {row['summary']}" in text for name, row in rows.items())
 
 
+LONG = "9" * 70_000
+FOLDERS = "x/" * 30_000
+
+
+@pytest.mark.usefixtures("trace")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", LONG, "--policy", "fifo"), ("run", "trace.csv", "--policy", FOLDERS), ("check", FOLDERS),
+        ("run", "trace.csv", "--policy", "fifo", "--set", f"seed={LONG}"), ("plot", "--seed", LONG, "run"),
+        ("run", "trace.csv", "--policy", "fifo", "--seed", f"{LONG}x"),
+        ("compare", "trace.csv", "--baseline", LONG),
+        ("trace", "generate", "--jobs", "3", "--deadlines", LONG, "-o", "t.csv"),
+        ("backtest", "trace.csv", "--time-zone", FOLDERS), ("policies", "show", LONG),
+    ],
+    ids=lambda words: " ".join(word[:12] for word in words),
+)  # fmt: skip
+def test_of_an_argument_that_is_too_long_to_read_the_beginning_is_repeated(
+    call: Call, words: tuple[str, ...]
+) -> None:
+    done = call(*words)
+    assert done.code in (2, 3)
+    assert len(done.err) < 3000
+
+
 # 130 and 1
 
 

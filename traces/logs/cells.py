@@ -89,14 +89,19 @@ def flag(cell: str) -> bool:
     return bool(value)
 
 
+_LONGEST_ZONE = 100  # characters; a name of many thousand parts would exhaust the stack of ZoneInfo
+
+
 def time_zone(name: str | None) -> tzinfo:
     """The zone of dates without an offset, UTC if none is named. Raises UserError for an unknown name."""
     if name is None:
         return UTC
     try:
+        if len(name) > _LONGEST_ZONE:
+            raise ZoneInfoNotFoundError
         return ZoneInfo(name)
     except (ValueError, OSError, ZoneInfoNotFoundError):
-        close = get_close_matches(name, sorted(available_timezones()), n=3)
+        close = get_close_matches(name[:_LONGEST_ZONE], sorted(available_timezones()), n=3)
         hint = (
             f"did you mean {' or '.join(close)}?"
             if close

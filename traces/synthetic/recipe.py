@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from itertime.costs import MEMORY_HEADROOM, checked_headroom
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UnknownName, UserError, shown
 from itertime.spec import PRECISIONS
 from traces.estimates import Estimates
 from traces.native import MAX_SECONDS
@@ -170,8 +170,8 @@ def parse_deadlines(text: str, rules: Rules | None) -> Deadlines | None:
             raise ValueError
     except (ValueError, AttributeError):
         remedy = "rules, none, LOW:HIGH or LOW:HIGH:SHARE, for example 0.5:1.5"
-        raise UserError(f"deadlines={text}: must be {remedy}") from None
+        raise UserError(f"deadlines={shown(text)}: must be {remedy}") from None
     if high > _MAX_FACTOR or low < 1 / _MAX_FACTOR:
         limits = f"from {1 / _MAX_FACTOR:g} to {_MAX_FACTOR:g}"
-        raise UserError(f"deadlines={text}: LOW and HIGH are multiples of the run time, {limits}")
+        raise UserError(f"deadlines={shown(text)}: LOW and HIGH are multiples of the run time, {limits}")
     return Deadlines(low, high, share[0] if share else 1.0)
