@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from clustersim.cluster import SharedPlacement
+from clustersim.cluster import MILLION, SharedPlacement
 from clustersim.jobs import ActiveJob
 from clustersim.scheduler.cluster_state import INSTANT_S, ClusterState
 from clustersim.scheduler.draft import Draft
@@ -108,9 +108,7 @@ def _wishes_met(
         candidates = [wishes[i] for i in indices]
         trial, homeless_jobs = _placed(draft, facts, candidates, held, settling)
         if trial is not None:
-            # Parts of GPUs count as whole ones, so any wish may have been passed over that has a place.
-            suspects = range(len(wishes)) if facts.capacity.shared is not None else sorted(given_up)
-            robbers = _robbers(draft, trial, wishes, indices, suspects)
+            robbers = _robbers(draft, trial, wishes, indices, sorted(given_up)) if given_up else ()
             if not robbers:
                 return trial
             given_up.update(robbers)
@@ -220,13 +218,29 @@ def unsettled(facts: ClusterState[JobView]) -> dict[JobView, float]:
 
 
 def in_service_by_type(draft: Draft, facts: ClusterState[JobView]) -> dict[str, int]:
-    """GPUs that are free or held by jobs, by type in the order of the cluster's."""
+    """GPUs that are free or held by jobs, by type in the order of the cluster's. A GPU that jobs share counts
+    for each of them.
+    """
+    return _free_or_held(draft, facts, _running(draft, facts))
+
+
+def _free_or_held(draft: Draft, facts: ClusterState[JobView], jobs: Iterable[JobView]) -> dict[str, int]:
+    """GPUs that are free or held by these jobs, by type in the order of the cluster's."""
     counts = {name: draft.free_of(name) for name in facts.cluster.gpu_types}
-    for job in _running(draft, facts):
+    for job in jobs:
         gpu_type = draft.gpu_type(job)
         assert gpu_type is not None
         counts[gpu_type] += draft.gpus(job)
     return counts
+
+
+def _holders(draft: Draft, facts: ClusterState[JobView]) -> Iterable[JobView]:
+    """The jobs that hold GPUs in the draft; of those that share GPUs the first."""
+    jobs: dict[object, JobView] = {}
+    for job in _running(draft, facts):
+        placement = draft.placement(job)
+        jobs.setdefault(placement.key if isinstance(placement, SharedPlacement) else job, job)
+    return jobs.values()
 
 
 def _running(draft: Draft, facts: ClusterState[JobView]) -> list[JobView]:
@@ -239,23 +253,27 @@ def _running(draft: Draft, facts: ClusterState[JobView]) -> list[JobView]:
 def _choose(
     draft: Draft, facts: ClusterState[JobView], wishes: Sequence[Wanted], given_up: Collection[int]
 ) -> list[int]:
-    """The wishes, as indices, that are met when each in order takes its count from the GPUs of its type; at
-    most one of each job.
+    """The wishes, as indices, that are met when each in order takes its count, or its part of a GPU, from the
+    GPUs of its type; at most one of each job.
     """
-    remaining = facts.in_service
-    by_type = in_service_by_type(draft, facts) if facts.cluster.mixed else {}
+    remaining = facts.in_service * MILLION
+    by_type = {}
+    if facts.cluster.mixed:
+        counts = _free_or_held(draft, facts, _holders(draft, facts))
+        by_type = {name: gpus * MILLION for name, gpus in counts.items()}
     jobs: set[JobView] = set()
     indices = []
     for i, (job, gpus, gpu_type) in enumerate(wishes):
-        if gpus > remaining or job in jobs or i in given_up:
+        millionths = active_of(job).millionths or gpus * MILLION
+        if millionths > remaining or job in jobs or i in given_up:
             continue
         if gpu_type in by_type:
-            if gpus > by_type[gpu_type]:
+            if millionths > by_type[gpu_type]:
                 continue
-            by_type[gpu_type] -= gpus
+            by_type[gpu_type] -= millionths
         jobs.add(job)
         indices.append(i)
-        remaining -= gpus
+        remaining -= millionths
         if not remaining:
             break
     return indices

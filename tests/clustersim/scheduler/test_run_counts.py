@@ -71,6 +71,14 @@ def test_counts_become_a_decision(name: str) -> None:
     assert answer == (case["decision"], case.get("unmet", {}))
 
 
+def test_jobs_that_state_a_part_of_a_gpu_count_as_that_part() -> None:
+    halves = [Job(name, 0.0, "team", gpus=1, gpu_fraction=0.5, duration_s=99.0) for name in "de"]
+    pending = [job("b", gpus=3), job("c", gpus=8), *halves]
+    text, unmet = asked({"a": 4, "b": 3, "c": 8, "d": 1, "e": 1}, running=[job("a")], pending=pending)
+    assert not unmet, text
+    assert "start e on 1 GPU" in text
+
+
 def test_what_the_draft_has_changed_before_counts() -> None:
     def before(proposal: Proposal, jobs: Mapping[str, JobView]) -> None:
         proposal.stop(jobs["a"])
