@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import merge
 from reprlib import repr as brief
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
@@ -43,10 +44,16 @@ class Muri(Scheduler):
         proposal = state.proposal()
         if self._rounds.begins(state):
             self._regroup(proposal, state)
-        for job in state.pending_by(self._key).walk(proposal.fits):
+        stopped_jobs = sorted((job for job in proposal.changes if job.running), key=self._rank)
+        stopped_jobs = [job for job in stopped_jobs if not proposal.gpus(job)]
+        waiting_jobs = state.pending_by(self._key).walk(proposal.fits)
+        for job in merge(waiting_jobs, stopped_jobs, key=self._rank):
             if not proposal.gpus(job):
                 proposal.start(job)
         return self._rounds.until_end(proposal, state)
+
+    def _rank(self, job: JobView) -> tuple[float, int]:
+        return self._key(job), job.order
 
     def _regroup(self, proposal: Proposal, state: State) -> None:
         """Stop the jobs that are not of a group that stays, then start groups in order."""
@@ -66,7 +73,7 @@ class Muri(Scheduler):
 
     def _groups(self, state: State, old_groups: list[Group]) -> list[Group]:
         """The groups that are to run, in order of their first job."""
-        ranked = sorted([*state.running, *state.pending], key=lambda job: (self._key(job), job.order))
+        ranked = sorted([*state.running, *state.pending], key=self._rank)
         room, candidates = self.group * state.in_service, []
         for job in ranked:
             if job.requested <= room:

@@ -191,16 +191,22 @@ def _keep_apart(proposal: Proposal) -> None:
         placement = proposal.placement(job) or ()
         return len(placement) > 1 and any(node in users for node, _ in placement)
 
-    changed = proposal.changes
-    for job in sorted(proposal.running(), key=lambda job: (job in changed, job.order)):
-        smaller = [n for n in job.sizes if n < proposal.gpus(job)]
-        while conflicts(job):
-            if not smaller:
-                proposal.stop(job)
-                if proposal.keep(job) and conflicts(job):
-                    proposal.stop(job)
-            else:
-                proposal.resize(job, smaller.pop())
+    def span_or_stop(job: JobView) -> None:
+        if conflicts(job):
+            proposal.stop(job)
         placement = proposal.placement(job) or ()
         if len(placement) > 1:
             users.update((node, job) for node, _ in placement)
+
+    changed = proposal.changes
+    for job in sorted(proposal.running(), key=lambda job: (job in changed, job.order)):
+        smaller = [n for n in job.sizes if n < proposal.gpus(job)]
+        while smaller and conflicts(job):
+            proposal.resize(job, smaller.pop())
+        if conflicts(job):
+            proposal.stop(job)
+            proposal.keep(job)
+        span_or_stop(job)
+    for job in sorted((job for job in changed if job.running), key=lambda job: job.order):
+        if not proposal.placement(job) and proposal.keep(job):  # the job that got its GPUs has left them
+            span_or_stop(job)
