@@ -33,12 +33,16 @@ class Place(Protocol):
 
 @dataclass(frozen=True)
 class Placer:
-    """A rule of placement: `fits` is a quick test for room, `place` chooses the nodes."""
+    """A rule of placement: `fits` is a quick test for room, `place` chooses the nodes.
+
+    `by_count`: whether any free GPUs will do, so that their number alone tells whether there is room.
+    """
 
     name: str
     summary: str
     fits: Callable[[FreeNodes, int], bool]
     place: Place
+    by_count: bool = False
 
 
 PLACERS = {
@@ -50,7 +54,7 @@ PLACERS = {
             pack_fits,
             pack,
         ),
-        Placer("spread", "as few GPUs per node as possible, emptiest nodes first", any_fits, spread),
+        Placer("spread", "as few GPUs per node as possible, emptiest nodes first", any_fits, spread, True),
         Placer(
             "topology",
             "as pack, under as few leaf switches as possible, in the leaf where least is left over",
@@ -63,7 +67,7 @@ PLACERS = {
             buddy_fits,
             buddy,
         ),
-        Placer("any", "any free GPUs wherever they are, fullest nodes first", any_fits, any_free),
+        Placer("any", "any free GPUs wherever they are, fullest nodes first", any_fits, any_free, True),
     )
 }
 

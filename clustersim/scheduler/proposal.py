@@ -208,7 +208,9 @@ class Proposal(Draft):
 
         All active jobs are walked in the order of (key, submission). A job runs if its request fits into
         what earlier jobs of the walk leave. GPUs of later jobs count as free; they are taken from the last
-        of these jobs first. A job that keeps running keeps its GPUs.
+        of these jobs first. A job whose GPUs are all left by earlier jobs keeps them; another may move. So
+        no job waits for a later one or for GPUs that stay free, and none loses GPUs to a later one or to
+        none. Jobs that the policy stopped in this draft stay stopped.
 
         `falling` promises that the key of a job never grows while the job runs (remaining time, a deadline,
         a size). A decision then looks up only some of the running jobs' keys; otherwise it looks up all.

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from clustersim.cluster import Cluster
+from clustersim.cluster.topology import NodeGroup
 from clustersim.jobs import ActiveJob
 from clustersim.overheads import Overheads
 from clustersim.placement import placer
@@ -196,12 +198,16 @@ class Wanderer(Scheduler):
 
 
 rows = st.tuples(st.integers(0, 3), st.integers(1, 8), st.integers(1, 60))
-rigid_traces = st.lists(rows, min_size=1, max_size=14).map(
-    lambda shapes: [
+
+
+def trace_of(shapes: list[tuple[int, int, int]]) -> list[Job]:
+    return [
         rigid(str(i), 7.0 * sum(gap for gap, _, _ in shapes[: i + 1]), gpus, float(run_s))
         for i, (_, gpus, run_s) in enumerate(shapes)
     ]
-)
+
+
+rigid_traces = st.lists(rows, min_size=1, max_size=14).map(trace_of)
 
 
 @pytest.mark.parametrize("placement", ["any", "pack", "spread", "buddy"])
@@ -218,19 +224,47 @@ def test_run_by_is_the_naive_greedy(placement: str, jobs: list[Job], seed: int, 
     assert all(record.state in ("finished", "rejected") for record in outcome.records)
 
 
-@given(jobs=rigid_traces, values=st.lists(st.integers(0, 4), min_size=14, max_size=14))
+def assert_contract(state: State, proposal: Proposal, key: Callable[[JobView], Any]) -> None:
+    """No job waits for one behind it or for free GPUs, and none loses GPUs that no job before it takes."""
+    active = sorted([*state.pending, *state.running], key=lambda job: (key(job), job.order))
+    for place, job in enumerate(active):
+        placement = proposal.placement(job)
+        if placement is None or active_of(job).placement not in (None, placement):
+            draft = proposal.copy()
+            for later_job in active[place:]:
+                if draft.placement(later_job):
+                    draft.stop(later_job)
+            assert not draft.keep(job), f"job {job.id} loses its GPUs"
+            assert placement or not draft.start(job), f"job {job.id} waits"
+
+
+SPLIT_ROOM = [(0, 7, 8), (0, 3, 2), (0, 1, 6), (0, 1, 8), (0, 3, 1), (1, 5, 1)]  # gap / 7 s, GPUs, run time
+CORES = Cluster.of([NodeGroup("a", nodes=3, gpus_per_node=4, gpu_type="a", cpus_per_node=8)])
+
+
+@pytest.mark.parametrize("placement", ["pack", "topology", "buddy", "spread"])
+@given(
+    jobs=rigid_traces,
+    values=st.lists(st.integers(0, 4), min_size=14, max_size=14),
+    cores=st.lists(st.sampled_from((0, 1, 3)), min_size=14, max_size=14),
+    limited=st.booleans(),
+)
+@example(jobs=trace_of(SPLIT_ROOM), values=[1, 1, 0, 0, 1, 0], cores=[0] * 6, limited=False)
 @settings(max_examples=examples(60), deadline=None)
-def test_under_pack_run_by_serves_the_first_and_wastes_nothing(jobs: list[Job], values: list[int]) -> None:
-    """Packing may keep a job out, but never the first in line, and nothing that would still fit waits."""
+def test_run_by_wastes_nothing_where_placement_may_keep_jobs_out(
+    placement: str, jobs: list[Job], values: list[int], cores: list[int], limited: bool
+) -> None:
     key = partial(by_value, values)
 
     def act(state: State, proposal: Proposal) -> None:
         proposal.run_by(key)
-        active = sorted([*state.pending, *state.running], key=lambda job: (key(job), job.order))
-        assert not active or proposal.gpus(active[0])
-        assert not any(proposal.fits(job.requested) for job in active if not proposal.gpus(job))
+        assert_contract(state, proposal, key)
 
-    simulate(jobs, Acts(act), "n3g4")
+    if limited:  # each node has cores for 4 GPUs at 1 core each, or for 2 at 3
+        jobs = [
+            replace(job, cpus=count and job.gpus * count) for job, count in zip(jobs, cores, strict=False)
+        ]
+    simulate(jobs, Acts(act), CORES if limited else "n3g4", placement=placement)
 
 
 # compact
