@@ -1,17 +1,25 @@
-"""Policies that divide the GPUs among elastic jobs: each rule against its definition or all alternatives."""
+"""Policies of elastic jobs: each rule, Sia and Pollux too, against its definition or all small cases."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise, product
+from math import inf
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from clustersim.overheads import Overheads
+from clustersim.records import ALLOCATES
 from clustersim.scheduler import Scheduler
+from clustersim.testing import Outcome, check_outcome, decide, simulate
 from policies.afs import Afs, apathetic_shares
 from policies.gavel_ftf import GavelFtf
 from policies.gavel_makespan import GavelMakespan
@@ -19,11 +27,15 @@ from policies.gavel_max_min import GavelMaxMin
 from policies.hesrpt import HeSrpt, fractions
 from policies.max_min import MaxMin
 from policies.optimus import Optimus, loss_per_gpu
+from policies.pollux import Pollux
 from policies.sia import Sia
+from policies.solvers.assignment import Choice, assign, without_lines_of_highs
 from policies.themis import Themis
 from policies.toolkit.stepwise import Walk, allocate_stepwise
 from tests.builders import Bench, elastic
 from tests.effort import examples
+from traces.job import Job
+from traces.phases import seconds_factor
 
 ELASTIC = [Afs, HeSrpt, MaxMin, Optimus]
 
@@ -168,3 +180,199 @@ def test_slow_restarts_do_not_stop_progress(policy: type[Scheduler]) -> None:
             assert event.time_s >= ready[event.job_id] + 1150 - 0.01
         if event.event in ("start", "restart", "resize", "migrate"):
             ready[event.job_id] = event.time_s + event.overhead_s
+
+
+configurations = st.tuples(st.integers(0, 1), st.integers(1, 6))
+costs = st.floats(-1, 0.2).map(lambda x: round(x, 6))
+choice = st.dictionaries(configurations, costs, min_size=1, max_size=4)
+choices = st.lists(
+    choice.map(lambda c: tuple(sorted((*where, cost) for where, cost in c.items()))), min_size=1, max_size=4
+)
+
+
+@given(choices, st.tuples(st.integers(0, 12), st.integers(0, 6)), st.booleans())
+@settings(deadline=None, max_examples=examples(100))
+def test_no_assignment_costs_less(jobs: list[Choice], capacity: tuple[int, int], twice: bool) -> None:
+    """On two GPU types, against all combinations."""
+    jobs = jobs + jobs[:1] if twice else jobs
+    given_ = assign(jobs, capacity, gap=0.0, search_nodes=10_000)
+    assert given_ is not None
+    mine = [
+        next(entry for entry in job if entry[:2] == where) if where is not None else _NOTHING
+        for job, where in zip(jobs, given_, strict=True)
+    ]
+    assert _fits(mine, capacity)
+    picks = product(*((_NOTHING, *job) for job in jobs))
+    least = min(sum(cost for _, _, cost in pick) for pick in picks if _fits(pick, capacity))
+    assert sum(cost for _, _, cost in mine) == pytest.approx(least, abs=1e-6)
+
+
+_NOTHING = (0, 0, 0.0)
+
+
+def _fits(pick: Iterable[tuple[int, int, float]], capacity: tuple[int, int]) -> bool:
+    taken = [0, 0]
+    for type_, gpus, _ in pick:
+        taken[type_] += gpus
+    return all(n <= most for n, most in zip(taken, capacity, strict=True))
+
+
+def test_alike_jobs_get_the_larger_counts_and_the_better_type_first() -> None:
+    job: Choice = ((0, 1, -0.5), (0, 2, -0.9))
+    assert assign([job, job, job], [4], gap=0.0, search_nodes=100) == [(0, 2), (0, 1), (0, 1)]
+    job = ((0, 1, -0.5), (1, 1, -0.6))
+    assert assign([job, job, job], [4, 1], gap=0.0, search_nodes=100) == [(1, 1), (0, 1), (0, 1)]
+    assert assign([], [8], gap=0.0, search_nodes=10) == []
+    assert assign([((0, 4, -1.0),)], [2], gap=0.0, search_nodes=10) == [None]
+
+
+PRINTS: list[Choice] = [
+    *[((0, 4, -0.1), (0, 8, -0.364644), (0, 16, -0.52265))] * 2,
+    *[((0, 4, -0.11),), ((0, 1, -0.11),), ((0, 2, -0.11),), ((0, 2, -0.1),)],
+    ((0, 1, -0.1), (0, 3, -0.454503), (0, 5, -0.61), (0, 6, -0.633748), (0, 12, -0.746447)),
+    *[((0, 1, -0.1), (0, 2, -0.374524), (0, 4, -0.557674), (0, 8, -0.673599), (0, 16, -0.746447))] * 3,
+    *[((0, 1, -0.1), (0, 2, -0.392893), (0, 4, -0.6), (0, 8, -0.652786))] * 2,
+    ((0, 4, -0.1), (0, 8, -0.354644), (0, 16, -0.52265)),
+]
+"""A program for which the HiGHS of scipy 1.17 prints a line while it solves."""
+
+
+def test_nothing_that_the_solver_prints_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
+    assert assign(PRINTS, [32], gap=0.001, search_nodes=1000)
+    os.write(1, b"data\n")
+    assert capfd.readouterr() == ("data\n", "")
+
+
+def test_what_others_print_during_a_solution_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    with without_lines_of_highs():
+        os.write(1, b"one\nHighsMipSolverData::some line\n")
+        os.write(2, b"a warning\n")
+        os.write(1, b"two")
+    assert capfd.readouterr() == ("one\ntwo", "a warning\n")
+
+
+def test_a_program_is_solved_without_stdout() -> None:
+    code = "from policies.solvers import assign\n"
+    code += "import sys; sys.exit(assign([((0, 1, -1.0),)], [1], gap=0.1, search_nodes=9) != [(0, 1)])"
+    assert subprocess.run([sys.executable, "-c", code], preexec_fn=lambda: os.close(1)).returncode == 0
+
+
+@pytest.mark.parametrize(("age_s", "gpus"), [(50.0, 8), (81.0, 1), (1000.0, 8)])
+def test_a_job_younger_than_a_restart_is_not_discounted(age_s: float, gpus: int) -> None:
+    """Of 1.3 times the speed on 8 GPUs, whose restart takes 80 s, 81 / (81 + 80) would be left. At an age of
+    1000 s it is 1000 / 1080.
+    """
+    charged = Overheads(launch_s=0.0, launch_gpu_s=10.0, plain_restart_s=0.0)
+    decision = decide(
+        Sia(), running=[(elastic("a", 0, 1, 1e5), 1)], now_s=age_s, table={("m", 8): {1: 1.0, 8: 1.3}},
+        overheads=charged,
+    )  # fmt: skip
+    assert decision.gpus("a") == gpus
+
+
+# Pollux
+
+
+BATCHES = (8, 16, 32, 64)
+
+
+def table(seed: int) -> dict[tuple[str, int], dict[int, float]]:
+    """Iterations a second: seconds = compute x batch / GPUs + an exchange that grows with the GPUs."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for model in ("m", "n"):
+        compute_s, exchange_s = rng.uniform(0.05, 0.2), rng.uniform(0.05, 0.6)
+        for batch in BATCHES:
+            found[model, batch] = {
+                n: 1 / (compute_s * batch / n + exchange_s * np.log2(2 * n)) for n in (1, 2, 4, 8)
+            }
+    return found
+
+
+def first(outcome: Outcome) -> dict[str, tuple[int, int]]:
+    """(GPUs, batch) of each job in the first allocation, at time 0."""
+    return {
+        e.job_id: (e.gpus, int(e.detail.rsplit(" ", 1)[1]))
+        for e in outcome.events
+        if e.time_s == 0.0 and e.event in ALLOCATES
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("power", [-1.0, 0.0, 1.0])
+def test_no_division_and_no_batches_have_a_larger_mean_of_speedups(seed: int, power: float) -> None:
+    """All divisions of 8 GPUs among three jobs, by the paper's formulas 6, 7, 14 and 15."""
+    rates, rng = table(seed), np.random.default_rng(100 + seed)
+    noises = rng.choice([0.0, 8.0, 60.0, 1e4], 3)
+    jobs = [
+        elastic(f"{i}", 0, 1, 1e5, model="mn"[i % 2], phases=f"1:8..64:{noise:g}")
+        for i, noise in enumerate(noises)
+    ]
+    outcome = simulate(jobs, Pollux(power=power, waiting_speedup=0.05), "n1g8", table=rates, until_s=1.0)
+    given = first(outcome)
+
+    def goodput(i: int, gpus: int, batch: int) -> float:
+        return rates["mn"[i % 2], batch][gpus] * batch / 8 * (noises[i] + 8) / (noises[i] + batch)
+
+    def best(i: int, gpus: int) -> float:
+        return max(goodput(i, gpus, batch) for batch in BATCHES)
+
+    def fair(i: int) -> float:
+        """8 / 3 GPUs: between 2 and 4. A count that is no faster than a smaller one is never given."""
+        sizes = [n for n in (1, 2, 4, 8) if all(best(i, n) > best(i, k) for k in (1, 2, 4) if k < n)]
+        return float(np.interp(8 / 3, [0, *sizes], [0.0, *(best(i, n) for n in sizes)]))
+
+    def fitness(counts: tuple[int, ...]) -> float:
+        speedups = [max(0.05, best(i, n) / fair(i)) if n else 0.05 for i, n in enumerate(counts)]
+        if power == 0.0:
+            return float(np.exp(np.mean(np.log(speedups))))
+        return float(np.mean(np.power(speedups, power)) ** (1 / power))
+
+    mine = tuple(given.get(f"{i}", (0, 0))[0] for i in range(3))
+    divisions = [counts for counts in product((0, 1, 2, 4, 8), repeat=3) if sum(counts) <= 8]
+    assert fitness(mine) == pytest.approx(max(map(fitness, divisions)), rel=1e-9)
+    for name, (gpus, batch) in given.items():
+        assert goodput(int(name), gpus, batch) == pytest.approx(best(int(name), gpus))
+
+
+def test_larger_batches_come_with_larger_noise_and_with_more_gpus() -> None:
+    rates = table(1)
+
+    def batch(noise: float, gpus: int) -> int:
+        return max(BATCHES, key=lambda b: rates["m", b][gpus] / seconds_factor(noise, b, 8))
+
+    by_noise = [batch(noise, 8) for noise in (0.0, 3.0, 200.0, inf)]
+    assert by_noise == sorted(by_noise)
+    assert len(set(by_noise)) > 2
+    job = elastic("a", 0, 1, 300.0, phases="0.3:8..64:3 0.3:8..64:200 0.4:8..64")
+    outcome = simulate([job], Pollux(), "n1g8", table=rates)
+    assert [int(e.detail.rsplit(" ", 1)[1]) for e in outcome.events if e.gpus][-1] == by_noise[-1]
+    fixed = simulate([job], Pollux(batches=False), "n1g8", table=rates)
+    assert outcome.of("a").finish_s < fixed.of("a").finish_s  # type: ignore[operator]
+    check_outcome(outcome)
+
+
+def test_a_job_that_changes_often_keeps_its_gpus() -> None:
+    """The factor (age - changes x restart) / (age + restart): without charges jobs are resized more often."""
+    rates = {("m", 8): {n: float(n) ** 0.9 for n in (1, 2, 4, 8)}}
+    jobs = [elastic(f"{i}", 100.0 * i, 1, 900.0) for i in range(12)]
+    resizes = [
+        sum(
+            record.resizes for record in simulate(jobs, Pollux(), "n1g8", table=rates, overheads=each).records
+        )
+        for each in (Overheads.none(), Overheads(launch_s=60.0))
+    ]
+    assert resizes[0] > resizes[1] > 0
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_jobs_that_span_nodes_are_kept_apart(apart: bool) -> None:
+    jobs = [Job(f"{i}", 0.0, gpus=3, duration_s=300.0) for i in range(4)]
+    outcome = simulate(jobs, Pollux(apart=apart), "n4g4", placement="spread")
+    users: dict[int, list[str]] = {}
+    for event in outcome.events:
+        if event.time_s == 0.0 and len(event.placement) > 1:
+            for node, _ in event.placement:
+                users.setdefault(node, []).append(event.job_id)
+    assert (max(map(len, users.values())) == 1) == apart
+    assert all(record.state == "finished" for record in outcome.records)

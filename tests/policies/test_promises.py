@@ -1,25 +1,32 @@
-"""ElasticFlow and priced-deadlines: no job is late that was promised its deadline, and every decision is held
-to what the proof of that says.
-"""
+"""Promises and prices: EDF, Chronus, ElasticFlow, priced policies: guarantees, and every decision."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from itertools import combinations
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import clustersim
+from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES, DECLINED, NOTE
 from clustersim.scheduler import Proposal, Scheduler, State
-from clustersim.testing import Outcome, check_outcome
+from clustersim.testing import Outcome, check_outcome, decide, simulate
+from policies.edf import Edf
+from policies.edf_admission import EdfAdmission
 from policies.elasticflow import ElasticFlow
+from policies.priced import Priced
 from policies.priced_deadlines import PricedDeadlines
 from policies.pricing.triage import LATE, TAKEN_BACK
 from policies.reservation.gpu_types import Values
+from policies.srtf import Srtf
 from policies.vtrain_aware import VTrainAware
-from tests.builders import Bench, MixedBench
+from tests.builders import Bench, MixedBench, drawn_jobs, elastic, finishes, mean_jct_s, rigid
 from tests.deadlines import hostile_bench, late, mixed_bench, random_bench, watch
 from tests.effort import examples, rotated
 from traces.job import Job
@@ -154,3 +161,224 @@ def test_values_of_one_type() -> None:
     values = Values([""])
     values.note({"": 3.0})
     assert values.of == {"": 1.0}
+
+
+EIGHT = {("m", 8): {8: 1.0}}  # runs on 8 GPUs, an iteration a second
+
+
+def notes(outcome: Outcome) -> list[tuple[str, str]]:
+    """The job and the beginning of each note."""
+    return [(e.job_id, e.detail.partition(":")[0]) for e in outcome.events if e.event == NOTE]
+
+
+def met(outcome: Outcome) -> set[str]:
+    return {record.job_id for record in outcome.records if record.deadline_met}
+
+
+# Triage
+
+
+def test_a_job_in_the_way_is_given_up_however_many_larger_ones_are_not() -> None:
+    """The 40 others are due after `v`, and `v` needs all the time until then."""
+    jobs = [elastic("v", 0, 8, 98, 100), elastic("small", 5, 8, 20, 40)]
+    jobs += [elastic(str(i), 1, 8, 100, 100 + 102 * (i + 1)) for i in range(40)]
+    outcome = Bench("n1g8", EIGHT).run(jobs, PricedDeadlines())
+    assert notes(outcome) == [("v", TAKEN_BACK)]
+    assert len(met(outcome)) == 41
+
+
+@st.composite
+def bursts(draw: st.DrawFn) -> list[Any]:
+    """Jobs that arrive together, a GPU each, on one GPU."""
+    lengths = draw(st.lists(st.tuples(st.integers(2, 30), st.integers(0, 60)), min_size=2, max_size=7))
+    return [elastic(str(i), 0, 1, run_s, run_s + slack + 1.5) for i, (run_s, slack) in enumerate(lengths)]
+
+
+def most_met(jobs: list[Any]) -> int:
+    """The most jobs of a burst that one machine can finish in time (by brute force)."""
+
+    def feasible(chosen: tuple[Any, ...]) -> bool:
+        now = 0.0
+        for job in sorted(chosen, key=lambda job: job.deadline_s):
+            now += job.iterations + 1e-3
+            if now > job.deadline_s:
+                return False
+        return True
+
+    return max(n for n in range(len(jobs) + 1) if any(map(feasible, combinations(jobs, n))))
+
+
+ROOM_FOR_TWO = [elastic(str(i), 0, 1, *job) for i, job in enumerate([(2, 7.5), (3, 4.5), (3, 5.5), (2, 3.5)])]
+"""The promise of the second is taken back for the last, and then the third has room, too."""
+
+
+@example(ROOM_FOR_TWO)
+@given(bursts())
+@settings(max_examples=examples(60), deadline=None)
+def test_of_a_burst_on_one_gpu_as_many_as_possible_are_in_time(jobs: list[Any]) -> None:
+    """There one for one, the largest first, is exact: Moore and Hodgson, Management Science 1968."""
+    outcome = Bench("n1g1", {("m", 8): {1: 1.0}}).run(jobs, PricedDeadlines(guard_s=1e-3))
+    assert len(met(outcome)) == most_met(jobs)
+
+
+def random_jobs(seed: int, sizes: tuple[int, ...]) -> list[Job]:
+    return drawn_jobs(seed, 3 + seed % 38, 160, sizes, (1, 900), (0.9, 5.0))
+
+
+DIVISORS, ANY = (1, 1, 2, 2, 4, 8, 16), (1, 2, 3, 4, 5, 8, 16)
+
+
+@given(
+    st.integers(0, 10**9),
+    st.sampled_from(
+        [("pack", DIVISORS, 0.0), ("spread", DIVISORS, 0.0), ("any", ANY, 0.0), ("any", ANY, 1.0)]
+    ),
+)
+@settings(max_examples=examples(300), deadline=None)
+def test_no_admitted_job_is_late(seed: int, where: tuple[str, tuple[int, ...], float]) -> None:
+    """In nodes, of sizes that divide a node or are whole nodes, where moves are free; and on any GPUs."""
+    placement, sizes, scale = where
+    jobs, overheads = random_jobs(seed, sizes), Overheads(scale=scale)
+    outcome = simulate(jobs, EdfAdmission(), "n4g4", placement=placement, overheads=overheads)
+    assert late(outcome) == []
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=examples(60), deadline=None)
+def test_on_one_gpu_no_job_is_declined_that_could_be_served(seed: int) -> None:
+    """EDF, which is optimal there, makes one of the jobs late that are admitted or declined so far."""
+    jobs = random_jobs(seed, (1,))
+    outcome = simulate(jobs, EdfAdmission(), "n1g1")
+    declined = {record.job_id for record in outcome.records if record.state == "rejected"}
+    for i, candidate in enumerate(jobs):
+        if candidate.job_id in declined:
+            known = [j for j in jobs[:i] if j.job_id not in declined and j.deadline_s is not None]
+            tried = simulate([*known, candidate], Edf(), "n1g1")
+            assert any((record.finish_s or 0) > (record.deadline_s or 0) for record in tried.records)
+
+
+# Chronus
+
+
+SCALES = (0.0, 1.0, 10.0)
+
+
+def mixed(seed: int, gpus: tuple[int, ...] = (1, 2, 4, 8)) -> list[Job]:
+    """Jobs too many for the cluster, most of them with a deadline."""
+    return drawn_jobs(seed, 60, 800, gpus, (100, 4000), (1.2, 3.5))
+
+
+@pytest.mark.parametrize(("seed", "scale"), rotated(range(4), SCALES))
+def test_no_lease_ends_late(seed: int, scale: float) -> None:
+    """On any free GPUs, and with what starts and restarts cost."""
+    jobs = mixed(seed)
+    run = clustersim.run(
+        jobs, "chronus", cluster="n2g8", placement="any", bound="none",
+        overheads={"scale": scale} if scale else None, params={"lease_s": 600},
+    )  # fmt: skip
+    assert not [r for r in run.jobs if r.deadline_met is False and r.state != "rejected"]
+    assert sum(bool(r.deadline_met) for r in run.jobs) > 5
+    assert any(r.state == "rejected" for r in run.jobs)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_promised_job_of_whole_nodes_is_late_where_jobs_are_packed(seed: int) -> None:
+    run = clustersim.run(mixed(seed, gpus=(8, 16)), "chronus", cluster="n4g8", bound="none")
+    assert not [r for r in run.jobs if r.deadline_met is False and r.state != "rejected"]
+
+
+LINEAR = {("m", 8): {n: float(n) for n in (1, 2, 4, 8)}}
+ROOT_OF_GPUS = {("m", 8): {n: n**0.5 for n in (1, 2, 4, 8)}}
+
+
+def stream(count: int, seed: int = 0, mean_gap_s: float = 40.0) -> list[Job]:
+    """Elastic jobs with work over two orders of magnitude, submitted at random."""
+    random, now, jobs = Random(seed), 0.0, []
+    for i in range(count):
+        now += random.expovariate(1 / mean_gap_s)
+        jobs.append(elastic(str(i), now, 4, 10 ** random.uniform(1, 3)))
+    return jobs
+
+
+# Theory
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(1, 100)), min_size=1, max_size=8))
+def test_jobs_that_take_the_whole_cluster_are_served_as_srtf_does(jobs: list[tuple[int, int]]) -> None:
+    """SRPT has the least mean completion time on one machine (Schrage 1968)."""
+    rows = [rigid(str(i), submit_s, 8, run_s) for i, (submit_s, run_s) in enumerate(jobs)]
+    bench = Bench("n1g8", LINEAR)
+    assert mean_jct_s(bench.run(rows, Priced())) == pytest.approx(mean_jct_s(bench.run(rows, Srtf())))
+
+
+def first_shares(rows: list[Job], **parameters: float | bool) -> dict[str, int]:
+    """What the first decision gives each job, on 8 GPUs, at a speed of n^0.5."""
+    policy = Priced(**parameters)  # type: ignore[arg-type]
+    decision = decide(policy, pending=rows, table=ROOT_OF_GPUS, overheads=Overheads.none())
+    return {job: sum(gpus for _, gpus in place) for job, place in sorted(decision.starts.items())}
+
+
+def test_two_jobs_share_as_the_price_says() -> None:
+    """At a speed of n^0.5 the best size is 1 / lam; the shorter of two jobs has lam = `price` / 8."""
+    rows = [elastic("a", 0, 4, 1000), elastic("b", 0, 4, 100_000)]
+    assert first_shares(rows, price=2.0, leftover=False) == {"a": 4, "b": 4}
+    assert first_shares(rows, price=4.0, leftover=False) == {"a": 2, "b": 4}
+    assert first_shares(rows, price=8.0, leftover=False) == {"a": 1, "b": 4}
+    assert first_shares(rows, price=4.0, leftover=False, rank=False) == {"a": 1, "b": 1}
+
+
+# No job waits for ever
+
+
+def bound_s(late: Job, due_s: Mapping[str, float], jobs: list[Job], outcome: Outcome) -> float:
+    """The bound of docs/policies/priced.md on the time at which `late` is done, for speeds that are those of
+    LINEAR and starts that take at most 10 s.
+    """
+    ends, due = finishes(outcome), due_s[late.job_id]
+    before = [job for job in jobs if due_s[job.job_id] <= due and (ends[job.job_id] or 0.0) > due]
+    return due + sum(3 * (job.iterations or 0.0) + 10.0 for job in before)
+
+
+def test_a_long_job_is_done_however_many_short_ones_come() -> None:
+    """Short jobs keep the GPU busy for ever. With a patience of 2, the long one overtakes them."""
+    jobs = [elastic("long", 0.5, 1, 50)]
+    jobs += [elastic(f"short{i}", 4.0 * i, 1, 4) for i in range(400)]
+    jobs.sort(key=lambda job: job.submit_s)
+    bench = Bench("n1g1", {("m", 8): {1: 1.0}})
+    late = {patience: finishes(bench.run(jobs, Priced(patience=patience)))["long"] for patience in (2, 1e6)}
+    assert late[1e6] == 1650.0  # after all others
+    assert late[2] == 150.5  # it is overdue after 2 x 50 s, at an instant without another event
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(
+    st.integers(0, 10_000), st.sampled_from([0.0, 1.0, 3.0, 10.0, 100.0]), st.sampled_from([1.0, 5.0, 50.0]),
+    st.sampled_from([1, 4]),
+)  # fmt: skip
+def test_the_bound_on_completion_times_holds(
+    seed: int, patience: float, mean_gap_s: float, overdue: int
+) -> None:
+    jobs = stream(25, seed, mean_gap_s)
+    overheads = Overheads(launch_s=1.0, storage_node_bytes_per_s=1e9)
+    policy = Priced(patience=patience, overdue=overdue)
+    outcome = Bench("n1g8", LINEAR, {"m": 1e8}, overheads).run(jobs, policy)
+    assert max(record.restarts for record in outcome.records) < 1000
+    due_s = {j.job_id: j.submit_s + patience * (1.0 + (j.iterations or 0.0) / 8) for j in jobs}
+    for job in jobs:
+        done_s = finishes(outcome)[job.job_id]
+        assert done_s is not None
+        assert done_s <= bound_s(job, due_s, jobs, outcome)
+
+
+# Its parts
+
+
+def test_without_leftovers_gpus_stay_free() -> None:
+    """A price of 10 a GPU-second is worth one GPU a job."""
+    rows = [elastic("a", 0, 4, 1000), elastic("b", 0, 4, 100_000)]
+    assert first_shares(rows, price=80.0, floor=80.0, leftover=False) == {"a": 1, "b": 1}
+    assert first_shares(rows, price=80.0, floor=80.0) == {"a": 4, "b": 4}
+
+
+# What it has to cope with

@@ -1,22 +1,33 @@
-"""What commands say of themselves: help with examples that are valid, completion, and what a policy is."""
+"""What commands say of themselves, and tables and texts on terminals of any width."""
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
+from clustersim.analysis import paired_difference
 from clustersim.cli import app, main
 from clustersim.commands.help import completion
 from clustersim.commands.help.examples import EXAMPLES
 from clustersim.commands.help.policy_pages import page_of
+from clustersim.commands.output import terminal
+from clustersim.commands.output.grids import print_differences
+from clustersim.grid import Comparison
 from clustersim.runs import list_policies, policy_details
+from itertime.errors import printable
 from tests.places import ROOT
+from tests.printed import Call
 
 NAMES = [info.name for info in list_policies()]
 
@@ -77,3 +88,156 @@ def test_the_pages_of_policies_are_those_of_the_table() -> None:
     rows = re.findall(r"^\| ([a-z, -]+) \| .* \| \[.*?\]\((policies/[\w-]+\.md)", text, re.MULTILINE)
     stated = {name.strip(): f"docs/{page}" for names, page in rows for name in names.split(",")}
     assert stated == {name: page_of(name) for name in NAMES if page_of(name) != "docs/policies.md"}
+
+
+HEADS = ["policy", "load", "JCT mean, h", "95 % interval"]
+ROWS = [
+    ["fifo", "1", "4.16", "–"],
+    ["srtf", "1", "3.26 (−10.3 %)", "-51.140 to +0.904"],
+    ["srtf", "2", "13.26 (+10.3 %)", "-1.1 to +0.9"],
+]
+LONG = [["a/long/path/to/a/policy.py:OfMine", "1", "4.16"], ["fifo", "2", "5.17"]]
+Printed = Callable[..., list[str]]
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Printed:
+    """The lines that a function prints at a width of the terminal, none of which is wider."""
+
+    def lines(width: int, function: Callable[..., object], *arguments: Any, **options: Any) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(width))
+        capsys.readouterr()
+        function(*arguments, **options)
+        found = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+        assert max(map(len, found)) <= width
+        return found
+
+    return lines
+
+
+def one_line(lines: list[str]) -> str:
+    return " ".join(" ".join(lines).split())
+
+
+@pytest.mark.parametrize("width", [160, 60, 55, 45])
+def test_nothing_is_cut_off(width: int, printed: Printed) -> None:
+    words = one_line(printed(width, terminal.print_table, HEADS, ROWS, keys=2)).split()
+    assert not [word for word in words if "…" in word]
+    for word in " ".join(" ".join(row[2:]) for row in ROWS).split():
+        assert any(word in other for other in words), word
+
+
+@pytest.mark.parametrize("width", [12, 20, 30, 40])
+def test_a_table_keeps_its_keys(width: int, printed: Printed) -> None:
+    lines = printed(width, terminal.print_table, ["policy", "load", "JCT"], LONG, keys=2)
+    assert width < 20 or any("4.16" in line for line in lines)
+
+
+def test_a_table_folds_heads_first_then_cells_then_leaves_out_columns(printed: Printed) -> None:
+    wide, folded, narrow = (printed(w, terminal.print_table, HEADS, ROWS, keys=2) for w in (160, 42, 30))
+    assert wide[3].split() == ["srtf", "1", "3.26", "(−10.3", "%)", "-51.140", "to", "+0.904"]
+    assert wide[4].split()[0] == "2", "the policy is that of the row above"
+    assert "(−10.3 %)    to +0.904" in folded
+    text = one_line(narrow)
+    assert "-51.140" not in text
+    remedy = "COLUMNS=200 before the command shows them"
+    assert text.endswith(f"Left out at 30 columns: 95 % interval. {remedy}.")
+    text = one_line(
+        printed(34, terminal.print_table, HEADS, ROWS, keys=2, least_columns=[2], remedy="--wide shows them")
+    )
+    assert ("13.26" in text, "-51.140" in text) == (False, True)
+    assert text.endswith("Left out at 34 columns: JCT mean, h. --wide shows them.")
+
+
+def test_the_width_of_a_pipe_is_80_unless_columns_says_otherwise(
+    printed: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = printed(80, terminal.say, 20 * "words \x1b[31m and ")
+    assert len(lines) > 1
+    assert "\x1b" not in "".join(lines)
+    for stated, width in ((None, 80), ("123", 123), ("wide", 80)):
+        if stated is None:
+            monkeypatch.delenv("COLUMNS", raising=False)
+        else:
+            monkeypatch.setenv("COLUMNS", stated)
+        assert terminal.width_of_stdout() == width
+
+
+ALIKE = "No interval (–) where too many of the pairs are alike"
+APART = list(zip([1.0, 2.0, 3.0, 4.0, 5.0], [2.0, 2.5, 3.0, 5.5, 5.0], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("metrics", "shown", "hidden"),
+    [
+        ({"jobs": [(1.0, 2.0)]}, ["over 1 pair of runs", "Fewer than 5 pairs give no interval"], []),
+        ({"jobs": [(1.0, 2.0)] * 3 + [(None, 1.0)]}, ["over 3 pairs of runs", "1 pair is left out"], []),
+        ({"jobs": [(1.0, 2.0)] * 5}, ["over 5 pairs of runs", "Seeds changed nothing"], []),
+        ({"jobs": [(1.0, 2.0)] * 4 + [(1.0, 9.0)]}, [ALIKE], []),
+        ({"rejected": [(0.0, 0.0)] * 5, "jobs": APART}, [ALIKE], []),
+        ({"jobs": [(1.0, 2.0)], "deadline_met_ratio": [(None, None)]}, ["jobs"], ["deadline_met"]),
+        ({"deadline_met_ratio": [(None, None)]}, ["deadline_met"], []),
+    ],
+)
+def test_what_is_missing_is_accounted_for(
+    metrics: dict[str, list[Any]], shown: list[str], hidden: list[str], printed: Printed
+) -> None:
+    rows = [
+        Comparison({"policy": "srtf"}, name, paired_difference(*zip(*pairs, strict=True)))
+        for name, pairs in metrics.items()
+    ]
+    text = one_line(printed(160, print_differences, rows, {"policy": "fifo"}))
+    assert [words for words in shown if words not in text] == []
+    assert [words for words in hidden if words in text] == []
+
+
+def test_a_locale_without_a_character_prints_another(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "own.py").write_text(
+        'from policies.fifo import Fifo\nclass Own(Fifo):\n    """Cr\u00e8me \u2013 first."""\n', "utf-8"
+    )
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    assert main(["policies", "show", "own.py:Own"]) == 0
+    assert b"Cr?me ? first." in written.getvalue()
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("width", [80, 60])
+def test_commands_fit_the_terminal(width: int, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    shutil.copy(ROOT / "traces" / "samples" / "slurm.txt", "log.txt")
+    for line in (
+        "trace import log.txt -o jobs.csv --limit 60 --rules llm-mix",
+        "trace check jobs.csv --cluster n8g8",
+        "run jobs.csv --policy easy --cluster n8g8 --out run --no-report --no-bound",
+        "check run",
+        "explain run --job 100040",
+        "trace calendar log.txt -o plan.yaml",
+        "backtest log.txt --cluster n16g8",
+        "policies show vtrain-aware",
+    ):
+        code, out, err = call(*line.split())
+        assert code == 0, line
+        long = [text for text in (out + err).splitlines() if len(text) > width]
+        assert not [text for text in long if not text.startswith(("clustersim ", "policies/"))], line
+
+
+# No file steers the terminal
+
+
+def test_what_pyarrow_says_of_a_file_is_escaped(here: Path, call: Call) -> None:
+    red = "\x1b[31mRED"
+    (here / f"{red}.parquet").write_bytes(b"PAR1" + red.encode() + b"PAR1")
+    code, _, err = call("trace", "check", f"{red}.parquet")
+    assert code in (2, 3)
+    assert not [char for char in err if not char.isprintable() and char != "\n"]
+    assert "\\x1b[31mRED" in err
+    assert "is not a Parquet file" in err
+
+
+@pytest.mark.parametrize("char", ["\x00", "\x07", "\x1b", "\x7f", "\x9b", "\u202e", "\udc80"])
+def test_every_control_character_is_escaped(char: str) -> None:
+    assert printable(f"a{char}b\n\tc").isascii()
+    assert char not in printable(f"a{char}b")
+    assert printable("één\n\t日本") == "één\n\t日本"
+    assert "\n" not in printable("a\nb", kept="")
