@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.browser.conftest import EVIL, low_contrasts
-from tests.clustersim.report.test_looks import contrast
+from tests.clustersim.report.test_page import contrast
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -17,7 +17,7 @@ import pytest
 
 from clustersim.runs import RunConfig, list_policies
 from tests.browser.conftest import visits
-from tests.clustersim.report.test_looks import contrast
+from tests.clustersim.report.test_page import contrast
 from tests.places import ROOT
 
 if TYPE_CHECKING:

@@ -379,6 +379,3 @@ def test_without_leftovers_gpus_stay_free() -> None:
     rows = [elastic("a", 0, 4, 1000), elastic("b", 0, 4, 100_000)]
     assert first_shares(rows, price=80.0, floor=80.0, leftover=False) == {"a": 1, "b": 1}
     assert first_shares(rows, price=80.0, floor=80.0) == {"a": 4, "b": 4}
-
-
-# What it has to cope with
