@@ -176,27 +176,22 @@ def test_a_policy_that_needs_the_past_is_refused() -> None:
         predict_start(state, Request("c"), options=options_of(policy="las"))
 
 
-def test_under_fifo_later_jobs_change_nothing() -> None:
-    history = [ended(f"h{k}", 1, 30.0 * k, 3000) for k in range(1, 60)]
-    state = state_of(running("a", 4, 400, 5000), waiting("c", 4, 90, 1000), waiting("d", 1, 30, 500))
-    with_later, without = (
-        predict_start(state, Request("d"), history, options_of(draws=10, arrivals=arrivals))
-        for arrivals in (True, False)
-    )
-    assert with_later.delays_s.tolist() == without.delays_s.tolist()
-
-
-def test_under_sjf_later_jobs_overtake() -> None:
+def test_later_jobs_change_nothing_under_fifo_and_overtake_under_sjf() -> None:
+    """Past jobs came every 150 s and took 100 s on all four GPUs."""
     history = [
         replace(ended(f"h{k}", 4, 100.0, 200), submit_s=150.0 * k, logged_start_s=150.0 * k)
         for k in range(60)
     ]
     state = state_of(running("a", 4, 10, 200), waiting("d", 4, 30, 5000))
-    with_later, without = (
-        predict_start(state, Request("d"), history, options_of(policy="sjf", draws=10, arrivals=arrivals))
-        for arrivals in (True, False)
+    (fifo, fifo_alone), (sjf, sjf_alone) = (
+        [
+            predict_start(state, Request("d"), history, options_of(policy=name, draws=10, arrivals=arrivals))
+            for arrivals in (True, False)
+        ]
+        for name in ("fifo", "sjf")
     )
-    assert with_later.delays_s.mean() > without.delays_s.mean()
+    assert fifo.delays_s.tolist() == fifo_alone.delays_s.tolist()
+    assert sjf.delays_s.mean() > sjf_alone.delays_s.mean()
 
 
 def test_fewer_gpus_start_where_more_do_not_fit() -> None:

@@ -1,27 +1,390 @@
-"""Unicron, Rubick, Muri and Lucid: divisions and groups by hand, plain rewrites, guarantees."""
+"""Policies of elastic jobs and of groups: rules against definitions, plain rewrites, all small cases."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
-from itertools import product
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 import clustersim
 from clustersim.cluster import SharedPlacement
 from clustersim.overheads import Overheads
 from clustersim.records import ALLOCATES
-from clustersim.scheduler import JobView
+from clustersim.scheduler import JobView, Scheduler
 from clustersim.speed import Interference
-from clustersim.testing import simulate
+from clustersim.testing import Outcome, check_outcome, decide, simulate
+from policies.afs import Afs, apathetic_shares
+from policies.gavel_ftf import GavelFtf
+from policies.gavel_makespan import GavelMakespan
+from policies.gavel_max_min import GavelMaxMin
+from policies.hesrpt import HeSrpt, fractions
+from policies.max_min import MaxMin
+from policies.optimus import Optimus, loss_per_gpu
+from policies.pollux import Pollux
 from policies.rubick import Rubick
+from policies.sia import Sia
+from policies.solvers.assignment import Choice, assign, without_lines_of_highs
+from policies.themis import Themis
+from policies.toolkit.stepwise import Walk, allocate_stepwise
 from policies.unicron import Unicron
 from tests.builders import Bench, drawn_jobs, elastic, finishes, rigid, starts
+from tests.effort import examples
 from traces.job import Job
+from traces.phases import seconds_factor
+
+ELASTIC = [Afs, HeSrpt, MaxMin, Optimus]
+
+
+@dataclass(eq=False)
+class Stub:
+    """A job as these rules see it: `work` units left, `rates` units/s by GPU count."""
+
+    work: float
+    rates: dict[int, float]
+    order: int = 0
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(self.rates)
+
+    def rate(self, gpus: int) -> float:
+        return self.rates[gpus]
+
+    def oracle_remaining(self, gpus: int) -> float:
+        return self.work / self.rates[gpus]
+
+
+def power(work: float, exponent: float, most: int) -> Any:
+    return Stub(work, {n: n**exponent for n in range(1, most + 1)})
+
+
+def line(jobs: list[Any]) -> Walk:
+    """The jobs in the order of their run times on the smallest sizes, submitted as they are listed."""
+    for i, job in enumerate(jobs):
+        job.order = i
+    by_length = sorted(jobs, key=lambda job: (job.oracle_remaining(job.sizes[0]), job.order))
+    return lambda fits: iter(by_length)
+
+
+def submitted(jobs: list[Any]) -> Walk:
+    """The jobs as they are listed, which is also the order of their smallest sizes."""
+    line(jobs)
+    return lambda fits: iter(jobs)
+
+
+curves = st.builds(power, st.floats(1, 1000), st.floats(0.1, 0.95), st.integers(2, 6))
+
+
+# Optimus
+
+
+@given(st.lists(curves, min_size=1, max_size=3), st.integers(3, 8))
+@settings(deadline=None, max_examples=examples(60))
+def test_optimus_has_the_smallest_remaining_time_in_all(jobs: list[Any], gpus: int) -> None:
+    """With concave speeds and steps of one GPU the greedy rule is optimal: no division that gives every job
+    a GPU has a smaller sum of remaining times.
+    """
+    shares = allocate_stepwise(submitted(jobs), gpus, loss_per_gpu)
+    assert len(shares) == len(jobs)
+    mine = sum(job.oracle_remaining(n) for job, n in shares.items())
+    for counts in product(*(job.sizes for job in jobs)):
+        if sum(counts) <= gpus:
+            other = sum(job.oracle_remaining(n) for job, n in zip(jobs, counts, strict=True))
+            assert mine <= other * (1 + 1e-9)
+
+
+# AFS
+
+
+def two(work_a: float, gain_a: float, work_b: float, gain_b: float) -> tuple[Any, Any]:
+    """Two jobs that run at 1 unit/s on a GPU, and at 1 + gain on two."""
+    return Stub(work_a, {1: 1.0, 2: 1 + gain_a}), Stub(work_b, {1: 1.0, 2: 1 + gain_b})
+
+
+@given(st.floats(1, 100), st.floats(0.01, 0.99), st.floats(1, 100), st.floats(0.01, 0.99))
+@settings(deadline=None)
+def test_afs_minimises_the_mean_of_two(work_a: float, gain_a: float, work_b: float, gain_b: float) -> None:
+    """`a` ends first with a GPU each, and still does if `b` gets the third. If `a` gets it, `b` takes it over
+    when `a` is done. Whichever sums to less is right (the derivation of the paper's inequality).
+    """
+    assume(work_a < work_b / (1 + gain_b))
+    end_a = work_a / (1 + gain_a)
+    to_a = end_a + end_a + (work_b - end_a) / (1 + gain_b)
+    to_b = work_a + work_b / (1 + gain_b)
+    assume(abs(to_a - to_b) > 1e-9 * to_a)
+    a, b = two(work_a, gain_a, work_b, gain_b)
+    for jobs in ([a, b], [b, a]):
+        shares = apathetic_shares(line(jobs), 3, {})
+        assert shares == ({a: 2, b: 1} if to_a < to_b else {a: 1, b: 2})
+
+
+# heSRPT
+
+
+@given(st.floats(0.05, 0.9))
+def test_hesrpt_divides_best_between_two(exponent: float) -> None:
+    """A longer job gets 1 - theta until the shorter is done: (2 - (1 - theta)^p) / theta^p is all of the flow
+    time that depends on theta.
+    """
+
+    def cost(theta: float) -> float:
+        return (2 - (1 - theta) ** exponent) / theta**exponent
+
+    best = fractions(2, exponent)[1]
+    assert all(cost(best) <= cost(i / 1000) * (1 + 1e-12) for i in range(1, 1000))
+
+
+@given(st.integers(1, 50), st.floats(0, 0.99))
+def test_hesrpt_fractions_add_up_and_favour_the_short(jobs: int, exponent: float) -> None:
+    shares = fractions(jobs, exponent)
+    assert sum(shares) == pytest.approx(1)
+    assert all(a <= b * (1 + 1e-9) + 1e-12 for a, b in pairwise(shares))
+
+
+# max-min
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(1, 12))
+@settings(deadline=None, max_examples=examples(60))
+def test_max_min_is_the_fairest_of_all_divisions(mosts: list[int], gpus: int) -> None:
+    """No other division has, sorted, a lexicographically larger list of counts."""
+    jobs: list[Any] = [power(1.0, 0.9, most) for most in mosts]
+    shares = allocate_stepwise(submitted(jobs), gpus, lambda job, held, size: size)
+    mine = sorted(shares.get(job, 0) for job in jobs)
+    for counts in product(*(range(most + 1) for most in mosts)):
+        if sum(counts) <= gpus:
+            assert sorted(counts) <= mine
+
+
+# All of them
+
+
+@pytest.mark.parametrize("policy", [*ELASTIC, GavelMaxMin, GavelFtf, GavelMakespan, Sia, Themis])
+def test_slow_restarts_do_not_stop_progress(policy: type[Scheduler]) -> None:
+    """Restarts of 1,150 s, a new job every 100 s: a job that gets GPUs works for as long as a restart takes
+    before it is resized or preempted. Without that rule the policies that take turns never end.
+    """
+    table = {("m", 8): {1: 1.0, 2: 1.6, 4: 2.5, 8: 4.0}}
+    slow = Bench("n2g8", table, {"m": 8e10}, Overheads(launch_s=30.0))
+    jobs = [elastic(str(i), 100.0 * i, 8, 2000) for i in range(40)]
+    outcome = slow.run(jobs, policy())
+    assert all(record.state == "finished" for record in outcome.records)
+    ready: dict[str, float] = {}
+    for event in outcome.events:
+        if event.event in ("resize", "preempt"):
+            assert event.time_s >= ready[event.job_id] + 1150 - 0.01
+        if event.event in ("start", "restart", "resize", "migrate"):
+            ready[event.job_id] = event.time_s + event.overhead_s
+
+
+configurations = st.tuples(st.integers(0, 1), st.integers(1, 6))
+costs = st.floats(-1, 0.2).map(lambda x: round(x, 6))
+choice = st.dictionaries(configurations, costs, min_size=1, max_size=4)
+choices = st.lists(
+    choice.map(lambda c: tuple(sorted((*where, cost) for where, cost in c.items()))), min_size=1, max_size=4
+)
+
+
+@given(choices, st.tuples(st.integers(0, 12), st.integers(0, 6)), st.booleans())
+@settings(deadline=None, max_examples=examples(100))
+def test_no_assignment_costs_less(jobs: list[Choice], capacity: tuple[int, int], twice: bool) -> None:
+    """On two GPU types, against all combinations."""
+    jobs = jobs + jobs[:1] if twice else jobs
+    given_ = assign(jobs, capacity, gap=0.0, search_nodes=10_000)
+    assert given_ is not None
+    mine = [
+        next(entry for entry in job if entry[:2] == where) if where is not None else _NOTHING
+        for job, where in zip(jobs, given_, strict=True)
+    ]
+    assert _fits(mine, capacity)
+    picks = product(*((_NOTHING, *job) for job in jobs))
+    least = min(sum(cost for _, _, cost in pick) for pick in picks if _fits(pick, capacity))
+    assert sum(cost for _, _, cost in mine) == pytest.approx(least, abs=1e-6)
+
+
+_NOTHING = (0, 0, 0.0)
+
+
+def _fits(pick: Iterable[tuple[int, int, float]], capacity: tuple[int, int]) -> bool:
+    taken = [0, 0]
+    for type_, gpus, _ in pick:
+        taken[type_] += gpus
+    return all(n <= most for n, most in zip(taken, capacity, strict=True))
+
+
+def test_alike_jobs_get_the_larger_counts_and_the_better_type_first() -> None:
+    job: Choice = ((0, 1, -0.5), (0, 2, -0.9))
+    assert assign([job, job, job], [4], gap=0.0, search_nodes=100) == [(0, 2), (0, 1), (0, 1)]
+    job = ((0, 1, -0.5), (1, 1, -0.6))
+    assert assign([job, job, job], [4, 1], gap=0.0, search_nodes=100) == [(1, 1), (0, 1), (0, 1)]
+    assert assign([], [8], gap=0.0, search_nodes=10) == []
+    assert assign([((0, 4, -1.0),)], [2], gap=0.0, search_nodes=10) == [None]
+
+
+PRINTS: list[Choice] = [
+    *[((0, 4, -0.1), (0, 8, -0.364644), (0, 16, -0.52265))] * 2,
+    *[((0, 4, -0.11),), ((0, 1, -0.11),), ((0, 2, -0.11),), ((0, 2, -0.1),)],
+    ((0, 1, -0.1), (0, 3, -0.454503), (0, 5, -0.61), (0, 6, -0.633748), (0, 12, -0.746447)),
+    *[((0, 1, -0.1), (0, 2, -0.374524), (0, 4, -0.557674), (0, 8, -0.673599), (0, 16, -0.746447))] * 3,
+    *[((0, 1, -0.1), (0, 2, -0.392893), (0, 4, -0.6), (0, 8, -0.652786))] * 2,
+    ((0, 4, -0.1), (0, 8, -0.354644), (0, 16, -0.52265)),
+]
+"""A program for which the HiGHS of scipy 1.17 prints a line while it solves."""
+
+
+def test_nothing_that_the_solver_prints_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
+    assert assign(PRINTS, [32], gap=0.001, search_nodes=1000)
+    os.write(1, b"data\n")
+    assert capfd.readouterr() == ("data\n", "")
+
+
+def test_what_others_print_during_a_solution_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    with without_lines_of_highs():
+        os.write(1, b"one\nHighsMipSolverData::some line\n")
+        os.write(2, b"a warning\n")
+        os.write(1, b"two")
+    assert capfd.readouterr() == ("one\ntwo", "a warning\n")
+
+
+def test_a_program_is_solved_without_stdout() -> None:
+    code = "from policies.solvers import assign\n"
+    code += "import sys; sys.exit(assign([((0, 1, -1.0),)], [1], gap=0.1, search_nodes=9) != [(0, 1)])"
+    assert subprocess.run([sys.executable, "-c", code], preexec_fn=lambda: os.close(1)).returncode == 0
+
+
+@pytest.mark.parametrize(("age_s", "gpus"), [(50.0, 8), (81.0, 1), (1000.0, 8)])
+def test_a_job_younger_than_a_restart_is_not_discounted(age_s: float, gpus: int) -> None:
+    """Of 1.3 times the speed on 8 GPUs, whose restart takes 80 s, 81 / (81 + 80) would be left. At an age of
+    1000 s it is 1000 / 1080.
+    """
+    charged = Overheads(launch_s=0.0, launch_gpu_s=10.0, plain_restart_s=0.0)
+    decision = decide(
+        Sia(), running=[(elastic("a", 0, 1, 1e5), 1)], now_s=age_s, table={("m", 8): {1: 1.0, 8: 1.3}},
+        overheads=charged,
+    )  # fmt: skip
+    assert decision.gpus("a") == gpus
+
+
+# Pollux
+
+
+BATCHES = (8, 16, 32, 64)
+
+
+def table(seed: int) -> dict[tuple[str, int], dict[int, float]]:
+    """Iterations a second: seconds = compute x batch / GPUs + an exchange that grows with the GPUs."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for model in ("m", "n"):
+        compute_s, exchange_s = rng.uniform(0.05, 0.2), rng.uniform(0.05, 0.6)
+        for batch in BATCHES:
+            found[model, batch] = {
+                n: 1 / (compute_s * batch / n + exchange_s * np.log2(2 * n)) for n in (1, 2, 4, 8)
+            }
+    return found
+
+
+def first(outcome: Outcome) -> dict[str, tuple[int, int]]:
+    """(GPUs, batch) of each job in the first allocation, at time 0."""
+    return {
+        e.job_id: (e.gpus, int(e.detail.rsplit(" ", 1)[1]))
+        for e in outcome.events
+        if e.time_s == 0.0 and e.event in ALLOCATES
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("power", [-1.0, 0.0, 1.0])
+def test_no_division_and_no_batches_have_a_larger_mean_of_speedups(seed: int, power: float) -> None:
+    """All divisions of 8 GPUs among three jobs, by the paper's formulas 6, 7, 14 and 15."""
+    rates, rng = table(seed), np.random.default_rng(100 + seed)
+    noises = rng.choice([0.0, 8.0, 60.0, 1e4], 3)
+    jobs = [
+        elastic(f"{i}", 0, 1, 1e5, model="mn"[i % 2], phases=f"1:8..64:{noise:g}")
+        for i, noise in enumerate(noises)
+    ]
+    outcome = simulate(jobs, Pollux(power=power, waiting_speedup=0.05), "n1g8", table=rates, until_s=1.0)
+    given = first(outcome)
+
+    def goodput(i: int, gpus: int, batch: int) -> float:
+        return rates["mn"[i % 2], batch][gpus] * batch / 8 * (noises[i] + 8) / (noises[i] + batch)
+
+    def best(i: int, gpus: int) -> float:
+        return max(goodput(i, gpus, batch) for batch in BATCHES)
+
+    def fair(i: int) -> float:
+        """8 / 3 GPUs: between 2 and 4. A count that is no faster than a smaller one is never given."""
+        sizes = [n for n in (1, 2, 4, 8) if all(best(i, n) > best(i, k) for k in (1, 2, 4) if k < n)]
+        return float(np.interp(8 / 3, [0, *sizes], [0.0, *(best(i, n) for n in sizes)]))
+
+    def fitness(counts: tuple[int, ...]) -> float:
+        speedups = [max(0.05, best(i, n) / fair(i)) if n else 0.05 for i, n in enumerate(counts)]
+        if power == 0.0:
+            return float(np.exp(np.mean(np.log(speedups))))
+        return float(np.mean(np.power(speedups, power)) ** (1 / power))
+
+    mine = tuple(given.get(f"{i}", (0, 0))[0] for i in range(3))
+    divisions = [counts for counts in product((0, 1, 2, 4, 8), repeat=3) if sum(counts) <= 8]
+    assert fitness(mine) == pytest.approx(max(map(fitness, divisions)), rel=1e-9)
+    for name, (gpus, batch) in given.items():
+        assert goodput(int(name), gpus, batch) == pytest.approx(best(int(name), gpus))
+
+
+def test_larger_batches_come_with_larger_noise_and_with_more_gpus() -> None:
+    rates = table(1)
+
+    def batch(noise: float, gpus: int) -> int:
+        return max(BATCHES, key=lambda b: rates["m", b][gpus] / seconds_factor(noise, b, 8))
+
+    by_noise = [batch(noise, 8) for noise in (0.0, 3.0, 200.0, inf)]
+    assert by_noise == sorted(by_noise)
+    assert len(set(by_noise)) > 2
+    job = elastic("a", 0, 1, 300.0, phases="0.3:8..64:3 0.3:8..64:200 0.4:8..64")
+    outcome = simulate([job], Pollux(), "n1g8", table=rates)
+    assert [int(e.detail.rsplit(" ", 1)[1]) for e in outcome.events if e.gpus][-1] == by_noise[-1]
+    fixed = simulate([job], Pollux(batches=False), "n1g8", table=rates)
+    assert outcome.of("a").finish_s < fixed.of("a").finish_s  # type: ignore[operator]
+    check_outcome(outcome)
+
+
+def test_a_job_that_changes_often_keeps_its_gpus() -> None:
+    """The factor (age - changes x restart) / (age + restart): without charges jobs are resized more often."""
+    rates = {("m", 8): {n: float(n) ** 0.9 for n in (1, 2, 4, 8)}}
+    jobs = [elastic(f"{i}", 100.0 * i, 1, 900.0) for i in range(12)]
+    resizes = [
+        sum(
+            record.resizes for record in simulate(jobs, Pollux(), "n1g8", table=rates, overheads=each).records
+        )
+        for each in (Overheads.none(), Overheads(launch_s=60.0))
+    ]
+    assert resizes[0] > resizes[1] > 0
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_jobs_that_span_nodes_are_kept_apart(apart: bool) -> None:
+    jobs = [Job(f"{i}", 0.0, gpus=3, duration_s=300.0) for i in range(4)]
+    outcome = simulate(jobs, Pollux(apart=apart), "n4g4", placement="spread")
+    users: dict[int, list[str]] = {}
+    for event in outcome.events:
+        if event.time_s == 0.0 and len(event.placement) > 1:
+            for node, _ in event.placement:
+                users.setdefault(node, []).append(event.job_id)
+    assert (max(map(len, users.values())) == 1) == apart
+    assert all(record.state == "finished" for record in outcome.records)
+
 
 TABLE = {("m", 8): {1: 1.0, 2: 1.9, 4: 3.4, 8: 5.5}}
 
@@ -311,7 +674,7 @@ PAIRS = {
 SCORE = {"t": 0, "m": 1, "j": 2}
 
 
-def first() -> list[Job]:
+def seen_models() -> list[Job]:
     """A job of every model, so that all are seen before the others come. They end at once."""
     return [rigid(f"0{name}", 0, 1, 1.0, model=name) for name in "tmj"]
 
@@ -324,7 +687,7 @@ def lucid_run(jobs: list[Job], cluster: str, **params: Any) -> clustersim.Run:
 
 
 def jobs_of(seed: int) -> list[Job]:
-    return [*first(), *drawn_jobs(seed, 60, 160, (1, 1, 2, 3, 4), (20, 400), from_s=10, model="tmj")]
+    return [*seen_models(), *drawn_jobs(seed, 60, 160, (1, 1, 2, 3, 4), (20, 400), from_s=10, model="tmj")]
 
 
 def rewritten(jobs: list[Job], gpus: int, capacity: int) -> dict[str, tuple[float, float]]:
@@ -390,6 +753,6 @@ def test_every_start_is_that_of_a_plain_rewrite(seed: int, capacity: int) -> Non
 
 @pytest.mark.parametrize(("one", "other"), [(a, b) for a in "tmj" for b in "tmj"])
 def test_jobs_share_if_their_scores_allow_it(one: str, other: str) -> None:
-    jobs = [*first(), rigid("a", 10, 8, 100.0, model=one), rigid("b", 20, 8, 100.0, model=other)]
+    jobs = [*seen_models(), rigid("a", 10, 8, 100.0, model=one), rigid("b", 20, 8, 100.0, model=other)]
     start_s = {job.job_id: job.start_s for job in lucid_run(jobs, "n1g8").jobs}["b"]
     assert (start_s == 20) == (SCORE[one] + SCORE[other] <= 2)
