@@ -156,9 +156,6 @@ def test_storage_is_shared_or_not() -> None:
 # Periodic checkpoints
 
 
-# Periodic checkpoints
-
-
 SECONDS = st.floats(0.5, 50.0)
 
 

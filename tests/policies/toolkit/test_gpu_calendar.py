@@ -124,9 +124,6 @@ def test_a_copy_is_independent_and_what_is_past_is_not_booked() -> None:
     assert (free.times, free.free) == ([50.0, 60.0], [4, 8])
 
 
-# Reservations filled into a calendar
-
-
 # Filling
 
 

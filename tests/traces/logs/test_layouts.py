@@ -98,9 +98,6 @@ def test_rows_without_a_job_are_dropped_with_a_reason_and_the_rest_reads_back(
     assert read_trace(tmp_path / "out.csv") == jobs
 
 
-# What is written can be read
-
-
 # The unit of times
 
 
