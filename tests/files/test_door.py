@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import re
 import shutil
@@ -117,6 +118,7 @@ HOSTILE: Mapping[str, tuple[bytes, str]] = {
         b"JobId=1 A=1\n" + (b"x" * 9_000_000 + b"\n") * 5,
         ": holds more than 32,000,000 bytes, 100 times its own size or more; unpack it first",
     ),
+    "no letter": (JOB + b"b\xff,0,1,5\n", ":3: byte 0xff is not UTF-8 text; save the file as CSV in UTF-8"),
     "an end within a letter": (JOB + b"\xe2\x82", ":3: byte 0xe2 is not UTF-8 text|ends within a character"),
 }
 
@@ -156,14 +158,16 @@ def test_a_slow_writer_is_waited_for(impatient: None, tmp_path: Path) -> None:
     def write() -> None:
         with (tmp_path / "pipe").open("wb") as pipe:
             time.sleep(0.1)  # longer than the patience for a writer that does not come
-            pipe.write(JOB)
+            pipe.write(gzip.compress(JOB, mtime=0))
 
     writer = threading.Thread(target=write)
     writer.start()
     while not writer.is_alive():
         time.sleep(0.001)
-    assert len(import_log(tmp_path / "pipe")[0]) == 1
+    jobs, report = import_log(tmp_path / "pipe")
     writer.join()
+    assert len(jobs) == 1
+    assert report["input"]["sha256"] == hashlib.sha256(gzip.compress(JOB, mtime=0)).hexdigest()
 
 
 def test_a_pipe_without_end_is_not_copied_to_its_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

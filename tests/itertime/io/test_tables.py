@@ -95,6 +95,7 @@ def test_cells_that_are_no_text_or_number_are_refused_before_they_are_read(tmp_p
     for name, column, what in (
         ("list", long, "neither text nor numbers; convert it"),
         ("seconds", pa.array([1], pa.duration("s")), "has a unit of its own; write seconds"),
+        ("rows", pa.array(bytes(1_500_000), pa.int8()), "has 1,500,000 rows in [0-9,]+ bytes"),
         ("fixed", pa.array([bytes(10_000_001)], pa.binary(10_000_001)), "a row of more than 10,000,000"),
     ):
         path = write(tmp_path / f"{name}.parquet", {"a": column})
