@@ -5,6 +5,7 @@ that keeps its reservations.
 from __future__ import annotations
 
 from collections import Counter
+from copy import copy
 from random import Random
 from typing import Any
 
@@ -128,6 +129,16 @@ def mixed_bench(seed: int, scale: float, placement: str) -> tuple[MixedBench, li
 
 def watch(proposal: Proposal, reservations: Reservations, state: State) -> Proposal:
     """Hold a decision to what the proof of the promise says; on one type also where jobs run."""
+    known = {job: copy(demand) for job, demand in reservations.demands.items()}
+    try:
+        return _watched(proposal, reservations, state)
+    finally:  # what the policy knows of its jobs is what it was
+        for job, demand in known.items():
+            for name in ("work", "gpus", "paying_s", "counts_on_launch"):
+                setattr(reservations.demands[job], name, getattr(demand, name))
+
+
+def _watched(proposal: Proposal, reservations: Reservations, state: State) -> Proposal:
     mixed = state.cluster.mixed
     used: dict[str, Counter[int]] = {name: Counter() for name in reservations.rooms}
     serves: dict[int, int] = {}

@@ -84,7 +84,7 @@ def test_something_else_in_the_place_of_a_file(sound: Run, tmp_path: Path, name:
 @pytest.mark.parametrize("kind", THINGS)
 def test_a_trace_and_a_table_are_files(sound: Run, tmp_path: Path, checked: Any, kind: str) -> None:
     THINGS[kind][0](tmp_path / "thing.csv")
-    code, out = checked(sound, trace={"path": str(tmp_path / "thing.csv"), "jobs": 2})
+    code, out = checked(sound, trace={"path": str(tmp_path / "thing.csv"), "jobs": 2, "sha256": "0"})
     assert code == 0
     assert f"thing.csv: cannot be read: {'has ' if kind == 'huge' else ''}{THINGS[kind][1]}" in out
     code, out = checked(sound, table=str(tmp_path / "thing.csv"), table_sha256="0")
@@ -102,7 +102,8 @@ def test_what_a_recipe_names_are_files(
     recipe = {"jobs": 2, part: str(thing)}
     with pytest.raises((OSError, ValueError), match=r"file|directory|bytes"):
         recipe_hash(recipe)
-    code, out = checked(sound, trace={"recipe": recipe, "recipe_sha256": "0", "jobs": 2})
+    source = {"path": None, "sha256": "0", "recipe": recipe, "recipe_sha256": "0", "jobs": 2}
+    code, out = checked(sound, trace=source)
     assert code == 0
     assert f"not proved: recipe={{'jobs': 2 '{part}'" in out
     assert THINGS[kind][1] in out
