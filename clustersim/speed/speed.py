@@ -148,8 +148,10 @@ class SpeedOnOneType:
         """The most GPUs that the job can have. A node on which it holds GPUs, all of them if it holds more
         than a node has, must have the cores and the memory that it needs beside them.
         """
+        if not self._stretches:
+            return self.cluster.gpus
         demand = HostDemand.of(job.cpus, job.host_memory_gb, job.gpus)
-        if demand is None or not self._stretches:
+        if demand is None:
             return self.cluster.gpus
         most_on_one = most_on_full_nodes = 0
         for nodes in self._stretches:
