@@ -87,15 +87,14 @@ class Phases:
         return phase
 
     def seconds_left(self, gpus: int, work_left: float) -> float | None:
-        """Seconds for the last `work_left` units of work on `gpus` GPUs, through all phases; None if the job
-        cannot run there.
+        """Seconds for the last `work_left` units of work on `gpus` GPUs, through all phases that they belong
+        to, the present one or not; None if the job cannot run there.
         """
         curves = [phase.curve for phase in self.in_all.phases]
         if gpus not in curves[0].unit_s:
             return None
-        ends = self.left_after[self.present :]
-        begins = [work_left, *ends]
+        begins = [work_left, *(min(work_left, left) for left in self.left_after)]
         return fsum(
             max(0.0, begin - end) * curve.unit_s[gpus]
-            for begin, end, curve in zip(begins, ends, curves[self.present :], strict=False)
+            for begin, end, curve in zip(begins, self.left_after, curves, strict=False)
         )

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from clustersim.cluster import Cluster
-from clustersim.jobs import ActiveJob
+from clustersim.jobs import LEAST_LEFT, ActiveJob
 from clustersim.overheads import Overheads
 from clustersim.speed import Curve
 
@@ -116,9 +116,17 @@ def batch_curves(job: ActiveJob, curves: JobCurves) -> dict[int, JobCurve]:
 def in_all_phases_s(job: ActiveJob, gpus: int, now: float) -> float:
     """Seconds of work left on `gpus` GPUs, by what the user states and through all phases; infinite where the
     job cannot run.
+
+    What is misstated is the run time of all phases together. So the phases that are over take their own time
+    off it, and the time left never grows while the job runs, whichever phases are the slow ones. As of any
+    job, a tenth of the stated time is left until the job is done.
     """
     units = job.work_left_at(now)
-    seconds = job.seconds_left(gpus, units)
-    if seconds is None:
+    left_s = job.seconds_left(gpus, units)
+    if left_s is None:
         return inf
-    return seconds * (job.as_stated(units) / units) if job.misstated and units else seconds
+    if not job.misstated:
+        return left_s
+    true_s = job.seconds_left(gpus, job.work) or 0.0
+    stated_s = true_s * (job.as_stated(job.work) / job.work)
+    return stated_s if units == job.work else max(left_s + (stated_s - true_s), LEAST_LEFT * stated_s)

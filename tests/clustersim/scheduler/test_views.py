@@ -23,7 +23,7 @@ from clustersim.testing import Outcome, simulate
 from tests.builders import Acts, acting, elastic, rigid
 from traces.job import Job
 
-TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0}}
+TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0}, ("m", 4): {1: 4.0}, ("m", 16): {1: 0.25}}
 Look = Callable[[JobView], float]
 
 
@@ -76,13 +76,19 @@ def test_every_count_tells_the_same_work() -> None:
     assert max(map(abs, found.values())) < 1e-12
 
 
-def test_the_work_left_never_grows_while_a_job_runs() -> None:
-    """On which `run_by(falling=True)` relies."""
-    for stated in (1e-12, 3.0, 19.9, 20.0, 20.1, 1e12):
-        found, _ = seen(elastic("a", 0, 1, 20, stated_iterations=stated), left)
+@pytest.mark.parametrize("phases", [None, "0.5:4 0.5:16", "0.5:16 0.5:4"])
+def test_the_time_left_never_grows_while_a_job_runs(phases: str | None) -> None:
+    """On which `run_by(falling=True)` relies; a unit takes half a second with batch 4, and two with 16."""
+    job, run_s = elastic("a", 0, 1, 20, phases=phases), 25.0 if phases else 20.0
+    for stated in (1e-12, 3.0, 19.9, 20.0, 20.1, 60.0, 1e12):
+        found, _ = seen(replace(job, stated_iterations=stated), lambda job: job.oracle_remaining())
         values = list(found.values())
+        assert values[0] == pytest.approx(run_s * stated / 20)
         assert values == sorted(values, reverse=True)
-        assert min(values) > 0
+        least = LEAST_LEFT * values[0] if stated != 20.0 else 0.0
+        assert values[-1] == pytest.approx(max(least, values[0] - run_s + 1))
+    ends, _ = seen(replace(job, estimate_s=run_s), lambda job: job.estimated_end_s())
+    assert set(ends.values()) == {run_s}
 
 
 def test_a_true_statement_changes_no_digit() -> None:
