@@ -12,7 +12,8 @@ import typer
 from .documents import wrapped
 
 if TYPE_CHECKING:
-    from itertime.spec import ModelSpec, Plan, System
+    from itertime.planning import Space
+    from itertime.spec import ModelSpec, Plan, Reference, System
 
 
 def option(name: str, text: str, panel: str | None = None, **bounds: Any) -> Any:
@@ -22,6 +23,7 @@ def option(name: str, text: str, panel: str | None = None, **bounds: Any) -> Any
 
 OWNERS = ("model.", "system.")
 _DEGREES, _MEMORY, _EXECUTION = "Parallelism and batches", "Memory", "How layers and exchanges run"
+_TRIED = "Plans to try"
 
 ModelName = Annotated[str, option("--model", "A name (see `itertime models`) or a YAML file.")]
 SystemName = Annotated[str, option("--system", "A name (see `itertime systems`) or a YAML file.")]
@@ -94,15 +96,23 @@ def model_of(
     Says on stderr what predictions of this model leave out. UserError for a model that cannot be predicted.
     """
     from itertime.errors import printable
-    from itertime.spec import approximations_of, check_predictable, model_of, model_reference
+    from itertime.spec import approximations_of, check_predictable, model_reference
 
-    reference = model_reference(name).changed(_settings_of("model", settings), "--set model.")
-    attention_field: dict[str, Any] = {} if attention is None else {"attention": attention}
-    model = replace(model_of(reference).with_seq_len(seq_len), **attention_field)
+    model = _changed_model(model_reference(name), seq_len, attention, settings)
     check_predictable(model)
     for text in approximations_of(model):
         print(wrapped(printable(f"note: {model.name}: {text}")), file=sys.stderr)
     return model
+
+
+def _changed_model(
+    reference: Reference, seq_len: int | None, attention: str | None, settings: Sequence[str] | None
+) -> ModelSpec:
+    from itertime.spec import model_of
+
+    changed = reference.changed(_settings_of("model", settings), "--set model.")
+    attention_field: dict[str, Any] = {} if attention is None else {"attention": attention}
+    return replace(model_of(changed).with_seq_len(seq_len), **attention_field)
 
 
 def system_of(name: str, settings: Sequence[str] | None = None, framework: str | None = None) -> System:
@@ -128,10 +138,14 @@ def _settings_of(owner: str, settings: Sequence[str] | None) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
-    """The options that state what is predicted: a model, on a system, under a framework."""
-
+class _NamedModel:
     model: ModelName
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """The options that state on what and how a model trains, whichever it is."""
+
     system: SystemName
     global_batch: GlobalBatch
     seq_len: SeqLen = None
@@ -139,13 +153,27 @@ class Subject:
     framework: FrameworkName = None
     settings: Settings = None
 
-    def read_model(self) -> ModelSpec:
-        """The model; see `model_of`."""
-        return model_of(self.model, self.seq_len, self.attention, self.settings)
-
     def read_system(self) -> System:
         """The system; see `system_of`."""
         return system_of(self.system, self.settings, self.framework)
+
+    def shape(self, shape: ModelSpec) -> ModelSpec:
+        """A model that no option names, as the options change it."""
+        from dataclasses import asdict
+
+        from itertime.spec import Reference
+
+        keys = Reference(kind=type(shape), where=shape.name, content=asdict(shape), files=())
+        return _changed_model(keys, self.seq_len, self.attention, self.settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject(Conditions, _NamedModel):
+    """The options that state what is predicted: a model, on a system, under a framework."""
+
+    def read_model(self) -> ModelSpec:
+        """The model; see `model_of`."""
+        return model_of(self.model, self.seq_len, self.attention, self.settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +247,73 @@ class Execution:
         str, option("--cuda-graphs", "Launch at once: none, the kernels of layers, or full.", _EXECUTION)
     ] = "none"
     options: Options = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """The options that say which plans a search tries: lists of values, or `all`."""
+
+    tp: Annotated[
+        str, option("--tp", "Degrees to try, for example 4,8; all: those within a node.", _TRIED)
+    ] = "all"
+    pp: Annotated[
+        str,
+        option("--pp", "Degrees to try; all: those that divide the layers, or these and two more.", _TRIED),
+    ] = "all"
+    cp: Annotated[str, option("--cp", "Context parallelism to try, for example 1,2.", _TRIED)] = "1"
+    ep: Annotated[
+        str, option("--ep", "Expert parallelism to try; all: those that divide the experts.", _TRIED)
+    ] = "all"
+    micro_batch: Annotated[str, option("--micro-batch", "Sizes to try; all: 1 to 64.", _TRIED)] = "all"
+    interleave: Annotated[
+        str,
+        option(
+            "--interleave",
+            "Chunks per stage to try, for example 1,2; all: those that divide a stage's layers.",
+            _TRIED,
+        ),
+    ] = "all"
+    sequence_parallel: Annotated[
+        bool | None,
+        option(
+            "--sequence-parallel/--no-sequence-parallel",
+            "Only with it, or only without it; default: both.",
+            _TRIED,
+        ),
+    ] = None
+    recompute: Annotated[str, option("--recompute", "Modes to try; early-stop only if named.", _TRIED)] = (
+        "none,selective,full"
+    )
+    zero: Annotated[str, option("--zero", "ZeRO stages to try, for example 0,1.", _TRIED)] = "0,1,2,3"
+    offload_optimizer: Annotated[
+        bool, option("--offload-optimizer", "Also try plans that keep and run it on the CPU.", _TRIED)
+    ] = False
+
+    def space(self, execution: Execution) -> Space:
+        """The plans to look at."""
+        from itertime.planning import MICRO_BATCHES, Space
+        from itertime.spec import parse_options
+
+        sequence_parallel = self.sequence_parallel
+        return Space(
+            tp=_chosen("--tp", self.tp),
+            pp=_chosen("--pp", self.pp),
+            micro_batch=_chosen("--micro-batch", self.micro_batch) or MICRO_BATCHES,
+            interleave=_chosen("--interleave", self.interleave),
+            recompute=words_of(self.recompute),
+            zero_stage=numbers_of("--zero", self.zero),
+            sequence_parallel=(False, True) if sequence_parallel is None else (sequence_parallel,),
+            cp=numbers_of("--cp", self.cp),
+            ep=_chosen("--ep", self.ep),
+            ends=True,
+            offload_optimizer=self.offload_optimizer,
+            **(vars(execution) | {"options": parse_options(execution.options, "--options")}),
+        )
+
+
+def _chosen(option: str, text: str) -> tuple[int, ...]:
+    """The numbers of an option; empty for "all", which leaves the choice to the search."""
+    return () if text.strip() == "all" else numbers_of(option, text)
 
 
 def plan_of(subject: Subject, layout: PlanLayout, execution: Execution) -> Plan:

@@ -9,10 +9,10 @@ from itertime.commandline import option_groups, print_json
 
 from .documents import error_note, plan_document, wrapped
 from .idle_options import print_unpredicted, print_without_effect
-from .options import MEMORY_HEADROOM, Execution, Headroom, Json, Subject, numbers_of, option, words_of
+from .options import MEMORY_HEADROOM, Choices, Execution, Headroom, Json, Subject, option
 
 if TYPE_CHECKING:
-    from itertime.planning import PlanChoice, RankedPlan, SearchResult, Space
+    from itertime.planning import PlanChoice, RankedPlan, SearchResult
     from itertime.spec import ModelSpec, System
 
 TOP, WHOLE_FRONT = 10, 1_000_000
@@ -20,8 +20,6 @@ HOUR_S = 3600.0
 DEFAULT_USD_PER_GPU_HOUR = 5.0  # vTrain's figure
 BAR = 40  # characters of a whole iteration
 MEMORY_OF = 3  # plans whose memory is shown part by part
-
-_TRIED = "Plans to try"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,68 +56,6 @@ class Goal:
         if objective == "pareto" and (self.max_gpus is None or self.gpus is not None):
             raise UserError("--pareto: needs --max-gpus; leave out --gpus")
         return objective
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choices:
-    """The options that say which plans a search tries: lists of values, or `all`."""
-
-    tp: Annotated[
-        str, option("--tp", "Degrees to try, for example 4,8; all: those within a node.", _TRIED)
-    ] = "all"
-    pp: Annotated[
-        str,
-        option("--pp", "Degrees to try; all: those that divide the layers, or these and two more.", _TRIED),
-    ] = "all"
-    cp: Annotated[str, option("--cp", "Context parallelism to try, for example 1,2.", _TRIED)] = "1"
-    ep: Annotated[
-        str, option("--ep", "Expert parallelism to try; all: those that divide the experts.", _TRIED)
-    ] = "all"
-    micro_batch: Annotated[str, option("--micro-batch", "Sizes to try; all: 1 to 64.", _TRIED)] = "all"
-    interleave: Annotated[
-        str,
-        option(
-            "--interleave",
-            "Chunks per stage to try, for example 1,2; all: those that divide a stage's layers.",
-            _TRIED,
-        ),
-    ] = "all"
-    sequence_parallel: Annotated[
-        bool | None,
-        option(
-            "--sequence-parallel/--no-sequence-parallel",
-            "Only with it, or only without it; default: both.",
-            _TRIED,
-        ),
-    ] = None
-    recompute: Annotated[str, option("--recompute", "Modes to try; early-stop only if named.", _TRIED)] = (
-        "none,selective,full"
-    )
-    zero: Annotated[str, option("--zero", "ZeRO stages to try, for example 0,1.", _TRIED)] = "0,1,2,3"
-    offload_optimizer: Annotated[
-        bool, option("--offload-optimizer", "Also try plans that keep and run it on the CPU.", _TRIED)
-    ] = False
-
-    def space(self, execution: Execution) -> Space:
-        """The plans to look at."""
-        from itertime.planning import MICRO_BATCHES, Space
-        from itertime.spec import parse_options
-
-        sequence_parallel = self.sequence_parallel
-        return Space(
-            tp=_chosen("--tp", self.tp),
-            pp=_chosen("--pp", self.pp),
-            micro_batch=_chosen("--micro-batch", self.micro_batch) or MICRO_BATCHES,
-            interleave=_chosen("--interleave", self.interleave),
-            recompute=words_of(self.recompute),
-            zero_stage=numbers_of("--zero", self.zero),
-            sequence_parallel=(False, True) if sequence_parallel is None else (sequence_parallel,),
-            cp=numbers_of("--cp", self.cp),
-            ep=_chosen("--ep", self.ep),
-            ends=True,
-            offload_optimizer=self.offload_optimizer,
-            **(vars(execution) | {"options": parse_options(execution.options, "--options")}),
-        )
 
 
 @option_groups
@@ -161,11 +97,6 @@ def search(
     else:
         _print_found(model, result, by_cost, price, against_best=not front, explain=goal.explain)
         _print_notes(system, result, choice, f"{price:g} a GPU-hour, {price_from}")
-
-
-def _chosen(option: str, text: str) -> tuple[int, ...]:
-    """The numbers of an option; empty for "all", which leaves the choice to the search."""
-    return () if text.strip() == "all" else numbers_of(option, text)
 
 
 def _price_of(system: System, option: float | None) -> tuple[float, str]:
