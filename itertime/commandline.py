@@ -7,23 +7,20 @@ import inspect
 import io
 import json
 import os
-import re
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from itertime.errors import UserError, printable
+from itertime.errors import UserError, printable, readable
 
 OK, INTERNAL, USAGE, INTERRUPTED = 0, 1, 2, 130
-_LONGEST, _BEGINNING = 1000, 60  # characters of an argument in a message; of a longer one
 
 
 def new_app(text: str, completion: bool = False) -> typer.Typer:
@@ -115,8 +112,7 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str] | None = No
     in_main = threading.current_thread() is threading.main_thread()  # signals can only be handled there
     previous_handler = signal.signal(signal.SIGTERM, _stop) if in_main else None
     try:
-        with _shortening(sys.argv[1:] if arguments is None else arguments):
-            return _run(app, program, arguments)
+        return _run(app, program, arguments)
     finally:
         if in_main:
             signal.signal(signal.SIGTERM, previous_handler)
@@ -157,7 +153,7 @@ def _run(app: typer.Typer, program: str, arguments: Sequence[str] | None) -> int
     except Exception as error:
         if hasattr(error, "show") and hasattr(error, "exit_code"):  # click's errors about the options
             if hasattr(error, "message"):
-                error.message = _with_short_arguments(str(error.message))
+                error.message = readable(str(error.message))
             error.show()
             return USAGE
         print(printable(traceback.format_exc()), file=sys.stderr, end="")
@@ -181,32 +177,8 @@ def _drop_stdout() -> None:
 
 
 def _complain(text: str, code: int) -> int:
-    print(f"error: {printable(_with_short_arguments(text))}", file=sys.stderr)
+    print(f"error: {printable(readable(text))}", file=sys.stderr)
     return code
-
-
-_LONG_WORD = re.compile(rf"\S{{{_LONGEST},}}")
-_long_arguments: ContextVar[Sequence[str]] = ContextVar("long arguments", default=())
-
-
-@contextmanager
-def _shortening(arguments: Iterable[str]) -> Iterator[None]:
-    """Messages repeat only the beginning of an argument that is too long to read: itself, or what follows the
-    equals sign of a setting.
-    """
-    texts = [text for argument in arguments for text in (argument, argument.partition("=")[2])]
-    token = _long_arguments.set(sorted((text for text in texts if len(text) > _LONGEST), key=len)[::-1])
-    try:
-        yield
-    finally:
-        _long_arguments.reset(token)
-
-
-def _with_short_arguments(text: str) -> str:
-    for argument in _long_arguments.get():
-        text = text.replace(argument, f"{argument[:_BEGINNING]}...")
-    # A path may be written in another way than it was given.
-    return _LONG_WORD.sub(lambda word: f"{word[0][:_BEGINNING]}...", text)
 
 
 def run_task(task: Callable[[], object]) -> int:

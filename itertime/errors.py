@@ -2,17 +2,20 @@
 
 They carry the exit code of the command-line contract, so one `except` in a command's `main` serves all
 packages. `shown` and `quoted` put a user's value into a message, however large the value is;
-`printable` makes a text safe for a terminal.
+`readable` cuts what a message repeats without them, and `printable` makes a text safe for a terminal.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 import reprlib
 from collections.abc import Iterable
 
 _LONGEST = 60  # characters of a value in a message
 _LARGEST_BITS = 200  # of an integer that is written out
+_LONG_WORD = re.compile(r"(?<!\S)\S{1000,}")
+_LONGEST_MESSAGE, _END = 10_000, 1000  # characters; of a longer one, those that stay at either end
 
 
 class _Bounded(reprlib.Repr):
@@ -55,6 +58,16 @@ def _beginning(text: str) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 
 
+def readable(text: str) -> str:
+    """A message without values that are too long to read; any other text stays as it is.
+
+    Of a word of 1,000 characters or more, as a path or a number may be, the beginning stays. Of a message of
+    more than 10,000 both ends stay: the first says what is wrong, the last what to do.
+    """
+    text = _LONG_WORD.sub(lambda word: _beginning(word[0]), text)
+    return text if len(text) <= _LONGEST_MESSAGE else f"{text[:_END]} ... {text[-_END:]}"
+
+
 def printable(text: str, kept: str = "\n\t") -> str:
     r"""The text as it goes to a terminal: control characters, which users' files may hold, are escaped.
 
@@ -74,10 +87,14 @@ def printable(text: str, kept: str = "\n\t") -> str:
 class UserError(Exception):
     """An option, a file or a name given by the user cannot be used.
 
-    Commands print the message and exit with `exit_code`.
+    Commands print the message and exit with `exit_code`. The message as a text is `readable`, whatever values
+    it repeats.
     """
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        return readable(super().__str__())
 
 
 class UnknownName(UserError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +111,7 @@ def read_results(folder: str | Path) -> Results:
     """
     store = Store(folder)
     path = store.folder / "grid.json"
-    if not path.exists():
+    if not os.path.exists(path):  # Path.exists raises for a name that is too long
         raise UserError(f"{store.folder}: is not the folder of a grid: it has no grid.json")
     document = read_object(path)
     if document.get("format") != FORMAT:

@@ -55,7 +55,7 @@ def usable(folder: Path) -> Iterator[None]:
     The folder belongs to this run until the block or the process ends. UserError for a folder that belongs to
     another run, and for one with files that no run wrote. Names do not decide: a trace may be `jobs.csv`.
     """
-    is_new = not folder.exists()
+    is_new = not os.path.exists(folder)  # Path.exists raises for a name that is too long
     try:
         folder.mkdir(parents=True, exist_ok=True)
         claim = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

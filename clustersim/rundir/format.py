@@ -120,7 +120,7 @@ def _refuse_unwritable(document: Any) -> None:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """What the manifest of a run folder states. UserError if there is none: the run is not complete."""
     path = folder / MANIFEST
-    if not path.exists():
+    if not os.path.exists(path):  # Path.exists raises for a name that is too long
         raise UserError(f"{folder}: is not a complete run: it has no {MANIFEST}; give a run's folder")
     manifest = read_json(path)
     if (file_format := manifest.get("format")) != FORMAT:

@@ -20,7 +20,7 @@ from .door import not_utf8_byte, open_regular, read_bytes
 
 
 def read_text(path: str | Path, max_bytes: int) -> str:
-    """The text of a regular UTF-8 file of at most `most` bytes.
+    """The text of a regular UTF-8 file of at most `max_bytes`.
 
     UserError names the file and what is wrong. Pipes are refused because opening one blocks until another
     process writes, devices because they may never end.
@@ -109,7 +109,7 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
 def sha256(path: str | Path, max_bytes: float = inf) -> str:
     """Hex digest of a file's bytes. Raises OSError if the file cannot be read, is not a regular file, or has
-    more than `most` bytes.
+    more than `max_bytes`.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size

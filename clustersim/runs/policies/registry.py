@@ -7,6 +7,7 @@ other, or named as `path/to/file.py:Class`.
 from __future__ import annotations
 
 import inspect
+import os
 import traceback
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -127,7 +128,7 @@ def _from_file(name: str) -> type[Scheduler]:
     path = Path(file)
     if not class_name:
         raise UserError(f"policy {quoted(name)}: name the class too, as in {file}:MyScheduler")
-    if not path.is_file():
+    if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
         raise UserError(f"policy {quoted(name)}: there is no file {file}")
     try:
         module = load_policy_file(path)

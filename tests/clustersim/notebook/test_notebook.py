@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -167,6 +168,32 @@ def test_predictions_show_themselves() -> None:
     for shown in (one, found, many):
         assert len(repr(shown)) < 100
         assert "<table" in shown._repr_html_()
+
+
+@pytest.mark.parametrize("value", ["9" * 70_000, "x y " * 17_500, "x\n" * 35_000, "x/" * 35_000])
+def test_of_a_value_that_is_too_long_to_read_messages_repeat_the_beginning(value: str) -> None:
+    run = clustersim.run(FRAME, "fifo", cluster="n1g8")
+    calls: list[Callable[[], object]] = [
+        lambda: clustersim.run(value, "fifo"),
+        lambda: clustersim.run(FRAME, value),
+        lambda: clustersim.run(FRAME, f"{value}.py:Policy"),
+        lambda: clustersim.run(FRAME.assign(tenant=[value, ""], gpus=value), "fifo"),
+        lambda: clustersim.run(FRAME, "fifo", model_path=value),
+        lambda: clustersim.run(FRAME, "fifo", **{value: 1}),
+        lambda: clustersim.run_grid({"trace": {"jobs": value}, "policies": [value]}),
+        lambda: clustersim.run_grid(value),
+        lambda: clustersim.what_if(FRAME, "fifo", {value: [value]}),
+        lambda: clustersim.read_run(value),
+        lambda: clustersim.read_results(value),
+        lambda: clustersim.write_run(value, run),
+        lambda: itertime.load_model(value),
+        lambda: itertime.search("gpt3-175b", 8, value, 8),
+        lambda: itertime.search("gpt3-175b", 8, "dgx-h100", 8, objective=value),
+    ]
+    for call in calls:
+        with pytest.raises(UserError) as refusal:
+            call()
+        assert len(str(refusal.value)) < 3000
 
 
 def test_a_table_without_rows_has_its_columns() -> None:
