@@ -29,10 +29,10 @@ class Multifactor(Scheduler):
 
     `usage` is the tenant's part of all GPU-seconds so far, which decay with `half_life_s`; tenants have equal
     shares. Jobs of a tenant that would hold more than `tenant_limit` GPUs wait, and block no others
-    (`GrpTRES`); `tenant_limits` states it by tenant. `max_age_s` and `half_life_s` are Slurm's defaults; its
-    weights are 0 by default, so those here are an assumption. Slurm's backfilling makes reservations for more
-    than the first job; this one is EASY's. Estimates are those of the policy easy: users' own,
-    else `estimate_factor` times the logged duration.
+    (`GrpTRES`); one that asks for more is declined (`DenyOnLimit`). `tenant_limits` states it by tenant.
+    `max_age_s` and `half_life_s` are Slurm's defaults; its weights are 0 by default, so those here are an
+    assumption. Slurm's backfilling makes reservations for more than the first job; this one is EASY's.
+    Estimates are those of the policy easy: users' own, else `estimate_factor` times the logged duration.
     """
 
     def __init__(
@@ -59,15 +59,22 @@ class Multifactor(Scheduler):
         self._held: Counter[str] = Counter()  # GPUs of each tenant since then
         self._counted_s = 0.0
 
+    def refusal(self, job: JobView) -> str:
+        limit = self._limit(job.tenant)
+        if job.requested <= limit:
+            return ""
+        setting = "tenant_limits" if job.tenant in self.tenant_limits else "tenant_limit"
+        return f"more GPUs than its tenant may hold ({setting}): {job.requested} of {limit:g}"
+
     def schedule(self, state: State) -> Proposal:
         self._estimates.update(state)
         self._count(state)
         proposal, shadow = state.proposal(), None
-        held, usual_limit = Counter[str](), inf if self.tenant_limit is None else self.tenant_limit
+        held = Counter[str]()
         for job in state.running:
             held[job.tenant] += job.gpus
         for job in sorted(state.pending, key=self._order(state)):
-            if held[job.tenant] + job.requested > self.tenant_limits.get(job.tenant, usual_limit):
+            if held[job.tenant] + job.requested > self._limit(job.tenant):
                 continue
             if shadow is not None:
                 started = proposal.fits(job.needs) and shadow.backfill(job)
@@ -81,6 +88,10 @@ class Multifactor(Scheduler):
             proposal.wake_at = expiry_s
         self._held = held
         return proposal
+
+    def _limit(self, tenant: str) -> float:
+        """The most GPUs that a tenant may hold at once."""
+        return self.tenant_limits.get(tenant, inf if self.tenant_limit is None else self.tenant_limit)
 
     def _count(self, state: State) -> None:
         """Bring the usage of all tenants up to date; what was held since the last decision decays, too."""

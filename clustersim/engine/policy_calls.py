@@ -8,6 +8,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 from clustersim.errors import PolicyError
+from clustersim.records import DECLINED
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.scheduler.cluster_state import ClusterState
 from clustersim.scheduler.internal import facts_of
@@ -23,8 +24,9 @@ _OURS = (__name__.partition(".")[0], "itertime", "traces")
 class PolicyCalls:
     """The calls of one policy during a run, or in one scene.
 
-    `state`: what the policy sees of `facts`. `admits_all`: whether it declines no job. `wall_s`: wall-clock
-    seconds spent in the policy. `when` gives the simulated time for error messages, for example " at t=60 s".
+    `state`: what the policy sees of `facts`. `admits_all`: whether it declines no job that its parameters
+    allow. `wall_s`: wall-clock seconds spent in the policy. `when` gives the simulated time for error
+    messages, for example " at t=60 s".
     `check_all_keys`: look up the keys of all waiting jobs after each decision, and the order of `run`;
     otherwise samples of keys (see `key_checks`).
     """
@@ -40,6 +42,7 @@ class PolicyCalls:
         self._check_all_keys = check_all_keys
         self.state = State(facts)
         self.admits_all = type(scheduler).admit is Scheduler.admit
+        self._refuses_none = type(scheduler).refusal is Scheduler.refusal
         self.wall_s = 0.0
 
     def schedule(self) -> Proposal:
@@ -61,14 +64,20 @@ class PolicyCalls:
             fault = f"{reprlib.repr(answer)}, not a proposal made by state.proposal()"
         raise self.error(f"schedule returned {fault} ({place_of(schedule)})")
 
-    def admit(self, job: JobView) -> bool:
-        """Whether to accept a job that was just submitted."""
+    def why_declined(self, job: JobView) -> str:
+        """Why the policy declines a job that was just submitted; empty if it accepts the job."""
+        if not self._refuses_none:
+            refusal = self._call("refusal", self._scheduler.refusal, job)
+            if not (isinstance(refusal, str) and refusal.isprintable()):
+                raise self.error(f"refusal(job {job.id}) returned {refusal!r:.80}; return one line of text")
+            if refusal:
+                return f"{DECLINED}; {refusal}"
         if self.admits_all:
-            return True
+            return ""
         answer = self._call("admit", self._scheduler.admit, job, self.state)
         if not isinstance(answer, bool):
             raise self.error(f"admit(job {job.id}) returned {answer!r}; return True or False")
-        return answer
+        return "" if answer else DECLINED
 
     def add_waiting(self, job: JobView) -> None:
         """Let `job` wait. Rankings of waiting jobs call the policy's keys."""

@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 import simpy
 
 from clustersim.jobs import ActiveJob
-from clustersim.records import DECLINED, REJECTED, SUBMIT, MemoryRecorder, Recorder, as_row
+from clustersim.records import REJECTED, SUBMIT, MemoryRecorder, Recorder, as_row
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClusterState, GpuSharing
 from clustersim.scheduler.internal import active_of
@@ -232,9 +232,9 @@ class Simulation(Course):
         while submitted:
             active = submitted[0]
             view = JobView(active, world.facts)
-            admitted = world.policy.admit(view)
+            reason = world.policy.why_declined(view)
             submitted.popleft()
-            if admitted:
+            if not reason:
                 world.views[active] = view
                 world.policy.add_waiting(view)
                 world.events.append(as_row(Event, ("submitted", view, None)))
@@ -242,7 +242,7 @@ class Simulation(Course):
             else:
                 if self._rounds is not None:
                     active.settle(world.clock.now)  # it waited for the round
-                world.reject(record_of(active, state=REJECTED, reason=DECLINED), active.order)
+                world.reject(record_of(active, state=REJECTED, reason=reason), active.order)
 
     def close(self) -> None:
         """Record the jobs in the system, and those never submitted, as unfinished."""

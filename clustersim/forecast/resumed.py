@@ -37,6 +37,9 @@ class Resumed(Scheduler):
     def admit(self, job: JobView, state: State) -> bool:
         return job.submit_s < self._now_s or self._site.admit(job, state)
 
+    def refusal(self, job: JobView) -> str:
+        return "" if job.submit_s < self._now_s else self._site.refusal(job)
+
     def schedule(self, state: State) -> Proposal:
         if state.now < self._now_s:
             return self._past(state)

@@ -55,6 +55,14 @@ class Scheduler:
         """
         return True
 
+    def refusal(self, job: JobView) -> str:
+        """Which limit that the parameters state keeps a job from ever running, in words; empty if none does.
+
+        Asked before `admit`. The job is declined then, and the words end its `reason`, since a limit that
+        nothing lifts would let it wait for ever.
+        """
+        return ""
+
     def schedule(self, state: State) -> Proposal:
         """What should run from now on.
 

@@ -128,6 +128,9 @@ class _Counted(Scheduler):
     def admit(self, job: JobView, state: State) -> bool:
         return self.inner.admit(job, state)
 
+    def refusal(self, job: JobView) -> str:
+        return self.inner.refusal(job)
+
     def schedule(self, state: State) -> Proposal:
         self.remaining -= 1
         if not self.remaining:

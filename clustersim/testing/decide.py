@@ -124,7 +124,7 @@ class _Scene:
     def run(self, job: Job, order: int, gpus: int | None) -> None:
         """Let `job` hold `gpus` GPUs, by default those it requests, since its submission."""
         view, now = self._enter(job, order), self.facts.now_s
-        if not self.policy.admit(view):
+        if self.policy.why_declined(view):
             raise UserError(f"decide: job {job.job_id} is listed as running, but the policy declines it")
         active, count = active_of(view), view.requested if gpus is None else gpus
         if not view.can_run_on(count):
@@ -145,11 +145,11 @@ class _Scene:
 
     def submit(self, job: Job, order: int) -> None:
         view = self._enter(job, order)
-        if self.policy.admit(view):
+        if self.policy.why_declined(view):
+            self.declined.append(view.id)
+        else:
             self.policy.add_waiting(view)
             self.policy.state.events.append(Event("submitted", view))
-        else:
-            self.declined.append(view.id)
 
     def ask(self) -> Decision:
         state = self.policy.state

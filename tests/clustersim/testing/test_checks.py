@@ -456,12 +456,18 @@ class Hesitates(Fifo):
         return "maybe"  # type: ignore[return-value]
 
 
+class Mute(Fifo):
+    def refusal(self, job: JobView) -> str:
+        return None  # type: ignore[return-value]
+
+
 @pytest.mark.parametrize(
     ("policy", "text"),
     [
         (Nonsense, "schedule returned 7, not a proposal"),
         (Impossible, r"start\(job a, gpus=3\): it can run on 8 GPUs \(.*test_checks\.py:\d+\)"),
         (Hesitates, r"admit\(job a\) returned 'maybe'"),
+        (Mute, r"refusal\(job a\) returned None; return one line of text"),
     ],
 )
 def test_broken_policies(policy: type[Scheduler], text: str) -> None:
