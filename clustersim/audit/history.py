@@ -12,7 +12,7 @@ from math import inf
 from operator import attrgetter
 from typing import ClassVar
 
-from clustersim.cluster import MILLION, Placement, SharedPlacement, in_use
+from clustersim.cluster import MILLION, Joins, Placement, SharedPlacement, in_use
 from clustersim.records import (
     ALLOCATES,
     ENDS,
@@ -82,6 +82,7 @@ class ClusterHistory:
     | jobs | the jobs in the system, by id |
     | in_use | GPUs in use by node |
     | shared | the millionths that jobs hold of each GPU that they share, by node and number |
+    | joins | how often a job got GPUs that another one held |
     | taken | GPUs in use on all nodes, a shared one as a whole |
     | idle_millionths | millionths of shared GPUs that no job holds |
     | gpus_of_busy_nodes | all GPUs of the nodes that have GPUs in use |
@@ -97,7 +98,7 @@ class ClusterHistory:
         self.jobs: dict[str, JobHistory] = {}
         self.in_use: dict[int, int] = {}
         self.shared: dict[tuple[Placement, int], int] = {}
-        self.idle_millionths = 0
+        self.idle_millionths, self.joins = 0, Joins()
         self.taken = self.gpus_of_busy_nodes = self.running = self.inside = self.down = 0
         self.event_count = 0
         self.first_s = self.last_s = 0.0
@@ -174,10 +175,13 @@ class ClusterHistory:
         if job.allocation is not None:
             self.running -= 1
             self._count(job.allocation.placement, -1)
+            self.joins.end(job.allocation.placement)
             job.allocation = None
         if event.event in ALLOCATES:
             self.running += 1
             self._count(event.placement, 1)
+            has_part = job.record is not None and job.record.gpu_fraction is not None
+            self.joins.begin(event.placement, packed=event.event != REPLAN and not has_part)
             job.allocation = event
 
     def _count(self, placement: Placement, sign: int) -> None:

@@ -14,6 +14,7 @@
 | `Placement` | where a job runs: (node, GPUs there) pairs, by node |
 | `SharedPlacement` | where a job runs that holds part of a GPU; `gpus_held` counts it as that part |
 | `SharedGpus` | the GPUs that jobs share, and how much of each is held |
+| `Joins` | counts how often a policy put a job on GPUs that another one held |
 | `in_use` | GPUs held and stranded, parts as parts |
 | `moved` | a placement with nodes of other numbers |
 | `millionths_of`, `MILLION` | a fraction of a GPU in millionths; those of a whole one |
@@ -49,7 +50,7 @@ from .cluster import Cluster, FleetMember, Placement
 from .clusterfile import cluster_of, load_cluster
 from .host import HostDemand, HostResources
 from .node_set import NodeSet, first_node, node_range, node_set, nodes_of
-from .sharing import MILLION, SharedGpus, SharedPlacement, gpus_held, in_use, millionths_of, moved
+from .sharing import MILLION, Joins, SharedGpus, SharedPlacement, gpus_held, in_use, millionths_of, moved
 from .topology import Pool, Stretch
 from .views import NodesOfSize, OpenNodes, open_nodes
 
@@ -63,6 +64,7 @@ __all__ = [
     "FreeNodesByLeaf",
     "HostDemand",
     "HostResources",
+    "Joins",
     "NodeSet",
     "NodesOfSize",
     "OpenNodes",

@@ -9,6 +9,7 @@ from typing import Any
 
 __all__ = [
     "MILLION",
+    "Joins",
     "NodeCounts",
     "SharedGpus",
     "SharedPlacement",
@@ -207,3 +208,30 @@ class SharedGpus:
         if held_after:
             room = MILLION - held_after
             rooms[room] = rooms.get(room, 0) + 1
+
+
+class Joins:
+    """Counts how often a job joins others on GPUs that they share, in the order of the log.
+
+    `count`: the joins so far of jobs that their policy packs; those whose trace states a part do not count,
+    but others that come to them do.
+    """
+
+    __slots__ = ("_holders", "count")
+
+    def __init__(self) -> None:
+        self._holders: dict[tuple[NodeCounts, int], int] = {}
+        self.count = 0
+
+    def begin(self, placement: NodeCounts, packed: bool) -> None:
+        """A job gets GPUs; `packed`: its policy chose the share of them."""
+        if isinstance(placement, SharedPlacement):
+            holders = self._holders[placement.key] = self._holders.get(placement.key, 0) + 1
+            self.count += packed and holders > 1
+
+    def end(self, placement: NodeCounts) -> None:
+        """A job releases its GPUs."""
+        if isinstance(placement, SharedPlacement):
+            self._holders[placement.key] -= 1
+            if not self._holders[placement.key]:
+                del self._holders[placement.key]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 
-from clustersim.cluster import Placement
+from clustersim.cluster import Joins, Placement
 from clustersim.jobs import ActiveJob
 from clustersim.records import MIGRATE, NOTE, PREEMPT, RATE, REPLAN, RESIZE, RESTART, START
 from clustersim.scheduler import Event, JobView, Proposal
@@ -34,6 +34,7 @@ class Enactment:
         `prices`: US dollars per GPU-hour by GPU type, None if the cluster states none.
         """
         self.speeds, self._prices = speeds, prices
+        self.joins = Joins() if world.facts.sharing.packs > 1 else None
         self._world, self._facts, self._clock = world, world.facts, world.clock
         self._views, self._recorder = world.views, world.recorder
         self._on_completion_due = [on_completion]
@@ -129,6 +130,8 @@ class Enactment:
             self._clock.after(done_s - now, self._on_completion_due, (active, active.generation))
 
     def _let_go(self, active: ActiveJob) -> None:
+        if self.joins is not None:
+            self.joins.end(active.placement or ())
         active.let_go()
         if not self.speeds.independent:
             self.speeds.forget(active)
@@ -144,6 +147,9 @@ class Enactment:
         gpus = placement[0][1] if len(placement) == 1 else sum([count for _, count in placement])
         kind = _classify(active, gpus)
         overhead_s = active.charge(self._world.overheads, kind, gpus, len(placement))
+        if self.joins is not None:
+            self.joins.end(active.placement or ())
+            self.joins.begin(placement, packed=not active.millionths)
         # From here on the job runs in `placement`.
         if active.placement is None:
             self._facts.waiting.remove(job)

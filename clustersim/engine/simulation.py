@@ -106,6 +106,11 @@ class Simulation(Course):
         """Wall-clock seconds spent in the policy."""
         return self.world.policy.wall_s
 
+    @property
+    def joins(self) -> int:
+        """How often the policy put a job on GPUs that another one held."""
+        return 0 if self.enactment.joins is None else self.enactment.joins.count
+
     def run(self) -> Recorder:
         """Simulate until no event is left; see `Course.complete`."""
         self.complete()
@@ -257,6 +262,7 @@ class Simulation(Course):
         world.recorder.end_s = now
         world.recorder.oracle_used = facts.oracle_used
         world.recorder.idle_stops = facts.idle_stops
+        world.recorder.joins = self.joins
 
     def keep_unfinished(self, now: float, arrivals: Arrivals) -> None:
         """Record the jobs in the system and those of `arrivals`, which the run never reached."""

@@ -31,7 +31,8 @@ class Recorder(ABC):
 
     `MemoryRecorder` keeps records in lists, `RunWriter` writes them to a folder. `plans` has a job for each
     training plan in use. The engine sets `end_s`, `oracle_used` if the policy has looked at what no real
-    scheduler could know, and `predictions`, the errors of predicted run times, where there are any.
+    scheduler could know, `idle_stops`, how often jobs lost GPUs that no job got, `joins`, how often they got
+    GPUs that another one held, and `predictions`, the errors of predicted run times, where there are any.
 
     `keep_event`, `keep_snapshot`: what a kind of recorder does with a line of the event log and a snapshot.
     """
@@ -46,7 +47,7 @@ class Recorder(ABC):
         self.plans: dict[PlanKey, Job] = {}
         self.end_s = 0.0
         self.oracle_used = False
-        self.idle_stops = 0
+        self.idle_stops = self.joins = 0
         self.predictions: dict[str, Any] | None = None
         self._keep_event, self._keep_snapshot = keep_event, keep_snapshot
         self._last_use: tuple[float, ...] = ()

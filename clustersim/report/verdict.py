@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import compress
 from math import fsum
 
 import numpy as np
@@ -12,8 +10,7 @@ import numpy as np
 from clustersim.analysis import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, measured_jobs, service_levels
 from clustersim.analysis.arrays import requested_gpus
 from clustersim.analysis.tables import jobs_of
-from clustersim.cluster import SharedPlacement
-from clustersim.records import ALLOCATES, REJECTED, RELEASES, Run
+from clustersim.records import REJECTED, Run
 
 from .distance import distances
 from .numbers import counted, difference, duration, listed, plural
@@ -84,7 +81,7 @@ def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
     return [
         *_window(groups), *_load(groups), *_services(groups, read_records), *distances(groups),
         *_no_queueing(groups, read_records), *_tails(groups), *(_identical(groups) if read_records else []),
-        *_rigid(groups), *(_packed_for_nothing(groups) if read_records else []),
+        *_rigid(groups), *_packed_for_nothing(groups),
     ]  # fmt: skip
 
 
@@ -253,31 +250,15 @@ def _rigid(groups: Sequence[PolicyRuns]) -> list[str]:
 
 def _packed_for_nothing(groups: Sequence[PolicyRuns]) -> list[str]:
     """The policies that ran jobs on the same GPUs in runs without the setting `sharing`."""
-    packing = [group.label for group in groups if any(map(_packs_without_slowdown, group.runs))]
+    packing = [
+        group.label
+        for group in groups
+        if any(run.summary.get("packed_without_slowdown") for run in group.runs)
+    ]
     if not packing:
         return []
     ran = f"{listed(packing)} ran jobs on the same GPUs, where they slowed each other down by nothing"
     return [f"{ran}; state sharing.slowdown, as in --set sharing.slowdown=1.2."]
-
-
-def _packs_without_slowdown(run: Run) -> bool:
-    """Whether the policy, not the trace, gave the same GPUs to two jobs, which then did twice the work."""
-    if (run.manifest.get("packs") or 1) <= 1 or run.manifest.get("sharing") is not None:
-        return False
-    parts = jobs_of(run)["gpu_fraction"]
-    with_parts = set(compress(jobs_of(run).values("job_id"), (~np.isnan(parts)).tolist()))
-    held: dict[str, object] = {}  # GPUs of which jobs hold a share, by job
-    holders: Counter[object] = Counter()
-    for event in run.events:
-        if event.event in RELEASES or event.event in ALLOCATES:
-            holders[held.pop(event.job_id, None)] -= 1
-        placement = event.placement if event.event in ALLOCATES else ()
-        if isinstance(placement, SharedPlacement) and event.job_id not in with_parts:
-            key = held[event.job_id] = placement.key
-            holders[key] += 1
-            if holders[key] > 1:
-                return True
-    return False
 
 
 def _account(label: str, values: Mapping[str, float | None]) -> list[str]:

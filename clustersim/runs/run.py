@@ -198,6 +198,8 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
         host = host_summary(recorder.job_table, setup.cluster, recorder.end_s, manifest.get("packs", 1))
         if host is not None:
             summary["host"] = host
+    if setup.packs > 1 and setup.sharing is None:
+        summary["packed_without_slowdown"] = recorder.joins
     if recorder.predictions is not None:
         summary["predictions"] = recorder.predictions
     if config.window is not None:

@@ -47,6 +47,8 @@ class SummaryMatchesRecords(Rule):
                 again[_SERVICES] = services
             if (host := host_summary(self._jobs, cluster, end_s, self.evidence.packs)) is not None:
                 again[_HOST] = host
+            if self.evidence.packs > 1 and self._run.manifest.get("sharing") is None:
+                again["packed_without_slowdown"] = self.history.joins.count
             if self._window is not None:
                 warmup_s, measure_s = self._window
                 again[_WINDOW] = window_summary(

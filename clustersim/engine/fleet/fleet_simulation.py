@@ -96,6 +96,7 @@ class FleetSimulation(Course):
         self.recorder.end_s = now
         self.recorder.oracle_used = any(fact.oracle_used for fact in facts)
         self.recorder.idle_stops = sum(fact.idle_stops for fact in facts)
+        self.recorder.joins = sum(member.simulation.joins for member in self._members)
         if self.arrivals.predictor is not None:
             self.recorder.predictions = self.arrivals.predictor.errors()
 

@@ -77,8 +77,9 @@ def test_a_policy_that_packs_where_nothing_slows_down_is_named(
 ) -> None:
     trace = [Job(f"j{i}", i, gpus=8, duration_s=2000.0 + 500 * i) for i in range(jobs)]
     sharing = {"slowdown": slowdown} if slowdown else None
-    packed = note([run_of(trace, policy, sharing=sharing)], f"{policy} ran jobs on the same GPUs")
-    assert ("sharing.slowdown" in packed) == says
+    run = run_of(trace, policy, sharing=sharing)
+    assert ("sharing.slowdown" in note([run], f"{policy} ran jobs on the same GPUs")) == says
+    assert run.summary.get("packed_without_slowdown", 0) == (jobs - 1 if says else 0)
 
 
 def test_identical_schedules_are_named_also_if_one_was_read_back(tmp_path: Path) -> None:
