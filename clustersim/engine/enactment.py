@@ -44,11 +44,11 @@ class Enactment:
         migrations.
         """
         changes, batches = proposal.changes, proposal.batches
-        if not changes and not batches and self.speeds.independent:
-            return
-        self._facts.capacity = adopt(proposal, self._facts.capacity)
         if changes or batches:
             self._facts.stamp += 1
+        elif self.speeds.independent:
+            return
+        self._facts.capacity = adopt(proposal, self._facts.capacity)
         changed_jobs = self._new_batches(batches) if batches else []
         speeds: dict[ActiveJob, float] = {}
         if not self.speeds.independent:
@@ -167,7 +167,7 @@ class Enactment:
         """A phase of a running job ends at `now`. The job goes on on its GPUs, at the speed of the next."""
         active.next_phase(now)
         self._replan(active, now)
-        self._world.events.append(Event("phase", self._views[active]))
+        self._world.tell(Event("phase", self._views[active]))
 
     def _replan(self, active: ActiveJob, now: float) -> None:
         """A running job goes on on its GPUs with the plan of its present phase and batch. What

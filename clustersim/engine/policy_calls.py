@@ -40,6 +40,7 @@ class PolicyCalls:
     ):
         self._scheduler, self._facts, self._when = scheduler, facts, when
         self._check_all_keys = check_all_keys
+        self._hands_back = scheduler.leaves_idle is False
         self.state = State(facts)
         self.admits_all = type(scheduler).admit is Scheduler.admit
         self._refuses_none = type(scheduler).refusal is Scheduler.refusal
@@ -53,11 +54,12 @@ class PolicyCalls:
         answer = self._call("schedule", schedule, self.state)
         if isinstance(answer, Proposal) and facts_of(answer) is self._facts:
             if answer.decision == self._facts.decision:
-                self._check_keys(answer)
+                if self._facts.waiting.rankings:
+                    self._check_keys(answer)
                 if self._check_all_keys and answer.order and (fault := broken_order(answer)):
                     raise self.error(fault)
-                if self._scheduler.leaves_idle is False and answer.changes:
-                    hand_back(answer, list(self._facts.running))
+                if self._hands_back:
+                    hand_back(answer, [job for job, gpus in answer.changes.items() if gpus is None])
                 return answer
             fault = "a proposal of an earlier decision; begin each with state.proposal()"
         else:
@@ -89,10 +91,9 @@ class PolicyCalls:
 
     def _check_keys(self, proposal: Proposal) -> None:
         """PolicyError if a key breaks its promise."""
-        if self._facts.waiting.rankings:
-            broken = self._call("a key", broken_promise, self._facts, proposal, self._check_all_keys)
-            if broken:
-                raise self.error(str(broken))
+        broken = self._call("a key", broken_promise, self._facts, proposal, self._check_all_keys)
+        if broken:
+            raise self.error(str(broken))
 
     def error(self, text: str) -> PolicyError:
         """The error for a broken rule."""

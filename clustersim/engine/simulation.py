@@ -198,7 +198,6 @@ class Simulation(Course):
         if self._rounds is not None and self._rounds.must_wait(now):
             self._note_changes(now)
             return
-        world.stamp_changes()
         if world.submitted:
             self._admit()
         course = self._course
@@ -242,8 +241,7 @@ class Simulation(Course):
             if not reason:
                 world.views[active] = view
                 world.policy.add_waiting(view)
-                world.events.append(as_row(Event, ("submitted", view, None)))
-                world.facts.stamp += 1
+                world.tell(as_row(Event, ("submitted", view, None)))
             else:
                 if self._rounds is not None:
                     active.settle(world.clock.now)  # it waited for the round

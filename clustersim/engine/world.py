@@ -86,11 +86,10 @@ class World:
         self._decision_due = False
         self._decide()
 
-    def stamp_changes(self) -> None:
-        """Move the stamp if anything but a wake-up has happened since the last decision."""
-        events = self.events
-        if events and (len(events) > 1 or events[0].kind != "woken"):
-            self.facts.stamp += 1
+    def tell(self, event: Event) -> None:
+        """Tell the policy at its next decision what happened: anything but a wake-up, so the stamp moves."""
+        self.events.append(event)
+        self.facts.stamp += 1
 
     def drained(self) -> bool:
         """Whether no job is in the system or still to arrive: calling the policy has no further effect."""
@@ -105,7 +104,7 @@ class World:
             active.finish_s = now
             for observe in self.on_finish:
                 observe(active)
-        self.events.append(as_row(Event, ("finished", self.views.pop(active), None)))
+        self.tell(as_row(Event, ("finished", self.views.pop(active), None)))
         self.recorder.event(now, FAIL if failure else FINISH, active.job.job_id, detail=failure)
         self.depart(record_of(active, state=FAILED if failure else FINISHED, reason=failure), active.order)
 
@@ -113,7 +112,7 @@ class World:
         """A waiting job leaves this cluster for another one of its fleet."""
         self.facts.waiting.remove(view)
         del self.views[active_of(view)]
-        self.events.append(as_row(Event, ("finished", view, None)))
+        self.tell(as_row(Event, ("finished", view, None)))
 
     def reject(self, record: JobRecord, order: int) -> None:
         """A submitted job does not enter the system. `order`: its position in the order of submission."""

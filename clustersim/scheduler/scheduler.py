@@ -221,7 +221,8 @@ class State:
 
         A policy whose queue blocks on a job that never fits would starve the jobs behind it.
         """
-        return job.running or self._facts.ever_fits(active_of(job))
+        active = active_of(job)
+        return self._facts.ever_fits(active) or active.placement is not None
 
     def proposal(self) -> Proposal:
         """A fresh draft in which everything stays as it is."""

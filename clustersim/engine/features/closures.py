@@ -164,14 +164,14 @@ class Closures:
             if node is not None and not reservation.admits(view.id, view.tenant):
                 reason = f"reservation {reservation.number} of node {node + self._nodes.first}"
                 self._nodes.stop(active, reason, node, saves=reservation.others != "kill")
-        world.events.append(Event("reserved", None))
+        world.tell(Event("reserved", None))
         world.decide_at_this_instant(world.clock.now)
 
     def _on_end(self, event: Due) -> None:
         del self._in_force[cast("Reservation", event.value)]
         world = self._world
         if not world.drained():
-            world.events.append(Event("released", None))
+            world.tell(Event("released", None))
             world.decide_at_this_instant(world.clock.now)
 
 

@@ -129,7 +129,7 @@ class NodesOfCluster:
         """A node is to be reclaimed; the policy may move its jobs before."""
         world, node = self.world, notice.node - self.first
         world.facts.nodes.leaving[node] = notice.leaves_s
-        world.events.append(Event("reclaim_notice", None, node))
+        world.tell(Event("reclaim_notice", None, node))
 
     def apply(self, change: NodeChange) -> None:
         """Take a node out of service, or put it back. `change.node` counts the nodes of the fleet."""
@@ -145,7 +145,7 @@ class NodesOfCluster:
             facts.nodes.gpus_down += size
         kind = NODE_UP if change.up else NODE_DOWN
         world.recorder.event(world.clock.now, kind, "", placement=((node, size),), detail=change.kind)
-        world.events.append(Event(kind, None, node))
+        world.tell(Event(kind, None, node))
         if not change.up and in_use:
             running = [active_of(view) for view in facts.running]
             for active in [active for active in running if is_on(active.placement or (), node)]:
@@ -167,7 +167,7 @@ class NodesOfCluster:
             view = world.views[active]
             world.facts.capacity.release(active.placement or (), active.demand)
             self._enactment.preempt(active, reason)
-            world.events.append(Event("stopped", view, node))
+            world.tell(Event("stopped", view, node))
         else:
             self._crash(active, reason, node)
 
@@ -187,7 +187,7 @@ class NodesOfCluster:
             world.leave(active, now, f"{GIVEN_UP} after {active.checkpoints.interruptions} failures")
             return
         world.policy.add_waiting(view)
-        world.events.append(Event("interrupted", view, node))
+        world.tell(Event("interrupted", view, node))
 
 
 def _sizes_of(job: JobView) -> Iterator[tuple[str, int]]:

@@ -130,7 +130,7 @@ class Services:
                 job.settle(now)
                 facts.capacity.release(job.placement or (), job.demand)
                 self._enactment.preempt(job, f"for service {active.job.service}")
-                self._world.events.append(Event("stopped", view))
+                self._world.tell(Event("stopped", view))
         return placement
 
     def _start(self, active: ActiveJob, placement: Placement, now: float) -> None:
@@ -151,7 +151,7 @@ class Services:
         overhead_s = world.overheads.start_s(gpus)
         active.hold(placement, gpus, 1.0, now, overhead_s)
         facts.nodes.serve(placement, 1)
-        world.events.append(Event("services", None))
+        world.tell(Event("services", None))
         world.recorder.event(now, kind, active.job.job_id, gpus, placement, "", overhead_s, unit_s=1.0)
 
     def _release(self, active: ActiveJob) -> None:
@@ -160,7 +160,7 @@ class Services:
         self._facts.nodes.serve(active.placement, -1)
         del self._serving[active]
         active.let_go()
-        self._world.events.append(Event("services", None))
+        self._world.tell(Event("services", None))
 
     def _on_end(self, event: Due) -> None:
         """The time of an instance is over, whether it has GPUs or not."""

@@ -57,7 +57,7 @@ def run_by(
     if waiting is None:
         return
     rank = waiting[:2]
-    service = _Service(draft, facts, facts.running_order(key, non_increasing), rank)
+    service = _Service(draft, facts, facts.running_order(key, non_increasing), rank, policy_changes)
     evicted = service.evicted
     while waiting is not None or evicted:
         if evicted and (waiting is None or evicted[0] < rank):
@@ -82,23 +82,30 @@ class _Service:
     `evicted`: jobs that lost their GPUs and whose rank has not been reached yet (a heap). `all_evicted`: all
     jobs that lost their GPUs. `by_count`: whether the number of free GPUs alone tells whether a job has room.
 
-    `_held_by`: the placements of running jobs that may still have to stop: all jobs behind the present rank,
-    possibly others. `_held`: their GPUs.
+    `_behind`: the running jobs that may have to stop at all, in order, with their `_placements` and `_counts`
+    of GPUs, () and 0 once a job stopped. Those from `_passed` on may still have to: all jobs behind the
+    present rank, possibly others. `_held`: their GPUs.
     """
 
     def __init__(
-        self, draft: Draft, facts: ClusterState[JobView], order: RunningOrder[JobView], first_rank: Rank
+        self,
+        draft: Draft,
+        facts: ClusterState[JobView],
+        order: RunningOrder[JobView],
+        first_rank: Rank,
+        policy_changes: Collection[JobView],
     ):
         self._draft, self._order = draft, order
-        self._behind, self._passed, self._held = order.behind(first_rank), 0, 0
-        self._held_by: dict[JobView, Placement] = {}
-        changes = draft.changes
-        for _, _, job in self._behind:
-            active = active_of(job)
-            placement = changes.get(job, active.placement)
-            if placement and active.placement:
-                self._held_by[job] = placement
-                self._held += active.gpus if placement is active.placement else _gpus(placement)
+        self._behind, self._passed = order.behind(first_rank), 0
+        jobs = [active_of(job) for _, _, job in self._behind]
+        self._placements: list[Placement] = [job.placement or () for job in jobs]
+        self._counts = [job.gpus for job in jobs]
+        if policy_changes:
+            for i, (_, _, view) in enumerate(self._behind):
+                if view in policy_changes and self._placements[i]:
+                    self._placements[i] = draft.placement(view) or ()
+                    self._counts[i] = draft.gpus(view)
+        self._held = sum(self._counts)
         self._limit_hosts = facts.nodes.limit_hosts
         cluster = facts.cluster
         same_room = not (cluster.mixed or facts.nodes.may_close or cluster.network_model.by_placement)
@@ -143,7 +150,7 @@ class _Service:
         if len(victims) > 1:
             victims = self._without_spared(victims, job)
         for victim, _ in victims:
-            self._held -= _gpus(self._held_by.pop(victim[2]))
+            self._forget(victim[2])
             self.all_evicted.append(victim[2])
             heappush(self.evicted, victim)
 
@@ -157,7 +164,8 @@ class _Service:
             return (gpus, demand) not in self._too_much
         if gpus in self._hopeless:
             return False
-        if not self._draft.fits(gpus) and not self._draft.may_fit_without(self._held_by.values(), gpus):
+        draft, placements = self._draft, self._placements
+        if not draft.fits(gpus) and not draft.may_fit_without(placements[self._passed :], gpus):
             self._hopeless.add(gpus)
             return False
         return True
@@ -195,10 +203,17 @@ class _Service:
     def _pass(self, rank: Rank) -> None:
         """Running jobs that are no longer behind `rank` keep their GPUs."""
         end = bisect_left(self._behind, rank, self._passed)
-        for _, _, job in self._behind[self._passed : end]:
-            if job in self._held_by:
-                self._held -= _gpus(self._held_by.pop(job))
-        self._passed = end
+        if end > self._passed:
+            self._held -= sum(self._counts[self._passed : end])
+            self._passed = end
+
+    def _forget(self, job: JobView) -> None:
+        """A running job has stopped, most likely one of the last of the order."""
+        i = len(self._behind) - 1
+        while self._behind[i][2] is not job:
+            i -= 1
+        self._held -= self._counts[i]
+        self._placements[i], self._counts[i] = (), 0
 
 
 def _gpus(placement: Placement) -> int:
