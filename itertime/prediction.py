@@ -10,7 +10,6 @@ import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,13 +29,14 @@ from itertime.costs import (
 from itertime.errors import UserError
 from itertime.schedule import PipelineTime, pipeline_s
 from itertime.spec import (
+    PRECISIONS,
     Framework,
-    Lengths,
     ModelSpec,
     Plan,
     PlanBatch,
     Profile,
     System,
+    Work,
     as_model,
     as_system,
     profile_of,
@@ -63,6 +63,8 @@ GROUPS = {
     "overhead of framework and site": ("overhead", "iteration_overhead"),
 }
 """Parts of an iteration by group, in the order in which groups are shown."""
+RATES = ("tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu")
+"""The figures of a prediction in the units of training logs and benchmarks."""
 SMALLEST_SHARE = 0.005  # of the difference; smaller parts are left out
 
 
@@ -71,14 +73,18 @@ class Prediction:
     """One plan's iteration. `breakdown` (seconds by part) sums to `iteration_s`, `memory_parts` (bytes) to
     `memory_bytes`.
 
-    `mfu` is model FLOPs utilisation: useful FLOPs without recomputation over the 16-bit peak of all GPUs
-    (PaLM, appendix B), whatever the plan's precision. `fits`: whether the plan leaves `memory_headroom`, a
-    share of the GPU's `capacity_bytes`, free. `reason` says why the plan does not fit, and is empty if it
-    does. `extrapolated` names the parts of the profile that the prediction asked for sizes beyond those
-    measured. `interval_s`: lowest and highest seconds of nine in ten measured iterations, None where too
-    little is known. `spread_s`: 5th and 95th percentile of an iteration's seconds from draw to draw of the
-    samples, None where their lengths do not vary. `sampling_error_s`: the standard error of `iteration_s`
-    where these draws are sampled, 0 where they are computed exactly, None where lengths do not vary.
+    `mfu` is model FLOPs utilisation: FLOPs of the model without recomputation (`itertime/spec/flops.py` says
+    which) over the 16-bit peak of all GPUs (PaLM, appendix B), whatever the plan's precision. `hfu` counts
+    what is recomputed, too. In 8 and 4 bit both can exceed 1. `gpus`, `tokens`, `model_flops` and
+    `hardware_flops` are of one iteration, padding left out.
+
+    `fits`: whether the plan leaves `memory_headroom`, a share of the GPU's `capacity_bytes`, free. `reason`
+    says why the plan does not fit, and is empty if it does. `extrapolated` names the parts of the profile
+    that the prediction asked for sizes beyond those measured. `interval_s`: lowest and highest seconds of
+    nine in ten measured iterations, None where too little is known. `spread_s`: 5th and 95th percentile of an
+    iteration's seconds from draw to draw of the samples, None where their lengths do not vary.
+    `sampling_error_s`: the standard error of `iteration_s` where these draws are sampled, 0 where they are
+    computed exactly, None where lengths do not vary.
     """
 
     iteration_s: float
@@ -94,6 +100,30 @@ class Prediction:
     memory_headroom: float = 0.0
     spread_s: tuple[float, float] | None = None
     sampling_error_s: float | None = None
+    gpus: int = 1
+    tokens: float = math.nan
+    model_flops: float = math.nan
+    hardware_flops: float = math.nan
+
+    @property
+    def hfu(self) -> float:
+        """Hardware FLOPs utilisation: as `mfu`, with what is recomputed."""
+        return self.mfu * self.hardware_flops / self.model_flops
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens a second of all GPUs."""
+        return self.tokens / self.iteration_s
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float:
+        """Tokens a second and GPU."""
+        return self.tokens_per_s / self.gpus
+
+    @property
+    def tflops_per_gpu(self) -> float:
+        """Model FLOPs in 1e12 a second and GPU."""
+        return self.model_flops / self.iteration_s / self.gpus / 1e12
 
     def __repr__(self) -> str:
         fits = "" if self.fits else ", does not fit"
@@ -125,23 +155,35 @@ class Evaluation:
     breakdown: Parts
     memory: Memory
     mfu: Array
+    work: Work
     spread: tuple[Array, Array, Array] | None = None
 
     def __repr__(self) -> str:
         return f"<Evaluation of {len(self.iteration_s)} plans>"
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row for each plan: `iteration_s`, `memory_gb`, `fits`, `mfu`, and the seconds of each part."""
+        """A row for each plan: `iteration_s`, `memory_gb`, `fits`, the figures of `RATES`, and the seconds of
+        each part.
+        """
         import pandas as pd
 
-        sizes = {"memory_gb": self.memory.total / 1e9, "fits": self.memory.fits, "mfu": self.mfu}
+        sizes = {"memory_gb": self.memory.total / 1e9, "fits": self.memory.fits}
+        work, gpu_s = self.work, self.work.plans.gpus * self.iteration_s
+        rates = {
+            "tokens_per_s": work.tokens / self.iteration_s,
+            "tokens_per_s_per_gpu": work.tokens / gpu_s,
+            "tflops_per_gpu": work.model_flops / gpu_s / 1e12,
+            "mfu": self.mfu,
+            "hfu": self.mfu * work.hardware_flops / work.model_flops,
+        }
         parts = {f"{name}_s": seconds for name, seconds in self.breakdown.items() if np.any(seconds)}
-        return pd.DataFrame({"iteration_s": self.iteration_s, **sizes, **parts})
+        return pd.DataFrame({"iteration_s": self.iteration_s, **sizes, **rates, **parts})
 
     def _repr_html_(self) -> str:
         return self.to_pandas().to_html(max_rows=20)
 
     def prediction(self, row: int) -> Prediction:
+        work = self.work
         total, fits = float(self.memory.total[row]), bool(self.memory.fits[row])
         parts = {name: float(values[row]) for name, values in self.memory.parts.items()}
         return Prediction(
@@ -156,6 +198,10 @@ class Evaluation:
             memory_headroom=self.memory.headroom,
             spread_s=self.spread and (float(self.spread[0][row]), float(self.spread[1][row])),
             sampling_error_s=self.spread and float(self.spread[2][row]),
+            gpus=int(work.plans.gpus[row]),
+            tokens=float(work.tokens[row]),
+            model_flops=float(work.model_flops[row]),
+            hardware_flops=float(work.hardware_flops[row]),
         )
 
 
@@ -196,12 +242,31 @@ def predict(
         raise UserError(f"plan={type(plan).__name__}: must be a plan, as itertime.Plan(tp=8, pp=2, ...)")
     plan.check(model)
     watched = WatchedProfile(profile or profile_of(system))
-    prediction = evaluate(
+    evaluation = evaluate(
         model, PlanBatch.of([plan]), system, watched, framework=framework, memory_headroom=memory_headroom
-    ).prediction(0)
-    name = framework.name if framework else ""
+    )
+    check_utilisation(evaluation, 0, watched.profile, system)
+    prediction, name = evaluation.prediction(0), framework.name if framework else ""
     interval = interval_s(model, plan, system, prediction.iteration_s, framework=name)
     return replace(prediction, extrapolated=watched.extrapolated(), interval_s=interval)
+
+
+def check_utilisation(evaluation: Evaluation, row: int, profile: Profile, system: System) -> None:
+    """UserError if a plan is predicted to compute faster than the peak of its precision.
+
+    No shipped system, framework and profile say so; multipliers of a site and times of a user's profile can.
+    Only FLOPs count that no kernel leaves out (`Work.least_flops`).
+    """
+    work = evaluation.work
+    precision = PRECISIONS[work.plans.precision[row]]
+    peak = max(profile.peak_flops, profile.peak_flops_of(precision)) * work.plans.gpus[row]
+    share = work.least_flops[row] / (evaluation.iteration_s[row] * peak)
+    if share > 1:
+        raise UserError(
+            f"system {system.name}: utilisation={share:.3g} of the {precision} peak of profile "
+            f"{profile.name}: nothing computes faster than its peak; correct the multipliers of site and "
+            "framework, or the peaks and times of the profile"
+        )
 
 
 def extrapolated_parts(model: ModelSpec, plan: Plan, system: System, profile: Profile) -> tuple[str, ...]:
@@ -232,26 +297,10 @@ def evaluate(
     pipeline = pipeline_s(costs.stage_times, workload.plans.microbatches, workload.plans.gpipe)
     breakdown = _seconds_by_part(costs, pipeline) | costs.once
     iteration = sum(breakdown.values(), np.zeros(len(plans)))
-    mfu = _useful_flops(workload) / (iteration * profile.peak_flops * workload.plans.gpus)
+    work = Work(model, plans, workload.lengths)
+    mfu = work.model_flops / (iteration * profile.peak_flops * plans.gpus)
     spread = _spread_s(costs, pipeline, iteration) if costs.spread else None
-    return Evaluation(iteration, breakdown, memory(workload, memory_headroom), mfu, spread)
-
-
-def _useful_flops(workload: Workload) -> Array:
-    """Model FLOPs of an iteration of every plan, those of padding left out."""
-    model, lengths = workload.model, workload.lengths
-    sample_flops = model.flops_per_iteration(1) if lengths is None else _sample_flops(model, lengths)
-    return np.asarray(workload.plans.global_batch * sample_flops)
-
-
-@lru_cache(maxsize=256)
-def _sample_flops(model: ModelSpec, lengths: Lengths) -> float:
-    """Mean model FLOPs of a sample. `ModelSpec.flops_per_iteration` is a sum of one term in s and one in s^2
-    for a sample of s tokens, so two sizes give both terms.
-    """
-    s, flops = model.seq_len, model.flops_per_iteration(1)
-    square = (model.with_seq_len(2 * s).flops_per_iteration(1) - 2 * flops) / 2
-    return (flops - square) * lengths.mean / s + square * lengths.mean_square / s**2
+    return Evaluation(iteration, breakdown, memory(workload, memory_headroom), mfu, work, spread)
 
 
 def _spread_s(costs: StageCosts, pipeline: PipelineTime, iteration: Array) -> tuple[Array, Array, Array]:

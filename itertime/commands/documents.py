@@ -45,10 +45,19 @@ def error_note(system: System) -> str:
     )
 
 
+def rates_text(prediction: Prediction) -> str:
+    """A prediction in the units of training logs and benchmarks."""
+    return (
+        f"{prediction.tokens_per_s:,.0f} tokens/s, {prediction.tokens_per_s_per_gpu:,.0f} tokens/s/GPU, "
+        f"{prediction.tflops_per_gpu:,.1f} TFLOP/s/GPU"
+    )
+
+
 def plan_document(model: ModelSpec, plan: Plan, system: System, prediction: Prediction) -> dict[str, Any]:
     """One plan and its prediction, as `--json` prints it. `power_w` is the system's; null: the profile's."""
     from dataclasses import asdict
 
+    from itertime.prediction import RATES
     from itertime.spec import approximations_of
 
     return {
@@ -69,7 +78,7 @@ def plan_document(model: ModelSpec, plan: Plan, system: System, prediction: Pred
         "memory_headroom": prediction.memory_headroom,
         "fits": prediction.fits,
         "reason": prediction.reason,
-        "mfu": prediction.mfu,
+        **{name: getattr(prediction, name) for name in RATES},
         "extrapolated": list(prediction.extrapolated),
         "approximations": list(approximations_of(model)),
         "breakdown": prediction.breakdown,

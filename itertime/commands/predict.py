@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from itertime.commandline import option_groups, print_json
 
-from .documents import error_note, plan_document, wrapped
+from .documents import error_note, plan_document, rates_text, wrapped
 from .idle_options import print_unpredicted, print_without_effect
 from .options import MEMORY_HEADROOM, Execution, Headroom, Json, PlanLayout, Subject, plan_of
 
@@ -43,7 +43,8 @@ def predict(
 
 def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> None:
     print(f"{model.name} on {plan.gpus} GPUs: {plan.label}")
-    print(f"{prediction.iteration_s:.4f} s per iteration, MFU {prediction.mfu:.1%}")
+    print(f"{prediction.iteration_s:.4f} s per iteration, {rates_text(prediction)}")
+    print(f"MFU {prediction.mfu:.1%}, HFU {prediction.hfu:.1%} of the bf16 peak")
     if prediction.interval_s:
         low, high = prediction.interval_s
         print(f"nine in ten measured iterations of such plans lie between {low:.4f} and {high:.4f} s")

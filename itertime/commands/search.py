@@ -236,7 +236,9 @@ def _line(place: int, ranked_plan: RankedPlan, price: float) -> str:
     time = f"{prediction.iteration_s:9.4f} s {low_high:18}"
     numbers = f"{time} {prediction.memory_bytes / 1e9:6.1f} GB  MFU {prediction.mfu:5.1%}"
     cost = f"${_value(ranked_plan, True, price):8,.4f}"
-    return f"{place:3}  {plan.gpus:5} GPUs  {numbers}  {cost}\n     {plan.label}"
+    tokens, tflops = prediction.tokens_per_s_per_gpu, prediction.tflops_per_gpu
+    rates = f"{tokens:,.0f} tokens/s/GPU, {tflops:,.0f} TFLOP/s/GPU"
+    return f"{place:3}  {plan.gpus:5} GPUs  {numbers}  {cost}\n     {plan.label}: {rates}"
 
 
 def _why(best: RankedPlan, ranked_plan: RankedPlan, by_cost: bool, price: float) -> str:

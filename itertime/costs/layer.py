@@ -259,15 +259,10 @@ def _ending_s(workload: Workload, repeatable: _Repeatable) -> Array:
     if model.dropout:
         return np.zeros(len(plans))
     seconds = residual_s(workload)
-    if _ends_in_gemm(model):
+    if model.ends_in_product:
         summed = repeatable.reduced * np.where(plans.sequence_parallel, 0.5, 1.0)
         seconds = seconds + repeatable.last_gemm + summed
     return seconds
-
-
-def _ends_in_gemm(model: ModelSpec) -> bool:
-    """Whether the MLP's output goes to the residual stream as its last GEMM leaves it."""
-    return model.experts == 1 and model.norms_per_layer <= 2
 
 
 def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
@@ -376,6 +371,6 @@ def _after_early_stop(model: ModelSpec, plans: PlanBatch) -> Whole:
     """
     if model.dropout:
         return np.zeros(len(plans), dtype=int)
-    if not _ends_in_gemm(model):
+    if not model.ends_in_product:
         return np.ones(len(plans), dtype=int)
     return np.where(plans.tp > 1, 3, 2)

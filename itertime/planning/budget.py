@@ -12,7 +12,7 @@ Days and dollars of training one model, over the utilisation of the GPUs.
 The question is that of Fig. 1 of Bang et al., vTrain (MICRO 2024): what a few points of utilisation are
 worth. Three counts of the FLOPs are in use, and a utilisation means something only with its count:
 
-| count | FLOPs of T tokens, N parameters | utilisation |
+| count | FLOPs of T tokens, N parameters that a token passes | utilisation |
 |---|---|---|
 | `model` | forward and backward of all matrix products, attention and vocabulary included | MFU |
 | `6nt` | 6 N T: the same without attention (Kaplan et al., Scaling Laws, 2020, section 2.1) | close to MFU |
@@ -211,7 +211,7 @@ class TrainingCost:
         """FLOPs of the whole training, by `count`."""
         if self.count == "model":
             return self.tokens / self.model.seq_len * self.model.flops_per_iteration(1)
-        return (6 if self.count == "6nt" else 8) * self.model.parameters * self.tokens
+        return (6 if self.count == "6nt" else 8) * self.model.active_parameters * self.tokens
 
     @property
     def peak_flops(self) -> float:

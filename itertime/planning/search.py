@@ -19,7 +19,14 @@ from itertime.accuracy import errors_on, interval_s
 from itertime.arrays import Array, Whole
 from itertime.costs import MEMORY_HEADROOM, Workload, memory, stage_layers_s
 from itertime.errors import UserError, quoted
-from itertime.prediction import Evaluation, Prediction, evaluate, extrapolated_parts
+from itertime.prediction import (
+    RATES,
+    Evaluation,
+    Prediction,
+    check_utilisation,
+    evaluate,
+    extrapolated_parts,
+)
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, as_model, as_system, profile_of
 
 from .choice import REACH, PlanChoice, choice_among
@@ -34,7 +41,7 @@ BLOCK = 4096  # plans whose arrays stay in the processor's cache
 FEW = 2000  # plans that are evaluated faster than pruned
 FEW_DRAWN = 16  # the same where each number of ranks takes draws of samples
 DEGREES = ("tp", "pp", "dp", "micro_batch")
-FIGURES = ("gpus", "iteration_s", "low_s", "high_s", "memory_gb", "mfu")
+FIGURES = ("gpus", "iteration_s", "low_s", "high_s", "memory_gb", *RATES)
 ROUNDING = 1e-9  # of the bound: sums in another order differ by far less
 
 
@@ -66,7 +73,7 @@ class SearchResult:
 
     def to_pandas(self) -> pd.DataFrame:
         """A row for each plan, best first: its degrees and options, then `gpus`, `iteration_s`, the interval
-        `low_s` to `high_s`, `memory_gb`, `mfu`.
+        `low_s` to `high_s`, `memory_gb`, and the figures of `RATES`: tokens a second, TFLOP/s, MFU, HFU.
         """
         import pandas as pd
 
@@ -90,7 +97,8 @@ def _figures(ranked_plan: RankedPlan) -> tuple[float, ...]:
     prediction = ranked_plan.prediction
     low_s, high_s = prediction.interval_s or (math.nan, math.nan)
     memory_gb = prediction.memory_bytes / 1e9
-    return ranked_plan.plan.gpus, prediction.iteration_s, low_s, high_s, memory_gb, prediction.mfu
+    rates = (getattr(prediction, name) for name in RATES)
+    return ranked_plan.plan.gpus, prediction.iteration_s, low_s, high_s, memory_gb, *rates
 
 
 def search(
@@ -134,7 +142,7 @@ def search(
         pareto = objective == "pareto"
         best = pareto_front(contenders, result)[::-1] if pareto else rank(contenders, result, objective)
         ranked_plans = tuple(
-            _ranked_plan(model, contenders.plan(row), system, profile, result.prediction(row))
+            _ranked_plan(model, contenders.plan(row), system, profile, result, int(row))
             for row in best[: max(top, 0)]
         )
     obstacle = "" if len(plans) else options_in_the_way(model, global_batch, system, space, counts)
@@ -182,11 +190,13 @@ def _counts(gpus: int | None, max_gpus: int | None, global_batch: int, objective
 
 
 def _ranked_plan(
-    model: ModelSpec, plan: Plan, system: System, profile: Profile, prediction: Prediction
+    model: ModelSpec, plan: Plan, system: System, profile: Profile, result: Evaluation, row: int
 ) -> RankedPlan:
-    """A plan with its `prediction` from the batch, and with the two fields that batches lack, because they
+    """A plan with its prediction from the batch, and with the two fields that batches lack, because they
     would cost more than the search: the interval and what is extrapolated.
     """
+    check_utilisation(result, row, profile, system)
+    prediction = result.prediction(row)
     interval = interval_s(model, plan, system, prediction.iteration_s)
     extrapolated = extrapolated_parts(model, plan, system, profile)
     return RankedPlan(plan, replace(prediction, interval_s=interval, extrapolated=extrapolated))

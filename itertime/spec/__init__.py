@@ -14,6 +14,7 @@
 | `ONE_BIT` | compressions that are optimizers of their own |
 | `broken_options` | the rules of such options, for one plan or many |
 | `STRATA` | bins of lengths of a stratified balance |
+| `Work` | tokens and FLOPs of an iteration of each plan of a batch |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | a plan's choices; a `PlanBatch` has indices |
 | `Framework` | the software that trains: its kernels, what it hides, what it adds |
@@ -86,6 +87,7 @@ from .plans import (
     PlanBatch,
     PlanOptions,
     RemainderChunks,
+    Work,
     broken_options,
     parse_options,
 )
@@ -141,6 +143,7 @@ __all__ = [
     "RemainderChunks",
     "Site",
     "System",
+    "Work",
     "approximations_of",
     "as_model",
     "as_system",

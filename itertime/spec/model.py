@@ -15,6 +15,9 @@ from pydantic.dataclasses import dataclass
 from itertime.errors import UserError, quoted
 from itertime.io import CONFIG, described, optional
 
+from .flops import ForwardFlops, Reach
+from .lengths import Lengths
+
 Size = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 SizeOrZero = Annotated[int, Field(strict=True, ge=0, le=10**9)]
 Portion = Annotated[float, Field(gt=0, le=1)]
@@ -276,6 +279,11 @@ class ModelSpec:
         return self._mlp_weights(width) + (biases if self.biases else 0)
 
     @property
+    def ends_in_product(self) -> bool:
+        """Whether the MLP's output goes to the residual stream as its last product leaves it."""
+        return self.experts == 1 and self.norms_per_layer <= 2
+
+    @property
     def embedding_parameters(self) -> int:
         """Token embedding and learned positions; the projection onto the vocabulary is `head_parameters`."""
         return self.vocab * self.hidden + (self.seq_len * self.hidden if self.positions == "learned" else 0)
@@ -339,24 +347,45 @@ class ModelSpec:
         idle = (self.experts - self.experts_per_token) * self.expert_parameters
         return self.parameters - (self.layers - self.dense_layers) * idle
 
+    def forward_flops(self, lengths: Lengths | None = None) -> ForwardFlops:
+        """FLOPs of a token's forward pass, on average over samples of these lengths; by default each sample
+        has `seq_len` tokens.
+        """
+        reach = Reach.of(self.window, self.seq_len, lengths)
+        full_layers, windowed_layers = self.layers - self.windowed_layers, self.windowed_layers
+        keys = full_layers * reach.sample + windowed_layers * reach.window
+        if not self.encoder:
+            kept_keys = full_layers * reach.causal + windowed_layers * reach.causal_window
+        else:
+            kept_keys = keys
+        per_key = 2.0 * (self.query_width + self.v_hidden)
+        head = self.vocab * self.hidden + (self.hidden**2 if self.encoder else 0)
+        dense = self.attention_matmul_parameters + self._mlp_weights(self.dense_ffn_hidden)
+        layers = (self.layers - self.dense_layers) * self.layer_matmul_parameters + self.dense_layers * dense
+        return ForwardFlops(
+            layers=2.0 * layers,
+            head=2.0 * self.predicted_share * head,
+            scores=per_key * kept_keys,
+            masked=per_key * (keys - kept_keys),
+        )
+
     def flops_per_iteration(self, global_batch: int) -> float:
         """Model FLOPs of forward and backward over `global_batch` sequences, without recomputation.
 
-        Narayanan et al. (SC'21), equation 3 and its appendix: 72 B s l h^2 (1 + s/6h + V/12lh) for multi-head
-        attention and a 4h MLP, written here for any shape. Attention counts all s^2 scores, masked or not, as
-        is usual in MFU. Of the experts, only those that a token passes count. Frozen weights count twice, not
-        three times: they have no gradients.
+        `spec/flops.py` says what counts. For multi-head attention, a 4h MLP and sequences that are not long
+        this is 72 B s l h^2 (1 + s/6h + V/12lh) (Narayanan et al., SC'21, equation 3 and its appendix).
+        Frozen weights count twice, not three times: they have no gradients.
         """
-        tokens = float(global_batch) * self.seq_len
-        scores = 2.0 * self.seq_len * (self.q_hidden + self.heads * self.rope_head_dim + self.v_hidden)
-        head = self.vocab * self.hidden + (self.hidden**2 if self.encoder else 0)
-        dense = self.attention_matmul_parameters + self._mlp_weights(self.dense_ffn_hidden)
-        forward = (self.layers - self.dense_layers) * (2.0 * self.layer_matmul_parameters + scores)
-        forward += self.dense_layers * (2.0 * dense + scores)
-        forward += 2.0 * self.predicted_share * head
+        return self.flops_of(float(global_batch) * self.seq_len)
+
+    def flops_of(self, tokens: float, lengths: Lengths | None = None) -> float:
+        """`flops_per_iteration` of so many tokens in samples of these lengths."""
+        passed = self.forward_flops(lengths)
+        scores = passed.counted_scores
+        forward = passed.layers + scores + passed.head
         if not self.lora_rank:
             return 3.0 * tokens * forward
-        return tokens * (2.0 * forward + self.layers * (scores + 6.0 * self.lora_parameters))
+        return tokens * (2.0 * forward + scores + 6.0 * self.layers * self.lora_parameters)
 
     def with_seq_len(self, seq_len: int | None) -> ModelSpec:
         """The same model on sequences of another length; None keeps the model's own."""

@@ -55,7 +55,9 @@ def timeline_page(model: ModelSpec, plan: Plan, system: System, profile: Profile
     words = {
         "title": html.escape(f"{model.name}, {plan.label}, {gpus} of {system.name}"),
         "subtitle": f"{prediction.iteration_s:.4f} s per iteration, {plan.microbatches:,} micro-batches, "
-        f"MFU {prediction.mfu:.1%}, {prediction.memory_bytes / 1e9:.1f} GB on the fullest GPU",
+        f"{prediction.tokens_per_s_per_gpu:,.0f} tokens/s/GPU, {prediction.tflops_per_gpu:,.1f} TFLOP/s/GPU, "
+        f"MFU {prediction.mfu:.1%}, HFU {prediction.hfu:.1%} of the bf16 peak, "
+        f"{prediction.memory_bytes / 1e9:.1f} GB on the fullest GPU",
         "label": f"Timeline of {plan.pp} stages over {prediction.iteration_s:.4f} seconds",
         "note": NOTE,
         "tables": _time_table(prediction) + _stage_table(stages, prediction.iteration_s),

@@ -32,7 +32,7 @@ from typing import Any
 
 import clustersim
 from clustersim.runs import Trace
-from itertime import predict, search
+from itertime import Prediction, predict, search
 from itertime.errors import UserError
 
 from .queries import Query, Search, prediction_queries, search_queries
@@ -46,6 +46,7 @@ FIGURES = {
     "predictions": ("iteration_s", "memory_bytes", "mfu"),
     "plans": ("evaluated", "iteration_s", "best"),
 }
+COUNTS = ("gpus", "tokens", "model_flops", "hardware_flops")
 TABLES = tuple(FIGURES)
 Entry = tuple[str, ...]
 """The hash of an entry, then its figures as text."""
@@ -90,7 +91,7 @@ def _prediction(query: Query) -> Entry:
         found = predict(model, plan, system)
     except UserError as error:
         return _hash(str(error)), "refused", "", ""
-    return _hash(repr(asdict(found))), repr(found.iteration_s), repr(found.memory_bytes), repr(found.mfu)
+    return _hash(repr(_content(found))), repr(found.iteration_s), repr(found.memory_bytes), repr(found.mfu)
 
 
 def _plans(query: Search) -> Entry:
@@ -103,8 +104,13 @@ def _plans(query: Search) -> Entry:
     if not found.plans:
         return _hash(counts + found.in_the_way), counts, "", "none fits"
     best = found.plans[0]
-    texts = [repr((asdict(each.plan), asdict(each.prediction))) for each in found.plans]
+    texts = [repr((asdict(each.plan), _content(each.prediction))) for each in found.plans]
     return _hash(counts + "".join(texts)), counts, repr(best.prediction.iteration_s), best.plan.label
+
+
+def _content(prediction: Prediction) -> dict[str, Any]:
+    """What is hashed of a prediction: not the counts that follow from model, plan and MFU."""
+    return {name: value for name, value in asdict(prediction).items() if name not in COUNTS}
 
 
 def _hash(text: str) -> str:

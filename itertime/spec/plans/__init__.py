@@ -10,6 +10,7 @@
 | `STRATA` | bins of lengths of a stratified balance |
 | `RemainderChunks` | layers of the chunks of a pipeline that is split by `Plan.split` "remainder" |
 | `PlanBatch` | many plans of one model and the same options as columns of arrays |
+| `Work` | tokens and FLOPs of an iteration of each plan of a batch |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | choices of a plan; a `PlanBatch` has indices |
 """
@@ -25,6 +26,7 @@ from .plan import (
     RemainderChunks,
 )
 from .plan_batch import HABIT, PlanBatch
+from .work import Work
 
 __all__ = [
     "CUDA_GRAPHS",
@@ -39,6 +41,7 @@ __all__ = [
     "PlanBatch",
     "PlanOptions",
     "RemainderChunks",
+    "Work",
     "broken_options",
     "parse_options",
 ]

@@ -125,6 +125,19 @@ def test_flops_are_those_of_sc21_equation_3_without_recomputation():
     assert model.flops_per_iteration(batch) == pytest.approx(expected, rel=1e-12)
 
 
+def test_a_window_limits_the_scores_that_count_and_masked_ones_never_outweigh_the_products():
+    """Gemma 3: 8 of 48 layers reach all tokens. AI-Hypercomputer/maxtext PR 2009 counts the same way."""
+    model = load_model("gemma3-12b").with_seq_len(131_072)
+    keys, width = 8 * 131_072 + 40 * 1024, 2 * 4096
+    products = 48 * model.layer_matmul_parameters + model.vocab * model.hidden
+    assert model.flops_per_iteration(1) == 6 * 131_072 * (products + keys * width)
+    longest = load_model("llama3-8b").with_seq_len(2**20).forward_flops()
+    assert longest.masked > 18 * (longest.layers + longest.head)
+    assert longest.counted_scores == longest.scores + longest.layers + longest.head
+    encoder = load_model("bert-large").with_seq_len(2**20).forward_flops()  # no mask
+    assert encoder.masked == 0
+
+
 def test_grouped_heads_and_gated_mlp_count_their_weights():
     model = load_model("llama2-70b")
     assert model.kv_hidden == 1024

@@ -1,0 +1,68 @@
+"""The work of an iteration: tokens, and floating-point operations with and without what is done again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from itertime.arrays import Array
+from itertime.spec.flops import ForwardFlops
+from itertime.spec.lengths import Lengths
+from itertime.spec.model import ModelSpec
+
+from .plan import RECOMPUTE
+from .plan_batch import PlanBatch
+
+
+@dataclass(frozen=True, repr=False)
+class Work:
+    """What one iteration of each plan does, (plans,) each. Padding counts in none of it.
+
+    `lengths`: of the samples; None where each has the model's `seq_len` tokens.
+    """
+
+    model: ModelSpec
+    plans: PlanBatch
+    lengths: Lengths | None
+
+    @cached_property
+    def tokens(self) -> Array:
+        """Tokens of all samples."""
+        mean = self.model.seq_len if self.lengths is None else self.lengths.mean
+        return np.asarray(self.plans.global_batch * float(mean))
+
+    @cached_property
+    def model_flops(self) -> Array:
+        """FLOPs of a forward and a backward pass (`ModelSpec.flops_per_iteration`): those of MFU."""
+        mean = self.model.seq_len if self.lengths is None else self.lengths.mean
+        return np.asarray(self.plans.global_batch * self.model.flops_of(mean, self.lengths))
+
+    @cached_property
+    def hardware_flops(self) -> Array:
+        """`model_flops` and those of the forward pass that a plan repeats: those of HFU (PaLM, Chowdhery et
+        al. 2022, appendix B). What a flash kernel repeats within itself is not counted.
+        """
+        passed = self.model.forward_flops(self.lengths)
+        return self.model_flops + self._repeated(passed, passed.counted_scores)
+
+    @cached_property
+    def least_flops(self) -> Array:
+        """FLOPs that no kernel leaves out: as `hardware_flops`, without scores that a mask drops."""
+        passed = self.model.forward_flops(self.lengths)
+        dropped = 3.0 * self.tokens * (passed.counted_scores - passed.scores)
+        return self.model_flops - dropped + self._repeated(passed, passed.scores)
+
+    def _repeated(self, passed: ForwardFlops, scores: float) -> Array:
+        """FLOPs that the backward pass repeats of a forward pass with `scores` FLOPs of attention a token."""
+        model, plans = self.model, self.plans
+        adapters = 2.0 * model.layers * model.lora_parameters
+        layers = passed.layers + adapters + scores
+        by_choice = {"full": layers, "early-stop": layers}
+        if model.ends_in_product and not model.dropout:  # whose mask is drawn last
+            by_choice["early-stop"] -= 2.0 * model.layers * model.hidden * model.ffn_hidden
+        if model.attention == "core":
+            by_choice["selective"] = scores
+        repeated = np.array([by_choice.get(choice, 0.0) for choice in RECOMPUTE])[plans.recompute]
+        return np.asarray(self.tokens * repeated * (plans.recompute_permille / 1000))
