@@ -27,6 +27,7 @@ from scipy import stats
 from itertime import ModelSpec, Space, System, load_system, search
 from itertime.errors import UserError
 from itertime.io import write_text
+from itertime.planning import VTRAIN
 
 __all__ = [
     "CASES",
@@ -94,8 +95,8 @@ class Case(NamedTuple):
     space: Space
 
 
-FREE = Space(zero_stage=(0, 1, 2, 3))
-RECOMPUTED = Space(recompute=("full",), zero_stage=(0, 1, 2))
+FREE = replace(VTRAIN, zero_stage=(0, 1, 2, 3))
+RECOMPUTED = replace(VTRAIN, recompute=("full",), zero_stage=(0, 1, 2))
 CASES = (
     Case("any plan", "compile", FREE),
     Case("full recompute", "compile", RECOMPUTED),

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.output import draw_if_possible, make_folder
-from itertime import Evaluation, PlanBatch, Space, evaluate, load_model, load_system
+from itertime import Evaluation, PlanBatch, evaluate, load_model, load_system
 from itertime.errors import UserError
 from itertime.io import write_text
-from itertime.planning.space import candidates, divisors
+from itertime.planning.space import candidates, divisors, named_space
 from itertime.spec import RECOMPUTE
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def study(
         machine = replace(machine, site=load_system(site).site)
     started = time.perf_counter()
     sizes = sorted({tp * dp * pp for tp in TPS for dp in _dps() for pp in divisors(model.layers)})
-    space = Space(tp=TPS, micro_batch=(1,), recompute=(recompute,))
+    space = replace(named_space("vtrain"), tp=TPS, micro_batch=(1,), recompute=(recompute,))
     plans = candidates(model, GLOBAL_BATCH, machine, space, sizes)
     plans = plans.take(plans.dp <= LARGEST_DP)
     found = evaluate(model, plans, machine, memory_headroom=0.0)  # as in the published study

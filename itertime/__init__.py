@@ -10,7 +10,7 @@ True
 | `predict`, `Prediction` | seconds and memory of one plan, part by part, and whether it fits |
 | `evaluate`, `Evaluation` | the same for many plans at once, in arrays |
 | `search`, `SearchResult` | the best plans on a number of GPUs |
-| `Space`, `WHOLE` | the choices of a search; the space with every choice |
+| `Space`, `WHOLE` | the choices of a search; those of the default |
 | `make_planner`, `Planner`, `PlannedRun`, `PLANNERS` | plans chosen by a rule, for every number of GPUs |
 | `ModelSpec`, `load_model`, `list_models` | what is trained |
 | `Plan`, `PlanBatch` | how: one plan, many plans as columns |

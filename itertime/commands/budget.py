@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,11 +48,11 @@ def budget(
     json: Json = False,
 ) -> None:
     """Find the largest model that GPUs train compute-optimally in a number of days, at peak and simulated."""
-    from itertime.planning import Budget, Space, generated, published
+    from itertime.planning import VTRAIN, Budget, generated, published
     from itertime.spec import load_system, parse_options
 
     machine = load_system(system)
-    space = Space(recompute=words_of(recompute), options=parse_options(options, "--options"))
+    space = replace(VTRAIN, recompute=words_of(recompute), options=parse_options(options, "--options"))
     limits = Budget(
         gpus=gpus,
         days=days,
@@ -96,7 +97,7 @@ def cost(
     json: Json = False,
 ) -> None:
     """Show days and cost of a training over the utilisation of its GPUs, with the best plan's predicted."""
-    from itertime.planning import Space, TrainingCost
+    from itertime.planning import VTRAIN, TrainingCost
     from itertime.spec import load_model, load_system
 
     spec, machine = load_model(model), load_system(system)
@@ -104,7 +105,8 @@ def cost(
     training = TrainingCost(spec, machine, tokens, gpus, price, flops)
     # The curve holds for any plan; the point on it is that of the best plan that fits.
     points = [training.at(share) for share in shares]
-    prediction = training.predicted(global_batch, Space(recompute=words_of(recompute)), memory_headroom)
+    space = replace(VTRAIN, recompute=words_of(recompute))
+    prediction = training.predicted(global_batch, space, memory_headroom)
     predicted_point, ranked_plan = prediction if prediction else (None, None)
     title = f"{spec.name}, {tokens / 1e9:,.6g}B tokens on {gpus:,} GPUs at ${price:g} a GPU-hour"
     if csv is not None:

@@ -81,7 +81,7 @@ def _idle_options(model: ModelSpec, options: Mapping[str, Any]) -> list[tuple[bo
     from itertime.spec import DEFAULT_OPTIONS, ONE_BIT, parse_options
 
     plan_options = parse_options(options["options"], "--options")
-    single_rank = options.get("dp", 0) * options.get("cp", 1) == 1  # a search has no dp
+    single_rank = options.get("dp") == 1 and options.get("cp", 1) == 1  # a search has no dp
     names = ("balance", "clipping", "compression", "quantized_weights")
     texts = {name: f"{name}={str(getattr(plan_options, name)).lower()}" for name in names}
     is_set = {name: getattr(plan_options, name) != getattr(DEFAULT_OPTIONS, name) for name in names}

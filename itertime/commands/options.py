@@ -251,28 +251,37 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """The options that say which plans a search tries: lists of values, or `all`."""
+    """The options that say which plans a search tries: a space by name, and in place of some of its choices
+    lists of values, or `all`.
+    """
 
+    space: Annotated[
+        str,
+        option("--space", "full, or vtrain: that of vTrain's studies (no ZeRO, 1F1B, cp 1).", _TRIED),
+    ] = "full"
     tp: Annotated[
-        str, option("--tp", "Degrees to try, for example 4,8; all: those within a node.", _TRIED)
-    ] = "all"
+        str | None, option("--tp", "Degrees to try, for example 4,8; all: those within a node.", _TRIED)
+    ] = None
     pp: Annotated[
-        str,
+        str | None,
         option("--pp", "Degrees to try; all: those that divide the layers, or these and two more.", _TRIED),
-    ] = "all"
-    cp: Annotated[str, option("--cp", "Context parallelism to try, for example 1,2.", _TRIED)] = "1"
+    ] = None
+    cp: Annotated[
+        str | None,
+        option("--cp", "Context parallelism to try; all: powers of two with 8,192 tokens a rank.", _TRIED),
+    ] = None
     ep: Annotated[
-        str, option("--ep", "Expert parallelism to try; all: those that divide the experts.", _TRIED)
-    ] = "all"
-    micro_batch: Annotated[str, option("--micro-batch", "Sizes to try; all: 1 to 64.", _TRIED)] = "all"
+        str | None, option("--ep", "Expert parallelism to try; all: those that divide the experts.", _TRIED)
+    ] = None
+    micro_batch: Annotated[str | None, option("--micro-batch", "Sizes to try; all: 1 to 64.", _TRIED)] = None
     interleave: Annotated[
-        str,
+        str | None,
         option(
             "--interleave",
             "Chunks per stage to try, for example 1,2; all: those that divide a stage's layers.",
             _TRIED,
         ),
-    ] = "all"
+    ] = None
     sequence_parallel: Annotated[
         bool | None,
         option(
@@ -281,39 +290,59 @@ class Choices:
             _TRIED,
         ),
     ] = None
-    recompute: Annotated[str, option("--recompute", "Modes to try; early-stop only if named.", _TRIED)] = (
-        "none,selective,full"
-    )
-    zero: Annotated[str, option("--zero", "ZeRO stages to try, for example 0,1.", _TRIED)] = "0,1,2,3"
+    recompute: Annotated[
+        str | None,
+        option("--recompute", "Modes to try; default: none,selective,full.", _TRIED),
+    ] = None
+    zero: Annotated[str | None, option("--zero", "ZeRO stages to try, for example 0,1.", _TRIED)] = None
     offload_optimizer: Annotated[
         bool, option("--offload-optimizer", "Also try plans that keep and run it on the CPU.", _TRIED)
     ] = False
 
-    def space(self, execution: Execution) -> Space:
-        """The plans to look at."""
-        from itertime.planning import MICRO_BATCHES, Space
+    def plan_space(self, execution: Execution) -> Space:
+        """The plans to look at: those of the named space, except for the choices that options state."""
+        from itertime.planning import MICRO_BATCHES, named_space
         from itertime.spec import parse_options
 
-        sequence_parallel = self.sequence_parallel
-        return Space(
-            tp=_chosen("--tp", self.tp),
-            pp=_chosen("--pp", self.pp),
-            micro_batch=_chosen("--micro-batch", self.micro_batch) or MICRO_BATCHES,
-            interleave=_chosen("--interleave", self.interleave),
-            recompute=words_of(self.recompute),
-            zero_stage=numbers_of("--zero", self.zero),
-            sequence_parallel=(False, True) if sequence_parallel is None else (sequence_parallel,),
-            cp=numbers_of("--cp", self.cp),
-            ep=_chosen("--ep", self.ep),
-            ends=True,
+        stated: dict[str, Any] = {}
+        for name in ("tp", "pp", "cp", "ep", "micro_batch", "interleave"):
+            text = getattr(self, name)
+            if text is not None:
+                stated[name] = _chosen("--" + name.replace("_", "-"), text)
+        if "micro_batch" in stated:
+            stated["micro_batch"] = stated["micro_batch"] or MICRO_BATCHES
+        if self.recompute is not None:
+            stated["recompute"] = words_of(self.recompute)
+        if self.zero is not None:
+            stated["zero_stage"] = numbers_of("--zero", self.zero)
+        if self.sequence_parallel is not None:
+            stated["sequence_parallel"] = (self.sequence_parallel,)
+        return replace(
+            named_space(self.space),
+            **stated,
             offload_optimizer=self.offload_optimizer,
             **(vars(execution) | {"options": parse_options(execution.options, "--options")}),
         )
+
+    @property
+    def stated(self) -> dict[str, str]:
+        """The choices of the space that options replace, as text by the name of the option."""
+        values = vars(self) | {"offload_optimizer": self.offload_optimizer or None}
+        del values["space"]
+        return {
+            name.replace("_", "-"): str(value).lower() for name, value in values.items() if value is not None
+        }
 
 
 def _chosen(option: str, text: str) -> tuple[int, ...]:
     """The numbers of an option; empty for "all", which leaves the choice to the search."""
     return () if text.strip() == "all" else numbers_of(option, text)
+
+
+def choice_texts(space: Space) -> dict[str, str]:
+    """The choices of a space as options of a search state them, by parameter, for `print_without_effect`."""
+    choices = {"tp": space.tp, "ep": space.ep, "recompute": space.recompute, "zero": space.zero_stage}
+    return {name: ",".join(map(str, values)) or "all" for name, values in choices.items()}
 
 
 def plan_of(subject: Subject, layout: PlanLayout, execution: Execution) -> Plan:

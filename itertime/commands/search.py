@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from itertime.commandline import option_groups, print_json
+from itertime.errors import UserError, shown
 
 from .documents import error_note, plan_document, wrapped
 from .idle_options import print_unpredicted, print_without_effect
-from .options import MEMORY_HEADROOM, Choices, Execution, Headroom, Json, Subject, option
+from .options import MEMORY_HEADROOM, Choices, Execution, Headroom, Json, Subject, choice_texts, option
 
 if TYPE_CHECKING:
-    from itertime.planning import PlanChoice, RankedPlan, SearchResult
+    from itertime.planning import PlanChoice, RankedPlan, SearchResult, Space
     from itertime.spec import ModelSpec, System
 
 TOP, WHOLE_FRONT = 10, 1_000_000
@@ -48,8 +49,6 @@ class Goal:
 
     def resolved_objective(self) -> str:
         """The objective that `--objective` and `--pareto`, short for one of its values, state together."""
-        from itertime.errors import UserError
-
         if self.pareto and self.objective not in ("time", "pareto"):
             raise UserError("--pareto: is short for --objective pareto; leave out --objective")
         objective = "pareto" if self.pareto else self.objective
@@ -74,8 +73,8 @@ def search(
     objective = goal.resolved_objective()
     model, system = subject.read_model(), subject.read_system()
     price, price_from = _price_of(system, goal.price)
-    space = choices.space(execution)
-    print_without_effect(model, vars(choices) | vars(execution))
+    space = choices.plan_space(execution)
+    print_without_effect(model, vars(choices) | vars(execution) | choice_texts(space))
     print_unpredicted(execution.options)
     result = run(
         model,
@@ -93,10 +92,15 @@ def search(
     choice = None if front else judge(model, system, result, objective)
     if json:
         notes = _notes_document(system, choice, price, price_from)
-        print_json(_document_of(model, system, result, by_cost, price) | notes)
+        frame = {"space": choices.space, "framework": system.framework, "precision": space.precision}
+        print_json(_document_of(model, system, result, by_cost, price) | frame | notes)
     else:
-        _print_found(model, result, by_cost, price, against_best=not front, explain=goal.explain)
+        _print_counts(model, result, memory_headroom)
+        print(wrapped(searched(choices, system, space)))
+        _print_plans(result, by_cost, price, against_best=not front, explain=goal.explain)
         _print_notes(system, result, choice, f"{price:g} a GPU-hour, {price_from}")
+    if not result.plans:
+        raise UserError(_no_answer(result))
 
 
 def _price_of(system: System, option: float | None) -> tuple[float, str]:
@@ -104,8 +108,6 @@ def _price_of(system: System, option: float | None) -> tuple[float, str]:
 
     UserError for an option that is no price.
     """
-    from itertime.errors import UserError
-
     if option is not None:
         if not 0 < option < 1e9:
             raise UserError(f"--price={option:g}: must be dollars per GPU-hour, above 0")
@@ -132,29 +134,41 @@ def _document_of(
     return {"plans": plans, **counts, **obstacle}
 
 
-def _print_found(
-    model: ModelSpec, result: SearchResult, by_cost: bool, price: float, *, against_best: bool, explain: bool
+def searched(choices: Choices, system: System, space: Space) -> str:
+    """Among which plans a search looked, and under which framework and precision they run."""
+    stated = ", ".join(f"{name} {value}" for name, value in choices.stated.items())
+    name = f"{choices.space}, but for {stated}" if stated else choices.space
+    return f"space {name}; framework {shown(system.framework)}; precision {space.precision}"
+
+
+def _print_counts(model: ModelSpec, result: SearchResult, memory_headroom: float) -> None:
+    fit = "fit in memory" + (f" with {memory_headroom:.3g} of it free" if memory_headroom else "")
+    counts = f"{result.evaluated} plans, {result.feasible} {fit}"
+    print(f"{model.name}: {counts}, {result.seconds * 1e3:.0f} ms")
+
+
+def _no_answer(result: SearchResult) -> str:
+    """Why a search without a plan has none, and what to try."""
+    if result.evaluated:
+        return "no plan fits in memory; try more GPUs"
+    if result.in_the_way:
+        return f"no plan can have the options, most because of {result.in_the_way}"
+    return "no plan keeps the rules (see docs/itertime.md); try another number of GPUs, or restrict less"
+
+
+def _print_plans(
+    result: SearchResult, by_cost: bool, price: float, *, against_best: bool, explain: bool
 ) -> None:
     """`against_best`: also say why each plan is worse than the first. `explain`: also show where the time and
     the memory of the first go.
     """
-    headroom = result.plans[0].prediction.memory_headroom if result.plans else 0.0
-    fit = "fit in memory" + (f" with {headroom:.3g} of it free" if headroom else "")
-    counts = f"{result.evaluated} plans, {result.feasible} {fit}"
-    print(f"{model.name}: {counts}, {result.seconds * 1e3:.0f} ms")
-    if not result.plans:
-        rules = "no plan keeps the rules (see docs/itertime.md); try another number of GPUs, or restrict less"
-        if result.in_the_way:
-            rules = f"no plan can have the options, most because of {result.in_the_way}"
-        print("no plan fits in memory; try more GPUs" if result.evaluated else rules)
-        return
     for place, ranked_plan in enumerate(result.plans, 1):
         print(_line(place, ranked_plan, price))
         if place > 1 and against_best:
             print(_why(result.plans[0], ranked_plan, by_cost, price))
         if place <= MEMORY_OF and against_best:
             print(_memory(ranked_plan))
-    if explain:
+    if explain and result.plans:
         _explain(result.plans[0])
 
 

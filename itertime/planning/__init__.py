@@ -5,7 +5,8 @@
 | `search` | the best plans on a number of GPUs: fastest, cheapest, or the Pareto front |
 | `SearchResult`, `RankedPlan` | what a search returns; one plan of it with its prediction |
 | `judge`, `PlanChoice` | the optimism of a search: how far the best of many plans by prediction is the best |
-| `Space`, `WHOLE` | the choices of a search; the space with every choice |
+| `Space`, `WHOLE` | the choices of a search; those of the default, all sensible ones |
+| `VTRAIN`, `SPACES`, `named_space` | the space of vTrain's studies; the spaces that have a name |
 | `MICRO_BATCHES` | micro-batch sizes that are tried by default |
 | `make_planner`, `Planner` | a planner by name: from model, batch and GPUs to a plan, by one rule |
 | `PLANNERS` | names of all planners |
@@ -23,9 +24,11 @@
 Why
 - Planners know no job and no cluster. The importers of traces need them too, to turn a logged run time into
   a number of iterations.
-- Planners search the space of vTrain's studies; `itertime search` looks at all of it. Planners are compared
-  with each other, as in the paper, so they share a space without ZeRO and interleaving. `data-parallel` would
-  otherwise win by means other than parallelism. `make_planner(..., space=WHOLE)` gives a planner everything.
+- A question has the same answer at every door: `search`, `cost`, `budget` and the planner `best`, by default
+  that of simulated jobs, look at `Space()`, and a choice that is added there is added everywhere. The curve
+  of a planner is about at most so many GPUs, `search` about exactly or at most as many.
+- The planners of vTrain's comparison share a space without ZeRO and interleaving. `data-parallel` would
+  otherwise win by means other than parallelism.
 - Convergence is an input. Nothing about a model and a plan says how many steps reach a target, so they come
   from logs or from the user, and an answer says from which. Beyond the logs there is no answer.
 - The cache trusts nothing. There is no pickle; digest, key, types and ranges are checked. The key holds a
@@ -39,13 +42,15 @@ from .convergence import StartUp, Steps, list_convergence, load_convergence
 from .curve_cache import default_cache
 from .planner import PLANNERS, PlannedRun, Planner, make_planner
 from .search import RankedPlan, SearchResult, judge, search
-from .space import MICRO_BATCHES, WHOLE, Space
+from .space import MICRO_BATCHES, SPACES, VTRAIN, WHOLE, Space, named_space
 from .train_time import TrainTime, evaluations_of, train_time
 
 __all__ = [
     "COUNTS",
     "MICRO_BATCHES",
     "PLANNERS",
+    "SPACES",
+    "VTRAIN",
     "WHOLE",
     "Answer",
     "Budget",
@@ -68,6 +73,7 @@ __all__ = [
     "list_convergence",
     "load_convergence",
     "make_planner",
+    "named_space",
     "published",
     "search",
     "train_time",

@@ -43,7 +43,7 @@ from itertime.spec import (
 
 from .curve_cache import CurveCache
 from .search import best_of_counts, fitting_plans, pareto_front, rank
-from .space import LARGEST, Space, candidates, tensor_splits
+from .space import LARGEST, VTRAIN, Space, candidates, tensor_splits
 
 LARGEST_CURVE = 1_000_000  # GPUs
 
@@ -82,7 +82,7 @@ class Planner:
         memory_headroom: float = MEMORY_HEADROOM,
     ):
         self.name, self.system, self.profile = name, system, profile
-        self.space, self.cache = space or _SPACES.get(name, _VTRAIN_SPACE), cache
+        self.space, self.cache = space or _SPACES.get(name, VTRAIN), cache
         self.memory_headroom = memory_headroom
         if memory_headroom != MEMORY_HEADROOM:
             checked_headroom(memory_headroom)
@@ -274,7 +274,8 @@ def _smallest_pipeline(planner: Planner, model: ModelSpec, global_batch: int, tp
     """The fewest stages with which one replica fits under full recompute at micro-batch 1; 0 if it never
     fits.
     """
-    space = Space(
+    space = replace(
+        VTRAIN,
         tp=(tp,),
         micro_batch=(1,),
         recompute=("full",),
@@ -296,7 +297,6 @@ _RULES: dict[str, Callable[[Planner, ModelSpec, int, Counts], PlanBatch]] = {
     "megatron": _megatron,
     "reconfigurable": _whole_space,
 }
-_VTRAIN_SPACE = Space()
-_SPACES = {"reconfigurable": Space(zero_stage=(0, 1, 2, 3), offload_optimizer=True)}
+_SPACES = {"reconfigurable": replace(VTRAIN, zero_stage=(0, 1, 2, 3), offload_optimizer=True)}
 """The spaces of planners that do not search the one of vTrain's studies."""
 PLANNERS = tuple(_RULES)

@@ -9,7 +9,7 @@ from operator import itemgetter
 import numpy as np
 
 from itertime.arrays import Flags, Whole
-from itertime.errors import UserError, quoted
+from itertime.errors import UnknownName, UserError, quoted
 from itertime.spec import (
     CUDA_GRAPHS,
     DEFAULT_OPTIONS,
@@ -25,6 +25,7 @@ from itertime.spec import (
 )
 
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+CP_TOKENS = 8192  # of a sequence on each rank: Llama 3 has cp 1 at 8,192 and cp 16 at 131,072
 MOST_PLANS = 10_000_000  # about 4 GB of columns
 LARGEST = 10_000_000  # GPUs, sequences: far beyond anything built, and small enough to enumerate divisors
 
@@ -34,27 +35,28 @@ class Space:
     """The choices of a search, which considers every combination that keeps the rules.
 
     Empty choices stand for all sensible ones: `tp` the powers of two up to a node's GPUs (larger ones only if
-    listed), `pp` every divisor of the layers, `interleave` of a stage's layers, `ep` of the experts. With
-    `ends`, pipelines that the layers do not divide into evenly are split in this way where that is possible
+    listed), `pp` every divisor of the layers, `interleave` of a stage's layers, `ep` of the experts, `cp` 1
+    and the powers of two that leave each rank at least `CP_TOKENS` tokens of a sequence. With `ends`,
+    pipelines that the layers do not divide into evenly are split in this way where that is possible
     (`Plan.split`); not those of two interleaved stages, whose time has no closed form. A mixture of experts
     under tensor parallelism always has sequence parallelism. With `offload_optimizer`, every plan is also
     tried with the optimizer on the CPU. `precision` and what follows `offload_optimizer` hold for all plans,
-    as in `Plan`; plans that break a rule of `options` are left out. The defaults are the space of vTrain's
-    studies; `WHOLE` has everything.
+    as in `Plan`; plans that break a rule of `options` are left out. `SPACES` has the spaces with a name: the
+    default, `full`, and that of vTrain's studies, `vtrain`.
     """
 
     tp: tuple[int, ...] = ()
     pp: tuple[int, ...] = ()
     micro_batch: tuple[int, ...] = MICRO_BATCHES
-    interleave: tuple[int, ...] = (1,)
+    interleave: tuple[int, ...] = ()
     recompute: tuple[str, ...] = ("none", "selective", "full")
-    zero_stage: tuple[int, ...] = (0,)
-    sequence_parallel: tuple[bool, ...] = (False,)
+    zero_stage: tuple[int, ...] = (0, 1, 2, 3)
+    sequence_parallel: tuple[bool, ...] = (False, True)
     grad_overlap: bool = False
-    cp: tuple[int, ...] = (1,)
+    cp: tuple[int, ...] = ()
     ep: tuple[int, ...] = ()
     precision: str = "bf16"
-    ends: bool = False
+    ends: bool = True
     offload_optimizer: bool = False
     etp: int | None = None
     dispatcher: str = "alltoall"
@@ -88,7 +90,19 @@ class Space:
                     )
 
 
-WHOLE = Space(interleave=(), zero_stage=(0, 1, 2, 3), sequence_parallel=(False, True), ends=True)
+WHOLE = Space()
+VTRAIN = Space(interleave=(1,), zero_stage=(0,), sequence_parallel=(False,), cp=(1,), ends=False)
+SPACES = {"full": WHOLE, "vtrain": VTRAIN}
+"""The spaces that have a name. That of vTrain's studies (Bang et al., MICRO 2024) has tensor, data and
+pipeline parallelism in 1F1B, micro-batches, and recomputation.
+"""
+
+
+def named_space(name: str) -> Space:
+    """The space of a name in `SPACES`; UnknownName for any other."""
+    if name not in SPACES:
+        raise UnknownName("space", name, SPACES)
+    return SPACES[name]
 
 
 def divisors(number: int) -> list[int]:
@@ -107,6 +121,16 @@ def tensor_splits(model: ModelSpec, system: System, etp: int | None = None) -> l
     """
     sizes = [1 << i for i in range(system.domain_gpus.bit_length())]
     return [tp for tp in sizes if tp <= system.domain_gpus and _splits(model, tp, etp)]
+
+
+def context_splits(model: ModelSpec) -> list[int]:
+    """1, and the powers of two that leave each rank at least `CP_TOKENS` tokens of a sequence.
+
+    So has Llama 3 405B: cp 1 at 8,192 and cp 16 at 131,072 (The Llama 3 Herd of Models, 2024, Table 4).
+    """
+    if model.attention == "core":
+        return [1]
+    return [1 << i for i in range(max(model.seq_len // CP_TOKENS, 1).bit_length())]
 
 
 def _splits(model: ModelSpec, tp: int, etp: int | None) -> bool:
@@ -129,7 +153,9 @@ def candidates(
     tps = tensor_splits(model, system, etp)
     if space.tp:
         tps = [tp for tp in space.tp if _splits(model, tp, etp)]
-    shapes = _shapes(tps, _stages(model, space), divisors(global_batch), space.cp, gpus)
+    shapes = _shapes(
+        tps, _stages(model, space), divisors(global_batch), space.cp or context_splits(model), gpus
+    )
     shapes = _schedules(shapes, model, global_batch, space)
     choices = _choices(model, space)
     if shapes.shape[1] * choices.shape[1] > 2 * MOST_PLANS:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from itertime.errors import UserError
-from itertime.planning import Space
+from itertime.planning import VTRAIN, Space
 from itertime.spec import ModelSpec, Plan, list_models, list_systems, load_model, parse_options
 
 __all__ = ["prediction_queries", "search_queries"]
@@ -126,8 +127,9 @@ def search_queries() -> Iterator[tuple[str, Search]]:
     dice = random.Random(20261129)
     models = [name for name in list_models() if not name.startswith(("palm-540b", "megatron-1008b"))]
     spaces = {
-        "usual": Space(),
-        "whole": Space(
+        "usual": VTRAIN,
+        "whole": replace(
+            VTRAIN,
             interleave=(1, 2),
             zero_stage=(0, 1, 3),
             sequence_parallel=(False, True),
@@ -135,7 +137,7 @@ def search_queries() -> Iterator[tuple[str, Search]]:
             cp=(1, 2),
             micro_batch=(1, 2, 4),
         ),
-        "few": Space(micro_batch=(1, 2), recompute=("full",), zero_stage=(1,)),
+        "few": replace(VTRAIN, micro_batch=(1, 2), recompute=("full",), zero_stage=(1,)),
     }
     for number in range(SEARCHES):
         model, system = dice.choice(models), dice.choice(list_systems())

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from itertime import Space, load_model, load_system
+from itertime import load_model, load_system
 from itertime.cli import main
-from itertime.planning import COUNTS, Budget, TrainingCost, published
+from itertime.planning import COUNTS, VTRAIN, Budget, TrainingCost, published
 from tests.places import ROOT
 
 SYSTEM = load_system("dgx-a100-80gb")
@@ -19,6 +20,9 @@ COMMAND = [
     *("budget", "--system", "dgx-a100-80gb", "--gpus", "3360", "--days", "30", "--global-batch", "1680"),
     *("--memory-headroom", "0"),
 ]
+
+
+FULL = replace(VTRAIN, recompute=("full",))
 
 
 def budget(**changes: object) -> Budget:
@@ -38,7 +42,7 @@ def test_simulated_answer_is_the_published_one_under_full_recomputation() -> Non
 
     The global batch is not published; ours is divisible by 70.
     """
-    found = budget(space=Space(recompute=("full",))).largest(published()).simulated
+    found = budget(space=FULL).largest(published()).simulated
     assert found is not None
     assert found.fastest is not None
     assert found.model.parameters / 1e9 == pytest.approx(76, abs=0.5)
@@ -100,7 +104,6 @@ def test_page_shows_what_the_command_prints(options: list[str], capsys: pytest.C
 
 
 PEAK = 312e12
-FULL = Space(recompute=("full",))
 
 
 def cost(**changes: Any) -> TrainingCost:

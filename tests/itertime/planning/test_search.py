@@ -38,7 +38,7 @@ from itertime.accuracy import errors_on
 from itertime.calibration import validate
 from itertime.commands.options import MEMORY_HEADROOM
 from itertime.costs import MEMORY_HEADROOM as SHIPPED
-from itertime.planning import WHOLE, default_cache, judge
+from itertime.planning import VTRAIN, WHOLE, default_cache, judge
 from itertime.planning import curve_cache as module
 from itertime.planning.choice import Z, choice_among
 from itertime.planning.curve_cache import CODE, CurveCache
@@ -53,7 +53,7 @@ MODEL = load_model("megatron-18.4b")
 
 
 def test_the_search_finds_the_best_of_every_plan_tried_by_hand():
-    space = Space(micro_batch=(1, 2, 4), recompute=("none", "full"))
+    space = replace(VTRAIN, micro_batch=(1, 2, 4), recompute=("none", "full"))
     best = None
     count = fits = 0
     choices = (1, 2, 4, 8), divisors(MODEL.layers), (1, 2, 4), ("none", "full")
@@ -99,7 +99,8 @@ def test_candidates_of_a_mixture_keep_its_rules_and_spread_its_experts():
 @pytest.mark.parametrize("etp", [1, 2, 4])
 def test_candidates_with_experts_split_apart_are_all_that_keep_the_rules(etp: int) -> None:
     mixture = load_model("mixtral-8x7b")
-    space = Space(tp=(1, 2, 4), pp=(1, 2), micro_batch=(1,), recompute=("full",), ep=(1, 2, 4, 8), etp=etp)
+    degrees = {"tp": (1, 2, 4), "pp": (1, 2), "ep": (1, 2, 4, 8), "etp": etp}
+    space = replace(VTRAIN, micro_batch=(1,), recompute=("full",), **degrees)
     plans = candidates(mixture, 16, SYSTEM, space, (16,))
     found = {plans.plan(row) for row in range(len(plans))}
     shapes = [(tp, pp, 16 // tp // pp, ep) for tp in (1, 2, 4) for pp in (1, 2) for ep in (1, 2, 4, 8)]
@@ -209,7 +210,7 @@ def test_the_whole_space_has_every_interleaving_zero_stage_and_sequence_parallel
     assert {plan.interleave for plan in found if plan.pp == 8} == {1, 5}
     assert {plan.zero_stage for plan in found} == {0, 1, 2, 3}
     assert {plan.sequence_parallel for plan in found} == {False, True}
-    wide, narrow = (search(model, 96, SYSTEM, 64, space=space).plans[0] for space in (WHOLE, Space()))
+    wide, narrow = (search(model, 96, SYSTEM, 64, space=space).plans[0] for space in (WHOLE, VTRAIN))
     assert wide.prediction.iteration_s < narrow.prediction.iteration_s
 
 
@@ -379,7 +380,7 @@ def test_reconfigurable_finds_the_fastest_of_all_its_plans(gpus, batch):
     model, fastest = load_model("llama2-7b"), []
     for zero in (0, 1, 2, 3):
         for offload in (False, True):
-            space = Space(zero_stage=(zero,), offload_optimizer=offload)
+            space = replace(VTRAIN, zero_stage=(zero,), offload_optimizer=offload)
             runs = make_planner("3d", SYSTEM, space=space).curve(model, batch, [gpus])
             fastest += [run.iteration_s for run in runs.values()]
     found = curve("reconfigurable", "llama2-7b", batch, [gpus])[gpus]
