@@ -30,6 +30,7 @@ from .options import (
     Tp,
     TpOverlap,
     model_of,
+    numbers_of,
     option,
     system_of,
 )
@@ -76,6 +77,11 @@ def collect(
     device: Annotated[str, option("--device", "cuda or cpu.")] = "cuda",
     grid: Annotated[str, option("--grid", "full (hours), quick, or tiny (a trial).")] = "full",
     quick: Annotated[bool, option("--quick", "As --grid quick --seconds 0.3.")] = False,
+    models: Annotated[
+        list[str] | None,
+        option("--for", "Time what trainings of this model launch instead of a grid; repeatable."),
+    ] = None,
+    splits: Annotated[str, option("--tp", "Of --for: tensor-parallel ranks, for example 1,2.")] = "1",
     seconds: Annotated[float, option("--seconds", "How long each kernel is timed.")] = 0.5,
     warm_up: Annotated[float, option("--warm-up", "How long each runs before that.")] = 0.3,
     burst: Annotated[bool, option("--burst", "Single runs on a rested GPU instead.")] = False,
@@ -88,13 +94,16 @@ def collect(
     from itertime.errors import UserError
     from itertime.profiling import Pace
     from itertime.profiling import collect as run
+    from itertime.spec import load_model
 
     for name, value, minimum in (("--seconds", seconds, 1e-3), ("--warm-up", warm_up, 0.0)):
         if not minimum <= value <= MOST_SECONDS:
             raise UserError(f"{name}={value:g}: must be from {minimum:g} to {MOST_SECONDS:g} seconds")
     if quick:
         grid, seconds = "quick", min(seconds, QUICK_SECONDS)
-    rows, missing = run(device, grid, Pace(None if burst else seconds, warm_up, repeats), output)
+    pace = Pace(None if burst else seconds, warm_up, repeats)
+    specs = [load_model(name) for name in models or ()]
+    rows, missing = run(device, grid, pace, output, specs, numbers_of("--tp", splits))
     print(f"{rows} rows written to {output}" + (f", {missing} left out" if missing else ""))
 
 

@@ -35,6 +35,7 @@ def fit_attention_kernel(
     name: str, rows: pd.DataFrame, like: AttentionModel
 ) -> tuple[AttentionModel | None, list[Evidence]]:
     """A kernel's curves by direction, mask and head dim; None if a direction or mask has too few rows.
+    FlashAttention-2 then takes the curves of `like`.
 
     Forward is fitted to its rows, backward to what it leaves of forward + backward. The tail and the launch
     are those of `like`.
@@ -54,9 +55,21 @@ def fit_attention_kernel(
             curves.append(curve)
             evidence.append(found)
     have = {(curve.direction, curve.causal) for curve in curves}
-    if len(have) < 4:
+    lent_curves = [curve for curve in like.curves if (curve.direction, curve.causal) not in have]
+    if not have or (lent_curves and name != "flash"):  # `like` is of FlashAttention-2
         return None, []
-    return dataclasses.replace(like, curves=curves), evidence
+    if lent_curves:
+        lent_masks = sorted({"causal" if curve.causal else "no mask" for curve in lent_curves})
+        evidence.append(
+            Evidence(
+                part=f"attention, {name} ({', '.join(lent_masks)})",
+                kind="assumed",
+                source="those of the base profile",
+                rows=0,
+                note="not collected",
+            )
+        )
+    return dataclasses.replace(like, curves=curves + lent_curves), evidence
 
 
 def _curve(

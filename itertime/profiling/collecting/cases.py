@@ -145,37 +145,44 @@ def cases_of(grid: CaseGrid) -> Iterator[KernelCase]:
     yield from _rows(grid)
     yield from _compiled(grid)
     for count in grid.parameters:
-        # Fused Adam in 32 bit: reads parameter, gradient, both moments; writes all but the gradient.
-        yield _elementwise("adam", "fwd", 1, count, 28 * count, kernels.adam(count))
+        yield adam_case(count)
+
+
+def adam_case(count: int) -> KernelCase:
+    """Fused Adam in 32 bit: reads parameter, gradient, both moments; writes all but the gradient."""
+    return elementwise_case("adam", "fwd", 1, count, 28 * count, kernels.adam(count))
 
 
 def _gemms(grid: CaseGrid) -> Iterator[KernelCase]:
     for m, n, k in itertools.product(sorted(grid.tokens, reverse=True), grid.widths, grid.widths):
-        shapes = {"forward": (m, n, k), "dx": (m, k, n), "dw": (n, k, m), "dw-fp32": (n, k, m)}
+        shapes = pass_shapes(m, n, k)
         large = m >= LARGE_ROWS
         for layout in LAYOUTS if large else LAYOUTS[:3]:
-            yield _gemm(layout, *shapes[layout], 1)
+            yield gemm_case(layout, *shapes[layout])
         for layout in LAYOUTS[:3] if large else ():
-            shape = dict(zip("mnk", shapes[layout], strict=True))
-            columns = {
-                "table": "gemm-fp8",
-                "op": "gemm",
-                "layout": layout,
-                **shape,
-                "batch": 1,
-                "dtype": "fp8",
-            }
-            yield KernelCase(columns, kernels.fp8_gemm(layout, **shape))
+            yield fp8_case(layout, *shapes[layout])
     for heads in grid.heads:
         for head_dim in grid.head_dims:
             for seq in grid.sequences[:3]:
-                yield _gemm("batched", seq, seq, head_dim, heads)
-                yield _gemm("batched", seq, head_dim, seq, heads)
+                yield gemm_case("batched", seq, seq, head_dim, heads)
+                yield gemm_case("batched", seq, head_dim, seq, heads)
 
 
-def _gemm(layout: str, m: int, n: int, k: int, batch: int) -> KernelCase:
+def pass_shapes(m: int, n: int, k: int) -> dict[str, tuple[int, int, int]]:
+    """m, n and k of the products of a linear layer y[m, n] = x[m, k] w[k, n], by layout."""
+    return {"forward": (m, n, k), "dx": (m, k, n), "dw": (n, k, m), "dw-fp32": (n, k, m)}
+
+
+def gemm_case(layout: str, m: int, n: int, k: int, batch: int = 1) -> KernelCase:
+    """A 16-bit product of `kernels.gemm`; `batch` products for the layout "batched"."""
     columns = {"table": "gemm", "op": "gemm", "layout": layout, "m": m, "n": n, "k": k, "batch": batch}
     return KernelCase(columns, kernels.gemm(layout, m, n, k, batch))
+
+
+def fp8_case(layout: str, m: int, n: int, k: int) -> KernelCase:
+    """An 8-bit product of `kernels.fp8_gemm`."""
+    columns = {"table": "gemm-fp8", "op": "gemm", "layout": layout, "m": m, "n": n, "k": k, "batch": 1}
+    return KernelCase(columns | {"dtype": "fp8"}, kernels.fp8_gemm(layout, m, n, k))
 
 
 def _grouped(grid: CaseGrid) -> Iterator[KernelCase]:
@@ -208,13 +215,16 @@ def _attention(grid: CaseGrid) -> Iterator[KernelCase]:
             if impl in PLAIN and seq > LONGEST_PLAIN:
                 continue
             for causal in (False, True):
-                for direction in ("fwd", "fwd+bwd"):
-                    table = "attention" if impl == "flash2" else f"attention-{impl}"
-                    columns: dict[str, Any] = {"table": table, "op": "attention", "dir": direction}
-                    columns |= {"impl": impl, "causal": causal, **shape}
-                    yield KernelCase(
-                        columns, attention(**shape, causal=causal, direction=direction, impl=impl)
-                    )
+                yield from attention_cases(shape, causal, impl)
+
+
+def attention_cases(shape: dict[str, int], causal: bool, impl: str = "flash2") -> Iterator[KernelCase]:
+    """Attention forward, and forward and backward, of `batch`, `heads`, `kv_heads`, `head_dim`, `seq`."""
+    table = "attention" if impl == "flash2" else f"attention-{impl}"
+    for direction in ("fwd", "fwd+bwd"):
+        columns: dict[str, Any] = {"table": table, "op": "attention", "dir": direction}
+        columns |= {"impl": impl, "causal": causal, **shape}
+        yield KernelCase(columns, attention(**shape, causal=causal, direction=direction, impl=impl))
 
 
 # Bytes per element, forward and backward, of the kernels that torch runs (0: nothing to run).
@@ -228,22 +238,26 @@ ROW_KERNELS = {
     "dropout": (5, 5),
     "rope_qk": (4, 4),
     "embedding": (4, 6),
+    "cross_entropy": (36, 14),
 }
+LOSS = "cross_entropy"  # its rows are as wide as a vocabulary
 
 
 def _rows(grid: CaseGrid) -> Iterator[KernelCase]:
     for rows in grid.tokens:
-        for cols in grid.widths:
-            for op, (forward, backward) in ROW_KERNELS.items():
-                for direction, nbytes in (("fwd", forward), ("bwd", backward)):
-                    if nbytes:
-                        run = kernels.row_kernel(op, rows, cols, direction)
-                        yield _elementwise(op, direction, rows, cols, nbytes * rows * cols, run)
+        for cols, op in itertools.product(grid.widths, ROW_KERNELS):
+            if op != LOSS:
+                yield from row_cases(op, rows, cols)
         for vocabulary in grid.vocabularies:
-            for direction, nbytes in (("fwd", 36), ("bwd", 14)):
-                run = kernels.row_kernel("cross_entropy", rows, vocabulary, direction)
-                size = nbytes * rows * vocabulary
-                yield _elementwise("cross_entropy", direction, rows, vocabulary, size, run)
+            yield from row_cases(LOSS, rows, vocabulary)
+
+
+def row_cases(op: str, rows: int, cols: int) -> Iterator[KernelCase]:
+    """A kernel of `ROW_KERNELS` on rows of so many columns, forward and, where it runs, backward."""
+    for direction, nbytes in zip(("fwd", "bwd"), ROW_KERNELS[op], strict=True):
+        if nbytes:
+            run = kernels.row_kernel(op, rows, cols, direction)
+            yield elementwise_case(op, direction, rows, cols, nbytes * rows * cols, run)
 
 
 # Bytes per element of the kernels that compilers fuse into one; the gradients of weights add almost none.
@@ -257,13 +271,15 @@ def _compiled(grid: CaseGrid) -> Iterator[KernelCase]:
             for direction, nbytes in zip(("fwd", "bwd"), direction_bytes, strict=True):
                 run = kernels.row_kernel(op, rows, cols, direction, "compiled")
                 size = nbytes * rows * cols
-                yield _elementwise(op, direction, rows, cols, size, run, "elementwise-compiled", "compiled")
+                yield elementwise_case(
+                    op, direction, rows, cols, size, run, "elementwise-compiled", "compiled"
+                )
         for (op, nbytes), impl in itertools.product(CASTS.items(), ("eager", "compiled")):
             run = kernels.cast(op, rows, cols, impl)
-            yield _elementwise(op, "fwd", rows, cols, nbytes * rows * cols, run, "cast", impl)
+            yield elementwise_case(op, "fwd", rows, cols, nbytes * rows * cols, run, "cast", impl)
 
 
-def _elementwise(
+def elementwise_case(
     op: str,
     direction: str,
     rows: int,
@@ -273,5 +289,6 @@ def _elementwise(
     table: str = "elementwise",
     impl: str = "eager",
 ) -> KernelCase:
+    """A memory-bound kernel that moves so many bytes."""
     sizes = {"rows": rows, "cols": cols, "elements": rows * cols, "bytes": nbytes}
     return KernelCase({"table": table, "op": op, "dir": direction, "impl": impl, **sizes}, prepare)

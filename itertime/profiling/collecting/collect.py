@@ -6,17 +6,20 @@ import csv
 import gzip
 import io
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from itertime.errors import UnknownName, UserError
 from itertime.io import write_bytes
+from itertime.spec import ModelSpec
 
 from .bench import Bench, Unsupported, bench_on
 from .cases import COLUMNS, GRIDS, KernelCase, cases_of
 from .collectives import RankGroup, collective_cases, collective_times, rank_counts
 from .journal import Journal
+from .model_cases import model_cases
 from .power import Meter, Reading, meter_of
 from .timing import Pace, Timing, heat, timed
 
@@ -27,23 +30,35 @@ ONE_GPU = "collectives need several GPUs"
 COMPILED = "compiled"
 
 
-def collect(device: str, grid: str, pace: Pace, output: Path) -> tuple[int, int]:
+def collect(
+    device: str,
+    grid: str,
+    pace: Pace,
+    output: Path,
+    models: Sequence[ModelSpec] = (),
+    splits: Sequence[int] = (1,),
+) -> tuple[int, int]:
     """Time every case of a grid and write the table. Returns the numbers of rows with and without a time.
 
-    What is measured stays in a journal until the table is complete; the same call goes on with it. Raises
-    `UserError` if torch or the device is missing, for an unknown grid, for a file that cannot be written, and
-    for a journal of another measurement. A case that the device cannot run, or that runs out of memory, is a
-    row without a time, in the table "left out", with the reason.
+    With `models` the cases are the kernels of these models on `splits` tensor-parallel ranks instead, and
+    `grid` is not read. What is measured stays in a journal until the table is complete; the same call goes on
+    with it. Raises `UserError` if torch or the device is missing, for an unknown grid, for a model without a
+    grid of its own, for a file that cannot be written, and for a journal of another measurement. A case that
+    the device cannot run, or that runs out of memory, is a row without a time, in the table "left out", with
+    the reason.
     """
-    if grid not in GRIDS:
+    if grid not in GRIDS and not models:
         raise UnknownName("grid", grid, GRIDS)
     if not output.name.endswith((".csv", ".csv.gz")):
         raise UserError(f"-o {output}: must end in .csv or .csv.gz")
     bench = bench_on(device)
     meter, reason = meter_of(bench.address) if bench.on_gpu else (None, "a CPU has none")
     print(f"{bench.name}: {_metered(meter, reason)}", file=sys.stderr)
-    cases = list({Journal.key(case.columns): case for case in cases_of(GRIDS[grid])}.values())
+    grid_cases = model_cases(models, splits) if models else cases_of(GRIDS[grid])
+    cases = list({Journal.key(case.columns): case for case in grid_cases}.values())
     about = {"gpu": bench.name, "source": bench.source, "grid": grid, **asdict(pace)}
+    if models:
+        about["grid"] = [model.name for model in models]
     with Journal(output, about) as journal:
         _time_all(bench, cases, pace, meter, journal)
         _collectives(bench, journal)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
 import json
+import re
 import subprocess
 import sys
 import time
@@ -21,7 +23,10 @@ from itertime.profiling.collecting.bench import Unsupported
 from itertime.profiling.collecting.cases import COLUMNS, GRIDS, ROW_KERNELS, CaseGrid, KernelCase
 from itertime.profiling.collecting.collect import LEFT_OUT
 from itertime.profiling.collecting.collectives import RankGroup, collective_times
+from itertime.profiling.collecting.model_cases import model_cases
 from itertime.profiling.collecting.power import Meter, Reading, Watch, meter_of
+from itertime.spec import Plan, load_model, load_profile, load_system
+from itertime.timeline import layer_kernels
 
 COLLECT = "itertime.profiling.collecting.collect"
 needs_torch = pytest.mark.skipif(
@@ -290,3 +295,40 @@ def test_without_a_meter_nothing_is_known() -> None:
     with Watch(None) as watch:
         pass
     assert watch.mean == Reading()
+
+
+@pytest.mark.parametrize("name", ["gpt3-175b", "llama2-7b"])
+def test_the_grid_of_a_model_has_what_its_prediction_asks_for(name: str) -> None:
+    """Every product and every attention of a layer, on each of two splits."""
+    model, profile = load_model(name), load_profile("a100-80gb")
+    tables = [case.columns for case in model_cases([model], (1, 4))]
+    timed_products = {
+        (*sorted((row["m"], row["n"])), row["k"], row["batch"]) for row in tables if row["op"] == "gemm"
+    }
+    timed_attention = {(row["batch"], row["heads"], row["seq"]) for row in tables if row["op"] == "attention"}
+    for tp, micro_batch in ((1, 2), (4, 8)):
+        plan = Plan(tp=tp, pp=1, dp=1, micro_batch=micro_batch, global_batch=micro_batch, recompute="none")
+        rows, _ = layer_kernels(model, plan, load_system("dgx-a100-80gb"), profile)
+        sizes = {row.shape: numbers(row.shape) for row in rows if row.kernel.startswith("gemm")}
+        assert len(sizes) >= 9
+        assert set(sizes.values()) <= timed_products
+        assert model.attention == "core" or (micro_batch, model.heads // tp, 4096) in timed_attention
+
+
+def numbers(shape: str) -> tuple[int, ...]:
+    """m and n in rising order, since torch has dw transposed, k and batch of a product in a layer's list."""
+    sizes = {name: int(number) for name, number in re.findall(r"(\w+) (\d+)", shape)}
+    return *sorted((sizes["m"], sizes["n"])), sizes["k"], sizes.get("batch", 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [({"--for": "mixtral-8x7b"}, "experts=8"), ({"--for": "gpt3-175b", "--tp": "7"}, "--tp 7: must divide")],
+)
+@needs_torch
+def test_a_model_without_a_grid_is_refused(
+    changes: dict[str, str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments(tmp_path / "mine.csv", *itertools.chain(*changes.items()))) == 2
+    assert says in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
