@@ -133,6 +133,7 @@ def _operators(folder: Path, chip: Chip, base: str | None) -> dict[str, Any]:
         "peak_flops_per_s": chip.peak_flops_per_s,
         "hbm_bytes_per_s": chip.hbm_bytes_per_s,
         "memory_bytes": chip.memory_bytes,
+        "nvlink_bytes_per_s": _links(chip, base),
         "launch_s": launch_s,
         "gemm": gemm["gemm"],
         "attention": dataclasses.asdict(attention),
@@ -207,6 +208,7 @@ def _like(folder: Path, chip: Chip) -> dict[str, Any]:
         "peak_flops_per_s": chip.peak_flops_per_s,
         "hbm_bytes_per_s": chip.hbm_bytes_per_s,
         "memory_bytes": chip.memory_bytes,
+        "nvlink_bytes_per_s": _links(chip, chip.like),
         "launch_s": base.launch_s,
         "gemm": gemm["gemm"],
         "attention": dataclasses.asdict(attention),
@@ -229,6 +231,13 @@ def _slowdown(
     if base is None:
         return measure_slowdown(folder, chip)
     return load_profile(base).attention_slowdown, []
+
+
+def _links(chip: Chip, base: str | None) -> float | None:
+    """Bytes/s of the links of the GPUs whose collectives a profile has: the chip's, or those of its base."""
+    if chip.nvlink_bytes_per_s is None and base is not None:
+        return load_profile(base).nvlink_bytes_per_s
+    return chip.nvlink_bytes_per_s
 
 
 def _collectives_of(name: str) -> Evidence:

@@ -29,6 +29,8 @@ class Chip:
     first part of the file names of aiconfigurator's tables; `power_w` the limit they ran at, the part's
     default. `like` names the chip whose attention and element-wise kernels stand for this one's, at the ratio
     of peaks and of bandwidths, where no table measures them. `gemm_in_training` as in `Profile`.
+    `nvlink_bytes_per_s`: of the GPUs whose collectives the tables measure, one direction; None: as in the
+    profile that lends what they lack.
     """
 
     name: Name
@@ -45,6 +47,7 @@ class Chip:
     power_w: Positive | None = None
     like: str | None = None
     gemm_in_training: Positive = 1.0
+    nvlink_bytes_per_s: Positive | None = None
 
 
 IN_TRAINING = 1.15
@@ -66,6 +69,7 @@ CHIPS = (
         hbm_bytes_per_s=2039e9,
         multiprocessors=108,
         memory_bytes=84.99e9,
+        nvlink_bytes_per_s=300e9,
         power_w=400.0,
         collective_tables=("a100_allreduce", "a100_allgather_reducescatter_alltoall", "a100_sendrecv"),
     ),
@@ -81,6 +85,7 @@ CHIPS = (
         hbm_bytes_per_s=3352e9,
         multiprocessors=132,
         memory_bytes=84.94e9,
+        nvlink_bytes_per_s=450e9,
         gemm_in_training=IN_TRAINING,
         collective_tables=("h100_collectives",),
         forward_like="a100-80gb",
@@ -114,6 +119,7 @@ CHIPS = (
         hbm_bytes_per_s=4800e9,
         multiprocessors=132,
         memory_bytes=150.1e9,
+        nvlink_bytes_per_s=450e9,
         gemm_in_training=IN_TRAINING,
         serving_tables="h200",
         power_w=700.0,
@@ -130,6 +136,7 @@ CHIPS = (
         hbm_bytes_per_s=8000e9,
         multiprocessors=148,
         memory_bytes=191.5e9,
+        nvlink_bytes_per_s=900e9,
         gemm_in_training=IN_TRAINING,
         serving_tables="b200",
         power_w=1000.0,
@@ -146,6 +153,7 @@ CHIPS = (
         hbm_bytes_per_s=8000e9,
         multiprocessors=152,
         memory_bytes=197.9e9,
+        nvlink_bytes_per_s=900e9,
         gemm_in_training=IN_TRAINING,
         serving_tables="gb200",
         power_w=1200.0,
@@ -162,6 +170,7 @@ CHIPS = (
         hbm_bytes_per_s=8000e9,
         multiprocessors=148,
         memory_bytes=287.4e9,
+        nvlink_bytes_per_s=900e9,
         gemm_in_training=IN_TRAINING,
         serving_tables="b300",
         power_w=1100.0,
@@ -178,6 +187,7 @@ CHIPS = (
         hbm_bytes_per_s=8000e9,
         multiprocessors=152,
         memory_bytes=297.0e9,
+        nvlink_bytes_per_s=900e9,
         gemm_in_training=IN_TRAINING,
         serving_tables="gb300",
         power_w=1400.0,

@@ -27,6 +27,7 @@ class WatchedProfile:
         self.memory_bytes = profile.memory_bytes
         self.peak_flops = profile.peak_flops
         self.gemm_in_training = profile.gemm_in_training
+        self.nvlink_bytes_per_s = profile.nvlink_bytes_per_s
         self._queries: list[Query] = []
 
     def seconds(self, query: Query) -> Array:

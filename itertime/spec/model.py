@@ -145,10 +145,14 @@ class ModelSpec:
         for name in ("shared_ffn_hidden", "dense_layers"):
             if getattr(self, name) and self.experts == 1:
                 self._refuse(name, "needs experts; leave it out of a model that is no mixture")
+        if self.load_imbalance != 1 and self.experts == 1:
+            self._refuse("load_imbalance", "needs experts; leave it out of a model that is no mixture")
         if self.dense_layers >= self.layers:
             self._refuse("dense_layers", f"must be below layers={self.layers}")
         if bool(self.dense_layers) != bool(self.dense_ffn_hidden):
             self._refuse("dense_ffn_hidden", "goes with dense_layers; give both or none")
+        if self.window and self.encoder:
+            self._refuse("window", "is modelled for attention that reaches back alone, not for an encoder's")
         if self.full_attention_every and not self.window:
             self._refuse("full_attention_every", "needs window, the reach of the other layers")
         if self.full_attention_every == 1:

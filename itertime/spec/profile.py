@@ -95,7 +95,9 @@ class Profile:
     16-bit products, `gemm_precisions` holds those of other precisions, `grouped_gemm` those of experts'
     products by precision. `power` states the limit at which the GEMMs run, and what another limit changes.
     `gemm_in_training` is the time of a GEMM between a layer's other kernels over its time alone: a cold L2
-    cache, layouts of gradients, sums in 32 bit. `seconds` does not include it.
+    cache, layouts of gradients, sums in 32 bit. `seconds` does not include it. `nvlink_bytes_per_s`: links of
+    a GPU, one direction, in the node whose collectives were measured; None: those of the node that is
+    predicted.
     """
 
     name: str
@@ -118,6 +120,7 @@ class Profile:
     elementwise_styles: dict[str, dict[str, ElementwiseStyle]] = dataclasses.field(default_factory=dict)
     casts: dict[str, CastModel] = dataclasses.field(default_factory=dict)
     gemm_in_training: Positive = 1.0
+    nvlink_bytes_per_s: Positive | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Profile:

@@ -4,7 +4,8 @@ A file with `extends: NAME|FILE` has all keys of the other, except those that it
 relative to the one that names it; those that a system names as `profile` and `framework`, and a model as
 `lengths`, may also be relative to the current folder, if none lies beside its file. Nested keys (`site`) are
 merged one by one. Bandwidths may be stated in Gb/s and times in microseconds: `nic_gbps` for
-`nic_bytes_per_s`, `launch_us` for `launch_s`.
+`nic_bytes_per_s`, `launch_us` for `launch_s`. A file that states other links of a GPU does not take
+`nvlink_slowdown` from the one that it extends, as that was measured with the links there.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _FILES = ("profile", "framework", "lengths")
 """Keys of a system or a model that may name a file."""
 _NOT_INHERITED = ("name", "parameters_published", "active_parameters_published")
 """Keys that a file does not take from the one that it extends, because they describe that one alone."""
+_MEASURED_WITH = {"nvlink_slowdown": "nvlink_bytes_per_s"}
+"""Keys that were measured with the value of another key: where that one changes, they hold no more."""
 
 
 class _Unit(NamedTuple):
@@ -38,12 +41,16 @@ class _Unit(NamedTuple):
 
 @dataclass(frozen=True)
 class Reference:
-    """The keys of a model or a system, resolved, and the chain of files that state them, own file first."""
+    """The keys of a model or a system, resolved, and the chain of files that state them, own file first.
+
+    `changes`: the outer keys that settings on top of the files have changed.
+    """
 
     kind: type
     where: str
     content: Mapping[str, Any]
     files: tuple[Path, ...]
+    changes: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, noun: str, name: str | Path, folder: Path, kind: type) -> Reference:
@@ -79,13 +86,19 @@ class Reference:
         of another form. Types and ranges are checked when the model or system is made.
         """
         settings = list(settings)
-        content = dict(self.content)
+        if not settings:
+            return self
+        changes: dict[str, Any] = {}
         for text in settings:
             where = f"{prefix}{shown(text)}"
-            change = _setting(text, where, self.kind)
-            content = _merged(content, _in_field_units(self.kind, change, where))
-        with_these = f"{self.where} with {', '.join(map(shown, settings))}" if settings else self.where
-        return replace(self, content=content, where=with_these)
+            setting = _in_field_units(self.kind, _setting(text, where, self.kind), where)
+            changes = _overlaid(changes, setting)
+        return replace(
+            self,
+            content=_merged(self.content, changes),
+            where=f"{self.where} with {', '.join(map(shown, settings))}",
+            changes=self.changes.union(changes),
+        )
 
     @property
     def user_files(self) -> tuple[Path, ...]:
@@ -135,6 +148,12 @@ def _files_beside(path: Path, content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the keys of `change`, without what was measured with other values of these keys."""
+    lasting = {key: value for key, value in base.items() if _MEASURED_WITH.get(key) not in change}
+    return _overlaid(lasting, change)
+
+
+def _overlaid(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with the keys of `change`; mappings in both are merged key by key."""
     merged = dict(base)
     for key, value in change.items():

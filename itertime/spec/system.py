@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -111,8 +112,9 @@ class System:
     `gpu_nic_bytes_per_s` is PCIe 4.0 x16, 16 GT/s x 16 lanes x 128/130 / 8; `cpu_link_bytes_per_s` is NCCL's
     own figure, AMD_BW in its src/graph/topo.h. `gpu_cpu_bytes_per_s` is PCIe 4.0 x16 too;
     `cpu_memory_bytes_per_s` is that of a DGX A100's two CPUs, 8 channels of DDR4-3200 each. `nvlink_slowdown`
-    is 1.5 for a GPU with two thirds of the links of the one that was measured: bytes take longer, the latency
-    of a message does not change.
+    is 1.5 where a GPU has two thirds of the links of the one that was measured, as its `nvlink_bytes_per_s`
+    says: bytes take longer, the latency of a message does not change. A file states it where the links are no
+    measure, as behind switches of PCIe.
     `site_link_bytes_per_s` is what the link achieves, not what it is sold as: over long distances the two
     differ by the protocol's windows and losses, for which no default could hold. Its latency is assumed: some
     6,000 km of fibre.
@@ -129,7 +131,7 @@ class System:
     nic_bytes_per_s: Annotated[
         Positive, described("sum over a node's NICs; also as `nic_gbps`, in Gb/s", "bytes/s")
     ]
-    nvlink_bytes_per_s: Annotated[Positive, described("a GPU's sum over its links", "bytes/s")]
+    nvlink_bytes_per_s: Annotated[Positive, described("a GPU's sum over its links, one direction", "bytes/s")]
     source: Annotated[Name, described("where the figures come from")]
     framework: Name = optional(
         NEUTRAL,
@@ -169,8 +171,11 @@ class System:
     nvlink_domain: Count | None = optional(
         None, "GPUs joined by NVLink, over nodes; a multiple of a node's, by default one node's", "GPUs"
     )
-    nvlink_slowdown: Positive = optional(
-        1.0, "bandwidth within the node in the profile's tables of collectives over this node's", "1"
+    nvlink_slowdown: Positive | None = optional(
+        None,
+        "bandwidth within the node in the profile's tables of collectives over this node's; by default that "
+        "of the links there over these",
+        "1",
     )
     power_w: GpuPower | None = optional(None, "power limit of a GPU; by default the profile's", "W")
     hbm_bytes_per_s: Positive | None = optional(
@@ -207,6 +212,10 @@ class System:
         if self.nvlink_domain is not None and self.nvlink_domain % self.gpus_per_node:
             text = f"must be a multiple of gpus_per_node={self.gpus_per_node}"
             raise ValueError(f"nvlink_domain={self.nvlink_domain}: {text}")
+        for tier in ("leaf", "spine"):
+            name, ratio = f"nodes_per_{tier}", getattr(self, f"{tier}_oversubscription")
+            if ratio > 1 and getattr(self, name) is None:
+                raise ValueError(f"{tier}_oversubscription={ratio:g}: needs {name}, the nodes below a switch")
         return self
 
     @property
@@ -311,11 +320,35 @@ def system_reference(name_or_path: str | Path) -> Reference:
     return Reference.read("system", name, SYSTEMS, System).changed(changes, f"{name},")
 
 
+_IDLE: tuple[tuple[str, Callable[[System], bool], str], ...] = (
+    (
+        "cpu_link_bytes_per_s",
+        lambda system: (system.nics_per_node or system.gpus_per_node) >= system.gpus_per_node,
+        "every GPU has a NIC of its own, so that no ring crosses the CPUs; change nics_per_node too",
+    ),
+    (
+        "network_efficiency",
+        lambda system: system.site.network_efficiency is not None,
+        "the site has its own; change site.network_efficiency",
+    ),
+    (
+        "site_link_latency_s",
+        lambda system: system.site_link_bytes_per_s is None,
+        "workers exchange over NICs; change site_link_bytes_per_s too",
+    ),
+)
+"""Keys that no prediction on some systems depends on: the key, whether it is so, and the key that decides. A
+file may state what is idle, as it describes a machine; a change of it is refused."""
+
+
 def system_of(reference: Reference) -> System:
-    """The system of these keys. UserError, naming file and key, if they are not those of a system, or if its
-    framework cannot be loaded.
+    """The system of these keys. UserError, naming file and key, if they are not those of a system, if a
+    change of one of them would change nothing, or if its framework cannot be loaded.
     """
     system = construct(System, reference.content, reference.where)
+    for key, idle, remedy in _IDLE:
+        if key in reference.changes and idle(system):
+            raise UserError(f"{reference.where}: {key} changes nothing: {remedy}")
     try:
         load_framework(system.framework)
     except UserError as error:

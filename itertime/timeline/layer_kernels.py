@@ -131,6 +131,7 @@ class _Recorder:
         self.memory_bytes = profile.memory_bytes
         self.peak_flops = profile.peak_flops
         self.gemm_in_training = profile.gemm_in_training
+        self.nvlink_bytes_per_s = profile.nvlink_bytes_per_s
         self.calls: list[tuple[Query, Array]] = []
 
     def seconds(self, query: Query) -> Array:

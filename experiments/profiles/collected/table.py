@@ -85,7 +85,7 @@ def fit_table(path: Path, chip: Chip, base: str | None) -> tuple[Profile, list[E
     _products(parts, path, chip, have)
     _memory_bound(parts, path, chip, have)
     _attention(parts, path, chip, have)
-    _collectives(parts, path, have)
+    _collectives(parts, path, have, chip.nvlink_bytes_per_s)
     return parts.profile, parts.evidence
 
 
@@ -273,7 +273,7 @@ def _attention(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> N
         parts.lend(f"attention, {name}")
 
 
-def _collectives(parts: _Parts, path: Path, have: dict[str, int]) -> None:
+def _collectives(parts: _Parts, path: Path, have: dict[str, int], nvlink_bytes_per_s: float | None) -> None:
     tables = dict(parts.profile.collectives)
     rows = _rows(path, "collective") if "collective" in have else pd.DataFrame({"op": []})
     for name in tables:
@@ -296,4 +296,5 @@ def _collectives(parts: _Parts, path: Path, have: dict[str, int]) -> None:
         found = Evidence(
             part=name, kind="measured", source=NAMES["torch"], rows=len(chosen), note="as measured"
         )
-        parts.put([found], collectives=tables)
+        links = nvlink_bytes_per_s or parts.profile.nvlink_bytes_per_s
+        parts.put([found], collectives=tables, nvlink_bytes_per_s=links)

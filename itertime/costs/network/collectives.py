@@ -172,7 +172,7 @@ def _half_of_all_reduce(operation: str, nbytes: ArrayLike, group: Group, fabric:
 
 def _inside_s(operation: str, size: Array, ranks: ArrayLike, fabric: Fabric) -> Array:
     """Seconds of a collective in one node: the profile's, at the bytes that weigh as much on its links."""
-    return fabric.profile.seconds(Collective(operation, size * fabric.system.nvlink_slowdown, ranks))
+    return fabric.profile.seconds(Collective(operation, size * fabric.nvlink_slowdown, ranks))
 
 
 def _layout(nbytes: ArrayLike, group: Group) -> tuple[Array, Array, Array]:

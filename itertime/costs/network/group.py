@@ -19,6 +19,16 @@ class Fabric(NamedTuple):
     system: System
     profile: KernelTimes
 
+    @property
+    def nvlink_slowdown(self) -> float:
+        """How many times as long bytes take within a node as in the profile's tables: as the system states,
+        or by the links of a GPU here and in the node that was measured.
+        """
+        stated, measured = self.system.nvlink_slowdown, self.profile.nvlink_bytes_per_s
+        if stated is not None or measured is None:
+            return stated or 1.0
+        return measured / self.system.nvlink_bytes_per_s
+
 
 class Group(NamedTuple):
     """A process group, with its likes that communicate at the same time; numbers or arrays, which broadcast.

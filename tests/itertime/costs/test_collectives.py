@@ -289,9 +289,11 @@ def test_the_nics_of_all_trays_serve_a_domain() -> None:
 
 def test_slower_links_count_bytes_more_and_latency_as_before() -> None:
     slow = dataclasses.replace(IDEAL, nvlink_slowdown=1.5)
+    links = dataclasses.replace(IDEAL, nvlink_bytes_per_s=IDEAL.nvlink_bytes_per_s / 1.5)
     for collective in COLLECTIVES:
         assert collective(1e9, Group(8, 8), over(slow)) == collective(1.5e9, Group(8, 8), over(IDEAL))
         assert collective(64, Group(8, 8), over(slow)) == collective(64, Group(8, 8), over(IDEAL))
+        assert collective(1e9, Group(8, 8), over(links)) == collective(1e9, Group(8, 8), over(slow))
 
 
 def test_the_network_of_dgx_h100_is_that_of_the_published_all_reduces(shared_dir) -> None:

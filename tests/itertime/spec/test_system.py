@@ -302,6 +302,9 @@ def test_changes_behind_a_name_or_a_path(tmp_path: Path) -> None:
     assert (changed.nic_bytes_per_s, changed.site.launch_s) == (2e9, 30e-6)
     assert changed.collective_algorithms == ("tree",)
     assert changed.nvlink_bytes_per_s == load_system("dgx-h100").nvlink_bytes_per_s
+    measured = load_system("a100-pcie").nvlink_slowdown  # holds for the links that it was measured with
+    assert (measured, load_system("a100-pcie,nvlink_bytes_per_s=1e10").nvlink_slowdown) == (9.4, None)
+    assert load_system("a100-pcie,nvlink_slowdown=7,nvlink_bytes_per_s=1e10").nvlink_slowdown == 7
 
 
 def test_the_digest_is_of_what_is_resolved(tmp_path: Path) -> None:
