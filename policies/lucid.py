@@ -24,14 +24,13 @@ class Lucid(Scheduler):
     Learning Training Jobs", ASPLOS 2023. The score of a job is 0 (tiny) if it keeps more than `tiny` of its
     speed beside others, 1 (medium) above `medium`, else 2 (jumbo), on average over the models seen so far and
     by the `sharing` of the run. New jobs first run alone for `profile_s` seconds on the last `profile_nodes`
-    nodes, at most a quarter of all, which they then leave even if no job takes their GPUs. Wider ones, and
-    those that wait long for it, count as profiled. Run times are predicted by `blend`, the paper's by trees.
-    Its updates of models and its scaling of the profiler by time are left out.
+    nodes, at most a quarter of all, which they then leave for a place elsewhere or to another job. Wider
+    ones, and those that wait long for it, count as profiled. Run times are predicted by `blend`, the paper's
+    by trees. Its updates of models and its scaling of the profiler by time are left out.
     """
 
     one_gpu_type = True
     packs = 2
-    leaves_idle = True
 
     def __init__(
         self, capacity: int = 2, tiny: float = 0.95, medium: float = 0.85, profile_nodes: int = 1,
@@ -59,6 +58,9 @@ class Lucid(Scheduler):
             proposal.stop(job)
         self._profile(proposal, state, first_profile_node)
         self._serve(proposal, state, profiled, first_profile_node)
+        for job in profiled:
+            if proposal.placement(job) is None and proposal.keep(job):  # until another job gets its GPUs
+                self._profiling[job] = None
         proposal.wake_at = self._next_s(state.now)
         return proposal
 
@@ -152,7 +154,8 @@ class Lucid(Scheduler):
 
     def _next_s(self, now: float) -> float | None:
         """When a profile ends, or a job has waited long enough for one."""
-        ends = [now + job.paying_s + max(self.profile_s - job.productive_s, 0.0) for job in self._profiling]
+        left_s = [(job, self.profile_s - job.productive_s) for job in self._profiling]
+        ends = [now + job.paying_s + seconds for job, seconds in left_s if seconds > _INSTANT_S]
         waits = [since_s + _PATIENCE * self.profile_s for since_s in list(self._new.values())[:1]]
         next_s = min([*ends, *waits], default=inf)
         return max(next_s, now + _INSTANT_S) if next_s < inf else None
