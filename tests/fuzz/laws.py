@@ -10,8 +10,8 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
 from math import fsum, inf
@@ -211,17 +211,64 @@ def no_gpu_held_twice(ledger: Ledger) -> Iterator[str]:
             elif kind in ("node_down", "node_up"):
                 node = place_of(row["placement"]).gpus[0][0]
                 (down.add if kind == "node_down" else down.discard)(node)
-        in_use, shares, seen = Counter[int](), Counter[str](), set[str]()
-        for place in places.values():
-            if place.shared is not None:
-                shares[place.shared] += round(place.share * 1e6)
-                if place.shared in seen:
-                    continue
-                seen.add(place.shared)
-            in_use.update(dict(place.gpus))
+        in_use, shares = _use_of(places.values())
         wrong = [n for n, count in in_use.items() if n in down or count > groups[n]["gpus_per_node"]]
         if wrong or any(share > 1_000_000 for share in shares.values()):
             yield f"t={time_s}: nodes {wrong} give {dict(in_use)}, out of service are {down}; {dict(shares)}"
+
+
+def _use_of(places: Iterable[Place]) -> tuple[Counter[int], Counter[str]]:
+    """The GPUs in use by node, and the millionths in use of those that jobs share, by where these are."""
+    in_use, shares = Counter[int](), Counter[str]()
+    for place in places:
+        if place.shared not in shares:
+            in_use.update(dict(place.gpus))
+        if place.shared is not None:
+            shares[place.shared] += round(place.share * 1e6)
+    return in_use, shares
+
+
+def no_gpus_lost_for_nothing(ledger: Ledger) -> Iterator[str]:
+    """A job that its policy stops could not have gone on: another job has some of its GPUs, or of the cores
+    and the memory beside them. GPUs that the policy lets jobs share are not free while another one has them.
+    """
+    groups, places, down = ledger.node_groups, dict[str, Place](), set[int]()
+    for time_s, batch in groupby(ledger.events, key=lambda row: row["time_s"]):
+        lost = dict[str, Place]()
+        for row in batch:
+            kind, job_id = row["event"], row["job_id"]
+            if kind in GIVES:
+                places[job_id] = place_of(row["placement"])
+            elif kind in TAKES:
+                place = places.pop(job_id, None)
+                if place is not None and kind == "preempt" and not row["detail"]:
+                    lost.setdefault(job_id, place)
+            elif kind in ("node_down", "node_up"):
+                node = place_of(row["placement"]).gpus[0][0]
+                (down.add if kind == "node_down" else down.discard)(node)
+        for job_id in sorted(lost.keys() - places.keys()):
+            place, packed = lost[job_id], not ledger.trace[job_id].get("gpu_fraction")
+            in_use, shares = _use_of([*places.values(), replace(place, share=1.0) if packed else place])
+            if (
+                all(in_use[n] <= groups[n]["gpus_per_node"] and n not in down for n, _ in place.gpus)
+                and (place.shared is None or shares[place.shared] <= 1_000_000)
+                and _hosts({**places, job_id: place}, ledger.jobs, groups)
+            ):
+                yield f"t={time_s}: {job_id} loses {place}, and no job gets any of it"
+
+
+def _hosts(places: dict[str, Place], jobs: dict[str, Row], groups: list[dict[str, Any]]) -> bool:
+    """Whether all nodes have the cores and the memory that the jobs on them need."""
+    for needed, stated in (
+        ("cpus_per_gpu", "cpus_per_node"), ("host_gb_per_gpu", "host_memory_gb_per_node")
+    ):  # fmt: skip
+        use = Counter[int]()
+        for job_id, place in places.items():
+            for node, count in place.gpus:
+                use[node] += count * float(jobs[job_id].get(needed) or 0)  # type: ignore[assignment]
+        if any(amount > (groups[node].get(stated) or inf) for node, amount in use.items()):
+            return False
+    return True
 
 
 def use_over_time(ledger: Ledger) -> Iterator[str]:
@@ -396,8 +443,8 @@ def sums(ledger: Ledger) -> Iterator[str]:
 LAWS: dict[str, Callable[[Ledger], Iterator[str]]] = {
     law.__name__.replace("_", " "): law
     for law in (
-        one_record_each, order_of_events, counts_of_events, no_gpu_held_twice, use_over_time, gpu_seconds,
-        times_of_jobs, work_done, services_end, costs, deadlines, sums,
+        one_record_each, order_of_events, counts_of_events, no_gpu_held_twice, no_gpus_lost_for_nothing,
+        use_over_time, gpu_seconds, times_of_jobs, work_done, services_end, costs, deadlines, sums,
     )
 }  # fmt: skip
 

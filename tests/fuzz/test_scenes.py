@@ -71,6 +71,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("counts of events", "jobs.csv", {"state": "finished"}, {"preemptions": "7"}),
         ("no gpu held twice", "events.csv", {"event": "start", "gpus": "1"}, {"placement": "0x9"}),
         ("no gpu held twice", "events.csv", {"event": "start", "gpus": "1"}, {"gpus": "2"}),
+        ("no gpus lost for nothing", "events.csv", {"event": "start", "job_id": "j6"}, {"event": "note"}),
         ("use over time", "usage.csv", {"running": "3"}, {"running": "4"}),
         ("use over time", "usage.csv", {"running": "3"}, {"stranded": "4.25"}),
         ("gpu seconds", "jobs.csv", {"state": "finished"}, {"gpu_seconds": "3.25"}),
