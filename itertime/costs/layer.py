@@ -35,6 +35,7 @@ Parts = dict[str, Array]
 # this much of the attention's share.
 UNALIGNED_SLOWDOWN = 6.0
 _EARLY_STOP = RECOMPUTE.index("early-stop")
+_REPEATS_LAYERS = (RECOMPUTE.index("full"), _EARLY_STOP)
 _NO_GRAPH, _LAYERS = CUDA_GRAPHS.index("none"), CUDA_GRAPHS.index("layers")
 
 
@@ -139,13 +140,15 @@ def _overhead_s(workload: Workload) -> Array:
 
 
 def _issued_share(workload: Workload) -> Array | float:
-    """The share of a layer's kernels that the CPU issues one by one. A graph of everything never waits for
-    counts of tokens on the CPU; graphs of layers leave the experts to it.
+    """The share of a layer's kernels that the CPU issues one by one, those of recomputation left out. A graph
+    of everything never waits for counts of tokens on the CPU; graphs of layers leave the experts to it.
     """
-    if not workload.plans.cuda_graphs.any():
+    model, plans = workload.model, workload.plans
+    if not plans.cuda_graphs.any():
         return 1.0
-    kernels, issued = kernel_counts(workload.model, workload.plans), _issued(workload)
-    return np.asarray((issued[0] + issued[1]) / (kernels[0] + kernels[1]))
+    kernels, of_experts = _plain_kernel_counts(model, plans), _of_experts(model, plans)
+    issued = (_in_graphs(plans, *counts) for counts in zip(kernels, of_experts, strict=True))
+    return np.asarray(sum(issued) / sum(kernels))
 
 
 def _dispatch_parts(workload: Workload, forward: Parts, backward: Parts) -> Parts:
@@ -226,18 +229,27 @@ def _launch_waits_s(workload: Workload, forward: Parts, backward: Parts) -> tupl
 def _issued(workload: Workload) -> tuple[Array | Whole, Array | Whole]:
     """Kernels that the CPU issues one by one, forward and backward; a graph counts as one.
 
-    Graphs of layers hold attention and router of a mixture; its experts are issued one by one.
+    Graphs of layers hold attention and router of a mixture; its experts are issued one by one, and once more
+    where the backward pass repeats a layer.
     """
     model, plans = workload.model, workload.plans
-    counts = kernel_counts(model, plans)
-    graphs = plans.cuda_graphs
-    if not graphs.any():
-        return counts
-    forward, backward = (
-        np.where(graphs == _NO_GRAPH, count, np.where(graphs == _LAYERS, 1 + experts, 0))
-        for count, experts in zip(counts, _of_experts(model, plans), strict=True)
+    forward, backward = kernel_counts(model, plans)
+    if not plans.cuda_graphs.any():
+        return forward, backward
+    experts, experts_back = _of_experts(model, plans)
+    repeats = np.isin(plans.recompute, _REPEATS_LAYERS) * (plans.recompute_permille / 1000)
+    return (
+        _in_graphs(plans, forward, experts),
+        _in_graphs(plans, backward, experts_back + repeats * experts),
     )
-    return forward, backward
+
+
+def _in_graphs(plans: PlanBatch, kernels: Array | Whole, experts: Array | Whole | int) -> Array | Whole:
+    """What the CPU issues of a pass with so many kernels, of which those of `experts` are in no graph of a
+    layer.
+    """
+    graphs = plans.cuda_graphs
+    return np.where(graphs == _NO_GRAPH, kernels, np.where(graphs == _LAYERS, 1 + experts, 0))
 
 
 def _of_experts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | int, Array | int]:
@@ -322,7 +334,18 @@ def _attention_kernel(workload: Workload) -> AttentionKernel:
 
 
 def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Whole, Array | Whole]:
-    """Kernels of one layer and micro-batch, forward and backward; backward includes the recomputed ones.
+    """Kernels of one layer and micro-batch, forward and backward; backward includes the recomputed ones, on
+    average over a stage's layers.
+    """
+    forward, backward = _plain_kernel_counts(model, plans)
+    core = (6 if model.dropout else 5) if model.attention == "core" else 0
+    early = forward - _after_early_stop(model, plans)
+    repeated = np.choose(plans.recompute, [0, core, forward, early, _kernel_groups(model)[1]])
+    return forward, backward + repeated * (plans.recompute_permille / 1000)
+
+
+def _plain_kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Whole, Array | Whole]:
+    """`kernel_counts` without recomputation.
 
     Forward: a GEMM for every matrix, two batched ones or the flash kernel, the norms, two residual additions,
     the activation, the position encoding, the copies and the softmax around core attention; two collectives
@@ -330,30 +353,32 @@ def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Whole, Ar
     kernel once, the sum of every matrix's gradient, the joint gradient of queries, keys and values.
     `expert_kernel_counts` adds those of a mixture.
     """
-    matrices = 5 if model.gated_mlp else 4
-    around = model.norms_per_layer + (4 if model.positions == "rotary" else 3) + 2 * model.qk_norm
-    if model.latent_kv:  # two matrices for keys and values, one or two for queries, in place of one for all
-        matrices, around = matrices + (3 if model.latent_q else 2), around + (2 if model.latent_q else 1)
-    core, core_back, repeated_core = 1, 1, 0
+    matrices, around = _kernel_groups(model)
+    core, core_back = 1, 1
     if model.attention == "core":
         dropout = 1 if model.dropout else 0
         core, core_back = 5 + dropout, 8 + dropout  # two and four GEMMs, two copies, softmax
-        repeated_core = core
-    if model.experts > 1:
-        matrices, around = matrices - (3 if model.gated_mlp else 2), around - 1  # the MLP
-    if model.shared_ffn_hidden:
-        matrices += 3 if model.gated_mlp else 2
-        around += 2  # its activation, its addition
     gathered_again = np.where(plans.sequence_parallel & (plans.tp > 1), summed_blocks(model), 0)
     exchanged = _collectives(model, plans) + gathered_again
     adapters = len(model.lora_shapes)  # two products and an addition each; frozen weights have no gradients
     once: Array | Whole = matrices + 3 * adapters + around + core + exchanged
     expert_kernels_forward, expert_kernels_backward = _of_experts(model, plans)
-    once = expert_kernels_forward + once
-    early = once - _after_early_stop(model, plans)
-    repeated = np.choose(plans.recompute, [0, repeated_core, once, early, around])
     back = (1 if adapters else 3) * matrices + 7 * adapters + around + 1 + core_back
-    return once, back + expert_kernels_backward + exchanged + gathered_again + repeated
+    return expert_kernels_forward + once, back + expert_kernels_backward + exchanged + gathered_again
+
+
+def _kernel_groups(model: ModelSpec) -> tuple[int, int]:
+    """GEMMs with weights of a layer's forward pass, and memory-bound kernels around them and attention."""
+    matrices = 5 if model.gated_mlp else 4
+    around = model.norms_per_layer + (4 if model.positions == "rotary" else 3) + 2 * model.qk_norm
+    if model.latent_kv:  # two matrices for keys and values, one or two for queries, in place of one for all
+        matrices, around = matrices + (3 if model.latent_q else 2), around + (2 if model.latent_q else 1)
+    if model.experts > 1:
+        matrices, around = matrices - (3 if model.gated_mlp else 2), around - 1  # the MLP
+    if model.shared_ffn_hidden:
+        matrices += 3 if model.gated_mlp else 2
+        around += 2  # its activation, its addition
+    return matrices, around
 
 
 def _collectives(model: ModelSpec, plans: PlanBatch) -> Whole:

@@ -232,11 +232,15 @@ def _owned(workload: Workload, shared: Array, experts: Array, shards: Whole) -> 
 
 
 def _in_flight(plans: PlanBatch) -> Array:
-    """Micro-batches whose activations a stage holds: p - i in 1F1B (SC'21, section 2.2), all in GPipe.
+    """Micro-batches whose activations a stage holds: all in GPipe, p - i in 1F1B (SC'21, section 2.2), and
+    never more than there are.
 
-    Interleaved, the first stage holds 1 + (p - 1) / (p v) times as many (Korthikanti et al. 2022, section
-    4.2.3).
+    Interleaved, stage i runs the forward passes of 2 (p - i - 1) + (v - 1) p chunks before the first backward
+    pass, and holds one more (Megatron-LM, `num_warmup_microbatches`). The first stage thus holds
+    1 + (p - 1) / (p v) times as many as in 1F1B (Korthikanti et al. 2022, section 4.2.3).
     """
-    position = _SECOND + _LAST_ONE * (plans.pp - 1)
-    many = np.where(plans.gpipe, plans.microbatches, np.minimum(plans.pp - position, plans.microbatches))
-    return many * np.where(plans.interleave > 1, 1 + (plans.pp - 1) / (plans.pp * plans.interleave), 1.0)
+    position, chunks = _SECOND + _LAST_ONE * (plans.pp - 1), plans.interleave
+    later = plans.pp - position
+    warmup = 2 * (later - 1) + (chunks - 1) * plans.pp
+    wanted = np.where(chunks > 1, (warmup + 1) / chunks, later)
+    return np.where(plans.gpipe, plans.microbatches, np.minimum(wanted, plans.microbatches))

@@ -86,6 +86,9 @@ def test_1f1b_holds_as_many_micro_batches_as_stages_and_gpipe_all():
         for v in (1, 3)
     ]  # what is recomputed does not grow with the layers
     assert (kept[3] - kept[1]) / (kept[2] - kept[0]) == pytest.approx(1 + (4 - 1) / (4 * 3), rel=1e-12)
+    few = replace(plan, pp=4, global_batch=4)  # no more in flight than there are
+    interleaved, gpipe = replace(few, interleave=2), replace(few, schedule="gpipe")
+    assert parts(GPT, interleaved)["activations"] == parts(GPT, gpipe)["activations"]
 
 
 def framework(name: str) -> System:
