@@ -13,6 +13,9 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `check_window` | raises an error if no job is submitted in a window |
 | `has_waited` | which jobs were without GPUs for more than a negligible time |
 | `HARDLY_ANY` | where a smaller share of the jobs has waited, a run says little about scheduling |
+| `says_little` | whether a run says little about scheduling, by waits and the distance to the best |
+| `NEAR_BEST` | the distance from the best possible that leaves little to gain |
+| `differs_from_stated` | whether jobs offer another load than their trace states |
 | `LONG_TAIL` | the share of the makespan from which on a tail of few jobs deserves a note |
 | `NEGLIGIBLE_WAIT` | the share of a job's run time alone that it may be without GPUs and not have waited |
 | `Usage` | the snapshots of a run as arrays, with integrals and averages over time |
@@ -45,7 +48,15 @@ depends on which of them a job holds.
 
 from .allocations import Allocation, Holdings, allocations, blocks_of, end_of_run_s, gpu_blocks, holdings
 from .arrays import Usage
-from .demand import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, has_waited
+from .demand import (
+    HARDLY_ANY,
+    LONG_TAIL,
+    NEAR_BEST,
+    NEGLIGIBLE_WAIT,
+    differs_from_stated,
+    has_waited,
+    says_little,
+)
 from .gpu_time import CATEGORIES, GpuTime, gpu_time, plan_keys
 from .job_story import Explanation, Spell, Wait, explain
 from .metrics import METRICS, host_summary, summarise
@@ -60,6 +71,7 @@ __all__ = [
     "LEAST_PAIRS",
     "LONG_TAIL",
     "METRICS",
+    "NEAR_BEST",
     "NEGLIGIBLE_WAIT",
     "Allocation",
     "Explanation",
@@ -75,6 +87,7 @@ __all__ = [
     "blocks_of",
     "by_pool",
     "check_window",
+    "differs_from_stated",
     "end_of_run_s",
     "explain",
     "gpu_blocks",
@@ -87,6 +100,7 @@ __all__ = [
     "measured_jobs",
     "paired_difference",
     "plan_keys",
+    "says_little",
     "service_levels",
     "service_summary",
     "summarise",

@@ -5,6 +5,7 @@ Notation as in `metrics`: G is the number of GPUs of the cluster, T0 the first s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import fsum
 
 import numpy as np
@@ -29,11 +30,14 @@ from .arrays import (
 __all__ = [
     "HARDLY_ANY",
     "LONG_TAIL",
+    "NEAR_BEST",
     "NEGLIGIBLE_WAIT",
     "admitted",
     "arrival_window",
+    "differs_from_stated",
     "has_waited",
     "offered_load",
+    "says_little",
     "share_of_gpus",
     "tail",
     "waiting",
@@ -44,9 +48,13 @@ NEGLIGIBLE_WAIT = 0.01
 
 HARDLY_ANY = 0.01
 """Where a smaller share of the jobs has waited, a run says little about scheduling."""
+NEAR_BEST = 0.05
+"""An elastic policy within this distance of the best possible leaves other policies little to gain."""
+
 LONG_TAIL = 0.25
 """A tail of this share of the makespan deserves a note."""
 
+_LOAD_TOLERANCE = 0.05  # of the load that a generated trace states
 _ROUNDED_S = 2e-6  # two times that differ by less may be one, in tables of a microsecond
 _FEW_JOBS = 0.01  # of all jobs: so few are the tail of a run
 _SHORTEST_S = 1e-6  # of an arrival window; times are recorded to a microsecond
@@ -78,6 +86,27 @@ def offered_load(jobs: Jobs, cluster: Cluster, window: Interval | None) -> dict[
     if length_s is not None and length_s >= _SHORTEST_S:
         load = fsum(gpu_s[covered].tolist()) / (cluster.gpus * length_s)
     return {"offered_load": load, "arrival_window_s": length_s, "load_jobs": int(covered.sum())}
+
+
+def differs_from_stated(load: float, stated: float) -> bool:
+    """Whether jobs offer another load than their trace states, by more than 5 %."""
+    return abs(load / stated - 1) > _LOAD_TOLERANCE
+
+
+def says_little(metrics: Mapping[str, object], elastic: bool) -> bool:
+    """Whether the metrics of a run say little about scheduling: of the admitted jobs hardly any has waited.
+
+    An `elastic` policy can run jobs on fewer GPUs where others let them wait. Its run says little only if
+    mean JCT is also near the best possible; without a bound, if mean slowdown is as near to 1.
+    """
+    waited, over_bound, slowdown = (
+        value if isinstance(value := metrics.get(name), int | float) else None
+        for name in ("waited_ratio", "jct_over_bound", "slowdown_mean")
+    )
+    if waited is None or waited >= HARDLY_ANY:
+        return False
+    distance = slowdown if over_bound is None else over_bound
+    return not elastic or distance is None or distance <= 1 + NEAR_BEST
 
 
 def share_of_gpus(gpus: Array, usage: Usage, cluster: Cluster, window: Interval | None) -> float | None:

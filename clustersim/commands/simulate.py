@@ -131,8 +131,7 @@ def demo(
     The jobs train large language models, by default on 512 A100s. They are those of
     `trace generate --arrivals bursty --sizes itp-8h --rules llm-mix --deadlines 1:3`.
     """
-    from clustersim.cluster import load_cluster
-    from clustersim.runs import Trace
+    from clustersim.runs import Trace, recipe_values
     from traces.synthetic import Recipe
 
     options = RunOptions(cluster=cluster, seed=seed, warmup=warmup, measure=measure, no_bound=no_bound)
@@ -140,13 +139,12 @@ def demo(
     recipe = Recipe(
         jobs=jobs,
         load=load,
-        gpus=load_cluster(cluster).gpus,
         arrivals="bursty",
         sizes="itp-8h",
         rules="llm-mix",
         deadlines="1:3",
-        planner="3d",
         seed=seed,
+        **recipe_values(configs[0]),
     )
     _compare(Trace.generated(recipe), configs, output)
 

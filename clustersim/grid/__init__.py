@@ -16,6 +16,8 @@
 |---|---|
 | `read_results`, `Results` | the cells in the folder of a grid, complete or not: `to_pandas`, `compare` |
 | `Comparison` | the paired difference of one metric from the baseline, over seeds |
+| `load_notes` | sentences on loads that cells offer, and on those that are not the stated ones |
+| `cell_notes` | sentences on cells that say little, as on those where hardly any job waits |
 | `compare_runs` | such comparisons for runs that are in memory |
 | `is_grid` | whether a folder is that of a grid |
 | `write_run_pages` | the pages of single runs, to which the page of the grid links |
@@ -40,6 +42,7 @@ from .call import plan_grid, run_grid
 from .campaign import Campaign, CellCounts
 from .comparisons import Comparison
 from .making import Progress
+from .notes import cell_notes, load_notes
 from .preflight import GridPlan, read_plan
 from .results import Results, compare_runs, is_grid, read_results, write_run_pages
 from .store import Store
@@ -56,8 +59,10 @@ __all__ = [
     "Store",
     "Variation",
     "WhatIf",
+    "cell_notes",
     "compare_runs",
     "is_grid",
+    "load_notes",
     "plan_grid",
     "plan_variation",
     "read_plan",

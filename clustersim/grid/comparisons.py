@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import fsum, inf
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,29 @@ from itertime.errors import UnknownName
 from .expand import Scalar
 from .gridfile import NUMERIC_METRICS
 
-__all__ = ["Comparison", "Number", "Result", "compare_cells"]
+__all__ = ["CellFacts", "Comparison", "Number", "Result", "compare_cells"]
 
 Number = int | float | None
+
+
+@dataclass(frozen=True)
+class CellFacts:
+    """What the plan of a grid says of a cell: the policy, whether it is elastic, its planner, and the load
+    that its trace states. None for a trace that states none, and for a run that ends before all jobs.
+    """
+
+    policy: str = ""
+    elastic: bool = False
+    planner: str = ""
+    stated_load: float | None = None
 
 
 @dataclass(frozen=True)
 class Result:
     """One cell: its position in the grid, and its metrics (empty if it is not done).
 
-    `status`: done, failed, or missing. `reason`: why it failed.
+    `status`: done, failed, or missing. `reason`: why it failed. `facts`: what the plan says of it.
+    `offered_load`: of the whole run, also where the metrics are those of a window.
     """
 
     axes: Mapping[str, Scalar]
@@ -35,6 +48,8 @@ class Result:
     folder: Path
     metrics: Mapping[str, Number] = field(default_factory=dict)
     reason: str = ""
+    facts: CellFacts = CellFacts()
+    offered_load: float | None = None
 
     def run(self) -> Run:
         """All records of the cell. UserError if it is not done, or was changed."""
@@ -45,13 +60,16 @@ class Result:
 class Comparison:
     """A metric of the cells with these values of axes, against the baseline with all other axes equal.
 
-    `p_holm`: the p value, adjusted for all comparisons of this metric in the grid.
+    `p_holm`: the p value, adjusted for all comparisons of this metric in the grid. `offered_load`,
+    `baseline_load`: of the cells and of the baseline, the mean over seeds; None where it is not defined.
     """
 
     axes: Mapping[str, Scalar]
     metric: str
     difference: PairedDifference
     p_holm: float | None = None
+    offered_load: float | None = None
+    baseline_load: float | None = None
 
 
 def compare_cells(
@@ -77,8 +95,14 @@ def compare_cells(
             continue
         for metric in metrics:
             difference = _difference(groups[against], groups[values], metric)
-            comparisons.append(Comparison(variant, metric, difference))
+            loads = [_mean_load(groups[group].values()) for group in (values, against)]
+            comparisons.append(Comparison(variant, metric, difference, None, *loads))
     return _with_holm(comparisons)
+
+
+def _mean_load(results: Iterable[Result]) -> float | None:
+    loads = [result.offered_load for result in results if result.offered_load is not None]
+    return fsum(loads) / len(loads) if loads else None
 
 
 def _difference(

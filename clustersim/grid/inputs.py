@@ -18,7 +18,7 @@ import hashlib
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -28,7 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from clustersim.cluster import load_cluster
 from clustersim.engine.fleet import Routing
-from clustersim.runs import RunConfig, code_hash, find_policy, policy_hash
+from clustersim.runs import RunConfig, code_hash, find_policy, policy_hash, recipe_values
 from itertime.errors import UnknownName, UserError
 from itertime.io import digest, sha256, shown
 from itertime.spec import load_system, profile_of
@@ -61,17 +61,32 @@ class Inputs:
         return cls(RunConfig(**document["config"]), trace if isinstance(trace, str) else Recipe(**trace))
 
 
-def resolve(settings: Mapping[str, Any], seed: int) -> Inputs:
+def resolve(
+    settings: Mapping[str, Any], seed: int, trace_settings: Mapping[str, Any] | None = None
+) -> Inputs:
     """The run that `settings` describe. UserError names a setting that is wrong.
+
+    A generated trace takes what its recipe does not state (GPUs, system, planner, headroom of memory) from
+    the run that `trace_settings` describe, by default from this one.
 
     `a.b` sets `b` within `a`, before or after `a`; `policy.b` is a parameter of the policy, `system.b` a
     value of the system, and `nodes` the number of nodes of a cluster that is given by its shape.
     """
-    plain_settings = {name: value for name, value in settings.items() if "." not in name}
+    parts = {name[6:]: value for name, value in settings.items() if name.startswith("trace.")}
+    trace = _trace(settings.get("trace"), parts, seed)
+    config = _config(settings, seed)
+    if isinstance(trace, str):
+        return Inputs(config, trace)
+    stated = {**(settings.get("trace") or {}), **parts}
+    run_config = config if trace_settings is None else _config(trace_settings, seed)
+    values = {name: value for name, value in recipe_values(run_config).items() if name not in stated}
+    return Inputs(config, replace(trace, **values))
+
+
+def _config(settings: Mapping[str, Any], seed: int) -> RunConfig:
+    """The settings of the run alone."""
+    plain_settings = {name: value for name, value in settings.items() if "." not in name and name != "trace"}
     parts = [(name.split(".", 1), value) for name, value in settings.items() if "." in name]
-    trace = _trace(
-        plain_settings.pop("trace", None), {b: value for (a, b), value in parts if a == "trace"}, seed
-    )
     if "nodes" in plain_settings:
         plain_settings["cluster"] = _with_nodes(plain_settings.get("cluster"), plain_settings.pop("nodes"))
     if "policy" not in plain_settings:
@@ -88,7 +103,7 @@ def resolve(settings: Mapping[str, Any], seed: int) -> Inputs:
         if not isinstance(outer, Mapping):
             raise UserError(f"{a}.{b}: contradicts {a}: {shown(outer)}; leave one of them out")
         plain_settings[name] = {**outer, b: value}
-    return Inputs(RunConfig.make(seed=seed, **plain_settings), trace)
+    return RunConfig.make(seed=seed, **plain_settings)
 
 
 def _with_nodes(cluster: Any, nodes: Any) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from contextlib import chdir
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from clustersim.runs import setup_of
+from clustersim.runs import find_policy, setup_of
 from itertime.errors import TableError, UserError
 from traces.synthetic import Recipe, generate
 
+from .comparisons import CellFacts
 from .expand import Cell, Grid, expand
 from .gridfile import Document, GridFile, Place, parse_grid, read_document
 from .inputs import Hashes, Inputs, key_of, resolve
@@ -30,6 +32,7 @@ class PlannedCell:
     inputs: Inputs
     key: str
     hashed: dict[str, Any]
+    facts: CellFacts
 
     def order(self) -> dict[str, Any]:
         """What a worker needs to make the cell."""
@@ -68,10 +71,13 @@ class GridPlan:
             "metrics": list(self.file.metrics),
             "window": self.file.window.model_dump() if self.file.window else None,
             "cells": [
-                {"cell": planned.key, "seed": planned.cell.seed, "axes": dict(planned.cell.axes)}
+                {
+                    "cell": planned.key, "seed": planned.cell.seed, "axes": dict(planned.cell.axes),
+                    "facts": asdict(planned.facts),
+                }
                 for planned in self.cells
             ],
-        }
+        }  # fmt: skip
 
 
 def read_plan(path: str | Path, settings: Mapping[str, Any] | None = None) -> GridPlan:
@@ -93,31 +99,72 @@ def plan_of(document: Document, settings: Mapping[str, Any] | None = None) -> Gr
         changed = (replace(cell, settings={**cell.settings, **settings}) for cell in grid.cells)
         grid = replace(grid, cells=tuple(changed))
     plan = GridPlan(document.path, file, grid, _baseline(file, document, grid), ())
-    checker = _Checker(document)
+    checker = _Checker(document, _TraceCells(plan))
     with chdir(plan.base):
         cells = tuple(checker.plan_cell(cell) for cell in grid.cells)
     return replace(plan, cells=cells)
 
 
+class _TraceCells:
+    """For each cell, the cell whose run its generated trace is for.
+
+    Cells that are compared have the same jobs, so it is the cell with the values of the baseline, and with
+    the first value of axes that state policies. If the grid lacks this cell, it is the cell itself.
+    """
+
+    def __init__(self, plan: GridPlan):
+        grid, matrix = plan.grid, plan.file.matrix
+        self._settings = {tuple(cell.axes.values()): cell.settings for cell in grid.cells}
+        self._values = {
+            name: levels[0]
+            for name, levels in grid.levels.items()
+            if _states_policies(name, matrix.get(name))
+        } | (plan.baseline or {})
+
+    def settings_for(self, cell: Cell) -> Mapping[str, Any]:
+        """The settings of the run that the trace of `cell` is for."""
+        return self._settings.get(tuple({**cell.axes, **self._values}.values()), cell.settings)
+
+
+def _states_policies(axis: str, values: Any) -> bool:
+    """Whether the values of an axis of the matrix are policies, or state policies beside other settings."""
+    labelled = values.values() if isinstance(values, Mapping) else ()
+    return axis == "policy" or any(isinstance(value, Mapping) and "policy" in value for value in labelled)
+
+
 class _Checker:
     """Checks traces and settings, each of them once."""
 
-    def __init__(self, document: Document):
-        self.document, self.hashes = document, Hashes()
+    def __init__(self, document: Document, trace_cells: _TraceCells):
+        self.document, self.hashes, self.trace_cells = document, Hashes(), trace_cells
+        self.find_policy = cache(find_policy)
         self.seen: set[str] = set()
         self.models: dict[str, dict[str, list[str]]] = {}  # hashes of models, by source
 
     def plan_cell(self, cell: Cell) -> PlannedCell:
         try:
-            inputs = resolve(cell.settings, cell.seed)
+            inputs = resolve(cell.settings, cell.seed, self.trace_cells.settings_for(cell))
             self._check(inputs)
             key, hashed = key_of(inputs, self.hashes, self.models[_source(inputs)])
+            facts = self._facts(inputs)
         except UserError as error:
             raise self._located(cell, error) from None
         except OSError as error:
             problem = UserError(f"{error.filename}: cannot be read: {error.strerror or error}")
             raise self._located(cell, problem) from None
-        return PlannedCell(cell, inputs, key, hashed)
+        return PlannedCell(cell, inputs, key, hashed, facts)
+
+    def _facts(self, inputs: Inputs) -> CellFacts:
+        """What results say of the cell beside its metrics."""
+        config, trace = inputs.config, inputs.trace
+        policy = self.find_policy(config.policy)
+        states_load = isinstance(trace, Recipe) and trace.load_of == "trace" and config.until_s is None
+        return CellFacts(
+            policy=config.policy,
+            elastic=policy.elastic,
+            planner=config.planner or policy.planner,
+            stated_load=trace.load if states_load and isinstance(trace, Recipe) else None,
+        )
 
     def _check(self, inputs: Inputs) -> None:
         config, trace = inputs.config.model_copy(update={"seed": 0}), inputs.trace

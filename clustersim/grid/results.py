@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clustersim.analysis import window_metrics
 from clustersim.export import Picture, draw_sweep, drawn, read_sweep
@@ -17,7 +17,7 @@ from clustersim.rundir import SUMMARY, read_unverified
 from itertime.errors import UserError
 from itertime.io import shown, write_text
 
-from .comparisons import Comparison, Number, Result, compare_cells
+from .comparisons import CellFacts, Comparison, Number, Result, compare_cells
 from .expand import Scalar
 from .gridfile import NUMERIC_METRICS, SHOWN_METRICS, Window
 from .page import GridDocument, page_of_run, render_grid
@@ -120,8 +120,8 @@ def read_results(folder: str | Path) -> Results:
         )
     try:
         window = Window(**document["window"]) if document["window"] else None
-        manifests: dict[str, tuple[str, Mapping[str, Number], str]] = {}
-        results = [_result(store, entry, window, manifests) for entry in document["cells"]]
+        contents: dict[str, _Content] = {}
+        results = [_result(store, entry, window, contents) for entry in document["cells"]]
         shown_metrics = tuple(document.get("metrics") or SHOWN_METRICS)
         return Results(
             store.folder, document["name"], tuple(document["axes"]), tuple(results),
@@ -164,6 +164,7 @@ def compare_runs(runs: Sequence[Run], baseline: str) -> list[Comparison]:
         Result(
             {"policy": run.policy}, run.manifest["seed"], "", "done", Path(),
             {name: run.summary.get(name) for name in NUMERIC_METRICS},
+            offered_load=run.summary.get("offered_load"),
         )
         for run in runs
     ]  # fmt: skip
@@ -171,29 +172,45 @@ def compare_runs(runs: Sequence[Run], baseline: str) -> list[Comparison]:
 
 
 def _result(
-    store: Store, entry: Mapping[str, Any], window: Window | None, manifests: dict[str, Any]
+    store: Store, entry: Mapping[str, Any], window: Window | None, contents: dict[str, _Content]
 ) -> Result:
     key = entry["cell"]
-    if key not in manifests:  # cells of equal inputs share a folder
-        manifests[key] = _look_up(store, key, window)
-    status, metrics, reason = manifests[key]
-    return Result(entry["axes"], entry["seed"], key, status, store.cell(key), metrics, reason)
+    if key not in contents:  # cells of equal inputs share a folder
+        contents[key] = _look_up(store, key, window)
+    return Result(
+        axes=entry["axes"],
+        seed=entry["seed"],
+        cell=key,
+        folder=store.cell(key),
+        facts=CellFacts(**entry.get("facts", {})),  # folders of older versions have none
+        **contents[key]._asdict(),
+    )
 
 
-def _look_up(store: Store, key: str, window: Window | None) -> tuple[str, Mapping[str, Number], str]:
+class _Content(NamedTuple):
+    """What the folder of a grid has of a cell."""
+
+    status: str
+    metrics: Mapping[str, Number]
+    reason: str = ""
+    offered_load: float | None = None
+
+
+def _look_up(store: Store, key: str, window: Window | None) -> _Content:
     damage = store.damage(key) if store.has(key) else None
     if store.has(key) and damage is None:
-        return "done", _metrics(store.cell(key), window), ""
+        summary = read_object(store.cell(key) / SUMMARY)
+        return _Content(
+            "done", _metrics(store.cell(key), summary, window), offered_load=summary.get("offered_load")
+        )
     failure = store.failure(key)
     if failure is not None:
-        return "failed", {}, str(failure.get("reason", ""))
-    return "missing", {}, damage or ""
+        return _Content("failed", {}, str(failure.get("reason", "")))
+    return _Content("missing", {}, damage or "")
 
 
-def _metrics(folder: Path, window: Window | None) -> Mapping[str, Number]:
-    if window is None:
-        summary: Mapping[str, Any] = read_object(folder / SUMMARY)
-    else:
+def _metrics(folder: Path, summary: Mapping[str, Any], window: Window | None) -> Mapping[str, Number]:
+    if window is not None:
         run = read_unverified(folder)  # its hashes have just been checked
         summary = window_metrics(
             run.jobs, run.snapshots, run.cluster, warmup_s=window.warmup_s, measure_s=window.measure_s,

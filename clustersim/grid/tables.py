@@ -45,11 +45,12 @@ def write_tables(results: Results) -> list[Comparison]:
 
 def _comparison_csv(results: Results, comparisons: Sequence[Comparison]) -> str:
     names = [field.name for field in fields(PairedDifference)]
-    header = [*results.axes, "metric", *names, "p_holm"]
+    header = [*results.axes, "metric", *names, "p_holm", "offered_load"]
     rows = (
         [
             *(comparison.axes[name] for name in results.axes),
-            comparison.metric, *(getattr(comparison.difference, name) for name in names), comparison.p_holm,
+            comparison.metric, *(getattr(comparison.difference, name) for name in names),
+            comparison.p_holm, comparison.offered_load,
         ]
         for comparison in comparisons
     )  # fmt: skip

@@ -10,10 +10,9 @@ import gymnasium
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from clustersim.analysis import summarise
-from clustersim.cluster import load_cluster
 from clustersim.engine import RunSetup, Simulation
 from clustersim.records import MemoryRecorder
-from clustersim.runs import RunConfig, Trace, setup_of
+from clustersim.runs import RunConfig, Trace, recipe_values, setup_of
 from clustersim.scheduler import Proposal, State
 from itertime.errors import UserError
 from traces.synthetic import Recipe
@@ -75,7 +74,7 @@ class ClusterEnv(gymnasium.Env[Any, Any]):
         self.observation_space = self._observer.observation_space
         self.action_space = self._observer.action_space
         self._config = RunConfig.make(policy="fifo", **{"bound": "none", **settings})
-        self._recipe = Recipe(jobs=jobs, load=load, gpus=_gpus(self._config))
+        self._recipe = Recipe(jobs=jobs, load=load, **recipe_values(self._config))
         self._trace = None
         if trace is not None:
             self._trace = Trace.given(trace, self._config.table, self._config.model_path)
@@ -141,10 +140,6 @@ class ClusterEnv(gymnasium.Env[Any, Any]):
         if observation is None:
             info["summary"] = episode.summary
         return info
-
-
-def _gpus(config: RunConfig) -> int:
-    return load_cluster(config.cluster, config.system, config.network).gpus
 
 
 class _Agent(ChoosingScheduler):

@@ -5,7 +5,9 @@
 | `render_report` | the page for some runs, as HTML |
 | `Page` | a page that a notebook shows and `save` writes |
 | `comparison_table` | the headline table of the page as text, for a terminal |
-| `notes` | sentences that a reader needs to judge the numbers: load, queueing, tail, identical schedules |
+| `load_differences` | the first sentences of all: that a trace does not offer the load that it states |
+| `heads` | sentences above the numbers: the offered load, the planner |
+| `notes` | sentences that a reader needs to judge the numbers: queueing, tail, identical schedules |
 | `sizes_given` | sentences on policies that allocate other numbers of GPUs than requested |
 | `group_runs` | runs grouped by policy, in order of appearance |
 | `named` | each run with its label, in the order of all tables |
@@ -31,13 +33,15 @@ from .headline import comparison_table
 from .page import render_report
 from .runs import group_runs, named
 from .time_axis import TimeAxis
-from .verdict import notes, sizes_given
+from .verdict import heads, load_differences, notes, sizes_given
 
 __all__ = [
     "Page",
     "TimeAxis",
     "comparison_table",
     "group_runs",
+    "heads",
+    "load_differences",
     "named",
     "notes",
     "render_report",

@@ -27,7 +27,7 @@ from .sections import (
     time_rows,
 )
 from .time_axis import TimeAxis
-from .verdict import caution, notes, verdict
+from .verdict import caution, heads, load_differences, notes, verdict
 
 __all__ = ["render_report"]
 
@@ -65,8 +65,8 @@ def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: st
         subtitle=_subtitle(runs),
         baseline=against,
         headline=headline_rows(runs, against),
-        verdict=verdict(runs, against),
-        notes=notes(runs),
+        verdict=[*load_differences(runs), *verdict(runs, against)],
+        notes=[*heads(runs), *notes(runs)],
         caution=caution(runs),
         pairs=paired,
         **_sections(runs, times),

@@ -32,6 +32,7 @@ __all__ = [
     "measured",
     "named",
     "pairs",
+    "planners_of",
     "run_labels",
     "same_jobs_finished",
     "same_trace",
@@ -63,6 +64,11 @@ def group_runs(runs: Sequence[Run]) -> list[PolicyRuns]:
         PolicyRuns(label, look, tuple(members))
         for look, (label, members) in zip(looks, grouped.items(), strict=True)
     ]
+
+
+def planners_of(runs: Sequence[Run]) -> list[str]:
+    """The planners that planned jobs, in order of appearance; none where no job had a training plan."""
+    return list(dict.fromkeys(run.planner for run in runs if run.plans))
 
 
 def run_labels(group: PolicyRuns) -> list[str]:

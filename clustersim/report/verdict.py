@@ -4,19 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import fsum
+from typing import Any
 
 import numpy as np
 
-from clustersim.analysis import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, measured_jobs, service_levels
+from clustersim.analysis import (
+    HARDLY_ANY,
+    LONG_TAIL,
+    NEGLIGIBLE_WAIT,
+    differs_from_stated,
+    measured_jobs,
+    says_little,
+    service_levels,
+)
 from clustersim.analysis.arrays import requested_gpus
 from clustersim.analysis.tables import jobs_of
 from clustersim.records import REJECTED, Run
 
 from .distance import distances
 from .numbers import counted, difference, duration, listed, plural
-from .runs import PolicyRuns, common_jobs, group_runs, mean_jct_s, measured, same_jobs_finished, same_trace
+from .runs import (
+    PolicyRuns,
+    common_jobs,
+    group_runs,
+    mean_jct_s,
+    measured,
+    planners_of,
+    same_jobs_finished,
+    same_trace,
+)
 
-__all__ = ["caution", "notes", "sizes_given", "verdict"]
+__all__ = ["caution", "heads", "load_differences", "notes", "sizes_given", "verdict"]
+
 
 _LEAST_JOBS = 10  # of which a few can be a tail
 _MOST_SERVICES, _MOST_TOLD = 5, 6  # services and policies that a sentence names
@@ -64,10 +83,53 @@ def caution(runs: Sequence[Run]) -> str:
     return " ".join(sentences)
 
 
+def heads(runs: Sequence[Run]) -> list[str]:
+    """What a reader must know before any number: the load that the jobs offer, and the planner, if all runs
+    that plan jobs share one.
+    """
+    planners = planners_of(runs)
+    return [*_load(group_runs(runs)), *([f"Planner: {planners[0]}."] if len(planners) == 1 else [])]
+
+
+def load_differences(runs: Sequence[Run]) -> list[str]:
+    """That a generated trace does not offer the load that it states, since it was generated for other nodes
+    or another planner. Empty if it does, within 5 %, or if a run did not reach all jobs.
+    """
+    groups = group_runs(runs)
+    loads: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    for group in groups:
+        for run in group.runs:
+            recipe, load = _recipe_of(run), run.summary.get("offered_load")
+            stated = recipe.get("load")
+            reaches_all = run.manifest.get("until_s") is None and run.manifest.get("complete") is True
+            if not (reaches_all and load and isinstance(stated, int | float)) or recipe["load_of"] != "trace":
+                continue
+            if differs_from_stated(load, stated):
+                origin = f"{recipe['gpus']:,} GPUs of {recipe['system']}, planner {recipe['planner']}"
+                loads.setdefault((f"{stated:.2f}", origin), []).append((load, group.label))
+    sentences = []
+    for (stated_text, origin), entries in loads.items():
+        least, most = (f"{limit([load for load, _ in entries]):.2f}" for limit in (min, max))
+        labels = dict.fromkeys(label for _, label in entries)
+        under = f" under {listed(list(labels))}" if len(labels) < len(groups) else ""
+        offered = f"{least}{under}" if least == most else f"{least} to {most}{under}"
+        sentences.append(
+            f"The trace states a load of {stated_text} and offers {offered}: it was generated for {origin}."
+        )
+    return sentences
+
+
+def _recipe_of(run: Run) -> Mapping[str, Any]:
+    """What the manifest says of the recipe of a generated trace; empty for other traces."""
+    source = run.manifest.get("trace")
+    recipe = (source.get("recipe") or source.get("generated_for")) if isinstance(source, Mapping) else None
+    return recipe if isinstance(recipe, Mapping) else {}
+
+
 def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
     """What a reader must know to judge the numbers, as sentences for the terminal and the page.
 
-    - the window of measurement, and the load that the jobs offered;
+    - the window of measurement;
     - how far the results are from the best possible;
     - the need of inference services that was not met;
     - that hardly any job waited, so that the runs say little about scheduling;
@@ -79,7 +141,7 @@ def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
     """
     groups = group_runs(runs)
     return [
-        *_window(groups), *_load(groups), *_services(groups, read_records), *distances(groups),
+        *_window(groups), *_services(groups, read_records), *distances(groups),
         *_no_queueing(groups, read_records), *_tails(groups), *(_identical(groups) if read_records else []),
         *_rigid(groups), *_packed_for_nothing(groups),
     ]  # fmt: skip
@@ -138,12 +200,15 @@ def _services(groups: Sequence[PolicyRuns], read_records: bool) -> list[str]:
 
 
 def _no_queueing(groups: Sequence[PolicyRuns], read_records: bool) -> list[str]:
-    """That hardly any job waited under any policy, was declined, or got fewer GPUs than requested."""
+    """That hardly any job waited under any policy, was declined, or got fewer GPUs than requested, and that
+    elastic policies come near the best possible.
+    """
     runs = [run for group in groups for run in group.runs]
     values = [measured(run) for run in runs]
-    shares = [run_values.get("waited_ratio") for run_values in values]
-    waited_ratios = [share for share in shares if share is not None]
-    if len(waited_ratios) < len(shares) or max(waited_ratios) >= HARDLY_ANY:
+    if not all(
+        says_little(run_values, run.manifest.get("elastic") is True)
+        for run, run_values in zip(runs, values, strict=True)
+    ):
         return []
     if any(
         _declined(run, run_values, read_records) >= HARDLY_ANY
@@ -153,7 +218,7 @@ def _no_queueing(groups: Sequence[PolicyRuns], read_records: bool) -> list[str]:
     if read_records and any(_sizes(group)[1] >= HARDLY_ANY for group in groups):
         return []
     subject = "this comparison says" if len(groups) > 1 else "this run says"
-    largest = max(waited_ratios)
+    largest = max(run_values["waited_ratio"] or 0.0 for run_values in values)
     how = "no job waited" if not largest else f"at most {100 * largest:.1g} % of the jobs waited"
     share = f"{100 * NEGLIGIBLE_WAIT:g} % of the job's run time"
     return [f"No queueing: {subject} little about scheduling ({how} for more than {share})."]

@@ -16,6 +16,7 @@
 |---|---|
 | `Trace` | jobs in order of submission, and the file or recipe that they come from |
 | `trace_of_manifest` | the trace of an earlier run, or the reason why there is none |
+| `recipe_values` | what the settings of runs decide of a trace that is generated for them |
 | `stated_hash` | the hash of the trace's file as a manifest states it |
 | `LARGEST_FILE` | bytes of the largest file that is read because a manifest names it |
 
@@ -67,7 +68,7 @@ from .run import run, run_config
 from .run_bounds import best_possible
 from .settings import Entry, Setting
 from .setup import setup_of
-from .source import LARGEST_FILE, Trace, stated_hash, trace_of_manifest
+from .source import LARGEST_FILE, Trace, recipe_values, stated_hash, trace_of_manifest
 
 __all__ = [
     "LARGEST_FILE",
@@ -92,6 +93,7 @@ __all__ = [
     "policy_details",
     "policy_hash",
     "profile_of",
+    "recipe_values",
     "run",
     "run_config",
     "setup_of",

@@ -36,6 +36,10 @@ __all__ = [
 ]
 
 
+GENERATED_FOR = ("load", "load_of", "gpus", "system", "planner")
+"""What a manifest repeats of the recipe of a trace that lies in a file."""
+
+
 class Ending(NamedTuple):
     """How a run ended (`COMPLETE`, `STOPPED`, `INTERRUPTED`), and the seconds that it and its policy took."""
 
@@ -155,13 +159,18 @@ def _settings(config: RunConfig, setup: RunSetup) -> dict[str, Any]:
 
 
 def source_of(trace: Trace) -> dict[str, Any]:
-    """Where the jobs come from. `since_1970_s`: when the clock of an imported log starts, if it is known."""
+    """Where the jobs come from. `since_1970_s`: when the clock of an imported log starts, if it is known.
+    `generated_for`: the load that the file of a generated trace was to offer, and where.
+    """
     source: dict[str, Any] = {"path": trace.path, "sha256": trace.sha256, "jobs": len(trace.jobs)}
     if trace.recipe is not None:
         source |= {"recipe": dict(trace.recipe), "recipe_sha256": recipe_hash(trace.recipe)}
     report = report_of(Path(trace.path)) if trace.path else None
     if report is not None and (starts_s := since_1970(report[1])) is not None:
         source["since_1970_s"] = starts_s
+    if report is not None and report[0] == "generate" and isinstance(report[1].get("recipe"), dict):
+        recipe = report[1]["recipe"]
+        source["generated_for"] = {name: recipe.get(name) for name in GENERATED_FOR}
     return source
 
 

@@ -8,10 +8,12 @@ from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+from clustersim.cluster import Cluster, load_cluster
+from clustersim.scheduler import Scheduler
 from clustersim.speed import read_throughput_table
 from itertime.errors import TableError, UserError
 from itertime.io import sha256, shown
-from itertime.spec import Models
+from itertime.spec import Models, load_system, profile_of
 from traces.job import Job, submission_order
 from traces.native import (
     COLUMNS,
@@ -24,9 +26,10 @@ from traces.native import (
 )
 from traces.synthetic import Recipe, generate_stored
 
+from .config import RunConfig
 from .fingerprints import is_of_this_code, recipe_hash
 
-__all__ = ["LARGEST_FILE", "Trace", "TraceLike", "stated_hash", "trace_of_manifest"]
+__all__ = ["LARGEST_FILE", "Trace", "TraceLike", "recipe_values", "stated_hash", "trace_of_manifest"]
 
 LARGEST_FILE = 10_000_000_000
 """Bytes of the largest trace or table that is read because a manifest names it: a hundred million jobs."""
@@ -121,6 +124,44 @@ class Trace:
         for job in jobs:
             _check(job)
         return cls(jobs, recipe=asdict(recipe))
+
+
+def recipe_values(config: RunConfig) -> dict[str, Any]:
+    """The fields of a `Recipe` that the runs of `config` decide: with them, the trace offers these runs the
+    load that its recipe states.
+
+    Policies that are compared share one trace, so the planner is that of the settings, or the default of all
+    policies, and not that of one policy. On a cluster of several GPU types the system is that of the fastest,
+    by which `offered_load` counts work. UserError for a cluster that cannot be used.
+    """
+    cluster = load_cluster(config.cluster, config.system, config.network)
+    values = {
+        "gpus": cluster.gpus,
+        "planner": config.planner or Scheduler.planner,
+        "memory_headroom": config.memory_headroom,
+    }
+    system = _fastest_system(cluster)
+    return values if system is None else {**values, "system": system}
+
+
+def _fastest_system(cluster: Cluster) -> str | None:
+    """The system of the nodes with the fastest GPUs, with what the cluster changes of it; None if no GPU type
+    has a profile.
+    """
+    peak_flops = {
+        pool: profile_of(load_system(pool.system)).peak_flops for pool in cluster.pools if pool.system
+    }
+    if not peak_flops:
+        return None
+    pool = max(peak_flops, key=lambda pool: peak_flops[pool])
+    system, text = load_system(pool.system or ""), pool.system or ""
+    share = pool.gpus_per_node / system.gpus_per_node
+    nic_bytes_per_s = pool.nic_bytes_per_s or system.nic_bytes_per_s * share
+    if share != 1:
+        text += f",gpus_per_node={pool.gpus_per_node}"
+    if nic_bytes_per_s != system.nic_bytes_per_s:
+        text += f",nic_gbps={nic_bytes_per_s * 8 / 1e9:g}"
+    return text
 
 
 def _remedy(trace: object) -> str:

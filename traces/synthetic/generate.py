@@ -63,6 +63,8 @@ def generate_stored(recipe: Recipe) -> tuple[StoredJobs, dict[str, Any]]:
             job = replace(job, phases=noise.phases(job.global_batch))
         jobs.add(i, estimates.applied_to(job, recipe.seed))
     total = demand(jobs.finish(""))
+    offered_share = drawn.offered_gpu_s(recipe.gpus) / math.fsum(drawn.works())
+    load_of_all = load_of(total, recipe.gpus)
     recipe_values = asdict(recipe)
     if preset is None:
         del recipe_values["preset"]
@@ -76,7 +78,7 @@ def generate_stored(recipe: Recipe) -> tuple[StoredJobs, dict[str, Any]]:
             "jobs_per_s": None if recipe.arrivals == "at-zero" else _rate_per_s(recipe, job_gpu_s, preset),
         },
         "demand": total,
-        "load": load_of(total, recipe.gpus),
+        "load": None if load_of_all is None else load_of_all * offered_share,
         "cautions": [*cautions(total), *_too_large(drawn, recipe.gpus)],
     }
     return jobs, report
@@ -116,25 +118,27 @@ class _Drawn(NamedTuple):
     kinds_of: array[int]
     run_s: array[float]
 
-    @property
-    def gpu_seconds(self) -> float:
-        return math.fsum(
-            self.kinds[k].gpus * run_s for k, run_s in zip(self.kinds_of, self.run_s, strict=True)
-        )
+    def works(self, largest_gpus: float = math.inf) -> list[float]:
+        """The GPU-seconds of each job that requests at most so many GPUs."""
+        jobs = ((self.kinds[kind].gpus, run_s) for kind, run_s in zip(self.kinds_of, self.run_s, strict=True))
+        return [gpus * run_s for gpus, run_s in jobs if gpus <= largest_gpus]
+
+    def offered_gpu_s(self, cluster_gpus: int) -> float:
+        """The GPU-seconds of the jobs that a cluster can hold; of all jobs if it can hold none."""
+        return math.fsum(self.works(cluster_gpus) or self.works())
 
 
 def _too_large(drawn: _Drawn, gpus: int) -> list[str]:
     """That jobs request more GPUs than the cluster has that the load refers to; empty if none does."""
-    larger = [
-        drawn.kinds[kind].gpus * run_s
-        for kind, run_s in zip(drawn.kinds_of, drawn.run_s, strict=True)
-        if drawn.kinds[kind].gpus > gpus
-    ]
-    if not larger:
+    larger_count = len(drawn.run_s) - len(drawn.works(gpus))
+    if not larger_count:
         return []
-    share = math.fsum(larger) / drawn.gpu_seconds
-    many = f"{len(larger):,} of {len(drawn.run_s):,} jobs"
-    return [f"{many} ask for more than {gpus:,} GPUs and cannot run there: {share:.1%} of the load is theirs"]
+    share = 1 - math.fsum(drawn.works(gpus)) / math.fsum(drawn.works())
+    many = f"{larger_count:,} of {len(drawn.run_s):,} jobs"
+    return [
+        f"{many} ask for more than {gpus:,} GPUs and cannot run there: {share:.1%} of the work is theirs, "
+        "and no part of the load"
+    ]
 
 
 def _ingredients(recipe: Recipe, preset: Preset | None) -> tuple[Sizes, WorkMaker | None, dict[str, Any]]:
@@ -232,7 +236,7 @@ def _submissions(
             submits = arrival_times(recipe.arrivals, recipe.jobs, rate, rng, recipe.cv)
         _check_window(recipe, float(submits[-1]))
         return submits
-    window_s = drawn.gpu_seconds / recipe.gpus / recipe.load
+    window_s = drawn.offered_gpu_s(recipe.gpus) / recipe.gpus / recipe.load
     has_load = recipe.jobs > 1 and recipe.arrivals != "at-zero"
     if has_load:
         _check_window(recipe, window_s)

@@ -52,10 +52,11 @@ class Recipe:
     GPUs, a job takes the run time that was drawn for it. So `load` is that of a run with this planner; a
     faster planner finishes the same work with fewer GPU-seconds.
 
-    With `load_of="trace"` the window is scaled to the work that was drawn: GPU-seconds / (load x gpus). Run
-    times are heavy-tailed, so that a trace of a thousand jobs of the process with the expected rate may have
-    half or twice the expected load. `load_of="process"` keeps this rate, load x gpus / (expected GPU-seconds
-    of a job). It is for comparisons with queueing theory, where the arrivals must not depend on the work.
+    With `load_of="trace"` the window is scaled to the work that was drawn: GPU-seconds / (load x gpus). Jobs
+    that request more than `gpus` GPUs cannot run, and do not count. Run times are heavy-tailed, so that a
+    trace of a thousand jobs of the process with the expected rate may have half or twice the expected load.
+    `load_of="process"` keeps this rate, load x gpus / (expected GPU-seconds of a job). It is for comparisons
+    with queueing theory, where the arrivals must not depend on the work.
 
     N jobs have N - 1 gaps between them. With "trace" the mean gap is therefore N / (N - 1) times that of the
     process, a difference that only traces of a few jobs show.

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import fsum
 from pathlib import Path
 from typing import Any
 
-from clustersim.analysis import HARDLY_ANY, LEAST_PAIRS, LONG_TAIL
-from clustersim.grid import Comparison, GridPlan, Results, Store
+from clustersim.analysis import LEAST_PAIRS
+from clustersim.grid import Comparison, GridPlan, Results, Store, cell_notes, load_notes
 from itertime.commandline import print_json
 
 from .terminal import WIDE, plain, print_table, say
 
-__all__ = ["as_rows", "cell_notes", "print_cells", "print_differences", "print_results"]
+__all__ = ["as_rows", "print_cells", "print_differences", "print_results"]
 
 
 def print_cells(plan: GridPlan, folder: Path, json: bool) -> None:
@@ -48,7 +48,8 @@ def print_results(
     statuses = [result.status for result in results]
     counts = {status: statuses.count(status) for status in ("done", "failed", "missing")}
     if json:
-        rows, notes = as_rows(comparisons), [*bound_notes(results), *cell_notes(results)]
+        rows = as_rows(comparisons)
+        notes = [*load_notes(results), *bound_notes(results), *cell_notes(results)]
         print_json(
             {
                 "cells": len(results), **counts, "baseline": results.baseline, "comparisons": rows,
@@ -57,6 +58,8 @@ def print_results(
         )  # fmt: skip
         return
     width = WIDE if wide else None
+    for sentence in load_notes(results):
+        say(sentence, width)
     print_differences(comparisons, results.baseline or {}, width)
     for sentence in [*bound_notes(results), *cell_notes(results)]:
         say(sentence, width)
@@ -64,24 +67,6 @@ def print_results(
         print(f"Results of {len(results)} cells: {results.folder / 'results.csv'} (and .parquet)")
     else:
         print(f"{len(results)} runs, not kept; --out DIR keeps them and writes a report.")
-
-
-def cell_notes(results: Results) -> list[str]:
-    """In how many cells no job is measured, almost no job waits, or a few jobs make the makespan."""
-    metrics_of_cells = [result.metrics for result in results if result.status == "done"]
-    cells = f"{len(metrics_of_cells):,} cell{'s' if len(metrics_of_cells) != 1 else ''}"
-    empty = sum(metrics.get("jobs") == 0 for metrics in metrics_of_cells)
-    calm = _count(metrics_of_cells, "waited_ratio", lambda share: share < HARDLY_ANY)
-    tailed = _count(metrics_of_cells, "tail_ratio", lambda share: share >= LONG_TAIL)
-    sentences = {
-        f"In {empty:,} of {cells} no job is submitted in the window: state a shorter warmup_s, or a longer "
-        "measure_s.": empty,
-        f"In {calm:,} of {cells} almost no job waited (waited_ratio below {100 * HARDLY_ANY:g} %): they say "
-        "little about scheduling.": calm,
-        f"In {tailed:,} of {cells} at least {100 * LONG_TAIL:g} % of the makespan is the tail of a few jobs "
-        "(tail_ratio).": tailed,
-    }
-    return [sentence for sentence, count in sentences.items() if count]
 
 
 def bound_notes(results: Results) -> list[str]:
@@ -119,16 +104,15 @@ def _mean(name: str, cells: Sequence[Mapping[str, Any]]) -> float | None:
     return fsum(values) / len(values) if values else None
 
 
-def _count(metrics_of_cells: Sequence[Mapping[str, Any]], name: str, holds: Callable[[float], bool]) -> int:
-    return sum(metrics.get(name) is not None and holds(metrics[name]) for metrics in metrics_of_cells)
-
-
 def as_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
     """Comparisons as plain data."""
     return [
-        {"axes": dict(c.axes), "metric": c.metric, **asdict(c.difference), "p_holm": c.p_holm}
+        {
+            "axes": dict(c.axes), "metric": c.metric, **asdict(c.difference), "p_holm": c.p_holm,
+            "offered_load": c.offered_load,
+        }
         for c in comparisons
-    ]
+    ]  # fmt: skip
 
 
 def print_differences(
@@ -138,14 +122,20 @@ def print_differences(
     if not comparisons:
         return
     axes = list(comparisons[0].axes)
+    loads = {_load_text(load) for c in comparisons for load in (c.offered_load, c.baseline_load)}
+    columns = [*axes, "load"] if len(loads) > 1 else axes
     heads = [
-        *axes, "metric", "baseline", "mean", "difference", "95 % interval", "relative",
+        *columns, "metric", "baseline", "mean", "difference", "95 % interval", "relative",
         "relative, 95 % interval", "p (Holm)",
     ]  # fmt: skip
     defined = {c.metric for c in comparisons if c.difference.pairs}  # no deadlines, no ratio of those met
     shown_comparisons = [c for c in comparisons if c.metric in defined or not defined]
-    rows = [[*(plain(str(c.axes[name])) for name in axes), *_cells(c)] for c in shown_comparisons]
-    keys = len(axes) + 1
+    rows = []
+    for comparison in shown_comparisons:
+        labels = [plain(str(comparison.axes[name])) for name in axes]
+        load_cells = [_load_text(comparison.offered_load)] if "load" in columns[len(axes) :] else []
+        rows.append([*labels, *load_cells, *_cells(comparison)])
+    keys = len(columns) + 1
     last_column = (
         len(heads) - 1
     )  # the interval of the relative difference goes first, difference and interval stay
@@ -164,6 +154,10 @@ def print_differences(
     )
     for sentence in _notes(baseline, comparisons):
         say(sentence, width)
+
+
+def _load_text(load: float | None) -> str:
+    return "–" if load is None else f"{load:.2f}"
 
 
 def _cells(comparison: Comparison) -> list[str]:

@@ -91,12 +91,15 @@ def has_report(runs: Sequence[Run]) -> bool:
 
 def print_run(run: Run, json: bool, wide: bool = False) -> None:
     """The headline of a run with notes, or its summary as JSON."""
-    from clustersim.report import comparison_table
+    from clustersim.report import comparison_table, load_differences
 
     if json:
         print_json(run.summary)
+        for sentence in load_differences([run]):
+            say(sentence, err=True)
         return
     width = WIDE if wide else None
+    _print_heads([run], width)
     table = comparison_table([run], None)
     print_table(table.heads, table.rows, least_columns=table.least, width=width, remedy=MORE)
     _print_pools([run], width)
@@ -108,7 +111,7 @@ def print_comparison(runs: Sequence[Run], baseline: str, json: bool, wide: bool 
     differences.
     """
     from clustersim.grid import compare_runs
-    from clustersim.report import comparison_table
+    from clustersim.report import comparison_table, load_differences
 
     from .grids import as_rows, print_differences
 
@@ -125,8 +128,11 @@ def print_comparison(runs: Sequence[Run], baseline: str, json: bool, wide: bool 
                 **({"comparisons": as_rows(differences)} if differences else {}),
             }
         )
+        for sentence in load_differences(runs):
+            say(sentence, err=True)
         return
     width = WIDE if wide else None
+    _print_heads(runs, width)
     table = comparison_table(runs, baseline)
     print_table(table.heads, table.rows, least_columns=table.least, width=width, remedy=MORE)
     print_differences(differences, {"policy": baseline}, width)
@@ -160,6 +166,13 @@ def _print_pools(runs: Sequence[Run], width: int | None) -> None:
                  "reclaims", "lost GPU-h")  # fmt: skip
         cells = [[named_run.label, *cells] for named_run, pools in rows for cells in pools]
         print_table(heads, cells, keys=2, width=width, remedy=MORE)
+
+
+def _print_heads(runs: Sequence[Run], width: int | None) -> None:
+    from clustersim.report import heads, load_differences
+
+    for sentence in [*load_differences(runs), *heads(runs)]:
+        say(sentence, width)
 
 
 def _print_notes(runs: Sequence[Run], width: int | None) -> None:

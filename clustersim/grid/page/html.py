@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clustersim.analysis.statistics import LEAST_PAIRS
+from clustersim.grid.notes import load_notes
 from clustersim.report.frame import TERMS, render
 
 from .charts import charts_of
@@ -65,7 +66,7 @@ def _verdict(document: GridDocument) -> list[str]:
     chance; then the metrics that are the same everywhere.
     """
     axis, _, best = best_rows(document)
-    sentences = []
+    sentences = load_notes(document.results)
     for metric, scale in document.varying.items():
         verdict = [_winner(axis, [row.winner for row in best if row.metric == scale.head])]
         rows = effect_rows(document, metric)

@@ -23,13 +23,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustersim
+from clustersim import Scheduler
 from clustersim.cli import main
 from clustersim.grid import Store, Variation, WhatIf, plan_variation, read_plan
 from clustersim.grid.expand import Grid, expand
 from clustersim.grid.gridfile import read_document, read_grid_file
+from clustersim.grid.making import load_trace
 from clustersim.grid.page import axis_number, difference_rows
 from clustersim.grid.page.document import Mean, Scale, better
 from clustersim.grid.page.tables import best_rows, effect_rows, heat_maps
+from clustersim.report import load_differences
 from itertime.errors import UserError
 from itertime.spec.system import SYSTEMS as FOLDER
 from tests.clustersim.grid.processes import contents, dask_cluster, descendants, made, spawn, until
@@ -481,6 +484,42 @@ matrix:
 """
     settings = dict(grid_of(tmp_path, text).cells[3].settings)
     assert settings == {"policy": "elasticflow", "planner": "3d", "placement": "spread", "trace": "l.csv"}
+
+
+@pytest.mark.parametrize("system", ["dgx-a100-80gb", "dgx-h100", "dgx-b200"])
+def test_a_generated_trace_offers_its_load_to_the_run(system: str, tmp_path: Path) -> None:
+    """Nothing but the load is stated: nodes, system and planner are those of the cell."""
+    (tmp_path / "g.yaml").write_text(
+        f"set: {{cluster: n16g8, system: {system}, trace: {{jobs: 60, rules: llm-mix}}}}\n"
+        "matrix: {policy: [fifo], trace.arrivals: [poisson, bursty, batches, day-night, regular]}\n"
+        "include: [{policy: fifo, trace.arrivals: bursty, trace.load: 1.6, nodes: 8}]\nseeds: [1]\n"
+    )
+    for cell in read_plan(tmp_path / "g.yaml").cells:
+        run = clustersim.run(
+            load_trace(cell.inputs), config=cell.inputs.config.model_copy(update={"bound": "none"})
+        )
+        assert run.summary["offered_load"] == pytest.approx(cell.facts.stated_load, rel=0.05)
+        assert not load_differences([run])
+        other = clustersim.run(load_trace(cell.inputs), "fifo", cluster="n4g8", bound="none")
+        assert load_differences([other])[0].startswith(
+            f"The trace states a load of {cell.facts.stated_load:.2f}"
+        )
+
+
+def test_cells_that_are_compared_have_the_same_jobs(tmp_path: Path) -> None:
+    """Jobs are those of the baseline, and of the first policy; other axes have loads of their own."""
+    (tmp_path / "g.yaml").write_text(
+        "set: {trace: {jobs: 5}}\nmatrix:\n  ours: {a: {policy: fifo}, b: {policy: edf, planner: megatron}}\n"
+        "  nodes: [8, 16]\n  system: [dgx-h100, dgx-a100-80gb]\nbaseline: {nodes: 8}\n"
+    )
+    recipes = {
+        tuple(cell.cell.axes.values()): cell.inputs.trace for cell in read_plan(tmp_path / "g.yaml").cells
+    }
+    assert {(r.gpus, r.system, r.planner) for r in recipes.values()} == {
+        (64, "dgx-h100", Scheduler.planner),
+        (64, "dgx-a100-80gb", Scheduler.planner),
+    }
+    assert all(recipe.system == axes[2] for axes, recipe in recipes.items())
 
 
 def test_scalars_are_those_of_yaml_1_2(tmp_path: Path) -> None:

@@ -236,8 +236,10 @@ def test_jobs_that_the_cluster_of_the_load_cannot_hold_are_counted() -> None:
     work = {job.job_id: (job.gpus or 0) * (job.duration_s or 0.0) for job in jobs}
     share = sum(work[job.job_id] for job in large) / sum(work.values())
     assert 0 < len(large) < 40
-    says = f"{len(large)} of 40 jobs ask for more than 8 GPUs and cannot run there: {share:.1%} of the load"
-    assert report["cautions"][-1] == f"{says} is theirs"
+    says = f"{len(large)} of 40 jobs ask for more than 8 GPUs and cannot run there: {share:.1%} of the work"
+    assert report["cautions"][-1] == f"{says} is theirs, and no part of the load"
+    window_s = jobs[-1].submit_s
+    assert sum(work.values()) * (1 - share) / (8 * window_s) == pytest.approx(1) == report["load"]
     report = generate(Recipe(jobs=40, load=1, gpus=1024, sizes="itp-8h", seed=4))[1]
     assert not any("cannot run there" in text for text in report["cautions"])
 

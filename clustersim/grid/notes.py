@@ -1,0 +1,62 @@
+"""What readers of a grid must know of its cells, as sentences: loads that are not the stated ones, cells in
+which hardly any job waits, makespans that a few jobs make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clustersim.analysis import HARDLY_ANY, LONG_TAIL, NEAR_BEST, differs_from_stated, says_little
+
+from .comparisons import Result
+
+__all__ = ["cell_notes", "load_notes"]
+
+
+def load_notes(results: Sequence[Result]) -> list[str]:
+    """The cells whose trace does not offer the load that it states, and the loads that cells offer."""
+    loads = [(result, result.offered_load) for result in results if result.offered_load is not None]
+    if not loads:
+        return []
+    differing: dict[float, list[float]] = {}
+    for result, load in loads:
+        stated = result.facts.stated_load
+        if stated is not None and differs_from_stated(load, stated):
+            differing.setdefault(stated, []).append(load)
+    sentences = [
+        f"In {len(offered):,} of {_cells(len(loads))} the load is not the {stated:.2f} that the trace "
+        f"states: it offers {_from_to(offered)} to the nodes and the planner of these runs."
+        for stated, offered in differing.items()
+    ]
+    return [*sentences, f"Offered load: {_from_to([load for _, load in loads])} of the cluster's GPU time."]
+
+
+def cell_notes(results: Sequence[Result]) -> list[str]:
+    """In how many cells no job is measured, the metrics say little about scheduling, or a few jobs make the
+    makespan.
+    """
+    done = [result for result in results if result.status == "done"]
+    cells = _cells(len(done))
+    empty = sum(result.metrics.get("jobs") == 0 for result in done)
+    calm = sum(says_little(result.metrics, result.facts.elastic) for result in done)
+    tailed = sum((result.metrics.get("tail_ratio") or 0.0) >= LONG_TAIL for result in done)
+    near = f", and under elastic policies JCTs are within {100 * NEAR_BEST:g} % of the best possible"
+    elastic = near if any(result.facts.elastic for result in done) else ""
+    sentences = {
+        f"In {empty:,} of {cells} no job is submitted in the window: state a shorter warmup_s, or a longer "
+        "measure_s.": empty,
+        f"In {calm:,} of {cells} almost no job waited (waited_ratio below {100 * HARDLY_ANY:g} %){elastic}: "
+        "they say little about scheduling.": calm,
+        f"In {tailed:,} of {cells} at least {100 * LONG_TAIL:g} % of the makespan is the tail of a few jobs "
+        "(tail_ratio).": tailed,
+    }
+    return [sentence for sentence, count in sentences.items() if count]
+
+
+def _cells(count: int) -> str:
+    return f"{count:,} cell{'s' if count != 1 else ''}"
+
+
+def _from_to(loads: Sequence[float]) -> str:
+    least, most = f"{min(loads):.2f}", f"{max(loads):.2f}"
+    return least if least == most else f"{least} to {most}"
