@@ -81,14 +81,15 @@ class Table:
 
 
 @contextmanager
-def open_input(path: str | Path) -> Iterator[BinaryIO]:
+def open_input(path: str | Path, *, pipes: bool = True) -> Iterator[BinaryIO]:
     """Open a file for reading it several times; the content of a pipe is copied to a temporary file.
 
-    Raises UserError for a file that cannot be opened, and for a device, which may never end.
+    Raises UserError for a file that cannot be opened, for a device, which may never end, and for a pipe
+    without `pipes`.
     """
     path = Path(path)
     try:
-        with open_seekable(path, pipes=True) as raw:
+        with open_seekable(path, pipes=pipes) as raw:
             yield raw
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -167,6 +167,8 @@ def test_a_slow_writer_is_waited_for(impatient: None, tmp_path: Path) -> None:
     jobs, report = import_log(tmp_path / "pipe")
     writer.join()
     assert len(jobs) == 1
+    with pytest.raises(UserError, match="is a pipe, and is needed more than once; save it to a file first"):
+        read_columns(tmp_path / "pipe")
     assert report["input"]["sha256"] == hashlib.sha256(gzip.compress(JOB, mtime=0)).hexdigest()
 
 

@@ -130,8 +130,8 @@ class LogFolder(LogSource):
 
 
 @contextmanager
-def open_log(path: str | Path) -> Iterator[LogSource]:
-    """Open a log: a file, a pipe, plain or gzip, or a folder of files.
+def open_log(path: str | Path, *, pipes: bool = True) -> Iterator[LogSource]:
+    """Open a log: a file, with `pipes` a pipe, plain or gzip, or a folder of files.
 
     Raises UserError or TableError if it cannot be read.
     """
@@ -141,7 +141,7 @@ def open_log(path: str | Path) -> Iterator[LogSource]:
             source = LogFolder(Path(path), closing) if is_folder else None
         except OSError as error:
             raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-        yield source or LogSource(Path(path), closing.enter_context(open_input(path)))
+        yield source or LogSource(Path(path), closing.enter_context(open_input(path, pipes=pipes)))
 
 
 def _has_semicolon_comments(text: str) -> bool:

@@ -15,8 +15,8 @@ __all__ = ["is_trace", "read_columns"]
 
 
 def is_trace(path: str | Path) -> bool:
-    """Whether a file is a native trace, by its header."""
-    with open_log(path) as opened:
+    """Whether a file is a native trace, by its header. UserError for a pipe, which can be read only once."""
+    with open_log(path, pipes=False) as opened:
         return {"job_id", "submit_s"} <= set(opened.head.columns)
 
 
