@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import product
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from clustersim.runs import RunConfig
 from itertime.io import shown
@@ -26,7 +26,6 @@ RESERVED = ("cell", "seed", "status", *NUMERIC_METRICS)
 """Columns of the results; no axis may have such a name."""
 
 _OF_WINDOW = ("warmup_s", "measure_s")
-_PLAIN = (str, int, float, bool, type(None))
 _AXIS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 
 Scalar = str | int | float | bool | None
@@ -222,11 +221,11 @@ def _is_setting(name: str) -> bool:
 
 
 def _holds_settings(name: str) -> bool:
-    """Whether the setting is a mapping of other settings, as `overheads` is."""
+    """Whether the setting is a mapping, of other settings as `overheads`, or by tenant as `quotas`."""
     if name not in RunConfig.model_fields:
         return False
     kind = RunConfig.model_fields[name].annotation
-    return any(part not in _PLAIN for part in get_args(kind) or (kind,))
+    return any(get_origin(part) is dict for part in (kind, *get_args(kind)))
 
 
 def _check_setting(document: Document, place: Place, name: str) -> None:
