@@ -55,20 +55,24 @@ def cluster_of(nodes: int, network: str) -> Cluster:
 
 
 def jobs_of(count: int, cluster: Cluster, seed: int) -> list[Job]:
-    """Poisson arrivals with exponential run times, stated for a packed job alone."""
+    """Poisson arrivals with exponential run times, stated for a packed job alone. On a small cluster the jobs
+    are those of `KINDS` that it holds.
+    """
     speed = speed_for(cluster, "3d")
+    fitting_kinds = [kind for kind in KINDS if kind[2] <= cluster.gpus]
+    shares = [share for *_, share in fitting_kinds]
     unit_s = [
         speed.curve(Job("", 0.0, model=model, global_batch=batch, iterations=1, gpus=gpus)).unit_s[gpus]
-        for model, batch, gpus, _ in KINDS
+        for model, batch, gpus, _ in fitting_kinds
     ]
     gaps, kinds, times = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
-    mean_gpus = sum(gpus * share for _, _, gpus, share in KINDS)
+    mean_gpus = sum(gpus * share for _, _, gpus, share in fitting_kinds) / sum(shares)
     submits = np.cumsum(gaps.exponential(MEAN_RUN_TIME_S * mean_gpus / (LOAD * cluster.gpus), count)).tolist()
-    chosen = kinds.choice(len(KINDS), count, p=[share for *_, share in KINDS]).tolist()
+    drawn_kinds = kinds.choice(len(shares), count, p=[share / sum(shares) for share in shares]).tolist()
     run_times = times.exponential(MEAN_RUN_TIME_S, count).tolist()
     jobs = []
-    for i, (submit, kind, run_s) in enumerate(zip(submits, chosen, run_times, strict=True)):
-        model, batch, gpus, _ = KINDS[kind]
+    for i, (submit, kind, run_s) in enumerate(zip(submits, drawn_kinds, run_times, strict=True)):
+        model, batch, gpus, _ = fitting_kinds[kind]
         iterations = max(1, round(run_s / unit_s[kind]))
         jobs.append(Job(str(i), submit, model=model, global_batch=batch, iterations=iterations, gpus=gpus))
     return jobs
