@@ -24,6 +24,7 @@ ever unpickled.
 | `read_streamed`, `StreamedRun` | a run of any length; each iteration over a table reads its file again |
 | `Following` | the events of a run while it writes them, from any place of the log |
 | `log_of`, `stated_of` | the log in a folder, and its manifest, of a run in progress or a finished one |
+| `is_growing` | whether the process that writes such a log runs still |
 | `changes`, `refuse_changed` | which files differ from those of the run; UserError if one does |
 | `csv_hash` | SHA-256 of jobs.csv, also for jobs that are stored as Parquet |
 | `read_json` | the JSON object in a file of limited size |
@@ -34,7 +35,7 @@ ever unpickled.
 """
 
 from .csv_out import guarded_text, placement_text
-from .following import Following, log_of, stated_of
+from .following import Following, is_growing, log_of, stated_of
 from .format import (
     EVENTS_FILE,
     JOBS_CSV,
@@ -66,6 +67,7 @@ __all__ = [
     "changes",
     "csv_hash",
     "guarded_text",
+    "is_growing",
     "jobs_file",
     "log_of",
     "placement_text",

@@ -20,7 +20,7 @@ from .csv_out import EVENTS, header_of
 from .destination import REQUESTS, alive
 from .format import EVENTS_FILE, MANIFEST, cluster_in, read_json
 
-__all__ = ["Following", "log_of", "stated_of"]
+__all__ = ["Following", "is_growing", "log_of", "stated_of"]
 
 _BLOCK = 1 << 16  # bytes that are read at once; more for a longer row
 _HEADER = f"{header_of(EVENTS)}\n".encode()
@@ -166,3 +166,8 @@ def log_of(folder: Path) -> Path | None:
     running = [path for path in growing if alive(path.name.split(".")[3])]
     final = [folder / EVENTS_FILE] if (folder / EVENTS_FILE).exists() else []
     return next(iter([*running, *final, *growing]), None)
+
+
+def is_growing(log: Path) -> bool:
+    """Whether the process that writes a log, one of `log_of`, runs still."""
+    return log.name != EVENTS_FILE and alive(log.name.split(".")[3])

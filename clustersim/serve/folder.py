@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clustersim.report.frame import look_of
-from clustersim.rundir import EVENTS_FILE, log_of, read_json, stated_of
+from clustersim.rundir import EVENTS_FILE, is_growing, log_of, read_json, stated_of
 from itertime.errors import UserError
 
 __all__ = ["HOME", "REPORT", "ServedFolder"]
@@ -92,8 +92,9 @@ class ServedFolder:
         return False
 
     def runs(self) -> list[dict[str, Any]]:
-        """Every run in order of its path: `path`, `status`, `policy` (empty if it states none), its `look` as
-        of reports, and `cell`, the values of a cell of a grid in words.
+        """Every run in order of its path: `path`, `status` (in progress, complete, or stopped if its process
+        ended before), `policy` (empty if it states none), its `look` as of reports, and `cell`, the values of
+        a cell of a grid in words.
         """
         documents: list[dict[str, Any]] = []
         for path in self._folders():
@@ -104,7 +105,8 @@ class ServedFolder:
                 making = _MAKING.fullmatch(path.name)
                 run_path = path.with_name(making[1]) if making else path
                 cell = self._cell_of(run_path) if path.parent.name == "cells" else ""
-                document = {"path": self._relative(run_path), "status": "complete" if done else "in progress"}
+                status = "complete" if done else "in progress" if is_growing(log) else "stopped"
+                document = {"path": self._relative(run_path), "status": status}
                 documents.append({**document, "policy": policy, "look": look_of(policy), "cell": cell})
         return documents
 

@@ -261,6 +261,10 @@ def test_a_run_in_progress_states_nodes_requests_and_date(client: TestClient, ho
     assert (listed["policy"], listed["look"], listed["status"]) == ("srtf", 1, "in progress")
     watched = Watched(folder)
     assert watched.cluster_document() == {"nodes": [8, 8], "zero_s": 1.6e9, "policy": "srtf", "look": 1}
+    for path in folder.iterdir():  # as if its process, of a number that no process has, was killed
+        path.rename(path.with_name(path.name.replace(f".{os.getpid()}.", ".999999999.")))
+    listed = next(run for run in client.get("/state").json()["runs"] if run["path"] == "mine/srtf")
+    assert (listed["policy"], listed["status"]) == ("srtf", "stopped")
     shutil.rmtree(folder.parent)
 
 
