@@ -7,8 +7,9 @@
 | `memory`, `Memory` | bytes by part on the fullest GPU, and whether they fit |
 | `BUFFERS_BYTES` | the part of it that is assumed beyond tensors, and that PyTorch's own figures lack |
 | `MEMORY_HEADROOM`, `checked_headroom` | the share of memory to leave free by default; its bounds |
-| `micro_batch_passes` | forward and backward pass of one micro-batch: one layer by part, embedding, head |
-| `stage_layers_s` | seconds of the layers of one stage alone: a lower bound |
+| `micro_batch_passes`, `Pass` | both passes of one micro-batch: one layer by part, embedding, head |
+| `micro_batch_columns` | what of a plan decides them |
+| `once_s` | seconds by part of what an iteration does once |
 | `Parts` | seconds by the name of a part |
 | `KernelTimes` | what cost functions ask of a profile |
 
@@ -24,11 +25,12 @@ Why
   site, like `Site.layer_overhead_s`.
 """
 
+from .exchange import once_s
 from .kernel_times import KernelTimes
 from .layer import Parts
 from .memory import BUFFERS_BYTES, MEMORY_HEADROOM, Memory, checked_headroom, memory
 from .partition import Workload
-from .passes import micro_batch_passes, stage_layers_s
+from .passes import Pass, micro_batch_columns, micro_batch_passes
 from .stage import StageCosts, stage_costs
 
 __all__ = [
@@ -37,11 +39,13 @@ __all__ = [
     "KernelTimes",
     "Memory",
     "Parts",
+    "Pass",
     "StageCosts",
     "Workload",
     "checked_headroom",
     "memory",
+    "micro_batch_columns",
     "micro_batch_passes",
+    "once_s",
     "stage_costs",
-    "stage_layers_s",
 ]

@@ -8,12 +8,11 @@ import numpy as np
 
 from itertime.arrays import Array, Whole
 from itertime.schedule import FIRST, LAST
-from itertime.spec import ModelSpec, PlanBatch, System
+from itertime.spec import PlanBatch
 
 from .balance import MicroBatch
 from .balance.imbalance import Growth, varies
 from .embedding_head import embedding_s, head_s
-from .kernel_times import KernelTimes
 from .layer import Parts, layer_costs
 from .parallel_comm import activation_all_reduce_s
 from .partition import Workload
@@ -65,22 +64,7 @@ class Pass:
         return Pass(layer, self.embedding[rows], self.head[rows], dense)
 
 
-def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Array:
-    """Seconds of one micro-batch in `layers // pp` layers, without ends and sends: a lower bound for the
-    slowest stage, which has at least as many layers. In a mixture with dense layers all count as the shorter
-    kind.
-    """
-    representatives, where = plans.distinct(_columns(plans))
-    work = Workload.of(model, plans.take(representatives), system, profile)
-    reduced = activation_all_reduce_s(work)
-    form_s = [
-        sum((*layer.forward.values(), *layer.backward.values()), np.zeros(len(work)))
-        for layer in layer_costs(work, reduced)
-    ]
-    return (model.layers // plans.pp) * np.minimum.reduce(form_s)[where]
-
-
-def _columns(plans: PlanBatch) -> tuple[str, ...]:
+def micro_batch_columns(plans: PlanBatch) -> tuple[str, ...]:
     """`MICRO_BATCH_COLUMNS`, and what else decides the longest sample of a micro-batch."""
     dealt = plans.options.batching == "longest" and plans.options.balance != "drawn"
     return MICRO_BATCH_COLUMNS + (_DEALT_COLUMNS if dealt else ())
@@ -107,7 +91,7 @@ def distinct_passes(workload: Workload) -> Passes:
             return Passes(*micro_batch_passes(workload))
         representatives = where = np.zeros(1, dtype=np.int64)
     else:
-        representatives, where = workload.plans.distinct(_columns(workload.plans))
+        representatives, where = workload.plans.distinct(micro_batch_columns(workload.plans))
         if not several:
             forward, backward = micro_batch_passes(workload.take(representatives))
             return Passes(forward.take(where), backward.take(where))

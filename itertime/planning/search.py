@@ -1,9 +1,8 @@
 """The best plans for a model on a number of GPUs.
 
 A search lists the plans of a space, drops those that do not fit in memory, and evaluates the others at once.
-Most plans need no evaluation: an iteration takes at least the time of one stage's layers on all
-micro-batches, so a plan is not among the best if this bound exceeds the times of enough evaluated plans. Such
-pruning does not change the answer.
+Most plans need no evaluation: an iteration takes at least `least_s` seconds, so a plan is not among the best
+if this bound exceeds the times of enough evaluated plans. Such pruning does not change the answer.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 
 from itertime.accuracy import errors_on, interval_s
 from itertime.arrays import Array, Whole
-from itertime.costs import MEMORY_HEADROOM, Workload, memory, stage_layers_s
+from itertime.costs import MEMORY_HEADROOM, Workload, memory
 from itertime.errors import UserError, quoted
 from itertime.prediction import (
     RATES,
@@ -30,6 +29,7 @@ from itertime.prediction import (
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, as_model, as_system, profile_of
 
 from .choice import REACH, PlanChoice, choice_among
+from .lower_bound import least_s
 from .space import LARGEST, Space, candidates, options_in_the_way
 
 if TYPE_CHECKING:
@@ -133,11 +133,10 @@ def search(
     ranked_plans: tuple[RankedPlan, ...] = ()
     if len(fitting):
         # Plans whose lower bound exceeds the times of better ones are left out before the evaluation.
-        contenders = fitting
-        if objective == "time":
-            contenders = fitting.take(among_best(model, fitting, system, profile, top))
-        elif objective == "pareto":
+        if objective == "pareto":
             contenders = fitting.take(best_of_counts(model, fitting, system, profile))
+        else:
+            contenders = fitting.take(among_best(model, fitting, system, profile, top, objective))
         result = evaluate(model, contenders, system, profile, memory_headroom=memory_headroom)
         pareto = objective == "pareto"
         best = pareto_front(contenders, result)[::-1] if pareto else rank(contenders, result, objective)
@@ -218,17 +217,22 @@ def fitting_plans(
     return plans.take(fits)
 
 
-def among_best(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile, top: int) -> Rows:
-    """The rows among which the `top` fastest are, in their order.
-
-    The bound is of no use for GPU-seconds: without communication all numbers of GPUs cost the same.
-    """
+def among_best(
+    model: ModelSpec,
+    plans: PlanBatch,
+    system: System,
+    profile: Profile,
+    top: int,
+    objective: str = "time",
+) -> Rows:
+    """The rows among which the `top` best by "time" or "cost" are, in their order."""
     if len(plans) <= max(_few(plans), 4 * top):
         return np.arange(len(plans))
-    bound = lower_bound_s(model, plans, system, profile)
+    weight = plans.gpus if objective == "cost" else np.ones_like(plans.gpus)
+    bound = lower_bound_s(model, plans, system, profile) * weight
     probes = np.argpartition(bound, top)[: max(top, 1)]
-    slowest = evaluate(model, plans.take(probes), system, profile).iteration_s.max()
-    return np.flatnonzero(bound <= slowest)
+    probed_s = evaluate(model, plans.take(probes), system, profile).iteration_s
+    return np.flatnonzero(bound <= (probed_s * weight[probes]).max())
 
 
 def _few(plans: PlanBatch) -> int:
@@ -252,8 +256,7 @@ def best_of_counts(model: ModelSpec, plans: PlanBatch, system: System, profile: 
 
 def lower_bound_s(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Array:
     """Seconds that an iteration takes at least, by plan."""
-    layers_s = stage_layers_s(model, plans, system, profile)
-    return plans.microbatches * layers_s * (1 - ROUNDING)
+    return least_s(model, plans, system, profile) * (1 - ROUNDING)
 
 
 def rank(plans: PlanBatch, result: Evaluation, objective: str = "time") -> Rows:

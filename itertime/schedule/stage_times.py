@@ -86,6 +86,16 @@ class StageTimes:
         """Seconds of a backward pass, (4, plans); 0 where a plan has no such stage."""
         return self._pass_s(self.backward)
 
+    @cached_property
+    def divided_forward_s(self) -> Array:
+        """`divided_s` of a forward pass, (4, plans)."""
+        return divided_s(self.forward)
+
+    @cached_property
+    def divided_backward_s(self) -> Array:
+        """`divided_s` of a backward pass, (4, plans)."""
+        return divided_s(self.backward)
+
     def _pass_s(self, parts: Mapping[str, Array]) -> Array:
         return np.where(self.present, sum(parts.values(), np.zeros(self.count.shape)), 0.0)
 
@@ -109,23 +119,24 @@ class StageTimes:
 
     def _chunk_passes(self, parts: Mapping[str, Array], rows: Whole, kinds: Whole, chunk_count: int) -> Array:
         """Seconds of a pass through every chunk, (rows, stages, chunks), without sends."""
-        stage_s, column = divided_s(parts), rows[:, None]
+        divided = self.divided_forward_s if parts is self.forward else self.divided_backward_s
+        stage_s, column = divided[:, rows], np.arange(len(rows))[:, None]
         if chunk_count == 1:
             chunk_s = stage_s[kinds, column][:, :, None].copy()
         else:
             equal_s = (stage_s[HEAVY] / chunk_count)[column][:, :, None]
             chunk_s = np.repeat(np.repeat(equal_s, kinds.shape[1], axis=1), chunk_count, axis=2)
             excess_s = stage_s - stage_s[HEAVY]
-            chunk_s[:, 0, 0] += excess_s[FIRST, rows]
+            chunk_s[:, 0, 0] += excess_s[FIRST]
             chunk_s[:, :, -1] += np.where(kinds == FIRST, 0.0, excess_s[kinds, column])
-        chunk_s[:, :, 0] += parts["embedding"][kinds, column]
-        chunk_s[:, :, -1] += parts["head"][kinds, column]
+        chunk_s[:, :, 0] += parts["embedding"][kinds, rows[:, None]]
+        chunk_s[:, :, -1] += parts["head"][kinds, rows[:, None]]
         return chunk_s
 
     def interleaved_passes(self, rows: Whole) -> InterleavedPasses:
         """The passes of the plans at `rows`, which must have no LIGHT stages, for the closed form."""
         chunk_count = self.interleave[rows]
-        forward_s, backward_s = divided_s(self.forward)[:, rows], divided_s(self.backward)[:, rows]
+        forward_s, backward_s = self.divided_forward_s[:, rows], self.divided_backward_s[:, rows]
         send_forward_s = self.forward["p2p"][FIRST, rows] / chunk_count
         send_backward_s = self.backward["p2p"][LAST, rows] / chunk_count
         first_forward_s = forward_s[FIRST] - forward_s[HEAVY] + self.forward["embedding"][FIRST, rows]

@@ -1,0 +1,84 @@
+"""Seconds that an iteration takes at least, many plans together, for much less than its evaluation costs.
+
+A pipeline of equal chunks takes at least as long as its last device: p - 1 forward passes of a chunk before
+it begins, all micro-batches in its chunks and the model's head, and p - 1 backward passes after it. The same
+holds for a device in the middle, which has no head, and where the ends are split unevenly a layer more.
+Then follow the exchange of gradients and the optimizer's step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from itertime.arrays import Array
+from itertime.costs import KernelTimes, Pass, Workload, micro_batch_columns, micro_batch_passes, once_s
+from itertime.spec import ModelSpec, PlanBatch, System
+
+_ONCE_COLUMNS = tuple(
+    name
+    for name in PlanBatch.__dataclass_fields__
+    if name not in ("micro_batch", "recompute", "recompute_permille", "sequence_parallel", "options")
+)
+"""The columns of a `PlanBatch` that decide what an iteration does once."""
+_EVERYTHING_S = 1e30
+"""Seconds of a pass behind which all communication hides that can hide at all."""
+
+
+def least_s(model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Array:
+    """Seconds that an iteration takes at least, (plans,), without rounding.
+
+    The plans have an even split, or `ends`. In a mixture with dense layers all layers count as the shorter
+    kind. Sends, and what ZeRO-2 and -3 move with each micro-batch, count as nothing.
+    """
+    layer_s, ends_s = _layer_and_ends_s(model, plans, system, profile)
+    chunk_layers = (model.layers + 2 * plans.ends) // (plans.pp * plans.interleave)
+    stage_s = (model.layers // plans.pp) * layer_s
+    # A pass through a chunk of each device but the last; the first chunk lacks a layer if the ends do.
+    filling_s = ((plans.pp - 1) * chunk_layers - plans.ends) * layer_s
+    last_device_s = plans.microbatches * (stage_s + ends_s) + filling_s
+    middle_stage_s = plans.interleave * chunk_layers * layer_s
+    middle_device_s = plans.microbatches * middle_stage_s + filling_s - chunk_layers * layer_s
+    pipeline_s = np.where(plans.pp > 2, np.maximum(last_device_s, middle_device_s), last_device_s)
+    return pipeline_s + _least_once_s(model, plans, system, profile)
+
+
+def _layer_and_ends_s(
+    model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes
+) -> tuple[Array, Array]:
+    """Seconds of both passes of a micro-batch: in one layer, and in the model's ends on the last device."""
+    representatives, where = plans.distinct((*micro_batch_columns(plans), "pp"))
+    work = Workload.of(model, plans.take(representatives), system, profile)
+    layers_s, ends_s = np.zeros((2, len(work))), np.zeros(len(work))
+    for micro_batch in micro_batch_passes(work):
+        nothing = np.zeros(len(work))
+        forms = [micro_batch.layer, micro_batch.dense or micro_batch.layer]
+        layers_s += [sum(parts.values(), nothing) for parts in forms]
+        ends_s += np.maximum(
+            _of_ends_s(micro_batch, work.plans) - _idle_s(model, micro_batch, work.plans), 0.0
+        )
+    return layers_s.min(axis=0)[where], ends_s[where]
+
+
+def _of_ends_s(micro_batch: Pass, plans: PlanBatch) -> Array:
+    """Seconds of the head, and of the embedding where one device has both."""
+    return micro_batch.head + np.where(plans.pp == 1, micro_batch.embedding, 0.0)
+
+
+def _idle_s(model: ModelSpec, micro_batch: Pass, plans: PlanBatch) -> Array:
+    """Seconds at most that the GPU waits for launches in a stage's layers, which the ends may fill."""
+    waits = [parts["launch"] for parts in (micro_batch.layer, micro_batch.dense) if "launch" in parts]
+    if not waits:
+        return np.zeros(len(plans))
+    return (model.layers // plans.pp + 1) * np.maximum.reduce([*waits, np.zeros(len(plans))])
+
+
+def _least_once_s(model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Array:
+    """Seconds of what an iteration does once, if the passes hide as much of it as passes can."""
+    representatives, where = plans.distinct(_ONCE_COLUMNS)
+    few_plans = plans.take(representatives)
+    work = Workload.of(model, replace(few_plans, micro_batch=np.ones_like(few_plans.tp)), system, profile)
+    everything_s = np.full(len(work), _EVERYTHING_S)
+    once, _ = once_s(work, (everything_s, everything_s), everything_s)
+    return sum(once.values(), np.zeros(len(work)))[where]
