@@ -96,7 +96,7 @@ def _config(settings: Mapping[str, Any], seed: int) -> RunConfig:
             continue
         if a == "system":  # a change is part of the system's name
             system = plain_settings.get("system", RunConfig.model_fields["system"].default)
-            plain_settings["system"] = f"{system},{b}={value}"
+            plain_settings["system"] = f"{system},{b}={'null' if value is None else value}"
             continue
         name = "params" if a == "policy" else a
         outer = plain_settings.get(name, {})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -458,6 +458,7 @@ class RunConfig(BaseModel):
     def make(cls, settings: list[str] | None = None, **values: Any) -> RunConfig:
         """From keyword arguments, then assignments `a.b=c`, as in `--set`.
 
+        None leaves a setting, or a part of one, as if it were not stated, unless None is one of its values.
         UserError names the setting and the value.
         """
         for text in settings or []:
@@ -466,7 +467,7 @@ class RunConfig(BaseModel):
             if name not in SETTINGS:
                 raise UnknownName("setting", name, [setting for setting in SETTINGS if setting != "params"])
         try:
-            return cls(**values)
+            return cls(**dict(_without_null(values)))
         except ValidationError as error:
             details = error.errors()[0]
             where = ".".join(str(key) for key in details["loc"])
@@ -488,6 +489,22 @@ def values_of(config: RunConfig, scheduler: Scheduler) -> dict[str, Any]:
         value = getattr(config, name)
         values[name] = getattr(scheduler, name) if setting.of_policy and value is None else value
     return values
+
+
+def _without_null(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The settings that are stated: not those that are None, nor all of whose parts are, without its being
+    a value of theirs.
+    """
+    for name, value in values.items():
+        if value is None and type(None) not in get_args(RunConfig.model_fields[name].annotation):
+            continue
+        parts = SETTINGS[name].optional_parts
+        if parts is not None and isinstance(value, Mapping) and None in value.values():
+            stated = {part: item for part, item in value.items() if item is not None or parts.get(part, True)}
+            if stated:
+                yield name, stated
+        else:
+            yield name, value
 
 
 def _assign(values: dict[str, Any], text: str) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import Any
+from functools import cached_property
+from typing import Any, get_args, get_type_hints
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -72,6 +73,14 @@ class Setting:
     def parts(self) -> list[str]:
         """The names of its parts; empty if it has none."""
         return [f.name for f in fields(self.kind)] + [*self.parts_beside] if is_dataclass(self.kind) else []
+
+    @cached_property
+    def optional_parts(self) -> dict[str, bool] | None:
+        """Whether None is a value of each of its parts; None for a setting without parts."""
+        if not is_dataclass(self.kind):
+            return None
+        hints = get_type_hints(self.kind)
+        return {name: name in hints and type(None) in get_args(hints[name]) for name in self.parts}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """The check of the type, followed by that of the parts."""
