@@ -31,19 +31,19 @@ def test_a_scene_keeps_every_law_and_its_result(draw: Draw, relation: str, tmp_p
 
 @pytest.mark.parametrize("draw", list(routed()), ids=str)
 def test_routing_goes_with_all_that_keeps_jobs_off_nodes(draw: Draw, tmp_path: Path) -> None:
-    check(draw, tmp_path)
+    assert check(draw, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("draw", list(pairs()), ids=str)
 def test_every_pair_of_features_keeps_every_law(draw: Draw, tmp_path: Path) -> None:
-    check(draw, tmp_path)
+    assert check(draw, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("draw", [drawn(number) for number in range(1000, 2500)], ids=str)
 def test_many_scenes_keep_every_law(draw: Draw, tmp_path: Path) -> None:
-    check(draw, tmp_path)
+    assert check(draw, tmp_path)
 
 
 def test_every_policy_and_every_feature_occurs_by_default() -> None:

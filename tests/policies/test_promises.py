@@ -118,7 +118,7 @@ def test_a_due_job_that_waits_is_seated_where_it_cannot_have_more() -> None:
     """It may get more GPUs than it has reserved, and find no place for them; it holds none that it could stay
     on.
     """
-    check(*mixed_bench(21, 0, "pack"), WatchedPricedDeadlines())
+    assert not broken_promises(check(*mixed_bench(21, 0, "pack"), WatchedPricedDeadlines()))
 
 
 @pytest.mark.parametrize(("guard_s", "late_s"), [(0.0, [("c", 179.2)]), (1e-3, [])])
