@@ -9,10 +9,9 @@ from itertime.commandline import new_program, run_app
 from itertime.commands.budget import budget, cost
 from itertime.commands.calibrate import calibrate
 from itertime.commands.catalogue import frameworks_app, lengths, models_app, plan_options, systems_app
-from itertime.commands.predict import predict
+from itertime.commands.predict import predict, timeline
 from itertime.commands.profile import profile_app
 from itertime.commands.search import search
-from itertime.commands.timeline import timeline
 from itertime.commands.train_time import train_time
 from itertime.commands.validate import validate
 

@@ -2,93 +2,193 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from itertime.commandline import print_json
+from itertime.commandline import option_groups, print_json
 from itertime.errors import UserError, quoted
 
-from .documents import plan_document
+from .documents import plan_document, wrapped
+from .idle_options import print_unpredicted, print_without_effect
+from .layout import predict_command
 from .options import (
     MEMORY_HEADROOM,
+    Choices,
+    Conditions,
+    Execution,
     GlobalBatch,
     Headroom,
     Json,
     ModelName,
-    Options,
+    Subject,
     SystemName,
+    UsdPerGpuHour,
+    choice_texts,
     option,
-    words_of,
+    searched,
 )
 
 if TYPE_CHECKING:
     from itertime.planning import Answer, CostPoint, Training
-    from itertime.spec import System
+    from itertime.spec import ModelSpec, Plan, System
 
 MILLION = 1e6
+SHAPE = "megatron-1.7b"  # a model from which generated shapes differ in their sizes alone
 MOST_POINTS = 1000  # of a range of utilisations
-Modes = Annotated[str, option("--recompute", "Modes to try.")]
 
 
-def budget(
-    system: SystemName,
-    gpus: Annotated[int, option("--gpus", "Use at most this many GPUs.", min=1)],
-    days: Annotated[float, option("--days", "Days of training.")],
-    global_batch: GlobalBatch,
-    recompute: Modes = "none,selective,full",
+@dataclass(frozen=True, kw_only=True)
+class Allowance:
+    """The options that say what a training may use, and on how many tokens a model trains."""
+
+    gpus: Annotated[int, option("--gpus", "Use at most this many GPUs.", min=1)]
+    days: Annotated[float, option("--days", "Days of training.")]
     tokens_per_parameter: Annotated[
         float,
         option("--tokens-per-parameter", "Tokens to train on per parameter; 20 is the Chinchilla rule."),
-    ] = 20.0,
-    options: Options = "",
+    ] = 20.0
+
+
+@option_groups
+def budget(
+    conditions: Conditions,
+    allowance: Allowance,
+    choices: Choices,
+    execution: Execution,
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:
     """Find the largest model that GPUs train compute-optimally in a number of days, at peak and simulated."""
-    from itertime.planning import VTRAIN, Budget, generated, published
-    from itertime.spec import load_system, parse_options
+    from itertime.planning import Budget, generated, published
 
-    machine = load_system(system)
-    space = replace(VTRAIN, recompute=words_of(recompute), options=parse_options(options, "--options"))
+    system, space = conditions.read_system(), choices.plan_space(execution)
     limits = Budget(
-        gpus=gpus,
-        days=days,
-        global_batch=global_batch,
-        system=machine,
+        **vars(allowance),
+        global_batch=conditions.global_batch,
+        system=system,
         space=space,
-        tokens_per_parameter=tokens_per_parameter,
         memory_headroom=memory_headroom,
     )
-    answers = {"published": limits.largest(published()), "generated": limits.largest(generated())}
+    print_unpredicted(execution.options)
+    answers = {
+        name: limits.largest([conditions.shape(shape) for shape in shapes()])
+        for name, shapes in (("published", published), ("generated", generated))
+    }
+    shown = _Trainings(conditions, system, memory_headroom)
+    gpus, days = allowance.gpus, allowance.days
     if json:
-        documents = {name: _document(answer, machine) for name, answer in answers.items()}
-        print_json({"gpus": gpus, "days": days, "rule_parameters": limits.rule_parameters(), **documents})
+        documents = {name: shown.document(answer) for name, answer in answers.items()}
+        rule = {"gpus": gpus, "days": days, "rule_parameters": limits.rule_parameters()}
+        print_json(rule | choices.frame(system, space) | documents)
         return
-    print(f"{gpus} GPUs for {days:g} days, {tokens_per_parameter:g} tokens per parameter")
+    print(f"{gpus} GPUs for {days:g} days, {allowance.tokens_per_parameter:g} tokens per parameter")
+    print(wrapped(searched(choices, system, space)))
     print(f"at 100 % utilisation the rule gives {limits.rule_parameters() / 1e9:.1f}B parameters")
     for name, answer in answers.items():
         print(f"{name} shapes")
-        _print_training("at 100 %", answer.naive)
-        _print_training("simulated", answer.simulated)
+        shown.print("at 100 %", answer.naive)
+        shown.print("simulated", answer.simulated)
 
 
-def cost(
-    model: ModelName = "gpt3-175b",
-    system: SystemName = "dgx-a100-80gb",
-    gpus: Annotated[int, option("--gpus", "GPUs of the training.", min=1)] = 1024,
-    tokens: Annotated[float, option("--tokens", "Tokens to train on.")] = 300e9,
-    utilisation: Annotated[
-        str, option("--utilisation", "LOW:HIGH or LOW:HIGH:STEP, shares of the peak.")
-    ] = "0.3:0.7",
+@dataclass(frozen=True)
+class _Trainings:
+    """What the trainings of a budget are shown with."""
+
+    conditions: Conditions
+    system: System
+    memory_headroom: float
+
+    def document(self, answer: Answer) -> dict[str, Any]:
+        """An answer as `--json` prints it."""
+        return {
+            "naive": self._document_of(answer.naive),
+            "simulated": self._document_of(answer.simulated),
+            "tried": len(answer.tried),
+        }
+
+    def print(self, name: str, training: Training | None) -> None:
+        """Print a training on a line, and what predicts its plan on another."""
+        if training is None:
+            print(f"  {name:9}  none: no shape is trained in time")
+            return
+        model, fastest = training.model, training.fastest
+        size = f"{model.parameters / 1e9:6.1f}B parameters, {training.tokens / 1e9:6,.0f}B tokens"
+        if fastest is None:
+            print(f"  {name:9}  {model.name:15} {size}, no plan fits in memory")
+            return
+        days = f"{training.days:6.1f} days (at peak {training.ideal_days:.1f})"
+        plan = f"MFU {fastest.prediction.mfu:.1%} on {fastest.plan.gpus} GPUs, {fastest.plan.label}"
+        print(f"  {name:9}  {model.name:15} {size}, {days}, {plan}")
+        print(f"             {self._command(model, fastest.plan)}")
+
+    def _document_of(self, training: Training | None) -> dict[str, Any] | None:
+        """`days` and `plan` are null where no plan fits."""
+        if training is None:
+            return None
+        model, fastest = training.model, training.fastest
+        plan = None
+        if fastest is not None:
+            plan = plan_document(model, fastest.plan, self.system, fastest.prediction)
+            plan["command"] = self._command(model, fastest.plan)
+        return {
+            "model": model.name,
+            "parameters": model.parameters,
+            "layers": model.layers,
+            "hidden": model.hidden,
+            "heads": model.heads,
+            "tokens": training.tokens,
+            "ideal_days": training.ideal_days,
+            "days": training.days if fastest else None,
+            "plan": plan,
+        }
+
+    def _command(self, model: ModelSpec, plan: Plan) -> str:
+        """What predicts a plan of a shape: of a shipped model, or of one that `generated` makes."""
+        from itertime.spec import list_models
+
+        conditions = vars(self.conditions)
+        if model.name in list_models():
+            subject = Subject(model=model.name, **conditions)
+        else:
+            keys = ("name", "layers", "hidden", "heads")
+            shape = [f"model.{key}={getattr(model, key)}" for key in keys]
+            settings = [*shape, *(self.conditions.settings or ())]
+            subject = Subject(model=SHAPE, **conditions | {"settings": settings})
+        return predict_command(subject, plan, self.memory_headroom)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySubject(Subject):
+    """What is predicted; by default the model, the system and the batch of Fig. 1 of vTrain's paper."""
+
+    model: ModelName = "gpt3-175b"
+    system: SystemName = "dgx-a100-80gb"
+    global_batch: GlobalBatch = 1536
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """The options of the training, and of its curve of days and dollars over utilisation."""
+
+    gpus: Annotated[int, option("--gpus", "GPUs of the training.", min=1)] = 1024
+    tokens: Annotated[float, option("--tokens", "Tokens to train on.")] = 300e9
+    utilisation: Annotated[str, option("--utilisation", "LOW:HIGH or LOW:HIGH:STEP, shares of the peak.")] = (
+        "0.3:0.7"
+    )
     flops: Annotated[
         str, option("--flops", "FLOPs that count: model (as in MFU), 6nt, or 8nt (recomputed).")
-    ] = "model",
-    price: Annotated[float, option("--price", "Dollars per GPU-hour; 5 is vTrain's price.")] = 5.0,
-    global_batch: GlobalBatch = 1536,
-    recompute: Modes = "none,selective,full",
+    ] = "model"
+    price: UsdPerGpuHour = None
+
+
+@option_groups
+def cost(
+    subject: StudySubject,
+    curve: Curve,
+    choices: Choices,
+    execution: Execution,
     memory_headroom: Headroom = MEMORY_HEADROOM,
     csv: Annotated[Path | None, option("--csv", "Write the points to this file.")] = None,
     plot: Annotated[
@@ -97,39 +197,50 @@ def cost(
     json: Json = False,
 ) -> None:
     """Show days and cost of a training over the utilisation of its GPUs, with the best plan's predicted."""
-    from itertime.planning import VTRAIN, TrainingCost
-    from itertime.spec import load_model, load_system
+    from itertime.planning import TrainingCost
+    from itertime.spec import checked_price, price_of
 
-    spec, machine = load_model(model), load_system(system)
-    shares = _shares(utilisation)
-    training = TrainingCost(spec, machine, tokens, gpus, price, flops)
+    model, system = subject.read_model(), subject.read_system()
+    shares, space = _shares(curve.utilisation), choices.plan_space(execution)
+    price = price_of(system, checked_price(curve.price))
+    training = TrainingCost(model, system, curve.tokens, curve.gpus, price.usd_per_gpu_hour, curve.flops)
+    print_without_effect(model, vars(choices) | vars(execution) | choice_texts(space))
+    print_unpredicted(execution.options)
     # The curve holds for any plan; the point on it is that of the best plan that fits.
     points = [training.at(share) for share in shares]
-    space = replace(VTRAIN, recompute=words_of(recompute))
-    prediction = training.predicted(global_batch, space, memory_headroom)
+    prediction = training.predicted(subject.global_batch, space, memory_headroom)
     predicted_point, ranked_plan = prediction if prediction else (None, None)
-    title = f"{spec.name}, {tokens / 1e9:,.6g}B tokens on {gpus:,} GPUs at ${price:g} a GPU-hour"
+    size = f"{curve.tokens / 1e9:,.6g}B tokens on {curve.gpus:,} GPUs"
+    title = f"{model.name}, {size} at ${price.usd_per_gpu_hour:g} a GPU-hour"
     if csv is not None:
         _write_cost_csv(csv, points, predicted_point)
     if plot is not None:
         _draw_cost(plot, title, points, predicted_point)
     if json:
-        plan = plan_document(spec, ranked_plan.plan, machine, ranked_plan.prediction) if ranked_plan else None
-        subject = {"model": spec.name, "system": machine.name, "gpus": gpus, "tokens": tokens}
-        inputs = {"flops": training.flops, "count": flops, "price": price}
-        curve = [point._asdict() for point in points]
-        predicted = predicted_point._asdict() if predicted_point else None
-        outcome = {"points": curve, "predicted": predicted, "plan": plan}
-        print_json(subject | inputs | outcome)
-        return
-    print(title)
-    print(f"{training.flops:.4g} FLOPs, counted as {flops}")
-    _print_cost(points, predicted_point)
-    if ranked_plan:
-        iteration_s, label = ranked_plan.prediction.iteration_s, ranked_plan.plan.label
-        print(f"predicted: {iteration_s:.2f} s an iteration, {label}")
+        subject_document = {"model": model.name, "system": system.name, "gpus": curve.gpus}
+        counts = {"tokens": curve.tokens, "flops": training.flops, "count": curve.flops}
+        prices = {"price": price.usd_per_gpu_hour, "price_from": price.origin}
+        plan = None
+        if ranked_plan:
+            plan = plan_document(model, ranked_plan.plan, system, ranked_plan.prediction)
+            plan["command"] = predict_command(subject, ranked_plan.plan, memory_headroom)
+        outcome = {
+            "points": [point._asdict() for point in points],
+            "predicted": predicted_point._asdict() if predicted_point else None,
+            "plan": plan,
+        }
+        print_json(subject_document | counts | prices | choices.frame(system, space) | outcome)
     else:
-        print(f"no plan for a global batch of {global_batch:,} fits", file=sys.stderr)
+        print(f"{title}, {price.origin}")
+        print(wrapped(searched(choices, system, space)))
+        print(f"{training.flops:.4g} FLOPs, counted as {curve.flops}")
+        _print_cost(points, predicted_point)
+        if ranked_plan:
+            iteration_s, label = ranked_plan.prediction.iteration_s, ranked_plan.plan.label
+            print(f"predicted: {iteration_s:.2f} s an iteration, {label}")
+            print(f"this plan again: {predict_command(subject, ranked_plan.plan, memory_headroom)}")
+    if not ranked_plan:
+        raise UserError(f"no plan for a global batch of {subject.global_batch:,} fits; try more GPUs")
 
 
 def _shares(text: str) -> list[float]:
@@ -145,46 +256,6 @@ def _shares(text: str) -> list[float]:
     count = int((high - low) / step + 1e-9)
     shares = [round(low + i * step, 12) for i in range(count + 1)]
     return shares if shares[-1] == high else [*shares, high]
-
-
-def _document(answer: Answer, system: System) -> dict[str, Any]:
-    return {
-        "naive": _training(answer.naive, system),
-        "simulated": _training(answer.simulated, system),
-        "tried": len(answer.tried),
-    }
-
-
-def _training(training: Training | None, system: System) -> dict[str, Any] | None:
-    """`days` and `plan` are null where no plan fits."""
-    if training is None:
-        return None
-    model, fastest = training.model, training.fastest
-    return {
-        "model": model.name,
-        "parameters": model.parameters,
-        "layers": model.layers,
-        "hidden": model.hidden,
-        "heads": model.heads,
-        "tokens": training.tokens,
-        "ideal_days": training.ideal_days,
-        "days": training.days if fastest else None,
-        "plan": plan_document(model, fastest.plan, system, fastest.prediction) if fastest else None,
-    }
-
-
-def _print_training(name: str, training: Training | None) -> None:
-    if training is None:
-        print(f"  {name:9}  none: no shape is trained in time")
-        return
-    model, fastest = training.model, training.fastest
-    size = f"{model.parameters / 1e9:6.1f}B parameters, {training.tokens / 1e9:6,.0f}B tokens"
-    if fastest is None:
-        print(f"  {name:9}  {model.name:15} {size}, no plan fits in memory")
-        return
-    days = f"{training.days:6.1f} days (at peak {training.ideal_days:.1f})"
-    plan = f"MFU {fastest.prediction.mfu:.1%} on {fastest.plan.gpus} GPUs, {fastest.plan.label}"
-    print(f"  {name:9}  {model.name:15} {size}, {days}, {plan}")
 
 
 def _print_cost(points: Sequence[CostPoint], predicted: CostPoint | None) -> None:

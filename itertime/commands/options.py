@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from itertime.errors import shown
 
 from .documents import wrapped
 
 if TYPE_CHECKING:
     from itertime.planning import Space
-    from itertime.spec import ModelSpec, Plan, Reference, System
+    from itertime.spec import ModelSpec, Reference, System
 
 
 def option(name: str, text: str, panel: str | None = None, **bounds: Any) -> Any:
@@ -22,7 +24,7 @@ def option(name: str, text: str, panel: str | None = None, **bounds: Any) -> Any
 
 
 OWNERS = ("model.", "system.")
-_DEGREES, _MEMORY, _EXECUTION = "Parallelism and batches", "Memory", "How layers and exchanges run"
+DEGREES, MEMORY, EXECUTION = "Parallelism and batches", "Memory", "How layers and exchanges run"
 _TRIED = "Plans to try"
 
 ModelName = Annotated[str, option("--model", "A name (see `itertime models`) or a YAML file.")]
@@ -37,53 +39,53 @@ MEMORY_HEADROOM = 0.1  # as in itertime.costs, which takes long to import
 Headroom = Annotated[
     float,
     option(
-        "--memory-headroom", "Share of the GPU's memory that a plan must leave free to fit, below 1.", _MEMORY
+        "--memory-headroom", "Share of the GPU's memory that a plan must leave free to fit, below 1.", MEMORY
     ),
 ]
+UsdPerGpuHour = Annotated[
+    float | None,
+    option("--price", "Dollars per GPU-hour; default: the system's, or 5 where it states none."),
+]
 Json = Annotated[bool, option("--json", "Print one JSON document.")]
-Tp = Annotated[int, option("--tp", "Tensor parallelism.", _DEGREES, min=1)]
-MicroBatch = Annotated[int, option("--micro-batch", "Sequences per micro-batch.", _DEGREES, min=1)]
+Tp = Annotated[int, option("--tp", "Tensor parallelism.", DEGREES, min=1)]
+MicroBatch = Annotated[int, option("--micro-batch", "Sequences per micro-batch.", DEGREES, min=1)]
 GlobalBatch = Annotated[int, option("--global-batch", "Sequences per iteration.", min=1)]
-Recompute = Annotated[
-    str, option("--recompute", "full, early-stop, selective, elementwise or none.", _MEMORY)
-]
-SequenceParallel = Annotated[
-    bool, option("--sequence-parallel", "Split norms and dropout over tp.", _DEGREES)
-]
+Recompute = Annotated[str, option("--recompute", "full, early-stop, selective, elementwise or none.", MEMORY)]
+SequenceParallel = Annotated[bool, option("--sequence-parallel", "Split norms and dropout over tp.", DEGREES)]
 Fp32Gradients = Annotated[
-    bool, option("--fp32-gradients", "Accumulate and exchange gradients in 32 bits.", _MEMORY)
+    bool, option("--fp32-gradients", "Accumulate and exchange gradients in 32 bits.", MEMORY)
 ]
-Cp = Annotated[int, option("--cp", "Context parallelism: ranks that share a sequence.", _DEGREES, min=1)]
-Ep = Annotated[int, option("--ep", "Expert parallelism: ranks that share the experts.", _DEGREES, min=1)]
+Cp = Annotated[int, option("--cp", "Context parallelism: ranks that share a sequence.", DEGREES, min=1)]
+Ep = Annotated[int, option("--ep", "Expert parallelism: ranks that share the experts.", DEGREES, min=1)]
 
 
 Precision = Annotated[
-    str, option("--precision", "Of the layers' matrices: bf16, fp8, fp8_block, mxfp8 or nvfp4.", _EXECUTION)
+    str, option("--precision", "Of the layers' matrices: bf16, fp8, fp8_block, mxfp8 or nvfp4.", EXECUTION)
 ]
 FrameworkName = Annotated[
     str | None,
     option("--framework", "A name (see `itertime frameworks`) or a YAML file; default: the system's."),
 ]
 Etp = Annotated[
-    int | None, option("--etp", "Tensor parallelism of the experts; default: as --tp.", _DEGREES, min=1)
+    int | None, option("--etp", "Tensor parallelism of the experts; default: as --tp.", DEGREES, min=1)
 ]
 TpOverlap = Annotated[
     bool | None,
     option(
         "--tp-overlap/--no-tp-overlap",
         "Hide tensor-parallel communication behind matrix products; default: as the framework does.",
-        _EXECUTION,
+        EXECUTION,
     ),
 ]
 Dispatcher = Annotated[
-    str, option("--dispatcher", "Of tokens to their experts: alltoall, deepep or hybridep.", _EXECUTION)
+    str, option("--dispatcher", "Of tokens to their experts: alltoall, deepep or hybridep.", EXECUTION)
 ]
 Options = Annotated[
     str,
     option(
         "--options",
         "KEY=VALUE,...: batches, balance, clipping, optimizer, ...; see `itertime plan-options`.",
-        _EXECUTION,
+        EXECUTION,
     ),
 ]
 
@@ -177,74 +179,21 @@ class Subject(Conditions, _NamedModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanLayout:
-    """The options that lay one plan out: degrees of parallelism, batches, and what each GPU keeps."""
-
-    tp: Tp = 1
-    pp: Annotated[int, option("--pp", "Pipeline stages.", _DEGREES, min=1)] = 1
-    dp: Annotated[int, option("--dp", "Data parallelism.", _DEGREES, min=1)] = 1
-    cp: Cp = 1
-    ep: Ep = 1
-    micro_batch: MicroBatch = 1
-    interleave: Annotated[int, option("--interleave", "Model chunks per stage.", _DEGREES, min=1)] = 1
-    schedule: Annotated[str, option("--schedule", "1f1b or gpipe.", _DEGREES)] = "1f1b"
-    split: Annotated[
-        str,
-        option(
-            "--split",
-            "Layers per stage: even; balanced, compute, ends or remainder where pp does not divide them.",
-            _DEGREES,
-        ),
-    ] = "even"
-    sequence_parallel: SequenceParallel = False
-    cp_exchange: Annotated[
-        str, option("--cp-exchange", "How keys and values are exchanged: ring or gather.", _DEGREES)
-    ] = "ring"
-    rank_order: Annotated[
-        str,
-        option("--rank-order", "Order in which ranks are numbered: tp-cp-dp-pp or tp-cp-pp-dp.", _DEGREES),
-    ] = "tp-cp-dp-pp"
-    recompute: Recompute = "full"
-    recompute_fraction: Annotated[
-        float, option("--recompute-fraction", "Share of the layers that --recompute applies to.", _MEMORY)
-    ] = 1.0
-    zero: Annotated[int, option("--zero", "ZeRO stage.", _MEMORY, min=0, max=3)] = 0
-    zero_group: Annotated[
-        int | None, option("--zero-group", "Ranks per ZeRO group; default: all of dp.", _MEMORY, min=1)
-    ] = None
-    offload_layers: Annotated[
-        int,
-        option("--offload-layers", "Layers of a stage with activations in the CPU's memory.", _MEMORY, min=0),
-    ] = 0
-    offload_optimizer: Annotated[
-        bool, option("--offload-optimizer", "Keep and run the optimizer on the CPU.", _MEMORY)
-    ] = False
-    fp32_gradients: Fp32Gradients = False
-    prefetch: Annotated[
-        bool, option("--prefetch/--no-prefetch", "ZeRO-3 gathers the next layer's weights ahead.", _EXECUTION)
-    ] = True
-    bucket_mb: Annotated[
-        int | None,
-        option("--bucket-mb", "Exchange gradients in buckets of this size, in MB.", _EXECUTION, min=1),
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Execution:
     """The options that say how layers and exchanges run; a search tries one value of each."""
 
     etp: Etp = None
     precision: Precision = "bf16"
     grad_overlap: Annotated[
-        bool, option("--grad-overlap", "Exchange gradients during the backward pass.", _EXECUTION)
+        bool, option("--grad-overlap", "Exchange gradients during the backward pass.", EXECUTION)
     ] = False
     tp_overlap: TpOverlap = None
     ep_overlap: Annotated[
-        bool, option("--ep-overlap", "Hide expert-parallel communication behind computation.", _EXECUTION)
+        bool, option("--ep-overlap", "Hide expert-parallel communication behind computation.", EXECUTION)
     ] = False
     dispatcher: Dispatcher = "alltoall"
     cuda_graphs: Annotated[
-        str, option("--cuda-graphs", "Launch at once: none, the kernels of layers, or full.", _EXECUTION)
+        str, option("--cuda-graphs", "Launch at once: none, the kernels of layers, or full.", EXECUTION)
     ] = "none"
     options: Options = ""
 
@@ -324,6 +273,10 @@ class Choices:
             **(vars(execution) | {"options": parse_options(execution.options, "--options")}),
         )
 
+    def frame(self, system: System, space: Space) -> dict[str, str]:
+        """What `--json` says of the plans that were looked at."""
+        return {"space": self.space, "framework": system.framework, "precision": space.precision}
+
     @property
     def stated(self) -> dict[str, str]:
         """The choices of the space that options replace, as text by the name of the option."""
@@ -339,25 +292,17 @@ def _chosen(option: str, text: str) -> tuple[int, ...]:
     return () if text.strip() == "all" else numbers_of(option, text)
 
 
+def searched(choices: Choices, system: System, space: Space) -> str:
+    """Among which plans a search looked, and under which framework and precision they run."""
+    stated = ", ".join(f"{name} {value}" for name, value in choices.stated.items())
+    name = f"{choices.space}, but for {stated}" if stated else choices.space
+    return f"space {name}; framework {shown(system.framework)}; precision {space.precision}"
+
+
 def choice_texts(space: Space) -> dict[str, str]:
     """The choices of a space as options of a search state them, by parameter, for `print_without_effect`."""
     choices = {"tp": space.tp, "ep": space.ep, "recompute": space.recompute, "zero": space.zero_stage}
     return {name: ",".join(map(str, values)) or "all" for name, values in choices.items()}
-
-
-def plan_of(subject: Subject, layout: PlanLayout, execution: Execution) -> Plan:
-    """The plan that the options of `predict`, `timeline` and `train-time` state."""
-    from itertime.spec import Plan, parse_options
-
-    values = vars(layout) | vars(execution)
-    same_name = {field.name: values[field.name] for field in fields(Plan) if field.name in values}
-    same_name["options"] = parse_options(execution.options, "--options")
-    return Plan(
-        **same_name,
-        global_batch=subject.global_batch,
-        zero_stage=layout.zero,
-        bucket_bytes=None if layout.bucket_mb is None else layout.bucket_mb * 1_000_000,
-    )
 
 
 def words_of(text: str) -> tuple[str, ...]:

@@ -1,19 +1,35 @@
-"""`itertime predict`."""
+"""`itertime predict` and `itertime timeline`."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from itertime.commandline import option_groups, print_json
+from itertime.errors import UserError, shown
 
 from .documents import error_note, plan_document, rates_text, wrapped
 from .idle_options import print_unpredicted, print_without_effect
-from .options import MEMORY_HEADROOM, Execution, Headroom, Json, PlanLayout, Subject, plan_of
+from .layout import PlanLayout, chosen_plan
+from .options import MEMORY_HEADROOM, Execution, Headroom, Json, Subject
 
 if TYPE_CHECKING:
     from itertime.prediction import Prediction
-    from itertime.spec import ModelSpec, Plan
+
+PAGES = (".html", ".htm")
+
+Output = Annotated[
+    Path,
+    typer.Option(
+        "-o",
+        "--output",
+        help="The file to write: a page (.html) or a Chrome trace (.json).",
+        show_default=False,
+    ),
+]
 
 
 @option_groups
@@ -24,25 +40,30 @@ def predict(
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:
-    """Predict the seconds of one iteration, where they go, the memory, and whether the plan fits."""
+    """Predict the seconds of one iteration, where they go, the memory, and whether the plan fits.
+
+    What is not stated of the plan is the best of what a search finds for what is.
+    """
     from itertime.prediction import predict as run
 
-    spec = subject.read_model()
-    plan = plan_of(subject, layout, execution)
-    print_without_effect(spec, vars(layout) | vars(execution))
+    model, system = subject.read_model(), subject.read_system()
+    choice = chosen_plan(subject, layout, execution, model, system, memory_headroom)
+    print_without_effect(model, vars(choice.layout) | vars(execution))
     print_unpredicted(execution.options)
-    machine = subject.read_system()
-    prediction = run(spec, plan, machine, memory_headroom=memory_headroom)
+    prediction = run(model, choice.plan, system, memory_headroom=memory_headroom)
     if json:
-        print_json(plan_document(spec, plan, machine, prediction))
+        document = plan_document(model, choice.plan, system, prediction)
+        print_json(document | choice.replay(subject, memory_headroom))
     else:
-        _print_prediction(spec, plan, prediction)
-        if prediction.interval_s is None and (note := error_note(machine)):
+        software = f"framework {shown(system.framework)}, {choice.plan.precision}"
+        print(f"{model.name} on {choice.plan.gpus} GPUs, {software}: {choice.plan.label}")
+        choice.say()
+        _print_prediction(prediction)
+        if prediction.interval_s is None and (note := error_note(system)):
             print(wrapped(f"warning: {note}"), file=sys.stderr)
 
 
-def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> None:
-    print(f"{model.name} on {plan.gpus} GPUs: {plan.label}")
+def _print_prediction(prediction: Prediction) -> None:
     print(f"{prediction.iteration_s:.4f} s per iteration, {rates_text(prediction)}")
     print(f"MFU {prediction.mfu:.1%}, HFU {prediction.hfu:.1%} of the bf16 peak")
     if prediction.interval_s:
@@ -66,3 +87,26 @@ def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> N
             print(f"  {name:18} {size / 1e9:10.1f} GB")
     if not prediction.fits:
         print(f"does not fit: {prediction.reason}", file=sys.stderr)
+
+
+@option_groups
+def timeline(subject: Subject, output: Output, layout: PlanLayout, execution: Execution) -> None:
+    """Draw one iteration task by task: a web page, or a trace for chrome://tracing or ui.perfetto.dev."""
+    from itertime.timeline import iteration_graph, write_chrome_trace
+
+    ending = output.suffix.lower()
+    if ending not in (*PAGES, ".json"):
+        raise UserError(f"-o={output}: must end in .html or .json")
+    model, system = subject.read_model(), subject.read_system()
+    choice = chosen_plan(subject, layout, execution, model, system)
+    if ending in PAGES:
+        from itertime.timeline import write_timeline_page
+
+        write_timeline_page(model, choice.plan, system, output)
+        print(f"written to {output}; open it in a browser")
+    else:
+        graph = iteration_graph(model, choice.plan, system)
+        write_chrome_trace(graph, output)
+        tasks = f"{len(graph.tasks)} tasks"
+        print(f"{tasks} written to {output}; open it in chrome://tracing or ui.perfetto.dev")
+    choice.say()

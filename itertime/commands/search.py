@@ -6,19 +6,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from itertime.commandline import option_groups, print_json
-from itertime.errors import UserError, shown
+from itertime.errors import UserError
 
 from .documents import error_note, plan_document, wrapped
 from .idle_options import print_unpredicted, print_without_effect
-from .options import MEMORY_HEADROOM, Choices, Execution, Headroom, Json, Subject, choice_texts, option
+from .layout import predict_command
+from .options import (
+    MEMORY_HEADROOM,
+    Choices,
+    Execution,
+    Headroom,
+    Json,
+    Subject,
+    UsdPerGpuHour,
+    choice_texts,
+    option,
+    searched,
+)
 
 if TYPE_CHECKING:
-    from itertime.planning import PlanChoice, RankedPlan, SearchResult, Space
-    from itertime.spec import ModelSpec, System
+    from itertime.planning import PlanChoice, RankedPlan, SearchResult
+    from itertime.spec import ModelSpec, Price, System
 
 TOP, WHOLE_FRONT = 10, 1_000_000
-HOUR_S = 3600.0
-DEFAULT_USD_PER_GPU_HOUR = 5.0  # vTrain's figure
 BAR = 40  # characters of a whole iteration
 MEMORY_OF = 3  # plans whose memory is shown part by part
 
@@ -32,9 +42,9 @@ class Goal:
     objective: Annotated[str, option("--objective", "time, cost (dollars per iteration), or pareto.")] = (
         "time"
     )
-    price: Annotated[
-        float | None,
-        option("--price", f"Dollars per GPU-hour; default: the system's, or {DEFAULT_USD_PER_GPU_HOUR:g}."),
+    price: UsdPerGpuHour = None
+    tokens: Annotated[
+        float | None, option("--tokens", "Also show days and dollars of a training on this many tokens.")
     ] = None
     pareto: Annotated[
         bool,
@@ -67,12 +77,14 @@ def search(
     json: Json = False,
 ) -> None:
     """Find the best plans for a model on a number of GPUs that keep the rules and fit in memory."""
-    from itertime.planning import judge
+    from itertime.planning import checked_tokens, judge
     from itertime.planning import search as run
+    from itertime.spec import checked_price, price_of
 
     objective = goal.resolved_objective()
     model, system = subject.read_model(), subject.read_system()
-    price, price_from = _price_of(system, goal.price)
+    price = price_of(system, checked_price(goal.price))
+    tokens = None if goal.tokens is None else checked_tokens(goal.tokens)
     space = choices.plan_space(execution)
     print_without_effect(model, vars(choices) | vars(execution) | choice_texts(space))
     print_unpredicted(execution.options)
@@ -88,63 +100,134 @@ def search(
         memory_headroom=memory_headroom,
     )
     # A front has no single best plan, so no choice is judged, and no plan is compared with the first.
-    by_cost, front = objective == "cost", objective == "pareto"
+    front = objective == "pareto"
     choice = None if front else judge(model, system, result, objective)
+    answer = _Answer(subject, model, system, result, price, objective == "cost", tokens, memory_headroom)
     if json:
-        notes = _notes_document(system, choice, price, price_from)
-        frame = {"space": choices.space, "framework": system.framework, "precision": space.precision}
-        print_json(_document_of(model, system, result, by_cost, price) | frame | notes)
+        frame = choices.frame(system, space)
+        print_json(answer.document() | frame | _notes_document(system, choice, price))
     else:
-        _print_counts(model, result, memory_headroom)
+        print(answer.counts)
         print(wrapped(searched(choices, system, space)))
-        _print_plans(result, by_cost, price, against_best=not front, explain=goal.explain)
-        _print_notes(system, result, choice, f"{price:g} a GPU-hour, {price_from}")
+        answer.print_plans(against_best=not front)
+        answer.print_command()
+        if goal.explain and result.plans:
+            _explain(result.plans[0])
+        _print_notes(system, result, choice, price)
     if not result.plans:
         raise UserError(_no_answer(result))
 
 
-def _price_of(system: System, option: float | None) -> tuple[float, str]:
-    """Dollars per GPU-hour, and where they come from: the option, the system, or the default.
-
-    UserError for an option that is no price.
+@dataclass(frozen=True)
+class _Answer:
+    """What a search found, and what its plans are shown with: the price of a GPU-hour, whether they are
+    compared in dollars, and the tokens of a training.
     """
-    if option is not None:
-        if not 0 < option < 1e9:
-            raise UserError(f"--price={option:g}: must be dollars per GPU-hour, above 0")
-        return option, "as --price says"
-    if system.usd_per_gpu_hour is not None:
-        return system.usd_per_gpu_hour, f"as system {system.name} says"
-    return DEFAULT_USD_PER_GPU_HOUR, "by default: the system states no price"
 
+    subject: Subject
+    model: ModelSpec
+    system: System
+    result: SearchResult
+    price: Price
+    by_cost: bool
+    tokens: float | None
+    memory_headroom: float
 
-def _document_of(
-    model: ModelSpec, system: System, result: SearchResult, by_cost: bool, price: float
-) -> dict[str, Any]:
-    """The document of `--json`. `by_cost`: compare plans in dollars, at `price` dollars per GPU-hour."""
-    plans = [
-        plan_document(model, ranked_plan.plan, system, ranked_plan.prediction)
-        | {
-            "cost_usd": _value(ranked_plan, True, price),
-            **_worse(result.plans[0], ranked_plan, by_cost, price),
+    @property
+    def counts(self) -> str:
+        """How many plans were looked at, and how many of them fit."""
+        headroom = f" with {self.memory_headroom:.3g} of it free" if self.memory_headroom else ""
+        fit = f"{self.result.feasible} fit in memory{headroom}"
+        milliseconds = f"{self.result.seconds * 1e3:.0f} ms"
+        return f"{self.model.name}: {self.result.evaluated} plans, {fit}, {milliseconds}"
+
+    def document(self) -> dict[str, Any]:
+        """The document of `--json`."""
+        result = self.result
+        plans = [
+            plan_document(self.model, ranked_plan.plan, self.system, ranked_plan.prediction)
+            | {
+                "cost_usd": self._usd(ranked_plan),
+                **self._training(ranked_plan),
+                **self._worse(ranked_plan),
+                "command": self._command(ranked_plan),
+            }
+            for ranked_plan in result.plans
+        ]
+        counts = {"evaluated": result.evaluated, "feasible": result.feasible, "seconds": result.seconds}
+        obstacle = {"in_the_way": result.in_the_way} if result.in_the_way else {}
+        return {"plans": plans, **counts, **obstacle}
+
+    def print_plans(self, against_best: bool) -> None:
+        """`against_best`: also say why each plan is worse than the first."""
+        for place, ranked_plan in enumerate(self.result.plans, 1):
+            print(self._line(place, ranked_plan))
+            if place > 1 and against_best:
+                print(self._why(ranked_plan))
+            if place <= MEMORY_OF and against_best:
+                print(_memory(ranked_plan))
+
+    def print_command(self) -> None:
+        """Print what predicts the first plan; `--json` has that of every plan."""
+        if self.result.plans:
+            print(f"the first plan again: {self._command(self.result.plans[0])}")
+
+    def _command(self, ranked_plan: RankedPlan) -> str:
+        return predict_command(self.subject, ranked_plan.plan, self.memory_headroom)
+
+    def _usd(self, ranked_plan: RankedPlan) -> float:
+        """Dollars of one iteration."""
+        return self.price.usd(ranked_plan.plan.gpus, ranked_plan.prediction.iteration_s)
+
+    def _value(self, ranked_plan: RankedPlan) -> float:
+        """What plans are compared by: seconds, or dollars, of one iteration."""
+        return self._usd(ranked_plan) if self.by_cost else ranked_plan.prediction.iteration_s
+
+    def _training(self, ranked_plan: RankedPlan) -> dict[str, float]:
+        """Days and dollars of the training; nothing where no tokens are stated."""
+        from itertime.planning import DAY_S, training_days
+
+        if self.tokens is None:
+            return {}
+        days = training_days(self.model, self.tokens, ranked_plan)
+        return {"days": days, "training_usd": self.price.usd(ranked_plan.plan.gpus, days * DAY_S)}
+
+    def _worse(self, ranked_plan: RankedPlan) -> dict[str, Any]:
+        """By how much a plan is worse than the best one, and the parts that make the difference."""
+        from itertime.prediction import difference
+
+        def parts_of(plan: RankedPlan) -> dict[str, float]:
+            factor = self.price.usd(plan.plan.gpus, 1.0) if self.by_cost else 1.0
+            return {name: seconds * factor for name, seconds in plan.prediction.breakdown.items()}
+
+        best = self.result.plans[0]
+        return {
+            "worse_by": self._value(ranked_plan) - self._value(best),
+            "worse_because": difference(parts_of(best), parts_of(ranked_plan)),
         }
-        for ranked_plan in result.plans
-    ]
-    counts = {"evaluated": result.evaluated, "feasible": result.feasible, "seconds": result.seconds}
-    obstacle = {"in_the_way": result.in_the_way} if result.in_the_way else {}
-    return {"plans": plans, **counts, **obstacle}
 
+    def _line(self, place: int, ranked_plan: RankedPlan) -> str:
+        plan, prediction = ranked_plan.plan, ranked_plan.prediction
+        low_high = "({:.4g} to {:.4g})".format(*prediction.interval_s) if prediction.interval_s else ""
+        time = f"{prediction.iteration_s:9.4f} s {low_high:18}"
+        numbers = f"{time} {prediction.memory_bytes / 1e9:6.1f} GB  MFU {prediction.mfu:5.1%}"
+        tokens, tflops = prediction.tokens_per_s_per_gpu, prediction.tflops_per_gpu
+        rates = f"{tokens:,.0f} tokens/s/GPU, {tflops:,.0f} TFLOP/s/GPU"
+        first_line = f"{place:3}  {plan.gpus:5} GPUs  {numbers}  ${self._usd(ranked_plan):8,.4f}"
+        lines = [first_line, f"{plan.label}: {rates}"]
+        if self.tokens is not None:
+            training = self._training(ranked_plan)
+            days, dollars = training["days"], training["training_usd"]
+            lines.append(f"{days:,.4g} days and ${dollars:,.0f} for {self.tokens / 1e9:,.6g}B tokens")
+        return "\n     ".join(lines)
 
-def searched(choices: Choices, system: System, space: Space) -> str:
-    """Among which plans a search looked, and under which framework and precision they run."""
-    stated = ", ".join(f"{name} {value}" for name, value in choices.stated.items())
-    name = f"{choices.space}, but for {stated}" if stated else choices.space
-    return f"space {name}; framework {shown(system.framework)}; precision {space.precision}"
+    def _why(self, ranked_plan: RankedPlan) -> str:
+        from itertime.prediction import in_words
 
-
-def _print_counts(model: ModelSpec, result: SearchResult, memory_headroom: float) -> None:
-    fit = "fit in memory" + (f" with {memory_headroom:.3g} of it free" if memory_headroom else "")
-    counts = f"{result.evaluated} plans, {result.feasible} {fit}"
-    print(f"{model.name}: {counts}, {result.seconds * 1e3:.0f} ms")
+        worse = self._worse(ranked_plan)
+        share = worse["worse_by"] / self._value(self.result.plans[0])
+        unit = " $" if self.by_cost else " s"
+        return _folded(f"     {share:+7.1%}: {in_words(worse['worse_because'], unit) or 'no part differs'}")
 
 
 def _no_answer(result: SearchResult) -> str:
@@ -156,41 +239,23 @@ def _no_answer(result: SearchResult) -> str:
     return "no plan keeps the rules (see docs/itertime.md); try another number of GPUs, or restrict less"
 
 
-def _print_plans(
-    result: SearchResult, by_cost: bool, price: float, *, against_best: bool, explain: bool
-) -> None:
-    """`against_best`: also say why each plan is worse than the first. `explain`: also show where the time and
-    the memory of the first go.
-    """
-    for place, ranked_plan in enumerate(result.plans, 1):
-        print(_line(place, ranked_plan, price))
-        if place > 1 and against_best:
-            print(_why(result.plans[0], ranked_plan, by_cost, price))
-        if place <= MEMORY_OF and against_best:
-            print(_memory(ranked_plan))
-    if explain and result.plans:
-        _explain(result.plans[0])
-
-
-def _notes_document(
-    system: System, choice: PlanChoice | None, price: float, price_from: str
-) -> dict[str, Any]:
+def _notes_document(system: System, choice: PlanChoice | None, price: Price) -> dict[str, Any]:
     """What `--json` says about the search as a whole: see `PlanChoice`, a warning where errors are large, and
     the dollars of a GPU-hour.
     """
     return {
         "choice": None if choice is None else vars(choice),
         "warning": error_note(system),
-        "usd_per_gpu_hour": price,
-        "price_from": price_from,
+        "usd_per_gpu_hour": price.usd_per_gpu_hour,
+        "price_from": price.origin,
     }
 
 
-def _print_notes(system: System, result: SearchResult, choice: PlanChoice | None, price: str) -> None:
+def _print_notes(system: System, result: SearchResult, choice: PlanChoice | None, price: Price) -> None:
     """What the dollars are of, and how sure the seconds and the choice of the first plan are."""
     if not result.plans:
         return
-    print(f"$: of one iteration, at {price}")
+    print(f"$: of one iteration, at {price.usd_per_gpu_hour:g} a GPU-hour, {price.origin}")
     if any(ranked_plan.prediction.interval_s for ranked_plan in result.plans):
         print("in brackets: the seconds of nine in ten measured iterations of such plans")
     else:
@@ -217,51 +282,6 @@ def _memory(ranked_plan: RankedPlan) -> str:
     parts = ", ".join(f"{name} {size / 1e9:.1f}" for name, size in prediction.memory_parts.items() if size)
     free = (prediction.capacity_bytes - prediction.memory_bytes) / 1e9
     return _folded(f"     memory, GB: {parts}; {free:.1f} of {prediction.capacity_bytes / 1e9:.1f} free")
-
-
-def _value(ranked_plan: RankedPlan, by_cost: bool, price: float) -> float:
-    """Seconds, or dollars, of one iteration."""
-    return ranked_plan.prediction.iteration_s * (_usd_per_s(ranked_plan, price) if by_cost else 1.0)
-
-
-def _usd_per_s(ranked_plan: RankedPlan, price: float) -> float:
-    return ranked_plan.plan.gpus * price / HOUR_S
-
-
-def _worse(best: RankedPlan, ranked_plan: RankedPlan, by_cost: bool, price: float) -> dict[str, Any]:
-    """By how much a plan is worse than the best one, and the parts that make the difference: in seconds, or
-    with `by_cost` in dollars.
-    """
-    from itertime.prediction import difference
-
-    def parts_of(plan: RankedPlan) -> dict[str, float]:
-        factor = _usd_per_s(plan, price) if by_cost else 1.0
-        return {name: seconds * factor for name, seconds in plan.prediction.breakdown.items()}
-
-    return {
-        "worse_by": _value(ranked_plan, by_cost, price) - _value(best, by_cost, price),
-        "worse_because": difference(parts_of(best), parts_of(ranked_plan)),
-    }
-
-
-def _line(place: int, ranked_plan: RankedPlan, price: float) -> str:
-    plan, prediction = ranked_plan.plan, ranked_plan.prediction
-    low_high = "({:.4g} to {:.4g})".format(*prediction.interval_s) if prediction.interval_s else ""
-    time = f"{prediction.iteration_s:9.4f} s {low_high:18}"
-    numbers = f"{time} {prediction.memory_bytes / 1e9:6.1f} GB  MFU {prediction.mfu:5.1%}"
-    cost = f"${_value(ranked_plan, True, price):8,.4f}"
-    tokens, tflops = prediction.tokens_per_s_per_gpu, prediction.tflops_per_gpu
-    rates = f"{tokens:,.0f} tokens/s/GPU, {tflops:,.0f} TFLOP/s/GPU"
-    return f"{place:3}  {plan.gpus:5} GPUs  {numbers}  {cost}\n     {plan.label}: {rates}"
-
-
-def _why(best: RankedPlan, ranked_plan: RankedPlan, by_cost: bool, price: float) -> str:
-    from itertime.prediction import in_words
-
-    worse = _worse(best, ranked_plan, by_cost, price)
-    share = worse["worse_by"] / _value(best, by_cost, price)
-    unit = " $" if by_cost else " s"
-    return _folded(f"     {share:+7.1%}: {in_words(worse['worse_because'], unit) or 'no part differs'}")
 
 
 def _folded(text: str) -> str:

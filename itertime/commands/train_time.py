@@ -10,7 +10,8 @@ from itertime.commandline import option_groups, print_json
 
 from .documents import error_note, plan_document, wrapped
 from .idle_options import print_without_effect
-from .options import MEMORY_HEADROOM, Execution, Headroom, Json, PlanLayout, Subject, option, plan_of
+from .layout import PlanLayout, chosen_plan
+from .options import MEMORY_HEADROOM, Execution, Headroom, Json, Subject, option
 
 if TYPE_CHECKING:
     from itertime.planning import TrainTime
@@ -53,16 +54,17 @@ def train_time(
     The seconds of a step and of an evaluation are predicted. How many steps a training takes is an input,
     from a table of logs by optimizer and global batch, or as --steps says.
     """
-    spec = subject.read_model()
-    plan = plan_of(subject, layout, execution)
-    print_without_effect(spec, vars(layout) | vars(execution))
-    machine = subject.read_system()
-    training = _trained(spec, plan, machine, target, memory_headroom)
+    model, system = subject.read_model(), subject.read_system()
+    choice = chosen_plan(subject, layout, execution, model, system, memory_headroom)
+    print_without_effect(model, vars(choice.layout) | vars(execution))
+    training = _trained(model, choice.plan, system, target, memory_headroom)
     if json:
-        print_json(plan_document(spec, plan, machine, training.prediction) | _document(training))
+        plan = plan_document(model, choice.plan, system, training.prediction)
+        print_json(plan | choice.replay(subject, memory_headroom) | _document(training))
     else:
-        _print(spec, plan, training)
-    _print_notes(spec, machine, training, target.eval_samples)
+        _print(model, choice.plan, training)
+        choice.say()
+    _print_notes(model, system, training, target.eval_samples)
 
 
 def _trained(model: ModelSpec, plan: Plan, system: System, target: Target, headroom: float) -> TrainTime:

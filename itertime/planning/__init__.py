@@ -16,6 +16,8 @@
 | `Answer`, `Training` | that model at peak and as simulated; the training of one model |
 | `published`, `generated` | shapes to try: those of SC'21, and those between them |
 | `TrainingCost`, `CostPoint`, `COUNTS` | days and dollars of a training by utilisation; counts of its FLOPs |
+| `training_days`, `DAY_S` | days of a training under a plan; seconds of a day |
+| `checked_tokens` | the tokens of a training, if they are in range |
 | `train_time`, `TrainTime` | the training of a model to its target, and its seconds by part |
 | `Steps`, `StartUp` | the inputs of a time to train, from logs or from the user |
 | `evaluations_of` | how often the training of a model is evaluated |
@@ -36,7 +38,19 @@ Why
   just no cache.
 """
 
-from .budget import COUNTS, Answer, Budget, CostPoint, Training, TrainingCost, generated, published
+from .budget import (
+    COUNTS,
+    DAY_S,
+    Answer,
+    Budget,
+    CostPoint,
+    Training,
+    TrainingCost,
+    checked_tokens,
+    generated,
+    published,
+    training_days,
+)
 from .choice import PlanChoice
 from .convergence import StartUp, Steps, list_convergence, load_convergence
 from .curve_cache import default_cache
@@ -47,6 +61,7 @@ from .train_time import TrainTime, evaluations_of, train_time
 
 __all__ = [
     "COUNTS",
+    "DAY_S",
     "MICRO_BATCHES",
     "PLANNERS",
     "SPACES",
@@ -66,6 +81,7 @@ __all__ = [
     "TrainTime",
     "Training",
     "TrainingCost",
+    "checked_tokens",
     "default_cache",
     "evaluations_of",
     "generated",
@@ -77,4 +93,5 @@ __all__ = [
     "published",
     "search",
     "train_time",
+    "training_days",
 ]

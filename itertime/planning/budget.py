@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UnknownName, UserError
-from itertime.spec import ModelSpec, Profile, System, load_model, profile_of
+from itertime.spec import ModelSpec, Price, Profile, System, checked_price, load_model, price_of, profile_of
 
 from .search import RankedPlan, search
 from .space import Space
@@ -99,8 +99,9 @@ class Answer:
 class Budget:
     """`gpus` GPUs of a system for `days` days; training runs at `global_batch` sequences an iteration.
 
-    The plans are those of `space` on at most `gpus` GPUs that leave `memory_headroom`, a share of a GPU's
-    memory, free. Raises UserError for numbers out of range.
+    The plans are those that `search` finds in `space` on at most `gpus` GPUs and that leave
+    `memory_headroom`, a share of a GPU's memory, free. `profile`: by default that of the system. Raises
+    UserError for numbers out of range.
     """
 
     gpus: int
@@ -110,6 +111,7 @@ class Budget:
     space: Space = field(default_factory=Space)
     tokens_per_parameter: float = TOKENS_PER_PARAMETER
     memory_headroom: float = MEMORY_HEADROOM
+    profile: Profile | None = None
 
     def __post_init__(self) -> None:
         checked_headroom(self.memory_headroom)
@@ -144,12 +146,10 @@ class Budget:
             max_gpus=self.gpus,
             space=self.space,
             top=1,
+            profile=self.profile,
             memory_headroom=self.memory_headroom,
         ).plans
-        days = math.inf
-        if best:
-            iterations = tokens / (self.global_batch * model.seq_len)
-            days = iterations * best[0].prediction.iteration_s / DAY_S
+        days = training_days(model, tokens, best[0]) if best else math.inf
         return Training(model, tokens, self.ideal_days(model), days, best[0] if best else None)
 
     def largest(self, models: Sequence[ModelSpec]) -> Answer:
@@ -167,7 +167,20 @@ class Budget:
         return Answer(trainings[0] if trainings else None, None, tuple(trainings))
 
     def _profile(self) -> Profile:
-        return profile_of(self.system)
+        return self.profile or profile_of(self.system)
+
+
+def training_days(model: ModelSpec, tokens: float, ranked_plan: RankedPlan) -> float:
+    """Days that a model trains on `tokens` tokens under a plan, without failures and evaluations."""
+    iterations = tokens / (ranked_plan.plan.global_batch * model.seq_len)
+    return iterations * ranked_plan.prediction.iteration_s / DAY_S
+
+
+def checked_tokens(tokens: float) -> float:
+    """The tokens of a training; UserError if they are out of range."""
+    if not 1 <= tokens <= 1e18:
+        raise UserError(f"tokens={tokens:g}: must be a number from 1 to 1e18")
+    return tokens
 
 
 COUNTS = ("model", "6nt", "8nt")
@@ -183,28 +196,33 @@ class CostPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """`tokens` tokens of training of a model on `gpus` GPUs of a system, at a price in dollars.
+    """`tokens` tokens of training of a model on `gpus` GPUs of a system.
 
-    `count`: which FLOPs the utilisation refers to, one of `COUNTS`. The peak is that of 16-bit matrix
-    products. UserError for numbers out of range.
+    `usd_per_gpu_hour`: by default as `price_of` says. `count`: which FLOPs the utilisation refers to, one of
+    `COUNTS`. The peak is that of 16-bit matrix products. `profile`: by default that of the system. UserError
+    for numbers out of range.
     """
 
     model: ModelSpec
     system: System
     tokens: float
     gpus: int
-    usd_per_gpu_hour: float
+    usd_per_gpu_hour: float | None = None
     count: str = "model"
+    profile: Profile | None = None
 
     def __post_init__(self) -> None:
         if self.count not in COUNTS:
             raise UnknownName("count of FLOPs", self.count, COUNTS)
-        if not 1 <= self.tokens <= 1e18:
-            raise UserError(f"tokens={self.tokens:g}: must be a number from 1 to 1e18")
+        checked_tokens(self.tokens)
         if not 1 <= self.gpus <= 10_000_000:
             raise UserError(f"gpus={self.gpus}: must be between 1 and 10,000,000")
-        if not 0 < self.usd_per_gpu_hour <= 1e9:
-            raise UserError(f"price={self.usd_per_gpu_hour:g}: must be dollars per GPU-hour, above 0")
+        checked_price(self.usd_per_gpu_hour, "price")
+
+    @property
+    def price(self) -> Price:
+        """Dollars of a GPU-hour, and what says so."""
+        return price_of(self.system, self.usd_per_gpu_hour)
 
     @property
     def flops(self) -> float:
@@ -216,7 +234,7 @@ class TrainingCost:
     @property
     def peak_flops(self) -> float:
         """FLOP/s of all GPUs."""
-        return self.gpus * profile_of(self.system).peak_flops
+        return self.gpus * (self.profile or profile_of(self.system)).peak_flops
 
     def at(self, utilisation: float) -> CostPoint:
         """The training at a utilisation above 0, at most 1; UserError for any other."""
@@ -226,10 +244,10 @@ class TrainingCost:
         return CostPoint(utilisation, days, self._cost_usd(days))
 
     def predicted(
-        self, global_batch: int, space: Space, memory_headroom: float = MEMORY_HEADROOM
+        self, global_batch: int, space: Space | None = None, memory_headroom: float = MEMORY_HEADROOM
     ) -> tuple[CostPoint, RankedPlan] | None:
-        """The training with the fastest plan of `space` on exactly the GPUs, and that plan; None if none
-        fits. Its days are predicted, and its utilisation follows from them, so it lies on the same curve.
+        """The training with the best plan of `search` on exactly the GPUs, and that plan; None if none fits.
+        Its days are predicted, and its utilisation follows from them, so it lies on the same curve.
         """
         plans = search(
             self.model,
@@ -238,14 +256,14 @@ class TrainingCost:
             self.gpus,
             space=space,
             top=1,
+            profile=self.profile,
             memory_headroom=memory_headroom,
         ).plans
         if not plans:
             return None
-        iterations = self.tokens / (global_batch * self.model.seq_len)
-        days = iterations * plans[0].prediction.iteration_s / DAY_S
+        days = training_days(self.model, self.tokens, plans[0])
         utilisation = self.flops / (self.peak_flops * days * DAY_S)
         return CostPoint(utilisation, days, self._cost_usd(days)), plans[0]
 
     def _cost_usd(self, days: float) -> float:
-        return days * 24 * self.gpus * self.usd_per_gpu_hour
+        return self.price.usd(self.gpus, days * DAY_S)

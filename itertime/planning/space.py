@@ -11,10 +11,8 @@ import numpy as np
 from itertime.arrays import Flags, Whole
 from itertime.errors import UnknownName, UserError, quoted
 from itertime.spec import (
-    CUDA_GRAPHS,
+    CHOICES,
     DEFAULT_OPTIONS,
-    DISPATCHERS,
-    PRECISIONS,
     RECOMPUTE,
     ModelSpec,
     Plan,
@@ -40,9 +38,10 @@ class Space:
     pipelines that the layers do not divide into evenly are split in this way where that is possible
     (`Plan.split`); not those of two interleaved stages, whose time has no closed form. A mixture of experts
     under tensor parallelism always has sequence parallelism. With `offload_optimizer`, every plan is also
-    tried with the optimizer on the CPU. `precision` and what follows `offload_optimizer` hold for all plans,
-    as in `Plan`; plans that break a rule of `options` are left out. `SPACES` has the spaces with a name: the
-    default, `full`, and that of vTrain's studies, `vtrain`.
+    tried with the optimizer on the CPU, or as a choice like the others says. `precision` and what follows
+    `offload_optimizer` hold for all plans, as in `Plan`; plans that break a rule of these are left out.
+    `split` replaces `ends`, and `dp` is by default any. `SPACES` has the spaces with a name: the default,
+    `full`, and that of vTrain's studies, `vtrain`.
     """
 
     tp: tuple[int, ...] = ()
@@ -57,13 +56,24 @@ class Space:
     ep: tuple[int, ...] = ()
     precision: str = "bf16"
     ends: bool = True
-    offload_optimizer: bool = False
+    offload_optimizer: bool | tuple[bool, ...] = False
     etp: int | None = None
     dispatcher: str = "alltoall"
     cuda_graphs: str = "none"
     ep_overlap: bool = False
     tp_overlap: bool | None = None
     options: PlanOptions = DEFAULT_OPTIONS
+    dp: tuple[int, ...] = ()
+    schedule: str = "1f1b"
+    split: str | None = None
+    cp_exchange: str = "ring"
+    rank_order: str = "tp-cp-dp-pp"
+    zero_group: int | None = None
+    recompute_fraction: float = 1.0
+    offload_layers: int = 0
+    fp32_gradients: bool = False
+    prefetch: bool = True
+    bucket_bytes: int | None = None
 
     def __post_init__(self) -> None:
         for name, allowed_values in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
@@ -72,16 +82,11 @@ class Space:
                     raise UserError(
                         f"search: {name}={quoted(value)}: must be among {', '.join(map(str, allowed_values))}"
                     )
-        for name, words in (
-            ("precision", PRECISIONS),
-            ("dispatcher", DISPATCHERS),
-            ("cuda_graphs", CUDA_GRAPHS),
-        ):
-            if getattr(self, name) not in words:
-                raise UserError(
-                    f"search: {name}={quoted(getattr(self, name))}: must be among {', '.join(words)}"
-                )
-        for name in ("tp", "pp", "micro_batch", "interleave", "cp", "ep", "etp"):
+        for name, words in CHOICES.items():
+            word = getattr(self, name)
+            if name != "recompute" and word not in words and not (name == "split" and word is None):
+                raise UserError(f"search: {name}={quoted(word)}: must be among {', '.join(words)}")
+        for name in ("tp", "pp", "dp", "micro_batch", "interleave", "cp", "ep", "etp"):
             choices = getattr(self, name)
             for value in () if choices is None else (choices,) if name == "etp" else choices:
                 if not isinstance(value, int) or not 1 <= value <= LARGEST:
@@ -153,15 +158,14 @@ def candidates(
     tps = tensor_splits(model, system, etp)
     if space.tp:
         tps = [tp for tp in space.tp if _splits(model, tp, etp)]
-    shapes = _shapes(
-        tps, _stages(model, space), divisors(global_batch), space.cp or context_splits(model), gpus
-    )
+    dps = [dp for dp in space.dp or divisors(global_batch) if global_batch % dp == 0]
+    shapes = _shapes(tps, _stages(model, space), dps, space.cp or context_splits(model), gpus)
     shapes = _schedules(shapes, model, global_batch, space)
     choices = _choices(model, space)
     if shapes.shape[1] * choices.shape[1] > 2 * MOST_PLANS:
         size = f"about {shapes.shape[1] * choices.shape[1] / 1e6:,.0f} million"
         raise UserError(f"search: {size} plans are too many; restrict the space, or take fewer GPUs")
-    shape, choice = np.nonzero(_keeps_rules(shapes, choices, model, etp))
+    shape, choice = np.nonzero(_keeps_rules(shapes, choices, model, space))
     plans = _batch(shapes[:, shape], choices[:, choice], model, global_batch, space)
     return _with_options(plans, model)
 
@@ -194,13 +198,14 @@ def options_in_the_way(
 def _stages(model: ModelSpec, space: Space) -> list[int]:
     """The sizes of pipelines that can hold the layers."""
     if space.pp:
-        return [pp for pp in space.pp if pp <= model.layers and _divides(model, space, pp)]
+        held = [pp for pp in space.pp if pp <= model.layers]
+        return held if space.split else [pp for pp in held if _divides(model, space, pp)]
     return [pp for pp in _factors(model, space) if pp <= model.layers]
 
 
 def _factors(model: ModelSpec, space: Space) -> list[int]:
     """Numbers of stages, or of chunks of a stage, that some split has."""
-    with_ends = divisors(model.layers + 2) if space.ends else []
+    with_ends = divisors(model.layers + 2) if space.ends or space.split in ("ends", "remainder") else []
     return sorted({*divisors(model.layers), *with_ends})
 
 
@@ -211,6 +216,20 @@ def _divides(model: ModelSpec, space: Space, chunks: Whole | int) -> Flags:
         return np.asarray(even)
     ends = (model.layers + 2) % chunks == 0
     return np.asarray(even | (ends & _holds_dense(model, (model.layers + 2) // chunks - 1, chunks)))
+
+
+def _holds(model: ModelSpec, space: Space, pp: Whole, interleave: Whole) -> Flags:
+    """Whether the stages, and their chunks, hold the layers by the split of the space."""
+    if space.split is None:
+        return _divides(model, space, pp * interleave)
+    columns = np.stack([array.ravel() for array in np.broadcast_arrays(pp, interleave)])
+    pairs, where = np.unique(columns, axis=1, return_inverse=True)
+    plans = [
+        Plan(tp=1, pp=p, dp=1, micro_batch=1, global_batch=p, interleave=v, split=space.split)
+        for p, v in pairs.T.tolist()
+    ]
+    holds = np.array([not plan.broken_rules(model) for plan in plans], dtype=bool)
+    return holds[where.ravel()].reshape(np.broadcast_shapes(pp.shape, interleave.shape))
 
 
 def _holds_dense(model: ModelSpec, first_layers: Whole | int, chunks: Whole | int) -> Flags:
@@ -240,8 +259,11 @@ def _schedules(shapes: Whole, model: ModelSpec, global_batch: int, space: Space)
     pp, (size, v) = shapes[2][:, None], sizes[:, None, :]
     share = global_batch // shapes[3][:, None]
     interleaves = (v == 1) | ((pp > 1) & (share // size % pp == 0))
-    interleaves &= (v == 1) | (pp != 2) | (model.layers % (pp * v) == 0)
-    row, column = np.nonzero((share % size == 0) & interleaves & _divides(model, space, pp * v))
+    if space.split is None:
+        interleaves &= (v == 1) | (pp != 2) | (model.layers % (pp * v) == 0)
+    if space.schedule != "1f1b":
+        interleaves &= v == 1
+    row, column = np.nonzero((share % size == 0) & interleaves & _holds(model, space, pp, v))
     return np.concatenate([shapes[:, row], sizes[:, column]])
 
 
@@ -249,29 +271,36 @@ def _choices(model: ModelSpec, space: Space) -> Whole:
     """Recompute, ZeRO stage, sequence parallelism, ep, and whether the optimizer is offloaded, in every
     combination: (5, combinations).
     """
-    recompute = [
-        RECOMPUTE.index(name) for name in space.recompute if name != "selective" or model.attention == "core"
-    ]
+    sensible = [name for name in space.recompute if name != "selective" or model.attention == "core"]
+    recompute = [RECOMPUTE.index(name) for name in sensible or space.recompute]
     sequence = [int(on) for on in (space.sequence_parallel if model.experts == 1 else (False, True))]
     experts = space.ep or divisors(model.experts)
     options = space.options
     shard_counts = options.weight_shards, options.gradient_shards, options.optimizer_shards
     stages = space.zero_stage if None in shard_counts else space.zero_stage[:1]  # which decides nothing more
-    return _product(recompute, stages, sequence, experts, [0, 1][: 1 + space.offload_optimizer])
+    offload = space.offload_optimizer
+    offloaded = [0, 1][: 1 + offload] if isinstance(offload, bool) else [int(value) for value in offload]
+    return _product(recompute, stages, sequence, experts, offloaded)
 
 
-def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec, etp: int | None) -> Flags:
+def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec, space: Space) -> Flags:
     """Which combinations remain, (shapes, choices): not those that break a rule, nor those without effect
     (ZeRO on one rank, sequence parallelism without tp).
     """
     cp, tp, pp, dp = shapes[:4, :, None]
     _, zero, sequence, ep, _ = choices[:, None, :]
-    ranks = dp * cp
+    ranks, etp = dp * cp, space.etp
     keeps = (zero == 0) | ((ranks > 1) & ((zero == 1) | (pp == 1)))
     keeps &= (sequence == 0) | ((tp > 1) & (model.seq_len % tp == 0))
     if (shapes[0] > 1).any():
         pieces = 2 * cp * np.where(sequence == 1, tp, 1)
         keeps &= (cp == 1) | ((model.attention != "core") & (model.seq_len % pieces == 0))
+    if space.zero_group is not None:
+        keeps &= ranks % space.zero_group == 0
+    if space.offload_layers:
+        keeps &= space.offload_layers <= (
+            model.layers if space.split == "compute" else -(-model.layers // pp)
+        )
     if model.experts > 1:
         shared = ranks % ep == 0 if etp is None else ranks * tp % (ep * etp) == 0
         keeps &= (model.experts % ep == 0) & shared & ((tp == 1) | (sequence == 1))
@@ -296,7 +325,17 @@ def _batch(shapes: Whole, choices: Whole, model: ModelSpec, global_batch: int, s
         dispatcher=space.dispatcher,
         ep_overlap=space.ep_overlap,
         options=space.options,
+        schedule=space.schedule,
+        split=space.split or "even",
+        cp_exchange=space.cp_exchange,
+        rank_order=space.rank_order,
+        recompute_fraction=space.recompute_fraction,
+        offload_layers=space.offload_layers,
+        fp32_gradients=space.fp32_gradients,
+        prefetch=space.prefetch,
+        bucket_bytes=space.bucket_bytes,
     )
+    uneven = model.layers % (pp * interleave) != 0
     return replace(
         PlanBatch.of([single]).take(np.zeros_like(tp)),
         tp=tp,
@@ -306,11 +345,11 @@ def _batch(shapes: Whole, choices: Whole, model: ModelSpec, global_batch: int, s
         interleave=interleave,
         recompute=recompute,
         zero_stage=zero,
-        zero_group=dp * cp,
+        zero_group=dp * cp if space.zero_group is None else np.full_like(tp, space.zero_group),
         sequence_parallel=sequence == 1,
         cp=cp,
         ep=ep,
         etp=tp if space.etp is None else np.full_like(tp, space.etp),
         offload_optimizer=offloaded == 1,
-        ends=model.layers % (pp * interleave) != 0,
+        ends=uneven if space.split is None else np.full(tp.shape, space.split == "ends"),
     )

@@ -17,6 +17,7 @@
 | `Work` | tokens and FLOPs of an iteration of each plan of a batch |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | a plan's choices; a `PlanBatch` has indices |
+| `CHOICES` | the words that a field of a plan may have, by field |
 | `Framework` | the software that trains: its kernels, what it hides, what it adds |
 | `load_framework`, `list_frameworks` | a shipped framework or a YAML file; names of the shipped ones |
 | `System` | nodes, links and switches of a cluster, as one job sees them |
@@ -32,6 +33,8 @@
 | `Lengths` | how many tokens the samples of a data set have |
 | `load_lengths`, `list_lengths` | a shipped distribution or a table of the user; names of the shipped ones |
 | `as_model`, `as_system` | a model, a system, as it is or by name |
+| `Price`, `price_of`, `checked_price` | dollars of a GPU-hour, and where they come from; a stated one |
+| `DEFAULT_USD_PER_GPU_HOUR` | where neither user nor system states a price |
 | `is_system_file` | whether a file states a system, rather than a shipped name |
 | `resolved_digest` | hash of a model or a system as resolved |
 | `Profile` | seconds of a GPU's kernels and of collectives within a node |
@@ -75,6 +78,7 @@ from .kernels import (
 from .lengths import Lengths, list_lengths, load_lengths
 from .model import ModelSpec
 from .plans import (
+    CHOICES,
     CUDA_GRAPHS,
     DEFAULT_OPTIONS,
     DISPATCHERS,
@@ -94,14 +98,18 @@ from .plans import (
 from .profile import SHIPPED_PROFILES, Evidence, Profile, list_profiles, load_profile, profile_path
 from .references import Reference, resolved_digest
 from .system import (
+    DEFAULT_USD_PER_GPU_HOUR,
     NETWORK_EFFICIENCY,
     SHIPPED_SYSTEMS,
+    Price,
     Site,
     System,
     as_system,
+    checked_price,
     is_system_file,
     list_systems,
     load_system,
+    price_of,
     profile_of,
     system_of,
     system_reference,
@@ -109,8 +117,10 @@ from .system import (
 from .user_models import Models, as_model, list_models, load_model, model_of, model_reference
 
 __all__ = [
+    "CHOICES",
     "CUDA_GRAPHS",
     "DEFAULT_OPTIONS",
+    "DEFAULT_USD_PER_GPU_HOUR",
     "DISPATCHERS",
     "HABIT",
     "NETWORK_EFFICIENCY",
@@ -137,6 +147,7 @@ __all__ = [
     "Plan",
     "PlanBatch",
     "PlanOptions",
+    "Price",
     "Profile",
     "Query",
     "Reference",
@@ -149,6 +160,7 @@ __all__ = [
     "as_system",
     "broken_options",
     "check_predictable",
+    "checked_price",
     "framework_of",
     "framework_reference",
     "is_system_file",
@@ -166,6 +178,7 @@ __all__ = [
     "model_of",
     "model_reference",
     "parse_options",
+    "price_of",
     "profile_of",
     "profile_path",
     "refusal_of",

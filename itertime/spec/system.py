@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -354,3 +354,34 @@ def system_of(reference: Reference) -> System:
     except UserError as error:
         raise UserError(f"{reference.where}: framework={quoted(system.framework)}: {error}") from None
     return system
+
+
+DEFAULT_USD_PER_GPU_HOUR = 5.0
+"""The price of vTrain's studies (Bang et al., MICRO 2024), for GPUs of which no price is known."""
+
+
+class Price(NamedTuple):
+    """US dollars of a GPU-hour, and in words what says so."""
+
+    usd_per_gpu_hour: float
+    origin: str
+
+    def usd(self, gpus: int, seconds: float) -> float:
+        """Dollars of so many GPUs for so many seconds."""
+        return gpus * self.usd_per_gpu_hour * seconds / 3600
+
+
+def checked_price(stated: float | None, where: str = "--price") -> float | None:
+    """A price as a user states it; UserError for one that is out of range."""
+    if stated is not None and not 0 < stated < 1e9:
+        raise UserError(f"{where}={stated:g}: must be dollars per GPU-hour, above 0")
+    return stated
+
+
+def price_of(system: System | None, stated: float | None = None, where: str = "--price") -> Price:
+    """The price that a user states, else that of the system, else the default. `where` the user states it."""
+    if stated is not None:
+        return Price(stated, f"as {where} says")
+    if system is not None and system.usd_per_gpu_hour is not None:
+        return Price(system.usd_per_gpu_hour, f"as system {system.name} says")
+    return Price(DEFAULT_USD_PER_GPU_HOUR, "by default: the system states no price")

@@ -13,11 +13,13 @@
 | `Work` | tokens and FLOPs of an iteration of each plan of a batch |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | choices of a plan; a `PlanBatch` has indices |
+| `CHOICES` | the words that a field of a plan may have, by field |
 """
 
 from .option_rules import STRATA, broken_options
 from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions, parse_options
 from .plan import (
+    CHOICES,
     CUDA_GRAPHS,
     DISPATCHERS,
     PRECISIONS,
@@ -29,6 +31,7 @@ from .plan_batch import HABIT, PlanBatch
 from .work import Work
 
 __all__ = [
+    "CHOICES",
     "CUDA_GRAPHS",
     "DEFAULT_OPTIONS",
     "DISPATCHERS",

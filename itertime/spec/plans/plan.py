@@ -54,7 +54,7 @@ _COUNTS = (
     "bucket_bytes",
 )
 _OPTIONAL = ("zero_group", "bucket_bytes", "etp")
-_CHOICES = {
+CHOICES = {
     "recompute": RECOMPUTE,
     "schedule": SCHEDULES,
     "split": SPLITS,
@@ -229,7 +229,7 @@ class Plan:
             largest, text = (_MAX_BYTES, "10^15") if name == "bucket_bytes" else (_MAX, "10^7")
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
                 bad.append(f"{name}={quoted(value)}: must be a whole number from 1 to {text}")
-        for name, choices in _CHOICES.items():
+        for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 listed = f"{', '.join(choices[:-1])} or {choices[-1]}"
                 bad.append(f"{name}={quoted(getattr(self, name))}: must be {listed}")

@@ -86,7 +86,7 @@ def test_a_model_without_a_plan_takes_forever() -> None:
 
 
 def test_command_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*COMMAND, "--recompute", "full", "--json"]) == 0
+    assert main([*COMMAND, "--space", "vtrain", "--recompute", "full", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["published"]["naive"]["model"] == "megatron-145.6b"
     assert document["published"]["simulated"]["days"] <= 30
@@ -94,7 +94,7 @@ def test_command_prints_one_json_document(capsys: pytest.CaptureFixture[str]) ->
     assert document["rule_parameters"] > largest >= 0.99 * document["published"]["simulated"]["parameters"]
 
 
-@pytest.mark.parametrize("options", [[], ["--recompute", "full"]])
+@pytest.mark.parametrize("options", [["--space", "vtrain"], ["--space", "vtrain", "--recompute", "full"]])
 def test_page_shows_what_the_command_prints(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Regression: experiments/COMPUTE_OPTIMAL.md; run its commands and paste what they print to renew it."""
     assert main([*COMMAND, *options]) == 0
@@ -170,8 +170,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     points = tmp_path / "points.csv"
     assert main([*COST, "--utilisation", "0.4:0.5:0.04", "--csv", str(points)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "megatron-18.4b, 10B tokens on 64 GPUs at $5 a GPU-hour"
-    assert [line.split()[0] for line in lines[3:-1] if "predicted" not in line] == [
+    assert lines[0] == "megatron-18.4b, 10B tokens on 64 GPUs at $4 a GPU-hour, as system dgx-a100-80gb says"
+    assert [line.split()[0] for line in lines[4:-2] if "predicted" not in line] == [
         "40.0%", "44.0%", "48.0%", "50.0%"
     ]  # fmt: skip
     assert sum(line.endswith("predicted") for line in lines) == 1
