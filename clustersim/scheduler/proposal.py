@@ -178,10 +178,11 @@ class Proposal(Draft):
         `smaller` off a job without a place on its count waits. Several GPU types are counted apart. If no job
         of `wanted` has a place, waiting jobs start where they fit.
 
-        `let_settle`: jobs that are settling (`State.unsettled`) stay as they are, ahead of all others: where
+        `let_settle`: jobs that are settling (`State.unsettled`) keep their counts, ahead of all others: where
         restarts take longer than the time between two decisions, jobs would otherwise resize each other
-        endlessly without progress. If the first of the other jobs has to wait for them, no new job starts on
-        what remains, and `wake_at` is set to the time when the first of them has settled.
+        endlessly without progress. They move only where small jobs move together. If the first of the other
+        jobs has to wait for them, no new job starts on what remains, and `wake_at` is set to the time when
+        the first of them has settled.
 
         PolicyError for a count that a job cannot run on.
         """

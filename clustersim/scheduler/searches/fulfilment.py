@@ -34,14 +34,14 @@ def fulfil(
     a job that held it, or else to a job that it suffices. Then come `smaller` sizes, and the jobs that are
     not listed.
 
-    `settling`: jobs that stay as they are, ahead of all others. If the first of the other jobs has to wait
+    `settling`: jobs that keep their counts, ahead of all others. If the first of the other jobs has to wait
     for them, no new job starts on what remains.
 
     If no job of `entries` has a place, which failures can cause, waiting jobs start where they fit.
     """
     held = _held(draft, facts)
     wishes = _wishes(held, entries, settling)
-    trial = _wishes_met(draft, facts, wishes, held, settling)
+    trial = _wishes_met(draft, facts, wishes, held)
     top_job = next((job for job, _, _ in entries if job not in settling), None)
     take_over(draft, trial)
     blocked = bool(settling) and top_job is not None and draft.placement(top_job) is None
@@ -94,7 +94,6 @@ def _wishes_met(
     facts: ClusterState[JobView],
     wishes: Sequence[Wanted],
     held: Mapping[JobView, Wanted],
-    settling: Collection[JobView],
 ) -> Draft:
     """A copy of `draft` in which wishes are met, and all other jobs stopped.
 
@@ -106,7 +105,7 @@ def _wishes_met(
     while True:
         indices = _choose(draft, facts, wishes, given_up)
         candidates = [wishes[i] for i in indices]
-        trial, homeless_jobs = _placed(draft, facts, candidates, held, settling)
+        trial, homeless_jobs = _placed(draft, facts, candidates, held)
         if trial is not None:
             robbers = _robbers(draft, trial, wishes, indices, sorted(given_up)) if given_up else ()
             if not robbers:
@@ -119,7 +118,7 @@ def _wishes_met(
         while too_many - placeable > 1:
             middle = (placeable + too_many) // 2
             count = next((n for n in (suspect, suspect + 1) if placeable < n < too_many), middle)
-            if _placed(draft, facts, candidates[:count], held, settling)[0] is None:
+            if _placed(draft, facts, candidates[:count], held)[0] is None:
                 too_many = count
             else:
                 placeable = count
@@ -284,13 +283,12 @@ def _placed(
     facts: ClusterState[JobView],
     wishes: Sequence[Wanted],
     held: Mapping[JobView, Wanted],
-    settling: Collection[JobView],
 ) -> tuple[Draft | None, Collection[JobView]]:
     """A copy of `draft` in which these wishes are met and all other jobs stopped; None if not all have a
     place. Also the jobs that find no place on free GPUs.
 
     Jobs that keep their count stay; the others start, largest first, which packs best. If some find no place,
-    small jobs migrate together, unless that would disturb a job that is settling.
+    small jobs migrate together; those that are settling, too, since others would wait for them.
     """
     copy = draft.copy()
     to_start = {wish[0]: wish for wish in wishes}
@@ -309,7 +307,7 @@ def _placed(
     if facts.cluster.mixed or facts.nodes.may_refuse_jobs:
         return None, homeless
     compact(copy, facts, {job: homeless[job] for job, _, _ in wishes if job in homeless})
-    if any(copy.gpus(job) != gpus for job, gpus, _ in wishes) or any(job in copy.changes for job in settling):
+    if any(copy.gpus(job) != gpus for job, gpus, _ in wishes):
         return None, homeless
     return copy, homeless
 

@@ -163,16 +163,27 @@ def test_a_mapping_may_name_types() -> None:
     assert seen == [{"a": (3, "slow"), "b": (8, "fast"), "c": (1, "slow")}, {"c": 1}]
 
 
-def test_settling_jobs_stay_where_that_is_asked_for() -> None:
+def test_settling_jobs_keep_their_counts_where_that_is_asked_for() -> None:
     """They have worked for less than a restart takes: `decide` charges no launch, and restarts take 100 s."""
-
-    def decided(**options: bool) -> tuple[str, Any]:
-        costly = Overheads(launch_s=100.0, plain_restart_s=0.0)
-        running, pending = [(job("a"), 8), (job("b"), 8)], [job("c", submit_s=60.0)]
-        return asked({"c": 8, "a": 8}, running=running, pending=pending, overheads=costly, **options)
-
-    assert decided() == ("t=60 s: stop b; start c on 8 GPUs (node 1)", {})
-    assert decided(let_settle=True) == ("t=60 s: nothing changes; c waits; wake up at t=100 s", {"c": 0})
+    scene: Any = {
+        "pending": [job("c", submit_s=60.0)],
+        "overheads": Overheads(launch_s=100.0, plain_restart_s=0.0),
+    }
+    whole, half = [(job("a"), 8), (job("b"), 8)], [(job("a"), 4), (job("b"), 4), (job("d"), 4)]
+    wanted = {"c": 8, "a": 8}
+    assert asked(wanted, running=whole, **scene) == ("t=60 s: stop b; start c on 8 GPUs (node 1)", {})
+    text = "t=60 s: nothing changes; c waits; wake up at t=100 s"
+    assert asked(wanted, running=whole, **scene, let_settle=True) == (text, {"c": 0})
+    # They move together, too: otherwise others would wait for GPUs that are free, though scattered.
+    text = "t=60 s: stop b; move d to 4 GPUs (node 0); start c on 8 GPUs (node 1)"
+    decision, unmet = asked(
+        {"c": 8, "a": 4, "d": 4},
+        lambda proposal, jobs: proposal.stop(jobs["b"]),
+        running=half,
+        **scene,
+        let_settle=True,
+    )
+    assert (decision, unmet) == (text, {})
 
 
 class Wanders(Scheduler):
