@@ -55,9 +55,9 @@ _LONGEST_NETWORK = 500  # characters of the column network that are read
 _BERT = CONVENTIONS.bert
 
 
-def bert_run(row: Cells, site: Site) -> MeasuredRun:
-    """The run of a row of a BERT table, at a site. Raises UserError, with the reason, if the row is to be
-    skipped or cannot be expressed.
+def bert_run(row: Cells, site: Site | None) -> MeasuredRun:
+    """The run of a row of a BERT table, at a site; None: a neutral one. Raises UserError, with the reason, if
+    the row is to be skipped or cannot be expressed.
     """
     if row["duplicate_of"]:
         raise UserError(f"the measurement of {shown(row['duplicate_of'])} submitted again; that row counts")
@@ -66,7 +66,7 @@ def bert_run(row: Cells, site: Site) -> MeasuredRun:
             raise UserError(f"the source does not say {'step_s' if column == 'iteration_s' else column}")
     assumed: list[str] = []
     batching = _batching(row)
-    system = _system(row, site, assumed)
+    system = _system(row, site or Site(), assumed)
     model = _model(row)
     plan = _plan(row, batching, model, assumed)
     run = MeasuredRun(

@@ -59,18 +59,23 @@ class MeasuredRun:
     evaluation: float = 0.0
 
 
-def measured_run(row: Cells, site: Site) -> MeasuredRun:
-    """The run of a row, at a site. Raises UserError, with the reason, if the run cannot be expressed."""
+def measured_run(row: Cells, site: Site | None) -> MeasuredRun:
+    """The run of a row, at a site; None: that of the system that it names, or a neutral one.
+
+    Raises UserError, with the reason, if the run cannot be expressed.
+    """
+    if row["unknown"]:
+        raise UserError(row["unknown"])
     for column in _STATED:
         if row[column] is None:
             raise UserError(f"the source does not say {column}")
-    usual_node = system_of(row["gpu"])
+    node = row["node"] or _node(conventions_of(row).system or system_of(row["gpu"]))
     features = features_of(row)
     degrees = ("tp", "pp", "cp", "dp") if row["cp"] else ("tp", "pp", "dp")
     ranks = math.prod(row[name] for name in degrees)
     if row["gpus"] != ranks:
         raise UserError(f"gpus={row['gpus']} is not {' x '.join(degrees)} = {ranks}")
-    system = _system(row, conventions_of(row).system or usual_node, features.framework, site)
+    system = _system(row, node, features.framework, node.site if site is None else site)
     assumed = list(features.assumed)
     model = _model(row, assumed)
     run = MeasuredRun(
@@ -113,9 +118,12 @@ def check_precision(precision: str, profile: Profile) -> None:
         raise UserError(f"precision={precision}: the profile {profile.name} has {', '.join(precisions)} only")
 
 
-def _system(row: Cells, name: str, framework: str, site: Site) -> System:
-    """The system of a row: nodes and NICs as stated, GPUs limited to the stated power."""
-    node = _node(name)
+def _system(row: Cells, node: System, framework: str, site: Site) -> System:
+    """The system of a row: nodes and NICs as named or stated, GPUs limited to the stated power."""
+    if row["node"] is not None:
+        software = node.framework if row["framework"] is None else framework
+        power_w = row["power_w"] or node.power_w
+        return replace(node, name=row["id"], framework=software, site=site, power_w=power_w)
     usual_power_w = CONVENTIONS.usual_power_w.get(row["gpu"].partition("-SXM")[0])
     memory = conventions_of(row).memory or row["gpu"].rpartition("-")[2]
     system = replace(
@@ -134,6 +142,8 @@ def _model(row: Cells, assumed: list[str]) -> ModelSpec:
     """The model of a row: the published one that it names, cut or extended as the row says; or else the shape
     in its columns. Raises UserError for one that neither describes.
     """
+    if row["spec"] is not None:
+        return replace(row["spec"], name=row["id"], lora_rank=row["lora_rank"] or 0)
     name, site = row["model"] or "", conventions_of(row)
     if unknown_layers(name):
         raise UserError(

@@ -28,8 +28,9 @@ from .measured_run import MeasuredRun, candidate_plans, measured_run
 from .table import BERT, Cells
 
 
-def expressed(row: Cells, site: Site) -> tuple[MeasuredRun, list[Plan]]:
-    """The run of a row of either kind of table, at a site, and all plans that it may have had.
+def expressed(row: Cells, site: Site | None) -> tuple[MeasuredRun, list[Plan]]:
+    """The run of a row of either kind of table, at a site, and all plans that it may have had. A site of None
+    is that of the system that the row names, or a neutral one.
 
     Raises UserError, with the reason, if it cannot be expressed.
     """

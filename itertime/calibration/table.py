@@ -1,9 +1,9 @@
 """Tables of measured runs: seconds per iteration, one row a run.
 
 Two kinds, which the names of their columns tell apart. An *iteration table* states a model, a plan and a
-system by column. A *BERT table* holds steps of MLPerf's BERT under data parallelism alone, and says how
-samples become micro-batches; `bert_run.py` says what its columns mean. `columns.yaml` lists the columns of
-both. A file that is neither raises TableError with its line.
+system by column, or names model and system (`named_rows.py`). A *BERT table* holds steps of MLPerf's BERT
+under data parallelism alone, and says how samples become micro-batches; `bert_run.py` says what its columns
+mean. `columns.yaml` lists the columns of both. A file that is neither raises TableError with its line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from itertime.errors import TableError, UserError, printable
 from itertime.io import GPU_W, check_repeated, open_input, read_mapping, shown, text_lines
 from itertime.spec import RECOMPUTE
 
-Cells = dict[str, Any]
+from .named_rows import Cells, complete
+
 BERT = "bert"
 """The kind, in the cell "kind", of the rows of a BERT table."""
 
@@ -156,6 +157,7 @@ def _kind(name: str, key: str) -> _Kind:
 
 
 _COLUMNS = read_mapping(Path(__file__).with_name("columns.yaml"))
+_IN_PLACE_OF: dict[str, list[str]] = _COLUMNS["in_place_of"]
 _ITERATIONS, _BERT = _kind("an iteration table", "iterations"), _kind("a BERT table", "bert")
 _OF_ITERATIONS = frozenset(_ITERATIONS.required) - frozenset(_BERT.parsers)
 _OF_BERT = frozenset(_BERT.required) - frozenset(_ITERATIONS.parsers)
@@ -238,10 +240,14 @@ def _check_header(path: Path, header: list[str]) -> None:
         problem = f"ignored, as no column of these names is known: {listing}"
         _log.warning("warning: %s:1: %s; do they change the work of a run?", printable(str(path)), problem)
     check_repeated(header, f"{path}:1", kind.parsers)
-    missing = [name for name in kind.required if name not in header]
+    substitutes = _IN_PLACE_OF if kind is _ITERATIONS else {}
+    named = {name for column in header for name in substitutes.get(column, ())}
+    missing = [name for name in kind.required if name not in header and name not in named]
     if missing:
+        remedies = [column for column, names in substitutes.items() if missing[0] in names]
+        remedy = f"; {' or '.join(remedies)} may stand for {missing[0]}" if remedies else ""
         raise TableError(
-            f"{path}:1: column {missing[0]} is missing; {kind.name} needs {', '.join(missing)} too"
+            f"{path}:1: column {missing[0]} is missing; {kind.name} needs {', '.join(missing)} too{remedy}"
         )
 
 
@@ -266,4 +272,6 @@ def _row(path: Path, line: int, kind: _Kind, header: list[str], cells: list[str]
             raise TableError(f"{path}:{line}: {name}={shown(value)}: {error}") from None
     if kind is _BERT:
         row |= {"kind": BERT, "iteration_s": row["step_s"], "memory_gb": None, "site": None}
+    else:
+        complete(row, path)
     return row

@@ -78,14 +78,15 @@ class FileErrors:
 
 
 def validate(path: str | Path, site: Site | None = None) -> FileErrors:
-    """Predict every row of a table of measured runs, with the constants of `site`.
+    """Predict every row of a table of measured runs, with the constants of `site`; None: those of the system
+    that a row names, or neutral ones.
 
     Raises TableError for a malformed file.
     """
     predicted, skipped = [], []
     for row in read_table(path):
         try:
-            predicted.append(_predict_row(row, site or Site(), Path(path).stem))
+            predicted.append(_predict_row(row, site, Path(path).stem))
         except UserError as error:
             skipped.append(Skipped(row["id"], str(error)))
     return FileErrors(str(path), tuple(predicted), tuple(skipped))
@@ -141,7 +142,7 @@ def write_rows(files: Sequence[FileErrors], path: str | Path) -> None:
     write_text(path, text.getvalue())
 
 
-def _predict_row(row: Cells, site: Site, file: str) -> RowError:
+def _predict_row(row: Cells, site: Site | None, file: str) -> RowError:
     """Predict one row. Raises UserError, with the reason, for a row that cannot be expressed.
 
     Where the source leaves open the micro-batch or what is recomputed, the run is the fastest that fits in
