@@ -29,6 +29,7 @@ class NodeEvents:
         self._clock, self._parts, self._outages = clock, parts, outages
         self._firsts = [part.first for part in parts]
         self._next = outages.next_or_notice()
+        self._applied_s = clock.now  # the changes up to then are applied
         self._idle = 0  # changes in a row while no job ran and none was to be submitted
         for part in parts:
             part.expect_removals(outages)
@@ -57,6 +58,7 @@ class NodeEvents:
     def _apply_until(self, now: float) -> list[NodesOfCluster]:
         """Apply the changes up to `now`. Returns the parts that they concern."""
         changed: list[NodesOfCluster] = []
+        self._applied_s = now
         while self._next is not None and self._next.time_s <= now:
             part = self._parts[bisect_right(self._firsts, self._next.node) - 1]
             if isinstance(self._next, Notice):
@@ -84,12 +86,15 @@ class NodeEvents:
         self._expect_next()
 
     def _ends_here(self) -> bool:
-        """Whether further changes of nodes have no effect: the remaining jobs cannot run any more, or
-        the policy does not run them.
+        """Whether further changes of nodes have no effect: the remaining jobs have no place on the nodes that
+        were left before the one due now, or the policy does not run them.
         """
         idle = all(part.is_idle() for part in self._parts)
         self._idle = self._idle + 1 if idle else 0
-        return idle and (self._idle > _MOST_IDLE_CHANGES or all(part.all_too_large() for part in self._parts))
+        return idle and (self._idle > _MOST_IDLE_CHANGES or self._all_too_large())
+
+    def _all_too_large(self) -> bool:
+        return all(part.all_too_large(self._applied_s) for part in self._parts)
 
 
 class NodesOfCluster:
@@ -120,10 +125,10 @@ class NodesOfCluster:
         jobs_inside = world.submitted or world.facts.running or world.waiting_apart or world.running_apart
         return world.arrivals.next is None and not jobs_inside
 
-    def all_too_large(self) -> bool:
-        """Whether no waiting job has a place on the nodes that remain, on any number of GPUs."""
-        facts, now = self.world.facts, self.world.clock.now
-        return not any(facts.ever_fits(active_of(job), _sizes_of(job), now) for job in facts.waiting.jobs)
+    def all_too_large(self, time_s: float) -> bool:
+        """Whether no waiting job has a place on the nodes that remained at a time, on any number of GPUs."""
+        facts = self.world.facts
+        return not any(facts.ever_fits(active_of(job), _sizes_of(job), time_s) for job in facts.waiting.jobs)
 
     def announce(self, notice: Notice) -> None:
         """A node is to be reclaimed; the policy may move its jobs before."""

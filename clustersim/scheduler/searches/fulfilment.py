@@ -46,7 +46,7 @@ def fulfil(
     take_over(draft, trial)
     blocked = bool(settling) and top_job is not None and draft.placement(top_job) is None
     for job, gpus, gpu_type in wishes:
-        if not draft.free:
+        if draft.full:
             break
         if draft.placement(job) or draft.keep(job):
             continue
@@ -160,7 +160,7 @@ def _run_smaller(draft: Draft, entries: Iterable[Wanted]) -> None:
     wanted.
     """
     for job, gpus, gpu_type in entries:
-        if not draft.free:
+        if draft.full:
             break
         if draft.placement(job) is None:
             sizes = job.sizes if gpu_type is None else job.sizes_on(gpu_type)
@@ -184,8 +184,11 @@ def is_packed(job: ActiveJob) -> bool:
 
 
 def _fits(draft: Draft, job: JobView, gpus: int, gpu_type: str | None = None) -> bool:
-    """Whether there is room; exact for a job that needs cores or memory beside its GPUs."""
-    return draft.fits(gpus, gpu_type, None if active_of(job).demand is None else job)
+    """Whether there is room for so many GPUs, or for the part of a GPU that the job shares; exact for a job
+    that needs cores or memory beside its GPUs.
+    """
+    needs = job.needs if job.needs < 1 else gpus
+    return draft.fits(needs, gpu_type, None if active_of(job).demand is None else job)
 
 
 def unmet(draft: Draft, entries: Iterable[Wanted]) -> dict[JobView, int]:

@@ -38,6 +38,7 @@ def asked(
     running: Any = (),
     pending: Any = (),
     overheads: Overheads = FREE,
+    cluster: str = "2x8",
     **options: bool,
 ) -> tuple[str, Any]:
     """The decision of a policy that calls `run` once, in words, and what `run` returned."""
@@ -50,7 +51,7 @@ def asked(
         returned.update({job.id: gpus for job, gpus in unmet.items()})
 
     decision = decide(
-        Acts(act), running=running, pending=pending, cluster="2x8", table=TABLE, overheads=overheads
+        Acts(act), running=running, pending=pending, cluster=cluster, table=TABLE, overheads=overheads
     )
     return str(decision), returned
 
@@ -77,6 +78,16 @@ def test_jobs_that_state_a_part_of_a_gpu_count_as_that_part() -> None:
     text, unmet = asked({"a": 4, "b": 3, "c": 8, "d": 1, "e": 1}, running=[job("a")], pending=pending)
     assert not unmet, text
     assert "start e on 1 GPU" in text
+
+
+def test_what_is_idle_of_a_shared_gpu_goes_to_the_next_job_where_no_whole_gpu_is_free() -> None:
+    parts = {"p": 0.6, "q": 0.6, "r": 0.7, "s": 0.5, "t": 0.5, "v": 0.5}
+    jobs = {name: Job(name, 0.0, gpus=1, gpu_fraction=parts[name], duration_s=99.0) for name in parts}
+    pending = [rigid("w", 0.0, 2, 99.0), jobs.pop("v")]
+    wanted = {"q": 1, "w": 2, **dict.fromkeys("spvrt", 1)}
+    text, _ = asked(wanted, running=[*jobs.values()], pending=pending, cluster="2x2")
+    changes = "stop p; stop r; stop t; move s to 1 GPU (node 0); start v on 1 GPU (node 0); start w on 2 GPUs"
+    assert text == f"t=0 s: {changes} (node 1)"
 
 
 def test_what_the_draft_has_changed_before_counts() -> None:
