@@ -59,7 +59,7 @@ class PolicyCalls:
                 if self._check_all_keys and answer.order and (fault := broken_order(answer)):
                     raise self.error(fault)
                 if self._hands_back:
-                    hand_back(answer, [job for job, gpus in answer.changes.items() if gpus is None])
+                    hand_back(answer, [job for job, placement in answer.changes.items() if placement is None])
                 return answer
             fault = "a proposal of an earlier decision; begin each with state.proposal()"
         else:

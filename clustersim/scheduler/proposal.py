@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from reprlib import repr as brief
 from types import MappingProxyType
 from typing import Any, Self
@@ -192,12 +193,14 @@ class Proposal(Draft):
         ]
         to_run = [entry for entry in entries if entry[1]]
         settling = unsettled(self._facts) if let_settle else {}
-        settling = {job: at_s for job, at_s in settling.items() if job not in self.changes}
-        self.order = tuple(job for job, _, _ in to_run)
-        named_jobs = {job for job, _, _ in to_run} if len(to_run) < len(entries) else set()
-        for job, gpus, _ in entries:
-            if not gpus and job not in named_jobs and job not in settling and self.placement(job):
-                self.stop(job)
+        if settling and self.changes:
+            settling = {job: at_s for job, at_s in settling.items() if job not in self.changes}
+        self.order = tuple(map(itemgetter(0), to_run))
+        if len(to_run) < len(entries):
+            spared_jobs = {*self.order, *settling}
+            for job, gpus, _ in entries:
+                if not gpus and job not in spared_jobs and self.placement(job):
+                    self.stop(job)
         fulfil(self, self._facts, to_run, settling, smaller)
         if settling and any(self.gpus(job) != gpus for job, gpus, _ in to_run):
             self.wake_at = min(settling.values())
@@ -268,15 +271,13 @@ def _entries(
 ) -> Iterable[tuple[JobView, int | None, str | None]]:
     """What `Proposal.run` was given, as entries. PolicyError for anything else."""
     if isinstance(wanted, Mapping):
-        entries: Iterable[Any] = [
+        entries: list[Any] = [
             (job, *count) if isinstance(count, tuple) else (job, count, None) for job, count in wanted.items()
         ]
     else:
-        entries = wanted if isinstance(wanted, Iterable) else (wanted,)
-    checked = []
+        entries = list(wanted) if isinstance(wanted, Iterable) else [wanted]
     for entry in entries:
         if not (isinstance(entry, tuple) and len(entry) == 3 and isinstance(entry[0], JobView)):
             forms = "wants {job: GPUs}, {job: (GPUs, type)} or entries (job, GPUs, type or None)"
             raise PolicyError(f"run: {forms}, not {brief(entry)}")
-        checked.append(entry)
-    return checked
+    return entries

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 
 from clustersim.cluster import MILLION, SharedPlacement
 from clustersim.jobs import ActiveJob
@@ -54,17 +55,18 @@ def fulfil(
             draft.start(job, gpus, gpu_type=gpu_type)
     if smaller:
         _run_smaller(draft, entries)
-    hand_back(draft, held)
+    hand_back(draft, [job for job, placement in draft.changes.items() if placement is None and job in held])
     if entries and not settling and not any(draft.placement(job) for job, _, _ in entries):
         _start_pending(draft, facts)
 
 
 def _held(draft: Draft, facts: ClusterState[JobView]) -> dict[JobView, Wanted]:
     """What each job with GPUs in the draft holds, as a wish; the type on clusters of several types alone."""
-    mixed = facts.cluster.mixed
-    return {
-        job: (job, draft.gpus(job), draft.gpu_type(job) if mixed else None) for job in _running(draft, facts)
-    }
+    if facts.cluster.mixed:
+        return {job: (job, draft.gpus(job), draft.gpu_type(job)) for job in _running(draft, facts)}
+    if draft.changes:
+        return {job: (job, draft.gpus(job), None) for job in _running(draft, facts)}
+    return {job: (job, active_of(job).gpus, None) for job in facts.running}
 
 
 def _wishes(
@@ -72,21 +74,27 @@ def _wishes(
 ) -> list[Wanted]:
     """All wishes in order of importance, of which a job gets at most one. `held`: by job, what it holds."""
     wishes = [held[job] for job in settling]
-    last_entries = {entry[0]: i for i, entry in enumerate(entries)}
+    last_entries = dict(zip(map(itemgetter(0), entries), entries, strict=True))
     content_jobs: set[JobView] = set()
-    for i, entry in enumerate(entries):
-        job, gpus, gpu_type = entry
+    for entry in entries:
+        job = entry[0]
         if job in settling:
             continue
         wishes.append(entry)
         held_wish = held.get(job)
         if held_wish is None:
             continue
-        if gpus == held_wish[1] and (gpu_type is None or held_wish[2] in (None, gpu_type)):
+        if entry == held_wish or _is_held(entry, held_wish):
             content_jobs.add(job)
-        elif last_entries[job] == i and job not in content_jobs:
+        elif last_entries[job] is entry and job not in content_jobs:
             wishes.append(held_wish)
     return wishes
+
+
+def _is_held(wish: Wanted, held_wish: Wanted) -> bool:
+    """Whether a wish is what its job holds."""
+    _, gpus, gpu_type = wish
+    return gpus == held_wish[1] and (gpu_type is None or held_wish[2] in (None, gpu_type))
 
 
 def _wishes_met(
@@ -104,7 +112,7 @@ def _wishes_met(
     placeable = 0  # so many of the wishes are known to have a place together
     while True:
         indices = _choose(draft, facts, wishes, given_up)
-        candidates = [wishes[i] for i in indices]
+        candidates = list(map(wishes.__getitem__, indices))
         trial, homeless_jobs = _placed(draft, facts, candidates, held)
         if trial is not None:
             robbers = _robbers(draft, trial, wishes, indices, sorted(given_up)) if given_up else ()
@@ -263,22 +271,20 @@ def _choose(
     if facts.cluster.mixed:
         counts = _free_or_held(draft, facts, _holders(draft, facts))
         by_type = {name: gpus * MILLION for name, gpus in counts.items()}
-    jobs: set[JobView] = set()
-    indices = []
+    indices: dict[JobView, int] = {}
     for i, (job, gpus, gpu_type) in enumerate(wishes):
         millionths = active_of(job).millionths or gpus * MILLION
-        if millionths > remaining or job in jobs or i in given_up:
+        if millionths > remaining or job in indices or i in given_up:
             continue
         if gpu_type in by_type:
             if millionths > by_type[gpu_type]:
                 continue
             by_type[gpu_type] -= millionths
-        jobs.add(job)
-        indices.append(i)
+        indices[job] = i
         remaining -= millionths
         if not remaining:
             break
-    return indices
+    return list(indices.values())
 
 
 def _placed(
@@ -294,15 +300,17 @@ def _placed(
     small jobs migrate together; those that are settling, too, since others would wait for them.
     """
     copy = draft.copy()
-    to_start = {wish[0]: wish for wish in wishes}
-    for job, (_, held_gpus, held_type) in held.items():
-        wish = to_start.get(job)
-        if wish is not None and wish[1] == held_gpus and (wish[2] is None or held_type in (None, wish[2])):
-            del to_start[job]
+    to_stop, to_start = dict(held), []
+    for wish in wishes:
+        held_wish = held.get(wish[0])
+        if held_wish is not None and (wish == held_wish or _is_held(wish, held_wish)):
+            del to_stop[wish[0]]
         else:
-            copy.stop(job)
+            to_start.append(wish)
+    for job in to_stop:
+        copy.stop(job)
     homeless: dict[JobView, int] = {}
-    for job, gpus, gpu_type in sorted(to_start.values(), key=lambda wish: -wish[1]):
+    for job, gpus, gpu_type in sorted(to_start, key=lambda wish: -wish[1]):
         if copy.start(job, gpus, gpu_type=gpu_type) is None:
             homeless[job] = gpus
     if not homeless:
