@@ -83,6 +83,10 @@ class FleetSimulation(Course):
         self._expect_submissions(self.clock.now)  # behind reservations that are in force already
         if self._nodes is not None:
             self._nodes.begin()
+        for member in self._members:
+            world = member.simulation.world
+            if down := world.facts.nodes.gpus_down:  # from the start, and possibly before any decision
+                world.recorder.snapshot(self.clock.now, world.facts.capacity, 0, 0, down)
 
     def close(self) -> None:
         facts = [member.simulation.world.facts for member in self._members]
