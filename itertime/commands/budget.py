@@ -25,7 +25,6 @@ from .options import (
     Subject,
     SystemName,
     UsdPerGpuHour,
-    choice_texts,
     option,
     searched,
 )
@@ -204,12 +203,13 @@ def cost(
     shares, space = _shares(curve.utilisation), choices.plan_space(execution)
     price = price_of(system, checked_price(curve.price))
     training = TrainingCost(model, system, curve.tokens, curve.gpus, price.usd_per_gpu_hour, curve.flops)
-    print_without_effect(model, vars(choices) | vars(execution) | choice_texts(space))
     print_unpredicted(execution.options)
     # The curve holds for any plan; the point on it is that of the best plan that fits.
     points = [training.at(share) for share in shares]
     prediction = training.predicted(subject.global_batch, space, memory_headroom)
     predicted_point, ranked_plan = prediction if prediction else (None, None)
+    plans = [ranked_plan.plan] if ranked_plan else []
+    print_without_effect(subject, model, system, plans, execution)
     size = f"{curve.tokens / 1e9:,.6g}B tokens on {curve.gpus:,} GPUs"
     title = f"{model.name}, {size} at ${price.usd_per_gpu_hour:g} a GPU-hour"
     if csv is not None:

@@ -7,7 +7,7 @@ goes back, from a plan to the command line that states it.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
@@ -160,7 +160,7 @@ class ChosenPlan(NamedTuple):
     def note(self) -> str:
         """What was left open and how it was chosen; "" where there was nothing to choose."""
         layout = PlanLayout.of(self.plan)
-        values = " ".join(_words(layout, self.chosen))
+        values = " ".join(option_words(layout, self.chosen))
         if not values:
             return ""
         if not self.rivals:
@@ -293,17 +293,21 @@ def predict_command(subject: Subject, plan: Plan, memory_headroom: float = MEMOR
     execution = {field.name: values[field.name] for field in fields(Execution)}
     stated_subject = Subject(**{field.name: getattr(subject, field.name) for field in fields(Subject)})
     words = [
-        *_words(stated_subject),
-        *_words(PlanLayout.of(plan)),
-        *_words(Execution(**execution | {"options": plan.options.text})),
+        *option_words(stated_subject),
+        *option_words(PlanLayout.of(plan)),
+        *option_words(Execution(**execution | {"options": plan.options.text})),
     ]
     if memory_headroom != MEMORY_HEADROOM:
         words += ["--memory-headroom", repr(memory_headroom).removesuffix(".0")]
     return shlex.join(["itertime", "predict", *words])
 
 
-def _words(group: Any, names: Mapping[str, Any] | None = None) -> list[str]:
-    """The options of a group that are not as by default, with their values; if given, of `names` alone."""
+def option_words(group: Any, names: Collection[str] | None = None) -> list[str]:
+    """The options of a group that are not as by default, with their values; if given, of `names` alone.
+
+    >>> option_words(Execution(ep_overlap=True, dispatcher="deepep"))
+    ['--ep-overlap', '--dispatcher', 'deepep']
+    """
     words = []
     hints = get_type_hints(type(group), include_extras=True)
     for field in fields(group):
@@ -315,10 +319,10 @@ def _words(group: Any, names: Mapping[str, Any] | None = None) -> list[str]:
             words.append(name if value else negative)
         else:
             values = value if isinstance(value, list | tuple) else [value]
-            words += [word for text in map(str, values) for word in _option_words(name, text)]
+            words += [word for text in map(str, values) for word in _option_value(name, text)]
     return words
 
 
-def _option_words(name: str, text: str) -> list[str]:
+def _option_value(name: str, text: str) -> list[str]:
     """An option and its value; as one word where the value would look like an option."""
     return [f"{name}={text}"] if text.startswith("-") else [name, text]

@@ -100,16 +100,17 @@ def model_of(
     from itertime.errors import printable
     from itertime.spec import approximations_of, check_predictable, model_reference
 
-    model = _changed_model(model_reference(name), seq_len, attention, settings)
+    model = changed_model(model_reference(name), seq_len, attention, settings)
     check_predictable(model)
     for text in approximations_of(model):
         print(wrapped(printable(f"note: {model.name}: {text}")), file=sys.stderr)
     return model
 
 
-def _changed_model(
+def changed_model(
     reference: Reference, seq_len: int | None, attention: str | None, settings: Sequence[str] | None
 ) -> ModelSpec:
+    """The model of these keys, with `--set model.KEY=VALUE`, `--seq-len` and `--attention`."""
     from itertime.spec import model_of
 
     changed = reference.changed(_settings_of("model", settings), "--set model.")
@@ -166,7 +167,7 @@ class Conditions:
         from itertime.spec import Reference
 
         keys = Reference(kind=type(shape), where=shape.name, content=asdict(shape), files=())
-        return _changed_model(keys, self.seq_len, self.attention, self.settings)
+        return changed_model(keys, self.seq_len, self.attention, self.settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,12 +298,6 @@ def searched(choices: Choices, system: System, space: Space) -> str:
     stated = ", ".join(f"{name} {value}" for name, value in choices.stated.items())
     name = f"{choices.space}, but for {stated}" if stated else choices.space
     return f"space {name}; framework {shown(system.framework)}; precision {space.precision}"
-
-
-def choice_texts(space: Space) -> dict[str, str]:
-    """The choices of a space as options of a search state them, by parameter, for `print_without_effect`."""
-    choices = {"tp": space.tp, "ep": space.ep, "recompute": space.recompute, "zero": space.zero_stage}
-    return {name: ",".join(map(str, values)) or "all" for name, values in choices.items()}
 
 
 def words_of(text: str) -> tuple[str, ...]:

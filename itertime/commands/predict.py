@@ -48,7 +48,7 @@ def predict(
 
     model, system = subject.read_model(), subject.read_system()
     choice = chosen_plan(subject, layout, execution, model, system, memory_headroom)
-    print_without_effect(model, vars(choice.layout) | vars(execution))
+    print_without_effect(subject, model, system, [choice.plan], layout, execution)
     print_unpredicted(execution.options)
     prediction = run(model, choice.plan, system, memory_headroom=memory_headroom)
     if json:

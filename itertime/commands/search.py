@@ -19,7 +19,6 @@ from .options import (
     Json,
     Subject,
     UsdPerGpuHour,
-    choice_texts,
     option,
     searched,
 )
@@ -86,7 +85,6 @@ def search(
     price = price_of(system, checked_price(goal.price))
     tokens = None if goal.tokens is None else checked_tokens(goal.tokens)
     space = choices.plan_space(execution)
-    print_without_effect(model, vars(choices) | vars(execution) | choice_texts(space))
     print_unpredicted(execution.options)
     result = run(
         model,
@@ -99,6 +97,8 @@ def search(
         top=goal.top or (WHOLE_FRONT if objective == "pareto" else TOP),
         memory_headroom=memory_headroom,
     )
+    plans = [ranked_plan.plan for ranked_plan in result.plans]
+    print_without_effect(subject, model, system, plans, execution)
     # A front has no single best plan, so no choice is judged, and no plan is compared with the first.
     front = objective == "pareto"
     choice = None if front else judge(model, system, result, objective)

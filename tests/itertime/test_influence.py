@@ -1,24 +1,31 @@
 """What is stated counts: each key of a system, a framework and a model changes some prediction, or is refused
-with the key that does.
+with the key that does; each option does, and a note says where it does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
-from itertime import ModelSpec, Plan, System, evaluate, load_model, load_system
+from itertime import ModelSpec, Plan, System, evaluate, load_model, load_system, predict
+from itertime.commands.idle_options import notes_on
+from itertime.commands.layout import PlanLayout, option_words
+from itertime.commands.options import Conditions, Execution
 from itertime.errors import UserError
 from itertime.io import Key, construct, keys_of
 from itertime.spec import (
+    DEFAULT_OPTIONS,
     Framework,
     PlanBatch,
+    PlanOptions,
     approximations_of,
     list_frameworks,
     list_systems,
@@ -31,49 +38,15 @@ from itertime.spec import (
 )
 from tests.effort import first
 
+TABLES = yaml.safe_load(Path(__file__).with_name("influence.yaml").read_text(encoding="utf-8"))
 
-def plan(**values: Any) -> Plan:
-    options = parse_options(values.pop("options", ""))
+
+def plan(values: dict[str, Any]) -> Plan:
     small = {"tp": 1, "pp": 1, "dp": 1, "micro_batch": 2, "global_batch": 128, "recompute": "none"}
-    return Plan(**small | values, options=options)
+    return Plan(**small | values | {"options": parse_options(values.get("options", ""))})
 
 
-PLANS = {
-    "llama3-8b": [
-        plan(tp=2, dp=64, micro_batch=1, zero_stage=1, sequence_parallel=True),
-        plan(tp=2, pp=4, dp=8, interleave=2, recompute="full", tp_overlap=True),
-        plan(tp=8, cp=4, dp=2, micro_batch=1, offload_layers=4, offload_optimizer=True),
-        plan(tp=4, dp=4, precision="fp8", sequence_parallel=True, fp32_gradients=True),
-        plan(dp=64, zero_stage=3, grad_overlap=True),
-        plan(dp=64, zero_stage=1, grad_overlap=True),
-        plan(dp=64, options="workers=8,local_steps=16,outer=diloco"),
-    ],
-    "deepseek-v2-lite": [
-        plan(dp=128, micro_batch=1, ep=64, dispatcher="deepep"),
-        plan(tp=2, dp=32, ep=16, sequence_parallel=True, precision="fp8", grad_overlap=True),
-    ],
-    "bert-large-wikipedia": [
-        plan(dp=32, zero_stage=1, options="batching=unpadded,optimizer=lamb"),
-        plan(tp=2, dp=16),
-    ],
-    "llama2-70b-lora": [plan(tp=4, dp=8, sequence_parallel=True)],
-    "gemma2-9b": [plan(tp=4, dp=8, sequence_parallel=True)],
-    "gpt3-6.7b": [plan(dp=32, micro_batch=4), plan(tp=4, dp=8)],
-}
-"""Plans that together use every feature, in a node and across nodes."""
-WIDE = ["nic_gbps=40000", "gpu_nic_bytes_per_s=1e12", "gpus_per_node=4"]
-BESIDE = {
-    "cpu_link_bytes_per_s": [*WIDE, "nics_per_node=1"],
-    "nics_per_node": WIDE,
-    "nodes_per_leaf": ["nodes_per_leaf=1", "leaf_oversubscription=4"],
-    "leaf_oversubscription": ["nodes_per_leaf=1"],
-    "nodes_per_spine": ["nodes_per_spine=1", "spine_oversubscription=4"],
-    "spine_oversubscription": ["nodes_per_spine=1"],
-    "site_link_latency_s": ["site_link_bytes_per_s=1e9"],
-}
-"""Keys of a system that count beside others."""
-ELSEWHERE = {"usd_per_gpu_hour", "site.measured_over_predicted"}
-"""Keys of dollars and of intervals, which other tests change."""
+PLANS = {name: [plan(values) for values in rows] for name, rows in TABLES["plans"].items()}
 CASES = [(load_model(name), each) for name, plans in PLANS.items() for each in plans]
 H100 = load_system("dgx-h100")
 
@@ -110,7 +83,7 @@ def assert_each_counts(kind: type, make: Callable[..., Any], say: Callable[[Any]
     """
     keys = [key for key in keys_of(kind) if "number" in key.values or key.values == "true or false"]
     for key in keys:
-        if key.name in ELSEWHERE:
+        if key.name in TABLES["elsewhere"]:
             continue
         base, refusals = make(key.name), []
         for value in neighbours(key, attrgetter(key.name)(base)):
@@ -130,7 +103,7 @@ def assert_each_counts(kind: type, make: Callable[..., Any], say: Callable[[Any]
 @pytest.mark.parametrize("name", first(2, ["gb200-nvl72", "a100-pcie", *list_systems()]))
 def test_every_number_of_a_system_counts(name: str) -> None:
     def make(key: str, *values: Any) -> System:
-        changes = [*BESIDE.get(key, []), *(f"{key}={value!r}" for value in values)]
+        changes = [*TABLES["beside"].get(key, []), *(f"{key}={value!r}" for value in values)]
         return system_of(system_reference(name).changed(changes, ""))
 
     assert_each_counts(System, make, lambda system: (said(*case, system) for case in CASES))
@@ -152,3 +125,52 @@ def test_every_number_and_switch_of_a_model_counts(name: str) -> None:
         return model_of(model_reference(name).changed([f"{key}={value!r}".lower() for value in values], ""))
 
     assert_each_counts(ModelSpec, make, lambda model: (said(model, plan, H100) for plan in PLANS[name]))
+
+
+def stated_options() -> Iterator[tuple[str, ModelSpec, Plan, Plan, PlanLayout | Execution]]:
+    """For each base and option: the option's words, the model, a plan with and one without it, the option."""
+    for name, values in TABLES["bases"]:
+        model, base = load_model(name), plan(values)
+        for option, value in TABLES["options"].items():
+            kind = PlanLayout if option in PlanLayout.__dataclass_fields__ else Execution
+            field = {"zero": "zero_stage", "bucket_mb": "bucket_bytes"}.get(option, option)
+            default = "none" if option == "recompute" else Plan.__dataclass_fields__[field].default
+            with_it = replace(base, **{field: 25_000_000 if option == "bucket_mb" else value})
+            group = kind(**{option: value})
+            yield " ".join(option_words(group)), model, with_it, replace(with_it, **{field: default}), group
+        for text in TABLES["keys_of_options"]:
+            key = text.partition("=")[0]
+            values = (getattr(options, key) for options in (parse_options(text), DEFAULT_OPTIONS))
+            pair = (replace(base, options=replace(base.options, **{key: value})) for value in values)
+            yield f"--options {text}", model, *pair, Execution(options=text)
+
+
+@cache
+def parts_of(model: ModelSpec, plan: Plan) -> list[dict[str, float]] | None:
+    """Seconds and bytes of a prediction by part, to twelve digits; None for a plan of other models."""
+    if plan.broken_rules(model):
+        return None
+    found = predict(model, plan, H100)
+    both = found.breakdown, found.memory_parts
+    return [{name: float(f"{value:.11e}") for name, value in parts.items() if value} for parts in both]
+
+
+def test_an_option_counts_or_a_note_names_it() -> None:
+    """Each option changes the prediction of some plan. Where it does not, a note says so, and nowhere else:
+    that is looked at in every third case.
+    """
+    effects: dict[str, bool] = {}
+    subject = Conditions(system="dgx-h100", global_batch=128)
+    for place, (words, model, with_it, without, group) in enumerate(stated_options()):
+        effects.setdefault(words, False)
+        if (parts := parts_of(model, with_it)) is None:
+            continue
+        idle = parts == parts_of(model, without)
+        effects[words] |= not idle
+        if idle or place % 3 == 0:
+            notes = notes_on(subject, model, H100, [with_it], group)
+            assert any(note.startswith(f"{words} changes nothing") for note in notes) == idle, with_it.label
+    assert {words: counts for words, counts in effects.items() if not counts} == {}
+    stated = {*TABLES["options"], *(text.partition("=")[0] for text in TABLES["keys_of_options"]), "options"}
+    names = {field.name for kind in (PlanLayout, Execution, PlanOptions) for field in fields(kind)}
+    assert names - stated == {"gpus", "tp", "pp", "dp", "cp", "ep", "micro_batch"}
