@@ -87,14 +87,16 @@ def _layer_costs(
     if model.attention != "core" and (plans.cp > 1).any():
         attention = forward["attention"], backward["attention"]
         forward["cp_comm"], backward["cp_comm"] = context_parallel_s(workload, attention)
+    repeated_s = sum(forward.values(), np.zeros(len(plans)))
     if model.experts > 1:
-        dispatch = _dispatch_parts(workload, forward, backward)
+        dispatch, repeated_dispatch_s = _dispatch_parts(workload, forward, backward)
         forward |= dispatch
         backward |= dispatch
+        repeated_s = repeated_s + repeated_dispatch_s
     repeatable = _Repeatable(
         core=core[0] + memory.scores if model.attention == "core" else np.zeros(len(plans)),
         elementwise=forward["elementwise"] - memory.routing,
-        layer=sum(forward.values(), np.zeros(len(plans))),
+        layer=repeated_s,
         last_gemm=linear.last_forward,
         reduced=exposed_share * reduced,
     )
@@ -151,21 +153,27 @@ def _issued_share(workload: Workload) -> Array | float:
     return np.asarray(sum(issued) / sum(kernels))
 
 
-def _dispatch_parts(workload: Workload, forward: Parts, backward: Parts) -> Parts:
+def _dispatch_parts(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, Array]:
     """Seconds of each pass by part: "ep_comm", and "contention" with the work that hides it under
-    `ep_overlap`.
+    `ep_overlap`. Then the seconds of both in a forward pass that is repeated.
 
-    `forward` and `backward` are the passes' other parts: the work beside which tokens travel.
+    `forward` and `backward` are the passes' other parts: the work beside which tokens travel. A repeated pass
+    hides its dispatch behind its own work, and behind what the dispatch of both passes leaves of theirs.
     """
     comm = expert_parallel_s(workload)
     overlaps, contention = workload.plans.ep_overlap, workload.framework.contention
     if not overlaps.any():
-        return {"ep_comm": comm}
-    work = sum((*forward.values(), *backward.values()), np.zeros(len(workload)))
+        return {"ep_comm": comm}, comm
+    nothing = np.zeros(len(workload))
+    forward_work = sum(forward.values(), nothing)
+    work = forward_work + sum(backward.values(), nothing)
     exposed = np.where(overlaps, overlapped_s(comm, work), comm)
+    cover = forward_work + np.maximum(work - 2 * comm, 0.0)
+    exposed_again = np.where(overlaps, np.maximum(comm - cover, 0.0), comm)
     if not contention:
-        return {"ep_comm": exposed}
-    return {"contention": contention * (comm - exposed), "ep_comm": exposed}
+        return {"ep_comm": exposed}, exposed_again
+    parts = {"contention": contention * (comm - exposed), "ep_comm": exposed}
+    return parts, contention * (comm - exposed_again) + exposed_again
 
 
 def _exposed_share(workload: Workload) -> Array | float:

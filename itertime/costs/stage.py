@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -62,7 +62,10 @@ def stage_costs(workload: Workload) -> StageCosts:
     # The work of the slowest rank and the kernels on a bucket first fill what the GPU waits for launches.
     spread, first_chunk_wait = None, np.zeros(len(workload))
     if passes.growth or workload.plans.options.clipping == "bucket":
-        idle = _idle(workload, passes.forward, forward), _idle(workload, passes.backward, backward)
+        idle = (
+            _idle(workload, passes.forward, forward, forward_shards),
+            _idle(workload, passes.backward, backward, backward_shards),
+        )
         if passes.growth:
             spread = spread_of(workload, idle, passes.growth)
             forward["imbalance"], backward["imbalance"] = spread.excess
@@ -117,7 +120,7 @@ def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Arr
     parts["embedding"] = np.where(_has_embedding(plans), micro_batch.embedding, 0.0)
     parts["head"] = np.where(_KIND == LAST, micro_batch.head, 0.0)
     if "launch" in parts:
-        _hide_ends(parts, plans)
+        _hide_ends(parts, plans, shards)
     parts["p2p"] = hop * np.where(end == _KIND, plans.interleave - 1, plans.interleave)
     return parts
 
@@ -127,22 +130,25 @@ def _has_embedding(plans: PlanBatch) -> Flags:
     return (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
 
 
-def _hide_ends(parts: Parts, plans: PlanBatch) -> None:
-    """Shortens embedding and head by the time that the GPU would wait for the launches of their chunk."""
-    idle = np.maximum(_at_ends(parts["launch"], plans.interleave), 0.0)
+def _hide_ends(parts: Parts, plans: PlanBatch, shards: _Shards) -> None:
+    """Shortens embedding and head by the time that the GPU would wait for the launches of their chunk, and
+    for nothing else.
+    """
+    idle = np.maximum(_at_ends(parts["launch"] - shards.behind_launches, plans.interleave), 0.0)
     for end in ("embedding", "head"):
         hidden = np.minimum(parts[end], idle)
         parts[end] = parts[end] - hidden
         idle = np.where(plans.interleave == 1, idle - hidden, idle)
 
 
-def _idle(workload: Workload, micro_batch: Pass, parts: Parts) -> Array:
+def _idle(workload: Workload, micro_batch: Pass, parts: Parts, shards: _Shards) -> Array:
     """Seconds that the GPU waits for launches in a pass, (4, plans), beside those that its ends fill."""
     if "launch" not in parts:
         return np.zeros(workload.partition.layers.shape)
     embedding = np.where(_has_embedding(workload.plans), micro_batch.embedding, 0.0)
     ends = embedding + np.where(_KIND == LAST, micro_batch.head, 0.0)
-    return np.maximum(parts["launch"] - (ends - parts["embedding"] - parts["head"]), 0.0)
+    launch = parts["launch"] - shards.behind_launches
+    return np.maximum(launch - (ends - parts["embedding"] - parts["head"]), 0.0)
 
 
 def _at_ends(stages: Array, chunks: Whole) -> Array:
@@ -174,10 +180,19 @@ def _of_first_chunk(workload: Workload, stages: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Shards:
-    """Seconds that a pass communicates under ZeRO-2 and -3, (4, plans): exposed, and hidden by work."""
+    """Seconds that a pass communicates under ZeRO-2 and -3, (4, plans): exposed, hidden by work, and hidden
+    by nothing but waits for launches, which the pass takes anyway.
+    """
 
     exposed: Array
     hidden: Array
+    behind_launches: Array
+
+    @classmethod
+    def of(cls, moved: Array, exposed: Array, beside_kernels: Array) -> _Shards:
+        """`beside_kernels`: what the pass would expose if kernels alone hid it."""
+        # Rounding may leave less than nothing.
+        return cls(exposed, np.maximum(moved - exposed, 0.0), np.maximum(beside_kernels - exposed, 0.0))
 
 
 def _shards_forward(workload: Workload, sharded: Sequence[Sharded], micro_batch: Pass) -> _Shards:
@@ -185,19 +200,28 @@ def _shards_forward(workload: Workload, sharded: Sequence[Sharded], micro_batch:
     layers = workload.partition.layers
     if not sharded:
         nothing = np.zeros(layers.shape)
-        return _Shards(nothing, nothing)
-    alone = sharded[0].forward
-    exposed = np.maximum(alone - _hidden_by(workload, micro_batch.layer), 0.0)
-    moved = layers * alone
-    if micro_batch.dense:  # the first layer, whose gather nothing hides, is then a dense one
-        counts, gathered = workload.partition.dense, sharded[1].forward
-        moved = (layers - counts) * alone + counts * gathered
-        sparse_exposed = (layers - counts) * exposed
-        exposed = np.maximum(gathered - _hidden_by(workload, micro_batch.dense), 0.0)
-        exposed = np.where(counts > 0, sparse_exposed + (counts - 1) * exposed + gathered, 0.0)
-    else:
-        exposed = np.where(layers > 0, (layers - 1) * exposed + alone, 0.0)
-    return _Shards(exposed + sharded[0].root_gather, np.maximum(moved - exposed, 0.0))
+        return _Shards(nothing, nothing, nothing)
+    dense = workload.partition.dense
+    moved = layers * sharded[0].forward
+    if micro_batch.dense:
+        moved = (layers - dense) * sharded[0].forward + dense * sharded[1].forward
+    exposed, beside_kernels = (
+        _exposed_forward(workload, sharded, form_work) for form_work in _work_of_forms(workload, micro_batch)
+    )
+    shards = _Shards.of(moved, exposed, beside_kernels)
+    return replace(shards, exposed=exposed + sharded[0].root_gather)
+
+
+def _exposed_forward(workload: Workload, sharded: Sequence[Sharded], work: Sequence[Array]) -> Array:
+    """Seconds of a forward pass's gathers that the `work` of its layers, by their form, does not hide."""
+    layers, alone = workload.partition.layers, sharded[0].forward
+    exposed = np.maximum(alone - work[0], 0.0)
+    if len(work) == 1:
+        return np.where(layers > 0, (layers - 1) * exposed + alone, 0.0)
+    counts, gathered = workload.partition.dense, sharded[1].forward
+    # The first layer, whose gather nothing hides, is then a dense one.
+    of_dense = (counts - 1) * np.maximum(gathered - work[1], 0.0) + gathered
+    return np.where(counts > 0, (layers - counts) * exposed + of_dense, 0.0)
 
 
 def _shards_backward(workload: Workload, sharded: Sequence[Sharded], micro_batch: Pass) -> _Shards:
@@ -205,17 +229,30 @@ def _shards_backward(workload: Workload, sharded: Sequence[Sharded], micro_batch
     layers = workload.partition.layers
     if not sharded:
         nothing = np.zeros(layers.shape)
-        return _Shards(nothing, nothing)
+        return _Shards(nothing, nothing, nothing)
     counts = [layers - workload.partition.dense, workload.partition.dense] if micro_batch.dense else [layers]
-    exposed = moved = np.zeros(layers.shape)
-    for count, moves, work in zip(counts, sharded, (micro_batch.layer, micro_batch.dense), strict=False):
-        exposed = exposed + np.maximum(moves.backward - _hidden_by(workload, work), 0.0) * count
+    exposed = beside_kernels = moved = np.zeros(layers.shape)
+    forms = zip(counts, sharded, *_work_of_forms(workload, micro_batch), strict=False)
+    for count, moves, work, kernels in forms:
+        exposed = exposed + np.maximum(moves.backward - work, 0.0) * count
+        beside_kernels = beside_kernels + np.maximum(moves.backward - kernels, 0.0) * count
         moved = moved + count * moves.backward
-    return _Shards(exposed, np.maximum(moved - exposed, 0.0))  # rounding may leave less than nothing
+    return _Shards.of(moved, exposed, beside_kernels)
+
+
+def _work_of_forms(workload: Workload, micro_batch: Pass) -> tuple[list[Array], list[Array]]:
+    """Seconds of communication that each form of a layer hides: all of its work with `prefetch`, else none.
+    Then the same without its waits for launches.
+    """
+    forms = [form for form in (micro_batch.layer, micro_batch.dense) if form]
+    work = [_hidden_by(workload, form) for form in forms]
+    if not any("launch" in form for form in forms):
+        return work, work
+    kernels = [{part: seconds for part, seconds in form.items() if part != "launch"} for form in forms]
+    return work, [_hidden_by(workload, form) for form in kernels]
 
 
 def _hidden_by(workload: Workload, layer: Parts) -> Array:
-    """Seconds of communication that a layer's work hides: all of its work with `prefetch`, else none."""
     return np.where(workload.plans.prefetch, sum(layer.values(), np.zeros(len(workload))), 0.0)
 
 

@@ -11,7 +11,7 @@ from itertime.errors import UserError
 from itertime.planning import VTRAIN, Space
 from itertime.spec import ModelSpec, Plan, list_models, list_systems, load_model, parse_options
 
-__all__ = ["prediction_queries", "search_queries"]
+__all__ = ["drawn_plan", "prediction_queries", "search_queries"]
 
 PREDICTIONS, SEARCHES = 2500, 300
 OPTIONS = (
@@ -58,12 +58,12 @@ def prediction_queries() -> Iterator[tuple[str, Query]]:
 def _plan(dice: random.Random, model: ModelSpec, system: str) -> Plan:
     while True:
         try:
-            return _drawn_plan(dice, model, system)
+            return drawn_plan(dice, model, system)
         except UserError:  # a plan that no model could have
             continue
 
 
-def _drawn_plan(dice: random.Random, model: ModelSpec, system: str) -> Plan:
+def drawn_plan(dice: random.Random, model: ModelSpec, system: str) -> Plan:
     """A plan that keeps the most frequent rules."""
     mixture, ampere = model.experts > 1, system.startswith(("a", "d", "leonardo", "v100"))
     tp = dice.choice([n for n in (1, 1, 2, 4, 8) if model.heads % n == 0 and model.kv_heads % n == 0])

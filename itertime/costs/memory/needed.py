@@ -177,9 +177,9 @@ def _parts(workload: Workload) -> dict[str, Array]:
             dense_activations.live,
         )
     if plans.offload_layers.any():
-        shares = np.minimum(plans.offload_layers / np.maximum(layers, 1), 1.0)
-        kept_by_stage = (1 - shares) * kept_by_stage
-        live = live + np.where(plans.offload_layers > 0, sparse.kept, 0.0)  # of the layer being copied
+        mean_layer = kept_by_stage / np.maximum(layers, 1)
+        kept_by_stage = kept_by_stage - np.minimum(plans.offload_layers, layers) * mean_layer
+        live = live + np.where(plans.offload_layers > 0, mean_layer, 0.0)  # of the layer being copied
     held = (kept_by_stage + sparse.given) * _in_flight(plans)
     per_logit = 2.0 if workload.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
     stepped = np.where(plans.offload_optimizer, 0.0, optimizer)  # on the GPU
