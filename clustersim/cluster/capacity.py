@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ __all__ = [
     "FreeNodes",
     "FreeNodesByLeaf",
     "PoolCapacity",
+    "SomeNodes",
 ]
 
 
@@ -350,32 +351,38 @@ def _whole(shared: SharedGpus, placements: Iterable[Placement]) -> Iterator[Plac
             yield placement
 
 
-class PoolCapacity:
-    """The free GPUs of one type, a view of a `Capacity`. The members mean the same as there."""
+class SomeNodes:
+    """The free GPUs of the nodes `own`: a view of a cluster, or of another view. The members mean the same as
+    there.
+    """
 
-    __slots__ = ("_all", "_own", "_pool", "by_size", "gpus_per_node", "leaves", "nodes")
+    __slots__ = ("_all", "_own", "by_size", "gpus_per_node", "nodes", "span")
 
-    def __init__(self, capacity: Capacity, pool: Pool):
-        self._all, self._pool = capacity, pool
-        self._own = node_range(pool.first, pool.nodes)
-        self.nodes, self.gpus_per_node, self.by_size = pool.nodes, pool.gpus_per_node, pool.by_size
-        self.leaves: Sequence[Leaf] = capacity.leaves[pool.first_leaf : pool.first_leaf + pool.leaves]
+    def __init__(
+        self,
+        capacity: FreeNodes,
+        own: NodeSet,
+        by_size: Sequence[tuple[int, NodeSet]],
+        nodes: int,
+        span: tuple[int, int],
+    ):
+        self._all, self._own, self.nodes, self.span = capacity, own, nodes, span
+        self.by_size, self.gpus_per_node = by_size, by_size[0][0]
+
+    @property
+    def leaves(self) -> Sequence[Leaf]:
+        return cast("FreeNodesByLeaf", self._all).leaves
 
     @property
     def free(self) -> int:
         return sum(n * self.count_with(n) for n in range(1, self.gpus_per_node + 1))
 
-    @property
-    def span(self) -> tuple[int, int]:
-        return self._pool.first, self._pool.nodes
-
     def empty_by_leaf(self) -> list[int]:
-        first_leaf = self._pool.first_leaf
-        return self._all.empty_by_leaf()[first_leaf : first_leaf + self._pool.leaves]
+        empty = self.nodes_with(self.gpus_per_node)
+        return [(empty & node_range(leaf.first, leaf.nodes)).bit_count() for leaf in self.leaves]
 
     def free_on(self, node: int) -> int:
-        first_of_pool = self._pool.first
-        return self._all.free_on(node) if first_of_pool <= node < first_of_pool + self.nodes else 0
+        return cast("FreeNodesByLeaf", self._all).free_on(node) if self._own >> node & 1 else 0
 
     def nodes_with(self, free: int) -> NodeSet:
         return self._all.nodes_with(free) & self._own
@@ -385,3 +392,19 @@ class PoolCapacity:
 
     def empty_nodes(self) -> int:
         return self.count_with(self.gpus_per_node)
+
+
+class PoolCapacity(SomeNodes):
+    """The free GPUs of one type."""
+
+    __slots__ = ("_pool",)
+
+    def __init__(self, capacity: Capacity, pool: Pool):
+        own = node_range(pool.first, pool.nodes)
+        super().__init__(capacity, own, pool.by_size, pool.nodes, (pool.first, pool.nodes))
+        self._pool = pool
+
+    @property
+    def leaves(self) -> Sequence[Leaf]:
+        first_leaf = self._pool.first_leaf
+        return super().leaves[first_leaf : first_leaf + self._pool.leaves]

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
-
-from .capacity import Capacity, FreeNodes, FreeNodesByLeaf
+from .capacity import Capacity, FreeNodes, FreeNodesByLeaf, SomeNodes
 from .host import HostDemand, HostUse
 from .node_set import NodeSet, first_node, node_range
-from .topology import Leaf
 
 __all__ = ["NodesForDemand", "NodesOfSize", "OpenNodes", "open_nodes"]
 
@@ -24,76 +20,26 @@ def open_nodes(
     return nodes if demand is None else NodesForDemand(nodes, capacity.host_use(), demand)
 
 
-class OpenNodes:
+class OpenNodes(SomeNodes):
     """The free GPUs without those of some nodes that are closed to a job: a view of a cluster or of its nodes
-    of one type. The members mean the same as there.
+    of one type.
     """
 
-    __slots__ = ("_all", "_closed", "by_size", "gpus_per_node", "leaves", "nodes", "span")
+    __slots__ = ()
 
     def __init__(self, capacity: FreeNodesByLeaf, closed: NodeSet):
-        self._all, self._closed = capacity, closed
-        self.nodes, self.gpus_per_node, self.span = capacity.nodes, capacity.gpus_per_node, capacity.span
-        self.leaves, self.by_size = capacity.leaves, capacity.by_size
-
-    @property
-    def free(self) -> int:
-        return sum(n * self.count_with(n) for n in range(1, self.gpus_per_node + 1))
-
-    def empty_by_leaf(self) -> list[int]:
-        empty = self.nodes_with(self.gpus_per_node)
-        return [(empty & node_range(leaf.first, leaf.nodes)).bit_count() for leaf in self.leaves]
-
-    def free_on(self, node: int) -> int:
-        return 0 if self._closed >> node & 1 else self._all.free_on(node)
-
-    def nodes_with(self, free: int) -> NodeSet:
-        return self._all.nodes_with(free) & ~self._closed
-
-    def count_with(self, free: int) -> int:
-        return self.nodes_with(free).bit_count()
-
-    def empty_nodes(self) -> int:
-        return self.count_with(self.gpus_per_node)
+        super().__init__(capacity, ~closed, capacity.by_size, capacity.nodes, capacity.span)
 
 
-class NodesOfSize:
-    """The free GPUs of the nodes of one size: a view of nodes of several sizes. The members mean the same as
-    there.
-    """
+class NodesOfSize(SomeNodes):
+    """The free GPUs of the nodes of one size: a view of nodes of several sizes."""
 
-    __slots__ = ("_all", "_own", "by_size", "gpus_per_node", "nodes", "span")
+    __slots__ = ()
 
     def __init__(self, capacity: FreeNodes, size: int, nodes: NodeSet):
-        self._all, self._own, self.gpus_per_node = capacity, nodes, size
-        self.by_size = ((size, nodes),)
-        self.nodes = nodes.bit_count()
         first = first_node(nodes)
-        self.span = first, nodes.bit_length() - first
-
-    @property
-    def leaves(self) -> Sequence[Leaf]:
-        return cast("FreeNodesByLeaf", self._all).leaves
-
-    @property
-    def free(self) -> int:
-        return sum(n * self.count_with(n) for n in range(1, self.gpus_per_node + 1))
-
-    def empty_by_leaf(self) -> list[int]:
-        empty = self.nodes_with(self.gpus_per_node)
-        return [(empty & node_range(leaf.first, leaf.nodes)).bit_count() for leaf in self.leaves]
-
-    def free_on(self, node: int) -> int:
-        return cast("FreeNodesByLeaf", self._all).free_on(node) if self._own >> node & 1 else 0
-
-    def nodes_with(self, free: int) -> NodeSet:
-        return self._all.nodes_with(free) & self._own
-
-    def count_with(self, free: int) -> int:
-        return self.nodes_with(free).bit_count()
-
-    def empty_nodes(self) -> int:
-        return self.count_with(self.gpus_per_node)
+        span = first, nodes.bit_length() - first
+        super().__init__(capacity, nodes, ((size, nodes),), nodes.bit_count(), span)
 
 
 class NodesForDemand:
