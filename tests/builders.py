@@ -25,6 +25,7 @@ __all__ = [
     "Acts",
     "Bench",
     "MixedBench",
+    "Restless",
     "Script",
     "Step",
     "acting",
@@ -185,6 +186,28 @@ class Script(Scheduler):
         proposal = state.proposal()
         if state.now in self.steps:
             self.steps[state.now](proposal, self.known)
+        return proposal
+
+
+class Restless(Scheduler):
+    """Starts, stops, resizes and moves jobs at random."""
+
+    def __init__(self, seed: int):
+        self.random = Random(seed)
+
+    def schedule(self, state: State) -> Proposal:
+        proposal, random = state.proposal(), self.random
+        for job in list(state.running):
+            choice = random.random()
+            if choice < 0.2:
+                proposal.stop(job)
+            elif choice < 0.6:
+                proposal.resize(job, random.choice(job.sizes))
+        for job in list(state.pending):
+            if random.random() < 0.7:
+                proposal.start(job, random.choice(job.sizes))
+        if state.pending or state.running:
+            proposal.wake_at = state.now + random.choice((0.3, 5.0, 40.0))
         return proposal
 
 

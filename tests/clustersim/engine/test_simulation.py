@@ -26,7 +26,7 @@ from clustersim.scheduler.internal import active_of
 from clustersim.testing import Outcome, check_outcome, simulate
 from policies.fifo import Fifo
 from policies.srtf import Srtf
-from tests.builders import Acts, elastic, failing, free_setup, rigid
+from tests.builders import Acts, Restless, elastic, failing, free_setup, rigid
 from tests.effort import examples
 from traces.job import Job
 
@@ -327,28 +327,6 @@ def test_two_policies_meet_the_same_failures() -> None:
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0}}
 PAID_OVERHEADS = Overheads(launch_s=10.0, plain_restart_s=20.0)
-
-
-class Restless(Scheduler):
-    """Starts, stops, resizes and moves jobs at random."""
-
-    def __init__(self, seed: int):
-        self.random = Random(seed)
-
-    def schedule(self, state: State) -> Proposal:
-        proposal, random = state.proposal(), self.random
-        for job in list(state.running):
-            choice = random.random()
-            if choice < 0.2:
-                proposal.stop(job)
-            elif choice < 0.6:
-                proposal.resize(job, random.choice(job.sizes))
-        for job in list(state.pending):
-            if random.random() < 0.7:
-                proposal.start(job, random.choice(job.sizes))
-        if state.pending or state.running:
-            proposal.wake_at = state.now + random.choice((0.3, 5.0, 40.0))
-        return proposal
 
 
 @st.composite

@@ -24,7 +24,7 @@ from clustersim.scheduler.cluster_state import ClusterState
 from clustersim.scheduler.internal import active_of
 from clustersim.speed import Curve
 from clustersim.testing import simulate
-from tests.builders import Acts, Script, elastic, rigid
+from tests.builders import Acts, Restless, Script, elastic, rigid
 from tests.effort import examples
 from traces.job import Job
 
@@ -275,27 +275,16 @@ ELASTIC = Job("e", 0.0, model="m", global_batch=8, gpus=2, iterations=320.0)
 POWERS = {("m", 8): {n: n**0.9 for n in (1, 2, 4, 8, 16, 32)}}
 
 
-class Compacting(Scheduler):
+class Compacting(Restless):
     """Runs jobs at arbitrary sizes, and tries `compact` on a draft at each decision."""
 
     def __init__(self, seed: int):
-        self.random, self.compared = Random(seed), 0
+        super().__init__(seed)
+        self.compared = 0
 
     def schedule(self, state: State) -> Proposal:
         self.compare(state)
-        proposal, random = state.proposal(), self.random
-        for job in list(state.running):
-            choice = random.random()
-            if choice < 0.2:
-                proposal.stop(job)
-            elif choice < 0.5:
-                proposal.resize(job, random.choice(job.sizes))
-        for job in list(state.pending):
-            if random.random() < 0.6:
-                proposal.start(job, random.choice(job.sizes))
-        if state.pending or state.running:
-            proposal.wake_at = state.now + 7.0
-        return proposal
+        return super().schedule(state)
 
     def compare(self, state: State) -> None:
         """All jobs that fit by number of GPUs are placed, and no other job loses GPUs."""
