@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -106,23 +106,22 @@ class Trace:
         """A trace made in memory. TableError names a job that could not be in a file either. A model may be
         the path of any file.
         """
-        seen: set[str] = set()
+        jobs_by_id: dict[str, Job] = {}
         names_models = bool(model_path)
         for job in jobs:
-            if job.job_id in seen:
+            if job.job_id in jobs_by_id:
                 raise TableError(f"job_id={shown(job.job_id)}: appears twice; ids must be unique")
-            seen.add(job.job_id)
-            _check(job)
+            jobs_by_id[job.job_id] = _checked(job)
             names_models = names_models or job.model is not None
         models = Models(search=model_path) if names_models else None
-        return cls(tuple(submission_order(jobs)), models=models)
+        return cls(tuple(submission_order(jobs_by_id.values())), models=models)
 
     @classmethod
     def generated(cls, recipe: Recipe) -> Trace:
         """The jobs of a recipe. UserError for a recipe that cannot be followed."""
         jobs = generate_stored(recipe)[0]
         for job in jobs:
-            _check(job)
+            _checked(job)
         return cls(jobs, recipe=asdict(recipe))
 
 
@@ -181,7 +180,11 @@ TraceLike: TypeAlias = str | Path | Trace | Iterable[Job] | SupportsDataFrame | 
 """What the Python interface takes as a trace."""
 
 
-def _check(job: Job) -> None:
+def _checked(job: Job) -> Job:
+    """The job with each number as a file would give it: 5 as 5.0 where numbers need not be whole. TableError
+    for a job that could not be in a file.
+    """
+    numbers: dict[str, Any] = {}
     for column, parse in COLUMNS.items():
         value = getattr(job, column)
         if value is None:
@@ -190,11 +193,14 @@ def _check(job: Job) -> None:
             kind = "text" if column in TEXTS else "a number"
             raise TableError(f"job {shown(job.job_id)}: {column}={shown(repr(value))}: must be {kind}")
         try:
-            parse(str(value))
+            parsed = parse(str(value))
         except ValueError as error:
             raise TableError(f"job {shown(job.job_id)}: {column}={shown(value)}: {error}") from None
+        if type(parsed) is not type(value):
+            numbers[column] = parsed
     for column, value, text in contradictions(job):
         raise TableError(f"job {shown(job.job_id)}: {column}={shown(value)}: {text}")
+    return replace(job, **numbers) if numbers else job
 
 
 # The trace of an earlier run

@@ -21,7 +21,7 @@ from clustersim.scheduler import Cluster, JobView, State
 
 from .calendar import WHOLE, Addresses, NodeCalendar, Slot
 from .demand import Demand
-from .refilling import Claims, Joint, by_value, cheapest, refill
+from .refilling import Claims, Joint, Refilled, by_value, cheapest, refill
 from .reservations import Reservations
 
 __all__ = ["Admission"]
@@ -133,7 +133,7 @@ class Admission(Reservations):
             return False
         jobs = {options[0].job for options in joint.by_deadline}
         refilled = refill(joint, new[0].job, self.values, lambda: self._addresses(jobs, state), state)
-        if isinstance(refilled, float):
+        if not isinstance(refilled, Refilled):
             self.short_s = max(self.short_s, refilled)
             return False
         for demand in joint.again:

@@ -86,6 +86,10 @@ def test_a_trace_on_disk_a_pipe_and_jobs_in_memory_give_one_result(tmp_path: Pat
         assert (tmp_path / "compared" / name).read_bytes() == one
     stated = json.loads((tmp_path / "compared" / "manifest.json").read_text())["trace"]
     assert stated == {"path": str(tmp_path / "pipe"), "sha256": sha256(tmp_path / "t.csv"), "jobs": 60}
+    # In memory, too, a whole number of seconds is a number of seconds.
+    whole = [Job(name, 0, gpus=8, duration_s=100, deadline_s=s) for name, s in (("a", 110), ("b", 120))]
+    assert [job.state for job in run(whole, "elasticflow", **FREE).jobs] == ["finished", "rejected"]
+    assert type(Trace.of(whole).jobs[0].deadline_s) is float
 
 
 # Mistakes
