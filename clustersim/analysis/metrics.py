@@ -17,6 +17,7 @@ import numpy as np
 
 from clustersim.cluster import Cluster
 from clustersim.records import FINISHED, STATES, Columns
+from itertime.spec import DEFAULT_USD_PER_GPU_HOUR
 
 from .arrays import (
     Array,
@@ -65,7 +66,7 @@ METRICS = (
 
 def summarise(
     jobs: Jobs, snapshots: Snapshots, cluster: Cluster, *,
-    end_s: float, events: int, price_usd_per_gpu_h: float = 5.0,
+    end_s: float, events: int, price_usd_per_gpu_h: float = DEFAULT_USD_PER_GPU_HOUR,
     bound: Mapping[str, float | None] | None = None,
 ) -> dict[str, Value]:  # fmt: skip
     """All metrics of one run, by name, in the order of `METRICS`.

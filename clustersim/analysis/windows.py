@@ -15,6 +15,7 @@ import numpy as np
 from clustersim.cluster import Cluster
 from clustersim.records import Run
 from itertime.errors import UserError
+from itertime.spec import DEFAULT_USD_PER_GPU_HOUR
 
 from .arrays import Jobs, Snapshots, Usage, Value, job_columns
 from .demand import arrival_window, offered_load, share_of_gpus
@@ -45,7 +46,7 @@ _HALF_STEP_S = 5e-7
 
 def window_metrics(
     jobs: Jobs, snapshots: Snapshots, cluster: Cluster, *,
-    warmup_s: float, measure_s: float | None, price_usd_per_gpu_h: float = 5.0,
+    warmup_s: float, measure_s: float | None, price_usd_per_gpu_h: float = DEFAULT_USD_PER_GPU_HOUR,
 ) -> dict[str, Value]:  # fmt: skip
     """The metrics of a window.
 
@@ -85,7 +86,7 @@ def _bounds(jobs: Jobs, warmup_s: float, measure_s: float | None) -> tuple[float
 
 def window_summary(
     jobs: Jobs, snapshots: Snapshots, cluster: Cluster, *,
-    warmup_s: float, measure_s: float | None, price_usd_per_gpu_h: float = 5.0,
+    warmup_s: float, measure_s: float | None, price_usd_per_gpu_h: float = DEFAULT_USD_PER_GPU_HOUR,
 ) -> dict[str, Value]:  # fmt: skip
     """What `summary.json` states as `window`: the settings, `from_s` and `until_s` on the trace's clock, then
     the metrics that a window has.
@@ -140,7 +141,7 @@ def measured_jobs(run: Run) -> np.ndarray:
 def with_window(run: Run, warmup_s: float, measure_s: float | None) -> Run:
     """The run with the metrics of a window in its summary. UserError for a window without jobs."""
     check_window(sorted(job.submit_s for job in run.jobs), warmup_s, measure_s)
-    price = run.manifest.get("price_usd_per_gpu_h", 5.0)
+    price = run.manifest.get("price_usd_per_gpu_h", DEFAULT_USD_PER_GPU_HOUR)
     window = window_summary(
         run.jobs, run.snapshots, run.cluster,
         warmup_s=warmup_s, measure_s=measure_s, price_usd_per_gpu_h=price,

@@ -19,6 +19,7 @@ from clustersim.overheads import Overheads
 from clustersim.records import EventRecord, JobRecord
 from clustersim.speed import Slowdown
 from itertime.errors import UserError, quoted
+from itertime.spec import DEFAULT_USD_PER_GPU_HOUR
 
 __all__ = [
     "MOST_KEPT",
@@ -126,7 +127,7 @@ class Evidence:
     failures: Failures | None = None
     reservations: tuple[Reservation, ...] = ()
     reclaims: bool = False
-    price_usd_per_gpu_h: float = 5.0
+    price_usd_per_gpu_h: float = DEFAULT_USD_PER_GPU_HOUR
     slowdown: Slowdown | None = None
     packs: int = 1
     idle_stops: int | None = None
@@ -178,7 +179,7 @@ def stated_bound(manifest: Mapping[str, Any]) -> dict[str, float | None] | None:
 def stated_price(manifest: Mapping[str, Any]) -> float:
     """The price of a GPU-hour in a manifest, US dollars; the default if it states none."""
     name = "price_usd_per_gpu_h"
-    return stated_number(manifest, name) if name in manifest else 5.0
+    return stated_number(manifest, name) if name in manifest else DEFAULT_USD_PER_GPU_HOUR
 
 
 # Result

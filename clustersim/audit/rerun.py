@@ -30,6 +30,7 @@ from clustersim.runs import (
     Entry,
     RunConfig,
     Trace,
+    is_of_nodes,
     is_of_this_code,
     other_libraries,
     policy_hash,
@@ -126,6 +127,8 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
         for name, setting in SETTINGS.items()
         if setting.entry is not Entry.NO and name in manifest
     }
+    if is_of_nodes(manifest.get("price_from")):
+        del settings["price_usd_per_gpu_h"]
     settings |= window if isinstance(window, dict) else {}
     bound = manifest.get("bound")  # auto has chosen a method, which is stated
     settings["bound"] = bound.get("method") if isinstance(bound, dict) else NO_BOUND

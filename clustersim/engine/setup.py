@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from operator import attrgetter
 
@@ -14,6 +15,7 @@ from clustersim.placement import Placer, placer
 from clustersim.scheduler import Scheduler
 from clustersim.speed import Interference, NodeSpeeds, Slowdown, Speed, StepTimes
 from itertime.errors import UserError
+from itertime.spec import Price, price_of
 from traces.estimates import Estimates
 
 __all__ = ["RunSetup"]
@@ -63,7 +65,7 @@ class RunSetup:
     """How much slower than predicted each node is; None: all are as predicted."""
     until_s: float | None = None
     """The end of the run on the trace's clock; None: when no event is left."""
-    price_usd_per_gpu_h: float = 5.0
+    price: Price = field(default_factory=partial(price_of, None))
     """Of GPU types for which the cluster states no price."""
     priced: bool = False
     """Whether jobs are charged that price even if this cluster states none, because its fleet states some."""
@@ -117,8 +119,9 @@ class RunSetup:
     def prices(self) -> dict[str, float] | None:
         """US dollars per GPU-hour by GPU type; None if jobs are charged none."""
         if self.cluster.states_prices:
-            return self.cluster.prices(self.price_usd_per_gpu_h)
-        return dict.fromkeys(self.cluster.gpu_types, self.price_usd_per_gpu_h) if self.priced else None
+            return self.cluster.prices(self.price.usd_per_gpu_hour)
+        of_all = dict.fromkeys(self.cluster.gpu_types, self.price.usd_per_gpu_hour)
+        return of_all if self.priced else None
 
     @property
     def interference(self) -> Interference | None:

@@ -199,6 +199,6 @@ class _Episode:
         setup = self._setup
         self.summary = summarise(
             recorder.job_table, recorder.usage_table, setup.cluster,
-            end_s=recorder.end_s, events=recorder.event_count, price_usd_per_gpu_h=setup.price_usd_per_gpu_h,
-            bound=None,
+            end_s=recorder.end_s, events=recorder.event_count, bound=None,
+            price_usd_per_gpu_h=setup.price.usd_per_gpu_hour,
         )  # fmt: skip

@@ -194,7 +194,7 @@ def assumptions(runs: Sequence[Run], times: Sequence[tuple[Named, GpuTime | None
         ("True run times used", _oracle),
         ("End of the run", _end),
         ("Best possible", bound_stated),
-        ("Price per GPU-hour, USD", lambda run: _stated(run, "price_usd_per_gpu_h")),
+        ("Price per GPU-hour, USD", _price),
         ("Seed", lambda run: _stated(run, "seed")),
         ("Versions", lambda run: _stated(run, "versions")),
     ]
@@ -204,6 +204,13 @@ def assumptions(runs: Sequence[Run], times: Sequence[tuple[Named, GpuTime | None
         values = [of(run) for run in ordered]
         rows.append(Fact(name, tuple(values if len(set(values)) > 1 else values[:1])))
     return rows
+
+
+def _price(run: Run) -> str:
+    price, origin = run.manifest.get("price_usd_per_gpu_h"), run.manifest.get("price_from")
+    by_type = run.cluster.prices(price) if isinstance(price, int | float) else None
+    text = _plain(by_type or price) or "not recorded"
+    return f"{text}, {origin}" if isinstance(origin, str) else text
 
 
 def _cluster(run: Run) -> str:

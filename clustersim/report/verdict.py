@@ -20,6 +20,7 @@ from clustersim.analysis import (
 from clustersim.analysis.arrays import requested_gpus
 from clustersim.analysis.tables import jobs_of
 from clustersim.records import REJECTED, Run
+from itertime.errors import shown
 
 from .distance import distances
 from .numbers import counted, difference, duration, listed, plural
@@ -135,6 +136,7 @@ def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
     - that hardly any job waited, so that the runs say little about scheduling;
     - that the end of a run belongs to a few jobs;
     - that policies gave identical schedules, or that no job left elastic policies a choice of sizes;
+    - that jobs ask for GPUs of another type than the cluster has;
     - that policies ran jobs on the same GPUs, and the run states no slowdown for it.
 
     `read_records`: whether to look at every job, which runs of millions of jobs do not keep in memory.
@@ -143,7 +145,7 @@ def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
     return [
         *_window(groups), *_services(groups, read_records), *distances(groups),
         *_no_queueing(groups, read_records), *_tails(groups), *(_identical(groups) if read_records else []),
-        *_rigid(groups), *_packed_for_nothing(groups),
+        *_rigid(groups), *_other_gpu_types(groups), *_packed_for_nothing(groups),
     ]  # fmt: skip
 
 
@@ -311,6 +313,18 @@ def _rigid(groups: Sequence[PolicyRuns]) -> list[str]:
     have = plural(elastic, "has", "have")
     reason = "each states a run time on its own number of GPUs"
     return [f"No job can be resized, because {reason}: {have} no choice of sizes."]
+
+
+def _other_gpu_types(groups: Sequence[PolicyRuns]) -> list[str]:
+    """Jobs that ask for GPUs of a type that the cluster does not have, where it has only one."""
+    manifest = groups[0].runs[0].manifest
+    counts, profile = manifest.get("other_gpu_types"), manifest.get("profile")
+    if not isinstance(counts, Mapping) or not isinstance(profile, Mapping):
+        return []
+    asking = [f"{counted(n, 'job')} for {shown(name)}" for name, n in counts.items() if isinstance(n, int)]
+    nodes = f"the nodes have {shown(str(profile.get('name')))}"
+    remedy = "state their --system, or a cluster file"
+    return [f"GPU types: {listed(asking)}, but {nodes}, at whose speed and price all run; {remedy}."]
 
 
 def _packed_for_nothing(groups: Sequence[PolicyRuns]) -> list[str]:

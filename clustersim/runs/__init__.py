@@ -10,6 +10,7 @@
 | `Entry` | what a manifest has of a setting |
 | `best_possible` | the bound of the jobs of a run: what no policy can do better |
 | `NO_BOUND` | the value of the setting `bound` with which no bound is computed |
+| `is_of_nodes` | whether the price in a manifest is that of its nodes |
 | `setup_of` | the `RunSetup` of settings: files are read, the policy is made |
 
 | traces | |
@@ -67,7 +68,7 @@ from .policies import find_policy, list_policies, make_policy, policy_details
 from .run import run, run_config
 from .run_bounds import best_possible
 from .settings import Entry, Setting
-from .setup import setup_of
+from .setup import is_of_nodes, setup_of
 from .source import LARGEST_FILE, Trace, recipe_values, stated_hash, trace_of_manifest
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "code_hash",
     "compare",
     "find_policy",
+    "is_of_nodes",
     "is_of_this_code",
     "list_policies",
     "make_policy",

@@ -414,16 +414,17 @@ class RunConfig(BaseModel):
         ),
     ] = None
     price_usd_per_gpu_h: Annotated[
-        float,
+        float | None,
         Field(ge=0, le=1e9, allow_inf_nan=False),
         NoBoolean,
         Setting(
-            meaning="price of a GPU-hour in `cost_usd`, on GPU types for which neither the cluster file nor "
-            "its system states one",
-            field="price_usd_per_gpu_h",
+            meaning="price of a GPU-hour in `cost_usd`; with a cluster file that of GPU types for which "
+            "neither the file nor a system states one",
+            default="as the system of the nodes states, or 5",
+            field="price",
             entry=Entry.NEEDED,
         ),
-    ] = 5.0
+    ] = None
     bound: Annotated[
         str,
         AfterValidator(_refuse_unknown_method),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
@@ -26,6 +27,7 @@ from .settings import Entry
 from .source import Trace
 
 __all__ = [
+    "IN_SUMMARY",
     "Ending",
     "bound_stated",
     "manifest_of",
@@ -64,12 +66,15 @@ def manifest_of(
     computed.
     """
     cluster = setup.cluster
+    other_types = _other_gpu_types(trace, cluster, setup.speed)
     entries = {
         "policy": config.policy,
         "elastic": setup.scheduler.elastic,
         **({"packs": setup.packs} if setup.packs > 1 else {}),
         "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
         **_settings(config, setup),
+        "price_from": setup.price.origin,
+        **({"other_gpu_types": other_types} if other_types else {}),
         **({} if config.routing is None else _routing_hashes(config.routing)),
         "window": config.window,
         "trace": source_of(trace),
@@ -127,13 +132,16 @@ def _in_order() -> list[str]:
         if name in names:
             names.remove(name)
         names.insert(names.index(follower), name)
+    names.insert(names.index("price_usd_per_gpu_h") + 1, "price_from")
     of_files = ("models", "policy_sha256", "table_sha256", "profile", "systems_sha256")
     ending = ("oracle_used", "idle_stops", "predictions", "complete", "status", "end_s", "bound", "timings")
-    return ["versions", "command", *names, "trace", "table", *of_files, *ending]
+    return ["versions", "command", *names, "trace", "other_gpu_types", "table", *of_files, *ending]
 
 
 _ORDER = _in_order()
-_OF_SOME_RUNS = ("packs", "routing_sha256", "predictions")
+IN_SUMMARY = ("price_usd_per_gpu_h", "price_from", "other_gpu_types", "predictions")
+"""Entries that the summary repeats, where the manifest has them."""
+_OF_SOME_RUNS = ("packs", "routing_sha256", "predictions", "price_from", "other_gpu_types")
 
 
 def _is_of_every_run(name: str) -> bool:
@@ -152,6 +160,8 @@ def _settings(config: RunConfig, setup: RunSetup) -> dict[str, Any]:
         setting, default = SETTINGS[name], RunConfig.model_fields[name].get_default(call_default_factory=True)
         absent = setting.entry is Entry.IF_STATED and value == default
         if setting.entry is not Entry.NO and not absent:
+            if name == "price_usd_per_gpu_h":  # where it is not stated, that of the nodes
+                value = setup.price.usd_per_gpu_hour
             if value is not None and setting.kind is not None:
                 value = (getattr(setup, setting.field) if setting.field else setting.kind.of(value)).stated()
             entries[name] = value
@@ -172,6 +182,20 @@ def source_of(trace: Trace) -> dict[str, Any]:
         recipe = report[1]["recipe"]
         source["generated_for"] = {name: recipe.get(name) for name in GENERATED_FOR}
     return source
+
+
+def _other_gpu_types(trace: Trace, cluster: Cluster, speed: Speed) -> dict[str, int]:
+    """How many jobs ask for GPUs of another type than the only one of the cluster, by that type, most jobs
+    first. They run on the cluster's GPUs, and are charged their price.
+    """
+    system = None if cluster.mixed else speed.system_of(cluster.gpu_types[0])
+    if system is None:
+        return {}
+    chips = {system.profile.partition("-")[0].lower(), *(pool.chip.lower() for pool in cluster.pools)} - {""}
+    counts = Counter(job.gpu_type for job in trace.jobs if job.gpu_type)
+    return {
+        name: count for name, count in counts.most_common() if not any(chip in name.lower() for chip in chips)
+    }
 
 
 def _routing_hashes(routing: Mapping[str, Any]) -> dict[str, Any]:

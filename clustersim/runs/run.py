@@ -22,7 +22,7 @@ from clustersim.speed import Interference, Packing
 from itertime.errors import UserError
 
 from .config import NO_BOUND, RunConfig
-from .manifest import Ending, manifest_of, source_hashes, source_of
+from .manifest import IN_SUMMARY, Ending, manifest_of, source_hashes, source_of
 from .plan_records import plans_used
 from .run_bounds import best_possible
 from .setup import setup_of
@@ -189,7 +189,7 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
         setup.cluster,
         end_s=recorder.end_s,
         events=recorder.event_count,
-        price_usd_per_gpu_h=config.price_usd_per_gpu_h,
+        price_usd_per_gpu_h=setup.price.usd_per_gpu_hour,
         bound=manifest["bound"],
     )
     if sum(map(summary.__getitem__, STATES)) < summary["jobs"]:  # the others are instances of services
@@ -200,8 +200,7 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
             summary["host"] = host
     if setup.packs > 1 and setup.sharing is None:
         summary["packed_without_slowdown"] = recorder.joins
-    if recorder.predictions is not None:
-        summary["predictions"] = recorder.predictions
+    summary |= {name: manifest[name] for name in IN_SUMMARY if name in manifest}
     if config.window is not None:
         summary["window"] = window_summary(
             recorder.job_table,
@@ -209,7 +208,7 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
             setup.cluster,
             warmup_s=config.warmup_s,
             measure_s=config.measure_s,
-            price_usd_per_gpu_h=config.price_usd_per_gpu_h,
+            price_usd_per_gpu_h=setup.price.usd_per_gpu_hour,
         )
     plans = plans_used(recorder.plans, setup.speed) if recorder.plans else []
     return recorder.finish(config.policy, setup.planner, summary, manifest, plans)

@@ -15,12 +15,15 @@ from clustersim.overheads import Overheads
 from clustersim.scheduler import Scheduler
 from clustersim.speed import Speed, speed_for
 from itertime.errors import UserError
-from itertime.spec import Models
+from itertime.spec import Models, Price, price_of
 
 from .config import SETTINGS, RunConfig, values_of
 from .policies import make_policy
 
-__all__ = ["setup_of"]
+__all__ = ["is_of_nodes", "setup_of"]
+
+_OF_GROUPS = "as the cluster file and its systems say"
+_STATED = "price_usd_per_gpu_h"
 
 
 def setup_of(
@@ -46,10 +49,24 @@ def setup_of(
             memory_headroom=config.memory_headroom,
             models=models,
         )
+        speed = speed_on(cluster)
+        resolved["price"] = _price(config.price_usd_per_gpu_h, cluster, speed)
         if config.routing is not None:
             schedulers = _schedulers_of(Routing.of(config.routing), config, policy, cluster)
             resolved["parts"] = _parts(resolved, cluster, schedulers, speed_on)
-        return RunSetup(cluster=cluster, scheduler=scheduler, speed=speed_on(cluster), **resolved)
+        return RunSetup(cluster=cluster, scheduler=scheduler, speed=speed, **resolved)
+
+
+def _price(stated: float | None, cluster: Cluster, speed: Speed) -> Price:
+    """The price of a GPU-hour, on GPU types for which the cluster states none."""
+    system = None if cluster.groups else speed.system_of(cluster.gpu_types[0])
+    price = price_of(system, stated, _STATED)
+    return price._replace(origin=_OF_GROUPS) if cluster.states_prices else price
+
+
+def is_of_nodes(origin: object) -> bool:
+    """Whether the origin of a price in a manifest is the system of equal nodes, or the default for them."""
+    return isinstance(origin, str) and origin not in (_OF_GROUPS, price_of(None, 1.0, _STATED).origin)
 
 
 def _resolved(values: Mapping[str, Any], cluster: Cluster) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from clustersim.audit.folder import check_run
 from clustersim.audit.rerun import replay
 from clustersim.cluster import cluster_of, load_cluster
 from clustersim.records import Run
+from itertime.cli import main as itertime
 from itertime.errors import UserError
 from itertime.spec import load_system
 from tests.effort import examples
@@ -65,6 +67,35 @@ def test_each_type_has_its_price(tmp_path: Path) -> None:
     due = {one.job_id: one.gpu_seconds / 3600 * prices[type_of[one.job_id]] for one in run.jobs}
     assert {one.job_id: one.cost_usd for one in run.jobs} == pytest.approx(due)
     assert run.summary["cost_usd"] == pytest.approx(sum(due.values()))
+
+
+@pytest.mark.parametrize("system", ["dgx-a100-80gb", "dgx-h100", "dgx-a800-80gb"])
+@pytest.mark.parametrize("stated", [None, 2.5])
+def test_a_gpu_hour_costs_the_same_at_every_door(
+    system: str, stated: float | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The price that is stated, else the system's, else vTrain's; with what says so."""
+    price = stated or load_system(system).usd_per_gpu_hour or 5.0
+    option = [] if stated is None else ["--price", str(stated)]
+    subject = ["--model", "llama3-8b", "--system", system, "--gpus", "8", "--global-batch", "8"]
+    documents = []
+    for command in (["search", "--tokens", "1e9"], ["cost", "--tokens", "1e9"]):
+        assert itertime([*command, *subject, *option, "--json"]) == 0
+        documents.append(json.loads(capsys.readouterr().out))
+    searched, cost = documents
+    settings = {} if stated is None else {"price_usd_per_gpu_h": stated}
+    run = clustersim.run([job("a", gpus=8)], "fifo", cluster="n1g8", system=system, **settings)
+    prices = searched["usd_per_gpu_hour"], cost["price"], run.summary["price_usd_per_gpu_h"]
+    assert prices == (price, price, price)
+    origins = [searched["price_from"], cost["price_from"], run.manifest["price_from"]]
+    names = [origin.replace("price_usd_per_gpu_h", "--price") for origin in origins]
+    assert len(set(names)) == 1
+    hours = sum(one.gpu_seconds for one in run.jobs) / 3600
+    assert run.summary["cost_usd"] == pytest.approx(hours * price)
+    best = searched["plans"][0]
+    assert (best["days"], best["training_usd"]) == pytest.approx(
+        (cost["predicted"]["days"], cost["predicted"]["cost_usd"]), rel=1e-9
+    )
 
 
 def test_the_fleet_of_the_docs() -> None:

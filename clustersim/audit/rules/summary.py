@@ -15,7 +15,11 @@ from itertime.errors import UserError
 
 __all__ = ["SummaryMatchesRecords"]
 
-_WINDOW, _SERVICES, _HOST, _PREDICTIONS = "window", "services", "host", "predictions"
+_WINDOW, _SERVICES, _HOST = "window", "services", "host"
+_OF_MANIFEST = ("predictions", "price_usd_per_gpu_h", "price_from", "other_gpu_types")
+"""What a summary repeats of the manifest; only the first one, where the manifest does not say what states the
+price.
+"""
 
 
 class SummaryMatchesRecords(Rule):
@@ -60,8 +64,10 @@ class SummaryMatchesRecords(Rule):
             return
         summary = dict(self._run.summary)
         window, window_again = summary.pop(_WINDOW, None), again.pop(_WINDOW, None)
-        if summary.pop(_PREDICTIONS, None) != self._run.manifest.get(_PREDICTIONS):
-            self.report(f"{_PREDICTIONS} of summary.json are not those of manifest.json")
+        manifest = self._run.manifest
+        for name in _OF_MANIFEST if "price_from" in manifest else _OF_MANIFEST[:1]:
+            if summary.pop(name, None) != manifest.get(name):
+                self.report(f"{name} of summary.json is not that of manifest.json")
         for part in (_SERVICES, _HOST):
             self._compare_part(part, summary.pop(part, None), again.pop(part, None))
         self._compare(summary, again, "")

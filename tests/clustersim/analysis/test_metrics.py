@@ -261,7 +261,10 @@ def test_three_of_four_hundred_jobs_may_be_a_tail() -> None:
 
 
 def window(run: Run, warmup_s: float, measure_s: float | None) -> dict[str, object]:
-    return window_metrics(run.jobs, run.snapshots, run.cluster, warmup_s=warmup_s, measure_s=measure_s)
+    return window_metrics(
+        run.jobs, run.snapshots, run.cluster, warmup_s=warmup_s, measure_s=measure_s,
+        price_usd_per_gpu_h=run.manifest["price_usd_per_gpu_h"],
+    )  # fmt: skip
 
 
 def test_a_window_over_everything_gives_the_summary_and_one_over_nothing_no_values() -> None:

@@ -190,7 +190,7 @@ def test_gpu_hours_and_use_count_shares() -> None:
     assert [job.gpu_seconds for job in run.jobs] == [25.0, 50.0]
     assert [tuple(row)[1:3] for row in run.snapshots] == [(0.75, 1.25), (0, 0)]
     assert run.summary["gpu_allocated_ratio"] == 0.375
-    assert run.summary["cost_usd"] == pytest.approx(75 / 3600 * 5)
+    assert run.summary["cost_usd"] == pytest.approx(75 / 3600 * 4)
 
 
 def test_networks_are_refused() -> None:

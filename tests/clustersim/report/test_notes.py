@@ -46,6 +46,14 @@ def test_one_job_of_two_hundred_that_waits_is_hardly_any() -> None:
     assert "at most 0.5 % of the jobs waited" in note([run_of(jobs)], "No queueing")
 
 
+def test_gpus_of_another_type_than_the_nodes_have_are_said() -> None:
+    types = ["H100", "h100", "a100", "NVIDIA-A100-SXM4-80GB", None]
+    run = run_of([Job(str(k), 0.0, gpus=8, duration_s=9.0, gpu_type=name) for k, name in enumerate(types)])
+    assert run.summary["other_gpu_types"] == run.manifest["other_gpu_types"] == {"H100": 1, "h100": 1}
+    assert note([run], "GPU types").startswith("GPU types: 1 job for H100 and 1 job for h100, but the nodes")
+    assert not note([run_of(stream(3, 9.0))], "GPU types")
+
+
 class Picky(Fifo):
     def admit(self, job: JobView, state: State) -> bool:
         return not state.running
