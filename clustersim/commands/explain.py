@@ -42,16 +42,21 @@ def explain(
     from clustersim.rundir import read_streamed, refuse_changed
 
     from .output.runs import of_sound_records, run_folders
-    from .output.terminal import say
+    from .output.terminal import plain, say
 
     for home in run_folders(folder):
         with collect_less_often():
             run = read_streamed(home)
             refuse_changed(home, run)
             with of_sound_records([home]):
-                lines = list(_lines(run, explained(run, job)))
+                story = explained(run, job)
+                lines, commands = list(_lines(run, story)), _commands(run, story)
         for line in lines:
             say(line, indent=8)
+        if commands:
+            say("  its plans again, in order:")
+        for command in commands:  # on one line each, to be copied
+            print(f"      {plain(command)}")
 
 
 def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
@@ -91,6 +96,19 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
     if job.deadline_met is not None:
         yield f"  deadline {'met' if job.deadline_met else 'missed'}"
     yield from _costs(story)
+
+
+def _commands(run: StreamedRun, story: Explanation) -> list[str]:
+    """The commands that predict the plans of a job, in the order in which it ran them."""
+    from clustersim.analysis import Spell
+    from clustersim.records import plan_key
+
+    from .output.replays import replay_command
+
+    plans = {plan.key: plan for plan in run.plans}
+    keys = [plan_key(story.record, s.given, run.cluster) for s in story.spells if isinstance(s, Spell)]
+    commands = [replay_command(run, plans[key]) for key in dict.fromkeys(keys) if key in plans]
+    return [command for command in dict.fromkeys(commands) if command]
 
 
 def _noted(event: EventRecord) -> str:
