@@ -147,9 +147,9 @@ def _system_of_nodes(pool: Pool) -> System:
             f"cluster n{pool.nodes}g{pool.gpus_per_node}: nodes of system {system.name} have "
             f"{system.gpus_per_node} GPUs; use a shape that ends in g{system.gpus_per_node}"
         )
-    share = pool.gpus_per_node / system.gpus_per_node
-    nic = pool.nic_bytes_per_s or system.nic_bytes_per_s * share
-    system = replace(system, gpus_per_node=pool.gpus_per_node, nic_bytes_per_s=nic)
+    system = system.with_gpus(pool.gpus_per_node)
+    if pool.nic_bytes_per_s is not None:
+        system = replace(system, nic_bytes_per_s=pool.nic_bytes_per_s)
     profile_of(system)  # raises for a profile that cannot be used
     return system
 

@@ -240,6 +240,18 @@ class System:
         """Bytes/s, one direction: the sum over the NICs of all nodes of an NVLink domain."""
         return self.nic_bytes_per_s * self.domain_nodes
 
+    def with_gpus(self, gpus_per_node: int) -> System:
+        """The same system with so many of the GPUs of each node, and the same part of its NICs."""
+        if gpus_per_node == self.gpus_per_node:
+            return self
+        share = gpus_per_node / self.gpus_per_node
+        return dataclasses.replace(
+            self,
+            gpus_per_node=gpus_per_node,
+            nic_bytes_per_s=self.nic_bytes_per_s * share,
+            nics_per_node=self.nics_per_node and max(round(self.nics_per_node * share), 1),
+        )
+
     def with_nic(self, gbps: float) -> System:
         """The same system with more or fewer of its NICs: `gbps` Gb/s per node, one direction."""
         nic_bytes_per_s = gbps * 1e9 / 8

@@ -232,18 +232,12 @@ class IterationTimes:
 
 def system_at(system: System, layout: Layout, oversubscription: float) -> System:
     """`system`, with the nodes and switches that a job of that layout has."""
-    count = layout.gpus_per_node
-    share = count / system.gpus_per_node
-    nics = system.nics_per_node and max(1, round(system.nics_per_node * share))
     nodes_per_leaf, leaf_oversubscription = None, 1.0
     if layout.nodes_per_leaf > 0 and oversubscription > 1:
         nodes_per_leaf = layout.nodes_per_leaf
         leaf_oversubscription = oversubscription * layout.nodes_per_leaf / layout.nodes_sending
     return replace(
-        system,
-        gpus_per_node=count,
-        nic_bytes_per_s=system.nic_bytes_per_s * share,
-        nics_per_node=nics,
+        system.with_gpus(layout.gpus_per_node),
         nodes_per_leaf=nodes_per_leaf,
         leaf_oversubscription=leaf_oversubscription,
         nodes_per_spine=None,

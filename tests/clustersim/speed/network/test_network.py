@@ -10,7 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from clustersim.cluster import Cluster, Placement
+from clustersim.cluster import Cluster, Placement, load_cluster
 from clustersim.cluster.networks import NETWORKS
 from clustersim.cluster.topology import NodeGroup
 from clustersim.engine import Simulation
@@ -189,6 +189,8 @@ def test_the_system_of_a_layout() -> None:
     assert (seen.gpus_per_node, seen.nics_per_node, seen.nic_bytes_per_s) == (2, 1, 25e9)
     assert (seen.nodes_per_leaf, seen.leaf_oversubscription) == (3, 9.0)
     assert system_at(system, Layout("a100", 8), 1.0) == system
+    small = speed_for(load_cluster("n4g2", "a100-80gb-800g"), "3d").system_of("a100")
+    assert small == system_at(system, Layout("a100", 2), 1.0), "planned with the NICs that it then has"
 
 
 def test_the_traffic_of_jobs_in_tables_is_unknown() -> None:
