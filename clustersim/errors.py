@@ -6,7 +6,7 @@ from pathlib import Path
 
 from itertime.errors import UserError
 
-__all__ = ["Interrupted", "PolicyError"]
+__all__ = ["Interrupted", "PolicyError", "UnsuitedPolicy"]
 
 
 class PolicyError(UserError):
@@ -16,6 +16,12 @@ class PolicyError(UserError):
     """
 
     exit_code = 4
+
+
+class UnsuitedPolicy(UserError):
+    """A policy cannot run with the cluster and the settings of a run, and other policies can: it plans with
+    one GPU type, with nodes of one size, or by a planner that does not exist.
+    """
 
 
 class Interrupted(UserError):

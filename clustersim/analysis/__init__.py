@@ -10,6 +10,8 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `window_summary` | those of them that `summary.json` states of a window, with its limits |
 | `with_window` | a run whose summary has the metrics of a window |
 | `measured_jobs` | which jobs the window of a run covers |
+| `paired_metrics` | averages of two runs over the jobs that both finished, as `PairedMetrics` |
+| `OVER_FINISHED` | the metrics that are such averages |
 | `check_window` | raises an error if no job is submitted in a window |
 | `has_waited` | which jobs were without GPUs for more than a negligible time |
 | `HARDLY_ANY` | where a smaller share of the jobs has waited, a run says little about scheduling |
@@ -63,7 +65,16 @@ from .metrics import METRICS, host_summary, summarise
 from .pools import PoolUse, by_pool, has_parts
 from .services import ServiceLevel, service_levels, service_summary
 from .statistics import LEAST_PAIRS, PairedDifference, holm, paired_difference
-from .windows import check_window, measured_jobs, window_metrics, window_summary, with_window
+from .windows import (
+    OVER_FINISHED,
+    PairedMetrics,
+    check_window,
+    measured_jobs,
+    paired_metrics,
+    window_metrics,
+    window_summary,
+    with_window,
+)
 
 __all__ = [
     "CATEGORIES",
@@ -73,11 +84,13 @@ __all__ = [
     "METRICS",
     "NEAR_BEST",
     "NEGLIGIBLE_WAIT",
+    "OVER_FINISHED",
     "Allocation",
     "Explanation",
     "GpuTime",
     "Holdings",
     "PairedDifference",
+    "PairedMetrics",
     "PoolUse",
     "ServiceLevel",
     "Spell",
@@ -99,6 +112,7 @@ __all__ = [
     "host_summary",
     "measured_jobs",
     "paired_difference",
+    "paired_metrics",
     "plan_keys",
     "says_little",
     "service_levels",

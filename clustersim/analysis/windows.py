@@ -1,13 +1,14 @@
-"""Metrics of the steady state: a window without the filling and the draining of the cluster.
+"""Metrics of a part of the jobs: of a window without the filling and the draining of the cluster, and of the
+jobs that two runs finished.
 
-This is warm-up deletion (Law, Simulation Modeling and Analysis, section 9.5). Runs, reports and grids share
-this one definition.
+The window is warm-up deletion (Law, Simulation Modeling and Analysis, section 9.5). Runs, reports and grids
+share these definitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -18,14 +19,17 @@ from itertime.errors import UserError
 from itertime.spec import DEFAULT_USD_PER_GPU_HOUR
 
 from .arrays import Jobs, Snapshots, Usage, Value, job_columns
-from .demand import arrival_window, offered_load, share_of_gpus
-from .metrics import METRICS, summarise
-from .tables import jobs_of, per_run
+from .demand import arrival_window, offered_load, share_of_gpus, waiting
+from .metrics import METRICS, completion_times, queueing, slowdowns, summarise
+from .tables import finished, jobs_of, per_run
 
 __all__ = [
+    "OVER_FINISHED",
     "UNDEFINED_IN_A_WINDOW",
+    "PairedMetrics",
     "check_window",
     "measured_jobs",
+    "paired_metrics",
     "window_metrics",
     "window_summary",
     "with_window",
@@ -136,6 +140,51 @@ def measured_jobs(run: Run) -> np.ndarray:
     from_s, _, end_s = _bounds(run.jobs, warmup_s or 0.0, measure_s)
     submit_s = jobs_of(run)["submit_s"] + _HALF_STEP_S
     return (from_s <= submit_s) & (submit_s < end_s)
+
+
+OVER_FINISHED = (
+    "jct_mean_s", "jct_p50_s", "jct_p90_s", "jct_p99_s", "queue_mean_s", "queue_p99_s",
+    "wait_mean_s", "wait_p99_s", "slowdown_mean", "jain_index",
+)  # fmt: skip
+"""The metrics that are averages over finished jobs, which differ where policies finish different jobs."""
+
+
+@dataclass(frozen=True)
+class PairedMetrics:
+    """The metrics `OVER_FINISHED` of a run and of its baseline, over the `jobs` that both finished.
+    `is_whole`: these are all the jobs that each of the two finished.
+    """
+
+    jobs: int
+    variant: Mapping[str, float | None]
+    baseline: Mapping[str, float | None]
+    is_whole: bool
+
+
+def paired_metrics(run: Run, baseline: Run) -> PairedMetrics | None:
+    """What every comparison of two runs of one trace is made of: averages over the same jobs. None for runs
+    of different jobs.
+    """
+    ours, theirs = jobs_of(run), jobs_of(baseline)
+    if any(ours.values(name) != theirs.values(name) for name in ("job_id", "submit_s")):
+        return None
+    ours_finished, theirs_finished = (
+        measured_jobs(pair_run) & finished(pair_run) for pair_run in (run, baseline)
+    )
+    common = ours_finished & theirs_finished
+    return PairedMetrics(
+        jobs=int(common.sum()),
+        variant=_of_jobs(run, common),
+        baseline=_of_jobs(baseline, common),
+        is_whole=bool((ours_finished == theirs_finished).all()),
+    )
+
+
+def _of_jobs(run: Run, jobs: np.ndarray) -> dict[str, float | None]:
+    """The metrics `OVER_FINISHED` over some finished jobs of a run."""
+    columns = job_columns(run.jobs).where(jobs)
+    values = {**completion_times(columns), **queueing(columns), **waiting(columns), **slowdowns(columns)}
+    return {name: None if (value := values[name]) is None else float(value) for name in OVER_FINISHED}
 
 
 def with_window(run: Run, warmup_s: float, measure_s: float | None) -> Run:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEMO_POLICIES", "compare", "demo", "run"]
 
-DEMO_POLICIES = "fifo,srtf,elasticflow,vtrain-aware"
+DEMO_POLICIES = "fifo,easy,vtrain-aware,priced"
 
 
 @option_groups
@@ -197,11 +197,16 @@ def _compare(
     workers: int | None = None,
 ) -> None:
     from clustersim.runs import compare as simulate
+    from clustersim.runs import suited_configs
 
     from .output.runs import check_folder, print_comparison
 
     names = list(dict.fromkeys(config.policy for config in configs))
     _check_baseline(baseline, names)
+    suited, errors = suited_configs(configs, trace.models)
+    configs, refusals = [configs[i] for i in suited], {policy: str(error) for policy, error in errors.items()}
+    if baseline in refusals:
+        raise UserError(f"--baseline {baseline}: {refusals[baseline]}")
     many = len({config.seed for config in configs}) > 1
     folders = None
     out = output.out
@@ -219,7 +224,7 @@ def _compare(
             )  # fmt: skip
     except KeyboardInterrupt:
         raise Interrupted(out) from None
-    print_comparison(runs, baseline or names[0], output.json, output.wide)
+    print_comparison(runs, baseline or configs[0].policy, output.json, output.wide, refusals)
     _finish(runs, output, baseline)
 
 

@@ -9,12 +9,12 @@ from math import inf
 from operator import attrgetter
 
 from clustersim.cluster import Cluster
+from clustersim.errors import UnsuitedPolicy
 from clustersim.failures import Failures, Maintenance, Reservation, Spot
 from clustersim.overheads import Overheads
 from clustersim.placement import Placer, placer
 from clustersim.scheduler import Scheduler
 from clustersim.speed import Interference, NodeSpeeds, Slowdown, Speed, StepTimes
-from itertime.errors import UserError
 from itertime.spec import Price, price_of
 from traces.estimates import Estimates
 
@@ -80,7 +80,7 @@ class RunSetup:
         if self.cluster.mixed and not self.parts and self.scheduler.one_gpu_type:
             types = ", ".join(self.cluster.gpu_types)
             policy = f"policy {type(self.scheduler).__name__}"
-            raise UserError(
+            raise UnsuitedPolicy(
                 f"{policy} plans with one GPU type, the cluster has {types}; choose another policy, or a "
                 "cluster of one type"
             )
@@ -89,14 +89,14 @@ class RunSetup:
             pool = next(pool for pool in self.cluster.pools if len(pool.by_size) > 1)
             sizes = " and ".join(str(size) for size, _ in pool.by_size)
             policy = f"policy {type(self.scheduler).__name__}"
-            raise UserError(
+            raise UnsuitedPolicy(
                 f"{policy} plans with nodes of one size, those of {pool.gpu_type} have {sizes} GPUs; choose "
                 "another policy, or give each size a gpu_type of its own"
             )
 
         if self.packs > 1 and self.cluster.network_model.by_placement:
             policy, network = f"policy {type(self.scheduler).__name__}", self.cluster.network
-            raise UserError(
+            raise UnsuitedPolicy(
                 f"{policy} runs jobs on the same GPUs, and no model says what network={network} does to "
                 "them; choose network=ideal, or another policy"
             )

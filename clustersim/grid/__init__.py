@@ -17,6 +17,7 @@
 | `read_results`, `Results` | the cells in the folder of a grid, complete or not: `to_pandas`, `compare` |
 | `Comparison` | the paired difference of one metric from the baseline, over seeds |
 | `load_notes` | sentences on loads that cells offer, and on those that are not the stated ones |
+| `planner_notes` | sentences on policies that differ in their planner alone |
 | `cell_notes` | sentences on cells that say little, as on those where hardly any job waits |
 | `compare_runs` | such comparisons for runs that are in memory |
 | `is_grid` | whether a folder is that of a grid |
@@ -42,7 +43,7 @@ from .call import plan_grid, run_grid
 from .campaign import Campaign, CellCounts
 from .comparisons import Comparison
 from .making import Progress
-from .notes import cell_notes, load_notes
+from .notes import cell_notes, load_notes, planner_notes
 from .preflight import GridPlan, read_plan
 from .results import Results, compare_runs, is_grid, read_results, write_run_pages
 from .store import Store
@@ -65,6 +66,7 @@ __all__ = [
     "load_notes",
     "plan_grid",
     "plan_variation",
+    "planner_notes",
     "read_plan",
     "read_results",
     "run_grid",

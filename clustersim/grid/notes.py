@@ -10,7 +10,7 @@ from clustersim.analysis import HARDLY_ANY, LONG_TAIL, NEAR_BEST, differs_from_s
 
 from .comparisons import Result
 
-__all__ = ["cell_notes", "load_notes"]
+__all__ = ["cell_notes", "load_notes", "planner_notes"]
 
 
 def load_notes(results: Sequence[Result]) -> list[str]:
@@ -29,6 +29,20 @@ def load_notes(results: Sequence[Result]) -> list[str]:
         for stated, offered in differing.items()
     ]
     return [*sentences, f"Offered load: {_from_to([load for _, load in loads])} of the cluster's GPU time."]
+
+
+def planner_notes(results: Sequence[Result]) -> list[str]:
+    """The policies of a grid that differ in their planner alone."""
+    policies: dict[str, dict[str, str]] = {}
+    for result in results:
+        facts = result.facts
+        policies.setdefault(facts.algorithm, {})[facts.policy] = facts.planner
+    return [
+        f"Same policy, other plans: {', '.join(f'{name} ({planner})' for name, planner in planners.items())} "
+        "differ in their planner alone."
+        for algorithm, planners in policies.items()
+        if algorithm and len(set(planners.values())) > 1
+    ]
 
 
 def cell_notes(results: Sequence[Result]) -> list[str]:

@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from clustersim.runs import find_policy, setup_of
+from clustersim.errors import UnsuitedPolicy
+from clustersim.runs import algorithm_of, find_policy, setup_of
 from itertime.errors import TableError, UserError
 from traces.synthetic import Recipe, generate
 
@@ -102,6 +103,8 @@ def plan_of(document: Document, settings: Mapping[str, Any] | None = None) -> Gr
     checker = _Checker(document, _TraceCells(plan))
     with chdir(plan.base):
         cells = tuple(checker.plan_cell(cell) for cell in grid.cells)
+    if checker.refusals and all(checker.is_refused(cell) for cell in cells):
+        raise next(iter(checker.refusals.values()))
     return replace(plan, cells=cells)
 
 
@@ -133,18 +136,21 @@ def _states_policies(axis: str, values: Any) -> bool:
 
 
 class _Checker:
-    """Checks traces and settings, each of them once."""
+    """Checks traces and settings, each of them once. `refusals`: the settings whose policies cannot run with
+    them; cells with these settings fail, and the others are made.
+    """
 
     def __init__(self, document: Document, trace_cells: _TraceCells):
         self.document, self.hashes, self.trace_cells = document, Hashes(), trace_cells
         self.find_policy = cache(find_policy)
         self.seen: set[str] = set()
+        self.refusals: dict[str, UserError] = {}
         self.models: dict[str, dict[str, list[str]]] = {}  # hashes of models, by source
 
     def plan_cell(self, cell: Cell) -> PlannedCell:
         try:
             inputs = resolve(cell.settings, cell.seed, self.trace_cells.settings_for(cell))
-            self._check(inputs)
+            self._check(cell, inputs)
             key, hashed = key_of(inputs, self.hashes, self.models[_source(inputs)])
             facts = self._facts(inputs)
         except UserError as error:
@@ -161,12 +167,17 @@ class _Checker:
         states_load = isinstance(trace, Recipe) and trace.load_of == "trace" and config.until_s is None
         return CellFacts(
             policy=config.policy,
+            algorithm=algorithm_of(policy) or config.policy,
             elastic=policy.elastic,
             planner=config.planner or policy.planner,
             stated_load=trace.load if states_load and isinstance(trace, Recipe) else None,
         )
 
-    def _check(self, inputs: Inputs) -> None:
+    def is_refused(self, planned: PlannedCell) -> bool:
+        """Whether the policy of a cell cannot run with its settings."""
+        return _settings_text(planned.inputs) in self.refusals
+
+    def _check(self, cell: Cell, inputs: Inputs) -> None:
         config, trace = inputs.config.model_copy(update={"seed": 0}), inputs.trace
         if isinstance(trace, Recipe):
             trace = replace(trace, seed=0)
@@ -177,8 +188,11 @@ class _Checker:
         if source not in self.models:
             is_file = isinstance(inputs.trace, str)
             self.models[source] = model_hashes(load_trace(inputs)) if is_file else {}
-        if self._first(("config", config.model_dump_json())):
-            setup_of(config)
+        if self._first(("config", _settings_text(inputs))):
+            try:
+                setup_of(config)
+            except UnsuitedPolicy as error:
+                self.refusals[_settings_text(inputs)] = self._located(cell, error)
 
     def _first(self, key: Any) -> bool:
         """Whether `key` has not been checked before."""
@@ -223,6 +237,11 @@ class _Checker:
         if cell.place[0] == "matrix" and isinstance(values, list):
             return ("matrix", axis, values.index(value))
         return (*cell.place, axis, str(value)) if isinstance(values, dict) else (*cell.place, axis)
+
+
+def _settings_text(inputs: Inputs) -> str:
+    """The settings of a run without its seed."""
+    return inputs.config.model_copy(update={"seed": 0}).model_dump_json()
 
 
 def _source(inputs: Inputs) -> str:

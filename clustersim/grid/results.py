@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clustersim.analysis import window_metrics
+from clustersim.analysis import window_metrics, with_window
 from clustersim.export import Picture, draw_sweep, drawn, read_sweep
 from clustersim.records import Run
 from clustersim.report import Page, render_report
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["Results", "compare_runs", "is_grid", "read_results", "write_run_pages"]
 
 
+PLANNER = "planner"
+"""The column of the planner, unless an axis has this name."""
+
+
 @dataclass(frozen=True, repr=False)
 class Results(Sequence[Result]):
     """The cells of a grid in the order of its file."""
@@ -39,6 +43,7 @@ class Results(Sequence[Result]):
     results: tuple[Result, ...]
     baseline: Mapping[str, Scalar] | None
     shown_metrics: tuple[str, ...]
+    window: Window | None = None
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {status}" for status, n in _counts(self).items())
@@ -61,7 +66,16 @@ class Results(Sequence[Result]):
         By default, baseline and metrics are those of the grid file. UserError for a baseline or a metric
         that does not exist.
         """
-        return compare_cells(self, self.axes, baseline or self.baseline, metrics or self.shown_metrics)
+        return compare_cells(
+            self, self.axes, baseline or self.baseline, metrics or self.shown_metrics, self._run_of
+        )
+
+    def _run_of(self, result: Result) -> Run:
+        """The records of a cell, whose hashes were checked, with the metrics of the window."""
+        run = read_unverified(result.folder)
+        if self.window is None:
+            return run
+        return with_window(run, self.window.warmup_s, self.window.measure_s)
 
     def plot(self, metric: str = "jct_mean_s", x: str | None = None) -> Picture:
         """A metric against the axis `x` (by default the load): means over seeds with intervals, a curve for
@@ -82,7 +96,7 @@ class Results(Sequence[Result]):
         )  # fmt: skip
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row for each cell: axes, `seed`, `status`, every metric, `cell`; NaN for undefined."""
+        """One row for each cell: axes, `seed`, `status`, metrics, `planner`, `cell`; NaN for undefined."""
         import pandas as pd
 
         columns: dict[str, Any] = {}
@@ -92,6 +106,8 @@ class Results(Sequence[Result]):
         columns["status"] = [result.status for result in self]
         for name in NUMERIC_METRICS:
             columns[name] = pd.Series([result.metrics.get(name) for result in self], dtype="float64")
+        if PLANNER not in self.axes:
+            columns[PLANNER] = [result.facts.planner for result in self]
         columns["cell"] = [result.cell for result in self]
         return pd.DataFrame(columns)
 
@@ -125,7 +141,7 @@ def read_results(folder: str | Path) -> Results:
         shown_metrics = tuple(document.get("metrics") or SHOWN_METRICS)
         return Results(
             store.folder, document["name"], tuple(document["axes"]), tuple(results),
-            document["baseline"], shown_metrics,
+            document["baseline"], shown_metrics, window,
         )  # fmt: skip
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         problem = f"does not hold what a grid writes ({type(error).__name__}: {error})"
@@ -160,15 +176,24 @@ def write_run_pages(
 
 def compare_runs(runs: Sequence[Run], baseline: str) -> list[Comparison]:
     """The paired differences of policies that ran with the same seeds, against policy `baseline`."""
-    results = [
-        Result(
-            {"policy": run.policy}, run.manifest["seed"], "", "done", Path(),
-            {name: run.summary.get(name) for name in NUMERIC_METRICS},
+    results = []
+    for number, run in enumerate(runs):
+        window = run.summary.get("window")
+        summary = window if isinstance(window, Mapping) else run.summary
+        result = Result(
+            axes={"policy": run.policy},
+            seed=run.manifest["seed"],
+            cell=str(number),
+            status="done",
+            folder=Path(),
+            metrics={name: summary.get(name) for name in NUMERIC_METRICS},
+            facts=CellFacts(policy=run.policy, planner=run.planner if run.plans else ""),
             offered_load=run.summary.get("offered_load"),
         )
-        for run in runs
-    ]  # fmt: skip
-    return compare_cells(results, ("policy",), {"policy": baseline}, SHOWN_METRICS)
+        results.append(result)
+    return compare_cells(
+        results, ("policy",), {"policy": baseline}, SHOWN_METRICS, lambda result: runs[int(result.cell)]
+    )
 
 
 def _result(

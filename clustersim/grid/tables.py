@@ -16,7 +16,7 @@ from itertime.io import write_bytes, write_text
 
 from .comparisons import Comparison
 from .gridfile import NUMERIC_METRICS
-from .results import Results
+from .results import PLANNER, Results
 
 __all__ = ["COMPARISON_CSV", "RESULTS_CSV", "RESULTS_PARQUET", "write_tables"]
 
@@ -26,11 +26,13 @@ RESULTS_CSV, RESULTS_PARQUET, COMPARISON_CSV = "results.csv", "results.parquet",
 def write_tables(results: Results) -> list[Comparison]:
     """Write the tables of a grid into its folder; returns the comparisons. UserError if that fails."""
     comparisons = results.compare()
-    header = [*results.axes, "seed", "status", *NUMERIC_METRICS, "cell"]
+    planner = [] if PLANNER in results.axes else [PLANNER]
+    header = [*results.axes, "seed", "status", *NUMERIC_METRICS, *planner, "cell"]
     rows = [
         [
             *(result.axes[name] for name in results.axes),
-            result.seed, result.status, *(result.metrics.get(name) for name in NUMERIC_METRICS), result.cell,
+            result.seed, result.status, *(result.metrics.get(name) for name in NUMERIC_METRICS),
+            *([result.facts.planner] if planner else []), result.cell,
         ]
         for result in results
     ]  # fmt: skip
@@ -45,12 +47,12 @@ def write_tables(results: Results) -> list[Comparison]:
 
 def _comparison_csv(results: Results, comparisons: Sequence[Comparison]) -> str:
     names = [field.name for field in fields(PairedDifference)]
-    header = [*results.axes, "metric", *names, "p_holm", "offered_load"]
+    header = [*results.axes, "metric", *names, "p_holm", "common_jobs", "offered_load"]
     rows = (
         [
             *(comparison.axes[name] for name in results.axes),
             comparison.metric, *(getattr(comparison.difference, name) for name in names),
-            comparison.p_holm, comparison.offered_load,
+            comparison.p_holm, comparison.common_jobs, comparison.offered_load,
         ]
         for comparison in comparisons
     )  # fmt: skip

@@ -63,12 +63,15 @@ def compare(
     parallel processes.
 
     `settings` belong to the policies given by name. `baseline`: the policy that tables compare the others
-    with. `out`: a folder for each run. Raises as `run`. See `clustersim.runs.compare`.
+    with. `out`: a folder for each run. A policy that cannot run with the settings, as one that needs GPUs of
+    one type, is left out, and `skipped` of the result has the reason. Raises as `run`. See
+    `clustersim.runs.compare`.
     """
     policies = configs if isinstance(configs, str) else list(configs)
     names = [c.policy if isinstance(c, RunConfig) else c for c in policies]
     if baseline is not None and baseline not in names:
         raise UnknownName("policy of the comparison", baseline, map(str, names))
+    skipped: dict[str, str] = {}
     runs = compare_runs(
         trace,
         policies,
@@ -77,6 +80,7 @@ def compare(
         parquet=parquet,
         on_done=on_done,
         on_progress=on_progress,
+        on_refusal=skipped.__setitem__,
         **settings,
     )
-    return Comparison(tuple(map(ShownRun.of, runs)), baseline)
+    return Comparison(tuple(map(ShownRun.of, runs)), baseline, skipped)

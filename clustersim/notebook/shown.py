@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from clustersim.export import Picture, picture
@@ -59,11 +59,13 @@ class ShownRun(Run):
 @dataclass(frozen=True, repr=False)
 class Comparison(Sequence[ShownRun]):
     """Runs of one trace, in the order in which they were given; `comparison["fifo"]` is the run of a policy.
-    `baseline`: the policy that the others are compared with.
+    `baseline`: the policy that the others are compared with. `skipped`: why policies are left out that cannot
+    run with the settings, by name.
     """
 
     runs: tuple[ShownRun, ...]
     baseline: str | None = None
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     @overload
     def __getitem__(self, index: int | str) -> ShownRun: ...
@@ -87,7 +89,8 @@ class Comparison(Sequence[ShownRun]):
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(run.policy for run in self.runs))
-        return f"<Comparison of {len(self.runs)} runs: {names}>"
+        skipped = f"; left out: {', '.join(self.skipped)}" if self.skipped else ""
+        return f"<Comparison of {len(self.runs)} runs: {names}{skipped}>"
 
     def to_pandas(self) -> pd.DataFrame:
         """A row for each run: policy, planner, seed, and every metric of the summary that is a number."""

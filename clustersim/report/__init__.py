@@ -11,6 +11,8 @@
 | `sizes_given` | sentences on policies that allocate other numbers of GPUs than requested |
 | `group_runs` | runs grouped by policy, in order of appearance |
 | `named` | each run with its label, in the order of all tables |
+| `paired` | a run beside its baseline, over the jobs that both finished |
+| `same_jobs_finished` | whether all runs finished the same jobs |
 | `TimeAxis` | the time axis that all charts of a page share |
 
 Why
@@ -31,7 +33,7 @@ Why
 from .frame import Page
 from .headline import comparison_table
 from .page import render_report
-from .runs import group_runs, named
+from .runs import group_runs, named, paired, same_jobs_finished
 from .time_axis import TimeAxis
 from .verdict import heads, load_differences, notes, sizes_given
 
@@ -44,6 +46,8 @@ __all__ = [
     "load_differences",
     "named",
     "notes",
+    "paired",
     "render_report",
+    "same_jobs_finished",
     "sizes_given",
 ]

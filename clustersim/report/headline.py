@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from clustersim.records import Run
 
 from .numbers import decimals, difference, time_unit
-from .runs import (
-    baseline_run,
-    common_jobs,
-    group_runs,
-    mean_jct_s,
-    measured,
-    run_labels,
-    same_jobs_finished,
-    same_trace,
-)
+from .runs import baseline_run, group_runs, measured, paired, planners_of, run_labels
 
 __all__ = ["TITLES", "Headline", "HeadlineCell", "HeadlineColumn", "Row", "comparison_table", "headline_rows"]
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What a column shows: a metric, its kind (time, share, load, factor, count, usd), and the better
+    """What a column shows: a metric, its kind (time, share, load, factor, count, jobs, usd), and the better
     direction.
     """
 
@@ -35,9 +26,9 @@ class Measure:
     better: str = ""
 
 
-_COMMON = Measure("jct_common_s", "JCT mean, jobs all finished", "time", "lower")
 _MEASURES = (
     Measure("jct_mean_s", "JCT mean", "time", "lower"),
+    Measure("paired_jobs", "Jobs compared", "jobs"),
     Measure("jct_over_bound", "JCT x best possible", "factor"),
     Measure("jct_p50_s", "JCT p50", "time", "lower"),
     Measure("jct_p99_s", "JCT p99", "time", "lower"),
@@ -60,15 +51,15 @@ _MEASURES = (
 TITLES = {measure.key: measure.title for measure in _MEASURES}
 """The metrics of the table in words."""
 
-_OVER_FINISHED = ("jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "wait_p99_s", "queue_mean_s")
 _ON_TERMINAL = (
-    "jct_common_s", "jct_mean_s", "wait_mean_s", "deadline_met_ratio", "jct_over_bound",
+    "jct_mean_s", "paired_jobs", "wait_mean_s", "deadline_met_ratio", "jct_over_bound",
     "gpu_allocated_arrival_ratio", "rejected", "unfinished", "makespan_s", "gpu_useful_ratio", "jct_p99_s",
     "gpu_allocated_ratio",
 )  # fmt: skip
 """The columns on a terminal, the most important first; the last are left out where it is narrow."""
 
 
+_PLANNER = 2  # its column on a terminal, behind the policy and its mean JCT
 _ALWAYS = 3  # columns beside the policy that are never left out
 
 
@@ -95,9 +86,10 @@ class HeadlineColumn:
 
 @dataclass(frozen=True)
 class Row:
-    """One run; `series` is the look of its policy."""
+    """One run; `series` is the look of its policy. `planner`: empty where all runs share one."""
 
     label: str
+    planner: str
     series: int
     is_baseline: bool
     cells: tuple[HeadlineCell, ...]
@@ -110,33 +102,65 @@ class Headline:
     columns: tuple[HeadlineColumn, ...]
     rows: tuple[Row, ...]
 
+    @property
+    def names_planners(self) -> bool:
+        """Whether the runs have several planners."""
+        return any(row.planner for row in self.rows)
+
 
 def headline_rows(runs: Sequence[Run], baseline: str | None) -> Headline:
     """The headline table of `runs`, with differences to the run of policy `baseline` with the same seed.
 
-    If runs finished different jobs, one more column covers the jobs that all runs finished. The other
-    averages over finished jobs are then not marked better or worse: a policy that rejects long jobs looks
-    fast on the rest. Raises UnknownName if no run has the policy `baseline`.
+    Values cover the jobs of their own run. Differences of averages over finished jobs cover the jobs that
+    both runs finished: a policy that rejects long jobs looks fast on the rest. If these are not all jobs of
+    both, in any pair, a column has their numbers. Raises UnknownName if no run has the policy `baseline`.
     """
     values = {id(run): measured(run) for run in runs}
-    measures = _measures(runs, values)
-    telling_measures = [
-        m for m in measures if _says_something(m, [values[id(run)].get(m.key) for run in runs])
-    ]
-    scales = [_scale(m, [values[id(run)].get(m.key) for run in runs]) for m in telling_measures]
-    rows = []
+    pairings = {id(run): _Pairing.of(run, runs, baseline, values) for run in runs} if baseline else {}
+    if any(pairing.jobs is not None for pairing in pairings.values()):
+        for run in runs:
+            jobs = pairings[id(run)].jobs
+            values[id(run)]["paired_jobs"] = values[id(run)].get("finished") if jobs is None else float(jobs)
+    measures = [m for m in _MEASURES if _says_something(m, [values[id(run)].get(m.key) for run in runs])]
+    scales = [_scale(m, [values[id(run)].get(m.key) for run in runs]) for m in measures]
+    rows, has_planners = [], len(planners_of(runs)) > 1
     for group in group_runs(runs):
         for label, run in zip(run_labels(group), group.runs, strict=True):
-            base = run if baseline is None else baseline_run(run, runs, baseline)
-            ours, theirs = values[id(run)], {} if base is run else values[id(base)]
-            pairs = zip(telling_measures, scales, strict=True)
-            cells = [_cell(m, scale, ours.get(m.key), theirs.get(m.key)) for m, scale in pairs]
-            rows.append(Row(label, group.look, baseline is not None and base is run, tuple(cells)))
+            pairing = pairings.get(id(run))
+            cells = [
+                _cell(measure, scale, values[id(run)].get(measure.key), pairing)
+                for measure, scale in zip(measures, scales, strict=True)
+            ]
+            is_baseline = pairing is not None and pairing.is_baseline
+            planner = run.planner if has_planners else ""
+            rows.append(Row(label, planner, group.look, is_baseline, tuple(cells)))
     columns = [
-        HeadlineColumn(m.key, m.title, s.unit, m.better)
-        for m, s in zip(telling_measures, scales, strict=True)
+        HeadlineColumn(m.key, m.title, s.unit, m.better) for m, s in zip(measures, scales, strict=True)
     ]
     return Headline(tuple(columns), tuple(rows))
+
+
+@dataclass(frozen=True)
+class _Pairing:
+    """The metrics of a run and of its baseline that may be compared. `jobs`: how many both finished, where
+    these are not all jobs of both.
+    """
+
+    variant: Mapping[str, float | None]
+    baseline: Mapping[str, float | None]
+    jobs: int | None
+    is_baseline: bool
+
+    @classmethod
+    def of(
+        cls, run: Run, runs: Sequence[Run], baseline: str, values: Mapping[int, dict[str, float | None]]
+    ) -> Self:
+        base, pair = baseline_run(run, runs, baseline), paired(run, runs, baseline)
+        if pair is None or pair.is_whole:
+            return cls(values[id(run)], {} if base is run else values[id(base)], None, base is run)
+        return cls(
+            {**values[id(run)], **pair.variant}, {**values[id(base)], **pair.baseline}, pair.jobs, False
+        )
 
 
 class TerminalTable(NamedTuple):
@@ -158,11 +182,17 @@ def comparison_table(runs: Sequence[Run], baseline: str | None) -> TerminalTable
     rows = []
     for row in headline.rows:
         cells = [row.cells[i] for i in column_indices]
-        rows.append([row.label, *(f"{c.text} ({c.difference})" if c.difference else c.text for c in cells)])
+        texts = [f"{c.text} ({c.difference})" if c.difference else c.text for c in cells]
+        rows.append([row.label, *texts])
     ranked = sorted(
         range(len(column_indices)), key=lambda k: _ON_TERMINAL.index(headline.columns[column_indices[k]].key)
     )
     least_columns = [1 + k for k in reversed(ranked[_ALWAYS:])]
+    if headline.names_planners:
+        heads.insert(_PLANNER, "planner")
+        for cells_of_row, row in zip(rows, headline.rows, strict=True):
+            cells_of_row.insert(_PLANNER, row.planner)
+        least_columns = [k + (k >= _PLANNER) for k in least_columns]
     return TerminalTable(heads, rows, least_columns)
 
 
@@ -172,16 +202,6 @@ def _says_something(measure: Measure, values: Sequence[float | None]) -> bool:
     if measure.kind == "load":  # that of the trace, unless policies plan jobs in other ways
         return len({value for value in values if value is not None}) > 1
     return any(value is not None for value in values)
-
-
-def _measures(runs: Sequence[Run], values: Mapping[int, dict[str, float | None]]) -> list[Measure]:
-    if len(runs) == 1 or not same_trace(runs) or same_jobs_finished(runs):
-        return list(_MEASURES)
-    common = common_jobs(runs)
-    for run in runs:
-        values[id(run)]["jct_common_s"] = mean_jct_s(run, common) if common else None
-    neutral_measures = [replace(m, better="") if m.key in _OVER_FINISHED else m for m in _MEASURES]
-    return [_COMMON, *neutral_measures]
 
 
 # Numbers as text
@@ -203,7 +223,7 @@ def _scale(measure: Measure, values: Sequence[float | None]) -> _Scale:
     magnitudes = [abs(value) for value in values if value]
     if measure.kind == "share":
         return _Scale("%", 0.01, 1)
-    if measure.kind == "count":
+    if measure.kind in ("count", "jobs"):
         return _Scale("", 1.0, 0)
     if measure.kind in ("load", "factor"):
         return _Scale("", 1.0, 2)
@@ -213,9 +233,13 @@ def _scale(measure: Measure, values: Sequence[float | None]) -> _Scale:
     return _Scale(unit, factor, decimals(min(magnitudes, default=0.0) / factor))
 
 
-def _cell(measure: Measure, scale: _Scale, value: float | None, base: float | None) -> HeadlineCell:
-    if value is None or base is None or measure.kind == "factor":  # a factor is a comparison already
-        return HeadlineCell(scale.text(value))
-    worse = value > base if measure.better == "lower" else value < base
-    trend = "" if not measure.better or value == base else "worse" if worse else "better"
-    return HeadlineCell(scale.text(value), difference(measure.kind, value, base), trend)
+def _cell(measure: Measure, scale: _Scale, value: float | None, pairing: _Pairing | None) -> HeadlineCell:
+    text = scale.text(value)
+    if value is None or pairing is None or measure.kind in ("factor", "jobs"):  # a factor is a comparison
+        return HeadlineCell(text)
+    ours, theirs = pairing.variant.get(measure.key), pairing.baseline.get(measure.key)
+    if ours is None or theirs is None:
+        return HeadlineCell(text)
+    worse = ours > theirs if measure.better == "lower" else ours < theirs
+    trend = "" if not measure.better or ours == theirs else "worse" if worse else "better"
+    return HeadlineCell(text, difference(measure.kind, ours, theirs), trend)

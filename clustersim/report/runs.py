@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import compress
 from math import fsum, nan
 
 import numpy as np
 
-from clustersim.analysis import measured_jobs
-from clustersim.analysis.tables import finished, jobs_of, per_run
+from clustersim.analysis import PairedMetrics, measured_jobs, paired_metrics
+from clustersim.analysis.tables import jobs_of
 from clustersim.cluster import Cluster
 from clustersim.records import Run
 from itertime.errors import UnknownName
@@ -26,11 +25,10 @@ __all__ = [
     "PolicyRuns",
     "baseline_run",
     "cluster_words",
-    "common_jobs",
     "group_runs",
-    "mean_jct_s",
     "measured",
     "named",
+    "paired",
     "pairs",
     "planners_of",
     "run_labels",
@@ -131,28 +129,18 @@ def same_trace(runs: Sequence[Run]) -> bool:
     )
 
 
-def common_jobs(runs: Sequence[Run]) -> set[str]:
-    """The ids of the jobs that finished in every run."""
-    return set.intersection(*(_finished_ids(run) for run in runs))
+def paired(run: Run, runs: Sequence[Run], baseline: str) -> PairedMetrics | None:
+    """The run beside that of policy `baseline`, over the jobs that both finished; None for the baseline
+    itself, and for runs of different jobs.
+    """
+    base = baseline_run(run, runs, baseline)
+    return None if base is run else paired_metrics(run, base)
 
 
 def same_jobs_finished(runs: Sequence[Run]) -> bool:
     """Whether averages over finished jobs cover the same jobs in all runs."""
-    common = len(common_jobs(runs))
-    return all(len(_finished_ids(run)) == common for run in runs)
-
-
-@per_run
-def _finished_ids(run: Run) -> set[str]:
-    """The ids of the jobs that finished, of those that the metrics cover."""
-    return set(compress(jobs_of(run).values("job_id"), (measured_jobs(run) & finished(run)).tolist()))
-
-
-def mean_jct_s(run: Run, ids: set[str]) -> float:
-    """Mean JCT over the jobs in `ids`, all of which finished."""
-    rows = zip(jobs_of(run).values("job_id"), jobs_of(run).values("jct_s"), strict=True)
-    times = [jct_s for job_id, jct_s in rows if job_id in ids and jct_s is not None]
-    return fsum(times) / len(times)
+    pairs_of_runs = [paired_metrics(run, runs[0]) for run in runs[1:]]
+    return all(pair is not None and pair.is_whole for pair in pairs_of_runs)
 
 
 def measured(run: Run) -> dict[str, float | None]:
@@ -197,7 +185,7 @@ def pairs(groups: Sequence[PolicyRuns], baseline: str | None) -> list[Pair]:
         if base is run:
             continue
         ours, theirs = jobs_of(run)["jct_s"], _jct_of(base, _keys(run))
-        is_paired = ~np.isnan(ours) & (theirs > 0)  # not for NaN
+        is_paired = measured_jobs(run) & ~np.isnan(ours) & (theirs > 0)  # not for NaN
         ratio = np.sort(ours[is_paired] / theirs[is_paired])
         rows.append(Pair(group.label, group.look, ratio, _cells(ratio)))
     return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,10 +26,9 @@ from .distance import distances
 from .numbers import counted, difference, duration, listed, plural
 from .runs import (
     PolicyRuns,
-    common_jobs,
     group_runs,
-    mean_jct_s,
     measured,
+    paired,
     planners_of,
     same_jobs_finished,
     same_trace,
@@ -38,6 +37,7 @@ from .runs import (
 __all__ = ["caution", "heads", "load_differences", "notes", "sizes_given", "verdict"]
 
 
+_NEARLY_ALL = 0.95  # of the jobs of the baseline: a policy that leaves out more is not the soonest
 _LEAST_JOBS = 10  # of which a few can be a tail
 _MOST_SERVICES, _MOST_TOLD = 5, 6  # services and policies that a sentence names
 _DIGITS, _STEP_S = 6, 1e-6  # to which tables state numbers
@@ -49,7 +49,8 @@ def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
     wait least and longest, which policy meets the most deadlines, which reject jobs, and which allocate other
     numbers of GPUs than requested.
 
-    Policies are compared by the mean JCT over the jobs that all of them finished, averaged over seeds.
+    Each policy is compared with the baseline by mean JCT over the jobs that both finished, averaged over
+    seeds.
     """
     groups = group_runs(runs)
     if len(groups) == 1:
@@ -60,7 +61,7 @@ def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
         (group.label for group in groups if group.runs[0].policy == baseline), groups[0].label
     )
     return [
-        *_soonest(groups, baseline_label), *_waiting(groups), *_most_in_time(groups, baseline_label),
+        *_soonest(runs, groups, baseline_label), *_waiting(groups), *_most_in_time(groups, baseline_label),
         *_rejections(groups),
         *sizes_given(runs),
     ]  # fmt: skip
@@ -75,7 +76,10 @@ def caution(runs: Sequence[Run]) -> str:
         few = f"One trace, {seeds} seed{'s' if seeds > 1 else ''}"
         sentences.append(f"{few}: differences of a few per cent may be chance.")
     if len(groups) > 1 and same_trace(runs) and not same_jobs_finished(runs):
-        sentences.append("The policies did not finish the same jobs, so their own averages differ in scope.")
+        sentences.append(
+            "The policies did not finish the same jobs: averages cover the jobs of each, differences those "
+            "of both."
+        )
     knowing = [group.label for group in groups if any(run.manifest.get("oracle_used") for run in group.runs)]
     if knowing:
         were = "was" if len(knowing) == 1 else "were"
@@ -135,6 +139,7 @@ def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
     - the need of inference services that was not met;
     - that hardly any job waited, so that the runs say little about scheduling;
     - that the end of a run belongs to a few jobs;
+    - that policies differ in their planner alone;
     - that policies gave identical schedules, or that no job left elastic policies a choice of sizes;
     - that jobs ask for GPUs of another type than the cluster has;
     - that policies ran jobs on the same GPUs, and the run states no slowdown for it.
@@ -144,8 +149,9 @@ def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
     groups = group_runs(runs)
     return [
         *_window(groups), *_services(groups, read_records), *distances(groups),
-        *_no_queueing(groups, read_records), *_tails(groups), *(_identical(groups) if read_records else []),
-        *_rigid(groups), *_other_gpu_types(groups), *_packed_for_nothing(groups),
+        *_no_queueing(groups, read_records), *_same_policy(groups), *_tails(groups),
+        *(_identical(groups) if read_records else []), *_rigid(groups), *_other_gpu_types(groups),
+        *_packed_for_nothing(groups),
     ]  # fmt: skip
 
 
@@ -252,6 +258,21 @@ def _tails(groups: Sequence[PolicyRuns]) -> list[str]:
     if not texts:
         return []
     return [f"The makespan is largely the tail of a few jobs: {'; '.join(texts)}."]
+
+
+def _same_policy(groups: Sequence[PolicyRuns]) -> list[str]:
+    """The policies that decide alike and plan the jobs in other ways."""
+    groups_alike: dict[str, list[PolicyRuns]] = {}
+    for group in groups:
+        algorithm = group.runs[0].manifest.get("algorithm") or group.runs[0].policy
+        groups_alike.setdefault(str(algorithm), []).append(group)
+    sentences = []
+    for alike in groups_alike.values():
+        planners = planners_of([run for group in alike for run in group.runs])
+        if len(alike) > 1 and len(planners) > 1:
+            names = listed([f"{group.label} ({group.runs[0].planner})" for group in alike])
+            sentences.append(f"Same policy, other plans: {names} differ in their planner alone.")
+    return sentences
 
 
 def _identical(groups: Sequence[PolicyRuns]) -> list[str]:
@@ -378,27 +399,89 @@ def _use(values: Mapping[str, float | None]) -> list[str]:
     return [f"{text}."]
 
 
-def _soonest(groups: Sequence[PolicyRuns], baseline: str) -> list[str]:
-    common = common_jobs([run for group in groups for run in group.runs])
-    if not common:
-        return ["No job was finished under every policy, so completion times cannot be compared."]
-    means = {g.label: fsum(mean_jct_s(run, common) for run in g.runs) / len(g.runs) for g in groups}
-    best, base = min(means, key=lambda label: means[label]), means[baseline]
-    over = f"over the {counted(len(common), 'job')} that every policy finished"
-    if means[best] == max(means.values()):
-        return [f"All policies have the same mean JCT, {duration(base)} {over}."]
-    if means[best] < base:
-        leaders = plural(_all_with(means, means[best]), "completes", "complete")
-        text = f"{leaders} jobs soonest: mean JCT {duration(means[best], scale_s=base)} {over}, "
-        change = difference("time", means[best], base)
-        return [text + f"against {duration(base)} under {baseline} ({change})."]
-    later = {label: mean for label, mean in means.items() if mean > base}
-    second = min(later, key=lambda label: later[label])
-    takes = later[second]
-    text = (
-        f"No policy completes jobs sooner than {baseline}: mean JCT {duration(base, scale_s=takes)} {over}; "
+class _Pairing(NamedTuple):
+    """A policy beside the baseline: both mean JCTs over the jobs that both finished, averaged over seeds.
+    `jobs`: the fewest and the most of these jobs in a seed; `share`: of those that the baseline finished.
+    """
+
+    jct_s: float
+    baseline_s: float
+    jobs: tuple[int, int]
+    share: float
+
+    @property
+    def change(self) -> float:
+        """The ratio of the mean JCTs."""
+        return self.jct_s / self.baseline_s if self.baseline_s else 1.0
+
+    @property
+    def counted(self) -> str:
+        least, most = self.jobs
+        return counted(most, "job") if least == most else f"{least:,} to {counted(most, 'job')}"
+
+
+def _pairings(runs: Sequence[Run], groups: Sequence[PolicyRuns], baseline: str) -> dict[str, _Pairing]:
+    """The policies that finished jobs which the baseline finished too, by label."""
+    pairings = {}
+    base_group = next(group for group in groups if group.label == baseline)
+    for group in groups:
+        pairs = [paired(run, [*base_group.runs, run], base_group.runs[0].policy) for run in group.runs]
+        known_pairs = [pair for pair in pairs if pair is not None and pair.jobs]
+        if group is base_group or not known_pairs:
+            continue
+        finished = fsum(measured(run).get("finished") or 0.0 for run in base_group.runs)
+        means = [
+            fsum(float(values["jct_mean_s"] or 0.0) for values in side) / len(known_pairs)
+            for side in ([pair.variant for pair in known_pairs], [pair.baseline for pair in known_pairs])
+        ]
+        counts = [pair.jobs for pair in known_pairs]
+        share = fsum(counts) / len(counts) / (finished / len(base_group.runs))
+        pairings[group.label] = _Pairing(means[0], means[1], (min(counts), max(counts)), share)
+    return pairings
+
+
+def _soonest(runs: Sequence[Run], groups: Sequence[PolicyRuns], baseline: str) -> list[str]:
+    """Which policy completes jobs soonest, of those that finish nearly all jobs that the baseline finishes;
+    then how the others complete the jobs that they do finish.
+    """
+    pairings = _pairings(runs, groups, baseline)
+    if not pairings:
+        return [f"No policy finished a job that {baseline} finished, so completion times cannot be compared."]
+    whole = {label: pairing for label, pairing in pairings.items() if pairing.share >= _NEARLY_ALL}
+    sentences = [_leader(whole, baseline)] if whole else []
+    partial = sorted((label for label in pairings if label not in whole), key=lambda k: pairings[k].change)
+    for label in partial[:_MOST_TOLD]:
+        pairing = pairings[label]
+        change = difference("time", pairing.jct_s, pairing.baseline_s)
+        sentences.append(
+            f"{label} finished {pairing.counted} of those that {baseline} finished, with mean JCT "
+            f"{duration(pairing.jct_s)} against {duration(pairing.baseline_s)} ({change})."
+        )
+    return sentences
+
+
+def _leader(pairings: Mapping[str, _Pairing], baseline: str) -> str:
+    changes = {label: pairing.change for label, pairing in pairings.items()}
+    best = min(changes, key=lambda label: changes[label])
+    pairing = pairings[best]
+    over = f"over the {pairing.counted} that both finished"
+    if set(changes.values()) == {1.0}:
+        return f"All policies have the same mean JCT, {duration(pairing.baseline_s)}, {over}."
+    if changes[best] < 1:
+        leaders = plural(_all_with(changes, changes[best]), "completes", "complete")
+        change = difference("time", pairing.jct_s, pairing.baseline_s)
+        return (
+            f"{leaders} jobs soonest: mean JCT {duration(pairing.jct_s, scale_s=pairing.baseline_s)} {over}, "
+            f"against {duration(pairing.baseline_s)} under {baseline} ({change})."
+        )
+    second = min((label for label in changes if changes[label] > 1), key=lambda label: changes[label])
+    takes = pairings[second]
+    base_text = duration(takes.baseline_s, scale_s=takes.jct_s)
+    return (
+        f"No policy completes jobs sooner than {baseline}: mean JCT {base_text} over the {takes.counted} "
+        f"that both finished; {second} takes {duration(takes.jct_s)} "
+        f"({difference('time', takes.jct_s, takes.baseline_s)})."
     )
-    return [text + f"{second} takes {duration(takes)} ({difference('time', takes, base)})."]
 
 
 def _waiting(groups: Sequence[PolicyRuns]) -> list[str]:

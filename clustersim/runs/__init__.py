@@ -5,6 +5,7 @@
 | `run` | simulate a trace, from a file or from jobs, under one policy |
 | `run_config` | the same for a `Trace` and a `RunConfig` |
 | `compare` | several configurations on one trace, in parallel processes |
+| `suited_configs` | which configurations have policies that can run, and why the others cannot |
 | `RunConfig` | the settings of a run, checked before anything is simulated |
 | `SETTINGS`, `Setting` | what is declared of each setting, by name; the class of these declarations |
 | `Entry` | what a manifest has of a setting |
@@ -24,6 +25,7 @@
 | policies | |
 |---|---|
 | `find_policy`, `list_policies` | the class of a name or of `file.py:Class`; all registered policies |
+| `algorithm_of` | the policy from which another one differs in its planner alone |
 | `make_policy` | an instance with its parameters |
 | `policy_details` | what a policy says about itself: docstring, parameters with defaults, papers |
 
@@ -52,7 +54,7 @@ Why
   another version cannot attach other numbers to an old run.
 """
 
-from .compare import compare
+from .compare import compare, suited_configs
 from .config import NO_BOUND, SETTINGS, RunConfig
 from .fingerprints import (
     code_hash,
@@ -64,7 +66,7 @@ from .fingerprints import (
 )
 from .manifest import bound_stated, missing_entries, profile_of
 from .plan_records import plan_record
-from .policies import find_policy, list_policies, make_policy, policy_details
+from .policies import algorithm_of, find_policy, list_policies, make_policy, policy_details
 from .run import run, run_config
 from .run_bounds import best_possible
 from .settings import Entry, Setting
@@ -79,6 +81,7 @@ __all__ = [
     "RunConfig",
     "Setting",
     "Trace",
+    "algorithm_of",
     "best_possible",
     "bound_stated",
     "code_hash",
@@ -100,6 +103,7 @@ __all__ = [
     "run_config",
     "setup_of",
     "stated_hash",
+    "suited_configs",
     "systems_hash",
     "trace_of_manifest",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from ctypes import Array, c_longlong
 from functools import partial
@@ -13,8 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from clustersim.errors import UnsuitedPolicy
 from clustersim.records import Run
 from itertime.errors import UserError, quoted
+from itertime.spec import Models
 
 from .config import RunConfig
 from .run import run
@@ -22,7 +24,7 @@ from .setup import setup_of
 from .signals import end_with_parent, without_interrupts
 from .source import Trace, TraceLike
 
-__all__ = ["compare"]
+__all__ = ["compare", "suited_configs"]
 
 _LOOK_EVERY_S = 0.2  # at the progress of the runs
 
@@ -36,6 +38,7 @@ def compare(
     parquet: bool = False,
     on_done: Callable[[int, Run], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    on_refusal: Callable[[str, str], None] | None = None,
     **settings: Any,
 ) -> list[Run]:
     """Run every configuration on the same trace, in parallel processes. The results do not depend on the
@@ -45,28 +48,23 @@ def compare(
     policies given by name, as in `compare("trace.csv", ["fifo", "srtf"], cluster="n16g8")`.
     `workers`: at most this many processes (default: one per processor, at most one per run). `out`: a folder
     for each run, as for `run`. `on_done(i, run)` is called in this process when a run finishes, and
-    `on_progress(i, jobs)` a few times a second with the number of jobs that have left run `i`. On an
+    `on_progress(i, jobs)` a few times a second with the number of jobs that have left run `i`.
+    `on_refusal(policy, reason)` is called for a policy that cannot run with its settings, which is then left
+    out; without it, and if no policy can run, this is an UnsuitedPolicy. On an
     interrupt, the runs in progress end, and their folders hold the records up to that point.
     """
-    if isinstance(configs, str):
-        names = ", ".join(quoted(name.strip()) for name in configs.split(","))
-        raise UserError(f"compare: policies={quoted(configs)}: must be a list, as in [{names}]")
-    configs = list(configs)
-    for config in configs:
-        if not isinstance(config, str | RunConfig):
-            remedy = "name a policy, or a file.py:Class; clustersim.run takes a class"
-            raise UserError(f"compare: {quoted(config)}: runs in a process of its own; {remedy}")
-    if settings and not configs:
-        raise UserError("compare: policies: name at least one")
-    if settings and not any(isinstance(config, str) for config in configs):
-        raise UserError(f"compare: {next(iter(settings))}: settings go with policies given by name")
-    run_configs = [RunConfig.make(policy=c, **settings) if isinstance(c, str) else c for c in configs]
+    run_configs = _as_configs(configs, settings)
     of_trace = run_configs[0] if run_configs else RunConfig.make(policy="fifo")
     trace = Trace.given(trace, of_trace.table, of_trace.model_path)
-    for config in run_configs:
-        setup_of(config, models=trace.models)  # raises for mistakes before anything runs
+    folders: list[str | Path | None] = [None] * len(run_configs) if out is None else list(out)
+    suited, refusals = suited_configs(run_configs, trace.models)  # raises for mistakes before anything runs
+    for policy, refusal in refusals.items():
+        if on_refusal is None:
+            raise refusal
+        on_refusal(policy, str(refusal))
+    folders = [folders[i] for i in suited]
+    run_configs = [run_configs[i] for i in suited]
     count = min(len(run_configs), workers or os.cpu_count() or 1)
-    folders = [None] * len(run_configs) if out is None else out
     with _temporary() as bounds:
         options: list[dict[str, Any]] = [
             {"config": config, "out": folder, "parquet": parquet, "shared_bounds": Path(bounds)}
@@ -81,6 +79,45 @@ def compare(
             if on_done is not None:
                 on_done(i, runs[i])
         return runs
+
+
+def _as_configs(configs: Iterable[RunConfig | str], settings: Mapping[str, Any]) -> list[RunConfig]:
+    """Policies by name and configurations as configurations. UserError for what is neither."""
+    if isinstance(configs, str):
+        names = ", ".join(quoted(name.strip()) for name in configs.split(","))
+        raise UserError(f"compare: policies={quoted(configs)}: must be a list, as in [{names}]")
+    configs = list(configs)
+    for config in configs:
+        if not isinstance(config, str | RunConfig):
+            remedy = "name a policy, or a file.py:Class; clustersim.run takes a class"
+            raise UserError(f"compare: {quoted(config)}: runs in a process of its own; {remedy}")
+    if settings and not configs:
+        raise UserError("compare: policies: name at least one")
+    if settings and not any(isinstance(config, str) for config in configs):
+        raise UserError(f"compare: {next(iter(settings))}: settings go with policies given by name")
+    return [RunConfig.make(policy=c, **settings) if isinstance(c, str) else c for c in configs]
+
+
+def suited_configs(
+    configs: Sequence[RunConfig], models: Models | None = None
+) -> tuple[list[int], dict[str, UnsuitedPolicy]]:
+    """The numbers of the configurations whose policies can run, and the refusals of the others, by policy:
+    one that needs GPUs of one type keeps no other from a comparison.
+
+    `models`: those that the jobs may name. UserError for all other mistakes, UnsuitedPolicy if no policy can
+    run.
+    """
+    suited, refusals = [], {}
+    for i, config in enumerate(configs):
+        try:
+            setup_of(config, models=models)
+        except UnsuitedPolicy as error:
+            refusals[config.policy] = error
+        else:
+            suited.append(i)
+    if refusals and not suited:
+        raise next(iter(refusals.values()))
+    return suited, refusals
 
 
 def _in_processes(

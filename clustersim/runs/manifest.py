@@ -23,6 +23,7 @@ from traces.sidecars import report_of, since_1970
 
 from .config import SETTINGS, RunConfig, values_of
 from .fingerprints import policy_hash, recipe_hash, systems_hash, versions
+from .policies import algorithm_of
 from .settings import Entry
 from .source import Trace
 
@@ -67,8 +68,10 @@ def manifest_of(
     """
     cluster = setup.cluster
     other_types = _other_gpu_types(trace, cluster, setup.speed)
+    algorithm = algorithm_of(type(setup.scheduler))
     entries = {
         "policy": config.policy,
+        **({} if algorithm is None else {"algorithm": algorithm}),
         "elastic": setup.scheduler.elastic,
         **({"packs": setup.packs} if setup.packs > 1 else {}),
         "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
@@ -112,6 +115,7 @@ def missing_entries(manifest: Mapping[str, Any]) -> list[str]:
 
 _FOLLOWERS = {
     "seed": "policy",
+    "algorithm": "planner",
     "elastic": "planner",
     "packs": "planner",
     "memory_headroom": "type_slowdown",
@@ -141,7 +145,7 @@ def _in_order() -> list[str]:
 _ORDER = _in_order()
 IN_SUMMARY = ("price_usd_per_gpu_h", "price_from", "other_gpu_types", "predictions")
 """Entries that the summary repeats, where the manifest has them."""
-_OF_SOME_RUNS = ("packs", "routing_sha256", "predictions", "price_from", "other_gpu_types")
+_OF_SOME_RUNS = ("algorithm", "packs", "routing_sha256", "predictions", "price_from", "other_gpu_types")
 
 
 def _is_of_every_run(name: str) -> bool:

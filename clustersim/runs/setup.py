@@ -11,10 +11,12 @@ from typing import Any
 from clustersim.cluster import Cluster, load_cluster
 from clustersim.engine import RunSetup
 from clustersim.engine.fleet import Routing
+from clustersim.errors import UnsuitedPolicy
 from clustersim.overheads import Overheads
 from clustersim.scheduler import Scheduler
 from clustersim.speed import Speed, speed_for
-from itertime.errors import UserError
+from itertime.errors import UnknownName, UserError
+from itertime.planning import PLANNERS
 from itertime.spec import Models, Price, price_of
 
 from .config import SETTINGS, RunConfig, values_of
@@ -35,13 +37,17 @@ def setup_of(
     """What settings resolve to: files are read, and the policy is made.
 
     `policy` and `cluster`, if given, replace those that `config` names. `models`: those that the jobs may
-    name. UserError for everything that keeps a run from beginning, PolicyError if the policy cannot be made.
+    name. UserError for everything that keeps a run from beginning (UnsuitedPolicy if another policy might
+    run), PolicyError if the policy cannot be made.
     """
     with redirect_stdout(sys.stderr):
         if cluster is None:
             cluster = load_cluster(config.cluster, config.system, config.network)
         scheduler = make_policy(config.policy if policy is None else policy, config.params)
         resolved = _resolved(values_of(config, scheduler), cluster)
+        if config.planner is None and resolved["planner"] not in PLANNERS:
+            unknown = UnknownName("planner", resolved["planner"], PLANNERS)
+            raise UnsuitedPolicy(f"policy {config.policy}: {unknown}")
         speed_on = partial(
             speed_for,
             planner=resolved["planner"],

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from clustersim.analysis import LEAST_PAIRS
-from clustersim.grid import Comparison, GridPlan, Results, Store, cell_notes, load_notes
+from clustersim.grid import Comparison, GridPlan, Results, Store, cell_notes, load_notes, planner_notes
 from itertime.commandline import print_json
 
 from .terminal import WIDE, plain, print_table, say
+
+_MOST_COUNTS = 6
 
 __all__ = ["as_rows", "print_cells", "print_differences", "print_results"]
 
@@ -49,7 +51,9 @@ def print_results(
     counts = {status: statuses.count(status) for status in ("done", "failed", "missing")}
     if json:
         rows = as_rows(comparisons)
-        notes = [*load_notes(results), *bound_notes(results), *cell_notes(results)]
+        notes = [
+            *load_notes(results), *planner_notes(results), *bound_notes(results), *cell_notes(results)
+        ]  # fmt: skip
         print_json(
             {
                 "cells": len(results), **counts, "baseline": results.baseline, "comparisons": rows,
@@ -61,7 +65,7 @@ def print_results(
     for sentence in load_notes(results):
         say(sentence, width)
     print_differences(comparisons, results.baseline or {}, width)
-    for sentence in [*bound_notes(results), *cell_notes(results)]:
+    for sentence in [*planner_notes(results), *bound_notes(results), *cell_notes(results)]:
         say(sentence, width)
     if in_folder:
         print(f"Results of {len(results)} cells: {results.folder / 'results.csv'} (and .parquet)")
@@ -109,7 +113,7 @@ def as_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
     return [
         {
             "axes": dict(c.axes), "metric": c.metric, **asdict(c.difference), "p_holm": c.p_holm,
-            "offered_load": c.offered_load,
+            "common_jobs": c.common_jobs, "planner": c.planner, "offered_load": c.offered_load,
         }
         for c in comparisons
     ]  # fmt: skip
@@ -122,19 +126,20 @@ def print_differences(
     if not comparisons:
         return
     axes = list(comparisons[0].axes)
-    loads = {_load_text(load) for c in comparisons for load in (c.offered_load, c.baseline_load)}
-    columns = [*axes, "load"] if len(loads) > 1 else axes
+    columns = [*axes, *_differing(comparisons)]
     heads = [
         *columns, "metric", "baseline", "mean", "difference", "95 % interval", "relative",
         "relative, 95 % interval", "p (Holm)",
     ]  # fmt: skip
     defined = {c.metric for c in comparisons if c.difference.pairs}  # no deadlines, no ratio of those met
     shown_comparisons = [c for c in comparisons if c.metric in defined or not defined]
-    rows = []
-    for comparison in shown_comparisons:
-        labels = [plain(str(comparison.axes[name])) for name in axes]
-        load_cells = [_load_text(comparison.offered_load)] if "load" in columns[len(axes) :] else []
-        rows.append([*labels, *load_cells, *_cells(comparison)])
+    rows = [
+        [
+            *(plain(str(comparison.axes[name])) for name in axes),
+            *_differing(comparisons, comparison), *_cells(comparison),
+        ]
+        for comparison in shown_comparisons
+    ]  # fmt: skip
     keys = len(columns) + 1
     last_column = (
         len(heads) - 1
@@ -154,6 +159,25 @@ def print_differences(
     )
     for sentence in _notes(baseline, comparisons):
         say(sentence, width)
+
+
+def _differing(comparisons: Sequence[Comparison], row: Comparison | None = None) -> list[str]:
+    """The heads of columns in which cells and baselines differ beside their axes, planner and load; or their
+    texts in a row.
+    """
+    planners = {planner for c in comparisons for planner in (c.planner, c.baseline_planner)}
+    loads = {
+        _load_text(load)
+        for c in comparisons
+        for load in (c.offered_load, c.baseline_load)
+        if load is not None
+    }
+    columns = {}
+    if len(planners) > 1 and "planner" not in comparisons[0].axes:
+        columns["planner"] = row.planner if row is not None else ""
+    if len(loads) > 1:
+        columns["load"] = _load_text(row.offered_load) if row is not None else ""
+    return list(columns if row is None else columns.values())
 
 
 def _load_text(load: float | None) -> str:
@@ -226,8 +250,25 @@ def _notes(baseline: Mapping[str, Any], comparisons: Sequence[Comparison]) -> li
         lines.append("Seeds changed nothing, as with a trace from a file: no interval.")
     elif any(difference.low is None for difference in defined):
         lines.append("No interval (–) where too many of the pairs are alike.")
+    lines += _common_jobs(comparisons)
     left_out = sum(difference.left_out for difference in defined)
     if left_out:
         were = "pair is" if left_out == 1 else "pairs are"
         lines.append(f"{left_out} {were} left out, where a cell failed or a metric is undefined.")
     return lines
+
+
+def _common_jobs(comparisons: Sequence[Comparison]) -> list[str]:
+    """That averages cover the jobs that both runs of a pair finished, if these are not all of either."""
+    counts = {
+        ", ".join(plain(str(value)) for value in c.axes.values()): c.common_jobs
+        for c in comparisons
+        if not c.is_whole and c.common_jobs is not None
+    }
+    if not counts:
+        return []
+    named_counts = [f"{label} {count:,.1f}".removesuffix(".0") for label, count in counts.items()]
+    listed_counts = ", ".join(named_counts[:_MOST_COUNTS])
+    others = len(named_counts) - _MOST_COUNTS
+    more = f" and {others:,} more rows with other jobs" if others > 0 else ""
+    return [f"JCT and waiting cover the jobs that both runs of a pair finished: {listed_counts}{more}."]

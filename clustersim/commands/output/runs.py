@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from clustersim.records import Run
 from itertime.commandline import print_json
@@ -106,9 +107,11 @@ def print_run(run: Run, json: bool, wide: bool = False) -> None:
     _print_notes([run], width)
 
 
-def print_comparison(runs: Sequence[Run], baseline: str, json: bool, wide: bool = False) -> None:
+def print_comparison(
+    runs: Sequence[Run], baseline: str, json: bool, wide: bool, refusals: Mapping[str, str]
+) -> None:
     """The headline of a comparison with notes, or all summaries as JSON. Several seeds add paired
-    differences.
+    differences. `refusals`: why policies were left out.
     """
     from clustersim.grid import compare_runs
     from clustersim.report import comparison_table, load_differences
@@ -117,27 +120,50 @@ def print_comparison(runs: Sequence[Run], baseline: str, json: bool, wide: bool 
 
     seeds = {run.manifest["seed"] for run in runs}
     differences = compare_runs(runs, baseline) if len(seeds) > 1 else []
+    skipped = [{"policy": policy, "reason": reason} for policy, reason in refusals.items()]
     if json:
         print_json(
             {
                 "baseline": baseline,
                 "runs": [
-                    {"policy": r.policy, "planner": r.planner, "seed": r.manifest["seed"], **r.summary}
+                    {
+                        "policy": r.policy,
+                        "planner": r.planner,
+                        "seed": r.manifest["seed"],
+                        **r.summary,
+                        **_paired(r, runs, baseline),
+                    }
                     for r in runs
                 ],
                 **({"comparisons": as_rows(differences)} if differences else {}),
+                **({"skipped": skipped} if refusals else {}),
             }
         )
         for sentence in load_differences(runs):
             say(sentence, err=True)
         return
     width = WIDE if wide else None
+    for policy, reason in refusals.items():
+        say(f"Left out: {policy}: {reason}.", width)
     _print_heads(runs, width)
     table = comparison_table(runs, baseline)
     print_table(table.heads, table.rows, least_columns=table.least, width=width, remedy=MORE)
     print_differences(differences, {"policy": baseline}, width)
     _print_pools(runs, width)
-    _print_notes(runs, width)
+    _print_notes(runs, width, baseline)
+
+
+def _paired(run: Run, runs: Sequence[Run], baseline: str) -> dict[str, Any]:
+    """The mean JCTs of a run and of the baseline over the jobs that both finished, for JSON; empty for the
+    baseline.
+    """
+    from clustersim.report import paired
+
+    pair = paired(run, runs, baseline)
+    if pair is None:
+        return {}
+    means = {"jct_mean_s": pair.variant["jct_mean_s"], "baseline_jct_mean_s": pair.baseline["jct_mean_s"]}
+    return {"paired": {"jobs": pair.jobs, **means}}
 
 
 def _covered(run: Run) -> Mapping[str, int]:
@@ -175,13 +201,16 @@ def _print_heads(runs: Sequence[Run], width: int | None) -> None:
         say(sentence, width)
 
 
-def _print_notes(runs: Sequence[Run], width: int | None) -> None:
-    from clustersim.report import named, notes, sizes_given
+def _print_notes(runs: Sequence[Run], width: int | None, baseline: str | None = None) -> None:
+    from clustersim.report import named, notes, same_jobs_finished, sizes_given
 
     labelled_runs = [(named_run.label, named_run.run) for named_run in named(runs)]
     finished = _by_run("{}", {label: _covered(run)["finished"] for label, run in labelled_runs})
     jobs = _covered(runs[0])["jobs"]
-    say(f"JCT and waiting cover finished jobs: {finished} of {jobs} submitted.", width)
+    differences = ""
+    if baseline is not None and not same_jobs_finished(runs):
+        differences = f"; their differences cover the jobs that {baseline} finished, too"
+    say(f"JCT and waiting cover finished jobs: {finished} of {jobs} submitted{differences}.", width)
     for sentence in notes(runs, read_records=has_report(runs)):
         say(sentence, width)
     if has_report(runs):  # larger runs keep no records of jobs in memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clustersim.analysis.statistics import LEAST_PAIRS
-from clustersim.grid.notes import load_notes
+from clustersim.grid.notes import load_notes, planner_notes
 from clustersim.report.frame import TERMS, render
 
 from .charts import charts_of
@@ -50,6 +50,7 @@ def render_grid(document: GridDocument) -> str:
         rows=cell_rows(document, _MOST_CELLS),
         left_out=max(0, len(document.results) - _MOST_CELLS),
         coloured=document.colours,
+        several_planners=len({result.facts.planner for result in document.results}) > 1,
     )  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def _verdict(document: GridDocument) -> list[str]:
     chance; then the metrics that are the same everywhere.
     """
     axis, _, best = best_rows(document)
-    sentences = load_notes(document.results)
+    sentences = [*load_notes(document.results), *planner_notes(document.results)]
     for metric, scale in document.varying.items():
         verdict = [_winner(axis, [row.winner for row in best if row.metric == scale.head])]
         rows = effect_rows(document, metric)

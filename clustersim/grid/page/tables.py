@@ -194,12 +194,14 @@ def _ranked(document: GridDocument, metric: str, axis: str, fixed: Cell) -> list
 
 @dataclass(frozen=True)
 class CellRow:
-    """A run of the grid. `link`: the address of its page; empty if there is none."""
+    """A run of the grid. `link`: the address of its page; empty if there is none. `load`: the one offered."""
 
     labels: tuple[str, ...]
     series: int
     seed: int
     status: str
+    planner: str
+    load: str
     cells: tuple[str, ...]
     link: str
     key: str
@@ -216,7 +218,8 @@ def cell_rows(document: GridDocument, row_limit: int) -> Sequence[CellRow]:
         rows.append(
             CellRow(
                 tuple(text_of(result.axes[name]) for name in document.axes), document.series(values),
-                result.seed, result.status,
+                result.seed, result.status, result.facts.planner,
+                "–" if result.offered_load is None else f"{result.offered_load:.2f}",
                 tuple(scale.text(result.metrics.get(m)) for m, scale in document.scales.items()),
                 page if has_page else "", result.cell, result.reason,
             )

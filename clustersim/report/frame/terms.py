@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["TERMS"]
 
 TERMS = {
-    "jct_common_s": "Mean time from submission to finish, over the jobs that every policy finished",
+    "paired_jobs": "Jobs that finished under this policy and the baseline: differences of times cover them",
     "jct_mean_s": "Mean time from submission to finish, over finished jobs",
     "jct_over_bound": "Mean JCT over a bound that no policy can beat; 1 is the best possible",
     "jct_p50_s": "Half of the finished jobs took at most this long from submission to finish",

@@ -21,7 +21,7 @@ from itertime.errors import UnknownName, UserError, quoted
 
 from .modules import load_policy_file
 
-__all__ = ["PolicyInfo", "find_policy", "list_policies", "make_policy"]
+__all__ = ["PolicyInfo", "algorithm_of", "find_policy", "list_policies", "make_policy"]
 
 GROUP = "clustersim.schedulers"
 _HERE = str(Path(__file__).parent)
@@ -91,6 +91,23 @@ def make_policy(policy: str | type[Scheduler], params: dict[str, Any]) -> Schedu
         raise kind(f"policy {name}: {error!s:.500}") from None
     except (Exception, SystemExit) as error:
         raise PolicyError(f"policy {name} cannot be made: {_where(error)}") from error
+
+
+def algorithm_of(policy: type[Scheduler]) -> str | None:
+    """The policy that decides as `policy` does, which only plans jobs in another way: its name, or
+    `module:Class` of a class without one. None if `policy` decides anything itself.
+    """
+    base = policy
+    while set(vars(base)) <= _OF_A_PLANNER and len(base.__bases__) == 1 and base.__base__ is not Scheduler:
+        base = base.__bases__[0]
+    if base is policy or not issubclass(base, Scheduler):
+        return None
+    place = f"{base.__module__}:{base.__qualname__}"
+    return next((name for name, entry in _registered().items() if entry.value == place), place)
+
+
+_OF_A_PLANNER = {*vars(type("_Empty", (Scheduler,), {})), "__annotations__", "__firstlineno__", "planner"}
+"""What a class has that differs from its base in the planner alone."""
 
 
 @lru_cache(maxsize=64)

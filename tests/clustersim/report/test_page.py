@@ -162,8 +162,20 @@ def test_verdicts() -> None:
     assert verdict([SLOW], None)[0].startswith("fifo finished 3 of 3 jobs: mean JCT 3.33 min")
     assert verdict([hopeless], None) == ["never finished none of 1 job."]
     several = verdict([run("fifo", [job(0, 5.0)]), hopeless], "fifo")
-    assert "No job was finished under every policy" in several[0]
+    assert "No policy finished a job that fifo finished" in several[0]
     render_report([hopeless])
+
+
+def test_a_third_policy_changes_no_pair() -> None:
+    """Pairs are over the jobs that both finished, so a policy that declines jobs spoils no other pair."""
+    two, three = (headline_rows(runs, "fifo") for runs in ([SLOW, FAST], [SLOW, FAST, CHOOSY]))
+    jct = [[cell.difference for cell in (row.cells[0] for row in table.rows)] for table in (two, three)]
+    assert jct == [["", "−50.0 %"], ["", "−50.0 %", "±0.0 %"]]  # of CHOOSY: 90 + 210 against 100 + 200
+    assert [row.cells[1].text for row in three.rows] == ["3", "3", "2"]
+    told = verdict([SLOW, FAST, CHOOSY], "fifo")
+    assert told[0] == verdict([SLOW, FAST], "fifo")[0]
+    assert "over the 3 jobs that both finished" in told[0]
+    assert told[1].startswith("picky finished 2 jobs of those that fifo finished")
 
 
 def test_commands_are_ready_for_a_shell() -> None:

@@ -17,7 +17,7 @@ import yaml
 
 import clustersim
 from clustersim.errors import PolicyError
-from clustersim.runs import code_hash, find_policy, list_policies, make_policy
+from clustersim.runs import algorithm_of, code_hash, find_policy, list_policies, make_policy
 from clustersim.runs.fingerprints import PARTS, SIMULATOR, hash_of_parts
 from clustersim.runs.policies import registry
 from clustersim.runs.policies.files import files_of, hash_of_files
@@ -62,6 +62,20 @@ def policy(tmp_path: Path) -> Path:
     file = folder / "policy.py"
     file.write_text(POLICY + "        open('../outside.py')\n")
     return file
+
+
+def test_a_policy_that_plans_in_another_way_alone_decides_as_its_base() -> None:
+    class Wide(find_policy("sjf")):  # type: ignore[misc]
+        """Sjf with the planner of Megatron."""
+
+        planner = "megatron"
+
+    class Patient(find_policy("elasticflow")):  # type: ignore[misc]
+        leaves_idle = True
+
+    elastic = {name: algorithm_of(find_policy(name)) for name in ("vtrain-aware", "elasticflow", "gandiva")}
+    assert elastic == {"vtrain-aware": "elasticflow", "elasticflow": None, "gandiva": None}
+    assert (algorithm_of(Wide), algorithm_of(Patient)) == ("sjf", None)
 
 
 def test_imports_and_files_that_the_source_names(policy: Path) -> None:
