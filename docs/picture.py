@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from clustersim import read_run
 from clustersim.export import figures
 
-COLOURS = {"fifo": "#999999", "srtf": "#E69F00", "elasticflow": "#0072B2", "vtrain-aware": "#D55E00"}
+COLOURS = {"fifo": "#999999", "easy": "#E69F00", "vtrain-aware": "#D55E00", "priced": "#0072B2"}
 JOB = "131"
 
 
