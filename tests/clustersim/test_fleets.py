@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from clustersim.audit import check_run_folder
 from clustersim.audit.folder import check_run
 from clustersim.audit.rerun import replay
 from clustersim.cluster import cluster_of, load_cluster
+from clustersim.commands.output.replays import replay_command
 from clustersim.records import Run
 from itertime.cli import main as itertime
 from itertime.errors import UserError
@@ -67,6 +69,25 @@ def test_each_type_has_its_price(tmp_path: Path) -> None:
     due = {one.job_id: one.gpu_seconds / 3600 * prices[type_of[one.job_id]] for one in run.jobs}
     assert {one.job_id: one.cost_usd for one in run.jobs} == pytest.approx(due)
     assert run.summary["cost_usd"] == pytest.approx(sum(due.values()))
+
+
+def test_the_plans_of_a_run_are_predicted_again_by_their_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On nodes with a part of their system's GPUs, or with other NICs; with models of the user."""
+    monkeypatch.chdir(tmp_path)
+    Path("my model.yaml").write_text("extends: llama3-8b\nlayers: 24\n")
+    text = SMALL.replace("a100, nodes: 2", "a100, nodes: 2, gpus_per_node: 4, nic_gbps: 400")
+    types = {"a100": {"seq_len": 1024}, "h100": {"precision": "fp8", "framework": "te"}, "b200": {}}
+    more = {"b200": {"model": "my model.yaml", "plan_options": "optimizer=lamb"}}
+    jobs = [job(name, gpu_type=name, **facts, **more.get(name, {})) for name, facts in types.items()]
+    run = clustersim.run(jobs, "fifo", cluster=small(tmp_path, text), memory_headroom=0.05)
+    assert len(run.plans) == 3
+    for plan in run.plans:
+        assert itertime([*shlex.split(replay_command(run, plan))[1:], "--json"]) == 0
+        again = json.loads(capsys.readouterr().out)
+        assert again["iteration_s"] == pytest.approx(plan.iteration_s, rel=1e-9)
+        assert again["memory_gb"] == pytest.approx(plan.memory_gb, rel=1e-9)
 
 
 @pytest.mark.parametrize("system", ["dgx-a100-80gb", "dgx-h100", "dgx-a800-80gb"])
