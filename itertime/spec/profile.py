@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import os
 import re
 from pathlib import Path
 from typing import Literal
@@ -332,11 +333,11 @@ def list_profiles() -> list[str]:
 
 
 def load_profile(name_or_path: str | Path) -> Profile:
-    """A shipped profile by name, or one from a JSON file by its path. The result is cached by argument.
+    """A shipped profile by name, or one from a JSON file by its path, which is read again where it changed.
 
     Raises `UnknownName` for a name that is not shipped, `UserError` naming file and key for a wrong file.
     """
-    return read_profile(profile_path(name_or_path))
+    return read_profile(profile_path(name_or_path), profile_state(name_or_path))
 
 
 def profile_path(name_or_path: str | Path) -> Path:
@@ -348,9 +349,22 @@ def profile_path(name_or_path: str | Path) -> Path:
     return Path(text) if is_path else FOLDER / f"{text}.json"
 
 
+def profile_state(name_or_path: str | Path) -> tuple[int, ...] | None:
+    """What differs where a user's profile has changed: time, size and number of its file; None for a shipped
+    one, and for no file. Raises as `profile_path`.
+    """
+    if name_or_path in SHIPPED_PROFILES:
+        return None
+    try:
+        state = os.stat(profile_path(name_or_path))
+    except (OSError, ValueError):
+        return None
+    return state.st_mtime_ns, state.st_size, state.st_ino
+
+
 @functools.lru_cache(maxsize=16)
-def read_profile(path: Path) -> Profile:
-    """The profile in a file; the last 16 are kept."""
+def read_profile(path: Path, state: tuple[int, ...] | None = None) -> Profile:
+    """The profile in a file in some state; the last 16 are kept."""
     profile = construct(Profile, read_mapping(path), path)
     _ = profile.digest  # computed here, so that no later call has to
     return profile

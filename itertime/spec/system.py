@@ -31,7 +31,7 @@ from itertime.io import (
 )
 
 from .framework import NEUTRAL, load_framework
-from .profile import Profile, load_profile
+from .profile import Profile, load_profile, profile_state
 from .references import Reference
 
 SYSTEMS = Path(__file__).parents[1] / "systems"
@@ -293,21 +293,22 @@ def as_system(system: System | str | Path) -> System:
 def profile_of(system: System) -> Profile:
     """The profile of a system's GPUs: the one that it names, with the power and memory that it states.
 
-    It is read once. Raises as `load_profile` and `Profile.variant` do.
+    It is read once, and again where its file changed. Raises as `load_profile` and `Profile.variant` do.
     """
     figures = system.power_w, system.hbm_bytes_per_s, system.memory_bytes, system.multiprocessors
-    return variant_of(system.profile, *figures)
+    return variant_of(system.profile, profile_state(system.profile), *figures)
 
 
 @cache
 def variant_of(
     name: str,
+    state: tuple[int, ...] | None,
     power_w: float | None,
     hbm_bytes_per_s: float | None,
     memory_bytes: float | None,
     multiprocessors: int | None,
 ) -> Profile:
-    """The profile `name` with what a system states of its GPUs; kept by arguments."""
+    """The profile `name`, in a `profile_state`, with what a system states of its GPUs; kept by arguments."""
     profile = load_profile(name)
     if power_w is hbm_bytes_per_s is memory_bytes is multiprocessors is None:
         return profile

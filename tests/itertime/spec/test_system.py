@@ -335,3 +335,5 @@ def test_a_systems_files_lie_beside_it_or_in_the_current_folder(
     path = written(beside, node="extends: dgx-h100\nprofile: own.json\n", child="extends: node.yaml\n")
     for file in (path, beside / "child.yaml"):
         assert profile_of(load_system(str(file))) == load_profile("a100-80gb")
+    (beside / "own.json").write_text(profile_path("h100-80gb").read_text())  # it has changed
+    assert profile_of(load_system(str(path))) == load_profile("h100-80gb")
