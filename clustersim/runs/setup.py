@@ -63,10 +63,10 @@ def setup_of(
         return RunSetup(cluster=cluster, scheduler=scheduler, speed=speed, **resolved)
 
 
-def _price(stated: float | None, cluster: Cluster, speed: Speed) -> Price:
+def _price(user_usd: float | None, cluster: Cluster, speed: Speed) -> Price:
     """The price of a GPU-hour, on GPU types for which the cluster states none."""
     system = None if cluster.groups else speed.system_of(cluster.gpu_types[0])
-    price = price_of(system, stated, _STATED)
+    price = price_of(system, user_usd, _STATED)
     return price._replace(origin=_OF_GROUPS) if cluster.states_prices else price
 
 

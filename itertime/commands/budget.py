@@ -75,10 +75,10 @@ def budget(
         name: limits.largest([conditions.shape(shape) for shape in shapes()])
         for name, shapes in (("published", published), ("generated", generated))
     }
-    shown = _Trainings(conditions, system, memory_headroom)
+    trainings = _Trainings(conditions, system, memory_headroom)
     gpus, days = allowance.gpus, allowance.days
     if json:
-        documents = {name: shown.document(answer) for name, answer in answers.items()}
+        documents = {name: trainings.document(answer) for name, answer in answers.items()}
         rule = {"gpus": gpus, "days": days, "rule_parameters": limits.rule_parameters()}
         print_json(rule | choices.frame(system, space) | documents)
         return
@@ -87,8 +87,8 @@ def budget(
     print(f"at 100 % utilisation the rule gives {limits.rule_parameters() / 1e9:.1f}B parameters")
     for name, answer in answers.items():
         print(f"{name} shapes")
-        shown.print("at 100 %", answer.naive)
-        shown.print("simulated", answer.simulated)
+        trainings.print("at 100 %", answer.naive)
+        trainings.print("simulated", answer.simulated)
 
 
 @dataclass(frozen=True)

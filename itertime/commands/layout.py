@@ -109,16 +109,16 @@ class PlanLayout:
     def of(cls, plan: Plan) -> PlanLayout:
         """The layout that states a plan. Choices of which the others leave a single one stay open."""
         values = vars(plan)
-        stated = {field.name: values[field.name] for field in fields(cls) if field.name in values}
-        stated |= {name: None for name in _DEGREES if values[name] == 1}
+        options = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        options |= {name: None for name in _DEGREES if values[name] == 1}
         alone = {
             "interleave": (plan.pp == 1 or plan.schedule == "gpipe") and plan.interleave == 1,
             "sequence_parallel": plan.tp == 1 and not plan.sequence_parallel,
         }
-        stated |= {name: None for name, is_alone in alone.items() if is_alone}
+        options |= {name: None for name, is_alone in alone.items() if is_alone}
         ranks = plan.dp * plan.cp
         return cls(
-            **stated | {"split": None if plan.split == "even" else plan.split},
+            **options | {"split": None if plan.split == "even" else plan.split},
             zero=None if ranks == 1 and plan.zero_stage == 0 else plan.zero_stage,
             bucket_mb=None if plan.bucket_bytes is None else plan.bucket_bytes // _MB,
         )
@@ -147,20 +147,20 @@ _MB = 1_000_000
 
 
 class ChosenPlan(NamedTuple):
-    """The plan of some options: `layout` states all of it. `chosen`: the values of choices that were left
+    """The plan of some options: `layout` states all of it. `picks`: the values of choices that were left
     open, by parameter, as those of the fastest of `rivals` plans that fit; of none if `rivals` is 0.
     """
 
     plan: Plan
     layout: PlanLayout
-    chosen: dict[str, Any]
+    picks: dict[str, Any]
     rivals: int
 
     @property
     def note(self) -> str:
         """What was left open and how it was chosen; "" where there was nothing to choose."""
         layout = PlanLayout.of(self.plan)
-        values = " ".join(option_words(layout, self.chosen))
+        values = " ".join(option_words(layout, self.picks))
         if not values:
             return ""
         if not self.rivals:
@@ -174,7 +174,7 @@ class ChosenPlan(NamedTuple):
 
     def replay(self, subject: Subject, memory_headroom: float) -> dict[str, Any]:
         """What `--json` says of the choice, and the command that states the plan."""
-        return {"chosen": self.chosen, "command": predict_command(subject, self.plan, memory_headroom)}
+        return {"chosen": self.picks, "command": predict_command(subject, self.plan, memory_headroom)}
 
 
 def chosen_plan(
@@ -222,10 +222,10 @@ def chosen_plan(
         raise
     if result.plans:
         best = PlanLayout.of(result.plans[0].plan).filled(_ALONE)
-        chosen = {name: getattr(best, name) for name in layout.open}
-        layout = replace(layout.filled({}), **chosen)
-        chosen = chosen if result.evaluated > 1 else {}
-        return ChosenPlan(_plan_of(subject, layout, execution), layout, chosen, result.feasible)
+        picks = {name: getattr(best, name) for name in layout.open}
+        layout = replace(layout.filled({}), **picks)
+        picks = picks if result.evaluated > 1 else {}
+        return ChosenPlan(_plan_of(subject, layout, execution), layout, picks, result.feasible)
     if layout.gpus is not None:
         raise UserError(_no_plan(gpus, result.evaluated))
     names = layout.open if result.evaluated > 1 else ()

@@ -384,17 +384,17 @@ class Price(NamedTuple):
         return gpus * self.usd_per_gpu_hour * seconds / 3600
 
 
-def checked_price(stated: float | None, where: str = "--price") -> float | None:
+def checked_price(user_usd: float | None, where: str = "--price") -> float | None:
     """A price as a user states it; UserError for one that is out of range."""
-    if stated is not None and not 0 < stated < 1e9:
-        raise UserError(f"{where}={stated:g}: must be dollars per GPU-hour, above 0")
-    return stated
+    if user_usd is not None and not 0 < user_usd < 1e9:
+        raise UserError(f"{where}={user_usd:g}: must be dollars per GPU-hour, above 0")
+    return user_usd
 
 
-def price_of(system: System | None, stated: float | None = None, where: str = "--price") -> Price:
+def price_of(system: System | None, user_usd: float | None = None, where: str = "--price") -> Price:
     """The price that a user states, else that of the system, else the default. `where` the user states it."""
-    if stated is not None:
-        return Price(stated, f"as {where} says")
+    if user_usd is not None:
+        return Price(user_usd, f"as {where} says")
     if system is not None and system.usd_per_gpu_hour is not None:
         return Price(system.usd_per_gpu_hour, f"as system {system.name} says")
     return Price(DEFAULT_USD_PER_GPU_HOUR, "by default: the system states no price")
