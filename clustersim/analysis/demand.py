@@ -88,9 +88,9 @@ def offered_load(jobs: Jobs, cluster: Cluster, window: Interval | None) -> dict[
     return {"offered_load": load, "arrival_window_s": length_s, "load_jobs": int(covered.sum())}
 
 
-def differs_from_stated(load: float, stated: float) -> bool:
+def differs_from_stated(load: float, stated_load: float) -> bool:
     """Whether jobs offer another load than their trace states, by more than 5 %."""
-    return abs(load / stated - 1) > _LOAD_TOLERANCE
+    return abs(load / stated_load - 1) > _LOAD_TOLERANCE
 
 
 def says_little(metrics: Mapping[str, object], elastic: bool) -> bool:
@@ -99,11 +99,11 @@ def says_little(metrics: Mapping[str, object], elastic: bool) -> bool:
     An `elastic` policy can run jobs on fewer GPUs where others let them wait. Its run says little only if
     mean JCT is also near the best possible; without a bound, if mean slowdown is as near to 1.
     """
-    waited, over_bound, slowdown = (
+    waited_ratio, over_bound, slowdown = (
         value if isinstance(value := metrics.get(name), int | float) else None
         for name in ("waited_ratio", "jct_over_bound", "slowdown_mean")
     )
-    if waited is None or waited >= HARDLY_ANY:
+    if waited_ratio is None or waited_ratio >= HARDLY_ANY:
         return False
     distance = slowdown if over_bound is None else over_bound
     return not elastic or distance is None or distance <= 1 + NEAR_BEST

@@ -165,18 +165,18 @@ def paired_metrics(run: Run, baseline: Run) -> PairedMetrics | None:
     """What every comparison of two runs of one trace is made of: averages over the same jobs. None for runs
     of different jobs.
     """
-    ours, theirs = jobs_of(run), jobs_of(baseline)
-    if any(ours.values(name) != theirs.values(name) for name in ("job_id", "submit_s")):
+    run_jobs, baseline_jobs = jobs_of(run), jobs_of(baseline)
+    if any(run_jobs.values(name) != baseline_jobs.values(name) for name in ("job_id", "submit_s")):
         return None
-    ours_finished, theirs_finished = (
+    run_finished, baseline_finished = (
         measured_jobs(pair_run) & finished(pair_run) for pair_run in (run, baseline)
     )
-    common = ours_finished & theirs_finished
+    common_jobs = run_finished & baseline_finished
     return PairedMetrics(
-        jobs=int(common.sum()),
-        variant=_of_jobs(run, common),
-        baseline=_of_jobs(baseline, common),
-        is_whole=bool((ours_finished == theirs_finished).all()),
+        jobs=int(common_jobs.sum()),
+        variant=_of_jobs(run, common_jobs),
+        baseline=_of_jobs(baseline, common_jobs),
+        is_whole=bool((run_finished == baseline_finished).all()),
     )
 
 

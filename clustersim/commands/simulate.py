@@ -203,8 +203,11 @@ def _compare(
 
     names = list(dict.fromkeys(config.policy for config in configs))
     _check_baseline(baseline, names)
-    suited, errors = suited_configs(configs, trace.models)
-    configs, refusals = [configs[i] for i in suited], {policy: str(error) for policy, error in errors.items()}
+    numbers, errors = suited_configs(configs, trace.models)
+    configs, refusals = (
+        [configs[i] for i in numbers],
+        {policy: str(error) for policy, error in errors.items()},
+    )
     if baseline in refusals:
         raise UserError(f"--baseline {baseline}: {refusals[baseline]}")
     many = len({config.seed for config in configs}) > 1

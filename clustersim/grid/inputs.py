@@ -77,9 +77,9 @@ def resolve(
     config = _config(settings, seed)
     if isinstance(trace, str):
         return Inputs(config, trace)
-    stated = {**(settings.get("trace") or {}), **parts}
+    stated_values = {**(settings.get("trace") or {}), **parts}
     run_config = config if trace_settings is None else _config(trace_settings, seed)
-    values = {name: value for name, value in recipe_values(run_config).items() if name not in stated}
+    values = {name: value for name, value in recipe_values(run_config).items() if name not in stated_values}
     return Inputs(config, replace(trace, **values))
 
 

@@ -18,15 +18,15 @@ def load_notes(results: Sequence[Result]) -> list[str]:
     loads = [(result, result.offered_load) for result in results if result.offered_load is not None]
     if not loads:
         return []
-    differing: dict[float, list[float]] = {}
+    other_loads: dict[float, list[float]] = {}
     for result, load in loads:
-        stated = result.facts.stated_load
-        if stated is not None and differs_from_stated(load, stated):
-            differing.setdefault(stated, []).append(load)
+        stated_load = result.facts.stated_load
+        if stated_load is not None and differs_from_stated(load, stated_load):
+            other_loads.setdefault(stated_load, []).append(load)
     sentences = [
-        f"In {len(offered):,} of {_cells(len(loads))} the load is not the {stated:.2f} that the trace "
-        f"states: it offers {_from_to(offered)} to the nodes and the planner of these runs."
-        for stated, offered in differing.items()
+        f"In {len(cell_loads):,} of {_cells(len(loads))} the load is not the {stated_load:.2f} that the "
+        f"trace states: it offers {_from_to(cell_loads)} to the nodes and the planner of these runs."
+        for stated_load, cell_loads in other_loads.items()
     ]
     return [*sentences, f"Offered load: {_from_to([load for _, load in loads])} of the cluster's GPU time."]
 
@@ -49,20 +49,21 @@ def cell_notes(results: Sequence[Result]) -> list[str]:
     """In how many cells no job is measured, the metrics say little about scheduling, or a few jobs make the
     makespan.
     """
-    done = [result for result in results if result.status == "done"]
-    cells = _cells(len(done))
-    empty = sum(result.metrics.get("jobs") == 0 for result in done)
-    calm = sum(says_little(result.metrics, result.facts.elastic) for result in done)
-    tailed = sum((result.metrics.get("tail_ratio") or 0.0) >= LONG_TAIL for result in done)
-    near = f", and under elastic policies JCTs are within {100 * NEAR_BEST:g} % of the best possible"
-    elastic = near if any(result.facts.elastic for result in done) else ""
+    done_results = [result for result in results if result.status == "done"]
+    cells = _cells(len(done_results))
+    empty_cells = sum(result.metrics.get("jobs") == 0 for result in done_results)
+    calm_cells = sum(says_little(result.metrics, result.facts.elastic) for result in done_results)
+    tailed_cells = sum((result.metrics.get("tail_ratio") or 0.0) >= LONG_TAIL for result in done_results)
+    condition = f", and under elastic policies JCTs are within {100 * NEAR_BEST:g} % of the best possible"
+    if not any(result.facts.elastic for result in done_results):
+        condition = ""
     sentences = {
-        f"In {empty:,} of {cells} no job is submitted in the window: state a shorter warmup_s, or a longer "
-        "measure_s.": empty,
-        f"In {calm:,} of {cells} almost no job waited (waited_ratio below {100 * HARDLY_ANY:g} %){elastic}: "
-        "they say little about scheduling.": calm,
-        f"In {tailed:,} of {cells} at least {100 * LONG_TAIL:g} % of the makespan is the tail of a few jobs "
-        "(tail_ratio).": tailed,
+        f"In {empty_cells:,} of {cells} no job is submitted in the window: state a shorter warmup_s, or a "
+        "longer measure_s.": empty_cells,
+        f"In {calm_cells:,} of {cells} almost no job waited (waited_ratio below {100 * HARDLY_ANY:g} %)"
+        f"{condition}: they say little about scheduling.": calm_cells,
+        f"In {tailed_cells:,} of {cells} at least {100 * LONG_TAIL:g} % of the makespan is the tail of a few "
+        "jobs (tail_ratio).": tailed_cells,
     }
     return [sentence for sentence, count in sentences.items() if count]
 
@@ -72,5 +73,5 @@ def _cells(count: int) -> str:
 
 
 def _from_to(loads: Sequence[float]) -> str:
-    least, most = f"{min(loads):.2f}", f"{max(loads):.2f}"
-    return least if least == most else f"{least} to {most}"
+    lowest_load, highest_load = f"{min(loads):.2f}", f"{max(loads):.2f}"
+    return lowest_load if lowest_load == highest_load else f"{lowest_load} to {highest_load}"

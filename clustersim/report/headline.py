@@ -237,9 +237,9 @@ def _cell(measure: Measure, scale: _Scale, value: float | None, pairing: _Pairin
     text = scale.text(value)
     if value is None or pairing is None or measure.kind in ("factor", "jobs"):  # a factor is a comparison
         return HeadlineCell(text)
-    ours, theirs = pairing.variant.get(measure.key), pairing.baseline.get(measure.key)
-    if ours is None or theirs is None:
+    run_value, base_value = pairing.variant.get(measure.key), pairing.baseline.get(measure.key)
+    if run_value is None or base_value is None:
         return HeadlineCell(text)
-    worse = ours > theirs if measure.better == "lower" else ours < theirs
-    trend = "" if not measure.better or ours == theirs else "worse" if worse else "better"
-    return HeadlineCell(text, difference(measure.kind, ours, theirs), trend)
+    worse = run_value > base_value if measure.better == "lower" else run_value < base_value
+    trend = "" if not measure.better or run_value == base_value else "worse" if worse else "better"
+    return HeadlineCell(text, difference(measure.kind, run_value, base_value), trend)

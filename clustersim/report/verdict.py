@@ -104,22 +104,28 @@ def load_differences(runs: Sequence[Run]) -> list[str]:
     loads: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for group in groups:
         for run in group.runs:
-            recipe, load = _recipe_of(run), run.summary.get("offered_load")
-            stated = recipe.get("load")
+            recipe = _recipe_of(run)
+            load, stated_load = run.summary.get("offered_load"), recipe.get("load")
             reaches_all = run.manifest.get("until_s") is None and run.manifest.get("complete") is True
-            if not (reaches_all and load and isinstance(stated, int | float)) or recipe["load_of"] != "trace":
+            if not (reaches_all and recipe.get("load_of") == "trace"):
                 continue
-            if differs_from_stated(load, stated):
-                origin = f"{recipe['gpus']:,} GPUs of {recipe['system']}, planner {recipe['planner']}"
-                loads.setdefault((f"{stated:.2f}", origin), []).append((load, group.label))
+            if not (
+                isinstance(load, int | float) and isinstance(stated_load, int | float) and stated_load > 0
+            ):
+                continue
+            if differs_from_stated(load, stated_load):
+                places = [recipe.get(name) for name in ("gpus", "system", "planner")]
+                origin = "{} GPUs of {}, planner {}".format(*places)
+                loads.setdefault((f"{stated_load:.2f}", origin), []).append((load, group.label))
     sentences = []
     for (stated_text, origin), entries in loads.items():
-        least, most = (f"{limit([load for load, _ in entries]):.2f}" for limit in (min, max))
+        lowest_load, highest_load = (f"{limit([load for load, _ in entries]):.2f}" for limit in (min, max))
+        load_range = lowest_load if lowest_load == highest_load else f"{lowest_load} to {highest_load}"
         labels = dict.fromkeys(label for _, label in entries)
-        under = f" under {listed(list(labels))}" if len(labels) < len(groups) else ""
-        offered = f"{least}{under}" if least == most else f"{least} to {most}{under}"
+        policies = f" under {listed(list(labels))}" if len(labels) < len(groups) else ""
         sentences.append(
-            f"The trace states a load of {stated_text} and offers {offered}: it was generated for {origin}."
+            f"The trace states a load of {stated_text} and offers {load_range}{policies}: it was generated "
+            f"for {origin}."
         )
     return sentences
 
@@ -416,8 +422,9 @@ class _Pairing(NamedTuple):
 
     @property
     def counted(self) -> str:
-        least, most = self.jobs
-        return counted(most, "job") if least == most else f"{least:,} to {counted(most, 'job')}"
+        fewest_jobs, most_jobs = self.jobs
+        count = counted(most_jobs, "job")
+        return count if fewest_jobs == most_jobs else f"{fewest_jobs:,} to {count}"
 
 
 def _pairings(runs: Sequence[Run], groups: Sequence[PolicyRuns], baseline: str) -> dict[str, _Pairing]:
@@ -447,10 +454,10 @@ def _soonest(runs: Sequence[Run], groups: Sequence[PolicyRuns], baseline: str) -
     pairings = _pairings(runs, groups, baseline)
     if not pairings:
         return [f"No policy finished a job that {baseline} finished, so completion times cannot be compared."]
-    whole = {label: pairing for label, pairing in pairings.items() if pairing.share >= _NEARLY_ALL}
-    sentences = [_leader(whole, baseline)] if whole else []
-    partial = sorted((label for label in pairings if label not in whole), key=lambda k: pairings[k].change)
-    for label in partial[:_MOST_TOLD]:
+    candidates = {label: pairing for label, pairing in pairings.items() if pairing.share >= _NEARLY_ALL}
+    sentences = [_leader(candidates, baseline)] if candidates else []
+    declining_policies = [label for label in pairings if label not in candidates]
+    for label in sorted(declining_policies, key=lambda label: pairings[label].change)[:_MOST_TOLD]:
         pairing = pairings[label]
         change = difference("time", pairing.jct_s, pairing.baseline_s)
         sentences.append(
@@ -475,12 +482,12 @@ def _leader(pairings: Mapping[str, _Pairing], baseline: str) -> str:
             f"against {duration(pairing.baseline_s)} under {baseline} ({change})."
         )
     second = min((label for label in changes if changes[label] > 1), key=lambda label: changes[label])
-    takes = pairings[second]
-    base_text = duration(takes.baseline_s, scale_s=takes.jct_s)
+    pairing = pairings[second]
+    base_text = duration(pairing.baseline_s, scale_s=pairing.jct_s)
     return (
-        f"No policy completes jobs sooner than {baseline}: mean JCT {base_text} over the {takes.counted} "
-        f"that both finished; {second} takes {duration(takes.jct_s)} "
-        f"({difference('time', takes.jct_s, takes.baseline_s)})."
+        f"No policy completes jobs sooner than {baseline}: mean JCT {base_text} over the {pairing.counted} "
+        f"that both finished; {second} takes {duration(pairing.jct_s)} "
+        f"({difference('time', pairing.jct_s, pairing.baseline_s)})."
     )
 
 

@@ -57,13 +57,13 @@ def compare(
     of_trace = run_configs[0] if run_configs else RunConfig.make(policy="fifo")
     trace = Trace.given(trace, of_trace.table, of_trace.model_path)
     folders: list[str | Path | None] = [None] * len(run_configs) if out is None else list(out)
-    suited, refusals = suited_configs(run_configs, trace.models)  # raises for mistakes before anything runs
+    numbers, refusals = suited_configs(run_configs, trace.models)  # raises for mistakes before anything runs
     for policy, refusal in refusals.items():
         if on_refusal is None:
             raise refusal
         on_refusal(policy, str(refusal))
-    folders = [folders[i] for i in suited]
-    run_configs = [run_configs[i] for i in suited]
+    folders = [folders[i] for i in numbers]
+    run_configs = [run_configs[i] for i in numbers]
     count = min(len(run_configs), workers or os.cpu_count() or 1)
     with _temporary() as bounds:
         options: list[dict[str, Any]] = [
@@ -107,17 +107,17 @@ def suited_configs(
     `models`: those that the jobs may name. UserError for all other mistakes, UnsuitedPolicy if no policy can
     run.
     """
-    suited, refusals = [], {}
+    numbers, refusals = [], {}
     for i, config in enumerate(configs):
         try:
             setup_of(config, models=models)
         except UnsuitedPolicy as error:
             refusals[config.policy] = error
         else:
-            suited.append(i)
-    if refusals and not suited:
+            numbers.append(i)
+    if refusals and not numbers:
         raise next(iter(refusals.values()))
-    return suited, refusals
+    return numbers, refusals
 
 
 def _in_processes(

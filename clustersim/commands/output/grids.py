@@ -269,6 +269,6 @@ def _common_jobs(comparisons: Sequence[Comparison]) -> list[str]:
         return []
     named_counts = [f"{label} {count:,.1f}".removesuffix(".0") for label, count in counts.items()]
     listed_counts = ", ".join(named_counts[:_MOST_COUNTS])
-    others = len(named_counts) - _MOST_COUNTS
-    more = f" and {others:,} more rows with other jobs" if others > 0 else ""
-    return [f"JCT and waiting cover the jobs that both runs of a pair finished: {listed_counts}{more}."]
+    other_rows = len(named_counts) - _MOST_COUNTS
+    remainder = f" and {other_rows:,} more rows with other jobs" if other_rows > 0 else ""
+    return [f"JCT and waiting cover the jobs that both runs of a pair finished: {listed_counts}{remainder}."]
