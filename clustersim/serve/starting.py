@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psutil
@@ -17,7 +18,7 @@ import psutil
 from clustersim.cluster import Cluster
 from clustersim.runs import RunConfig, list_policies
 from itertime.errors import UserError, quoted
-from itertime.io import open_regular, read_bytes, replacing, write_text
+from itertime.io import open_own, open_regular, read_bytes, replacing, write_text
 
 from .folder import HOME, ServedFolder
 
@@ -153,13 +154,22 @@ class Starter:
         self._started: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, settings: Mapping[str, Any]) -> str:
-        """Start what the settings say; its name. UserError as of `command_of`, and if four run already."""
-        arguments = command_of(settings, self._folder)
-        running = sum(process.poll() is None for process in self._started.values()) + len(self._earlier())
-        if running >= _MOST_AT_ONCE:
-            raise UserError(f"{running} comparisons run already; wait for the end of one, or stop one")
-        name = str(settings["name"])
+        """Start what the settings say; its name. UserError as of `command_of`, if four run already or one of
+        this name, and if another one is being started.
+        """
+        command_of(settings, self._folder)
         self._make_home()
+        with self._alone():
+            return self._start(settings)
+
+    def _start(self, settings: Mapping[str, Any]) -> str:
+        arguments, name = command_of(settings, self._folder), str(settings["name"])
+        running = [known for known, process in self._started.items() if process.poll() is None]
+        running += self._earlier()
+        if name in running:  # it has not made its folder yet
+            raise UserError(f"name={quoted(name)}: runs already; choose another name")
+        if len(running) >= _MOST_AT_ONCE:
+            raise UserError(f"{len(running)} comparisons run already; wait for the end of one, or stop one")
         write_text(self._home / f"{name}.json", json.dumps(dict(settings)))
         write_text(self._home / f"{name}.process", "")  # what cannot be written is refused before the start
         with replacing(self._home / f"{name}.log") as new_log, new_log.open("wb") as log:
@@ -173,6 +183,22 @@ class Starter:
             )
         self._remember(name)
         return name
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other requests, to any server of the folder, from starting something at the same time."""
+        try:
+            lock = open_own(self._home / "lock")
+        except OSError as error:
+            raise UserError(f"{HOME}/lock: cannot be used: {error.strerror or error}") from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError("another comparison is being started; try again") from None
+            except OSError:
+                pass  # some network file systems have no locks
+            yield
 
     def _make_home(self) -> None:
         """The folder of what commands print. UserError if something else has its name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -300,11 +302,19 @@ def test_what_an_earlier_server_started_is_listed_and_stopped(home: Path) -> Non
         forged = {"other": known, "reused": {**known, "began_s": 1.0}, "wrong": {"pid": "x"}, "none": []}
         for name, noted in {"older": known, **forged}.items():
             (home / ".serve" / f"{name}.process").write_text(json.dumps(noted))
+        while target not in psutil.Process(process.pid).cmdline():  # empty for a moment after the start
+            time.sleep(0.001)
         starter = Starter(ServedFolder(home))
         assert starter.commands() == [{"name": "older", "status": "running", "printed": ""}]
         for name in forged:
             with pytest.raises(UserError, match="has ended"):
                 starter.stop(name)
+        with pytest.raises(UserError, match="name='older': runs already; choose another name"):
+            starter.start({**GOOD, "name": "older"})  # it has not made its folder yet
+        with (home / ".serve" / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with pytest.raises(UserError, match="another comparison is being started; try again"):
+                starter.start({**GOOD, "name": "newer"})
         assert process.poll() is None
         starter.stop("older")
         assert process.wait(30) != 0
