@@ -78,36 +78,38 @@ class Closures:
         return ClosedNodes(closed, reserved)
 
     def closed_during(self, job: JobView | None, from_s: float, until_s: float) -> ClosedNodes:
-        facts, closed, reserved = self._world.facts, 0, 0
+        facts, closed_nodes, reserved_nodes = self._world.facts, 0, 0
         for node, leaves_s in facts.nodes.leaving.items():
             if leaves_s > facts.now_s and (self._cordon or leaves_s < until_s or leaves_s <= from_s):
-                closed |= 1 << node
-        for start_s, end_s, nodes in self._coming():
+                closed_nodes |= 1 << node
+        for start_s, end_s, nodes in self._announced_from_now():
             if start_s > from_s and start_s >= until_s:
                 break
-            closed |= nodes if end_s > from_s else 0
-        for reservation in chain(self._in_force, self._to_come) if job is not None else ():
+            closed_nodes |= nodes if end_s > from_s else 0
+        if job is None:
+            return ClosedNodes(closed_nodes, reserved_nodes)
+        for reservation in chain(self._in_force, self._to_come):
             holds = reservation.start_s <= from_s < reservation.end_s
             if not holds and not from_s < reservation.start_s < until_s:
                 continue
-            if job is None or not reservation.admits(job.id, job.tenant):
-                closed |= self._sets[reservation.nodes] if holds or reservation.others == "drain" else 0
-            elif holds:
-                reserved |= self._sets[reservation.nodes]
-        return ClosedNodes(closed, reserved)
+            if reservation.admits(job.id, job.tenant):
+                reserved_nodes |= self._sets[reservation.nodes] if holds else 0
+            elif holds or reservation.others == "drain":
+                closed_nodes |= self._sets[reservation.nodes]
+        return ClosedNodes(closed_nodes, reserved_nodes)
 
     def back_by(self, time_s: float) -> NodeSet:
-        now, back, out = self._world.facts.now_s, 0, 0
-        for start_s, end_s, nodes in self._coming():
+        now, returned_nodes, absent_nodes = self._world.facts.now_s, 0, 0
+        for start_s, end_s, nodes in self._announced_from_now():
             if start_s <= now and end_s <= time_s:
-                back |= nodes
+                returned_nodes |= nodes
             elif start_s <= time_s < end_s:
-                out |= nodes
-        return back & ~out
+                absent_nodes |= nodes
+        return returned_nodes & ~absent_nodes
 
     def openings_s(self) -> list[float]:
         now = self._world.facts.now_s
-        ends_s = {end_s for _, end_s, _ in self._coming()}
+        ends_s = {end_s for _, end_s, _ in self._announced_from_now()}
         ends_s |= {reservation.end_s for reservation in chain(self._in_force, self._to_come)}
         return sorted(end_s for end_s in ends_s if now < end_s < inf)
 
@@ -121,24 +123,24 @@ class Closures:
                         yield max(now, reservation.start_s), node, -1
                         yield reservation.end_s, node, 1
             return
-        coming = [closure for closure in self._coming() if closure[1] > now]
-        out_as_announced = node_set(
-            node for start_s, _, n in coming if start_s <= now for node in nodes_of(n)
+        closures = [closure for closure in self._announced_from_now() if closure[1] > now]
+        announced_nodes = node_set(
+            node for start_s, _, nodes in closures if start_s <= now for node in nodes_of(nodes)
         )
-        failed = out_of_service & ~out_as_announced  # of these nothing is known
-        for start_s, end_s, nodes in coming:
-            for node in nodes_of(nodes & ~failed):
+        failed_nodes = out_of_service & ~announced_nodes  # of their return nothing is known
+        for start_s, end_s, nodes in closures:
+            for node in nodes_of(nodes & ~failed_nodes):
                 if start_s > now or not out_of_service >> node & 1:
                     yield max(now, start_s), node, -1
                 if end_s < inf:
                     yield end_s, node, 1
 
-    def _coming(self) -> list[tuple[float, float, NodeSet]]:
+    def _announced_from_now(self) -> list[tuple[float, float, NodeSet]]:
         """What is announced from now on, in order of time."""
-        now, past = self._world.facts.now_s, 0
-        while past < len(self._announced) and self._announced[past][1] <= now:
-            past += 1
-        del self._announced[:past]
+        now, count = self._world.facts.now_s, 0  # of closures that are over
+        while count < len(self._announced) and self._announced[count][1] <= now:
+            count += 1
+        del self._announced[:count]
         return self._announced
 
     def _to_be_drained(self, job: JobView) -> NodeSet:
