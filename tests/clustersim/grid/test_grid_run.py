@@ -487,8 +487,11 @@ matrix:
 
 
 @pytest.mark.parametrize("system", ["dgx-a100-80gb", "dgx-h100", "dgx-b200"])
-def test_a_generated_trace_offers_its_load_to_the_run(system: str, tmp_path: Path) -> None:
+def test_a_generated_trace_offers_its_load_to_the_run(
+    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing but the load is stated: nodes, system and planner are those of the cell."""
+    monkeypatch.setenv("ITERTIME_CACHE", str(tmp_path / "curves"))  # as all cells have the same models
     (tmp_path / "g.yaml").write_text(
         f"set: {{cluster: n16g8, system: {system}, trace: {{jobs: 60, rules: llm-mix}}}}\n"
         "matrix: {policy: [fifo], trace.arrivals: [poisson, bursty, batches, day-night, regular]}\n"
