@@ -75,6 +75,9 @@ def budget(
         name: limits.largest([conditions.shape(shape) for shape in shapes()])
         for name, shapes in (("published", published), ("generated", generated))
     }
+    best = answers["published"].simulated
+    if best is not None and best.fastest is not None:
+        print_without_effect(conditions, best.model, system, [best.fastest.plan], execution)
     trainings = _Trainings(conditions, system, memory_headroom)
     gpus, days = allowance.gpus, allowance.days
     if json:

@@ -99,6 +99,7 @@ def timeline(subject: Subject, output: Output, layout: PlanLayout, execution: Ex
         raise UserError(f"-o={output}: must end in .html or .json")
     model, system = subject.read_model(), subject.read_system()
     choice = chosen_plan(subject, layout, execution, model, system)
+    print_without_effect(subject, model, system, [choice.plan], layout, execution)
     if ending in PAGES:
         from itertime.timeline import write_timeline_page
 

@@ -137,13 +137,6 @@ def test_a_system_states_a_variant_of_its_gpu(tmp_path: Path) -> None:
     assert ratio == pytest.approx(2039 / 1555, rel=0.01)
 
 
-def test_the_link_between_sites_is_stated_in_gb_per_s(tmp_path: Path) -> None:
-    system = load_system(write(tmp_path, {"site_link_gbps": "10", "site_link_latency_us": "30000"}))
-    assert (system.site_link_bytes_per_s, system.site_link_latency_s) == (1.25e9, 0.03)
-    assert load_system("dgx-h100,site_link_gbps=100").site_link_bytes_per_s == 12.5e9
-    assert load_system("dgx-h100").site_link_bytes_per_s is None
-
-
 H100 = load_system("dgx-h100")
 LLAMA = load_model("llama3-8b")
 SHARDED = Plan(tp=1, pp=1, dp=16, micro_batch=1, global_batch=64, zero_stage=3, recompute="none")
