@@ -87,17 +87,17 @@ def _gbps(node: System) -> float:
 
 def _file(name: str, path: Path) -> str:
     """A name as it is, or the path of the file that it names."""
-    beside = path.parent / name
-    return str(beside) if names_file(name) and beside.is_file() else name
+    sibling = path.parent / name
+    return str(sibling) if names_file(name) and sibling.is_file() else name
 
 
 def _fill(row: Cells, figures: Cells, name: str, where: str) -> None:
     """Fill in the empty ones of these cells. TableError for one that says something else."""
     for column, value in figures.items():
-        stated = row[column]
-        if stated not in (None, value):
+        cell = row[column]
+        if cell not in (None, value):
             problem = f"{name} has {value}; correct one of them, or leave {column} out"
-            raise TableError(f"{where}: {column}={stated}: {problem}")
+            raise TableError(f"{where}: {column}={cell}: {problem}")
         row[column] = value
 
 
@@ -106,16 +106,16 @@ def _complete_seconds(row: Cells, rate: str, where: str) -> None:
     tokens_per_s = row[rate]
     if tokens_per_s is None or row["global_batch"] is None or row["seq_len"] is None:
         return
-    share = row["gpus"] if rate == "tokens_per_s_per_gpu" else 1
-    if share is None:
+    gpus = row["gpus"] if rate == "tokens_per_s_per_gpu" else 1
+    if gpus is None:
         return
-    seconds = row["global_batch"] * row["seq_len"] / (tokens_per_s * share)
-    stated = row["iteration_s"]
-    if stated is None:
+    seconds = row["global_batch"] * row["seq_len"] / (tokens_per_s * gpus)
+    measured_s = row["iteration_s"]
+    if measured_s is None:
         row["iteration_s"] = seconds
-    elif abs(seconds / stated - 1) > _ROUNDING:
+    elif abs(seconds / measured_s - 1) > _ROUNDING:
         work = f"{row['global_batch']} sequences of {row['seq_len']} tokens"
         raise TableError(
             f"{where}: {rate}={tokens_per_s:g}: {work} then take {seconds:.4g} s, and iteration_s or another "
-            f"rate says {stated:.4g} s; correct one of them, or leave one out"
+            f"rate says {measured_s:.4g} s; correct one of them, or leave one out"
         )

@@ -241,8 +241,8 @@ def _check_header(path: Path, header: list[str]) -> None:
         _log.warning("warning: %s:1: %s; do they change the work of a run?", printable(str(path)), problem)
     check_repeated(header, f"{path}:1", kind.parsers)
     substitutes = _IN_PLACE_OF if kind is _ITERATIONS else {}
-    named = {name for column in header for name in substitutes.get(column, ())}
-    missing = [name for name in kind.required if name not in header and name not in named]
+    replaced_columns = {name for column in header for name in substitutes.get(column, ())}
+    missing = [name for name in kind.required if name not in header and name not in replaced_columns]
     if missing:
         remedies = [column for column, names in substitutes.items() if missing[0] in names]
         remedy = f"; {' or '.join(remedies)} may stand for {missing[0]}" if remedies else ""

@@ -187,15 +187,19 @@ def _without_settings(
     settings = subject.settings or []
     for place, text in enumerate(settings):
         owner, _, key = text.partition("=")[0].strip().partition(".")
-        others = [*settings[:place], *settings[place + 1 :]]
+        remaining_settings = [*settings[:place], *settings[place + 1 :]]
         try:
             if key in _FOR_READERS:
                 continue
             if owner == "system":
-                yield text, model, system_of(subject.system, others, subject.framework)
+                yield text, model, system_of(subject.system, remaining_settings, subject.framework)
             elif isinstance(subject, Subject):
                 reference = model_reference(subject.model)
-                yield text, changed_model(reference, subject.seq_len, subject.attention, others), system
+                yield (
+                    text,
+                    changed_model(reference, subject.seq_len, subject.attention, remaining_settings),
+                    system,
+                )
         except UserError:
             continue  # the others need it
 
@@ -215,14 +219,17 @@ def _figures(model: ModelSpec, system: System, plans: Sequence[Plan]) -> Mapping
     return {**result.breakdown, **memory, "fits": result.memory.fits.astype(float)}
 
 
-def _same(figures: Mapping[str, Array] | None, others: Mapping[str, Array] | None) -> bool:
+def _same(figures: Mapping[str, Array] | None, alternative: Mapping[str, Array] | None) -> bool:
+    """Whether two predictions agree in every part; what cannot be predicted agrees with nothing."""
     import numpy as np
 
-    if figures is None or others is None:
+    if figures is None or alternative is None:
         return False
-    names = {*figures, *others}
-    pairs = ((figures.get(name, 0.0), others.get(name, 0.0)) for name in names)
-    return all(np.allclose(value, other, rtol=_SAME, atol=0.0) for value, other in pairs)
+    names = {*figures, *alternative}
+    pairs = ((figures.get(name, 0.0), alternative.get(name, 0.0)) for name in names)
+    return all(
+        np.allclose(value, alternative_value, rtol=_SAME, atol=0.0) for value, alternative_value in pairs
+    )
 
 
 def print_unpredicted(text: str) -> None:
