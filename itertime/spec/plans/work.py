@@ -44,21 +44,26 @@ class Work:
         """`model_flops` and those of the forward pass that a plan repeats: those of HFU (PaLM, Chowdhery et
         al. 2022, appendix B). What a flash kernel repeats within itself is not counted.
         """
-        passed = self.model.forward_flops(self.lengths)
-        return self.model_flops + self._repeated(passed, passed.counted_scores)
+        return self.model_flops + self._repeated(self._passed.counted_scores)
 
     @cached_property
     def least_flops(self) -> Array:
         """FLOPs that no kernel leaves out: as `hardware_flops`, without scores that a mask drops."""
-        passed = self.model.forward_flops(self.lengths)
-        dropped = 3.0 * self.tokens * (passed.counted_scores - passed.scores)
-        return self.model_flops - dropped + self._repeated(passed, passed.scores)
+        scores = self._passed.scores
+        dropped = 3.0 * self.tokens * (self._passed.counted_scores - scores)
+        return self.model_flops - dropped + self._repeated(scores)
 
-    def _repeated(self, passed: ForwardFlops, scores: float) -> Array:
+    @cached_property
+    def _passed(self) -> ForwardFlops:
+        return self.model.forward_flops(self.lengths)
+
+    def _repeated(self, scores: float) -> Array | float:
         """FLOPs that the backward pass repeats of a forward pass with `scores` FLOPs of attention a token."""
         model, plans = self.model, self.plans
+        if not plans.recompute.any():
+            return 0.0
         adapters = 2.0 * model.layers * model.lora_parameters
-        layers = passed.layers + adapters + scores
+        layers = self._passed.layers + adapters + scores
         by_choice = {"full": layers, "early-stop": layers}
         if model.ends_in_product and not model.dropout:  # whose mask is drawn last
             by_choice["early-stop"] -= 2.0 * model.layers * model.hidden * model.ffn_hidden
