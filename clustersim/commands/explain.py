@@ -56,7 +56,7 @@ def explain(
         if commands:
             say("  its plans again, in order:")
         for command in commands:  # on one line each, to be copied
-            print(f"      {plain(command)}")
+            print(plain(command))
 
 
 def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
