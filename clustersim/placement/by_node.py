@@ -61,15 +61,16 @@ def pack(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int =
         return _over_sizes(capacity, gpus, preferred) if len(capacity.by_size) > 1 else None
     if len(capacity.by_size) > 1:
         return _over_sizes(capacity, gpus, preferred)
-    if not pack_fits(capacity, gpus):
-        return None
     whole_nodes, remainder = divmod(gpus, size)
     empty = capacity.nodes_with(size)
+    if whole_nodes > empty.bit_count():
+        return None
     nodes = chain(nodes_of(empty & preferred), nodes_of(empty & ~preferred)) if preferred else nodes_of(empty)
     spots = list(zip(islice(nodes, whole_nodes), repeat(size)))
     if remainder:
         last_node = fullest(capacity, remainder, preferred, candidates=~node_set(node for node, _ in spots))
-        assert last_node is not None, "pack_fits said that there is room"
+        if last_node is None:
+            return None
         spots.append((last_node, remainder))
     return tuple(sorted(spots)) if preferred or remainder else tuple(spots)
 
