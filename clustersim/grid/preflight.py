@@ -145,6 +145,7 @@ class _Checker:
         self.find_policy = cache(find_policy)
         self.seen: set[str] = set()
         self.refusals: dict[str, UserError] = {}
+        self.planners: dict[str, str] = {}  # by settings
         self.models: dict[str, dict[str, list[str]]] = {}  # hashes of models, by source
 
     def plan_cell(self, cell: Cell) -> PlannedCell:
@@ -169,7 +170,7 @@ class _Checker:
             policy=config.policy,
             algorithm=algorithm_of(policy) or config.policy,
             elastic=policy.elastic,
-            planner=config.planner or policy.planner,
+            planner=self.planners.get(_settings_text(inputs), policy.planner),
             stated_load=trace.load if states_load and isinstance(trace, Recipe) else None,
         )
 
@@ -190,7 +191,7 @@ class _Checker:
             self.models[source] = model_hashes(load_trace(inputs)) if is_file else {}
         if self._first(("config", _settings_text(inputs))):
             try:
-                setup_of(config)
+                self.planners[_settings_text(inputs)] = setup_of(config).planner
             except UnsuitedPolicy as error:
                 self.refusals[_settings_text(inputs)] = self._located(cell, error)
 
