@@ -106,7 +106,7 @@ def test_scaling_curve_cold(benchmark: Any, space: str, counted: Count) -> None:
     chosen = WHOLE if space == "whole" else None
 
     def curve() -> int:
-        return len(make_planner("3d", SYSTEM, space=chosen).scaling_curve(SMALL, 1536, 1024))
+        return len(make_planner("vtrain", SYSTEM, space=chosen).scaling_curve(SMALL, 1536, 1024))
 
     counts = benchmark(curve)
     counted(f"scaling curve, {space} space: {counts} counts in {fastest(benchmark) * 1e3:.1f} ms")
@@ -116,7 +116,7 @@ def test_scaling_curve_from_disk(benchmark: Any, counted: Count, tmp_path: Any) 
     cache = CurveCache(tmp_path)
 
     def curve() -> int:
-        return len(make_planner("3d", SYSTEM, space=WHOLE, cache=cache).scaling_curve(SMALL, 1536, 1024))
+        return len(make_planner("vtrain", SYSTEM, space=WHOLE, cache=cache).scaling_curve(SMALL, 1536, 1024))
 
     curve()
     counts = benchmark(curve)

@@ -81,7 +81,7 @@ def main() -> None:
     if not args.prices:
         print(f"{'load':>5} {'method':>8} {'CPU s':>8} {'x run':>8} {'mean JCT s':>12} {'x best':>7}")
     for load in args.loads:
-        speed = speed_for(CLUSTER, "3d")
+        speed = speed_for(CLUSTER, "vtrain")
         if args.rigid:
             jobs = rigid(args.jobs, load)
         else:

@@ -58,7 +58,7 @@ def jobs_of(count: int, cluster: Cluster, seed: int) -> list[Job]:
     """Poisson arrivals with exponential run times, stated for a packed job alone. On a small cluster the jobs
     are those of `KINDS` that it holds.
     """
-    speed = speed_for(cluster, "3d")
+    speed = speed_for(cluster, "vtrain")
     fitting_kinds = [kind for kind in KINDS if kind[2] <= cluster.gpus]
     shares = [share for *_, share in fitting_kinds]
     unit_s = [
@@ -103,7 +103,7 @@ def main() -> None:
             setup = RunSetup(
                 cluster=cluster,
                 scheduler=make_policy(options.policy, {}),
-                speed=speed_for(cluster, "3d"),
+                speed=speed_for(cluster, "vtrain"),
                 overheads=Overheads.none(),
                 placement=placement,
             )

@@ -108,7 +108,7 @@ def engine(policy: str, count: int, seed: int, load: float, write: bool) -> Cost
     setup = RunSetup(
         cluster=cluster,
         scheduler=make_policy(policy, {}),
-        speed=speed_for(cluster, "3d"),
+        speed=speed_for(cluster, "vtrain"),
         overheads=Overheads.none(),
     )
     if not write:
@@ -121,7 +121,7 @@ def engine(policy: str, count: int, seed: int, load: float, write: bool) -> Cost
         summary = summarise(
             writer.job_table, writer.usage_table, cluster, end_s=writer.end_s, events=writer.event_count
         )
-        writer.finish(policy, "3d", summary, {}, [])
+        writer.finish(policy, "vtrain", summary, {}, [])
         waiting = int(writer.usage_table["pending"].max())
         return Cost(seconds, process_time() - began, _peak_gib(), waiting)
 

@@ -61,7 +61,7 @@ def main() -> None:
             setup = RunSetup(
                 cluster=cluster,
                 scheduler=policy,
-                speed=speed_for(cluster, "3d"),
+                speed=speed_for(cluster, "vtrain"),
                 overheads=Overheads.none(),
                 check_all_keys=checked,
             )

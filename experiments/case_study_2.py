@@ -52,7 +52,7 @@ QUICK: Mapping[str, Mapping[str, Sequence[Any]]] = {
         ],
         "workload": ["128 jobs", "128 jobs at once", "128 jobs, deadlines, load 3.3"],
     },
-    "load_sweep": {"policy": ["fifo", "srtf", "vtrain-aware"], "trace.load": [1.0]},
+    "load_sweep": {"scheduler": ["fifo", "srtf", "vtrain-aware"], "trace.load": [1.0]},
 }
 """The values of axes that a quick call keeps, by grid."""
 
@@ -160,7 +160,7 @@ MODELS = (
 )  # fmt: skip
 POWERS = [8 << k for k in range(8)]
 COUNTS = sorted({*POWERS, *(24 << k for k in range(6))})
-PLANNERS = ("data-parallel", "data-parallel-tuned", "data-parallel-best", "3d")
+PLANNERS = ("data-parallel", "data-parallel-tuned", "data-parallel-best", "vtrain")
 
 
 def write_counts(folder: Path) -> None:

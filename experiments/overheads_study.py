@@ -30,7 +30,8 @@ from clustersim.runs import Trace
 from itertime.io import write_text
 from traces.synthetic import Recipe, generate
 
-POLICIES = ("fifo", "srtf", "elasticflow", "vtrain-aware")
+PLANNERS = {"fifo": "vtrain", "srtf": "vtrain", "elasticflow": "data-parallel", "vtrain-aware": "vtrain"}
+POLICIES = tuple(PLANNERS)
 JOBS, LOAD, GPUS = 120, 4.0, 512
 HERE = Path(__file__).parent
 FOLDER = HERE / "overheads"
@@ -96,7 +97,7 @@ def trace(seed: int) -> Trace:
 
 def simulate(setting: str, policy: str, seed: int) -> Result:
     """One run of the study."""
-    config = RunConfig.make(policy=policy, seed=seed, **{**ON, **SETTINGS[setting]})
+    config = RunConfig.make(policy=policy, planner=PLANNERS[policy], seed=seed, **{**ON, **SETTINGS[setting]})
     summary = run(trace(seed), config=config).summary
     named = (f.name for f in fields(Result))
     return Result(setting, policy, seed, **{name: summary[name] for name in named if name in summary})

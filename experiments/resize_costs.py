@@ -25,6 +25,7 @@ from policies.vtrain_aware import VTrainAware
 from traces.synthetic import Recipe, generate
 
 POLICIES = {"elasticflow": ElasticFlow, "vtrain-aware": VTrainAware}
+PLANNERS = {"elasticflow": "data-parallel", "vtrain-aware": "vtrain"}
 JOBS, LOADS, SHAPE = 500, (1.0, 2.0, 4.0), "n64g8"
 KINDS = ("launch", "growing", "shrinking", "restart")
 
@@ -77,7 +78,7 @@ def simulate(policy: str, load: float, charged: str, seed: int) -> Result:
         seed=seed,
     )
     jobs = generate(recipe)[0]
-    speed = speed_for(cluster, scheduler.planner, memory_headroom=0.0)
+    speed = speed_for(cluster, PLANNERS[policy], memory_headroom=0.0)
     setup = RunSetup(cluster=cluster, scheduler=scheduler, speed=speed, overheads=CHARGED[charged], seed=seed)
     records = Simulation(jobs, setup).run()
     jct_s = {job.job_id: job.jct_s for job in records.jobs if job.jct_s is not None}

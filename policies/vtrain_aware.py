@@ -16,4 +16,4 @@ class VTrainAware(ElasticFlow):
     instead of data parallelism alone.
     """
 
-    planner = "3d"
+    planner = "best"

@@ -31,7 +31,7 @@ def bound(
     trace: TraceFile,
     cluster: ClusterShape = "n128g8",
     system: SystemName = "dgx-a100-80gb",
-    planner: PlannerName = "3d",
+    planner: PlannerName = "best",
     no_overheads: NoOverheads = False,
     overheads: OverheadsPreset = None,
     settings: Settings = None,

@@ -29,6 +29,7 @@ from clustersim.speed import Interference, NodeSpeeds, StepTimes, Variability
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import parse_yaml, quoted
+from itertime.planning import FORMER_NAMES
 from traces.estimates import Estimates
 
 from .settings import Entry, Setting
@@ -168,10 +169,10 @@ class RunConfig(BaseModel):
     planner: Annotated[
         str | None,
         Setting(
-            meaning="how jobs are planned for a number of GPUs: 3d, data-parallel, data-parallel-tuned, "
-            "data-parallel-best, megatron, reconfigurable. `3d` is the fastest of vTrain's space (1F1B, no "
-            "ZeRO, no sequence parallelism); `itertime search --interleave 1 --zero 0 "
-            "--no-sequence-parallel` searches the same space, and without these options finds faster plans",
+            meaning="how jobs are planned for a number of GPUs: best, vtrain, data-parallel, "
+            "data-parallel-tuned, data-parallel-best, megatron, reconfigurable. `best` is the fastest plan "
+            "that `itertime search` finds, `vtrain` that of `itertime search --space vtrain` (1F1B, no ZeRO, "
+            "no sequence parallelism), whose former name is `3d`",
             default="the policy's",
             option="--planner",
             field="planner",
@@ -489,6 +490,7 @@ def values_of(config: RunConfig, scheduler: Scheduler) -> dict[str, Any]:
     for name, setting in SETTINGS.items():
         value = getattr(config, name)
         values[name] = getattr(scheduler, name) if setting.of_policy and value is None else value
+    values["planner"] = FORMER_NAMES.get(values["planner"], values["planner"])
     return values
 
 

@@ -32,7 +32,7 @@ class Scheduler:
     keyword arguments of `__init__`, stored under their own names.
     """
 
-    planner: str = "3d"
+    planner: str = "best"
     one_gpu_type: bool = False
     """Whether the policy assumes that all GPUs are alike; a cluster of several types is then refused."""
     equal_nodes: bool = False

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from clustersim.cluster import Cluster, Pool
 from itertime.costs import MEMORY_HEADROOM
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UserError
 from itertime.io import shown
-from itertime.planning import PLANNERS, Planner, default_cache, make_planner
+from itertime.planning import Planner, default_cache, make_planner, planner_name
 from itertime.spec import SHIPPED_SYSTEMS, Models, System, load_system, profile_of
 from traces.job import Job
 
@@ -129,8 +129,7 @@ def _speed_on(
     system = None
     if pool.system is not None:
         system = _shipped_nodes(pool) if pool.system in SHIPPED_SYSTEMS else _system_of_nodes(pool)
-    if planner not in PLANNERS:
-        raise UnknownName("planner", planner, PLANNERS)
+    planner = planner_name(planner)
     make = None
     if system is not None:
         make = partial(make_planner, planner, system, cache=default_cache, memory_headroom=memory_headroom)

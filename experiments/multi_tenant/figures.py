@@ -117,8 +117,8 @@ def draw_sweep(rows: Rows, path: Path) -> None:
     for plot, metric, scale in zip(plots, (JCT, MET), (1 / 3600, 100), strict=True):
         lines: dict[str, list[tuple[float, float]]] = {}
         for load in loads:
-            for policy in rows.values("load_sweep", "policy"):
-                row = rows.find("load_sweep", metric, "srtf", {"policy": policy, "trace.load": load})
+            for policy in rows.values("load_sweep", "scheduler"):
+                row = rows.find("load_sweep", metric, "srtf", {"scheduler": policy, "trace.load": load})
                 if row and row.value is not None and row.base is not None:
                     lines.setdefault(policy, []).append((float(load), scale * row.value))
                     lines.setdefault("srtf", []).append((float(load), scale * row.base))

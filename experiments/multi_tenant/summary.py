@@ -33,7 +33,7 @@ def summarised(results: Mapping[str, Results]) -> Iterator[Row]:
     known = [metric for metric in OF_POLICIES if metric in METRICS]
     yield from compared("vtrain_policies", results["vtrain_policies"], {"scheduler": BEST}, known)
     yield from compared(
-        "load_sweep", results["load_sweep"], {"policy": "srtf"}, ("jct_mean_s", "deadline_met_ratio")
+        "load_sweep", results["load_sweep"], {"scheduler": "srtf"}, ("jct_mean_s", "deadline_met_ratio")
     )
 
 

@@ -98,7 +98,7 @@ def speed_table(speeds: Speeds) -> str:
     lines = []
     for model in dict.fromkeys(model for _, model, _ in speeds):
         for name, planner in PLANNERS.items():
-            found = [(speeds.get(("3d", model, n)), speeds.get((planner, model, n))) for n in counts]
+            found = [(speeds.get(("vtrain", model, n)), speeds.get((planner, model, n))) for n in counts]
             lines.append(
                 [model, name, *(f"×{best / own:.2f}" if best and own else "–" for best, own in found)]
             )
@@ -297,8 +297,8 @@ def sweep_table(rows: Rows) -> str:
     header = ["load", "policy", "mean JCT", "against srtf", "p", "deadlines met", "against srtf", "p"]
     lines = []
     for load in rows.values("load_sweep", "trace.load"):
-        for policy in rows.values("load_sweep", "policy"):
-            axes = {"policy": policy, "trace.load": load}
+        for policy in rows.values("load_sweep", "scheduler"):
+            axes = {"scheduler": policy, "trace.load": load}
             jct, met = (rows.find("load_sweep", metric, "srtf", axes) for metric in (JCT, MET))
             if jct and met:
                 lines.append(

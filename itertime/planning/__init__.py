@@ -9,7 +9,8 @@
 | `VTRAIN`, `SPACES`, `named_space` | the space of vTrain's studies; the spaces that have a name |
 | `MICRO_BATCHES` | micro-batch sizes that are tried by default |
 | `make_planner`, `Planner` | a planner by name: from model, batch and GPUs to a plan, by one rule |
-| `PLANNERS` | names of all planners |
+| `PLANNERS`, `FORMER_NAMES` | names of all planners; the present name of one by a name that it had |
+| `planner_name` | the name of a planner by a name that it has or had |
 | `PlannedRun` | the plan of a planner, with its seconds, bytes and MFU |
 | `default_cache` | the folder that keeps planned runs for later processes |
 | `Budget` | GPUs and days, and the largest model that they train compute-optimally |
@@ -54,7 +55,7 @@ from .budget import (
 from .choice import PlanChoice
 from .convergence import StartUp, Steps, list_convergence, load_convergence
 from .curve_cache import default_cache
-from .planner import PLANNERS, PlannedRun, Planner, make_planner
+from .planner import FORMER_NAMES, PLANNERS, PlannedRun, Planner, make_planner, planner_name
 from .search import RankedPlan, SearchResult, judge, search
 from .space import MICRO_BATCHES, SPACES, VTRAIN, WHOLE, Space, named_space
 from .train_time import TrainTime, evaluations_of, train_time
@@ -62,6 +63,7 @@ from .train_time import TrainTime, evaluations_of, train_time
 __all__ = [
     "COUNTS",
     "DAY_S",
+    "FORMER_NAMES",
     "MICRO_BATCHES",
     "PLANNERS",
     "SPACES",
@@ -90,6 +92,7 @@ __all__ = [
     "load_convergence",
     "make_planner",
     "named_space",
+    "planner_name",
     "published",
     "search",
     "train_time",

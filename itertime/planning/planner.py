@@ -1,6 +1,8 @@
 """Planners: rules that turn a model, a global batch and a number of GPUs into a training plan.
 
-- `3d`: the fastest plan of the whole space: tp, pp, dp, micro-batch, recompute.
+- `best`: the fastest plan of `Space()`, which `search` has as its default, too.
+- `vtrain`: the fastest plan of the space of vTrain's studies: tp, pp, dp, micro-batch, recompute. Its former
+  name, `3d`, is still accepted.
 - `data-parallel`: tp = a node's GPUs (the count itself below them), the smallest pp with which one replica
   fits, micro-batch 1; more GPUs only raise dp.
 - `data-parallel-tuned`: the same with the fastest micro-batch.
@@ -8,14 +10,14 @@
   then dp and micro-batch.
 - `megatron`: the takeaways of Narayanan et al. (SC'21), section 3: the smallest tp within a node that fits,
   else tp = a node's GPUs and the smallest pp that fits; then dp, and the fastest micro-batch.
-- `reconfigurable`: the fastest plan of the space of `3d` with each ZeRO stage, and with the optimizer on the
-  GPU or on the CPU.
+- `reconfigurable`: the fastest plan of the space of `vtrain` with each ZeRO stage, and with the optimizer on
+  the GPU or on the CPU.
 
 `data-parallel` is how ElasticFlow's jobs scale in vTrain's comparison (Bang et al., MICRO 2024, section 5).
-All planners may keep activations where they fit: each has the same recompute choices. The first five have
-neither ZeRO nor offloading, so that only their parallelism differs. `reconfigurable` has the execution plans
-of Rubick (Zhang et al., MLSys 2025, section 2): 3D parallelism, ZeRO, ZeRO-Offload, recomputation, and
-gradient accumulation, which follows from the micro-batch.
+All planners may keep activations where they fit: each has the same recompute choices. `vtrain` and the four
+after it have neither ZeRO nor offloading, so that only their parallelism differs. `reconfigurable` has the
+execution plans of Rubick (Zhang et al., MLSys 2025, section 2): 3D parallelism, ZeRO, ZeRO-Offload,
+recomputation, and gradient accumulation, which follows from the micro-batch.
 """
 
 from __future__ import annotations
@@ -223,11 +225,9 @@ def make_planner(
 ) -> Planner:
     """The planner `name` on a system. Its plans leave `memory_headroom`, a share of a GPU's memory, free.
 
-    Raises UnknownName for a name that is not in `PLANNERS`, UserError for a headroom below 0 or from 1 on.
+    Raises UnknownName for a name that no planner has or had, UserError for a headroom below 0 or from 1 on.
     """
-    if name not in _RULES:
-        raise UnknownName("planner", name, PLANNERS)
-    return Planner(name, system, profile or profile_of(system), space, cache, memory_headroom)
+    return Planner(planner_name(name), system, profile or profile_of(system), space, cache, memory_headroom)
 
 
 def _whole_space(planner: Planner, model: ModelSpec, global_batch: int, counts: Counts) -> PlanBatch:
@@ -290,13 +290,27 @@ def _smallest_pipeline(planner: Planner, model: ModelSpec, global_batch: int, tp
 
 
 _RULES: dict[str, Callable[[Planner, ModelSpec, int, Counts], PlanBatch]] = {
-    "3d": _whole_space,
+    "best": _whole_space,
+    "vtrain": _whole_space,
     "data-parallel": _data_parallel,
     "data-parallel-tuned": _data_parallel_tuned,
     "data-parallel-best": _data_parallel_best,
     "megatron": _megatron,
     "reconfigurable": _whole_space,
 }
-_SPACES = {"reconfigurable": replace(VTRAIN, zero_stage=(0, 1, 2, 3), offload_optimizer=True)}
+_SPACES = {
+    "best": Space(),
+    "reconfigurable": replace(VTRAIN, zero_stage=(0, 1, 2, 3), offload_optimizer=True),
+}
 """The spaces of planners that do not search the one of vTrain's studies."""
 PLANNERS = tuple(_RULES)
+FORMER_NAMES = {"3d": "vtrain"}
+"""The present names of planners by names that they had."""
+
+
+def planner_name(name: str) -> str:
+    """The present name of a planner by a name that it has or had; UnknownName for any other."""
+    present_name = FORMER_NAMES.get(name, name)
+    if present_name not in PLANNERS:
+        raise UnknownName("planner", name, PLANNERS)
+    return present_name

@@ -110,7 +110,7 @@ def test_a_forged_option_is_found(tmp_path: Path) -> None:
 
     assert not told()
     assert f"its plan {run.plans[0].plan.split()[0]}" in told(plan_options="batching=unpadded")
-    assert "is not that of planner 3d" in told(plan_options="")
+    assert "is not that of planner best" in told(plan_options="")
     assert told(plan_options="batching=often"), "no option, and no traceback"
 
 
@@ -178,7 +178,7 @@ def times_of(speed: Speed, cluster: Cluster, one: Job) -> tuple[dict[int, float]
 
 def test_beside_a_job_that_sends_little_another_is_nearly_as_fast_as_alone() -> None:
     cluster = fabric()
-    speed = speed_for(cluster, "3d")
+    speed = speed_for(cluster, "vtrain")
     places = tuple((node, 8) for node in range(2, 6))
     share = {}
     for options in (None, "compression=onebit-adam", "workers=4,local_steps=500"):

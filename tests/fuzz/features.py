@@ -327,7 +327,7 @@ def bound(scene: Scene) -> None:
 
 
 def planners(scene: Scene) -> None:
-    scene.settings["planner"] = scene.random.choice(("data-parallel", "3d", "megatron"))
+    scene.settings["planner"] = scene.random.choice(("data-parallel", "vtrain", "megatron"))
     scene.settings["memory_headroom"] = scene.random.choice((0.0, 0.3))
 
 

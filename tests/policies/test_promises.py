@@ -140,7 +140,7 @@ def test_the_least_guard_outweighs_rounding(guard_s: float, late_s: list[Any]) -
 
 def test_vtrain_aware_is_the_same_algorithm_under_another_planner() -> None:
     assert issubclass(VTrainAware, ElasticFlow)
-    assert (ElasticFlow.planner, VTrainAware.planner) == ("data-parallel", "3d")
+    assert (ElasticFlow.planner, VTrainAware.planner) == ("data-parallel", "best")
     assert {name for name in vars(VTrainAware) if not name.startswith("__")} == {"planner"}
 
 

@@ -81,7 +81,7 @@ def test_runs_come_out_again(tmp_path: Path) -> None:
             assert getattr(run, name) == pytest.approx(float(before[name]), rel=1e-5), RENEW
 
 
-@pytest.mark.parametrize("planner", ["data-parallel", "data-parallel-tuned", "data-parallel-best", "3d"])
+@pytest.mark.parametrize("planner", ["data-parallel", "data-parallel-tuned", "data-parallel-best", "vtrain"])
 def test_the_tables_of_speeds_are_those_of_the_planners(planner: str) -> None:
     kept = (study.GRIDS / "counts" / f"{planner}.csv").read_text(encoding="utf-8").split()
     now = study.counts_table(planner).split()
@@ -97,7 +97,7 @@ def test_the_rule_leaves_a_quarter_of_32_gpus_idle() -> None:
     speeds = study.speeds([24, 32])
     model = "megatron-76.1b"
     assert speeds["data-parallel", model, 24] == speeds["data-parallel", model, 32]
-    assert speeds["3d", model, 32] > 1.2 * speeds["3d", model, 24]
+    assert speeds["vtrain", model, 32] > 1.2 * speeds["vtrain", model, 24]
 
 
 def test_a_grid_is_cut_to_some_values_and_seeds() -> None:

@@ -81,7 +81,7 @@ def import_log(
     options: ReadOptions | None = None,
     *,
     rules: str = "none",
-    planner: str = "3d",
+    planner: str = "best",
     system: str = "dgx-a100-80gb",
     memory_headroom: float = MEMORY_HEADROOM,
     seed: int = 0,

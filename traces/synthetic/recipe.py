@@ -70,7 +70,7 @@ class Recipe:
     sizes: str = "itp"
     rules: str = "llm-mix"
     deadlines: str = "rules"
-    planner: str = "3d"
+    planner: str = "best"
     system: str = "dgx-a100-80gb"
     seed: int = 0
     memory_headroom: float = MEMORY_HEADROOM

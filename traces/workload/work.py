@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from itertime.costs import MEMORY_HEADROOM
 from itertime.io import sha256
-from itertime.planning import Planner, default_cache, make_planner
+from itertime.planning import Planner, default_cache, make_planner, planner_name
 from itertime.spec import Models, load_system
 from traces.job import MAX_GPUS
 
@@ -97,7 +97,7 @@ def work_maker(
     model_files = {name: model["files"] for name, model in models.document().items()}
     source = {
         "rules": {"name": path.stem, "sha256": sha256(path), "source": loaded.source},
-        "planner": planner,
+        "planner": planner_name(planner),
         "system": built.name,
         "profile": built.profile,
         "memory_headroom": memory_headroom,

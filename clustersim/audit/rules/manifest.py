@@ -14,7 +14,7 @@ from clustersim.records import ALLOCATES, COMPLETE, NODE_DOWN, NODE_EVENTS, NODE
 from clustersim.runs import is_of_this_code, malformed_versions, missing_entries, other_libraries
 from itertime.errors import UserError
 from itertime.io import quoted, shown
-from itertime.planning import PLANNERS
+from itertime.planning import FORMER_NAMES, PLANNERS
 
 __all__ = ["ManifestConsistent", "OutagesAsDrawn"]
 
@@ -157,7 +157,7 @@ class ManifestConsistent(Rule):
             self.report(f"the manifest states no {', '.join(names)}, which every run of this program does")
         self._check_files()
         planner = self._manifest.get("planner", PLANNERS[0])
-        if planner not in PLANNERS and is_of_this_code(self._manifest):
+        if planner not in (*PLANNERS, *FORMER_NAMES) and is_of_this_code(self._manifest):
             self.report(f"planner is {shown(planner)}; there are {', '.join(PLANNERS)}")
 
     def _check_files(self) -> None:

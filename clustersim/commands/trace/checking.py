@@ -25,7 +25,7 @@ def check(
     system: Annotated[
         str, typer.Option(help="System of its nodes: a name of itertime, or a YAML file.")
     ] = "dgx-a100-80gb",
-    planner: RunPlanner = "3d",
+    planner: RunPlanner = "best",
     table: Annotated[
         Path | None, typer.Option(help="Throughput table, whose models the trace may name.")
     ] = None,

@@ -42,7 +42,7 @@ def generate(
     sizes: SizesName = None,
     rules: RulesToDraw = None,
     deadlines: DeadlinesToDraw = "rules",
-    planner: RunPlanner = "3d",
+    planner: RunPlanner = "best",
     system: SystemName = "dgx-a100-80gb",
     memory_headroom: Headroom = MEMORY_HEADROOM,
     seed: Seed = 0,

@@ -55,7 +55,7 @@ def import_(
     services: _Services = False,
     host: _Host = False,
     rules: Rules = "none",
-    planner: PlannerName = "3d",
+    planner: PlannerName = "best",
     system: SystemName = "dgx-a100-80gb",
     memory_headroom: Headroom = MEMORY_HEADROOM,
     model_path: ModelPath = None,

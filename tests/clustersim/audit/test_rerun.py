@@ -309,7 +309,7 @@ def test_a_manifest_changed_by_hand(made: Path, check: Any) -> None:
 # Whatever a manifest says
 
 HOSTILE: list[Any] = [
-    None, True, -1, 7, 1e-9, 1e300, 10**400, "", "x", "\ud800", "a\0b", "/dev/zero", "3d", "x.py:Y",
+    None, True, -1, 7, 1e-9, 1e300, 10**400, "", "x", "\ud800", "a\0b", "/dev/zero", "vtrain", "x.py:Y",
     [], [[]], [1, 2], {}, {"a": 1}, {"n4g8": None},
 ]  # fmt: skip
 

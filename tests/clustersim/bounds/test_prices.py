@@ -309,7 +309,7 @@ def test_scattered_placements_that_are_faster_count() -> None:
     """On some systems a plan is faster on half-filled nodes: its ring of tensors has twice the NICs."""
     job = Job("a", 0.0, model="llama2-13b", global_batch=1024, gpus=1024, iterations=10.0)
     packed, tiers = (Cluster(256, 8, "a100-80gb-800g", network=network) for network in ("ideal", "tiers"))
-    speed = speed_for(packed, "3d")
+    speed = speed_for(packed, "vtrain")
     rates = [
         dict(zip(option.sizes, option.rates, strict=True))
         for cluster in (packed, tiers)

@@ -56,7 +56,7 @@ def test_names_are_completed() -> None:
     assert completion.policy("gav") == ["gavel-ftf", "gavel-makespan", "gavel-max-min", "gavel-throughput"]
     assert completion.policies("fifo,el") == ["fifo,elasticflow"]
     assert "fifo,fifo" not in completion.policies("fifo,fi")
-    assert completion.planners("3") == ["3d"]
+    assert completion.planners("b") == ["best"]
     assert completion.placements("pa") == ["pack"]
     assert "mlperf" in completion.overheads("")
     assert "dgx-h100" in completion.systems("dgx")
@@ -277,7 +277,7 @@ def test_import_states_hashes_and_no_place(log: Path, call: Call) -> None:
     report = report_of("out.import.json")
     assert (report["input"]["file"], report["input"]["sha256"]) == ("log.csv", sha256(log))
     assert report["output"] == {"file": "out.csv.gz", "sha256": sha256(log.parent / "out.csv.gz"), "jobs": 30}
-    assert (report["seed"], report["planner"], report["system"]) == (0, "3d", "dgx-a100-80gb")
+    assert (report["seed"], report["planner"], report["system"]) == (0, "best", "dgx-a100-80gb")
     assert str(log.parent) not in json.dumps(report)
     assert sorted(os.listdir(log.parent)) == ["log.csv", "out.csv.gz", "out.import.json"]
 

@@ -479,11 +479,11 @@ def test_an_axis_of_labels_stands_for_settings(tmp_path: Path) -> None:
     text = """
 set: {trace: t.csv, placement: spread}
 matrix:
-  scheduler: {theirs: {policy: elasticflow}, ours: {policy: elasticflow, planner: 3d}}
+  scheduler: {theirs: {policy: elasticflow}, ours: {policy: elasticflow, planner: vtrain}}
   trace: {small: s.csv, large: l.csv}
 """
     settings = dict(grid_of(tmp_path, text).cells[3].settings)
-    assert settings == {"policy": "elasticflow", "planner": "3d", "placement": "spread", "trace": "l.csv"}
+    assert settings == {"policy": "elasticflow", "planner": "vtrain", "placement": "spread", "trace": "l.csv"}
 
 
 @pytest.mark.parametrize("system", ["dgx-a100-80gb", "dgx-h100", "dgx-b200"])

@@ -56,7 +56,7 @@ def job(number: int, jct_s: float | None, *, deadline_s: float | None = None, **
 
 
 def run(
-    policy: str, jobs: Sequence[JobRecord], *, planner: str = "3d", seed: int = 0, **manifest: Any
+    policy: str, jobs: Sequence[JobRecord], *, planner: str = "vtrain", seed: int = 0, **manifest: Any
 ) -> Run:
     snapshots = [Snapshot(j.submit_s + 1, 4 + i % 5, 4, 1, i % 7) for i, j in enumerate(jobs)]
     end_s = max([snapshots[-1].time_s, *(j.finish_s for j in jobs if j.finish_s is not None)])
@@ -374,7 +374,7 @@ def test_a_look_does_not_depend_on_the_others() -> None:
 
 
 def test_looks_of_one_page_differ() -> None:
-    both = [("fifo", "fifo (3d)"), ("fifo", "fifo (single)")]
+    both = [("fifo", "fifo (vtrain)"), ("fifo", "fifo (single)")]
     several = [*both, ("a.py:A", "a"), ("b.py:B", "b"), ("srtf", "srtf")]
     looks = looks_of(several)
     assert len(set(looks)) == 5

@@ -54,7 +54,7 @@ def small_run() -> Run:
     records, events = recorder.jobs_by_submission(), recorder.events
     summary = summarise(records, recorder.snapshots, CLUSTER, end_s=recorder.end_s, events=len(events))
     manifest = {"seed": 0, "command": ["clustersim", "run", "a b.csv"], "timings": {"wall_s": 0.1}}
-    return Run("srtf", "3d", CLUSTER, records, events, recorder.snapshots, summary, manifest)
+    return Run("srtf", "vtrain", CLUSTER, records, events, recorder.snapshots, summary, manifest)
 
 
 def assert_same(back: Run, run: Run) -> None:
@@ -100,7 +100,7 @@ def test_what_the_files_of_a_run_say(tmp_path: Path) -> None:
     assert manifest["complete"] is True
     assert manifest["cluster"] == {"shape": "n4g8", "nodes": 4, "gpus_per_node": 8, "system": "dgx-a100-80gb"}
     assert manifest["result_hash"] == hashlib.sha256((tmp_path / "jobs.csv").read_bytes()).hexdigest()
-    assert (manifest["policy"], manifest["planner"], manifest["seed"]) == ("srtf", "3d", 0)
+    assert (manifest["policy"], manifest["planner"], manifest["seed"]) == ("srtf", "vtrain", 0)
     back = read_run(tmp_path)  # it can be analysed again
     end_s = back.snapshots[-1].time_s
     again = summarise(back.jobs, back.snapshots, back.cluster, end_s=end_s, events=len(back.events))
@@ -160,7 +160,7 @@ SNAPSHOTS = st.builds(Snapshot, SECONDS, *[st.integers(0, 32)] * 5)
 def test_any_record_reads_back(
     tmp_path_factory: pytest.TempPathFactory, jobs: Any, events: Any, snapshots: Any, parquet: bool
 ) -> None:
-    run = Run("p", "3d", CLUSTER, jobs, events, snapshots, {"jobs": len(jobs), "covers": "=x"}, {})
+    run = Run("p", "vtrain", CLUSTER, jobs, events, snapshots, {"jobs": len(jobs), "covers": "=x"}, {})
     folder = tmp_path_factory.mktemp("run")
     write_run(folder, run, parquet=parquet)
     assert_same(read_run(folder), run)

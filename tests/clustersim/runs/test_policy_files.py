@@ -209,7 +209,7 @@ def test_registered_policies() -> None:
     assert set(CONTRACT) <= {info.name for info in infos}
     assert all(info.summary and info.planner in PLANNERS for info in infos)
     planners = {info.name: info.planner for info in infos}
-    assert (planners["elasticflow"], planners["vtrain-aware"]) == ("data-parallel", "3d")
+    assert (planners["elasticflow"], planners["vtrain-aware"]) == ("data-parallel", "best")
 
 
 def test_policies_in_files(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_settings_are_resolved_once() -> None:
         policy="srtf", cluster="n2g8", overheads=None, quotas={"a": 16}, failures={}, until_s=9.0, seed=3
     )
     setup = setup_of(config)
-    assert (setup.cluster.gpus, setup.planner, setup.placer.name) == (16, "3d", "pack")
+    assert (setup.cluster.gpus, setup.planner, setup.placer.name) == (16, "best", "pack")
     assert setup.overheads == Overheads.none()
     assert setup.failures is not None
     assert (setup.quotas, setup.until_s, setup.seed) == ({"a": 16}, 9.0, 3)
@@ -238,7 +238,7 @@ def test_hashes_cover_every_file_of_a_chain(tmp_path: Path) -> None:
 
     def hashes(system: str) -> tuple[str, str | None]:
         cluster = Cluster.parse("n8g8", system)
-        return systems_hash(cluster, speed_for(cluster, "3d")), recipe_hash({"system": system})
+        return systems_hash(cluster, speed_for(cluster, "vtrain")), recipe_hash({"system": system})
 
     for name in (str(mine), f"{mine},nics_per_node=2"):
         base.write_text("extends: dgx-a100-80gb\nnic_gbps: 100\n")
@@ -265,7 +265,7 @@ def test_a_cluster_file_names_changed_systems_relative_to_itself(tmp_path: Path)
 
 def test_a_folder_with_a_plan_that_cannot_train_its_model_is_a_forgery(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    run(jobs()[:1], config=config(), out=out)
+    run(jobs()[:1], config=config("planner=vtrain"), out=out)
     for name in ("jobs.csv", "plans.csv"):
         text = (out / name).read_text()
         (out / name).write_text(text.replace("megatron-18.4b", "deepseek-v2"))
@@ -276,14 +276,14 @@ def test_a_folder_with_a_plan_that_cannot_train_its_model_is_a_forgery(tmp_path:
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
 CAPACITY_GB = load_profile("a100-80gb").memory_bytes / 1e9
-# On 16 A100s the fastest 3d plan of this job needs 99 % of the memory.
+# On 16 A100s the fastest vtrain plan of this job needs 99 % of the memory.
 TIGHT = [Job("tight", 0.0, model="gpt3-13b", global_batch=128, iterations=10.0, gpus=16)]
 
 
 def run_with(headroom: float | None, folder: Path, jobs: Sequence[Job] = TIGHT) -> Run:
     write_trace(jobs, folder / "trace.csv")
     settings = {} if headroom is None else {"memory_headroom": headroom}
-    return run(folder / "trace.csv", "fifo", cluster="n2g8", out=folder / "run", **settings)
+    return run(folder / "trace.csv", "fifo", cluster="n2g8", planner="vtrain", out=folder / "run", **settings)
 
 
 @pytest.fixture(scope="module")
@@ -339,7 +339,7 @@ def test_a_run_of_before_there_was_a_headroom_had_none(
 
 def test_work_of_a_generated_trace_is_that_of_plans_with_the_headroom() -> None:
     """iterations = run time / iteration time, and the same run times are drawn for every headroom."""
-    recipe = Recipe(jobs=40, sizes="itp", planner="3d", seed=5)
+    recipe = Recipe(jobs=40, sizes="itp", planner="vtrain", seed=5)
     made = [generate(replace(recipe, memory_headroom=headroom)) for headroom in (0.0, 0.1, 0.2)]
     works = [[job.iterations for job in jobs] for jobs, _ in made]
     assert works[0] != works[1] != works[2]

@@ -30,7 +30,7 @@ TABLE = "model,global_batch,gpu_type,gpus,iterations_per_s\n"
 
 
 def speed(table: Path | None = None) -> SpeedByType:
-    made = speed_for(CLUSTER, "3d", table)
+    made = speed_for(CLUSTER, "vtrain", table)
     assert isinstance(made, SpeedByType)
     return made
 
@@ -42,7 +42,7 @@ def test_each_type_has_its_own_curve_and_the_fastest_comes_first() -> None:
     assert fast.unit_s[16] < slow.unit_s[16]
     assert max(fast.unit_s) == 16
     assert max(slow.unit_s) == 32
-    alone = speed_for(Cluster.parse("n4g8"), "3d").curve(gpt3("a", 0, 16, 100))
+    alone = speed_for(Cluster.parse("n4g8"), "vtrain").curve(gpt3("a", 0, 16, 100))
     assert slow.unit_s == alone.unit_s, "a type's curve is that of a cluster of it alone"
 
 
@@ -64,7 +64,7 @@ def answered(ask: Any, cluster: Cluster = CLUSTER) -> Any:
             if proposal.placement(job) is None:
                 proposal.start(job)
 
-    setup = free_setup(cluster, Acts(act), speed=speed_for(cluster, "3d"))
+    setup = free_setup(cluster, Acts(act), speed=speed_for(cluster, "vtrain"))
     assert Simulation([gpt3("a", 0, 16, 100)], setup).run().jobs[0].state == "finished"
     return answers[0]
 

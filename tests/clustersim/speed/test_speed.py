@@ -199,19 +199,19 @@ def test_a_request_larger_than_the_cluster_is_refused() -> None:
 
 
 def test_real_speeds_of_a_small_cluster() -> None:
-    one = speed_for(Cluster(4, 8), "3d")
+    one = speed_for(Cluster(4, 8), "vtrain")
     curve = one.curve(gpt3_13b(gpus=16))
     assert curve.sizes[-1] == 32
     assert all(curve.unit_s[a] > curve.unit_s[b] for a, b in zip(curve.sizes, curve.sizes[1:], strict=False))
     baseline = speed_for(Cluster(4, 8), "data-parallel").curve(gpt3_13b(gpus=16))
     assert all(curve.unit_s[n] <= baseline.unit_s[n] * (1 + 1e-12) for n in baseline.sizes), (
-        "3d contains data-parallel"
+        "vtrain contains data-parallel"
     )
 
 
 def test_counts_beside_powers_of_two() -> None:
     """On 77 nodes 64 is the largest power of two; bounds and requests are offered as well."""
-    speed = speed_for(Cluster(77, 8), "3d")
+    speed = speed_for(Cluster(77, 8), "vtrain")
     job = Job("large", 0.0, model="gpt3-175b", global_batch=1536, iterations=10.0)
     assert speed.curve(job).sizes[-1] == 64 * 8
     assert speed.curve(replace(job, max_gpus=77 * 8)).sizes[-1] == 77 * 8
@@ -222,15 +222,15 @@ def test_counts_beside_powers_of_two() -> None:
 
 
 def test_a_job_runs_as_on_a_system_with_its_framework() -> None:
-    ours = speed_for(Cluster(2, 8, "dgx-a100-80gb"), "3d")
+    ours = speed_for(Cluster(2, 8, "dgx-a100-80gb"), "vtrain")
     stated = ours.curve(gpt3_13b(gpus=8, framework="te"))
-    system = speed_for(Cluster(2, 8, "dgx-a100-80gb,framework=te"), "3d")
+    system = speed_for(Cluster(2, 8, "dgx-a100-80gb,framework=te"), "vtrain")
     assert stated.unit_s == system.curve(gpt3_13b(gpus=8)).unit_s
     assert (stated.framework, ours.curve(gpt3_13b(gpus=8)).framework) == ("te", None)
 
 
 def test_precisions_and_frameworks() -> None:
-    speeds = speed_for(Cluster(2, 8), "3d")
+    speeds = speed_for(Cluster(2, 8), "vtrain")
     inherited = speeds.curve(gpt3_13b(gpus=8))
     assert speeds.curve(gpt3_13b(gpus=8, precision="bf16")).unit_s == inherited.unit_s
     with pytest.raises(CannotRun, match="its GPUs do not run precision fp8: the profile a100-80gb has bf16"):
@@ -243,7 +243,7 @@ def test_precisions_and_frameworks() -> None:
 
 
 SMALL = load_cluster("n2g4")
-PLANNED = speed_for(SMALL, "3d")
+PLANNED = speed_for(SMALL, "vtrain")
 SLOW_NODE = NodeSpeeds(Variability(factors={"other": [1.0, 3.0]}), SMALL)
 
 
@@ -262,7 +262,7 @@ def test_the_smaller_nodes_decide_where_nodes_differ_in_size() -> None:
     cluster, tiers = Cluster.of(groups), Cluster.of(groups, "tiers")
     job, speed = (
         Job("a", 0.0, gpus=8, model="gpt3-1.3b", global_batch=64, iterations=10.0),
-        speed_for(cluster, "3d"),
+        speed_for(cluster, "vtrain"),
     )
     (offer,) = speed.offers(job)
     active = ActiveJob(job, 0, offer.curve, offer.requested, offer.note)
@@ -316,11 +316,11 @@ cached_work_maker, cached_load_sizes = cache(work_maker), cache(load_sizes)
 
 
 @cache
-def requests(planner: str = "3d") -> Requests:
+def requests(planner: str = "best") -> Requests:
     return Requests(speed_for(Cluster.parse(f"n{GPUS // 8}g8"), planner))
 
 
-def offered(recipe: Recipe, planner: str = "3d") -> float:
+def offered(recipe: Recipe, planner: str = "best") -> float:
     """The load of a generated trace, from its iterations and the speeds that the engine would use."""
     jobs, _ = generate(recipe)
     load = load_of(demand(jobs, requests(planner)), recipe.gpus)
@@ -348,11 +348,11 @@ def test_a_trace_offers_its_load_to_the_planner_that_runs(
     assert loads == pytest.approx([load] * SEEDS, rel=1e-6)
 
 
-@pytest.mark.parametrize("planner", ["3d", "data-parallel", "megatron"])
+@pytest.mark.parametrize("planner", ["best", "data-parallel", "megatron"])
 def test_the_load_holds_under_the_planner_of_the_recipe(planner: str) -> None:
     recipe = Recipe(jobs=100, load=1.1, gpus=GPUS, planner=planner, seed=4)
     assert offered(recipe, planner) == pytest.approx(1.1, rel=1e-6)
-    others = {other: offered(recipe, other) for other in ("3d", "data-parallel") if other != planner}
+    others = {other: offered(recipe, other) for other in ("best", "data-parallel") if other != planner}
     assert any(abs(load - 1.1) > 0.05 for load in others.values())
 
 
@@ -367,7 +367,7 @@ def test_a_run_alone_takes_what_is_requested() -> None:
 
 
 def test_requests_by_hand() -> None:
-    asked = Requests(speed_for(Cluster.parse("n2g8"), "3d"))
+    asked = Requests(speed_for(Cluster.parse("n2g8"), "vtrain"))
     assert asked(Job("a", 0.0, gpus=3, duration_s=50.0)) == (3, 50.0)
     tight = asked(Job("b", 0.0, model="gpt3-13b", global_batch=64, iterations=10, gpus=1))
     assert tight is not None

@@ -148,7 +148,7 @@ def test_the_planner_reproduces_the_logged_run_time(tmp_path: Path) -> None:
     from itertime import load_model, load_system, make_planner
 
     path = write(tmp_path, ITP + "".join(f"{n},{n},7200,{n}\n" for n in (1, 2, 4, 8, 16, 32, 64)))
-    for name in ("data-parallel", "3d"):
+    for name in ("data-parallel", "vtrain"):
         planner = make_planner(name, load_system("dgx-a100-80gb"))
         jobs, report = import_log(path, rules="llm-mix", planner=name, seed=4)
         assert report["planner"] == name

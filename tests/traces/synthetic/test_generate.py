@@ -248,7 +248,7 @@ def test_models_come_from_the_rules_and_fill_the_run_time() -> None:
     from itertime import load_model, load_system, make_planner
 
     jobs, report = generate(Recipe(jobs=300, seed=2))
-    planner = make_planner("3d", load_system("dgx-a100-80gb"))
+    planner = make_planner("best", load_system("dgx-a100-80gb"))
     for job in jobs:
         assert job.kind == "iterations"
         gpus = job.gpus or 0
@@ -256,7 +256,7 @@ def test_models_come_from_the_rules_and_fill_the_run_time() -> None:
         assert run.iteration_s * (job.iterations or 0.0) == pytest.approx(job.duration_s, rel=1e-12)
         assert 0.5 <= ((job.deadline_s or 0.0) - job.submit_s) / (job.duration_s or 1.0) <= 1.5
     assert report["rules"]["name"] == "llm-mix"
-    assert report["planner"] == "3d"
+    assert report["planner"] == "best"
 
 
 def test_deadlines_of_a_share() -> None:

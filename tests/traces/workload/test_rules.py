@@ -28,7 +28,7 @@ def load(folder: Path, values: Any) -> Rules:
     return load_rules(path)
 
 
-@pytest.mark.parametrize("planner", ["3d", "data-parallel"])
+@pytest.mark.parametrize("planner", ["vtrain", "data-parallel"])
 def test_every_bundled_choice_has_a_plan_wherever_the_rules_use_it(planner: str) -> None:
     rules, plans = load_rules("llm-mix"), make_planner(planner, load_system("dgx-a100-80gb"))
     for rule in rules.sizes:
@@ -71,10 +71,10 @@ def test_rules_may_choose_a_model_of_the_user(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump(values))
     with pytest.raises(UserError, match="unknown model 'own'"):
         load_rules(path)
-    maker, source = work_maker(str(path), "3d", "dgx-a100-80gb", models=Models(search=[folder]))
+    maker, source = work_maker(str(path), "vtrain", "dgx-a100-80gb", models=Models(search=[folder]))
     work = maker.work(4, 600.0, 0.5)
     assert not isinstance(work, str)
-    plans = make_planner("3d", load_system("dgx-a100-80gb"))
+    plans = make_planner("vtrain", load_system("dgx-a100-80gb"))
     expected = plans.curve(load_model(str(folder / "own.yaml")), 64, [1, 2, 4])[4]
     assert (work.model, work.iteration_s) == ("own", expected.iteration_s)
     stated = {"path": str(folder / "own.yaml"), "sha256": sha256(folder / "own.yaml")}

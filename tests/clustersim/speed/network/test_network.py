@@ -41,7 +41,11 @@ from traces.job import Job
 
 NIC = 200e9  # of a DGX A100
 GPU_NIC = NIC / 8
-KINDS = (("gpt3-1.3b", 512, "3d"), ("megatron-18.4b", 1024, "3d"), ("megatron-18.4b", 1024, "data-parallel"))
+KINDS = (
+    ("gpt3-1.3b", 512, "vtrain"),
+    ("megatron-18.4b", 1024, "vtrain"),
+    ("megatron-18.4b", 1024, "data-parallel"),
+)
 
 
 def fabric(
@@ -140,7 +144,7 @@ def test_packed_under_one_leaf_is_ideal_to_the_last_bit(model: str, batch: int, 
 def test_a_packed_plan_that_leaves_a_node_in_part_is_ideal_too() -> None:
     """The best plan of gpt3-13b on 24 GPUs uses 20: two nodes and half of one."""
     job = Job("j", 0.0, model="gpt3-13b", global_batch=1024, iterations=10, gpus=24)
-    plan = speed_of("3d").curve(job).training[24]
+    plan = speed_of("vtrain").curve(job).training[24]
     assert plan.gpus == 20
     part = used_part(((0, 8), (1, 8), (2, 8)), plan.gpus)
     assert part == ((0, 8), (1, 8), (2, 4))
@@ -209,7 +213,7 @@ def leaves(network: str, oversubscription: float = 4.0, nodes: int = 12, leaf: i
 
 @cache
 def speed_on(cluster: Cluster) -> Speed:
-    return speed_for(cluster, "3d")
+    return speed_for(cluster, "vtrain")
 
 
 def simulated(
