@@ -195,7 +195,7 @@ class Proposal(Draft):
         settling = unsettled(self._facts) if let_settle else {}
         if settling and self.changes:
             settling = {job: at_s for job, at_s in settling.items() if job not in self.changes}
-        self.order = tuple(map(itemgetter(0), to_run))
+        self.order = (*settling, *map(itemgetter(0), to_run))
         if len(to_run) < len(entries):
             spared_jobs = {*self.order, *settling}
             for job, gpus, _ in entries:
