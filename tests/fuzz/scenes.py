@@ -25,6 +25,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import yaml
 
 import clustersim
 from clustersim.runs import find_policy, list_policies
@@ -55,44 +56,9 @@ REFUSED: dict[frozenset[str], str] = {
     frozenset({"routing", "shared storage"}): "storage_shared: holds for one cluster",
 }
 """Features that the simulator refuses together, and what it says."""
-
-
-GAVEL: tuple[Parameters, ...] = ({"packing": True}, {"recompute_every_round": True})
-PARAMETERS: dict[str, tuple[Parameters, ...]] = {
-    "allox": ({"alpha": 0.4}, {"window": 3}),
-    "arena": ({"waiting": 2}, {"spread": 0}, {"depth": 1}),
-    "chronus": ({"window": 2}, {"movable": 1}, {"lease_s": 40.0}, {"soft_factors": [1.5, 3.0]}),
-    "conservative": ({"estimate_factor": 3.0},),
-    "drf": ({"weights": {"a": 3.0}},),
-    "easy": ({"estimate_factor": 3.0},),
-    "elasticflow": ({"admission": False}, {"guard_s": 20.0}),
-    "gandiva": ({"packing": True}, {"grow_shrink": True}, {"quantum_s": 20.0}),
-    "gandiva-fair": ({"tickets": {"a": 5.0}}, {"round_s": 20.0}),
-    "gavel-ftf": GAVEL, "gavel-makespan": GAVEL, "gavel-max-min": GAVEL,
-    "gavel-throughput": (*GAVEL, {"rates": "raw"}),
-    "gittins": ({"sizes_gpu_s": [10.0, 100.0, 1000.0]}, {"quantum_s": 20.0}),
-    "hesrpt": ({"exponent": 0.2}, {"round_s": 7.0}),
-    "hived": ({"opportunistic": False},),
-    "las": ({"quantum_s": 20.0},),
-    "lucid": ({"capacity": 4}, {"profile_nodes": 0}, {"profile_s": 10.0}),
-    "multifactor": ({"size_weight": 1000.0}, {"tenant_limit": 4}, {"tenant_limits": {"a": 2}}),
-    "muri": ({"order": "las"}, {"group": 4}, {"round_s": 20.0}),
-    "optimus": ({"round_s": 20.0},),
-    "pal": ({"order": "las"}, {"order": "srtf"}, {"round_s": 20.0}),
-    "pollux": ({"apart": False}, {"batches": False}, {"round_s": 7.0}),
-    "priced": ({"leftover": False}, {"rank": False}, {"patience": 1.0}, {"floor": 0.5}),
-    "priced-deadlines": ({"give_up": False}, {"share": 0.5}, {"guard_s": 20.0}),
-    "qssf": ({"weight": 1.0},),
-    "round-robin": ({"quantum_s": 20.0},),
-    "rubick": ({"user_plans": True}, {"gate": 0.5}, {"patience_s": 30.0}),
-    "shockwave": ({"foresight": "present"}, {"window": 4}, {"round_s": 20.0}),
-    "sia": ({"round_s": 7.0}, {"power": -2.0}),
-    "themis": ({"fairness": 0.1}, {"lease_s": 40.0}),
-    "tiresias": ({"thresholds_gpu_s": [50.0, 500.0]}, {"order": "submission"}),
-    "unicron": ({"waiting": 2}, {"horizon_s": 60.0}),
-    "vtrain-aware": ({"admission": False},),
-}  # fmt: skip
-"""Values of parameters of policies with which they take other ways than by default."""
+PARAMETERS: dict[str, list[Parameters]] = yaml.safe_load(
+    Path(__file__).with_name("parameters.yaml").read_text(encoding="utf-8")
+)
 DISTURBANCES = (
     "failures", "calendar", "removal", "spot", "reservations", "services", "host demands", "parts of gpus",
 )  # fmt: skip
@@ -159,7 +125,7 @@ def drawn(number: int) -> Draw:
     features = next([name] for name in names[first:] + names if go_together(policy, [name]))
     is_large, parameters = number >= FIRST_LARGE, Parameters()
     if is_large and random.random() < 0.5:
-        parameters = random.choice(PARAMETERS.get(policy, ({},)))
+        parameters = random.choice(PARAMETERS.get(policy, [{}]))
     names = random.sample(names, 6 if is_large else 3)
     for name in names if refusal(policy, features, parameters) is None else ():
         more = [*features, name]
