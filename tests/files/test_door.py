@@ -28,6 +28,7 @@ from itertime.errors import UserError
 from itertime.io import door, open_own, open_regular, open_table, read_bytes, read_text
 from tests.files.refused_files import READERS
 from tests.places import ROOT
+from tests.tables import table_rows
 from tests.traces.importing import import_log
 from traces.statistics.reading import read_columns
 from traces.synthetic import load_preset, read_needs
@@ -78,18 +79,7 @@ def test_what_is_no_file_is_refused_by_every_reader(thing: str, impatient: None,
         assert caught.value.exit_code in (2, 3)
 
 
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
-        ("lengths", "itertime/lengths/wikipedia-512.csv"),
-        ("log", "traces/samples/slurm.txt"),
-        ("model", "itertime/models/llama2-7b.yaml"),
-        ("preset", "traces/rules/itp.preset.yaml"),
-        ("rules", "traces/rules/llm-mix.yaml"),
-        ("sizes", "traces/rules/itp.sizes.yaml"),
-        ("system", "itertime/systems/dgx-a100-80gb.yaml"),
-    ],
-)
+@pytest.mark.parametrize(("name", "file"), table_rows("a link to a file is read as the file"))
 def test_a_link_to_a_file_is_read_as_the_file(name: str, file: str, tmp_path: Path) -> None:
     copy, link = tmp_path / "copy" / Path(file).name, tmp_path / Path(file).name
     copy.parent.mkdir()

@@ -31,7 +31,7 @@ from itertime.accuracy import WatchedProfile
 from itertime.planning import WHOLE
 from itertime.planning.space import candidates
 from itertime.spec import Attention, Collective, Elementwise, Gemm, PlanBatch, Query, profile_of
-from tests.itertime.tables import TABLES, table_rows
+from tests.tables import TABLES, table_rows
 
 SYSTEM = load_system("dgx-a100-80gb")
 MODEL = load_model("megatron-39.1b")

@@ -29,6 +29,7 @@ from policies.solvers.partial_allocation import auction
 from policies.themis import Themis
 from policies.toolkit import WorkCourse, course_of, predicted_shares
 from tests.builders import MixedBench, Script, drawn_jobs, elastic, finishes, rigid, starts, times
+from tests.tables import table_rows
 from traces.job import Job
 
 Rates = dict[str, tuple[float, float]]
@@ -400,13 +401,7 @@ def test_the_course_of_a_job_goes_through_its_predicted_phases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("past", "phases", "done", "due"),
-    [
-        ([], 4, 0.0, [0.25, 0.25, 0.25, 0.25]),
-        ([0.4], 3, 0.45, [0.4, 0.3, 0.3]),
-        ([0.1], 3, 0.8, [0.1, 0.7, 0.2]),
-        ([0.5, 0.2], 3, 0.9, [0.5, 0.2, 0.3]),
-    ],
+    ("past", "phases", "done", "due"), table_rows("the work that past phases leave is divided evenly")
 )
 def test_the_work_that_past_phases_leave_is_divided_evenly(
     past: list[float], phases: int, done: float, due: list[float]

@@ -7,6 +7,7 @@ import pytest
 
 from experiments import overheads_study as study
 from tests.places import ROOT
+from tests.tables import table_rows
 
 
 def test_the_page_is_made_from_the_runs() -> None:
@@ -21,15 +22,7 @@ def test_the_page_is_made_from_the_runs() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("setting", "policy", "seed"),
-    [
-        ("all", "fifo", 0),
-        ("failures x 10", "srtf", 3),
-        ("no contention", "elasticflow", 1),
-        ("nothing", "srtf", 2),
-    ],
-)
+@pytest.mark.parametrize(("setting", "policy", "seed"), table_rows("runs come out again"))
 def test_runs_come_out_again(setting: str, policy: str, seed: int) -> None:
     """Within 1e-6: numpy may round otherwise elsewhere; schedules are the same."""
     results = study.read_csv(study.FOLDER / "runs.csv")

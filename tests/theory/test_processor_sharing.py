@@ -34,6 +34,7 @@ from clustersim.testing import Outcome, simulate
 from policies.fifo import Fifo
 from policies.round_robin import RoundRobin
 from tests.effort import first
+from tests.tables import table_rows
 from traces.job import Job
 
 CONFIDENCE, HALF_WIDTH = 0.99, 0.05
@@ -235,13 +236,7 @@ def test_turns_become_processor_sharing_as_they_get_shorter() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("sizes", "load", "count"),
-    [
-        ("constant", 0.5, 1000), ("exponential", 0.5, 1500), ("hyperexponential", 0.5, 2500),
-        ("constant", 0.7, 1500), ("exponential", 0.7, 2500), ("hyperexponential", 0.7, 3000),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("sizes", "load", "count"), table_rows("mean time and slowdown by size in turns"))
 def test_mean_time_and_slowdown_by_size_in_turns(sizes: str, load: float, count: int) -> None:
     quantum = 1 / 20
     runs = [Arrivals(sizes, load, count, seed) for seed in range(REPLICATIONS)]

@@ -23,6 +23,7 @@ from clustersim.runs import Trace, run
 from clustersim.runs.fingerprints import recipe_hash
 from itertime.spec.system import SYSTEMS
 from tests.folders import rehashed
+from tests.tables import TABLES
 from traces.job import Job
 from traces.native import write_trace
 from traces.synthetic import Recipe
@@ -230,15 +231,7 @@ def test_a_failure_on_sound_records_stays_a_failure(sound: Run, tmp_path: Path) 
         raise ZeroDivisionError
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"failures": {"kinds": 3}},
-        {"overheads": {"launch_s": 3}},
-        {"end_s": -1},
-        {"price_usd_per_gpu_h": "much"},
-    ],
-)
+@pytest.mark.parametrize("fields", TABLES["errors of a manifest name its folder"])
 def test_errors_of_a_manifest_name_its_folder(
     sound: Run, tmp_path: Path, checked: Any, fields: dict[str, Any]
 ) -> None:

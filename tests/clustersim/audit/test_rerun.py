@@ -25,6 +25,7 @@ from clustersim.rundir.format import manifest_hash
 from clustersim.runs import Trace, other_libraries
 from itertime.errors import UserError
 from tests.effort import examples
+from tests.tables import table_rows
 from traces.job import Job
 from traces.native import write_trace
 from traces.synthetic import Recipe
@@ -125,19 +126,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return clustersim.run(folder / "trace.csv", "fifo", cluster="n4g8", failures={"mtbf_gpu_h": 0.5})
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"seed": 1}, "events.csv:"),
-        ({"overheads": None}, "events.csv:"),
-        ({"params": {"none": 1}}, "unknown parameter"),
-        ({"placement": "spread"}, "events.csv:"),
-        ({"oracle_used": True}, "manifest.json: oracle_used is True; by the replay False"),
-        ({"end_s": 1e6}, "manifest.json: end_s is 1000000.0; by the replay "),
-        ({"complete": False, "status": "stopped"}, "manifest.json: complete is False; by the replay True"),
-        ({"luck": 7}, "manifest.json: luck is 7; by the replay None"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "text"), table_rows("settings that the run did not have"))
 def test_settings_that_the_run_did_not_have(
     fields: dict[str, Any], text: str, failing: Run, tmp_path: Path
 ) -> None:

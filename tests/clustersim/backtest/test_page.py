@@ -15,6 +15,7 @@ import pytest
 from clustersim.backtest import backtest, read_logged, write_backtest, write_backtest_report
 from itertime.errors import UserError
 from tests.clustersim.backtest.logs import jobs_of, logged, written
+from tests.tables import table_rows
 from traces.logs import ReadOptions
 
 EVIL = "<script>alert(1)</script>"
@@ -81,16 +82,7 @@ def test_dates_of_a_log_are_of_its_zone(tmp_path: Path) -> None:
     assert use["series"][0]["x"][0] == "2024-05-01 01:00:00"
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "error"),
-    [
-        ("summary.json", '"site"', '"sight"', "lacks site"),
-        ("summary.json", "{", "", "is no JSON"),
-        ("summary.json", '"policy": "easy"', '"politics": 1', "does not hold what a backtest"),
-        ("jobs.csv", "logged_start_s", "start", "lacks the column logged_start_s"),
-        ("jobs.csv", ",judged,", ",judged", "cells"),
-    ],
-)
+@pytest.mark.parametrize(("file", "old", "new", "error"), table_rows("folders that are damaged are named"))
 def test_folders_that_are_damaged_are_named(
     folder: Path, tmp_path: Path, file: str, old: str, new: str, error: str
 ) -> None:

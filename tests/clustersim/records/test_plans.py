@@ -14,6 +14,7 @@ from clustersim.analysis import gpu_time
 from clustersim.records import PARTS, plan_of_label
 from itertime import Plan, load_model, load_system, predict
 from itertime.prediction import GROUPS
+from tests.tables import TABLES
 from traces import Job
 
 JOBS = [
@@ -105,12 +106,6 @@ def test_plans_that_differ_in_what_a_label_shows_have_different_labels() -> None
     assert plan.label == "tp2 pp1 dp4 mb1 full"
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "full", "tp8 pp2 dp4", "tp8 pp2 dp4 mb1 zz3 full", "tp8 pp2 dp4 mb1 sp sp full",
-     "tp8 pp2 dp4 mb1 graphs-full layers", "tp8 pp2 dp4 mb1 hybridep deepep full",
-     "tp8 pp2 dp4 mb1 part1.0 full", "tp8 pp2 dp4 mb1 etp8 full",
-     "tp08 pp2 dp4 mb1 full", "tp8 tp8 pp2 dp4 mb1 full", "a plan of a table"],
-)  # fmt: skip
+@pytest.mark.parametrize("text", TABLES["other text is no plan"])
 def test_other_text_is_no_plan(text: str) -> None:
     assert plan_of_label(text, 64) is None

@@ -31,6 +31,7 @@ from clustersim.report.sections import commands
 from clustersim.report.verdict import caution, notes, verdict
 from clustersim.runs import list_policies
 from tests.places import ROOT
+from tests.tables import table_rows
 
 CLUSTER = Cluster(nodes=2, gpus_per_node=8)
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)></title>\"'&{{ 7*7 }}"
@@ -120,21 +121,12 @@ def test_no_deadline_met_is_shown_and_not_left_out() -> None:
     assert texts["deadline_met_ratio"] == "0.0"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, "–"), (0.0, "0 s"), (0.5, "0.50 s"), (59.94, "59.9 s"), (180.0, "3.00 min"),
-     (7776.0, "2.16 h"), (864000.0, "10.0 d"), (86400e3, "1,000 d")],
-)  # fmt: skip
+@pytest.mark.parametrize(("seconds", "text"), table_rows("durations"))
 def test_durations(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "base", "text"),
-    [("time", 110.0, 100.0, "+10.0 %"), ("time", 100.01, 100.0, "±0.0 %"), ("time", 1.0, 0.0, "–"),
-     ("time", 300.0, 1.4e-12, "–"), ("time", 1e-13, 1.4e-12, ""), ("load", 1.2, 0.9, "+0.30"),
-     ("share", 0.5, 0.25, "+25.0 pp"), ("count", 3.0, 1000.0, "−997"), ("count", 3.0, 3.0, "±0")],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "value", "base", "text"), table_rows("differences"))
 def test_differences(kind: str, value: float, base: float, text: str) -> None:
     assert difference(kind, value, base) == text
 

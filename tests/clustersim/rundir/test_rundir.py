@@ -27,6 +27,8 @@ from itertime.errors import TableError, UserError
 from policies.srtf import Srtf
 from tests.builders import free_setup
 from tests.effort import examples
+from tests.tables import TABLES as ROWS
+from tests.tables import table_rows
 from traces import write_trace
 from traces.job import Job, submission_order
 
@@ -230,11 +232,7 @@ def test_an_earlier_run_is_replaced_whatever_its_format(tmp_path: Path) -> None:
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["notes.txt", "manifest.json", "jobs.csv", "jobs.parquet", "events.csv", "usage.csv", "plans.csv",
-     "summary.json", "report.html"],
-)  # fmt: skip
+@pytest.mark.parametrize("name", ROWS["a folder with other files is refused"])
 def test_a_folder_with_other_files_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text('{"name": "another program\'s"}')
     before = contents(tmp_path)
@@ -329,13 +327,7 @@ def test_a_manifest_that_is_no_json_is_named(tmp_path: Path, content: str) -> No
         read_run(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "complaint"),
-    [
-        ("jobs.csv", "finished", "does not match the result_hash"),
-        ("summary.json", '"finished"', r"is not what manifest\.json was written for"),
-    ],
-)
+@pytest.mark.parametrize(("file", "old", "complaint"), table_rows("a file that was changed is not believed"))
 def test_a_file_that_was_changed_is_not_believed(tmp_path: Path, file: str, old: str, complaint: str) -> None:
     write_run(tmp_path, small_run())
     path = tmp_path / file

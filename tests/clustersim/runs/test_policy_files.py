@@ -28,6 +28,7 @@ from itertime.planning import PLANNERS
 from itertime.spec import Models, load_model
 from tests.house.test_layers import arrows, modules
 from tests.printed import Call
+from tests.tables import table_rows
 from traces import Job
 from traces.native import read_trace
 
@@ -288,14 +289,7 @@ def package(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("name", "counts"),
-    [
-        ("engine/clock.py", True), ("engine/deep/table.json", True), ("errors.py", True),
-        ("engine/new.py", True), ("report/page.py", False), ("cli.py", False),
-        ("engine/__pycache__/clock.pyc", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "counts"), table_rows("files of the parts count and others do not"))
 def test_files_of_the_parts_count_and_others_do_not(package: Path, name: str, counts: bool) -> None:
     hash_of_package = hash_of_parts(package, ("engine", "errors.py"))
     (package / name).parent.mkdir(exist_ok=True)

@@ -35,6 +35,7 @@ from clustersim.speed import (
     speed_for,
 )
 from itertime.errors import TableError, UserError
+from tests.tables import table_rows
 from traces.job import Job
 from traces.summary import demand, load_of
 from traces.synthetic import Recipe, generate
@@ -171,16 +172,7 @@ def test_refusals_do_not_pile_up() -> None:
     assert depths[1] == depths[2] <= depths[0]
 
 
-@pytest.mark.parametrize(
-    ("gpus", "given", "note"),
-    [
-        (4, 4, ""),
-        (2, 4, "asked for 2 GPUs, which cannot run it; given 4"),
-        (5, 8, "asked for 5 GPUs, which cannot run it; given 8"),
-        (16, 8, "asked for 16 GPUs, which cannot run it; given 8"),
-        (None, 4, "no GPU count requested; 4 is the smallest that can run it"),
-    ],
-)
+@pytest.mark.parametrize(("gpus", "given", "note"), table_rows("requests"))
 def test_requests(gpus: int | None, given: int, note: str) -> None:
     one = speed(Cluster(2, 8), {("gpt3-13b", 64): {4: 1.0, 8: 2.0}})
     job = gpt3_13b(gpus=gpus)

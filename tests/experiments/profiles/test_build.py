@@ -36,6 +36,7 @@ from itertime.spec.operators import GemmModel, GemmTile
 from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS, FOLDER
 from itertime.spec.size_table import SizeTable
 from tests.places import SHARED
+from tests.tables import table_rows
 
 OPERATORS = SHARED / "data" / "operators"
 needs_operators = pytest.mark.skipif(
@@ -128,15 +129,7 @@ def test_tables_of_collectives_within_a_node_ascend(tmp_path: Path) -> None:
     np.testing.assert_allclose(tables["send_recv"].time_s, [np.arange(11, 27) * 1e-6])
 
 
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        (None, "a100_gemm.csv.gz: cannot be read"),
-        ("m,n,k,time_us\n1,1,1,1\n", "column 'source' is missing"),
-        ("m,n,k,time_us,source\n1,1,1,5,vidur\n1,1,1,-5,vidur\n", r"a100_gemm.csv.gz:3: time_us=-5"),
-        ("m,n,k,time_us,source\n1,1,1,,vidur\n", r"a100_gemm.csv.gz:2: time_us=nan"),
-    ],
-)
+@pytest.mark.parametrize(("table", "message"), table_rows("a bad table is named"))
 def test_a_bad_table_is_named(tmp_path: Path, table: str | None, message: str) -> None:
     if table is not None:
         (tmp_path / "a100_gemm.csv.gz").write_bytes(gzip.compress(table.encode()))

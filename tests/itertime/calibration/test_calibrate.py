@@ -26,8 +26,8 @@ from itertime.costs.layer import layer_costs
 from itertime.errors import TableError, UserError
 from itertime.spec import PlanBatch, Site, load_framework
 from tests.effort import examples, first
-from tests.itertime.tables import table_rows
 from tests.places import TABLES
+from tests.tables import table_rows
 
 PLANS = [(tp, pp, mb) for tp in (2, 4, 8) for pp in (1, 2) for mb in (1, 4)]
 TRUTH = {"gemm_multiplier": 1.1, "all_reduce_multiplier": 1.4, "layer_overhead_s": 0.004}
@@ -375,12 +375,7 @@ def gemm_and_attention_shares(path):
 
 
 @pytest.mark.parametrize(
-    ("name", "recompute", "least", "most"),
-    [
-        ("a100_llmfoundry_fsdp", "early-stop", 98, 105),
-        ("a100_llmfoundry_fsdp", "full", 79, 97),
-        ("h100_llmfoundry_fsdp", "early-stop", 86, 101),
-    ],
+    ("name", "recompute", "least", "most"), table_rows("which runs had time to repeat everything")
 )
 def test_which_runs_had_time_to_repeat_everything(name, recompute, least, most):
     path = TABLES / f"{name}.csv"

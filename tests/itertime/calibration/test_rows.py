@@ -55,8 +55,8 @@ from itertime.spec import (
 from itertime.timeline import iteration_graph
 from tests.effort import examples
 from tests.iteration_table import table_of
-from tests.itertime.tables import TABLES
 from tests.places import SHARED
+from tests.tables import TABLES
 
 PUBLISHED = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"))
 NODE, TRAY, RUN, DENSE, QWEN3, DEEPSEEK, GPT = PUBLISHED["rows"].values()

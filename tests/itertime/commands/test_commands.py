@@ -26,8 +26,8 @@ from itertime.spec.profile import profile_path
 from tests.effort import first
 from tests.itertime import golden_commands
 from tests.itertime.calibration import golden_rows
-from tests.itertime.tables import table_rows
 from tests.refusals import load, refused
+from tests.tables import table_rows
 
 SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("megatron-18.4b")
 SEARCH = ["search", "--model", "megatron-18.4b", "--system", "dgx-a100-80gb", "--global-batch", "256"]

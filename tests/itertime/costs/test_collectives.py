@@ -30,8 +30,8 @@ from itertime.costs.network.collectives import (
 from itertime.costs.network.expert_dispatch import NOTIFY_S
 from itertime.costs.network.group import Fabric, Group, ranks_together
 from itertime.spec import Site, System, load_profile, load_system, profile_of
-from tests.itertime.tables import table_rows
 from tests.places import ROOT
+from tests.tables import table_rows
 
 PROFILE = load_profile("a100-80gb")
 SYSTEM = load_system("dgx-a100-80gb")

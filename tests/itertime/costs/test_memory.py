@@ -12,7 +12,7 @@ from itertime.costs import Memory, Workload, memory
 from itertime.costs.activation_copies import activation_copies_s
 from itertime.costs.memory import activations_of
 from itertime.costs.offload import offloaded_step
-from tests.itertime.tables import table_rows
+from tests.tables import table_rows
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)

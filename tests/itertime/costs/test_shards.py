@@ -23,6 +23,7 @@ from itertime.costs.exchange.local_steps import (
 )
 from itertime.costs.network import Fabric, Group, reduce_scatter_s
 from itertime.spec import Elementwise, PlanOptions, broken_options, load_profile, parse_options
+from tests.tables import TABLES
 
 H100 = load_system("dgx-h100")
 PROFILE = load_profile(H100.profile)
@@ -333,15 +334,7 @@ def test_a_cpu_that_keeps_the_states_takes_them_over_from_a_slower_memory():
 # Rules
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "workers=4,local_steps=500,outer=diloco",
-        "workers=3,local_steps=2",
-        "workers=2,weight_shards=2,gradient_shards=2,optimizer_shards=4",
-        "optimizer_shards=6",
-    ],
-)
+@pytest.mark.parametrize("text", TABLES["rules of many plans are those of each"])
 @pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b"])
 def test_rules_of_many_plans_are_those_of_each(text, model):
     degrees = [(1, 8, 1, 1, None), (2, 6, 2, 4, 1), (1, 12, 2, 8, 2), (4, 32, 1, 2, None)]

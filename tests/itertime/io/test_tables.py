@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from itertime.errors import TableError
 from itertime.io import open_table, with_guard, without_guard
 from tests.effort import examples
-from tests.itertime.tables import TABLES
+from tests.tables import TABLES
 from traces import Job, read_trace, write_trace
 
 LIMITED = """

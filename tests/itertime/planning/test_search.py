@@ -46,7 +46,7 @@ from itertime.planning.search import among_best, best_of_counts, fitting_plans, 
 from itertime.planning.space import candidates, divisors
 from itertime.spec import DEFAULT_OPTIONS, PlanBatch, PlanOptions, parse_options
 from tests.iteration_table import table_of
-from tests.itertime.tables import TABLES, table_rows
+from tests.tables import TABLES, table_rows
 
 SYSTEM = load_system("dgx-a100-80gb")
 MODEL = load_model("megatron-18.4b")
@@ -284,16 +284,7 @@ def test_all_plans_of_a_search_have_the_options_of_the_space():
     assert 0 < found.evaluated < plain.evaluated  # ZeRO-2 and -3 scatter gradients before a rank clips them
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "compression=onebit-adam",
-        "workers=3",
-        "workers=4,local_steps=8",
-        "compression=topk",
-        "clipping=bucket",
-    ],
-)
+@pytest.mark.parametrize("text", TABLES["candidates are those that keep the rules of the options"])
 def test_candidates_are_those_that_keep_the_rules_of_the_options(text):
     """The vectorised rules against `Plan.broken_rules`, plan by plan."""
     options = parse_options(text)

@@ -10,7 +10,7 @@ from itertime.profiling import ProfileFinding, check_profile, compare_profiles, 
 from itertime.spec import Profile, list_profiles, load_profile
 from itertime.spec.kernels import ElementwiseModel
 from itertime.spec.size_table import SizeTable
-from tests.itertime.tables import table_rows
+from tests.tables import table_rows
 
 SOUND = load_profile("a100-80gb")
 ALL_REDUCE = SOUND.collectives["all_reduce"]

@@ -18,7 +18,7 @@ from itertime.errors import UserError
 from itertime.spec import RECOMPUTE, Lengths, approximations_of, list_lengths, load_lengths, refusal_of
 from itertime.spec.lengths import LENGTHS
 from tests.effort import examples
-from tests.itertime.tables import TABLES
+from tests.tables import TABLES
 
 NAMES = list_models()
 SYSTEM = load_system("dgx-h100")

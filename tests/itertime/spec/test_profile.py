@@ -28,7 +28,7 @@ from itertime.spec.kernels import FLASH
 from itertime.spec.kernels.attention import BACKWARD_FLOPS
 from itertime.spec.operators import PowerTerm
 from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS, FOLDER
-from tests.itertime.tables import table_rows
+from tests.tables import table_rows
 
 PROFILE = load_profile("a100-80gb")
 

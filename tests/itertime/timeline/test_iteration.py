@@ -29,8 +29,8 @@ from itertime.timeline import (
 from itertime.timeline.iteration import chrome_trace
 from itertime.timeline.page import timeline_page
 from tests.effort import examples
-from tests.itertime.tables import table_rows
 from tests.oracles.task_graph import predicted_as_the_graph
+from tests.tables import table_rows
 
 SYSTEMS = {name: load_system(name) for name in ("dgx-a100-80gb", "a100-80gb-800g")}
 SYSTEMS["oversubscribed"] = replace(

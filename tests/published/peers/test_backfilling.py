@@ -8,6 +8,7 @@ import pytest
 
 from experiments.peers.backfilling import FACTORS, GPUS, WITH_ESTIMATES, WITHOUT_ESTIMATES, beside, rows
 from tests.published.peers.doubles import FixedShadow
+from tests.tables import table_rows
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +29,7 @@ def test_easy_with_a_fixed_shadow_starts_as_easy_bf_fast(peers: Path, trace: str
     assert row.equal == row.of
 
 
-@pytest.mark.parametrize(
-    ("there", "least", "most"),
-    [
-        ("easy_bf", -0.004, 0.024),
-        ("easy_bf_fast", -0.05, 0.14),
-        ("alea_easy", -0.05, 0.03),
-        ("conservative_bf", -0.06, 0.13),
-        ("alea_cons", -0.27, -0.11),
-    ],
-)
+@pytest.mark.parametrize(("there", "least", "most"), table_rows("mean waits of backfilling"))
 def test_mean_waits_of_backfilling(peers: Path, there: str, least: float, most: float) -> None:
     """The range of our mean wait against theirs, over traces and factors; where each departs from Mu'alem and
     Feitelson is on the page. Alea's conservative backfilling is the one that waits longer throughout.

@@ -20,6 +20,7 @@ from clustersim.cli import main
 from clustersim.speed import read_throughput_table
 from itertime.errors import TableError
 from tests.places import ROOT
+from tests.tables import table_rows
 from tests.traces.importing import import_log, imported, write
 from tests.traces.logs.golden_logs import FILES, cases, result
 from traces import Job, read_trace, write_trace
@@ -262,15 +263,7 @@ def test_seconds_are_correctly_rounded(value: int, unit: str) -> None:
     assert seconds(float(value), unit) == value / per_second
 
 
-@pytest.mark.parametrize(
-    ("name", "unit"),
-    [
-        ("duration_s", "s"), ("run time (min)", "min"), ("Elapsed_ms", "ms"), ("t.hours", "h"), ("us", "us"),
-        ("start_microseconds", "us"), ("wait [sec]", "s"), ("walltime_limit_h", "h"),
-        ("duration", None), ("gpus", None), ("ElapsedRaw", None), ("status", None), ("items", None),
-        ("", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "unit"), table_rows("a column may name its unit"))
 def test_a_column_may_name_its_unit(name: str, unit: str | None) -> None:
     assert unit_of_name(name) == unit
 
@@ -285,10 +278,6 @@ def test_every_unit_is_a_fraction_of_seconds() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("3-04:05:06", 273906.0), ("3 days, 4:05:06", 273906.0), ("1 day 00:00:00.5", 86400.5),
-     ("100:00:01", 360001.0), (" 7 ", 7.0), ("1e3", 1000.0)],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "seconds"), table_rows("run times in days hours and minutes"))
 def test_run_times_in_days_hours_and_minutes(text: str, seconds: float) -> None:
     assert span(text) == seconds

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from itertime.errors import TableError, UserError
 from tests.damage import ODD, damaged
 from tests.effort import examples
+from tests.tables import table_rows
 from tests.traces.importing import import_log, imported
 from tests.traces.logs.test_formats import SAMPLES
 from tests.traces.planner import FakePlanner
@@ -194,17 +195,7 @@ def test_every_published_elasticflow_trace_is_read_whole(shared_traces: Path) ->
             assert jobs[0].submit_s == 0.0
 
 
-@pytest.mark.parametrize(
-    ("name", "columns", "count"),
-    [
-        ("philly/philly_jobs_12vc.csv.gz",
-         "submit_s=timestamp,gpus=num_gpus,duration_s=duration,tenant=cluster", 70_060),
-        ("formats/helios_cluster_log_sample.csv",
-         "job_id=job_id,submit_s=submit_time,gpus=gpu_num,duration_s=duration,tenant=vc,state=state", 3),
-        ("formats/acme_seren_sample.csv",
-         "job_id=job_id,submit_s=submit_time,gpus=gpu_num,start_s=start_time,end_s=end_time,tenant=user", 2),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "columns", "count"), table_rows("published logs by their columns"))
 def test_published_logs_by_their_columns(shared_traces: Path, name: str, columns: str, count: int) -> None:
     jobs, report = import_log(shared_traces / name, columns=columns, rules="none")
     assert (len(jobs) + report["counts"]["dropped"], report["counts"]["rows"]) == (count, count)

@@ -18,6 +18,7 @@ from itertime.errors import TableError, UserError
 from itertime.io import replacing
 from itertime.spec import PRECISIONS
 from tests.effort import examples
+from tests.tables import table_rows
 from traces import Job, read_trace, write_trace
 from traces.job import MAX_GPUS
 from traces.native import COLUMNS, MAX_COUNT, MAX_SECONDS, MIN_SECONDS, jobs_of_frame, unreadable
@@ -123,12 +124,7 @@ def test_empty_cells_are_what_the_job_does_not_state(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "complaint"),
-    [
-        ("submit_s", "-5", "must not be negative; shift the trace so that its clock starts at 0"),
-        ("gpus", "1.5", "must be a whole number; round it"),
-        ("plan_options", "clipping", "clipping: must be KEY=VALUE, like clipping=bucket"),
-    ],
+    ("column", "value", "complaint"), table_rows("a bad cell of parquet is named by its row")
 )
 def test_a_bad_cell_of_parquet_is_named_by_its_row(
     tmp_path: Path, column: str, value: str, complaint: str
@@ -257,16 +253,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     assert (path.read_text(), os.listdir(tmp_path)) == ("old", ["trace.csv"])
 
 
-@pytest.mark.parametrize(
-    ("cell", "stated"),
-    [
-        ("optimizer=lamb, clipping = bucket", "clipping=bucket,optimizer=lamb"),
-        ("clipping=after", None),
-        ("  ", None),
-        ("quantized_weights=TRUE", "quantized_weights=true"),
-        ("compression=powersgd,compression_rank=4", "compression=powersgd"),
-    ],
-)
+@pytest.mark.parametrize(("cell", "stated"), table_rows("options are kept in one form"))
 def test_options_are_kept_in_one_form(cell: str, stated: str | None, tmp_path: Path) -> None:
     path = write(tmp_path, f'job_id,submit_s,gpus,duration_s,plan_options\na,0,8,5,"{cell}"')
     (job,) = read_trace(path)

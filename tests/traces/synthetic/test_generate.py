@@ -11,6 +11,7 @@ import pytest
 import yaml
 from scipy import stats
 
+from tests.tables import table_rows
 from traces import Job, read_trace, submission_order, write_trace
 from traces.summary import summarise
 from traces.synthetic import Recipe, generate, generate_stored
@@ -182,15 +183,7 @@ def fields(jobs: list[Job], *names: str) -> list[Any]:
     return [tuple(getattr(job, name) for name in names) for job in jobs]
 
 
-@pytest.mark.parametrize(
-    ("change", "kept"),
-    [
-        ({"arrivals": "bursty"}, ("gpus", "duration_s")),
-        ({"load": 0.3}, ("gpus", "duration_s")),
-        ({"deadlines": "1:2"}, ("submit_s", "gpus", "duration_s")),
-        ({"sizes": "exponential"}, ()),
-    ],
-)
+@pytest.mark.parametrize(("change", "kept"), table_rows("changing one purpose leaves the others alone"))
 def test_changing_one_purpose_leaves_the_others_alone(change: dict[str, Any], kept: tuple[str, ...]) -> None:
     plain, _ = generate(RIGID)
     changed, _ = generate(dataclasses.replace(RIGID, **change))

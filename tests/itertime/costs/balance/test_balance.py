@@ -25,7 +25,7 @@ from itertime.costs.balance.slowest import IndependentRanks, SlowestRank, UnitPa
 from itertime.costs.balance.strata import apportioned, bin_edges, stratified_counts
 from itertime.spec import Lengths, PlanOptions, load_lengths
 from tests.effort import examples
-from tests.itertime.tables import table_rows
+from tests.tables import table_rows
 
 
 @pytest.mark.parametrize(("most", "efficiency", "factor"), table_rows("efficiency of packs"))

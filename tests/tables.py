@@ -1,4 +1,4 @@
-"""Tables of inputs and right values, published or worked out by hand, with their sources: `tables.yaml`."""
+"""Tables of inputs and right values, published or worked out by hand, with their sources: `*/tables.yaml`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import yaml
 
 __all__ = ["TABLES", "table_rows"]
 
-TABLES: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+TABLES: dict[str, Any] = {
+    name: rows
+    for file in sorted(Path(__file__).parent.glob("*/tables.yaml"))
+    for name, rows in yaml.safe_load(file.read_text(encoding="utf-8")).items()
+}
 
 
 def table_rows(name: str) -> list[tuple[Any, ...]]:
