@@ -221,6 +221,7 @@ class Draft:
         twin._owns_capacity = self._owns_capacity
         twin._capacity = self._capacity.copy() if self._owns_capacity else self._capacity
         twin._changes = dict(self._changes)
+        twin._room_for = self._room_for
         return twin
 
     def _count(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
@@ -29,7 +30,6 @@ class NodeEvents:
         self._clock, self._parts, self._outages = clock, parts, outages
         self._firsts = [part.first for part in parts]
         self._next = outages.next_or_notice()
-        self._applied_s = clock.now  # the changes up to then are applied
         self._idle = 0  # changes in a row while no job ran and none was to be submitted
         for part in parts:
             part.expect_removals(outages)
@@ -58,7 +58,6 @@ class NodeEvents:
     def _apply_until(self, now: float) -> list[NodesOfCluster]:
         """Apply the changes up to `now`. Returns the parts that they concern."""
         changed: list[NodesOfCluster] = []
-        self._applied_s = now
         while self._next is not None and self._next.time_s <= now:
             part = self._parts[bisect_right(self._firsts, self._next.node) - 1]
             if isinstance(self._next, Notice):
@@ -91,10 +90,10 @@ class NodeEvents:
         """
         idle = all(part.is_idle() for part in self._parts)
         self._idle = self._idle + 1 if idle else 0
-        return idle and (self._idle > _MOST_IDLE_CHANGES or self._all_too_large())
-
-    def _all_too_large(self) -> bool:
-        return all(part.all_too_large(self._applied_s) for part in self._parts)
+        before_s = math.nextafter(self._clock.now, -math.inf)  # the change that is due is not made yet
+        return idle and (
+            self._idle > _MOST_IDLE_CHANGES or all(part.all_too_large(before_s) for part in self._parts)
+        )
 
 
 class NodesOfCluster:
