@@ -24,6 +24,7 @@ from itertime.errors import UserError
 from itertime.spec import load_system
 from tests.effort import examples
 from tests.places import ROOT
+from tests.tables import TEXTS
 from traces.job import Job
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
@@ -125,16 +126,7 @@ def test_the_fleet_of_the_docs() -> None:
     assert FLEET.read_text() in (ROOT / "docs" / "clusters.md").read_text()
 
 
-CLUSTERS = """
-clusters:
-  - name: east
-    groups:
-      - {name: new, gpu_type: h100, nodes: 2}
-  - name: west
-    groups:
-      - {name: new, gpu_type: h100, nodes: 1}
-      - {name: old, gpu_type: a100, nodes: 2}
-"""
+CLUSTERS = TEXTS["clusters of several GPU types"]
 
 
 def test_a_file_states_clusters(tmp_path: Path) -> None:
@@ -151,13 +143,7 @@ def test_a_file_states_clusters(tmp_path: Path) -> None:
 # Routes to the clusters of a fleet
 
 
-ROUTED_FLEET = """
-clusters:
-  - name: east
-    groups: [{name: new, gpu_type: h100, nodes: 2}]
-  - name: west
-    groups: [{name: new, gpu_type: h100, nodes: 3}]
-"""
+ROUTED_FLEET = TEXTS["clusters of one GPU type"]
 EAST, WEST = (f"groups: [{{name: new, gpu_type: h100, nodes: {nodes}}}]" for nodes in (2, 3))
 
 

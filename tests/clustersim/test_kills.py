@@ -23,21 +23,9 @@ import pytest
 
 from tests.clustersim.grid.processes import descendants
 from tests.places import ROOT
+from tests.tables import TEXTS
 
-STARTED = """
-import sys, time
-from clustersim.serve import ServedFolder, Starter
-from itertime.errors import UserError
-starter = Starter(ServedFolder("out"))
-try:
-    settings = {"kind": "compare", "name": "both", "trace": "jobs.csv", "policies": ["fifo", "srtf"]}
-    starter.start({**settings, "cluster": "n2g8"})
-except UserError as error:
-    sys.exit("exists already" not in str(error))
-while starter.commands()[0]["status"] == "running":
-    time.sleep(0.01)
-sys.exit(starter.commands()[0]["status"] != "done")
-"""
+STARTED = TEXTS["a comparison that a server starts"]
 COMMANDS: Mapping[str, list[str]] = {
     "run": ["run", "jobs.csv", "--policy", "srtf", "--cluster", "n2g8", "--out", "out", "--force"],
     "compare": ["compare", "jobs.csv", "--policies", "fifo,srtf", "--cluster", "n2g8", "--workers", "2",

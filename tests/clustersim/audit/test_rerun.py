@@ -25,7 +25,7 @@ from clustersim.rundir.format import manifest_hash
 from clustersim.runs import Trace, other_libraries
 from itertime.errors import UserError
 from tests.effort import examples
-from tests.tables import table_rows
+from tests.tables import TEXTS, table_rows
 from traces.job import Job
 from traces.native import write_trace
 from traces.synthetic import Recipe
@@ -44,18 +44,7 @@ network: contention
 groups:
   - {name: a, gpu_type: a100, nodes: 4, nodes_per_leaf: 1, leaf_oversubscription: 4}
 """
-MINE = """
-from clustersim.scheduler import Scheduler
-class Mine(Scheduler):
-    '''First come, first served, up to `most` at a time.'''
-    def __init__(self, most: int = 2, until_s: float = 1e9):
-        self.most, self.until_s = most, until_s
-    def schedule(self, state):
-        if state.now >= self.until_s: raise LookupError
-        proposal = state.proposal()
-        for job in list(state.pending)[: self.most]: proposal.start(job)
-        return proposal
-"""
+MINE = TEXTS["a policy with a helper"]
 
 
 @pytest.fixture

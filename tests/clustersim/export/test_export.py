@@ -22,18 +22,12 @@ from clustersim.records import EventRecord
 from itertime.errors import UserError
 from itertime.io.figures import ENDINGS
 from tests.effort import rotated
+from tests.tables import TEXTS
 from traces import Job
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
 
-SWEEP = """policy,trace.load,planner,seed,status,jct_mean_s,deadline_met_ratio,cell
-fifo,0.7,3d,0,done,4000,0.8,a
-fifo,0.7,3d,1,done,5000,0.7,b
-fifo,0.7,3d,2,done,6000,0.7,b
-fifo,1.0,3d,0,done,9000,0.5,c
-'=srtf,0.7,3d,0,done,3000,0.9,d
-'=srtf,1.0,3d,0,failed,,,e
-"""
+SWEEP = TEXTS["results of a sweep"]
 
 
 @pytest.fixture(scope="module")

@@ -28,23 +28,11 @@ from itertime.planning import PLANNERS
 from itertime.spec import Models, load_model
 from tests.house.test_layers import arrows, modules
 from tests.printed import Call
-from tests.tables import table_rows
+from tests.tables import TEXTS, table_rows
 from traces import Job
 from traces.native import read_trace
 
-POLICY = """
-import numpy, os.path
-import ranks
-from helpers.deep import rule
-from . import beside
-from mine import whole
-
-class Mine:
-    def schedule(self, state):
-        from late import anything
-        weights = open("weights.json")
-        importlib.import_module("named.module")
-"""
+POLICY = TEXTS["a policy with files beside it"]
 NAMED = {
     "ranks.py", "helpers/__init__.py", "helpers/deep.py", "helpers/more.py", "beside.py", "whole.py",
     "late.py", "weights.json", "named/module.py", "__init__.py",
@@ -109,29 +97,7 @@ def test_a_policy_of_one_file_has_the_hash_of_that_file(tmp_path: Path, content:
     assert hash_of_files(file) == hashlib.sha256(content).hexdigest()
 
 
-IMPORTING = """
-from __future__ import annotations
-import random
-from dataclasses import dataclass
-from clustersim.scheduler import Proposal, Scheduler, State
-{imports}
-
-@dataclass
-class Note:
-    order: int
-
-class Mine(Scheduler):
-    def __init__(self, sign: int = 0):
-        self.sign = sign
-        self.notes: list[Note] = []
-
-    def schedule(self, state: State) -> Proposal:
-        {late}
-        proposal = state.proposal()
-        proposal.run_by(rank)
-        self.notes.append(Note(len(state.pending)))
-        return proposal
-"""
+IMPORTING = TEXTS["a policy that imports"]
 FIRST, LAST = "def rank(job):\n    return 0\n", "def rank(job):\n    return -job.order\n"
 JOBS = [Job(name, 0.0, gpus=8, duration_s=10.0) for name in "ab"]
 
@@ -191,17 +157,7 @@ def test_an_error_of_a_helper_at_work_is_located_there(tmp_path: Path) -> None:
 
 
 CONTRACT = ("edf", "elasticflow", "fifo", "fifo-skip", "sjf", "srtf", "vtrain-aware")
-SEVERAL = """
-from clustersim.scheduler import Scheduler
-
-class Mine(Scheduler):
-    planner = "megatron"
-    def __init__(self, quantum_s=600.0, *, names=("a",)):
-        self.quantum_s, self.names = quantum_s, names
-
-class Plain(Scheduler):
-    pass
-"""
+SEVERAL = TEXTS["two policies in one file"]
 
 
 def test_registered_policies() -> None:

@@ -26,6 +26,7 @@ from clustersim.speed import SpeedOnOneType
 from itertime.io import sha256
 from policies.fifo import Fifo
 from policies.srtf import Srtf
+from tests.tables import TEXTS
 from traces import Job, write_trace
 
 JOBS = [
@@ -36,17 +37,7 @@ JOBS = [
     Job("wide", 30.0, gpus=9, duration_s=5.0),
 ]
 FREE: dict[str, Any] = {"cluster": "n1g8", "overheads": None}
-FAILS = """
-from clustersim.scheduler import Scheduler
-class Fails(Scheduler):
-    def schedule(self, state):
-        if state.now >= 10:
-            raise RuntimeError("enough")
-        proposal = state.proposal()
-        for job in state.pending:
-            proposal.start(job)
-        return proposal
-"""
+FAILS = TEXTS["a policy that fails"]
 
 
 def test_the_manifest_says_how_a_run_came_about(tmp_path: Path) -> None:

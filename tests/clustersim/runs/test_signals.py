@@ -19,27 +19,10 @@ from clustersim.rundir import RunWriter, read_run
 from clustersim.runs import run, signals
 from clustersim.runs.signals import interrupting
 from tests.places import ROOT
+from tests.tables import TEXTS
 from traces.job import Job
 
-LAZY = """
-import os, signal, sys, time
-from policies.fifo import Fifo
-
-class Lazy(Fifo):
-    "Asks for an end from within its decision at t = 25."
-    def schedule(self, state):
-        if state.now >= 25:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return super().schedule(state)
-
-class Stuck(Fifo):
-    "Never comes back from its decision at t = 25."
-    def schedule(self, state):
-        if state.now >= 25:
-            print("begun", file=sys.stderr, flush=True)
-            time.sleep(60)
-        return super().schedule(state)
-"""
+LAZY = TEXTS["policies that ask for an end"]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no signals to send")
 
 

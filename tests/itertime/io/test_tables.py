@@ -17,22 +17,10 @@ from hypothesis import strategies as st
 from itertime.errors import TableError
 from itertime.io import open_table, with_guard, without_guard
 from tests.effort import examples
-from tests.tables import TABLES
+from tests.tables import TABLES, TEXTS
 from traces import Job, read_trace, write_trace
 
-LIMITED = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (2_500_000_000, 2_500_000_000))
-from itertime.errors import UserError
-from itertime.io import open_table
-try:
-    with open_table(sys.argv[1]) as table:
-        print(sum(1 for _ in table.rows), "rows")
-except UserError as error:
-    print(type(error).__name__, error)
-peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-print(int(peak.split()[1]) // 1000)
-"""
+LIMITED = TEXTS["reading a table with little memory"]
 
 
 def read_with_little_memory(path: Path) -> tuple[str, int]:
