@@ -23,19 +23,10 @@ import pytest
 
 from tests.clustersim.grid.processes import descendants
 from tests.places import ROOT
-from tests.tables import TEXTS
+from tests.tables import TABLES, TEXTS
 
 STARTED = TEXTS["a comparison that a server starts"]
-COMMANDS: Mapping[str, list[str]] = {
-    "run": ["run", "jobs.csv", "--policy", "srtf", "--cluster", "n2g8", "--out", "out", "--force"],
-    "compare": ["compare", "jobs.csv", "--policies", "fifo,srtf", "--cluster", "n2g8", "--workers", "2",
-                "--out", "out", "--force"],
-    "grid": ["grid", "g.yaml", "--out", "out", "--workers", "2"],
-    "import": ["trace", "import", "log.txt", "-o", "out/jobs.csv"],
-    "bound": ["bound", "few.csv", "--cluster", "n2g8", "--json"],
-    "backtest": ["backtest", "log.txt", "--cluster", "n2g8", "--out", "out"],
-    "serve": [],
-}  # fmt: skip
+COMMANDS: Mapping[str, list[str]] = TABLES["commands that are killed"]
 GRID = "set: {trace: jobs.csv, cluster: n2g8}\nmatrix: {policy: [fifo, srtf]}\nseeds: 2\n"
 UNSTABLE = ("timings", "manifest_sha256", "seconds")  # wall times, and a hash over them
 

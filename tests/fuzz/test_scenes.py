@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import table_rows
+
 from .cases import Case, shrunk
 from .features import FEATURES
 from .laws import broken_laws
@@ -62,30 +64,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-@pytest.mark.parametrize(
-    ("law", "table", "row", "changes"),
-    [
-        ("one record each", "jobs.csv", {"state": "finished"}, {"submit_s": "0.5"}),
-        ("order of events", "jobs.csv", {"state": "finished"}, {"state": "failed"}),
-        ("order of events", "events.csv", {"event": "finish"}, {"time_s": "0"}),
-        ("counts of events", "jobs.csv", {"state": "finished"}, {"preemptions": "7"}),
-        ("no gpu held twice", "events.csv", {"event": "start", "gpus": "1"}, {"placement": "0x9"}),
-        ("no gpu held twice", "events.csv", {"event": "start", "gpus": "1"}, {"gpus": "2"}),
-        ("no gpus lost for nothing", "events.csv", {"event": "start", "job_id": "j6"}, {"event": "note"}),
-        ("use over time", "usage.csv", {"running": "3"}, {"running": "4"}),
-        ("use over time", "usage.csv", {"running": "3"}, {"stranded": "4.25"}),
-        ("gpu seconds", "jobs.csv", {"state": "finished"}, {"gpu_seconds": "3.25"}),
-        ("times of jobs", "jobs.csv", {"state": "finished"}, {"wait_s": "1000.25"}),
-        ("times of jobs", "jobs.csv", {"state": "finished"}, {"queue_s": "1000.25"}),
-        ("times of jobs", "jobs.csv", {"state": "finished"}, {"jct_s": "0.25"}),
-        ("work done", "events.csv", {"event": "restart"}, {"unit_s": "1.00001"}),
-        ("work done", "jobs.csv", {"state": "finished"}, {"lost_s": "0.00125"}),
-        ("services end", "jobs.csv", {"state": "served"}, {"finish_s": "3"}),
-        ("costs", "jobs.csv", {"state": "finished"}, {"cost_usd": "3"}),
-        ("deadlines", "jobs.csv", {"deadline_met": "true"}, {"deadline_met": "false"}),
-        ("sums", "jobs.csv", {"state": "finished"}, {"overhead_gpu_s": "1000.25"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("law", "table", "row", "changes"), table_rows("cells that break a law"))
 def test_a_law_notices_a_cell_that_breaks_it(
     law: str, table: str, row: dict[str, str], changes: dict[str, str], sound: Path, tmp_path: Path
 ) -> None:

@@ -10,33 +10,13 @@ from typing import Any
 from itertime.errors import UserError
 from itertime.planning import VTRAIN, Space
 from itertime.spec import ModelSpec, Plan, list_models, list_systems, load_model, parse_options
+from tests.tables import TABLES
 
 __all__ = ["drawn_plan", "prediction_queries", "search_queries"]
 
 PREDICTIONS, SEARCHES = 2500, 300
-OPTIONS = (
-    "",
-    "",
-    "",
-    "clipping=bucket,optimizer=lamb",
-    "optimizer=fused-adam,clipping=before",
-    "clipping=none",
-    "optimizer=came,clipping=none",
-    "compression=powersgd",
-    "compression=topk",
-    "compression=int8",
-    "compression=onebit-adam,warmup_share=0.2",
-    "weight_shards=8,gradient_shards=8",
-    "workers=2,local_steps=50,outer=diloco",
-)
-BATCHES = (
-    "batching=longest",
-    "batching=unpadded,balance=stratified-exchanged",
-    "batching=longest,balance=sorted",
-    "batching=unpadded,balance=exchanged",
-    "batching=packed",
-    "",
-)
+OPTIONS = TABLES["options of drawn plans"]
+BATCHES = TABLES["options of drawn plans of a model with lengths"]
 WITH_LENGTHS = "bert-large-wikipedia"
 
 Query = tuple[str, str, Plan]

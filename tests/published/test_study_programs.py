@@ -10,6 +10,7 @@ import pytest
 
 from experiments import bert, local_steps, mt_nlg_cost, onebit_adam, output
 from experiments.mt_nlg_cost import VTRAIN_SYSTEM
+from tests.tables import table_rows
 
 Main = Callable[[Sequence[str]], int]
 BERT = ("ablation.csv", "ideas.md", "launches.md", "scale.md", "submissions.md")
@@ -53,32 +54,25 @@ def test_a_program_writes_its_files(
     assert f"{picture} is not drawn: matplotlib is not installed" in capsys.readouterr().err
 
 
+PROGRAMS = {
+    "bert": bert.main,
+    "local_steps": local_steps.main,
+    "mt_nlg_cost": mt_nlg_cost.main,
+    "onebit_adam": onebit_adam.main,
+}
 WRONG_TABLE = "method,workload,network,gpus,throughput_samples_per_s\nAdam,same,40 GbE,many,90\n"
 
 
-@pytest.mark.parametrize(
-    ("main", "options", "code", "says"),
-    [
-        (bert.main, ["--data", "data"], 3, bert.FILE),
-        (bert.main, [], 0, "no measured rows: name the folder of bert_iterations.csv with --data"),
-        (local_steps.main, ["--system", "dgx-h10"], 2, "error: unknown system"),
-        (mt_nlg_cost.main, ["--system", "dgx-a100"], 2, "error: unknown system"),
-        (mt_nlg_cost.main, ["--price", "0"], 2, "--price"),
-        (mt_nlg_cost.main, ["--tokens", "nan"], 2, "--tokens"),
-        (mt_nlg_cost.main, ["--recompute", "some"], 2, "--recompute"),
-        (onebit_adam.main, ["--data", "."], 2, "communication_methods.csv"),
-        (onebit_adam.main, ["--data", "data"], 2, "data/communication_methods.csv:2: "),
-    ],
-)
+@pytest.mark.parametrize(("program", "options", "code", "says"), table_rows("a mistake of the user is named"))
 def test_a_mistake_of_the_user_is_named(
-    main: Main, options: list[str], code: int, says: str, tmp_path: Path,
+    program: str, options: list[str], code: int, says: str, tmp_path: Path,
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     Path("data").mkdir()
     Path("data", "communication_methods.csv").write_text(WRONG_TABLE)
     try:
-        exit_code = main(["--out", "out", *options])
+        exit_code = PROGRAMS[program](["--out", "out", *options])
     except SystemExit as stop:  # of an option that means nothing
         exit_code = stop.code  # type: ignore[assignment]
     assert exit_code == code

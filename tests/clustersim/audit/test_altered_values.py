@@ -16,38 +16,14 @@ from clustersim.runs import SETTINGS
 from tests.clustersim.audit.altered import Alteration, alterations, noticed
 from tests.fuzz.cases import Case
 from tests.fuzz.scenes import Draw
+from tests.tables import TABLES
 
-RUNS: dict[str, tuple[int, str, str, dict[str, Any]]] = {
-    "failures": (
-        35, "srtf", "deadlines, tenants, user estimates, logged ends, host demands, overheads, failures, "
-        "reservations",
-        {"bound": "auto", "failures": {"mtbf_gpu_h": 0.5, "kinds": {"short": [1, 0.02]}, "retries": 0,
-                                       "lemon_share": 0.5, "spare_nodes": 1, "spare_swap_s": 30.0}},
-    ),
-    "plans": (
-        9, "elasticflow", "contention, deadlines, kinds of jobs, wrong statements, planners",
-        {"overheads": {"storage_shared": True, "storage_bytes_per_s": 1e9}},
-    ),
-    "types": (23, "gavel-max-min", "gpu types, parts of gpus, services, phases, sharing, quotas", {}),
-    "fleet": (1, "multifactor", "gpu types, routing, tenants, calendar, overheads, placements", {}),
-    "rounds": (2, "easy", "rounds, predictor, window, until, step times, variability, spot", {}),
-    "batches": (28, "pollux", "batches, planners, estimates, tiers, removal", {}),
-}  # fmt: skip
+RUNS: dict[str, tuple[int, str, str, dict[str, Any]]] = TABLES["runs whose values are altered"]
 """Runs that together have all kinds of records, by name: a scene's number, its policy, its features and
 further settings.
 """
 
-NO_FACTS = {
-    "command": "the words of a command are for readers; the settings state what they meant",
-    "timings.wall_s": "no other computer can measure this one",
-    "timings.policy_wall_s": "no other computer can measure this one",
-    "timings.bound_s": "no other computer can measure this one",
-    "versions.code": "another code may give the same run; nothing is then said to differ",
-    **{f"versions.{name}": "results hardly depend on it" for name in ("python", "numpy", "scipy", "simpy")},
-    "policy_sha256": "another version of a policy may decide alike; a replay says so where it does not",
-    "cluster.groups.name": "a label, on which nothing depends",
-    "price_usd_per_gpu_h": "systems state prices of their own",
-}
+NO_FACTS = TABLES["entries of a manifest that state no fact"]
 """Entries of a manifest that state nothing about the results of these runs, and why. Besides, a setting may
 become another one that gives the same run: then a replay is equal byte for byte, and the folder states what
 is true.

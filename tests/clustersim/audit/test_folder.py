@@ -29,6 +29,7 @@ from clustersim.testing import check_outcome, simulate
 from policies.srtf import Srtf
 from tests.builders import acting
 from tests.effort import examples
+from tests.tables import TABLES
 from traces.job import Job
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
@@ -106,14 +107,7 @@ def test_late_times_have_few_digits_after_the_point(
 
 # Falsified runs. `write_run` hashes what it writes, so that the hashes give nothing away.
 
-NUMBERS = {
-    "events": ("time_s", "gpus", "overhead_s", "unit_s"),
-    "jobs": (
-        "submit_s", "start_s", "finish_s", "jct_s", "queue_s", "wait_s", "gpu_seconds", "overhead_gpu_s",
-        "lost_s", "preemptions", "resizes", "restarts", "migrations",
-    ),
-    "snapshots": ("time_s", "allocated", "stranded", "running", "pending"),
-}  # fmt: skip
+NUMBERS = TABLES["numbers that are changed"]
 
 
 @settings(max_examples=examples(150), deadline=None)

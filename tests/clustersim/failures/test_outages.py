@@ -21,6 +21,7 @@ from clustersim.failures.failures import KINDS, Machine, lemons
 from clustersim.failures.maintenance import Closure, PlannedChange
 from itertime.errors import UserError
 from tests.effort import examples
+from tests.tables import TABLES
 
 HOUR = 3600.0
 CONFIDENCE = 0.99
@@ -266,17 +267,7 @@ def test_more_entries_than_a_manifest_should_hold_are_refused() -> None:
 
 def test_what_is_announced_of_nodes_is_when_they_are_out() -> None:
     """Entries that overlap are one closure; the nodes of a part of the cluster count from its first one."""
-    calendar = Maintenance.of(
-        [
-            {"at_s": 10, "maintenance": "0-2", "for_s": 10},
-            {"at_s": 15, "maintenance": 1, "for_s": 10},
-            {"at_s": 40, "remove": 2},
-            {"at_s": 5, "add": 3},
-            {"at_s": 50, "maintenance": 0, "for_s": 10, "announced": False},
-            {"at_s": 60, "reclaim": 0, "for_s": 10, "notice_s": 5},
-        ],
-        4,
-    )
+    calendar = Maintenance.of(TABLES["what is announced of nodes"], 4)
     assert calendar.closures(1, 3) == [
         Closure(-inf, 5, (2,)), Closure(10, 20, (1,)), Closure(10, 25, (0,)), Closure(40, inf, (1,)),
     ]  # fmt: skip

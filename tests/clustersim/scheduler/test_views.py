@@ -21,6 +21,7 @@ from clustersim.runs import Trace, run
 from clustersim.scheduler import JobView, Proposal, State
 from clustersim.testing import Outcome, simulate
 from tests.builders import Acts, acting, elastic, rigid
+from tests.tables import TABLES
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0}, ("m", 4): {1: 4.0}, ("m", 16): {1: 0.25}}
@@ -137,19 +138,7 @@ def test_jobs_of_a_duration_are_known_by_the_oracle_alone() -> None:
 # Past, quotas
 
 
-PAST = {
-    0: (0, 0, 0),
-    10: (0, 0, 10),
-    20: (40, 0, 10),  # 20 s of launch, on 4 GPUs
-    30: (80, 0, 10),
-    45: (140, 60, 10),
-    50: (160, 80, 10),
-    65: (160, 80, 25),
-    80: (160, 80, 40),
-    95: (220, 80, 40),  # 30 s of restart
-    110: (280, 80, 40),
-    130: (360, 160, 40),
-}
+PAST = TABLES["the past of a job"]
 """By second: GPU-seconds of service, those of work, and seconds of waiting."""
 
 

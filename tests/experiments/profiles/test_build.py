@@ -36,7 +36,7 @@ from itertime.spec.operators import GemmModel, GemmTile
 from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS, FOLDER
 from itertime.spec.size_table import SizeTable
 from tests.places import SHARED
-from tests.tables import table_rows
+from tests.tables import TABLES, table_rows
 
 OPERATORS = SHARED / "data" / "operators"
 needs_operators = pytest.mark.skipif(
@@ -382,17 +382,14 @@ def test_a_rack_carries_what_one_shows(shared_dir) -> None:
 
 
 TRUE = load_profile("a100-80gb")
-GRID = CaseGrid(
-    tokens=(512, 1024, 2048, 8192),
-    widths=(1024, 2048, 4096, 8192, 12288, 16384),
-    heads=(16,),
-    kv_share=(1, 8),
-    head_dims=(64, 128),
-    sequences=(512, 1024, 2048, 4096, 8192, 16384),
-    vocabularies=(4096,),
-    parameters=(2**14, 2**24, 2**28),
-)
-TABLES = ("gemm", "attention", "elementwise")
+
+
+def grid_of(name: str) -> CaseGrid:
+    return CaseGrid(**{axis: tuple(sizes) for axis, sizes in TABLES[name].items()})
+
+
+GRID = grid_of("a grid of kernels")
+FITTED = ("gemm", "attention", "elementwise")
 KIND = {op: kind for kind, op in COLLECTED.items()}
 
 
@@ -410,7 +407,7 @@ def seconds(row: dict[str, Any]) -> float:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rows = [one.columns for one in cases_of(GRID) if one.columns["table"] in TABLES]
+    rows = [one.columns for one in cases_of(GRID) if one.columns["table"] in FITTED]
     rows = [row for row in rows if row.get("layout") != "dw-fp32"]
     times = {"time_us": [seconds(row) * 1e6 for row in rows], "gpu": "Some A100", "source": "torch/9.9"}
     path = tmp_path_factory.mktemp("collected") / "mine.csv.gz"
@@ -466,19 +463,7 @@ def test_a_users_own_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert f"{chip}: unknown key 'peak_flops' (did you mean 'peak_flops_per_s'?)" in capsys.readouterr().err
 
 
-WIDE = CaseGrid(
-    tokens=(1024, 4096),
-    widths=(1024, 4096, 8192),
-    heads=(16, 32),
-    kv_share=(1,),
-    head_dims=(64, 128),
-    sequences=(512, 1024, 2048, 4096, 8192),
-    vocabularies=(4096,),
-    parameters=(2**24, 2**28),
-    groups=(2, 8, 32),
-    compiled_rows=(4096, 16384),
-    other_attention=("cudnn", "flash3"),
-)
+WIDE = grid_of("a grid of newer kernels")
 FP8 = replace(TRUE.gemm, peak_flops_per_s=2 * TRUE.gemm.peak_flops_per_s, operand_bytes=1.0)
 LIMIT_W, BUS = 350.0, 100e9
 

@@ -31,15 +31,9 @@ from itertime.spec import (
     profile_path,
     resolved_digest,
 )
+from tests.tables import TABLES
 
-GOOD = {
-    "name": "mine",
-    "profile": "a100-80gb",
-    "gpus_per_node": "8",
-    "nic_bytes_per_s": "25e9",  # which YAML 1.1 reads as text
-    "nvlink_bytes_per_s": "300.0e+9",
-    "source": "the vendor's sheet",
-}
+GOOD = TABLES["a system of a user"]
 
 
 def write(folder: Path, changes: dict[str, str | None]) -> Path:

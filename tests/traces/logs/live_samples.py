@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.tables import TABLES
+
 SQUEUE = (
     "JOBID|ACCOUNT|USER|PARTITION|QOS|STATE|SUBMIT_TIME|START_TIME|END_TIME|TIME_LIMIT|NODES|"
     "TRES_PER_NODE|PRIORITY|REASON\n"
@@ -14,32 +16,14 @@ AT = "2024-05-01T12:00:0"
 
 def scontrol(**changes: str) -> str:
     """A record of `scontrol show job`; `changes` by key."""
-    pairs = {
-        "JobId": "17", "JobName": "train it", "UserId": "ann(1000)", "Priority": "500", "Account": "vision",
-        "QOS": "high", "JobState": "RUNNING", "Reason": "None", "Dependency": "(null)",
-        "RunTime": "00:05:00", "TimeLimit": "00:10:00", "TimeMin": "N/A", "SubmitTime": f"{AT}0",
-        "StartTime": f"{AT}5", "EndTime": "2024-05-01T12:10:05", "Partition": "gpu", "NumNodes": "1",
-        "ReqTRES": "cpu=8,mem=64G,node=1,billing=8,gres/gpu=1", "Command": "/home/ann/run it.sh",
-    }  # fmt: skip
+    pairs = TABLES["a job of scontrol"]
     lines = [f"{key}={value}" for key, value in (pairs | changes).items()]
     return "\n   ".join(lines) + "\n\n"
 
 
 def slurm_job(**changes: Any) -> dict[str, Any]:
     """A job of `squeue --json`."""
-    return {
-        "job_id": 17, "account": "vision", "user_name": "ann", "partition": "gpu", "qos": "high",
-        "job_state": ["RUNNING"], "state_reason": "None", "array_job_id": {"set": True, "number": 0},
-        "array_task_id": {"set": False, "number": 0}, "array_task_string": "",
-        "submit_time": {"set": True, "infinite": False, "number": 1714564800},
-        "start_time": {"set": True, "infinite": False, "number": 1714564805},
-        "end_time": {"set": True, "infinite": False, "number": 1714565405},
-        "time_limit": {"set": True, "infinite": False, "number": 10},
-        "priority": {"set": True, "infinite": False, "number": 500},
-        "node_count": {"set": True, "infinite": False, "number": 1},
-        "tres_req_str": "cpu=8,mem=64G,node=1,gres/gpu=1", "tres_alloc_str": "",
-        "tres_per_node": "gres/gpu:1",
-    } | changes  # fmt: skip
+    return TABLES["a job of squeue --json"] | changes
 
 
 def slurm_json(*jobs: Any) -> str:

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 from itertime.errors import TableError
+from tests.tables import TABLES
 from traces import read_trace, write_trace
 from traces.logs import ReadOptions, import_log
 from traces.logs.importer import format_of, read
@@ -182,42 +183,15 @@ def headerless(path: Path, submit: int, gpus: int, took: int) -> Iterator[Row]:
         yield float(cells[submit]), float(cells[gpus]), float(cells[took])
 
 
-MS, US, MIN = 1e-3, 1e-6, 60.0
-MURI_HELD = ("submit_time", "num_gpu", "real_executed_time")
-LOGS = {
-    "clusters/muri_testbed/cluster_trace.csv": (columns, "submit_time", "num_gpu", "duration", MS, MS),
-    "clusters/muri_philly/trace1.csv.gz": (columns, "submit_time", "num_gpu", "duration", MS, MS),
-    "clusters/muri_philly/trace3.csv.gz": (columns, "submit_time", "num_gpu", "duration", MS, MS),
-    "clusters/muri_testbed/SRTF.job.csv.gz": (columns, *MURI_HELD, 1.0, 1.0),
-    "clusters/muri_testbed/SRSF.job.csv.gz": (columns, *MURI_HELD, 1.0, 1.0),
-    "clusters/morphling/workload-base.csv": (columns, "submission_time", "num_gpus", "duration", 1.0, 1.0),
-    "clusters/shockwave/120_dynamic.trace.gz": (headerless, 11, 6, 10),
-    "clusters/shockwave/460_dynamic.trace.gz": (headerless, 11, 6, 10),
-    "clusters/helios/venus_vcvGl_sept.csv": (columns, "submit_time", "num_chips", "duration_s", US, 1.0),
-    "clusters/pai_gaia/pai_1k.csv.gz": (columns, "arrival_time", "cpus", "length", 1.0, 1.0),
-    "traces/chronus/trace_job_Philly_SLO.csv.gz": (columns, "submit_time", "num_gpu", "duration", MIN, MIN),
-    "traces/chronus/trace_job_Philly_MIX1.csv.gz": (columns, "submit_time", "num_gpu", "duration", MIN, MIN),
-    "traces/formats/tiresias_60_job.csv": (columns, "submit_time", "num_gpu", "duration", 1.0, 1.0),
-    "traces/formats/helios_cluster_log_sample.csv": (dates, "submit_time", "gpu_num", "duration"),
-    "traces/philly/philly_jobs_12vc.csv.gz": (dates, "timestamp", "num_gpus", "duration"),
-    "traces/formats/philly_cluster_job_log_sample.json": (philly,),
-    **{
-        f"traces/itp_raw/cluster0{n}.csv.gz": (columns, "submission_time", "num_gpu", "duration", 1.0, 1.0)
-        for n in (1, 2, 4, 5, 6, 8, 9)
-    },
-    "traces/swf/NASA-iPSC-1993-3.1-cln.swf.gz": (swf,),
-    "traces/swf/accasim_test_sample.swf": (swf,),
-    "traces/swf/cqsim_KTH_header_test.swf": (swf,),
-    "traces/swf/hpc2n_subset_alea.swf.gz": (swf,),
-    "traces/swf/lublin_256.swf.gz": (swf,),
-}
+READERS = {reader.__name__: reader for reader in (columns, dates, swf, philly, headerless)}
+LOGS = TABLES["published logs"]
 
 
 @pytest.mark.parametrize("name", list(LOGS))
 def test_span_and_gpu_hours_without_an_option(shared_dir: Path, name: str, tmp_path: Path) -> None:
     path = shared_dir / "data" / name
-    loop, *arguments = LOGS[name]
-    rows = [row for row in loop(path, *arguments) if row[1] > 0 and row[2] > 0]  # type: ignore[operator]
+    reader, *arguments = LOGS[name]
+    rows = [row for row in READERS[reader](path, *arguments) if row[1] > 0 and row[2] > 0]  # type: ignore[operator]
     jobs, report = import_log(path)
     assert len(jobs) == len(rows)
     span_s = max(row[0] for row in rows) - min(row[0] for row in rows)
