@@ -14,6 +14,7 @@ from experiments.morphling_rows import Row
 from itertime import load_system
 from itertime.errors import UserError
 from tests.places import ROOT, SHARED
+from tests.tables import TABLES
 
 FOLDER = SHARED / "data" / "clusters" / "morphling"
 PAGE = ROOT / "experiments" / "MORPHLING.md"
@@ -142,14 +143,7 @@ def test_only_what_runs_with_half_of_its_samples_is_marked(models: dict[str, lis
 
 
 def test_jobs_state_their_run_time_under_their_users_plan() -> None:
-    job = {
-        "application": "bert",
-        "exec_plan": "ga",
-        "name": "a",
-        "submission_time": "5",
-        "num_gpus": "2",
-        "steps": "10",
-    }
+    job = TABLES["a job of Morphling"]
     user = {"bert.ga": {2: 0.5}}
     header, row = morphling_rubick.trace_csv([job], user, rigid=True).splitlines()
     assert header == ",".join(morphling_rubick.JOB_COLUMNS)

@@ -31,6 +31,7 @@ from itertime.errors import printable
 from itertime.io import sha256
 from tests.places import ROOT
 from tests.printed import Call
+from tests.tables import TABLES
 from traces import read_trace
 
 NAMES = [info.name for info in list_policies()]
@@ -210,16 +211,7 @@ def test_a_locale_without_a_character_prints_another(here: Path, monkeypatch: py
 def test_commands_fit_the_terminal(width: int, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     shutil.copy(ROOT / "traces" / "samples" / "slurm.txt", "log.txt")
-    for line in (
-        "trace import log.txt -o jobs.csv --limit 60 --rules llm-mix",
-        "trace check jobs.csv --cluster n8g8",
-        "run jobs.csv --policy easy --cluster n8g8 --out run --no-report --no-bound",
-        "check run",
-        "explain run --job 100040",
-        "trace calendar log.txt -o plan.yaml",
-        "backtest log.txt --cluster n16g8",
-        "policies show vtrain-aware",
-    ):
+    for line in TABLES["commands that fit the terminal"]:
         code, out, err = call(*line.split())
         assert code == 0, line
         long = [text for text in (out + err).splitlines() if len(text) > width]

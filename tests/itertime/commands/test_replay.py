@@ -17,38 +17,18 @@ from itertime.commands.layout import PlanLayout, chosen_plan, predict_command
 from itertime.commands.options import Execution, Subject
 from itertime.spec import CHOICES, parse_options
 from tests.effort import first
+from tests.tables import TABLES
 
 MODELS = ("llama3-8b", "gpt3-6.7b", "mixtral-8x7b")
 PREDICT = typer.main.get_command(app).commands["predict"]  # type: ignore[attr-defined]
 GROUPS = (Subject, PlanLayout, Execution)
-SWITCHES = ("grad_overlap", "fp32_gradients", "prefetch", "ep_overlap", "offload_optimizer")
 
 
 def drawn_plan(draw: random.Random, model: str) -> Plan:
-    some = draw.choice
-    options = some(["", "", "optimizer=lamb", "compression=fp8", "workers=2,local_steps=8"])
-    return Plan(
-        tp=some([1, 1, 2, 4]),
-        pp=some([1, 1, 2, 4]),
-        dp=some([1, 2, 4]),
-        cp=some([1, 1, 1, 2]),
-        ep=some([1, 2]) if model == "mixtral-8x7b" else 1,
-        etp=some([None, 1]) if model == "mixtral-8x7b" else None,
-        micro_batch=some([1, 2, 4]),
-        global_batch=some([32, 64]),
-        interleave=some([1, 1, 2, 4]),
-        zero_stage=some([0, 1, 2, 3]),
-        zero_group=some([None, None, 2]),
-        sequence_parallel=some([True, False]),
-        recompute_fraction=some([1.0, 1.0, 0.5, 0.125]),
-        offload_layers=some([0, 0, 2]),
-        bucket_bytes=some([None, None, 25_000_000]),
-        tp_overlap=some([None, True, False]),
-        options=parse_options(options),
-        **{name: some(words) for name, words in CHOICES.items() if name != "precision"},
-        precision=some(["bf16", "fp8", "fp8_block"]),
-        **{name: some([True, False]) for name in SWITCHES},
-    )
+    table = CHOICES | TABLES["values of drawn plans"]
+    values = {name: draw.choice(choices) for name, choices in table.items()}
+    experts = {} if model == "mixtral-8x7b" else {"ep": 1, "etp": None}
+    return Plan(**values | experts | {"options": parse_options(values["options"])})
 
 
 def drawn_subject(draw: random.Random, model: str, global_batch: int) -> Subject:
@@ -89,24 +69,11 @@ def test_a_command_states_its_plan_whatever_it_is(seed: int) -> None:
         assert chosen_plan(subject, layout, execution, model, system).plan == plan
 
 
-USER_FILES = ["--model", "my model.yaml", "--system", "site's.yaml", "--set", "model.layers=24"]
-ASKED = [
-    ["search", *USER_FILES, "--gpus", "16", "--global-batch", "64", "--framework", "te", "--top", "8"],
-    ["search", "--model", "mixtral-8x7b", "--system", "dgx-h100", "--max-gpus", "64", "--global-batch", "64",
-     "--pareto", "--precision", "fp8", "--memory-headroom", "0.05"],
-    ["search", "--model", "llama3-8b", "--system", "dgx-h100", "--gpus", "64", "--global-batch", "16",
-     "--seq-len", "131072", "--offload-optimizer", "--options", "optimizer=lamb"],
-    ["cost", "--model", "llama3-8b", "--system", "dgx-h100", "--gpus", "64", "--global-batch", "256",
-     "--seq-len", "4096", "--precision", "fp8"],
-    ["budget", "--system", "dgx-a100-80gb", "--gpus", "64", "--days", "2", "--global-batch", "64",
-     "--attention", "flash"],
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("words", ASKED)
+@pytest.mark.parametrize("line", TABLES["searches whose plans are predicted again"])
 def test_a_plan_that_is_shown_is_predicted_again(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    words = shlex.split(line)
     monkeypatch.chdir(tmp_path)
     Path("my model.yaml").write_text("extends: llama3-8b\nlayers: 48\n", encoding="utf-8")
     Path("site's.yaml").write_text("extends: dgx-h100\nnic_gbps: 800\n", encoding="utf-8")

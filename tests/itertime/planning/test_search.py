@@ -116,13 +116,7 @@ def test_candidates_with_experts_split_apart_are_all_that_keep_the_rules(etp: in
 
 
 def test_what_holds_for_all_plans_of_a_space_is_in_each_of_them() -> None:
-    stated = {
-        "dispatcher": "deepep",
-        "cuda_graphs": "full",
-        "ep_overlap": True,
-        "tp_overlap": False,
-        "etp": 1,
-    }
+    stated = TABLES["what holds for all plans of a space"]
     space = Space(tp=(2, 4), micro_batch=(1,), recompute=("full",), **stated)
     mixture, system = load_model("mixtral-8x7b"), load_system("dgx-h100")
     found = search(mixture, 64, system, 64, space=space).plans

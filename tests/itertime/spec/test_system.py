@@ -255,14 +255,7 @@ def test_a_chain_of_eight_files_is_the_longest(tmp_path: Path) -> None:
 @given(st.data())
 def test_keys_may_be_spread_over_a_chain(data: st.DataObject) -> None:
     """However a model's keys are spread, and whatever bases state of keys that are stated again above."""
-    keys: dict[str, Any] = {
-        "layers": 4,
-        "hidden": 64,
-        "heads": 4,
-        "vocab": 100,
-        "seq_len": 16,
-        "ffn_hidden": 96,
-    }
+    keys: dict[str, Any] = TABLES["keys that may be spread over a chain"]
     length = data.draw(st.integers(1, 5))
     home = {key: data.draw(st.integers(0, length - 1), label=key) for key in keys}
     with TemporaryDirectory() as folder:

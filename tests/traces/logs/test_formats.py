@@ -20,7 +20,7 @@ from clustersim.cli import main
 from clustersim.speed import read_throughput_table
 from itertime.errors import TableError
 from tests.places import ROOT
-from tests.tables import table_rows
+from tests.tables import TABLES, table_rows
 from tests.traces.importing import import_log, imported, write
 from tests.traces.logs.golden_logs import FILES, cases, result
 from traces import Job, read_trace, write_trace
@@ -269,13 +269,7 @@ def test_a_column_may_name_its_unit(name: str, unit: str | None) -> None:
 
 
 def test_every_unit_is_a_fraction_of_seconds() -> None:
-    assert {unit: seconds(1.0, unit) for unit in UNITS} == {
-        "s": 1,
-        "ms": 1e-3,
-        "us": 1e-6,
-        "min": 60,
-        "h": 3600,
-    }
+    assert {unit: seconds(1.0, unit) for unit in UNITS} == TABLES["seconds of a unit"]
 
 
 @pytest.mark.parametrize(("text", "seconds"), table_rows("run times in days hours and minutes"))

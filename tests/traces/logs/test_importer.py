@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from itertime.errors import TableError, UserError
 from tests.damage import ODD, damaged
 from tests.effort import examples
-from tests.tables import table_rows
+from tests.tables import TABLES, table_rows
 from tests.traces.importing import import_log, imported
 from tests.traces.logs.test_formats import SAMPLES
 from tests.traces.planner import FakePlanner
@@ -178,14 +178,7 @@ def test_cluster04_loads_1024_gpus_fully(shared_traces: Path, tmp_path: Path) ->
 
 @pytest.mark.long
 def test_every_published_elasticflow_trace_is_read_whole(shared_traces: Path) -> None:
-    expected = {
-        "195job.csv": 195,
-        "cluster01.csv.gz": 1595,
-        "cluster04.csv.gz": 15802,
-        "elasticVpollux_e.csv": 195,
-        "philly_103959.csv": 876,
-        "resnet_cifar_trace.csv": 5,
-    }
+    expected = TABLES["jobs of published elasticflow traces"]
     for name, count in expected.items():
         path = shared_traces / "itp_elasticflow" / name
         for rules in ("none", "llm-mix"):
