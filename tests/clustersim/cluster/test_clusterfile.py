@@ -10,14 +10,9 @@ import pytest
 from clustersim.cluster import Cluster, cluster_of, load_cluster
 from clustersim.cluster.clusterfile import GPU_TYPES
 from itertime import load_system
+from tests.tables import TEXTS
 
-TWO = """
-network: contention
-groups:
-  - {name: new, gpu_type: h100, nodes: 40, nodes_per_leaf: 16, leaf_oversubscription: 2}
-  - {name: old, gpu_type: a100, nodes: 8, gpus_per_node: 4, nodes_per_leaf: 4, nodes_per_spine: 4,
-     leaf_uplink_gbps: 800, spine_uplink_gbps: 400}
-"""
+TWO = TEXTS["a cluster of two groups"]
 
 
 def _load(folder: Path, text: str, network: str | None = None) -> Cluster:

@@ -39,6 +39,7 @@ from tests.clustersim.grid.processes import contents, dask_cluster, descendants,
 from tests.effort import examples
 from tests.places import ROOT
 from tests.printed import Call, Done
+from tests.tables import TABLES, TEXTS
 from traces import Job, write_trace
 
 
@@ -407,13 +408,7 @@ def test_workers_of_a_dask_scheduler_are_killed(here: Path) -> None:
         assert contents(here / "g") == contents(here / "undisturbed")
 
 
-SBATCH = """#!/bin/sh
-echo "$0 $@" >> "$STUB/calls"
-cp "$1" "$STUB/script"
-setsid sh "$STUB/script" > "$STUB/output" 2>&1 &
-echo $! >> "$STUB/pids"
-echo "Submitted batch job 42"
-"""
+SBATCH = TEXTS["a stand-in for sbatch"]
 SCANCEL = '#!/bin/sh\necho "$0 $@" >> "$STUB/calls"\n'
 
 
@@ -598,18 +593,7 @@ IN_CLUSTER = "set: {trace: t.csv, cluster: made/cluster.yaml}\nmatrix: {policy: 
 GENERATED = "set: {trace: {jobs: 3, rules: none, sizes: my.sizes.yaml}}\nmatrix: {policy: [fifo]}\n"
 MODELS = "set: {trace: m.csv, model_path: [made]}\nmatrix: {policy: [fifo]}\n"
 SYSTEM = (FOLDER / "dgx-a100-80gb.yaml").read_text()
-SOUND = {
-    "t.csv": TRACE,
-    "other.csv": TRACE,
-    "made/site.yaml": SYSTEM,
-    "made/cluster.yaml": "groups:\n  - {name: ours, system: site.yaml, nodes: 2}\n"
-    "  - {name: old, gpu_type: v100, nodes: 2}\n",
-    "mine.py": "from clustersim import Scheduler\nimport ranks\nclass Mine(Scheduler):\n    pass\n",
-    "ranks.py": "rank = len\n",
-    "m.csv": "job_id,submit_s,model,global_batch,iterations,gpus\na,0,small,64,20,8\n",
-    "made/small.yaml": "extends: gpt3-1.3b\nlayers: 12\n",
-    "my.sizes.yaml": "source: me\nsizes:\n  - {gpus: 8, share: 1, exponential: {mean_s: 60}}\n",
-}
+SOUND = {"t.csv": TRACE, "other.csv": TRACE, "made/site.yaml": SYSTEM, **TABLES["files that grids name"]}
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from clustersim.report.sections import commands
 from clustersim.report.verdict import caution, notes, verdict
 from clustersim.runs import list_policies
 from tests.places import ROOT
-from tests.tables import table_rows
+from tests.tables import TABLES, table_rows
 
 CLUSTER = Cluster(nodes=2, gpus_per_node=8)
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)></title>\"'&{{ 7*7 }}"
@@ -293,20 +293,10 @@ def test_an_imported_log_has_dates() -> None:
 
 
 # What readers without one kind of cones see, linear RGB (Machado, Oliveira and Fernandes 2009, table 1)
-SEEN = {
-    "all cones": np.eye(3),
-    "no red": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
-               [-0.003882, -0.048116, 1.051998]],
-    "no green": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
-                 [-0.01182, 0.04294, 0.968881]],
-    "no blue": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602],
-                [0.004733, 0.691367, 0.3039]],
-}  # fmt: skip
+SEEN = TABLES["what readers without one kind of cones see"]
 # OKLab (Ottosson 2020)
-TO_LMS = [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
-          [0.0883024619, 0.2817188376, 0.6299787005]]  # fmt: skip
-TO_LAB = [[0.210454255, 0.793617785, -0.004072047], [1.977998495, -2.428592205, 0.45059371],
-          [0.025904037, 0.782771766, -0.808675766]]  # fmt: skip
+TO_LMS = TABLES["OKLab from linear RGB"]
+TO_LAB = TABLES["OKLab from cube roots"]
 
 
 def linear(colour: str) -> np.ndarray:

@@ -412,34 +412,29 @@ def test_shares_may_name_the_jobs_of_the_state() -> None:
     assert asked(look) == pytest.approx({"a": 60.0, "b": 110.0, "c": inf})
 
 
+def turns(ahead: State) -> Shares:
+    """Restarts of 30 s every 5 s: no job makes progress."""
+    return {job: 4 if job.gpus == 8 else 8 for job in [*ahead.running, *ahead.pending][:2]}
+
+
+NO_TIME = r"look_ahead\(until_s=.*must be a time and seconds above 0"
+
+
 @pytest.mark.parametrize(
-    ("rule", "text"),
+    ("rule", "times", "text"),
     [
-        (lambda ahead: dict.fromkeys(ahead.running, 16), r"32 GPUs of type .* given out of 16"),
-        (lambda ahead: dict.fromkeys(ahead.running, 3), r"look_ahead\(job a, gpus=3\): it cannot run on"),
-        (lambda ahead: ahead.proposal(), "return {job: GPUs} instead of a proposal"),
-        (lambda ahead: {ahead.running: 3}, "raised"),
+        (lambda ahead: dict.fromkeys(ahead.running, 16), {}, r"32 GPUs of type .* given out of 16"),
+        (lambda ahead: dict.fromkeys(ahead.running, 3), {}, r"look_ahead\(job a, gpus=3\): it cannot run on"),
+        (lambda ahead: ahead.proposal(), {}, "return {job: GPUs} instead of a proposal"),
+        (lambda ahead: {ahead.running: 3}, {}, "raised"),
+        (turns, {"round_s": 5.0}, "no job has ended in 10,000 rounds; set until_s"),
+        *((in_order, {"round_s": seconds}, NO_TIME) for seconds in (0.0, -1.0, nan)),
+        (in_order, {"until_s": nan}, NO_TIME),
     ],
 )
-def test_impossible_shares(rule: Any, text: str) -> None:
+def test_impossible_shares_and_times(rule: Any, times: dict[str, float], text: str) -> None:
     with pytest.raises(PolicyError, match=text):
-        asked(lambda state: state.look_ahead(rule))
-
-
-def test_rounds_in_which_nothing_ends_come_to_an_end() -> None:
-    """Restarts of 30 s every 5 s: no job makes progress."""
-
-    def turns(ahead: State) -> Shares:
-        return {job: 4 if job.gpus == 8 else 8 for job in [*ahead.running, *ahead.pending][:2]}
-
-    with pytest.raises(PolicyError, match="no job has ended in 10,000 rounds; set until_s"):
-        asked(lambda state: state.look_ahead(turns, round_s=5.0))
-
-
-@pytest.mark.parametrize("times", [{"round_s": 0.0}, {"round_s": -1.0}, {"round_s": nan}, {"until_s": nan}])
-def test_times_that_are_none_are_refused(times: dict[str, float]) -> None:
-    with pytest.raises(PolicyError, match=r"look_ahead\(until_s=.*must be a time and seconds above 0"):
-        asked(lambda state: state.look_ahead(in_order, **times))
+        asked(lambda state: state.look_ahead(rule, **times))
 
 
 def test_stated_work_is_what_counts() -> None:

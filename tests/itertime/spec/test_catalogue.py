@@ -171,14 +171,7 @@ def test_a_balanced_split_needs_no_divisor():
     assert Plan(8, 5, 1, 1, 8, split="balanced").broken_rules(LARGE) == []
 
 
-VALUES = {
-    "tp": [1, 2, 8], "pp": [1, 2, 4], "dp": [1, 2, 4], "micro_batch": [1, 2], "global_batch": [8, 64],
-    "interleave": [1, 2], "recompute": RECOMPUTE, "zero_stage": [0, 1, 3], "zero_group": [None],
-    "sequence_parallel": [False, True], "grad_overlap": [False, True], "schedule": ["1f1b", "gpipe"],
-    "split": ["even", "balanced", "compute"], "cp": [1, 2], "cp_exchange": ["ring", "gather"], "ep": [1, 2],
-    "rank_order": ["tp-cp-dp-pp", "tp-cp-pp-dp"], "prefetch": [False, True],
-    "bucket_bytes": [None, 25_000_000],
-}  # fmt: skip
+VALUES = TABLES["values of plans"] | {"recompute": RECOMPUTE}
 PLANS = st.builds(Plan, **{name: st.sampled_from(values) for name, values in VALUES.items()})
 
 

@@ -23,9 +23,11 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("path", TRACES)
-@pytest.mark.parametrize("there", SAME_RULES)
+@pytest.mark.parametrize("there", [*SAME_RULES, *QUEUES])
 def test_the_same_rules_make_the_same_schedule(path: Path, there: str) -> None:
-    here, policy = SAME_RULES[there]
+    """Those of Tiresias with late falls."""
+    late = LateTiresias(LIMITS_GPU_S, QUEUES[there]) if there in QUEUES else None
+    here, policy = SAME_RULES.get(there, ("tiresias", lambda: late))
     row = beside(path, there, here, policy())
     assert row.equal == row.of
     assert row.preemptions is not None
@@ -43,15 +45,6 @@ def test_tiresias_is_near_in_every_schedule(path: Path, there: str) -> None:
     assert row.preemptions[0] <= 1.45 * row.preemptions[1]
     if path.name.startswith("60_job."):
         assert row.equal == row.of == 60
-
-
-@pytest.mark.parametrize("path", TRACES)
-@pytest.mark.parametrize("there", QUEUES)
-def test_with_late_falls_everything_is_equal(path: Path, there: str) -> None:
-    row = beside(path, there, "tiresias", LateTiresias(LIMITS_GPU_S, QUEUES[there]))
-    assert row.equal == row.of
-    assert row.preemptions is not None
-    assert row.preemptions[0] == row.preemptions[1]
 
 
 def test_the_order_within_a_queue_matters() -> None:

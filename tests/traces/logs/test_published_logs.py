@@ -109,12 +109,7 @@ def test_jobs_of_acme_run_from_start_to_end(shared_dir: Path, name: str) -> None
     assert bool(said) == bool(wrong.any()) == ("kalos" in name)
 
 
-NO_LOGS = (
-    "README.md", "FORMATS.md", "PROVENANCE.csv", "LICENSE", "minibatch_", "placements_",
-    "profile_llama7b_data", "llama2-7b_32xA100_events", "cluster_summary", "node_list", "node_info",
-    "openb_pod_list_multigpu",
-    "pai_headers", "acme_digitised", "throughputs_",
-)  # fmt: skip
+NO_LOGS = TABLES["parts of paths of no log"]
 """Parts of the paths of what is no log of jobs: texts, measurements, nodes, tables of speeds."""
 
 NO_RUN_TIMES = ("clusters/sia/", "formats/sia_", "gavel")
