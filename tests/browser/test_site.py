@@ -19,6 +19,7 @@ from clustersim.runs import RunConfig, list_policies
 from tests.browser.conftest import visits
 from tests.clustersim.report.test_page import contrast
 from tests.places import ROOT
+from tests.tables import TABLES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -26,13 +27,7 @@ if TYPE_CHECKING:
 LOADED = re.compile(
     r"""<(?:script|img|iframe)[^>]+src="(https?:[^"]+)|<link[^>]+rel="(?!canonical)[^>]*href="(https?:[^"]+)"""
 )
-PLACES = (
-    "index.html",
-    "tutorials/study.html",
-    "reference/commands.html",
-    "reference/scheduler.html",
-    "validation.html",
-)
+PLACES = TABLES["pages of the site"]
 
 
 @pytest.fixture(scope="module")

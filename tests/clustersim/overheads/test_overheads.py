@@ -258,21 +258,19 @@ def run_out(storage: SharedStorage[str]) -> dict[str, float]:
 
 
 def test_two_loads_by_hand() -> None:
-    """100 bytes at 10/s alone for 4 s, at 5/s beside the other's 30 until t=10, then alone again."""
+    """100 bytes at 10/s alone for 4 s, at 5/s beside the other's 30 until t=10, then alone again. A load that
+    is removed leaves its share to the other.
+    """
     storage: SharedStorage[str] = SharedStorage(10.0)
     storage.begin("long", 100.0, 10.0, 0.0)
     storage.begin("short", 30.0, 10.0, 4.0)
     assert storage.remaining_s("long", 4.0) == 12.0
     assert run_out(storage) == {"short": 10.0, "long": 13.0}
-
-
-def test_a_removed_load_leaves_its_share_to_the_others() -> None:
-    storage: SharedStorage[str] = SharedStorage(10.0)
-    storage.begin("a", 100.0, 10.0, 0.0)
-    storage.begin("b", 100.0, 10.0, 0.0)
-    storage.end("b", 4.0)
+    for name in "ab":
+        storage.begin(name, 100.0, 10.0, 20.0)
+    storage.end("b", 24.0)
     assert "b" not in storage
-    assert run_out(storage) == {"a": 12.0}
+    assert run_out(storage) == {"a": 32.0}
 
 
 @given(st.lists(st.tuples(st.floats(1, 100), st.floats(0.5, 20)), min_size=1, max_size=6), st.floats(1, 30))

@@ -22,6 +22,7 @@ from itertime.errors import UserError
 from itertime.planning.convergence import CONVERGENCE, STARTUP, STEPS_SUFFIX
 from itertime.spec import Lengths, load_framework, load_lengths
 from tests.places import ROOT, TABLES
+from tests.tables import table_rows
 
 NUMBER = re.compile(r"\d[\d,]*\.?\d*")
 
@@ -179,19 +180,10 @@ SOURCE = "mlcommons/training_results_v1.0@abc A/results/x/bert/result_0.txt"
 ROW = log(100) | {"id": "x", "duplicate_of": "", "source": SOURCE}
 
 
-@pytest.mark.parametrize(
-    ("row", "code", "words"),
-    [
-        (ROW | {"source": "elsewhere"}, 3, "2: source='elsewhere': must be REPOSITORY"),
-        (ROW | {"steps_to_converge": "many"}, 3, "2: steps_to_converge='many': must be a number above 0"),
-        (ROW | {"startup_s": "nan"}, 3, "2: startup_s='nan': must be a number"),
-        (ROW | {"global_batch": "0"}, 3, "2: global_batch='0': must be a whole number from 1"),
-        ({"a": "1", "b": "2"}, 3, "column id is missing"),
-        (ROW, 2, "no global batch has 5 logs"),
-    ],
-)
-def test_a_broken_table_is_an_error_with_line_key_and_value(tmp_path, capsys, row, code, words):
-    columns = COLUMNS if "id" in row else tuple(row)
+@pytest.mark.parametrize(("changes", "code", "words"), table_rows("a broken table of logs"))
+def test_a_broken_table_is_an_error_with_line_key_and_value(tmp_path, capsys, changes, code, words):
+    row = ROW | changes
+    columns = [name for name in COLUMNS if row[name] is not None]
     path = tmp_path / "t.csv"
     path.write_text(",".join(columns) + "\n" + ",".join(f'"{row[name]}"' for name in columns) + "\n")
     assert build_convergence.main([str(path), "-o", str(tmp_path)]) == code

@@ -408,10 +408,15 @@ def seconds(row: dict[str, Any]) -> float:
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [one.columns for one in cases_of(GRID) if one.columns["table"] in FITTED]
-    rows = [row for row in rows if row.get("layout") != "dw-fp32"]
-    times = {"time_us": [seconds(row) * 1e6 for row in rows], "gpu": "Some A100", "source": "torch/9.9"}
-    path = tmp_path_factory.mktemp("collected") / "mine.csv.gz"
-    pd.DataFrame(rows, columns=COLUMNS).assign(**times).to_csv(path, index=False)
+    timed = [row | {"time_us": seconds(row) * 1e6} for row in rows if row.get("layout") != "dw-fp32"]
+    return written(timed, tmp_path_factory.mktemp("collected"))
+
+
+def written(rows: list[dict[str, Any]], folder: Path, **columns: Any) -> Path:
+    """A table of the collector, with these columns of all rows."""
+    columns |= {"gpu": "Some A100", "source": "torch/9.9"}
+    path = folder / "mine.csv.gz"
+    pd.DataFrame(rows, columns=COLUMNS).assign(**columns).to_csv(path, index=False)
     return path
 
 
@@ -499,10 +504,7 @@ def wide_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
         timed.append(
             row | {"table": LEFT_OUT, "note": "none"} if found is None else row | {"time_us": found * 1e6}
         )
-    measured = {"gpu": "Some A100", "source": "torch/9.9", "power_w": 345.0, "power_limit_w": LIMIT_W}
-    path = tmp_path_factory.mktemp("wide") / "mine.csv.gz"
-    pd.DataFrame(timed, columns=COLUMNS).assign(**measured).to_csv(path, index=False)
-    return path
+    return written(timed, tmp_path_factory.mktemp("wide"), power_w=345.0, power_limit_w=LIMIT_W)
 
 
 @pytest.fixture(scope="module")

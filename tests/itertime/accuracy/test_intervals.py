@@ -36,13 +36,14 @@ from itertime.spec import (
     Collective,
     Elementwise,
     PlanBatch,
-    PlanOptions,
     list_profiles,
     load_framework,
     load_profile,
+    parse_options,
 )
 from itertime.spec.profile import COLLECTIVES
 from tests.places import TABLES
+from tests.tables import table_rows
 
 MODERN = TABLES.parent / "modern_gpus" / "iterations"
 SYSTEM = load_system("dgx-a100-80gb")
@@ -63,20 +64,9 @@ def test_conformal_ranges_hold_their_share_of_new_ratios():
     assert np.mean(inside) == pytest.approx(0.9, abs=0.03)  # a binomial's 95 % interval is 0.013
 
 
-@pytest.mark.parametrize(
-    ("plan", "name"),
-    [
-        (Plan(16, 1, 1, 1, 8), "tp-across-nodes"),
-        (Plan(8, 2, 1, 1, 8, zero_stage=1), "pipeline"),
-        (Plan(1, 1, 8, 1, 8, zero_stage=3), "sharded"),
-        (Plan(1, 1, 8, 1, 8, zero_stage=1), "zero-1"),
-        (Plan(1, 1, 8, 1, 8, options=PlanOptions(optimizer_shards=8)), "zero-1"),
-        (Plan(1, 1, 8, 1, 8, options=PlanOptions(gradient_shards=4, optimizer_shards=8)), "sharded"),
-        (Plan(8, 1, 1, 1, 8), "tensor"),
-        (Plan(1, 1, 8, 1, 8), "data"),
-    ],
-)
-def test_classes(plan, name):
+@pytest.mark.parametrize(("values", "options", "name"), table_rows("classes of plans"))
+def test_classes(values, options, name):
+    plan = Plan(**values, options=parse_options(options))
     assert name in CLASSES
     assert plan_class(MODEL, plan, SYSTEM) == name
     assert plan_class(load_model("bert-large"), plan, SYSTEM) == "small"

@@ -134,22 +134,15 @@ def test_the_rest_goes_to_the_job_with_the_most_time_left() -> None:
     assert market.left == {"": 0}
 
 
-def test_the_rest_stays_free_where_no_job_ends_earlier() -> None:
-    """A restart of 100 s saves 60 s at most."""
-    held = claim("a", power(1.0, 100.0, most=8), 240.0, held=4)
-    market = Market({"": 8}, [held])
-    market.serve(held)
+@pytest.mark.parametrize(("restart_s", "held", "kept"), [(100.0, 4, False), (0.0, 2, True)])
+def test_the_rest_stays_free_where_no_job_gets_it(restart_s: float, held: int, kept: bool) -> None:
+    """A restart of 100 s saves 60 s at most; a job that is kept keeps what it holds."""
+    job = claim("a", power(1.0, restart_s, most=8), 240.0, held=held)
+    market = Market({"": 8}, [job])
+    (market.keep if kept else market.serve)(job)
     market.give_rest()
-    assert market.shares == {"a": PricedShare(4)}
-
-
-def test_a_job_that_is_kept_keeps_what_it_holds() -> None:
-    held = claim("a", power(1.0, most=8), 240.0, held=2)
-    market = Market({"": 8}, [held])
-    market.keep(held)
-    market.give_rest()
-    assert market.shares == {"a": PricedShare(2)}
-    assert market.left == {"": 6}
+    assert market.shares == {"a": PricedShare(held)}
+    assert market.left == {"": 8 - held}
 
 
 # Several types
