@@ -29,14 +29,16 @@ _EVERYTHING_S = 1e30
 def least_s(model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Array:
     """Seconds that an iteration takes at least, (plans,), without rounding.
 
-    The plans have an even split, or `ends`. In a mixture with dense layers all layers count as the shorter
-    kind. Sends, and what ZeRO-2 and -3 move with each micro-batch, count as nothing.
+    The plans have an even split, or `ends`. Sends, and what ZeRO-2 and -3 move with each micro-batch, count
+    as nothing.
     """
-    layer_s, ends_s = _layer_and_ends_s(model, plans, system, profile)
+    layer_s, dense_s, ends_s = _layers_and_ends_s(model, plans, system, profile)
     chunk_layers = (model.layers + 2 * plans.ends) // (plans.pp * plans.interleave)
-    stage_s = (model.layers // plans.pp) * layer_s
+    beside_s = model.dense_layers * (dense_s - layer_s)  # of the first chunk, which has the dense layers
+    stage_s = (model.layers // plans.pp) * layer_s + np.where(plans.pp == 1, beside_s, 0.0)
     # A pass through a chunk of each device but the last; the first chunk lacks a layer if the ends do.
     filling_s = ((plans.pp - 1) * chunk_layers - plans.ends) * layer_s
+    filling_s = filling_s + np.where(plans.pp > 1, beside_s, 0.0)
     last_device_s = plans.microbatches * (stage_s + ends_s) + filling_s
     middle_stage_s = plans.interleave * chunk_layers * layer_s
     middle_device_s = plans.microbatches * middle_stage_s + filling_s - chunk_layers * layer_s
@@ -44,10 +46,12 @@ def least_s(model: ModelSpec, plans: PlanBatch, system: System, profile: KernelT
     return pipeline_s + _least_once_s(model, plans, system, profile)
 
 
-def _layer_and_ends_s(
+def _layers_and_ends_s(
     model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes
-) -> tuple[Array, Array]:
-    """Seconds of both passes of a micro-batch: in one layer, and in the model's ends on the last device."""
+) -> tuple[Array, Array, Array]:
+    """Seconds of both passes of a micro-batch: in a layer, in one of a mixture's dense layers (in a layer if
+    there are none), and in the model's ends on the last device.
+    """
     representatives, where = plans.distinct((*micro_batch_columns(plans), "pp"))
     work = Workload.of(model, plans.take(representatives), system, profile)
     layers_s, ends_s = np.zeros((2, len(work))), np.zeros(len(work))
@@ -58,7 +62,7 @@ def _layer_and_ends_s(
         ends_s += np.maximum(
             _of_ends_s(micro_batch, work.plans) - _idle_s(model, micro_batch, work.plans), 0.0
         )
-    return layers_s.min(axis=0)[where], ends_s[where]
+    return layers_s[0, where], layers_s[1, where], ends_s[where]
 
 
 def _of_ends_s(micro_batch: Pass, plans: PlanBatch) -> Array:
