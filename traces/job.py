@@ -52,6 +52,22 @@ class Job:
     | phases | text | parts of its work with another global batch or speed (`traces.phases`); None = one |
     | cpus | cores | on all nodes together, for the GPUs of the request; None = no limit |
     | host_memory_gb | GB | 1e9 bytes, likewise |
+    | begin_s | s | the user's earliest start, on the same clock as `submit_s` |
+    | eligible_s | s | when the log says that nothing but the queue kept it waiting, on the same clock |
+    | cancel_s | s | when its user cancels it if it still waits then, on the same clock |
+    | time_limit_s | s | its run time after which the site stops it |
+    | account | text | where the tenant is not the account: the account, of which sites limit and share use |
+    | partitions | text | the partitions that it may run in, with a bar between them; None = `partition` |
+    | nodes | nodes | the number of nodes that it asks for; None = any |
+    | gpus_per_node | GPUs | on each of these nodes; None = `gpus` over `nodes` |
+    | depends | text | the jobs that it waits for (`traces.dependencies`) |
+    | name | text | its name; jobs of one name and user can wait for each other |
+    | array_id | text | the array of which it is a task |
+    | array_limit | jobs | the most tasks of its array that run at once |
+    | attempts | text | its logged runs (`traces.attempts`), of which `duration_s` is the last; None = one |
+    | suspended_s | s | how long it was suspended in the log, beside its run time |
+    | nice | | what its user takes off its priority |
+    | reservation | name | the reservation of the site in which it runs |
     """
 
     job_id: str
@@ -84,6 +100,22 @@ class Job:
     phases: str | None = None
     cpus: float | None = None
     host_memory_gb: float | None = None
+    begin_s: float | None = None
+    eligible_s: float | None = None
+    cancel_s: float | None = None
+    time_limit_s: float | None = None
+    account: str | None = None
+    partitions: str | None = None
+    nodes: int | None = None
+    gpus_per_node: int | None = None
+    depends: str | None = None
+    name: str | None = None
+    array_id: str | None = None
+    array_limit: int | None = None
+    attempts: str | None = None
+    suspended_s: float | None = None
+    nice: int | None = None
+    reservation: str | None = None
 
     @property
     def kind(self) -> Literal["iterations", "duration"]:

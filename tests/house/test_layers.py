@@ -28,7 +28,7 @@ LAYERS = {
         {"cli"},
     ),
     "traces": (
-        {"job", "phases", "sidecars"},
+        {"job", "phases", "attempts", "dependencies", "sidecars"},
         {"summary", "native", "workload"},
         {"estimates", "editing"},
         {"logs", "synthetic"},
@@ -37,7 +37,7 @@ LAYERS = {
     ),
     "clustersim": (
         {"errors", "gctuning", "overheads", "failures", "cluster"},
-        {"placement", "records", "speed"},
+        {"placement", "records", "sites", "speed"},
         {"jobs", "bounds", "rundir", "analysis"},
         {"scheduler", "report"},
         {"engine", "export"},
@@ -61,9 +61,11 @@ IMPORTED_PACKAGES = {
     "itertime": {"itertime"},
     "traces": {"traces", "itertime"},
     "clustersim": {"clustersim", "traces", "itertime"},
-    "policies": {"policies", "clustersim.scheduler"},
+    "policies": {"policies", "clustersim.scheduler", "clustersim.sites"},
 }
-"""What modules of a package may import of this repository; policies see the face of the scheduler alone."""
+"""What modules of a package may import of this repository; policies see the face of the scheduler, and the
+rules of a site as data.
+"""
 
 ENGINE_ROOMS = {
     "cluster",

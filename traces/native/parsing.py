@@ -31,7 +31,10 @@ __all__ = ["TEXTS", "read_rows"]
 
 MAX_ERRORS_SHOWN = 20
 _MOST_NAMED = 5  # unknown columns that an error lists
-TEXTS = ("job_id", "tenant", "model", "state", "user", "gpu_type", "partition", "qos", "service", *NAMES)
+TEXTS = (
+    "job_id", "tenant", "model", "state", "user", "gpu_type", "partition", "qos", "service",
+    "account", "name", "array_id", "reservation", *NAMES,
+)  # fmt: skip
 _FREE = tuple(name for name in TEXTS if name not in NAMES)
 _BY_ITERATIONS, _BY_DURATION = ("model", "global_batch", "iterations"), ("gpus", "duration_s")
 _FIELDS = [field.name for field in fields(Job)]

@@ -13,6 +13,8 @@ from typing import Any
 
 from itertime.errors import UnknownName, UserError
 from itertime.spec import PRECISIONS, list_frameworks, parse_options
+from traces.attempts import attempts_text, parse_attempts
+from traces.dependencies import parse_dependencies
 from traces.job import MAX_GPUS, Job
 from traces.phases import parse_phases, phases_text
 
@@ -180,6 +182,22 @@ def _phases(text: str) -> str:
     return phases_text(parse_phases(_text(text)))
 
 
+def _partitions(text: str) -> str:
+    names = [name.strip() for name in _text(text).split("|")]
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError("names no partition, or one twice; write names with a bar between them: gpu|urgent")
+    return "|".join(names)
+
+
+def _dependencies(text: str) -> str:
+    parse_dependencies(_text(text))
+    return text.strip()
+
+
+def _attempts(text: str) -> str:
+    return attempts_text(parse_attempts(_text(text)))
+
+
 COLUMNS: dict[str, Callable[[str], Any]] = {
     "job_id": _text,
     "submit_s": _time,
@@ -211,6 +229,22 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "phases": _phases,
     "cpus": _host,
     "host_memory_gb": _host,
+    "begin_s": _time,
+    "eligible_s": _time,
+    "cancel_s": _time,
+    "time_limit_s": _run_time("leave the cell empty if nothing limits the job", "leave the cell empty"),
+    "account": _text,
+    "partitions": _partitions,
+    "nodes": _count(MAX_GPUS),
+    "gpus_per_node": _count(MAX_GPUS),
+    "depends": _dependencies,
+    "name": _text,
+    "array_id": _text,
+    "array_limit": _count(MAX_COUNT),
+    "attempts": _attempts,
+    "suspended_s": _time,
+    "nice": _priority,
+    "reservation": _text,
 }
 """Column name -> parser of its non-empty cells, in the order in which columns are written."""
 
@@ -242,9 +276,32 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
     if job.logged_start_s is not None and job.logged_start_s < job.submit_s:
         text = f"is before submit_s={job.submit_s:g}; a job starts after its submission, on the same clock"
         yield "logged_start_s", f"{job.logged_start_s:g}", text
+    yield from _contradictions_of_submission(job)
     if job.stated_iterations is not None and job.iterations is None:
         text = "is stated without iterations, the work that the job does; state both or neither"
         yield "stated_iterations", f"{job.stated_iterations:g}", text
+
+
+def _contradictions_of_submission(job: Job) -> Iterator[tuple[str, object, str]]:
+    """Those of when, where and how often the job may run."""
+    for name, time_s in (("eligible_s", job.eligible_s), ("cancel_s", job.cancel_s)):
+        if time_s is not None and time_s < job.submit_s:
+            text = f"is before submit_s={job.submit_s:g}; it is a time on the same clock, not a wait"
+            yield name, f"{time_s:g}", text
+    if job.gpus_per_node is not None:
+        if job.nodes is None:
+            yield "gpus_per_node", job.gpus_per_node, "needs nodes, the number of nodes; state both"
+        elif job.gpus is not None and job.nodes * job.gpus_per_node != job.gpus:
+            text = f"times nodes={job.nodes} is not gpus={job.gpus}; correct one of them"
+            yield "gpus_per_node", job.gpus_per_node, text
+    elif job.nodes is not None and job.gpus is not None and job.gpus < job.nodes:
+        yield "nodes", job.nodes, f"is above gpus={job.gpus}; a job has GPUs on each of its nodes"
+    if job.array_limit is not None and job.array_id is None:
+        yield "array_limit", job.array_limit, "needs array_id, the array that it limits; state both"
+    if job.service is not None:
+        for name in ("begin_s", "cancel_s", "time_limit_s", "depends", "array_limit", "attempts"):
+            if getattr(job, name) is not None:
+                yield name, getattr(job, name), "is stated of an instance of a service; leave the cell empty"
 
 
 def _clash_of_service(job: Job) -> str:
@@ -273,8 +330,8 @@ def _clash_of_phases(job: Job) -> str:
     return ""
 
 
-NAMES = ("framework", "precision", "plan_options", "phases")
-"""The columns of text that is parsed: one of a few names, options, or phases."""
+NAMES = ("framework", "precision", "plan_options", "phases", "partitions", "depends", "attempts")
+"""The columns of text that is parsed: one of a few names, options, phases, or what the job waited for."""
 
 _NUMBERS = tuple(name for name, parse in COLUMNS.items() if parse is not _text and name not in NAMES)
 

@@ -142,7 +142,7 @@ def _must_equal(found: StoredJobs, jobs: list[Job]) -> None:
 
 def test_memory_holds_few_jobs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """8 bytes a job while the trace is read and almost nothing afterwards; a list takes hundreds."""
-    monkeypatch.setattr(stored, "RUN_JOBS", 500)
+    monkeypatch.setattr(stored, "RUN_JOBS", 400)
     monkeypatch.setattr(stored, "BLOCK_JOBS", 50)
     monkeypatch.setattr(stored, "IN_MEMORY_BYTES", 1000)
     count = 8000
