@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from itertime.commandline import option_groups, print_json
 from itertime.errors import UserError, quoted
 
-from .documents import plan_document, wrapped
+from .documents import plan_document, print_error_note, wrapped
 from .idle_options import print_unpredicted, print_without_effect
 from .layout import predict_command
 from .options import (
@@ -28,9 +28,10 @@ from .options import (
     option,
     searched,
 )
+from .search import no_answer
 
 if TYPE_CHECKING:
-    from itertime.planning import Answer, CostPoint, Training
+    from itertime.planning import Answer, CostPoint, RankedPlan, Training
     from itertime.spec import ModelSpec, Plan, System
 
 MILLION = 1e6
@@ -92,6 +93,7 @@ def budget(
         print(f"{name} shapes")
         trainings.print("at 100 %", answer.naive)
         trainings.print("simulated", answer.simulated)
+    print_error_note(system)
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class _Trainings:
         model, fastest = training.model, training.fastest
         size = f"{model.parameters / 1e9:6.1f}B parameters, {training.tokens / 1e9:6,.0f}B tokens"
         if fastest is None:
-            print(f"  {name:9}  {model.name:15} {size}, no plan fits in memory")
+            print(f"  {name:9}  {model.name:15} {size}, no plan keeps the rules and fits in memory")
             return
         days = f"{training.days:6.1f} days (at peak {training.ideal_days:.1f})"
         plan = f"MFU {fastest.prediction.mfu:.1%} on {fastest.plan.gpus} GPUs, {fastest.plan.label}"
@@ -209,10 +211,10 @@ def cost(
     print_unpredicted(execution.options)
     # The curve holds for any plan; the point on it is that of the best plan that fits.
     points = [training.at(share) for share in shares]
-    prediction = training.predicted(subject.global_batch, space, memory_headroom)
-    predicted_point, ranked_plan = prediction if prediction else (None, None)
-    plans = [ranked_plan.plan] if ranked_plan else []
-    print_without_effect(subject, model, system, plans, execution)
+    result = training.searched(subject.global_batch, space, memory_headroom)
+    ranked_plan = next(iter(result.plans), None)
+    predicted_point = training.under(ranked_plan) if ranked_plan else None
+    print_without_effect(subject, model, system, [plan.plan for plan in result.plans], execution)
     size = f"{curve.tokens / 1e9:,.6g}B tokens on {curve.gpus:,} GPUs"
     title = f"{model.name}, {size} at ${price.usd_per_gpu_hour:g} a GPU-hour"
     if csv is not None:
@@ -239,11 +241,10 @@ def cost(
         print(f"{training.flops:.4g} FLOPs, counted as {curve.flops}")
         _print_cost(points, predicted_point)
         if ranked_plan:
-            iteration_s, label = ranked_plan.prediction.iteration_s, ranked_plan.plan.label
-            print(f"predicted: {iteration_s:.2f} s an iteration, {label}")
-            print(f"this plan again: {predict_command(subject, ranked_plan.plan, memory_headroom)}")
+            _print_plan(ranked_plan, predict_command(subject, ranked_plan.plan, memory_headroom), curve.flops)
+            print_error_note(system)
     if not ranked_plan:
-        raise UserError(f"no plan for a global batch of {subject.global_batch:,} fits; try more GPUs")
+        raise UserError(no_answer(result))
 
 
 def _shares(text: str) -> list[float]:
@@ -267,6 +268,17 @@ def _print_cost(points: Sequence[CostPoint], predicted: CostPoint | None) -> Non
     for point in sorted({*points, *([predicted] if predicted else [])}):
         mark = "  predicted" if point == predicted else ""
         print(f"{point.utilisation:11.1%} {point.days:9.2f} {point.cost_usd / MILLION:10.3f}{mark}")
+
+
+def _print_plan(ranked_plan: RankedPlan, command: str, count: str) -> None:
+    """The plan of the predicted point, the command that predicts it, and where its FLOPs are not those that
+    count.
+    """
+    plan = ranked_plan.plan
+    print(f"predicted: {ranked_plan.prediction.iteration_s:.2f} s an iteration, {plan.label}")
+    print(f"this plan again: {command}")
+    if count == "8nt" and plan.recompute == "none":
+        print("8nt counts a second forward pass, which this plan does not need")
 
 
 def _write_cost_csv(path: Path, points: Sequence[CostPoint], predicted: CostPoint | None) -> None:

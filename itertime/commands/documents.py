@@ -45,6 +45,12 @@ def error_note(system: System) -> str:
     )
 
 
+def print_error_note(system: System) -> None:
+    """Print the `error_note` of a system, if it has one."""
+    if note := error_note(system):
+        print(wrapped(f"warning: {note}"))
+
+
 def rates_text(prediction: Prediction) -> str:
     """A prediction in the units of training logs and benchmarks."""
     return (

@@ -123,9 +123,10 @@ def system_of(name: str, settings: Sequence[str] | None = None, framework: str |
     from itertime.spec import load_framework, system_of, system_reference
 
     system = system_of(system_reference(name).changed(_settings_of("system", settings), "--set system."))
-    system = system if framework is None else replace(system, framework=framework)
-    load_framework(system.framework)
-    return system
+    if framework is None:
+        return system
+    load_framework(framework)
+    return replace(system, framework=framework)
 
 
 def _settings_of(owner: str, settings: Sequence[str] | None) -> list[str]:
@@ -297,7 +298,8 @@ def searched(choices: Choices, system: System, space: Space) -> str:
     """Among which plans a search looked, and under which framework and precision they run."""
     stated = ", ".join(f"{name} {value}" for name, value in choices.stated.items())
     name = f"{choices.space}, but for {stated}" if stated else choices.space
-    return f"space {name}; framework {shown(system.framework)}; precision {space.precision}"
+    peak = "" if space.precision == "bf16" else ", utilisation of the bf16 peak"
+    return f"space {name}; framework {shown(system.framework)}; precision {space.precision}{peak}"
 
 
 def words_of(text: str) -> tuple[str, ...]:

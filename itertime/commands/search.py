@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from itertime.commandline import option_groups, print_json
 from itertime.errors import UserError
 
-from .documents import error_note, plan_document, wrapped
+from .documents import error_note, plan_document, print_error_note, wrapped
 from .idle_options import print_unpredicted, print_without_effect
 from .layout import predict_command
 from .options import (
@@ -115,7 +115,7 @@ def search(
             _explain(result.plans[0])
         _print_notes(system, result, choice, price)
     if not result.plans:
-        raise UserError(_no_answer(result))
+        raise UserError(no_answer(result))
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class _Answer:
         return _folded(f"     {share:+7.1%}: {in_words(worse['worse_because'], unit) or 'no part differs'}")
 
 
-def _no_answer(result: SearchResult) -> str:
+def no_answer(result: SearchResult) -> str:
     """Why a search without a plan has none, and what to try."""
     if result.evaluated:
         return "no plan fits in memory; try more GPUs"
@@ -260,8 +260,7 @@ def _print_notes(system: System, result: SearchResult, choice: PlanChoice | None
         print("in brackets: the seconds of nine in ten measured iterations of such plans")
     else:
         print(f"no interval known for {system.name}")
-    if note := error_note(system):
-        print(wrapped(f"warning: {note}"))
+    print_error_note(system)
     if choice is not None:
         print(wrapped(_of_choice(choice)))
 

@@ -32,6 +32,7 @@
 | `temporary_beside` | a new file with an unpredictable name in the folder of another |
 | `write_text`, `write_bytes` | a file, written whole or not at all |
 | `sha256` | hash of a file |
+| `file_state` | what differs where a file has changed |
 | `digest` | hash of plain data |
 | `with_guard`, `without_guard` | text for a CSV cell that no spreadsheet evaluates as a formula, and back |
 | `shown`, `quoted` | a user's value as an error message shows it, without and with quotes; never long |
@@ -44,7 +45,17 @@ The package lies in `itertime` because `itertime` is the lowest package, and all
 from itertime.errors import quoted, shown
 
 from .door import DAMAGED_GZIP, damaged_gzip, open_own, open_regular, read_bytes, text_lines, unpacked
-from .files import digest, not_utf8, read_text, replacing, sha256, temporary_beside, write_bytes, write_text
+from .files import (
+    digest,
+    file_state,
+    not_utf8,
+    read_text,
+    replacing,
+    sha256,
+    temporary_beside,
+    write_bytes,
+    write_text,
+)
 from .mappings import (
     CONFIG,
     GPU_W,
@@ -92,6 +103,7 @@ __all__ = [
     "damaged_gzip",
     "described",
     "digest",
+    "file_state",
     "keys_of",
     "names_file",
     "not_utf8",

@@ -32,6 +32,15 @@ def read_text(path: str | Path, max_bytes: int) -> str:
         raise UserError(not_utf8(path, error)) from error
 
 
+def file_state(path: str | Path) -> tuple[int, ...] | None:
+    """What differs where a file has changed: its time, size and number; None where there is no file."""
+    try:
+        state = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return state.st_mtime_ns, state.st_size, state.st_ino
+
+
 def not_utf8(path: object, error: UnicodeDecodeError) -> str:
     """What to say of a file whose whole content could not be decoded: the line, and the byte on it."""
     return not_utf8_byte(path, error.object.count(b"\n", 0, error.start) + 1, error)

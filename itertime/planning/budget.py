@@ -30,7 +30,7 @@ from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UnknownName, UserError
 from itertime.spec import ModelSpec, Price, Profile, System, checked_price, load_model, price_of, profile_of
 
-from .search import RankedPlan, search
+from .search import RankedPlan, SearchResult, search
 from .space import Space
 
 TOKENS_PER_PARAMETER = 20.0
@@ -246,10 +246,15 @@ class TrainingCost:
     def predicted(
         self, global_batch: int, space: Space | None = None, memory_headroom: float = MEMORY_HEADROOM
     ) -> tuple[CostPoint, RankedPlan] | None:
-        """The training with the best plan of `search` on exactly the GPUs, and that plan; None if none fits.
-        Its days are predicted, and its utilisation follows from them, so it lies on the same curve.
-        """
-        plans = search(
+        """The training with the best plan of `searched`, and that plan; None if none fits."""
+        plans = self.searched(global_batch, space, memory_headroom).plans
+        return (self.under(plans[0]), plans[0]) if plans else None
+
+    def searched(
+        self, global_batch: int, space: Space | None = None, memory_headroom: float = MEMORY_HEADROOM
+    ) -> SearchResult:
+        """What `search` finds on exactly the GPUs, with the best plan alone."""
+        return search(
             self.model,
             global_batch,
             self.system,
@@ -258,12 +263,15 @@ class TrainingCost:
             top=1,
             profile=self.profile,
             memory_headroom=memory_headroom,
-        ).plans
-        if not plans:
-            return None
-        days = training_days(self.model, self.tokens, plans[0])
+        )
+
+    def under(self, ranked_plan: RankedPlan) -> CostPoint:
+        """The training under a plan of its GPUs. Its days are predicted, and its utilisation follows from
+        them, so it lies on the same curve.
+        """
+        days = training_days(self.model, self.tokens, ranked_plan)
         utilisation = self.flops / (self.peak_flops * days * DAY_S)
-        return CostPoint(utilisation, days, self._cost_usd(days)), plans[0]
+        return CostPoint(utilisation, days, self._cost_usd(days))
 
     def _cost_usd(self, days: float) -> float:
         return self.price.usd(self.gpus, days * DAY_S)

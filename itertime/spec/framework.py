@@ -8,7 +8,6 @@ reads them by name, or a user's file of the same form by path.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,7 +16,7 @@ from pydantic.dataclasses import dataclass
 
 from itertime.io import CONFIG, Name, NonNegative, Positive, Share, construct, described, optional
 
-from .references import Reference
+from .references import Reference, SpecCache
 
 FRAMEWORKS = Path(__file__).parents[1] / "frameworks"
 NEUTRAL = "megatron"
@@ -87,16 +86,15 @@ def list_frameworks() -> list[str]:
     return sorted(path.stem for path in FRAMEWORKS.glob("*.yaml"))
 
 
-@lru_cache(maxsize=64)
 def load_framework(name_or_path: str | Path) -> Framework:
-    """A shipped framework by name, or one from a YAML (or JSON) file by its path; kept by argument.
+    """A shipped framework by name, or one from a YAML (or JSON) file by its path.
 
     Raises UnknownName for a name that is not shipped, UserError naming file and key for a wrong file.
 
     >>> load_framework("megatron").gemm_multiplier
     1.0
     """
-    return framework_of(framework_reference(name_or_path))
+    return _LOADED.load(name_or_path)
 
 
 def framework_reference(name_or_path: str | Path) -> Reference:
@@ -107,3 +105,6 @@ def framework_reference(name_or_path: str | Path) -> Reference:
 def framework_of(reference: Reference) -> Framework:
     """The framework of these keys. UserError, naming file and key, if they are not those of a framework."""
     return construct(Framework, reference.content, reference.where)
+
+
+_LOADED = SpecCache(framework_reference, framework_of)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import os
 import re
 from pathlib import Path
 from typing import Literal
@@ -19,7 +18,7 @@ from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from itertime.errors import UnknownName, UserError, quoted
-from itertime.io import CONFIG, NonNegative, Positive, Whole, construct, read_mapping
+from itertime.io import CONFIG, NonNegative, Positive, Whole, construct, file_state, read_mapping
 
 from .kernels import (
     Attention,
@@ -350,16 +349,10 @@ def profile_path(name_or_path: str | Path) -> Path:
 
 
 def profile_state(name_or_path: str | Path) -> tuple[int, ...] | None:
-    """What differs where a user's profile has changed: time, size and number of its file; None for a shipped
-    one, and for no file. Raises as `profile_path`.
+    """The state of a user's profile, by which it is read again; None for a shipped one, and for no file.
+    Raises as `profile_path`.
     """
-    if name_or_path in SHIPPED_PROFILES:
-        return None
-    try:
-        state = os.stat(profile_path(name_or_path))
-    except (OSError, ValueError):
-        return None
-    return state.st_mtime_ns, state.st_size, state.st_ino
+    return None if name_or_path in SHIPPED_PROFILES else file_state(profile_path(name_or_path))
 
 
 @functools.lru_cache(maxsize=16)

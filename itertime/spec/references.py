@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from itertime.errors import UnknownName, UserError, quoted, shown
-from itertime.io import keys_of, names_file, parse_yaml, read_mapping
+from itertime.io import file_state, keys_of, names_file, parse_yaml, read_mapping
 
 _LONGEST_CHAIN = 8
 _PACKAGE = Path(__file__).parents[1]
@@ -104,6 +104,28 @@ class Reference:
     def user_files(self) -> tuple[Path, ...]:
         """The files of the chain that do not ship with the package."""
         return tuple(path for path in self.files if _PACKAGE not in path.resolve().parents)
+
+
+Spec = TypeVar("Spec")
+
+
+class SpecCache(Generic[Spec]):
+    """What names and files state, kept by name. The file of a user is read again where it has changed, or
+    where one that it extends has.
+    """
+
+    def __init__(self, reference_of: Callable[[Any], Reference], spec_of: Callable[[Reference], Spec]):
+        self._reference_of, self._spec_of = reference_of, spec_of
+        self._entries: dict[str | Path, tuple[dict[Path, tuple[int, ...] | None], Spec]] = {}
+
+    def load(self, name: str | Path) -> Spec:
+        """What a name or a file states. Raises as the two functions do."""
+        entry = self._entries.get(name)
+        if entry is None or any(file_state(path) != state for path, state in entry[0].items()):
+            reference = self._reference_of(name)
+            states = {path: file_state(path) for path in reference.user_files}
+            entry = self._entries[name] = states, self._spec_of(reference)
+        return entry[1]
 
 
 def resolved_digest(spec: object) -> str:

@@ -19,7 +19,7 @@ from itertime.io import MAX_BYTES, construct, names_file, sha256, shown
 
 from .lengths import is_path, load_lengths
 from .model import ModelSpec
-from .references import Reference
+from .references import Reference, SpecCache
 
 MODELS = Path(__file__).parents[1] / "models"
 
@@ -34,13 +34,12 @@ def _shipped() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in MODELS.glob("*.yaml")))
 
 
-@cache
 def load_model(name: str) -> ModelSpec:
     """The shipped model `name`, or the model in a YAML or JSON file if `name` is a path (by its ending).
 
     Raises UnknownName for a name that is not shipped, UserError for a file that is not a model.
     """
-    return model_of(model_reference(name))
+    return _LOADED.load(name)
 
 
 def as_model(model: ModelSpec | str) -> ModelSpec:
@@ -63,6 +62,7 @@ def model_of(reference: Reference) -> ModelSpec:
         raise UserError(text if text.startswith(f"{where}: ") else f"{where}: {text}") from error
 
 
+_LOADED = SpecCache(model_reference, model_of)
 _SHIPPED = "the shipped models"
 
 

@@ -219,6 +219,8 @@ def test_a_model_has_the_keys_of_the_one_that_it_extends(tmp_path: Path) -> None
     assert asdict(model) == asdict(whole) | changed
     assert [file.stem for file in model_reference(str(path)).files] == ["mine", "base", "llama3-8b"]
     assert [file.stem for file in model_reference(str(path)).user_files] == ["mine", "base"]
+    written(tmp_path, base="extends: llama3-8b\nseq_len: 64\n")  # it has changed
+    assert load_model(str(path)).seq_len == 64
 
 
 def test_names_and_published_counts_are_not_inherited(tmp_path: Path) -> None:
@@ -309,8 +311,9 @@ def test_a_systems_files_lie_beside_it_or_in_the_current_folder(
     )
     assert load_framework(load_system(str(path)).framework).name == "beside the system"
     (beside / "mine.yaml").unlink()
-    written(current, mine=mine.format("in the current folder"))
-    assert load_framework(load_system(str(path)).framework).name == "in the current folder"
+    for name in ("in the current folder", "changed there"):
+        written(current, mine=mine.format(name))
+        assert load_framework(load_system(str(path)).framework).name == name
     (beside / "own.json").write_text(profile_path("a100-80gb").read_text())
     path = written(beside, node="extends: dgx-h100\nprofile: own.json\n", child="extends: node.yaml\n")
     for file in (path, beside / "child.yaml"):
