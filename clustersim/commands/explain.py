@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from clustersim.records import EventRecord, JobRecord, PlanKey, PlanRecord
     from clustersim.rundir import StreamedRun
 
+    from .output.replays import Replay
+
 __all__ = ["explain"]
 
 _VERBS = {
@@ -50,13 +52,18 @@ def explain(
             refuse_changed(home, run)
             with of_sound_records([home]):
                 story = explained(run, job)
-                lines, commands = list(_lines(run, story)), _commands(run, story)
+                lines, replays, obstacle = list(_lines(run, story)), *_replays(run, story)
         for line in lines:
             say(line, indent=8)
-        if commands:
+        if replays:
             say("  its plans again, in order:")
-        for command in commands:  # on one line each, to be copied
-            print(plain(command))
+        for replay in replays:
+            print(plain(replay.command))  # on one line, to be copied
+            if replay.differs:
+                recorded, present = f"{replay.recorded_s:.6g}", f"{replay.iteration_s:.6g}"
+                say(f"  an iteration took {recorded} s in the run, and takes {present} s with today's files")
+        if obstacle:
+            say(f"  its plans cannot be predicted any more: {obstacle}")
 
 
 def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
@@ -98,17 +105,21 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
     yield from _costs(story)
 
 
-def _commands(run: StreamedRun, story: Explanation) -> list[str]:
-    """The commands that predict the plans of a job, in the order in which it ran them."""
+def _replays(run: StreamedRun, story: Explanation) -> tuple[list[Replay], str]:
+    """What predicts the plans of a job, in the order in which it ran them, and what is in the way of it."""
     from clustersim.analysis import Spell
     from clustersim.records import plan_key
+    from itertime.errors import UserError
 
-    from .output.replays import replay_command
+    from .output.replays import replay_of
 
     plans = {plan.key: plan for plan in run.plans}
-    keys = [plan_key(story.record, s.given, run.cluster) for s in story.spells if isinstance(s, Spell)]
-    commands = [replay_command(run, plans[key]) for key in dict.fromkeys(keys) if key in plans]
-    return [command for command in dict.fromkeys(commands) if command]
+    try:
+        keys = [plan_key(story.record, s.given, run.cluster) for s in story.spells if isinstance(s, Spell)]
+        replays = [replay_of(run, plans[key]) for key in dict.fromkeys(keys) if key in plans]
+    except UserError as error:
+        return [], str(error)
+    return [replay for replay in dict.fromkeys(replays) if replay is not None], ""
 
 
 def _noted(event: EventRecord) -> str:

@@ -16,8 +16,9 @@ import clustersim
 from clustersim.audit import check_run_folder
 from clustersim.audit.folder import check_run
 from clustersim.audit.rerun import replay
+from clustersim.cli import main
 from clustersim.cluster import cluster_of, load_cluster
-from clustersim.commands.output.replays import replay_command
+from clustersim.commands.output.replays import replay_of
 from clustersim.records import Run
 from itertime.cli import main as itertime
 from itertime.errors import UserError
@@ -82,13 +83,23 @@ def test_the_plans_of_a_run_are_predicted_again_by_their_commands(
     types = {"a100": {"seq_len": 1024}, "h100": {"precision": "fp8", "framework": "te"}, "b200": {}}
     more = {"b200": {"model": "my model.yaml", "plan_options": "optimizer=lamb"}}
     jobs = [job(name, gpu_type=name, **facts, **more.get(name, {})) for name, facts in types.items()]
-    run = clustersim.run(jobs, "fifo", cluster=small(tmp_path, text), memory_headroom=0.05)
+    run = clustersim.run(jobs, "fifo", cluster=small(tmp_path, text), memory_headroom=0.05, out="out")
     assert len(run.plans) == 3
     for plan in run.plans:
-        assert itertime([*shlex.split(replay_command(run, plan))[1:], "--json"]) == 0
+        prediction = replay_of(run, plan)
+        assert prediction is not None
+        assert not prediction.differs
+        assert itertime([*shlex.split(prediction.command)[1:], "--json"]) == 0
         again = json.loads(capsys.readouterr().out)
         assert again["iteration_s"] == pytest.approx(plan.iteration_s, rel=1e-9)
         assert again["memory_gb"] == pytest.approx(plan.memory_gb, rel=1e-9)
+    for changed, words in (
+        ("extends: llama3-8b\nlayers: 12\n", "s with today's files"),
+        ("", "holds nothing"),
+    ):
+        Path("my model.yaml").write_text(changed)
+        assert main(["explain", "out", "--job", "b200"]) == 0
+        assert words in capsys.readouterr().out.splitlines()[-1]
 
 
 @pytest.mark.parametrize("system", ["dgx-a100-80gb", "dgx-h100", "dgx-a800-80gb"])
