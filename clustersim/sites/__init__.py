@@ -4,6 +4,14 @@
 |---|---|
 | `SlurmSite` | nodes, partitions, QOS, associations, reservations, settings, by Slurm's names |
 | `SiteNode`, `Partition`, `Qos`, `Association`, `SiteReservation`, `Settings` | its parts |
+| `load_site`, `write_site` | a site from `site.yaml`, and into it |
+| `site_of`, `document_of` | a site from plain data, as manifests hold it, and into it |
+| `cluster_of_site` | its nodes with GPUs as a cluster |
+| `node_numbers` | the number in the cluster of each node, by name |
+| `closed_numbers` | the numbers of nodes that are down |
+| `gpu_type_of` | the name of a node's GPUs in the cluster |
+| `LIMITS` | the limits of associations and QOS, and what each counts |
+| `hosts_of`, `hostlist_of` | the names in a list of hosts, as `n[01-16]`, and such a list |
 
 Why
 - Names and values are those of slurm.conf and sacctmgr, so that an operator recognises them in site.yaml and
@@ -11,6 +19,29 @@ Why
 - A site is plain data without behaviour. The policy `slurm` and the commands read the same one.
 """
 
+from .document import document_of, load_site, site_of, write_site
+from .hostlists import hostlist_of, hosts_of
+from .limits import LIMITS
+from .machines import closed_numbers, cluster_of_site, gpu_type_of, node_numbers
 from .slurm import Association, Partition, Qos, Settings, SiteNode, SiteReservation, SlurmSite
 
-__all__ = ["Association", "Partition", "Qos", "Settings", "SiteNode", "SiteReservation", "SlurmSite"]
+__all__ = [
+    "LIMITS",
+    "Association",
+    "Partition",
+    "Qos",
+    "Settings",
+    "SiteNode",
+    "SiteReservation",
+    "SlurmSite",
+    "closed_numbers",
+    "cluster_of_site",
+    "document_of",
+    "gpu_type_of",
+    "hostlist_of",
+    "hosts_of",
+    "load_site",
+    "node_numbers",
+    "site_of",
+    "write_site",
+]

@@ -2,80 +2,140 @@
 
 Sources: the manual pages slurm.conf(5), sacctmgr(1), scontrol(1), and the pages on multifactor priority, QOS,
 resource limits, preemption and reservations of Slurm's documentation.
+
+The fields are the keys of site.yaml as well. A file may state them as Slurm prints them: a time as
+`1-00:00:00`, names as `a,b`, nodes as `n[01-16]`, resources as `gres/gpu=64,mem=16G`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic.dataclasses import dataclass
+
+from itertime.io import CONFIG, Name, NonNegative, Whole
+
+from .hostlists import hostlist_of, hosts_of
+from .limits import Limits, Tres, limits_of, written_limits
+from .units import seconds_of, time_text, weights_of
 
 __all__ = ["Association", "Partition", "Qos", "Settings", "SiteNode", "SiteReservation", "SlurmSite"]
 
-Tres = Mapping[str, float]
-"""Trackable resources by name: `gres/gpu`, `gres/gpu:a100`, `cpu`, `mem` (GB), `node`, `billing`."""
 
-Limits = Mapping[str, int | float | Tres]
-"""Limits by sacctmgr's names, with those of a QOS written out: `GrpTRES`, `GrpJobs`, `MaxJobs`, `MaxTRES`,
-`MaxTRESPerUser`, `MaxJobsPerUser`, `MaxWall` and so on. Wall times are in seconds, TRES-minutes in
-TRES-seconds.
-"""
+def _seconds(value: Any) -> Any:
+    return seconds_of(value) if isinstance(value, str) else value
 
 
-@dataclass(frozen=True)
+def _written_time(seconds: float | None) -> float | str | None:
+    return time_text(seconds) if seconds is not None and seconds == int(seconds) else seconds
+
+
+def _hosts(value: Any) -> Any:
+    return tuple(hosts_of(value)) if isinstance(value, str) else value
+
+
+def _names(value: Any) -> Any:
+    return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
+
+
+def _weights(value: Any) -> Any:
+    return weights_of(value) if isinstance(value, str) else value
+
+
+def _share(value: Any) -> Any:
+    return None if value == "parent" else value
+
+
+def _mode(value: Any) -> Any:
+    return "OFF" if value is False else value
+
+
+def _sharing(value: Any) -> Any:
+    return "NO" if value is False else value
+
+
+def _written_share(share: int | None) -> int | str:
+    return "parent" if share is None else share
+
+
+def _written_names(names: Iterable[str] | None) -> list[str] | None:
+    return None if names is None else list(names)
+
+
+_AS_TIME = (BeforeValidator(_seconds), PlainSerializer(_written_time))
+Seconds = Annotated[NonNegative, *_AS_TIME]
+SecondsOrNone = Annotated[NonNegative | None, *_AS_TIME]
+Hosts = Annotated[tuple[Name, ...], BeforeValidator(_hosts), PlainSerializer(hostlist_of)]
+Names = Annotated[tuple[Name, ...], BeforeValidator(_names), PlainSerializer(_written_names)]
+NamesOrNone = Annotated[tuple[Name, ...] | None, BeforeValidator(_names), PlainSerializer(_written_names)]
+Weights = Annotated[Tres, BeforeValidator(_weights)]
+LimitsByName = Annotated[Limits, BeforeValidator(limits_of), PlainSerializer(written_limits)]
+ShareOrParent = Annotated[int | None, BeforeValidator(_share), PlainSerializer(_written_share)]
+Mode = Annotated[str, BeforeValidator(_mode)]
+"""What YAML reads as false is OFF."""
+Sharing = Annotated[str, BeforeValidator(_sharing)]
+Options = Mapping[str, int | float | bool | str]
+
+
+@dataclass(frozen=True, config=CONFIG)
 class SiteNode:
     """A node. Its place in `SlurmSite.nodes` is that in the controller's table, which decides placements.
 
     `gpus` of the type `gpu_type`; `memory_gb` in 1e9 bytes. `state`: up, or down (drained, failed, off).
     """
 
-    name: str
-    gpus: int
+    name: Name
+    gpus: Annotated[Whole, Field(le=64)]
     gpu_type: str = ""
-    cpus: int = 1
-    memory_gb: float | None = None
-    weight: int = 1
+    cpus: Annotated[Whole, Field(le=10_000)] = 1
+    memory_gb: NonNegative | None = None
+    weight: Whole = 1
     state: str = "up"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CONFIG)
 class Partition:
     """A partition: a set of nodes, by name, which other partitions may share. None: no limit."""
 
-    nodes: tuple[str, ...]
-    PriorityTier: int = 1
-    PriorityJobFactor: int = 1
+    nodes: Hosts
+    PriorityTier: Whole = 1
+    PriorityJobFactor: Whole = 1
     Default: bool = False
-    MaxTime: float | None = None  # seconds
-    DefaultTime: float | None = None  # seconds
-    MaxNodes: int | None = None
-    MinNodes: int = 0
+    MaxTime: SecondsOrNone = None
+    DefaultTime: SecondsOrNone = None
+    MaxNodes: Whole | None = None
+    MinNodes: Whole = 0
     QOS: str | None = None
-    AllowAccounts: tuple[str, ...] | None = None
-    DenyAccounts: tuple[str, ...] = ()
-    AllowQos: tuple[str, ...] | None = None
-    DenyQos: tuple[str, ...] = ()
-    PreemptMode: str | None = None  # None: that of the site
-    GraceTime: float = 0.0  # seconds
+    AllowAccounts: NamesOrNone = None
+    DenyAccounts: Names = ()
+    AllowQos: NamesOrNone = None
+    DenyQos: Names = ()
+    PreemptMode: Mode | None = None  # None: that of the site
+    GraceTime: Seconds = 0.0
     LLN: bool = False
-    TRESBillingWeights: Tres = field(default_factory=dict)
+    OverSubscribe: Sharing = "NO"
+    TRESBillingWeights: Weights = field(default_factory=dict)
     State: str = "UP"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CONFIG)
 class Qos:
     """A quality of service. `Preempt`: the QOS whose jobs its jobs may preempt."""
 
     Priority: int = 0
-    Preempt: tuple[str, ...] = ()
-    PreemptMode: str | None = None  # None: that of the site
-    GraceTime: float = 0.0  # seconds
-    PreemptExemptTime: float | None = None  # seconds; None: that of the site
-    Flags: tuple[str, ...] = ()
+    Preempt: Names = ()
+    PreemptMode: Mode | None = None  # None: that of the site
+    GraceTime: Seconds = 0.0
+    PreemptExemptTime: SecondsOrNone = None  # None: that of the site
+    Flags: Names = ()
     UsageFactor: float = 1.0
-    limits: Limits = field(default_factory=dict)
+    limits: LimitsByName = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CONFIG)
 class Association:
     """A node of the tree of shares: an account (`user` empty), or a user in an account, perhaps in one
     partition only. `Share`: None stands for `parent`.
@@ -85,30 +145,30 @@ class Association:
     parent: str = ""
     user: str = ""
     partition: str = ""
-    Share: int | None = 1
+    Share: ShareOrParent = 1
     Priority: int = 0
-    QOS: tuple[str, ...] = ()
+    QOS: Names = ()
     DefaultQOS: str | None = None
-    limits: Limits = field(default_factory=dict)
+    limits: LimitsByName = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CONFIG)
 class SiteReservation:
     """Nodes that are, from `start` to `end` (seconds since 1970), for `users` and `accounts` alone. It counts
     from `known` on (seconds since 1970; None: always), since jobs that would run into it may not start.
     """
 
-    name: str
+    name: Name
     start: float
     end: float
-    nodes: tuple[str, ...]
-    users: tuple[str, ...] = ()
-    accounts: tuple[str, ...] = ()
-    Flags: tuple[str, ...] = ()
+    nodes: Hosts
+    users: Names = ()
+    accounts: Names = ()
+    Flags: Names = ()
     known: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CONFIG)
 class Settings:
     """The settings of slurm.conf that decide schedules, by its names, with times in seconds.
 
@@ -116,14 +176,14 @@ class Settings:
     """
 
     SchedulerType: str = "sched/backfill"
-    SchedulerParameters: Mapping[str, int | float | bool | str] = field(default_factory=dict)
+    SchedulerParameters: Options = field(default_factory=dict)
     SelectType: str = "select/cons_tres"
-    SelectTypeParameters: tuple[str, ...] = ("CR_CORE_MEMORY",)
+    SelectTypeParameters: Names = ("CR_CORE_MEMORY",)
     PriorityType: str = "priority/basic"
-    PriorityFlags: tuple[str, ...] = ()
-    PriorityMaxAge: float = 7 * 86400.0
-    PriorityDecayHalfLife: float = 7 * 86400.0
-    PriorityCalcPeriod: float = 300.0
+    PriorityFlags: Names = ()
+    PriorityMaxAge: Seconds = 7 * 86400.0
+    PriorityDecayHalfLife: Seconds = 7 * 86400.0
+    PriorityCalcPeriod: Seconds = 300.0
     PriorityUsageResetPeriod: str = "NONE"
     PriorityFavorSmall: bool = False
     PriorityWeightAge: int = 0
@@ -132,20 +192,20 @@ class Settings:
     PriorityWeightJobSize: int = 0
     PriorityWeightPartition: int = 0
     PriorityWeightQOS: int = 0
-    PriorityWeightTRES: Tres = field(default_factory=dict)
+    PriorityWeightTRES: Weights = field(default_factory=dict)
     FairShareDampeningFactor: int = 1
     PreemptType: str = "preempt/none"
-    PreemptMode: str = "OFF"
-    PreemptParameters: Mapping[str, int | float | bool | str] = field(default_factory=dict)
-    PreemptExemptTime: float = 0.0
-    AccountingStorageEnforce: tuple[str, ...] = ()
-    OverTimeLimit: float = 0.0
-    KillWait: float = 30.0
-    requeue_delay: float = 121.0
+    PreemptMode: Mode = "OFF"
+    PreemptParameters: Options = field(default_factory=dict)
+    PreemptExemptTime: Seconds = 0.0
+    AccountingStorageEnforce: Names = ()
+    OverTimeLimit: Seconds = 0.0
+    KillWait: Seconds = 30.0
+    requeue_delay: Seconds = 121.0
     """Seconds until a requeued job is eligible again: AuthInfo's cred_expire, 120 by default, and 1."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CONFIG)
 class SlurmSite:
     """An installation of Slurm. `nodes` in the order of the controller's table.
 
@@ -153,11 +213,11 @@ class SlurmSite:
     sentence each.
     """
 
-    name: str
+    name: Name
     nodes: tuple[SiteNode, ...]
     partitions: Mapping[str, Partition]
     qos: Mapping[str, Qos] = field(default_factory=dict)
     associations: tuple[Association, ...] = ()
     reservations: tuple[SiteReservation, ...] = ()
     settings: Settings = field(default_factory=Settings)
-    unmodelled: tuple[str, ...] = ()
+    unmodelled: tuple[Name, ...] = ()
