@@ -3,7 +3,8 @@
 A pipeline of equal chunks takes at least as long as its last device: p - 1 forward passes of a chunk before
 it begins, all micro-batches in its chunks and the model's head, and p - 1 backward passes after it. The same
 holds for a device in the middle, which has no head, and where the ends are split unevenly a layer more.
-Then follow the exchange of gradients and the optimizer's step.
+Where a split gives the stages other numbers of layers, the slowest one has at least the mean of all. Then
+follow the exchange of gradients and the optimizer's step.
 """
 
 from __future__ import annotations
@@ -29,8 +30,7 @@ _EVERYTHING_S = 1e30
 def least_s(model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Array:
     """Seconds that an iteration takes at least, (plans,), without rounding.
 
-    The plans have an even split, or `ends`. Sends, and what ZeRO-2 and -3 move with each micro-batch, count
-    as nothing.
+    Sends, and what ZeRO-2 and -3 move with each micro-batch, count as nothing.
     """
     layer_s, dense_s, ends_s = _layers_and_ends_s(model, plans, system, profile)
     chunk_layers = (model.layers + 2 * plans.ends) // (plans.pp * plans.interleave)
@@ -43,6 +43,10 @@ def least_s(model: ModelSpec, plans: PlanBatch, system: System, profile: KernelT
     middle_stage_s = plans.interleave * chunk_layers * layer_s
     middle_device_s = plans.microbatches * middle_stage_s + filling_s - chunk_layers * layer_s
     pipeline_s = np.where(plans.pp > 2, np.maximum(last_device_s, middle_device_s), last_device_s)
+    fills_stages_in_turn = plans.by_compute | plans.remainder
+    if fills_stages_in_turn.any():
+        mean_stage_s = (model.layers * layer_s + beside_s) / plans.pp
+        pipeline_s = np.where(fills_stages_in_turn, plans.microbatches * mean_stage_s, pipeline_s)
     return pipeline_s + _least_once_s(model, plans, system, profile)
 
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 Rows = Whole
 OBJECTIVES = ("time", "cost", "pareto")
 BLOCK = 4096  # plans whose arrays stay in the processor's cache
-FEW = 2000  # plans that are evaluated faster than pruned
-FEW_DRAWN = 16  # the same where each number of ranks takes draws of samples
+FEW_PLANS = 2000  # that are evaluated faster than pruned
+FEW_BALANCED_PLANS = 16  # the same where each number of ranks takes draws of samples
 DEGREES = ("tp", "pp", "dp", "micro_batch")
 FIGURES = ("gpus", "iteration_s", "low_s", "high_s", "memory_gb", *RATES)
 ROUNDING = 1e-9  # of the bound: sums in another order differ by far less
@@ -236,8 +236,10 @@ def among_best(
 
 
 def _few(plans: PlanBatch) -> int:
-    """So many plans are evaluated faster than pruned. The bound is that of the mean rank, without draws."""
-    return FEW if plans.options.balance == "drawn" else FEW_DRAWN
+    """So many plans are evaluated faster than pruned. The bound is that of the mean rank, without draws; the
+    evaluation needs draws where samples are balanced over the ranks.
+    """
+    return FEW_PLANS if plans.options.balance == "drawn" else FEW_BALANCED_PLANS
 
 
 def best_of_counts(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Rows:

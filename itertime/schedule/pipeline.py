@@ -17,8 +17,6 @@ from .closed_forms import last_stage_decides, middle_stages_decide, middle_stage
 from .recurrences import gpipe_s, interleaved_s, one_f_one_b_s
 from .stage_times import FIRST, HEAVY, LAST, LIGHT, StageTimes
 
-Flags = Flags
-
 
 @dataclass(frozen=True)
 class PipelineTime:

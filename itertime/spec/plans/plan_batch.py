@@ -158,7 +158,7 @@ class PlanBatch:
         return self._shards(self.options.optimizer_shards, 1)
 
     def _shards(self, shards: int | None, stage: int) -> Whole:
-        """The `stated` number of ranks; if none is, those of ZeRO, which shards from `stage` on."""
+        """The stated number of `shards`; if None, those of ZeRO, which shards from `stage` on."""
         return np.where(self.zero_stage >= stage, self.zero_group, 1) if shards is None else self._all(shards)
 
     @cached_property
