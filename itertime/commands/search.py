@@ -189,7 +189,7 @@ class _Answer:
 
         if self.tokens is None:
             return {}
-        days = training_days(self.model, self.tokens, ranked_plan)
+        days = training_days(self.tokens, ranked_plan)
         return {"days": days, "training_usd": self.price.usd(ranked_plan.plan.gpus, days * DAY_S)}
 
     def _worse(self, ranked_plan: RankedPlan) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from itertime.spec import (
     System,
     check_predictable,
     load_framework,
-    load_lengths,
 )
 
 from .balance import MicroBatch, micro_batch_of
@@ -147,7 +146,7 @@ class Workload:
             _check_32_bit(model, plans.options)
         framework = framework or load_framework(system.framework)
         outer, plans = plans.options, plans.worker
-        lengths = load_lengths(model.lengths, model.seq_len) if model.lengths else None
+        lengths = model.sample_lengths()
         micro_batch = micro_batch_of(model, plans, lengths, system.domain_gpus)
         partition = Partition.of(model, plans)
         return cls(model, plans, system, profile, framework, partition, lengths, micro_batch, outer)

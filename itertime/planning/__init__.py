@@ -39,19 +39,7 @@ Why
   just no cache.
 """
 
-from .budget import (
-    COUNTS,
-    DAY_S,
-    Answer,
-    Budget,
-    CostPoint,
-    Training,
-    TrainingCost,
-    checked_tokens,
-    generated,
-    published,
-    training_days,
-)
+from .budget import Answer, Budget, Training, generated, published
 from .choice import PlanChoice
 from .convergence import StartUp, Steps, list_convergence, load_convergence
 from .curve_cache import default_cache
@@ -59,6 +47,7 @@ from .planner import FORMER_NAMES, PLANNERS, PlannedRun, Planner, make_planner, 
 from .search import RankedPlan, SearchResult, judge, search
 from .space import MICRO_BATCHES, SPACES, VTRAIN, WHOLE, Space, named_space
 from .train_time import TrainTime, evaluations_of, train_time
+from .training_cost import COUNTS, DAY_S, CostPoint, TrainingCost, checked_tokens, training_days
 
 __all__ = [
     "COUNTS",

@@ -39,7 +39,6 @@ from itertime.spec import (
     Profile,
     System,
     load_framework,
-    load_lengths,
     profile_of,
 )
 
@@ -152,7 +151,7 @@ class Planner:
             return self._planned(model, global_batch, counts)
         parts = self.name, self.space, model, global_batch, counts, self.system, self.profile.digest
         framework = load_framework(self.system.framework)
-        lengths = load_lengths(model.lengths, model.seq_len) if model.lengths else None  # a file may change
+        lengths = model.sample_lengths()
         # numpy's functions may differ in the last digit
         name = cache.key(*parts, framework, lengths, self.memory_headroom, np.__version__)
         cached_rows = cache.load(name)

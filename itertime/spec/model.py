@@ -16,7 +16,7 @@ from itertime.errors import UserError, quoted
 from itertime.io import CONFIG, described, optional
 
 from .flops import ForwardFlops, Reach
-from .lengths import Lengths
+from .lengths import Lengths, load_lengths
 
 Size = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 SizeOrZero = Annotated[int, Field(strict=True, ge=0, le=10**9)]
@@ -350,6 +350,12 @@ class ModelSpec:
         """
         idle = (self.experts - self.experts_per_token) * self.expert_parameters
         return self.parameters - (self.layers - self.dense_layers) * idle
+
+    def sample_lengths(self) -> Lengths | None:
+        """The lengths of the samples, of a file as it is now; None where each has `seq_len` tokens. Raises as
+        `load_lengths` does.
+        """
+        return load_lengths(self.lengths, self.seq_len) if self.lengths else None
 
     def forward_flops(self, lengths: Lengths | None = None) -> ForwardFlops:
         """FLOPs of a token's forward pass, on average over samples of these lengths; by default each sample

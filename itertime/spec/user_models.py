@@ -17,7 +17,7 @@ from typing import Any
 from itertime.errors import UserError
 from itertime.io import MAX_BYTES, construct, names_file, sha256, shown
 
-from .lengths import is_path, load_lengths
+from .lengths import is_path
 from .model import ModelSpec
 from .references import Reference, SpecCache
 
@@ -177,8 +177,7 @@ def _loaded(path: Path, folder: Path | None) -> _UserModel:
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or error
         raise UserError(f"{path}: cannot be read, or a file that it names: {text}") from None
-    if model.lengths:
-        load_lengths(model.lengths, model.seq_len)
+    model.sample_lengths()  # which raises for a wrong table
     return _UserModel(model, hashes)
 
 

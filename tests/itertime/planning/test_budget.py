@@ -12,7 +12,7 @@ import pytest
 
 from itertime import load_model, load_system
 from itertime.cli import main
-from itertime.planning import COUNTS, VTRAIN, Budget, TrainingCost, published
+from itertime.planning import COUNTS, DAY_S, VTRAIN, Budget, TrainingCost, published
 from tests.places import ROOT
 
 SYSTEM = load_system("dgx-a100-80gb")
@@ -149,14 +149,17 @@ def test_half_the_utilisation_is_twice_the_days_and_dollars() -> None:
     assert high.cost_usd == pytest.approx(high.days * 24 * 1024 * 5)
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_the_prediction_lies_on_the_curve(count: str) -> None:
-    """And by the FLOPs of the model its utilisation is the MFU of the plan."""
-    training = cost(count=count)
+@pytest.mark.parametrize(
+    ("name", "count"), [*(("gpt3-175b", count) for count in COUNTS), ("bert-large-wikipedia", "model")]
+)
+def test_the_prediction_lies_on_the_curve(name: str, count: str) -> None:
+    """And by the FLOPs of the model its utilisation is the MFU of the plan, also where samples are padded."""
+    training = cost(model=load_model(name), count=count)
     found = training.predicted(1536, FULL)
     assert found is not None
     point, plan = found
     assert training.at(point.utilisation).days == pytest.approx(point.days)
+    assert point.days * DAY_S * plan.prediction.tokens_per_s == pytest.approx(training.tokens)
     assert plan.plan.gpus == 1024
     assert (point.utilisation == pytest.approx(plan.prediction.mfu)) == (count == "model")
 
