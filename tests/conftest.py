@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import pytest
 from hypothesis import HealthCheck, settings
 
+from clustersim.grid.making import worker
+from clustersim.grid.making.make_cell import CellVerdict
 from clustersim.records import MemoryRecorder, Run
 from clustersim.rundir import RunWriter
 from tests.places import SHARED
@@ -36,6 +38,41 @@ def wide_terminal() -> Iterator[None]:
     patch.setenv("COLUMNS", "2000")
     yield
     patch.undo()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def fork_servers_stay() -> Iterator[None]:
+    """Grids of this process share fork servers, each of which takes most of a CPU second to start."""
+
+    class StayingServer(worker.ForkServer):
+        busy = ended = False
+
+        def make(self, order: Mapping[str, Any]) -> CellVerdict | None:
+            self.busy = True
+            verdict = None if self.ended else super().make(order)
+            self.busy = False
+            return verdict
+
+        def kill(self) -> None:
+            self.ended = True
+            if self.busy:
+                super().kill()
+            else:
+                idle.append(self)
+
+    def idle_server() -> StayingServer:
+        servers = [idle.pop() for _ in idle.copy()]
+        idle.extend(server for server in servers if server.alive())
+        server = idle.pop() if idle else StayingServer()
+        server.ended = False
+        return server
+
+    idle: list[StayingServer] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "ForkServer", idle_server)
+        yield
+    for server in idle:
+        worker.ForkServer.kill(server)
 
 
 @pytest.fixture(autouse=True, scope="session")
