@@ -121,10 +121,10 @@ def _point(x: float, values: Sequence[float]) -> Point:
     mean, n = fsum(values) / len(values), len(values)
     if n < 2:
         return Point(x, mean, None, n)
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     spread = sqrt(fsum((value - mean) ** 2 for value in values) / (n - 1))
-    return Point(x, mean, float(t.ppf(0.975, n - 1)) * spread / sqrt(n), n)
+    return Point(x, mean, float(stdtrit(n - 1, 0.975)) * spread / sqrt(n), n)
 
 
 def draw_sweep(plt: Any, sweep: Sweep) -> Figure:

@@ -74,10 +74,10 @@ class Mean:
         mean, n = fsum(values) / len(values), len(values)
         if n < 2:
             return cls(mean, None, n)
-        from scipy.stats import t
+        from scipy.special import stdtrit
 
         spread = sqrt(fsum((value - mean) ** 2 for value in values) / (n - 1))
-        return cls(mean, float(t.ppf(0.975, n - 1)) * spread / sqrt(n), n)
+        return cls(mean, float(stdtrit(n - 1, 0.975)) * spread / sqrt(n), n)
 
 
 @dataclass(frozen=True)
