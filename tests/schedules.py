@@ -6,7 +6,7 @@ A file of schedules is YAML, a list of cases. `why` tells how the log follows fr
 |---|---|
 | `policy`, `params` | a registered policy and its parameters; or `script` |
 | `script` | by time, what it does: `start a 4`, `start a on 0x2,1x2`, `stop a`, `resize a 2`, `wake 9`, |
-| | `share a 0.5`, `share b 0.5 beside a` |
+| | `share a 0.5`, `share b 0.5 beside a`, `requeue a 60`, `cancel a why` |
 | `packs` | the jobs that a script may run on one GPU |
 | `declines` | the jobs that a script declines |
 | `cluster` | a shape; or `types`: [nodes, GPUs a node] by GPU type |
@@ -59,7 +59,7 @@ Case = dict[str, Any]
 TOLD = (
     "state", "reason", "deadline_met", "gpu_seconds", "overhead_gpu_s", "lost_s", "lost_work_s",
     "lost_work_gpu_s", "wait_s", "isolated_s", "cost_usd", "preemptions", "resizes", "restarts",
-    "migrations", "interruptions",
+    "migrations", "interruptions", "eligible_s", "held_s", "requeues",
 )  # fmt: skip
 """The fields of a record that a case may state."""
 
@@ -180,6 +180,9 @@ def _act(proposal: Proposal, jobs: Mapping[str, JobView], words: list[str]) -> N
     if verb == "share":
         fraction, *beside = rest
         proposal.start_shared(jobs[name], float(fraction), beside=jobs[beside[1]] if beside else None)
+        return
+    if verb in ("requeue", "cancel"):
+        getattr(proposal, verb)(jobs[name], *(map(float, rest) if verb == "requeue" else rest))
         return
     options: dict[str, Any] = {}
     if rest and rest[0].lstrip("-").isdigit():

@@ -16,13 +16,16 @@ from operator import attrgetter
 
 from clustersim.records import (
     ALLOCATES,
+    ELIGIBLE,
     ENDS,
+    HOLD,
     INTERRUPT,
     LOADED,
     NOTE,
     PREEMPT,
     RATE,
     RELEASES,
+    REQUEUE,
     RESTART,
     START,
     SUBMIT,
@@ -81,7 +84,7 @@ class Spell:
     | ended, why | kind of the event that ended the spell (None: the run ended), and its stated reason |
     | paid_s | overhead of getting the GPUs, loads included |
     | takers | jobs that got GPUs of the same nodes at the instant of a preemption |
-    | lost_s | seconds of work lost to the failure that ended the spell |
+    | lost_s | seconds of work lost to the failure, or the requeue, that ended the spell |
     """
 
     given: EventRecord
@@ -95,8 +98,9 @@ class Spell:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The record of a job, with its waits and spells in order of time, and what the policy noted. If the run
-    ended before the submission, `submitted` is false and there are none of them.
+    """The record of a job, with its waits and spells in order of time. `notes`: what the policy noted, and
+    when the job was held. If the run ended before the submission, `submitted` is false and there are none of
+    them.
     """
 
     record: JobRecord
@@ -116,7 +120,7 @@ def explain(run: Recorded, job_id: str) -> Explanation:
         raise UserError(f"--job {job_id}: {_instead(job_id, job_ids)}")
     job_events, last_s = _own_events(run, job_id)
     log = [event for event in job_events if event.event not in (RATE, LOADED, NOTE)]
-    notes = tuple(event for event in job_events if event.event == NOTE)
+    notes = tuple(event for event in job_events if event.event in (NOTE, HOLD, ELIGIBLE))
     loads = {event.time_s: event.overhead_s for event in job_events if event.event == LOADED}
     end_s = max(last_s, stated_end_s(run.manifest))
     pairs = [
@@ -176,7 +180,7 @@ def _spell(
         ended=next_event.event,
         paid_s=paid_s,
         takers=tuple(other_jobs.takers[to_s]) if next_event.event == PREEMPT else (),
-        lost_s=next_event.overhead_s if next_event.event == INTERRUPT else 0.0,
+        lost_s=next_event.overhead_s if next_event.event in (INTERRUPT, REQUEUE) else 0.0,
         why=next_event.detail,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from clustersim.cluster import Pool
-from clustersim.records import ALLOCATES, FINISH, INTERRUPT, NODE_DOWN, RELEASES, EventRecord, Run
+from clustersim.records import ALLOCATES, FINISH, INTERRUPT, NODE_DOWN, RELEASES, REQUEUE, EventRecord, Run
 
 from .allocations import end_of_run_s
 
@@ -78,8 +78,8 @@ def by_pool(run: Run) -> list[PoolUse]:
 
 def _end_hold(use: PoolUse, allocation: EventRecord, event: EventRecord) -> None:
     use.held_gpu_h += allocation.gpus * (event.time_s - allocation.time_s) / _HOUR_S
-    if event.event == INTERRUPT:
-        use.interruptions += 1
+    if event.event in (INTERRUPT, REQUEUE):
+        use.interruptions += event.event == INTERRUPT
         use.lost_gpu_h += allocation.gpus * event.overhead_s / _HOUR_S
     elif event.event == FINISH:
         use.finished += 1

@@ -15,13 +15,16 @@ from typing import ClassVar
 from clustersim.cluster import MILLION, Joins, Placement, SharedPlacement, in_use
 from clustersim.records import (
     ALLOCATES,
+    ELIGIBLE,
     ENDS,
+    HOLD,
     INTERRUPT,
     NODE_DOWN,
     NOTE,
     PREEMPT,
     RELEASES,
     REPLAN,
+    REQUEUE,
     START,
     SUBMIT,
     EventRecord,
@@ -32,12 +35,17 @@ from .charges import terms_of
 from .evidence import MOST_KEPT, Evidence, Finding, JobFacts, Violation
 from .totals import PLAIN, ChargeTerms, JobTotals
 
-__all__ = ["GONE", "NEW", "RUNNING", "STOPPED", "UNKNOWN", "ClusterHistory", "JobHistory", "Rule"]
+__all__ = ["GONE", "HELD", "NEW", "RUNNING", "STOPPED", "UNKNOWN", "ClusterHistory", "JobHistory", "Rule"]
 
 UNKNOWN, NEW, RUNNING, STOPPED, GONE = "unknown", "new", "running", "stopped", "gone"
 """States of a job: before its first event, submitted, with GPUs, without GPUs again, out of the system."""
 
-_STATE_AFTER = {SUBMIT: NEW, PREEMPT: STOPPED, INTERRUPT: STOPPED} | dict.fromkeys(ENDS, GONE)
+HELD = "held"
+"""The state of a job that is in the system and not to be run."""
+
+_STATE_AFTER = {
+    SUBMIT: NEW, PREEMPT: STOPPED, INTERRUPT: STOPPED, REQUEUE: STOPPED, HOLD: HELD,
+} | dict.fromkeys(ENDS, GONE)  # fmt: skip
 _NO_FACTS = JobFacts()
 
 
@@ -86,7 +94,7 @@ class ClusterHistory:
     | taken | GPUs in use on all nodes, a shared one as a whole |
     | idle_millionths | millionths of shared GPUs that no job holds |
     | gpus_of_busy_nodes | all GPUs of the nodes that have GPUs in use |
-    | running, inside | number of jobs with GPUs; number of jobs in the system |
+    | running, held, inside | number of jobs with GPUs; of those not to be run; of all jobs in the system |
     | down | GPUs of nodes out of service |
     | event_count, first_s, last_s | number of events so far, and the times of the first and the last |
     | submitted | a hash of the id of each submitted job |
@@ -99,7 +107,8 @@ class ClusterHistory:
         self.in_use: dict[int, int] = {}
         self.shared: dict[tuple[Placement, int], int] = {}
         self.idle_millionths, self.joins = 0, Joins()
-        self.taken = self.gpus_of_busy_nodes = self.running = self.inside = self.down = 0
+        self.taken = self.gpus_of_busy_nodes = self.down = 0
+        self.running = self.held = self.inside = 0
         self.event_count = 0
         self.first_s = self.last_s = 0.0
         self.submitted = array("q")
@@ -152,7 +161,12 @@ class ClusterHistory:
         if self._prices is not None and kind in ALLOCATES and event.placement:
             job.totals.pay(self._prices[self.cluster.type_of(event.placement[0][0])])
         job.totals.add(event, job.terms)
+        self.held -= job.state == HELD
         job.state, job.last = _STATE_AFTER.get(kind, RUNNING), kind
+        if kind == HOLD:
+            self.held += 1
+        elif kind == ELIGIBLE:
+            job.state = NEW if job.totals.start_s is None else STOPPED
         if kind == SUBMIT:
             self.inside += 1
             self.submitted.append(hash(event.job_id))
@@ -233,7 +247,7 @@ class Rule:
     | hook | called |
     |---|---|
     | on_event | before each event is applied, with its job (None for an event of a node) |
-    | on_interrupt | after a failure has taken a job's GPUs |
+    | on_interrupt | after a failure or a requeue has taken a job's GPUs |
     | on_instant | after all events of one time are applied, with the number of the first of them |
     | on_departure | when a job has left the system, or the run has ended |
     | on_end | at the end, with the jobs of the log that have no record |

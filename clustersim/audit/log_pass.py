@@ -14,7 +14,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from clustersim.records import INTERRUPT, NODE_EVENTS, JobRecord
+from clustersim.records import INTERRUPT, NODE_EVENTS, REQUEUE, JobRecord
 
 from .evidence import RESOLUTION_S, Evidence, Finding
 from .history import GONE, ClusterHistory, JobHistory, Rule
@@ -61,7 +61,7 @@ def _go_through(history: ClusterHistory, rules: Sequence[Rule]) -> None:
                 history.apply(event, job)
                 if job.state == GONE:
                     depart(job)
-                elif event.event == INTERRUPT:
+                elif event.event in (INTERRUPT, REQUEUE):
                     for call in on_interrupt:
                         call(i, event, job)
         history.event_count += len(batch)

@@ -10,12 +10,15 @@ from clustersim.cluster import SharedPlacement, gpus_held
 from clustersim.overheads import Cycle
 from clustersim.records import (
     ALLOCATES,
+    ELIGIBLE,
     ENDS,
     FINISH,
+    HOLD,
     INTERRUPT,
     LOADED,
     RATE,
     REPLAN,
+    REQUEUE,
     SERVED,
     START,
     EventRecord,
@@ -55,7 +58,9 @@ class JobTotals:
     - `work`: None if the log states no speed for some of it.
     - `*_error`: the largest error of a sum that comes from the rounding of times.
     - `closed`: whether the end of the last allocation or wait is known.
-    - `lost_work_s`, `lost_work_gpu_s`: work undone by failures; `lost_s` includes it.
+    - `lost_work_s`, `lost_work_gpu_s`: work undone by failures and requeues; `lost_s` includes it.
+    - `run_s`: seconds with GPUs. `held_s`: seconds in which the job was not to be run, which `wait_s` leaves
+      out; None if there are none. `eligible_s`: their end before the first start; None if there is none.
     - `cost_usd`: US dollars for the GPUs held; None while the job has paid no price.
 
     The state after the last event, at `since_s`:
@@ -66,7 +71,8 @@ class JobTotals:
     - `offset_s`: seconds since the checkpoint cycle `cycle` began.
     - `saved_work`: units of work in the last checkpoint; `unsaved_s`: seconds of work since then.
     - `usd_per_gpu_h`: the price of a GPU-hour.
-    - `interrupted`: a failure took the GPUs; `crash_s` seconds of work were lost.
+    - `interrupted`: a failure or a requeue took the GPUs; `crash_s` seconds of work were lost.
+    - `held`: the job is not to be run.
     """
 
     gpu_seconds: float = 0.0
@@ -84,6 +90,9 @@ class JobTotals:
     lost_work_gpu_s: float = 0.0
     cost_usd: float | None = None
     cost_error: float = 0.0
+    run_s: float = 0.0
+    held_s: float | None = None
+    eligible_s: float | None = None
 
     since_s: float = 0.0
     gpus: float | None = None
@@ -99,6 +108,7 @@ class JobTotals:
     usd_per_gpu_h: float = 0.0
     interrupted: bool = False
     crash_s: float = 0.0
+    held: bool = False
 
     def pay(self, usd_per_gpu_h: float) -> None:
         """From the last `advance` on a GPU-hour costs this."""
@@ -119,7 +129,11 @@ class JobTotals:
         else:
             if kind == INTERRUPT:
                 self._crash()
-            self.gpus = None
+            elif kind == REQUEUE:
+                self._begin_anew()
+            elif kind == ELIGIBLE and self.start_s is None:
+                self.eligible_s = event.time_s
+            self.gpus, self.held = None, kind == HOLD
         if kind == START and self.start_s is None:
             self.start_s = event.time_s
         elif kind in (FINISH, SERVED) and self.finish_s is None:
@@ -147,8 +161,12 @@ class JobTotals:
         elapsed_s, self.since_s = now - self.since_s, now
         self.seconds_error += error
         if self.gpus is None:
-            self.wait_s += elapsed_s
+            if self.held:
+                self.held_s = (self.held_s or 0.0) + elapsed_s or None
+            else:
+                self.wait_s += elapsed_s
             return
+        self.run_s += elapsed_s
         paid_s = min(elapsed_s, self.owed_s)
         self.owed_s -= paid_s
         if self.save_due:
@@ -198,3 +216,11 @@ class JobTotals:
         self.lost_work_gpu_s += self.crash_s * (self.gpus or 0)
         if self.work is not None:
             self.work = self.saved_work
+
+    def _begin_anew(self) -> None:
+        """Lose all work, saved or not."""
+        self.interrupted, self.crash_s, self.unsaved_s = True, max(0.0, self.run_s - self.lost_s), 0.0
+        self.lost_s += self.crash_s
+        self.lost_work_s += self.crash_s
+        self.lost_work_gpu_s += max(0.0, self.gpu_seconds - self.overhead_gpu_s - self.lost_work_gpu_s)
+        self.work, self.saved_work, self.save_due = 0.0, 0.0, 0.0

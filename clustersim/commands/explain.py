@@ -27,6 +27,7 @@ _VERBS = {
 _ENDS = {
     "finish": "finished", "preempt": "preempted", "resize": "resized", "migrate": "migrated",
     "interrupt": "interrupted", "fail": "failed", "replan": "replanned",
+    "requeue": "requeued",
 }  # fmt: skip
 
 
@@ -93,12 +94,14 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
             yield from _ran(run, spell, varying.get(plan_key(job, spell.given, run.cluster)))
     yield from map(_noted, notes)
     if job.jct_s is not None:
-        ran_s = job.jct_s - job.wait_s
+        held_s, undone = job.held_s or 0.0, bool(job.interruptions or job.requeues)
         yield (
-            f"  in all {num(job.jct_s)} s: {num(job.wait_s)} s of waiting, "
+            f"  in all {num(job.jct_s)} s: "
+            + (f"{num(held_s)} s on hold, " if held_s else "")
+            + f"{num(job.wait_s)} s of waiting, "
             f"{num(job.lost_s - job.lost_work_s)} s of overheads, "
-            + (f"{num(job.lost_work_s)} s of work that was lost, " if job.interruptions else "")
-            + f"{num(ran_s - job.lost_s)} s of progress"
+            + (f"{num(job.lost_work_s)} s of work that was lost, " if undone else "")
+            + f"{num(job.jct_s - job.wait_s - held_s - job.lost_s)} s of progress"
         )
     if job.deadline_met is not None:
         yield f"  deadline {'met' if job.deadline_met else 'missed'}"
@@ -123,7 +126,8 @@ def _replays(run: StreamedRun, story: Explanation) -> tuple[list[Replay], str]:
 
 
 def _noted(event: EventRecord) -> str:
-    return f"  t={num(event.time_s)} s: noted by the policy: {event.detail}"
+    happened = {"hold": f"held: {event.detail}", "eligible": "eligible"}.get(event.event)
+    return f"  t={num(event.time_s)} s: {happened or f'noted by the policy: {event.detail}'}"
 
 
 def _wait(run: StreamedRun, wait: Wait, job: JobRecord) -> Iterator[str]:
@@ -169,6 +173,8 @@ def _ran(run: StreamedRun, spell: Spell, varying: PlanRecord | None) -> Iterator
             f"      lost the work of {num(spell.lost_s)} s, {num(spell.lost_s * event.gpus)} GPU-seconds, "
             "done since its last checkpoint"
         )
+    elif spell.ended == "requeue":
+        yield f"      lost the work of {num(spell.lost_s)} s, all that it had done"
 
 
 def _costs(story: Explanation) -> Iterator[str]:

@@ -8,13 +8,25 @@ from math import inf
 
 from clustersim.cluster import Joins, Placement
 from clustersim.jobs import ActiveJob
-from clustersim.records import MIGRATE, NOTE, PREEMPT, RATE, REPLAN, RESIZE, RESTART, START
+from clustersim.records import (
+    CANCELLED,
+    MIGRATE,
+    NOTE,
+    PREEMPT,
+    RATE,
+    REPLAN,
+    REQUEUE,
+    RESIZE,
+    RESTART,
+    START,
+)
 from clustersim.scheduler import Event, JobView, Proposal
 from clustersim.scheduler.internal import active_of, adopt
 from clustersim.scheduler.searches import is_packed
 from clustersim.speed import RunningSpeeds
 
 from .clock import Due
+from .held_jobs import HeldJobs
 from .world import World
 
 __all__ = ["Enactment"]
@@ -36,6 +48,7 @@ class Enactment:
         self.speeds, self._prices = speeds, prices
         self.joins = Joins() if world.facts.sharing.packs > 1 else None
         self._world, self._facts, self._clock = world, world.facts, world.clock
+        self.held_jobs = HeldJobs(world)
         self._views, self._recorder = world.views, world.recorder
         self._on_completion_due = [on_completion]
 
@@ -43,8 +56,8 @@ class Enactment:
         """Turn the difference between the proposal and reality into starts, preemptions, resizes and
         migrations.
         """
-        changes, batches = proposal.changes, proposal.batches
-        if changes or batches:
+        changes, batches, withdrawals = proposal.changes, proposal.batches, proposal.withdrawals
+        if changes or batches or withdrawals:
             self._facts.stamp += 1
         elif self.speeds.independent:
             return
@@ -59,15 +72,48 @@ class Enactment:
             active = active_of(job)
             active.settle(now)
             if placement is None:
+                if job in withdrawals:
+                    self._withdraw(job, active, withdrawals[job], now)
+                    continue
                 self._count_idle(active)
                 self.preempt(active)
             else:
                 self._allocate(job, active, placement, now, speeds.pop(active, None))
+        for job, withdrawal in withdrawals.items():
+            if job not in changes:
+                self._withdraw(job, active_of(job), withdrawal, now)
         # The other speeds are those of jobs that stay, but share links or GPUs with jobs that moved.
         self._change_speeds(speeds)
         for job in changed_jobs:
             if job not in changes:
                 self._replan(active_of(job), now)
+
+    def _withdraw(self, job: JobView, active: ActiveJob, withdrawal: float | str, now: float) -> None:
+        """Requeue or cancel a job, as the policy asks. The GPUs of a running job are free already."""
+        if isinstance(withdrawal, float):
+            self.requeue(active, "by the policy", withdrawal)
+            return
+        if active.placement is not None:
+            self._let_go(active)
+        else:
+            active.settle(now)
+            self._facts.waiting.remove(job)
+        self._world.leave(active, now, f"{CANCELLED} the policy: {withdrawal}")
+
+    def requeue(self, active: ActiveJob, reason: str, eligible_in_s: float) -> None:
+        """Let a running job, just settled, begin anew; its GPUs are free already. It is held for
+        `eligible_in_s` seconds, and then waits again.
+        """
+        world, now, view = self._world, self._clock.now, self._views[active]
+        lost_s = active.begin_anew()
+        self._let_go(active)
+        self._recorder.event(now, REQUEUE, active.job.job_id, overhead_s=lost_s, detail=reason)
+        if eligible_in_s > 0.0:
+            world.tell(Event("finished", view))
+            self.held_jobs.hold(active, "requeued", now + eligible_in_s)
+        else:
+            world.policy.add_waiting(view)
+            world.tell(Event("interrupted", view))
 
     def _new_batches(self, batches: Mapping[JobView, int]) -> list[JobView]:
         """Let jobs train with these batches from now on. Returns the running jobs that change theirs, whose
@@ -156,6 +202,8 @@ class Enactment:
             self._facts.running[job] = active.generation
             if active.start_s is None:
                 active.start_s = now
+                for observe in self._world.on_start:
+                    observe(active)
         if self._prices is not None:
             active.set_price(self._prices[self._facts.cluster.type_of(placement[0][0])])
         if unit_s is None:

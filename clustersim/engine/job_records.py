@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from math import inf
 
 from clustersim.cluster import MILLION, HostDemand, millionths_of
-from clustersim.jobs import ActiveJob
+from clustersim.jobs import ActiveJob, Eligibility
 from clustersim.records import REJECTED, UNFINISHED, JobRecord
 from clustersim.scheduler import JobView, State
 from clustersim.scheduler.internal import active_of
@@ -58,11 +58,28 @@ def record_of(active: ActiveJob, state: str, reason: str = "") -> JobRecord:
         record.interruptions = checkpoints.interruptions
         record.lost_work_s = checkpoints.lost_work_s
         record.lost_work_gpu_s = checkpoints.lost_work_gpu_s
+    eligibility = active.eligibility
+    if eligibility is None:
+        record.eligible_s = record.held_s = record.requeues = None
+    else:
+        _add_holds(record, eligibility)
     record.gpu_fraction = active.needs if active.millionths else None
     record.service = job.service or ""
     record.phases = job.phases or ""
     record.cpus_per_gpu, record.host_gb_per_gpu = _host_per_gpu(job)
     return record
+
+
+def _add_holds(record: JobRecord, eligibility: Eligibility) -> None:
+    """What a record states of a job that was held, or began anew."""
+    first_s = eligibility.first_s
+    record.eligible_s = None if first_s == record.submit_s else first_s
+    if record.start_s is not None and first_s is not None:
+        record.queue_s = record.start_s - first_s
+    record.held_s = eligibility.held_s or None
+    record.requeues = eligibility.requeues or None
+    record.lost_work_s += eligibility.lost_work_s
+    record.lost_work_gpu_s += eligibility.lost_work_gpu_s
 
 
 def rejected_record(job: Job, reason: str) -> JobRecord:

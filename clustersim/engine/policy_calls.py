@@ -58,8 +58,12 @@ class PolicyCalls:
                     self._check_keys(answer)
                 if self._check_all_keys and answer.order and (fault := broken_order(answer)):
                     raise self.error(fault)
+                withdrawals = answer.withdrawals
                 if self._hands_back:
-                    hand_back(answer, [job for job, placement in answer.changes.items() if placement is None])
+                    stopped_jobs = [job for job, placement in answer.changes.items() if placement is None]
+                    hand_back(answer, [job for job in stopped_jobs if job not in withdrawals])
+                if withdrawals and (fault := _fault_of_withdrawals(answer)):
+                    raise self.error(fault)
                 return answer
             fault = "a proposal of an earlier decision; begin each with state.proposal()"
         else:
@@ -107,6 +111,14 @@ class PolicyCalls:
             raise self.error(locate_policy_error(error, name)) from error
         finally:
             self.wall_s += perf_counter() - began
+
+
+def _fault_of_withdrawals(proposal: Proposal) -> str:
+    """What is wrong with a proposal that lets a job run and takes it out of the queue; else empty."""
+    for job in proposal.withdrawals:
+        if proposal.placement(job) is not None:
+            return f"job {job.id} is requeued or cancelled, and holds GPUs in the same proposal"
+    return ""
 
 
 def locate_policy_error(error: BaseException, call: str) -> str:

@@ -31,6 +31,7 @@ class World:
     | `last_event_s`, `wake_ups` | the time of the last event but wake-ups; how many of these followed it |
     | `views` | what the policy sees of the jobs in the system, by job |
     | `waiting_apart`, `running_apart` | the number of jobs in the system that features run, not the policy |
+    | `held` | the jobs in the system that are not to be run yet, and why (`HeldJobs`) |
 
     Features (`clustersim.engine.features`) append functions to these lists:
 
@@ -39,7 +40,9 @@ class World:
     | `at_begin` | none | before the first event |
     | `before_decisions` | the time | the events of an instant are applied, and the policy is to be asked |
     | `on_node_loss` | the node, the reason | a node with GPUs in use has gone out of service |
+    | `on_start` | the job | a job gets GPUs for the first time |
     | `on_finish` | the job | a job has done its work |
+    | `on_departure` | the record | a job has left the system, or does not enter it |
     | `at_end` | the time | the run has ended, and the jobs of the policy are recorded |
     """
 
@@ -62,11 +65,14 @@ class World:
         self.submitted: deque[ActiveJob] = deque()
         self.views: dict[ActiveJob, JobView] = {}
         self.waiting_apart = self.running_apart = 0
+        self.held: dict[ActiveJob, str] = {}
         self.last_event_s, self.wake_ups = clock.now, 0
         self.at_begin: list[Callable[[], None]] = []
         self.before_decisions: list[Callable[[float], None]] = []
         self.on_node_loss: list[Callable[[int, str], None]] = []
+        self.on_start: list[Callable[[ActiveJob], None]] = []
         self.on_finish: list[Callable[[ActiveJob], None]] = []
+        self.on_departure: list[Callable[[JobRecord], None]] = []
         self.at_end: list[Callable[[float], None]] = []
         self._decide, self._on_decision_due = decide, [self._on_decision]
         self._decision_due = False
@@ -94,7 +100,7 @@ class World:
     def drained(self) -> bool:
         """Whether no job is in the system or still to arrive: calling the policy has no further effect."""
         facts = self.facts
-        jobs_inside = self.submitted or facts.running or facts.waiting.jobs
+        jobs_inside = self.submitted or facts.running or facts.waiting.jobs or self.held
         return self.arrivals.next is None and not (jobs_inside or self.waiting_apart or self.running_apart)
 
     def leave(self, active: ActiveJob, now: float, failure: str = "") -> None:
@@ -122,6 +128,8 @@ class World:
     def depart(self, record: JobRecord, order: int) -> None:
         """Keep the record of a job that has left the system, or does not enter it, and count it."""
         self.recorder.keep_job(record, order)
+        for observe in self.on_departure:
+            observe(record)
         self._departures += 1
         if self._on_progress is not None:
             self._on_progress(self._departures)

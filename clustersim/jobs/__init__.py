@@ -7,6 +7,7 @@
 | `Checkpoints` | a part of a job: how it saves, what it loses in failures, and its loads |
 | `Loads` | protocol: the loads of checkpoints from a storage that jobs share |
 | `Phases` | a part of a job: its phases, in which it trains with other batches |
+| `Eligibility` | a part of a job: when it was held, and what it lost when it began anew |
 
 Why
 - Progress is a straight line between two changes of speed. It is integrated when the line ends, or looked
@@ -19,6 +20,7 @@ Why
 
 from .active import LEAST_LEFT, ActiveJob
 from .checkpoints import Checkpoints, Loads
+from .eligibility import Eligibility
 from .phases import Phases
 
-__all__ = ["LEAST_LEFT", "ActiveJob", "Checkpoints", "Loads", "Phases"]
+__all__ = ["LEAST_LEFT", "ActiveJob", "Checkpoints", "Eligibility", "Loads", "Phases"]

@@ -20,6 +20,7 @@ from clustersim.speed import Curve, Offer
 from traces.job import Job
 
 from .checkpoints import Checkpoints
+from .eligibility import Eligibility
 from .phases import Phases
 
 __all__ = ["LEAST_LEFT", "ActiveJob"]
@@ -45,7 +46,8 @@ class ActiveJob:
     where `left_at_phase_end` units are left.
 
     `checkpoints`: how it saves, None if it never does and cannot fail. `phases`: None if it has one speed
-    throughout. `done_s`: when it stops if nothing changes.
+    throughout. `eligibility`: None if it was eligible from its submission on and never began anew.
+    `done_s`: when it stops if nothing changes.
 
     `misstated`: units by which the work that the user states exceeds the true `work`; 0 if they are equal.
     `predicted`: the units predicted in place of that statement; 0 if none are.
@@ -62,6 +64,7 @@ class ActiveJob:
         "curve",
         "demand",
         "done_s",
+        "eligibility",
         "failure",
         "finish_s",
         "generation",
@@ -121,6 +124,7 @@ class ActiveJob:
             self.least_left = LEAST_LEFT * job.stated_iterations
         self.checkpoints: Checkpoints | None = None
         self.phases: Phases | None = None
+        self.eligibility: Eligibility | None = None
         self.failure = ""
         self.left_at_end = self.left_at_phase_end = self.left_at_stop = 0.0
         self.placement: Placement | None = None
@@ -371,6 +375,47 @@ class ActiveJob:
         lost_s = self.checkpoints.lose(self.held)
         self.work_left = self.saved_left
         self.lost_s += lost_s
+        return lost_s
+
+    # Waits that are no queueing, and beginnings anew
+
+    @property
+    def eligible_s(self) -> float | None:
+        """When the job first became eligible; None if it never did."""
+        return self.job.submit_s if self.eligibility is None else self.eligibility.first_s
+
+    def hold_back(self) -> None:
+        """The job, which has no GPUs, is not eligible from `since_s` on."""
+        if self.eligibility is None:
+            self.eligibility = Eligibility(None)
+        self.eligibility.since_s = None
+
+    def settle_held(self, now: float) -> None:
+        """Book the seconds up to `now` in which the job is held."""
+        assert self.eligibility is not None
+        self.eligibility.held_s += now - self.since_s
+        self.since_s = now
+
+    def become_eligible(self, now: float) -> None:
+        """The job is held no longer."""
+        self.settle_held(now)
+        assert self.eligibility is not None
+        self.eligibility.begin(now)
+
+    def begin_anew(self) -> float:
+        """The job, just settled, loses all of its work, saved or not. Returns the seconds that it took."""
+        eligibility = self.eligibility
+        if eligibility is None:
+            eligibility = self.eligibility = Eligibility(self.job.submit_s)
+        elapsed_s = self.since_s - self.job.submit_s
+        lost_s = max(0.0, elapsed_s - eligibility.held_s - self.wait_s - self.lost_s)
+        lost_gpu_s = self.gpu_seconds - self.overhead_gpu_s - eligibility.lost_work_gpu_s
+        if self.checkpoints is not None:
+            lost_gpu_s -= self.checkpoints.lost_work_gpu_s
+        eligibility.lose(lost_s, max(0.0, lost_gpu_s), self.since_s)
+        self.lost_s += lost_s
+        self.work_left = self.saved_left = self.work
+        self.save_due = 0.0
         return lost_s
 
     def divide_into(self, phases: Phases) -> None:

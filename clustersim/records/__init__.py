@@ -25,6 +25,8 @@
 | `START`, `RESTART`, `RESIZE`, `MIGRATE` | a job gets GPUs |
 | `REPLAN` | a job goes on on its GPUs with another plan and speed |
 | `PREEMPT`, `INTERRUPT` | a job loses its GPUs: to the policy or a planned change, to a failure |
+| `HOLD`, `ELIGIBLE` | a job is not to be run for now; it may be run from now on |
+| `REQUEUE` | a job loses its GPUs and all of its work, and begins anew |
 | `LOADED`, `RATE` | a job has loaded its checkpoint from shared storage; has another speed |
 | `NODE_DOWN`, `NODE_UP` | a node goes out of service, comes back |
 | `NOTE` | the policy says something about a job (`Proposal.note`) |
@@ -37,6 +39,8 @@
 | `FINISHED`, `REJECTED`, `UNFINISHED`, `FAILED` | a job's state when the run has ended; `STATES` has all |
 | `SERVED` | the event and the state of an instance of a service whose time is over |
 | `DECLINED`, `GIVEN_UP` | how a reason begins: the policy rejected the job; failures stopped it too often |
+| `CANCELLED`, `NEVER_ELIGIBLE` | likewise: of a job that was cancelled; whose dependencies never came true |
+| `OVER_LIMIT` | likewise: of a job that ran for as long as it may |
 
 | recording | |
 |---|---|
@@ -69,27 +73,33 @@ from .plans import (
 from .recorder import InUse, MemoryRecorder, Recorder
 from .records import (
     ALLOCATES,
+    CANCELLED,
     DECLINED,
+    ELIGIBLE,
     ENDS,
     FAIL,
     FAILED,
     FINISH,
     FINISHED,
     GIVEN_UP,
+    HOLD,
     INTERRUPT,
     JOB_COLUMNS,
     LOADED,
     MIGRATE,
+    NEVER_ELIGIBLE,
     NODE_DOWN,
     NODE_EVENTS,
     NODE_UP,
     NOTE,
+    OVER_LIMIT,
     PREEMPT,
     RATE,
     REJECT,
     REJECTED,
     RELEASES,
     REPLAN,
+    REQUEUE,
     RESIZE,
     RESTART,
     SERVED,
@@ -109,23 +119,28 @@ from .run import COMPLETE, INTERRUPTED, STOPPED, Recorded, Run
 
 __all__ = [
     "ALLOCATES",
+    "CANCELLED",
     "COMPLETE",
     "DECLINED",
+    "ELIGIBLE",
     "ENDS",
     "FAIL",
     "FAILED",
     "FINISH",
     "FINISHED",
     "GIVEN_UP",
+    "HOLD",
     "INTERRUPT",
     "INTERRUPTED",
     "JOB_COLUMNS",
     "LOADED",
     "MIGRATE",
+    "NEVER_ELIGIBLE",
     "NODE_DOWN",
     "NODE_EVENTS",
     "NODE_UP",
     "NOTE",
+    "OVER_LIMIT",
     "PARTS",
     "PREEMPT",
     "RATE",
@@ -133,6 +148,7 @@ __all__ = [
     "REJECTED",
     "RELEASES",
     "REPLAN",
+    "REQUEUE",
     "RESIZE",
     "RESTART",
     "SERVED",

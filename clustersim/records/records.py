@@ -11,27 +11,33 @@ from clustersim.cluster import Placement
 
 __all__ = [
     "ALLOCATES",
+    "CANCELLED",
     "DECLINED",
+    "ELIGIBLE",
     "ENDS",
     "FAIL",
     "FAILED",
     "FINISH",
     "FINISHED",
     "GIVEN_UP",
+    "HOLD",
     "INTERRUPT",
     "JOB_COLUMNS",
     "LOADED",
     "MIGRATE",
+    "NEVER_ELIGIBLE",
     "NODE_DOWN",
     "NODE_EVENTS",
     "NODE_UP",
     "NOTE",
+    "OVER_LIMIT",
     "PREEMPT",
     "RATE",
     "REJECT",
     "REJECTED",
     "RELEASES",
     "REPLAN",
+    "REQUEUE",
     "RESIZE",
     "RESTART",
     "SERVED",
@@ -55,17 +61,18 @@ START, RESTART, RESIZE, MIGRATE = "start", "restart", "resize", "migrate"
 REPLAN = "replan"
 LOADED, RATE, PREEMPT, INTERRUPT = "loaded", "rate", "preempt", "interrupt"
 SERVED = "served"
+HOLD, ELIGIBLE, REQUEUE = "hold", "eligible", "requeue"
 NODE_DOWN, NODE_UP = "node_down", "node_up"
 NOTE = "note"
 
 ALLOCATES = (START, RESTART, RESIZE, MIGRATE, REPLAN)
 """The events that give GPUs to a job, instead of those that it held before; a replan gives it the same."""
 
-RELEASES = (PREEMPT, INTERRUPT, FINISH, FAIL, SERVED)
+RELEASES = (PREEMPT, INTERRUPT, REQUEUE, FINISH, FAIL, SERVED)
 """The events that take all GPUs from a job. Any other event leaves its GPUs as they are."""
 
-WAITS_AFTER = (SUBMIT, PREEMPT, INTERRUPT)
-"""The events after which a job waits for GPUs."""
+WAITS_AFTER = (SUBMIT, PREEMPT, INTERRUPT, REQUEUE, ELIGIBLE)
+"""The events after which a job waits for GPUs, if no `HOLD` follows: it is then held until `ELIGIBLE`."""
 
 ENDS = (FINISH, REJECT, FAIL, SERVED)
 """The events with which a job leaves the system."""
@@ -82,6 +89,9 @@ DECLINED = "declined by the policy"
 
 GIVEN_UP = "given up"
 """The beginning of the reason of a job that is given up, because failures stopped it too often."""
+
+CANCELLED, NEVER_ELIGIBLE, OVER_LIMIT = "cancelled by", "never eligible", "stopped at its time limit"
+"""The beginnings of the reasons of jobs that fail as their trace or the policy says, without any failure."""
 
 
 # Records
@@ -113,6 +123,10 @@ class JobRecord:
     which the job is an instance, empty if of none; `finish_s` is then when its time was over. `phases`: as
     submitted (`traces.phases`), empty if the job states none. `cpus_per_gpu`, `host_gb_per_gpu`: cores
     and GB of host memory that the job needs for each GPU on which it runs, None if it states none.
+    `eligible_s`: when a job that was held became eligible for the first time; None if it was at its
+    submission, or never did. `queue_s` counts from there, and `wait_s` leaves out `held_s`, the seconds in
+    which it was held. `requeues`: how often it lost its GPUs and all of its work, which `lost_work_s` and
+    `lost_work_gpu_s` include. Both are None if it never was, and never did.
     """
 
     job_id: str
@@ -151,18 +165,21 @@ class JobRecord:
     phases: str = ""
     cpus_per_gpu: float | None = None
     host_gb_per_gpu: float | None = None
+    eligible_s: float | None = None
+    held_s: float | None = None
+    requeues: int | None = None
 
 
 JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))
 
 
 class EventRecord(NamedTuple):
-    """One line of the event log: submit, reject, start, restart, resize, migrate, replan, loaded, rate,
-    preempt, interrupt, note, fail, finish or served of a job; node_down or node_up, without a job, of the
-    node in `placement`.
+    """One line of the event log: submit, hold, eligible, reject, start, restart, resize, migrate, replan,
+    loaded, rate, preempt, interrupt, requeue, note, fail, finish or served of a job; node_down or node_up,
+    without a job, of the node in `placement`.
 
     `overhead_s`: with new GPUs, the seconds before the job makes progress; of `loaded`, the duration of the
-    load that has ended; of `interrupt`, the seconds of work that are lost.
+    load that has ended; of `interrupt` and `requeue`, the seconds of work that are lost.
 
     `unit_s`: seconds per unit of work (an iteration, or a second of logged duration) after the event, once
     `overhead_s` has passed; a `rate` event changes nothing else. A `submit` states the mean speed of all work
@@ -171,8 +188,8 @@ class EventRecord(NamedTuple):
     A `replan` states the GPUs that the job holds already: it goes on there with another plan and speed,
     because a phase of it ends.
 
-    `detail`: the phase, of an allocation of a job in phases (`phase_words`); why, of a reject, preempt,
-    interrupt or fail; the text of a note. A note changes nothing.
+    `detail`: the phase, of an allocation of a job in phases (`phase_words`); why, of a hold, reject, preempt,
+    interrupt, requeue or fail; the text of a note. A note changes nothing.
     """
 
     time_s: float

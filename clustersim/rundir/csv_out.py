@@ -46,7 +46,7 @@ __all__ = [
 _BLOCK = 2000  # records that are turned into text at once
 _OPTIONAL = (
     "gpu_fraction", "service", "phases", "cpus_per_gpu", "host_gb_per_gpu", "plan_options", "spread_low_s",
-    "spread_high_s", "imbalance_s",
+    "spread_high_s", "imbalance_s", "eligible_s", "held_s", "requeues",
 )  # fmt: skip
 _BLANKS: dict[Any, str | float] = {str: "", float: 0.0}
 _NEEDS_QUOTES = re.compile(r'[,"\r\n]')

@@ -87,6 +87,102 @@ class JobView:
         """
         return self._job.needs
 
+    # What the rules of a site may ask about.
+
+    @property
+    def user(self) -> str:
+        """The submitting user; the tenant if the trace states none."""
+        return self._job.job.user or self._job.job.tenant
+
+    @property
+    def account(self) -> str:
+        """The account that is charged; the tenant if the trace states none."""
+        return self._job.job.account or self._job.job.tenant
+
+    @property
+    def qos(self) -> str | None:
+        """The quality of service."""
+        return self._job.job.qos
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions in which the job may run; the one of the trace's `partition` if it states no others,
+        none without either.
+        """
+        job = self._job.job
+        if job.partitions is not None:
+            return tuple(job.partitions.split("|"))
+        return () if job.partition is None else (job.partition,)
+
+    @property
+    def nodes(self) -> int | None:
+        """The number of nodes that the job asks for; None if any will do."""
+        return self._job.job.nodes
+
+    @property
+    def gpus_per_node(self) -> int | None:
+        """The GPUs that it asks for on each of its `nodes`; None if it does not say."""
+        return self._job.job.gpus_per_node
+
+    @property
+    def cpus(self) -> float | None:
+        """The cores that it needs on all its nodes together; None if it states none."""
+        return self._job.job.cpus
+
+    @property
+    def host_memory_gb(self) -> float | None:
+        """The memory of hosts that it needs, likewise."""
+        return self._job.job.host_memory_gb
+
+    @property
+    def time_limit_s(self) -> float | None:
+        """The run time after which the site stops the job; None if nothing limits it."""
+        return self._job.job.time_limit_s
+
+    @property
+    def nice(self) -> int:
+        """What its user takes off its priority."""
+        return self._job.job.nice or 0
+
+    @property
+    def name(self) -> str | None:
+        """Its name, which other jobs may share."""
+        return self._job.job.name
+
+    @property
+    def array_id(self) -> str | None:
+        """The array of which it is a task; None if of none."""
+        return self._job.job.array_id
+
+    @property
+    def array_limit(self) -> int | None:
+        """The most tasks of its array that run at once. The engine holds the others back."""
+        return self._job.job.array_limit
+
+    @property
+    def reservation(self) -> str | None:
+        """The reservation of the site in which it asks to run."""
+        return self._job.job.reservation
+
+    @property
+    def eligible_s(self) -> float:
+        """When nothing but the queue began to keep the job waiting: its submission, the end of a hold (its
+        begin time, its dependencies, the limit of its array), or its last requeue.
+        """
+        job = self._job
+        since_s = None if job.eligibility is None else job.eligibility.since_s
+        return job.job.submit_s if since_s is None else since_s
+
+    @property
+    def restarts(self) -> int:
+        """How often the job has started again after it lost its GPUs."""
+        return self._job.restarts
+
+    @property
+    def requeues(self) -> int:
+        """How often it lost its GPUs and all of its work (`Proposal.requeue`)."""
+        return 0 if self._job.eligibility is None else self._job.eligibility.requeues
+
     # The GPUs that the job can run on, and its speed on them.
 
     @property

@@ -175,7 +175,7 @@ def _copy_of(job: JobView, active: ActiveJob, now: float) -> ActiveJob:
     """A waiting job with the past of another and, as far as the policy knows it, with its work left."""
     copy = ActiveJob(active.job, active.order, active.curve, active.requested, active.request_note)
     done, owed = active.work - active.work_left_at(now), active.save_owed_at(now)
-    copy.states_work, copy.offers = active.states_work, active.offers
+    copy.states_work, copy.offers, copy.eligibility = active.states_work, active.offers, active.eligibility
     copy.start_s, copy.since_s = active.start_s, now
     copy.work_left = copy.saved_left = job.oracle_work_left
     copy.work, copy.misstated = copy.work_left + done, 0.0  # what is stated is true there

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
+from numbers import Real
 from operator import itemgetter
 from reprlib import repr as brief
 from types import MappingProxyType
@@ -38,6 +40,11 @@ class Proposal(Draft):
 
     batches: Mapping[JobView, int] = MappingProxyType({})
     """The global batches that `train_with` was given."""
+
+    withdrawals: Mapping[JobView, float | str] = MappingProxyType({})
+    """The jobs that `requeue` and `cancel` were given: in how many seconds a job is eligible again, or why it
+    leaves the system.
+    """
 
     order: tuple[JobView, ...] = ()
     """The jobs of the last call of `run`, most important first; one for each of its entries."""
@@ -133,6 +140,35 @@ class Proposal(Draft):
             raise PolicyError(f"{where}: it can train with {choices}")
         self.batches = {**self.batches, job: batch}
 
+    def requeue(self, job: JobView, eligible_in_s: float = 0.0) -> None:
+        """Take the GPUs from a running job, which loses all of its work, saved or not, and begins anew. It is
+        eligible again in `eligible_in_s` seconds; until then the policy does not see it. Its next start is a
+        restart. To policies the job has `finished` if it is held, and is `submitted` again.
+
+        PolicyError for a job that does not run, and for a time that is none.
+        """
+        where = f"requeue(job {job.id}, {brief(eligible_in_s)})"
+        if not job.running:
+            raise PolicyError(f"{where}: it does not run; only a job that holds GPUs can lose its work")
+        if not isinstance(eligible_in_s, Real) or not 0 <= eligible_in_s < inf:
+            raise PolicyError(f"{where}: must be seconds from now, at least 0")
+        self._withdraw(job, float(eligible_in_s))
+
+    def cancel(self, job: JobView, reason: str) -> None:
+        """Let a running or waiting job leave the system for good. Its state is then `failed`, and its reason
+        "cancelled by the policy: ...".
+
+        PolicyError for a job that is not in the system, and for a reason that is not one line of 1 to 200
+        characters.
+        """
+        self._check_note("cancel", job, reason)
+        self._withdraw(job, reason)
+
+    def _withdraw(self, job: JobView, withdrawal: float | str) -> None:
+        if self.placement(job) is not None:
+            self.stop(job)
+        self.withdrawals = {**self.withdrawals, job: withdrawal}
+
     def note(self, job: JobView, text: str) -> None:
         """Say something about a job: why the policy treats it as it does.
 
@@ -141,13 +177,18 @@ class Proposal(Draft):
         is particular about this one. PolicyError for a job that is not in the system, and for a text that is
         not one line of 1 to 200 characters.
         """
-        if job not in self._facts.waiting.jobs and job not in self._facts.running:
-            raise PolicyError(f"note(job {job.id}): it is no longer in the system")
-        if not isinstance(text, str) or not 1 <= len(text.strip()) <= len(text) <= _LONGEST_NOTE:
-            raise PolicyError(f"note(job {job.id}, {brief(text)}): must have 1 to {_LONGEST_NOTE} characters")
-        if not text.isprintable():
-            raise PolicyError(f"note(job {job.id}, {brief(text)}): must be one line of printable characters")
+        self._check_note("note", job, text)
         self.notes = (*self.notes, (job, text))
+
+    def _check_note(self, call: str, job: JobView, text: object) -> None:
+        """PolicyError for a job that is not in the system, and for a text that cannot be said about it."""
+        if job not in self._facts.waiting.jobs and job not in self._facts.running:
+            raise PolicyError(f"{call}(job {job.id}): it is no longer in the system")
+        where = f"{call}(job {job.id}, {brief(text)})"
+        if not isinstance(text, str) or not 1 <= len(text.strip()) <= len(text) <= _LONGEST_NOTE:
+            raise PolicyError(f"{where}: must have 1 to {_LONGEST_NOTE} characters")
+        if not text.isprintable():
+            raise PolicyError(f"{where}: must be one line of printable characters")
 
     def run(
         self,
@@ -256,13 +297,13 @@ class Proposal(Draft):
     @property
     def stamp(self) -> int:
         """What `State.stamp` will be if the proposal stays as it is now, and nothing else happens."""
-        return self._facts.stamp + bool(self.changes or self.batches)
+        return self._facts.stamp + bool(self.changes or self.batches or self.withdrawals)
 
     def copy(self) -> Self:
         """An independent draft that starts as this one, for looking ahead."""
         twin = super().copy()
         twin.wake_at, twin.notes, twin.batches = self.wake_at, self.notes, self.batches
-        twin.order = self.order
+        twin.order, twin.withdrawals = self.order, self.withdrawals
         return twin
 
 

@@ -16,6 +16,7 @@ from clustersim.records import (
     NODE_DOWN,
     NODE_UP,
     PREEMPT,
+    REQUEUE,
     SUBMIT,
     EventRecord,
 )
@@ -73,7 +74,7 @@ class RunPicture:
             elif kind in ALLOCATES:
                 old = jobs.get(event.job_id) or _InSystem(time_s, time_s)
                 jobs[event.job_id] = old._replace(since_s=time_s, gpus=event.gpus, placement=event.placement)
-            elif kind in (PREEMPT, INTERRUPT):
+            elif kind in (PREEMPT, INTERRUPT, REQUEUE):
                 if event.job_id in jobs:
                     old = jobs[event.job_id]
                     jobs[event.job_id] = old._replace(since_s=time_s, gpus=0, placement=())

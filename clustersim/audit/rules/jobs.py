@@ -13,15 +13,27 @@ from math import inf, prod
 from operator import attrgetter
 
 from clustersim.audit.evidence import RELATIVE, RESOLUTION_S, Evidence, agrees
-from clustersim.audit.history import GONE, NEW, RUNNING, STOPPED, UNKNOWN, ClusterHistory, JobHistory, Rule
+from clustersim.audit.history import (
+    GONE,
+    HELD,
+    NEW,
+    RUNNING,
+    STOPPED,
+    UNKNOWN,
+    ClusterHistory,
+    JobHistory,
+    Rule,
+)
 from clustersim.audit.log_pass import repeated
 from clustersim.audit.phases import factor_of, stated_phases
 from clustersim.cluster import MILLION, Placement, SharedPlacement, millionths_of
 from clustersim.records import (
     ALLOCATES,
+    ELIGIBLE,
     FAIL,
     FINISH,
     FINISHED,
+    HOLD,
     INTERRUPT,
     LOADED,
     MIGRATE,
@@ -31,6 +43,7 @@ from clustersim.records import (
     RATE,
     REJECT,
     REPLAN,
+    REQUEUE,
     RESIZE,
     RESTART,
     SERVED,
@@ -46,10 +59,15 @@ from traces.phases import ends_of
 __all__ = ["JOB_RULES"]
 
 _DEGREES = re.compile(r"\b(?:tp|pp|dp|cp)(\d{1,9})\b")  # in a plan's label: their product is its GPUs
-_OF_RUNNING_JOBS = (RESIZE, MIGRATE, REPLAN, RATE, LOADED, PREEMPT, INTERRUPT, FINISH, FAIL)
-_STATE_BEFORE = {
-    SUBMIT: UNKNOWN, REJECT: NEW, START: NEW, RESTART: STOPPED, **dict.fromkeys(_OF_RUNNING_JOBS, RUNNING),
+_OF_RUNNING_JOBS = (RESIZE, MIGRATE, REPLAN, RATE, LOADED, PREEMPT, INTERRUPT, REQUEUE, FINISH)
+_STATES_BEFORE = {
+    SUBMIT: (UNKNOWN,), REJECT: (NEW,), START: (NEW,), RESTART: (STOPPED,),
+    HOLD: (NEW, STOPPED), ELIGIBLE: (HELD,), FAIL: (RUNNING, NEW, STOPPED, HELD),
+    NOTE: (NEW, RUNNING, STOPPED), SERVED: (NEW, RUNNING, STOPPED),
+    **dict.fromkeys(_OF_RUNNING_JOBS, (RUNNING,)),
 }  # fmt: skip
+_LOSSES = (LOADED, INTERRUPT, REQUEUE)
+"""The events whose seconds are no charge: of a load that has ended, or of work that is lost."""
 
 
 class EventsInOrder(Rule):
@@ -67,12 +85,7 @@ class EventsInOrder(Rule):
         self._now = event.time_s
         if job is None:
             return
-        if event.event == NOTE and job.state in (NEW, RUNNING, STOPPED):
-            return
-        given_up = event.event == FAIL and job.state == STOPPED
-        if event.event == SERVED and job.state in (NEW, RUNNING, STOPPED):
-            return
-        if job.state != _STATE_BEFORE.get(event.event) and not given_up:
+        if job.state not in _STATES_BEFORE.get(event.event, ()):
             self._report_state(i, event, job.state)
 
     def _report_state(self, i: int, event: EventRecord, state: str) -> None:
@@ -247,7 +260,7 @@ class PhasesAsStated(Rule):
 
     def __init__(self, history: ClusterHistory):
         super().__init__(history)
-        self.kinds = (*ALLOCATES, PREEMPT, INTERRUPT, FINISH, FAIL)
+        self.kinds = (*ALLOCATES, PREEMPT, INTERRUPT, REQUEUE, FINISH, FAIL)
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
         if job is None or job.record is None:
@@ -332,7 +345,7 @@ class TotalsMatchRecords(Rule):
 
 
 _GPU_SUMS = ("gpu_seconds", "overhead_gpu_s", "lost_work_gpu_s")
-_COMPARED = (*_GPU_SUMS, "start_s", "finish_s", "lost_s", "lost_work_s", "wait_s", "cost_usd")
+_COMPARED = (*_GPU_SUMS, "start_s", "finish_s", "lost_s", "lost_work_s", "wait_s", "held_s", "cost_usd")
 _compared = attrgetter(*_COMPARED)
 
 
@@ -340,7 +353,7 @@ class OverheadsCharged(Rule):
     name = "overheads"
     text = (
         "every start, restart, resize and migration pays what the overheads say, and each save is paid once; "
-        "every failure costs the work since the last checkpoint"
+        "every failure costs the work since the last checkpoint, and every requeue all of it"
     )
 
     def __init__(self, history: ClusterHistory):
@@ -357,12 +370,13 @@ class OverheadsCharged(Rule):
                 self._unsized += 1
             elif event.overhead_s != terms.due_s:
                 self._compare(i, event, terms.due_s, job.totals.save_error * terms.save_s)
-        elif event.overhead_s and kind not in (LOADED, INTERRUPT):  # see `LoadsShareStorage`, `on_interrupt`
+        elif event.overhead_s and kind not in _LOSSES:  # see `LoadsShareStorage`, `on_interrupt`
             self._compare(i, event, 0.0)
 
     def on_interrupt(self, i: int, event: EventRecord, job: JobHistory) -> None:
         if job.facts.parameters is not None:
-            self._compare(i, event, job.totals.crash_s)
+            error = job.totals.seconds_error if event.event == REQUEUE else 0.0
+            self._compare(i, event, job.totals.crash_s, error)
 
     def _compare(self, i: int, event: EventRecord, expected: float, error: float = 0.0) -> None:
         if not agrees(event.overhead_s, expected, RESOLUTION_S + 3 * self.evidence.resolution_s + error):

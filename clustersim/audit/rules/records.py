@@ -18,12 +18,14 @@ from clustersim.records import (
     FAILED,
     FINISH,
     FINISHED,
+    HOLD,
     INTERRUPT,
     MIGRATE,
     NOTE,
     PREEMPT,
     REJECT,
     REJECTED,
+    REQUEUE,
     RESIZE,
     RESTART,
     SERVED,
@@ -43,7 +45,7 @@ _COUNTED = {PREEMPT: "preemptions", RESIZE: "resizes", RESTART: "restarts", MIGR
             INTERRUPT: "interruptions"}  # fmt: skip
 _STATE_AFTER = {FINISH: FINISHED, REJECT: REJECTED, FAIL: FAILED, SERVED: SERVED}
 _NO_COUNTS = [0] * len(_COUNTED)
-_COMPARED = ("state", *_COUNTED.values(), "submit_s", "jct_s", "queue_s")
+_COMPARED = ("state", *_COUNTED.values(), "requeues", "submit_s", "eligible_s", "jct_s", "queue_s")
 _compared = attrgetter(*_COMPARED)
 Row = tuple[float, float, int, int, int]
 """GPUs allocated and stranded, jobs running and pending, GPUs out of service."""
@@ -111,7 +113,7 @@ class RecordsMatchLog(Rule):
         """The reason of a rejection or failure is that of the record. Other events state no reason, but for
         notes, of which the record has the last.
         """
-        if job is None or event.event in (PREEMPT, INTERRUPT, NOTE):
+        if job is None or event.event in (PREEMPT, INTERRUPT, REQUEUE, HOLD, NOTE):
             return
         record = job.record
         if event.event == REJECT:
@@ -157,12 +159,16 @@ def _contradictions(job: JobHistory, record: JobRecord) -> Iterator[str]:
     if first_event is not None and (record.isolated_s is None) != (first_event.unit_s == 0):
         unit = f"{first_event.unit_s:g} s per unit"
         yield f"isolated_s is {record.isolated_s}, with {unit} when it was submitted"
+    submit_s = record.submit_s if first_event is None else first_event.time_s
+    eligible_s = job.totals.eligible_s
     logged = (
         _STATE_AFTER.get(job.last, UNFINISHED),
         *([counts.get(kind, 0) for kind in _COUNTED] if counts else _NO_COUNTS),
-        record.submit_s if first_event is None else first_event.time_s,
+        counts.get(REQUEUE),
+        submit_s,
+        None if eligible_s == submit_s else eligible_s,
         None if record.finish_s is None else record.finish_s - record.submit_s,
-        None if record.start_s is None else record.start_s - record.submit_s,
+        None if record.start_s is None else record.start_s - (record.eligible_s or record.submit_s),
     )
     for name, recorded, value in zip(_COMPARED, _compared(record), logged, strict=True):
         if not as_stated(recorded, value, roundings=2):
@@ -199,7 +205,7 @@ class UsageMatchesLog(Rule):
         history, last_event = self.history, batch[-1]
         self._read_until(last_event.time_s)
         self._compare()
-        waiting = history.inside - history.running
+        waiting = history.inside - history.running - history.held
         logged = (*history.in_use_and_stranded(), history.running, waiting, history.down)
         self._pending = (first_index + len(batch) - 1, last_event, self._stated, logged)
 

@@ -121,7 +121,8 @@ class NodesOfCluster:
     def is_idle(self) -> bool:
         """Whether no job runs and none is to be submitted."""
         world = self.world
-        jobs_inside = world.submitted or world.facts.running or world.waiting_apart or world.running_apart
+        jobs_apart = world.waiting_apart or world.running_apart or world.held
+        jobs_inside = world.submitted or world.facts.running or jobs_apart
         return world.arrivals.next is None and not jobs_inside
 
     def all_too_large(self, time_s: float) -> bool:

@@ -92,6 +92,7 @@ def test_what_the_files_of_a_run_say(tmp_path: Path) -> None:
     header = (tmp_path / "jobs.csv").read_text(encoding="utf-8").splitlines()[0]
     assert header.startswith(CONTRACT + ",")
     optional = {"cpus_per_gpu", "gpu_fraction", "host_gb_per_gpu", "phases", "plan_options", "service"}
+    optional |= {"eligible_s", "held_s", "requeues"}
     assert sorted(header.split(",")) == sorted(set(JOB_COLUMNS) - optional)
     for table in ("jobs.csv", "events.csv"):
         with (tmp_path / table).open(newline="", encoding="utf-8") as lines:
