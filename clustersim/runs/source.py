@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from clustersim.cluster import Cluster, load_cluster
 from clustersim.scheduler import Scheduler
-from clustersim.speed import read_throughput_table
+from clustersim.speed import node_changes, read_throughput_table
 from itertime.errors import TableError, UserError
 from itertime.io import sha256, shown
 from itertime.spec import Models, load_system, profile_of
@@ -153,14 +153,10 @@ def _fastest_system(cluster: Cluster) -> str | None:
     if not peak_flops:
         return None
     pool = max(peak_flops, key=lambda pool: peak_flops[pool])
-    system, text = load_system(pool.system or ""), pool.system or ""
-    share = pool.gpus_per_node / system.gpus_per_node
-    nic_bytes_per_s = pool.nic_bytes_per_s or system.nic_bytes_per_s * share
-    if share != 1:
-        text += f",gpus_per_node={pool.gpus_per_node}"
-    if nic_bytes_per_s != system.nic_bytes_per_s:
-        text += f",nic_gbps={nic_bytes_per_s * 8 / 1e9:g}"
-    return text
+    changes = node_changes(pool)
+    if "nic_bytes_per_s" in changes:
+        changes["nic_gbps"] = changes.pop("nic_bytes_per_s") * 8 / 1e9
+    return ",".join([pool.system or "", *(f"{name}={value:g}" for name, value in changes.items())])
 
 
 def _remedy(trace: object) -> str:

@@ -4,6 +4,7 @@
 |---|---|
 | `Speed` | protocol: the curves and offers of the jobs of one run |
 | `speed_for` | the speeds of a run: from a planner by name, and a throughput table if there is one |
+| `node_changes` | what the nodes of a pool have otherwise than their system states |
 | `SpeedOnOneType`, `SpeedByType` | speeds on equal nodes of one GPU type; of several types |
 | `Curve` | seconds per unit of work by GPU count, for one kind of job on one GPU type |
 | `PhaseCurve` | one phase of a kind of job: its share of the work, its batch, its speeds |
@@ -41,7 +42,7 @@ Why
   it, and its record says so. Rejecting it would make policies with different planners serve different jobs.
 """
 
-from .by_type import SpeedByType, speed_for
+from .by_type import SpeedByType, node_changes, speed_for
 from .curve import CannotRun, Curve, Offer, PhaseCurve, regular_counts
 from .interference import CoRunners, Interference, Packing
 from .network import Network, NodeSizes, network_for
@@ -73,6 +74,7 @@ __all__ = [
     "StepTimes",
     "Variability",
     "network_for",
+    "node_changes",
     "read_throughput_table",
     "regular_counts",
     "speed_for",

@@ -19,7 +19,7 @@ from .curve import CannotRun, Curve, Offer
 from .speed import Speed, SpeedOnOneType, kind_of
 from .throughput_table import Throughputs, throughputs_by_type
 
-__all__ = ["SpeedByType", "speed_for"]
+__all__ = ["SpeedByType", "node_changes", "speed_for"]
 
 
 class SpeedByType:
@@ -155,3 +155,12 @@ def _system_of_nodes(pool: Pool) -> System:
 
 _shipped_nodes = lru_cache(maxsize=64)(_system_of_nodes)
 """The same for shipped systems, kept for later runs."""
+
+
+def node_changes(pool: Pool) -> dict[str, float]:
+    """What the nodes of a pool that has a system have, and it states otherwise: a part of its GPUs and NICs,
+    or other NICs, by the system's keys. Raises UserError where the nodes cannot be planned for.
+    """
+    system, nodes = load_system(pool.system or ""), _system_of_nodes(pool)
+    values = {name: getattr(nodes, name) for name in ("gpus_per_node", "nic_bytes_per_s", "nics_per_node")}
+    return {name: value for name, value in values.items() if value != getattr(system, name)}

@@ -1,4 +1,4 @@
-"""One question at every door: the best plan of a model on so many GPUs, and its seconds."""
+"""One question at every door: the best plan of a model on so many GPUs, its seconds, and its nodes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 import clustersim
+from clustersim.cluster import load_cluster
+from clustersim.runs import RunConfig, recipe_values
+from clustersim.speed import node_changes, speed_for
 from itertime import Space, load_model, load_system, make_planner, search
 from itertime.cli import main
+from itertime.commands.options import system_of
 from itertime.planning import Budget, RankedPlan, TrainingCost
 from tests.effort import first
 from traces.job import Job
@@ -64,6 +68,18 @@ def test_all_doors_give_the_same_plan(
     assert [plan.plan for plan in run.plans] == [entry.plan.label for entry in at_most]
     expected_s = [pytest.approx(ITERATIONS * entry.prediction.iteration_s, rel=1e-9) for entry in at_most]
     assert [record.jct_s for record in run.jobs if record.state == "finished"] == expected_s
+
+
+@pytest.mark.parametrize("name", ["a100-80gb-800g", "p5-48xlarge", "dgx-h100", "a100-pcie"])
+def test_nodes_with_half_of_the_gpus_are_the_same_system_at_every_door(name: str) -> None:
+    """Where a run plans jobs, in the recipe of its trace, and in the commands that predict its plans."""
+    settings = {"cluster": f"n4g{load_system(name).gpus_per_node // 2}", "system": name}
+    cluster = load_cluster(*settings.values())
+    nodes = speed_for(cluster, "best").system_of(cluster.gpu_types[0])
+    assert nodes is not None
+    assert load_system(recipe_values(RunConfig.make(policy="fifo", **settings))["system"]) == nodes
+    changes = [f"system.{key}={value!r}" for key, value in node_changes(cluster.pools[0]).items()]
+    assert system_of(name, changes) == nodes
 
 
 def same(door: RankedPlan | None, answer: Any) -> bool:

@@ -7,7 +7,6 @@ from math import isclose
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from clustersim.cluster import Pool
     from clustersim.records import PlanRecord
     from clustersim.rundir import StreamedRun
 
@@ -37,6 +36,7 @@ def replay_of(run: StreamedRun, plan: PlanRecord) -> Replay | None:
     Raises UserError where a file of the run cannot be loaded any more.
     """
     from clustersim.records import plan_of_label
+    from clustersim.speed import node_changes
     from itertime import PlanBatch, evaluate
     from itertime.commands.layout import predict_command
     from itertime.commands.options import Subject, changed_model, system_of
@@ -53,7 +53,7 @@ def replay_of(run: StreamedRun, plan: PlanRecord) -> Replay | None:
         global_batch=plan.global_batch,
         seq_len=key.seq_len,
         framework=key.framework or None,
-        settings=_settings(pool),
+        settings=[f"system.{name}={value!r}" for name, value in node_changes(pool).items()],
     )
     model = changed_model(model_reference(subject.model), subject.seq_len, None, None)
     system = system_of(pool.system, subject.settings, subject.framework)
@@ -67,13 +67,3 @@ def _model_file(run: StreamedRun, name: str) -> str:
     models = run.manifest.get("models")
     entry = models.get(name) if isinstance(models, Mapping) else None
     return str(entry["files"][0]["path"]) if entry else name
-
-
-def _settings(pool: Pool) -> list[str]:
-    """What nodes have that their system states otherwise: a part of its GPUs and NICs, or other NICs."""
-    from itertime.spec import load_system
-
-    system = load_system(pool.system or "")
-    nic = pool.nic_bytes_per_s or system.nic_bytes_per_s * pool.gpus_per_node / system.gpus_per_node
-    values = {"gpus_per_node": pool.gpus_per_node, "nic_bytes_per_s": nic}
-    return [f"system.{key}={value!r}" for key, value in values.items() if value != getattr(system, key)]
