@@ -39,6 +39,7 @@
 | `malformed_versions` | what is wrong with the versions in a manifest; empty if nothing is |
 | `missing_entries` | the entries of every manifest that one lacks |
 | `bound_stated` | a bound as manifests state it |
+| `IN_SUMMARY` | the entries of a manifest that the summary repeats |
 
 | rows of plans.csv | |
 |---|---|
@@ -64,7 +65,7 @@ from .fingerprints import (
     policy_hash,
     systems_hash,
 )
-from .manifest import bound_stated, missing_entries, profile_of
+from .manifest import IN_SUMMARY, bound_stated, missing_entries, profile_of
 from .plan_records import plan_record
 from .policies import algorithm_of, find_policy, list_policies, make_policy, policy_details
 from .run import run, run_config
@@ -74,6 +75,7 @@ from .setup import is_of_nodes, setup_of
 from .source import LARGEST_FILE, Trace, recipe_values, stated_hash, trace_of_manifest
 
 __all__ = [
+    "IN_SUMMARY",
     "LARGEST_FILE",
     "NO_BOUND",
     "SETTINGS",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from itertime.arrays import Array, Whole
+from itertime.arrays import Array, Flags, Whole
 from itertime.schedule import FIRST, LAST
 from itertime.spec import PlanBatch
 
@@ -116,13 +116,17 @@ def _growth(workload: Workload, probed: Pass, where: Whole) -> Growth:
     grown = (seconds[:, 1:] - seconds[:, :1]) / (_PROBE - 1)
     embedding, head, layer, *dense = grown[:, :, None]  # (2, 1, plans) each
     partition = workload.partition
-    has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (workload.plans.pp == 1))
-    stage_growth = has_embedding * embedding + (_KIND == LAST) * head
+    stage_growth = has_embedding(workload.plans) * embedding + (_KIND == LAST) * head
     if dense:
         stage_growth += (partition.layers - partition.dense) * layer + partition.dense * dense[0]
     else:
         stage_growth += partition.layers * layer
     return Growth(stage_growth[0], stage_growth[1])
+
+
+def has_embedding(plans: PlanBatch) -> Flags:
+    """Whether a stage of each kind has the embedding, (4, plans)."""
+    return (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
 
 
 def _busy_s(parts: Parts) -> Array:

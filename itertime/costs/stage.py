@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from itertime.arrays import Array, Flags, Whole
+from itertime.arrays import Array, Whole
 from itertime.schedule import FIRST, HEAVY, LAST, StageTimes, divided_s
 from itertime.spec import PlanBatch
 
@@ -18,7 +18,7 @@ from .layer import Parts
 from .network import all_gather_s, p2p_s
 from .parallel_comm import tensor_group
 from .partition import Workload
-from .passes import Pass, distinct_passes
+from .passes import Pass, distinct_passes, has_embedding
 
 _KIND = np.arange(4)[:, None]
 
@@ -117,17 +117,12 @@ def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Arr
         share = 1 / 3 if end == LAST else 2 / 3  # a backward pass has twice the products
         added = layers * framework.pipeline_layer_s + framework.micro_batch_s * plans.interleave
         parts["overhead"] = parts["overhead"] + np.where(plans.pp > 1, share * added, 0.0)
-    parts["embedding"] = np.where(_has_embedding(plans), micro_batch.embedding, 0.0)
+    parts["embedding"] = np.where(has_embedding(plans), micro_batch.embedding, 0.0)
     parts["head"] = np.where(_KIND == LAST, micro_batch.head, 0.0)
     if "launch" in parts:
         _hide_ends(parts, plans, shards)
     parts["p2p"] = hop * np.where(end == _KIND, plans.interleave - 1, plans.interleave)
     return parts
-
-
-def _has_embedding(plans: PlanBatch) -> Flags:
-    """Whether a stage of each kind has the embedding, (4, plans)."""
-    return (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
 
 
 def _hide_ends(parts: Parts, plans: PlanBatch, shards: _Shards) -> None:
@@ -145,7 +140,7 @@ def _idle(workload: Workload, micro_batch: Pass, parts: Parts, shards: _Shards) 
     """Seconds that the GPU waits for launches in a pass, (4, plans), beside those that its ends fill."""
     if "launch" not in parts:
         return np.zeros(workload.partition.layers.shape)
-    embedding = np.where(_has_embedding(workload.plans), micro_batch.embedding, 0.0)
+    embedding = np.where(has_embedding(workload.plans), micro_batch.embedding, 0.0)
     ends = embedding + np.where(_KIND == LAST, micro_batch.head, 0.0)
     launch = parts["launch"] - shards.behind_launches
     return np.maximum(launch - (ends - parts["embedding"] - parts["head"]), 0.0)

@@ -10,16 +10,12 @@ from clustersim.audit.evidence import agrees, stated_bound, stated_number, state
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.audit.margins import RELATIVE_OF_SUMS, Margins, margin_of_part
 from clustersim.records import Columns, Recorded
-from clustersim.runs import is_of_this_code
+from clustersim.runs import IN_SUMMARY, is_of_this_code
 from itertime.errors import UserError
 
 __all__ = ["SummaryMatchesRecords"]
 
 _WINDOW, _SERVICES, _HOST = "window", "services", "host"
-_OF_MANIFEST = ("predictions", "price_usd_per_gpu_h", "price_from", "other_gpu_types")
-"""What a summary repeats of the manifest; only the first one, where the manifest does not say what states the
-price.
-"""
 
 
 class SummaryMatchesRecords(Rule):
@@ -65,7 +61,8 @@ class SummaryMatchesRecords(Rule):
         summary = dict(self._run.summary)
         window, window_again = summary.pop(_WINDOW, None), again.pop(_WINDOW, None)
         manifest = self._run.manifest
-        for name in _OF_MANIFEST if "price_from" in manifest else _OF_MANIFEST[:1]:
+        # Former versions, whose manifests do not say what states the price, repeat predictions alone.
+        for name in IN_SUMMARY if "price_from" in manifest else ("predictions",):
             if summary.pop(name, None) != manifest.get(name):
                 self.report(f"{name} of summary.json is not that of manifest.json")
         for part in (_SERVICES, _HOST):
