@@ -36,7 +36,15 @@ def generate(
     jobs: Annotated[int, typer.Option(min=1, help="Number of jobs.")] = 1000,
     preset: PresetName = None,
     load: Load = None,
-    gpus: Annotated[int, typer.Option(min=1, help="GPUs of the cluster that the load refers to.")] = 1024,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="GPUs of the cluster that the load refers to; else 1,024.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Cluster of the runs, as for `run`: the load refers to its GPUs, run times to the fastest."
+        ),
+    ] = None,
     arrivals: Arrivals = None,
     cv: Cv = None,
     sizes: SizesName = None,
@@ -63,7 +71,12 @@ def generate(
     for name, value in {"--arrivals": arrivals, "--cv": cv, "--sizes": sizes}.items():
         if preset is not None and value is not None:
             raise UserError(f"{name} {value}: cannot be combined with --preset, which states it")
+    if cluster is not None:
+        if gpus is not None:
+            raise UserError(f"--gpus {gpus}: cannot be combined with --cluster, which states it")
+        gpus, system = _nodes_of(cluster, system)
     rules = rules or ("llm-mix" if preset is None else "none")
+    gpus = gpus or 1024
     recipe = Recipe(
         jobs=jobs,
         load=1.0 if load is None and preset is None else load,
@@ -90,3 +103,11 @@ def generate(
     for caution in report["cautions"]:
         say(f"note: {caution}", err=True)
     say(f"recipe: {report_path}", err=True)
+
+
+def _nodes_of(cluster: str, system: str) -> tuple[int, str]:
+    """The GPUs of a cluster, and the system of the fastest of them. UserError if it cannot be used."""
+    from clustersim.runs import RunConfig, recipe_values
+
+    values = recipe_values(RunConfig.make(policy="fifo", cluster=cluster, system=system))
+    return values["gpus"], values.get("system", system)
